@@ -11,12 +11,12 @@ import {
 import { MAX_FILE_BYTES, MAX_MOUNTINFO_BYTES, type StatisticsFiles } from './file-system.js';
 
 /**
- * Directories of a container's groups. A controller without a group of the container's own is
- * absent.
+ * Directories of the groups of a container. A controller for which the container has no group of
+ * its own is absent.
  */
 export type ContainerGroups = Readonly<Partial<Record<GroupPart, GroupDirectory>>>;
 
-/** The v1 controller behind each part. `unified` is the v2 hierarchy. */
+/** The v1 controller of each part; undefined for the v2 hierarchy. */
 const CONTROLLERS: Readonly<Record<GroupPart, string | undefined>> = {
   unified: undefined,
   cpuacct: 'cpuacct',
@@ -28,8 +28,10 @@ const CONTROLLERS: Readonly<Record<GroupPart, string | undefined>> = {
 const PARTS = Object.keys(CONTROLLERS) as readonly GroupPart[];
 
 /**
- * Returns the cgroup hierarchies that are mounted in this process's mount namespace.
- * @throws MalformedCgroupFileError, or errors of the file system.
+ * Returns the cgroup hierarchies that are mounted in the mount namespace of this process; empty
+ * where there is no `/proc`.
+ * @throws MalformedCgroupFileError when `mountinfo` is malformed; errors of the file system
+ *   unchanged.
  */
 export async function readMounts(files: StatisticsFiles): Promise<readonly CgroupMount[]> {
   return parseCgroupMounts(
@@ -37,7 +39,11 @@ export async function readMounts(files: StatisticsFiles): Promise<readonly Cgrou
   );
 }
 
-/** Returns the groups at one path, which runtimes create alike in every hierarchy. */
+/**
+ * Returns the groups at one path: container runtimes create the groups of a container at the same
+ * path in every hierarchy.
+ * @throws InvalidInputError when the path is not the path of a group below the root.
+ */
 export function locateGroupsAt(
   mounts: readonly CgroupMount[],
   cgroupPath: string,
@@ -55,8 +61,8 @@ export function locateGroupsAt(
 }
 
 /**
- * Returns the groups of a process. Leaves out a part whose group this process shares (some runtimes
- * create no groups), because its values would cover everything in that group.
+ * Returns the groups of a process. Leaves out a group that also contains this process, because the
+ * values of a shared group cover more than the container; some runtimes create no groups.
  * @returns Undefined when there is no such process.
  */
 export async function locateGroupsOf(
@@ -78,6 +84,7 @@ export async function locateGroupsOf(
   );
 }
 
+/** Finds the group of each part, without parts that have none. */
 function mapParts(find: (part: GroupPart) => GroupDirectory | undefined): ContainerGroups {
   const found: Partial<Record<GroupPart, GroupDirectory>> = {};
   for (const part of PARTS) {

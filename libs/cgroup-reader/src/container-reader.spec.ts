@@ -7,7 +7,9 @@ import { createContainerReader, type ContainerTarget, type StatisticsFiles } fro
 const { hybrid618, v1Kernel54, v2Kernel54, v2Kernel510, v2Kernel515, v2Kernel61, v2Kernel68 } =
   recordedGroups;
 
-/** Recorded files as a file system. `onRead` may change them between two reads. */
+/**
+ * Recorded files as a file system. `onRead` is called before each read and may change the files.
+ */
 function filesOf(
   files: Readonly<Record<string, string>>,
   onRead: (path: string) => void = () => undefined,
@@ -28,8 +30,8 @@ const read = (
 
 const MIB = 1_048_576;
 
-/** Values that the recorded files contain on every kernel. */
-const IN_COMMON = {
+/** CPU values that the written recordings of every kernel contain. */
+const CPU = {
   usageNsec: 7_340_000_000n,
   userNsec: 5_240_000_000n,
   systemNsec: 2_100_000_000n,
@@ -74,8 +76,9 @@ const PRESSURE = {
   memory: { some: aStall(0, 0.25, 0.05, 0n), full: aFullStall(0n) },
   io: { some: aStall(1.25, 0.25, 0.05, 900_000_000n), full: aFullStall(300_000_000n) },
 };
+/** Values of a recording of v2 from kernel 5.15 on. */
 const V2 = {
-  cpu: { ...IN_COMMON, limitMillis: 500 },
+  cpu: { ...CPU, limitMillis: 500 },
   memory: { ...MEMORY, limitBytes: 256 * MIB, swapBytes: MIB, swapLimitBytes: 0 },
   io: IO,
   network: NETWORK,
@@ -85,25 +88,28 @@ const V2 = {
 const WITH_PEAK = { ...V2, memory: { ...V2.memory, peakBytes: 190 * MIB } };
 const CPU_SOME_ONLY = { ...PRESSURE, cpu: { some: PRESSURE.cpu.some } };
 
-describe('ContainerReader with recorded files', () => {
-  it.each<{ recorded: RecordedGroup; gives: Omit<ContainerSample, 'source' | 'origin' | 'atMs'> }>([
-    { recorded: v2Kernel54, gives: { ...V2, pressure: CPU_SOME_ONLY } },
+describe('ContainerReader.read with recorded files', () => {
+  it.each<{
+    recorded: RecordedGroup;
+    expected: Omit<ContainerSample, 'source' | 'origin' | 'atMs'>;
+  }>([
+    { recorded: v2Kernel54, expected: { ...V2, pressure: CPU_SOME_ONLY } },
     {
       recorded: v2Kernel510,
-      gives: {
+      expected: {
         ...V2,
         memory: { ...MEMORY, swapBytes: MIB },
         pids: { current: 7 },
         pressure: CPU_SOME_ONLY,
       },
     },
-    { recorded: v2Kernel515, gives: V2 },
-    { recorded: v2Kernel61, gives: WITH_PEAK },
-    { recorded: v2Kernel68, gives: WITH_PEAK },
+    { recorded: v2Kernel515, expected: V2 },
+    { recorded: v2Kernel61, expected: WITH_PEAK },
+    { recorded: v2Kernel68, expected: WITH_PEAK },
     {
       recorded: v1Kernel54,
-      gives: {
-        cpu: IN_COMMON,
+      expected: {
+        cpu: CPU,
         memory: { ...MEMORY, peakBytes: 190 * MIB },
         io: IO,
         network: NETWORK,
@@ -112,7 +118,7 @@ describe('ContainerReader with recorded files', () => {
     },
     {
       recorded: hybrid618,
-      gives: {
+      expected: {
         cpu: {
           usageNsec: 920_294_183n,
           userNsec: 947_972_108n,
@@ -156,7 +162,7 @@ describe('ContainerReader with recorded files', () => {
         },
       },
     },
-  ])('reads $recorded.name', async ({ recorded, gives }) => {
+  ])('returns the recorded values of $recorded.name', async ({ recorded, expected }) => {
     const result = await read(recorded.files, { pid: recorded.pid, ownNetwork: true });
     expect(result?.problems).toEqual([]);
     const [origin] = recorded.name.split(',');
@@ -164,12 +170,12 @@ describe('ContainerReader with recorded files', () => {
       source: expect.stringContaining(`${recorded.pid}@`) as string,
       origin,
       atMs: 0,
-      ...gives,
+      ...expected,
     });
   });
 
   it.each(Object.values(recordedGroups))(
-    'finds the same values by the path of the group: $name',
+    'returns the same values for the path of the group as for a process: $name',
     async ({ files, pid }) => {
       const [, path] = /^(?:0:|\d+:pids):(.*)$/m.exec(files[`/proc/${pid}/cgroup`] ?? '') ?? [];
       const byPid = await read(files, { pid, ownNetwork: false });
@@ -184,11 +190,11 @@ describe('ContainerReader with recorded files', () => {
   );
 });
 
-describe('ContainerReader', () => {
+describe('ContainerReader.read', () => {
   const { files, pid } = v2Kernel68;
   const GROUP = '/sys/fs/cgroup/cloudless/3f1c9e0a';
 
-  it('omits network use when the container has no network namespace of its own', async () => {
+  it('omits network use without a network namespace of its own or without a process', async () => {
     expect((await read(files, { pid, ownNetwork: false }))?.sample).not.toHaveProperty('network');
     expect(
       (await read(files, { cgroupPath: '/cloudless/3f1c9e0a', ownNetwork: true }))?.sample,
@@ -208,7 +214,7 @@ describe('ContainerReader', () => {
     expect(Object.keys(result?.sample ?? {})).toEqual(['source', 'atMs', 'network']);
   });
 
-  it('returns undefined when the container is gone', async () => {
+  it('returns undefined when the process or the group does not exist', async () => {
     expect(await read({}, { pid, ownNetwork: true })).toBeUndefined();
     expect(
       await read({ ...files, [`/proc/${pid}/stat`]: '' }, { pid: pid + 1, ownNetwork: true }),
@@ -236,7 +242,7 @@ describe('ContainerReader', () => {
     expect(await reader.read({ pid, ownNetwork: true })).toBeUndefined();
   });
 
-  it('gives two containers with the same pid, one after the other, different sources', async () => {
+  it('returns different sources for two containers that had the same pid one after the other', async () => {
     const later = {
       ...files,
       [`/proc/${pid}/stat`]: (files[`/proc/${pid}/stat`] ?? '').replace(' 1661752 ', ' 1661753 '),
@@ -248,7 +254,7 @@ describe('ContainerReader', () => {
     expect(first?.sample.source).not.toBe(second?.sample.source);
   });
 
-  it('uses the time at which the CPU counter was read', async () => {
+  it('returns the time in the middle of the read of the CPU counter', async () => {
     const clock = new ManualClock();
     let waited = Promise.resolve();
     const onRead = (path: string): void => {
@@ -270,7 +276,7 @@ describe('ContainerReader', () => {
     expect(clock.now()).toBe(1_010);
   });
 
-  it('finds a hierarchy that was mounted later, and reads the mounts only when needed', async () => {
+  it('finds a hierarchy that was mounted later, and reads the mounts again only for that', async () => {
     const paths: string[] = [];
     const changing: Record<string, string> = { ...files, '/proc/self/mountinfo': '' };
     const reader = createContainerReader({
@@ -285,7 +291,7 @@ describe('ContainerReader', () => {
     expect(paths.slice(before)).not.toContain('/proc/self/mountinfo');
   });
 
-  it('returns what is readable when one file is damaged, and names that file', async () => {
+  it('omits only the part of a malformed file and names the file', async () => {
     const damaged = { ...files, [`${GROUP}/io.stat`]: 'sda rbytes=1\n' };
     const result = await read(damaged, { pid, ownNetwork: true });
     expect(result?.problems.map(({ message }) => message)).toEqual([
@@ -320,7 +326,7 @@ describe('ContainerReader', () => {
     });
   });
 
-  it('reads damaged files or reports what is malformed', async () => {
+  it('returns a sample or throws MalformedCgroupFileError for damaged copies of the recorded files', async () => {
     const arbDamage = fc.record({
       file: fc.nat(),
       at: fc.double({ min: 0, max: 1, noNaN: true }),
@@ -329,7 +335,7 @@ describe('ContainerReader', () => {
         fc.string({ unit: 'binary', maxLength: 8 }),
         fc.constantFrom('\n', ' ', '-1', 'max', '=', '18446744073709551616', '..', '%00'),
       ),
-      how: fc.constantFrom('edit', 'edit', 'edit', 'cut', 'remove', 'swap', 'repeat'),
+      kind: fc.constantFrom('edit', 'edit', 'edit', 'cut', 'remove', 'swap', 'repeat'),
     });
     const arbRecorded = fc.constantFrom(...Object.values(recordedGroups));
     await fc.assert(
@@ -339,17 +345,17 @@ describe('ContainerReader', () => {
         async (recorded, damages) => {
           const damaged: Record<string, string> = { ...recorded.files };
           const names = Object.keys(damaged);
-          for (const { file, at, drop, put, how } of damages) {
+          for (const { file, at, drop, put, kind } of damages) {
             const name = names[file % names.length] ?? '';
             const text = damaged[name] ?? '';
             const index = Math.floor(at * text.length);
-            if (how === 'edit')
+            if (kind === 'edit')
               damaged[name] = text.slice(0, index) + put + text.slice(index + drop);
-            if (how === 'cut') damaged[name] = text.slice(0, index);
-            if (how === 'remove') delete damaged[name];
-            if (how === 'swap')
+            if (kind === 'cut') damaged[name] = text.slice(0, index);
+            if (kind === 'remove') delete damaged[name];
+            if (kind === 'swap')
               damaged[name] = damaged[names[(file + 1) % names.length] ?? ''] ?? '';
-            if (how === 'repeat') damaged[name] = text + text.slice(index);
+            if (kind === 'repeat') damaged[name] = text + text.slice(index);
           }
           try {
             const result = await read(damaged, { pid: recorded.pid, ownNetwork: true });

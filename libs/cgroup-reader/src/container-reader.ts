@@ -24,17 +24,20 @@ export interface ContainerReaderOptions {
 }
 
 /**
- * Identifies a container by a process in it, by the path of its group, or by both. The path covers
- * the whole container even when its first process has moved into a group below. The process gives
- * the network namespace and distinguishes successive containers at the same path.
+ * Identifies a container by one of its processes, by the path of its group, or by both. The path
+ * covers the whole container even when its first process has moved into a group below. The process
+ * gives the network namespace, and distinguishes successive containers at the same path.
  */
 export interface ContainerTarget {
   /**
-   * Process id on this machine. Locates the groups when there is no `cgroupPath`, and the network
-   * namespace.
+   * Process id on this machine, above 0. Locates the network namespace, and without a `cgroupPath`
+   * also the groups.
    */
   readonly pid?: number;
-  /** Path of the group below the root of every hierarchy, as the runtime was configured. */
+  /**
+   * Path of the group below the root of every hierarchy, as the container runtime reports it;
+   * begins with `/`.
+   */
   readonly cgroupPath?: string;
   /**
    * True when the container has its own network namespace. Otherwise, and without a `pid`, network
@@ -43,26 +46,27 @@ export interface ContainerTarget {
   readonly ownNetwork: boolean;
 }
 
-/** Reads resource use of single containers. */
+/** Reads the resource use of containers. */
 export interface ContainerReader {
   /**
-   * Takes one sample of one container. The sample is dropped when the process has ended, or another
-   * process has its pid, by the end of the read.
-   * @returns Undefined when the container is gone. Parts that the machine does not count separately
-   *   for the container are absent. Malformed files of one part are problems of the result.
-   * @throws InvalidInputError for a target without pid and path; MalformedCgroupFileError when a
-   *   file that locates the groups (`mountinfo`, `cgroup`, `stat`) is malformed; errors of the file
-   *   system unchanged.
+   * Takes one sample of one container.
+   * @returns Undefined when the container does not exist, or when its process has ended or its pid
+   *   was reused by the end of the read. Parts that the kernel does not count separately for the
+   *   container are absent. Malformed files of one part are `problems` of the result.
+   * @throws InvalidInputError for a target without pid and path, or with an invalid one;
+   *   MalformedCgroupFileError when a file that locates the groups (`mountinfo`, `cgroup`, `stat`)
+   *   is malformed; errors of the file system unchanged.
    */
   read(target: ContainerTarget): Promise<SampleResult | undefined>;
 }
 
+/** Creates a reader. It holds no resources and need not be closed. */
 export function createContainerReader({
   clock,
   files = hostFiles,
 }: ContainerReaderOptions): ContainerReader {
   // Cache the mounts: hierarchies are mounted when the machine starts, and `mountinfo` is long on a
-  // machine with many containers.
+  // machine with many containers. They are read again when no group is found.
   let knownMounts: readonly CgroupMount[] | undefined;
 
   const locate = async ({
@@ -79,7 +83,8 @@ export function createContainerReader({
     return find(knownMounts);
   };
 
-  const startTicksOf = async (pid: number | undefined): Promise<bigint | undefined> => {
+  /** Reads the start time of a process; undefined when the process has ended. */
+  const readStartTicks = async (pid: number | undefined): Promise<bigint | undefined> => {
     const text =
       pid === undefined ? undefined : await files.readText(`/proc/${pid}/stat`, MAX_FILE_BYTES);
     return text === undefined ? undefined : parseProcStat(text).startTicks;
@@ -95,41 +100,43 @@ export function createContainerReader({
     );
     return {
       version,
-      texts: Object.fromEntries(names.flatMap((name, index) => nameResult(name, texts[index]))),
+      texts: Object.fromEntries(names.flatMap((name, index) => toEntries(name, texts[index]))),
     };
   };
 
   const readParts = async (groups: ContainerGroups, parts: readonly GroupPart[]) => {
     const read = async (part: GroupPart) =>
-      nameResult(part, groups[part] && (await readTexts(part, groups[part])));
+      toEntries(part, groups[part] && (await readTexts(part, groups[part])));
     return Object.fromEntries((await Promise.all(parts.map(read))).flat());
   };
 
   return {
     async read(target) {
       const { pid, ownNetwork } = checkTarget(target);
-      const started = await startTicksOf(pid);
-      const groups = pid !== undefined && started === undefined ? undefined : await locate(target);
+      const startTicks = await readStartTicks(pid);
+      const groups =
+        pid !== undefined && startTicks === undefined ? undefined : await locate(target);
       if (groups === undefined) return undefined;
       // Read the CPU counter first, because rates depend on it most. The middle of that read is the
       // time of the sample.
       const beforeMs = clock.now();
-      const time = await readParts(groups, TIME_PARTS);
+      const cpuTexts = await readParts(groups, CPU_PARTS);
       const atMs = (beforeMs + clock.now()) / 2;
-      const texts = { ...time, ...(await readParts(groups, OTHER_PARTS)) };
+      const texts = { ...cpuTexts, ...(await readParts(groups, OTHER_PARTS)) };
       const netDev =
         ownNetwork && pid !== undefined
           ? await files.readText(`/proc/${pid}/net/dev`, MAX_FILE_BYTES)
           : undefined;
-      if ((await startTicksOf(pid)) !== started || (pid === undefined && isEmpty(texts)))
+      if ((await readStartTicks(pid)) !== startTicks || (pid === undefined && isEmpty(texts)))
         return undefined;
-      const result = { groups: texts, ...definedFields({ netDev }) };
-      return toSample(sourceOf(groups, pid, started), atMs, result);
+      const sampleTexts = { groups: texts, ...definedFields({ netDev }) };
+      return toSample(toSource(groups, pid, startTicks), atMs, sampleTexts);
     },
   };
 }
 
-const TIME_PARTS: readonly GroupPart[] = ['cpuacct', 'cpu', 'unified'];
+/** Parts with the CPU counter. */
+const CPU_PARTS: readonly GroupPart[] = ['cpuacct', 'cpu', 'unified'];
 const OTHER_PARTS: readonly GroupPart[] = ['memory', 'io', 'pids'];
 
 function checkTarget(target: ContainerTarget): ContainerTarget {
@@ -153,23 +160,26 @@ function checkTarget(target: ContainerTarget): ContainerTarget {
   return target;
 }
 
+/** Returns true when no file of any group exists. */
 const isEmpty = (groups: Readonly<Record<string, GroupTexts>>): boolean =>
   Object.values(groups).every(({ texts }) => Object.keys(texts).length === 0);
 
 /**
- * Identifies what was counted. A pid may be reused and a group created again at the same path; the
- * start time of the process distinguishes them.
+ * Identifies the counters of a sample: the directories of the groups, and the process with its
+ * start time. A pid may be reused and a group created again at the same path; the start time
+ * differs then.
  */
-function sourceOf(
+function toSource(
   groups: ContainerGroups,
   pid: number | undefined,
-  started: bigint | undefined,
+  startTicks: bigint | undefined,
 ): string {
   const directories = new Set(Object.values(groups).map(({ directory }) => directory));
-  return [...(pid === undefined ? [] : [`${pid}@${started}`]), ...directories].join(' ');
+  return [...(pid === undefined ? [] : [`${pid}@${startTicks}`]), ...directories].join(' ');
 }
 
-const nameResult = <Value>(
+/** Returns one entry for a record; none for undefined. */
+const toEntries = <Value>(
   key: string,
   value: Value | undefined,
 ): readonly (readonly [string, Value])[] => (value === undefined ? [] : [[key, value]]);

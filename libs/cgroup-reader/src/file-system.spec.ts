@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { hostFiles } from './index.js';
 
-describe('hostFiles', () => {
+describe('hostFiles.readText', () => {
   let directory: string;
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'host-files-'));
@@ -20,14 +20,14 @@ describe('hostFiles', () => {
     { name: 'an empty file', text: '' },
     { name: 'a line', text: '7\n' },
     {
-      name: 'a file that takes several reads and has multi-byte characters across their borders',
+      name: 'a file of several reads with multi-byte characters across the boundaries of the reads',
       text: `a${'ä€'.repeat(5_000)}`,
     },
-  ])('reads $name', async ({ text }) => {
+  ])('returns the whole text of $name', async ({ text }) => {
     expect(await hostFiles.readText(await write(text), Buffer.byteLength(text))).toBe(text);
   });
 
-  it('stops at the size limit', async () => {
+  it('rejects when the file is longer than the size limit', async () => {
     const path = await write('0123456789');
     await expect(hostFiles.readText(path, 9)).rejects.toMatchObject({
       kind: 'exhausted',
@@ -39,12 +39,12 @@ describe('hostFiles', () => {
     });
   });
 
-  it('returns undefined for a missing file', async () => {
+  it('returns undefined for a missing file and for a path below a file', async () => {
     expect(await hostFiles.readText(join(directory, 'none'), 10)).toBeUndefined();
     expect(await hostFiles.readText(join(await write('x'), 'below'), 10)).toBeUndefined();
   });
 
-  it('throws other failures', async () => {
+  it('rejects with the error of the file system for a directory', async () => {
     await expect(hostFiles.readText(directory, 10)).rejects.toMatchObject({ code: 'EISDIR' });
   });
 });

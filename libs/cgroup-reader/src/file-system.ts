@@ -3,18 +3,18 @@ import { readdir } from 'node:fs/promises';
 import { CloudlessError } from '@cloudless/base';
 import { isMissingFile } from './host-machine.js';
 
-/** File access for reading statistics; tests pass recorded files. */
+/** File access for reading statistics. Tests pass recorded files. */
 export interface StatisticsFiles {
   /**
-   * Returns the whole text of a file; undefined when it does not exist or is not readable for this
-   * user (kernels leave out what they do not support).
+   * Returns the whole text of a file; undefined when the file does not exist or is not readable for
+   * this user. A kernel leaves out the files of features that it does not support.
    * @throws CloudlessError `exhausted` when the file is longer than `maxBytes`; errors of the file
    *   system unchanged.
    */
   readText(path: string, maxBytes: number): Promise<string | undefined>;
 }
 
-/** Adds the list of processes to {@link StatisticsFiles}. */
+/** {@link StatisticsFiles} with a list of the processes. */
 export interface ProcessFiles extends StatisticsFiles {
   /** Returns the pids of all processes; undefined when `/proc` is not available. */
   processIds(): Promise<readonly number[] | undefined>;
@@ -44,7 +44,12 @@ export const hostFiles: ProcessFiles = {
   },
 };
 
-/** Reads until the end: kernel files are generated during the read and report no size. */
+/**
+ * Reads a file until its end, because kernel files are generated during the read and report no
+ * size.
+ * @param file - Descriptor of the open file.
+ * @param path - Path of the file, for the error message.
+ */
 function readWholeFile(file: number, path: string, maxBytes: number): string {
   const chunks: Buffer[] = [];
   for (let total = 0; ;) {
@@ -59,12 +64,15 @@ function readWholeFile(file: number, path: string, maxBytes: number): string {
 }
 
 /**
- * One shared buffer is safe, because each read is synchronous. Most files are shorter; of many
- * files the kernel returns one page per read.
+ * Buffer for one read. All reads share the buffer, which is safe because they are synchronous. Most
+ * files are shorter; of many longer files the kernel returns only one page per read.
  */
 const chunk = Buffer.allocUnsafe(16_384);
 
-/** Larger than any file of one group: the longest, `io.stat`, has about 100 bytes per device. */
+/**
+ * Size limit for a file of one group or process. The longest, `io.stat`, has about 100 bytes per
+ * device.
+ */
 export const MAX_FILE_BYTES = 262_144;
-/** `mountinfo` has a line for each mount of the machine, and each container has several mounts. */
+/** Size limit for `mountinfo`, which has a line for each mount, and several for each container. */
 export const MAX_MOUNTINFO_BYTES = 4_194_304;

@@ -27,8 +27,8 @@ export interface GroupLimit<Limit> {
 }
 
 /**
- * Limits and use of the groups of this process. Methods return undefined for what the kernel does
- * not have, and throw for a malformed file.
+ * Limits and use of the groups of this process. Methods resolve with undefined when the kernel does
+ * not have the file, and reject with MalformedCgroupFileError when a file is malformed.
  */
 export interface GroupFiles {
   readonly layout: CgroupLayout;
@@ -39,15 +39,20 @@ export interface GroupFiles {
    * there is none.
    */
   memoryLimit(): Promise<GroupLimit<number> | undefined>;
-  /** Returns the CPU time of the group that sets the quota, nanoseconds. */
+  /** Returns the CPU time, in nanoseconds, of the group that sets the quota. */
   cpuUsageNsec(quota: GroupLimit<CpuQuota>): Promise<bigint | undefined>;
   /**
-   * Returns the memory use of the group that sets the limit without reclaimable page cache, bytes.
+   * Returns the memory use, in bytes without reclaimable page cache, of the group that sets the
+   * limit.
    */
   memoryUsedBytes(limit: GroupLimit<number>): Promise<number | undefined>;
 }
 
-/** Locates the groups of this process. Reads few small files, so call it for each survey. */
+/**
+ * Locates the groups of this process.
+ * @param procRoot - Mount point of `proc`.
+ * @param sysRoot - Mount point of `sysfs`.
+ */
 export async function openGroupFiles(procRoot: string, sysRoot: string): Promise<GroupFiles> {
   const mounts = parseCgroupMounts(
     (await readTextIfPresent(join(procRoot, 'self/mountinfo'))) ?? '',
@@ -66,8 +71,8 @@ export async function openGroupFiles(procRoot: string, sysRoot: string): Promise
   };
   return {
     layout: detectCgroupLayout(mounts),
-    cpuQuota: () => findLowest(locate('cpu'), quotaIn, quotaToMillis),
-    memoryLimit: () => findLowest(locate('memory'), limitIn, (bytes) => bytes),
+    cpuQuota: () => findLowest(locate('cpu'), readQuota, quotaToMillis),
+    memoryLimit: () => findLowest(locate('memory'), readMemoryLimit, (bytes) => bytes),
     async cpuUsageNsec({ version, directory }) {
       if (version === 2)
         return (await parseIfPresent(join(directory, 'cpu.stat'), parseCpuStat))?.usageNsec;
@@ -90,25 +95,30 @@ export async function openGroupFiles(procRoot: string, sysRoot: string): Promise
   };
 }
 
+/**
+ * Returns the lowest limit among the group and its ancestors; undefined when none has a limit.
+ * @param readIn - Reads the limit in one directory.
+ * @param toComparable - Converts a limit to a number for the comparison.
+ */
 async function findLowest<Limit>(
   location: CgroupLocation | undefined,
   readIn: (directory: string, version: 1 | 2) => Promise<Limit | undefined>,
-  compareAndKeep: (limit: Limit) => number,
+  toComparable: (limit: Limit) => number,
 ): Promise<GroupLimit<Limit> | undefined> {
-  let found: GroupLimit<Limit> | undefined;
+  let lowest: GroupLimit<Limit> | undefined;
   for (const directory of location?.directories ?? []) {
     const version = location?.version ?? 2;
     const limit = await readIn(directory, version);
     if (
       limit !== undefined &&
-      (found === undefined || compareAndKeep(limit) < compareAndKeep(found.limit))
+      (lowest === undefined || toComparable(limit) < toComparable(lowest.limit))
     )
-      found = { limit, version, directory };
+      lowest = { limit, version, directory };
   }
-  return found;
+  return lowest;
 }
 
-async function quotaIn(directory: string, version: 1 | 2): Promise<CpuQuota | undefined> {
+async function readQuota(directory: string, version: 1 | 2): Promise<CpuQuota | undefined> {
   if (version === 2) return parseIfPresent(join(directory, 'cpu.max'), parseCpuMax);
   const period = await readTextIfPresent(join(directory, 'cpu.cfs_period_us'));
   return period === undefined
@@ -116,12 +126,14 @@ async function quotaIn(directory: string, version: 1 | 2): Promise<CpuQuota | un
     : parseIfPresent(join(directory, 'cpu.cfs_quota_us'), (quota) => parseCfsQuota(quota, period));
 }
 
-function limitIn(directory: string, version: 1 | 2): Promise<number | undefined> {
+function readMemoryLimit(directory: string, version: 1 | 2): Promise<number | undefined> {
   const file = version === 2 ? 'memory.max' : 'memory.limit_in_bytes';
   return parseIfPresent(join(directory, file), (text) => parseLimit(file, text));
 }
 
-/** Mount points are absolute; tests mount `/sys` elsewhere. */
+/**
+ * Replaces `/sys` at the beginning of a mount point, for tests with another mount point of `sysfs`.
+ */
 const replaceSysRoot = (path: string, sysRoot: string): string =>
   path.startsWith('/sys/') ? join(sysRoot, path.slice('/sys'.length)) : path;
 

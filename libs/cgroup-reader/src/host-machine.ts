@@ -13,21 +13,23 @@ export interface DiskUse {
 
 /** Values that Node.js reports on every operating system, for machines without `/proc`. */
 export interface HostMachine {
+  /** Number of CPUs, at least 1. */
   cpuCount(): number;
-  /** CPU time of all CPUs since the machine started, without idle time, nanoseconds. */
+  /** CPU time of all CPUs together since the machine started, without idle time, in nanoseconds. */
   cpuBusyNsec(): bigint;
   totalMemoryBytes(): number;
   freeMemoryBytes(): number;
   /**
-   * Use of the file system that holds `path`. For a path that does not exist yet, uses the nearest
-   * existing parent.
+   * Use of the file system that holds `path`. For a path that does not exist yet, this is the file
+   * system of the nearest existing parent.
+   * @throws Errors of the file system unchanged.
    */
   diskUseOf(path: string): Promise<DiskUse>;
 }
 
 /** The machine on which this process runs. */
 export const thisMachine: HostMachine = {
-  cpuCount: () => Math.max(1, cpus().length), // empty where /proc is hidden
+  cpuCount: () => Math.max(1, cpus().length), // the list is empty where /proc is hidden
   cpuBusyNsec() {
     const busyMs = cpus().reduce(
       (sum, { times }) => sum + times.user + times.nice + times.sys + times.irq,
@@ -38,13 +40,13 @@ export const thisMachine: HostMachine = {
   totalMemoryBytes: totalmem,
   freeMemoryBytes: freemem,
   async diskUseOf(path) {
-    for (let at = path; ; at = dirname(at)) {
+    for (let existing = path; ; existing = dirname(existing)) {
       try {
-        const { bsize, blocks, bfree, bavail } = await statfs(at, { bigint: true });
+        const { bsize, blocks, bfree, bavail } = await statfs(existing, { bigint: true });
         const used = blocks - bfree;
         return { usedBytes: Number(used * bsize), totalBytes: Number((used + bavail) * bsize) };
       } catch (reason) {
-        if (!isMissingFile(reason) || at === dirname(at)) throw reason;
+        if (!isMissingFile(reason) || existing === dirname(existing)) throw reason;
       }
     }
   },
@@ -53,8 +55,8 @@ export const thisMachine: HostMachine = {
 const NSEC_PER_MSEC = 1_000_000n;
 
 /**
- * Returns true when the error means that a file does not exist or is not readable for this user;
- * kernels leave out what they do not support in these ways.
+ * Returns true when the error means that a file does not exist or is not readable for this user.
+ * With one of these errors a kernel also answers for a feature that it does not support.
  */
 export function isMissingFile(reason: unknown): boolean {
   if (typeof reason !== 'object' || reason === null || !('code' in reason)) return false;

@@ -56,12 +56,12 @@ const HYBRID = {
   'sys/fs/cgroup/memory/agent/memory.limit_in_bytes': '9223372036854771712\n',
   'sys/fs/cgroup/unified/cpu.stat': 'usage_usec 1\n',
 };
-/** Quota in cpu; cpuacct is mounted separately. */
+/** A quota in the hierarchy of cpu, while cpuacct is mounted separately. */
 const SPLIT = {
   ...HYBRID,
   'sys/fs/cgroup/cpu/cpu.cfs_quota_us': '50000\n',
 };
-/** A container without a cgroup namespace sees paths that are not mounted. */
+/** In a container without a cgroup namespace, the path of the group is not mounted. */
 const FOREIGN = {
   ...V2,
   'proc/self/cgroup': '0::/elsewhere\n',
@@ -69,14 +69,15 @@ const FOREIGN = {
 };
 
 let root: string;
-const dispose: string[] = [];
+/** Temporary directories, removed after all tests. */
+const directories: string[] = [];
 
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'host-reader-'));
-  dispose.push(root);
+  directories.push(root);
 });
 afterAll(async () => {
-  for (const path of dispose) await rm(path, { recursive: true, force: true });
+  for (const path of directories) await rm(path, { recursive: true, force: true });
 });
 
 async function writeFiles(files: Readonly<Record<string, string>>): Promise<void> {
@@ -86,7 +87,9 @@ async function writeFiles(files: Readonly<Record<string, string>>): Promise<void
   }
 }
 
-/** Four CPUs, 16 GiB memory, a disk of 100 bytes. A test sets the rest. */
+/**
+ * Returns a machine with 4 CPUs, 16 GiB of memory and a disk of 100 bytes. A test changes `state`.
+ */
 function aMachine() {
   const state = { busyNsec: 1_000_000_000n, diskUsedBytes: 10 };
   const machine: HostMachine = {
@@ -112,10 +115,10 @@ function aReader() {
   return { reader, state, clock };
 }
 
-describe('HostReader with recorded trees', () => {
+describe('HostReader with files of a test', () => {
   it.each([
     {
-      name: 'v1 with limits',
+      name: 'cgroup v1 with limits',
       files: V1,
       cpuMillis: 1_500,
       memoryBytes: 2 * GIB,
@@ -123,7 +126,7 @@ describe('HostReader with recorded trees', () => {
       layout: 'v1',
     },
     {
-      name: 'v2 with the limits of an ancestor group',
+      name: 'cgroup v2 with the limits of an ancestor group',
       files: V2,
       cpuMillis: 2_500,
       memoryBytes: 3 * GIB,
@@ -131,7 +134,7 @@ describe('HostReader with recorded trees', () => {
       layout: 'v2',
     },
     {
-      name: 'hybrid without limits',
+      name: 'a hybrid machine without limits',
       files: HYBRID,
       cpuMillis: 4_000,
       memoryBytes: 8 * GIB,
@@ -139,7 +142,7 @@ describe('HostReader with recorded trees', () => {
       layout: 'hybrid',
     },
     {
-      name: 'a path that is not mounted',
+      name: 'a group whose path is not mounted',
       files: FOREIGN,
       cpuMillis: 1_000,
       memoryBytes: 8 * GIB,
@@ -147,7 +150,7 @@ describe('HostReader with recorded trees', () => {
       layout: 'v2',
     },
     {
-      name: 'proc without cgroups',
+      name: 'a machine without cgroups',
       files: BASE,
       cpuMillis: 4_000,
       memoryBytes: 8 * GIB,
@@ -178,17 +181,20 @@ describe('HostReader with recorded trees', () => {
       usedBytes: 6 * GIB,
       layout: 'none',
     },
-  ])('reads capacity: $name', async ({ files, cpuMillis, memoryBytes, usedBytes, layout }) => {
-    await writeFiles(files);
-    const { reader } = aReader();
-    expect(await reader.readCapacity()).toEqual({
-      cpuMillis,
-      memoryBytes,
-      storageBytes: 100,
-      cgroupLayout: layout,
-    });
-    expect(await reader.readUsage()).toEqual({ memoryBytes: usedBytes, storageBytes: 10 });
-  });
+  ])(
+    'returns capacity and usage for $name',
+    async ({ files, cpuMillis, memoryBytes, usedBytes, layout }) => {
+      await writeFiles(files);
+      const { reader } = aReader();
+      expect(await reader.readCapacity()).toEqual({
+        cpuMillis,
+        memoryBytes,
+        storageBytes: 100,
+        cgroupLayout: layout,
+      });
+      expect(await reader.readUsage()).toEqual({ memoryBytes: usedBytes, storageBytes: 10 });
+    },
+  );
 
   it.each([
     {
@@ -198,7 +204,7 @@ describe('HostReader with recorded trees', () => {
     },
     { name: 'v2', files: V2, later: { 'sys/fs/cgroup/slice/cpu.stat': 'usage_usec 8000000\n' } },
     {
-      name: 'cpuacct apart from cpu',
+      name: 'v1 with cpuacct apart from cpu',
       files: SPLIT,
       later: { 'sys/fs/cgroup/cpuacct/cpuacct.usage': '1000000005\n' },
     },
@@ -211,7 +217,7 @@ describe('HostReader with recorded trees', () => {
     expect(await reader.readUsage()).toMatchObject({ cpuMillis: 500 });
   });
 
-  it('measures CPU use of the machine when no quota is lower', async () => {
+  it('measures CPU use of the whole machine when no group has a lower quota', async () => {
     await writeFiles(HYBRID);
     const { reader, clock, state } = aReader();
     await reader.readUsage();
@@ -220,7 +226,7 @@ describe('HostReader with recorded trees', () => {
     expect(await reader.readUsage()).toMatchObject({ cpuMillis: 3_000 });
   });
 
-  it('omits CPU use when the group that sets the quota has changed', async () => {
+  it('omits CPU use when another group sets the quota than at the previous reading', async () => {
     await writeFiles(V2);
     const { reader, clock } = aReader();
     await reader.readUsage();
@@ -229,7 +235,7 @@ describe('HostReader with recorded trees', () => {
     expect(await reader.readUsage()).not.toHaveProperty('cpuMillis');
   });
 
-  it('reports pressure above 85 % and until use falls below 80 %', async () => {
+  it('reports pressure from above 85 % until use falls below 80 %', async () => {
     await writeFiles(V2);
     const { reader, state } = aReader();
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
@@ -244,20 +250,20 @@ describe('HostReader with recorded trees', () => {
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: true });
   });
 
-  it('does not report memory pressure from the free memory of other systems', async () => {
+  it('reports no memory pressure without /proc/meminfo, even when no memory is free', async () => {
     const { machine } = aMachine();
-    const nothingFree = { ...machine, freeMemoryBytes: () => 0 };
+    const withoutFreeMemory = { ...machine, freeMemoryBytes: () => 0 };
     const empty = { procRoot: join(root, 'proc'), sysRoot: join(root, 'sys') };
     const reader = createHostReader({
       clock: new ManualClock(),
-      machine: nothingFree,
+      machine: withoutFreeMemory,
       dataDirectory: '/data',
       ...empty,
     });
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
   });
 
-  it('throws for a malformed file', async () => {
+  it('rejects readCapacity when a file is malformed', async () => {
     await writeFiles({ ...V2, 'sys/fs/cgroup/slice/cpu.max': 'plenty\n' });
     const { reader } = aReader();
     await expect(reader.readCapacity()).rejects.toThrow(MalformedCgroupFileError);

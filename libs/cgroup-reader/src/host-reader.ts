@@ -26,10 +26,11 @@ export interface HostReaderOptions {
 }
 
 /**
- * Resources of this machine for workloads: the lesser of the machine's size and the limits of this
- * process's groups.
+ * Resources of this machine for workloads: for CPU and memory separately, the lesser of the size of
+ * the machine and the lowest limit among this process's group and its ancestors.
  */
 export interface HostCapacity {
+  /** Thousandths of a CPU, at least 1. */
   readonly cpuMillis: number;
   readonly memoryBytes: number;
   /** Size of the data directory's file system without blocks reserved for root. */
@@ -38,15 +39,16 @@ export interface HostCapacity {
 }
 
 /**
- * Resource use in the same scope as {@link HostCapacity}: the machine, or the group with the lower
- * limit.
+ * Resource use in the same scope as {@link HostCapacity}: the whole machine, or the group with the
+ * lower limit, for CPU and memory separately.
  */
 export interface HostUsage {
   /**
-   * Average since the previous call, thousandths of a CPU. Absent at the first call and after a
-   * counter reset.
+   * Average since the previous call in thousandths of a CPU. Absent at the first call, after a
+   * counter reset, and when another group sets the limit than at the previous call.
    */
   readonly cpuMillis?: number;
+  /** Without reclaimable page cache, where the kernel reports it. */
   readonly memoryBytes: number;
   readonly storageBytes: number;
 }
@@ -57,20 +59,26 @@ export interface HostUsage {
  */
 export interface HostReader {
   /**
+   * Reads the capacity, which may change while this process runs.
    * @throws MalformedCgroupFileError when a file is malformed; errors of the file system unchanged.
    */
   readCapacity(): Promise<HostCapacity>;
-  /** @throws the same errors as {@link readCapacity}. */
+  /**
+   * Reads the usage. Only one caller may use the reader for this, because CPU use is the average
+   * since the previous call.
+   * @throws The same errors as {@link readCapacity}.
+   */
   readUsage(): Promise<HostUsage>;
   /**
-   * Pressure begins above 85 % and ends below 80 %, so the result depends on the previous call.
-   * Without `/proc/meminfo` and without a limit, memory pressure is never reported: other systems
-   * do not count reclaimable memory as free.
-   * @throws the same errors as {@link readCapacity}.
+   * Reads the pressure conditions. Pressure begins above 85 % and ends below 80 %, so the result
+   * depends on the previous call. Without `/proc/meminfo` and without a memory limit, memory
+   * pressure is never reported: other operating systems do not count reclaimable memory as free.
+   * @throws The same errors as {@link readCapacity}.
    */
   readConditions(): Promise<PressureConditions>;
 }
 
+/** Creates a reader. It holds no resources and need not be closed. */
 export function createHostReader(options: HostReaderOptions): HostReader {
   const {
     clock,
@@ -86,11 +94,11 @@ export function createHostReader(options: HostReaderOptions): HostReader {
     const groups = await openGroupFiles(procRoot, sysRoot);
     const [quota, limit] = [await groups.cpuQuota(), await groups.memoryLimit()];
     const meminfo = await parseIfPresent(join(procRoot, 'meminfo'), parseMeminfo);
-    const allowed = await parseIfPresent(join(procRoot, 'self/status'), parseCpusAllowed);
+    const allowedCpus = await parseIfPresent(join(procRoot, 'self/status'), parseCpusAllowed);
     const memoryTotalBytes = meminfo?.totalBytes ?? machine.totalMemoryBytes();
     const capacity = computeCapacity({
-      // The list may contain CPUs that are not present.
-      cpuCount: Math.min(machine.cpuCount(), allowed ?? Infinity),
+      // The kernel may allow CPUs that are not present.
+      cpuCount: Math.min(machine.cpuCount(), allowedCpus ?? Infinity),
       cpuQuota: quota?.limit,
       memoryTotalBytes,
       memoryLimitBytes: limit?.limit,
@@ -126,14 +134,14 @@ export function createHostReader(options: HostReaderOptions): HostReader {
       return { cpuMillis, memoryBytes, storageBytes: disk.totalBytes, cgroupLayout: groups.layout };
     },
     async readUsage() {
-      const now = await readSurvey();
-      const sample = await sampleCpu(now);
-      const earlier = lastCpu;
+      const survey = await readSurvey();
+      const sample = await sampleCpu(survey);
+      const previous = lastCpu;
       lastCpu = sample;
       // Counters of different groups are not comparable.
       const cpuMillis =
-        earlier?.source === sample.source ? cpuMillisBetween(earlier, sample) : undefined;
-      const usage = { memoryBytes: now.memoryUsedBytes, storageBytes: now.disk.usedBytes };
+        previous?.source === sample.source ? cpuMillisBetween(previous, sample) : undefined;
+      const usage = { memoryBytes: survey.memoryUsedBytes, storageBytes: survey.disk.usedBytes };
       return cpuMillis === undefined ? usage : { cpuMillis, ...usage };
     },
     async readConditions() {
@@ -150,7 +158,7 @@ export function createHostReader(options: HostReaderOptions): HostReader {
   };
 }
 
-/** Values of one pass over the files. */
+/** Values of one reading of all files. */
 interface Survey {
   readonly groups: GroupFiles;
   readonly capacity: ReturnType<typeof computeCapacity>;
@@ -162,9 +170,11 @@ interface Survey {
   readonly disk: Awaited<ReturnType<HostMachine['diskUseOf']>>;
 }
 
+/** A reading of a CPU counter, and the counter. */
 interface SourcedSample extends CpuSample {
+  /** Directory of the group, or {@link MACHINE}. */
   readonly source: string;
 }
 
-/** Source of machine counters; no directory has this name. */
+/** Source of the counters of the whole machine. No directory has this name. */
 const MACHINE = '';

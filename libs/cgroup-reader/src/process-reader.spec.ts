@@ -4,15 +4,19 @@ import { ManualClock } from '@cloudless/base/testing';
 import { createProcessReader, type ProcessFiles } from './index.js';
 
 interface FakeProcess {
+  /** Pid of the session leader. */
   readonly session: number;
+  /** CPU time in ticks. Default 0. */
   readonly ticks?: number;
+  /** Start time in ticks since boot. Default 9. */
   readonly start?: number;
+  /** True when the stat file is malformed. */
   readonly damaged?: boolean;
 }
 
 /**
- * A machine with these processes, by pid, each with 4 KiB resident memory. `onRead` may change them
- * between two reads.
+ * Files of a machine with these processes, by pid. Each process has 4 KiB of resident memory.
+ * `onRead` is called before each read and may change the processes.
  */
 function machineOf(
   processes: Record<number, FakeProcess>,
@@ -35,11 +39,12 @@ function machineOf(
   };
 }
 
-const readerOf = (files: ProcessFiles) => createProcessReader({ clock: new ManualClock(), files });
+const createReader = (files: ProcessFiles) =>
+  createProcessReader({ clock: new ManualClock(), files });
 
-describe('ProcessReader', () => {
-  it('sums each session separately from other processes', async () => {
-    const read = await readerOf(
+describe('ProcessReader.read', () => {
+  it('returns the sum over the processes of each requested session', async () => {
+    const read = await createReader(
       machineOf({
         1: { session: 1, ticks: 99 },
         10: { session: 10, ticks: 1 },
@@ -62,13 +67,13 @@ describe('ProcessReader', () => {
     expect(read.get(20)?.sample.pids).toEqual({ current: 1 });
   });
 
-  it('omits a session whose leader is gone, also during the read', async () => {
-    expect((await readerOf(machineOf({ 11: { session: 10 } })).read([10])).size).toBe(0);
+  it('omits a session whose leader has ended before or during the read', async () => {
+    expect((await createReader(machineOf({ 11: { session: 10 } })).read([10])).size).toBe(0);
     const ending: Record<number, FakeProcess> = { 10: { session: 10 } };
     const files = machineOf(ending, (path) => {
       if (path === '/proc/10/io') delete ending[10];
     });
-    expect((await readerOf(files).read([10])).size).toBe(0);
+    expect((await createReader(files).read([10])).size).toBe(0);
   });
 
   it("omits a session whose leader's pid was reused during the read", async () => {
@@ -76,7 +81,7 @@ describe('ProcessReader', () => {
     const files = machineOf(changing, (path) => {
       if (path === '/proc/10/io') changing[10] = { session: 10, start: 10 };
     });
-    expect((await readerOf(files).read([10])).size).toBe(0);
+    expect((await createReader(files).read([10])).size).toBe(0);
   });
 
   it('leaves out a member whose pid was reused by a process of another session', async () => {
@@ -84,18 +89,18 @@ describe('ProcessReader', () => {
       10: { session: 10, ticks: 1 },
       11: { session: 10, ticks: 2 },
     };
-    let looks = 0;
+    let reads = 0;
     const files = machineOf(changing, (path) => {
-      if (path === '/proc/11/stat' && (looks += 1) === 2) changing[11] = { session: 12, ticks: 50 };
+      if (path === '/proc/11/stat' && (reads += 1) === 2) changing[11] = { session: 12, ticks: 50 };
     });
-    expect((await readerOf(files).read([10])).get(10)?.sample).toMatchObject({
+    expect((await createReader(files).read([10])).get(10)?.sample).toMatchObject({
       cpu: { usageNsec: 10_000_000n },
       pids: { current: 1 },
     });
   });
 
-  it('names a damaged file and returns the other parts and sessions', async () => {
-    const read = await readerOf(
+  it('omits the part of a malformed file and names the file, and returns the other sessions', async () => {
+    const read = await createReader(
       machineOf({ 10: { session: 10, damaged: true }, 20: { session: 20, ticks: 1 } }),
     ).read([10, 20]);
     expect(read.get(10)?.sample).not.toHaveProperty('cpu');
@@ -104,20 +109,20 @@ describe('ProcessReader', () => {
     expect(read.get(20)?.sample.cpu?.usageNsec).toBe(10_000_000n);
   });
 
-  it('reads nothing for an empty list, and throws unimplemented without /proc', async () => {
-    const nowhere: ProcessFiles = {
+  it('returns nothing for no sessions, and rejects with kind unimplemented without /proc', async () => {
+    const withoutProc: ProcessFiles = {
       readText: async () => undefined,
       processIds: async () => undefined,
     };
-    expect((await readerOf(nowhere).read([])).size).toBe(0);
-    await expect(readerOf(nowhere).read([1])).rejects.toMatchObject({
+    expect((await createReader(withoutProc).read([])).size).toBe(0);
+    await expect(createReader(withoutProc).read([1])).rejects.toMatchObject({
       kind: 'unimplemented',
       message: expect.stringContaining('/proc') as string,
     });
   });
 
   const onLinux = process.platform === 'linux' ? it : it.skip;
-  onLinux('counts what a session on this machine uses, with its children', async () => {
+  onLinux('returns the use of a real session with its children', async () => {
     const busy =
       'sh -c "i=0; while [ \\$i -lt 200000 ]; do i=\\$((i+1)); done"; echo done; sleep 1000 & wait';
     const leader = spawn('sh', ['-c', busy], {

@@ -17,28 +17,29 @@ export interface ProcessReaderOptions {
 }
 
 /**
- * Reads resource use of processes without a cgroup of their own, each with all processes of its
- * session.
+ * Reads the resource use of containers that are processes without a cgroup of their own. Such a
+ * container consists of all processes of one session.
  */
 export interface ProcessReader {
   /**
    * Takes one sample per session. Lists the processes of the machine once for all sessions.
    * @param leaders - Pids of the session leaders.
-   * @returns Samples by pid of the leader, without sessions that are gone.
+   * @returns Samples by the pid of the leader, without sessions whose leader has ended.
    * @throws CloudlessError `unimplemented` when there is no `/proc`; errors of the file system
    *   unchanged.
    */
   read(leaders: readonly number[]): Promise<ReadonlyMap<number, SampleResult>>;
 }
 
+/** Creates a reader. It holds no resources and need not be closed. */
 export function createProcessReader({
   clock,
   files = hostFiles,
 }: ProcessReaderOptions): ProcessReader {
-  const textOf = (pid: number, name: string) =>
+  const readProcFile = (pid: number, name: string) =>
     files.readText(`/proc/${pid}/${name}`, MAX_FILE_BYTES);
 
-  /** Returns the members of each session, the leader first. */
+  /** Returns the pids of the members of each session, by leader; the leader is the first member. */
   const findMembers = async (
     leaders: readonly number[],
   ): Promise<ReadonlyMap<number, readonly number[]>> => {
@@ -51,7 +52,7 @@ export function createProcessReader({
       );
     for (const [index, pid] of pids.entries()) {
       if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await nextTurn();
-      const stat = members.has(pid) ? undefined : await textOf(pid, 'stat');
+      const stat = members.has(pid) ? undefined : await readProcFile(pid, 'stat');
       if (stat !== undefined) members.get(tryParseStat(stat)?.sessionPid ?? 0)?.push(pid);
     }
     return members;
@@ -63,17 +64,17 @@ export function createProcessReader({
   ): Promise<SampleResult | undefined> => {
     const beforeMs = clock.now();
     const stats = await Promise.all(
-      members.map(async (pid) => ({ pid, stat: await textOf(pid, 'stat') })),
+      members.map(async (pid) => ({ pid, stat: await readProcFile(pid, 'stat') })),
     );
     const atMs = (beforeMs + clock.now()) / 2;
-    const own = stats[0]?.stat;
-    if (own === undefined) return undefined;
+    const leaderStat = stats[0]?.stat;
+    if (leaderStat === undefined) return undefined;
     const processes = await Promise.all(
       stats.map(async ({ pid, stat }): Promise<readonly ProcessTexts[]> => {
-        // The pid may have been reused since the list was read.
+        // Since the list was read, the pid may have been reused by a process of another session.
         if (stat === undefined || (pid !== leader && tryParseStat(stat)?.sessionPid !== leader))
           return [];
-        const [status, io] = [await textOf(pid, 'status'), await textOf(pid, 'io')];
+        const [status, io] = [await readProcFile(pid, 'status'), await readProcFile(pid, 'io')];
         return [
           {
             stat,
@@ -82,9 +83,11 @@ export function createProcessReader({
         ];
       }),
     );
-    const now = await textOf(leader, 'stat');
-    if (now === undefined || sourceOf(leader, now) !== sourceOf(leader, own)) return undefined;
-    return sumProcesses(sourceOf(leader, own), atMs, processes.flat());
+    // The leader may have ended during the reads, and its pid may have been reused.
+    const laterStat = await readProcFile(leader, 'stat');
+    const source = toSource(leader, leaderStat);
+    if (laterStat === undefined || toSource(leader, laterStat) !== source) return undefined;
+    return sumProcesses(source, atMs, processes.flat());
   };
 
   return {
@@ -100,10 +103,13 @@ export function createProcessReader({
   };
 }
 
-/** Number of processes to read before other work may run: about a millisecond. */
+/**
+ * Number of processes to read before other work of this program may run. These reads take about a
+ * millisecond.
+ */
 const PROCESSES_PER_TURN = 64;
 
-/** Returns undefined for a malformed stat. */
+/** Parses `/proc/<pid>/stat`; undefined when the text is malformed. */
 function tryParseStat(stat: string): ProcStat | undefined {
   try {
     return parseProcStat(stat);
@@ -114,8 +120,9 @@ function tryParseStat(stat: string): ProcStat | undefined {
 }
 
 /**
- * Identifies a session: a pid may be reused, and the start time distinguishes processes. A
- * malformed stat is reported as a problem of the sample.
+ * Identifies a session by the pid of its leader and the start time of the leader, because a pid may
+ * be reused. With a malformed stat the start time is `unknown`; the sample then contains the
+ * problem.
  */
-const sourceOf = (leader: number, stat: string): string =>
+const toSource = (leader: number, stat: string): string =>
   `${leader}@${tryParseStat(stat)?.startTicks ?? 'unknown'}`;

@@ -4,7 +4,7 @@ import { ratesBetween } from '@cloudless/cgroup-stats';
 import { recordedGroups } from '@cloudless/cgroup-stats/testing';
 import { createContainerReader, createHostReader, type StatisticsFiles } from './index.js';
 
-/** The code between the two marks is the example of the README, word for word. */
+/** Runs the example of the README: the code between the two marks is the same text. */
 async function example(
   clock: ManualClock,
   files: StatisticsFiles,
@@ -34,7 +34,7 @@ async function example(
 }
 
 /** Returns the code between the marks of this file without its indentation. */
-function codeHere(): string {
+function readExampleCode(): string {
   const source = readFileSync(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const code = source.split('  // README begin\n')[1]?.split('  // README end\n')[0] ?? '';
   return code.replace(/^ {2}/gm, '');
@@ -47,7 +47,7 @@ describe('README of cgroup-reader', () => {
 
   it('contains the code of this spec', () => {
     expect(body).not.toBe('');
-    expect(body).toBe(codeHere());
+    expect(body).toBe(readExampleCode());
   });
 
   it('shows the output that its code prints', async () => {
@@ -55,10 +55,10 @@ describe('README of cgroup-reader', () => {
     const { files } = recordedGroups.v2Kernel68;
     const recorded: StatisticsFiles = { readText: (path) => Promise.resolve(files[path]) };
     await example(new ManualClock(), recorded, { log: (line) => void printed.push(String(line)) });
-    const said = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map(
-      (match) => match.groups?.['said'],
+    const documented = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<output>.*)$/gm)].map(
+      (match) => match.groups?.['output'],
     );
-    expect(printed).toEqual(said);
+    expect(printed).toEqual(documented);
     expect(printed).toHaveLength(8);
   });
 });

@@ -9,26 +9,32 @@ import {
   type ContainerReader,
   type StatisticsFiles,
 } from './index.js';
-import { createOwnGroup } from './testing/own-group.js';
+import { createTestCgroup } from './testing/test-cgroup.js';
 
 const MIB = 1_048_576;
+/** Bandwidth period of the kernel. */
 const PERIOD_MS = 100;
 const createGroup = () =>
-  createOwnGroup(`cloudless-spec-${process.pid}`, {
+  createTestCgroup(`cloudless-spec-${process.pid}`, {
     cpuMillis: 200,
     memoryBytes: 64 * MIB,
     pids: 50,
   });
 
-/** Jest needs to know before the run whether tests are skipped, so create a group once on load. */
-const refusal = ((made) => (typeof made === 'string' ? made : made.remove()))(createGroup());
-const why = refusal === undefined ? '' : ` (skipped: ${refusal})`;
-const onThisMachine = refusal === undefined ? it : it.skip;
+/**
+ * Reason why this user cannot create cgroups; undefined when it can. Jest must know before the run
+ * which tests are skipped, so one group is created and removed when this file is loaded.
+ */
+const skipReason = ((group) => (typeof group === 'string' ? group : group.remove()))(createGroup());
+const skipNote = skipReason === undefined ? '' : ` (skipped: ${skipReason})`;
+const itWithCgroups = skipReason === undefined ? it : it.skip;
 
-/** Waits for a line on stdin, then computes forever and prints a line after each piece of work. */
+/**
+ * Shell script that waits for a line on stdin, then computes forever and prints a line at times.
+ */
 const BUSY = 'read go; i=0; while :; do i=$((i+1)); [ $((i % 20000)) -eq 0 ] && echo $i; done';
 
-/** Hides v1, so that the v2 hierarchy counts CPU time. */
+/** Files of this machine without the v1 hierarchies, so that CPU time is read from v2. */
 const withoutV1: StatisticsFiles = {
   async readText(path, maxBytes) {
     const text = await hostFiles.readText(path, maxBytes);
@@ -37,11 +43,11 @@ const withoutV1: StatisticsFiles = {
 };
 
 describe('ContainerReader on this machine', () => {
-  // Time is measured in the kernel's bandwidth periods of 100 ms, so the load of the machine does
-  // not matter. In each throttled period the quota was used up, and no period can use more than the
-  // quota.
-  onThisMachine(
-    `measures 200 m of a busy loop, by v1 and by v2${why}`,
+  // The test counts bandwidth periods of 100 ms instead of wall-clock time, so the load of the
+  // machine does not matter: a throttled period has used the whole quota, and no period can use
+  // more.
+  itWithCgroups(
+    `measures about 200 m for a busy loop with a quota of 200 m, with v1 and with v2${skipNote}`,
     async () => {
       const group = createGroup();
       if (typeof group === 'string') throw new Error(group);
@@ -74,7 +80,7 @@ describe('ContainerReader on this machine', () => {
         const periods = Number(
           (last[0]?.cpu?.throttling?.periods ?? 0n) - (first[0]?.cpu?.throttling?.periods ?? 0n),
         );
-        const fully = Number(throttled(last) - throttled(first)) / periods;
+        const throttledShare = Number(throttled(last) - throttled(first)) / periods;
         first.forEach((before, index) => {
           const after = last[index] ?? before;
           if (before.cpu === undefined) return; // v2 is not mounted
@@ -83,7 +89,7 @@ describe('ContainerReader on this machine', () => {
             { ...after, atMs: periods * PERIOD_MS },
           );
           expect(cpuMillis).toBeLessThanOrEqual(220);
-          expect(cpuMillis).toBeGreaterThanOrEqual(180 * fully);
+          expect(cpuMillis).toBeGreaterThanOrEqual(180 * throttledShare);
         });
       } finally {
         loop.kill('SIGKILL');
@@ -91,10 +97,10 @@ describe('ContainerReader on this machine', () => {
         group.remove();
       }
     },
-    120_000, // takes 4 s on a machine that has 200 m to give
+    120_000, // takes 4 s on a machine with 200 m of idle CPU time
   );
 
-  it('reads its own process without errors and without attributing its shared group to it', async () => {
+  it('omits the values of the group that a container shares with the reading process', async () => {
     const result = await createContainerReader({ clock: new ManualClock() }).read({
       pid: process.pid,
       ownNetwork: false,
@@ -107,6 +113,7 @@ describe('ContainerReader on this machine', () => {
   });
 });
 
+/** Throttled periods of the first sample. */
 const throttled = ([sample]: readonly ContainerSample[]): bigint =>
   sample?.cpu?.throttling?.throttledPeriods ?? 0n;
 

@@ -55,7 +55,7 @@ describe('computeCapacity', () => {
       memoryIsLimited: false,
     },
   ])(
-    'returns the capacity for $name',
+    'returns $cpuMillis m and $memoryBytes bytes for $name',
     ({ limits, cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited }) => {
       const capacity = { cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited };
       expect(computeCapacity({ cpuCount: 4, memoryTotalBytes: 8 * GIB, ...limits })).toEqual(
@@ -63,14 +63,16 @@ describe('computeCapacity', () => {
       );
     },
   );
+});
 
-  it('rounds a quota down', () => {
+describe('quotaToMillis', () => {
+  it('rounds down to whole thousandths', () => {
     expect(quotaToMillis({ quotaUsec: 99_999, periodUsec: 100_000 })).toBe(999);
   });
 });
 
 describe('computePressure', () => {
-  const at = (percent: number, was: boolean) =>
+  const pressureAt = (percent: number, before: boolean) =>
     computePressure(
       {
         memoryUsedBytes: percent * 10,
@@ -78,22 +80,28 @@ describe('computePressure', () => {
         diskUsedBytes: percent * 7,
         diskTotalBytes: 700,
       },
-      { memoryPressure: was, diskPressure: was },
+      { memoryPressure: before, diskPressure: before },
     );
   it.each([
-    { percent: 0, was: false, is: false },
-    { percent: 85, was: false, is: false },
-    { percent: 85.1, was: false, is: true },
-    { percent: 100, was: false, is: true },
-    { percent: 82, was: false, is: false },
-    { percent: 82, was: true, is: true },
-    { percent: 80, was: true, is: true },
-    { percent: 79.9, was: true, is: false },
-  ])('at $percent % after memoryPressure=$was returns $is', ({ percent, was, is }) => {
-    expect(at(percent, was)).toEqual({ memoryPressure: is, diskPressure: is });
-  });
+    { percent: 0, before: false, expected: false },
+    { percent: 85, before: false, expected: false },
+    { percent: 85.1, before: false, expected: true },
+    { percent: 100, before: false, expected: true },
+    { percent: 82, before: false, expected: false },
+    { percent: 82, before: true, expected: true },
+    { percent: 80, before: true, expected: true },
+    { percent: 79.9, before: true, expected: false },
+  ])(
+    'returns $expected at $percent % when the previous result was $before',
+    ({ percent, before, expected }) => {
+      expect(pressureAt(percent, before)).toEqual({
+        memoryPressure: expected,
+        diskPressure: expected,
+      });
+    },
+  );
 
-  it('decides memory and disk separately, and starts without pressure', () => {
+  it('decides memory and disk separately, starts without pressure, and ignores a total of 0', () => {
     const input = {
       memoryUsedBytes: 90,
       memoryTotalBytes: 100,
@@ -112,7 +120,7 @@ describe('computePressure', () => {
     });
   });
 
-  it('does not flap while the value stays within 5 % of itself', () => {
+  it('changes at most once while the use stays within 5 % of the total', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 950 }),
@@ -145,8 +153,8 @@ describe('computePressure', () => {
   });
 });
 
-describe('README of cgroup-stats', () => {
-  it('computes the part of a machine that a group may use', () => {
+describe('computeCapacity with parseCpuMax', () => {
+  it('returns the part of a machine that a group with a CPU quota may use', () => {
     const capacity = computeCapacity({
       cpuCount: 8,
       cpuQuota: parseCpuMax('250000 100000\n'),

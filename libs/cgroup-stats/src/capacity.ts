@@ -1,8 +1,8 @@
 import type { CpuQuota } from './parsers/cpu.js';
 
-/** Size of a machine, and the limits of this process's group. */
+/** Size of a machine, and the limits of a group on it. */
 export interface MachineLimits {
-  /** Number of CPUs on which this process may run. */
+  /** Number of CPUs on which the processes may run. */
   readonly cpuCount: number;
   /** Absent or undefined without a quota. */
   readonly cpuQuota?: CpuQuota | undefined;
@@ -11,13 +11,14 @@ export interface MachineLimits {
   readonly memoryLimitBytes?: number | undefined;
 }
 
-/** Resources that this process can use. */
+/** Resources that the group can use. */
 export interface Capacity {
   /** Thousandths of a CPU, at least 1. */
   readonly cpuMillis: number;
   readonly memoryBytes: number;
-  /** True when the quota is lower than the machine. */
+  /** True when the quota is lower than the CPUs of the machine. */
   readonly cpuIsLimited: boolean;
+  /** True when the limit is lower than the memory of the machine. */
   readonly memoryIsLimited: boolean;
 }
 
@@ -47,7 +48,7 @@ export function quotaToMillis({ quotaUsec, periodUsec }: CpuQuota): number {
   return Math.floor((quotaUsec * 1_000) / periodUsec);
 }
 
-/** Use of memory and disk in bytes. A pair without a total is ignored. */
+/** Use of memory and disk in bytes. A total of 0 leaves the condition of its resource unchanged. */
 export interface PressureInput {
   readonly memoryUsedBytes: number;
   readonly memoryTotalBytes: number;
@@ -62,8 +63,10 @@ export interface PressureConditions {
 }
 
 /**
- * Pressure begins above 85 % and ends below 80 %; between the two, and with a total of 0, the
- * condition keeps its previous value. So a value near a threshold does not make the node flap.
+ * Computes the pressure conditions. Pressure begins above 85 % and ends below 80 %. Between the
+ * two, and with a total of 0, a condition keeps its previous value, so that a value near a
+ * threshold does not make the node flap.
+ * @param previous - Result of the previous call. Default: no pressure.
  */
 export function computePressure(
   input: PressureInput,
@@ -80,13 +83,14 @@ export function computePressure(
 }
 
 const NO_PRESSURE: PressureConditions = { memoryPressure: false, diskPressure: false };
-/** Percent of the total. */
+/** Thresholds in percent of the total. */
 const BEGINS_ABOVE_PERCENT = 85;
 const ENDS_BELOW_PERCENT = 80;
 
-function isUnderPressure(used: number, total: number, was: boolean): boolean {
-  if (total <= 0) return was;
+function isUnderPressure(used: number, total: number, wasUnderPressure: boolean): boolean {
+  if (total <= 0) return wasUnderPressure;
   return (
-    used * 100 > total * BEGINS_ABOVE_PERCENT || (was && used * 100 >= total * ENDS_BELOW_PERCENT)
+    used * 100 > total * BEGINS_ABOVE_PERCENT ||
+    (wasUnderPressure && used * 100 >= total * ENDS_BELOW_PERCENT)
   );
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { computeCapacity, parseCpuMax, ratesBetween, toSample } from './index.js';
 
-/** The code between the two marks is the example of the README, word for word. */
+/** Runs the example of the README: the code between the two marks is the same text. */
 function example(console: { readonly log: (line: unknown) => void }): void {
   // README begin
   // The part of a machine that a group may use: a quota of 2.5 CPUs and no memory limit.
@@ -48,7 +48,7 @@ function example(console: { readonly log: (line: unknown) => void }): void {
 }
 
 /** Returns the code between the marks of this file without its indentation. */
-function codeHere(): string {
+function readExampleCode(): string {
   const source = readFileSync(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const code = source.split('  // README begin\n')[1]?.split('  // README end\n')[0] ?? '';
   return code.replace(/^ {2}/gm, '');
@@ -61,16 +61,16 @@ describe('README of cgroup-stats', () => {
 
   it('contains the code of this spec', () => {
     expect(body).not.toBe('');
-    expect(body).toBe(codeHere());
+    expect(body).toBe(readExampleCode());
   });
 
   it('shows the output that its code prints', () => {
     const printed: string[] = [];
     example({ log: (line) => void printed.push(String(line)) });
-    const said = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map(
-      (match) => match.groups?.['said'],
+    const documented = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<output>.*)$/gm)].map(
+      (match) => match.groups?.['output'],
     );
-    expect(printed).toEqual(said);
+    expect(printed).toEqual(documented);
     expect(printed).toHaveLength(6);
   });
 });

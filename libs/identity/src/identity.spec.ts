@@ -106,17 +106,20 @@ describe('checkHostHeader', () => {
         noise,
       ),
     );
+    let runs = 0;
     let allowed = 0;
     fc.assert(
       fc.property(anyHost, (parts) => {
         const host = parts.join('');
+        runs += 1;
         if (!checkHostHeader(host).allowed) return;
         allowed += 1;
         expect(isLoopbackHost(new URL(`http://${host}/`).hostname)).toBe(true);
       }),
       { numRuns: 2_000 },
     );
-    expect(allowed).toBeGreaterThan(100);
+    // Fails when the generator makes hardly any permitted host.
+    expect(allowed / runs).toBeGreaterThan(0.05);
   });
 
   it('repeats at most 100 characters of a refused host in the reason', () => {

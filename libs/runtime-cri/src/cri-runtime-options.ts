@@ -28,13 +28,11 @@ export interface CriRuntimeOptions extends Permissions {
   readonly logDirectory: string;
   readonly clock: Clock;
   readonly log: Log;
-  /**
-   * Number of log files that are kept per container, at least 2, and the size in bytes at which a
-   * log is rotated. Default 4 files of 10 MiB.
-   */
+  /** Number of log files that are kept per container, at least 2. Default 4. */
   readonly logFiles?: number;
+  /** Size in bytes above which a log file is rotated, at least 1. Default 10 MiB. */
   readonly logFileBytes?: number;
-  /** Interval in which the sizes of logs are checked. Default 1 s. */
+  /** Interval in milliseconds in which the sizes of logs are checked. Default 1 s. */
   readonly logCheckMs?: number;
   /**
    * Absolute path of the directory for volumes, created when it does not exist. No other program
@@ -46,14 +44,20 @@ export interface CriRuntimeOptions extends Permissions {
    * directory. Default: only the paths of this runtime.
    */
   readonly guardedPaths?: readonly string[];
-  /** Processes and threads of a container whose request sets no limit. Default 4096. */
+  /**
+   * Limit on the processes and threads of a container whose request sets no limit, at least 1.
+   * Default 4096.
+   */
   readonly maxPids?: number;
   /**
-   * Range of host ports that are assigned to processes; no container gets any of them as a host
-   * port. Default none.
+   * Range of host ports that the process runtime assigns to processes. A container that requests a
+   * host port in this range is refused. Default none.
    */
   readonly processPorts?: PortRange;
-  /** Age in milliseconds at which sandboxes without a container are removed. Default 60 s. */
+  /**
+   * Age in milliseconds from which the sweep removes sandboxes without a container, logs and empty
+   * directories without a container, and networks of exited containers. Default 60 s.
+   */
   readonly orphanAgeMs?: number;
   /**
    * Absolute path of the directory that records which images were pulled by which cluster, created
@@ -70,14 +74,16 @@ export interface CriRuntimeOptions extends Permissions {
  * at 80 %; images that were used in the last 2 min stay; the disk is checked every 60 s.
  */
 export interface ImageCollection extends Partial<CollectionLimits> {
+  /** Interval in milliseconds in which the disk usage is checked. Default 60 s. */
   readonly checkMs?: number;
   /**
-   * Reads the usage of the file system with the images. Default: asks the container runtime and the
-   * kernel.
+   * Reads the usage of the file system with the images. Default: the container runtime names the
+   * file system (`ImageFsInfo`), and the kernel reports its usage (`statfs`).
    */
   readonly readDisk?: () => Promise<DiskUse>;
 }
 
+/** Default limits, the same as in the kubelet. */
 const IMAGE_LIMITS: CollectionLimits = { highPercent: 85, lowPercent: 80, minIdleMs: 2 * 60_000 };
 const IMAGE_DIRECTORY = '/var/lib/cloudless';
 
@@ -86,6 +92,7 @@ const IMAGE_DIRECTORY = '/var/lib/cloudless';
  * @throws kind `invalid`, naming the option.
  */
 export function checkOptions(options: CriRuntimeOptions): void {
+  // The defaults in this pattern only make absent options pass; the real defaults are elsewhere.
   const {
     socketPath,
     logDirectory,
@@ -110,7 +117,7 @@ export function checkOptions(options: CriRuntimeOptions): void {
     throw createError('logFiles: must be 2 or more, of 1 byte or more');
 }
 
-/** Creates the collector that removes unused images. */
+/** Creates the collector of unused images, with the limits of `imageCollection`. */
 export function createImageCollector(
   client: CriClient,
   options: CriRuntimeOptions,
@@ -129,7 +136,10 @@ export function createImageCollector(
   });
 }
 
-/** Creates the store for the directories of volumes. */
+/**
+ * Creates the store for the directories of volumes. Containers cannot mount the sockets of the
+ * container runtime, the directories of this library and `guardedPaths`.
+ */
 export function createVolumeStore(options: CriRuntimeOptions): VolumeStore {
   const {
     socketPath,
@@ -141,7 +151,7 @@ export function createVolumeStore(options: CriRuntimeOptions): VolumeStore {
   const directory = options.volumeDirectory ?? path.join(path.dirname(logDirectory), 'volumes');
   const guarded = [
     socketPath,
-    `${socketPath}.ttrpc`,
+    `${socketPath}.ttrpc`, // the second socket of containerd, with the same API
     logDirectory,
     directory,
     options.imageDirectory ?? IMAGE_DIRECTORY,

@@ -11,6 +11,7 @@ if (SKIP_REASON === undefined) {
   });
 } else {
   describe('the CRI runtime as a container runtime', () => {
-    it.skip(`needs a container runtime: ${SKIP_REASON}`, () => undefined);
+    it.skip(`is not tested, because a container runtime is missing: ${SKIP_REASON}`, () =>
+      undefined);
   });
 }

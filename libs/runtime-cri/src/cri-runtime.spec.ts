@@ -36,7 +36,7 @@ async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<Contain
   const runtime = await openCriRuntime({
     socketPath,
     logDirectory,
-    imageDirectory: server.home,
+    imageDirectory: server.directory,
     owner: OWNER,
     clock: systemClock,
     log: silentLog,
@@ -57,8 +57,8 @@ afterEach(async () => {
 });
 
 describe('openCriRuntime', () => {
-  it('reports the socket at which no runtime answers, and a remedy', async () => {
-    const socketPath = path.join(server.home, 'no.sock');
+  it('rejects with the socket path and a remedy when no runtime answers', async () => {
+    const socketPath = path.join(server.directory, 'no.sock');
     await expect(open({ socketPath })).rejects.toMatchObject({
       kind: 'unavailable',
       message: `no container runtime answers at ${socketPath} (ENOENT): start it, or set the path of its socket`,
@@ -69,32 +69,32 @@ describe('openCriRuntime', () => {
     {
       name: 'another interface version',
       version: () => ({ runtimeName: 'old', runtimeVersion: '0.9', runtimeApiVersion: 'v1alpha2' }),
-      says: 'old 0.9 speaks v1alpha2',
+      expectedText: 'old 0.9 speaks v1alpha2',
     },
     {
       name: 'no service runtime.v1',
       version: () => {
         throw new ConnectError('unknown service runtime.v1.RuntimeService', Code.Unimplemented);
       },
-      says: 'no runtime.v1',
+      expectedText: 'no runtime.v1',
     },
-  ])('refuses a runtime with $name', async ({ version, says }) => {
+  ])('refuses a runtime with $name', async ({ version, expectedText }) => {
     Object.assign(server.overrides, { version });
     await server.disconnect();
     await server.listen();
     await expect(open()).rejects.toMatchObject({
       kind: 'unimplemented',
-      message: expect.stringContaining(says),
+      message: expect.stringContaining(expectedText),
     });
   });
 
   it.each([
-    { wrong: { socketPath: 'cri.sock' }, field: 'socketPath' },
-    { wrong: { logDirectory: 'logs' }, field: 'logDirectory' },
-    { wrong: { owner: { cluster: '', node: 'n1' } }, field: 'owner' },
-    { wrong: { logFiles: 1 }, field: 'logFiles' },
-  ])('refuses an invalid $field', async ({ wrong, field }) => {
-    await expect(open(wrong)).rejects.toMatchObject({
+    { overrides: { socketPath: 'cri.sock' }, field: 'socketPath' },
+    { overrides: { logDirectory: 'logs' }, field: 'logDirectory' },
+    { overrides: { owner: { cluster: '', node: 'n1' } }, field: 'owner' },
+    { overrides: { logFiles: 1 }, field: 'logFiles' },
+  ])('refuses an invalid $field', async ({ overrides, field }) => {
+    await expect(open(overrides)).rejects.toMatchObject({
       kind: 'invalid',
       message: expect.stringContaining(field),
     });
@@ -102,7 +102,7 @@ describe('openCriRuntime', () => {
 });
 
 describe('CriRuntime.start', () => {
-  it('passes all fields of the request to the runtime', async () => {
+  it('passes the command, environment, ports and limits of the request to the runtime', async () => {
     const runtime = await open();
     const status = await runtime.start(request);
     expect(status).toMatchObject({
@@ -138,7 +138,7 @@ describe('CriRuntime.start', () => {
     });
   });
 
-  it('pulls an image once, and only when it is missing', async () => {
+  it('pulls a missing image once for two concurrent starts and a later start', async () => {
     const runtime = await open();
     const other = 'cd'.repeat(32) as ContainerId;
     await Promise.all([runtime.start(request), runtime.start({ ...request, containerId: other })]);
@@ -151,39 +151,42 @@ describe('CriRuntime.start', () => {
       code: Code.Unknown,
       text: 'failed to resolve reference "docker.io/library/nginx:alpine": not found',
       kind: 'precondition',
-      says: 'image nginx:alpine cannot be pulled: failed to resolve reference',
+      expectedText: 'image nginx:alpine cannot be pulled: failed to resolve reference',
     },
     {
       code: Code.Unavailable,
       text: 'failed to pull: dial tcp 127.0.0.1:5000: connection refused',
       kind: 'precondition',
-      says: 'connection refused',
+      expectedText: 'connection refused',
     },
     {
       code: Code.Unknown,
       text: 'failed to parse image reference: invalid reference format',
       kind: 'invalid',
-      says: 'not an image reference',
+      expectedText: 'not an image reference',
     },
-  ])('reports the error text of the registry: $text', async ({ code, text, kind, says }) => {
-    server.imageOverrides.pullImage = () => {
-      throw new ConnectError(text, code);
-    };
-    await server.disconnect();
-    await server.listen();
-    const runtime = await open();
-    await expect(runtime.start(request)).rejects.toMatchObject({
-      kind,
-      message: expect.stringContaining(says),
-    });
-    expect(server.sandboxes.size).toBe(0);
-  });
+  ])(
+    'rejects with the error of the registry and leaves no sandbox when a pull fails: $text',
+    async ({ code, text, kind, expectedText }) => {
+      server.imageOverrides.pullImage = () => {
+        throw new ConnectError(text, code);
+      };
+      await server.disconnect();
+      await server.listen();
+      const runtime = await open();
+      await expect(runtime.start(request)).rejects.toMatchObject({
+        kind,
+        message: expect.stringContaining(expectedText),
+      });
+      expect(server.sandboxes.size).toBe(0);
+    },
+  );
 
   it.each([
     { text: 'exec: "nope": executable file not found in $PATH: unknown', kind: 'invalid' },
     { text: 'write /x: no space left on device', kind: 'exhausted' },
     { text: 'failed to setup network for sandbox', kind: 'precondition' },
-  ])('leaves no trace of a start that fails with: $text', async ({ text, kind }) => {
+  ])('leaves no sandbox and no container when the start fails: $text', async ({ text, kind }) => {
     server.overrides.startContainer = () => {
       throw new ConnectError(text, Code.Unknown);
     };
@@ -197,25 +200,25 @@ describe('CriRuntime.start', () => {
 
 describe('the exit of a container', () => {
   it.each([
-    { exitCode: 0, reason: 'Completed', says: 'completed', shown: 0 },
-    { exitCode: 3, reason: 'Error', says: 'exit code 3', shown: 3 },
-    { exitCode: 143, reason: 'Error', says: 'killed by SIGTERM', shown: 143 },
-    { exitCode: 137, reason: 'OOMKilled', says: 'out of memory', shown: 137 },
-    { exitCode: 0, reason: 'OOMKilled', says: 'completed', shown: 0 },
+    { exitCode: 0, reason: 'Completed', expectedText: 'completed', reportedCode: 0 },
+    { exitCode: 3, reason: 'Error', expectedText: 'exit code 3', reportedCode: 3 },
+    { exitCode: 143, reason: 'Error', expectedText: 'killed by SIGTERM', reportedCode: 143 },
+    { exitCode: 137, reason: 'OOMKilled', expectedText: 'out of memory', reportedCode: 137 },
+    { exitCode: 0, reason: 'OOMKilled', expectedText: 'completed', reportedCode: 0 },
     {
       exitCode: 255,
       reason: 'Unknown',
-      says: 'ended while nobody could see its exit code',
-      shown: -1,
+      expectedText: 'ended while nobody could see its exit code',
+      reportedCode: -1,
     },
   ])(
-    'is reported for exit code $exitCode and reason $reason as: $says',
-    async ({ exitCode, reason, says, shown }) => {
+    'is reported for exit code $exitCode and reason $reason as: $expectedText',
+    async ({ exitCode, reason, expectedText, reportedCode }) => {
       const runtime = await open();
       await runtime.start(request);
       server.exitContainer(server.onlyContainer, exitCode, reason);
       expect(await runtime.list()).toMatchObject([
-        { phase: 'exited', exitCode: shown, reason: says },
+        { phase: 'exited', exitCode: reportedCode, reason: expectedText },
       ]);
     },
   );
@@ -260,7 +263,7 @@ describe('the exit of a container', () => {
     ]);
   });
 
-  it('is detected with and without events of the runtime', async () => {
+  it('is reported as an event whether the runtime has events or not', async () => {
     for (const missing of [false, true]) {
       if (missing) {
         server.overrides.getContainerEvents = async function* () {
@@ -285,9 +288,9 @@ describe('the exit of a container', () => {
 
 describe('a container of another owner', () => {
   const foreign = [
-    { name: 'without labels', labels: {} },
+    { name: 'labels are missing', labels: {} },
     {
-      name: 'of another cluster',
+      name: 'cluster differs',
       labels: {
         'io.cloudless.cluster': 'c2',
         'io.cloudless.node': 'n1',
@@ -295,7 +298,7 @@ describe('a container of another owner', () => {
       },
     },
     {
-      name: 'of another node',
+      name: 'node differs',
       labels: {
         'io.cloudless.cluster': 'c1',
         'io.cloudless.node': 'n2',
@@ -303,7 +306,7 @@ describe('a container of another owner', () => {
       },
     },
     {
-      name: 'with an id that is a path',
+      name: 'container id is a path',
       labels: {
         'io.cloudless.cluster': 'c1',
         'io.cloudless.node': 'n1',
@@ -312,7 +315,7 @@ describe('a container of another owner', () => {
     },
   ];
 
-  it.each(foreign)('is never touched: $name', async ({ labels }) => {
+  it.each(foreign)('is neither listed, stopped nor removed when its $name', async ({ labels }) => {
     const podSandboxId = server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n);
     const config = create(ContainerConfigSchema, { labels });
     const state = ContainerState.CONTAINER_RUNNING;
@@ -337,8 +340,10 @@ describe('a container of another owner', () => {
     ]);
     expect(server.calls.filter((name) => /^(stop|remove)/.test(name))).toEqual([]);
   });
+});
 
-  it('removes an old sandbox without a container and keeps a young one', async () => {
+describe('openCriRuntime with sandboxes of a killed agent', () => {
+  it('removes an old sandbox without a container and keeps a young sandbox', async () => {
     const labels = {
       'io.cloudless.cluster': 'c1',
       'io.cloudless.node': 'n1',
@@ -355,8 +360,8 @@ describe('a container of another owner', () => {
   });
 });
 
-describe('a runtime that is unreachable for a while', () => {
-  it('fails calls and event readers meanwhile, and shows the same containers afterwards', async () => {
+describe('CriRuntime while the container runtime is unreachable', () => {
+  it('fails calls and event readers, and lists the same containers afterwards', async () => {
     const runtime = await open();
     const events = runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
     await runtime.start(request);
@@ -377,7 +382,7 @@ describe('a runtime that is unreachable for a while', () => {
 describe('one container among many', () => {
   const others = ['cd', 'ef'].map((digits) => digits.repeat(32) as ContainerId);
 
-  /** Like containerd before 1.7: a runtime without events. */
+  /** Makes the runtime one without events, like containerd before 1.7. */
   beforeEach(async () => {
     server.overrides.getContainerEvents = async function* () {
       throw new ConnectError('unknown method', Code.Unimplemented);
@@ -387,35 +392,36 @@ describe('one container among many', () => {
   });
 
   /**
-   * Delays a list of the runtime: the list has already read the one container, and waits for the
-   * status of another while `meanwhile` happens.
+   * Lists the containers and calls `action` in the middle of the list: the list has already read
+   * the container {@link ID}, and waits for the status of another container.
    */
-  async function listDuring(
+  async function listWhile(
     runtime: ContainerRuntime,
-    meanwhile: () => Promise<unknown>,
+    action: () => Promise<unknown>,
   ): Promise<unknown> {
     await runtime.start({ ...request, containerId: others[1] ?? ID });
     const slow = [...server.containers.values()].at(-1) ?? server.onlyContainer;
-    let give = (): void => undefined;
-    server.statusGates.set(slow.id, new Promise((resolve) => (give = resolve)));
+    let releaseStatus = (): void => undefined;
+    server.statusGates.set(slow.id, new Promise((resolve) => (releaseStatus = resolve)));
     server.exitContainer(slow, 0);
     server.calls.length = 0;
     const list = runtime.list();
     while (!server.calls.includes('containerStatus')) await sleep(systemClock, 1);
-    await meanwhile();
-    give();
+    await action();
+    releaseStatus();
     return list;
   }
 
-  function follow(runtime: ContainerRuntime): readonly ContainerEvent[] {
-    const told: ContainerEvent[] = [];
+  /** Returns a list to which all further events are added. */
+  function collectEvents(runtime: ContainerRuntime): readonly ContainerEvent[] {
+    const events: ContainerEvent[] = [];
     void (async () => {
-      for await (const event of runtime.events(new AbortController().signal)) told.push(event);
-    })().catch(() => undefined); // closed
-    return told;
+      for await (const event of runtime.events(new AbortController().signal)) events.push(event);
+    })().catch(() => undefined); // reading fails when the runtime is closed
+    return events;
   }
 
-  it('needs only calls about itself, whatever the number of containers', async () => {
+  it('is started, stopped and removed without a list of all containers', async () => {
     const runtime = await open();
     for (const containerId of others) await runtime.start({ ...request, containerId });
     server.calls.length = 0;
@@ -426,33 +432,33 @@ describe('one container among many', () => {
     expect((await runtime.list()).map(({ containerId }) => containerId)).toEqual(others);
   });
 
-  it('exits once, even if a concurrent list still shows it running', async () => {
+  it('is reported as exited once when a concurrent list still shows it running', async () => {
     const runtime = await open();
     await runtime.start(request);
-    const told = follow(runtime);
-    expect(await listDuring(runtime, () => runtime.stop(ID, 0))).toMatchObject([
+    const events = collectEvents(runtime);
+    expect(await listWhile(runtime, () => runtime.stop(ID, 0))).toMatchObject([
       { phase: 'exited' },
       { phase: 'exited' },
     ]);
     await runtime.list();
-    expect(told.filter(({ status }) => status.containerId === ID).map(({ kind }) => kind)).toEqual([
-      'exited',
-    ]);
+    expect(
+      events.filter(({ status }) => status.containerId === ID).map(({ kind }) => kind),
+    ).toEqual(['exited']);
   });
 
-  it('stays removed, even if a concurrent list still shows it', async () => {
+  it('stays removed and causes no event when a concurrent list still shows it', async () => {
     const runtime = await open();
     await runtime.start(request);
     await runtime.stop(ID, 0);
-    const told = follow(runtime);
-    expect(await listDuring(runtime, () => runtime.remove(ID))).toMatchObject([
+    const events = collectEvents(runtime);
+    expect(await listWhile(runtime, () => runtime.remove(ID))).toMatchObject([
       { containerId: others[1] },
     ]);
     await runtime.list();
-    expect(told.filter(({ status }) => status.containerId === ID)).toEqual([]);
+    expect(events.filter(({ status }) => status.containerId === ID)).toEqual([]);
   });
 
-  it('completes a stop when another program has removed it', async () => {
+  it('is returned as exited by stop when another program has removed it', async () => {
     const runtime = await open();
     await runtime.start(request);
     server.containers.clear();
@@ -463,17 +469,17 @@ describe('one container among many', () => {
 describe('the log of a running container', () => {
   const entries = (count: number): string =>
     '2026-01-01T00:00:00.000000001Z stdout F hello\n'.repeat(count);
-  const rotations = async (count: number): Promise<void> => {
+  const waitForRotations = async (count: number): Promise<void> => {
     while (server.calls.filter((name) => name === 'reopenContainerLog').length < count)
       await sleep(systemClock, 1);
   };
 
-  it('is rotated whenever it has grown too large', async () => {
+  it('is rotated each time its current file exceeds logFileBytes', async () => {
     const runtime = await open({ logCheckMs: 1, logFileBytes: 100 });
     await runtime.start(request);
     for (const round of [1, 2]) {
       server.writeLog(server.onlyContainer, entries(3));
-      await rotations(round);
+      await waitForRotations(round);
       while (
         readdirSync(path.join(server.logDirectory, ID)).some((name) => name.endsWith('.closing'))
       )
@@ -484,7 +490,7 @@ describe('the log of a running container', () => {
     ).toHaveLength(3);
   });
 
-  it('completes an unfinished rotation after a crash, however small the new file is', async () => {
+  it('is reopened by the next agent when a crash has interrupted a rotation, whatever its size', async () => {
     const runtime = await open({ logCheckMs: 60_000 });
     await runtime.start(request);
     server.writeLog(server.onlyContainer, entries(1));
@@ -495,12 +501,12 @@ describe('the log of a running container', () => {
     );
     server.writeLog(server.onlyContainer, '');
     await open({ logCheckMs: 1 });
-    await rotations(1);
+    await waitForRotations(1);
   });
 });
 
 describe('CriRuntime.remove', () => {
-  it('leaves no container, no sandbox and no log', async () => {
+  it('removes the container, its sandbox and its log', async () => {
     const runtime = await open();
     await runtime.start(request);
     server.writeLog(server.onlyContainer, '2026-01-01T00:00:00.000000001Z stdout F hello\n');
@@ -516,7 +522,7 @@ describe('CriRuntime.remove', () => {
 
   it('removes nothing for an id that is a path', async () => {
     const runtime = await open();
-    const beside = path.join(server.home, 'beside');
+    const beside = path.join(server.directory, 'beside');
     mkdirSync(beside);
     await runtime.remove('../beside' as ContainerId);
     expect(existsSync(beside)).toBe(true);
@@ -524,7 +530,7 @@ describe('CriRuntime.remove', () => {
 });
 
 describe('CriRuntime.close', () => {
-  it('fails a follower of a log', async () => {
+  it('fails the pending read of a log follower', async () => {
     const runtime = await open();
     await runtime.start(request);
     server.writeLog(server.onlyContainer, '2026-01-01T00:00:00.000000001Z stdout F hello\n');

@@ -50,10 +50,15 @@ import { GroupVolumes } from './volumes/group-volumes.js';
 import { PeriodicTasks } from './periodic-tasks.js';
 import { CapabilityCache } from './probe/capability-cache.js';
 
+/** Default of `maxPids`: more than common servers have, and few enough to stop a fork bomb. */
 const DEFAULT_MAX_PIDS = 4_096;
+/** Default of `logFileBytes`, as in the kubelet. */
 const DEFAULT_LOG_FILE_BYTES = 10 * 1024 * 1024;
+/** Interval of sweeps, capability refreshes and, by default, image collections. */
 const TASK_INTERVAL_MS = 60_000;
+/** Default time limit of {@link CriRuntime.shutdown}. */
 const SHUTDOWN_LIMIT_MS = 60_000;
+/** Longest time for which the first sweep delays {@link openCriRuntime}. */
 const FIRST_SWEEP_LIMIT_MS = 5_000;
 /** Name of the directory for command records, in the log directory. */
 const COMMANDS = 'commands';
@@ -64,16 +69,17 @@ export interface CriRuntime extends ContainerRuntime {
    * Kills and removes everything of this owner in any state: containers, sandboxes with their
    * networks, logs, empty directories. Closes the runtime afterwards. Named volumes and images
    * stay.
-   * @param limitMs - Time limit, default 60 s.
+   * @param limitMs - Time limit for the removal. Default 60 s.
    * @throws kind `deadline` with the number of remaining containers and the last failure.
    */
   shutdown(limitMs?: number): Promise<void>;
 }
 
 /**
- * Connects to a container runtime and reads the containers of this owner.
- * @throws kind `unavailable` when no runtime answers at the socket, `unimplemented` when it speaks
- *   another interface, `invalid` for invalid options.
+ * Connects to a container runtime and reads the containers of this owner. The caller must close the
+ * returned runtime, by `close` or `shutdown`.
+ * @throws kind `unavailable` when no runtime answers at the socket, `unimplemented` when the
+ *   runtime has another version of the interface, `invalid` for invalid options.
  */
 export async function openCriRuntime(options: CriRuntimeOptions): Promise<CriRuntime> {
   checkOptions(options);
@@ -88,6 +94,10 @@ export async function openCriRuntime(options: CriRuntimeOptions): Promise<CriRun
   }
 }
 
+/**
+ * A {@link CriRuntime}. The constructor connects its parts; {@link OpenCriRuntime.open} begins
+ * work.
+ */
 class OpenCriRuntime implements CriRuntime {
   readonly name = 'cri';
   private readonly client: CriClient;
@@ -115,7 +125,7 @@ class OpenCriRuntime implements CriRuntime {
     this.capabilityCache = new CapabilityCache(client, options, log);
     this.periodicTasks = new PeriodicTasks(clock, log);
     const bootedAtMs = clock.wallTime() - uptime() * 1_000;
-    const logDirectoryOf = (id: ContainerId): string => this.getLogDirectory(id);
+    const getLogDirectory = (id: ContainerId): string => this.getLogDirectory(id);
     const inventory = (this.inventory = new Inventory({
       client,
       owner,
@@ -123,7 +133,7 @@ class OpenCriRuntime implements CriRuntime {
       bootedAtMs,
       wallTime: () => clock.wallTime(),
     }));
-    const sandboxes = (this.sandboxes = new Sandboxes(client, owner, logDirectoryOf));
+    const sandboxes = (this.sandboxes = new Sandboxes(client, owner, getLogDirectory));
     this.collector = createImageCollector(client, options);
     const images = (this.images = new Images({
       client,
@@ -138,20 +148,18 @@ class OpenCriRuntime implements CriRuntime {
     const { maxPids = DEFAULT_MAX_PIDS, processPorts } = options;
     const capabilities = (): readonly string[] => this.capabilityCache.list();
     this.starter = new Starter({
-      ...{
-        client,
-        inventory,
-        sandboxes,
-        images,
-        volumes,
-        owner,
-        capabilities,
-        maxPids,
-        processPorts,
-        getLogDirectory: logDirectoryOf,
-        clock,
-        log,
-      },
+      client,
+      inventory,
+      sandboxes,
+      images,
+      volumes,
+      owner,
+      capabilities,
+      maxPids,
+      processPorts,
+      getLogDirectory,
+      clock,
+      log,
     });
     this.stopper = new Stopper(client, inventory, clock);
     const watcher = (this.watcher = new Watcher(client, inventory, clock, log));
@@ -233,6 +241,7 @@ class OpenCriRuntime implements CriRuntime {
         `container ${containerId} is running: stop it first`,
       );
     }
+    // The id becomes part of a path below the log directory: no container has any other id.
     if (!/^[0-9a-f]{64}$/.test(containerId)) return;
     await this.sandboxes.removeAllOf(containerId);
     if (found === undefined) return this.inventory.refreshAll();
@@ -309,10 +318,11 @@ class OpenCriRuntime implements CriRuntime {
       this.periodicTasks.end();
       await removeAllContainers({ sandboxes, starts: starter.close(), clock, log, limitMs });
       await commandRecords.endAll();
-      await inventory.refreshAll(); // the inventory still lists the removed containers
+      // The inventory still lists the removed containers, whose empty directories would be kept.
+      await inventory.refreshAll();
       await volumes.sweep(Number.POSITIVE_INFINITY);
       await rm(path.join(logDirectory, COMMANDS), { recursive: true, force: true });
-      // not empty: it contains files of another program
+      // Fails when another program keeps files in the directory; the files then stay.
       await rmdir(logDirectory).catch(() => undefined);
     } finally {
       if (!client.closed.aborted) await this.close();
@@ -331,18 +341,19 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   /**
-   * Sweeps once, but waits at most {@link FIRST_SWEEP_LIMIT_MS}: remains that cannot be removed, as when
-   * networks are stuck, must not delay the agent.
+   * Starts the first sweep and waits for its end, at most {@link FIRST_SWEEP_LIMIT_MS}: remains
+   * that cannot be removed, for example a stuck network, must not delay the agent. The sweep
+   * continues after the limit.
    */
   private async runFirstSweep(): Promise<void> {
     const { clock, log } = this.options;
     const limit = new AbortController();
     const sweep = this.sweep().finally(() => limit.abort());
-    const late = sleep(clock, FIRST_SWEEP_LIMIT_MS, limit.signal).then(
+    const timeLimit = sleep(clock, FIRST_SWEEP_LIMIT_MS, limit.signal).then(
       () => log.warn('remains of earlier containers are still being removed'),
       () => undefined,
     );
-    await Promise.race([sweep, late]);
+    await Promise.race([sweep, timeLimit]);
     sweep.catch((reason: unknown) => log.warn('sweep failed', errorFields(reason)));
   }
 

@@ -11,7 +11,7 @@ import { aRequest } from './testing/requests.js';
 
 let server: FakeCriServer;
 let runtime: ContainerRuntime;
-/** Process id of the next container. */
+/** Process id that the next container reports. */
 let pid = 0;
 const processes: ChildProcess[] = [];
 
@@ -26,7 +26,7 @@ beforeEach(async () => {
     return {};
   };
   await server.listen();
-  const { socketPath, logDirectory, home: imageDirectory } = server;
+  const { socketPath, logDirectory, directory: imageDirectory } = server;
   const owner = { cluster: 'c1', node: 'n1' };
   runtime = await openCriRuntime({
     socketPath,
@@ -39,22 +39,22 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  for (const each of processes.splice(0)) each.kill('SIGKILL');
+  for (const child of processes.splice(0)) child.kill('SIGKILL');
   await runtime.close();
   await server.dispose();
 });
 
-/** Starts a process as the main process of the next container. */
-function run(command: string, ...args: string[]): ChildProcess {
+/** Starts a process, which becomes the main process of the next container. */
+function spawnMain(command: string, ...args: string[]): ChildProcess {
   const child = spawn(command, args);
   processes.push(child);
   pid = child.pid ?? 0;
   return child;
 }
 
-describe('a container whose main process is gone while its runtime still reports it as running', () => {
-  it('is detected without a call to the runtime', async () => {
-    const main = run('sleep', '3600');
+describe('CriRuntime.health', () => {
+  it('names a container whose main process has ended while the runtime still lists it as running', async () => {
+    const main = spawnMain('sleep', '3600');
     await runtime.start(aRequest());
     expect(runtime.health?.().withoutProcess).toEqual([]);
     main.kill('SIGKILL');
@@ -62,8 +62,8 @@ describe('a container whose main process is gone while its runtime still reports
     expect(runtime.health?.().withoutProcess).toEqual([aRequest().containerId]);
   });
 
-  it('is not reported where the agent cannot see the processes of containers', async () => {
-    await once(run('true'), 'exit');
+  it('names no container whose main process was never visible to the agent', async () => {
+    await once(spawnMain('true'), 'exit');
     await runtime.start(aRequest());
     expect(runtime.health?.().withoutProcess).toEqual([]);
   });

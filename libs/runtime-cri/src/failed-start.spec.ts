@@ -16,10 +16,10 @@ beforeEach(async () => {
   server = new FakeCriServer();
 });
 
-/** Opens the runtime under test. Call it after the answers of the server are set. */
+/** Opens the runtime under test. Call it after the overrides of the server are set. */
 async function open(): Promise<void> {
   await server.listen();
-  const { socketPath, logDirectory, home: imageDirectory } = server;
+  const { socketPath, logDirectory, directory: imageDirectory } = server;
   const owner = { cluster: 'c1', node: 'n1' };
   runtime = await openCriRuntime({
     socketPath,
@@ -37,54 +37,56 @@ afterEach(async () => {
 });
 
 /**
- * Makes the runtime refuse to start a container like containerd: the container is listed as exited
- * with code 128 before the call fails, and a concurrent list sees it.
- * @returns The container as listed in between.
+ * Makes the runtime refuse to start a container as containerd does: the runtime lists the container
+ * as exited with code 128 before the call fails. A concurrent list of the agent happens in between.
+ * @returns The result of that list.
  */
-function refuseStart(ended: { readonly reason: string; readonly startedAt: bigint }): {
+function refuseStart(exit: { readonly reason: string; readonly startedAt: bigint }): {
   listed: Promise<unknown>;
 } {
-  const seen = { listed: Promise.resolve<unknown>(undefined) };
+  const result = { listed: Promise.resolve<unknown>(undefined) };
   server.overrides.startContainer = async () => {
-    server.exitContainer(server.onlyContainer, 128, ended.reason);
-    server.onlyContainer.startedAt = ended.startedAt;
-    seen.listed = runtime.list();
-    await seen.listed;
+    server.exitContainer(server.onlyContainer, 128, exit.reason);
+    server.onlyContainer.startedAt = exit.startedAt;
+    result.listed = runtime.list();
+    await result.listed;
     throw new ConnectError(REFUSAL, Code.Unknown);
   };
-  return seen;
+  return result;
 }
 
 describe('a container that the runtime could not start', () => {
   it.each([
-    { name: 'containerd', reason: 'StartError', startedAt: 0n },
-    { name: 'a runtime that sets the start time', reason: 'StartError', startedAt: 5n },
+    { name: 'has no start time, as with containerd', reason: 'StartError', startedAt: 0n },
+    { name: 'has a start time', reason: 'StartError', startedAt: 5n },
     {
-      name: 'CRI-O, whose zero time is negative',
+      name: 'has a negative start time, as with CRI-O',
       reason: 'Error',
       startedAt: -6_795_364_578_871_345_152n,
     },
-  ])('is neither listed nor reported as started or exited with $name', async (ended) => {
-    const seen = refuseStart(ended);
+  ])('is neither listed nor reported as an event when it $name', async (exit) => {
+    const result = refuseStart(exit);
     await open();
     const leave = new AbortController();
-    const told: ContainerEvent[] = [];
+    const received: ContainerEvent[] = [];
     const events = runtime.events(leave.signal);
     const reading = (async () => {
-      for await (const event of events) told.push(event);
+      for await (const event of events) received.push(event);
     })();
     await expect(runtime.start(aRequest())).rejects.toMatchObject({
       kind: 'invalid',
       message: REFUSAL,
     });
-    expect(await seen.listed).toEqual([]);
+    expect(await result.listed).toEqual([]);
     expect(await runtime.list()).toEqual([]);
     leave.abort();
     await reading;
-    expect(told).toEqual([]);
+    expect(received).toEqual([]);
   });
+});
 
-  it('does not hide a container whose end the runtime did not observe', async () => {
+describe('a container whose exit the runtime did not observe', () => {
+  it('is listed as exited even when it has no start time', async () => {
     await open();
     await runtime.start(aRequest());
     server.exitContainer(server.onlyContainer, 255, 'Unknown');

@@ -15,7 +15,7 @@ function setUp(): {
 }
 
 describe('PeriodicTasks', () => {
-  it('begins a run the given time after the end of the previous run', async () => {
+  it('begins each run the interval after the end of the previous run', async () => {
     const { clock, tasks } = setUp();
     const runs: number[] = [];
     tasks.repeat(100, async () => {
@@ -26,7 +26,7 @@ describe('PeriodicTasks', () => {
     expect(runs).toEqual([100, 230, 360]);
   });
 
-  it('continues after a failure, and logs it unless the runtime is unreachable', async () => {
+  it('continues after a failed run, and logs the failure unless its kind is unavailable', async () => {
     const { clock, tasks, warnings } = setUp();
     const failures = [new Error('a bug'), new CloudlessError('unavailable', 'away')];
     let runs = 0;
@@ -39,7 +39,7 @@ describe('PeriodicTasks', () => {
     expect([runs, warnings.length]).toEqual([3, 1]);
   });
 
-  it('starts no run and leaves no timer after its end', async () => {
+  it('starts no run and leaves no timer after end', async () => {
     const { clock, tasks } = setUp();
     let runs = 0;
     tasks.repeat(10, async () => void (runs += 1));

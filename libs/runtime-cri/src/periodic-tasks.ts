@@ -3,7 +3,7 @@ import { errorFields, errorKindOf, type Clock, type Log, type Timer } from '@clo
 /** Runs background tasks periodically until {@link PeriodicTasks.end}. */
 export class PeriodicTasks {
   private readonly timers = new Set<Timer>();
-  private isOver = false;
+  private hasEnded = false;
 
   constructor(
     private readonly clock: Clock,
@@ -11,11 +11,12 @@ export class PeriodicTasks {
   ) {}
 
   /**
-   * Runs an action repeatedly, each time `everyMs` after the previous run has ended. Failures are
-   * logged, except kind `unavailable`, and the action is repeated.
+   * Runs an action repeatedly: first after `everyMs`, then each time `everyMs` after the previous
+   * run has ended. A failed run does not end the repetition. Failures are logged, except failures
+   * of kind `unavailable`, which are frequent while the container runtime is down.
    */
   repeat(everyMs: number, action: () => Promise<void>): void {
-    if (this.isOver) return;
+    if (this.hasEnded) return;
     const timer = this.clock.setTimer(everyMs, () => {
       this.timers.delete(timer);
       void action()
@@ -28,9 +29,9 @@ export class PeriodicTasks {
     this.timers.add(timer);
   }
 
-  /** Starts no further runs. */
+  /** Starts no further runs. A run that has begun continues. */
   end(): void {
-    this.isOver = true;
+    this.hasEnded = true;
     for (const timer of this.timers) timer.cancel();
     this.timers.clear();
   }

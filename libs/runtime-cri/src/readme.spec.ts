@@ -6,10 +6,10 @@ import { systemClock as clock } from '@cloudless/app-kit';
 import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
 
-it('the example of the README works', async () => {
+it('openCriRuntime runs the example of README.md', async () => {
   const server = new FakeCriServer();
   await server.listen();
-  const { socketPath, logDirectory, home: imageDirectory } = server;
+  const { socketPath, logDirectory, directory: imageDirectory } = server;
   const request: ContainerRequest = {
     containerId: toContainerId('1'.repeat(64)),
     labels: {},
@@ -46,7 +46,7 @@ it('the example of the README works', async () => {
   await server.dispose();
 });
 
-it('the example is the same as in the README', async () => {
+it('README.md contains the example of this spec', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

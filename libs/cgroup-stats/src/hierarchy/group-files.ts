@@ -1,10 +1,11 @@
 /**
- * Hierarchies with files about a container. `unified` is the v2 hierarchy; on a hybrid machine it
- * exists beside the v1 hierarchies.
+ * Parts of the files about a container, by the cgroup controller that provides them. `unified` is
+ * the part that every v2 hierarchy provides; on a hybrid machine it exists beside the v1
+ * controllers.
  */
 export type GroupPart = 'cpu' | 'cpuacct' | 'memory' | 'io' | 'pids' | 'unified';
 
-/** Files to read in the directory of a group, by part and version. */
+/** Names of the files to read in the directory of a group, by part and cgroup version. */
 export const groupFiles: Readonly<
   Record<GroupPart, { readonly 1: readonly string[]; readonly 2: readonly string[] }>
 > = {
@@ -41,14 +42,15 @@ export const groupFiles: Readonly<
   pids: { 1: ['pids.current', 'pids.max'], 2: ['pids.current', 'pids.max'] },
 };
 
-/** Texts of a group's files by file name, without missing files. */
+/** Texts of the files of one group by file name. A missing file is absent. */
 export interface GroupTexts {
   readonly version: 1 | 2;
   readonly texts: Readonly<Record<string, string>>;
 }
 
+/** Texts of all files of one sample. */
 export interface SampleTexts {
   readonly groups: Readonly<Partial<Record<GroupPart, GroupTexts>>>;
-  /** `/proc/<pid>/net/dev` of a process in the container. */
+  /** Text of `/proc/<pid>/net/dev` of a process in the container; absent without an own network. */
   readonly netDev?: string;
 }

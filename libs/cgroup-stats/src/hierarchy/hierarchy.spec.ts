@@ -19,22 +19,22 @@ const NAMED = V1.split('\n')[3] ?? '';
 
 describe('detectCgroupLayout', () => {
   it.each([
-    { name: 'v1', text: V1, layout: 'v1' },
-    { name: 'v2', text: V2, layout: 'v2' },
-    { name: 'hybrid', text: V1 + UNIFIED, layout: 'hybrid' },
+    { name: 'v1 mounts', text: V1, layout: 'v1' },
+    { name: 'a v2 mount', text: V2, layout: 'v2' },
+    { name: 'v1 and v2 mounts', text: V1 + UNIFIED, layout: 'hybrid' },
     {
-      name: 'v2 with a named v1 hierarchy that has no controller',
+      name: 'a v2 mount with a named v1 hierarchy without controllers',
       text: `${NAMED}\n${UNIFIED}`,
       layout: 'v2',
     },
-    { name: 'none', text: '31 23 0:28 / / rw - ext4 /dev/vda rw\n', layout: 'none' },
-  ])('detects $name', ({ text, layout }) =>
+    { name: 'other mounts', text: '31 23 0:28 / / rw - ext4 /dev/vda rw\n', layout: 'none' },
+  ])('returns $layout for $name', ({ text, layout }) =>
     expect(detectCgroupLayout(parseCgroupMounts(text))).toBe(layout),
   );
 });
 
 describe('parseCgroupMounts', () => {
-  it('reads controllers, root and mount point, and unescapes paths', () => {
+  it('returns controllers, root and mount point with unescaped paths', () => {
     expect(parseCgroupMounts(V1)[0]).toEqual({
       version: 1,
       mountPoint: '/sys/fs/cgroup/cpu,cpuacct',
@@ -46,7 +46,7 @@ describe('parseCgroupMounts', () => {
     ]);
   });
 
-  it('rejects a line without fields', () => {
+  it('throws with the line number when a line lacks fields', () => {
     expect(() => parseCgroupMounts(`${V2}oops\n`)).toThrow(
       expect.objectContaining({ line: 2 }) as Error,
     );
@@ -54,7 +54,7 @@ describe('parseCgroupMounts', () => {
 });
 
 describe('parseProcCgroup', () => {
-  it('reads lines of v1, named and v2 hierarchies, also with colons in the path', () => {
+  it('parses lines of v1, named and v2 hierarchies, and throws for other lines', () => {
     expect(parseProcCgroup('9:name=systemd:/\n2:cpu,cpuacct:/a:b\n0::/x\n')).toEqual([
       { hierarchy: 9, controllers: ['name=systemd'], path: '/' },
       { hierarchy: 2, controllers: ['cpu', 'cpuacct'], path: '/a:b' },
@@ -70,52 +70,52 @@ describe('locateCgroup', () => {
 
   it.each([
     {
-      name: 'a nested v2 group, up to the mount point',
+      name: 'the directories of a nested v2 group up to the mount point',
       found: locate(V2, '0::/a/b\n', 'memory'),
       version: 2,
       directories: ['/sys/fs/cgroup/a/b', '/sys/fs/cgroup/a', '/sys/fs/cgroup'],
     },
     {
-      name: 'v1 before v2',
+      name: 'the v1 hierarchy of the controller when v2 is mounted, too',
       found: locate(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/\n', 'cpu'),
       version: 1,
       directories: ['/sys/fs/cgroup/cpu,cpuacct/a', '/sys/fs/cgroup/cpu,cpuacct'],
     },
     {
-      name: 'v2 when v1 lacks the controller',
+      name: 'the v2 hierarchy when no v1 hierarchy has the controller',
       found: locate(V1 + UNIFIED, '0::/p\n', 'io'),
       version: 2,
       directories: ['/sys/fs/cgroup/unified/p', '/sys/fs/cgroup/unified'],
     },
     {
-      name: 'a mount of a part of the hierarchy',
+      name: 'the group below a mount of a part of the hierarchy',
       found: locate(V1, '4:memory:/docker/abc/x\n', 'memory'),
       version: 1,
       directories: ['/sys/fs/cgroup/memory/x', '/sys/fs/cgroup/memory'],
     },
     {
-      name: 'a path that is not mounted',
+      name: 'the mount point for a path that is not mounted',
       found: locate(V1, '4:memory:/other\n', 'memory'),
       version: 1,
       directories: ['/sys/fs/cgroup/memory'],
     },
     {
-      name: 'a path outside of the namespace',
+      name: 'the mount point for a path outside of the cgroup namespace',
       found: locate(V2, '0::/../x\n', 'cpu'),
       version: 2,
       directories: ['/sys/fs/cgroup'],
     },
     {
-      name: 'a process without a membership',
+      name: 'the mount point for a process without a membership',
       found: locate(V2, '', 'cpu'),
       version: 2,
       directories: ['/sys/fs/cgroup'],
     },
-  ])('locates $name', ({ found, version, directories }) =>
+  ])('returns $name', ({ found, version, directories }) =>
     expect(found).toMatchObject({ version, directories }),
   );
 
-  it('returns undefined when nothing is mounted', () => {
+  it('returns undefined when no hierarchy is mounted', () => {
     expect(locate('', '0::/\n', 'cpu')).toBeUndefined();
   });
 });
@@ -134,67 +134,70 @@ describe('findGroupDirectory', () => {
 
   it.each([
     {
-      name: 'v2',
+      name: 'the directory of a v2 group',
       found: find(V2, '0::/a/b\n', 'memory'),
       version: 2,
       directory: '/sys/fs/cgroup/a/b',
     },
     {
-      name: 'v1 before v2',
+      name: 'the v1 directory of the controller when v2 is mounted, too',
       found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', 'cpuacct'),
       version: 1,
       directory: '/sys/fs/cgroup/cpu,cpuacct/a',
     },
     {
-      name: 'v2 beside v1 when requested',
+      name: 'the v2 directory beside v1 without a controller',
       found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', undefined),
       version: 2,
       directory: '/sys/fs/cgroup/unified/u',
     },
     {
-      name: 'v2 when v1 lacks the controller',
+      name: 'the v2 directory when no v1 hierarchy has the controller',
       found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', 'blkio'),
       version: 2,
       directory: '/sys/fs/cgroup/unified/u',
     },
     {
-      name: 'a mount of a part of the hierarchy that contains the group',
+      name: 'the directory in a mount of a part of the hierarchy that contains the group',
       found: find(TWICE, '4:memory:/docker/abc/x\n', 'memory'),
       version: 1,
       directory: '/run/part/x',
     },
     {
-      name: 'another mount when the first one does not contain the group',
+      name: 'the directory in another mount when the first mount does not contain the group',
       found: find(TWICE, '4:memory:/other\n', 'memory'),
       version: 1,
       directory: '/sys/fs/cgroup/memory/other',
     },
     {
-      name: 'a mounted part that is the group itself',
+      name: 'the mount point when the mounted part is the group itself',
       found: find(V1, '4:memory:/docker/abc\n', 'memory'),
       version: 1,
       directory: '/sys/fs/cgroup/memory',
     },
     {
-      name: 'a hierarchy mounted at its root',
+      name: 'the directory in a hierarchy that is mounted at the root directory',
       found: find('30 23 0:26 / / rw - cgroup2 cgroup2 rw\n', '0::/a\n', 'cpu'),
       version: 2,
       directory: '/a',
     },
-  ])('finds $name', ({ found, version, directory }) =>
+  ])('returns $name', ({ found, version, directory }) =>
     expect(found).toEqual({ version, directory }),
   );
 
   it.each([
     { name: 'the root group', found: find(V2, '0::/\n', 'memory') },
     { name: 'a group that is not mounted', found: find(V1, '4:memory:/other\n', 'memory') },
-    { name: 'a group outside of the namespace', found: find(V2, '0::/../x\n', 'memory') },
+    { name: 'a group outside of the cgroup namespace', found: find(V2, '0::/../x\n', 'memory') },
     { name: 'a path that leads back to the root', found: find(V2, '0::/a/../../x\n', 'memory') },
-    { name: 'a process in no such hierarchy', found: find(V1, '2:cpu,cpuacct:/a\n', 'memory') },
     {
-      name: 'v2 where there is none',
+      name: 'a process that is not in the hierarchy',
+      found: find(V1, '2:cpu,cpuacct:/a\n', 'memory'),
+    },
+    {
+      name: 'a v2 group when only v1 is mounted',
       found: find(V1, '4:memory:/docker/abc/x\n0::/x\n', undefined),
     },
-    { name: 'any group when nothing is mounted', found: find('', '0::/a\n', 'memory') },
-  ])('does not find $name', ({ found }) => expect(found).toBeUndefined());
+    { name: 'any group when no hierarchy is mounted', found: find('', '0::/a\n', 'memory') },
+  ])('returns undefined for $name', ({ found }) => expect(found).toBeUndefined());
 });

@@ -10,7 +10,10 @@ export interface CgroupMembership {
    * controllers.
    */
   readonly controllers: readonly string[];
-  /** Path below the root of the hierarchy as this process sees it; begins with `/`. */
+  /**
+   * Path below the root of the hierarchy, as seen from the cgroup namespace of the reading process;
+   * begins with `/`.
+   */
   readonly path: string;
 }
 
@@ -41,8 +44,8 @@ export function parseProcCgroup(text: string): readonly CgroupMembership[] {
 }
 
 /**
- * Far above the number of hierarchies and mounts of a real machine. Bounds the memory that a
- * malformed text can take.
+ * Largest number of entries: far above the number of hierarchies and mounts of a real machine. The
+ * limit bounds the memory that a malformed text can take.
  */
 const MAX_ENTRIES = 1_024;
 
@@ -52,10 +55,11 @@ const createTooManyError = (file: string, line: number): MalformedCgroupFileErro
 /** A mounted cgroup hierarchy. */
 export interface CgroupMount {
   readonly version: 1 | 2;
+  /** Absolute path. */
   readonly mountPoint: string;
-  /** Directory of the hierarchy that is mounted; `/` for the whole hierarchy. */
+  /** Directory within the hierarchy that is mounted; `/` for the whole hierarchy. */
   readonly root: string;
-  /** Controllers of a v1 hierarchy, including its `name=`; empty for v2. */
+  /** Controllers of a v1 hierarchy, including an option such as `name=systemd`; empty for v2. */
   readonly controllers: readonly string[];
 }
 
@@ -87,8 +91,8 @@ export function parseCgroupMounts(text: string): readonly CgroupMount[] {
 }
 
 /**
- * Super block options of v1 also contain mount flags and `release_agent=`, which are not
- * controllers; `name=` marks a hierarchy without controllers.
+ * Returns true for a controller or `name=` among the super block options of v1. These options also
+ * contain mount flags and `release_agent=`.
  */
 const isController = (option: string): boolean =>
   !MOUNT_FLAGS.has(option) && (!option.includes('=') || option.startsWith('name='));
@@ -103,7 +107,7 @@ const MOUNT_FLAGS: ReadonlySet<string> = new Set([
   'cpuset_v2_mode',
 ]);
 
-/** Space, tab, newline and backslash are written as three octal digits. */
+/** Decodes a path: the kernel writes space, tab, newline and backslash as three octal digits. */
 const unescapePath = (path: string): string =>
   path.replaceAll(/\\([0-7]{3})/g, (_, octal: string) =>
     String.fromCharCode(Number.parseInt(octal, 8)),
@@ -115,6 +119,7 @@ const unescapePath = (path: string): string =>
  */
 export type CgroupLayout = 'none' | 'v1' | 'v2' | 'hybrid';
 
+/** Returns the layout of a machine with these mounts. */
 export function detectCgroupLayout(mounts: readonly CgroupMount[]): CgroupLayout {
   const hasV1 = mounts.some(
     (mount) =>
@@ -126,20 +131,23 @@ export function detectCgroupLayout(mounts: readonly CgroupMount[]): CgroupLayout
   return hasV2 ? 'v2' : 'none';
 }
 
-/** Position of a process's group of one controller in the file system. */
+/** Position in the file system of the group of a process, for one controller. */
 export interface CgroupLocation {
   readonly version: 1 | 2;
   readonly mountPoint: string;
   /**
-   * Directories from the process's group up to the mount point. The limits of all of them apply.
+   * Directories from the group of the process up to the mount point. The limits of each apply.
    */
   readonly directories: readonly string[];
 }
 
 /**
- * Locates the group whose files describe `controller` (`cpu`, `cpuacct`, `memory`): in the v1
- * hierarchy that has the controller, otherwise in v2. A path outside of the mounted part, as in a
- * container without a cgroup namespace, counts as the mount point.
+ * Locates the group of a process for one controller: in the v1 hierarchy that has the controller,
+ * otherwise in v2. When the path of the group is outside of the mounted part, as in a container
+ * without a cgroup namespace, the mount point itself is the group.
+ * @param memberships - Memberships of the process.
+ * @param controller - v1 name of the controller, such as `cpu`, `cpuacct` or `memory`.
+ * @returns Undefined when no such hierarchy is mounted.
  */
 export function locateCgroup(
   mounts: readonly CgroupMount[],
@@ -166,12 +174,12 @@ export interface GroupDirectory {
 }
 
 /**
- * Finds the directory of exactly one group. Unlike {@link locateCgroup}, never falls back to the
- * nearest directory.
+ * Finds the directory of one group. Unlike {@link locateCgroup}, returns no other directory when
+ * the group itself is not mounted.
  * @param controller - v1 name of the controller: the v1 hierarchy that has it, otherwise v2.
  *   Undefined: v2, also beside v1.
- * @param pathIn - Returns the path of the group in the hierarchy of a mount, as this process sees
- *   it.
+ * @param pathIn - Returns the path of the group in the hierarchy of a mount, as seen from the
+ *   cgroup namespace of this process; undefined when the group is not in that hierarchy.
  * @returns Undefined when no such hierarchy is mounted, the group is not below the mounted part, or
  *   the group is the root of the hierarchy, which covers the whole machine.
  */
@@ -215,7 +223,8 @@ export function pathInHierarchy(
 }
 
 /**
- * Returns the path segments from `root` down to `path`; undefined when `path` is not below `root`.
+ * Returns the path segments from `root` down to `path`; undefined when `path` is neither `root` nor
+ * below.
  */
 function segmentsBelow(root: string, path: string): readonly string[] | undefined {
   const rootNames = segmentsOf(root);

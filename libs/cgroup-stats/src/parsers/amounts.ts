@@ -5,6 +5,7 @@ import { parseSingle, parseWhole } from './lines.js';
  * (v2), `memory.usage_in_bytes`, `memory.max_usage_in_bytes`, `memory.memsw.usage_in_bytes` (v1),
  * `pids.current`.
  * @param file - File name for error messages.
+ * @returns The amount in the unit of the file: bytes, or a number of processes.
  * @throws {@link MalformedCgroupFileError}
  */
 export function parseAmount(file: string, text: string): number {
@@ -12,11 +13,11 @@ export function parseAmount(file: string, text: string): number {
 }
 
 /**
- * Parses a file with one limit: `memory.max`, `memory.swap.max`, `pids.max` (`max`: none),
+ * Parses a file with one limit: `memory.max`, `memory.swap.max`, `pids.max` (`max` for no limit),
  * `memory.limit_in_bytes`, `memory.memsw.limit_in_bytes` (v1).
- * @returns Undefined when there is no limit. Without a limit v1 reports the largest number of whole
- *   pages in 63 bits, which depends on the page size; no machine has that much memory, so any value
- *   from 2^62 counts as no limit.
+ * @param file - File name for error messages.
+ * @returns Undefined when there is no limit, or a value of 2^62 or more: without a limit v1 reports
+ *   the largest number of whole pages in 63 bits, which depends on the page size.
  * @throws {@link MalformedCgroupFileError}
  */
 export function parseLimit(file: string, text: string): number | undefined {
@@ -26,10 +27,12 @@ export function parseLimit(file: string, text: string): number | undefined {
   return limit >= UNLIMITED_FROM ? undefined : Number(limit);
 }
 
+/** Smallest value that counts as no limit. No machine has that much memory. */
 const UNLIMITED_FROM = 1n << 62n;
 
 /**
  * Parses a file with one counter: `cpuacct.usage_user`, `cpuacct.usage_sys` (v1, nanoseconds).
+ * @param file - File name for error messages.
  * @throws {@link MalformedCgroupFileError}
  */
 export function parseCounter(file: string, text: string): bigint {

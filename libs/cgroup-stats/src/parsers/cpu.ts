@@ -13,7 +13,7 @@ export interface CpuStat {
   readonly usageNsec: bigint;
   readonly userNsec?: bigint;
   readonly systemNsec?: bigint;
-  /** Absent when the CPU controller is not enabled for the group. */
+  /** Absent when the CPU controller is not enabled for the group, or the file was cut off. */
   readonly throttling?: CpuThrottling;
 }
 
@@ -28,7 +28,8 @@ export interface CpuThrottling {
 }
 
 /**
- * Parses cgroup v2 `cpu.max`: `max 100000` or `150000 100000`.
+ * Parses cgroup v2 `cpu.max`, quota and period in microseconds: `150000 100000`, or `max 100000`
+ * for no limit.
  * @returns Undefined when there is no limit.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files"
@@ -45,7 +46,7 @@ export function parseCpuMax(text: string): CpuQuota | undefined {
 const DEFAULT_PERIOD_USEC = 100_000;
 
 /**
- * Parses cgroup v1 `cpu.cfs_quota_us` (−1: no limit) and `cpu.cfs_period_us`.
+ * Parses cgroup v1 `cpu.cfs_quota_us` (−1 for no limit) and `cpu.cfs_period_us`, in microseconds.
  * @returns Undefined when there is no limit.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/scheduler/sched-bwc.rst
@@ -114,7 +115,10 @@ export function parseCpuThrottling(text: string): CpuThrottling | undefined {
 
 const THROTTLING = ['nr_periods', 'nr_throttled'];
 
-/** Returns undefined unless all three values are present, for example when the file was cut off. */
+/**
+ * Returns undefined when one of the three values is missing, for example in a file that was cut
+ * off.
+ */
 function toThrottling(
   keyed: KeyedFile,
   throttledNsec: bigint | undefined,
@@ -147,7 +151,9 @@ export function parseCpusAllowed(text: string): number {
   throw new MalformedCgroupFileError(STATUS, 0, 'Cpus_allowed_list is missing');
 }
 
-/** Holds one range at a time, because a malformed list may be very long. */
+/**
+ * Counts the CPUs of a list without splitting the list, because a malformed list may be very long.
+ */
 function countCpus(line: number, list: string): number {
   let count = 0;
   for (let start = 0; start <= list.length;) {

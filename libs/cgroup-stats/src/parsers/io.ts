@@ -2,14 +2,15 @@ import { iterateFields, iterateLines, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /**
- * Block I/O of a group since its creation, summed over all devices. A stacked device (device
- * mapper, loop) counts beside its lower device, as the kernel counts both.
+ * Block I/O of a group since its creation, the sum over all devices. I/O on a stacked device
+ * (device mapper, loop) is counted twice, as the kernel counts it for the lower device, too.
  */
 export interface IoUse {
   readonly readBytes: bigint;
   readonly writeBytes: bigint;
   /** Absent for processes without a group of their own. */
   readonly readOperations?: bigint;
+  /** Absent for processes without a group of their own. */
   readonly writeOperations?: bigint;
 }
 
@@ -53,7 +54,7 @@ export function parseIoStat(text: string): IoUse {
 const isSummedKey = (key: string): key is 'rbytes' | 'wbytes' | 'rios' | 'wios' =>
   key === 'rbytes' || key === 'wbytes' || key === 'rios' || key === 'wios';
 
-/** Content of one of the two files of cgroup v1: bytes or operations. */
+/** Sums of one file of cgroup v1, which counts either bytes or operations. */
 export interface ReadWrite {
   readonly read: bigint;
   readonly write: bigint;
@@ -63,8 +64,8 @@ export interface ReadWrite {
  * Parses cgroup v1 `blkio.throttle.io_service_bytes` and `blkio.throttle.io_serviced`, also their
  * `_recursive` forms.
  * @param file - File name for error messages.
- * @returns Undefined when no device is listed: nothing was counted. Newer kernels (observed on
- *   6.18) count a device only after a limit was set for it, so this does not mean 0.
+ * @returns Undefined when the file lists no device. This does not mean 0: newer kernels (observed
+ *   on 6.18) count a device only after a limit was set for it.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/admin-guide/cgroup-v1/blkio-controller.rst
  */
@@ -89,6 +90,7 @@ export function parseThrottleIo(file: string, text: string): ReadWrite | undefin
   return devices === 0 ? undefined : sums;
 }
 
+/** Name that the kernel gives to a device that is hidden below another device. */
 const UNKNOWN = '(unknown)';
 
 const isDevice = (field: string): boolean => /^\d{1,10}:\d{1,10}$/.test(field) || field === UNKNOWN;

@@ -1,9 +1,10 @@
 import { MalformedCgroupFileError } from './malformed.js';
 
-/** A line without surrounding whitespace. */
+/** A line of a file. */
 export interface Line {
-  /** Counted from 1. */
+  /** Number of the line, counted from 1. */
   readonly line: number;
+  /** Without surrounding whitespace, not empty. */
   readonly text: string;
 }
 
@@ -20,15 +21,21 @@ export function* iterateLines(text: string): Generator<Line> {
   }
 }
 
-/** Yields the fields of a line. Holds one field at a time, however many there are. */
+/**
+ * Yields the fields of a line, which whitespace separates. Holds one field at a time, however many
+ * the line has.
+ */
 export function* iterateFields(line: string): Generator<string> {
   const field = /\S+/g;
   for (let found = field.exec(line); found !== null; found = field.exec(line)) yield found[0];
 }
 
 /**
- * Reads `key value` lines. Every line must have a value. Keeps only the first value of each key in
- * `wanted`, so memory is bounded for a file of any length.
+ * Parses a file of `key value` lines. Keeps only the first value of each key in `wanted`, so that
+ * the memory is bounded for a file of any length.
+ * @param file - File name for error messages.
+ * @throws {@link MalformedCgroupFileError} when a line has no value, or the value of a wanted key
+ *   is not a whole number.
  */
 export function parseKeyed(
   file: string,
@@ -57,13 +64,19 @@ export function parseKeyed(
 
 /** A parsed file of keys. Values are whole numbers, exact at any size. */
 export interface KeyedFile {
-  /** Undefined when the key is absent. */
+  /** Returns the value of a wanted key; undefined when the key is absent. */
   whole(key: string): bigint | undefined;
-  /** @throws {@link MalformedCgroupFileError} when the key is absent. */
+  /**
+   * Returns the value of a wanted key.
+   * @throws {@link MalformedCgroupFileError} when the key is absent.
+   */
   requireWhole(key: string): bigint;
 }
 
-/** Returns the single value of a file with one line. */
+/**
+ * Returns the text of a file with one line, without surrounding whitespace.
+ * @throws {@link MalformedCgroupFileError} when the file is empty or has several lines.
+ */
 export function parseSingle(file: string, text: string): string {
   const lines = iterateLines(text);
   const first = lines.next();
@@ -77,6 +90,11 @@ export function parseSingle(file: string, text: string): string {
 /** Kernel counters have 64 bits, which is at most 20 digits. */
 const WHOLE = /^\d{1,20}$/;
 
+/**
+ * Parses a whole number of up to 20 digits.
+ * @param line - Number of the line, for the error message.
+ * @throws {@link MalformedCgroupFileError}
+ */
 export function parseWhole(file: string, line: number, text: string): bigint {
   if (!WHOLE.test(text))
     throw new MalformedCgroupFileError(

@@ -6,8 +6,8 @@ export interface Meminfo {
   readonly totalBytes: number;
   readonly freeBytes: number;
   /**
-   * Memory available without swapping. Kernels before 3.14 do not report it; then free + buffers +
-   * cached.
+   * Memory that is available without swapping. On kernels before 3.14, which do not report this
+   * value, the sum of MemFree, Buffers and Cached.
    */
   readonly availableBytes: number;
   readonly swapTotalBytes: number;
@@ -63,8 +63,8 @@ export interface MemoryStat {
 /**
  * Parses `memory.stat`. In v1 the plain keys cover only the group itself, so `total_inactive_file`
  * is preferred over `inactive_file`, and so on.
- * @throws {@link MalformedCgroupFileError} when both keys are missing or a value is not a whole
- *   number.
+ * @throws {@link MalformedCgroupFileError} when both `total_inactive_file` and `inactive_file` are
+ *   missing, or a value is not a whole number.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst
  */
 export function parseMemoryStat(text: string): MemoryStat {

@@ -33,11 +33,11 @@ export function parseNetDev(text: string): NetworkUse {
       headings += 1;
       continue;
     }
-    // Interface names contain no colon; old kernels write no blank after it.
+    // The last colon ends the name of the interface. Old kernels write no blank after the colon.
     const colon = content.lastIndexOf(':');
     if (colon < 1)
       throw new MalformedCgroupFileError(FILE, line, 'the name of the interface is missing');
-    const values = countersOf(line, content.slice(colon + 1));
+    const values = parseCounters(line, content.slice(colon + 1));
     if (content.slice(0, colon) !== 'lo')
       COLUMNS.forEach(
         (column, index) => (sums[index] = (sums[index] ?? 0n) + (values[column] ?? 0n)),
@@ -64,13 +64,19 @@ export function parseNetDev(text: string): NetworkUse {
   };
 }
 
-/** Each direction has eight columns, beginning with bytes, packets, errs and drop. */
+/**
+ * Indices of the summed columns: each direction has eight columns, beginning with bytes, packets,
+ * errs and drop.
+ */
 const COLUMNS = [0, 1, 2, 3, 8, 9, 10, 11];
+/** Number of columns up to the last summed column. */
 const NEEDED = 12;
+/** Number of lines of headings. */
 const HEADINGS = 2;
 const FILE = '/proc/<pid>/net/dev';
 
-function countersOf(line: number, text: string): readonly bigint[] {
+/** Parses the first {@link NEEDED} counters of an interface. */
+function parseCounters(line: number, text: string): readonly bigint[] {
   const values: bigint[] = [];
   for (const field of iterateFields(text)) {
     values.push(parseWhole(FILE, line, field));

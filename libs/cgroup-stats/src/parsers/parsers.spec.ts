@@ -64,28 +64,32 @@ describe('parsers', () => {
     {
       name: 'cpu.max',
       parse: () => parseCpuMax('150000 100000\n'),
-      gives: { quotaUsec: 150_000, periodUsec: 100_000 },
+      expected: { quotaUsec: 150_000, periodUsec: 100_000 },
     },
-    { name: 'cpu.max without a limit', parse: () => parseCpuMax('max 100000\n'), gives: undefined },
+    {
+      name: 'cpu.max without a limit',
+      parse: () => parseCpuMax('max 100000\n'),
+      expected: undefined,
+    },
     {
       name: 'cpu.max without a period',
       parse: () => parseCpuMax('50000'),
-      gives: { quotaUsec: 50_000, periodUsec: 100_000 },
+      expected: { quotaUsec: 50_000, periodUsec: 100_000 },
     },
     {
       name: 'cpu.cfs_quota_us',
       parse: () => parseCfsQuota('200000\n', '100000\n'),
-      gives: { quotaUsec: 200_000, periodUsec: 100_000 },
+      expected: { quotaUsec: 200_000, periodUsec: 100_000 },
     },
     {
       name: 'cpu.cfs_quota_us without a limit',
       parse: () => parseCfsQuota('-1\n', '100000\n'),
-      gives: undefined,
+      expected: undefined,
     },
     {
       name: 'cpu.stat, microseconds to nanoseconds',
       parse: () => parseCpuStat(CPU_STAT),
-      gives: {
+      expected: {
         usageNsec: 293_092_136_000n,
         userNsec: 259_624_142_000n,
         systemNsec: 33_467_993_000n,
@@ -94,18 +98,18 @@ describe('parsers', () => {
     {
       name: 'cpu.stat of an old kernel',
       parse: () => parseCpuStat('usage_usec 5\n'),
-      gives: { usageNsec: 5_000n },
+      expected: { usageNsec: 5_000n },
     },
     {
       name: 'cpuacct.usage beyond 53 bits',
       parse: () => parseCpuacctUsage('18446744073709551615\n'),
-      gives: { usageNsec: 18_446_744_073_709_551_615n },
+      expected: { usageNsec: 18_446_744_073_709_551_615n },
     },
-    { name: 'Cpus_allowed_list', parse: () => parseCpusAllowed(STATUS), gives: 5 },
+    { name: 'Cpus_allowed_list', parse: () => parseCpusAllowed(STATUS), expected: 5 },
     {
       name: '/proc/meminfo',
       parse: () => parseMeminfo(MEMINFO),
-      gives: {
+      expected: {
         totalBytes: 24_684_096 * 1_024,
         freeBytes: 24_453_356 * 1_024,
         availableBytes: 24_401_580 * 1_024,
@@ -116,7 +120,7 @@ describe('parsers', () => {
     {
       name: '/proc/meminfo of an old kernel',
       parse: () => parseMeminfo('MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 20 kB\n'),
-      gives: {
+      expected: {
         totalBytes: 102_400,
         freeBytes: 10_240,
         availableBytes: 35_840,
@@ -127,42 +131,42 @@ describe('parsers', () => {
     {
       name: 'memory.max',
       parse: () => parseLimit('memory.max', '536870912\n'),
-      gives: 536_870_912,
+      expected: 536_870_912,
     },
     {
       name: 'memory.max without a limit',
       parse: () => parseLimit('memory.max', 'max\n'),
-      gives: undefined,
+      expected: undefined,
     },
     {
       name: 'memory.limit_in_bytes',
       parse: () => parseLimit('memory.limit_in_bytes', '536870912\n'),
-      gives: 536_870_912,
+      expected: 536_870_912,
     },
     {
       name: 'memory.limit_in_bytes without a limit, 4 KiB pages',
       parse: () => parseLimit('memory.limit_in_bytes', '9223372036854771712\n'),
-      gives: undefined,
+      expected: undefined,
     },
     {
       name: 'memory.limit_in_bytes without a limit, 64 KiB pages',
       parse: () => parseLimit('memory.limit_in_bytes', '9223372036854710272\n'),
-      gives: undefined,
+      expected: undefined,
     },
     {
       name: 'memory.usage_in_bytes',
       parse: () => parseAmount('memory.usage_in_bytes', '16027648\n'),
-      gives: 16_027_648,
+      expected: 16_027_648,
     },
     {
       name: 'memory.stat of v1 with the groups below',
       parse: () => parseMemoryStat(MEMORY_STAT_V1),
-      gives: { inactiveFileBytes: 64_671_744, fileBytes: 9_261_056, anonBytes: 12_963_840 },
+      expected: { inactiveFileBytes: 64_671_744, fileBytes: 9_261_056, anonBytes: 12_963_840 },
     },
     {
       name: 'memory.stat of v2',
       parse: () => parseMemoryStat('anon 1\nfile 2\nswapcached 3\ninactive_file 4096\n'),
-      gives: { inactiveFileBytes: 4_096, fileBytes: 2, anonBytes: 1 },
+      expected: { inactiveFileBytes: 4_096, fileBytes: 2, anonBytes: 1 },
     },
     {
       name: 'memory.stat of v1 with swap, totals preferred over the group itself',
@@ -170,25 +174,25 @@ describe('parsers', () => {
         parseMemoryStat(
           'cache 1\nrss 2\nswap 3\ninactive_file 4\ntotal_swap 30\ntotal_rss 20\ntotal_cache 10\n',
         ),
-      gives: { inactiveFileBytes: 4, fileBytes: 10, anonBytes: 20, swapBytes: 30 },
+      expected: { inactiveFileBytes: 4, fileBytes: 10, anonBytes: 20, swapBytes: 30 },
     },
     {
       name: 'memory.memsw.limit_in_bytes',
       parse: () => parseLimit('memory.memsw.limit_in_bytes', '4096\n'),
-      gives: 4_096,
+      expected: 4_096,
     },
-    { name: 'a limit of 0', parse: () => parseLimit('memory.swap.max', '0\n'), gives: 0 },
-    { name: 'pids.current', parse: () => parseAmount('pids.current', '7\n'), gives: 7 },
-    { name: 'pids.max', parse: () => parseLimit('pids.max', '512\n'), gives: 512 },
+    { name: 'a limit of 0', parse: () => parseLimit('memory.swap.max', '0\n'), expected: 0 },
+    { name: 'pids.current', parse: () => parseAmount('pids.current', '7\n'), expected: 7 },
+    { name: 'pids.max', parse: () => parseLimit('pids.max', '512\n'), expected: 512 },
     {
       name: 'pids.max without a limit',
       parse: () => parseLimit('pids.max', 'max\n'),
-      gives: undefined,
+      expected: undefined,
     },
     {
       name: 'cpuacct.usage_user',
       parse: () => parseCounter('cpuacct.usage_user', '324000000\n'),
-      gives: 324_000_000n,
+      expected: 324_000_000n,
     },
     {
       name: 'cpu.stat of v2 with throttling, microseconds to nanoseconds',
@@ -196,7 +200,7 @@ describe('parsers', () => {
         parseCpuStat(
           'usage_usec 9\nnr_periods 12\nnr_throttled 3\nthrottled_usec 45\nnr_bursts 0\nburst_usec 0\n',
         ),
-      gives: {
+      expected: {
         usageNsec: 9_000n,
         throttling: { periods: 12n, throttledPeriods: 3n, throttledNsec: 45_000n },
       },
@@ -204,28 +208,28 @@ describe('parsers', () => {
     {
       name: 'cpu.stat of v2 that ends in the middle of throttling',
       parse: () => parseCpuStat('usage_usec 9\nnr_periods 12\nnr_throttled 3\n'),
-      gives: { usageNsec: 9_000n },
+      expected: { usageNsec: 9_000n },
     },
     {
       name: 'cpu.stat of v1, nanoseconds',
       parse: () =>
         parseCpuThrottling('nr_periods 12\nnr_throttled 3\nthrottled_time 45\nwait_sum 5\n'),
-      gives: { periods: 12n, throttledPeriods: 3n, throttledNsec: 45n },
+      expected: { periods: 12n, throttledPeriods: 3n, throttledNsec: 45n },
     },
     {
       name: 'cpu.stat of v1 without bandwidth control',
       parse: () => parseCpuThrottling(''),
-      gives: undefined,
+      expected: undefined,
     },
     {
       name: 'io.stat, all devices together, other keys skipped',
       parse: () => parseIoStat(IO_STAT),
-      gives: { readBytes: 91n, writeBytes: 5n, readOperations: 11n, writeOperations: 7n },
+      expected: { readBytes: 91n, writeBytes: 5n, readOperations: 11n, writeOperations: 7n },
     },
     {
       name: 'io.stat with several devices on one line and one device in setup',
       parse: () => parseIoStat('7:7 7:6 8:0 rbytes=1 wbytes=2 rios=3 wios=4\n252:0 '),
-      gives: { readBytes: 1n, writeBytes: 2n, readOperations: 3n, writeOperations: 4n },
+      expected: { readBytes: 1n, writeBytes: 2n, readOperations: 3n, writeOperations: 4n },
     },
     {
       name: 'io.stat with a device hidden below another device',
@@ -233,22 +237,22 @@ describe('parsers', () => {
         parseIoStat(
           '(unknown) rbytes=1 wbytes=2 rios=3 wios=4\n8:0 rbytes=1 wbytes=0 rios=1 wios=0\n',
         ),
-      gives: { readBytes: 1n, writeBytes: 0n, readOperations: 1n, writeOperations: 0n },
+      expected: { readBytes: 1n, writeBytes: 0n, readOperations: 1n, writeOperations: 0n },
     },
     {
       name: 'io.stat of a group without I/O',
       parse: () => parseIoStat(''),
-      gives: { readBytes: 0n, writeBytes: 0n, readOperations: 0n, writeOperations: 0n },
+      expected: { readBytes: 0n, writeBytes: 0n, readOperations: 0n, writeOperations: 0n },
     },
     {
       name: 'blkio.throttle.io_service_bytes',
       parse: () => parseThrottleIo('blkio.throttle.io_service_bytes', THROTTLE_IO),
-      gives: { read: 50_429_953n, write: 26_230_784n },
+      expected: { read: 50_429_953n, write: 26_230_784n },
     },
     {
       name: 'blkio.throttle.io_serviced without counted devices',
       parse: () => parseThrottleIo('blkio.throttle.io_serviced', 'Total 0\n'),
-      gives: undefined,
+      expected: undefined,
     },
     {
       name: 'blkio.throttle.io_serviced with a device hidden below another device',
@@ -257,7 +261,7 @@ describe('parsers', () => {
           'blkio.throttle.io_serviced',
           '(unknown) Read 5\n8:0 Read 2\n8:0 Write 1\nTotal 8\n',
         ),
-      gives: { read: 2n, write: 1n },
+      expected: { read: 2n, write: 1n },
     },
     {
       name: '/proc/<pid>/net/dev, all but lo together',
@@ -265,7 +269,7 @@ describe('parsers', () => {
         parseNetDev(
           `${NET_HEAD}    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n${ETH0} wg-0:1 1 1 1 0 0 0 0 1 1 1 1 0 0 0 0\n`,
         ),
-      gives: {
+      expected: {
         receivedBytes: 101n,
         receivedPackets: 11n,
         receivedErrors: 2n,
@@ -279,12 +283,12 @@ describe('parsers', () => {
     {
       name: '/proc/<pid>/net/dev without interfaces',
       parse: () => parseNetDev(NET_HEAD).receivedBytes,
-      gives: 0n,
+      expected: 0n,
     },
     {
       name: 'memory.pressure, microseconds to nanoseconds',
       parse: () => parsePressure('memory.pressure', PRESSURE),
-      gives: {
+      expected: {
         some: {
           avg10Percent: 12.49,
           avg60Percent: 2.25,
@@ -303,12 +307,12 @@ describe('parsers', () => {
       name: 'cpu.pressure before kernel 5.13',
       parse: () =>
         parsePressure('cpu.pressure', 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n'),
-      gives: { some: { avg10Percent: 0, avg60Percent: 0, avg300Percent: 0, totalNsec: 0n } },
+      expected: { some: { avg10Percent: 0, avg60Percent: 0, avg300Percent: 0, totalNsec: 0n } },
     },
     {
       name: '/proc/<pid>/stat with brackets and blanks in the name',
       parse: () => parseProcStat(STAT),
-      gives: {
+      expected: {
         pid: 10_693,
         command: 'a) (b c',
         state: 'R',
@@ -325,7 +329,7 @@ describe('parsers', () => {
     {
       name: 'memory and threads of /proc/<pid>/status',
       parse: () => parseProcMemory(PROC_MEMORY),
-      gives: {
+      expected: {
         residentBytes: 1_652 * 1_024,
         anonBytes: 112 * 1_024,
         fileBytes: 1_540 * 1_024,
@@ -336,19 +340,21 @@ describe('parsers', () => {
     {
       name: '/proc/<pid>/status of a process that has ended',
       parse: () => parseProcMemory('State:\tZ (zombie)\nThreads:\t1\n'),
-      gives: { threads: 1 },
+      expected: { threads: 1 },
     },
     {
       name: '/proc/<pid>/io',
       parse: () => parseProcIo(PROC_IO),
-      gives: { readBytes: 4_096n, writeBytes: 8_192n },
+      expected: { readBytes: 4_096n, writeBytes: 8_192n },
     },
     {
       name: '/proc/loadavg',
       parse: () => parseLoadavg('0.10 0.05 12.05 1/86 3790\n'),
-      gives: { oneMinute: 0.1, fiveMinutes: 0.05, fifteenMinutes: 12.05 },
+      expected: { oneMinute: 0.1, fiveMinutes: 0.05, fifteenMinutes: 12.05 },
     },
-  ])('parse $name', ({ parse, gives }) => expect(parse()).toEqual(gives));
+  ])('return the expected value for $name', ({ parse, expected }) =>
+    expect(parse()).toEqual(expected),
+  );
 
   it.each([
     { name: 'an empty cpu.max', parse: () => parseCpuMax(''), file: 'cpu.max', line: 0 },
@@ -569,10 +575,13 @@ describe('parsers', () => {
       file: '/proc/loadavg',
       line: 1,
     },
-  ])('reject $name', ({ parse, file, line }) => {
-    expect(parse).toThrow(MalformedCgroupFileError);
-    expect(parse).toThrow(expect.objectContaining({ file, line, kind: 'invalid' }) as Error);
-  });
+  ])(
+    'throw MalformedCgroupFileError with $file and line $line for $name',
+    ({ parse, file, line }) => {
+      expect(parse).toThrow(MalformedCgroupFileError);
+      expect(parse).toThrow(expect.objectContaining({ file, line, kind: 'invalid' }) as Error);
+    },
+  );
 
   const parsers: readonly (readonly [string, (text: string) => unknown, string])[] = [
     ['parseCpuMax', parseCpuMax, '150000 100000\n'],
@@ -607,7 +616,7 @@ describe('parsers', () => {
   ];
 
   it.each(parsers)(
-    '%s parses any text or throws MalformedCgroupFileError',
+    'named %s parse any text or throw MalformedCgroupFileError',
     (_name, parse, valid) => {
       parse(valid);
       const parseOrMalformed = (text: string): void => {
@@ -635,15 +644,12 @@ describe('parsers', () => {
     },
   );
 
-  it('are all listed in the property above', () => {
+  it('are all checked by the properties of this file', () => {
     const exported = Object.keys(stats).filter((name) => name.startsWith('parse'));
     expect(parsers.map(([name]) => name).sort()).toEqual(exported.sort());
   });
 
-  /**
-   * Repeats the text after the beginning of a valid file up to the longest text that a reader
-   * passes.
-   */
+  /** Returns texts that a hostile file may repeat up to the size limit. */
   const hostileTexts = (valid: string): readonly string[] => [
     valid,
     ...[
@@ -666,23 +672,27 @@ describe('parsers', () => {
     ],
     ...['8:0 Read 1\n', '8:0 rbytes=1\n', '1 2 3 / / x - cgroup a rw,', 'some avg10=1 '],
   ];
+  /** Size limit of the reader, `MAX_FILE_BYTES` of cgroup-reader. */
   const SIZE = 262_144;
 
   it.each(parsers)(
-    '%s takes at most 100 ms of CPU time for any text of the maximum size',
+    'named %s take at most 100 ms of CPU time for any text of the maximum size',
     (_name, parse, valid) => {
       for (const unit of hostileTexts(valid)) {
         const text = unit.repeat(SIZE / unit.length);
         const before = process.cpuUsage();
         attempt(parse, text);
         const used = process.cpuUsage(before);
-        expect({ unit, hangs: used.user + used.system > 100_000 }).toEqual({ unit, hangs: false });
+        expect({ unit, isSlow: used.user + used.system > 100_000 }).toEqual({
+          unit,
+          isSlow: false,
+        });
       }
     },
   );
 
   it.each(parsers)(
-    '%s holds at most ten times the size of its text while it parses',
+    'named %s allocate at most ten times the size of the text that they parse',
     (_name, parse, valid) => {
       for (const unit of hostileTexts(valid)) {
         const text = Buffer.from(`${valid}${unit.repeat((2 * SIZE) / unit.length)}`).toString(
@@ -700,14 +710,15 @@ describe('parsers', () => {
 });
 
 /**
- * Heap use without the young generation, which is mostly garbage. Objects that a parser holds for
- * long move out of it.
+ * Returns the heap use without the young generation, which is mostly garbage. V8 moves objects that
+ * a parser holds for long to the other generations.
  */
 function retainedHeapBytes(): number {
   const kept = getHeapSpaceStatistics().filter(({ space_name: name }) => name !== 'new_space');
   return kept.reduce((sum, { space_used_size: used }) => sum + used, 0);
 }
 
+/** Parses a text, which may be malformed. */
 function attempt(parse: (text: string) => unknown, text: string): void {
   try {
     parse(text);

@@ -4,19 +4,19 @@ import { MalformedCgroupFileError } from './malformed.js';
 
 /** Share of time in which tasks of a group waited for a resource. */
 export interface Stall {
-  /** Percent of the last 10, 60 and 300 seconds, averaged by the kernel. */
+  /** Percent of the last 10, 60 and 300 seconds, 0 to 100, averaged by the kernel. */
   readonly avg10Percent: number;
   readonly avg60Percent: number;
   readonly avg300Percent: number;
-  /** Total since creation of the group, nanoseconds. */
+  /** Total time since the creation of the group in nanoseconds. */
   readonly totalNsec: bigint;
 }
 
 /** Pressure stall information (PSI) of one resource. */
 export interface Pressure {
-  /** At least one task waited. */
+  /** Time in which at least one task waited. */
   readonly some?: Stall;
-  /** All tasks waited at the same time. For the CPU from kernel 5.13 on. */
+  /** Time in which all tasks waited at once. For the CPU from kernel 5.13 on. */
   readonly full?: Stall;
 }
 

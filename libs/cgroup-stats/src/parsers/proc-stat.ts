@@ -16,20 +16,20 @@ export interface ProcStat {
   readonly sessionPid: number;
   readonly userTicks: bigint;
   readonly systemTicks: bigint;
-  /** Time of ended and reaped children, including their children. */
+  /** CPU time of ended and reaped children, including their own children. */
   readonly childUserTicks: bigint;
   readonly childSystemTicks: bigint;
   /**
-   * Ticks since boot. Together with pid and boot id, identifies a process even when its pid is
-   * reused.
+   * Start time in ticks since boot. Together with pid and boot id, the start time identifies a
+   * process even when its pid is reused.
    */
   readonly startTicks: bigint;
   readonly residentPages: number;
 }
 
 /**
- * Parses `/proc/<pid>/stat`. The name is the text between the first `(` and the last `)`, because
- * it may contain both.
+ * Parses `/proc/<pid>/stat`. The program name is the text between the first `(` and the last `)`,
+ * because the name may contain brackets.
  * @throws {@link MalformedCgroupFileError}
  * @see proc_pid_stat(5)
  */

@@ -1,14 +1,15 @@
 import fc from 'fast-check';
 import { parseProcStat, ratesBetween, sumProcesses, type ProcessTexts } from '../index.js';
 
-interface Used {
+/** CPU time in ticks. Default 0. */
+interface Ticks {
   readonly user?: number;
   readonly system?: number;
   readonly childUser?: number;
   readonly childSystem?: number;
 }
 
-const stat = ({ user = 0, system = 0, childUser = 0, childSystem = 0 }: Used): string =>
+const stat = ({ user = 0, system = 0, childUser = 0, childSystem = 0 }: Ticks): string =>
   `7 (sh) S 1 7 7 0 -1 0 0 0 0 0 ${user} ${system} ${childUser} ${childSystem} 20 0 1 0 99 0 1`;
 const status = (residentKib: number, threads = 1): string =>
   `VmRSS: ${residentKib} kB\nRssAnon: ${residentKib} kB\nRssFile: 0 kB\nRssShmem: 0 kB\nVmSwap: 0 kB\nThreads: ${threads}\n`;
@@ -18,7 +19,7 @@ const sampleOf = (...processes: readonly ProcessTexts[]) => sumProcesses('7@99',
 describe('sumProcesses', () => {
   it.each([
     {
-      name: 'adds up processes including their reaped children',
+      name: 'returns the sum over processes including their reaped children',
       processes: [
         {
           stat: stat({ user: 1, system: 2, childUser: 3, childSystem: 4 }),
@@ -27,7 +28,7 @@ describe('sumProcesses', () => {
         },
         { stat: stat({ user: 10 }), status: status(5), io: io(10, 20) },
       ],
-      gives: {
+      expected: {
         cpu: { usageNsec: 200_000_000n, userNsec: 140_000_000n, systemNsec: 60_000_000n },
         memory: {
           usageBytes: 15_360,
@@ -46,7 +47,7 @@ describe('sumProcesses', () => {
         { stat: stat({}), status: status(1), io: io(1, 2) },
         { stat: stat({}), status: status(1) },
       ],
-      gives: {
+      expected: {
         cpu: { usageNsec: 0n, userNsec: 0n, systemNsec: 0n },
         memory: {
           usageBytes: 2_048,
@@ -59,12 +60,12 @@ describe('sumProcesses', () => {
       },
     },
     {
-      name: 'uses what is known of a process that has ended meanwhile',
+      name: 'includes the CPU time of a process that has ended before its other files were read',
       processes: [
         { stat: stat({ user: 1 }), status: status(1), io: io(1, 2) },
         { stat: stat({ user: 2 }) },
       ],
-      gives: {
+      expected: {
         cpu: { usageNsec: 30_000_000n, userNsec: 30_000_000n, systemNsec: 0n },
         memory: {
           usageBytes: 1_024,
@@ -78,17 +79,17 @@ describe('sumProcesses', () => {
       },
     },
     {
-      name: 'omits memory kinds before kernel 4.5',
+      name: 'omits anonymous and file memory before kernel 4.5',
       processes: [{ stat: stat({}), status: 'VmRSS: 1 kB\nThreads: 1\n' }],
-      gives: {
+      expected: {
         cpu: { usageNsec: 0n, userNsec: 0n, systemNsec: 0n },
         memory: { usageBytes: 1_024, workingSetBytes: 1_024, swapBytes: 0 },
         pids: { current: 1 },
       },
     },
-  ])('$name', ({ processes, gives }) => {
+  ])('$name', ({ processes, expected }) => {
     expect(sampleOf(...processes)).toEqual({
-      sample: { source: '7@99', origin: 'processes', atMs: 5, ...gives },
+      sample: { source: '7@99', origin: 'processes', atMs: 5, ...expected },
       problems: [],
     });
   });
@@ -97,14 +98,17 @@ describe('sumProcesses', () => {
     { name: 'stat', damaged: { stat: 'x' }, kept: ['memory', 'io', 'pids'] },
     { name: 'status', damaged: { status: 'Threads: x\n' }, kept: ['cpu', 'io'] },
     { name: 'io', damaged: { io: 'read_bytes: 1\n' }, kept: ['cpu', 'memory', 'pids'] },
-  ])('omits only the part of a damaged $name, and names the file', ({ name, damaged, kept }) => {
-    const sound = { stat: stat({}), status: status(1), io: io(0, 0) };
-    const { sample, problems } = sampleOf(sound, { ...sound, ...damaged });
-    expect(Object.keys(sample)).toEqual(['source', 'origin', 'atMs', ...kept]);
-    expect(problems.map(({ file }) => file)).toEqual([`/proc/<pid>/${name}`]);
-  });
+  ])(
+    'omits only the parts of a malformed $name file, and names the file',
+    ({ name, damaged, kept }) => {
+      const sound = { stat: stat({}), status: status(1), io: io(0, 0) };
+      const { sample, problems } = sampleOf(sound, { ...sound, ...damaged });
+      expect(Object.keys(sample)).toEqual(['source', 'origin', 'atMs', ...kept]);
+      expect(problems.map(({ file }) => file)).toEqual([`/proc/<pid>/${name}`]);
+    },
+  );
 
-  it('keeps the use of a child that ends and is reaped', () => {
+  it('returns the same CPU time after a child has ended and was reaped', () => {
     const arbTicks = fc.nat(1_000_000);
     fc.assert(
       fc.property(arbTicks, arbTicks, arbTicks, (parent, user, system) => {
@@ -117,25 +121,29 @@ describe('sumProcesses', () => {
     );
   });
 
-  it('gives no negative rate, whatever the processes do between two samples', () => {
-    const arbUsed = fc.record({
+  it('returns samples without a negative rate, whatever processes start or end in between', () => {
+    const arbProcessTicks = fc.record({
       user: fc.nat(1_000),
       system: fc.nat(1_000),
       childUser: fc.nat(1_000),
       childSystem: fc.nat(1_000),
     });
-    const arbProcess = fc.record({ used: arbUsed, read: fc.nat(1_000), write: fc.nat(1_000) });
+    const arbProcess = fc.record({
+      ticks: arbProcessTicks,
+      read: fc.nat(1_000),
+      write: fc.nat(1_000),
+    });
     const arbProcesses = fc.array(arbProcess, { minLength: 1, maxLength: 5 });
     const toTexts = ({
-      used,
+      ticks,
       read,
       write,
     }: {
-      used: Used;
+      ticks: Ticks;
       read: number;
       write: number;
     }): ProcessTexts => ({
-      stat: stat(used),
+      stat: stat(ticks),
       status: status(1),
       io: io(read, write),
     });
@@ -148,7 +156,9 @@ describe('sumProcesses', () => {
       }),
     );
   });
+});
 
+describe('parseProcStat', () => {
   it('parses a program name that contains brackets', () =>
     expect(parseProcStat(stat({}).replace('sh', 'x 1 2) (y')).sessionPid).toBe(7));
 });

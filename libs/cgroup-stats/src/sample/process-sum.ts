@@ -6,21 +6,23 @@ import type { IoUse } from '../parsers/io.js';
 import type { ContainerSample, CpuUse, MemoryUse, PidsUse } from './sample.js';
 import type { SampleResult } from './to-sample.js';
 
-/** Memory of one process with all its threads, from `/proc/<pid>/status`. */
+/** Memory and threads of one process, from `/proc/<pid>/status`. */
 export interface ProcMemory {
-  /** Absent for a process that has ended and was not reaped yet. */
+  /** Resident memory. Absent for a process that has ended and was not reaped yet. */
   readonly residentBytes?: number;
-  /** From kernel 4.5 on. */
+  /** Anonymous resident memory. From kernel 4.5 on. */
   readonly anonBytes?: number;
-  /** Files and shared memory. From kernel 4.5 on. */
+  /** Resident memory of files and shared memory. From kernel 4.5 on. */
   readonly fileBytes?: number;
   readonly swapBytes?: number;
+  /** Number of threads, at least 1. */
   readonly threads: number;
 }
 
 /**
  * Parses the memory and thread lines of `/proc/<pid>/status`.
- * @throws {@link MalformedCgroupFileError} when one of them is malformed, or `Threads` is missing.
+ * @throws {@link MalformedCgroupFileError} when one of these lines is malformed, or `Threads` is
+ *   missing.
  * @see proc_pid_status(5)
  */
 export function parseProcMemory(text: string): ProcMemory {
@@ -76,19 +78,22 @@ export function parseProcIo(text: string): IoUse {
 
 /** Texts of the files of one process. */
 export interface ProcessTexts {
+  /** Text of `/proc/<pid>/stat`. */
   readonly stat: string;
-  /** Absent when the process has ended since. */
+  /** Text of `/proc/<pid>/status`; absent when the process has ended meanwhile. */
   readonly status?: string;
-  /** Absent also when this user may not read it. */
+  /** Text of `/proc/<pid>/io`; absent also when this user may not read the file. */
   readonly io?: string;
 }
 
 /**
  * Builds a sample as the sum over processes without a group of their own. CPU time and block I/O
- * include reaped children; the use of other children disappears when they end, so a counter may
- * decrease. Shared memory counts for each process. A malformed file omits its part of the sample
- * and no other part.
- * @param processes - All processes; their `stat` was read at `atMs`.
+ * include reaped children. The use of a child that another process reaps disappears when the child
+ * ends, so a counter may decrease. Shared memory counts for each process. A malformed file makes
+ * its part of the sample absent, and no other part.
+ * @param source - Identity of the counters, see {@link ContainerSample}.
+ * @param atMs - Monotonic time in milliseconds at which the `stat` files were read.
+ * @param processes - The texts of all processes.
  */
 export function sumProcesses(
   source: string,
@@ -114,9 +119,11 @@ export function sumProcesses(
     io: tryParse(() => sumIo(processes)),
     pids: memories && sumThreads(memories),
   };
-  const known = Object.fromEntries(Object.entries(parts).filter(([, part]) => part !== undefined));
+  const present = Object.fromEntries(
+    Object.entries(parts).filter(([, part]) => part !== undefined),
+  );
   return {
-    sample: { source, origin: 'processes', atMs, ...known } satisfies ContainerSample,
+    sample: { source, origin: 'processes', atMs, ...present } satisfies ContainerSample,
     problems,
   };
 }
@@ -148,7 +155,10 @@ function sumMemory(memories: readonly ProcMemory[]): MemoryUse {
   };
 }
 
-/** Returns the sum over all processes, or undefined when one of them is not readable. */
+/**
+ * Returns the sum over all processes; undefined when the block I/O of a running one is not
+ * readable.
+ */
 function sumIo(processes: readonly ProcessTexts[]): IoUse | undefined {
   const uses: IoUse[] = [];
   for (const { io, status } of processes) {

@@ -3,12 +3,12 @@ import { cpuMillisBetween, ratesBetween, type ContainerSample } from '../index.j
 
 describe('cpuMillisBetween', () => {
   it.each([
-    { name: 'one CPU', used: 1_000_000_000n, elapsedMs: 1_000, millis: 1_000 },
-    { name: 'a quarter of a CPU', used: 500_000_000n, elapsedMs: 2_000, millis: 250 },
+    { name: 'the use of one CPU', used: 1_000_000_000n, elapsedMs: 1_000, millis: 1_000 },
+    { name: 'the use of a quarter of a CPU', used: 500_000_000n, elapsedMs: 2_000, millis: 250 },
     { name: 'no use', used: 0n, elapsedMs: 1_000, millis: 0 },
     { name: 'a counter reset', used: -1n, elapsedMs: 1_000, millis: undefined },
     { name: 'no time between the readings', used: 1n, elapsedMs: 0, millis: undefined },
-  ])('returns the average for $name', ({ used, elapsedMs, millis }) => {
+  ])('returns $millis for $name', ({ used, elapsedMs, millis }) => {
     const earlier = { usageNsec: 5_000_000_000n, atMs: 10 };
     expect(
       cpuMillisBetween(earlier, { usageNsec: earlier.usageNsec + used, atMs: 10 + elapsedMs }),
@@ -63,7 +63,7 @@ const after: ContainerSample = {
 };
 
 describe('ratesBetween', () => {
-  it('returns CPU in thousandths and everything else per second', () => {
+  it('returns CPU rates in thousandths, a throttling ratio, and other rates per second', () => {
     expect(ratesBetween(before, after)).toEqual({
       cpuMillis: 250,
       cpuUserMillis: 150,
@@ -82,14 +82,14 @@ describe('ratesBetween', () => {
 
   it.each([
     { name: 'no time has passed', change: { atMs: 1_000 } },
-    { name: 'time has gone back', change: { atMs: 999 } },
+    { name: 'the time has decreased', change: { atMs: 999 } },
     { name: 'the time is not a number', change: { atMs: Number.NaN } },
     { name: 'the samples are of two containers', change: { source: 'db' } },
     {
       name: 'the CPU counter was reset',
       change: { cpu: { usageNsec: 999_999_999n } },
     },
-  ])('returns no rates when $name', ({ change }) => {
+  ])('returns no rate when $name', ({ change }) => {
     expect(ratesBetween(before, { ...after, ...change })).toEqual({});
   });
 
@@ -105,24 +105,32 @@ describe('ratesBetween', () => {
       change: { cpu: { ...after.cpu, usageNsec: 2_000_000_000n, throttling: throttling(3n, 3n) } },
       absent: /^throttled/,
     },
-    { name: 'CPU is missing', change: { cpu: undefined }, absent: /^(cpu|throttled)/ },
-    { name: 'network is missing', change: { network: undefined }, absent: /^(sent|received)/ },
-  ])('leaves out one part when $name', ({ change, absent }) => {
-    const given = Object.fromEntries(
+    {
+      name: 'the CPU counters are missing',
+      change: { cpu: undefined },
+      absent: /^(cpu|throttled)/,
+    },
+    {
+      name: 'the network counters are missing',
+      change: { network: undefined },
+      absent: /^(sent|received)/,
+    },
+  ])('omits only the rates of one part when $name', ({ change, absent }) => {
+    const changed = Object.fromEntries(
       Object.entries({ ...after, ...change }).filter(([, value]) => value !== undefined),
     );
     const all = Object.keys(ratesBetween(before, after));
-    const rates = Object.keys(ratesBetween(before, given as unknown as ContainerSample));
+    const rates = Object.keys(ratesBetween(before, changed as unknown as ContainerSample));
     expect(rates).toEqual(all.filter((name) => !absent.test(name)));
     expect(rates.length).toBeLessThan(all.length);
   });
 
-  it('does not divide by zero when the group ran in no period', () => {
+  it('omits the throttling ratio when the group ran in no period', () => {
     const idle = { ...after, cpu: { usageNsec: 1_000_000_000n, throttling: throttling(10n, 2n) } };
     expect(ratesBetween(before, idle)).not.toHaveProperty('throttledPeriodsRatio');
   });
 
-  it('is never negative and always finite, whatever the counters', () => {
+  it('returns no negative and no undefined rate, whatever the counters', () => {
     const arbCounter = fc.option(fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }), { nil: undefined });
     const arbPart = (keys: readonly string[]) =>
       fc.option(fc.record(Object.fromEntries(keys.map((key) => [key, arbCounter]))));

@@ -8,7 +8,7 @@ export interface CpuSample {
 }
 
 /**
- * Average use between two readings in thousandths of a CPU, rounded.
+ * Returns the average use between two readings in thousandths of a CPU, rounded.
  * @returns Undefined when no time has passed or the counter was reset.
  */
 export function cpuMillisBetween(earlier: CpuSample, later: CpuSample): number | undefined {
@@ -18,7 +18,7 @@ export function cpuMillisBetween(earlier: CpuSample, later: CpuSample): number |
   return Math.round(Number(usedNsec) / 1_000 / elapsedMs);
 }
 
-/** Averages between two samples. Unknown rates are absent. */
+/** Averages between two samples. A rate that cannot be computed is absent. */
 export interface ContainerRates {
   /** Thousandths of a CPU, rounded. */
   readonly cpuMillis?: number;
@@ -40,16 +40,17 @@ export interface ContainerRates {
 }
 
 /**
- * Returns the resource use of a container between two samples.
- * @returns No rates when the samples have different sources, no or negative time has passed, or the
- *   CPU counter was reset because the container was started again. When another counter has
- *   decreased (a device or an interface was removed), only the rates of its part are absent.
+ * Computes the average resource use of a container between two samples.
+ * @returns No rates when the samples have different sources, when the time of `after` is not later,
+ *   or when the CPU counter has decreased because the container was started again. When another
+ *   counter has decreased, because a device or an interface was removed, only the rates of its part
+ *   are absent.
  */
 export function ratesBetween(before: ContainerSample, after: ContainerSample): ContainerRates {
   const elapsedMs = after.atMs - before.atMs;
   if (before.source !== after.source || !(elapsedMs > 0)) return {};
   const cpu = computeDeltas(before.cpu, after.cpu, ['usageNsec', 'userNsec', 'systemNsec']);
-  if (cpu === 'wentBack') return {};
+  if (cpu === 'decreased') return {};
   const periods = computeDeltas(before.cpu?.throttling, after.cpu?.throttling, [
     'periods',
     'throttledPeriods',
@@ -69,17 +70,18 @@ export function ratesBetween(before: ContainerSample, after: ContainerSample): C
   const millis = (nsec: bigint): number => Math.round(Number(nsec) / 1_000 / elapsedMs);
   const perSecond = (count: bigint): number => (Number(count) * 1_000) / elapsedMs;
   return {
-    ...renameKeys(
+    ...toRates(
       cpu,
       { usageNsec: 'cpuMillis', userNsec: 'cpuUserMillis', systemNsec: 'cpuSystemMillis' },
       millis,
     ),
     ...computeThrottledRatio(periods),
-    ...renameKeys(io, PER_SECOND, perSecond),
-    ...renameKeys(network, PER_SECOND, perSecond),
+    ...toRates(io, PER_SECOND, perSecond),
+    ...toRates(network, PER_SECOND, perSecond),
   };
 }
 
+/** Rate of each counter of block I/O and network. */
 const PER_SECOND = {
   readBytes: 'readBytesPerSecond',
   writeBytes: 'writeBytesPerSecond',
@@ -91,7 +93,8 @@ const PER_SECOND = {
   sentPackets: 'sentPacketsPerSecond',
 } as const satisfies Readonly<Record<string, keyof ContainerRates>>;
 
-type Deltas<Key extends string> = Readonly<Partial<Record<Key, bigint>>> | 'wentBack';
+/** Growth of the counters of a part by key, or the fact that one of them has decreased. */
+type Deltas<Key extends string> = Readonly<Partial<Record<Key, bigint>>> | 'decreased';
 
 /**
  * Returns the growth of the counters of a part. Counters that one of the samples lacks are absent.
@@ -99,37 +102,42 @@ type Deltas<Key extends string> = Readonly<Partial<Record<Key, bigint>>> | 'went
 function computeDeltas<Key extends string>(
   before: { readonly [K in Key]?: bigint } | undefined,
   after: { readonly [K in Key]?: bigint } | undefined,
-  renames: readonly Key[],
+  keys: readonly Key[],
 ): Deltas<Key> {
-  const grown: Partial<Record<Key, bigint>> = {};
-  for (const key of renames) {
-    const [from, to] = [before?.[key], after?.[key]];
-    if (from === undefined || to === undefined) continue;
-    if (to < from) return 'wentBack';
-    grown[key] = to - from;
+  const deltas: Partial<Record<Key, bigint>> = {};
+  for (const key of keys) {
+    const [earlier, later] = [before?.[key], after?.[key]];
+    if (earlier === undefined || later === undefined) continue;
+    if (later < earlier) return 'decreased';
+    deltas[key] = later - earlier;
   }
-  return grown;
+  return deltas;
 }
 
-function renameKeys<Key extends string>(
-  grown: Deltas<Key>,
+/** Converts the growth of counters to rates, under the names of the rates. */
+function toRates<Key extends string>(
+  deltas: Deltas<Key>,
   names: Readonly<Record<Key, keyof ContainerRates>>,
   toRate: (delta: bigint) => number,
 ): ContainerRates {
-  if (grown === 'wentBack') return {};
+  if (deltas === 'decreased') return {};
   const rates: Partial<Record<keyof ContainerRates, number>> = {};
-  for (const key of Object.keys(grown) as Key[]) {
-    const delta = grown[key];
+  for (const key of Object.keys(deltas) as Key[]) {
+    const delta = deltas[key];
     if (delta !== undefined) rates[names[key]] = toRate(delta);
   }
   return rates;
 }
 
-function computeThrottledRatio(grown: Deltas<'periods' | 'throttledPeriods'>): ContainerRates {
-  if (grown === 'wentBack' || grown.periods === undefined || grown.throttledPeriods === undefined)
+function computeThrottledRatio(deltas: Deltas<'periods' | 'throttledPeriods'>): ContainerRates {
+  if (
+    deltas === 'decreased' ||
+    deltas.periods === undefined ||
+    deltas.throttledPeriods === undefined
+  )
     return {};
-  if (grown.periods === 0n) return {};
+  if (deltas.periods === 0n) return {};
   return {
-    throttledPeriodsRatio: Math.min(1, Number(grown.throttledPeriods) / Number(grown.periods)),
+    throttledPeriodsRatio: Math.min(1, Number(deltas.throttledPeriods) / Number(deltas.periods)),
   };
 }

@@ -10,15 +10,18 @@ import type { Pressure } from '../parsers/pressure.js';
  */
 export interface ContainerSample {
   /**
-   * Identifies what was counted: a group and its first process. Counters of different sources are
-   * not comparable.
+   * Identifies the counters: the groups of the container, and a process with its start time.
+   * Counters of samples with different sources are not comparable.
    */
   readonly source: string;
-  /** Kind of the source; `hybrid`: groups of both versions. Absent when no group was found. */
+  /**
+   * Origin of the counters: cgroup v1, v2 or both (`hybrid`), or the sum over `processes` without a
+   * group of their own. Absent when no file of a group was found.
+   */
   readonly origin?: 'v1' | 'v2' | 'hybrid' | 'processes';
   /**
-   * Time at which the CPU counter was read, monotonic milliseconds; everything else was read right
-   * after.
+   * Monotonic time in milliseconds at which the CPU counter was read. The other values were read
+   * right after.
    */
   readonly atMs: number;
   readonly cpu?: CpuUse;
@@ -30,12 +33,13 @@ export interface ContainerSample {
   readonly pressure?: PressureUse;
 }
 
+/** CPU use of a container. */
 export interface CpuUse extends CpuStat {
-  /** The group's own quota, thousandths of a CPU. */
+  /** Quota of the group itself in thousandths of a CPU; absent without a quota. */
   readonly limitMillis?: number;
 }
 
-/** Memory of a group and all groups below it. */
+/** Memory of a group and all groups below it, in bytes. */
 export interface MemoryUse {
   /** Includes page cache and kernel memory. */
   readonly usageBytes: number;
@@ -44,22 +48,27 @@ export interface MemoryUse {
    * see how close the container is to an OOM kill.
    */
   readonly workingSetBytes?: number;
-  /** The group's own limit. */
+  /** Limit of the group itself; absent without a limit. */
   readonly limitBytes?: number;
-  /** Highest `usageBytes` so far. v2: from kernel 5.19 on. */
+  /** Highest `usageBytes` so far. In v2 from kernel 5.19 on. */
   readonly peakBytes?: number;
+  /** Page cache, tmpfs and shared memory. */
   readonly fileBytes?: number;
+  /** Anonymous memory. */
   readonly anonBytes?: number;
   readonly swapBytes?: number;
+  /** Limit of the swap alone; absent without a limit. */
   readonly swapLimitBytes?: number;
 }
 
-/** Processes and threads; the kernel counts both. */
+/** Number of processes and threads together. */
 export interface PidsUse {
   readonly current: number;
+  /** Absent without a limit. */
   readonly limit?: number;
 }
 
+/** Pressure of a container by resource. */
 export interface PressureUse {
   readonly cpu?: Pressure;
   readonly memory?: Pressure;

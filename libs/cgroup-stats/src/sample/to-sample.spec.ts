@@ -9,14 +9,14 @@ const UNLIMITED = '9223372036854771712\n';
 describe('toSample', () => {
   it.each([
     {
-      name: 'CPU of v2: time and throttling from cpu.stat, the limit from cpu.max',
+      name: 'the CPU part of v2: time and throttling from cpu.stat, limit from cpu.max',
       groups: {
         unified: v2({
           'cpu.stat': 'usage_usec 7\nnr_periods 3\nnr_throttled 2\nthrottled_usec 1\n',
         }),
         cpu: v2({ 'cpu.max': '20000 100000\n' }),
       },
-      gives: {
+      expected: {
         cpu: {
           usageNsec: 7_000n,
           throttling: { periods: 3n, throttledPeriods: 2n, throttledNsec: 1_000n },
@@ -25,7 +25,7 @@ describe('toSample', () => {
       },
     },
     {
-      name: 'CPU of v1: time from cpuacct, throttling and the limit from cpu',
+      name: 'the CPU part of v1: time from cpuacct, throttling and limit from cpu',
       groups: {
         cpuacct: v1({
           'cpuacct.usage': '9\n',
@@ -38,7 +38,7 @@ describe('toSample', () => {
           'cpu.cfs_period_us': '100000\n',
         }),
       },
-      gives: {
+      expected: {
         cpu: {
           usageNsec: 9n,
           userNsec: 5n,
@@ -49,7 +49,7 @@ describe('toSample', () => {
       },
     },
     {
-      name: 'CPU of a hybrid machine without a group in cpuacct: time from v2',
+      name: 'the CPU part of a hybrid machine without a group in cpuacct: time from v2',
       groups: {
         unified: v2({ 'cpu.stat': 'usage_usec 7\n' }),
         cpu: v1({
@@ -58,7 +58,7 @@ describe('toSample', () => {
           'cpu.cfs_period_us': '100000\n',
         }),
       },
-      gives: {
+      expected: {
         cpu: {
           usageNsec: 7_000n,
           throttling: { periods: 3n, throttledPeriods: 2n, throttledNsec: 1n },
@@ -66,15 +66,15 @@ describe('toSample', () => {
       },
     },
     {
-      name: 'CPU of a hybrid machine with both: v1 is preferred',
+      name: 'the CPU part of a hybrid machine with a group in cpuacct: time from v1',
       groups: {
         unified: v2({ 'cpu.stat': 'usage_usec 7\nuser_usec 5\n' }),
         cpuacct: v1({ 'cpuacct.usage': '9\n' }),
       },
-      gives: { cpu: { usageNsec: 9n } },
+      expected: { cpu: { usageNsec: 9n } },
     },
     {
-      name: 'memory of v2',
+      name: 'the memory part of v2',
       groups: {
         memory: v2({
           'memory.current': '100\n',
@@ -85,7 +85,7 @@ describe('toSample', () => {
           'memory.stat': 'anon 40\nfile 50\ninactive_file 30\n',
         }),
       },
-      gives: {
+      expected: {
         memory: {
           usageBytes: 100,
           workingSetBytes: 70,
@@ -98,12 +98,12 @@ describe('toSample', () => {
       },
     },
     {
-      name: 'memory of v2 before kernel 5.19, without swap',
+      name: 'the memory part of v2 before kernel 5.19, without swap',
       groups: { memory: v2({ 'memory.current': '100\n', 'memory.max': '4096\n' }) },
-      gives: { memory: { usageBytes: 100, limitBytes: 4_096 } },
+      expected: { memory: { usageBytes: 100, limitBytes: 4_096 } },
     },
     {
-      name: 'memory of v1: swap from memory.stat, swap limit without the memory limit',
+      name: 'the memory part of v1: swap from memory.stat, swap limit as a difference of two limits',
       groups: {
         memory: v1({
           'memory.usage_in_bytes': '100\n',
@@ -115,7 +115,7 @@ describe('toSample', () => {
             'inactive_file 0\ntotal_inactive_file 30\ntotal_cache 50\ntotal_rss 40\ntotal_swap 8\n',
         }),
       },
-      gives: {
+      expected: {
         memory: {
           usageBytes: 100,
           workingSetBytes: 70,
@@ -129,7 +129,7 @@ describe('toSample', () => {
       },
     },
     {
-      name: 'memory of v1 without limits: swap from the sum of memory and swap',
+      name: 'the memory part of v1 without memory.stat: swap as a difference of two amounts',
       groups: {
         memory: v1({
           'memory.usage_in_bytes': '100\n',
@@ -138,15 +138,15 @@ describe('toSample', () => {
           'memory.memsw.limit_in_bytes': UNLIMITED,
         }),
       },
-      gives: { memory: { usageBytes: 100, swapBytes: 9 } },
+      expected: { memory: { usageBytes: 100, swapBytes: 9 } },
     },
     {
-      name: 'block I/O of v2',
+      name: 'the block I/O part of v2',
       groups: { io: v2({ 'io.stat': '8:0 rbytes=1 wbytes=2 rios=3 wios=4\n' }) },
-      gives: { io: { readBytes: 1n, writeBytes: 2n, readOperations: 3n, writeOperations: 4n } },
+      expected: { io: { readBytes: 1n, writeBytes: 2n, readOperations: 3n, writeOperations: 4n } },
     },
     {
-      name: 'block I/O of v1: recursive files where the kernel has them',
+      name: 'the block I/O part of v1: recursive files where the kernel has them',
       groups: {
         io: v1({
           'blkio.throttle.io_service_bytes': '8:0 Read 1\n8:0 Write 2\nTotal 3\n',
@@ -154,45 +154,47 @@ describe('toSample', () => {
           'blkio.throttle.io_service_bytes_recursive': '8:0 Read 10\n8:0 Write 20\nTotal 30\n',
         }),
       },
-      gives: { io: { readBytes: 10n, writeBytes: 20n, readOperations: 3n, writeOperations: 4n } },
+      expected: {
+        io: { readBytes: 10n, writeBytes: 20n, readOperations: 3n, writeOperations: 4n },
+      },
     },
     {
-      name: 'block I/O of v1 without counted devices',
+      name: 'no block I/O part of v1 without counted devices',
       groups: {
         io: v1({
           'blkio.throttle.io_service_bytes': 'Total 0\n',
           'blkio.throttle.io_serviced': 'Total 0\n',
         }),
       },
-      gives: {},
+      expected: {},
     },
     {
-      name: 'processes',
+      name: 'the pids part with a limit',
       groups: { pids: v1({ 'pids.current': '7\n', 'pids.max': '100\n' }) },
-      gives: { pids: { current: 7, limit: 100 } },
+      expected: { pids: { current: 7, limit: 100 } },
     },
     {
-      name: 'processes without a limit',
+      name: 'the pids part without a limit',
       groups: { pids: v2({ 'pids.current': '7\n', 'pids.max': 'max\n' }) },
-      gives: { pids: { current: 7 } },
+      expected: { pids: { current: 7 } },
     },
     {
-      name: 'pressure files that the kernel has',
+      name: 'the pressure part of the pressure files that the kernel has',
       groups: {
         unified: v2({ 'io.pressure': 'full avg10=1.00 avg60=0.00 avg300=0.00 total=2\n' }),
       },
-      gives: {
+      expected: {
         pressure: {
           io: { full: { avg10Percent: 1, avg60Percent: 0, avg300Percent: 0, totalNsec: 2_000n } },
         },
       },
     },
-    { name: 'no files', groups: {}, gives: {} },
-  ])('reads $name', ({ groups, gives }) => {
+    { name: 'no part from no files', groups: {}, expected: {} },
+  ])('builds $name', ({ groups, expected }) => {
     const { sample, problems } = sampleOf(groups);
-    const { origin: _, ...figures } = sample;
-    expect({ sample: figures, problems }).toEqual({
-      sample: { source: 'web', atMs: 5, ...gives },
+    const { origin: _, ...values } = sample;
+    expect({ sample: values, problems }).toEqual({
+      sample: { source: 'web', atMs: 5, ...expected },
       problems: [],
     });
   });
@@ -209,11 +211,11 @@ describe('toSample', () => {
     },
     { groups: { pids: v1({ 'pids.current': '1\n' }), unified: v2({}) }, origin: 'v1' },
     { groups: {}, origin: undefined },
-  ] as const)('reports the origin $origin', ({ groups, origin }) =>
+  ] as const)('returns the origin $origin', ({ groups, origin }) =>
     expect(sampleOf(groups).sample.origin).toBe(origin),
   );
 
-  it('leaves out a malformed part with the reason and keeps the others', () => {
+  it('omits the parts of malformed files and returns an error for each', () => {
     const { sample, problems } = toSample('web', 5, {
       groups: {
         memory: v2({ 'memory.current': '100\n', 'memory.stat': 'inactive_file\n' }),
@@ -230,7 +232,7 @@ describe('toSample', () => {
     ]);
   });
 
-  it('reads any texts or reports which of them are malformed', () => {
+  it('returns a sample and MalformedCgroupFileErrors for any texts', () => {
     const arbTexts = (part: GroupPart, version: 1 | 2) =>
       fc.record(
         Object.fromEntries(

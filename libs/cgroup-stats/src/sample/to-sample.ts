@@ -16,15 +16,19 @@ import { parseNetDev } from '../parsers/network.js';
 import { parsePressure } from '../parsers/pressure.js';
 import type { ContainerSample, CpuUse, MemoryUse, PidsUse, PressureUse } from './sample.js';
 
-/** A sample, and the files that could not be parsed. Their parts of the sample are absent. */
+/**
+ * A sample, and one error for each part of the sample that is absent because of a malformed file.
+ */
 export interface SampleResult {
   readonly sample: ContainerSample;
   readonly problems: readonly MalformedCgroupFileError[];
 }
 
 /**
- * Builds a sample from the texts of its files. A malformed file omits its part of the sample and no
- * other part.
+ * Builds a sample from the texts of its files. A malformed file makes its part of the sample
+ * absent, and no other part.
+ * @param source - Identity of the counters, see {@link ContainerSample}.
+ * @param atMs - Monotonic time in milliseconds at which the CPU counter was read.
  */
 export function toSample(
   source: string,
@@ -47,7 +51,7 @@ export function toSample(
   };
   const sample: ContainerSample = {
     source,
-    ...originOf(groups),
+    ...detectOrigin(groups),
     atMs,
     ...tryRead('cpu', () => toCpu(groups)),
     ...tryRead('memory', () => toMemory(groups.memory)),
@@ -59,19 +63,20 @@ export function toSample(
   return { sample, problems };
 }
 
-function originOf(groups: SampleTexts['groups']): Pick<ContainerSample, 'origin'> {
-  const read = Object.values(groups).filter(({ texts }) => Object.keys(texts).length > 0);
+/** Returns the origin of the counters by the versions of the groups that have files. */
+function detectOrigin(groups: SampleTexts['groups']): Pick<ContainerSample, 'origin'> {
+  const nonEmpty = Object.values(groups).filter(({ texts }) => Object.keys(texts).length > 0);
   const [v1, v2] = [
-    read.some(({ version }) => version === 1),
-    read.some(({ version }) => version === 2),
+    nonEmpty.some(({ version }) => version === 1),
+    nonEmpty.some(({ version }) => version === 2),
   ];
   if (v1 && v2) return { origin: 'hybrid' };
   return v1 || v2 ? { origin: v1 ? 'v1' : 'v2' } : {};
 }
 
 /**
- * v1 counts in `cpuacct` and throttles in `cpu`; v2 does both in `cpu.stat`, which contains the
- * time even without the controller.
+ * Builds the CPU part. v1 has the time in `cpuacct` and the throttling in `cpu`. v2 has both in
+ * `cpu.stat`, which contains the time even when the CPU controller is not enabled.
  */
 function toCpu({ cpu, cpuacct, unified }: SampleTexts['groups']): CpuUse | undefined {
   const accountedCpu = toAccountedCpu(readGroup(cpuacct));
@@ -95,6 +100,7 @@ function toCpu({ cpu, cpuacct, unified }: SampleTexts['groups']): CpuUse | undef
   });
 }
 
+/** Reads the CPU time from `cpuacct` of v1; undefined without its group. */
 function toAccountedCpu(files: GroupReading): CpuStat | undefined {
   const usage = files.parse('cpuacct.usage', (_, text) => parseCpuacctUsage(text));
   if (usage === undefined) return undefined;
@@ -118,7 +124,7 @@ function toMemory(group: GroupTexts | undefined): MemoryUse | undefined {
     fileBytes: stat?.fileBytes,
     anonBytes: stat?.anonBytes,
     ...(isV1
-      ? swapOfV1(files, usageBytes, limitBytes, stat?.swapBytes)
+      ? computeV1Swap(files, usageBytes, limitBytes, stat?.swapBytes)
       : {
           swapBytes: files.parse('memory.swap.current', parseAmount),
           swapLimitBytes: files.parse('memory.swap.max', parseLimit),
@@ -126,21 +132,26 @@ function toMemory(group: GroupTexts | undefined): MemoryUse | undefined {
   });
 }
 
-/** The `memsw` files of v1 count memory and swap together. */
-function swapOfV1(
+/**
+ * Computes swap and its limit for v1, whose `memsw` files count memory and swap together.
+ * @param swapBytes - Swap from `memory.stat`, which is preferred.
+ */
+function computeV1Swap(
   files: GroupReading,
   usageBytes: number,
   limitBytes: number | undefined,
   swapBytes: number | undefined,
 ) {
-  const both = files.parse('memory.memsw.usage_in_bytes', parseAmount);
-  const bothLimit = files.parse('memory.memsw.limit_in_bytes', parseLimit);
+  const memoryAndSwap = files.parse('memory.memsw.usage_in_bytes', parseAmount);
+  const memoryAndSwapLimit = files.parse('memory.memsw.limit_in_bytes', parseLimit);
   return {
-    swapBytes: swapBytes ?? (both === undefined ? undefined : Math.max(0, both - usageBytes)),
+    swapBytes:
+      swapBytes ??
+      (memoryAndSwap === undefined ? undefined : Math.max(0, memoryAndSwap - usageBytes)),
     swapLimitBytes:
-      limitBytes === undefined || bothLimit === undefined
+      limitBytes === undefined || memoryAndSwapLimit === undefined
         ? undefined
-        : Math.max(0, bothLimit - limitBytes),
+        : Math.max(0, memoryAndSwapLimit - limitBytes),
   };
 }
 
@@ -180,8 +191,9 @@ function toPressure(group: GroupTexts | undefined): PressureUse | undefined {
   return Object.keys(pressure).length === 0 ? undefined : pressure;
 }
 
+/** Parses the files of one group. */
 interface GroupReading {
-  /** Returns undefined when the group has no such file. */
+  /** Returns the parsed content of a file; undefined when the group has no such file. */
   parse<Value>(name: string, parser: (file: string, text: string) => Value): Value | undefined;
 }
 

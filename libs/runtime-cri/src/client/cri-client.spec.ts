@@ -18,7 +18,7 @@ describe('CriClient.unansweredMs', () => {
     await server.dispose();
   });
 
-  it('is 0 while the runtime answers, even with an error, and while no call is made', async () => {
+  it('is 0 while the runtime responds, even with an error, and while no call is made', async () => {
     await client.version();
     await clock.advance(60_000);
     expect(client.unansweredMs).toBe(0);
@@ -30,7 +30,7 @@ describe('CriClient.unansweredMs', () => {
     expect(client.unansweredMs).toBe(0);
   });
 
-  it('counts from the first call without an answer to the next answer', async () => {
+  it('counts from the first call without a response to the next response', async () => {
     await server.disconnect();
     for (let call = 0; call < 3; call += 1) {
       await expect(client.version()).rejects.toMatchObject({ kind: 'unavailable' });
@@ -42,7 +42,7 @@ describe('CriClient.unansweredMs', () => {
     expect(client.unansweredMs).toBe(0);
   });
 
-  it('counts while a call waits for a stuck runtime', async () => {
+  it('counts while a call waits for a runtime that never responds', async () => {
     server.overrides.version = () => new Promise(() => undefined);
     await server.disconnect();
     await server.listen();
@@ -53,22 +53,22 @@ describe('CriClient.unansweredMs', () => {
   });
 });
 
-describe('CriClient', () => {
+describe('CriClient.close', () => {
   const server = new FakeCriServer();
-  let asked = (): void => undefined;
+  let onListCall = (): void => undefined;
   beforeAll(() => {
     server.overrides.listContainers = () => {
-      asked();
-      return new Promise(() => undefined); // never answered
+      onListCall();
+      return new Promise(() => undefined); // never responds
     };
     return server.listen();
   });
   afterAll(() => server.dispose());
 
-  it('ends its calls and its connection on close, so that the process can exit', async () => {
+  it('fails running and later calls and closes the connection', async () => {
     const client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
     await client.version();
-    const reached = new Promise<void>((resolve) => (asked = resolve));
+    const reached = new Promise<void>((resolve) => (onListCall = resolve));
     const pending = client.callQuick('ListContainers', (calls, signal) =>
       calls.listContainers({}, { signal }),
     );

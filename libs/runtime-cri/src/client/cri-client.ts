@@ -5,29 +5,37 @@ import { CloudlessError, type Clock } from '@cloudless/base';
 import { ImageService, RuntimeService } from '../gen/runtime/v1/api_pb.js';
 import { fromCriError } from './cri-errors.js';
 
+/** Calls of the service for sandboxes and containers. */
 export type RuntimeClient = Client<typeof RuntimeService>;
+/** Calls of the service for images. */
 export type ImageClient = Client<typeof ImageService>;
 
 export interface CriClientOptions {
   /** Absolute path of the Unix socket of the container runtime. */
   readonly socketPath: string;
   readonly clock: Clock;
-  /** Timeout of a call that the runtime answers without doing work. Default 30 s. */
+  /** Timeout in milliseconds of {@link CriClient.callQuick} and `callQuickImage`. Default 30 s. */
   readonly quickTimeoutMs?: number;
-  /** Called on the first answer after the runtime was unreachable. */
+  /**
+   * Called when a call succeeds after an earlier call failed because the runtime was unreachable. A
+   * call that only exceeded its timeout does not count as such a failure.
+   */
   readonly onReconnected?: () => void;
 }
 
-/** Timeout of reads and small changes; a runtime that needs longer is stuck. */
+/** Default timeout of reads and small changes. A runtime that needs longer is stuck. */
 const QUICK_TIMEOUT_MS = 30_000;
-/** Timeout for sandboxes and containers: a busy machine takes long for mounts and networks. */
+/**
+ * Timeout of calls that create, start, stop or remove sandboxes and containers: mounts and networks
+ * take long on a busy machine.
+ */
 const SLOW_TIMEOUT_MS = 240_000;
-/** Timeout for images, which may be large, from registries that may be slow. */
+/** Timeout of pulls and removals: an image may be large, and its registry slow. */
 const PULL_TIMEOUT_MS = 30 * 60_000;
-/** Largest answer: a list of some thousand containers with their annotations. */
+/** Largest accepted response: a list of several thousand containers with their annotations. */
 const READ_MAX_BYTES = 64 * 1024 * 1024;
 const API_VERSION = 'v1';
-/** Authority that is sent to the runtime; the connection goes to its socket. */
+/** Only its host name is sent, as the HTTP/2 authority: the connection goes to the socket. */
 const BASE_URL = 'http://localhost';
 
 /** Name and version that a container runtime reports. */
@@ -37,13 +45,14 @@ export interface CriVersion {
 }
 
 /**
- * Client of one container runtime over its socket. Every call has a deadline and fails with a
- * {@link CloudlessError}. The client reconnects by itself.
+ * Client of one container runtime over its socket. Every call has a timeout and fails with a {@link
+ * CloudlessError}, as {@link fromCriError} describes. The client connects at the first call, and
+ * again after the connection broke. The caller must close the client.
  */
 export class CriClient {
   private readonly closing = new AbortController();
   private isUnreachable = false;
-  /** Monotonic time of the first quick call since the last answer; undefined after an answer. */
+  /** Monotonic time of the first quick call since the last response; undefined after a response. */
   private unansweredSince: number | undefined;
   private readonly sessions: Http2SessionManager;
   private readonly runtimeCalls: RuntimeClient;
@@ -73,12 +82,19 @@ export class CriClient {
     return this.closing.signal;
   }
 
-  /** Milliseconds for which no quick call has been answered; 0 after an answer. */
+  /**
+   * Milliseconds since the oldest {@link CriClient.callQuick} that has had no response, neither to
+   * itself nor to a later call. 0 after any response of the runtime, also an error.
+   */
   get unansweredMs(): number {
     return this.unansweredSince === undefined ? 0 : this.options.clock.now() - this.unansweredSince;
   }
 
-  /** Makes a call that the runtime answers without doing work. */
+  /**
+   * Makes a call that the runtime answers without work of its own, such as a list or a status.
+   * @param name - Name of the call, for error messages.
+   * @param call - Makes the call with the given client and signal.
+   */
   callQuick<Result>(
     name: string,
     call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>,
@@ -90,8 +106,9 @@ export class CriClient {
   }
 
   /**
-   * Makes a call for which the runtime does work.
-   * @param extraMs - Added to the timeout, for what the runtime itself waits for.
+   * Makes a call for which the runtime does work, such as the start of a container. Its timeout is
+   * 4 min.
+   * @param extraMs - Milliseconds to add to the timeout, such as the grace period of a stop.
    */
   callSlow<Result>(
     name: string,
@@ -103,7 +120,7 @@ export class CriClient {
     );
   }
 
-  /** Makes a call about images that the runtime answers without doing work. */
+  /** Makes a call about images that the runtime answers without work of its own. */
   callQuickImage<Result>(
     name: string,
     call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
@@ -113,7 +130,7 @@ export class CriClient {
     );
   }
 
-  /** Makes a call that pulls or removes images. */
+  /** Makes a call that pulls or removes images. Its timeout is 30 min. */
   callImage<Result>(
     name: string,
     call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
@@ -122,8 +139,10 @@ export class CriClient {
   }
 
   /**
-   * Yields the id of a container whenever something happens to it, until `signal` is aborted.
-   * @throws kind `unimplemented` for runtimes without events.
+   * Yields the id of a container, as the runtime names the container, at each event of that
+   * container, until `signal` is aborted.
+   * @throws kind `unimplemented` for runtimes without events, `unavailable` when the connection
+   *   breaks.
    */
   async *events(signal: AbortSignal): AsyncGenerator<string> {
     if (this.closing.signal.aborted) throw createClosedError();
@@ -138,8 +157,8 @@ export class CriClient {
 
   /**
    * Returns name and version of the runtime.
-   * @throws kind `unavailable` when no runtime answers, `unimplemented` when it speaks another
-   *   version of the interface.
+   * @throws kind `unavailable` when no runtime answers, `unimplemented` when the runtime has
+   *   another version of the interface.
    */
   async version(): Promise<CriVersion> {
     let version: CriVersion & { readonly runtimeApiVersion: string };
@@ -158,18 +177,18 @@ export class CriClient {
   }
 
   /**
-   * Ends all calls and the connection, which would keep the process alive. Later calls fail with
-   * kind `unavailable`.
+   * Ends all calls and the connection, because an open connection keeps this process alive. The
+   * ended calls and later calls fail with kind `unavailable`.
    */
   close(): void {
     this.closing.abort();
     this.sessions.abort();
   }
 
-  private createVersionError(found: string, cause?: unknown): CloudlessError {
+  private createVersionError(actual: string, cause?: unknown): CloudlessError {
     return new CloudlessError(
       'unimplemented',
-      `the container runtime at ${this.socketPath} is not supported (${found}): Cloudless needs runtime.v1 of the Container Runtime Interface, as in containerd 1.6, CRI-O 1.23 and newer`,
+      `the container runtime at ${this.socketPath} is not supported (${actual}): Cloudless needs runtime.v1 of the Container Runtime Interface, as in containerd 1.6, CRI-O 1.23 and newer`,
       cause === undefined ? {} : { cause },
     );
   }
@@ -182,19 +201,19 @@ export class CriClient {
     if (this.closing.signal.aborted) throw createClosedError();
     const limit = new AbortController();
     const end = (): void => limit.abort();
-    let late = false;
+    let timedOut = false;
     const timer = this.options.clock.setTimer(limitMs, () => {
-      late = true;
+      timedOut = true;
       limit.abort();
     });
     this.closing.signal.addEventListener('abort', end, { once: true });
     try {
       const result = await call(limit.signal);
-      this.recordAnswer();
+      this.recordResponse();
       return result;
     } catch (reason) {
       if (this.closing.signal.aborted) throw createClosedError();
-      if (late) {
+      if (timedOut) {
         throw new CloudlessError(
           'unavailable',
           `the container runtime at ${this.socketPath} did not answer ${name} in ${limitMs} ms: see its log`,
@@ -203,7 +222,7 @@ export class CriClient {
       }
       const failure = fromCriError(reason, { call: name, socketPath: this.socketPath });
       if (failure.kind === 'unavailable') this.isUnreachable = true;
-      else this.unansweredSince = undefined; // an error response is an answer, too
+      else this.unansweredSince = undefined; // an error is a response, too
       throw failure;
     } finally {
       timer.cancel();
@@ -211,7 +230,7 @@ export class CriClient {
     }
   }
 
-  private recordAnswer(): void {
+  private recordResponse(): void {
     this.unansweredSince = undefined;
     if (!this.isUnreachable) return;
     this.isUnreachable = false;

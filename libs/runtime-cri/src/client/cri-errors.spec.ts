@@ -36,12 +36,15 @@ describe('fromCriError', () => {
       message:
         'the container runtime at /run/cri.sock does not know ListContainers: unknown method',
     },
-  ])('converts $code with the text "$text" to kind $kind', ({ code, text, kind, message }) => {
-    expect(fromCriError(new ConnectError(text, code), where)).toMatchObject({ kind, message });
-  });
+  ])(
+    'converts status code $code with the text "$text" to kind $kind',
+    ({ code, text, kind, message }) => {
+      expect(fromCriError(new ConnectError(text, code), where)).toMatchObject({ kind, message });
+    },
+  );
 
   it.each(['ERR_HTTP2_STREAM_ERROR', 'ERR_HTTP2_INVALID_SESSION', 'ECONNRESET', 'EPIPE'])(
-    'converts the error of a broken connection to kind unavailable: %s',
+    'converts the system error of a broken connection to kind unavailable: %s',
     (code) => {
       const broken = Object.assign(
         new Error('Stream closed with error code NGHTTP2_REFUSED_STREAM'),
@@ -55,7 +58,7 @@ describe('fromCriError', () => {
     },
   );
 
-  it('names the socket when no process listens there, however deep the cause is nested', () => {
+  it('names the socket and the system error when the cause of the cause is a refused connection', () => {
     const refused = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
     const error = new ConnectError(
       'broken',

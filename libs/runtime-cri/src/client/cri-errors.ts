@@ -1,6 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { CloudlessError, type ErrorKind } from '@cloudless/base';
 
+/** Kinds of errors by the status code of the runtime. Other codes become `internal`. */
 const KINDS = new Map<Code, ErrorKind>([
   [Code.InvalidArgument, 'invalid'],
   [Code.NotFound, 'notFound'],
@@ -11,15 +12,17 @@ const KINDS = new Map<Code, ErrorKind>([
   [Code.Unavailable, 'unavailable'],
   [Code.Unauthenticated, 'unauthenticated'],
   [Code.Unimplemented, 'unimplemented'],
-  // The call may have had its effect all the same, and may succeed the next time.
+  // After these codes the call may have had its effect all the same. A retry may succeed.
   [Code.DeadlineExceeded, 'unavailable'],
   [Code.Canceled, 'unavailable'],
   [Code.Aborted, 'unavailable'],
 ]);
 
 /**
- * Converts the error of a call to a container runtime. The message is the runtime's own text; the
- * kind tells how to react.
+ * Converts the error of a call to a container runtime. The message contains the runtime's own text,
+ * and the kind determines how callers react: `unavailable` means that a retry may succeed.
+ * @param where - Name of the call and path of the socket, for the message.
+ * @returns The error itself when it is already a {@link CloudlessError}.
  */
 export function fromCriError(
   reason: unknown,
@@ -30,11 +33,11 @@ export function fromCriError(
   const { call, socketPath } = where;
   const createError = (kind: ErrorKind, message: string): CloudlessError =>
     new CloudlessError(kind, message, { cause: reason });
-  const absent = findSystemCode(reason, (code) => NOT_LISTENING.has(code));
-  if (absent !== undefined) {
+  const connectCode = findSystemCode(reason, (code) => CONNECT_FAILURES.has(code));
+  if (connectCode !== undefined) {
     return createError(
       'unavailable',
-      `no container runtime answers at ${socketPath} (${absent}): start it, or set the path of its socket`,
+      `no container runtime answers at ${socketPath} (${connectCode}): start it, or set the path of its socket`,
     );
   }
   if (error.code === Code.DeadlineExceeded) {
@@ -49,10 +52,10 @@ export function fromCriError(
       `the container runtime at ${socketPath} does not know ${call}: ${error.rawMessage}`,
     );
   }
-  const gone =
+  const isUnreachable =
     STARTING.test(error.rawMessage) ||
-    findSystemCode(reason, (code) => BROKEN.test(code)) !== undefined;
-  const kind = gone ? 'unavailable' : (KINDS.get(error.code) ?? 'internal');
+    findSystemCode(reason, (code) => CONNECTION_FAILURES.test(code)) !== undefined;
+  const kind = isUnreachable ? 'unavailable' : (KINDS.get(error.code) ?? 'internal');
   return createError(
     kind,
     kind === 'unavailable'
@@ -62,30 +65,35 @@ export function fromCriError(
 }
 
 /**
- * Message of containerd, without a status code, until it has restored its containers after a start.
+ * Message with which containerd refuses calls, with status code `Unknown`, until containerd has
+ * restored its containers after a start.
  */
 const STARTING = /server is not initialized yet/;
 
-/** Finds the first system error code in the cause chain that matches. */
-function findSystemCode(reason: unknown, fits: (code: string) => boolean): string | undefined {
+/** Returns the first matching system error code in the cause chain; undefined when none matches. */
+function findSystemCode(reason: unknown, matches: (code: string) => boolean): string | undefined {
   for (
     let next: unknown = reason, depth = 0;
     next !== undefined && depth < MAX_CAUSES;
     depth += 1
   ) {
     const { code, cause } = next as { code?: unknown; cause?: unknown };
-    if (typeof code === 'string' && fits(code)) return code;
+    if (typeof code === 'string' && matches(code)) return code;
     if (typeof cause !== 'object' || cause === null) return undefined;
     next = cause;
   }
   return undefined;
 }
 
+/** Longest cause chain that is searched: a chain may contain a cycle. */
 const MAX_CAUSES = 8;
-/** System errors that mean: no process listens at the socket. */
-const NOT_LISTENING = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
 /**
- * System errors that mean: the connection broke. Which of them Node.js reports depends on the
- * progress of the call.
+ * System errors of a failed connect: no process listens at the path, the path is no socket, or this
+ * process may not open it.
  */
-const BROKEN = /^(?:ECONNRESET|EPIPE|ERR_HTTP2_.*|ERR_STREAM_.*)$/;
+const CONNECT_FAILURES = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
+/**
+ * System errors of a connection that broke. The code that Node.js reports depends on the progress
+ * of the call.
+ */
+const CONNECTION_FAILURES = /^(?:ECONNRESET|EPIPE|ERR_HTTP2_.*|ERR_STREAM_.*)$/;

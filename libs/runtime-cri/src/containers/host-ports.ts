@@ -7,8 +7,9 @@ import { listHostPorts, type ContainerHostPort } from './config/network.js';
 import type { KnownContainer } from './inventory.js';
 import type { Sandboxes } from './sandboxes.js';
 
-/** Host ports of a running container of another agent on this machine. */
+/** Host ports of a running container of another owner on this machine. */
 export interface ForeignPorts {
+  /** Cloudless id of the container; empty for a container of another program. */
   readonly containerId: string;
   readonly ports: readonly ContainerHostPort[];
 }
@@ -21,48 +22,54 @@ export interface PortRange {
 
 /**
  * Checks that the host ports of a request are free, and reserves them. The network plug-ins of
- * container runtimes do not check: they forward a port to a container although another program
- * listens on it.
- * @param others - Known containers, earlier starts that are still running, and the ports that are
- *   assigned to processes of this machine.
- * @returns Releases the reservation. Call it when the container runs or the start has failed. Until
- *   then other agents on this machine, which do not see a container that is being started, cannot
- *   claim the ports.
+ * container runtimes do not check this: they forward a port to a container although another program
+ * listens on the port. A port that is still forwarded to an exited container of this owner is
+ * freed.
+ * @param others - The users of host ports on this machine.
+ * @param sandboxes - Ends the networks of exited containers.
+ * @returns A function that releases the reservation. Call it when the container runs or the start
+ *   has failed. Until then no other agent on this machine can claim the ports: the container is not
+ *   visible to other agents while it is being started.
  * @throws kind `exhausted`, naming the port and its holder.
  */
 export async function claimHostPorts(
   request: ContainerRequest,
   others: {
-    /** Called only when the request has a host port. */
+    /** Lists the host ports of other agents. Called only when the request has a host port. */
     readonly foreign?: () => Promise<readonly ForeignPorts[]>;
+    /** Containers of this owner. */
     readonly known: readonly KnownContainer[];
+    /** Earlier starts of this agent that are still running. */
     readonly starting: readonly ContainerRequest[];
+    /** Range from which the process runtime assigns ports. */
     readonly processPorts?: PortRange | undefined;
+    /** Reservations that all agents on this machine share. */
     readonly reservations: PortReservations;
   },
   sandboxes: Pick<Sandboxes, 'endNetwork'>,
 ): Promise<() => void> {
-  const wanted = listHostPorts(request);
-  if (wanted.length === 0) return () => undefined;
-  if (request.network?.hostNetwork !== true) refuseProcessPorts(wanted, others.processPorts);
+  const requested = listHostPorts(request);
+  if (requested.length === 0) return () => undefined;
+  if (request.network?.hostNetwork !== true) refuseProcessPorts(requested, others.processPorts);
   for (const other of others.starting)
-    refuseUsedPorts(wanted, listHostPorts(other), other.containerId);
+    refuseUsedPorts(requested, listHostPorts(other), other.containerId);
   for (const { status, recorded, sandboxId } of others.known) {
-    const taken = listHostPorts({
+    const used = listHostPorts({
       ports: recorded.ports,
       network: { hostNetwork: recorded.hostNetwork === true },
     });
-    if (status.phase === 'running') refuseUsedPorts(wanted, taken, status.containerId);
-    else if (findOverlap(wanted, taken) !== undefined && recorded.hostNetwork !== true)
+    if (status.phase === 'running') refuseUsedPorts(requested, used, status.containerId);
+    else if (findOverlap(requested, used) !== undefined && recorded.hostNetwork !== true)
       await sandboxes.endNetwork(sandboxId);
   }
-  // Reserve before reading the ports of other agents, as these agents do, too.
-  const release = await reservePorts(wanted, others.reservations);
+  // Reserve before reading the ports of other agents. All agents use this order, so of two agents
+  // at least one sees the reservation or the container of the other.
+  const release = await reservePorts(requested, others.reservations);
   try {
     for (const { containerId, ports } of (await others.foreign?.()) ?? []) {
-      refuseUsedPorts(wanted, ports, `${containerId} of another agent on this machine`);
+      refuseUsedPorts(requested, ports, `${containerId} of another agent on this machine`);
     }
-    for (const port of wanted) {
+    for (const port of requested) {
       if (!(await isFree(port)))
         throw new CloudlessError(
           'exhausted',
@@ -76,17 +83,20 @@ export async function claimHostPorts(
   }
 }
 
-/** Reserves all ports or none.
- * @throws kind `exhausted`. */
+/**
+ * Reserves all ports or none.
+ * @returns A function that releases the reserved ports.
+ * @throws kind `exhausted`, naming the port that another agent has reserved.
+ */
 async function reservePorts(
-  wanted: readonly ContainerHostPort[],
+  requested: readonly ContainerHostPort[],
   reservations: PortReservations,
 ): Promise<() => void> {
   const reserved: ContainerHostPort[] = [];
   const release = (): void => {
     for (const { port, protocol } of reserved.splice(0)) reservations.release(port, protocol);
   };
-  for (const each of wanted) {
+  for (const each of requested) {
     if (await reservations.reserve(each.port, each.protocol)) {
       reserved.push(each);
       continue;
@@ -101,14 +111,14 @@ async function reservePorts(
 }
 
 /**
- * Refuses host ports in the range for processes. A forwarded port looks free to a program that
- * searches a port to listen on, but the program would get no connections.
+ * Refuses host ports in the range of the process runtime. A process could listen on a port that is
+ * forwarded to a container, but would get no connections: the network forwards them.
  */
 function refuseProcessPorts(
-  wanted: readonly ContainerHostPort[],
+  requested: readonly ContainerHostPort[],
   range: PortRange | undefined,
 ): void {
-  const port = wanted.find(
+  const port = requested.find(
     (each) => range !== undefined && each.port >= range.from && each.port <= range.to,
   );
   if (range === undefined || port === undefined) return;
@@ -119,11 +129,11 @@ function refuseProcessPorts(
 }
 
 function refuseUsedPorts(
-  wanted: readonly ContainerHostPort[],
-  taken: readonly ContainerHostPort[],
+  requested: readonly ContainerHostPort[],
+  used: readonly ContainerHostPort[],
   containerId: string,
 ): void {
-  const port = findOverlap(wanted, taken);
+  const port = findOverlap(requested, used);
   if (port !== undefined)
     throw new CloudlessError(
       'exhausted',
@@ -132,11 +142,11 @@ function refuseUsedPorts(
 }
 
 function findOverlap(
-  wanted: readonly ContainerHostPort[],
-  taken: readonly ContainerHostPort[],
+  requested: readonly ContainerHostPort[],
+  used: readonly ContainerHostPort[],
 ): ContainerHostPort | undefined {
-  return wanted.find(({ port, protocol }) =>
-    taken.some((each) => each.port === port && each.protocol === protocol),
+  return requested.find(({ port, protocol }) =>
+    used.some((each) => each.port === port && each.protocol === protocol),
   );
 }
 
@@ -145,21 +155,21 @@ function describePort({ port, protocol }: ContainerHostPort): string {
 }
 
 /**
- * Whether a program could listen on the port, on all addresses. A port that this process may not
- * bind counts as free; the runtime decides.
+ * Returns true when a program could listen on the port, on all addresses. Also returns true for a
+ * port that this process lacks the permission to bind; the container runtime then decides.
  */
 function isFree({ port, protocol }: ContainerHostPort): Promise<boolean> {
   return new Promise((resolve) => {
-    const failed = ({ code }: NodeJS.ErrnoException): void => resolve(code !== 'EADDRINUSE');
+    const onError = ({ code }: NodeJS.ErrnoException): void => resolve(code !== 'EADDRINUSE');
     if (protocol === 'udp') {
       const socket = createSocket('udp4').once('error', (reason) => {
         socket.close();
-        failed(reason);
+        onError(reason);
       });
       socket.bind({ port, exclusive: true }, () => socket.close(() => resolve(true)));
       return;
     }
-    const server = createServer().once('error', failed);
+    const server = createServer().once('error', onError);
     server.listen({ port, host: '0.0.0.0', exclusive: true }, () =>
       server.close(() => resolve(true)),
     );

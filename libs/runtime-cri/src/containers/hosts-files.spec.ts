@@ -5,20 +5,20 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { aRequest } from '../testing/requests.js';
 import { HostsFiles } from './hosts-files.js';
 
-let home: string;
+let tempDirectory: string;
 let files: HostsFiles;
 beforeEach(() => {
-  home = mkdtempSync(path.join(tmpdir(), 'cloudless-hosts-'));
-  files = new HostsFiles((containerId) => path.join(home, 'logs', containerId));
+  tempDirectory = mkdtempSync(path.join(tmpdir(), 'cloudless-hosts-'));
+  files = new HostsFiles((containerId) => path.join(tempDirectory, 'logs', containerId));
 });
-afterEach(() => rmSync(home, { recursive: true, force: true }));
+afterEach(() => rmSync(tempDirectory, { recursive: true, force: true }));
 
 const request = aRequest({ network: { hostname: 'web-1' } });
-const directory = (): string => path.join(home, 'logs', request.containerId);
+const directory = (): string => path.join(tempDirectory, 'logs', request.containerId);
 const file = (): string => path.join(directory(), 'hosts');
 
 describe('HostsFiles', () => {
-  it('creates the file before the address is known and fills the same file afterwards', async () => {
+  it('creates an empty file to mount, and later writes the address into the same file', async () => {
     expect(await files.create(request)).toEqual({
       ...{ containerPath: '/etc/hosts', hostPath: file(), readonly: false, selinuxRelabel: true },
     });
@@ -28,7 +28,7 @@ describe('HostsFiles', () => {
     expect(readFileSync(file(), 'utf8')).toContain('10.0.0.7\tweb-1\n');
   });
 
-  it('makes the file readable for every user of the container, independent of the umask of the agent', async () => {
+  it('creates the file with mode 0644 whatever the umask of the agent', async () => {
     const before = process.umask(0o077);
     try {
       await files.create(request);
@@ -45,32 +45,32 @@ describe('HostsFiles', () => {
 
   it('creates no file when a volume is mounted at /etc/hosts', async () => {
     const source = { kind: 'hostPath', path: '/srv/hosts' } as const;
-    const own = {
+    const withVolume = {
       ...request,
       volumes: [{ name: 'hosts', mountPath: '/etc/hosts/', readOnly: true, source }],
     };
-    expect(await files.create(own)).toBeUndefined();
-    await files.fill(own, '10.0.0.7');
+    expect(await files.create(withVolume)).toBeUndefined();
+    await files.fill(withVolume, '10.0.0.7');
     expect(existsSync(directory())).toBe(false);
   });
 
-  it('does not create the file again for a start that has failed and was cleaned up', async () => {
+  it('rejects and creates nothing when the directory was removed before the address is known', async () => {
     await files.create(request);
     rmSync(directory(), { recursive: true });
     await expect(files.fill(request, '10.0.0.7')).rejects.toMatchObject({ kind: 'precondition' });
     expect(existsSync(directory())).toBe(false);
   });
 
-  it('does not create a removed file again where its directory still exists', async () => {
+  it('rejects and creates nothing when the file was removed before the address is known', async () => {
     await files.create(request);
     rmSync(file());
     await expect(files.fill(request, '10.0.0.7')).rejects.toMatchObject({ kind: 'precondition' });
     expect(existsSync(file())).toBe(false);
   });
 
-  it('reports the path of a file that cannot be created', async () => {
-    const nowhere = new HostsFiles(() => '/dev/null/logs');
-    await expect(nowhere.create(request)).rejects.toMatchObject({
+  it('rejects with the path of the file when the file cannot be created', async () => {
+    const uncreatable = new HostsFiles(() => '/dev/null/logs');
+    await expect(uncreatable.create(request)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining('the hosts file /dev/null/logs/hosts cannot be written: '),
     });

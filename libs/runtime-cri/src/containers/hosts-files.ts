@@ -23,6 +23,7 @@ const MODE = 0o644;
  * file.
  */
 export class HostsFiles {
+  /** @param getDirectory - Returns the log directory of a container. */
   constructor(private readonly getDirectory: (containerId: ContainerId) => string) {}
 
   /**
@@ -51,8 +52,8 @@ export class HostsFiles {
   /**
    * Writes the content into the mounted file. Call it between the creation of the sandbox, which
    * determines the address, and the start of the container.
-   * @param ip - Address of the sandbox, may be empty; ignored in the network of the node.
-   * @throws the same errors as {@link HostsFiles.create}.
+   * @param ip - IP address of the sandbox; may be empty. Ignored in the network of the node.
+   * @throws The same errors as {@link HostsFiles.create}.
    */
   async fill(request: ContainerRequest, ip: string): Promise<void> {
     if (hasHostsFileVolume(request)) return;

@@ -32,18 +32,22 @@ import {
 } from './labels.js';
 import { parsePid, toStatus, wasNeverStarted } from './to-status.js';
 
-/** A container of this owner, as the newest list showed it. */
+/** A container of this owner, as of the newest refresh. */
 export interface KnownContainer {
+  /** Id of the container in the container runtime. */
   readonly runtimeId: string;
+  /** Id of the sandbox in the container runtime. */
   readonly sandboxId: string;
+  /** State that the runtime reported; a status is read again only when the state has changed. */
   readonly state: ContainerState;
-  /** IP address; empty in the network of the machine. */
+  /** IP address of the sandbox; empty in the network of the machine. */
   readonly ip: string;
   readonly status: ContainerStatus;
+  /** Parts of the request, from the annotation of the container. */
   readonly recorded: RecordedRequest;
   /**
-   * Whether the main process was visible when the status was read. An agent may not see the
-   * processes of containers.
+   * True when the main process was visible when the status was read. An agent in a pid namespace of
+   * its own does not see the processes of containers.
    */
   readonly hadProcess: boolean;
 }
@@ -54,23 +58,24 @@ export interface InventoryOptions {
   readonly log: Log;
   /** Boot time of the machine, wall-clock milliseconds. */
   readonly bootedAtMs: number;
-  /** Wall-clock milliseconds. */
+  /** Returns the current wall-clock time in milliseconds. */
   readonly wallTime: () => number;
 }
 
 const NANOS_PER_MS = 1_000_000n;
 /**
- * Marks a container that could not be read so far. No list shows this state, because {@link
- * Inventory} omits containers that were never started.
+ * State of a {@link KnownContainer} whose status could not be read yet. The next refresh therefore
+ * reads the status: it ignores listed containers in this state, so the listed state differs.
  */
 const UNREAD = ContainerState.CONTAINER_CREATED;
 
 /**
- * Containers of this owner on the runtime. Every refresh lists them, and the differences from the
- * previous list become events. Lists and events therefore agree: every container in a list was
- * reported by an event before.
+ * Containers of this owner on the container runtime. Every refresh lists the containers, and the
+ * differences from the previous list become events. Lists and events therefore agree: an event
+ * reports each container before a list contains it.
  */
 export class Inventory {
+  /** Containers by their id in the runtime. */
   private known = new Map<string, KnownContainer>();
   private readonly readers = new EventBroadcaster();
   private readonly exitWaiters = new Map<
@@ -80,15 +85,15 @@ export class Inventory {
   private runningRefresh: Promise<void> | undefined;
   private nextRefresh: Promise<void> | undefined;
   /**
-   * Containers that were added since the running refresh began, which may have read its list
-   * before.
+   * Runtime ids of the containers that were added or dropped since the running refresh began. Its
+   * list may be older than these changes, which therefore take precedence.
    */
   private readonly upserted = new Set<string>();
   private readonly dropped = new Set<string>();
 
   constructor(private readonly options: InventoryOptions) {}
 
-  /** Whether a caller waits for events. */
+  /** True while a caller reads events or waits for the exit of a container. */
   get isWatched(): boolean {
     return !this.readers.isEmpty || this.exitWaiters.size > 0;
   }
@@ -98,14 +103,14 @@ export class Inventory {
     return [...this.known.values()];
   }
 
-  /** Returns a container, as of the newest refresh. */
+  /** Returns a container, as of the newest refresh; undefined when it is unknown. */
   find(containerId: ContainerId): KnownContainer | undefined {
     return this.list().find(({ status }) => status.containerId === containerId);
   }
 
   /**
-   * Returns the containers that were running at the newest refresh, and whose main process no
-   * longer exists.
+   * Returns the containers that were running at the newest refresh and whose main process no longer
+   * exists. Containers whose processes this agent does not see are not included.
    */
   findWithoutProcess(): readonly ContainerId[] {
     return this.list().flatMap(({ hadProcess, status: { containerId, phase, pid } }) =>
@@ -129,7 +134,8 @@ export class Inventory {
   }
 
   /**
-   * Lists all containers. The result is not older than this call.
+   * Lists all containers and reports the differences as events. Resolves when the inventory is not
+   * older than this call.
    * @throws kind `unavailable` when the runtime does not answer.
    */
   refreshAll(): Promise<void> {
@@ -137,8 +143,8 @@ export class Inventory {
       this.runningRefresh = this.refreshAllNow().finally(() => (this.runningRefresh = undefined));
       return this.runningRefresh;
     }
-    // The running refresh may have read its list before the latest change: one more refresh, shared
-    // by all callers.
+    // The running refresh may have read its list before this call. All callers that arrive while it
+    // runs share one refresh after it.
     this.nextRefresh ??= this.runningRefresh
       .catch(() => undefined)
       .then(() => {
@@ -148,7 +154,10 @@ export class Inventory {
     return this.nextRefresh;
   }
 
-  /** Reads the status of one container for {@link Inventory.upsert}. */
+  /**
+   * Reads the verbose status of one container, without a change of the inventory.
+   * @throws kind `notFound` when the runtime has no such container.
+   */
   readStatus(runtimeId: string): Promise<ContainerStatusResponse> {
     return this.options.client.callQuick('ContainerStatus', (calls, signal) =>
       calls.containerStatus({ containerId: runtimeId, verbose: true }, { signal }),
@@ -165,6 +174,7 @@ export class Inventory {
     return parsePid(info);
   }
 
+  /** Reads the IP address of the sandbox; empty when the sandbox has none. */
   async readSandboxIp(podSandboxId: string): Promise<string> {
     const { status } = await this.options.client.callQuick('PodSandboxStatus', (calls, signal) =>
       calls.podSandboxStatus({ podSandboxId }, { signal }),
@@ -173,25 +183,28 @@ export class Inventory {
   }
 
   /**
-   * Adds a container that was just started, without listing all the others. The status of a later
-   * refresh is kept.
+   * Adds a container that was just started, without a list of all containers. Changes nothing when
+   * a refresh has added the container meanwhile.
+   * @param answer - Verbose status of the container.
+   * @returns The status that the inventory now contains.
    */
   upsert(
-    at: Pick<KnownContainer, 'runtimeId' | 'sandboxId' | 'ip'>,
+    identity: Pick<KnownContainer, 'runtimeId' | 'sandboxId' | 'ip'>,
     answer: ContainerStatusResponse,
   ): ContainerStatus {
-    const before = this.known.get(at.runtimeId);
+    const before = this.known.get(identity.runtimeId);
     if (before !== undefined) return before.status;
-    const known = this.toKnown(at, answer, ContainerState.CONTAINER_RUNNING);
-    this.upserted.add(at.runtimeId);
-    this.known.set(at.runtimeId, known);
+    const known = this.toKnown(identity, answer, ContainerState.CONTAINER_RUNNING);
+    this.upserted.add(identity.runtimeId);
+    this.known.set(identity.runtimeId, known);
     this.emitChanges(undefined, known.status);
     return known.status;
   }
 
   /**
-   * Reads whether one container has ended, without listing all the others.
-   * @returns Undefined when the container was removed: the next refresh reports that.
+   * Reads one container, without a list of all containers, and reports its exit if it has exited.
+   * @returns The container; undefined when it was removed. {@link Inventory.refreshAll} reports a
+   *   removal by another program.
    */
   async refreshOne(known: KnownContainer): Promise<KnownContainer | undefined> {
     const { runtimeId } = known;
@@ -205,21 +218,25 @@ export class Inventory {
       throw reason;
     }
     const before = this.known.get(runtimeId);
-    // a refresh was faster
+    // A concurrent refresh or removal has already recorded the end.
     if (before === undefined || before.status.phase === 'exited') return before;
     if (answer.status?.state !== ContainerState.CONTAINER_EXITED) return before;
-    const now = this.toKnown(known, answer, ContainerState.CONTAINER_EXITED);
-    this.known.set(runtimeId, now);
-    this.emitChanges(before.status, now.status);
-    return now;
+    const exited = this.toKnown(known, answer, ContainerState.CONTAINER_EXITED);
+    this.known.set(runtimeId, exited);
+    this.emitChanges(before.status, exited.status);
+    return exited;
   }
 
-  /** Removes an ended container that this runtime has deleted. No event is reported. */
+  /** Removes a container that this agent has removed from the runtime. Reports no event. */
   drop({ runtimeId }: KnownContainer): void {
     this.known.delete(runtimeId);
     this.dropped.add(runtimeId);
   }
 
+  /**
+   * Reports the events from now on until `signal` is aborted, see `ContainerRuntime.events`.
+   * Reading fails with kind `unavailable` when the runtime is closed or does not answer.
+   */
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
     return this.readers.subscribe(
       signal,
@@ -228,8 +245,10 @@ export class Inventory {
   }
 
   /**
-   * Returns a promise that resolves when a refresh reports the end of the container. `cancel`
-   * rejects it.
+   * Waits for the exit of a container.
+   * @returns `promise` resolves with the status when a refresh reports the exit, and rejects when
+   *   the runtime does not answer. Call `cancel` to end the wait, also after the promise has
+   *   settled.
    */
   waitForExit(containerId: ContainerId): {
     readonly promise: Promise<ContainerStatus>;
@@ -249,17 +268,18 @@ export class Inventory {
       waiters.add(settle);
       cancel = () => settle(createClosedError());
     });
-    promise.catch(() => undefined); // a cancelled wait is not an error
+    promise.catch(() => undefined); // no caller may wait any more when the promise rejects
     return { promise, cancel };
   }
 
-  /** Fails all readers and waiting callers, which must list again. */
+  /** Fails all readers of events and waiting callers. They must list the containers again. */
   fail(reason: CloudlessError): void {
     this.readers.fail(reason);
     for (const waiters of [...this.exitWaiters.values()])
       for (const settle of [...waiters]) settle(reason);
   }
 
+  /** One refresh. Calls do not overlap: {@link Inventory.refreshAll} makes them one by one. */
   private async refreshAllNow(): Promise<void> {
     const { client, owner } = this.options;
     this.upserted.clear();
@@ -270,13 +290,13 @@ export class Inventory {
     const ours = containers.filter(
       ({ labels, state }) => isOwned(labels, owner) && state !== ContainerState.CONTAINER_CREATED,
     );
-    const looked = await Promise.all(ours.map((container) => this.readContainer(container)));
+    const read = await Promise.all(ours.map((container) => this.readContainer(container)));
     const before = this.known;
-    const there = looked.filter(
+    const present = read.filter(
       (each) => each !== undefined && !this.dropped.has(each.runtimeId),
     ) as readonly KnownContainer[];
     this.known = new Map(
-      there.map((each) => [each.runtimeId, selectNewer(before.get(each.runtimeId), each)]),
+      present.map((each) => [each.runtimeId, selectNewer(before.get(each.runtimeId), each)]),
     );
     for (const [runtimeId, known] of before) {
       if (this.upserted.has(runtimeId) && !this.known.has(runtimeId))
@@ -288,7 +308,12 @@ export class Inventory {
       if (!this.known.has(runtimeId)) this.emitRemoval(status);
   }
 
-  /** Reads the status of a container whose state has changed since the last refresh. */
+  /**
+   * Reads the status of a listed container whose state has changed since the last refresh.
+   * @returns The known container when its state is unchanged, or when its status cannot be read;
+   *   undefined when the container was removed meanwhile or was never started.
+   * @throws kind `unavailable` when the runtime does not answer.
+   */
   private async readContainer(container: Container): Promise<KnownContainer | undefined> {
     const before = this.known.get(container.id);
     if (before?.state === container.state) return before;
@@ -306,7 +331,7 @@ export class Inventory {
       each.status === 'rejected' ? [each.reason as unknown] : [],
     );
     for (const reason of failures) if (errorKindOf(reason) === 'unavailable') throw reason;
-    // removed meanwhile
+    // The container was removed meanwhile.
     if (failures.some((reason) => errorKindOf(reason) === 'notFound')) return undefined;
     if (before?.state !== UNREAD) {
       const containerId = readContainerId(container.labels);
@@ -319,8 +344,8 @@ export class Inventory {
   }
 
   /**
-   * Builds an entry from the list for a container whose status could not be read yet. The next
-   * refresh reads it again.
+   * Builds the entry of a container whose status or address could not be read, from the parts that
+   * are known. The next refresh reads the container again.
    */
   private fromList(
     { id: runtimeId, podSandboxId: sandboxId, labels, annotations, state, createdAt }: Container,
@@ -337,40 +362,39 @@ export class Inventory {
       exitCode: -1,
       reason: 'Unknown',
     };
-    const read =
+    const status =
       answer.status === 'fulfilled'
         ? answer.value
         : create(ContainerStatusResponseSchema, { status: listed });
-    const at = { runtimeId, sandboxId, ip: ip.status === 'fulfilled' ? ip.value : '' };
-    return { ...this.toKnown(at, read, state), state: UNREAD };
+    const identity = { runtimeId, sandboxId, ip: ip.status === 'fulfilled' ? ip.value : '' };
+    return { ...this.toKnown(identity, status, state), state: UNREAD };
   }
 
   private toKnown(
     { runtimeId, sandboxId, ip }: Pick<KnownContainer, 'runtimeId' | 'sandboxId' | 'ip'>,
     answer: ContainerStatusResponse,
-    listed: ContainerState,
+    listedState: ContainerState,
   ): KnownContainer {
     const status = toStatus(answer, ip, this.options.bootedAtMs);
-    const memory = fromAnnotations(answer.status?.annotations ?? {});
     const hadProcess = status.pid !== undefined && processExists(status.pid);
     return {
       runtimeId,
       sandboxId,
       ip,
-      state: answer.status?.state ?? listed,
+      state: answer.status?.state ?? listedState,
       status,
-      recorded: memory,
+      recorded: fromAnnotations(answer.status?.annotations ?? {}),
       hadProcess,
     };
   }
 
-  private emitChanges(before: ContainerStatus | undefined, now: ContainerStatus): void {
+  private emitChanges(before: ContainerStatus | undefined, after: ContainerStatus): void {
     if (before === undefined)
-      this.emit({ kind: 'started', status: now.phase === 'running' ? now : toRunning(now) });
-    if (now.phase === 'exited' && before?.phase !== 'exited') this.emitExit(now);
+      this.emit({ kind: 'started', status: after.phase === 'running' ? after : toRunning(after) });
+    if (after.phase === 'exited' && before?.phase !== 'exited') this.emitExit(after);
   }
 
-  /** Reports the end of a container that another program has removed while it ran. */
+  /** Reports the exit of a container that another program has removed while it ran. */
   private emitRemoval(last: ContainerStatus): void {
     if (last.phase === 'exited') return;
     const { pid: _pid, ip: _ip, ...rest } = last;
@@ -394,14 +418,16 @@ export class Inventory {
   }
 }
 
-/** Keeps a known end: the list may have been read before it. */
-function selectNewer(known: KnownContainer | undefined, looked: KnownContainer): KnownContainer {
-  return known?.status.phase === 'exited' && known.state !== UNREAD ? known : looked;
+/**
+ * Returns the known entry when its exit was already recorded: `read` may be older than the exit.
+ */
+function selectNewer(known: KnownContainer | undefined, read: KnownContainer): KnownContainer {
+  return known?.status.phase === 'exited' && known.state !== UNREAD ? known : read;
 }
 
 /**
- * Returns the running status of a container that ended before it was seen running, for its start
- * event.
+ * Returns the status for the `started` event of a container that had already exited at its first
+ * refresh.
  */
 function toRunning({
   finishedAtMs: _f,

@@ -12,22 +12,22 @@ describe('the annotation of a container', () => {
   } as const;
 
   it.each([
-    { parts: {}, memory: { labels: { app: 'web' }, ports: [] } },
-    { parts: { ports, group: 'r' }, memory: { labels: { app: 'web' }, ports } },
+    { parts: {}, recorded: { labels: { app: 'web' }, ports: [] } },
+    { parts: { ports, group: 'r' }, recorded: { labels: { app: 'web' }, ports } },
     {
       parts: { volumes: [empty], group: 'r' },
-      memory: { labels: { app: 'web' }, ports: [], group: 'r' },
+      recorded: { labels: { app: 'web' }, ports: [], group: 'r' },
     },
     {
       parts: { volumes: [empty] },
-      memory: { labels: { app: 'web' }, ports: [], group: 'ab'.repeat(32) },
+      recorded: { labels: { app: 'web' }, ports: [], group: 'ab'.repeat(32) },
     },
     {
       parts: { network: { hostNetwork: true } },
-      memory: { labels: { app: 'web' }, ports: [], hostNetwork: true },
+      recorded: { labels: { app: 'web' }, ports: [], hostNetwork: true },
     },
-  ])('stores $parts', ({ parts, memory }) => {
-    expect(fromAnnotations(toAnnotations(aRequest(parts)))).toEqual(memory);
+  ])('stores $recorded for a request with $parts', ({ parts, recorded }) => {
+    expect(fromAnnotations(toAnnotations(aRequest(parts)))).toEqual(recorded);
   });
 
   it.each([
@@ -47,9 +47,9 @@ describe('the annotation of a container', () => {
       text: '{"labels":{"a":1},"ports":{},"group":5,"hostNetwork":"yes"}',
       labels: {},
     },
-  ])('can be read when it is $name', ({ text, labels }) => {
-    const { ports: found, ...rest } = fromAnnotations({ 'io.cloudless.memory': text });
+  ])('is read without an exception when it is $name', ({ text, labels }) => {
+    const { ports: readPorts, ...rest } = fromAnnotations({ 'io.cloudless.memory': text });
     expect(rest).toEqual({ labels });
-    expect(found.length).toBe(Object.keys(labels).length);
+    expect(readPorts.length).toBe(Object.keys(labels).length);
   });
 });

@@ -1,9 +1,14 @@
 import type { ContainerId } from '@cloudless/base';
 import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
 
-/** Owner of containers. Two agents on one socket never touch the containers of the other. */
+/**
+ * Owner of containers: one agent. Of two agents on one container runtime, neither touches the
+ * containers of the other.
+ */
 export interface Owner {
+  /** Name of the cluster, not empty. */
   readonly cluster: string;
+  /** Name of the node, not empty. */
   readonly node: string;
 }
 
@@ -13,12 +18,13 @@ export const LABELS = {
   node: 'io.cloudless.node',
   containerId: 'io.cloudless.container-id',
 } as const;
-/** Annotation with the parts of a request that no runtime returns otherwise. */
+/** Key of the annotation that stores a {@link RecordedRequest} as JSON. */
 const REQUEST_ANNOTATION = 'io.cloudless.memory';
 
 /**
- * Parts of a request that are stored on its container. Fields that earlier versions did not write
- * are absent.
+ * Parts of a request that are stored in an annotation of its container, because no container
+ * runtime returns them otherwise. Fields that earlier versions of Cloudless did not write are
+ * absent.
  */
 export interface RecordedRequest {
   readonly labels: Readonly<Record<string, string>>;
@@ -46,7 +52,8 @@ export function toContainerSelector(
 }
 
 /**
- * Whether a container has the labels of an owner. Checked in addition to the filter of the runtime.
+ * Returns true when a container or sandbox has the labels of an owner and a valid container id.
+ * Check every item of a list, in addition to the filter of the runtime.
  */
 export function isOwned(labels: Readonly<Record<string, string>>, owner: Owner): boolean {
   return (
@@ -56,12 +63,16 @@ export function isOwned(labels: Readonly<Record<string, string>>, owner: Owner):
   );
 }
 
-/** Reads the Cloudless id of a container from its labels. */
+/**
+ * Reads the Cloudless id of a container from its labels; empty for a container of another program.
+ */
 export function readContainerId(labels: Readonly<Record<string, string>>): ContainerId {
   return (labels[LABELS.containerId] ?? '') as ContainerId;
 }
 
-/** Returns the group whose empty directories a container shares. */
+/**
+ * Returns the group whose empty directories a container shares: by default the container itself.
+ */
 export function toVolumeGroup({
   group,
   containerId,
@@ -69,7 +80,9 @@ export function toVolumeGroup({
   return group ?? containerId;
 }
 
-/** Whether a container has directories that are removed with its group. */
+/**
+ * Returns true when a container has empty directories or shared memory, which belong to its group.
+ */
 export function needsVolumeGroup({
   volumes = [],
   shmSizeBytes,
@@ -78,21 +91,24 @@ export function needsVolumeGroup({
 }
 
 /**
- * Stores the parts of a request in an annotation, because labels of a request may be longer than
- * runtimes accept labels.
+ * Builds the annotation with the {@link RecordedRequest}. The labels of the request are part of the
+ * annotation because they may be longer than container runtimes allow for labels.
  */
 export function toAnnotations(request: ContainerRequest): Record<string, string> {
   const { labels, ports, network } = request;
-  const memory: RecordedRequest = {
+  const recorded: RecordedRequest = {
     labels,
     ports,
     ...(needsVolumeGroup(request) ? { group: toVolumeGroup(request) } : {}),
     ...(network?.hostNetwork === true ? { hostNetwork: true } : {}),
   };
-  return { [REQUEST_ANNOTATION]: JSON.stringify(memory) };
+  return { [REQUEST_ANNOTATION]: JSON.stringify(recorded) };
 }
 
-/** Reads what {@link toAnnotations} has written; empty when the annotation is damaged. */
+/**
+ * Reads the annotation that {@link toAnnotations} has written. Damaged parts, and all parts of a
+ * missing annotation, are empty or absent.
+ */
 export function fromAnnotations(annotations: Readonly<Record<string, string>>): RecordedRequest {
   try {
     const { labels, ports, group, hostNetwork } = JSON.parse(

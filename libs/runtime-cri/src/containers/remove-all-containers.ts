@@ -11,20 +11,22 @@ import type { Sandboxes } from './sandboxes.js';
 
 export interface RemoveAllOptions {
   readonly sandboxes: Sandboxes;
-  /** Resolves when no container is being started any more. */
+  /** Resolves when no container is being started any more; no start may begin after the call. */
   readonly starts: Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
+  /** Time limit in milliseconds. */
   readonly limitMs: number;
 }
 
-/** Number of containers that are removed in parallel. */
+/** Number of containers that are removed in parallel: a removal mostly waits for the runtime. */
 const PARALLEL_REMOVALS = 8;
+/** Delay before the next attempt after a failure. */
 const RETRY_MS = 500;
 
 /**
- * Kills and removes everything of this owner: containers in any state, sandboxes, logs. Failures
- * are retried until the limit.
+ * Kills and removes everything of this owner: containers in any state, sandboxes and logs. Failed
+ * removals are repeated until the time limit.
  * @throws kind `deadline` with the number of remaining containers and the last failure.
  */
 export async function removeAllContainers({
@@ -34,22 +36,23 @@ export async function removeAllContainers({
   log,
   limitMs,
 }: RemoveAllOptions): Promise<void> {
-  let left: readonly ContainerId[] = [];
+  let remaining: readonly ContainerId[] = [];
   let lastFailure: unknown;
   const limit = new AbortController();
-  const work = async (): Promise<void> => {
-    let isLast = false;
+  const removeAll = async (): Promise<void> => {
+    let haveStartsEnded = false;
     while (!limit.signal.aborted) {
       try {
-        left = await sandboxes.listContainerIds();
-        if (left.length === 0) {
-          if (isLast) return;
+        remaining = await sandboxes.listContainerIds();
+        if (remaining.length === 0) {
+          if (haveStartsEnded) return;
+          // List once more afterwards: the last starts may have created containers.
           await starts;
-          isLast = true;
+          haveStartsEnded = true;
           continue;
         }
-        log.info('removing containers', { count: left.length });
-        await forEachParallel(left, (containerId) => sandboxes.removeAllOf(containerId));
+        log.info('removing containers', { count: remaining.length });
+        await forEachParallel(remaining, (containerId) => sandboxes.removeAllOf(containerId));
       } catch (reason) {
         lastFailure = reason;
         log.warn('containers not removed, trying again', errorFields(reason));
@@ -57,20 +60,26 @@ export async function removeAllContainers({
       }
     }
   };
-  const late = sleep(clock, limitMs, limit.signal).then(() => {
-    const why =
+  const timeout = sleep(clock, limitMs, limit.signal).then(() => {
+    const cause =
       lastFailure === undefined
         ? 'the container runtime is slow or stuck: see its log'
         : errorMessageOf(lastFailure);
-    const what =
-      left.length === 0 ? 'the containers of this node' : `${left.length} containers of this node`;
-    throw new CloudlessError('deadline', `${what} were not removed within ${limitMs} ms: ${why}`, {
-      cause: lastFailure,
-    });
+    const subject =
+      remaining.length === 0
+        ? 'the containers of this node'
+        : `${remaining.length} containers of this node`;
+    throw new CloudlessError(
+      'deadline',
+      `${subject} were not removed within ${limitMs} ms: ${cause}`,
+      {
+        cause: lastFailure,
+      },
+    );
   });
-  late.catch(() => undefined);
+  timeout.catch(() => undefined);
   try {
-    await Promise.race([work(), late]);
+    await Promise.race([removeAll(), timeout]);
   } finally {
     limit.abort();
   }
@@ -84,10 +93,11 @@ async function forEachParallel<Item>(
   items: readonly Item[],
   action: (item: Item) => Promise<void>,
 ): Promise<void> {
-  const rest = items[Symbol.iterator]();
+  const remaining = items[Symbol.iterator](); // shared by all workers
   const failures: unknown[] = [];
   const worker = async (): Promise<void> => {
-    for (const item of rest) await action(item).catch((reason: unknown) => failures.push(reason));
+    for (const item of remaining)
+      await action(item).catch((reason: unknown) => failures.push(reason));
   };
   await Promise.all(Array.from({ length: PARALLEL_REMOVALS }, worker));
   if (failures.length > 0) throw failures[0];

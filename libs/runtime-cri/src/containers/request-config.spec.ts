@@ -29,7 +29,7 @@ const toSecurity = (
   container(aRequest(security === undefined ? {} : { security })).linux!.securityContext!;
 
 describe('toContainerSecurity', () => {
-  it('grants minimal privileges by default', () => {
+  it('drops three capabilities, forbids new privileges and masks kernel paths by default', () => {
     expect(toSecurity(undefined)).toMatchObject({
       privileged: false,
       noNewPrivs: true,
@@ -60,17 +60,14 @@ describe('toContainerSecurity', () => {
       drop: ['AUDIT_WRITE', 'MKNOD', 'NET_RAW', 'ALL'],
     },
     { security: { capabilitiesAdd: ['ALL'] }, add: ['ALL'], drop: [] },
-  ])(
-    'applies defaults, then dropped, then added capabilities: $security',
-    ({ security, add, drop }) => {
-      expect(toSecurity(security).capabilities).toMatchObject({
-        addCapabilities: add,
-        dropCapabilities: drop,
-      });
-    },
-  );
+  ])('adds $add and drops $drop for a request with $security', ({ security, add, drop }) => {
+    expect(toSecurity(security).capabilities).toMatchObject({
+      addCapabilities: add,
+      dropCapabilities: drop,
+    });
+  });
 
-  it('sets AppArmor in both fields that runtimes read, and SELinux for sandbox and container', () => {
+  it('sets AppArmor in the new and the old field, and SELinux for sandbox and container', () => {
     const selinux = { user: 'u', role: 'r', type: 't', level: 's0:c1,c2' };
     const request = aRequest({
       security: { apparmor: { kind: 'localhost', reference: 'web' }, selinux },
@@ -97,18 +94,25 @@ describe('toContainerSecurity', () => {
 
 describe('checkImageUser', () => {
   it.each([
-    { user: { uid: { value: 1000n } }, says: undefined },
-    { user: { uid: { value: 0n } }, says: 'image web:1 runs as root' },
-    { user: {}, says: 'image web:1 runs as root' },
+    { user: { uid: { value: 1000n } }, expectedText: undefined },
+    { user: { uid: { value: 0n } }, expectedText: 'image web:1 runs as root' },
+    { user: {}, expectedText: 'image web:1 runs as root' },
     {
       user: { username: 'app' },
-      says: 'image web:1 runs as "app", and the name does not show whether that user is root',
+      expectedText:
+        'image web:1 runs as "app", and the name does not show whether that user is root',
     },
-  ])('decides about the image user $user: $says', ({ user, says }) => {
-    const check = (): void => checkImageUser('web:1', user as never);
-    if (says === undefined) expect(check).not.toThrow();
-    else expect(check).toThrow(`security.runAsNonRoot: ${says}: set runAsUser to a number above 0`);
-  });
+  ])(
+    'accepts or refuses the image user $user with the message: $expectedText',
+    ({ user, expectedText }) => {
+      const check = (): void => checkImageUser('web:1', user as never);
+      if (expectedText === undefined) expect(check).not.toThrow();
+      else
+        expect(check).toThrow(
+          `security.runAsNonRoot: ${expectedText}: set runAsUser to a number above 0`,
+        );
+    },
+  );
 });
 
 describe('toResources', () => {
@@ -116,27 +120,30 @@ describe('toResources', () => {
     {
       requests: { cpuMillis: 500 },
       limits: { cpuMillis: 2_000 },
-      gives: { cpuShares: 512n, cpuQuota: 200_000n },
+      expected: { cpuShares: 512n, cpuQuota: 200_000n },
     },
-    { requests: { cpuMillis: 0 }, limits: {}, gives: { cpuShares: 2n, cpuQuota: 0n } },
-    { requests: {}, limits: { cpuMillis: 1 }, gives: { cpuShares: 0n, cpuQuota: 1_000n } },
-    { requests: { cpuMillis: 1_000_000 }, limits: {}, gives: { cpuShares: 262_144n } },
+    { requests: { cpuMillis: 0 }, limits: {}, expected: { cpuShares: 2n, cpuQuota: 0n } },
+    { requests: {}, limits: { cpuMillis: 1 }, expected: { cpuShares: 0n, cpuQuota: 1_000n } },
+    { requests: { cpuMillis: 1_000_000 }, limits: {}, expected: { cpuShares: 262_144n } },
     {
       requests: {},
       limits: { memoryBytes: 4096 },
-      gives: { memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 4096n },
+      expected: { memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 4096n },
     },
-    { requests: { memoryBytes: 250 }, limits: {}, gives: { oomScoreAdj: 750n } },
-    { requests: { memoryBytes: 0 }, limits: {}, gives: { oomScoreAdj: 999n } },
-    { requests: { memoryBytes: 5_000 }, limits: {}, gives: { oomScoreAdj: 2n } },
-    { requests: {}, limits: {}, gives: { oomScoreAdj: 0n } },
-    { requests: {}, limits: { pids: 70 }, gives: { unified: { 'pids.max': '70' } } },
-    { requests: {}, limits: { pids: 7 }, gives: { unified: { 'pids.max': '32' } } },
-  ])('converts the requests $requests and the limits $limits', ({ requests, limits, gives }) => {
-    expect(container(aRequest({ requests, limits })).linux?.resources).toMatchObject(gives);
-  });
+    { requests: { memoryBytes: 250 }, limits: {}, expected: { oomScoreAdj: 750n } },
+    { requests: { memoryBytes: 0 }, limits: {}, expected: { oomScoreAdj: 999n } },
+    { requests: { memoryBytes: 5_000 }, limits: {}, expected: { oomScoreAdj: 2n } },
+    { requests: {}, limits: {}, expected: { oomScoreAdj: 0n } },
+    { requests: {}, limits: { pids: 70 }, expected: { unified: { 'pids.max': '70' } } },
+    { requests: {}, limits: { pids: 7 }, expected: { unified: { 'pids.max': '32' } } },
+  ])(
+    'converts the requests $requests and the limits $limits to $expected',
+    ({ requests, limits, expected }) => {
+      expect(container(aRequest({ requests, limits })).linux?.resources).toMatchObject(expected);
+    },
+  );
 
-  it('omits limits that the kernel does not support', () => {
+  it('omits limits of swap and processes that the kernel does not support', () => {
     const resources = toContainerConfig(aRequest({ limits: { memoryBytes: 4096 } }), owner, {
       ...{
         imageRef: 'x',
@@ -165,112 +172,121 @@ describe('checkRequest', () => {
     {
       parts: { containerId: 'ab' as never },
       kind: 'invalid',
-      says: 'containerId: must be 64 hex digits',
+      expectedText: 'containerId: must be 64 hex digits',
     },
-    { parts: { image: '' }, kind: 'invalid', says: 'image: must be set for a container' },
-    { parts: { workingDir: 'srv' }, kind: 'invalid', says: 'workingDir: must be an absolute path' },
-    { parts: { limits: { pids: 0 } }, kind: 'invalid', says: 'limits.pids: must be 1 or more' },
+    { parts: { image: '' }, kind: 'invalid', expectedText: 'image: must be set for a container' },
+    {
+      parts: { workingDir: 'srv' },
+      kind: 'invalid',
+      expectedText: 'workingDir: must be an absolute path',
+    },
+    {
+      parts: { limits: { pids: 0 } },
+      kind: 'invalid',
+      expectedText: 'limits.pids: must be 1 or more',
+    },
     {
       parts: { lease: { leaseMs: 1, graceMs: 1 } },
       kind: 'unimplemented',
-      says: 'lease: this node lacks the capability',
+      expectedText: 'lease: this node lacks the capability',
     },
     {
       parts: { security: { runAsGroup: 5 } },
       kind: 'invalid',
-      says: 'security.runAsGroup: a group needs a user',
+      expectedText: 'security.runAsGroup: a group needs a user',
     },
     {
       parts: { security: { supplementalGroups: [-1] } },
       kind: 'invalid',
-      says: 'security.supplementalGroups: must be 0 to',
+      expectedText: 'security.supplementalGroups: must be 0 to',
     },
     {
       parts: { security: { fsGroup: 0.5 } },
       kind: 'invalid',
-      says: 'security.fsGroup: must be 0 to',
+      expectedText: 'security.fsGroup: must be 0 to',
     },
     {
       parts: { security: { userName: 'a', runAsUser: 5 } },
       kind: 'invalid',
-      says: 'security.userName: runAsUser is set, too: set only one of them',
+      expectedText: 'security.userName: runAsUser is set, too: set only one of them',
     },
     {
       parts: { security: { userName: 'a', runAsNonRoot: true } },
       ...{
         kind: 'invalid',
-        says: 'security.userName: runAsNonRoot cannot check a name: set runAsUser',
+        expectedText: 'security.userName: runAsNonRoot cannot check a name: set runAsUser',
       },
     },
     {
       parts: { security: { userName: 'a' } },
       kind: 'unimplemented',
-      says: 'security.userName: this node lacks the capability security.username',
+      expectedText: 'security.userName: this node lacks the capability security.username',
     },
     {
       parts: { security: { fsGroup: 5 } },
       kind: 'unimplemented',
-      says: 'security.fsGroup: this node lacks the capability security.groups',
+      expectedText: 'security.fsGroup: this node lacks the capability security.groups',
     },
     {
       parts: { security: { runAsUser: -1 } },
       kind: 'invalid',
-      says: 'security.runAsUser: must be 0 to',
+      expectedText: 'security.runAsUser: must be 0 to',
     },
     {
       parts: { security: { runAsUser: 0, runAsNonRoot: true } },
       kind: 'invalid',
-      says: 'security.runAsUser: 0 is root',
+      expectedText: 'security.runAsUser: 0 is root',
     },
     {
       parts: { security: { capabilitiesAdd: ['CAP_KILL'] } },
       kind: 'invalid',
-      says: 'security.capabilitiesAdd: "CAP_KILL" is not a capability: use names such as NET_ADMIN',
+      expectedText:
+        'security.capabilitiesAdd: "CAP_KILL" is not a capability: use names such as NET_ADMIN',
     },
     {
       parts: { security: { capabilitiesAdd: ['KILL'], capabilitiesDrop: ['KILL'] } },
       kind: 'invalid',
-      says: 'KILL is both added and dropped',
+      expectedText: 'KILL is both added and dropped',
     },
     {
       parts: { security: { capabilitiesAdd: ['ALL'], capabilitiesDrop: ['KILL'] } },
       kind: 'invalid',
-      says: 'ALL is added after',
+      expectedText: 'ALL is added after',
     },
     {
       parts: { security: { seccomp: { kind: 'localhost', reference: 'web.json' } } },
       kind: 'invalid',
-      says: 'security.seccomp: must be the absolute path',
+      expectedText: 'security.seccomp: must be the absolute path',
     },
     {
       parts: { security: { privileged: true, capabilitiesDrop: ['KILL'] } },
       kind: 'invalid',
-      says: 'security.capabilitiesDrop: has no effect in a privileged container',
+      expectedText: 'security.capabilitiesDrop: has no effect in a privileged container',
     },
     {
       parts: { network: { hostNetwork: true, hostname: 'a' } },
       kind: 'invalid',
-      says: 'network.hostname: cannot be set in the network of the',
+      expectedText: 'network.hostname: cannot be set in the network of the',
     },
     {
       parts: { network: { hostname: 'a b' } },
       kind: 'invalid',
-      says: 'network.hostname: "a b" is not a DNS label',
+      expectedText: 'network.hostname: "a b" is not a DNS label',
     },
     {
       parts: { network: { extraHosts: [{ ip: 'db', hostnames: ['db'] }] } },
       kind: 'invalid',
-      says: 'network.extraHosts: "db" is not an IP',
+      expectedText: 'network.extraHosts: "db" is not an IP',
     },
     {
       parts: { network: { extraHosts: [{ ip: '::1', hostnames: [] }] } },
       kind: 'invalid',
-      says: 'network.extraHosts: ::1 needs a',
+      expectedText: 'network.extraHosts: ::1 needs a',
     },
     {
       parts: { network: { extraHosts: [{ ip: '::1', hostnames: ['db', 'a\nb'] }] } },
       kind: 'invalid',
-      says: 'network.extraHosts: "a\\nb" is not a host name',
+      expectedText: 'network.extraHosts: "a\\nb" is not a host name',
     },
     {
       parts: {
@@ -278,17 +294,18 @@ describe('checkRequest', () => {
         volumes: [{ ...hostPath, mountPath: '/etc//hosts' }],
       },
       kind: 'invalid',
-      says: 'network.extraHosts: a volume is mounted at /etc/hosts',
+      expectedText: 'network.extraHosts: a volume is mounted at /etc/hosts',
     },
     {
       parts: { network: { dnsServers: ['one'] } },
       kind: 'invalid',
-      says: 'network.dnsServers: "one" is not an IP address',
+      expectedText: 'network.dnsServers: "one" is not an IP address',
     },
     {
       parts: { network: { hostNetwork: true }, ports: [{ ...tcp, hostPort: 8080 }] },
       kind: 'invalid',
-      says: 'ports.http: in the network of the machine host port 8080 cannot be forwarded to port 80',
+      expectedText:
+        'ports.http: in the network of the machine host port 8080 cannot be forwarded to port 80',
     },
     {
       parts: {
@@ -298,72 +315,79 @@ describe('checkRequest', () => {
         ],
       },
       kind: 'invalid',
-      says: 'ports.b: host port 8080/tcp is requested twice',
+      expectedText: 'ports.b: host port 8080/tcp is requested twice',
     },
     {
       parts: { security: { privileged: true } },
       kind: 'unimplemented',
-      says: 'security.privileged: this node lacks the capability security.privileged: its agent needs --allow-privileged',
+      expectedText:
+        'security.privileged: this node lacks the capability security.privileged: its agent needs --allow-privileged',
     },
     {
       parts: { volumes: [hostPath] },
       kind: 'unimplemented',
-      says: 'volumes.v: this node lacks the capability volumes.hostpath: its agent needs --allow-host-path and a directory',
+      expectedText:
+        'volumes.v: this node lacks the capability volumes.hostpath: its agent needs --allow-host-path and a directory',
     },
     {
       parts: { security: { apparmor: { kind: 'unconfined' } } },
       kind: 'unimplemented',
-      says: 'security.apparmor: this node lacks',
+      expectedText: 'security.apparmor: this node lacks',
     },
     {
       parts: { security: { selinux: { user: '', role: '', type: 't', level: '' } } },
       kind: 'unimplemented',
-      says: 'security.selinux: this node lacks',
+      expectedText: 'security.selinux: this node lacks',
     },
     {
       parts: { security: { runtimeClass: 'kata' } },
       kind: 'unimplemented',
-      says: 'the capability runtime-class.kata',
+      expectedText: 'the capability runtime-class.kata',
     },
     {
       parts: { volumes: [{ ...hostPath, mountPath: '/a/../b' }] },
       kind: 'invalid',
-      says: 'must be an absolute path without ".."',
+      expectedText: 'must be an absolute path without ".."',
     },
-    { parts: { shmSizeBytes: 0 }, kind: 'invalid', says: 'shmSizeBytes: must be 1 or more' },
+    {
+      parts: { shmSizeBytes: 0 },
+      kind: 'invalid',
+      expectedText: 'shmSizeBytes: must be 1 or more',
+    },
     {
       parts: { shmSizeBytes: 1, volumes: [{ ...hostPath, mountPath: '/dev/shm' }] },
-      ...{ kind: 'invalid', says: 'volumes.v: /dev/shm is mounted twice' },
+      ...{ kind: 'invalid', expectedText: 'volumes.v: /dev/shm is mounted twice' },
     },
     {
       parts: { shmSizeBytes: 1 },
       kind: 'unimplemented',
-      says: 'shmSizeBytes: this node lacks the capability container.shm',
+      expectedText: 'shmSizeBytes: this node lacks the capability container.shm',
     },
     {
       parts: { volumes: [{ ...hostPath, source: { kind: 'emptyDir', memory: {} } }] },
       ...{
         kind: 'unimplemented',
-        says: 'volumes.v: this node lacks the capability volumes.memory',
+        expectedText: 'volumes.v: this node lacks the capability volumes.memory',
       },
     },
     {
       parts: { sysctls: { 'vm.swappiness': '1' } },
       kind: 'invalid',
-      says: 'sysctls.vm.swappiness: applies to the whole machine',
+      expectedText: 'sysctls.vm.swappiness: applies to the whole machine',
     },
     {
       parts: { sysctls: { 'net.core.somaxconn': '1' }, network: { hostNetwork: true } },
       ...{
         kind: 'invalid',
-        says: 'sysctls.net.core.somaxconn: applies to the network of the machine',
+        expectedText: 'sysctls.net.core.somaxconn: applies to the network of the machine',
       },
     },
     {
       parts: { sysctls: { 'net.core.somaxconn': '1' } },
       ...{
         kind: 'unimplemented',
-        says: 'the capability sysctl.net.core.somaxconn: its agent needs --allow-sysctl net.core.somaxconn',
+        expectedText:
+          'the capability sysctl.net.core.somaxconn: its agent needs --allow-sysctl net.core.somaxconn',
       },
     },
     ...[
@@ -371,23 +395,23 @@ describe('checkRequest', () => {
         hostPath: 'fuse',
         containerPath: '/x',
         permissions: 'r',
-        says: 'both paths must be absolute',
+        expectedText: 'both paths must be absolute',
       },
       {
         hostPath: '/dev/fuse',
         containerPath: '/x',
         permissions: '',
-        says: 'permissions must be some of r, w and m',
+        expectedText: 'permissions must be some of r, w and m',
       },
       {
         hostPath: '/dev/fuse',
         containerPath: '/x',
         permissions: 'wr',
-        says: 'permissions must be some of r, w and m',
+        expectedText: 'permissions must be some of r, w and m',
       },
-    ].map(({ says, ...device }) => ({
+    ].map(({ expectedText, ...device }) => ({
       parts: { devices: [device] },
-      ...{ kind: 'invalid', says: `devices.${device.hostPath}: ${says}` },
+      ...{ kind: 'invalid', expectedText: `devices.${device.hostPath}: ${expectedText}` },
     })),
     {
       parts: {
@@ -397,68 +421,71 @@ describe('checkRequest', () => {
           permissions: 'r',
         })),
       },
-      ...{ kind: 'invalid', says: 'devices./dev/fuse: /x is used twice' },
+      ...{ kind: 'invalid', expectedText: 'devices./dev/fuse: /x is used twice' },
     },
     {
       parts: { devices: [{ hostPath: '/dev/fuse', containerPath: '/x', permissions: 'r' }] },
       ...{
         kind: 'unimplemented',
-        says: 'the capability device./dev/fuse: its agent needs --allow-device /dev/fuse',
+        expectedText: 'the capability device./dev/fuse: its agent needs --allow-device /dev/fuse',
       },
     },
     {
       parts: { ulimits: [{ name: 'core', soft: 0.5, hard: 1 }] },
-      ...{ kind: 'invalid', says: 'ulimits.core: must be whole numbers from -1 up' },
+      ...{ kind: 'invalid', expectedText: 'ulimits.core: must be whole numbers from -1 up' },
     },
     {
       parts: { ulimits: [{ name: 'core', soft: -1, hard: 5 }] },
-      ...{ kind: 'invalid', says: 'ulimits.core: soft is above hard' },
+      ...{ kind: 'invalid', expectedText: 'ulimits.core: soft is above hard' },
     },
     {
       parts: { ulimits: [{ name: 'core', soft: 1, hard: -1 }] },
       ...{
         kind: 'unimplemented',
-        says: 'ulimits: this node lacks the capability container.ulimits',
+        expectedText: 'ulimits: this node lacks the capability container.ulimits',
       },
     },
     {
       parts: { imagePlatform: 'linux/arm' },
       kind: 'unimplemented',
-      says: 'imagePlatform: this node lacks the capability',
+      expectedText: 'imagePlatform: this node lacks the capability',
     },
     {
       parts: { init: true },
       kind: 'unimplemented',
-      says: 'init: this node lacks the capability container.init',
+      expectedText: 'init: this node lacks the capability container.init',
     },
     {
       parts: { limits: { pids: 1 } },
       kind: 'unimplemented',
-      says: 'limits.pids: this node lacks the capability limits.pids',
+      expectedText: 'limits.pids: this node lacks the capability limits.pids',
     },
     {
       parts: { limits: { cpuMillis: 1 } },
       kind: 'unimplemented',
-      says: 'limits.cpuMillis: this node lacks',
+      expectedText: 'limits.cpuMillis: this node lacks',
     },
     {
       parts: { limits: { memoryBytes: 1 } },
       kind: 'unimplemented',
-      says: 'limits.memoryBytes: this node lacks',
+      expectedText: 'limits.memoryBytes: this node lacks',
     },
-  ])('refuses with the message: $says', ({ parts, kind, says }) => {
-    let failure: unknown;
-    try {
-      checkRequest(aRequest(parts as Partial<ContainerRequest>), []);
-    } catch (reason) {
-      failure = reason;
-    }
-    expect(failure).toMatchObject({ kind, message: expect.stringContaining(says) });
-  });
+  ])(
+    'refuses an invalid request with the message: $expectedText',
+    ({ parts, kind, expectedText }) => {
+      let failure: unknown;
+      try {
+        checkRequest(aRequest(parts as Partial<ContainerRequest>), []);
+      } catch (reason) {
+        failure = reason;
+      }
+      expect(failure).toMatchObject({ kind, message: expect.stringContaining(expectedText) });
+    },
+  );
 });
 
 describe('toContainerConfig and toSandboxConfig', () => {
-  it('convert every valid request without losing any of its fields', () => {
+  it('convert every valid request so that all its fields can be read back', () => {
     fc.assert(
       fc.property(arbRequest, (request) => {
         checkRequest(request, ALL_CAPABILITIES);
@@ -477,8 +504,8 @@ const PROFILES = new Map<SecurityProfile_ProfileType, SecurityProfile['kind']>([
 ]);
 
 /**
- * Converts the configuration for the runtime back to a request; capabilities as the added ones and
- * whether each is dropped.
+ * Converts the configuration for the runtime to an object that is comparable with {@link
+ * toComparable} of the request.
  */
 function readBack(
   pod: PodSandboxConfig,
@@ -486,7 +513,7 @@ function readBack(
   request: ContainerRequest,
 ): object {
   const { resources, securityContext: context } = linux!;
-  const memory = fromAnnotations(config.annotations);
+  const recorded = fromAnnotations(config.annotations);
   const toProfile = (profile: CriProfile | undefined): object | undefined =>
     profile && { kind: PROFILES.get(profile.profileType), reference: profile.localhostRef };
   return {
@@ -496,16 +523,16 @@ function readBack(
       config.envs.map(({ key, value }) => [key, new TextDecoder().decode(value)]),
     ),
     workingDir: config.workingDir,
-    labels: memory.labels,
-    ports: memory.ports,
+    labels: recorded.labels,
+    ports: recorded.ports,
     mapped: pod.portMappings.map(({ protocol, containerPort, hostPort }) => [
       Protocol[protocol],
       containerPort,
       hostPort,
     ]),
-    group: memory.group,
+    group: recorded.group,
     hostNetwork: [
-      memory.hostNetwork === true,
+      recorded.hostNetwork === true,
       context?.namespaceOptions?.network,
       pod.linux?.securityContext?.namespaceOptions?.network,
     ],
@@ -542,6 +569,7 @@ function readBack(
   };
 }
 
+/** Returns the configuration that a request must give, with all defaults. */
 function toComparable({ security = {}, network = {}, ...request }: ContainerRequest): object {
   const {
     hostNetwork = false,
@@ -553,7 +581,7 @@ function toComparable({ security = {}, network = {}, ...request }: ContainerRequ
   const toProfile = (profile: SecurityProfile | undefined): object | undefined =>
     profile && { reference: '', ...profile };
   const mode = hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD;
-  const hasEmpty =
+  const hasGroup =
     request.shmSizeBytes !== undefined ||
     (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
   return {
@@ -567,7 +595,7 @@ function toComparable({ security = {}, network = {}, ...request }: ContainerRequ
     mapped: request.ports.flatMap(({ protocol, port, hostPort }) =>
       hostPort === undefined || hostNetwork ? [] : [[protocol.toUpperCase(), port, hostPort]],
     ),
-    group: hasEmpty ? (request.group ?? request.containerId) : undefined,
+    group: hasGroup ? (request.group ?? request.containerId) : undefined,
     hostNetwork: [hostNetwork, mode, mode],
     sysctls: {
       ...(hostNetwork ? {} : { 'net.ipv4.ip_unprivileged_port_start': '0' }),

@@ -52,8 +52,8 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
 }
 
 /**
- * Creates the error for leases: no container runtime ends a container by itself when its agent is
- * silent.
+ * Creates the error for a request with a lease: no container runtime ends a container by itself
+ * when its agent no longer renews the lease.
  */
 export function createLeasesUnimplementedError(): CloudlessError {
   return new CloudlessError(
@@ -62,7 +62,10 @@ export function createLeasesUnimplementedError(): CloudlessError {
   );
 }
 
-/** Builds the configuration of the sandbox: network, host name, log directory. */
+/**
+ * Builds the configuration of the sandbox: network, host name, log directory.
+ * @param logDirectory - Absolute path of the log directory of this container.
+ */
 export function toSandboxConfig(
   request: ContainerRequest,
   owner: Owner,
@@ -87,7 +90,7 @@ export interface ContainerSettings {
   /** Id of the image in the runtime. */
   readonly imageRef: string;
   readonly mounts: readonly ContainerMount[];
-  /** Largest number of processes and threads; undefined: no limit. */
+  /** Limit on processes and threads; undefined for no limit. */
   readonly pids: number | undefined;
   readonly kernel: KernelLimits;
 }

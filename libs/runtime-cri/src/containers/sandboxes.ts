@@ -13,7 +13,7 @@ import {
   type Owner,
 } from './labels.js';
 
-/** Lists and removes the sandboxes of one owner, with everything in them. */
+/** Lists and removes the sandboxes of one owner, with the containers in them and their logs. */
 export class Sandboxes {
   constructor(
     private readonly client: CriClient,
@@ -27,8 +27,8 @@ export class Sandboxes {
   }
 
   /**
-   * Lists the ids of all containers of this owner in any state, including those of which only the
-   * sandbox exists.
+   * Lists the ids of all containers of this owner, in any state. Includes the id of a sandbox
+   * without a container, and of a container without a sandbox.
    */
   async listContainerIds(): Promise<readonly ContainerId[]> {
     const all = [
@@ -49,7 +49,7 @@ export class Sandboxes {
     );
   }
 
-  /** Lists the host ports of running containers of other agents in any cluster. Read-only. */
+  /** Lists the host ports of running containers of other agents on this machine, of any cluster. */
   async listForeignPorts(): Promise<readonly ForeignPorts[]> {
     const { containers } = await this.client.callQuick('ListContainers', (calls, signal) =>
       calls.listContainers({}, { signal }),
@@ -68,7 +68,11 @@ export class Sandboxes {
       });
   }
 
-  /** Stops a container whose state the runtime has lost; it then counts as exited. */
+  /**
+   * Stops a container whose state the runtime has lost. The runtime then reports the container as
+   * exited.
+   * @param id - Id of the container in the runtime.
+   */
   async stopLost(id: string): Promise<void> {
     await this.client.callSlow('StopContainer', (calls, signal) =>
       calls.stopContainer({ containerId: id, timeout: 0n }, { signal }),
@@ -76,22 +80,23 @@ export class Sandboxes {
   }
 
   /**
-   * Removes the sandbox of a container with everything in it, and its logs. An unknown id is no
-   * error.
+   * Removes all sandboxes of a container id with their containers, and the log directory. Running
+   * containers are killed. An unknown id is not an error.
    */
   async removeAllOf(containerId: ContainerId): Promise<void> {
     const sandboxes = (await this.list(toContainerSelector(this.owner, containerId))).filter(
       ({ labels }) => readContainerId(labels) === containerId,
     );
     for (const { id } of sandboxes) await this.remove(id);
-    // another program has removed the sandbox
+    // A container stays in the runtime when another program has removed its sandbox.
     if (sandboxes.length === 0) await this.removeContainersOf(containerId);
     await rm(this.getLogDirectory(containerId), { recursive: true, force: true });
   }
 
   /**
-   * Ends the network of a sandbox whose container has exited, so that its host ports are free. The
-   * container stays.
+   * Stops a sandbox whose container has exited: its network ends and its host ports become free.
+   * The exited container and its logs stay.
+   * @param podSandboxId - Id of the sandbox in the runtime.
    */
   async endNetwork(podSandboxId: string): Promise<void> {
     await this.client.callSlow('StopPodSandbox', (calls, signal) =>
@@ -127,8 +132,8 @@ export class Sandboxes {
   }
 
   /**
-   * Stops the sandbox first, as the interface requires. The removal then removes its containers,
-   * too.
+   * Stops and removes a sandbox. The Container Runtime Interface requires the stop before the
+   * removal. The removal also removes the containers of the sandbox.
    */
   private async remove(podSandboxId: string): Promise<void> {
     try {

@@ -8,8 +8,8 @@ import {
 import type { ContainerRequest } from '@cloudless/runtime';
 
 /**
- * Failures that a container runtime reports with an unspecific status code. The kind follows from
- * the text of the error.
+ * Kinds of start failures by the text of the error, because container runtimes report these
+ * failures with the unspecific status code `Unknown`.
  */
 const KINDS_BY_TEXT: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] = [
   {
@@ -27,6 +27,7 @@ const UNKNOWN_USER = /no users found|unable to find user|no matching entries in 
 
 /**
  * Converts the error of a failed start to one of the kinds that `ContainerRuntime.start` documents.
+ * @returns The error itself when its kind needs no conversion.
  */
 export function toStartError(
   reason: unknown,
@@ -42,10 +43,8 @@ export function toStartError(
       { cause: reason },
     );
   }
-  const meaning = KINDS_BY_TEXT.find(({ text }) => text.test(message));
-  return meaning === undefined
-    ? reason
-    : new CloudlessError(meaning.kind, message, { cause: reason });
+  const match = KINDS_BY_TEXT.find(({ text }) => text.test(message));
+  return match === undefined ? reason : new CloudlessError(match.kind, message, { cause: reason });
 }
 
 /**

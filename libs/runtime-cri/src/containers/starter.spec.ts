@@ -39,34 +39,34 @@ let inventory: Inventory;
 let volumes: GroupVolumes;
 let starter: Starter;
 
-/** A starter like that of a new agent, whose inventory was not refreshed yet. */
-function open(as = owner): {
+/** Creates the starter of a new agent, whose inventory was not refreshed yet. */
+function open(agentOwner = owner): {
   readonly inventory: Inventory;
   readonly volumes: GroupVolumes;
   readonly starter: Starter;
 } {
   const log = silentLog;
   const wallTime = (): number => systemClock.wallTime();
-  const logDirectoryOf = (id: string): string => path.join(server.logDirectory, id);
+  const getLogDirectory = (id: string): string => path.join(server.logDirectory, id);
   const capabilities = (): readonly string[] => ALL_CAPABILITIES;
-  const newInventory = new Inventory({ client, owner: as, log, bootedAtMs: 0, wallTime });
+  const newInventory = new Inventory({ client, owner: agentOwner, log, bootedAtMs: 0, wallTime });
   const store = new VolumeStore(
-    path.join(server.home, 'volumes'),
+    path.join(server.directory, 'volumes'),
     { allowed: [], guarded: [] },
     wallTime,
   );
   const parts = {
     client,
     inventory: newInventory,
-    sandboxes: new Sandboxes(client, as, logDirectoryOf),
+    sandboxes: new Sandboxes(client, agentOwner, getLogDirectory),
     images: new Images({ client, clock: systemClock, record: async () => async () => undefined }),
     volumes: new GroupVolumes({ store, inventory: newInventory, log }),
   };
   const starter = new Starter({
     ...parts,
-    owner: as,
+    owner: agentOwner,
     capabilities,
-    getLogDirectory: logDirectoryOf,
+    getLogDirectory,
     clock: systemClock,
     log,
     maxPids: 4096,
@@ -91,10 +91,10 @@ afterEach(async () => {
 const start = (parts: Partial<ContainerRequest> = {}): Promise<unknown> =>
   starter.start(aRequest(parts));
 const getEmptyDirectory = (group: string): string =>
-  path.join(server.home, 'volumes', 'empty', group);
+  path.join(server.directory, 'volumes', 'empty', group);
 
 describe('Starter.start', () => {
-  it('reads no lists and makes no call twice', async () => {
+  it('makes each call of a start once and reads no list', async () => {
     await start();
     const beforeStart = isUnified() ? [] : ['containerStatus'];
     const [first, second, ...rest] = server.calls.filter((name) => name !== 'podSandboxStatus');
@@ -111,12 +111,12 @@ describe('Starter.start', () => {
     expect(server.calls.filter((name) => name === 'podSandboxStatus')).toHaveLength(1);
   });
 
-  it('reads no address in the network of the machine', async () => {
+  it('does not read the address of the sandbox in the network of the machine', async () => {
     await start({ network: { hostNetwork: true } });
     expect(server.calls).not.toContain('podSandboxStatus');
   });
 
-  it('requests all limits that depend on the kernel', async () => {
+  it('passes AppArmor, SELinux and the runtime class to the runtime', async () => {
     const security = {
       apparmor: { kind: 'localhost', reference: 'web' },
       selinux: SELINUX,
@@ -131,7 +131,7 @@ describe('Starter.start', () => {
     });
   });
 
-  it('mounts the directories of volumes, relabelled for SELinux', async () => {
+  it('mounts the directories of volumes in the order of their depth, then the hosts file', async () => {
     const named: VolumeRequest = {
       ...{ name: 'd', mountPath: '/s/d', readOnly: true },
       source: { kind: 'named', namespace: 'default', workload: 'web', name: 'db' },
@@ -146,7 +146,7 @@ describe('Starter.start', () => {
       },
       {
         containerPath: '/s/d',
-        hostPath: path.join(server.home, 'volumes/named/default/web/db'),
+        hostPath: path.join(server.directory, 'volumes/named/default/web/db'),
         readonly: true,
       },
       { containerPath: '/etc/hosts' },
@@ -171,27 +171,31 @@ describe('Starter.start', () => {
   });
 
   it.each([
-    { image: 'numbered:1', says: undefined },
+    { image: 'numbered:1', expectedText: undefined },
     {
       image: 'named:1',
-      says: 'image named:1 runs as "app", and the name does not show whether that user is root',
+      expectedText:
+        'image named:1 runs as "app", and the name does not show whether that user is root',
     },
-    { image: 'nginx:alpine', says: 'image nginx:alpine runs as root' },
-  ])('checks the user of image $image when the request refuses root', async ({ image, says }) => {
-    const started = start({ image, security: { runAsNonRoot: true } });
-    if (says === undefined) await started;
-    else
-      await expect(started).rejects.toMatchObject({
-        kind: 'invalid',
-        message: expect.stringContaining(says),
-      });
-    expect(server.sandboxes.size).toBe(says === undefined ? 1 : 0);
-  });
+    { image: 'nginx:alpine', expectedText: 'image nginx:alpine runs as root' },
+  ])(
+    'starts or refuses image $image for runAsNonRoot, with the message: $expectedText',
+    async ({ image, expectedText }) => {
+      const started = start({ image, security: { runAsNonRoot: true } });
+      if (expectedText === undefined) await started;
+      else
+        await expect(started).rejects.toMatchObject({
+          kind: 'invalid',
+          message: expect.stringContaining(expectedText),
+        });
+      expect(server.sandboxes.size).toBe(expectedText === undefined ? 1 : 0);
+    },
+  );
 });
 
 describe('the sandbox of a container id', () => {
   const { containerId } = aRequest();
-  const leave = (): string =>
+  const leaveSandbox = (): string =>
     server.addSandbox(
       create(PodSandboxConfigSchema, {
         metadata: { name: containerId },
@@ -200,12 +204,12 @@ describe('the sandbox of a container id', () => {
     );
 
   it('is replaced when it has no container', async () => {
-    const left = leave();
+    const leftover = leaveSandbox();
     await start();
-    expect([server.sandboxes.has(left), server.sandboxes.size]).toEqual([false, 1]);
+    expect([server.sandboxes.has(leftover), server.sandboxes.size]).toEqual([false, 1]);
   });
 
-  it('stays when its container exists, with its volumes and logs', async () => {
+  it('stays with its container and volume when the container is started again', async () => {
     await start({ volumes: [scratch], group: 'r' });
     await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({
       kind: 'exists',
@@ -221,7 +225,7 @@ describe('the sandbox of a container id', () => {
     ]).toEqual([1, 1, true]);
   });
 
-  it('is created once, and the second start fails, when two starts are concurrent', async () => {
+  it('is created once when two starts are concurrent, and the second start fails', async () => {
     const outcomes = await Promise.allSettled([start(), start()]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect(server.sandboxes.size).toBe(1);
@@ -229,10 +233,10 @@ describe('the sandbox of a container id', () => {
 });
 
 /**
- * A request for a free host port, below the ports that the system assigns to other programs
- * meanwhile.
+ * Returns a port request for a free host port. The port is below the range from which the system
+ * assigns ports to other programs.
  */
-async function wantsFreePort(): Promise<
+async function requestFreePort(): Promise<
   Pick<ContainerRequest, 'ports'> & { readonly hostPort: number }
 > {
   for (;;) {
@@ -248,33 +252,33 @@ async function wantsFreePort(): Promise<
 }
 
 describe('a host port', () => {
-  let wanted: Awaited<ReturnType<typeof wantsFreePort>>;
+  let requested: Awaited<ReturnType<typeof requestFreePort>>;
   beforeEach(async () => {
-    wanted = await wantsFreePort();
+    requested = await requestFreePort();
   });
   const OTHER = toContainerId('cd'.repeat(32));
   const addOther = (state: ContainerState): void => {
     const labels = toContainerSelector({ cluster: 'c1', node: 'n2' }, OTHER);
-    const annotations = toAnnotations(aRequest({ ports: wanted.ports, containerId: OTHER }));
+    const annotations = toAnnotations(aRequest({ ports: requested.ports, containerId: OTHER }));
     const config = create(ContainerConfigSchema, { labels, annotations });
     const podSandboxId = server.addSandbox(create(PodSandboxConfigSchema, { labels }));
     const rest = { createdAt: 0n, finishedAt: 0n, exitCode: 0, reason: '', pid: 0 };
     server.containers.set('other', { id: 'other', podSandboxId, config, state, ...rest });
   };
 
-  it('is refused while a container of another agent has it', async () => {
+  it('is refused while a running container of another agent has it', async () => {
     addOther(ContainerState.CONTAINER_RUNNING);
-    await expect(start({ ports: wanted.ports })).rejects.toMatchObject({
+    await expect(start({ ports: requested.ports })).rejects.toMatchObject({
       kind: 'exhausted',
-      message: `host port ${wanted.hostPort}/tcp of this node is in use by container ${OTHER} of another agent on this machine`,
+      message: `host port ${requested.hostPort}/tcp of this node is in use by container ${OTHER} of another agent on this machine`,
     });
     expect(server.calls).not.toContain('runPodSandbox');
   });
 
-  it('is free after the container that had it has ended', async () => {
+  it('is free when the container of another agent that had it has exited', async () => {
     addOther(ContainerState.CONTAINER_EXITED);
-    await start({ ports: wanted.ports });
-    expect(server.calls).not.toContain('stopPodSandbox'); // not ours to end
+    await start({ ports: requested.ports });
+    expect(server.calls).not.toContain('stopPodSandbox'); // the network has another owner
   });
 });
 
@@ -284,13 +288,13 @@ describe('two agents on one machine', () => {
   let theirs: ContainerRequest;
   let port: string;
   beforeEach(async () => {
-    const { ports, hostPort } = await wantsFreePort();
+    const { ports, hostPort } = await requestFreePort();
     mine = aRequest({ ports });
     theirs = aRequest({ ports, containerId: toContainerId('cd'.repeat(32)) });
     port = `host port ${hostPort}/tcp of this node`;
   });
 
-  it('do not both get a host port that they request at the same time', async () => {
+  it('do not both get a host port when they request the port at the same time', async () => {
     const both = await Promise.allSettled([starter.start(mine), open(OTHER).starter.start(theirs)]);
     expect(both.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
     // The container of the first agent may already run when the second agent claims the port.
@@ -303,14 +307,14 @@ describe('two agents on one machine', () => {
     expect(server.containers.size).toBe(1);
   });
 
-  it('get the id of the container that has the port once it runs', async () => {
+  it('get an error with the id of the container that has the requested host port', async () => {
     await starter.start(mine);
     await expect(open(OTHER).starter.start(theirs)).rejects.toMatchObject({
       message: `${port} is in use by container ${mine.containerId} of another agent on this machine`,
     });
   });
 
-  it('can use the port after a failed start of the other agent', async () => {
+  it('can claim a host port after a failed start of the other agent', async () => {
     server.overrides.createContainer = () => {
       throw new ConnectError('no', Code.Unknown);
     };
@@ -322,7 +326,7 @@ describe('two agents on one machine', () => {
 });
 
 describe('a failed start', () => {
-  const failing = async (text: string, code = Code.Unknown): Promise<void> => {
+  const failStarts = async (text: string, code = Code.Unknown): Promise<void> => {
     server.overrides.startContainer = () => {
       throw new ConnectError(text, code);
     };
@@ -331,7 +335,7 @@ describe('a failed start', () => {
   };
 
   it('removes the empty directory volume when the runtime refuses to start the container', async () => {
-    await failing('no');
+    await failStarts('no');
     await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({
       kind: 'precondition',
       message: 'no',
@@ -339,16 +343,16 @@ describe('a failed start', () => {
     expect(existsSync(getEmptyDirectory('r'))).toBe(false);
   });
 
-  it('fails with an open outcome when its remains cannot be removed', async () => {
+  it('rejects with kind internal when its sandbox cannot be removed', async () => {
     server.overrides.removePodSandbox = () => {
       throw new ConnectError('device is busy', Code.Unknown);
     };
-    await failing('no');
+    await failStarts('no');
     await expect(start()).rejects.toMatchObject({ kind: 'internal' });
   });
 
-  it('keeps the empty directory while it is unknown whether the container runs', async () => {
-    await failing('gone', Code.Unavailable);
+  it('keeps the empty directory when the runtime did not answer, so that the container may run', async () => {
+    await failStarts('gone', Code.Unavailable);
     await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({
       kind: 'unavailable',
     });
@@ -357,7 +361,7 @@ describe('a failed start', () => {
 });
 
 describe('a container that was just started', () => {
-  it('is not reported as gone by a refresh that began before the start', async () => {
+  it('is not reported as removed by a refresh that began before the start', async () => {
     let answer = (): void => undefined;
     let listed = (): void => undefined;
     const isListed = new Promise<void>((resolve) => (listed = resolve));
@@ -374,29 +378,29 @@ describe('a container that was just started', () => {
     void (async () => {
       for await (const { kind } of events) seen.push(kind);
     })();
-    const look = inventory.refreshAll();
+    const refresh = inventory.refreshAll();
     await isListed;
     await start();
     answer();
-    await look;
+    await refresh;
     expect(inventory.list().map(({ status }) => status.phase)).toEqual(['running']);
     expect(seen).toEqual(['started']);
-    await inventory.refreshAll(); // one that began after it does not show it, so it is gone
+    await inventory.refreshAll(); // began after the start and does not list the container
     expect(inventory.list()).toEqual([]);
   });
 });
 
 describe('empty directories', () => {
-  it('stay while a container of the group is being started', async () => {
+  it('stay while a start of the group holds them, also after another start has ended', async () => {
     mkdirSync(path.join(getEmptyDirectory('r'), 's'), { recursive: true });
-    const letGo = volumes.hold('r');
-    const second = volumes.hold('r');
+    const releaseFirst = volumes.hold('r');
+    const releaseSecond = volumes.hold('r');
     await volumes.release('r');
-    letGo();
-    letGo();
+    releaseFirst();
+    releaseFirst();
     await volumes.sweep(Number.POSITIVE_INFINITY);
     expect(existsSync(getEmptyDirectory('r'))).toBe(true);
-    second();
+    releaseSecond();
     await volumes.release('r');
     expect(existsSync(getEmptyDirectory('r'))).toBe(false);
   });
@@ -418,7 +422,7 @@ describe('empty directories', () => {
         message: `volumes.s: ${JSON.stringify(group)} is not a valid name of a directory`,
       });
       await volumes.release(group);
-      expect(existsSync(server.home)).toBe(true);
+      expect(existsSync(server.directory)).toBe(true);
     },
   );
 });

@@ -38,25 +38,33 @@ export interface StarterOptions {
   readonly images: Images;
   readonly volumes: GroupVolumes;
   readonly owner: Owner;
+  /** Returns the current capabilities of this node. */
   readonly capabilities: () => readonly string[];
-  /** Processes and threads of a container whose request sets no limit. */
+  /** Limit on the processes and threads of a container whose request sets no limit. */
   readonly maxPids: number;
+  /** Host ports of the process runtime, which no container gets. */
   readonly processPorts?: PortRange | undefined;
+  /** Returns the absolute path of the log directory of a container. */
   readonly getLogDirectory: (containerId: ContainerId) => string;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Prerequisites of a start that exist before its sandbox. */
+/** Everything that a start obtains before it creates a sandbox. */
 interface PreparedStart {
+  /** Id of the image in the container runtime. */
   readonly imageRef: string;
   readonly mounts: readonly ContainerMount[];
   /** Releases the reserved host ports. Call it when the container runs or the start has failed. */
   readonly releasePorts: () => void;
 }
 
-/** Starts containers, one sandbox each. A failed start leaves no traces. */
+/**
+ * Starts containers, each in a sandbox of its own. A failed start removes its sandbox, container,
+ * log and empty directories. When the removal fails, the sweep removes them later.
+ */
 export class Starter {
+  /** Requests whose start is running, in the order of the calls. */
   private readonly startingRequests = new Map<ContainerId, ContainerRequest>();
   private readonly runningStarts = new Set<Promise<ContainerStatus>>();
   private isClosed = false;
@@ -73,19 +81,23 @@ export class Starter {
     this.hostsFiles = new HostsFiles(options.getLogDirectory);
   }
 
-  /** Whether this container is being started: the sweep must not remove it. */
+  /** Returns true while a container is being started: the sweep must not remove its sandbox. */
   isStarting(containerId: ContainerId): boolean {
     return this.startingRequests.has(containerId);
   }
 
+  /**
+   * Starts a container, see `ContainerRuntime.start`.
+   * @returns The status of the running container.
+   */
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     if (this.isClosed) throw new CloudlessError('unavailable', 'this runtime is shutting down');
-    const started = this.startNow(request);
-    this.runningStarts.add(started);
+    const running = this.startNow(request);
+    this.runningStarts.add(running);
     try {
-      return await started;
+      return await running;
     } finally {
-      this.runningStarts.delete(started);
+      this.runningStarts.delete(running);
     }
   }
 
@@ -122,8 +134,9 @@ export class Starter {
   }
 
   /**
-   * Whether a container with this id exists. Only a known id is refreshed: ids are new, and the
-   * runtime also refuses a second sandbox of one name.
+   * Returns true when a container with this id exists. Refreshes the inventory only for an id that
+   * the inventory contains: a new id is nearly always unused, and the container runtime also
+   * refuses a second sandbox with the same name.
    */
   private async isPresent(containerId: ContainerId): Promise<boolean> {
     const { inventory } = this.options;
@@ -132,7 +145,7 @@ export class Starter {
     return inventory.find(containerId) !== undefined;
   }
 
-  /** Does everything that can fail without a sandbox. */
+  /** Checks the request against this machine and obtains image, mounts and host ports. */
   private async prepare(request: ContainerRequest): Promise<PreparedStart> {
     const { images, inventory, sandboxes, volumes, processPorts } = this.options;
     const { seccomp } = request.security ?? {};
@@ -141,13 +154,13 @@ export class Starter {
     const imageRef = await images.resolve(request);
     if (needsImageUser(request)) await this.checkUser(request, imageRef);
     const starting = [...this.startingRequests.values()];
-    // The first of two starts for one port gets it.
-    const before = starting.slice(0, starting.indexOf(request));
+    // Of two concurrent starts with the same host port, the earlier start gets the port.
+    const earlierStarts = starting.slice(0, starting.indexOf(request));
     const foreign = (): ReturnType<Sandboxes['listForeignPorts']> => sandboxes.listForeignPorts();
     const mounts = await volumes.createMounts(request);
     const others = {
       known: inventory.list(),
-      starting: before,
+      starting: earlierStarts,
       processPorts,
       foreign,
       reservations: this.reservations,
@@ -156,8 +169,8 @@ export class Starter {
   }
 
   private async checkProfile(file: string): Promise<void> {
-    const found = await stat(file).catch(() => undefined);
-    if (found?.isFile() === true) return;
+    const stats = await stat(file).catch(() => undefined);
+    if (stats?.isFile() === true) return;
     throw new CloudlessError(
       'precondition',
       `security.seccomp: the profile ${file} does not exist on this node`,
@@ -197,8 +210,9 @@ export class Starter {
   }
 
   /**
-   * Creates the sandbox. A sandbox of this name that an earlier, interrupted start has left is
-   * removed first.
+   * Creates the sandbox. When an interrupted start of the same container has left a sandbox with
+   * this name, that sandbox is removed first.
+   * @returns The id of the sandbox in the container runtime.
    */
   private async runSandbox(
     { containerId, security }: ContainerRequest,
@@ -235,11 +249,11 @@ export class Starter {
     if (ulimits.length > 0)
       await limitSandbox(await inventory.readSandboxPid(podSandboxId), ulimits);
     const hosts = await this.hostsFiles.create(request);
-    // last, because /etc may be a volume
-    const all = hosts === undefined ? mounts : [...mounts, hosts];
+    // Mount the hosts file last: a volume at /etc would cover an earlier mount.
+    const allMounts = hosts === undefined ? mounts : [...mounts, hosts];
     const config = toContainerConfig(request, owner, {
       imageRef,
-      mounts: all,
+      mounts: allMounts,
       pids,
       kernel: this.kernel,
     });
@@ -259,8 +273,8 @@ export class Starter {
   }
 
   /**
-   * Reads the address of the sandbox and writes it to the hosts file.
-   * @returns Empty in the network of the machine.
+   * Reads the IP address of the sandbox and writes the hosts file with this address.
+   * @returns The address; empty in the network of the machine.
    */
   private async readAddress(request: ContainerRequest, podSandboxId: string): Promise<string> {
     const ip =
@@ -271,6 +285,7 @@ export class Starter {
     return ip;
   }
 
+  /** Starts a created container whose cgroup has the limit of processes from the beginning. */
   private async startWithLimits(containerId: string, pids: number | undefined): Promise<void> {
     const { client, inventory } = this.options;
     const undo =
@@ -287,6 +302,7 @@ export class Starter {
     }
   }
 
+  /** Refuses a container without a cgroup of its own only when its request sets a limit. */
   private async enforcePidsLimit(
     pid: number,
     pids: number,
@@ -299,6 +315,7 @@ export class Starter {
     );
   }
 
+  /** Returns the limit of processes and threads; undefined when this node cannot limit them. */
   private resolvePidsLimit({ limits }: ContainerRequest): number | undefined {
     const { capabilities, maxPids } = this.options;
     return limits.pids ?? (capabilities().includes('limits.pids') ? maxPids : undefined);

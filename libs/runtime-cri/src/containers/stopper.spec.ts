@@ -13,7 +13,10 @@ const exited = { ...running, phase: 'exited', exitCode: 137 } as ContainerStatus
 
 let clock: ManualClock;
 let stopper: Stopper;
-/** Stop calls: virtual time, grace period in seconds, and the milliseconds added to the timeout. */
+/**
+ * Received stop calls: virtual time, grace period in seconds, and the milliseconds that are added
+ * to the timeout.
+ */
 let calls: (readonly [number, bigint, number])[];
 let finish: (status: ContainerStatus) => void;
 let failure: CloudlessError | undefined;
@@ -42,8 +45,8 @@ beforeEach(() => {
   stopper = new Stopper(client, inventory, clock);
 });
 
-describe('Stopper', () => {
-  it('sends SIGTERM with a longer grace period for the runtime, then SIGKILL on time', async () => {
+describe('Stopper.stop', () => {
+  it('sends SIGTERM with a longer grace period, then SIGKILL when the requested period ends', async () => {
     const stopped = stopper.stop(containerId, 1_500);
     await clock.advance(1_499);
     expect(calls).toEqual([[0, 3n, 1_500]]);
@@ -56,7 +59,7 @@ describe('Stopper', () => {
     expect(await stopped).toEqual(exited);
   });
 
-  it('keeps the shortest grace period of several calls', async () => {
+  it('sends SIGKILL once, at the end of the shortest grace period of several calls', async () => {
     const stops = [1_000, 5_000, 400, 2_000].map((graceMs) => stopper.stop(containerId, graceMs));
     await clock.advance(10_000);
     expect(calls.filter(([, timeout]) => timeout === 0n)).toEqual([[400, 0n, 0]]);
@@ -74,17 +77,20 @@ describe('Stopper', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('fails with the error of the runtime, except for a container that is gone', async () => {
+  it('resolves when the runtime no longer has the container', async () => {
     failure = new CloudlessError('notFound', 'no such container');
     const gone = stopper.stop(containerId, 0);
     await clock.advance(1);
     finish(exited);
     expect(await gone).toEqual(exited);
+  });
+
+  it('rejects with the error of the runtime', async () => {
     failure = new CloudlessError('unavailable', 'the runtime is stuck');
-    const stuck = stopper.stop(containerId, 100);
-    stuck.catch(() => undefined);
+    const stuck = expect(stopper.stop(containerId, 100)).rejects.toBe(failure);
     await clock.advance(1);
-    expect(calls.length).toBeGreaterThan(1);
+    await stuck;
+    expect(calls).toHaveLength(1);
   });
 });
 

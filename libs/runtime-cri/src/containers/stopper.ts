@@ -12,8 +12,10 @@ import type { Inventory } from './inventory.js';
 
 /** A running stop, shared by all its callers. */
 interface RunningStop {
+  /** Monotonic time of SIGKILL. */
   killAt: number;
   timer: Timer | undefined;
+  /** Rejects when a call to the container runtime fails; never resolves. */
   readonly failed: Promise<never>;
   readonly fail: (reason: unknown) => void;
 }
@@ -25,9 +27,9 @@ interface StopTarget {
 }
 
 /**
- * Stops containers: SIGTERM through the runtime, SIGKILL at the end of the shortest grace period
- * that a caller has requested. Grace periods are timed here, because the interface has whole
- * seconds only.
+ * Stops containers: SIGTERM through the container runtime, then SIGKILL at the end of the shortest
+ * grace period that a caller has requested. This class measures the grace periods itself, because
+ * the Container Runtime Interface accepts only whole seconds.
  */
 export class Stopper {
   private readonly runningStops = new Map<ContainerId, RunningStop>();
@@ -38,6 +40,13 @@ export class Stopper {
     private readonly clock: Clock,
   ) {}
 
+  /**
+   * Stops a container and waits for its end.
+   * @param graceMs - Grace period in milliseconds; 0 or less sends SIGKILL at once, without
+   *   SIGTERM.
+   * @returns The status of the exited container, also when the container had exited before.
+   * @throws kind `notFound` for an unknown container; the errors of the runtime.
+   */
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     const { status, runtimeId } =
       this.inventory.find(containerId) ?? (await this.inventory.refreshAndFind(containerId));
@@ -55,8 +64,9 @@ export class Stopper {
   }
 
   /**
-   * Sends SIGTERM. The runtime gets a slightly longer grace period, so that it can finish the stop
-   * when this agent dies meanwhile.
+   * Begins a stop, and sends SIGTERM when there is a grace period. The runtime gets a grace period
+   * that is 1 to 2 s longer, so that the runtime finishes the stop when this agent is killed before
+   * it sends SIGKILL.
    */
   private beginStop(containerId: ContainerId, runtimeId: string, graceMs: number): RunningStop {
     let fail = (_: unknown): void => undefined;
@@ -73,12 +83,13 @@ export class Stopper {
       void this.requestStop(
         stopping,
         { containerId, runtimeId },
-        Math.ceil(graceMs / 1_000) + 1,
-        graceMs,
+        Math.ceil(graceMs / 1_000) + 1, // grace period for the runtime, in seconds
+        graceMs, // added to the timeout of the call
       );
     return stopping;
   }
 
+  /** Moves SIGKILL to an earlier time; a later time changes nothing. */
   private shortenGrace(stopping: RunningStop, target: StopTarget, graceMs: number): void {
     const killAt = this.clock.now() + Math.max(0, graceMs);
     if (killAt >= stopping.killAt) return;
@@ -86,10 +97,15 @@ export class Stopper {
     stopping.timer?.cancel();
     stopping.timer = this.clock.setTimer(
       Math.max(0, graceMs),
-      () => void this.requestStop(stopping, target, 0, 0),
+      () => void this.requestStop(stopping, target, 0, 0), // SIGKILL
     );
   }
 
+  /**
+   * Calls StopContainer, and refreshes the inventory, which resolves the waiting callers.
+   * @param graceSeconds - Whole seconds between SIGTERM and SIGKILL; 0 sends only SIGKILL.
+   * @param extraMs - Milliseconds to add to the timeout of the call.
+   */
   private async requestStop(
     stopping: RunningStop,
     { containerId, runtimeId }: StopTarget,
@@ -99,8 +115,8 @@ export class Stopper {
     try {
       await this.callStopContainer(runtimeId, graceSeconds, extraMs);
       const known = this.inventory.find(containerId);
-      const now = known === undefined ? undefined : await this.inventory.refreshOne(known);
-      if (now?.status.phase !== 'exited') await this.inventory.refreshAll();
+      const refreshed = known === undefined ? undefined : await this.inventory.refreshOne(known);
+      if (refreshed?.status.phase !== 'exited') await this.inventory.refreshAll();
     } catch (reason) {
       stopping.fail(reason);
     }

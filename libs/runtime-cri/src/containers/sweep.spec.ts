@@ -38,12 +38,12 @@ afterEach(async () => {
 });
 
 async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<CriRuntime> {
-  const { socketPath, logDirectory, home } = server;
+  const { socketPath, logDirectory, directory: imageDirectory } = server;
   const rest = { owner: OWNER, clock: systemClock, log: silentLog };
   return (runtime = await openCriRuntime({
     socketPath,
     logDirectory,
-    imageDirectory: home,
+    imageDirectory,
     ...rest,
     ...overrides,
   }));
@@ -57,7 +57,11 @@ function createLabels(digit: string, cluster = OWNER.cluster): Record<string, st
   };
 }
 
-/** Adds a very old sandbox with a container. */
+/**
+ * Adds a sandbox and a container that are older than any `orphanAgeMs`.
+ * @param digit - Id of the container in the runtime, and the digit of its Cloudless id.
+ * @param state - State of the container; `none` adds only the sandbox.
+ */
 function add(
   digit: string,
   state: ContainerState | 'none',
@@ -83,7 +87,7 @@ const nowNanos = (): bigint => BigInt(Date.now()) * 1_000_000n;
 
 /**
  * Makes a call of the runtime fail.
- * @returns Restores the call.
+ * @returns A function that makes the call succeed again.
  */
 function failCall(call: 'containerStatus' | 'podSandboxStatus'): () => void {
   const failure = new ConnectError('failed to get container info', Code.Internal);
@@ -93,15 +97,16 @@ function failCall(call: 'containerStatus' | 'podSandboxStatus'): () => void {
     server.statusGates.set('a', failed);
     return () => server.statusGates.delete('a');
   }
-  let isMute = true;
+  let isFailing = true;
   server.overrides[call] = () => {
-    if (isMute) throw failure;
+    if (isFailing) throw failure;
     return { status: { network: { ip: '10.0.0.7' } } };
   };
-  return () => void (isMute = false);
+  return () => void (isFailing = false);
 }
 
-const left = (): readonly string[] => [
+/** Lists the remaining containers and sandboxes with their digits. */
+const listRemaining = (): readonly string[] => [
   ...[...server.containers.keys()].map((id) => `container ${id}`),
   ...[...server.sandboxes.values()].map(
     ({ config }) => `sandbox ${config.labels['io.cloudless.container-id']?.[0]}`,
@@ -114,61 +119,63 @@ describe('sweep', () => {
       name: 'removes a sandbox without a container',
       state: 'none' as const,
       sandbox: true,
-      stays: [],
+      remaining: [],
     },
     {
       name: 'removes a container that was never started',
       state: CONTAINER_CREATED,
       sandbox: true,
-      stays: [],
+      remaining: [],
     },
     {
       name: 'removes a never-started container without a sandbox',
       state: CONTAINER_CREATED,
       sandbox: false,
-      stays: [],
+      remaining: [],
     },
     {
       name: 'keeps a running container',
       state: CONTAINER_RUNNING,
       sandbox: true,
-      stays: ['container a', 'sandbox a'],
+      remaining: ['container a', 'sandbox a'],
     },
     {
       name: 'keeps an exited container',
       state: CONTAINER_EXITED,
       sandbox: true,
-      stays: ['container a', 'sandbox a'],
+      remaining: ['container a', 'sandbox a'],
     },
-  ])('$name', async ({ state, sandbox, stays }) => {
+  ])('$name', async ({ state, sandbox, remaining }) => {
     add('a', state, { sandbox });
     add('f', state, { cluster: 'another', sandbox: false });
     await open();
-    expect(left()).toEqual([...(state === 'none' ? [] : ['container f']), ...stays].sort());
+    expect(listRemaining()).toEqual(
+      [...(state === 'none' ? [] : ['container f']), ...remaining].sort(),
+    );
   });
 
   it.each(['containerStatus', 'podSandboxStatus'] as const)(
-    'keeps a running container and its volumes while the runtime fails %s',
+    'keeps a running container and its volumes while the call %s fails',
     async (call) => {
       add('a', CONTAINER_RUNNING, { group: 'web-1' });
-      const volumeDirectory = path.join(server.home, 'volumes');
+      const volumeDirectory = path.join(server.directory, 'volumes');
       const kept = path.join(volumeDirectory, 'empty', 'web-1', 'cache');
       mkdirSync(kept, { recursive: true });
       utimesSync(path.dirname(kept), 0, 0);
-      const tell = failCall(call);
+      const restoreCall = failCall(call);
       await server.disconnect();
-      await server.listen(); // overrides hold from here on
+      await server.listen(); // the overrides take effect here
       const opened = await open({ volumeDirectory });
-      expect([left(), existsSync(kept)]).toEqual([['container a', 'sandbox a'], true]);
+      expect([listRemaining(), existsSync(kept)]).toEqual([['container a', 'sandbox a'], true]);
       expect(await opened.list()).toMatchObject([{ containerId: readId('a'), phase: 'running' }]);
-      tell();
+      restoreCall();
       expect(await opened.list()).toMatchObject([
         { containerId: readId('a'), phase: 'running', pid: process.pid, ip: '10.0.0.7' },
       ]);
     },
   );
 
-  it('ends the network of a container that exited long ago, once, and keeps that of a recent exit', async () => {
+  it('ends only the network of a container that exited longer than orphanAgeMs ago', async () => {
     add('a', CONTAINER_EXITED);
     add('b', CONTAINER_EXITED);
     Object.assign(server.containers.get('b') ?? {}, {
@@ -187,10 +194,10 @@ describe('sweep', () => {
     await server.listen();
     await open();
     expect(ended).toEqual(['a']);
-    expect(left()).toHaveLength(6);
+    expect(listRemaining()).toHaveLength(6);
   });
 
-  it('does not delay the start of an agent', async () => {
+  it('delays openCriRuntime by 5 s at most when a removal is stuck', async () => {
     add('a', 'none');
     const called = new Promise<void>((resolve) => {
       server.overrides.stopPodSandbox = () => {
@@ -216,15 +223,15 @@ describe('sweep', () => {
     expect(await opened.list()).toMatchObject([{ containerId: readId('a'), phase: 'exited' }]);
   });
 
-  it('lets a container be removed whose sandbox another program has removed', async () => {
+  it('keeps an exited container whose sandbox another program has removed, until remove', async () => {
     add('a', CONTAINER_EXITED, { sandbox: false });
     const opened = await open();
     expect(await opened.list()).toHaveLength(1);
     await opened.remove(readId('a'));
-    expect(left()).toEqual([]);
+    expect(listRemaining()).toEqual([]);
   });
 
-  it('keeps the old log directory of a young sandbox without a container', async () => {
+  it('removes an old log directory unless a sandbox of its container exists', async () => {
     const config = create(PodSandboxConfigSchema, { labels: createLabels('a') });
     server.addSandbox(config, nowNanos());
     const directories = ['a', 'b'].map((digit) => path.join(server.logDirectory, readId(digit)));
@@ -236,7 +243,7 @@ describe('sweep', () => {
     expect(directories.map((directory) => existsSync(directory))).toEqual([true, false]);
   });
 
-  it('continues after a failed removal', async () => {
+  it('removes the other sandboxes when one removal fails', async () => {
     server.overrides.removePodSandbox = ({ podSandboxId }) => {
       if (podSandboxId === 'sandbox-1') throw new ConnectError('device is busy', Code.Unknown);
       server.sandboxes.delete(podSandboxId);
@@ -247,12 +254,12 @@ describe('sweep', () => {
     add('a', 'none');
     add('b', 'none');
     await open();
-    expect(left()).toEqual(['sandbox a']);
+    expect(listRemaining()).toEqual(['sandbox a']);
   });
 });
 
 describe('CriRuntime.shutdown', () => {
-  it('removes everything of this owner in any state and nothing of others', async () => {
+  it('removes containers and sandboxes of this owner in any state, and none of other owners', async () => {
     for (const [digit, state] of [CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_CREATED].entries())
       add(String(digit), state);
     const opened = await open({ orphanAgeMs: Number.POSITIVE_INFINITY });
@@ -261,7 +268,7 @@ describe('CriRuntime.shutdown', () => {
     add('f', CONTAINER_RUNNING, { cluster: 'another' });
     mkdirSync(path.join(server.logDirectory, readId('0')), { recursive: true });
     await opened.shutdown();
-    expect(left()).toEqual(['container f', 'sandbox f']);
+    expect(listRemaining()).toEqual(['container f', 'sandbox f']);
     expect(existsSync(server.logDirectory)).toBe(false);
     await expect(opened.list()).rejects.toMatchObject({
       kind: 'unavailable',
@@ -272,29 +279,29 @@ describe('CriRuntime.shutdown', () => {
   it('removes the empty directories of running containers', async () => {
     server.images.add('nginx:alpine');
     const opened = await open();
-    const empty = path.join(server.home, 'volumes/empty/r');
+    const empty = path.join(server.directory, 'volumes/empty/r');
     await opened.start(aRequest({ group: 'r', volumes: [SCRATCH] }));
     expect(existsSync(empty)).toBe(true);
     await opened.shutdown();
     expect(existsSync(empty)).toBe(false);
   });
 
-  it('removes containers that are being started, and refuses later starts', async () => {
+  it('removes a container that is being started, and refuses later starts', async () => {
     server.images.add('nginx:alpine');
-    let asked = (): void => undefined;
-    const isAsked = new Promise<void>((resolve) => (asked = resolve));
+    let onCall = (): void => undefined;
+    const called = new Promise<void>((resolve) => (onCall = resolve));
     let answer = (): void => undefined;
-    const isAnswered = new Promise<void>((resolve) => (answer = resolve));
+    const mayAnswer = new Promise<void>((resolve) => (answer = resolve));
     server.overrides.runPodSandbox = async ({ config }) => {
-      asked();
-      await isAnswered;
+      onCall();
+      await mayAnswer;
       return { podSandboxId: server.addSandbox(config!) };
     };
     await server.disconnect();
     await server.listen();
     const opened = await open();
     const started = opened.start(aRequest({ group: 'r', volumes: [SCRATCH] }));
-    await isAsked;
+    await called;
     const ended = opened.shutdown();
     await expect(opened.start(aRequest({ containerId: readId('b') }))).rejects.toMatchObject({
       kind: 'unavailable',
@@ -302,11 +309,11 @@ describe('CriRuntime.shutdown', () => {
     answer();
     await Promise.allSettled([started]);
     await ended;
-    expect(left()).toEqual([]);
-    expect(existsSync(path.join(server.home, 'volumes/empty/r'))).toBe(false);
+    expect(listRemaining()).toEqual([]);
+    expect(existsSync(path.join(server.directory, 'volumes/empty/r'))).toBe(false);
   });
 
-  it('retries failed removals', async () => {
+  it('repeats failed removals until they succeed', async () => {
     let failures = 2;
     const { stopPodSandbox } = {
       stopPodSandbox: () => {
@@ -319,39 +326,39 @@ describe('CriRuntime.shutdown', () => {
     await server.listen();
     add('a', CONTAINER_RUNNING);
     await (await open()).shutdown();
-    expect(left()).toEqual([]);
+    expect(listRemaining()).toEqual([]);
   });
 
   it.each([
     {
-      name: 'that is stuck',
+      name: 'is stuck',
       stop: () => new Promise<never>(() => undefined),
       untilLogged: 'removing containers',
-      why: 'the container runtime is slow or stuck: see its log',
+      cause: 'the container runtime is slow or stuck: see its log',
     },
     {
-      name: 'that always fails',
+      name: 'always fails',
       stop: () => Promise.reject(new ConnectError('device is busy', Code.Unknown)),
       untilLogged: 'containers not removed, trying again',
-      why: 'device is busy',
+      cause: 'device is busy',
     },
   ])(
-    'ends within its time limit with a runtime $name, and reports the remaining containers',
-    async ({ stop, untilLogged, why }) => {
+    'rejects at its time limit with the number of remaining containers when the runtime $name',
+    async ({ stop, untilLogged, cause }) => {
       server.overrides.stopPodSandbox = stop;
       await server.disconnect();
       await server.listen();
       add('a', CONTAINER_RUNNING);
       const clock = new ManualClock();
-      let logged = (): void => undefined;
-      const isTried = new Promise<void>((resolve) => (logged = resolve));
-      const note = (message: string): void => (message === untilLogged ? logged() : undefined);
-      const log: Log = { ...silentLog, info: note, warn: note };
+      let onLogged = (): void => undefined;
+      const logged = new Promise<void>((resolve) => (onLogged = resolve));
+      const write = (message: string): void => (message === untilLogged ? onLogged() : undefined);
+      const log: Log = { ...silentLog, info: write, warn: write };
       const ended = expect((await open({ clock, log })).shutdown(100)).rejects.toMatchObject({
         kind: 'deadline',
-        message: `1 containers of this node were not removed within 100 ms: ${why}`,
+        message: `1 containers of this node were not removed within 100 ms: ${cause}`,
       });
-      await isTried;
+      await logged;
       await clock.advance(100);
       await ended;
     },

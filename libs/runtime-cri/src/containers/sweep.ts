@@ -16,38 +16,43 @@ const NANOS_PER_MS = 1_000_000n;
 export interface SweepOptions {
   readonly inventory: Inventory;
   readonly sandboxes: Sandboxes;
+  /** Returns true while this agent is starting the container. */
   readonly isStarting: (containerId: ContainerId) => boolean;
+  /** Absolute path of the directory that contains the log directory of each container. */
   readonly logRoot: string;
   readonly log: Log;
   /**
-   * Minimum age of removed remains in milliseconds: younger ones may belong to a start that is
-   * still running.
+   * Minimum age in milliseconds of removed sandboxes, containers and logs, and minimum time since
+   * the exit of a container whose network is ended. Younger remains may belong to a running start.
    */
   readonly orphanAgeMs: number;
-  /** Wall-clock milliseconds. */
+  /** Current wall-clock time in milliseconds. */
   readonly nowMs: number;
 }
 
 /**
- * Removes the remains of a killed agent or an interrupted call: sandboxes of this owner in any
- * state without a started container, never-started containers without a sandbox, and logs of
- * neither. Also stops containers that the runtime has lost, and ends the networks of containers
- * that have exited long ago.
+ * Removes the remains of a killed agent or of an interrupted call: sandboxes of this owner without
+ * a started container, containers that were never started, and log directories without a sandbox or
+ * container. Also stops containers whose state the runtime has lost, and ends the networks of
+ * containers that exited before `orphanAgeMs`. A failed removal is logged, and the sweep continues.
+ * @throws kind `unavailable` when the runtime does not answer.
  */
 export async function sweep(options: SweepOptions): Promise<void> {
   const { inventory, sandboxes } = options;
-  const before = [...(await sandboxes.listAll()), ...(await sandboxes.listUnfinished())];
-  await stopLostContainers(options, before);
-  // Refresh after the lists: a container that is missing now did not exist when they were read.
+  const listed = [...(await sandboxes.listAll()), ...(await sandboxes.listUnfinished())];
+  await stopLostContainers(options, listed);
+  // Refresh after the lists: a listed sandbox whose container the inventory lacks has no started
+  // container.
   await inventory.refreshAll();
   const orphans = new Set(
-    before.filter((each) => isOrphan(each, options)).map(({ labels }) => readContainerId(labels)),
+    listed.filter((each) => isOrphan(each, options)).map(({ labels }) => readContainerId(labels)),
   );
   for (const containerId of orphans) await removeOrphan(containerId, options);
-  await endOldNetworks(options, before);
-  await sweepLogs(options, new Set(before.map(({ labels }) => readContainerId(labels))));
+  await endOldNetworks(options, listed);
+  await sweepLogs(options, new Set(listed.map(({ labels }) => readContainerId(labels))));
 }
 
+/** Returns true for an old sandbox or unstarted container whose id the inventory lacks. */
 function isOrphan({ labels, createdAt }: PodSandbox | Container, options: SweepOptions): boolean {
   const { inventory, isStarting, orphanAgeMs, nowMs } = options;
   const containerId = readContainerId(labels);
@@ -71,15 +76,15 @@ async function removeOrphan(
 }
 
 /**
- * Ends the networks of exited containers, which are kept for their logs: networks have few
- * addresses.
+ * Ends the networks of containers that exited before `orphanAgeMs`. The containers themselves are
+ * kept for their logs, but the network has only few addresses.
  */
 async function endOldNetworks(
   options: SweepOptions,
-  found: readonly (PodSandbox | Container)[],
+  listed: readonly (PodSandbox | Container)[],
 ): Promise<void> {
   const { inventory, sandboxes, log, nowMs, orphanAgeMs } = options;
-  for (const each of found) {
+  for (const each of listed) {
     if ('podSandboxId' in each || each.state !== PodSandboxState.SANDBOX_READY) continue;
     const containerId = readContainerId(each.labels);
     const { phase, finishedAtMs = nowMs } = inventory.find(containerId)?.status ?? {};
@@ -94,14 +99,14 @@ async function endOldNetworks(
 }
 
 /**
- * Stops containers whose state the runtime has lost. Their state would stay unknown for ever; after
- * the stop they count as exited.
+ * Stops containers whose state the runtime has lost. Without the stop the runtime would report
+ * their state as unknown for ever; after the stop it reports them as exited.
  */
 async function stopLostContainers(
   { sandboxes, log }: SweepOptions,
-  found: readonly (PodSandbox | Container)[],
+  listed: readonly (PodSandbox | Container)[],
 ): Promise<void> {
-  for (const each of found) {
+  for (const each of listed) {
     if (!('podSandboxId' in each) || each.state !== ContainerState.CONTAINER_UNKNOWN) continue;
     const containerId = readContainerId(each.labels);
     log.warn('stopping a container that its runtime has lost', { containerId });
@@ -114,6 +119,10 @@ async function stopLostContainers(
   }
 }
 
+/**
+ * Removes old log directories without a container.
+ * @param kept - Container ids whose logs stay: a sandbox or container with the id was listed.
+ */
 async function sweepLogs(
   { logRoot, nowMs, orphanAgeMs, isStarting, inventory }: SweepOptions,
   kept: ReadonlySet<string>,
@@ -128,8 +137,8 @@ async function sweepLogs(
     )
       continue;
     const directory = path.join(logRoot, name);
-    const found = await stat(directory).catch(() => undefined);
-    if (found !== undefined && nowMs - found.mtimeMs >= orphanAgeMs)
+    const stats = await stat(directory).catch(() => undefined);
+    if (stats !== undefined && nowMs - stats.mtimeMs >= orphanAgeMs)
       await rm(directory, { recursive: true, force: true });
   }
 }

@@ -22,23 +22,26 @@ function exited(overrides: {
 }
 
 describe('toStatus', () => {
-  it('never reports an end before the start', () => {
+  it('returns an exit time that is not before the start time', () => {
     expect(exited({ finishedAt: 0n })).toMatchObject({ startedAtMs: 2_000, finishedAtMs: 2_000 });
     expect(exited({})).toMatchObject({ startedAtMs: 2_000, finishedAtMs: 3_000 });
   });
 
   it.each([
-    { exitCode: 137, reason: 'OOMKilled', shown: 'out of memory' },
-    { exitCode: 0, reason: 'OOMKilled', shown: 'completed' },
-    { exitCode: 143, reason: 'Error', shown: 'killed by SIGTERM' },
-  ])('reports exit code $exitCode with reason $reason as $shown', ({ exitCode, reason, shown }) => {
-    expect(exited({ exitCode, reason })).toMatchObject({ exitCode, reason: shown });
-  });
+    { exitCode: 137, reason: 'OOMKilled', expected: 'out of memory' },
+    { exitCode: 0, reason: 'OOMKilled', expected: 'completed' },
+    { exitCode: 143, reason: 'Error', expected: 'killed by SIGTERM' },
+  ])(
+    'returns the reason "$expected" for exit code $exitCode and reason $reason of the runtime',
+    ({ exitCode, reason, expected }) => {
+      expect(exited({ exitCode, reason })).toMatchObject({ exitCode, reason: expected });
+    },
+  );
 
-  it('reports a lost end as lost with the machine only when the container is older than the boot', () => {
-    const lost = { exitCode: 255, reason: 'Unknown' };
-    expect(exited(lost).reason).not.toBe('lost with the machine');
-    expect(exited({ ...lost, createdAt: 999n * NANOS_PER_MS })).toMatchObject({
+  it('returns the reason "lost with the machine" for an unobserved exit only when the container is older than the boot', () => {
+    const unobserved = { exitCode: 255, reason: 'Unknown' };
+    expect(exited(unobserved).reason).not.toBe('lost with the machine');
+    expect(exited({ ...unobserved, createdAt: 999n * NANOS_PER_MS })).toMatchObject({
       exitCode: -1,
       reason: 'lost with the machine',
     });
@@ -51,7 +54,7 @@ describe('parsePid', () => {
     { info: '{"pid":0}', pid: undefined },
     { info: '{"pid":"17"}', pid: undefined },
     { info: 'no JSON', pid: undefined },
-  ])('reads $pid from $info', ({ info, pid }) => {
+  ])('returns $pid for the status $info', ({ info, pid }) => {
     expect(parsePid({ info })).toBe(pid);
   });
 });

@@ -9,11 +9,11 @@ import { readContainerId, fromAnnotations } from './labels.js';
 
 const NANOS_PER_MS = 1_000_000n;
 /**
- * Address of endpoints in the network of the machine; workloads are reachable on the machine itself
- * only.
+ * Address of endpoints in the network of the machine. Cloudless has no network between machines, so
+ * these endpoints are reachable on the machine itself only.
  */
 const LOOPBACK = '127.0.0.1';
-/** Names of signals by their number on Linux. */
+/** Names of signals by their number on Linux. Other signals are reported by number. */
 const SIGNALS = new Map([
   [1, 'SIGHUP'],
   [2, 'SIGINT'],
@@ -33,6 +33,7 @@ const SIGNALS = new Map([
 
 /**
  * Converts the status that the runtime reports.
+ * @param ip - IP address of the sandbox; empty in the network of the machine or when unknown.
  * @param bootedAtMs - Boot time of the machine, wall-clock milliseconds.
  */
 export function toStatus(
@@ -42,8 +43,8 @@ export function toStatus(
 ): ContainerStatus {
   const status = answer.status;
   const { labels, ports, hostNetwork = false } = fromAnnotations(status?.annotations ?? {});
-  // Runtimes record the start afterwards; the process may have written lines and even ended by
-  // then.
+  // Use the creation time: runtimes record the start time after the start, when the process may
+  // already have written lines or ended.
   const startedAtMs = toMs(status?.createdAt ?? 0n);
   const common: Omit<ContainerStatus, 'phase'> = {
     containerId: readContainerId(status?.labels ?? {}),
@@ -61,9 +62,9 @@ export function toStatus(
   };
   if (status?.state !== ContainerState.CONTAINER_EXITED) {
     const pid = parsePid(answer.info);
-    // In the host network, some runtimes report no address and some the address of the host.
-    const own = hostNetwork || ip === '' ? {} : { ip };
-    return { ...common, phase: 'running', ...definedFields({ pid }), ...own };
+    // In the network of the machine, some runtimes report no address, others that of the machine.
+    const address = hostNetwork || ip === '' ? {} : { ip };
+    return { ...common, phase: 'running', ...definedFields({ pid }), ...address };
   }
   const { reason, exitCode } = status;
   return {
@@ -75,19 +76,27 @@ export function toStatus(
 }
 
 /**
- * Reason of an end that the container runtime did not observe, such as across a restart of the
- * machine.
+ * Reason that runtimes give for an exit that they did not observe, for example because the machine
+ * was restarted.
  */
 const LOST_END = 'Unknown';
 
+/**
+ * Converts exit code and reason of the runtime.
+ * @param startedBeforeBoot - True when the machine was restarted since the start of the container.
+ */
 function toExit(
   reason: string,
   exitCode: number,
-  beforeBoot: boolean,
+  startedBeforeBoot: boolean,
 ): { readonly exitCode: number; readonly reason: string } {
   if (reason === LOST_END)
-    return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : formatExitReason(-1) };
-  // Also reported when only a child was killed by the OOM killer and the container then succeeded.
+    return {
+      exitCode: -1,
+      reason: startedBeforeBoot ? 'lost with the machine' : formatExitReason(-1),
+    };
+  // Runtimes give this reason also when the OOM killer killed only a child, and the main process
+  // then exited with 0.
   if (reason === 'OOMKilled' && exitCode !== 0) return { exitCode, reason: 'out of memory' };
   return { exitCode, reason: formatExitReason(exitCode, SIGNALS.get(exitCode - 128)) };
 }
@@ -96,18 +105,22 @@ function toExit(
 const START_ERROR = 'StartError';
 
 /**
- * Whether an exited container never ran: container runtimes keep a container whose start failed,
- * with exit code 128, until its removal. A container whose end the runtime did not see may lack a
- * start time, too, but did run.
- * @see containerd, pkg/cri/server/container_start.go; CRI-O gives the zero time of Go, which is
- *   negative in nanoseconds
+ * Returns true when an exited container never ran. Container runtimes keep a container whose start
+ * failed, with exit code 128, until its removal. A container whose exit the runtime did not observe
+ * may lack a start time, too, but did run.
+ * @see containerd, pkg/cri/server/container_start.go; CRI-O reports a missing start time as the
+ *   zero time of Go, which is negative in nanoseconds
  */
 export function wasNeverStarted(status: CriStatus | undefined): boolean {
   if (status?.state !== ContainerState.CONTAINER_EXITED) return false;
   return status.reason === START_ERROR || (status.startedAt <= 0n && status.reason !== LOST_END);
 }
 
-/** Parses the process id, which every known runtime puts into its verbose answer. */
+/**
+ * Parses the process id from a verbose status of a container or sandbox, where containerd and CRI-O
+ * report it.
+ * @returns Undefined when the status has no process id, or the process has ended.
+ */
 export function parsePid(info: Readonly<Record<string, string>>): number | undefined {
   try {
     const { pid } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: unknown };

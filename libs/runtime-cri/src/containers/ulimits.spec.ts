@@ -28,23 +28,26 @@ describe('checkUlimits', () => {
     { soft: 4096, hard: 4096 },
     { soft: 256, hard: -1 },
     { soft: -1, hard: -1 },
-  ])('accepts a soft limit of $soft below a hard limit of $hard', ({ soft, hard }) => {
+  ])('accepts the soft limit $soft with the hard limit $hard of open files', ({ soft, hard }) => {
     checkUlimits({ ulimits: [{ name: 'nofile', soft, hard }] });
   });
 });
 
-describe('ulimits of the main process', () => {
+describe('confirmUlimits', () => {
   const confirm = (name: string, soft: number, hard: number, pid = PID): Promise<void> =>
     confirmUlimits(pid, [{ name, soft, hard }], new ManualClock(), proc);
 
   it.each([
     { name: 'core', soft: 0, hard: -1 },
     { name: 'nofile', soft: 4096, hard: 4096 },
-  ])('$name: are accepted when they are as requested', async ({ name, soft, hard }) => {
-    await confirm(name, soft, hard);
-  });
+  ])(
+    'resolves when the limit $name of the process is as requested',
+    async ({ name, soft, hard }) => {
+      await confirm(name, soft, hard);
+    },
+  );
 
-  it('are refused when the container runtime has set other values', async () => {
+  it('rejects when the process has another limit than requested', async () => {
     await expect(confirm('nofile', 1024, 4096)).rejects.toMatchObject({
       kind: 'precondition',
       message:
@@ -52,12 +55,14 @@ describe('ulimits of the main process', () => {
     });
   });
 
-  it('are not checked after the process has ended', async () => {
+  it('resolves when the process has ended', async () => {
     await confirm('nofile', 1024, 4096, PID + 1);
   });
+});
 
+describe('limitSandbox', () => {
   it.each([undefined, process.pid])(
-    'are not set on a process that does not hold a sandbox: %p',
+    'rejects when the parent of the sandbox process %p is no shim of containerd',
     async (pid) => {
       await expect(limitSandbox(pid, [])).rejects.toMatchObject({ kind: 'unimplemented' });
     },

@@ -5,7 +5,7 @@ import { readCommandLine, readProcess } from '../system/host-processes.js';
 import { runTool } from '../system/run-tool.js';
 
 /**
- * Limits that can be set, with their titles in /proc/<pid>/limits.
+ * Ulimits that a request may set, with the title of their line in /proc/<pid>/limits.
  * @see proc_pid_limits(5), getrlimit(2)
  */
 const TITLES: Readonly<Record<string, string>> = {
@@ -20,17 +20,18 @@ const TITLES: Readonly<Record<string, string>> = {
   stack: 'Max stack size',
 };
 /**
- * Limits that would end or starve the program that starts the container's processes, as that
- * program has the same limits.
+ * Ulimits that a request may not set: the shim, which starts the processes of the container, gets
+ * the same ulimits, and these would end or starve the shim.
  */
 const SHARED_WITH_RUNTIME = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
-/** Smallest limit of open files: the program that starts a container has open files itself. */
+/** Smallest soft limit of open files: the program that starts a container has open files itself. */
 const MIN_FILES = 256;
+/** Value of a request for no limit. */
 const UNLIMITED = -1;
 
 /**
- * Validates the requested limits.
- * @throws kind `invalid` or `unimplemented`, naming the limit.
+ * Validates the requested ulimits.
+ * @throws kind `invalid` or `unimplemented`, naming the ulimit.
  */
 export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>): void {
   for (const { name, soft, hard } of ulimits) {
@@ -53,20 +54,19 @@ export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>
 }
 
 /**
- * Sets the limits of a sandbox whose container is not created yet. The container runtime interface
- * has no field for them. All processes of a container inherit the limits of the process that holds
- * the sandbox (containerd's shim), so every process of the container has them from its first
- * moment.
- * @param sandboxPid - Process id of the sandbox.
- * @throws kind `unimplemented` when another program holds the sandbox, `precondition` when the
- *   kernel refuses.
+ * Sets the ulimits of a sandbox whose container is not created yet, because the Container Runtime
+ * Interface has no field for ulimits. The parent of the sandbox process (containerd's shim) gets
+ * the ulimits. The shim later starts the processes of the container, which inherit them.
+ * @param sandboxPid - Process id of the sandbox; undefined when the runtime does not report it.
+ * @throws kind `unimplemented` when the parent of the sandbox process is no containerd shim,
+ *   `precondition` when the kernel refuses the ulimits.
  */
 export async function limitSandbox(
   sandboxPid: number | undefined,
   ulimits: readonly UlimitRequest[],
 ): Promise<void> {
-  const holder = sandboxPid === undefined ? undefined : readProcess(sandboxPid)?.parentPid;
-  if (holder === undefined || !(readCommandLine(holder)[0] ?? '').includes('containerd-shim')) {
+  const shimPid = sandboxPid === undefined ? undefined : readProcess(sandboxPid)?.parentPid;
+  if (shimPid === undefined || !(readCommandLine(shimPid)[0] ?? '').includes('containerd-shim')) {
     throw new CloudlessError(
       'unimplemented',
       'ulimits: this container runtime does not report the process that starts its containers; use containerd',
@@ -76,7 +76,7 @@ export async function limitSandbox(
     ({ name, soft, hard }) => `--${name}=${formatLimit(soft)}:${formatLimit(hard)}`,
   );
   try {
-    await runTool('prlimit', ['--pid', String(holder), ...flags]);
+    await runTool('prlimit', ['--pid', String(shimPid), ...flags]);
   } catch (reason) {
     const { stderr = '' } = reason as { readonly stderr?: string };
     const why = stderr.trim() === '' ? errorMessageOf(reason) : stderr.trim();
@@ -86,10 +86,11 @@ export async function limitSandbox(
 }
 
 /**
- * Checks that the main process of a container has the requested limits: container runtimes that are
- * built with some versions of Go raise the soft limit of open files to the hard limit. A process
- * that has ended is not checked.
- * @throws kind `precondition`, naming the limit.
+ * Checks that the main process of a container has the requested ulimits: container runtimes that
+ * are built with some versions of Go raise the soft limit of open files to the hard limit. A
+ * process that has ended is not checked.
+ * @param proc - Mount point of `proc`, for tests.
+ * @throws kind `precondition`, naming the ulimit.
  */
 export async function confirmUlimits(
   pid: number,
@@ -98,27 +99,30 @@ export async function confirmUlimits(
   proc = '/proc',
 ): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
-    const problem = findDifference(readLimits(`${proc}/${pid}/limits`).split('\n'), ulimits);
-    if (problem === undefined) return;
-    if (attempt >= MAX_ATTEMPTS || !isBeingStarted(pid)) throw problem;
+    const difference = findDifference(readLimits(`${proc}/${pid}/limits`).split('\n'), ulimits);
+    if (difference === undefined) return;
+    if (attempt >= MAX_ATTEMPTS || !isBeingStarted(pid)) throw difference;
     await sleep(clock, RETRY_MS);
   }
 }
 
 /**
- * The program that starts a container may have other limits for a moment, until it executes the
- * program of the container.
+ * Interval and number of the checks, 5 s together: until runc executes the program of the
+ * container, the main process is runc itself, which may have other ulimits.
  */
 const RETRY_MS = 10;
 const MAX_ATTEMPTS = 500;
 
-/** Whether the process is still runc, which executes the program next.
-@see runc, `init.go` */
+/**
+ * Returns true while the process is still runc, which executes the program of the container next.
+ * @see runc, `init.go`
+ */
 function isBeingStarted(pid: number): boolean {
   const [program = '', argument] = readCommandLine(pid);
   return /runc$/.test(program) && argument === 'init';
 }
 
+/** Returns the error for the first ulimit that differs; undefined when all are as requested. */
 function findDifference(
   lines: readonly string[],
   ulimits: readonly UlimitRequest[],

@@ -11,10 +11,13 @@ const GONE = 2 ** 30;
 let clock: ManualClock;
 let isWatched: boolean;
 let known: readonly KnownContainer[];
-/** Virtual times of the calls. */
+/** Virtual times at which all containers were listed. */
 let lists: number[];
+/** Virtual times at which one container was read. */
 let reads: number[];
+/** Errors that were passed to the waiting callers. */
 let failures: unknown[];
+/** Behaviour of the next lists. */
 let listing: () => Promise<void>;
 let watcher: Watcher;
 
@@ -60,7 +63,7 @@ describe('Watcher', () => {
     expect(reads).toEqual([]);
   });
 
-  it('stops when no caller waits any more', async () => {
+  it('stops its timer when no caller waits any more', async () => {
     watcher.wake();
     await clock.advance(500);
     isWatched = false;
@@ -69,7 +72,7 @@ describe('Watcher', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('reads a container whose process is gone at each poll, for 60 polls at most', async () => {
+  it('reads a container whose main process has ended at each poll, for 60 polls at most', async () => {
     known = [container(GONE), container(process.pid)];
     watcher.wake();
     await clock.advance(200);
@@ -79,14 +82,14 @@ describe('Watcher', () => {
     expect(reads.length).toBeGreaterThan(50);
   });
 
-  it('lists all containers at once when many have ended', async () => {
+  it('lists all containers instead of reading each one when 9 main processes have ended', async () => {
     known = Array.from({ length: 9 }, (_, index) => container(GONE + index));
     watcher.wake();
     await clock.advance(50);
     expect([lists, reads]).toEqual([[50], []]);
   });
 
-  it('fails the waiting callers when the containers cannot be listed', async () => {
+  it('fails the waiting callers with kind unavailable when the containers cannot be listed', async () => {
     listing = async () => {
       throw new CloudlessError('unavailable', 'the runtime is away');
     };

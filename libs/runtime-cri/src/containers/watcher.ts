@@ -10,30 +10,33 @@ import type { CriClient } from '../client/cri-client.js';
 import { processExists } from '../system/host-processes.js';
 import type { Inventory, KnownContainer } from './inventory.js';
 
-/** Interval in which the main processes are checked, with one system call each. */
+/** Interval of the polls. Each poll makes one system call per running container. */
 const POLL_MS = 50;
-/** Longest interval between refreshes, for changes that nothing else reveals. */
+/** Longest interval between refreshes, for changes that no event and no missing process reveals. */
 const RELIST_MS = 1_000;
 /**
- * Polls within which a runtime notices the end of a process; after that the periodic refresh must
- * detect it.
+ * Number of polls, 3 s together, at which a container without a main process is read individually.
+ * A runtime usually reports the exit within this time; otherwise the periodic refresh detects it.
  */
 const MAX_MISSED_POLLS = 60;
 /**
- * When more containers than this have ended, one list of all is less work than one call for each.
+ * Largest number of ended containers that are read with one call each. For more containers, one
+ * list of all is less work.
  */
 const MAX_SINGLE_REFRESHES = 8;
 
 /**
  * Refreshes an inventory while a caller waits for events. Three sources trigger a refresh: events
- * of runtimes that have them, main processes that are gone, and time. Only the refresh decides what
- * happened.
+ * of the container runtime, where it has them; main processes that no longer exist; and a timer.
+ * These sources never change the inventory themselves; only the status that the refresh reads does.
  */
 export class Watcher {
   private timer: Timer | undefined;
   private stream: AbortController | undefined;
   private isStreamUnsupported = false;
+  /** Monotonic time of the newest refresh. */
   private refreshedAt = 0;
+  /** Number of polls since each main process ended, by process id. */
   private readonly missedPolls = new Map<number, number>();
 
   constructor(
@@ -43,7 +46,7 @@ export class Watcher {
     private readonly log: Log,
   ) {}
 
-  /** Starts watching. Call it when a caller begins to wait. */
+  /** Starts watching until no caller waits. Call it each time a caller begins to wait. */
   wake(): void {
     if (this.timer !== undefined || this.client.closed.aborted) return;
     this.refreshedAt = this.clock.now();
@@ -51,6 +54,7 @@ export class Watcher {
     this.scheduleNextPoll();
   }
 
+  /** Stops watching. */
   close(): void {
     this.timer?.cancel();
     this.timer = undefined;
@@ -73,19 +77,20 @@ export class Watcher {
 
   private async refreshAll(): Promise<void> {
     this.refreshedAt = this.clock.now();
-    this.openStream(); // it ended when the runtime was unreachable
+    this.openStream(); // the stream ends when the runtime becomes unreachable
     await this.failReadersOnError(this.inventory.refreshAll());
   }
 
   private async refreshEach(ended: readonly KnownContainer[]): Promise<void> {
-    const now = await Promise.all(ended.map((known) => this.inventory.refreshOne(known)));
-    if (now.includes(undefined)) await this.inventory.refreshAll(); // another program removed it
+    const refreshed = await Promise.all(ended.map((known) => this.inventory.refreshOne(known)));
+    // Another program has removed a container.
+    if (refreshed.includes(undefined)) await this.inventory.refreshAll();
   }
 
   /** Fails the waiting callers when the runtime cannot be called. */
-  private async failReadersOnError(asked: Promise<unknown>): Promise<void> {
+  private async failReadersOnError(refresh: Promise<unknown>): Promise<void> {
     try {
-      await asked;
+      await refresh;
     } catch (reason) {
       if (errorKindOf(reason) !== 'unavailable')
         this.log.warn('containers not listed', errorFields(reason));
@@ -97,6 +102,7 @@ export class Watcher {
     }
   }
 
+  /** Returns the containers whose main process ended at most {@link MAX_MISSED_POLLS} polls ago. */
   private findEndedProcesses(): readonly KnownContainer[] {
     const ended: KnownContainer[] = [];
     const running = new Set<number>();
@@ -121,6 +127,7 @@ export class Watcher {
     });
   }
 
+  /** Refreshes at each event until the stream ends. */
   private async followEvents(signal: AbortSignal): Promise<void> {
     try {
       for await (const _ of this.client.events(signal))

@@ -8,7 +8,7 @@ import { readProcess } from '../system/host-processes.js';
 import { CommandRecords } from './command-records.js';
 import { toCommandLine } from './command-line.js';
 
-describe('CommandRecords of a killed agent', () => {
+describe('CommandRecords.endAll', () => {
   let directory: string;
   let child: ChildProcess;
   beforeEach(() => {
@@ -20,7 +20,7 @@ describe('CommandRecords of a killed agent', () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  it('lets the next agent end the commands and remove their records', async () => {
+  it('ends the running commands that another agent has recorded, and removes their records', async () => {
     const ended = new Promise((resolve) => child.once('exit', (_, signal) => resolve(signal)));
     new CommandRecords(directory, systemClock).add(readProcess(child.pid ?? 0)!);
     expect(await new CommandRecords(directory, systemClock).endAll()).toBe(1);
@@ -28,7 +28,7 @@ describe('CommandRecords of a killed agent', () => {
     expect(readdirSync(directory)).toEqual([]);
   });
 
-  it('ignores commands that have ended or whose id belongs to another process', async () => {
+  it('removes the record of an ended command, and spares another process with the same id', async () => {
     writeFileSync(path.join(directory, `${child.pid}-1`), '');
     writeFileSync(path.join(directory, 'no command'), '');
     expect(await new CommandRecords(directory, systemClock).endAll()).toBe(0);
@@ -38,7 +38,7 @@ describe('CommandRecords of a killed agent', () => {
 });
 
 describe('toCommandLine', () => {
-  it('returns the requested command, and sets variables with env', () => {
+  it('returns the requested command, and puts env with the variables before it', () => {
     expect(toCommandLine({ command: ['ls', '-l'] })).toEqual(['ls', '-l']);
     expect(toCommandLine({ command: ['ls'], env: {} })).toEqual(['ls']);
     expect(toCommandLine({ command: ['ls'], env: { A: 'b c', D: '' } })).toEqual([

@@ -5,13 +5,15 @@ import { makeDirectorySync } from '@cloudless/app-kit';
 import { readProcess, type HostProcess } from '../system/host-processes.js';
 import { endCommand } from './exec-processes.js';
 
+/** Name of a record: process id and start token of the command. */
 const NAME = /^(\d+)-(\d+)$/;
 
 /**
- * Records of the running commands, as files. Container runtimes let a command continue when its
- * caller was killed, so the next agent ends the commands of the last agent.
+ * Records of the running commands, one empty file per command. Container runtimes let a command run
+ * on when its caller was killed, so the next agent ends the recorded commands of a killed agent.
  */
 export class CommandRecords {
+  /** @param directory - Absolute path, created when it does not exist. */
   constructor(
     private readonly directory: string,
     private readonly clock: Clock,
@@ -29,26 +31,26 @@ export class CommandRecords {
     rmSync(this.getFile(command), { force: true });
   }
 
-  /** Ends a command whose caller has left, and removes its record. */
+  /** Ends a recorded command whose caller no longer reads it, and removes the record. */
   async end(command: HostProcess): Promise<void> {
     await endCommand(command, this.clock);
     this.delete(command);
   }
 
   /**
-   * Ends the commands that a killed agent has left.
-   * @returns The number of these commands.
+   * Ends all recorded commands that still run, and removes all records.
+   * @returns The number of commands that were still running.
    */
   async endAll(): Promise<number> {
-    const left: HostProcess[] = [];
+    const running: HostProcess[] = [];
     for (const name of readdirSync(this.directory)) {
       const [, pid = '', startToken] = NAME.exec(name) ?? [];
       const found = readProcess(Number(pid));
-      if (found !== undefined && found.startToken === startToken) left.push(found);
+      if (found !== undefined && found.startToken === startToken) running.push(found);
       else rmSync(path.join(this.directory, name), { force: true });
     }
-    await Promise.all(left.map((command) => this.end(command)));
-    return left.length;
+    await Promise.all(running.map((command) => this.end(command)));
+    return running.length;
   }
 
   private getFile({ pid, startToken }: HostProcess): string {

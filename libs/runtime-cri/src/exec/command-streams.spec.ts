@@ -9,9 +9,9 @@ import { ExecInputSender } from './exec-input.js';
 import { encodeDataFrame, encodePingFrame } from './spdy.js';
 import { openStreamConnection } from './upgrade.js';
 
-const PIECE = new Uint8Array(64 * 1024);
-/** More bytes than kernel and client buffer together. */
-const PIECES = 512;
+const CHUNK = new Uint8Array(64 * 1024);
+/** Number of chunks, 32 MiB together: more than kernel and client buffer together. */
+const CHUNKS = 512;
 const never = new AbortController().signal;
 
 let server: FakeStreamServer;
@@ -42,18 +42,18 @@ async function open(
 
 /** Endless input for a command that reads nothing. */
 async function* endless(): AsyncGenerator<ExecInput> {
-  for (;;) yield { kind: 'stdin', data: PIECE };
+  for (;;) yield { kind: 'stdin', data: CHUNK };
 }
 
 /** One chunk of input, then nothing, without an end. */
-async function* onePiece(): AsyncGenerator<ExecInput> {
-  yield { kind: 'stdin', data: PIECE };
+async function* oneChunk(): AsyncGenerator<ExecInput> {
+  yield { kind: 'stdin', data: CHUNK };
   await new Promise<never>(() => undefined);
 }
 
 /**
- * Makes the server stop reading, report the end, and reset the connection, like a kernel when input
- * was left unread.
+ * Makes the server stop reading, send the exit status, and reset the connection. A kernel resets a
+ * connection in this way when its input was left unread.
  */
 function endAndReset(exitCode: number): void {
   server.peer.pause();
@@ -61,12 +61,13 @@ function endAndReset(exitCode: number): void {
   server.peer.resetAndDestroy();
 }
 
-/** SPDY/3.1, RST_STREAM with status 5, CANCEL. */
-function resetFrame(streamId: number): Buffer {
+/** Encodes the SPDY/3.1 frame RST_STREAM with status 5, CANCEL. */
+function encodeResetFrame(streamId: number): Buffer {
   return Buffer.from([0x80, 3, 0, 3, 0, 0, 0, 8, 0, 0, 0, streamId, 0, 0, 0, 5]);
 }
 
-async function rest(
+/** Reads the remaining events: the bytes of output, and the exit code, `none` without an exit. */
+async function readRest(
   events: AsyncGenerator<ExecEvent>,
 ): Promise<{ readonly bytes: number; readonly exitCode: unknown }> {
   let bytes = 0;
@@ -78,33 +79,35 @@ async function rest(
 }
 
 describe('CommandStreams', () => {
-  it('yields the exit code when the input failed before the code was read', async () => {
+  it('yields the exit code when the connection is reset before the caller reads it', async () => {
     const events = await open({ input: endless() });
-    const result = rest(events);
-    await server.waitForInput(PIECE.length);
+    const result = readRest(events);
+    await server.waitForInput(CHUNK.length);
     endAndReset(3);
     expect(await result).toEqual({ bytes: 0, exitCode: 3 });
   });
 
-  it('yields the exit code that is still in the kernel when a write of input fails', async () => {
-    const events = await open({ input: onePiece() });
-    await server.waitForInput(PIECE.length);
+  it('yields the exit code that is still unread in the kernel when a write of input fails', async () => {
+    const events = await open({ input: oneChunk() });
+    await server.waitForInput(CHUNK.length);
     endAndReset(3);
-    for (let turn = 0; turn < 3; turn += 1) socket.write(encodeDataFrame(STREAMS.stdin, PIECE));
-    expect(await rest(events)).toEqual({ bytes: 0, exitCode: 3 });
+    for (let turn = 0; turn < 3; turn += 1) socket.write(encodeDataFrame(STREAMS.stdin, CHUNK));
+    expect(await readRest(events)).toEqual({ bytes: 0, exitCode: 3 });
   });
 
-  it('yields output and exit code that arrived before the connection broke to a late reader', async () => {
+  it('yields output and exit code when the caller reads them only after the connection was reset', async () => {
     const events = await open({ input: endless() });
-    const over = new Promise((resolve) => socket.once('end', resolve).once('close', resolve));
-    await server.waitForInput(PIECE.length);
+    const connectionEnd = new Promise((resolve) =>
+      socket.once('end', resolve).once('close', resolve),
+    );
+    await server.waitForInput(CHUNK.length);
     server.peer.write(encodeDataFrame(STREAMS.stdout, new Uint8Array(100)));
     endAndReset(3);
-    await over;
-    expect(await rest(events)).toEqual({ bytes: 100, exitCode: 3 });
+    await connectionEnd;
+    expect(await readRest(events)).toEqual({ bytes: 100, exitCode: 3 });
   });
 
-  it('answers pings of the runtime', async () => {
+  it('responds to pings of the runtime', async () => {
     await open();
     const received: Buffer[] = [];
     server.peer.on('data', (chunk: Buffer) => received.push(chunk));
@@ -123,9 +126,9 @@ describe('CommandStreams', () => {
         leave();
       }
     }
-    const result = rest(await open({ input: watched() }));
-    await server.waitForInput(PIECE.length);
-    server.peer.write(resetFrame(STREAMS.stdin));
+    const result = readRest(await open({ input: watched() }));
+    await server.waitForInput(CHUNK.length);
+    server.peer.write(encodeResetFrame(STREAMS.stdin));
     await left;
     server.peer.write(encodeDataFrame(STREAMS.error, encodeEndStatus(0)));
     expect(await result).toEqual({ bytes: 0, exitCode: 0 });
@@ -133,10 +136,10 @@ describe('CommandStreams', () => {
 
   it('yields the received output and fails when the connection ends without an exit code', async () => {
     const events = await open();
-    server.peer.write(encodeDataFrame(STREAMS.stdout, PIECE));
+    server.peer.write(encodeDataFrame(STREAMS.stdout, CHUNK));
     server.peer.end();
     expect(await events.next()).toMatchObject({ value: { kind: 'output' } });
-    await expect(rest(events)).rejects.toMatchObject({
+    await expect(readRest(events)).rejects.toMatchObject({
       kind: 'unavailable',
       message: 'exec: the container runtime closed the connection before the command ended',
     });
@@ -144,11 +147,11 @@ describe('CommandStreams', () => {
 
   it('stops reading from the runtime while the caller does not read the output', async () => {
     const events = await open();
-    for (let piece = 0; piece < PIECES; piece += 1)
-      server.peer.write(encodeDataFrame(STREAMS.stdout, PIECE));
+    for (let sent = 0; sent < CHUNKS; sent += 1)
+      server.peer.write(encodeDataFrame(STREAMS.stdout, CHUNK));
     server.peer.write(encodeDataFrame(STREAMS.error, encodeEndStatus(0)));
     await waitUntil(() => socket.isPaused());
     expect(socket.bytesRead).toBeLessThan(8 * 1024 * 1024);
-    expect(await rest(events)).toEqual({ bytes: PIECES * PIECE.length, exitCode: 0 });
+    expect(await readRest(events)).toEqual({ bytes: CHUNKS * CHUNK.length, exitCode: 0 });
   });
 });

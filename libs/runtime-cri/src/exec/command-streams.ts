@@ -5,18 +5,23 @@ import { encodeResizeFrame, type ExecInputSender } from './exec-input.js';
 import { parseExitCode } from './exit-status.js';
 import { encodePingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
 
-/** Delays between repeated sends of the first size of a terminal. */
+/**
+ * Delays after each send of the first terminal size, together 1.6 s: the terminal may not exist yet
+ * when the size arrives.
+ */
 const SIZE_DELAYS_MS = [20, 30, 50, 100, 200, 400, 800];
-/** Longest accepted status; real ones are much smaller. */
+/** Largest exit status that is kept. Real statuses have a few hundred bytes. */
 const MAX_STATUS_BYTES = 64 * 1024;
-/** Bytes of unread output above which reading from the connection pauses. */
+/** Bytes of unread output above which reading from the connection pauses, until half are read. */
 const MAX_HELD_BYTES = 1024 * 1024;
 
 export interface CommandStreamsOptions {
-  /** The upgraded connection, and the bytes that arrived with the upgrade. */
+  /** The upgraded connection. */
   readonly socket: Duplex;
+  /** Bytes that arrived together with the response to the upgrade. */
   readonly head: Uint8Array;
   readonly input: ExecInputSender;
+  /** First size of the terminal; undefined for a command without a terminal. */
   readonly tty: ExecRequest['tty'];
   readonly clock: Clock;
 }
@@ -24,20 +29,26 @@ export interface CommandStreamsOptions {
 /**
  * The streams of one remote command over one connection: input, output and exit status.
  *
- * Frames are parsed as they arrive, not when a reader asks for them. A container runtime closes the
- * connection as soon as the command has ended. If the command left input unread, the kernel then
- * resets the connection, and Node.js drops everything that no listener has received yet, the exit
- * code included.
+ * Frames are parsed as they arrive, not when the caller reads the next event. A container runtime
+ * closes the connection as soon as the command has ended. When the command left input unread, the
+ * kernel then resets the connection, and Node.js drops all data that no listener has received yet,
+ * also the exit status.
  */
 export class CommandStreams {
   private readonly streams = new SpdyStreams();
   private readonly parser = new SpdyParser();
+  /** Names of the opened streams by their id. */
   private readonly names = new Map<number, string>();
+  /** Output that the caller has not read yet. */
   private readonly queue: ExecEvent[] = [];
+  /** Bytes of output in the queue. */
   private heldBytes = 0;
+  /** Text of the exit status, as far as received. */
   private status = '';
+  /** Parses the complete exit status; undefined until then. */
   private exit: (() => ExecEvent) | undefined;
   private connectionEnd: { readonly cause?: unknown } | undefined;
+  /** Resumes the reader of the events. */
   private wake = (): void => undefined;
 
   constructor(private readonly options: CommandStreamsOptions) {
@@ -47,19 +58,19 @@ export class CommandStreams {
     socket.on('close', () => this.onConnectionEnded({}));
   }
 
-  /** Whether the container runtime has sent the exit status. */
+  /** True when the exit status has been received. */
   get hasEnded(): boolean {
     return this.exit !== undefined;
   }
 
-  /** Whether the connection is closed. */
+  /** True when the connection is closed. */
   get isClosed(): boolean {
     return this.options.socket.destroyed;
   }
 
   /**
-   * Opens all streams, after which the container runtime starts the command, and begins to send the
-   * input.
+   * Opens all streams and begins to send the input. The container runtime starts the command when
+   * all streams are open.
    */
   async open(): Promise<void> {
     const { socket, head, input, tty } = this.options;
@@ -97,7 +108,7 @@ export class CommandStreams {
     }
   }
 
-  /** Ends the connection. */
+  /** Ends the connection. The container runtime does not end the command by itself. */
   close(): void {
     this.options.socket.destroy();
   }
@@ -110,8 +121,8 @@ export class CommandStreams {
   }
 
   /**
-   * Repeats the first size: container runtimes drop a size that arrives before the terminal exists,
-   * without an error.
+   * Sends the first terminal size several times: container runtimes drop a size that arrives before
+   * the terminal exists, without an error. Ends when the caller sends another size.
    */
   private async resendSize(frame: Buffer): Promise<void> {
     const { socket, input, clock } = this.options;
@@ -132,7 +143,7 @@ export class CommandStreams {
     const { socket, input } = this.options;
     if (frame.kind === 'ping') socket.write(encodePingFrame(frame.id));
     const name = 'streamId' in frame ? this.names.get(frame.streamId) : undefined;
-    // the command reads no more input
+    // The command reads no more input.
     if (frame.kind === 'reset' && name === 'stdin') input.stop();
     if (frame.kind !== 'data' || this.exit !== undefined) return;
     if (name === 'stdout' || name === 'stderr') {
@@ -145,8 +156,8 @@ export class CommandStreams {
   }
 
   /**
-   * Defers the parsing of the status to the reader of the events, so that the reader gets the error
-   * for a malformed status.
+   * Records the exit. The status is parsed only when the caller reads the exit, so that the caller
+   * gets the error for a malformed status.
    */
   private recordExit(): void {
     const { status } = this;
@@ -161,11 +172,11 @@ export class CommandStreams {
   }
 
   /**
-   * Handles the end of the connection. An incomplete status becomes an error with its text for the
-   * reader of the events.
+   * Handles the end of the connection. When only a part of the status has arrived, the reader of
+   * the events gets an error with that part.
    */
-  private onConnectionEnded(how: { readonly cause?: unknown }): void {
-    this.connectionEnd ??= how;
+  private onConnectionEnded(end: { readonly cause?: unknown }): void {
+    this.connectionEnd ??= end;
     if (this.exit === undefined && this.status !== '') this.recordExit();
     this.wake();
   }

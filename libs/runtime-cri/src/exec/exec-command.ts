@@ -26,42 +26,51 @@ export interface ExecOptions {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly log: Log;
+  /** Serializes the starts of the commands of one container, by `runtimeId`. */
   readonly locks: KeyedMutex;
   readonly records: CommandRecords;
   /** Id of the container in the container runtime. */
   readonly runtimeId: string;
+  /** Process id of the container's main process on this machine. */
   readonly mainPid: number;
   readonly request: ExecRequest;
+  /** Ends the command when aborted; the events then end without an exit. */
   readonly signal: StopSignal;
 }
 
 /**
- * Longest wait of the next command of a container until the process of the previous command is
- * found.
+ * Longest time for which a command delays the start of the next command of its container: until its
+ * own process is found, because two new processes could not be distinguished.
  */
 const START_LOCK_MS = 10_000;
-/** A process that is not found by then is assumed to have started and ended between two polls. */
+/**
+ * Time after which a command without a visible process counts as ended: its process is assumed to
+ * have started and ended between two polls.
+ */
 const MAX_FIND_MS = 30_000;
 /**
- * Time after the caller has left in which the process is still searched, because it may start late
- * and must be ended.
+ * Time for which the process is still searched after the caller has left: the container runtime may
+ * start the process late, and the process must be ended.
  */
 const LATE_START_MS = 10_000;
+/** Interval and time limit of the search for the input pipe. */
 const FIND_STEP_MS = 5;
 const FIND_PIPE_MS = 1_000;
-/**
- * Interval in which the process of a command with input is checked, and time after its end after
- * which the command counts as stuck unless the runtime has reported the end.
- */
+/** Interval of the checks whether the process of a command with input still runs. */
 const STUCK_POLL_MS = 100;
+/** Time after the end of the process within which the runtime usually sends the exit status. */
 const STUCK_MS = 200;
+/** Pause between two reads of the input pipe, in which the runtime fills the pipe again. */
 const DRAIN_INTERVAL_MS = 5;
 /** Time limit for emptying the input pipe: a busy runtime takes seconds to send the exit status. */
 const DRAIN_LIMIT_MS = 60_000;
 
 /**
- * Runs a command through the streaming server of the container runtime; see
- * `ContainerRuntime.exec`.
+ * Runs a command through the streaming server of the container runtime, see
+ * `ContainerRuntime.exec`. When the caller stops reading or `signal` is aborted, the command is
+ * ended in the background.
+ * @throws kind `invalid` for an invalid command, `precondition` when the processes of the container
+ *   are not visible, `deadline` after `request.timeoutMs`.
  */
 export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEvent> {
   const { request, signal, mainPid, clock } = options;
@@ -101,12 +110,12 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
   }
 }
 
-/** One command, from its start to the end of all its processes. */
+/** One command, from its start to the end of all its processes. Call `abandon` in every case. */
 class RunningCommand {
   readonly input: ExecInputSender;
   private streams: CommandStreams | undefined;
   private process: Promise<HostProcess | undefined> = Promise.resolve(undefined);
-  /** Monotonic time at which the caller left; undefined before. */
+  /** Monotonic time at which the caller stopped reading; undefined before. */
   private abandonedAt: number | undefined;
 
   constructor(
@@ -117,6 +126,7 @@ class RunningCommand {
     this.input = new ExecInputSender(options.request);
   }
 
+  /** Starts the command and yields its events. Call it once. */
   async *events(): AsyncGenerator<ExecEvent> {
     const streams = await this.start();
     const onAbort = (): void => streams.close();
@@ -129,7 +139,10 @@ class RunningCommand {
     }
   }
 
-  /** Closes the connection and ends the command unless it has ended. */
+  /**
+   * Closes the connection. A command that has not ended is ended in the background, as soon as its
+   * process is found.
+   */
   abandon(): void {
     const { log, records, clock } = this.options;
     this.abandonedAt ??= clock.now();
@@ -187,8 +200,8 @@ class RunningCommand {
       }));
       this.process = this.findProcess(before);
       void this.waitForProcess(START_LOCK_MS)
-        .then(() => this.findOwnPipes(shimPid, pipesBefore))
-        .finally(release) // the next command of this container may start: this one is identified
+        .then(() => this.findNewPipes(shimPid, pipesBefore))
+        .finally(release) // the next command of this container may start
         .then(async (pipes) => {
           const command = await this.waitForProcess(MAX_FIND_MS - START_LOCK_MS);
           await this.drainStuckInput(command, pipes, streams);
@@ -203,18 +216,20 @@ class RunningCommand {
   }
 
   /**
-   * Finds the process of the command, even if the runtime starts it late: the process must end with
-   * its caller.
+   * Finds and records the process of the command, so that the process can be ended with its caller.
+   * @param before - Identities of the commands that ran in the container before the start.
+   * @returns Undefined when the command or its container has ended, or the caller left more than
+   *   {@link LATE_START_MS} ago.
    */
   private async findProcess(before: ReadonlySet<string>): Promise<HostProcess | undefined> {
     const { clock, mainPid, records } = this.options;
-    const isOver = (): boolean =>
+    const isSearchOver = (): boolean =>
       this.hasEnded ||
       readPidNamespace(mainPid) === undefined ||
       (this.abandonedAt !== undefined && clock.now() - this.abandonedAt >= LATE_START_MS);
     const found = await pollUntilFound(
       () => findNewCommand(mainPid, before, this.command),
-      isOver,
+      isSearchOver,
       clock,
     );
     if (found !== undefined) records.add(found);
@@ -224,22 +239,24 @@ class RunningCommand {
   /** Returns the process of the command; undefined when it is not found within the delay. */
   private async waitForProcess(delayMs: number): Promise<HostProcess | undefined> {
     const found = new AbortController();
-    const late = sleep(this.options.clock, delayMs, found.signal).then(
+    const timeout = sleep(this.options.clock, delayMs, found.signal).then(
       () => undefined,
       () => undefined,
     );
     try {
-      return await Promise.race([this.process, late]);
+      return await Promise.race([this.process, timeout]);
     } finally {
       found.abort(); // cancels the timer
     }
   }
 
   /**
-   * Finds the pipe for the input of the command; empty when it has no input, or the pipe is not
-   * seen in time.
+   * Finds the pipe through which the command gets its input.
+   * @param before - Input pipes that existed before the start.
+   * @returns Empty when the command has no input, or no new pipe appears within {@link
+   *   FIND_PIPE_MS}.
    */
-  private async findOwnPipes(
+  private async findNewPipes(
     shimPid: number,
     before: ReadonlySet<string>,
   ): Promise<readonly string[]> {
@@ -256,8 +273,9 @@ class RunningCommand {
   }
 
   /**
-   * Empties the input pipe of an ended command, because unread input can keep the runtime from
-   * reporting the end.
+   * Waits for the end of a command with input, and then empties its input pipe until the runtime
+   * has sent the exit status: unread input keeps containerd 1.6 from sending the status.
+   * @param command - The process of the command; undefined when it was not found.
    */
   private async drainStuckInput(
     command: HostProcess | undefined,
@@ -265,17 +283,17 @@ class RunningCommand {
     streams: CommandStreams,
   ): Promise<void> {
     const { clock } = this.options;
-    const isOver = (): boolean => !this.input.hasInput || this.hasEnded || streams.isClosed;
+    const isDone = (): boolean => !this.input.hasInput || this.hasEnded || streams.isClosed;
     const isAlive = (): boolean =>
       command !== undefined && readProcess(command.pid)?.startToken === command.startToken;
-    while (!isOver() && isAlive()) await sleep(clock, STUCK_POLL_MS);
-    if (!isOver()) await sleep(clock, STUCK_MS);
-    for (const until = clock.now() + DRAIN_LIMIT_MS; !isOver() && clock.now() < until;) {
+    while (!isDone() && isAlive()) await sleep(clock, STUCK_POLL_MS);
+    if (!isDone()) await sleep(clock, STUCK_MS);
+    for (const until = clock.now() + DRAIN_LIMIT_MS; !isDone() && clock.now() < until;) {
       this.input.stop();
-      drainInput(pipes); // one full pipe; the runtime then writes more
+      drainInput(pipes); // at most one full pipe; the runtime then writes more input
       await sleep(clock, DRAIN_INTERVAL_MS);
     }
-    // the runtime will not report the end any more
+    // The runtime will not send the exit status any more.
     if (this.input.hasInput && !this.hasEnded) streams.close();
   }
 }

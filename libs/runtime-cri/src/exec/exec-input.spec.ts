@@ -8,7 +8,7 @@ async function* inputOf(...items: readonly ExecInput[]): AsyncGenerator<ExecInpu
   yield* items;
 }
 
-/** Sends an input and returns the frames that reach the container runtime. */
+/** Sends these items as input and returns the frames that reach the container runtime. */
 async function send(
   items: readonly ExecInput[],
   tty?: { readonly columns: number; readonly rows: number },
@@ -25,7 +25,7 @@ async function send(
 
 const data = new Uint8Array([104, 105]);
 
-describe('ExecInputSender', () => {
+describe('ExecInputSender.send', () => {
   it('sends data, then the end of the stream', async () => {
     expect(await send([{ kind: 'stdin', data }])).toEqual([
       { kind: 'data', streamId: 3, data },
@@ -40,13 +40,13 @@ describe('ExecInputSender', () => {
     ]);
   });
 
-  it('types one end-of-file character on a terminal', async () => {
+  it('sends one end-of-file character as the end of the input of a terminal', async () => {
     expect(await send([{ kind: 'end' }], { columns: 80, rows: 24 })).toEqual([
       { kind: 'data', streamId: 3, data: new Uint8Array([4]) },
     ]);
   });
 
-  it('sends sizes of the terminal on their own stream', async () => {
+  it('sends a terminal size on the resize stream', async () => {
     const [size] = await send([{ kind: 'resize', columns: 90, rows: 30 }], {
       columns: 80,
       rows: 24,

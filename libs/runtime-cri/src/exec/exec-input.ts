@@ -7,15 +7,19 @@ import {
 } from '@cloudless/runtime';
 import { encodeDataFrame } from './spdy.js';
 
+/** Largest data frame, so that one write does not fill the connection for long. */
 const CHUNK_BYTES = 32 * 1024;
 /** End-of-file character (Ctrl-D), which ends the input of a terminal. */
 const END_OF_FILE = new Uint8Array([4]);
 
-/** Sends the input of a command as fast as the connection accepts it. */
+/**
+ * Sends the input of a command: data, terminal sizes and the end. Waits while the connection is
+ * full.
+ */
 export class ExecInputSender {
-  /** Set when the input of the caller failed. */
+  /** The error of the caller's input or of a write; undefined without an error. */
   failure: { readonly reason: unknown } | undefined;
-  /** Whether the caller has sent a terminal size. */
+  /** True when the caller has sent a terminal size. */
   wasResized = false;
   private readonly items: AsyncIterator<ExecInput> | undefined;
   private isEndSent = false;
@@ -27,13 +31,16 @@ export class ExecInputSender {
     this.items = source?.[Symbol.asyncIterator]();
   }
 
+  /** True when the request has input, even an empty one. */
   get hasInput(): boolean {
     return this.items !== undefined;
   }
 
   /**
-   * Sends until the input or the command has ended.
-   * @param resizeStreamId - Stream for sizes of the terminal.
+   * Sends until the input ends, {@link ExecInputSender.stop} is called, or the connection is
+   * closed. On an error, sets `failure` and closes the connection. Call it once.
+   * @param resizeStreamId - Stream for terminal sizes; undefined for a command without a terminal,
+   *   whose sizes are ignored.
    */
   async send(
     socket: Duplex,
@@ -61,7 +68,7 @@ export class ExecInputSender {
     }
   }
 
-  /** Ends sending: the command or the connection has ended. */
+  /** Sends no further input, and ends the iteration of the caller's input. */
   stop(): void {
     this.isStopped = true;
     void this.items?.return?.().catch(() => undefined);
@@ -76,7 +83,7 @@ export class ExecInputSender {
     }
   }
 
-  /** Sends the end of the input once: a terminal would take a second one as another Ctrl-D. */
+  /** Sends the end of the input once: a terminal would treat a second end as another Ctrl-D. */
   private async sendEnd(socket: Duplex, streamId: number): Promise<void> {
     if (this.isEndSent) return;
     this.isEndSent = true;
@@ -90,7 +97,7 @@ export class ExecInputSender {
   }
 }
 
-/** Encodes a terminal size for the resize stream. */
+/** Encodes a terminal size, in characters, for the resize stream. */
 export function encodeResizeFrame(
   streamId: number,
   { columns, rows }: { readonly columns: number; readonly rows: number },

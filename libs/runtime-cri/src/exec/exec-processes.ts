@@ -11,9 +11,10 @@ import {
 } from '../system/host-processes.js';
 
 /**
- * Finds the commands that run in a container beside its main process: processes in its pid
- * namespace whose parent is outside.
- * @param mainPid - Id of the container's main process.
+ * Finds the commands that run in a container beside its main process: processes in the pid
+ * namespace of the container whose parent is outside of the namespace.
+ * @param mainPid - Process id of the container's main process.
+ * @returns Empty when the main process has ended.
  */
 export function findCommands(mainPid: number): readonly HostProcess[] {
   const namespace = readPidNamespace(mainPid);
@@ -28,9 +29,10 @@ export function findCommands(mainPid: number): readonly HostProcess[] {
 }
 
 /**
- * Finds the command that was just started.
- * @param before - Identities of the commands that ran before.
- * @returns Undefined while the command cannot be identified.
+ * Finds the command that was just started. When several new commands run, because another program
+ * also starts commands in the container, the command line decides.
+ * @param before - Identities, from {@link toIdentity}, of the commands that ran before the start.
+ * @returns Undefined while the command is not found.
  */
 export function findNewCommand(
   mainPid: number,
@@ -39,19 +41,19 @@ export function findNewCommand(
 ): HostProcess | undefined {
   const candidates = findCommands(mainPid).filter((each) => !before.has(toIdentity(each)));
   if (candidates.length <= 1) return candidates[0];
-  const wanted = commandLine.join('\0');
-  // another program starts commands there, too
-  return candidates.find(({ pid }) => readCommandLine(pid).join('\0') === wanted);
+  const joined = commandLine.join('\0');
+  return candidates.find(({ pid }) => readCommandLine(pid).join('\0') === joined);
 }
 
-/** Returns a text that identifies a process uniquely. */
+/** Returns a text that identifies a process uniquely until the machine is restarted. */
 export function toIdentity({ pid, startToken }: HostProcess): string {
   return `${pid} ${startToken}`;
 }
 
 /**
- * Ends a command and all its descendants: SIGTERM and SIGHUP, then SIGKILL after {@link
- * EXEC_GRACE_MS}. Resolves when no process is left.
+ * Ends a command, the processes of its session and all their descendants: SIGTERM and SIGHUP, then
+ * SIGKILL after {@link EXEC_GRACE_MS}. Resolves when all processes have ended, or when SIGKILL was
+ * sent.
  */
 export async function endCommand(command: HostProcess, clock: Clock): Promise<void> {
   const family = new Map<string, HostProcess>();
@@ -70,11 +72,13 @@ export async function endCommand(command: HostProcess, clock: Clock): Promise<vo
   for (const each of family.values()) signalProcess(each, 'SIGKILL');
 }
 
+/** Interval in which the end of the processes is checked and new descendants are found. */
 const POLL_MS = 50;
 
 /**
- * Returns the command, its session, and the descendants of all of them, including processes whose
- * parent has ended meanwhile.
+ * Returns the command, the processes of its session, and the descendants of all these processes.
+ * @param known - Members that were found before, by identity: a descendant remains a member when
+ *   its parent has ended.
  */
 function findFamily(
   command: HostProcess,

@@ -3,35 +3,35 @@ import { ManualClock } from '@cloudless/base/testing';
 import { pollUntilFound } from './poll-until-found.js';
 
 describe('pollUntilFound', () => {
-  it('finds a process that appears after a minute, as on a machine under load', async () => {
+  it('returns a value that find returns only after a minute', async () => {
     const clock = new ManualClock();
-    let there: string | undefined;
+    let processName: string | undefined;
     const found = pollUntilFound(
-      () => there,
+      () => processName,
       () => false,
       clock,
     );
     await clock.advance(60_000);
-    there = 'command';
+    processName = 'command';
     await clock.advance(100);
     expect(await found).toBe('command');
   });
 
-  it('polls often at first and rarely later', async () => {
+  it('polls every 5 ms in the first second and every 100 ms later, until isOver returns true', async () => {
     const clock = new ManualClock();
-    let looks = 0;
-    let over = false;
+    let calls = 0;
+    let isOver = false;
     const found = pollUntilFound(
-      () => void (looks += 1),
-      () => over,
+      () => void (calls += 1),
+      () => isOver,
       clock,
     );
     await clock.advance(1_000);
-    expect(looks).toBeGreaterThanOrEqual(200);
-    looks = 0;
+    expect(calls).toBeGreaterThanOrEqual(200);
+    calls = 0;
     await clock.advance(1_000);
-    expect(looks).toBeLessThanOrEqual(11);
-    over = true;
+    expect(calls).toBeLessThanOrEqual(11);
+    isOver = true;
     await clock.advance(100);
     expect(await found).toBeUndefined();
   });

@@ -1,16 +1,16 @@
 import { sleep, type Clock } from '@cloudless/base';
 
 /**
- * Interval of the polls in the first second, and later: each poll reads the process table of the
- * machine.
+ * Intervals of the polls in the first second and afterwards. Most processes appear at once, and
+ * each poll reads the whole process table of the machine.
  */
 const INTERVAL_MS = { first: 5, later: 100 };
 const FIRST_MS = 1_000;
 
 /**
- * Polls until `look` returns a value.
- * @param isOver - Checked before each look; true ends the polling.
- * @returns The result of `look`; undefined when the polling ended before.
+ * Polls until `find` returns a value.
+ * @param isOver - Called before each call of `find`; the result true ends the polling.
+ * @returns The result of `find`; undefined when `isOver` ended the polling.
  */
 export async function pollUntilFound<Found>(
   find: () => Found | undefined,

@@ -12,8 +12,10 @@ import {
 const control = (type: number, payload: readonly number[]): Buffer =>
   Buffer.from([0x80, 3, 0, type, 0, 0, payload.length >> 8, payload.length & 0xff, ...payload]);
 
-/** Joins consecutive data frames of one stream, because the position of a cut has no meaning. */
-function joined(frames: readonly SpdyFrame[]): readonly unknown[] {
+/**
+ * Joins consecutive data frames of one stream, because the boundaries of chunks have no meaning.
+ */
+function joinData(frames: readonly SpdyFrame[]): readonly unknown[] {
   const result: { kind: string; streamId?: number; data?: number[] }[] = [];
   for (const frame of frames) {
     const last = result.at(-1);
@@ -25,8 +27,8 @@ function joined(frames: readonly SpdyFrame[]): readonly unknown[] {
   return result;
 }
 
-describe('SPDY', () => {
-  it('opens streams with odd ids, and with headers that a zlib reader can read block by block', async () => {
+describe('SpdyStreams.open', () => {
+  it('returns frames with increasing odd ids and header blocks that zlib inflates one by one', async () => {
     const streams = new SpdyStreams();
     const inflate = createInflate();
     const read: Buffer[] = [];
@@ -49,11 +51,13 @@ describe('SPDY', () => {
     }
     inflate.destroy();
   });
+});
 
+describe('SpdyParser.feed', () => {
   it('parses the supported frames and skips the others', () => {
     const frames = new SpdyParser().feed(
       Buffer.concat([
-        control(2, [0, 0, 0, 1, 9, 9]), // an answer to an opened stream
+        control(2, [0, 0, 0, 1, 9, 9]), // SYN_REPLY
         encodeDataFrame(3, new Uint8Array([1, 2])),
         control(6, [0, 0, 0, 8]),
         control(3, [0, 0, 0, 5, 0, 0, 0, 3]),
@@ -73,7 +77,7 @@ describe('SPDY', () => {
     expect(new SpdyParser().feed(encodePingFrame(8))).toEqual([{ kind: 'ping', id: 8 }]);
   });
 
-  it('is parsed alike, however it is cut into chunks', () => {
+  it('returns the same frames however the bytes are cut into chunks', () => {
     const arbFrame = fc.oneof(
       fc
         .tuple(fc.integer({ min: 1, max: 9 }), fc.uint8Array({ maxLength: 30 }), fc.boolean())
@@ -86,22 +90,22 @@ describe('SPDY', () => {
       fc.property(
         fc.array(arbFrame, { maxLength: 6 }),
         fc.array(fc.nat(), { maxLength: 8 }),
-        (frames, at) => {
+        (frames, cuts) => {
           const whole = Buffer.concat(frames);
-          const places = [0, ...at.map((place) => place % (whole.length + 1)), whole.length].sort(
+          const boundaries = [0, ...cuts.map((cut) => cut % (whole.length + 1)), whole.length].sort(
             (a, b) => a - b,
           );
           const parser = new SpdyParser();
-          const found = places
+          const found = boundaries
             .slice(1)
-            .flatMap((end, index) => parser.feed(whole.subarray(places[index], end)));
-          expect(joined(found)).toEqual(joined(new SpdyParser().feed(whole)));
+            .flatMap((end, index) => parser.feed(whole.subarray(boundaries[index], end)));
+          expect(joinData(found)).toEqual(joinData(new SpdyParser().feed(whole)));
         },
       ),
     );
   });
 
-  it('is parsed from any bytes without an exception', () => {
+  it('parses any bytes without an exception', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 200 })), (chunks) => {
         const parser = new SpdyParser();
@@ -110,7 +114,7 @@ describe('SPDY', () => {
     );
   });
 
-  it('keeps little of a control frame that claims to be huge', () => {
+  it('buffers less than 16 MiB of a control frame that claims to be that large', () => {
     const parser = new SpdyParser();
     parser.feed(Buffer.from([0x80, 3, 0, 8, 0, 0xff, 0xff, 0xff]));
     const before = process.memoryUsage().arrayBuffers;

@@ -1,37 +1,50 @@
+// This file contains the part of SPDY/3.1 that remote commands of container runtimes need: a client
+// that opens streams, and sends and receives data. Every runtime supports SPDY/3.1, because
+// kubelets use it. The WebSocket protocol that all runtimes support (v4) cannot signal the end of
+// the input of a command.
+
 /**
- * The part of SPDY/3.1 that remote commands of container runtimes need: a client that opens
- * streams, and sends and receives data. Every runtime supports it, because kubelets use it. The
- * WebSocket protocol that all runtimes support (v4) cannot signal the end of the input of a
- * command.
+ * Version of the protocol in control frames.
  * @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
  */
 const VERSION = 3;
+/** Size of the header of every frame. */
 const HEADER_BYTES = 8;
+/** Flag of the last frame that its sender writes to a stream. */
 const FLAG_FIN = 0x01;
 /**
- * Largest control frame whose payload is kept, see {@link SpdyParser}. The length field has 24
- * bits.
+ * Size above which the payload of a control frame is skipped: the frames that {@link SpdyParser}
+ * returns are far smaller, and the length field allows 16 MiB.
  */
 const MAX_CONTROL_BYTES = 64 * 1024;
+/** Types of control frames. */
 const SYN_STREAM = 1;
 const RST_STREAM = 3;
 const PING = 6;
 const GOAWAY = 7;
 
-/** A received frame. Other frames are ignored. */
+/** A received frame. Frames of other types are ignored. */
 export type SpdyFrame =
   | { readonly kind: 'data'; readonly streamId: number; readonly data: Uint8Array }
   /** The peer writes no more to this stream. */
   | { readonly kind: 'end'; readonly streamId: number }
+  /** The peer ended the stream in both directions, with a status of RST_STREAM. */
   | { readonly kind: 'reset'; readonly streamId: number; readonly status: number }
+  /** Answer with {@link encodePingFrame}. */
   | { readonly kind: 'ping'; readonly id: number }
+  /** The peer accepts no further streams. */
   | { readonly kind: 'goAway' };
 
-/** Encodes the frames that open streams with one header each. Ids are odd and increase. */
+/** Encodes the frames that open the streams of one connection, each with one header. */
 export class SpdyStreams {
   private opened = 0;
 
-  /** Returns the id of a new stream, and the frame that opens it. */
+  /**
+   * Returns the id of a new stream, and the frame that opens this stream. Ids are odd and increase.
+   * Send the frames in the order of the calls, because their headers share one zlib stream.
+   * @param name - Name of the header, such as `streamtype`.
+   * @param value - Value of the header, such as `stdin`.
+   */
   open(name: string, value: string): { readonly streamId: number; readonly frame: Buffer } {
     const streamId = 1 + 2 * this.opened;
     const block = deflateStored(encodeHeaderBlock(name, value), this.opened === 0);
@@ -44,7 +57,7 @@ export class SpdyStreams {
 
 /**
  * Encodes data of one stream.
- * @param end - Whether this side writes no more to the stream.
+ * @param end - True when this side writes no more to the stream. Default false.
  */
 export function encodeDataFrame(streamId: number, data: Uint8Array, end = false): Buffer {
   const frame = Buffer.alloc(HEADER_BYTES + data.length);
@@ -61,14 +74,19 @@ export function encodePingFrame(id: number): Buffer {
   return encodeControlFrame(PING, payload);
 }
 
-/** Parses frames from chunks of any size. Data is returned as it arrives and never buffered. */
+/**
+ * Parses frames from chunks of any size. The data of a frame is returned as it arrives, in several
+ * `data` frames, and never buffered.
+ */
 export class SpdyParser {
   private header: Buffer = Buffer.alloc(0);
+  /** The data frame that is being received, with the number of bytes that are still missing. */
   private open: { readonly streamId: number; readonly end: boolean; left: number } | undefined;
+  /** The control frame that is being received. */
   private control:
     { readonly type: number; payload: Buffer; left: number; readonly skip: boolean } | undefined;
 
-  /** Returns the frames that these bytes complete, in order. */
+  /** Returns the frames, and parts of data frames, that these bytes complete, in order. */
   feed(chunk: Uint8Array): readonly SpdyFrame[] {
     const frames: SpdyFrame[] = [];
     let rest = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
@@ -76,6 +94,7 @@ export class SpdyParser {
     return frames;
   }
 
+  /** Parses the first part of the bytes and returns the rest. */
   private parseNext(bytes: Buffer, frames: SpdyFrame[]): Buffer {
     if (this.open !== undefined) return this.parseData(this.open, bytes, frames);
     if (this.control !== undefined) return this.parseControl(this.control, bytes, frames);
@@ -155,6 +174,7 @@ function encodeControlFrame(type: number, payload: Buffer): Buffer {
   return Buffer.concat([header, payload]);
 }
 
+/** Encodes a block with one header: their number, then length and text of name and value. */
 function encodeHeaderBlock(name: string, value: string): Buffer {
   const block = Buffer.alloc(4 + 4 + name.length + 4 + value.length);
   block.writeUInt32BE(1, 0);
@@ -166,9 +186,9 @@ function encodeHeaderBlock(name: string, value: string): Buffer {
 }
 
 /**
- * Encodes the next part of the zlib stream that all headers of a connection share. The part is
- * stored without compression, so that no state is needed: an RFC 1950 header before the first part,
- * an RFC 1951 block of type 0, and an empty block that flushes the peer's decompressor.
+ * Encodes the next part of the zlib stream that all header blocks of a connection share. The part
+ * is not compressed, so the encoder keeps no state. It consists of an RFC 1950 header (first part
+ * only), an RFC 1951 block of type 0, and an empty block that flushes the peer's decompressor.
  */
 function deflateStored(bytes: Buffer, isFirst: boolean): Buffer {
   const lengths = Buffer.alloc(5);

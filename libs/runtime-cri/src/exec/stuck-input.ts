@@ -1,19 +1,21 @@
 import { closeSync, constants, openSync, readdirSync, readlinkSync, readSync } from 'node:fs';
 
+/** Shared buffer for discarded input, of the size of a pipe. */
 const CHUNK = Buffer.allocUnsafe(64 * 1024);
 
 /**
- * Discards the input that a command left unread when it ended. containerd 1.6 reports no exit code
- * before it has passed all input to the shim, and no process empties that pipe any more.
- * @param pipes - Pipes of that command only, from {@link findInputPipes}.
+ * Discards the input that an ended command left unread in its pipe. containerd 1.6 sends no exit
+ * code before it has written all input to the pipe, and no process reads the pipe any more.
+ * @param pipes - Paths of the pipes of that command only, from {@link findInputPipes}.
  */
 export function drainInput(pipes: readonly string[]): void {
   for (const file of pipes) drainPipe(file);
 }
 
 /**
- * Lists the pipes for the input of the commands of a container.
- * @param shimPid - Parent of the container's main process, which holds the pipes of its commands.
+ * Lists the paths of the pipes for the input of all commands of a container.
+ * @param shimPid - Process id of the shim: the parent of the container's main process, which has
+ *   the pipes open.
  */
 export function findInputPipes(shimPid: number): ReadonlySet<string> {
   const directory = `/proc/${shimPid}/fd`;
@@ -23,7 +25,7 @@ export function findInputPipes(shimPid: number): ReadonlySet<string> {
       const target = readlinkSync(`${directory}/${name}`);
       if (target.endsWith('-stdin')) pipes.add(target);
     } catch {
-      // closed meanwhile
+      // The descriptor was closed meanwhile.
     }
   }
   return pipes;
@@ -42,12 +44,12 @@ function drainPipe(file: string): void {
   try {
     descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch {
-    return; // not in this mount namespace, or removed
+    return; // the pipe was removed, or is not in this mount namespace
   }
   try {
     while (readSync(descriptor, CHUNK) > 0);
   } catch {
-    // empty for now
+    // EAGAIN: the pipe is empty for now.
   } finally {
     closeSync(descriptor);
   }

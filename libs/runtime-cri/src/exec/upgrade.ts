@@ -4,17 +4,17 @@ import type { Duplex } from 'node:stream';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 
 /**
- * Subprotocol that reports the end of a command as a `Status` with the exit code; supported since
- * version 4.
+ * Subprotocol of the streams. From version 4 on, the error stream carries a `Status` with the exit
+ * code.
  */
 const PROTOCOL = 'v4.channel.k8s.io';
-/** Longest text of a refusal that is kept. */
+/** Largest response body of a refusal that becomes part of the error. */
 const MAX_REFUSAL_BYTES = 4 * 1024;
 
 /**
- * A connection that stays readable after a write has failed. Node.js would destroy the connection
- * and drop unread data: the exit code of a command would be lost when the container runtime closes
- * with input unread.
+ * A connection that stays readable after a write has failed. By default Node.js destroys such a
+ * connection and drops its unread data. The exit code of a command would then be lost when the
+ * container runtime closes the connection with input unread.
  */
 class ReadToEndSocket extends Socket {
   override _write(chunk: unknown, encoding: BufferEncoding, done: WriteDone): void {
@@ -29,8 +29,8 @@ class ReadToEndSocket extends Socket {
 type WriteDone = (error?: Error | null) => void;
 
 /**
- * Ignores the error of a write: no further write follows, and the reading side detects the end of
- * the connection.
+ * Returns a callback that ignores the error of a write. The write then never completes, so no
+ * further write follows, and the reader detects the end of the connection.
  */
 function ignoreFailure(done: WriteDone): WriteDone {
   return (error) => {
@@ -39,9 +39,13 @@ function ignoreFailure(done: WriteDone): WriteDone {
 }
 
 /**
- * Opens the connection on which the container runtime streams a command.
- * @throws kind `unavailable` when no server answers, `unimplemented` when it speaks another
- *   protocol, `internal` for a refusal.
+ * Opens the connection on which the container runtime streams a command. The caller must destroy
+ * the socket.
+ * @param url - URL from the response to `Exec`.
+ * @param signal - Ends the attempt when aborted.
+ * @returns The connection, and the bytes that arrived together with the response.
+ * @throws kind `unavailable` when no server answers, `unimplemented` for TLS or another protocol,
+ *   `internal` when the server refuses.
  */
 export function openStreamConnection(
   url: string,

@@ -17,29 +17,29 @@ afterEach(() => rmSync(path.dirname(directory), { recursive: true, force: true }
 const lock = (overrides: Partial<FileLockOptions> = {}): FileLock =>
   new FileLock({ directory, clock: systemClock, ...overrides });
 
-describe('FileLock', () => {
+describe('FileLock.run', () => {
   it('admits one holder at a time and leaves one file', async () => {
     const random = createSeededRandom(7);
     let inside = 0;
-    let most = 0;
+    let maxInside = 0;
     const turns = Array.from({ length: 40 }, async (_, index) => {
       await sleep(systemClock, random.next() * 50);
       await lock({ self: `p${index}`, isAlive: () => true }).run(async () => {
-        most = Math.max(most, (inside += 1));
+        maxInside = Math.max(maxInside, (inside += 1));
         await sleep(systemClock, random.next() * 3);
         inside -= 1;
       });
     });
     await Promise.all(turns);
-    expect({ most, files: readdirSync(directory).length }).toEqual({ most: 1, files: 1 });
+    expect({ maxInside, files: readdirSync(directory).length }).toEqual({ maxInside: 1, files: 1 });
   });
 
-  it('is released when the work under it fails', async () => {
+  it('releases the lock when the work fails', async () => {
     await expect(lock().run(() => Promise.reject(new Error('no')))).rejects.toThrow('no');
     expect(await lock().run(async () => 'next')).toBe('next');
   });
 
-  it('replaces a holder that has ended, but no other holder', async () => {
+  it('acquires the lock of a holder that has ended, and rejects while another holder runs', async () => {
     const alive = new Set(['a', 'b']);
     const as = (self: string): FileLock =>
       lock({ self, isAlive: (each) => alive.has(each), waitMs: 60 });
@@ -53,7 +53,7 @@ describe('FileLock', () => {
     });
   });
 
-  it('is free after its holder was killed', async () => {
+  it('acquires the lock of a killed process and removes the drafts of that process', async () => {
     const child = spawn('sleep', ['1000']);
     const pid = child.pid ?? 0;
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
@@ -71,13 +71,14 @@ describe('FileLock', () => {
     expect(readdirSync(directory)).toEqual(['8']);
   });
 
-  it('gives up a number that was created too late', async () => {
+  it('gives up its number and waits when another process has created a higher number', async () => {
     await lock().run(async () => undefined); // 1 is free
     const slow = lock({ self: 'slow', isAlive: () => true });
-    const looking = slow as unknown as { read(number: number): string | undefined };
-    looking.read = () => {
-      delete (looking as { read?: unknown }).read;
-      // Between its read and its write, two others came, and one of them holds the lock.
+    const patched = slow as unknown as { read(number: number): string | undefined };
+    patched.read = () => {
+      delete (patched as { read?: unknown }).read;
+      // Between the read and the write of this process, two others acquired the lock one after the
+      // other, and the second still holds the lock.
       rmSync(path.join(directory, '1'));
       writeFileSync(path.join(directory, '3'), 'other');
       return 'free';

@@ -11,26 +11,33 @@ export interface FileLockOptions {
    */
   readonly directory: string;
   readonly clock: Clock;
-  /** Longest wait for another holder. Default 30 s. */
+  /** Longest wait for another holder, in milliseconds. Default 30 s. */
   readonly waitMs?: number;
-  /** For tests: identity of this process, and a check whether a holder still runs. */
+  /** For tests: identity of this process. Default: process id, start time and boot id. */
   readonly self?: string;
+  /** For tests: returns true when the process with this identity still runs. */
   readonly isAlive?: (holder: string) => boolean;
 }
 
+/** Default of `waitMs`: work under the lock takes seconds at most. */
 const MAX_WAIT_MS = 30_000;
+/** Interval of the attempts to acquire the lock. */
 const POLL_MS = 20;
+/** Content of the file of a free lock. */
 const FREE = 'free';
+/** Prefix of the names of files that are not complete yet. */
 const DRAFT = 'draft-';
+/** Number of drafts of this process, which makes their names unique. */
 let drafts = 0;
 
 /**
- * A lock between processes of one machine. The lock of a process that was killed is void.
+ * A lock between processes of one machine. A lock whose holder was killed can be acquired again.
  *
- * The lock is a directory of numbered files. The highest number contains the holder, or `free`. To
- * acquire a free or void lock, a process creates the next number, which the file system allows one
- * process only. It removes lower numbers afterwards, so the highest number always exists: a process
- * that created its number too late finds a higher one and gives up.
+ * The lock is a directory of numbered files. The file with the highest number contains the identity
+ * of the holder, or `free`. When the lock is free or its holder has ended, a process acquires the
+ * lock by creating the file with the next number, which the file system allows only one process.
+ * The process removes lower numbers afterwards, so the highest number always exists. A process that
+ * creates its number too late finds a higher number and gives up its own.
  */
 export class FileLock {
   private readonly self: string;
@@ -42,8 +49,9 @@ export class FileLock {
   }
 
   /**
-   * Runs work while this process holds the lock.
-   * @throws kind `unavailable` when another process holds it for too long.
+   * Runs work while this process holds the lock, and releases the lock when the work succeeds or
+   * fails.
+   * @throws kind `unavailable` when another process holds the lock for longer than `waitMs`.
    */
   async run<Result>(work: () => Promise<Result>): Promise<Result> {
     const number = await this.acquire();
@@ -54,19 +62,20 @@ export class FileLock {
     }
   }
 
+  /** Waits for the lock and returns the number of its file. */
   private async acquire(): Promise<number> {
     const { directory, clock, waitMs = MAX_WAIT_MS } = this.options;
     makeDirectorySync(directory, 0o700);
     const deadline = clock.now() + waitMs;
     for (;;) {
-      const top = this.listNumbers().at(-1) ?? 0;
-      const holder = top === 0 ? FREE : this.read(top);
+      const highest = this.listNumbers().at(-1) ?? 0;
+      const holder = highest === 0 ? FREE : this.read(highest);
       if (
         holder !== undefined &&
         (holder === FREE || !this.isAlive(holder)) &&
-        this.tryAcquire(top + 1)
+        this.tryAcquire(highest + 1)
       )
-        return top + 1;
+        return highest + 1;
       if (clock.now() >= deadline) {
         throw new CloudlessError(
           'unavailable',
@@ -77,6 +86,7 @@ export class FileLock {
     }
   }
 
+  /** Creates the file with this number. Returns false when another process was first. */
   private tryAcquire(number: number): boolean {
     if (!this.placeFile(this.self, (draft) => linkSync(draft, this.getFile(number)))) return false;
     const numbers = this.listNumbers();
@@ -88,8 +98,8 @@ export class FileLock {
   }
 
   /**
-   * Creates or replaces a file atomically.
-   * @returns False when another process was first.
+   * Creates or replaces a file atomically: writes a draft, which `put` then links or renames.
+   * @returns False when the file exists already.
    */
   private placeFile(content: string, put: (draft: string) => void): boolean {
     const draft = path.join(this.options.directory, `${DRAFT}${this.self}-${(drafts += 1)}`);
@@ -105,7 +115,7 @@ export class FileLock {
     }
   }
 
-  /** Removes the drafts of processes that were killed meanwhile. */
+  /** Removes the drafts of processes that were killed. */
   private removeDrafts(): void {
     for (const name of readdirSync(this.options.directory)) {
       const holder = /^draft-(.*)-\d+$/.exec(name)?.[1];
@@ -114,7 +124,7 @@ export class FileLock {
     }
   }
 
-  /** Lists the numbers, ascending; so few that one system call reads them. */
+  /** Lists the numbers in ascending order. */
   private listNumbers(): readonly number[] {
     return readdirSync(this.options.directory)
       .filter((name) => /^[1-9]\d*$/.test(name))
@@ -122,7 +132,9 @@ export class FileLock {
       .sort((a, b) => a - b);
   }
 
-  /** Reads the holder; undefined when a higher number has replaced the file meanwhile. */
+  /**
+   * Reads the holder; undefined when the file was removed meanwhile in favour of a higher number.
+   */
   private read(number: number): string | undefined {
     try {
       return readFileSync(this.getFile(number), 'utf8');

@@ -37,7 +37,7 @@ afterEach(async () => {
   await server.dispose();
 });
 
-/** Applies overrides of calls. */
+/** Restarts the server so that its overrides take effect. */
 async function restartServer(): Promise<void> {
   client.close();
   await server.disconnect();
@@ -45,7 +45,7 @@ async function restartServer(): Promise<void> {
   client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
 }
 
-/** The parts of one agent; all agents share the ledger. */
+/** Creates the parts of one agent. All agents share one ledger. */
 function createAgent(cluster = 'c1'): {
   readonly images: Images;
   readonly collector: ImageCollector;
@@ -57,7 +57,7 @@ function createAgent(cluster = 'c1'): {
     availableBytes,
   });
   const ledger = new ImageLedger({
-    directory: path.join(server.home, 'images'),
+    directory: path.join(server.directory, 'images'),
     socketPath: server.socketPath,
     clock: systemClock,
     log,
@@ -70,14 +70,16 @@ function createAgent(cluster = 'c1'): {
   };
 }
 
-let made = 0;
+let containerCount = 0;
+/** Pulls an image for a new container and releases the image at once. */
 async function pull(images: Images, image: string): Promise<void> {
-  const containerId = String((made += 1)).padStart(64, '0') as ContainerId;
+  const containerId = String((containerCount += 1)).padStart(64, '0') as ContainerId;
   const rest = { labels: {}, command: [], args: [], env: {}, ports: [], limits: {} };
   await images.resolve({ containerId, image, imagePull: 'always', ...rest });
   images.release(containerId);
 }
 
+/** Adds an exited container of another owner. */
 function addContainer(image: string): void {
   const config = create(ContainerConfigSchema, { image: { image } });
   const state = ContainerState.CONTAINER_EXITED;
@@ -85,8 +87,8 @@ function addContainer(image: string): void {
   server.containers.set('theirs', { id: 'theirs', config, state, ...rest });
 }
 
-describe('ImageCollector on a full disk', () => {
-  it('removes an unused image that this cluster pulled, but no image that existed before its pull', async () => {
+describe('ImageCollector.collect', () => {
+  it('removes an unused image on a full disk, but no image that existed before its first pull', async () => {
     server.images.add('theirs:1');
     const { images, collector, ledger } = createAgent();
     await pull(images, 'ours:1');
@@ -100,7 +102,7 @@ describe('ImageCollector on a full disk', () => {
     ]);
   });
 
-  it('keeps an image of any container, even an exited one, and counts it as used until the removal', async () => {
+  it('keeps the image of an exited container until it was unused for minIdleMs', async () => {
     const { images, collector } = createAgent();
     await pull(images, 'ours:1');
     addContainer('sha256:ours:1');
@@ -115,18 +117,22 @@ describe('ImageCollector on a full disk', () => {
     expect([...server.images]).toEqual([]);
   });
 
-  it('removes only images of its own cluster, including those that another agent pulled', async () => {
-    const [one, other, friend] = [createAgent('c1'), createAgent('c2'), createAgent('c1')];
-    await pull(one.images, 'one:1');
-    await pull(other.images, 'other:1');
+  it('removes images that another agent of its cluster pulled, but none of another cluster', async () => {
+    const [first, otherCluster, sameCluster] = [
+      createAgent('c1'),
+      createAgent('c2'),
+      createAgent('c1'),
+    ];
+    await pull(first.images, 'one:1');
+    await pull(otherCluster.images, 'other:1');
     await clock.advance(IDLE_MS);
-    await other.collector.collect(other.images);
+    await otherCluster.collector.collect(otherCluster.images);
     expect([...server.images]).toEqual(['one:1']);
-    await friend.collector.collect(friend.images);
+    await sameCluster.collector.collect(sameCluster.images);
     expect([...server.images]).toEqual([]);
   });
 
-  it('keeps the image of a container that another agent creates meanwhile', async () => {
+  it('keeps the image of a container that another agent creates during the collection', async () => {
     await pull(createAgent().images, 'ours:1');
     await clock.advance(IDLE_MS);
     let lists = 0;
@@ -140,7 +146,7 @@ describe('ImageCollector on a full disk', () => {
     expect([[...server.images], lists]).toEqual([['ours:1'], 2]);
   });
 
-  it('makes no call while no image was pulled, and removes nothing while there is space', async () => {
+  it('makes no call before the first pull, and removes nothing while the disk has space', async () => {
     const { images, collector } = createAgent();
     server.images.add('theirs:1');
     await collector.collect(images);
@@ -167,35 +173,37 @@ describe('ImageCollector on a full disk', () => {
   });
 });
 
-it('openCriRuntime collects images periodically by the usage of their disk', async () => {
-  const { socketPath, logDirectory, home } = server;
-  server.images.add('theirs:1');
-  const runtime = await openCriRuntime({
-    ...{
-      socketPath,
-      logDirectory,
-      imageDirectory: path.join(home, 'images'),
-      owner: { cluster: 'c1', node: 'n1' },
-    },
-    imageCollection: { highPercent: 0, lowPercent: 0, minIdleMs: 0, checkMs: 5 },
-    ...{ clock: systemClock, log: silentLog },
+describe('openCriRuntime', () => {
+  it('removes an unused image periodically when the disk usage exceeds the limit', async () => {
+    const { socketPath, logDirectory, directory } = server;
+    server.images.add('theirs:1');
+    const runtime = await openCriRuntime({
+      ...{
+        socketPath,
+        logDirectory,
+        imageDirectory: path.join(directory, 'images'),
+        owner: { cluster: 'c1', node: 'n1' },
+      },
+      imageCollection: { highPercent: 0, lowPercent: 0, minIdleMs: 0, checkMs: 5 },
+      ...{ clock: systemClock, log: silentLog },
+    });
+    try {
+      const request = aRequest({ image: 'ours:1' });
+      await runtime.start(request);
+      expect([...server.images]).toEqual(['theirs:1', 'ours:1']);
+      await runtime.stop(request.containerId, 0);
+      await runtime.remove(request.containerId);
+      await waitUntil(() => !server.images.has('ours:1'));
+      expect([...server.images]).toEqual(['theirs:1']);
+      expect(server.calls).toContain('imageFsInfo');
+    } finally {
+      await runtime.close();
+    }
   });
-  try {
-    const request = aRequest({ image: 'ours:1' });
-    await runtime.start(request);
-    expect([...server.images]).toEqual(['theirs:1', 'ours:1']);
-    await runtime.stop(request.containerId, 0);
-    await runtime.remove(request.containerId);
-    await waitUntil(() => !server.images.has('ours:1'));
-    expect([...server.images]).toEqual(['theirs:1']);
-    expect(server.calls).toContain('imageFsInfo');
-  } finally {
-    await runtime.close();
-  }
 });
 
-describe('ImageCollector after the wall clock was set back', () => {
-  it('treats a use in the future as a use now', async () => {
+describe('ImageCollector.collect after the wall clock was set back', () => {
+  it('treats a use in the future as a use at the current time', async () => {
     const { images, collector, ledger } = createAgent();
     await pull(images, 'ours:1');
     await ledger.change(async (pulled) =>
@@ -211,7 +219,7 @@ describe('ImageCollector after the wall clock was set back', () => {
 });
 
 describe('ImageLedger', () => {
-  it('drops images that another program has removed', async () => {
+  it('loses an image at the next collection when another program has removed the image', async () => {
     const { images, collector, ledger } = createAgent();
     await pull(images, 'ours:1');
     expect(ledger.read()).toMatchObject([
@@ -222,11 +230,11 @@ describe('ImageLedger', () => {
     expect(ledger.read()).toEqual([]);
   });
 
-  it('counts as empty when it is damaged, so that no image of it is removed', async () => {
+  it('counts as empty with a warning when its file is damaged, so that no image is removed', async () => {
     const { images, collector } = createAgent();
     await pull(images, 'ours:1');
     await clock.advance(IDLE_MS);
-    const directory = path.join(server.home, 'images');
+    const directory = path.join(server.directory, 'images');
     const file = path.join(
       directory,
       readdirSync(directory).find((name) => name.endsWith('.json')) ?? '',
@@ -247,8 +255,8 @@ describe('ImageLedger', () => {
     );
   });
 
-  it('does not fail a pull when it cannot be written', async () => {
-    writeFileSync(path.join(server.home, 'images'), 'a file in the place of the folder');
+  it('does not fail a pull when its file cannot be written', async () => {
+    writeFileSync(path.join(server.directory, 'images'), 'a file in the place of the folder');
     const { images } = createAgent();
     await pull(images, 'ours:1');
     expect([...server.images]).toEqual(['ours:1']);
@@ -256,14 +264,14 @@ describe('ImageLedger', () => {
   });
 });
 
-describe('withPull', () => {
-  const image = (id: string, ...names: string[]): PresentImage => ({
+describe('addPull', () => {
+  const anImage = (id: string, ...names: string[]): PresentImage => ({
     id,
     names,
     sizeBytes: 1,
     isPinned: false,
   });
-  const entry = (id: string, names: string[], cluster = 'c1'): PulledImage => ({
+  const aRecord = (id: string, names: string[], cluster = 'c1'): PulledImage => ({
     id,
     names,
     cluster,
@@ -274,39 +282,39 @@ describe('withPull', () => {
       name: 'adds a new image with its names',
       pulled: [],
       before: [],
-      brought: image('a', 't:1', 't@d'),
-      gives: [['t:1', 't@d']],
+      image: anImage('a', 't:1', 't@d'),
+      expected: [['t:1', 't@d']],
     },
     {
       name: 'adds nothing for an image that existed before',
       pulled: [],
-      before: [image('a')],
-      brought: image('a', 't:1'),
-      gives: [],
+      before: [anImage('a')],
+      image: anImage('a', 't:1'),
+      expected: [],
     },
     {
-      name: 'adds nothing for an image that another cluster had pulled',
-      pulled: [entry('a', ['x:1'], 'c2')],
-      before: [image('a', 'x:1')],
-      brought: image('a', 'x:1', 't:1'),
-      gives: [['x:1']],
+      name: 'adds nothing for an image that another cluster has pulled before',
+      pulled: [aRecord('a', ['x:1'], 'c2')],
+      before: [anImage('a', 'x:1')],
+      image: anImage('a', 'x:1', 't:1'),
+      expected: [['x:1']],
     },
     {
-      name: 'adds a pulled name to an own image, but no name from another source',
-      pulled: [entry('a', ['t:1'])],
-      before: [image('a', 't:1', 'theirs:1')],
-      brought: image('a', 't:1', 't:2', 'theirs:1'),
-      gives: [['t:1', 't:2']],
+      name: 'adds the pulled name to an image of this cluster, but no name from another source',
+      pulled: [aRecord('a', ['t:1'])],
+      before: [anImage('a', 't:1', 'theirs:1')],
+      image: anImage('a', 't:1', 't:2', 'theirs:1'),
+      expected: [['t:1', 't:2']],
     },
     {
-      name: 'adds an own name that moved to another image, but no name from another source',
-      pulled: [entry('a', ['t:1'])],
-      before: [image('a', 't:1'), image('z', 'theirs:1')],
-      brought: image('b', 't:1', 'theirs:1'),
-      gives: [['t:1'], ['t:1']],
+      name: 'adds a name of this cluster that has moved to another image, but no name from another source',
+      pulled: [aRecord('a', ['t:1'])],
+      before: [anImage('a', 't:1'), anImage('z', 'theirs:1')],
+      image: anImage('b', 't:1', 'theirs:1'),
+      expected: [['t:1'], ['t:1']],
     },
-  ])('$name', ({ pulled, before, brought, gives }) => {
-    const after = addPull(pulled, { before, image: brought, cluster: 'c1', nowMs: 9 });
-    expect(after.map(({ names }) => names)).toEqual(gives);
+  ])('$name', ({ pulled, before, image, expected }) => {
+    const after = addPull(pulled, { before, image, cluster: 'c1', nowMs: 9 });
+    expect(after.map(({ names }) => names)).toEqual(expected);
   });
 });

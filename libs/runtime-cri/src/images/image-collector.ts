@@ -14,25 +14,28 @@ import {
 export interface ImageCollectorOptions {
   readonly client: CriClient;
   readonly ledger: ImageLedger;
+  /** Name of the cluster whose images are removed. */
   readonly cluster: string;
   readonly limits: CollectionLimits;
   /**
-   * Reads the usage of the file system with the images; undefined: asks the runtime and the kernel.
+   * Reads the usage of the file system with the images. When undefined, the runtime names the file
+   * system and the kernel reports its usage.
    */
   readonly readDisk: (() => Promise<DiskUse>) | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Records which images this cluster pulled, and removes unused ones when the disk fills up. */
+/** Records the images that this cluster pulled, and removes unused ones when the disk fills up. */
 export class ImageCollector {
   private isDiskShort = false;
 
   constructor(private readonly options: ImageCollectorOptions) {}
 
   /**
-   * Begins the record of a pull. An image that cannot be recorded is never removed.
-   * @returns Completes the record with the id of the pulled image.
+   * Begins the record of a pull. Call it before the pull, because the record depends on the images
+   * that existed before. Failures are logged; an image without a record is never removed.
+   * @returns A function that completes the record. Call it with the id of the pulled image.
    */
   async recordPull(): Promise<(id: string) => Promise<void>> {
     try {
@@ -46,8 +49,10 @@ export class ImageCollector {
   }
 
   /**
-   * Updates the times of use, and removes unused images when the disk is too full.
-   * @throws kind `unavailable` when the runtime does not answer.
+   * Updates the times of use in the ledger, and removes unused images when the disk is too full. A
+   * failed removal is logged.
+   * @throws kind `unavailable` when the runtime does not answer, or another agent holds the ledger
+   *   for too long.
    */
   async collect(images: Images): Promise<void> {
     const { ledger, cluster } = this.options;
@@ -56,7 +61,7 @@ export class ImageCollector {
       const present = await this.listImages();
       const inUse = new Set([...(await this.listUsedImages()), ...images.getHeldIds()]);
       const current = this.updateUseTimes(pulled, present, inUse, images.getIdleMs());
-      const removed = await this.removeSome(images, { present, inUse, pulled: current });
+      const removed = await this.removeUnused(images, { present, inUse, pulled: current });
       return current.filter(({ id }) => !removed.has(id));
     });
   }
@@ -78,8 +83,9 @@ export class ImageCollector {
   }
 
   /**
-   * Drops images that another program has removed, and updates the times of use. A time in the
-   * future becomes the current time.
+   * Returns the pulled images that still exist, with their times of use. A time in the future, from
+   * before the wall clock was set back, becomes the current time.
+   * @param idleMs - Milliseconds since the last request for each image, by image id.
    */
   private updateUseTimes(
     pulled: readonly PulledImage[],
@@ -92,15 +98,16 @@ export class ImageCollector {
       const image = present.find(({ id }) => id === each.id);
       if (image === undefined) return [];
       const idle = idleMs.get(each.id);
-      const wantedAtMs = idle === undefined ? 0 : Math.round(nowMs - idle);
+      const requestedAtMs = idle === undefined ? 0 : Math.round(nowMs - idle);
       const usedAtMs = isUsed(image, inUse)
         ? nowMs
-        : Math.min(nowMs, Math.max(each.usedAtMs, wantedAtMs));
+        : Math.min(nowMs, Math.max(each.usedAtMs, requestedAtMs));
       return [{ ...each, usedAtMs }];
     });
   }
 
-  private async removeSome(
+  /** Removes unused images until the disk is no longer too full. Returns their ids. */
+  private async removeUnused(
     images: Images,
     {
       present,
@@ -114,7 +121,7 @@ export class ImageCollector {
     const disk = await this.readDiskUse();
     const removed = new Set<string>();
     if (disk === undefined) return removed;
-    const plan = selectImagesToRemove({
+    const selection = selectImagesToRemove({
       cluster,
       images: present,
       pulled,
@@ -123,10 +130,10 @@ export class ImageCollector {
       limits,
       nowMs: clock.wallTime(),
     });
-    this.warnWhenShort(plan.missingBytes, disk);
-    for (const id of plan.remove) {
+    this.warnWhenShort(selection.missingBytes, disk);
+    for (const id of selection.remove) {
       const image = present.find((each) => each.id === id);
-      // another agent was faster
+      // Read the containers again: another agent may have created a container with the image.
       if (image === undefined || isUsed(image, await this.listUsedImages())) continue;
       const { names, sizeBytes } = image;
       try {
@@ -140,7 +147,7 @@ export class ImageCollector {
     return removed;
   }
 
-  /** Logs a warning once, when the shortage begins. */
+  /** Logs a warning when a shortage begins, and not again until it has ended. */
   private warnWhenShort(missingBytes: number, disk: DiskUse): void {
     if (missingBytes > 0 && !this.isDiskShort) {
       this.options.log.warn(
@@ -169,7 +176,7 @@ export class ImageCollector {
     }));
   }
 
-  /** Lists the images of all containers, of any owner. */
+  /** Lists the names and ids of the images of all containers, of any owner. */
   private async listUsedImages(): Promise<ReadonlySet<string>> {
     const { containers } = await this.options.client.callQuick('ListContainers', (calls, signal) =>
       calls.listContainers({}, { signal }),
@@ -179,6 +186,7 @@ export class ImageCollector {
     );
   }
 
+  /** Reads the usage of the disk; undefined when the runtime does not name its file system. */
   private async readDiskUse(): Promise<DiskUse | undefined> {
     const { client, readDisk } = this.options;
     if (readDisk !== undefined) return readDisk();

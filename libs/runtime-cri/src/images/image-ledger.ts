@@ -8,21 +8,24 @@ import type { PresentImage, PulledImage } from './select-images.js';
 
 export interface ImageLedgerOptions {
   /**
-   * Absolute path of the directory for ledgers, created when it does not exist. The same for all
-   * programs that use the runtime.
+   * Absolute path of the directory for ledgers, created when it does not exist. Use the same
+   * directory for all agents of a machine.
    */
   readonly directory: string;
+  /** Path of the socket of the container runtime. Each runtime has a ledger of its own. */
   readonly socketPath: string;
   readonly clock: Clock;
   readonly log: Log;
 }
 
+/** Number of the file format. A file with another number is not read. */
 const FORMAT = 1;
+/** Length of the hash in the file name: enough to distinguish the few sockets of a machine. */
 const HASH_DIGITS = 16;
 
 /**
- * Record of the images that were pulled through one socket, and by which cluster: one file for all
- * agents of a machine, changed by one agent at a time.
+ * Record of the images that agents pulled through one socket, each with its cluster. All agents of
+ * a machine share one file, and one agent at a time changes the file.
  */
 export class ImageLedger {
   private readonly file: string;
@@ -41,7 +44,8 @@ export class ImageLedger {
   }
 
   /**
-   * Reads the recorded images. A damaged file counts as empty: its images are then never removed.
+   * Reads the recorded images. A missing file counts as empty, and so does a damaged file, with a
+   * warning in the log: images without a record are never removed.
    */
   read(): readonly PulledImage[] {
     let text: string;
@@ -63,7 +67,8 @@ export class ImageLedger {
   }
 
   /**
-   * Changes the record under a lock.
+   * Changes the record under a lock between the agents.
+   * @param to - Returns the new record for the current record.
    * @throws kind `unavailable` when another agent holds the lock for too long.
    */
   change(to: (pulled: readonly PulledImage[]) => Promise<readonly PulledImage[]>): Promise<void> {
@@ -86,7 +91,9 @@ export class ImageLedger {
 }
 
 /**
- * Returns the record with one more pull.
+ * Returns the record with one more pull. An image that existed before its first recorded pull is
+ * not added, and neither is a name that came from another source: this cluster must not remove
+ * them.
  * @param pulled - The record before the pull.
  */
 export function addPull(
@@ -95,14 +102,16 @@ export function addPull(
 ): readonly PulledImage[] {
   const isSame = (each: PulledImage): boolean => each.id === image.id && each.cluster === cluster;
   const known = pulled.find(isSame);
-  // It existed before the pull: this cluster must not remove it.
+  // The image existed before the pull.
   if (known === undefined && before.some(({ id }) => id === image.id)) return pulled;
-  const own = new Set(
+  const ownNames = new Set(
     pulled.filter((each) => each.cluster === cluster).flatMap(({ names }) => names),
   );
-  const foreign = new Set(before.flatMap(({ names }) => names).filter((name) => !own.has(name)));
+  const foreignNames = new Set(
+    before.flatMap(({ names }) => names).filter((name) => !ownNames.has(name)),
+  );
   const names = [
-    ...new Set([...(known?.names ?? []), ...image.names.filter((name) => !foreign.has(name))]),
+    ...new Set([...(known?.names ?? []), ...image.names.filter((name) => !foreignNames.has(name))]),
   ].sort();
   return [
     ...pulled.filter((each) => !isSame(each)),
@@ -112,10 +121,12 @@ export function addPull(
 
 /** A successful pull. */
 export interface PullRecord {
+  /** All images of the machine before the pull. */
   readonly before: readonly PresentImage[];
+  /** The pulled image after the pull. */
   readonly image: PresentImage;
   readonly cluster: string;
-  /** Wall-clock milliseconds. */
+  /** Current wall-clock time in milliseconds. */
   readonly nowMs: number;
 }
 
@@ -131,11 +142,11 @@ function parseLedger(text: string): readonly PulledImage[] {
 
 function isPulledImage(value: unknown): value is PulledImage {
   const { id, cluster, names, usedAtMs } = (value ?? {}) as Partial<PulledImage>;
-  const texts = [id, cluster, ...(Array.isArray(names) ? names : [undefined])];
-  return texts.every((each) => typeof each === 'string') && Number.isFinite(usedAtMs);
+  const strings = [id, cluster, ...(Array.isArray(names) ? names : [undefined])];
+  return strings.every((each) => typeof each === 'string') && Number.isFinite(usedAtMs);
 }
 
-/** Resolves symbolic links, because one runtime may be reachable by several paths. */
+/** Resolves symbolic links, because one socket may have several paths. */
 function resolveRealPath(socketPath: string): string {
   try {
     return realpathSync(socketPath);

@@ -15,10 +15,10 @@ let server: FakeCriServer;
 let client: CriClient;
 let clock: ManualClock;
 let images: Images;
-/** Behaviour of the fake registry. */
+/** Behaviour of the fake registry during a pull. */
 let registry: (signal: AbortSignal) => Promise<void>;
-/** Delay of the fake's answer about an image. */
-let answering: () => Promise<void>;
+/** Delays the answer of the fake runtime to a lookup of an image. */
+let delayLookup: () => Promise<void>;
 
 beforeEach(async () => {
   server = new FakeCriServer();
@@ -28,11 +28,11 @@ beforeEach(async () => {
     server.images.add(image?.image ?? '');
     return { imageRef: `sha256:${image?.image}` };
   };
-  answering = async () => undefined;
+  delayLookup = async () => undefined;
   server.imageOverrides.imageStatus = async ({ image }) => {
     const name = (image?.image ?? '').replace(/^sha256:/, '');
     const answer = server.images.has(name) ? { image: { id: `sha256:${name}`, size: 10n } } : {};
-    await answering();
+    await delayLookup();
     return answer;
   };
   await server.listen();
@@ -60,20 +60,26 @@ async function prepare(
   return steps;
 }
 
-const pulls = (): number => server.calls.filter((name) => name === 'pullImage').length;
-/** Makes the registry answer only on request of the test. */
-function gate(): { readonly open: () => void; readonly gone: Promise<void> } {
+/** Returns the number of pulls so far. */
+const countPulls = (): number => server.calls.filter((name) => name === 'pullImage').length;
+/**
+ * Blocks the pulls that begin from now on.
+ * @returns `open` completes these pulls; `cancelled` resolves when one of them is cancelled or the
+ *   connection of its call is closed.
+ */
+function blockPulls(): { readonly open: () => void; readonly cancelled: Promise<void> } {
   let open = (): void => undefined;
   const opened = new Promise<void>((resolve) => (open = resolve));
-  const gone = new Promise<void>((resolve) => {
+  const cancelled = new Promise<void>((resolve) => {
     registry = (signal) => {
       signal.addEventListener('abort', () => resolve());
       return opened;
     };
   });
-  return { open, gone };
+  return { open, cancelled };
 }
-const away = async (): Promise<void> => {
+/** Behaviour of a registry that is unreachable. */
+const failPull = async (): Promise<void> => {
   throw new ConnectError(
     'failed to resolve reference: dial tcp 127.0.0.1:5000: connection refused',
     Code.Unknown,
@@ -84,27 +90,32 @@ describe('Images.prepare', () => {
   it('pulls nothing and reports nothing when the image is present', async () => {
     server.images.add(NGINX);
     expect(await prepare(createRequest('a'))).toEqual([]);
-    expect(pulls()).toBe(0);
+    expect(countPulls()).toBe(0);
   });
 
   it('pulls an image once for concurrent requests and reports progress to each', async () => {
-    const { open } = gate();
+    const { open } = blockPulls();
     const all = ['a', 'b', 'c'].map((digit) => prepare(createRequest(digit)));
-    await waitUntil(() => pulls() === 1);
+    await waitUntil(() => countPulls() === 1);
     const late = prepare(createRequest('d'));
     open();
-    const told = [
+    const expectedSteps = [
       { kind: 'pulling', image: NGINX },
       { kind: 'pulled', image: NGINX, tookMs: 0, sizeBytes: 10 },
     ];
-    expect(await Promise.all([...all, late])).toEqual([told, told, told, told]);
-    expect(pulls()).toBe(1);
+    expect(await Promise.all([...all, late])).toEqual([
+      expectedSteps,
+      expectedSteps,
+      expectedSteps,
+      expectedSteps,
+    ]);
+    expect(countPulls()).toBe(1);
   });
 
   it('waits for a slow pull and reports its duration', async () => {
-    const { open } = gate();
+    const { open } = blockPulls();
     const preparing = prepare(createRequest('a'));
-    await waitUntil(() => pulls() === 1);
+    await waitUntil(() => countPulls() === 1);
     await clock.advance(1_234);
     open();
     expect(await preparing).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled', tookMs: 1_234 }]);
@@ -113,27 +124,27 @@ describe('Images.prepare', () => {
   it('continues a pull while one request remains and cancels it when all have left', async () => {
     const first = new AbortController();
     const second = new AbortController();
-    const { open, gone } = gate();
+    const { open, cancelled } = blockPulls();
     const [leaves, stays] = [
       prepare(createRequest('a'), first.signal),
       prepare(createRequest('b')),
     ];
-    await waitUntil(() => pulls() === 1);
+    await waitUntil(() => countPulls() === 1);
     first.abort();
     await expect(leaves).rejects.toBeInstanceOf(StoppedError);
     open();
     expect(await stays).toHaveLength(2);
     server.images.clear();
-    const again = gate();
+    const again = blockPulls();
     const only = prepare(createRequest('c'), second.signal);
-    await waitUntil(() => pulls() === 2);
+    await waitUntil(() => countPulls() === 2);
     second.abort();
     await expect(only).rejects.toBeInstanceOf(StoppedError);
-    await again.gone; // the runtime was notified
-    await expect(gone).resolves.toBeUndefined();
+    await again.cancelled;
+    await expect(cancelled).resolves.toBeUndefined(); // after its end, the first pull is cancelled, too
   });
 
-  it('makes no call for a request that was cancelled before', async () => {
+  it('makes no call when its signal was aborted before', async () => {
     await expect(prepare(createRequest('a'), AbortSignal.abort())).rejects.toBeInstanceOf(
       StoppedError,
     );
@@ -141,25 +152,25 @@ describe('Images.prepare', () => {
   });
 });
 
-describe('image pull policy', () => {
-  it('never: refuses a missing image without a call to the registry', async () => {
+describe('Images.prepare with a pull policy', () => {
+  it('refuses a missing image without a pull when the policy is never', async () => {
     await expect(prepare(createRequest('a', 'never'))).rejects.toMatchObject({
       kind: 'precondition',
       message: 'image nginx:alpine is not on this node, and image_pull.policy is NEVER',
     });
     server.images.add(NGINX);
     expect(await prepare(createRequest('a', 'never'))).toEqual([]);
-    expect(pulls()).toBe(0);
+    expect(countPulls()).toBe(0);
   });
 
-  it('always: calls the registry for a present image, reports its error, and leaves other starts alone', async () => {
+  it('pulls a present image and reports the error of the registry when the policy is always', async () => {
     server.images.add(NGINX);
     expect(await prepare(createRequest('a', 'always'))).toMatchObject([
       { kind: 'pulling' },
       { kind: 'pulled' },
     ]);
     const steps: StartProgress[] = [];
-    registry = away;
+    registry = failPull;
     const message =
       'image nginx:alpine cannot be pulled: failed to resolve reference: dial tcp 127.0.0.1:5000: connection refused';
     await expect(
@@ -172,32 +183,36 @@ describe('image pull policy', () => {
       { kind: 'pulling', image: NGINX },
       { kind: 'pullFailed', image: NGINX, tookMs: 0, reason: message },
     ]);
-    const { open } = gate();
-    const waits = prepare(createRequest('c', 'always'));
-    await waitUntil(() => pulls() === 3);
+  });
+
+  it('does not make a request without a policy wait for the pull of a request with policy always', async () => {
+    server.images.add(NGINX);
+    const { open } = blockPulls();
+    const waiting = prepare(createRequest('c', 'always'));
+    await waitUntil(() => countPulls() === 1);
     expect(await prepare(createRequest('d'))).toEqual([]);
     open();
-    await waits;
+    await waiting;
   });
 });
 
 describe('Images.resolve', () => {
   it('returns the prepared image without a call', async () => {
     await prepare(createRequest('a', 'always'));
-    registry = away;
-    const asked = server.calls.length;
+    registry = failPull;
+    const callsBefore = server.calls.length;
     expect(await images.resolve(createRequest('a', 'always'))).toBe(`sha256:${NGINX}`);
-    expect(server.calls).toHaveLength(asked);
+    expect(server.calls).toHaveLength(callsBefore);
   });
 
-  it('fetches an image that was not prepared, or was prepared for another image name', async () => {
+  it('pulls a missing image that was not prepared for this container id and name', async () => {
     await prepare({ ...createRequest('a'), image: 'other:1' });
     expect(await images.resolve(createRequest('a'))).toBe(`sha256:${NGINX}`);
     expect(await images.resolve(createRequest('b'))).toBe(`sha256:${NGINX}`);
-    expect(pulls()).toBe(2);
+    expect(countPulls()).toBe(2);
   });
 
-  it('holds the image until the container exists, or for 10 minutes when the start never comes', async () => {
+  it('holds the image until release, while a prepared image without a start expires after 10 min', async () => {
     await prepare(createRequest('a'));
     await images.resolve(createRequest('a'));
     await prepare({ ...createRequest('b'), image: 'other:1' });
@@ -213,7 +228,7 @@ describe('Images.removeIdle', () => {
   const ID = `sha256:${NGINX}`;
   const remove = async (): Promise<void> => void server.images.delete(NGINX);
 
-  it('keeps an image that is held or was requested recently', async () => {
+  it('keeps an image while it is held and until it was not requested for minIdleMs', async () => {
     await prepare(createRequest('a'));
     await clock.advance(200_000);
     expect(await images.removeIdle(ID, 120_000, remove)).toBe(false);
@@ -226,28 +241,28 @@ describe('Images.removeIdle', () => {
     expect(images.getIdleMs().has(ID)).toBe(false);
   });
 
-  it('makes concurrent requests wait and pull the image again', async () => {
+  it('makes a concurrent request wait for the removal and pull the image again', async () => {
     server.images.add(NGINX);
-    let removed = (): void => undefined;
-    const told = new Promise<void>((resolve) => (removed = resolve));
-    const removing = images.removeIdle(ID, 0, () => told.then(remove));
-    const asking = prepare(createRequest('a'));
-    await client.version(); // on the same connection: earlier calls have arrived
+    let allowRemoval = (): void => undefined;
+    const allowed = new Promise<void>((resolve) => (allowRemoval = resolve));
+    const removing = images.removeIdle(ID, 0, () => allowed.then(remove));
+    const preparing = prepare(createRequest('a'));
+    await client.version(); // uses the same connection, so earlier calls have arrived
     expect(server.calls).toEqual(['version']);
-    removed();
+    allowRemoval();
     expect(await removing).toBe(true);
-    expect(await asking).toHaveLength(2);
+    expect(await preparing).toHaveLength(2);
   });
 
-  it('invalidates a lookup that began before the removal', async () => {
+  it('repeats a lookup that began before the removal, so that the image is pulled again', async () => {
     server.images.add(NGINX);
     let answer = (): void => undefined;
     const held = new Promise<void>((resolve) => (answer = resolve));
-    answering = () => held;
-    const asking = prepare(createRequest('a'));
+    delayLookup = () => held;
+    const preparing = prepare(createRequest('a'));
     await waitUntil(() => server.calls.includes('imageStatus'));
     expect(await images.removeIdle(ID, 0, remove)).toBe(true);
     answer();
-    expect(await asking).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled' }]);
+    expect(await preparing).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled' }]);
   });
 });

@@ -18,19 +18,25 @@ import {
 export interface ImagesOptions {
   readonly client: CriClient;
   readonly clock: Clock;
+  /** Records each pull, so that the collector can remove the image later. */
   readonly record: PullRecorder;
 }
 
 /** The image of a container that does not exist yet. */
 interface HeldImage {
+  /** Name of the image in the request. */
   readonly image: string;
+  /** Id of the image in the container runtime. */
   readonly id: string;
+  /** Monotonic time at which the hold began. */
   readonly since: number;
+  /** True when the start of the container has begun: the hold then does not expire. */
   isStarting: boolean;
 }
 
-/** Time after which an image that was prepared for a start that never came is released. */
+/** Time after which a prepared image is released when no start of its container has begun. */
 const MAX_HOLD_MS = 10 * 60_000;
+/** A waiter without progress reports that never leaves, for starts without a `prepare`. */
 const SILENT_WAITER: PullWaiter = {
   progress: () => undefined,
   signal: new AbortController().signal,
@@ -46,16 +52,20 @@ export class Images {
   private readonly pulls: Pulls;
   /** Monotonic time at which each image was last requested. */
   private readonly requestedAt = new Map<string, number>();
+  /** Resolves when the running removal of an image has ended; never rejects. */
   private removal: Promise<void> | undefined;
-  private removals = 0;
+  /** Number of removals so far. */
+  private removalCount = 0;
 
   constructor(private readonly options: ImagesOptions) {
     this.pulls = new Pulls(options);
   }
 
   /**
-   * Pulls the image of a request when its policy demands that, and holds it; see {@link
-   * ContainerRuntime.prepare}.
+   * Pulls the image of a request when the pull policy requires a pull, and holds the image for the
+   * start of its container; see `ContainerRuntime.prepare`.
+   * @throws {@link StoppedError} when `signal` is aborted; the errors of {@link Pulls.pullOrJoin};
+   *   kind `precondition` when the image is missing and the policy is `never`.
    */
   async prepare(
     request: ContainerRequest,
@@ -72,6 +82,7 @@ export class Images {
    * Returns the image of a container that is being started: the prepared image, or else an image
    * that is fetched now. The image is held until {@link Images.release}.
    * @returns The id of the image in the runtime.
+   * @throws The same errors as {@link Images.prepare}, but never {@link StoppedError}.
    */
   async resolve(request: ContainerRequest): Promise<string> {
     const { containerId, image = '' } = request;
@@ -85,20 +96,20 @@ export class Images {
     return id;
   }
 
-  /** Releases the image: the container exists, or its start has failed. */
+  /** Ends the hold. Call it when the container exists, or when its start has failed. */
   release(containerId: ContainerId): void {
     this.held.delete(containerId);
   }
 
-  /** Returns the ids of the images of containers that do not exist yet. */
+  /** Returns the ids of the held images. */
   getHeldIds(): ReadonlySet<string> {
     this.expire();
     return new Set([...this.held.values()].map(({ id }) => id));
   }
 
   /**
-   * Returns the milliseconds since the last request for each image. Images without a request are
-   * absent.
+   * Returns the milliseconds since the last request for each image, by image id. Images that were
+   * not requested since this agent started are absent.
    */
   getIdleMs(): ReadonlyMap<string, number> {
     const now = this.options.clock.now();
@@ -106,17 +117,19 @@ export class Images {
   }
 
   /**
-   * Removes an image, unless it is held or was requested within `minIdleMs`. Lookups wait for the
-   * removal.
-   * @returns Whether it was removed.
+   * Removes an image, unless the image is held or was requested within the last `minIdleMs`.
+   * Concurrent lookups of images wait for the removal.
+   * @param remove - Removes the image from the runtime.
+   * @returns True when the image was removed.
+   * @throws The errors of `remove`.
    */
   async removeIdle(id: string, minIdleMs: number, remove: () => Promise<void>): Promise<boolean> {
     if (this.getHeldIds().has(id) || (this.getIdleMs().get(id) ?? minIdleMs) < minIdleMs)
       return false;
-    this.removals += 1;
+    this.removalCount += 1;
     const removal = remove();
-    const over = (): void => void (this.removal = undefined);
-    this.removal = removal.then(over, over);
+    const onEnd = (): void => void (this.removal = undefined);
+    this.removal = removal.then(onEnd, onEnd);
     await removal;
     this.requestedAt.delete(id);
     return true;
@@ -127,21 +140,23 @@ export class Images {
     this.held.set(containerId, held);
   }
 
+  /** Ends the holds of containers whose start has not begun in time. */
   private expire(): void {
-    const before = this.options.clock.now() - MAX_HOLD_MS;
+    const heldBefore = this.options.clock.now() - MAX_HOLD_MS;
     for (const [containerId, { since, isStarting }] of this.held) {
-      if (!isStarting && since < before) this.held.delete(containerId);
+      if (!isStarting && since < heldBefore) this.held.delete(containerId);
     }
   }
 
+  /** Finds or pulls an image by its policy. Returns its id in the runtime. */
   private async fetch(
     { image = '', imagePull = 'ifNotPresent' }: ContainerRequest,
     waiter: PullWaiter,
   ): Promise<string> {
     if (waiter.signal.aborted) throw new StoppedError(waiter.signal.reason);
-    if (imagePull === 'always') return this.pull(image, false, waiter);
+    if (imagePull === 'always') return this.pull(image, /* wasMissing */ false, waiter);
     if (imagePull === 'ifNotPresent' && this.pulls.isPullingMissing(image))
-      return this.pull(image, true, waiter);
+      return this.pull(image, /* wasMissing */ true, waiter);
     const found = await this.findImage(image);
     if (found !== undefined) return found;
     if (imagePull === 'never') {
@@ -150,23 +165,23 @@ export class Images {
         `image ${image} is not on this node, and image_pull.policy is NEVER`,
       );
     }
-    return this.pull(image, true, waiter);
+    return this.pull(image, /* wasMissing */ true, waiter);
   }
 
-  private async pull(image: string, missing: boolean, waiter: PullWaiter): Promise<string> {
-    const id = await this.pulls.pullOrJoin(image, missing, waiter);
+  private async pull(image: string, wasMissing: boolean, waiter: PullWaiter): Promise<string> {
+    const id = await this.pulls.pullOrJoin(image, wasMissing, waiter);
     this.recordRequest(id);
     return id;
   }
 
-  /** Records a request for the image, which protects it for a while: long enough to hold it. */
+  /** Records a request for the image, which protects the image from {@link Images.removeIdle}. */
   private recordRequest(id: string): void {
     this.requestedAt.set(id, this.options.clock.now());
   }
 
   /**
-   * Returns the id of an image; undefined when it is missing. Concurrent callers share one call, so
-   * that all of them report the same pull.
+   * Returns the id of an image; undefined when the image is missing. Concurrent callers share one
+   * lookup, so that all of them find the image missing and join the same pull.
    */
   private findImage(image: string): Promise<string | undefined> {
     const running = this.runningLookups.get(image);
@@ -180,9 +195,9 @@ export class Images {
   private async findImageNow(image: string): Promise<string | undefined> {
     for (;;) {
       while (this.removal !== undefined) await this.removal;
-      const before = this.removals;
+      const removalsBefore = this.removalCount;
       const found = await this.readImageId(image);
-      if (before !== this.removals) continue;
+      if (removalsBefore !== this.removalCount) continue;
       if (found !== undefined) this.recordRequest(found);
       return found;
     }

@@ -10,8 +10,8 @@ import type { StartProgress } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 
 /**
- * Records a pull: called before the pull; the returned function is called afterwards with the id of
- * the image in the runtime.
+ * Records a pull. Called before each pull. The returned function is called after a successful pull,
+ * with the id of the image in the runtime. Neither function may reject.
  */
 export type PullRecorder = () => Promise<(id: string) => Promise<void>>;
 
@@ -23,7 +23,9 @@ export interface PullsOptions {
 
 /** A caller that waits for a pull. */
 export interface PullWaiter {
+  /** Called when the pull begins, succeeds or fails. */
   readonly progress: (step: StartProgress) => void;
+  /** Ends the wait of this caller when aborted. */
   readonly signal: StopSignal;
 }
 
@@ -31,16 +33,19 @@ export interface PullWaiter {
 interface Pulled {
   /** Id of the image in the runtime. */
   readonly id: string;
+  /** Absent when the runtime does not report a size. */
   readonly sizeBytes?: number;
 }
 
 /** A running pull. */
 interface Pull {
   readonly result: Promise<Pulled>;
+  /** Monotonic time at which the pull began. */
   readonly startedAt: number;
   readonly cancel: AbortController;
-  /** Whether the pull began because the image was missing. */
+  /** True when the pull began because the image was missing. */
   readonly wasMissing: boolean;
+  /** Number of callers that wait for the pull. */
   waiters: number;
 }
 
@@ -49,17 +54,20 @@ interface Pull {
  * them have left.
  */
 export class Pulls {
+  /** Running pulls by the name of the image. */
   private readonly running = new Map<string, Pull>();
 
   constructor(private readonly options: PullsOptions) {}
 
-  /** Whether a missing image is being pulled. */
+  /** Returns true while an image is being pulled because it was missing. */
   isPullingMissing(image: string): boolean {
     return this.running.get(image)?.wasMissing === true;
   }
 
   /**
    * Starts a pull, or joins the running pull of the image.
+   * @param wasMissing - True when the image is missing, false when it is pulled only by policy.
+   *   Ignored when the pull is already running.
    * @returns The id of the image in the runtime.
    * @throws kind `invalid` for an invalid image reference, `precondition` with the registry's text
    *   when the image cannot be pulled, {@link StoppedError} when the signal is aborted. The pull
@@ -67,10 +75,10 @@ export class Pulls {
    */
   async pullOrJoin(
     image: string,
-    missing: boolean,
+    wasMissing: boolean,
     { progress, signal }: PullWaiter,
   ): Promise<string> {
-    const pull = this.running.get(image) ?? this.begin(image, missing);
+    const pull = this.running.get(image) ?? this.begin(image, wasMissing);
     const tookMs = (): number => Math.round(this.options.clock.now() - pull.startedAt);
     progress({ kind: 'pulling', image });
     pull.waiters += 1;
@@ -89,19 +97,19 @@ export class Pulls {
     }
   }
 
-  private begin(image: string, missing: boolean): Pull {
+  private begin(image: string, wasMissing: boolean): Pull {
     const cancel = new AbortController();
     const result = this.pull(image, cancel.signal);
     const pull: Pull = {
       result,
       startedAt: this.options.clock.now(),
       cancel,
-      wasMissing: missing,
+      wasMissing,
       waiters: 0,
     };
     this.running.set(image, pull);
-    const over = (): void => this.forget(image, pull);
-    result.then(over, over);
+    const onEnd = (): void => this.forget(image, pull);
+    result.then(onEnd, onEnd);
     return pull;
   }
 
@@ -115,13 +123,13 @@ export class Pulls {
   }
 
   private async pull(image: string, cancelled: AbortSignal): Promise<Pulled> {
-    const recordAs = await this.options.record();
+    const completeRecord = await this.options.record();
     try {
       const { imageRef } = await this.options.client.callImage('PullImage', (calls, signal) =>
         calls.pullImage({ image: { image } }, { signal: AbortSignal.any([signal, cancelled]) }),
       );
       const pulled = await this.readPulled(imageRef);
-      await recordAs(pulled.id);
+      await completeRecord(pulled.id);
       return pulled;
     } catch (reason) {
       throw toPullError(image, reason);
@@ -129,7 +137,9 @@ export class Pulls {
   }
 
   /**
-   * Reads id and size of a pulled image, because some runtimes return a digest instead of the id.
+   * Reads id and size of a pulled image, because some runtimes answer a pull with a digest instead
+   * of the id.
+   * @param ref - Reference from the response to the pull.
    */
   private async readPulled(ref: string): Promise<Pulled> {
     const { image } = await this.options.client.callQuickImage('ImageStatus', (calls, signal) =>
@@ -141,8 +151,8 @@ export class Pulls {
 }
 
 /**
- * Resolves with the result of the work.
- * @throws {@link StoppedError} as soon as the signal is aborted.
+ * Waits for the work until the signal is aborted. The work continues after that.
+ * @throws {@link StoppedError} as soon as the signal is aborted; the error of the work.
  */
 function rejectOnAbort<Result>(work: Promise<Result>, signal: StopSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
@@ -154,7 +164,8 @@ function rejectOnAbort<Result>(work: Promise<Result>, signal: StopSignal): Promi
 }
 
 /**
- * Converts the error of a pull: the text of the registry, unless the runtime itself is unreachable.
+ * Converts the error of a pull. An error that mentions the registry becomes kind `precondition`
+ * even when its kind is `unavailable`, because then the registry, not the runtime, is unreachable.
  */
 function toPullError(image: string, reason: unknown): unknown {
   if (isInvalidReference(reason)) return createInvalidReferenceError(image, reason);
@@ -170,7 +181,7 @@ function toPullError(image: string, reason: unknown): unknown {
   );
 }
 
-/** Whether a runtime refused an invalid image reference. */
+/** Returns true when a runtime refused a call because the name of an image is malformed. */
 export function isInvalidReference(reason: unknown): boolean {
   return (
     errorKindOf(reason) === 'invalid' ||
@@ -178,6 +189,7 @@ export function isInvalidReference(reason: unknown): boolean {
   );
 }
 
+/** Creates the error for a malformed name of an image. */
 export function createInvalidReferenceError(image: string, cause: unknown): CloudlessError {
   return new CloudlessError(
     'invalid',

@@ -17,6 +17,7 @@ const pull = (id: string, idleMs: number, overrides: Partial<PulledImage> = {}):
   ...{ id, cluster: 'c1', names: [`${id}:1`], usedAtMs: NOW - idleMs },
   ...overrides,
 });
+/** A disk with a usage of 86 %. */
 const anInput = (overrides: Partial<SelectionInput>): SelectionInput => ({
   ...{ cluster: 'c1', images: [], pulled: [], inUse: new Set<string>(), limits, nowMs: NOW },
   ...{ disk: { capacityBytes: 100, availableBytes: 14 } },
@@ -26,26 +27,26 @@ const anInput = (overrides: Partial<SelectionInput>): SelectionInput => ({
 const OLD = 3_600_000;
 
 describe('selectImagesToRemove', () => {
-  const two = {
+  const twoImages = {
     images: [anImage('a'), anImage('b')],
     pulled: [pull('a', OLD), pull('b', 2 * OLD)],
   };
   it.each([
-    { name: 'removes the least recently used image', change: {}, remove: ['b'], missingBytes: 0 },
+    { name: 'returns the least recently used image', change: {}, remove: ['b'], missingBytes: 0 },
     {
-      name: 'removes images of equal age in the order of their ids',
+      name: 'returns images of equal age in the order of their ids',
       change: { images: [anImage('b'), anImage('a')], pulled: [pull('a', OLD), pull('b', OLD)] },
       remove: ['a'],
       missingBytes: 0,
     },
     {
-      name: 'removes nothing at the higher limit',
+      name: 'returns no image when the usage is exactly the higher limit',
       change: { disk: { capacityBytes: 100, availableBytes: 15 } },
       remove: [],
       missingBytes: 0,
     },
     {
-      name: 'removes as many images as necessary, and returns the missing bytes',
+      name: 'returns as many images as necessary to reach the lower limit',
       change: { disk: { capacityBytes: 100, availableBytes: 0 } },
       remove: ['b', 'a'],
       missingBytes: 0,
@@ -99,19 +100,22 @@ describe('selectImagesToRemove', () => {
       missingBytes: 6,
     },
     {
-      name: 'removes an image that has lost its names',
+      name: 'returns an image that has lost its names',
       change: { images: [anImage('b', { names: [] })] },
       remove: ['b'],
       missingBytes: 0,
     },
   ])('$name', ({ change, remove, missingBytes }) => {
-    expect(selectImagesToRemove(anInput({ ...two, ...change }))).toEqual({ remove, missingBytes });
+    expect(selectImagesToRemove(anInput({ ...twoImages, ...change }))).toEqual({
+      remove,
+      missingBytes,
+    });
   });
 });
 
 const ids = ['a', 'b', 'c', 'd', 'e'];
 const names = ids.flatMap((id) => [`${id}:1`, `${id}:2`]);
-const arbObserved = fc
+const arbInput = fc
   .record({
     images: fc.uniqueArray(
       fc.record({
@@ -138,7 +142,7 @@ const arbObserved = fc
     anInput({ ...rest, disk: { capacityBytes: 100, availableBytes } }),
   );
 
-/** Independent check: the reason why an image must stay. */
+/** Returns true when an image may be removed, decided independently of the tested function. */
 function isRemovable({ images, pulled, inUse, cluster }: SelectionInput, id: string): boolean {
   const present = images.find((each) => each.id === id);
   const own = pulled.find((each) => each.id === id && each.cluster === cluster);
@@ -147,24 +151,25 @@ function isRemovable({ images, pulled, inUse, cluster }: SelectionInput, id: str
   return present.names.every((name) => own.names.includes(name) && !inUse.has(name));
 }
 
-describe('selectImagesToRemove for any input', () => {
+describe('selectImagesToRemove with generated input', () => {
   it('returns only removable images, each once, least recently used first, no more than needed', () => {
     fc.assert(
-      fc.property(arbObserved, (o) => {
-        const { remove, missingBytes } = selectImagesToRemove(o);
+      fc.property(arbInput, (input) => {
+        const { remove, missingBytes } = selectImagesToRemove(input);
         const usedAt = (id: string): number =>
-          o.pulled.find((each) => each.id === id && each.cluster === o.cluster)?.usedAtMs ?? 0;
+          input.pulled.find((each) => each.id === id && each.cluster === input.cluster)?.usedAtMs ??
+          0;
         const size = (id: string): number =>
-          o.images.find((each) => each.id === id)?.sizeBytes ?? 0;
-        const left = o.images
+          input.images.find((each) => each.id === id)?.sizeBytes ?? 0;
+        const left = input.images
           .map(({ id }) => id)
-          .filter((id) => isRemovable(o, id) && !remove.includes(id));
+          .filter((id) => isRemovable(input, id) && !remove.includes(id));
         expect(new Set(remove).size).toBe(remove.length);
-        expect(remove.filter((id) => !isRemovable(o, id))).toEqual([]);
+        expect(remove.filter((id) => !isRemovable(input, id))).toEqual([]);
         expect(remove.map(usedAt)).toEqual(remove.map(usedAt).sort((a, b) => a - b));
         for (const id of left)
           expect(usedAt(id)).toBeGreaterThanOrEqual(Math.max(0, ...remove.map(usedAt)));
-        const used = 100 - o.disk.availableBytes;
+        const used = 100 - input.disk.availableBytes;
         const freed = remove.reduce((sum, id) => sum + size(id), 0);
         if (used <= 85) expect(remove).toEqual([]);
         if (remove.length > 0)
@@ -177,9 +182,13 @@ describe('selectImagesToRemove for any input', () => {
 
   it('does not depend on the order of the input', () => {
     fc.assert(
-      fc.property(arbObserved, (o) => {
-        const turned = { ...o, images: [...o.images].reverse(), pulled: [...o.pulled].reverse() };
-        expect(selectImagesToRemove(turned)).toEqual(selectImagesToRemove(o));
+      fc.property(arbInput, (input) => {
+        const reversed = {
+          ...input,
+          images: [...input.images].reverse(),
+          pulled: [...input.pulled].reverse(),
+        };
+        expect(selectImagesToRemove(reversed)).toEqual(selectImagesToRemove(input));
       }),
     );
   });

@@ -19,20 +19,19 @@ export interface ContainerLogsOptions {
   readonly client: CriClient;
   readonly inventory: Inventory;
   readonly watcher: Watcher;
-  /** Directory with one directory per container. */
+  /** Absolute path of the directory that contains one directory per container. */
   readonly directory: string;
-  /**
-   * Number of files that are kept per container, and the size in bytes at which a new file begins.
-   */
+  /** Number of files that are kept per container, including the current file. */
   readonly files: number;
+  /** Size in bytes above which a file is rotated. */
   readonly fileBytes: number;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /**
- * Longest time in which a runtime writes the last lines of a container after it has reported the
- * end.
+ * Delay between the exit of a container and the end of its log: a runtime may write the last lines
+ * after it has reported the exit.
  */
 const LAST_LINES_DELAY_MS = 150;
 /** Interval in which a follower retries while the container runtime is unreachable. */
@@ -40,15 +39,20 @@ const UNREACHABLE_RETRY_MS = 500;
 
 /** Reads and rotates the logs of all containers. */
 export class ContainerLogs {
+  /** Containers whose log is being rotated. */
   private readonly rotating = new Set<ContainerId>();
-  /** Logs without an unfinished rotation: only their size decides about the next rotation. */
+  /**
+   * Containers whose log has no unfinished rotation. Only the size of the current file decides
+   * about the next rotation.
+   */
   private readonly rotated = new Set<ContainerId>();
 
   constructor(private readonly options: ContainerLogsOptions) {}
 
   /**
-   * Reads a log, see `ContainerRuntime.logBatches`. A follower continues when the container runtime
-   * is unreachable meanwhile.
+   * Reads a log, see `ContainerRuntime.logBatches`. A follower continues while the container
+   * runtime is unreachable.
+   * @throws kind `notFound` for an unknown container, `unavailable` when the client is closed.
    */
   async *read(
     containerId: ContainerId,
@@ -82,7 +86,7 @@ export class ContainerLogs {
     if (client.closed.aborted && !signal.aborted) throw createClosedError();
   }
 
-  /** Rotates the logs that have exceeded their size. */
+  /** Rotates the logs of running containers that have exceeded their size. Failures are logged. */
   async rotateAll(): Promise<void> {
     const running = this.options.inventory
       .list()
@@ -122,7 +126,7 @@ export class ContainerLogs {
       });
       this.rotated.add(containerId);
     } catch (reason) {
-      // Removed meanwhile, or the runtime is unreachable: the next run decides.
+      // The next run tries again when the runtime is unreachable. A removed container has no log.
       if (
         errorKindOf(reason) !== 'unavailable' &&
         this.options.inventory.find(containerId) !== undefined

@@ -3,31 +3,36 @@ import { MAX_LINE_BYTES, type LogLine, type LogStream } from '@cloudless/runtime
 const LINE_FEED = 10;
 const SPACE = 32;
 /**
- * Longest header of an entry. Time, stream and tags are far shorter; longer text without an end of
- * the header is no entry.
+ * Largest header of an entry. Time, stream and tags are far shorter. A longer text without the end
+ * of a header is not an entry.
  */
 const MAX_HEADER_BYTES = 256;
+/** The rest when no bytes are kept. */
 const NONE = Buffer.alloc(0);
 
 /** Header of an entry, before its text. */
 interface Header {
   readonly timeMs: number;
   readonly stream: LogStream;
+  /** True for the tag P: the line continues in the next entry of its stream. */
   readonly partial: boolean;
-  /** Offset of the text. */
+  /** Size of the header in bytes, which is the offset of the text. */
   readonly length: number;
 }
 
 /**
- * Parses the log file of a container, `time stream P|F text`, from chunks of any size. An entry
- * longer than {@link MAX_LINE_BYTES} becomes several lines. Text that is no entry (torn by a crash
- * or a full disk) is skipped and not counted.
+ * Parses the log file of a container from chunks of any size. Each entry is one line of the form
+ * `time stream P|F text`. An entry with a text longer than {@link MAX_LINE_BYTES} becomes several
+ * log lines. Text that is not an entry, for example after a crash or on a full disk, is skipped and
+ * gets no number.
  * @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
  */
 export class CriLogParser {
+  /** Bytes of the incomplete entry at the end of the last chunk. */
   private rest: Buffer = NONE;
   /** Header of the entry whose first part has already been returned. */
   private openEntry: Header | undefined;
+  /** True until the next line feed, while the current line is not an entry. */
   private isSkipping = false;
   private readonly times = new TimeParser();
 
@@ -57,7 +62,7 @@ export class CriLogParser {
     return lines;
   }
 
-  /** Parses a complete entry, or the rest of an entry. */
+  /** Parses a complete entry, or the last part of an entry whose beginning was returned. */
   private parseEntry(bytes: Buffer, lines: LogLine[]): void {
     if (this.isSkipping) return;
     const header = this.openEntry ?? parseHeader(bytes, this.times);
@@ -71,7 +76,7 @@ export class CriLogParser {
   }
 
   /**
-   * Parses an incomplete entry: adds the parts that are too long to wait for the end.
+   * Parses an incomplete entry. Only a text longer than {@link MAX_LINE_BYTES} gives lines.
    * @returns The bytes to keep until more arrive.
    */
   private parseIncompleteEntry(bytes: Buffer, lines: LogLine[]): Buffer {
@@ -89,6 +94,7 @@ export class CriLogParser {
     return Buffer.from(this.splitLongText(header, text, lines));
   }
 
+  /** Adds the lines of a long text, and returns the last part, {@link MAX_LINE_BYTES} at most. */
   private splitLongText(header: Header, text: Buffer, lines: LogLine[]): Buffer {
     let rest = text;
     while (rest.length > MAX_LINE_BYTES) {
@@ -110,6 +116,7 @@ export class CriLogParser {
   }
 }
 
+/** Parses the header of an entry; undefined when the bytes do not begin with a header. */
 function parseHeader(bytes: Buffer, times: TimeParser): Header | undefined {
   const first = bytes.indexOf(SPACE);
   const second = first < 0 ? -1 : bytes.indexOf(SPACE, first + 1);
@@ -129,14 +136,15 @@ function parseHeader(bytes: Buffer, times: TimeParser): Header | undefined {
 const TIME = /^([0-9T:-]{19})\.(\d{3})\d*(Z|[+-]\d\d:\d\d)$/;
 
 /**
- * Parses the times of entries. Many entries in a row are of the same second, which is parsed once.
+ * Parses the times of entries. Consecutive entries mostly have the same second, so the parser keeps
+ * the last second and parses it only once.
  */
 class TimeParser {
   private second = '';
   private zone = '';
   private secondMs = Number.NaN;
 
-  /** Returns milliseconds since the epoch; NaN for text that is no time. */
+  /** Returns milliseconds since the epoch; NaN for a text that is not a time. */
   parse(text: string): number {
     const [, second, milliseconds, zone] = TIME.exec(text) ?? [];
     if (second === undefined || zone === undefined) return Date.parse(text);

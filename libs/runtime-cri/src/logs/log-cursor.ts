@@ -6,46 +6,55 @@ import { listLogFiles, findNextSequence, measureSizeBefore, type LogFile } from 
 /** Size of one read, in bytes. */
 const CHUNK_BYTES = 64 * 1024;
 
-/** Lines of one read. */
+/** The lines that one read of a log file completed. */
 export interface ReadChunk {
   readonly lines: readonly LogLine[];
   /**
-   * Bytes of log files between the file of these lines and the file that was read before it;
-   * undefined when unknown. A value above 0 means that files were removed before they were read.
+   * Bytes of the log between the file of these lines and the file that was read before; undefined
+   * for the first file, or when unknown. A value above 0 means that rotation removed files before
+   * they were read.
    */
   readonly skippedBytes?: number | undefined;
 }
 
-/** Reads the rotated files of one log in order, and continues where the last read ended. */
+/**
+ * Reads the files of one log in order, while the container runtime writes and this agent rotates
+ * them. Each read continues where the last read ended. The caller must close the cursor.
+ */
 export class LogCursor {
   private handle: FileHandle | undefined;
   private parser: CriLogParser | undefined;
   /**
-   * Sequence number of the first line of the open file, which becomes the file's name when it is
-   * rotated.
+   * Sequence number of the first line of the open file. The number becomes the name of the file
+   * when the file is rotated.
    */
   private openSequence = 0n;
+  /** Bytes of the open file that were read. */
   private position = 0;
   /** Bytes of the log before the open file; undefined when unknown. */
   private bytesBeforeFile: number | undefined;
   private skippedBytes: number | undefined;
+  /** File at which the first read begins; undefined for the oldest file. */
   private start: LogFile | undefined;
   private readonly chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
 
   constructor(private readonly directory: string) {}
 
+  /** Sets the file at which the first read begins; undefined for the oldest file. */
   startAt(file: LogFile | undefined): void {
     this.start = file;
   }
 
   /**
    * Yields the lines from the current position to the end of the newest file.
-   * @param ended - Whether the log is complete: nothing is written any more.
+   * @param isComplete - True when the runtime writes no more lines to the log.
    */
-  async *readAvailable(ended: boolean): AsyncGenerator<ReadChunk> {
+  async *readAvailable(isComplete: boolean): AsyncGenerator<ReadChunk> {
     for (;;) {
-      // List before the last read of this file.
-      const next = this.handle === undefined ? this.findFirstFile(ended) : this.findNextFile(ended);
+      // List the files before the last read of the open file: a file that has a successor then gets
+      // no more lines after the list.
+      const next =
+        this.handle === undefined ? this.findFirstFile(isComplete) : this.findNextFile(isComplete);
       if (this.handle !== undefined) yield* this.readOpenFile();
       if (next === undefined) return;
       const firstSequence =
@@ -53,8 +62,8 @@ export class LogCursor {
         this.parser?.sequence ??
         (await findFirstSequence(next, listLogFiles(this.directory)));
       await this.openFile(next, firstSequence);
-      // The current file may have been rotated between listing and opening: another file has that
-      // name then.
+      // The current file may have been rotated between the list and the open. Its name then belongs
+      // to another file.
       const rotated = listLogFiles(this.directory).find(
         (file) => file.firstSequence === firstSequence,
       );
@@ -63,6 +72,9 @@ export class LogCursor {
     }
   }
 
+  /**
+   * Yields the lines from the current position to the end of the open file; none without a file.
+   */
   async *readOpenFile(): AsyncGenerator<ReadChunk> {
     const { handle, parser } = this;
     if (handle === undefined || parser === undefined) return;
@@ -74,51 +86,56 @@ export class LogCursor {
         lines: parser.feed(this.chunk.subarray(0, bytesRead)),
         skippedBytes: this.skippedBytes,
       };
-      if (bytesRead < CHUNK_BYTES) return; // its end; later writes wake the follower
+      if (bytesRead < CHUNK_BYTES) return; // the end of the file; later writes wake the follower
     }
   }
 
+  /**
+   * Opens a file at its first line, and closes the file that was open. A file that was removed
+   * meanwhile is not an error: no file is then open, and the next list contains its successor.
+   */
   async openFile({ file }: LogFile, firstSequence: bigint): Promise<void> {
     await this.close();
-    const end =
+    const readUpTo =
       this.bytesBeforeFile === undefined ? undefined : this.bytesBeforeFile + this.position;
     this.bytesBeforeFile = measureSizeBefore(this.directory, firstSequence);
     this.skippedBytes =
-      end === undefined || this.bytesBeforeFile === undefined
+      readUpTo === undefined || this.bytesBeforeFile === undefined
         ? undefined
-        : this.bytesBeforeFile - end;
+        : this.bytesBeforeFile - readUpTo;
     this.openSequence = firstSequence;
     this.parser = new CriLogParser(firstSequence);
     this.position = 0;
-    // removed by rotation meanwhile: the next list finds its successor
     this.handle = await open(file, 'r').catch(() => undefined);
     if (this.handle === undefined) this.parser = undefined;
   }
 
+  /** Closes the open file. */
   async close(): Promise<void> {
     await this.handle?.close();
     this.handle = undefined;
   }
 
-  private findFirstFile(ended: boolean): LogFile | undefined {
-    const files = listNumberedFiles(this.directory, ended);
+  /** Returns the file at which the first read begins; undefined when there are no files. */
+  private findFirstFile(isComplete: boolean): LogFile | undefined {
+    const files = listNumberedFiles(this.directory, isComplete);
     const { start } = this;
-    const wanted =
+    const startFile =
       start === undefined
         ? undefined
         : files.find(({ firstSequence }) => firstSequence === start.firstSequence);
-    return wanted ?? files[0];
+    return startFile ?? files[0];
   }
 
-  /** Returns the file after the open file, once the open file gets no more lines. */
-  private findNextFile(ended: boolean): LogFile | undefined {
+  /** Returns the file after the open file; undefined while the open file may get more lines. */
+  private findNextFile(isComplete: boolean): LogFile | undefined {
     const files = listLogFiles(this.directory);
     const { openSequence } = this;
-    const own = files.find(({ firstSequence }) => firstSequence === openSequence);
-    if (own === undefined || (own.state === 'closing' && !ended)) {
-      // The open file is not rotated, or was rotated just now; or it was removed since, when newer
-      // files exist.
-      return own === undefined
+    const openFile = files.find(({ firstSequence }) => firstSequence === openSequence);
+    if (openFile === undefined || (openFile.state === 'closing' && !isComplete)) {
+      // When no file has the number of the open file, the open file is still the current file, or
+      // it was removed. Only after a removal do files with higher numbers exist.
+      return openFile === undefined
         ? files.find(
             ({ firstSequence }) => firstSequence !== undefined && firstSequence > openSequence,
           )
@@ -131,19 +148,21 @@ export class LogCursor {
 }
 
 /**
- * Lists the files whose sequence numbers are final: without the current file while its predecessor
- * may still grow.
+ * Lists the files whose sequence numbers are final, oldest first. The current file is not included
+ * while its predecessor may still get lines.
+ * @param isComplete - True when the runtime writes no more lines to the log.
  */
-export function listNumberedFiles(directory: string, ended: boolean): readonly LogFile[] {
+export function listNumberedFiles(directory: string, isComplete: boolean): readonly LogFile[] {
   const files = listLogFiles(directory);
-  return ended || !files.some(({ state }) => state === 'closing')
+  return isComplete || !files.some(({ state }) => state === 'closing')
     ? files
     : files.filter(({ state }) => state !== 'current');
 }
 
 /**
- * Returns the sequence number of the first line of a file. The current file continues where its
- * predecessor ends.
+ * Returns the sequence number of the first line of a file. For the current file, this is the number
+ * after the last line of its predecessor, whose lines are counted.
+ * @param files - All files of the log, oldest first.
  */
 export async function findFirstSequence(file: LogFile, files: readonly LogFile[]): Promise<bigint> {
   if (file.firstSequence !== undefined) return file.firstSequence;

@@ -7,25 +7,31 @@ import { CriLogParser } from './cri-log-parser.js';
 /**
  * One file of a log. The name of a rotated file is the sequence number of its first line, so that a
  * number means the same line for every reader, even after old files were removed.
- * - `current`: the runtime writes it.
- * - `closing`: it was rotated, and the runtime may still write its last lines.
- * - `closed`: it does not change any more.
  */
 export interface LogFile {
+  /** Absolute path. */
   readonly file: string;
+  /**
+   * - `current`: the runtime writes new lines to the file.
+   * - `closing`: the file was rotated, and the runtime may still write its last lines.
+   * - `closed`: the file does not change any more.
+   */
   readonly state: 'current' | 'closing' | 'closed';
   /**
-   * Sequence number of the first line; undefined for the current file, where it follows from the
-   * previous file.
+   * Sequence number of the first line; undefined for the current file, whose number follows from
+   * the lines of the previous file.
    */
   readonly firstSequence: bigint | undefined;
 }
 
+/**
+ * Digits of the sequence number in a file name: enough for 64 bits, so that names sort in order.
+ */
 const DIGITS = 20;
 const CLOSED = /^(\d{20})\.log$/;
 const CLOSING = /^(\d{20})\.closing$/;
 
-/** Returns the path of the rotated file whose first line has this number. */
+/** Returns the path of the rotated file whose first line has this sequence number. */
 export function toRotatedPath(
   directory: string,
   firstSequence: bigint,
@@ -37,7 +43,7 @@ export function toRotatedPath(
   );
 }
 
-/** Lists the files of a log, oldest first. */
+/** Lists the files of a log, oldest first; empty when the directory does not exist. */
 export function listLogFiles(directory: string): readonly LogFile[] {
   let names: string[];
   try {
@@ -74,8 +80,9 @@ export function measureSizeBefore(directory: string, firstSequence: bigint): num
   return countBytesBefore(firstSequence, measured, readRemovedLines(directory));
 }
 
-/** Line counts of closed files, a few per container. */
+/** Line counts of closed files, by path. A closed file never changes. */
 const counts = new Map<string, bigint>();
+/** Number of counts above which all are forgotten: there are only a few files per container. */
 const MAX_COUNTS = 4_096;
 
 /** Counts the lines of a closed file and returns the sequence number of the line after it. */

@@ -28,17 +28,20 @@ afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
 const entry = (text: string, tag = 'F', stream = 'stdout'): string =>
   `2026-01-01T00:00:00.000000001Z ${stream} ${tag} ${text}\n`;
+/** Appends entries with these numbers, both ends included, to the current file. */
 const write = (from: number, to: number): void => {
   for (let line = from; line <= to; line += 1) appendFileSync(current, entry(`line ${line}`));
 };
 const reopen = async (): Promise<void> => writeFileSync(current, '', { flag: 'a' });
 const rotate = (overrides: Partial<Parameters<typeof rotateLog>[0]> = {}): Promise<void> =>
   rotateLog({ directory, fileBytes: 10, files: 3, clock: systemClock, reopen, ...overrides });
-const shown = ({ sequence, text }: LogLine): string =>
+const format = ({ sequence, text }: LogLine): string =>
   `${sequence} ${new TextDecoder().decode(text)}`;
-const wanted = (from: number, to: number): readonly string[] =>
+/** The formatted lines with these numbers, both ends included. */
+const formattedLines = (from: number, to: number): readonly string[] =>
   Array.from({ length: to - from + 1 }, (_, index) => `${from + index} line ${from + index}`);
 
+/** Reads the log to its end and formats its lines. */
 async function read(
   request: Partial<LogRequest> = {},
   isComplete = true,
@@ -51,12 +54,12 @@ async function read(
     isComplete,
     waitUntilComplete: () => Promise.resolve(),
   };
-  for await (const line of flattenBatches(readLog(options))) lines.push(shown(line));
+  for await (const line of flattenBatches(readLog(options))) lines.push(format(line));
   return lines;
 }
 
 describe('rotateLog', () => {
-  it('keeps the sequence numbers, even after old files were removed', async () => {
+  it('keeps the sequence number of each line, even after old files were removed', async () => {
     for (let file = 0; file < 5; file += 1) {
       write(file * 10 + 1, file * 10 + 10);
       await rotate();
@@ -68,32 +71,32 @@ describe('rotateLog', () => {
       `${'41'.padStart(20, '0')}.log`,
       'removed',
     ]);
-    expect(await read()).toEqual(wanted(31, 53));
-    expect(await read({ tailLines: 5 })).toEqual(wanted(49, 53));
-    expect(await read({ tailLines: 1 })).toEqual(wanted(53, 53));
-    expect(await read({ afterSequence: 45n })).toEqual(wanted(46, 53));
-    expect(await read({ afterSequence: 5n })).toEqual(wanted(31, 53));
+    expect(await read()).toEqual(formattedLines(31, 53));
+    expect(await read({ tailLines: 5 })).toEqual(formattedLines(49, 53));
+    expect(await read({ tailLines: 1 })).toEqual(formattedLines(53, 53));
+    expect(await read({ afterSequence: 45n })).toEqual(formattedLines(46, 53));
+    expect(await read({ afterSequence: 5n })).toEqual(formattedLines(31, 53));
   });
 
-  it('does not rotate a small log', async () => {
+  it('does not rotate a log that is smaller than fileBytes', async () => {
     write(1, 1);
     await rotate({ fileBytes: 10_000 });
     expect(readdirSync(directory)).toEqual(['0.log']);
   });
 
-  it('finishes a rotation that a crash has interrupted', async () => {
+  it('finishes a rotation that a crash has interrupted, and recreates a missing current file', async () => {
     write(1, 3);
     renameSync(current, path.join(directory, `${'1'.padStart(20, '0')}.closing`));
-    expect(await read()).toEqual(wanted(1, 3));
+    expect(await read()).toEqual(formattedLines(1, 3));
     await rotate({ fileBytes: 10_000 });
     write(4, 5);
-    expect(await read()).toEqual(wanted(1, 5));
+    expect(await read()).toEqual(formattedLines(1, 5));
     rmSync(current);
     await rotate();
     expect(readdirSync(directory)).toContain('0.log');
   });
 
-  it('delays the final name while the runtime is unreachable, but not for an exited container', async () => {
+  it('keeps the name of a closing file while the runtime is unreachable, but not after an exit', async () => {
     write(1, 3);
     const away = async (): Promise<void> => {
       throw new CloudlessError('unavailable', 'away');
@@ -105,12 +108,12 @@ describe('rotateLog', () => {
     };
     await rotate({ reopen: ended });
     expect(readdirSync(directory)).toEqual([`${'1'.padStart(20, '0')}.log`]);
-    expect(await read()).toEqual(wanted(1, 3));
+    expect(await read()).toEqual(formattedLines(1, 3));
   });
 });
 
 describe('readLog with follow', () => {
-  it('yields each line once across rotations, including lines that the runtime writes late into the old file', async () => {
+  it('yields each line once across rotations, also a line that is written late to the old file', async () => {
     let complete = (): void => undefined;
     const completed = new Promise<void>((resolve) => (complete = resolve));
     write(1, 3);
@@ -124,15 +127,15 @@ describe('readLog with follow', () => {
     const lines = flattenBatches(readLog(options));
     const seen: string[] = [];
     const take = async (count: number): Promise<void> => {
-      while (seen.length < count) seen.push(shown((await lines.next()).value as LogLine));
+      while (seen.length < count) seen.push(format((await lines.next()).value as LogLine));
     };
     await take(2);
     await rotate({
       reopen: async () => {
         await reopen();
         write(5, 6);
-        await sleep(systemClock, 30); // time for a reader to run ahead
-        expect(await read({ tailLines: 2 }, false)).toEqual(wanted(2, 3));
+        await sleep(systemClock, 30); // time for the reader to continue with the new file by mistake
+        expect(await read({ tailLines: 2 }, false)).toEqual(formattedLines(2, 3));
         appendFileSync(path.join(directory, `${'1'.padStart(20, '0')}.closing`), entry('line 4'));
       },
     });
@@ -143,54 +146,57 @@ describe('readLog with follow', () => {
     await take(10);
     complete();
     expect(await lines.next()).toMatchObject({ done: true });
-    expect(seen).toEqual(wanted(1, 10));
+    expect(seen).toEqual(formattedLines(1, 10));
   });
 
   it.each([
     { name: 'whole lines', tag: 'F' },
     { name: 'a line whose end was removed', tag: 'P' },
-  ])('reports the lines that were removed before they were read: $name', async ({ tag }) => {
-    appendFileSync(current, entry('line 1', tag));
-    const options = { directory, request: { follow: true }, signal: never, isComplete: false };
-    let complete = (): void => undefined;
-    const batches = readLog({
-      ...options,
-      waitUntilComplete: () => new Promise<void>((resolve) => (complete = resolve)),
-    });
-    const first = tag === 'F' ? [await batches.next()] : [];
-    const waiting = first.length === 0 ? batches.next() : undefined;
-    for (let file = 0; file < 4; file += 1) {
-      write(file * 10 + 2, file * 10 + 11);
-      await rotate();
-    }
-    write(42, 43);
-    const rest = waiting === undefined ? [] : [await waiting];
-    complete();
-    for (let item = await batches.next(); item.done !== true; item = await batches.next())
-      rest.push(item);
-    let next = 1n;
-    let bytes = 0;
-    for (const { value } of [...first, ...rest]) {
-      const { lines, skipped } = value as LogBatch;
-      if (skipped !== undefined) {
-        expect(skipped.firstSequence).toBe(next);
-        next = skipped.lastSequence + 1n;
-        bytes += skipped.bytes ?? 0;
+  ])(
+    'reports the numbers and bytes of lines that were removed before they were read: $name',
+    async ({ tag }) => {
+      appendFileSync(current, entry('line 1', tag));
+      const options = { directory, request: { follow: true }, signal: never, isComplete: false };
+      let complete = (): void => undefined;
+      const batches = readLog({
+        ...options,
+        waitUntilComplete: () => new Promise<void>((resolve) => (complete = resolve)),
+      });
+      const first = tag === 'F' ? [await batches.next()] : [];
+      const waiting = first.length === 0 ? batches.next() : undefined;
+      for (let file = 0; file < 4; file += 1) {
+        write(file * 10 + 2, file * 10 + 11);
+        await rotate();
       }
-      for (const { sequence } of lines) expect(sequence).toBe(next++);
-    }
-    expect(next).toBe(44n);
-    const missed = [...rest].flatMap(({ value }) => (value as LogBatch).skipped ?? []);
-    const numbers = missed.flatMap(({ firstSequence, lastSequence }) =>
-      Array.from(
-        { length: Number(lastSequence - firstSequence) + 1 },
-        (_, index) => Number(firstSequence) + index,
-      ),
-    );
-    expect(bytes).toBe(numbers.reduce((sum, number) => sum + entry(`line ${number}`).length, 0));
-  });
+      write(42, 43);
+      const rest = waiting === undefined ? [] : [await waiting];
+      complete();
+      for (let item = await batches.next(); item.done !== true; item = await batches.next())
+        rest.push(item);
+      let next = 1n;
+      let bytes = 0;
+      for (const { value } of [...first, ...rest]) {
+        const { lines, skipped } = value as LogBatch;
+        if (skipped !== undefined) {
+          expect(skipped.firstSequence).toBe(next);
+          next = skipped.lastSequence + 1n;
+          bytes += skipped.bytes ?? 0;
+        }
+        for (const { sequence } of lines) expect(sequence).toBe(next++);
+      }
+      expect(next).toBe(44n);
+      const missed = [...rest].flatMap(({ value }) => (value as LogBatch).skipped ?? []);
+      const numbers = missed.flatMap(({ firstSequence, lastSequence }) =>
+        Array.from(
+          { length: Number(lastSequence - firstSequence) + 1 },
+          (_, index) => Number(firstSequence) + index,
+        ),
+      );
+      expect(bytes).toBe(numbers.reduce((sum, number) => sum + entry(`line ${number}`).length, 0));
+    },
+  );
 
-  it('reports the lines that were removed before the reader resumed', async () => {
+  it('reports the numbers of lines that were removed before the reader resumed', async () => {
     for (let file = 0; file < 5; file += 1) {
       write(file * 10 + 1, file * 10 + 10);
       await rotate();
@@ -208,7 +214,7 @@ describe('readLog with follow', () => {
     expect((value as LogBatch).lines[0]?.sequence).toBe(31n);
   });
 
-  it('fails when the wait for the end fails, and ends when its signal is aborted', async () => {
+  it('rejects when waitUntilComplete rejects, and ends when its signal is aborted', async () => {
     write(1, 1);
     const failing = {
       directory,
@@ -218,7 +224,7 @@ describe('readLog with follow', () => {
       waitUntilComplete: () => Promise.reject(new Error('broken')),
     };
     const reader = flattenBatches(readLog(failing));
-    expect(shown((await reader.next()).value as LogLine)).toBe('1 line 1');
+    expect(format((await reader.next()).value as LogLine)).toBe('1 line 1');
     await expect(reader.next()).rejects.toThrow('broken');
     const leave = new AbortController();
     const left = flattenBatches(
@@ -235,7 +241,7 @@ describe('readLog with follow', () => {
   });
 });
 
-describe('readLog: a last line without a line end', () => {
+describe('a partial line in PartialLineResolver', () => {
   const line = (sequence: number, stream: 'stdout' | 'stderr', partial: boolean): LogLine => ({
     ...{ sequence: BigInt(sequence), stream, partial, timeMs: 0, text: new Uint8Array(0) },
   });
@@ -243,39 +249,39 @@ describe('readLog: a last line without a line end', () => {
     lines: readonly LogLine[],
     isComplete: boolean,
   ): readonly (readonly [bigint, boolean])[] => {
-    const ends = new PartialLineResolver();
-    return [...lines.flatMap((each) => ends.push(each)), ...ends.finish(isComplete)].map(
+    const resolver = new PartialLineResolver();
+    return [...lines.flatMap((each) => resolver.push(each)), ...resolver.finish(isComplete)].map(
       ({ sequence, partial }) => [sequence, partial],
     );
   };
 
   it.each([
     {
-      name: 'ends with the container',
+      name: 'is no longer partial when the log is complete',
       lines: [line(1, 'stdout', true)],
       complete: true,
       partial: [false],
     },
     {
-      name: 'is partial while the container runs',
+      name: 'stays partial while the container runs',
       lines: [line(1, 'stdout', true)],
       complete: false,
       partial: [true],
     },
     {
-      name: 'is partial when another line continues it',
+      name: 'stays partial when another line of its stream follows',
       lines: [line(1, 'stdout', true), line(2, 'stdout', false)],
       complete: true,
       partial: [true, false],
     },
     {
-      name: 'ends separately for each stream',
+      name: 'is no longer partial as the last line of its own stream',
       lines: [line(1, 'stdout', true), line(2, 'stderr', true)],
       complete: true,
       partial: [false, false],
     },
     {
-      name: 'keeps its place in the order',
+      name: 'keeps its position when two lines of the other stream follow',
       lines: [line(1, 'stdout', true), line(2, 'stderr', false), line(3, 'stderr', false)],
       complete: true,
       partial: [true, false, false],

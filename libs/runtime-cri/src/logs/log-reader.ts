@@ -12,19 +12,24 @@ import type { LogFile } from './log-files.js';
 import { PartialLineResolver } from './partial-line-resolver.js';
 
 export interface LogReadOptions {
+  /** Absolute path of the log directory of the container. */
   readonly directory: string;
   readonly request: LogRequest;
+  /** Ends the iteration without an error when aborted. */
   readonly signal: StopSignal;
-  /** Whether the container had ended and its log was complete when the read began. */
+  /** True when the container had ended and its log was complete before the read began. */
   readonly isComplete: boolean;
-  /** Resolves when the log is complete. Called only for requests that follow. */
+  /**
+   * Resolves when the log is complete. Called only for a request that follows a running container.
+   */
   readonly waitUntilComplete: () => Promise<void>;
 }
 
 /**
- * Reads a log while the container runtime may append to it and this runtime may rotate it. Yields
- * each kept line once, in order, in batches of whatever is available.
- * @throws what `waitUntilComplete` rejects with.
+ * Reads a log, also while the container runtime appends lines and this agent rotates the files.
+ * Yields each line that rotation has kept once, in order, in batches of the lines that are
+ * available.
+ * @throws The error with which `waitUntilComplete` rejects.
  */
 export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal, isComplete } = options;
@@ -34,21 +39,25 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
   const cursor = new LogCursor(directory);
   try {
     if (changes !== undefined) changes.finishAfter(options.waitUntilComplete());
-    const { from, toSkip } = await seek(cursor, directory, request, isComplete);
-    const selection = new LineSelection(request, from, toSkip);
-    const ends = new PartialLineResolver();
+    const { from, skipCount } = await seek(cursor, directory, request, isComplete);
+    const selection = new LineSelection(request, from, skipCount);
+    const resolver = new PartialLineResolver();
     /** Sequence number of the last line that was read. */
-    let last: bigint | undefined;
+    let lastSequence: bigint | undefined;
     const createBatches = function* (
       lines: readonly LogLine[],
       skippedBytes?: number,
     ): Generator<LogBatch> {
-      // A line that waits for the next line of its stream must not hide missing lines in between.
-      const isGap = last !== undefined && lines[0] !== undefined && lines[0].sequence !== last + 1n;
-      const before = isGap ? selection.select(ends.finish(false)) : undefined;
-      if (before !== undefined) yield before;
-      last = lines.at(-1)?.sequence ?? last;
-      const batch = selection.select(ends.pushAll(lines), skippedBytes);
+      // Before a gap, yield the lines that wait for the next line of their stream: that line is
+      // missing, and the gap must be reported between the two.
+      const isAfterGap =
+        lastSequence !== undefined &&
+        lines[0] !== undefined &&
+        lines[0].sequence !== lastSequence + 1n;
+      const waiting = isAfterGap ? selection.select(resolver.finish(false)) : undefined;
+      if (waiting !== undefined) yield waiting;
+      lastSequence = lines.at(-1)?.sequence ?? lastSequence;
+      const batch = selection.select(resolver.pushAll(lines), skippedBytes);
       if (batch !== undefined) yield batch;
     };
     for (;;) {
@@ -60,7 +69,7 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
         yield* createBatches(lines, skippedBytes);
       }
       if (changes === undefined || !mayHaveMore) {
-        const batch = selection.select(ends.finish(isComplete || changes !== undefined));
+        const batch = selection.select(resolver.finish(isComplete || changes !== undefined));
         if (batch !== undefined) yield batch;
         return;
       }
@@ -74,13 +83,13 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
 
 /** Position at which a read begins. */
 interface ReadStart {
-  /** Sequence number of the first line that is requested or counted. */
+  /** Sequence number of the first line that is read. */
   readonly from: bigint;
-  /** Number of selected lines from there that precede the requested tail. */
-  readonly toSkip: number;
+  /** Number of selected lines to skip from there, because they precede the requested tail. */
+  readonly skipCount: number;
 }
 
-/** Moves the cursor to the beginning of the request. */
+/** Moves the cursor to the first file of the requested lines. For a tail, counts the lines. */
 async function seek(
   cursor: LogCursor,
   directory: string,
@@ -95,7 +104,7 @@ async function seek(
         ({ firstSequence }) => firstSequence !== undefined && firstSequence <= afterSequence + 1n,
       ),
     );
-    return { from: afterSequence + 1n, toSkip: 0 };
+    return { from: afterSequence + 1n, skipCount: 0 };
   }
   let count = 0;
   let from = 1n;
@@ -106,9 +115,10 @@ async function seek(
     from = firstSequence;
     if (count >= tailLines || firstSequence <= afterSequence) break;
   }
-  return { from, toSkip: Math.max(0, count - tailLines) };
+  return { from, skipCount: Math.max(0, count - tailLines) };
 }
 
+/** Counts the lines of a file that the request selects, and finds the number of its first line. */
 async function countSelected(
   file: LogFile,
   files: readonly LogFile[],

@@ -6,23 +6,27 @@ import { recordRemovedFiles } from '@cloudless/runtime';
 import { LOG_FILE } from '../containers/request-config.js';
 import { listLogFiles, toRotatedPath, findNextSequence, type LogFile } from './log-files.js';
 
-/** Longest time in which a runtime writes its last lines into a file that was rotated. */
+/**
+ * Delay after which a rotated file counts as closed. Runtimes write the last lines to the old file
+ * within this time after they have reopened the log.
+ */
 const LAST_WRITE_DELAY_MS = 250;
 
 export interface RotationOptions {
+  /** Absolute path of the log directory of the container. */
   readonly directory: string;
   /** Size in bytes above which a file is rotated. */
   readonly fileBytes: number;
-  /** Number of files that are kept, including the current file. */
+  /** Number of files that are kept, including the current file, at least 2. */
   readonly files: number;
   readonly clock: Clock;
-  /** Makes the container runtime reopen the log. */
+  /** Makes the container runtime reopen the log, which creates a new current file. */
   readonly reopen: () => Promise<void>;
 }
 
 /**
- * Whether the current file exists and is small enough. Costs one system call, because it is checked
- * often for every container.
+ * Returns true when the current file exists and has at most `fileBytes`. Costs one system call,
+ * because every log is checked often.
  */
 export function isSmall(directory: string, fileBytes: number): boolean {
   const found = statSync(path.join(directory, LOG_FILE), { throwIfNoEntry: false });
@@ -30,9 +34,10 @@ export function isSmall(directory: string, fileBytes: number): boolean {
 }
 
 /**
- * Rotates the log of a running container when its current file is too large. Safe to repeat after a
- * crash at any point: an unfinished rotation is finished first. Not safe to run twice at the same
- * time.
+ * Rotates the log of a running container when its current file is larger than `fileBytes`. After a
+ * crash at any point, the next call finishes the unfinished rotation instead. Do not run it twice
+ * at the same time for one log.
+ * @throws kind `unavailable` when the runtime cannot reopen the log; the next call continues.
  */
 export async function rotateLog(options: RotationOptions): Promise<void> {
   const { directory, fileBytes } = options;
@@ -54,6 +59,9 @@ export async function rotateLog(options: RotationOptions): Promise<void> {
   await finishRotation(options, [closing]);
 }
 
+/**
+ * Makes the runtime reopen the log, gives the rotated files their final names, removes old files.
+ */
 async function finishRotation(
   { directory, files, clock, reopen }: RotationOptions,
   unfinished: readonly LogFile[],
@@ -61,9 +69,9 @@ async function finishRotation(
   try {
     await reopen();
   } catch (reason) {
-    // The runtime still writes to the old file: the next run tries again.
+    // The runtime still writes to the old file. The next call tries again.
     if (errorKindOf(reason) === 'unavailable') throw reason;
-    // The container has ended: the file gets no more lines.
+    // Otherwise the container has ended, and the file gets no more lines.
   }
   await sleep(clock, LAST_WRITE_DELAY_MS);
   for (const { file, firstSequence = 1n } of unfinished)

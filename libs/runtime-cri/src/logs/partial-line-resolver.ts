@@ -1,14 +1,15 @@
 import type { LogLine } from '@cloudless/runtime';
 
-/** Most waiting lines: one for each stream. */
+/** Largest number of waiting lines: one for each stream. */
 const MAX_WAITING = 2;
 
 /**
- * Distinguishes a line that continues from a line that the container ended without a line end:
- * runtimes mark both as partial. Such a line waits for the next line of its stream, or for the end
- * of the log.
+ * Distinguishes two kinds of lines that runtimes mark as partial: a line that continues in the next
+ * line of its stream, and a last line that the container ended without a line feed. A partial line
+ * waits until the next line of its stream arrives, or until the log ends.
  */
 export class PartialLineResolver {
+  /** Lines that were not returned yet: partial lines, and the lines after them. */
   private readonly waiting: LogLine[] = [];
 
   /** Adds several lines, like {@link PartialLineResolver.push}. */
@@ -18,8 +19,8 @@ export class PartialLineResolver {
   }
 
   /**
-   * Adds a line.
-   * @returns The lines whose end is known, in order.
+   * Adds the next line of the log.
+   * @returns The lines that no longer wait, in order.
    */
   push(line: LogLine): readonly LogLine[] {
     this.waiting.push(line);
@@ -29,17 +30,19 @@ export class PartialLineResolver {
   }
 
   /**
-   * Returns the waiting lines.
-   * @param isComplete - Whether the log is complete: a waiting line then has ended.
+   * Returns the waiting lines, in order.
+   * @param isComplete - True when the log is complete. The last line of each stream is then no
+   *   longer marked as partial.
    */
   finish(isComplete: boolean): readonly LogLine[] {
-    const last = this.waiting.splice(0);
-    return last.map((line, index) => {
-      const goesOn = last.slice(index + 1).some(({ stream }) => stream === line.stream);
-      return isComplete && line.partial && !goesOn ? { ...line, partial: false } : line;
+    const rest = this.waiting.splice(0);
+    return rest.map((line, index) => {
+      const continues = rest.slice(index + 1).some(({ stream }) => stream === line.stream);
+      return isComplete && line.partial && !continues ? { ...line, partial: false } : line;
     });
   }
 
+  /** Returns true when the waiting line at this index need not wait any more. */
   private isResolved(index: number): boolean {
     const line = this.waiting[index];
     if (line === undefined || !line.partial || this.waiting.length - index > MAX_WAITING)

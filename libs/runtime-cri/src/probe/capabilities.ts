@@ -8,15 +8,17 @@ export interface Permissions {
    * Absolute paths of directories that containers may mount, with all their content. Default none.
    */
   readonly allowedHostPaths?: readonly string[];
-  /** Whether containers may be privileged. Default false. */
+  /** True when containers may be privileged. Default false. */
   readonly allowPrivileged?: boolean;
-  /** Kernel parameters that containers may set in addition to the safe ones. Default none. */
+  /**
+   * Kernel parameters that containers may set in addition to {@link SAFE_SYSCTLS}. Default none.
+   */
   readonly allowedSysctls?: readonly string[];
   /** Absolute paths of devices that containers may use. Default none. */
   readonly allowedDevices?: readonly string[];
 }
 
-/** Capabilities of every runtime that implements the interface. */
+/** Capabilities of every node with a container runtime that implements the interface. */
 const BASE_CAPABILITIES = [
   'runtime.cri',
   'container.init',
@@ -31,7 +33,8 @@ const BASE_CAPABILITIES = [
 ] as const;
 
 /**
- * Returns the capabilities of a runtime on a machine, in alphabetical order.
+ * Returns the capabilities of a node with this container runtime and machine, in alphabetical
+ * order.
  * @param status - Verbose status of the runtime.
  */
 export function toCapabilities(
@@ -72,19 +75,20 @@ export function toCapabilities(
   ].sort();
 }
 
-/** Relevant part of the configuration of a runtime. */
+/** The relevant part of the configuration of a runtime. */
 interface Config {
   readonly disableCgroup: boolean;
   readonly disableApparmor: boolean;
   readonly enableSelinux: boolean;
-  /** Whether the configuration has a section of containerd. */
+  /** True when the configuration has the section `containerd`. */
   readonly isContainerd: boolean;
+  /** Names of the runtime classes in the configuration. */
   readonly runtimes: readonly string[];
 }
 
 /**
- * Parses the JSON that containerd reports as `config`. A runtime without it is assumed to use all
- * features of the machine.
+ * Parses the JSON that containerd reports as `config`. A runtime that reports no configuration is
+ * assumed to use all features of the machine.
  * @see containerd, pkg/cri/config/config.go, `PluginConfig`
  */
 function parseConfig(info: Readonly<Record<string, string>>): Config {
@@ -99,6 +103,7 @@ function parseConfig(info: Readonly<Record<string, string>>): Config {
   };
 }
 
+/** Lists the runtime classes, which older runtimes report only in their configuration. */
 function listRuntimeClasses(
   { runtimeHandlers }: Pick<StatusResponse, 'runtimeHandlers'>,
   { runtimes }: Config,

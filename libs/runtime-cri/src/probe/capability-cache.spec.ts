@@ -25,8 +25,8 @@ beforeEach(() => {
   cache = new CapabilityCache(client, {}, log);
 });
 
-describe('CapabilityCache', () => {
-  it('logs the differences when the capabilities have changed, and nothing otherwise', async () => {
+describe('CapabilityCache.refresh', () => {
+  it('logs added and removed capabilities, and nothing when they are unchanged', async () => {
     await cache.load();
     await cache.refresh();
     expect(cache.list()).toContain('runtime-class.runc');
@@ -41,7 +41,7 @@ describe('CapabilityCache', () => {
     ]);
   });
 
-  it('keeps the known capabilities when the runtime does not answer', async () => {
+  it('keeps the capabilities when the runtime does not answer, and logs only other failures', async () => {
     await cache.load();
     failure = new CloudlessError('unavailable', 'the runtime is away');
     await cache.refresh();

@@ -4,8 +4,8 @@ import { readMachineFeatures } from '../system/machine-features.js';
 import { toCapabilities, type Permissions } from './capabilities.js';
 
 /**
- * Cache of the capabilities of one runtime. It is refreshed regularly, because a restarted runtime
- * may have another configuration.
+ * Cache of the capabilities of this node. Refresh the cache regularly, because a restarted
+ * container runtime may have another configuration.
  */
 export class CapabilityCache {
   private known: readonly string[] = [];
@@ -16,13 +16,13 @@ export class CapabilityCache {
     private readonly log: Log,
   ) {}
 
-  /** Returns the capabilities as of the newest answer. */
+  /** Returns the capabilities as of the newest successful read; empty before the first read. */
   list(): readonly string[] {
     return this.known;
   }
 
   /**
-   * Reads the capabilities from the runtime.
+   * Reads the capabilities from the runtime and the machine. Logs a change.
    * @throws kind `unavailable` when the runtime does not answer.
    */
   async load(): Promise<void> {
@@ -37,7 +37,7 @@ export class CapabilityCache {
     this.log.info('capabilities of the container runtime changed', { added, removed });
   }
 
-  /** Reads the capabilities again. When the runtime does not answer, the cached ones stay. */
+  /** Like {@link CapabilityCache.load}, but on a failure keeps the cached capabilities. */
   async refresh(): Promise<void> {
     try {
       await this.load();

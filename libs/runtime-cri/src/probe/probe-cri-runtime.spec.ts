@@ -25,7 +25,7 @@ const probe = (overrides: Partial<CriProbeOptions> = {}): Promise<CriProbe> =>
   probeCriRuntime({ socketPath: server.socketPath, clock: systemClock, ...overrides });
 
 describe('probeCriRuntime', () => {
-  it('returns name and version, ready, and no foreign sandboxes', async () => {
+  it('returns name, version and capabilities of a ready runtime without foreign sandboxes', async () => {
     expect(await probe()).toMatchObject({
       name: 'fake',
       version: '1.0',
@@ -37,7 +37,7 @@ describe('probeCriRuntime', () => {
     expect(server.calls).toEqual(['version', 'status', 'listPodSandbox']);
   });
 
-  it('returns the reasons of the runtime for the two required conditions', async () => {
+  it('returns the reasons when a required condition is missing or false', async () => {
     const message = 'cni plugin not initialized';
     server.conditions.delete('RuntimeReady');
     server.conditions.set('NetworkReady', {
@@ -60,7 +60,7 @@ describe('probeCriRuntime', () => {
     ]);
   });
 
-  it('counts sandboxes that Cloudless did not create, with some of their names', async () => {
+  it('returns the number of sandboxes of other programs and the names of three of them', async () => {
     const add = (namespace: string, name: string, labels = {}): string =>
       server.addSandbox(create(PodSandboxConfigSchema, { metadata: { namespace, name }, labels }));
     add('cloudless', 'ours', { 'io.cloudless.cluster': 'another' });
@@ -71,7 +71,7 @@ describe('probeCriRuntime', () => {
     });
   });
 
-  it('fails when no runtime answers', async () => {
+  it('rejects with the socket path when no runtime answers', async () => {
     await server.disconnect();
     await expect(probe()).rejects.toMatchObject({
       kind: 'unavailable',
@@ -79,7 +79,7 @@ describe('probeCriRuntime', () => {
     });
   });
 
-  it('does not wait long for a stuck runtime', async () => {
+  it('rejects after 5 s when the runtime accepts the connection but never answers', async () => {
     await server.disconnect();
     const stuck = createServer();
     await new Promise<void>((resolve) => stuck.listen(server.socketPath, resolve));
@@ -134,12 +134,12 @@ describe('toCapabilities', () => {
   });
 
   it.each([
-    { name: 'a machine without features', status: config({}), machine: none, gives: [] },
+    { name: 'a machine without features', status: config({}), machine: none, expected: [] },
     {
       name: 'all features of the machine',
       status: config({}),
       machine: all,
-      gives: [
+      expected: [
         ...limits,
         'security.apparmor',
         'security.selinux',
@@ -151,7 +151,7 @@ describe('toCapabilities', () => {
       name: 'features that the runtime configuration disables',
       status: config({ disableCgroup: true, disableApparmor: true, enableSelinux: false }),
       machine: { ...all, memoryMounts: false },
-      gives: [],
+      expected: [],
     },
     {
       name: 'runtime classes, of older and newer runtimes',
@@ -160,25 +160,28 @@ describe('toCapabilities', () => {
         runtimeHandlers: [{ name: '' }, { name: 'runc' }, { name: 'gvisor' }],
       },
       machine: none,
-      gives: ['runtime-class.gvisor', 'runtime-class.kata', 'runtime-class.runc'],
+      expected: ['runtime-class.gvisor', 'runtime-class.kata', 'runtime-class.runc'],
     },
     {
       name: 'a configuration that is not JSON',
       status: { info: { config: '{' }, runtimeHandlers: [] },
       machine: none,
-      gives: [],
+      expected: [],
     },
     {
       name: 'a configuration of another shape',
       status: config([{ containerd: 3 }]),
       machine: none,
-      gives: [],
+      expected: [],
     },
-  ])('handles $name', ({ status, machine, gives }) => {
-    expect(toCapabilities(status as never, machine, {})).toEqual([...plain, ...gives].sort());
-  });
+  ])(
+    'returns $expected beside the base capabilities for $name',
+    ({ status, machine, expected }) => {
+      expect(toCapabilities(status as never, machine, {})).toEqual([...plain, ...expected].sort());
+    },
+  );
 
-  it('includes privileged containers and host paths when the operator allows them', () => {
+  it('includes privileged containers and host paths only when the operator allows them', () => {
     const permissions = { allowedHostPaths: ['/srv'], allowPrivileged: true };
     expect(toCapabilities(config({}), none, permissions)).toEqual(
       [...plain, 'security.privileged', 'volumes.hostpath'].sort(),
@@ -188,7 +191,7 @@ describe('toCapabilities', () => {
     ).toEqual(plain);
   });
 
-  it('includes ulimits with containerd, whose containers inherit them', () => {
+  it('includes ulimits only when the runtime is containerd', () => {
     const machine = { ...none, processLimits: true };
     expect(toCapabilities(config({ containerd: {} }), machine, {})).toEqual(
       [...plain, 'container.ulimits'].sort(),
@@ -196,16 +199,16 @@ describe('toCapabilities', () => {
     expect(toCapabilities(config({ runtime: 'crio' }), machine, {})).toEqual(plain);
   });
 
-  it('includes devices that the operator allows', () => {
+  it('includes each device that the operator allows once', () => {
     const allowed = { allowedDevices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'] };
     expect(toCapabilities(config({}), none, allowed)).toEqual(
       [...plain, 'device./dev/fuse', 'device./dev/kvm'].sort(),
     );
   });
 
-  it('includes the safe and the allowed kernel parameters that the kernel has', () => {
-    const has = ['net.ipv4.tcp_syncookies', 'net.core.somaxconn'];
-    const machine = { ...none, hasSysctl: (name: string) => has.includes(name) };
+  it('includes the safe and the allowed kernel parameters, if the kernel has them', () => {
+    const present = ['net.ipv4.tcp_syncookies', 'net.core.somaxconn'];
+    const machine = { ...none, hasSysctl: (name: string) => present.includes(name) };
     expect(toCapabilities(config({}), machine, {})).toEqual(
       [...plain, 'sysctl.net.ipv4.tcp_syncookies'].sort(),
     );
@@ -230,7 +233,7 @@ describe('readMachineFeatures', () => {
     return { ...rest, controllers: [...controllers] };
   };
 
-  it('finds nothing in an empty directory', () => {
+  it('reports no feature for an empty root directory', () => {
     expect(read()).toEqual({
       apparmor: false,
       selinux: false,
@@ -240,7 +243,7 @@ describe('readMachineFeatures', () => {
     });
   });
 
-  it('reads the files of the kernel, with cgroup v2', () => {
+  it('reports AppArmor, SELinux and the controllers of cgroup v2 from the files of the kernel', () => {
     write('sys/module/apparmor/parameters/enabled', 'Y\n');
     write('sys/fs/selinux/enforce', '1');
     write('proc/self/attr/current', 'unconfined_u:unconfined_r:unconfined_t:s0\0');
@@ -254,7 +257,7 @@ describe('readMachineFeatures', () => {
     });
   });
 
-  it('ignores disabled features, with cgroup v1', () => {
+  it('reports disabled AppArmor and SELinux as inactive, and the controllers of cgroup v1', () => {
     write('sys/module/apparmor/parameters/enabled', 'N\n');
     write('sys/fs/selinux/enforce', '0');
     write('proc/self/attr/current', 'kernel\0');
@@ -269,16 +272,21 @@ describe('readMachineFeatures', () => {
   });
 
   it.each([
-    { name: 'root', user: '0', program: 'usr/bin/prlimit', can: true },
-    { name: 'root without the program', user: '0', program: 'usr/bin/x', can: false },
-    { name: 'a user', user: '1000', program: 'bin/prlimit', can: false },
-  ])('reports for $name whether ulimits can be set: $can', ({ user, program, can }) => {
+    {
+      name: 'root with the program prlimit',
+      user: '0',
+      program: 'usr/bin/prlimit',
+      expected: true,
+    },
+    { name: 'root without the program prlimit', user: '0', program: 'usr/bin/x', expected: false },
+    { name: 'another user', user: '1000', program: 'bin/prlimit', expected: false },
+  ])('reports processLimits $expected for $name', ({ user, program, expected }) => {
     write('proc/self/status', `Uid:\t${user}\t${user}\n`);
     write(program, '');
-    expect(read()).toMatchObject({ processLimits: can });
+    expect(read()).toMatchObject({ processLimits: expected });
   });
 
-  it('finds kernel parameters by their files', () => {
+  it('reports a kernel parameter when its file exists', () => {
     write('proc/sys/net/core/somaxconn', '4096');
     const { hasSysctl } = readMachineFeatures(root);
     expect(['net.core.somaxconn', 'net.core.other'].map(hasSysctl)).toEqual([true, false]);
@@ -290,49 +298,46 @@ describe('readMachineFeatures', () => {
       capabilities: '000001ffffffffff',
       systems: 'nodev\ttmpfs\n\text4\n',
       program: 'usr/bin/mount',
-      can: true,
+      expected: true,
     },
     {
-      name: 'a user',
+      name: 'a user without SYS_ADMIN',
       capabilities: '0000000000000000',
       systems: 'nodev\ttmpfs\n',
       program: 'usr/bin/mount',
-      can: false,
+      expected: false,
     },
     {
-      name: 'root in a container',
+      name: 'root without SYS_ADMIN, as in a container',
       capabilities: '00000000a80425fb',
       systems: 'nodev\ttmpfs\n',
       program: 'bin/mount',
-      can: false,
+      expected: false,
     },
     {
-      name: 'root of a kernel without it',
+      name: 'root of a kernel without tmpfs',
       capabilities: '000001ffffffffff',
       systems: '\text4\n',
       program: 'bin/mount',
-      can: false,
+      expected: false,
     },
     {
-      name: 'root without the program',
+      name: 'root without the program mount',
       capabilities: '000001ffffffffff',
       systems: 'nodev\ttmpfs\n',
       program: 'x',
-      can: false,
+      expected: false,
     },
-  ])(
-    'reports for $name whether a tmpfs can be mounted: $can',
-    ({ capabilities, systems, program, can }) => {
-      write('proc/self/status', `Name:\tagent\nCapEff:\t${capabilities}\n`);
-      write('proc/filesystems', `nodev\tsysfs\n${systems}`);
-      write(program, '');
-      expect(read()).toMatchObject({ memoryMounts: can });
-    },
-  );
+  ])('reports memoryMounts $expected for $name', ({ capabilities, systems, program, expected }) => {
+    write('proc/self/status', `Name:\tagent\nCapEff:\t${capabilities}\n`);
+    write('proc/filesystems', `nodev\tsysfs\n${systems}`);
+    write(program, '');
+    expect(read()).toMatchObject({ memoryMounts: expected });
+  });
 });
 
-describe('a runtime that was restarted with another configuration', () => {
-  it('has its new capabilities as soon as it answers again', async () => {
+describe('CriRuntime.capabilities', () => {
+  it('returns the new capabilities after the runtime was restarted with another configuration', async () => {
     const { socketPath, logDirectory } = server;
     const runtime = await openCriRuntime({
       ...{
@@ -342,7 +347,7 @@ describe('a runtime that was restarted with another configuration', () => {
         clock: systemClock,
         log: silentLog,
       },
-      imageDirectory: server.home,
+      imageDirectory: server.directory,
       allowPrivileged: true,
     });
     try {
@@ -365,7 +370,7 @@ describe('a runtime that was restarted with another configuration', () => {
 
 const itReal = SKIP_REASON === undefined ? it : it.skip;
 itReal(
-  `a real runtime is ready and gives its capabilities${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  `probeCriRuntime returns the capabilities of a real runtime that is ready${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   async () => {
     const { name, version, ready, notReady, capabilities } = await probeCriRuntime({
       socketPath: SOCKET ?? '',

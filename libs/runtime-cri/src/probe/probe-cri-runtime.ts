@@ -15,10 +15,11 @@ export interface CriProbeOptions extends Permissions {
 
 /** State and capabilities of a container runtime. */
 export interface CriProbe {
-  /** Name and version, such as `containerd` and `1.6.20`. */
+  /** Name of the runtime, such as `containerd`. */
   readonly name: string;
+  /** Version of the runtime, such as `1.6.20`. */
   readonly version: string;
-  /** Whether the runtime can run containers now. */
+  /** True when the runtime can run containers now. */
   readonly ready: boolean;
   /**
    * Reasons for `ready: false` in the words of the runtime, such as `NetworkReady is false: cni
@@ -34,18 +35,20 @@ export interface CriProbe {
   readonly capabilities: readonly string[];
 }
 
+/** Default of `limitMs`: a probe runs while a user or an agent waits for its result. */
 const LIMIT_MS = 5_000;
+/** Largest number of names of foreign sandboxes: examples for a message. */
 const MAX_NAMES = 3;
 /**
- * Conditions that are required to run containers. Runtimes report others, such as deprecated
- * settings.
+ * Conditions that must be true to run containers. Runtimes report further conditions, for example
+ * about deprecated settings, which are ignored.
  */
 const REQUIRED_CONDITIONS = ['RuntimeReady', 'NetworkReady'];
 
 /**
  * Reads state and capabilities of the container runtime at a socket. Changes nothing.
- * @throws kind `unavailable` when no runtime answers, `unimplemented` when it speaks another
- *   interface.
+ * @throws kind `unavailable` when no runtime answers, `unimplemented` when the runtime has another
+ *   version of the interface.
  */
 export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProbe> {
   const { socketPath, clock, limitMs = LIMIT_MS } = options;
@@ -79,6 +82,7 @@ export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProb
   }
 }
 
+/** Returns the reason why a required condition is not true; empty when it is true. */
 function describeNotReady(
   type: string,
   condition: RuntimeCondition | undefined,

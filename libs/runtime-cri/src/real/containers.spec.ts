@@ -3,7 +3,7 @@ import { get } from 'node:http';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { create } from '@bufbuild/protobuf';
-import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
+import { createSeededRandom, randomHex, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus, LogLine } from '@cloudless/runtime';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { CriClient } from '../client/cri-client.js';
@@ -11,6 +11,7 @@ import { ContainerConfigSchema, PodSandboxConfigSchema } from '../gen/runtime/v1
 import { openCriRuntime } from '../index.js';
 import { canLimitSwap } from '../system/swap-limits.js';
 import { CutOffProxy } from '../testing/cut-off-proxy.js';
+import { aScriptRequest } from '../testing/real-commands.js';
 import {
   openRealCriMachine,
   SOCKET,
@@ -22,35 +23,17 @@ import {
 const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
 const never = new AbortController().signal;
 const random = createSeededRandom(Number(systemRandom.next() * 2 ** 31));
-const text = ({ text: bytes }: LogLine): string => new TextDecoder().decode(bytes);
+const decodeText = ({ text: bytes }: LogLine): string => new TextDecoder().decode(bytes);
 
 let machine: RealCriMachine;
 
-function createRequest(
-  script: string,
-  overrides: Partial<ContainerRequest> = {},
-): ContainerRequest {
-  const containerId = toContainerId(randomHex(random, 32));
-  const command = ['/bin/sh', '-c', script];
-  return {
-    containerId,
-    labels: {},
-    image: TEST_IMAGE,
-    command,
-    args: [],
-    env: {},
-    ports: [],
-    limits: {},
-    ...overrides,
-  };
-}
-
-async function run(
+/** Runs a script in a container of its own and waits for the exit of the container. */
+async function runToExit(
   script: string,
   overrides: Partial<ContainerRequest> = {},
 ): Promise<ContainerStatus> {
   const events = machine.runtime.events(never)[Symbol.asyncIterator]();
-  const { containerId } = await machine.runtime.start(createRequest(script, overrides));
+  const { containerId } = await machine.runtime.start(aScriptRequest(script, overrides));
   for (;;) {
     const { value } = (await events.next()) as {
       readonly value: { readonly kind: string; readonly status: ContainerStatus };
@@ -62,17 +45,18 @@ async function run(
 async function readLines(containerId: ContainerId, follow = false): Promise<readonly string[]> {
   const lines: string[] = [];
   for await (const line of machine.runtime.logs(containerId, { follow }, never))
-    lines.push(text(line));
+    lines.push(decodeText(line));
   return lines;
 }
 
-function body(url: string): Promise<string> {
+/** Makes a GET request and returns status code and body. */
+function getBody(url: string): Promise<string> {
   return new Promise((resolve, reject) => {
     get(url, (response) => {
-      let all = '';
+      let received = '';
       response
-        .on('data', (part: Buffer) => (all += part.toString()))
-        .once('end', () => resolve(`${response.statusCode} ${all}`));
+        .on('data', (part: Buffer) => (received += part.toString()))
+        .once('end', () => resolve(`${response.statusCode} ${received}`));
     }).once('error', reject);
   });
 }
@@ -80,19 +64,19 @@ function body(url: string): Promise<string> {
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 describeReal(
-  `a real container runtime${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  `CriRuntime on a real container runtime${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     beforeEach(async () => {
       machine = await openRealCriMachine();
     });
     afterEach(() => machine.dispose());
 
-    it('reports its name and version', async () => {
+    it('returns its name and version', async () => {
       expect(await machine.runtime.version()).toMatch(/^\S+ v?\d+\.\d+/);
     });
 
-    it('runs the image with its own entry point, reached at its endpoint', async () => {
-      const request = createRequest('', {
+    it('runs the entry point of the image, which is reachable at the endpoint', async () => {
+      const request = aScriptRequest('', {
         image: WEB_IMAGE,
         command: [],
         ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
@@ -101,20 +85,20 @@ describeReal(
       const [{ ip, port } = { ip: '', port: 0 }] = endpoints;
       let answer: string | undefined;
       while (answer === undefined)
-        answer = await body(`http://${ip}:${port}/`).catch(() => undefined);
+        answer = await getBody(`http://${ip}:${port}/`).catch(() => undefined);
       expect(answer).toMatch(/^200 /);
     });
 
-    it('ends a container that exceeds its memory limit, with the reason', async () => {
-      const status = await run('exec tail -c 200000000 /dev/zero', {
+    it('kills a container that exceeds its memory limit with the reason "out of memory"', async () => {
+      const status = await runToExit('exec tail -c 200000000 /dev/zero', {
         limits: { memoryBytes: 32 * 1024 * 1024 },
       });
       expect(status).toMatchObject({ exitCode: 137, reason: 'out of memory' });
     });
 
-    it('passes the limits to the kernel', async () => {
+    it('applies the limits of CPU and memory in the kernel', async () => {
       const { pid } = await machine.runtime.start(
-        createRequest('sleep 1000', { limits: { cpuMillis: 200, memoryBytes: 64 * 1024 * 1024 } }),
+        aScriptRequest('sleep 1000', { limits: { cpuMillis: 200, memoryBytes: 64 * 1024 * 1024 } }),
       );
       expect(readLimits(pid ?? 0)).toEqual({
         cpu: 0.2,
@@ -123,17 +107,17 @@ describeReal(
       });
     });
 
-    it('hides and protects paths that a container must not touch', async () => {
-      const { containerId } = await run(
+    it('hides /proc/kcore, write-protects /proc/sys and filters system calls', async () => {
+      const { containerId } = await runToExit(
         'cat /proc/kcore | wc -c; echo x > /proc/sys/kernel/hostname; grep Seccomp: /proc/self/status',
       );
       expect(await readLines(containerId)).toEqual(expect.arrayContaining(['0', 'Seccomp:\t2']));
       expect((await readLines(containerId)).join('\n')).toMatch(/Read-only file system/);
     });
 
-    it('reports the error of the registry for an image that does not exist', async () => {
+    it('rejects with the error of the registry when the image does not exist', async () => {
       await expect(
-        machine.runtime.start(createRequest('', { image: 'cloudless/no-such-image:1' })),
+        machine.runtime.start(aScriptRequest('', { image: 'cloudless/no-such-image:1' })),
       ).rejects.toMatchObject({
         kind: 'precondition',
         message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
@@ -141,14 +125,14 @@ describeReal(
       expect(await machine.runtime.list()).toEqual([]);
     });
 
-    it('follows a log through rotations without losing or repeating a line', async () => {
+    it('yields each line of a followed log once across rotations', async () => {
       const script =
         'i=1; while [ $i -le 6000 ]; do echo "line $i"; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.1; done; echo end';
-      const { containerId } = await machine.runtime.start(createRequest(script));
+      const { containerId } = await machine.runtime.start(aScriptRequest(script));
       const lines: LogLine[] = [];
       for await (const line of machine.runtime.logs(containerId, { follow: true }, never))
         lines.push(line);
-      expect(lines.map(text)).toEqual([
+      expect(lines.map(decodeText)).toEqual([
         ...Array.from({ length: 6_000 }, (_, index) => `line ${index + 1}`),
         'end',
       ]);
@@ -158,7 +142,7 @@ describeReal(
       ).toBeGreaterThan(1);
     }, 20_000);
 
-    it('does not touch containers of other owners', async () => {
+    it('neither lists nor stops a container of another owner', async () => {
       const client = new CriClient({ socketPath: SOCKET ?? '', clock: systemClock });
       const name = `foreign-${randomHex(random, 4)}`;
       const sandboxConfig = create(PodSandboxConfigSchema, {
@@ -181,7 +165,7 @@ describeReal(
         );
         await client.callSlow('StartContainer', (calls) => calls.startContainer({ containerId }));
         const other = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
-        await other.start(createRequest('sleep 1000'));
+        await other.start(aScriptRequest('sleep 1000'));
         expect(await other.list()).toHaveLength(1);
         await other.close();
         const { status } = await client.callQuick('ContainerStatus', (calls) =>
@@ -198,8 +182,8 @@ describeReal(
       }
     });
 
-    it('removes a sandbox that an agent left without a container', async () => {
-      const { containerId } = await machine.runtime.start(createRequest('sleep 1000'));
+    it('removes a sandbox without a container when the next agent starts', async () => {
+      const { containerId } = await machine.runtime.start(aScriptRequest('sleep 1000'));
       const client = new CriClient({ socketPath: SOCKET ?? '', clock: systemClock });
       const labelSelector = { 'io.cloudless.container-id': containerId };
       const sandboxes = async (): Promise<number> =>
@@ -223,28 +207,28 @@ describeReal(
   },
 );
 
-describeReal('a container runtime that is unreachable for a while', () => {
+describeReal('CriRuntime while a real container runtime is unreachable', () => {
   let proxy: CutOffProxy;
-  let home: string;
+  let socketPath: string;
   beforeEach(async () => {
-    home = `/tmp/cloudless-cut-${randomHex(random, 4)}.sock`;
-    proxy = new CutOffProxy(home, SOCKET ?? '');
+    socketPath = `/tmp/cloudless-cut-${randomHex(random, 4)}.sock`;
+    proxy = new CutOffProxy(socketPath, SOCKET ?? '');
     await proxy.listen();
-    machine = await openRealCriMachine({ socketPath: home });
+    machine = await openRealCriMachine({ socketPath });
   });
   afterEach(async () => {
     await machine.dispose();
     await proxy.cut();
   });
 
-  it('fails calls meanwhile; afterwards the same containers run and logs continue', async () => {
+  it('fails calls, and afterwards lists the same containers and continues followed logs', async () => {
     const { runtime } = machine;
-    const request = createRequest('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
+    const request = aScriptRequest('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
     const before = await runtime.start(request);
     const logs = runtime.logs(request.containerId, { follow: true }, never)[Symbol.asyncIterator]();
     const seen: string[] = [];
     const take = async (count: number): Promise<void> => {
-      while (seen.length < count) seen.push(text((await logs.next()).value as LogLine));
+      while (seen.length < count) seen.push(decodeText((await logs.next()).value as LogLine));
     };
     await take(3);
     const events = runtime.events(never)[Symbol.asyncIterator]().next();
@@ -252,7 +236,7 @@ describeReal('a container runtime that is unreachable for a while', () => {
     await expect(events).rejects.toMatchObject({ kind: 'unavailable' });
     await expect(runtime.list()).rejects.toMatchObject({
       kind: 'unavailable',
-      message: expect.stringContaining(home),
+      message: expect.stringContaining(socketPath),
     });
     await take(8);
     await proxy.listen();

@@ -14,15 +14,15 @@ import {
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 let machine: RealCriMachine;
-let home: string;
+let tempDirectory: string;
 /**
- * The log of the kernel, a device that no container has by default: include/uapi/linux/major.h,
- * drivers/char/mem.c
+ * Path of a device file for the log of the kernel, which no container has by default.
+ * @see Linux kernel, include/uapi/linux/major.h and drivers/char/mem.c
  */
 let device: string;
 
-/** Output of a shell in a container with a device. */
-async function inside(request: DeviceRequest, script: string): Promise<string> {
+/** Starts a container with a device, runs a script in the container and returns its output. */
+async function runWithDevice(request: DeviceRequest, script: string): Promise<string> {
   const { containerId } = await startIdle(machine.runtime, { devices: [request] });
   return (await execIn(machine.runtime, containerId, script)).text.trim();
 }
@@ -31,48 +31,62 @@ describeReal(
   `devices of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     beforeAll(async () => {
-      home = mkdtempSync(path.join(tmpdir(), 'cloudless-devices-'));
-      device = path.join(home, 'kmsg');
+      tempDirectory = mkdtempSync(path.join(tmpdir(), 'cloudless-devices-'));
+      device = path.join(tempDirectory, 'kmsg');
       execFileSync('mknod', [device, 'c', '1', '11']);
-      writeFileSync(path.join(home, 'file'), '');
-      machine = await openRealCriMachine({ allowedDevices: [device, path.join(home, 'file')] });
+      writeFileSync(path.join(tempDirectory, 'file'), '');
+      machine = await openRealCriMachine({
+        allowedDevices: [device, path.join(tempDirectory, 'file')],
+      });
     });
     afterAll(async () => {
       await machine.dispose();
-      rmSync(home, { recursive: true, force: true });
+      rmSync(tempDirectory, { recursive: true, force: true });
     });
 
-    it('provide the device at the requested path', async () => {
+    it('exist at the requested path with the numbers of the device on the node', async () => {
       const request = { hostPath: device, containerPath: '/dev/kernel-log', permissions: 'rwm' };
       const script = 'stat -c "%F %t:%T" /dev/kernel-log; : > /dev/kernel-log && echo open';
-      expect(await inside(request, script)).toBe('character special file 1:b\nopen');
+      expect(await runWithDevice(request, script)).toBe('character special file 1:b\nopen');
     });
 
-    it('refuse writes to a read-only device', async () => {
+    it('cannot be written when the request permits only reading', async () => {
       const request = { hostPath: device, containerPath: device, permissions: 'r' };
-      expect(await inside(request, `: > ${device} || echo refused`)).toMatch(
+      expect(await runWithDevice(request, `: > ${device} || echo refused`)).toMatch(
         /not permitted[\s\S]*$/,
       );
     });
 
     it('are refused when the operator did not allow them or the file is not a device', async () => {
-      const of = (hostPath: string): DeviceRequest => ({
+      const requestDevice = (hostPath: string): DeviceRequest => ({
         hostPath,
         containerPath: '/dev/x',
         permissions: 'r',
       });
-      await expect(inside(of('/dev/mem'), '')).rejects.toMatchObject({
+      await expect(runWithDevice(requestDevice('/dev/mem'), '')).rejects.toMatchObject({
         kind: 'unimplemented',
         message:
           'devices./dev/mem: this node lacks the capability device./dev/mem: its agent needs --allow-device /dev/mem',
       });
-      await expect(inside(of(path.join(home, 'file')), '')).rejects.toMatchObject({
+      await expect(
+        runWithDevice(requestDevice(path.join(tempDirectory, 'file')), ''),
+      ).rejects.toMatchObject({
         kind: 'precondition',
-        message: `devices.${home}/file: is not a device on this node`,
+        message: `devices.${tempDirectory}/file: is not a device on this node`,
       });
     });
+  },
+);
 
-    it('an image runs only on nodes of its platform', async () => {
+describeReal(
+  `image platforms of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  () => {
+    beforeAll(async () => {
+      machine = await openRealCriMachine();
+    });
+    afterAll(() => machine.dispose());
+
+    it('are accepted when they equal the platform of the node, and refused otherwise', async () => {
       const own = machine.runtime.capabilities().filter((name) => name.startsWith('platform.'));
       expect(own).toEqual([expect.stringMatching(/^platform\.linux\/[a-z0-9]+$/)]);
       const imagePlatform = (own[0] ?? '').replace('platform.', '');

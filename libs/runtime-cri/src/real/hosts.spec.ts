@@ -29,19 +29,19 @@ describeReal(
     const runScript = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
       (await execIn(machine.runtime, containerId, script)).text.trim();
 
-    it('resolves the name of the container to its own address', async () => {
+    it('resolves the host name of the container to its own address', async () => {
       const status = await startIdle(machine.runtime);
       expect(await runScript(status, 'hostname -i')).toBe(status.ip);
       expect(await runScript(status, 'hostname -f')).toBe(status.containerId.slice(0, 12));
     });
 
-    it('resolves a chosen host name, localhost and the extra hosts', async () => {
+    it('resolves the requested host name, localhost and the extra hosts', async () => {
       const status = await startIdle(machine.runtime, {
         network: { hostname: 'shop-1', extraHosts: EXTRA_HOSTS },
         security: { capabilitiesAdd: ['SYS_ADMIN'] },
       });
-      // The only program of the image that resolves names resolves its own host name, so the host
-      // is renamed.
+      // `hostname -i` is the only command of the image that resolves a name, and it resolves the
+      // host name of the container. So the test renames the container for each name.
       const readAddress = (name: string): Promise<string> =>
         runScript(status, `hostname ${name}; hostname -i`);
       const names = ['shop-1', 'localhost', 'db', 'db.internal'];
@@ -51,7 +51,7 @@ describeReal(
       expect(await runScript(status, 'grep cache /etc/hosts')).toBe('2001:db8::10\tcache');
     });
 
-    it('exists and cannot be changed with a read-only root file system', async () => {
+    it('exists and cannot be written when the root file system is read-only', async () => {
       const status = await startIdle(machine.runtime, {
         security: { readOnlyRootFilesystem: true },
       });
@@ -59,7 +59,7 @@ describeReal(
       expect(await runScript(status, 'echo x >> /etc/hosts || echo refused')).toContain('refused');
     });
 
-    it('is separate from the file of the node and can be changed inside only', async () => {
+    it('differs from the file of the node, and a change in one container affects no other', async () => {
       const [first, second] = [await startIdle(machine.runtime), await startIdle(machine.runtime)];
       expect(await runScript(first, 'cat /etc/hosts')).not.toBe(
         readFileSync('/etc/hosts', 'utf8').trim(),
@@ -70,7 +70,7 @@ describeReal(
       expect(readFileSync('/etc/hosts', 'utf8')).not.toContain('changed');
     });
 
-    it("keeps the node's entries in the node's network, resolves the node's name, and adds the extra hosts", async () => {
+    it('contains the lines of the node, the name of the node and the extra hosts with hostNetwork', async () => {
       const status = await startIdle(machine.runtime, {
         network: { hostNetwork: true, extraHosts: EXTRA_HOSTS },
       });
@@ -82,7 +82,7 @@ describeReal(
       expect(await runScript(status, 'hostname -i')).toMatch(/^127\./);
     });
 
-    it('exists in a volume that is mounted at /etc', async () => {
+    it('exists also when a volume is mounted at /etc', async () => {
       const volumes = [
         { name: 'etc', mountPath: '/etc', readOnly: false, source: { kind: 'emptyDir' as const } },
       ];
@@ -90,7 +90,7 @@ describeReal(
       expect(await runScript(status, 'hostname -i')).toBe(status.ip);
     });
 
-    it('survives a restart of the agent and is removed with the container', async () => {
+    it('stays unchanged when the agent restarts, and is removed with the container', async () => {
       const status = await startIdle(machine.runtime, { network: { extraHosts: EXTRA_HOSTS } });
       const before = await runScript(status, 'cat /etc/hosts');
       const reopened = await machine.reopen();

@@ -11,7 +11,7 @@ const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 let machine: RealCriMachine;
 
-/** Reads user, group and further groups of the main process of a container. */
+/** Starts a container and returns user, group and supplemental groups of its main process. */
 async function readIdentity(security: SecurityRequest): Promise<readonly (string | undefined)[]> {
   const fields = await readProcessStatus(await startIdle(machine.runtime, { security }));
   const first = (name: string): string | undefined => fields.get(name)?.split('\t')[0];
@@ -26,37 +26,37 @@ describeReal(
     });
     afterAll(() => machine.dispose());
 
-    it.each<{ what: string; security: SecurityRequest; gives: readonly string[] }>([
+    it.each<{ name: string; security: SecurityRequest; expected: readonly string[] }>([
       {
-        what: 'a user by name, with its group',
+        name: 'a user name without a group',
         security: { userName: 'app' },
-        gives: ['1000', '1000', '1000'],
+        expected: ['1000', '1000', '1000'],
       },
       {
-        what: 'a user by name in another group',
+        name: 'a user name with another group',
         security: { userName: 'app', runAsGroup: 77 },
-        gives: ['1000', '77', '77'],
+        expected: ['1000', '77', '77'],
       },
       {
-        what: 'further groups of root',
+        name: 'supplemental groups of root',
         security: { supplementalGroups: [6000, 5000] },
-        gives: ['0', '0', '0 5000 6000'],
+        expected: ['0', '0', '0 5000 6000'],
       },
       {
-        what: 'further groups of a user, with that of directories',
+        name: 'a user with a supplemental group and fsGroup',
         security: { runAsUser: 1234, runAsGroup: 7, supplementalGroups: [5000], fsGroup: 8000 },
-        gives: ['1234', '7', '7 5000 8000'],
+        expected: ['1234', '7', '7 5000 8000'],
       },
       {
-        what: 'a group of directories that is named twice',
+        name: 'fsGroup that is also a supplemental group',
         security: { supplementalGroups: [5], fsGroup: 5 },
-        gives: ['0', '0', '0 5'],
+        expected: ['0', '0', '0 5'],
       },
-    ])('$what', async ({ security, gives }) => {
-      expect(await readIdentity(security)).toEqual(gives);
+    ])('are $expected for $name', async ({ security, expected }) => {
+      expect(await readIdentity(security)).toEqual(expected);
     });
 
-    it('a user name that the image lacks is refused with that name', async () => {
+    it('are refused with the user name when the image lacks that user', async () => {
       await expect(readIdentity({ userName: 'nginx' })).rejects.toMatchObject({
         kind: 'invalid',
         message: expect.stringContaining('security.userName: the image has no user "nginx"'),
@@ -65,14 +65,24 @@ describeReal(
         await machine.runtime.list().then((all) => all.filter(({ phase }) => phase !== 'running')),
       ).toEqual([]);
     });
+  },
+);
 
-    it('empty directories and the files in them belong to fsGroup', async () => {
-      const place = (name: string, source: VolumeRequest['source']): VolumeRequest => ({
+describeReal(
+  `fsGroup of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  () => {
+    beforeAll(async () => {
+      machine = await openRealCriMachine();
+    });
+    afterAll(() => machine.dispose());
+
+    it('owns empty directories and the files that are created in them', async () => {
+      const aVolume = (name: string, source: VolumeRequest['source']): VolumeRequest => ({
         ...{ name, mountPath: `/${name}`, readOnly: false, source },
       });
       const volumes = [
-        place('disk', { kind: 'emptyDir' }),
-        place('memory', { kind: 'emptyDir', memory: {} }),
+        aVolume('disk', { kind: 'emptyDir' }),
+        aVolume('memory', { kind: 'emptyDir', memory: {} }),
       ];
       const security = { runAsUser: 1234, runAsGroup: 7, fsGroup: 8000 };
       const { containerId } = await startIdle(machine.runtime, { volumes, security });

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { randomHex, silentLog, toContainerId } from '@cloudless/base';
+import { silentLog } from '@cloudless/base';
 import type { ContainerRequest, StartProgress } from '@cloudless/runtime';
-import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { systemClock } from '@cloudless/app-kit';
 import { CriClient } from '../client/cri-client.js';
+import { aScriptRequest } from '../testing/real-commands.js';
 import {
   openRealCriMachine,
   TEST_IMAGE,
@@ -16,18 +17,9 @@ const never = new AbortController().signal;
 const describeReal = CONTAINERD_SKIP_REASON === undefined ? describe : describe.skip;
 const START_MS = 60_000;
 
+/** Returns a request for a container of this image that only sleeps. */
 function createRequest(image: string): ContainerRequest {
-  const containerId = toContainerId(randomHex(systemRandom, 32));
-  return {
-    containerId,
-    image,
-    labels: {},
-    command: ['sleep', '1000'],
-    args: [],
-    env: {},
-    ports: [],
-    limits: {},
-  };
+  return aScriptRequest('', { image, command: ['sleep', '1000'] });
 }
 
 describeReal(
@@ -37,17 +29,19 @@ describeReal(
     let client: CriClient;
     let machine: RealCriMachine;
     let availableBytes: number;
+    /** Names of the removed images. */
     let removals: string[];
-    let looks: number;
+    /** Number of reads of the disk usage. */
+    let diskReads: number;
 
     beforeEach(async () => {
       availableBytes = 100;
       removals = [];
-      looks = 0;
+      diskReads = 0;
       containerd = new TestContainerd();
       client = new CriClient({ socketPath: containerd.socketPath, clock: systemClock });
       await containerd.retryUntilAnswered(() => client.version());
-      // by another program
+      // Pull an image as another program would.
       await client.callImage('PullImage', (calls) =>
         calls.pullImage({ image: { image: TEST_IMAGE } }),
       );
@@ -56,7 +50,7 @@ describeReal(
         imageCollection: {
           minIdleMs: 0,
           checkMs: 20,
-          readDisk: async () => ((looks += 1), { capacityBytes: 100, availableBytes }),
+          readDisk: async () => ((diskReads += 1), { capacityBytes: 100, availableBytes }),
         },
         log: {
           ...silentLog,
@@ -73,12 +67,12 @@ describeReal(
       await containerd.dispose();
     }, START_MS);
 
-    const has = async (image: string): Promise<boolean> =>
+    const isPresent = async (image: string): Promise<boolean> =>
       (await client.callImage('ImageStatus', (calls) => calls.imageStatus({ image: { image } })))
         .image !== undefined;
 
     it(
-      'a pulled image is removed when it is unused and the disk is full; an image in use and an earlier image stay',
+      'are removed from a full disk only when this cluster pulled them and no container uses them',
       async () => {
         const { runtime } = machine;
         const steps: StartProgress[] = [];
@@ -99,21 +93,26 @@ describeReal(
         await runtime.stop(foreign.containerId, 0);
         await runtime.remove(foreign.containerId);
         availableBytes = 0;
-        const before = looks;
-        await waitUntil(() => looks > before + 1); // one collection has ended that saw the full disk
-        expect([await has(WEB_IMAGE), await has(TEST_IMAGE), removals]).toEqual([true, true, []]);
+        const before = diskReads;
+        // Wait for the end of a collection that has read the full disk.
+        await waitUntil(() => diskReads > before + 1);
+        expect([await isPresent(WEB_IMAGE), await isPresent(TEST_IMAGE), removals]).toEqual([
+          true,
+          true,
+          [],
+        ]);
         await runtime.stop(web.containerId, 0);
         await runtime.remove(web.containerId);
         await waitUntil(() => removals.length > 0);
         expect(removals).toEqual([expect.stringContaining(WEB_IMAGE.split(':')[0] ?? '')]);
-        expect([await has(WEB_IMAGE), await has(TEST_IMAGE)]).toEqual([false, true]);
+        expect([await isPresent(WEB_IMAGE), await isPresent(TEST_IMAGE)]).toEqual([false, true]);
       },
       START_MS,
     );
 
-    it('an image that cannot be pulled is refused with the error of the registry; policy never pulls nothing', async () => {
-      const nowhere = createRequest('cloudless/no-such-image:1');
-      await expect(machine.runtime.prepare(nowhere, () => undefined, never)).rejects.toMatchObject({
+    it('are refused when the registry has no such image, or when a missing image has policy never', async () => {
+      const missing = createRequest('cloudless/no-such-image:1');
+      await expect(machine.runtime.prepare(missing, () => undefined, never)).rejects.toMatchObject({
         kind: 'precondition',
         message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
       });
@@ -127,7 +126,7 @@ describeReal(
         kind: 'precondition',
         message: expect.stringContaining('image_pull.policy is NEVER'),
       });
-      expect(await has(WEB_IMAGE)).toBe(false);
+      expect(await isPresent(WEB_IMAGE)).toBe(false);
     });
   },
 );

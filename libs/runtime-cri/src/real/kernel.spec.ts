@@ -21,7 +21,7 @@ describeReal(
     });
     afterAll(() => machine.dispose());
 
-    it('kernel parameters: safe and allowed ones are set, and replace defaults', async () => {
+    it('include safe and allowed kernel parameters, which replace the defaults', async () => {
       const sysctls = {
         'net.ipv4.tcp_keepalive_time': '321',
         'net.ipv4.ip_local_port_range': '40000 40100',
@@ -36,33 +36,36 @@ describeReal(
       expect(readFileSync('/proc/sys/net/ipv4/tcp_keepalive_time', 'utf8')).not.toBe('321\n');
     });
 
-    it('kernel parameters that are not allowed or affect the whole machine are refused', async () => {
-      const refused = (name: string, more: object = {}): Promise<unknown> =>
-        startIdle(machine.runtime, { sysctls: { [name]: '1' }, ...more });
-      await expect(refused('net.ipv4.ip_forward')).rejects.toMatchObject({
+    it('are refused for kernel parameters that are not allowed or affect the whole machine', async () => {
+      const startWith = (name: string, overrides: object = {}): Promise<unknown> =>
+        startIdle(machine.runtime, { sysctls: { [name]: '1' }, ...overrides });
+      await expect(startWith('net.ipv4.ip_forward')).rejects.toMatchObject({
         kind: 'unimplemented',
         message:
           'sysctls.net.ipv4.ip_forward: this node lacks the capability sysctl.net.ipv4.ip_forward: its agent needs --allow-sysctl net.ipv4.ip_forward',
       });
-      await expect(refused('vm.swappiness')).rejects.toMatchObject({ kind: 'invalid' });
+      await expect(startWith('vm.swappiness')).rejects.toMatchObject({ kind: 'invalid' });
       await expect(
-        refused('net.core.somaxconn', { network: { hostNetwork: true } }),
+        startWith('net.core.somaxconn', { network: { hostNetwork: true } }),
       ).rejects.toMatchObject({ kind: 'invalid' });
     });
 
     it.each([
-      { name: 'much reserved memory', memoryBytes: Math.floor(totalmem() / 2), score: 500 },
+      { name: 'half of the memory', memoryBytes: Math.floor(totalmem() / 2), score: 500 },
       { name: 'all memory', memoryBytes: totalmem(), score: 2 },
-      { name: 'none', memoryBytes: 0, score: 999 },
+      { name: 'no memory', memoryBytes: 0, score: 999 },
       {
-        name: 'a part',
+        name: '256 MiB',
         memoryBytes: GIB / 4,
         score: Math.floor(1_000 - (1_000 * (GIB / 4)) / totalmem()),
       },
-    ])('the OOM score follows the reserved memory: $name', async ({ memoryBytes, score }) => {
-      const { pid = 0 } = await startIdle(machine.runtime, { requests: { memoryBytes } });
-      const found = Number(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8'));
-      expect(Math.abs(found - score)).toBeLessThanOrEqual(1); // rounding of what the machine has
-    });
+    ])(
+      'include an OOM score that follows the reservation: $name',
+      async ({ memoryBytes, score }) => {
+        const { pid = 0 } = await startIdle(machine.runtime, { requests: { memoryBytes } });
+        const found = Number(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8'));
+        expect(Math.abs(found - score)).toBeLessThanOrEqual(1); // totalmem is rounded
+      },
+    );
   },
 );

@@ -13,7 +13,8 @@ import {
 } from '../testing/real-cri-machine.js';
 
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
-const LOOK_MS = 20;
+const POLL_MS = 20;
+/** Script that forks without end. */
 const BOMB = 'bomb() { bomb & bomb & sleep 3600; }; bomb 2> /dev/null & exec sleep 3600';
 
 let machine: RealCriMachine;
@@ -48,16 +49,16 @@ describeReal(
     });
     afterEach(() => machine.dispose());
 
-    it('processes: as requested, else the default of the node', async () => {
+    it('set the requested limit of processes, or maxPids without a request', async () => {
       const { runtime } = machine;
       expect(readPids(await startIdle(runtime), 'pids.max')).toBe('300');
       expect(readPids(await startIdle(runtime, { limits: { pids: 25 } }), 'pids.max')).toBe('25');
     });
 
-    it('processes: a fork bomb stops at its limit, and other containers continue', async () => {
+    it('stop a fork bomb at its limit of processes without an effect on other containers', async () => {
       const neighbour = await startIdle(machine.runtime, { limits: { pids: 50 } });
       const bomb = await start(BOMB, { limits: { pids: 40 } });
-      while (readPids(bomb, 'pids.events') === 'max 0') await sleep(systemClock, LOOK_MS);
+      while (readPids(bomb, 'pids.events') === 'max 0') await sleep(systemClock, POLL_MS);
       const many = await execIn(
         machine.runtime,
         neighbour.containerId,
@@ -68,7 +69,7 @@ describeReal(
       expect(await machine.runtime.stop(bomb.containerId, 0)).toMatchObject({ exitCode: 137 });
     });
 
-    it('processes: a limit below the number that a container start needs', async () => {
+    it('may allow fewer processes than the start of a container needs', async () => {
       const script = 'mkfifo /go 2> /dev/null; read x < /go; sleep 5 & sleep 5 & sleep 5 & wait';
       const events = machine.runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
       const started = await start(script, { limits: { pids: 3 } });
@@ -77,10 +78,11 @@ describeReal(
       let status = started;
       while (status.phase === 'running')
         ({ status } = (await events.next()).value as { readonly status: ContainerStatus });
-      expect(status).toMatchObject({ exitCode: 2, reason: 'exit code 2' }); // what busybox's shell ends with when it cannot fork
+      // The shell of busybox exits with 2 when it cannot fork.
+      expect(status).toMatchObject({ exitCode: 2, reason: 'exit code 2' });
     });
 
-    it('CPU time: shares from the reservation, quota from the limit', async () => {
+    it('set CPU shares from the reservation and the CPU quota from the limit', async () => {
       const { pid = 0 } = await startIdle(machine.runtime, {
         requests: { cpuMillis: 250 },
         limits: { cpuMillis: 1500 },

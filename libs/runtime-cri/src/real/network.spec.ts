@@ -25,7 +25,7 @@ const start = (script: string, overrides: Partial<ContainerRequest>): Promise<Co
 const runScript = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
   (await execIn(machine.runtime, containerId, script)).text.trim();
 
-/** A port that was free a moment ago. */
+/** Returns a TCP port that was free a moment ago. */
 async function findFreePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, resolve));
@@ -34,22 +34,22 @@ async function findFreePort(): Promise<number> {
   return port;
 }
 
-/** Reads from a TCP port as soon as a program listens there. */
+/** Connects to a TCP port until the program there answers, and returns the answer. */
 async function readTcp(host: string, port: number): Promise<string> {
   for (;;) {
     const text = await new Promise<string>((resolve) => {
-      let all = '';
+      let received = '';
       connect({ host, port })
-        .on('data', (part: Buffer) => (all += part.toString()))
+        .on('data', (part: Buffer) => (received += part.toString()))
         .once('error', () => resolve(''))
-        .once('close', () => resolve(all));
+        .once('close', () => resolve(received));
     });
     if (text !== '') return text.trim();
     await sleep(systemClock, RETRY_MS);
   }
 }
 
-/** Sends to a UDP port until it answers, and returns the answer. */
+/** Sends to a UDP port until the program there answers, and returns the answer. */
 async function readUdp(host: string, port: number): Promise<string> {
   const socket = createSocket('udp4');
   const answer = new Promise<string>((resolve) =>
@@ -65,7 +65,7 @@ async function readUdp(host: string, port: number): Promise<string> {
   return text;
 }
 
-/** An address of this machine that is not loopback. */
+/** Returns an address of this machine that is not loopback, if there is one. */
 function findOwnAddress(): string {
   const found = Object.values(networkInterfaces())
     .flatMap((all) => all ?? [])
@@ -73,8 +73,9 @@ function findOwnAddress(): string {
   return found?.address ?? '127.0.0.1';
 }
 
-const says = (what: string, port = 80): string =>
-  `while :; do echo ${what} | nc -l -p ${port} > /dev/null; done`;
+/** Script that sends this text to every client of a TCP port. */
+const serveText = (text: string, port = 80): string =>
+  `while :; do echo ${text} | nc -l -p ${port} > /dev/null; done`;
 
 describeReal(
   `networks of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
@@ -84,9 +85,9 @@ describeReal(
     });
     afterEach(() => machine.dispose());
 
-    it('forwards a host port to the container and reports the endpoint of the pod', async () => {
+    it('forward a host port to the container, whose endpoint is the address of the pod', async () => {
       const hostPort = await findFreePort();
-      const status = await start(says('web'), {
+      const status = await start(serveText('web'), {
         ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }],
       });
       const [endpoint] = status.endpoints;
@@ -96,7 +97,7 @@ describeReal(
       expect(await readTcp(findOwnAddress(), hostPort)).toBe('web');
     });
 
-    it('forwards a UDP host port', async () => {
+    it('forward a UDP host port to the container', async () => {
       const hostPort = await findFreePort();
       const { endpoints, pid } = await start('exec sleep 3600', {
         ports: [{ name: 'dns', port: 53, protocol: 'udp', hostPort }],
@@ -118,22 +119,22 @@ describeReal(
       }
     });
 
-    it('reassigns a host port from an exited container to the next', async () => {
+    it('refuse a used host port, and give it to the next container after an exit', async () => {
       const hostPort = await findFreePort();
       const ports = [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] as const;
-      const first = await start(says('first'), { ports });
+      const first = await start(serveText('first'), { ports });
       expect(await readTcp(findOwnAddress(), hostPort)).toBe('first');
-      await expect(start(says('second'), { ports })).rejects.toMatchObject({
+      await expect(start(serveText('second'), { ports })).rejects.toMatchObject({
         kind: 'exhausted',
         message: `host port ${hostPort}/tcp of this node is in use by container ${first.containerId}`,
       });
       await machine.runtime.stop(first.containerId, 0);
-      await start(says('second'), { ports });
+      await start(serveText('second'), { ports });
       expect(await readTcp(findOwnAddress(), hostPort)).toBe('second');
       expect(await machine.runtime.list()).toHaveLength(2);
     });
 
-    it('refuses a host port on which another program listens', async () => {
+    it('refuse a host port on which another program listens', async () => {
       const server = createServer();
       await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
       const { port: hostPort } = server.address() as AddressInfo;
@@ -147,10 +148,13 @@ describeReal(
       await new Promise((resolve) => server.close(resolve));
     });
 
-    it('shares interfaces, host name and ports in the network of the machine', async () => {
+    it('are the network of the machine with its host name and ports when hostNetwork is set', async () => {
       const port = await findFreePort();
       const ports = [{ name: 'http', port, protocol: 'tcp' }] as const;
-      const status = await start(says('host', port), { ports, network: { hostNetwork: true } });
+      const status = await start(serveText('host', port), {
+        ports,
+        network: { hostNetwork: true },
+      });
       expect(status.endpoints).toEqual([{ portName: 'http', ip: '127.0.0.1', port }]);
       expect([status.ownCgroup, status.ownNetwork]).toEqual([true, undefined]);
       expect(await readTcp('127.0.0.1', port)).toBe('host');
@@ -164,7 +168,7 @@ describeReal(
       expect(found).toEqual(status);
     });
 
-    it('has a network and a host name of its own by default', async () => {
+    it('have a namespace and a host name of their own by default', async () => {
       const status = await start('sleep 3600', {});
       expect(await runScript(status, 'readlink /proc/self/ns/net')).not.toBe(
         await readOwnNamespace('net'),
@@ -172,16 +176,16 @@ describeReal(
       expect(await runScript(status, 'hostname')).toBe(status.containerId.slice(0, 12));
     });
 
-    it('lets any user listen on any port in its own network, but not in that of the machine', async () => {
+    it('allow any user any port in a network of their own, but not in that of the machine', async () => {
       const security = { runAsUser: 1000, capabilitiesDrop: ['ALL'] };
-      const { ip = '' } = await start(says('hello'), { security });
+      const { ip = '' } = await start(serveText('hello'), { security });
       expect(await readTcp(ip, 80)).toBe('hello');
       const shared = await start('exec sleep 3600', { network: { hostNetwork: true }, security });
       const first = '/proc/sys/net/ipv4/ip_unprivileged_port_start';
       expect(await runScript(shared, `cat ${first}`)).toBe(readFileSync(first, 'utf8').trim());
     });
 
-    it('sets the requested host name and name servers', async () => {
+    it('have the requested host name and name servers', async () => {
       const network = { hostname: 'shop-1', dnsServers: ['192.0.2.1', '2001:db8::1'] };
       const status = await start('sleep 3600', { network });
       expect(await runScript(status, 'hostname; cat /etc/hostname')).toBe('shop-1\nshop-1');
@@ -190,7 +194,7 @@ describeReal(
       );
     });
 
-    it('ends the network some time after the exit of a container, which keeps its exit code and log', async () => {
+    it('end with the sweep after the exit of a container, which keeps its exit code and log', async () => {
       await machine.dispose();
       machine = await openRealCriMachine({ orphanAgeMs: 0 });
       const { containerId } = await start('echo last; exit 3', {});

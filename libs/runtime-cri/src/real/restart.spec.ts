@@ -1,30 +1,20 @@
 import { writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { systemRandom } from '@cloudless/app-kit';
+import { aScriptRequest } from '../testing/real-commands.js';
+import { openRealCriMachine, type RealCriMachine } from '../testing/real-cri-machine.js';
 import { TestContainerd, CONTAINERD_SKIP_REASON } from '../testing/test-containerd.js';
-import {
-  openRealCriMachine,
-  TEST_IMAGE,
-  type RealCriMachine,
-} from '../testing/real-cri-machine.js';
 
 const describeReal = CONTAINERD_SKIP_REASON === undefined ? describe : describe.skip;
 const never = new AbortController().signal;
 const START_MS = 30_000;
 
-const createRequest = (script: string): ContainerRequest => ({
-  ...{
-    containerId: toContainerId(randomHex(systemRandom, 32)),
+/** Returns a request with a label and a port, which the runtime must keep. */
+const createRequest = (script: string): ContainerRequest =>
+  aScriptRequest(script, {
     labels: { a: 'b' },
-    image: TEST_IMAGE,
-    args: [],
-    env: {},
-    limits: {},
-  },
-  ...{ command: ['/bin/sh', '-c', script], ports: [{ name: 'http', port: 80, protocol: 'tcp' }] },
-});
+    ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
+  });
 
 describeReal(
   `a containerd that is killed and started again${CONTAINERD_SKIP_REASON === undefined ? '' : ` (${CONTAINERD_SKIP_REASON})`}`,
@@ -45,7 +35,7 @@ describeReal(
     }, START_MS);
 
     it(
-      'keeps running containers, logs, and exit codes from its absence',
+      'keeps a running container, its log, and the exit code of a container that exited meanwhile',
       async () => {
         const { runtime } = machine;
         const counting = createRequest(

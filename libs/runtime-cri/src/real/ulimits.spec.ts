@@ -15,8 +15,8 @@ let machine: RealCriMachine;
 const start = (...ulimits: readonly UlimitRequest[]): Promise<ContainerStatus> =>
   startIdle(machine.runtime, ulimits.length === 0 ? {} : { ulimits });
 
-/** Reads soft and hard limit of a process from the kernel. */
-function limitOf({ pid = 0 }: ContainerStatus, title: string): string | undefined {
+/** Reads soft and hard limit of the main process of a container from the kernel. */
+function readLimit({ pid = 0 }: ContainerStatus, title: string): string | undefined {
   const line = readFileSync(`/proc/${pid}/limits`, 'utf8')
     .split('\n')
     .find((each) => each.startsWith(title));
@@ -24,14 +24,14 @@ function limitOf({ pid = 0 }: ContainerStatus, title: string): string | undefine
 }
 
 describeReal(
-  `limits of the processes of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  `ulimits of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     beforeAll(async () => {
       machine = await openRealCriMachine();
     });
     afterAll(() => machine.dispose());
 
-    it('apply from the first process on, also to commands, and to no other container', async () => {
+    it('apply to the main process and to commands, but to no other container', async () => {
       const limited = await start(
         { name: 'nofile', soft: 4321, hard: 4321 },
         { name: 'core', soft: 0, hard: 0 },
@@ -47,7 +47,7 @@ describeReal(
         'Max locked memory',
         'Max stack size',
       ];
-      expect(titles.map((title) => limitOf(limited, title))).toEqual([
+      expect(titles.map((title) => readLimit(limited, title))).toEqual([
         '4321 4321',
         '0 0',
         '100 200',
@@ -61,13 +61,13 @@ describeReal(
       );
       expect(text).toBe('4321\n0\n1024\nunlimited\n');
       const free = await start();
-      expect(limitOf(free, 'Max open files')).not.toBe('4321 4321');
+      expect(readLimit(free, 'Max open files')).not.toBe('4321 4321');
     });
 
-    it('apply, or are refused by name when the container runtime sets other values', async () => {
+    it('apply, or are refused by name when the container runtime has set other values', async () => {
       const started = start({ name: 'nofile', soft: 1000, hard: 2000 });
       const outcome = await started.then(
-        async (status) => (await readProcessStatus(status), limitOf(status, 'Max open files')),
+        async (status) => (await readProcessStatus(status), readLimit(status, 'Max open files')),
         ({ kind, message }: { readonly kind: string; readonly message: string }) =>
           `${kind}: ${message}`,
       );
@@ -79,17 +79,17 @@ describeReal(
       ]).toContainEqual(outcome);
     });
 
-    it('are refused without a trace, with the error of the kernel, when they cannot be set', async () => {
-      const most = Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')); // the largest limit that the kernel allows
+    it('are refused with the error of the kernel when they exceed the largest limit', async () => {
+      const largest = Number(readFileSync('/proc/sys/fs/nr_open', 'utf8'));
       const running = (await machine.runtime.list()).length;
-      await expect(start({ name: 'nofile', soft: most + 1, hard: most + 1 })).rejects.toMatchObject(
-        {
-          kind: 'precondition',
-          message: expect.stringMatching(
-            /^ulimits: the limits cannot be set: prlimit: .*not permitted; to exceed those of the container runtime/,
-          ),
-        },
-      );
+      await expect(
+        start({ name: 'nofile', soft: largest + 1, hard: largest + 1 }),
+      ).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringMatching(
+          /^ulimits: the limits cannot be set: prlimit: .*not permitted; to exceed those of the container runtime/,
+        ),
+      });
       expect(await machine.runtime.list()).toHaveLength(running);
     });
 
@@ -97,27 +97,27 @@ describeReal(
       {
         ulimit: { name: 'cpu', soft: 1, hard: 1 },
         kind: 'unimplemented',
-        says: 'ulimits.cpu: would limit the container runtime too',
+        expectedText: 'ulimits.cpu: would limit the container runtime too',
       },
       {
         ulimit: { name: 'files', soft: 1, hard: 1 },
         kind: 'invalid',
-        says: 'ulimits.files: is not a known limit',
+        expectedText: 'ulimits.files: is not a known limit',
       },
       {
         ulimit: { name: 'nofile', soft: 20, hard: 300 },
         kind: 'invalid',
-        says: 'ulimits.nofile: must be 256 or more',
+        expectedText: 'ulimits.nofile: must be 256 or more',
       },
       {
         ulimit: { name: 'core', soft: 5, hard: 4 },
         kind: 'invalid',
-        says: 'ulimits.core: soft is above hard',
+        expectedText: 'ulimits.core: soft is above hard',
       },
-    ])('$ulimit.name is refused: $says', async ({ ulimit, kind, says }) => {
+    ])('are refused with the message: $expectedText', async ({ ulimit, kind, expectedText }) => {
       await expect(start(ulimit)).rejects.toMatchObject({
         kind,
-        message: expect.stringContaining(says),
+        message: expect.stringContaining(expectedText),
       });
     });
   },

@@ -30,8 +30,9 @@ import { findMountsWithin } from '../volumes/mount-table.js';
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 let machine: RealCriMachine;
-/** Permissions that the operator gives to containers. */
+/** Directory of the machine that the operator allows containers to mount. */
 let allowed: string;
+/** Directory in which the runtime creates volumes. */
 let volumeDirectory: string;
 
 const emptyDir = (name: string, mountPath: string, readOnly = false): VolumeRequest => ({
@@ -47,21 +48,22 @@ const hostPath = (from: string, readOnly = false): VolumeRequest => ({
 });
 const start = (group: string, ...volumes: readonly VolumeRequest[]): Promise<ContainerStatus> =>
   startIdle(machine.runtime, { group, volumes });
-/** An empty directory in memory. */
+/** Returns an empty directory in memory. */
 const memory = (name: string, mountPath: string, sizeBytes?: number): VolumeRequest => ({
   ...{ name, mountPath, readOnly: false },
   source: { kind: 'emptyDir', memory: sizeBytes === undefined ? {} : { sizeBytes } },
 });
-/** Lists the tmpfs mounts for containers of this machine. */
+/** Lists the tmpfs mounts that the runtime has made for containers. */
 const listMemoryMounts = (): readonly string[] => findMountsWithin(volumeDirectory);
 const runScript = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
   (await execIn(machine.runtime, containerId, script)).text.trim();
+/** Lists the groups that have empty directories. */
 const listGroups = (): readonly string[] => {
   const directory = path.join(volumeDirectory, 'empty');
   return existsSync(directory) ? readdirSync(directory) : [];
 };
 
-async function end({ containerId }: ContainerStatus): Promise<void> {
+async function stopAndRemove({ containerId }: ContainerStatus): Promise<void> {
   await machine.runtime.stop(containerId, 0);
   await machine.runtime.remove(containerId);
 }
@@ -79,7 +81,7 @@ describeReal(
       rmSync(allowed, { recursive: true, force: true });
     });
 
-    it('an empty directory is writable for any user, shared in its group, and removed with the last container', async () => {
+    it('include an empty directory that its group shares until the last container is removed', async () => {
       const first = await start('replica-1', emptyDir('scratch', '/scratch'));
       expect(await runScript(first, 'stat -c %a /scratch; ls /scratch')).toBe('777');
       await runScript(first, 'echo kept > /scratch/a');
@@ -90,13 +92,13 @@ describeReal(
       const other = await start('replica-2', emptyDir('scratch', '/scratch'));
       expect(await runScript(other, 'ls /scratch')).toBe('');
       expect(listGroups()).toEqual(['replica-1', 'replica-2']);
-      await end(second);
+      await stopAndRemove(second);
       expect(listGroups()).toEqual(['replica-2']);
-      await end(other);
+      await stopAndRemove(other);
       expect(listGroups()).toEqual([]);
     });
 
-    it('an empty directory in memory has its size limit, lives as long as its group, and leaves no trace', async () => {
+    it('include an empty directory in memory with a size limit, which is removed with its group', async () => {
       const volume = memory('cache', '/cache', 1024 * 1024);
       const first = await start('memory-1', volume);
       expect(
@@ -116,11 +118,11 @@ describeReal(
       await machine.runtime.remove(first.containerId);
       expect(await runScript(second, 'cat /cache/note')).toBe('kept');
       expect(listMemoryMounts()).toHaveLength(1);
-      await end(second);
+      await stopAndRemove(second);
       expect([listMemoryMounts(), listGroups()]).toEqual([[], []]);
     });
 
-    it('/dev/shm has the requested size and is empty for each container', async () => {
+    it('include /dev/shm with the requested size, which is empty for each container', async () => {
       const request = { group: 'shm-1', shmSizeBytes: 200 * 1024 * 1024 };
       const size =
         'df -k /dev/shm | tail -n 1 | tr -s " " | cut -d " " -f 2; stat -c %a /dev/shm; ls /dev/shm';
@@ -131,21 +133,21 @@ describeReal(
       expect(await runScript(second, size)).toBe('204800\n1777');
       await machine.runtime.remove(first.containerId);
       expect(listMemoryMounts()).toHaveLength(1);
-      await end(second);
+      await stopAndRemove(second);
       expect([listMemoryMounts(), listGroups()]).toEqual([[], []]);
       expect(await runScript(await startIdle(machine.runtime), size)).toBe('65536\n1777');
     });
 
-    it('tmpfs mounts of failed starts and of unknown groups are removed', async () => {
-      const bad = aScriptRequest('', {
+    it('in memory are removed after a failed start, and by the sweep for an unknown group', async () => {
+      const failing = aScriptRequest('', {
         command: ['/no-such-program'],
         group: 'memory-2',
         volumes: [memory('a', '/a')],
         shmSizeBytes: 4096,
       });
-      await expect(machine.runtime.start(bad)).rejects.toMatchObject({ kind: 'invalid' });
+      await expect(machine.runtime.start(failing)).rejects.toMatchObject({ kind: 'invalid' });
       expect([listMemoryMounts(), listGroups()]).toEqual([[], []]);
-      const left = await start('memory-3', memory('a', '/a'));
+      const running = await start('memory-3', memory('a', '/a'));
       await machine.runtime.close();
       await removeAll(
         await openCriRuntime({
@@ -157,16 +159,16 @@ describeReal(
       const later = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
       await waitUntil(() => listMemoryMounts().length === 0 && listGroups().length === 0);
       await later.close();
-      expect(left.phase).toBe('running');
+      expect(running.phase).toBe('running');
     });
 
-    it('only root of the machine can access the data of containers', async () => {
+    it('have parent directories that only root of the machine can enter', async () => {
       await start('r', emptyDir('scratch', '/scratch'), named('web'));
       for (const kind of ['empty', 'named'])
         expect(statSync(path.join(volumeDirectory, kind)).mode & 0o777).toBe(0o700);
     });
 
-    it('the content of an empty directory is removed with it, and nothing else', async () => {
+    it('are removed with all content of an empty directory, but not with the targets of links', async () => {
       const outside = path.join(allowed, 'outside');
       mkdirSync(outside);
       writeFileSync(path.join(outside, 'kept'), '');
@@ -180,12 +182,12 @@ describeReal(
         ].join('\n'),
       );
       execFileSync('chattr', ['+i', path.join(volumeDirectory, 'empty', 'r', 's', 'immutable')]);
-      await end(container);
+      await stopAndRemove(container);
       expect(listGroups()).toEqual([]);
       expect(readdirSync(outside)).toEqual(['kept']);
     });
 
-    it('old directories of unknown groups are removed by the sweep', async () => {
+    it('of unknown groups are removed by the sweep when they are old', async () => {
       await start('known', emptyDir('s', '/s'));
       mkdirSync(path.join(volumeDirectory, 'empty', 'unknown', 's'), { recursive: true });
       const sweeping = (orphanAgeMs: number): Promise<void> =>
@@ -196,7 +198,7 @@ describeReal(
       expect(listGroups()).toEqual(['known']);
     });
 
-    it('a failed start leaves no empty directory, unless another container of the group needs it', async () => {
+    it('are removed after a failed start unless another container of the group uses them', async () => {
       const failing = aScriptRequest('', {
         group: 'r',
         command: ['/no/such/program'],
@@ -214,7 +216,7 @@ describeReal(
       expect(listGroups()).toEqual(['r']);
     });
 
-    it('a later agent knows the groups of running containers', async () => {
+    it('are removed by a later agent when it removes the last container of their group', async () => {
       await start('r', emptyDir('s', '/s'));
       const later = await machine.reopen();
       expect(listGroups()).toEqual(['r']);
@@ -222,19 +224,19 @@ describeReal(
       expect(listGroups()).toEqual([]);
     });
 
-    it('a named volume belongs to one workload and stays', async () => {
+    it('with a name belong to one workload and stay after the removal of a container', async () => {
       const web = await start('a', named('web'));
       await runScript(web, 'echo mine > /data/x');
       const other = await start('b', named('other'));
       expect(await runScript(other, 'ls /data')).toBe('');
-      await end(web);
+      await stopAndRemove(web);
       const later = await start('c', named('web'));
       expect(await runScript(later, 'cat /data/x; stat -c %a /data')).toBe('mine\n777');
       const kept = path.join(volumeDirectory, 'named', 'default', 'web', 'db', 'x');
       expect(readFileSync(kept, 'utf8')).toBe('mine\n');
     });
 
-    it('a host path can be mounted writable and read-only', async () => {
+    it('include a host path, a directory or a file, writable or read-only', async () => {
       writeFileSync(path.join(allowed, 'from-host'), 'hello');
       const writing = await start('a', hostPath(allowed));
       expect(
@@ -255,12 +257,12 @@ describeReal(
       expect(await runScript(file, 'cat /host')).toBe('hello');
     });
 
-    it('host paths that are not allowed are refused, also through a symbolic link, and nothing is created', async () => {
+    it('are refused for a host path that is not allowed, also through a symbolic link', async () => {
       symlinkSync('/etc', path.join(allowed, 'sneaky'));
-      const refused = async (from: string, says: RegExp): Promise<void> => {
+      const refused = async (from: string, expectedText: RegExp): Promise<void> => {
         await expect(start('r', hostPath(from))).rejects.toMatchObject({
           kind: 'precondition',
-          message: expect.stringMatching(says),
+          message: expect.stringMatching(expectedText),
         });
       };
       await refused('/etc', /^volumes\.host: \/etc is not below .*--allow-host-path/);
@@ -277,7 +279,7 @@ describeReal(
       expect(await machine.runtime.list()).toEqual([]);
     });
 
-    it('the socket of the runtime and the data of the agent are refused, even if all paths are allowed', async () => {
+    it('are refused for the runtime socket and guarded paths even when all paths are allowed', async () => {
       const all = await openRealCriMachine({
         allowedHostPaths: ['/'],
         guardedPaths: [path.join(allowed, 'agent')],
@@ -285,7 +287,7 @@ describeReal(
       mkdirSync(path.join(allowed, 'agent', 'keys'), { recursive: true });
       symlinkSync(path.dirname(SOCKET ?? ''), path.join(allowed, 'socket'));
       const { logDirectory } = all.options;
-      const taken = [
+      const guarded = [
         '/',
         '/run',
         '/var/run',
@@ -294,7 +296,7 @@ describeReal(
         allowed,
         path.join(allowed, 'agent', 'keys'),
       ];
-      for (const from of [...taken, logDirectory, path.dirname(logDirectory)]) {
+      for (const from of [...guarded, logDirectory, path.dirname(logDirectory)]) {
         await expect(startIdle(all.runtime, { volumes: [hostPath(from)] })).rejects.toMatchObject({
           kind: 'precondition',
           message: expect.stringContaining('cannot be mounted in containers'),
@@ -307,30 +309,30 @@ describeReal(
       await all.dispose();
     });
 
-    it('nested volumes are mounted in order, also below a read-only volume', async () => {
+    it('are mounted in the order of their depth, also below a read-only volume', async () => {
       const below = [emptyDir('sub', '/data/sub'), emptyDir('deep', '/data/sub/a/b', true)];
-      const open = await start('a', ...below, emptyDir('data', '/data'));
+      const writable = await start('a', ...below, emptyDir('data', '/data'));
       expect(
         await runScript(
-          open,
+          writable,
           'echo x > /data/sub/x && ls /data /data/sub && echo y > /data/y && echo ok',
         ),
       ).toMatch(/ok$/);
-      expect(await runScript(open, 'grep -c " /data" /proc/self/mounts')).toBe('3');
-      const closed = await start(
+      expect(await runScript(writable, 'grep -c " /data" /proc/self/mounts')).toBe('3');
+      const readOnly = await start(
         'b',
         emptyDir('deep', '/data/sub/a/b'),
         emptyDir('data', '/data', true),
       );
       expect(
         await runScript(
-          closed,
+          readOnly,
           'echo x > /data/sub/a/b/x && cat /data/sub/a/b/x; echo x > /data/x || echo refused',
         ),
       ).toMatch(/^x\n[\s\S]*Read-only file system\nrefused$/);
     });
 
-    it('a symbolic link in a volume cannot move a mount point out of the volume', async () => {
+    it('cannot move a mount point out of a volume by a symbolic link', async () => {
       const first = await start('a', named('web'));
       await runScript(first, `ln -s ${allowed} /data/sub`);
       const second = start(
@@ -342,7 +344,7 @@ describeReal(
       expect(readdirSync(allowed)).toEqual([]);
     });
 
-    it('later mounts on the machine are not visible inside', async () => {
+    it('are private mounts, which do not show later mounts of the machine', async () => {
       mkdirSync(path.join(allowed, 'late'));
       const reading = await start('a', hostPath(allowed));
       expect(await runScript(reading, 'grep " /host " /proc/self/mountinfo')).not.toMatch(
@@ -360,7 +362,7 @@ describeReal(
       '//',
       '/proc/',
       '/a/../proc',
-    ])('a mount at %s is refused', async (mountPath) => {
+    ])('are refused at the mount path %s', async (mountPath) => {
       await expect(start('r', emptyDir('v', mountPath))).rejects.toMatchObject({
         kind: 'invalid',
         message: expect.stringMatching(/^volumes\.v: /),
@@ -368,7 +370,7 @@ describeReal(
       expect(listGroups()).toEqual([]);
     });
 
-    it('a volume directory that cannot be created is reported', async () => {
+    it('are refused with the path when their directory cannot be created', async () => {
       mkdirSync(volumeDirectory);
       writeFileSync(path.join(volumeDirectory, 'named'), '');
       chmodSync(volumeDirectory, 0o700);

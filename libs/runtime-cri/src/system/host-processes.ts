@@ -1,18 +1,21 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
-/**
- * A process of this machine. `startToken` distinguishes it from a later process with the same id.
- */
+/** A process of this machine. */
 export interface HostProcess {
   readonly pid: number;
   readonly parentPid: number;
+  /** Process id of the leader of the session. */
   readonly sessionId: number;
+  /**
+   * Start time in clock ticks since boot, as the kernel writes it. Distinguishes the process from a
+   * later process with the same id.
+   */
   readonly startToken: string;
 }
 
 /**
- * Whether a process with this id exists, running or zombie. Costs one system call and reads no
- * file.
+ * Returns true when a process with this id exists, running or zombie. Costs one system call and
+ * reads no file.
  */
 export function processExists(pid: number): boolean {
   try {
@@ -25,13 +28,14 @@ export function processExists(pid: number): boolean {
 
 /**
  * Reads one process.
- * @returns Undefined when there is no such process, or it is a zombie.
+ * @param proc - Mount point of `proc`, for tests.
+ * @returns Undefined when there is no such process, or the process is a zombie.
  * @see proc_pid_stat(5): fields 3 `state`, 4 `ppid`, 6 `session`, 22 `starttime`
  */
 export function readProcess(pid: number, proc = '/proc'): HostProcess | undefined {
   const text = readProc(pid, 'stat', proc);
   if (text === undefined) return undefined;
-  // the name before it may contain spaces and brackets
+  // The program name, in brackets before the fields, may itself contain spaces and brackets.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const [state, parentPid, , sessionId] = fields;
   if (state === 'Z' || state === 'X') return undefined;
@@ -51,7 +55,10 @@ export function readProcesses(): readonly HostProcess[] {
     .filter((each) => each !== undefined);
 }
 
-/** Identifies the pid namespace of a process; undefined when the process does not exist. */
+/**
+ * Returns a text that identifies the pid namespace of a process; undefined when the process does
+ * not exist, or this process may not read its namespaces.
+ */
 export function readPidNamespace(pid: number): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/ns/pid`);
@@ -61,19 +68,21 @@ export function readPidNamespace(pid: number): string | undefined {
 }
 
 /**
- * Whether a process is the first of its pid namespace. When it ends, the kernel ends the namespace.
- * @see proc_pid_status(5), `NSpid`: the ids in all its namespaces, the innermost last
+ * Returns true when a process is the first of its pid namespace. When the first process ends, the
+ * kernel ends all processes of the namespace.
+ * @see proc_pid_status(5), `NSpid`: the ids of the process in all its namespaces, the innermost
+ *   last
  */
 export function isFirstOfNamespace(pid: number): boolean {
   return /^NSpid:.*\t1$/m.test(readProc(pid, 'status') ?? '');
 }
 
-/** Reads executable and arguments of a process; empty when it does not exist. */
+/** Reads the executable and the arguments of a process; empty when the process does not exist. */
 export function readCommandLine(pid: number): readonly string[] {
   return readProc(pid, 'cmdline')?.replace(/\0$/, '').split('\0') ?? [];
 }
 
-/** Sends a signal to a process, unless its id belongs to another process by now. */
+/** Sends a signal to a process, unless the id belongs to another process by now. */
 export function signalProcess(
   { pid, startToken }: HostProcess,
   signal: 'SIGTERM' | 'SIGHUP' | 'SIGKILL',

@@ -18,14 +18,14 @@ describe('KeyedMutex', () => {
     );
   });
 
-  it('does not let keys wait for each other', async () => {
+  it('grants one key while another key is held', async () => {
     const mutex = new KeyedMutex();
     await mutex.lock('a');
     const release = await mutex.lock('b');
     release();
   });
 
-  it('is free again after the release', async () => {
+  it('grants a key again after its release', async () => {
     const mutex = new KeyedMutex();
     (await mutex.lock('a'))();
     (await mutex.lock('a'))();

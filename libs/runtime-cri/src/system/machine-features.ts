@@ -3,26 +3,27 @@ import path from 'node:path';
 
 /** Features of this machine that matter for containers. */
 export interface MachineFeatures {
-  /** Whether AppArmor, or SELinux, is active. */
+  /** True when AppArmor is active. */
   readonly apparmor: boolean;
+  /** True when SELinux is active with a loaded policy. */
   readonly selinux: boolean;
-  /** Controllers of cgroups, of either version: `cpu`, `memory`, `pids`… */
+  /** Those of the cgroup controllers `cpu`, `memory` and `pids` that exist, of either version. */
   readonly controllers: ReadonlySet<string>;
-  /** Whether this process can mount a tmpfs. */
+  /** True when this process can mount a tmpfs. */
   readonly memoryMounts: boolean;
   /**
-   * Whether this process can set limits of processes of root. Raising them also needs
-   * CAP_SYS_RESOURCE.
+   * True when this process can set the ulimits of processes of root. To raise a hard limit it also
+   * needs CAP_SYS_RESOURCE, which is not checked.
    */
   readonly processLimits: boolean;
-  /** Whether the kernel has a parameter of this name. */
+  /** Returns true when the kernel has a parameter of this name, such as `kernel.sem`. */
   readonly hasSysctl: (name: string) => boolean;
   /** Operating system and processor as images name them: `linux/amd64`. */
   readonly platform: string;
 }
 
 /**
- * Names of processors in images, by their names in Node.js where both differ.
+ * Names of processors in image platforms, by the name in Node.js, where the two names differ.
  * @see OCI Image Specification, "Image Index", `platform`
  */
 const PROCESSORS: Readonly<Record<string, string>> = {
@@ -31,15 +32,18 @@ const PROCESSORS: Readonly<Record<string, string>> = {
   ppc64: 'ppc64le',
 };
 
-/** Bit of the capability SYS_ADMIN. @see include/uapi/linux/capability.h */
+/**
+ * Bit of the capability SYS_ADMIN.
+ * @see Linux kernel, include/uapi/linux/capability.h
+ */
 const SYS_ADMIN = 1n << 21n;
 
-/** Controllers that limits need. */
+/** Controllers that the limits of a request need. */
 const CONTROLLERS = ['cpu', 'memory', 'pids'];
 
 /**
  * Reads the features of this machine.
- * @param root - Directory that stands for `/`.
+ * @param root - Directory that is read as `/`, for tests.
  */
 export function readMachineFeatures(root = '/'): MachineFeatures {
   const at = (name: string): string => path.join(root, name);
@@ -68,12 +72,15 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
   };
 }
 
-/** @see proc_pid_status(5), `CapEff` */
+/**
+ * Returns the effective capabilities as a bit set; 0 when the line is missing.
+ * @see proc_pid_status(5), `CapEff`
+ */
 function parseEffectiveCapabilities(status: string): bigint {
   return BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
 }
 
-/** Reads a file; empty when it does not exist. */
+/** Reads a file; empty when the file cannot be read. */
 function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8');

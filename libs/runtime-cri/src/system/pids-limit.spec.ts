@@ -8,8 +8,8 @@ let root: string;
 let proc: string;
 let limit: PidsLimit;
 beforeEach(() => {
-  const home = mkdtempSync(path.join(tmpdir(), 'cloudless-pids-'));
-  [root, proc] = [path.join(home, 'cgroup'), path.join(home, 'proc')];
+  const tempDirectory = mkdtempSync(path.join(tmpdir(), 'cloudless-pids-'));
+  [root, proc] = [path.join(tempDirectory, 'cgroup'), path.join(tempDirectory, 'proc')];
   for (const directory of [path.join(root, 'pids'), path.join(proc, '7')])
     mkdirSync(directory, { recursive: true });
   limit = new PidsLimit(root, proc);
@@ -33,7 +33,7 @@ const running = (groups: string, state = 'S'): void => {
 };
 
 describe('PidsLimit.prepare', () => {
-  it('creates the group with the limit and can remove it', async () => {
+  it('creates the cgroup with the limit, and returns a function that removes the cgroup', async () => {
     group('pids/k8s.io/c1', 'max');
     const undo = await limit.prepare(info('/k8s.io/c1'), 100);
     expect(read('pids/k8s.io/c1')).toBe('100');
@@ -44,16 +44,16 @@ describe('PidsLimit.prepare', () => {
   });
 
   it.each(['system.slice:cri-containerd:c1', undefined, '/a/../b', '/', 5])(
-    'creates no group for the reported path %s',
-    async (named) => {
-      await limit.prepare(info(named), 100);
+    'creates no cgroup for the reported path %s',
+    async (reported) => {
+      await limit.prepare(info(reported), 100);
       await limit.prepare({}, 100);
       await limit.prepare({ info: '{' }, 100);
       expect(existsSync(path.join(root, 'b'))).toBe(false);
     },
   );
 
-  it('fails when the limit cannot be set', async () => {
+  it('rejects with the directory of the cgroup when the limit cannot be set', async () => {
     await expect(limit.prepare(info('/k8s.io/c1'), 100)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringMatching(
@@ -66,12 +66,12 @@ describe('PidsLimit.prepare', () => {
 describe('PidsLimit.enforce', () => {
   it.each([
     {
-      name: 'version 1',
+      name: 'cgroup v1',
       groups: '5:cpu,cpuacct:/x\n4:pids:/k8s.io/c1\n0::/y\n',
       at: 'pids/k8s.io/c1',
     },
-    { name: 'version 2', groups: '0::/system.slice/c1.scope\n', at: 'system.slice/c1.scope' },
-  ])('sets a limit that is not in force: $name', async ({ groups, at }) => {
+    { name: 'cgroup v2', groups: '0::/system.slice/c1.scope\n', at: 'system.slice/c1.scope' },
+  ])('lowers the limit of the cgroup to the requested limit: $name', async ({ groups, at }) => {
     if (at.startsWith('system')) writeFileSync(path.join(root, 'cgroup.controllers'), 'pids');
     running(groups);
     for (const [before, after] of [
@@ -85,7 +85,7 @@ describe('PidsLimit.enforce', () => {
     }
   });
 
-  it('returns false for a process without a group of its own', async () => {
+  it('returns false for a process in the root cgroup', async () => {
     running('4:pids:/\n0::/\n');
     expect(await limit.enforce(7, 100)).toBe(false);
   });
@@ -96,7 +96,7 @@ describe('PidsLimit.enforce', () => {
     expect(await limit.enforce(8, 100)).toBe(true);
   });
 
-  it('fails with the directory when the limit cannot be set', async () => {
+  it('rejects with the directory of the cgroup when the limit cannot be set', async () => {
     running('4:pids:/gone\n');
     await expect(limit.enforce(7, 100)).rejects.toMatchObject({
       kind: 'precondition',
@@ -105,8 +105,10 @@ describe('PidsLimit.enforce', () => {
   });
 });
 
-it('isUnified distinguishes one hierarchy of all controllers from several', () => {
-  expect(isUnified(root)).toBe(false);
-  writeFileSync(path.join(root, 'cgroup.controllers'), 'pids');
-  expect(isUnified(root)).toBe(true);
+describe('isUnified', () => {
+  it('returns true only when the mount point lists the controllers of cgroup v2', () => {
+    expect(isUnified(root)).toBe(false);
+    writeFileSync(path.join(root, 'cgroup.controllers'), 'pids');
+    expect(isUnified(root)).toBe(true);
+  });
 });

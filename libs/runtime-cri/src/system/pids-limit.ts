@@ -7,36 +7,39 @@ import { readProcess } from './host-processes.js';
 
 /** Mount point of the cgroup hierarchies. */
 const CGROUP_ROOT = '/sys/fs/cgroup';
+/** File of a cgroup with the largest number of its processes and threads, or `max`. */
 const FILE = 'pids.max';
 
 /**
- * Smallest limit during the start: the program that starts a container has threads of its own in
- * the group; 10 were observed.
+ * Smallest limit during a start: the program that starts the container (runc) has threads in the
+ * cgroup of the container. 10 threads were observed.
  */
 const STARTING_PIDS = 32;
 
 /**
- * Returns the limit while a container is being started; {@link PidsLimit.enforce} sets the requested
- * limit afterwards.
+ * Returns the limit to set while a container is being started. {@link PidsLimit.enforce} sets the
+ * requested limit afterwards.
  */
 export function toStartingLimit(limit: number): number {
   return Math.max(limit, STARTING_PIDS);
 }
 
 /**
- * Whether all controllers are in one hierarchy of cgroup v2, where the runtime writes the limit
- * itself on request.
+ * Returns true when all controllers are in one cgroup v2 hierarchy. The container runtime then sets
+ * the limit of processes itself, on request.
+ * @param root - Mount point of the cgroup hierarchies.
  */
 export function isUnified(root = CGROUP_ROOT): boolean {
   return existsSync(path.join(root, 'cgroup.controllers'));
 }
 
 /**
- * Limits processes and threads in cgroup v1, for which the container runtime interface has no
- * field. The group is created with its limit before the runtime adds the first process. Runtimes
- * adopt an empty group and remove it later.
+ * Limits the processes and threads of containers. The Container Runtime Interface has no field for
+ * this limit in cgroup v1. There the cgroup of a container is created with its limit before the
+ * runtime adds the first process. Runtimes adopt an existing empty cgroup, and remove it with the
+ * container.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v1/pids.rst; runc, libcontainer/cgroups/fs
- *   (`pids.go` writes only a limit it was given)
+ *   (`pids.go` writes `pids.max` only when the container configuration has a limit)
  */
 export class PidsLimit {
   constructor(
@@ -45,11 +48,12 @@ export class PidsLimit {
   ) {}
 
   /**
-   * Creates the group of a container that was not started yet.
-   * @param info - Verbose status of the container. Nothing is created when the runtime does not
-   *   report the path of the group, or systemd creates the group; {@link PidsLimit.enforce} then sets
-   *   the limit.
-   * @returns Removes the group, unless it contains processes.
+   * Creates the cgroup of a container that was not started yet. Creates nothing when the runtime
+   * does not report the path of the cgroup, or when systemd creates the cgroup; {@link
+   * PidsLimit.enforce} then sets the limit.
+   * @param info - Verbose status of the container.
+   * @returns A function that removes the cgroup, unless the cgroup contains processes.
+   * @throws kind `precondition` when the cgroup or its limit cannot be written.
    */
   async prepare(
     info: Readonly<Record<string, string>>,
@@ -68,10 +72,11 @@ export class PidsLimit {
   }
 
   /**
-   * Sets the limit for a running process, of either cgroup version. A process that has ended needs
-   * no limit.
-   * @returns Whether the limit is set; false when the process is only in the root group, which has
-   *   no limits.
+   * Sets the limit of the cgroup of a process, of either cgroup version, unless a lower limit is
+   * set already.
+   * @returns False when the process runs in the root cgroup, which has no limit. True when the
+   *   limit is set, or the process has ended.
+   * @throws kind `precondition` when the limit cannot be written.
    */
   async enforce(pid: number, limit: number): Promise<boolean> {
     const directory = this.findDirectory(
@@ -90,9 +95,10 @@ export class PidsLimit {
   }
 
   /**
-   * Finds the directory of the group in `/proc/<pid>/cgroup`.
-   * @see cgroups(7), "/proc/pid/cgroup": `number:controllers:path`, with no controllers for v2;
-   *   ended processes are in the root group
+   * Finds the directory of the cgroup that limits processes.
+   * @param groups - Text of `/proc/<pid>/cgroup`.
+   * @returns Undefined when the process is in the root cgroup, as an ended process is.
+   * @see cgroups(7), "/proc/pid/cgroup": `number:controllers:path`, with no controllers for v2
    */
   private findDirectory(groups: string): string | undefined {
     for (const line of groups.split('\n')) {
@@ -108,8 +114,8 @@ export class PidsLimit {
 }
 
 /**
- * Parses the path of the group in the runtime's specification, as containerd and CRI-O report it;
- * undefined when systemd names the group.
+ * Returns the path of the cgroup from the verbose status that containerd and CRI-O report;
+ * undefined when the status has no path, or a path in the form of systemd (`slice:prefix:name`).
  */
 function parseGroupPath(info: Readonly<Record<string, string>>): string | undefined {
   try {

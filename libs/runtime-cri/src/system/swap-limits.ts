@@ -5,8 +5,10 @@ import path from 'node:path';
 const CGROUP_ROOT = '/sys/fs/cgroup';
 
 /**
- * Whether the kernel can keep a cgroup from swapping, so that a memory limit is strict. A runtime
- * refuses to start a container with a swap limit that the kernel lacks.
+ * Returns true when the kernel can limit the swap of a cgroup, so that a memory limit covers memory
+ * and swap together. A container runtime refuses to start a container with a swap limit when the
+ * kernel has none.
+ * @param root - Mount point of the cgroup hierarchies.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v1/memory.rst, "memory.memsw.limit_in_bytes";
  *   cgroup-v2.rst, "memory.swap.max" (in every group but the root)
  */

@@ -2,21 +2,24 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * Proxy for the socket of a runtime, so that a test can make the runtime unreachable without ending
- * it for others.
+ * Proxy for the socket of a container runtime. A test cuts the proxy off to make the runtime
+ * unreachable for its own clients only.
  */
 export class CutOffProxy {
   private readonly sockets = new Set<Socket>();
   private server: Server | undefined;
 
   constructor(
+    /** Path of the socket of this proxy. */
     readonly socketPath: string,
-    private readonly behind: string,
+    /** Path of the socket of the container runtime. */
+    private readonly targetPath: string,
   ) {}
 
+  /** Accepts connections, also again after {@link CutOffProxy.cut}. */
   async listen(): Promise<void> {
     const server = (this.server = createServer((near) => {
-      const far = connect(this.behind);
+      const far = connect(this.targetPath);
       for (const socket of [near, far]) {
         this.sockets.add(socket);
         socket.on('error', () => undefined);

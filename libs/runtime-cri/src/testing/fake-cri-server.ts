@@ -32,6 +32,7 @@ export interface FakeContainer {
   finishedAt: bigint;
   exitCode: number;
   reason: string;
+  /** Process id; 0 while the container does not run. */
   pid: number;
 }
 
@@ -39,47 +40,56 @@ type Calls = Partial<ServiceImpl<typeof RuntimeService>>;
 type ImageCalls = Partial<ServiceImpl<typeof ImageService>>;
 
 /**
- * A container runtime in memory behind a real Unix socket. It runs nothing; tests control all state
- * changes.
+ * A container runtime in memory behind a real Unix socket. No container really runs; tests control
+ * all changes of their states. Every sandbox has the address 10.0.0.7. The main process of a
+ * started container is the process of the test.
  */
 export class FakeCriServer {
-  readonly home = mkdtempSync(path.join(tmpdir(), 'cloudless-fake-cri-'));
-  readonly socketPath = path.join(this.home, 'cri.sock');
-  readonly logDirectory = path.join(this.home, 'logs');
+  /** Absolute path of the temporary directory of this server, removed by `dispose`. */
+  readonly directory = mkdtempSync(path.join(tmpdir(), 'cloudless-fake-cri-'));
+  readonly socketPath = path.join(this.directory, 'cri.sock');
+  readonly logDirectory = path.join(this.directory, 'logs');
   readonly sandboxes = new Map<
     string,
     { readonly config: PodSandboxConfig; readonly createdAt: bigint }
   >();
+  /** Containers by their id in the runtime. */
   readonly containers = new Map<string, FakeContainer>();
+  /** Names of the present images. The id of an image is `sha256:<name>`. */
   readonly images = new Set<string>();
-  /** Reported conditions. */
+  /** Reported conditions of the runtime by type; by default all are true. */
   readonly conditions = new Map(
     ['RuntimeReady', 'NetworkReady'].map((type) => [
       type,
       { type, status: true, reason: '', message: '' },
     ]),
   );
+  /** Reported configuration of the runtime. */
   config: object = { containerd: { runtimes: { runc: {} } } };
-  /** User of the image with this name. */
+  /** Users of images by the name of the image. */
   readonly imageUsers = new Map<
     string,
     Pick<MessageInitShape<typeof ImageSchema>, 'uid' | 'username'>
   >();
-  /** Requested runtime handlers, in order. */
+  /** Requested runtime handlers (runtime classes), in the order of the sandboxes. */
   readonly handlers: string[] = [];
-  /** The status of the container with this id is returned when the promise resolves. */
+  /**
+   * Delays the status of a container, by its id in the runtime: the fake answers when the promise
+   * resolves, and fails when it rejects.
+   */
   readonly statusGates = new Map<string, Promise<void>>();
-  /** Names of all calls, in order. */
+  /** Names of all received calls, in order. */
   readonly calls: string[] = [];
-  /** Replacements for the calls of the fake, by name. */
+  /** Replacements for calls, by name. They take effect at the next {@link FakeCriServer.listen}. */
   readonly overrides: Calls = {};
+  /** Like `overrides`, for calls about images. */
   readonly imageOverrides: ImageCalls = {};
   private readonly sessions = new Set<ServerHttp2Session>();
   private readonly eventListeners = new Set<() => void>();
   private server: Http2Server | undefined;
   private idCount = 0;
 
-  /** Listens, also again after {@link FakeCriServer.disconnect}. The state is kept. */
+  /** Accepts connections, also again after {@link FakeCriServer.disconnect}. The state is kept. */
   async listen(): Promise<void> {
     const server = (this.server = createServer(
       connectNodeAdapter({ routes: (router) => this.registerRoutes(router) }),
@@ -110,17 +120,21 @@ export class FakeCriServer {
 
   async dispose(): Promise<void> {
     await this.disconnect();
-    rmSync(this.home, { recursive: true, force: true });
+    rmSync(this.directory, { recursive: true, force: true });
   }
 
-  /** Adds a sandbox of any owner. */
+  /**
+   * Adds a sandbox.
+   * @param createdAt - Wall-clock nanoseconds. Default: now.
+   * @returns The id of the sandbox.
+   */
   addSandbox(config: PodSandboxConfig, createdAt = nowNanos()): string {
     const id = `sandbox-${(this.idCount += 1)}`;
     this.sandboxes.set(id, { config, createdAt });
     return id;
   }
 
-  /** Ends a container. */
+  /** Ends a container and reports the end to readers of events. */
   exitContainer(
     container: FakeContainer,
     exitCode: number,
@@ -136,14 +150,14 @@ export class FakeCriServer {
     for (const listener of this.eventListeners) listener();
   }
 
-  /** The only container. */
+  /** The container that was added first. Use it in tests with one container. */
   get onlyContainer(): FakeContainer {
     const [first] = this.containers.values();
     if (first === undefined) throw new Error('there is no container');
     return first;
   }
 
-  /** Writes the log of a container, as entries of the interface. */
+  /** Writes text, in the log format of the interface, to the log file of a container. */
   writeLog(container: FakeContainer, text: string, flag = 'a'): void {
     const directory = this.sandboxes.get(container.podSandboxId)?.config.logDirectory ?? '';
     mkdirSync(directory, { recursive: true });
@@ -185,7 +199,7 @@ export class FakeCriServer {
         this.images.delete((image?.image ?? '').replace(/^sha256:/, ''));
         return {};
       },
-      imageFsInfo: () => ({ imageFilesystems: [{ fsId: { mountpoint: this.home } }] }),
+      imageFsInfo: () => ({ imageFilesystems: [{ fsId: { mountpoint: this.directory } }] }),
       pullImage: ({ image }) => {
         this.images.add(image?.image ?? '');
         return { imageRef: `sha256:${image?.image}` };
@@ -222,8 +236,8 @@ export class FakeCriServer {
       stopPodSandbox: () => ({}),
       removePodSandbox: ({ podSandboxId }) => {
         this.sandboxes.delete(podSandboxId);
-        for (const { id, podSandboxId: of } of this.containers.values())
-          if (of === podSandboxId) this.containers.delete(id);
+        for (const { id, podSandboxId: sandboxId } of this.containers.values())
+          if (sandboxId === podSandboxId) this.containers.delete(id);
         return {};
       },
       podSandboxStatus: ({ podSandboxId }) => ({

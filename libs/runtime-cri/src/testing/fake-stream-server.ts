@@ -2,7 +2,8 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { SpdyParser } from '../exec/spdy.js';
 
-const ANSWER = [
+/** Response to the upgrade of the connection. */
+const UPGRADE_RESPONSE = [
   'HTTP/1.1 101 Switching Protocols',
   'Connection: Upgrade',
   'Upgrade: SPDY/3.1',
@@ -17,7 +18,7 @@ const ANSWER = [
  */
 export const STREAMS = { error: 1, stdin: 3, stdout: 5, stderr: 7 } as const;
 
-/** Encodes the final status of a command. */
+/** Encodes the final status of a command, which the runtime sends on the error stream. */
 export function encodeEndStatus(exitCode: number): Uint8Array {
   const causes = [{ reason: 'ExitCode', message: String(exitCode) }];
   const status = { status: 'Failure', reason: 'NonZeroExitCode', details: { causes } };
@@ -38,12 +39,12 @@ export class FakeStreamServer {
   inputBytes = 0;
   private isInputEnded = false;
 
-  /** URL for the client. */
+  /** URL that the runtime would return from `Exec`. */
   get url(): string {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/exec/token`;
   }
 
-  /** The connection of the client. */
+  /** The server side of the connection. Throws before a client has connected. */
   get peer(): Socket {
     if (this.connection === undefined) throw new Error('no client has connected');
     return this.connection;
@@ -57,11 +58,13 @@ export class FakeStreamServer {
     await new Promise<void>((resolve) => this.server.listen(0, '127.0.0.1', resolve));
   }
 
-  /** Resolves when input has come and, unless `bytes` is given, has ended. */
+  /**
+   * Resolves when this many bytes of input were received, or without `bytes` when the input ended.
+   */
   async waitForInput(bytes?: number): Promise<void> {
-    const isThere = (): boolean =>
+    const hasArrived = (): boolean =>
       bytes === undefined ? this.isInputEnded : this.inputBytes >= bytes;
-    while (!isThere()) await new Promise<void>((resolve) => this.waiting.add(resolve));
+    while (!hasArrived()) await new Promise<void>((resolve) => this.waiting.add(resolve));
   }
 
   async dispose(): Promise<void> {
@@ -72,7 +75,7 @@ export class FakeStreamServer {
   private accept(socket: Socket, head: Buffer): void {
     this.connection = socket;
     socket.on('error', () => undefined);
-    socket.write(ANSWER);
+    socket.write(UPGRADE_RESPONSE);
     socket.on('data', (chunk: Buffer) => this.onData(chunk));
     this.onData(head);
   }

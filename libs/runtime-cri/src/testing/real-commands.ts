@@ -11,11 +11,13 @@ const never = new AbortController().signal;
 /** Result of a command in a container. */
 export interface Outcome {
   readonly exitCode: number;
-  /** Both streams, in the order in which they were written. */
+  /** Output on both streams, in the order in which the command wrote it. */
   readonly text: string;
 }
 
-/** A request for a shell script in the test image, with a new id. */
+/**
+ * Returns a request for a container that runs a shell script in {@link TEST_IMAGE}, with a new id.
+ */
 export function aScriptRequest(
   script: string,
   overrides: Partial<ContainerRequest> = {},
@@ -35,7 +37,7 @@ export function aScriptRequest(
   };
 }
 
-/** Starts a container that does nothing. */
+/** Starts a container whose main process only sleeps. */
 export function startIdle(
   runtime: ContainerRuntime,
   overrides: Partial<ContainerRequest> = {},
@@ -43,7 +45,7 @@ export function startIdle(
   return runtime.start(aScriptRequest('exec sleep 3600', overrides));
 }
 
-/** Runs a shell script in a container beside its main process. */
+/** Runs a shell script as a command in a running container. */
 export async function execIn(
   runtime: ContainerRuntime,
   containerId: ContainerId,
@@ -63,9 +65,9 @@ export async function execIn(
 }
 
 /**
- * Returns the fields of /proc/self/status of the main process of a container of {@link startIdle}.
- * Runtimes drop the last privileges with the call that executes the program, which may happen a
- * moment after the start was answered.
+ * Returns the fields of /proc/<pid>/status of the main process of a container of {@link startIdle},
+ * by name. Waits until the process executes its program: the runtime reports the start a moment
+ * earlier, when the process still has the privileges of the runtime.
  */
 export async function readProcessStatus({
   pid = 0,

@@ -9,8 +9,8 @@ import { openCriRuntime, type CriRuntimeOptions } from '../index.js';
 import { processExists, readProcesses } from '../system/host-processes.js';
 
 /**
- * Socket of a container runtime for tests. Tests create and remove containers there, with labels of
- * their own.
+ * Path of the socket of a container runtime for tests; undefined when none is configured. Tests
+ * create containers there, with labels of their own, and remove them.
  */
 export const SOCKET = process.env['CLOUDLESS_CRI_SOCKET'] || undefined;
 /** An image with busybox's shell and tools. */
@@ -22,29 +22,35 @@ export const SKIP_REASON =
     : process.getuid?.() === 0
       ? undefined
       : 'only root sees the processes of containers';
-/** Directory for the files of behaviours, in each container. */
+/** Directory in each container for the files of its behaviour. */
 const SCRATCH = '/tmp';
+/** Environment variable that marks the child processes of a behaviour. */
 const CHILD = 'CLOUDLESS_TEST_CHILD';
-const SIZE_ARRIVES =
+/** Shell command that waits until the terminal has a size; without a terminal it does nothing. */
+const WAIT_FOR_SIZE =
   '[ -t 0 ] && sleep 0.3 && until [ -n "$(stty size 2>/dev/null)" ]; do sleep 0.02; done';
 const POLL_MS = 10;
 
-/** A machine with real containers. */
+/** A machine on which a conformance suite or a test runs real containers. */
 export interface RealCriMachine extends RuntimeMachine {
+  /** Options with which the runtime was opened. */
   readonly options: CriRuntimeOptions;
 }
 
-/** Opens a runtime with an owner of its own, so that concurrent tests do not see each other. */
+/**
+ * Opens a runtime with an owner of its own, so that concurrent tests do not see the containers of
+ * each other. The caller must dispose of the machine.
+ */
 export async function openRealCriMachine(
   overrides: Partial<CriRuntimeOptions> = {},
 ): Promise<RealCriMachine> {
-  const home = mkdtempSync(path.join(tmpdir(), 'cloudless-cri-'));
+  const tempDirectory = mkdtempSync(path.join(tmpdir(), 'cloudless-cri-'));
   const mark = randomHex(systemRandom, 6);
   const options: CriRuntimeOptions = {
     socketPath: SOCKET ?? '',
     owner: { cluster: `test-${mark}`, node: 'here' },
-    logDirectory: path.join(home, 'logs'),
-    imageDirectory: path.join(home, 'images'),
+    logDirectory: path.join(tempDirectory, 'logs'),
+    imageDirectory: path.join(tempDirectory, 'images'),
     clock: systemClock,
     log: silentLog,
     logFileBytes: 64 * 1024,
@@ -52,11 +58,11 @@ export async function openRealCriMachine(
     ...overrides,
   };
   let runtime = await openCriRuntime(options).catch((reason: unknown) => {
-    rmSync(home, { recursive: true, force: true });
+    rmSync(tempDirectory, { recursive: true, force: true });
     throw reason;
   });
   const observer = await openCriRuntime({ ...options, logCheckMs: 3_600_000 });
-  const children = (name: string): number =>
+  const countChildren = (name: string): number =>
     readProcesses().filter(({ pid }) => isChild(pid, `${mark}-${name}-`)).length;
   return {
     options,
@@ -68,8 +74,8 @@ export async function openRealCriMachine(
     openGate: async (name) => {
       for (const { pid } of await observer.list()) openGateIn(pid, name);
     },
-    waitForChildStart: (name) => waitUntil(() => children(name) > 0),
-    waitForChildEnd: (name) => waitUntil(() => children(name) === 0),
+    waitForChildStart: (name) => waitUntil(() => countChildren(name) > 0),
+    waitForChildEnd: (name) => waitUntil(() => countChildren(name) === 0),
     reopen: async () => {
       await runtime.close();
       runtime = await openCriRuntime(options);
@@ -80,12 +86,12 @@ export async function openRealCriMachine(
       await runtime.close();
       await removeAll(observer);
       await observer.close();
-      rmSync(home, { recursive: true, force: true });
+      rmSync(tempDirectory, { recursive: true, force: true });
     },
   };
 }
 
-/** Polls until a condition holds that only the operating system can report. */
+/** Polls every 10 ms until a condition is true. Use it where no event reports the change. */
 export async function waitUntil(condition: () => boolean): Promise<void> {
   while (!condition()) await sleep(systemClock, POLL_MS);
 }
@@ -101,10 +107,11 @@ export async function removeAll(runtime: ContainerRuntime): Promise<void> {
 }
 
 /**
- * Converts a behaviour to a command for an image with a shell. Two things differ from a host. No
- * process in a container can kill the first process, so a behaviour that kills itself runs below a
- * shell that passes its exit code on. A terminal size arrives on its own channel, so it may arrive
- * later than input that was sent after it, or than the start of the command.
+ * Converts a behaviour to a command for an image with a shell. Two details differ from a host.
+ * First, no process in a container can kill the first process, so a behaviour that kills itself
+ * runs below a shell that exits with the same code. Second, a terminal size arrives on a stream of
+ * its own, so the size may arrive later than the start of the command and than input that was sent
+ * after the size.
  */
 function toCommand(behaviour: Behaviour, mark: string): readonly string[] {
   const names = behaviour.flatMap((step) => (step.step === 'child' ? [step.name] : []));
@@ -112,7 +119,7 @@ function toCommand(behaviour: Behaviour, mark: string): readonly string[] {
     `mkdir -p ${SCRATCH}`,
     `export ${CHILD}=${names.map((name) => `${mark}-${name}-`).join('')}`,
     ...behaviour.flatMap((step) => [
-      ...(step.step === 'writeSize' ? [SIZE_ARRIVES] : []),
+      ...(step.step === 'writeSize' ? [WAIT_FOR_SIZE] : []),
       toShellScript([step], SCRATCH),
     ]),
   ].join('\n');
@@ -120,9 +127,11 @@ function toCommand(behaviour: Behaviour, mark: string): readonly string[] {
   return ['/bin/sh', '-c', '/bin/sh -c "$0"; exit $?', script];
 }
 
-/** Opens a gate in a container; its image may lack the directory. */
+/**
+ * Opens a gate in a container by creating its file. The image may lack the directory of the file.
+ */
 function openGateIn(pid: number | undefined, name: string): void {
-  if (pid === undefined) return; // it has ended
+  if (pid === undefined) return; // the container has ended
   const directory = `/proc/${pid}/root${SCRATCH}`;
   try {
     mkdirSync(directory, { recursive: true });
@@ -132,6 +141,7 @@ function openGateIn(pid: number | undefined, name: string): void {
   }
 }
 
+/** Returns true when a process is a child of a behaviour with this mark. */
 function isChild(pid: number, mark: string): boolean {
   try {
     if (!readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('sleep\x003600')) return false;

@@ -8,7 +8,7 @@ import type {
   VolumeRequest,
 } from '@cloudless/runtime';
 
-/** Capabilities of a node that supports everything. */
+/** All capabilities that a request of {@link arbRequest} may need. */
 export const ALL_CAPABILITIES: readonly string[] = [
   ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath'],
   ...[
@@ -30,7 +30,7 @@ export const ALL_CAPABILITIES: readonly string[] = [
   ],
 ];
 
-/** A valid request; override the fields that the test is about. */
+/** Returns a valid request. Override the fields that the test is about. */
 export function aRequest(overrides: Partial<ContainerRequest> = {}): ContainerRequest {
   return {
     containerId: toContainerId('ab'.repeat(32)),
@@ -62,7 +62,7 @@ const profile: fc.Arbitrary<SecurityProfile> = fc.oneof(
 );
 const CAPABILITIES = ['CHOWN', 'NET_ADMIN', 'NET_RAW', 'SYS_ADMIN', 'MKNOD', 'KILL'];
 
-/** Generates for each capability: in neither list, added, or dropped. */
+/** Generates capability lists in which each capability is added, dropped or in neither list. */
 const capabilities: fc.Arbitrary<Pick<SecurityRequest, 'capabilitiesAdd' | 'capabilitiesDrop'>> =
   fc.oneof(
     fc.constant({}),
@@ -95,7 +95,8 @@ const selinux = fc.record({
   type: selinuxPart,
   level: selinuxPart,
 });
-const confined: fc.Arbitrary<SecurityRequest> = fc
+/** Generates settings of a container that is not privileged. */
+const unprivileged: fc.Arbitrary<SecurityRequest> = fc
   .tuple(
     user,
     capabilities,
@@ -104,7 +105,7 @@ const confined: fc.Arbitrary<SecurityRequest> = fc
   .map((parts) => Object.assign({}, ...parts) as SecurityRequest);
 const security: fc.Arbitrary<SecurityRequest> = fc
   .tuple(
-    fc.oneof({ arbitrary: confined, weight: 4 }, fc.constant({ privileged: true })),
+    fc.oneof({ arbitrary: unprivileged, weight: 4 }, fc.constant({ privileged: true })),
     aPartial<SecurityRequest>({
       readOnlyRootFilesystem: fc.boolean(),
       noNewPrivileges: fc.boolean(),
@@ -126,7 +127,8 @@ const volumes = fc.uniqueArray(
     selector: (volume) => volume.name,
   },
 );
-const onePlaceEach = volumes.filter(
+/** Generates volumes whose mount paths differ. */
+const distinctVolumes = volumes.filter(
   (all) => new Set(all.map(({ mountPath }) => mountPath)).size === all.length,
 );
 
@@ -172,7 +174,7 @@ export const arbRequest: fc.Arbitrary<ContainerRequest> = fc
       }),
       requests: aPartial({ cpuMillis: fc.integer({ min: 0, max: 64_000 }) }),
       group: name,
-      volumes: onePlaceEach,
+      volumes: distinctVolumes,
       security,
       network,
       init: fc.boolean(),

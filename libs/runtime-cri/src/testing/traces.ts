@@ -3,22 +3,22 @@ import path from 'node:path';
 import type { CriClient } from '../client/cri-client.js';
 import { readCommandLine, readProcess, readProcesses } from '../system/host-processes.js';
 
-/** Traces that the containers of one owner leave on a machine, as readable phrases. */
+/** Traces that containers leave on a machine, each as a phrase such as `process 17`. */
 export interface Traces {
-  /** All traces that were found. */
+  /** The traces that existed when they were read. */
   readonly found: readonly string[];
-  /** Returns the traces that still exist. */
+  /** Returns those of the traces that still exist now. */
   remaining(): readonly string[];
 }
 
 interface Trace {
   readonly description: string;
-  readonly isThere: () => boolean;
+  readonly exists: () => boolean;
 }
 
 /**
- * Finds the traces of the sandboxes and containers with these labels: processes, mounts, network
- * namespaces, links, cgroups.
+ * Finds the traces of the sandboxes and containers with these labels: processes, shims, mounts,
+ * network namespaces, network links and cgroups.
  */
 export async function readTraces(
   client: CriClient,
@@ -43,12 +43,15 @@ export async function readTraces(
   return {
     found: distinct.map(({ description }) => description),
     remaining: () =>
-      distinct.filter(({ isThere }) => isThere()).map(({ description }) => description),
+      distinct.filter(({ exists }) => exists()).map(({ description }) => description),
   };
 }
 
+/** The relevant part of a verbose status. */
 interface Info {
+  /** Process id; 0 when the process has ended. */
   readonly pid: number;
+  /** Path of the network namespace; empty when it has no path of its own. */
   readonly netns: string;
 }
 
@@ -84,7 +87,7 @@ function findProcessTraces(pid: number): readonly Trace[] {
   if (before === undefined) return [];
   const process = {
     description: `process ${pid}`,
-    isThere: () => readProcess(pid)?.startToken === before.startToken,
+    exists: () => readProcess(pid)?.startToken === before.startToken,
   };
   const groups = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
     .trim()
@@ -98,12 +101,12 @@ function findProcessTraces(pid: number): readonly Trace[] {
     .filter((directory) => /[0-9a-f]{64}/.test(directory) && existsSync(directory))
     .map((directory) => ({
       description: `cgroup ${directory}`,
-      isThere: () => existsSync(directory),
+      exists: () => existsSync(directory),
     }));
   return [process, ...cgroups, ...findLink(pid)];
 }
 
-/** The machine's end of a container's network link. */
+/** Finds the machine's end of the network link of a container. */
 function findLink(pid: number): readonly Trace[] {
   try {
     const index = readFileSync(`/proc/${pid}/root/sys/class/net/eth0/iflink`, 'utf8').trim();
@@ -113,7 +116,7 @@ function findLink(pid: number): readonly Trace[] {
     );
     return name === undefined
       ? []
-      : [{ description: `link ${name}`, isThere: () => existsSync(path.join(links, name)) }];
+      : [{ description: `link ${name}`, exists: () => existsSync(path.join(links, name)) }];
   } catch {
     return []; // the process of the sandbox has no /sys
   }
@@ -125,7 +128,7 @@ function findNetworkTraces(netns: string): readonly Trace[] {
     : [
         {
           description: `network namespace ${netns}`,
-          isThere: () => existsSync(netns) || isMounted(netns),
+          exists: () => existsSync(netns) || isMounted(netns),
         },
       ];
 }
@@ -133,7 +136,7 @@ function findNetworkTraces(netns: string): readonly Trace[] {
 function findMounts(id: string): readonly Trace[] {
   return listMountPoints()
     .filter((point) => point.includes(id))
-    .map((point) => ({ description: `mount ${point}`, isThere: () => isMounted(point) }));
+    .map((point) => ({ description: `mount ${point}`, exists: () => isMounted(point) }));
 }
 
 function findShims(id: string): readonly Trace[] {
@@ -141,7 +144,7 @@ function findShims(id: string): readonly Trace[] {
     .filter(({ pid }) => readCommandLine(pid).includes(id))
     .map(({ pid, startToken }) => ({
       description: `shim ${pid}`,
-      isThere: () => readProcess(pid)?.startToken === startToken,
+      exists: () => readProcess(pid)?.startToken === startToken,
     }));
 }
 

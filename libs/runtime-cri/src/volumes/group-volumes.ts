@@ -13,50 +13,55 @@ export interface GroupVolumesOptions {
 }
 
 /**
- * Manages the empty directories of groups. They exist from the first start of a container of the
- * group to the removal of its last container.
+ * Manages the empty directories of groups of containers. The directories exist from the first start
+ * of a container of the group until its last container is removed.
  */
 export class GroupVolumes {
-  private readonly starting = new Map<string, number>();
+  /** Number of running starts by group. */
+  private readonly startCounts = new Map<string, number>();
+  /** Serializes the creation and the removal of the directories of one group. */
   private readonly locks = new KeyedMutex();
 
   constructor(private readonly options: GroupVolumesOptions) {}
 
-  /** Creates the directories that a container mounts. */
+  /**
+   * Creates the directories that a container mounts, see {@link VolumeStore.createMounts}. Call
+   * {@link GroupVolumes.hold} before.
+   */
   async createMounts(request: ContainerRequest): Promise<readonly ContainerMount[]> {
     if ((request.volumes ?? []).length === 0 && request.shmSizeBytes === undefined) return [];
-    // a running removal ends before the directory is created again
-    const end = await this.locks.lock(toVolumeGroup(request));
+    // Wait for the end of a running removal before the directory is created again.
+    const unlock = await this.locks.lock(toVolumeGroup(request));
     try {
       return await this.options.store.createMounts(request);
     } finally {
-      end();
+      unlock();
     }
   }
 
   /**
    * Protects the directories of a group while a container is being started.
-   * @returns Ends the protection. Call it when the container is in the inventory, or the start has
-   *   failed.
+   * @returns A function that ends the protection. Call it when the container is in the inventory,
+   *   or when the start has failed. Further calls have no effect.
    */
   hold(group: string): () => void {
-    this.starting.set(group, (this.starting.get(group) ?? 0) + 1);
-    let isOver = false;
+    this.startCounts.set(group, (this.startCounts.get(group) ?? 0) + 1);
+    let isReleased = false;
     return () => {
-      if (isOver) return;
-      isOver = true;
-      const left = (this.starting.get(group) ?? 1) - 1;
-      if (left > 0) this.starting.set(group, left);
-      else this.starting.delete(group);
+      if (isReleased) return;
+      isReleased = true;
+      const count = (this.startCounts.get(group) ?? 1) - 1;
+      if (count > 0) this.startCounts.set(group, count);
+      else this.startCounts.delete(group);
     };
   }
 
   /**
-   * Removes the empty directories of a group, unless a container needs them according to a new
-   * list. Failures are logged; the sweep tries again.
+   * Removes the empty directories of a group, unless a container of the group exists or is being
+   * started. Refreshes the inventory first. Failures are logged, and the sweep tries again.
    */
   async release(group: string): Promise<void> {
-    const end = await this.locks.lock(group);
+    const unlock = await this.locks.lock(group);
     try {
       const { store, inventory } = this.options;
       if (!store.hasGroup(group)) return;
@@ -65,7 +70,7 @@ export class GroupVolumes {
     } catch (reason) {
       this.options.log.warn('empty directories not removed', { group, ...errorFields(reason) });
     } finally {
-      end();
+      unlock();
     }
   }
 
@@ -83,7 +88,7 @@ export class GroupVolumes {
 
   private isNeeded(group: string): boolean {
     return (
-      this.starting.has(group) ||
+      this.startCounts.has(group) ||
       this.options.inventory.list().some((known) => known.recorded.group === group)
     );
   }

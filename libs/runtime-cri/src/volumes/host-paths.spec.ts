@@ -12,68 +12,85 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { resolveHostPath } from './host-paths.js';
 
-let home: string;
+let tempDirectory: string;
 beforeEach(() => {
-  home = realpathSync(mkdtempSync(path.join(tmpdir(), 'cloudless-host-paths-')));
+  tempDirectory = realpathSync(mkdtempSync(path.join(tmpdir(), 'cloudless-host-paths-')));
   for (const directory of ['srv/data', 'agent/keys', 'other'])
-    mkdirSync(path.join(home, directory), { recursive: true });
-  writeFileSync(path.join(home, 'srv/file'), '');
-  symlinkSync(path.join(home, 'srv'), path.join(home, 'link'));
-  symlinkSync(path.join(home, 'other'), path.join(home, 'srv/out'));
-  symlinkSync(path.join(home, 'agent'), path.join(home, 'srv/agent'));
+    mkdirSync(path.join(tempDirectory, directory), { recursive: true });
+  writeFileSync(path.join(tempDirectory, 'srv/file'), '');
+  symlinkSync(path.join(tempDirectory, 'srv'), path.join(tempDirectory, 'link'));
+  symlinkSync(path.join(tempDirectory, 'other'), path.join(tempDirectory, 'srv/out'));
+  symlinkSync(path.join(tempDirectory, 'agent'), path.join(tempDirectory, 'srv/agent'));
 });
-afterEach(() => rmSync(home, { recursive: true, force: true }));
+afterEach(() => rmSync(tempDirectory, { recursive: true, force: true }));
 
 const resolve = (name: string, allowed: readonly string[], readOnly = false): Promise<string> =>
   resolveHostPath(
-    { name: 'v', path: path.join(home, name), readOnly },
-    { allowed: allowed.map((each) => path.join(home, each)), guarded: [path.join(home, 'agent')] },
+    { name: 'v', path: path.join(tempDirectory, name), readOnly },
+    {
+      allowed: allowed.map((each) => path.join(tempDirectory, each)),
+      guarded: [path.join(tempDirectory, 'agent')],
+    },
   );
 
 describe('resolveHostPath', () => {
   it.each([
-    { asked: 'srv/data', allowed: ['srv'], real: 'srv/data' },
-    { asked: 'srv', allowed: ['srv'], real: 'srv' },
-    { asked: 'srv/file', allowed: ['other', 'srv'], real: 'srv/file' },
-    { asked: 'link/data', allowed: ['srv'], real: 'srv/data' },
-    { asked: 'srv/data', allowed: ['link'], real: 'srv/data' },
-    { asked: 'srv/out', allowed: ['srv', 'other'], real: 'other' },
-  ])('resolves $asked to $real where $allowed is allowed', async ({ asked, allowed, real }) => {
-    expect(await resolve(asked, allowed)).toBe(path.join(home, real));
-  });
+    { requested: 'srv/data', allowed: ['srv'], real: 'srv/data' },
+    { requested: 'srv', allowed: ['srv'], real: 'srv' },
+    { requested: 'srv/file', allowed: ['other', 'srv'], real: 'srv/file' },
+    { requested: 'link/data', allowed: ['srv'], real: 'srv/data' },
+    { requested: 'srv/data', allowed: ['link'], real: 'srv/data' },
+    { requested: 'srv/out', allowed: ['srv', 'other'], real: 'other' },
+  ])(
+    'resolves "$requested" to "$real" when $allowed is allowed',
+    async ({ requested, allowed, real }) => {
+      expect(await resolve(requested, allowed)).toBe(path.join(tempDirectory, real));
+    },
+  );
 
   it.each([
-    { asked: 'srv/data', allowed: [], says: 'is not below' },
-    { asked: 'srv', allowed: ['srv/data'], says: 'is not below' },
-    { asked: 'srv/data', allowed: ['srv/da'], says: 'is not below' },
-    { asked: 'srv/out', allowed: ['srv'], says: 'other, which is not below' },
-    { asked: 'srv/none', allowed: ['srv'], says: 'does not exist on this node: create it first' },
-    { asked: 'agent', allowed: [''], says: 'cannot be mounted in containers' },
-    { asked: 'agent/keys', allowed: [''], says: 'cannot be mounted in containers' },
-    { asked: '', allowed: [''], says: 'cannot be mounted in containers' },
+    { requested: 'srv/data', allowed: [], expectedText: 'is not below' },
+    { requested: 'srv', allowed: ['srv/data'], expectedText: 'is not below' },
+    { requested: 'srv/data', allowed: ['srv/da'], expectedText: 'is not below' },
+    { requested: 'srv/out', allowed: ['srv'], expectedText: 'other, which is not below' },
     {
-      asked: 'srv/agent',
-      allowed: ['srv', ''],
-      says: 'agent, which cannot be mounted in containers',
+      requested: 'srv/none',
+      allowed: ['srv'],
+      expectedText: 'does not exist on this node: create it first',
     },
-  ])('refuses $asked where $allowed is allowed: $says', async ({ asked, allowed, says }) => {
-    await expect(resolve(asked, allowed)).rejects.toMatchObject({
-      kind: 'precondition',
-      message: expect.stringContaining(says),
-    });
-  });
-
-  const ofRuntimes = ['/run', '/run/containerd', '/run/containerd/s', '/run/crio/crio.sock'].filter(
-    (place) => existsSync(place),
+    { requested: 'agent', allowed: [''], expectedText: 'cannot be mounted in containers' },
+    { requested: 'agent/keys', allowed: [''], expectedText: 'cannot be mounted in containers' },
+    { requested: '', allowed: [''], expectedText: 'cannot be mounted in containers' },
+    {
+      requested: 'srv/agent',
+      allowed: ['srv', ''],
+      expectedText: 'agent, which cannot be mounted in containers',
+    },
+  ])(
+    'refuses "$requested" when $allowed is allowed: $expectedText',
+    async ({ requested, allowed, expectedText }) => {
+      await expect(resolve(requested, allowed)).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringContaining(expectedText),
+      });
+    },
   );
-  it.each(ofRuntimes)(
-    'refuses a path that gives root access to the machine, also through a link: %s',
-    async (place) => {
-      symlinkSync(place, path.join(home, 'srv/way'));
-      for (const asked of [place, path.join(home, 'srv/way')]) {
+
+  const runtimePaths = [
+    '/run',
+    '/run/containerd',
+    '/run/containerd/s',
+    '/run/crio/crio.sock',
+  ].filter((runtimePath) => existsSync(runtimePath));
+  it.each(runtimePaths)(
+    'refuses the path %s of a container runtime, also through a link, when all paths are allowed',
+    async (runtimePath) => {
+      const link = path.join(tempDirectory, 'srv/link');
+      symlinkSync(runtimePath, link);
+      for (const requested of [runtimePath, link]) {
         await expect(
           resolveHostPath(
-            { name: 'v', path: asked, readOnly: false },
+            { name: 'v', path: requested, readOnly: false },
             { allowed: ['/'], guarded: [] },
           ),
         ).rejects.toMatchObject({
@@ -93,12 +110,12 @@ describe('resolveHostPath', () => {
     });
   });
 
-  it('refuses a read-only path with another file system mounted below', async () => {
-    // contains /sys/fs/cgroup wherever these tests run
-    const asked = { name: 'v', path: '/sys', readOnly: true };
+  it('refuses a read-only path when another file system is mounted below', async () => {
+    // /sys contains the mount /sys/fs/cgroup wherever these tests run.
+    const request = { name: 'v', path: '/sys', readOnly: true };
     const rules = { allowed: ['/sys'], guarded: [] };
-    expect(await resolveHostPath({ ...asked, readOnly: false }, rules)).toBe('/sys');
-    await expect(resolveHostPath(asked, rules)).rejects.toMatchObject({
+    expect(await resolveHostPath({ ...request, readOnly: false }, rules)).toBe('/sys');
+    await expect(resolveHostPath(request, rules)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringMatching(
         /^volumes\.v: \/sys cannot be mounted read-only, because \/sys\/\S+ is mounted below it/,

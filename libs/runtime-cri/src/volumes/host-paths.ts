@@ -11,9 +11,11 @@ export interface HostPathRules {
   readonly guarded: readonly string[];
 }
 
-/** A process that reaches one of these paths is root on the machine. */
+/**
+ * Paths of container runtimes: a process with access to one of them has root access to the machine.
+ */
 const RUNTIME_PATHS = [
-  // beside containerd.sock: a second socket with the same API, and one socket per shim
+  // The directory contains containerd.sock, a second socket with the same API, and one per shim.
   '/run/containerd',
   '/run/crio',
   '/run/docker.sock',
@@ -29,9 +31,10 @@ export interface HostPathRequest {
 }
 
 /**
- * Resolves the symbolic links of a path and checks that a container may mount it. Mount the
- * returned path, so that the checked path is the mounted path.
- * @throws kind `invalid` or `precondition`, naming the volume and a remedy.
+ * Resolves the symbolic links of a path and checks that a container may mount the path.
+ * @returns The real path. Mount this path, so that the mounted path is the checked path.
+ * @throws kind `invalid` for a path that is not absolute, `precondition` for a path that does not
+ *   exist or may not be mounted. The message names the volume and a remedy.
  */
 export async function resolveHostPath(
   { name, path, readOnly }: HostPathRequest,
@@ -49,9 +52,11 @@ export async function resolveHostPath(
   if (real === undefined) throw createError(`${path} does not exist on this node: create it first`);
   const shown = real === path ? path : `${path} is a link to ${real}, which`;
   for (const guarded of [...RUNTIME_PATHS, ...rules.guarded]) {
-    const at = (await resolveRealPath(guarded)) ?? guarded;
-    if (isWithin(at, real) || isWithin(real, at))
-      throw createError(`${shown} cannot be mounted in containers, because it would expose ${at}`);
+    const guardedPath = (await resolveRealPath(guarded)) ?? guarded;
+    if (isWithin(guardedPath, real) || isWithin(real, guardedPath))
+      throw createError(
+        `${shown} cannot be mounted in containers, because it would expose ${guardedPath}`,
+      );
   }
   const allowed = await Promise.all(
     rules.allowed.map(async (directory) => (await resolveRealPath(directory)) ?? directory),
@@ -66,8 +71,8 @@ export async function resolveHostPath(
 }
 
 /**
- * Refuses a read-only path with mounts below it: runtimes make only the mount itself read-only, not
- * the mounts below it.
+ * Refuses a read-only path with another file system mounted below: container runtimes make only the
+ * mount of the path read-only, not the mounts below.
  */
 function requireNoMountsBelow(
   real: string,
@@ -81,7 +86,7 @@ function requireNoMountsBelow(
   );
 }
 
-/** Returns the real path; undefined when it does not exist. */
+/** Returns the path with all symbolic links resolved; undefined when the path does not exist. */
 async function resolveRealPath(path: string): Promise<string | undefined> {
   try {
     return await realpath(path);

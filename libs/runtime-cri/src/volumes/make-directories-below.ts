@@ -1,30 +1,34 @@
 import { constants } from 'node:fs';
 import { mkdir, open, type FileHandle } from 'node:fs/promises';
 
+/** Opens only a directory, and fails for a symbolic link to a directory. */
 const DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /**
- * Creates nested directories as a mount point. The content that a container left in the directory
- * is not trusted: symbolic links are not followed. When a link is in the way, nothing is created,
- * and the mount fails by itself.
+ * Creates nested directories as a mount point in a volume. The content of the volume is not
+ * trusted, because containers write it: symbolic links are not followed. When a link or a file is
+ * in the way, the directories below it are not created and no error is thrown. The runtime's mount
+ * then fails.
+ * @param directory - Absolute path of the volume.
+ * @param names - Names of the directories, from the outermost to the innermost.
  */
 export async function makeDirectoriesBelow(
   directory: string,
   names: readonly string[],
 ): Promise<void> {
-  let at = await open(directory, DIRECTORY);
+  let current = await open(directory, DIRECTORY);
   try {
-    for (const name of names) at = await enterDirectory(at, name);
+    for (const name of names) current = await enterDirectory(current, name);
   } catch (reason) {
     if (!['ELOOP', 'ENOTDIR'].includes((reason as NodeJS.ErrnoException).code ?? '')) throw reason;
   } finally {
-    await at.close();
+    await current.close();
   }
 }
 
 /**
- * Creates and opens a child through the descriptor of its parent, not through its path: no process
- * can replace the parent meanwhile.
+ * Creates and opens a directory, and closes its parent. Uses the descriptor of the parent instead
+ * of its path, so that no process can replace the parent by a link meanwhile.
  */
 async function enterDirectory(parent: FileHandle, name: string): Promise<FileHandle> {
   const place = `/proc/self/fd/${parent.fd}/${name}`;

@@ -4,22 +4,24 @@ import { runTool } from '../system/run-tool.js';
 import { parseMemoryMounts, findMemoryMountsWithin, resolvePath } from './mount-table.js';
 import type { ContainerMount } from './mount-paths.js';
 
-/** Options of the mount. */
+/** Options of a tmpfs mount. */
 export interface MemoryMountOptions {
-  /** Size limit in bytes. Default: half of the machine's memory, as the kernel has it. */
+  /** Size limit in bytes. Default: half of the machine's memory, the default of the kernel. */
   readonly sizeBytes?: number | undefined;
-  /** Permissions of the mounted directory. */
+  /** Permission bits of the mounted directory. */
   readonly mode: number;
-  /** Group of the mounted directory. */
+  /** Group of the mounted directory. Default: the group of root. */
   readonly groupId?: number | undefined;
-  /** Whether programs on the mount cannot be executed. */
+  /** True when files on the mount cannot be executed as programs. Default false. */
   readonly noExec?: boolean;
 }
 
 /**
- * Mounts a tmpfs on a directory, unless one is mounted there. Uses the `mount` program, because
- * Node.js has no call for it.
- * @throws kind `precondition`, naming the field, when this process lacks the permission.
+ * Mounts a tmpfs on a directory, unless a tmpfs is mounted there already. Uses the program `mount`,
+ * because Node.js has no function for mounts.
+ * @param field - Field of the request that needs the mount, for the message.
+ * @throws kind `precondition`, naming the field, when the mount fails, for example because this
+ *   process lacks the permission.
  * @see Linux kernel, Documentation/filesystems/tmpfs.rst
  */
 export async function mountMemory(
@@ -44,14 +46,15 @@ export async function mountMemory(
 }
 
 /**
- * Unmounts every tmpfs on a directory and below it. Files that a container still has open stay
- * until the container closes them.
- * @throws kind `precondition` when this process lacks the permission.
+ * Unmounts every tmpfs on a directory and below. Files that a container has open stay until the
+ * container closes them.
+ * @throws kind `precondition` when an unmount fails, for example because this process lacks the
+ *   permission.
  */
 export async function unmountMemory(directory: string): Promise<void> {
   for (const place of [...findMemoryMountsWithin(directory)].reverse()) {
     try {
-      await runTool('umount', ['-l', place]); // lazily; busybox knows only the short option
+      await runTool('umount', ['-l', place]); // lazily; the umount of busybox has only the short option
     } catch (reason) {
       const message = `files in memory cannot be unmounted at ${place}: ${errorMessageOf(reason)}`;
       throw new CloudlessError('precondition', message, { cause: reason });
@@ -60,11 +63,12 @@ export async function unmountMemory(directory: string): Promise<void> {
 }
 
 /**
- * Checks that a container sees the tmpfs that was mounted for it. A container runtime in another
- * mount namespace would have mounted the directory below it, on disk and without a limit. Mounts
- * are compared by their file system, because an image may have a symbolic link on the way to the
- * mount point.
- * @param pid - Id of the container's main process. A process that has ended is not checked.
+ * Checks that a container has the tmpfs mounts that this agent made for the container. A container
+ * runtime in another mount namespace does not see these mounts and mounts the directory beneath,
+ * which is on disk and has no size limit. The mounts are compared by the device number of their
+ * file system, because a symbolic link in the image can change the path of a mount point.
+ * @param pid - Process id of the container's main process. A process that has ended is not checked.
+ * @param proc - Mount point of `proc`, for tests.
  * @throws kind `precondition`, naming the mount point.
  */
 export function checkMemoryMounts(
@@ -72,22 +76,23 @@ export function checkMemoryMounts(
   mounts: readonly ContainerMount[],
   proc = '/proc',
 ): void {
-  const wanted = mounts.filter(({ inMemory }) => inMemory === true);
-  if (wanted.length === 0) return;
+  const memoryMounts = mounts.filter(({ inMemory }) => inMemory === true);
+  if (memoryMounts.length === 0) return;
   const table = readTable(`${proc}/${pid}/mountinfo`);
   if (table === '') return;
-  const found = new Set(parseMemoryMounts(table).map(({ device }) => device));
-  const own = parseMemoryMounts(readTable(`${proc}/self/mountinfo`));
-  const missing = wanted.find(({ hostPath }) => {
-    const mounted = own.findLast(({ mountPoint }) => mountPoint === resolvePath(hostPath));
-    return mounted === undefined || !found.has(mounted.device);
+  const containerDevices = new Set(parseMemoryMounts(table).map(({ device }) => device));
+  const agentMounts = parseMemoryMounts(readTable(`${proc}/self/mountinfo`));
+  const missing = memoryMounts.find(({ hostPath }) => {
+    const mounted = agentMounts.findLast(({ mountPoint }) => mountPoint === resolvePath(hostPath));
+    return mounted === undefined || !containerDevices.has(mounted.device);
   });
   if (missing === undefined) return;
   const { containerPath, hostPath } = missing;
-  const why = `the container runtime does not see what this agent mounts at ${hostPath}; run both in one mount namespace`;
-  throw new CloudlessError('precondition', `${containerPath} is not in memory: ${why}`);
+  const cause = `the container runtime does not see what this agent mounts at ${hostPath}; run both in one mount namespace`;
+  throw new CloudlessError('precondition', `${containerPath} is not in memory: ${cause}`);
 }
 
+/** Reads a mount table; empty when the process has ended. */
 function readTable(file: string): string {
   try {
     return readFileSync(file, 'utf8');

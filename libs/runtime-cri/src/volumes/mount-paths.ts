@@ -4,31 +4,34 @@ import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import type { Mount } from '../gen/runtime/v1/api_pb.js';
 
 /**
- * A mount of a container. Mounts are private: mounts that are made later on one side do not appear
- * on the other.
+ * A mount of a container. Mounts are private: a later mount on the machine does not appear in the
+ * container, and the other way round.
  */
 export interface ContainerMount extends Pick<
   Mount,
   'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'
 > {
-  /** Whether a tmpfs is mounted at `hostPath`. */
+  /** True when a tmpfs is mounted at `hostPath`. Default false. */
   readonly inMemory?: boolean;
 }
 
-/** Mount point of POSIX shared memory. @see shm_overview(7) */
+/**
+ * Mount point of POSIX shared memory.
+ * @see shm_overview(7)
+ */
 export const SHARED_MEMORY = '/dev/shm';
 
 /**
- * Paths that the runtime itself mounts. Nothing of the kernel below `/proc` and `/sys` may be
- * covered.
+ * Paths where no volume can be mounted, because the container runtime mounts something there. Below
+ * `/proc` and `/sys` a volume would cover files of the kernel, so these trees are reserved, too.
  */
 const RESERVED_PATHS = ['/', '/dev', '/proc', '/sys'];
 const RESERVED_TREES = ['/proc', '/sys'];
 
 /**
- * Checks names and mount paths of the volumes.
- * @throws kind `invalid`, naming the volume, for a path that cannot be mounted, and for a repeated
- *   name or path.
+ * Validates the names and mount paths of volumes, and the size of shared memory.
+ * @throws kind `invalid`, naming the volume or field, for an invalid or repeated name, and for a
+ *   reserved or repeated mount path.
  */
 export function checkMountPaths({
   volumes = [],
@@ -38,7 +41,7 @@ export function checkMountPaths({
     throw new CloudlessError('invalid', 'shmSizeBytes: must be 1 or more');
   }
   const names = new Set<string>();
-  const places = new Set<string>(shmSizeBytes === undefined ? [] : [SHARED_MEMORY]);
+  const mountPaths = new Set<string>(shmSizeBytes === undefined ? [] : [SHARED_MEMORY]);
   for (const { name, mountPath } of volumes) {
     const createError = (message: string): CloudlessError =>
       new CloudlessError('invalid', `volumes.${name}: ${message}`);
@@ -46,7 +49,7 @@ export function checkMountPaths({
       throw createError('the name is not a DNS label');
     if (names.has(name)) throw createError('the name is used twice');
     names.add(name);
-    const place = normalizePath(mountPath);
+    const normalized = normalizePath(mountPath);
     if (
       !mountPath.startsWith('/') ||
       mountPath.includes('\0') ||
@@ -56,17 +59,20 @@ export function checkMountPaths({
         `mountPath ${JSON.stringify(mountPath)} must be an absolute path without ".."`,
       );
     }
-    if (RESERVED_PATHS.includes(place) || RESERVED_TREES.some((taken) => isWithin(place, taken))) {
-      throw createError(`nothing can be mounted at ${place}`);
+    if (
+      RESERVED_PATHS.includes(normalized) ||
+      RESERVED_TREES.some((tree) => isWithin(normalized, tree))
+    ) {
+      throw createError(`nothing can be mounted at ${normalized}`);
     }
-    if (places.has(place)) throw createError(`${place} is mounted twice`);
-    places.add(place);
+    if (mountPaths.has(normalized)) throw createError(`${normalized} is mounted twice`);
+    mountPaths.add(normalized);
   }
 }
 
 /**
- * Returns the volumes in mount order: a path below another path comes later, because it would be
- * covered otherwise.
+ * Returns the volumes in mount order, with normalized mount paths. A path below another path comes
+ * later, because the mount at the upper path would cover it otherwise.
  */
 export function sortForMounting(volumes: readonly VolumeRequest[]): readonly VolumeRequest[] {
   return volumes
@@ -74,12 +80,12 @@ export function sortForMounting(volumes: readonly VolumeRequest[]): readonly Vol
     .sort((a, b) => a.mountPath.split('/').length - b.mountPath.split('/').length);
 }
 
-/** Whether a path is this directory or below it. Both must be normalized. */
-export function isWithin(place: string, directory: string): boolean {
-  return directory === '/' || place === directory || place.startsWith(`${directory}/`);
+/** Returns true when a path is the directory or below the directory. Both must be normalized. */
+export function isWithin(path: string, directory: string): boolean {
+  return directory === '/' || path === directory || path.startsWith(`${directory}/`);
 }
 
-/** Normalizes a path and removes trailing slashes. */
+/** Normalizes an absolute path: without `.`, `..`, repeated slashes and a trailing slash. */
 export function normalizePath(text: string): string {
   return posix
     .normalize(text)

@@ -11,17 +11,15 @@ interface TableMount {
 }
 
 /**
- * Lists the mount points below a directory of this machine, and the directory itself if it is one.
- * Symbolic links to the directory are resolved.
+ * Lists the mount points below a directory of this machine, in the order of the mounts. Includes
+ * the directory itself when it is a mount point. Symbolic links in `directory` are resolved.
+ * @param table - Mount table to read. Default: the mount table of this process.
  */
 export function findMountsWithin(directory: string, table = readOwnTable()): readonly string[] {
   return filterWithin(directory, readMounts(table));
 }
 
-/**
- * Lists the mount points of tmpfs below a directory, and the directory itself if it is one.
- * Symbolic links to the directory are resolved.
- */
+/** Like {@link findMountsWithin}, but lists only mount points of type tmpfs. */
 export function findMemoryMountsWithin(
   directory: string,
   table = readOwnTable(),
@@ -30,8 +28,8 @@ export function findMemoryMountsWithin(
 }
 
 /**
- * Resolves the symbolic links of a path, as mount tables have it. Returns a path that does not
- * exist unchanged.
+ * Resolves the symbolic links of a path, because mount tables contain only real paths.
+ * @returns The path itself when it does not exist.
  */
 export function resolvePath(directory: string): string {
   try {
@@ -41,27 +39,28 @@ export function resolvePath(directory: string): string {
   }
 }
 
-/** Parses the mounts of type tmpfs. */
+/** Parses a mount table and returns its mounts of type tmpfs. */
 export function parseMemoryMounts(table: string): readonly TableMount[] {
   return readMounts(table).filter(({ type }) => type === 'tmpfs');
 }
 
 function filterWithin(directory: string, mounts: readonly TableMount[]): readonly string[] {
   const real = resolvePath(directory);
-  return mounts.map(({ mountPoint }) => mountPoint).filter((place) => isWithin(place, real));
+  return mounts.map(({ mountPoint }) => mountPoint).filter((path) => isWithin(path, real));
 }
 
 /**
  * Parses a mount table.
- * @see proc_pid_mountinfo(5): field 3 is the device, field 5 the mount point, with blanks and the
- *   like as octal numbers; the type of the file system is the first field after the separator `-`
+ * @see proc_pid_mountinfo(5): field 3 is the device, field 5 the mount point, in which spaces, tabs
+ *   and backslashes are octal numbers; the first field after the separator `-` is the type of the
+ *   file system
  */
 function readMounts(table: string): readonly TableMount[] {
   return table.split('\n').flatMap((line) => {
     const [before = '', after = ''] = line.split(' - ');
-    const [, , device = '', , place] = before.split(' ');
+    const [, , device = '', , mountPoint] = before.split(' ');
     const [type = ''] = after.split(' ');
-    return place === undefined ? [] : [{ mountPoint: decodeOctal(place), device, type }];
+    return mountPoint === undefined ? [] : [{ mountPoint: decodeOctal(mountPoint), device, type }];
   });
 }
 

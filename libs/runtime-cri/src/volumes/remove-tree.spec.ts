@@ -15,36 +15,36 @@ import { makeDirectoriesBelow } from './make-directories-below.js';
 import { findMountsWithin } from './mount-table.js';
 import { removeTree } from './remove-tree.js';
 
-let home: string;
+let tempDirectory: string;
 let tree: string;
 beforeEach(() => {
-  home = mkdtempSync(path.join(tmpdir(), 'cloudless-tree-'));
-  tree = path.join(home, 'tree');
+  tempDirectory = mkdtempSync(path.join(tmpdir(), 'cloudless-tree-'));
+  tree = path.join(tempDirectory, 'tree');
   mkdirSync(tree);
 });
-afterEach(() => rmSync(home, { recursive: true, force: true }));
+afterEach(() => rmSync(tempDirectory, { recursive: true, force: true }));
 
 describe('removeTree', () => {
-  it('removes everything below and follows no symbolic link', async () => {
-    const outside = path.join(home, 'outside');
+  it('removes a directory with all content and follows no symbolic link', async () => {
+    const outside = path.join(tempDirectory, 'outside');
     mkdirSync(outside);
     writeFileSync(path.join(outside, 'kept'), '');
     symlinkSync(outside, path.join(tree, 'link'));
     mkdirSync(path.join(tree, 'a/b'), { recursive: true });
     await removeTree(tree);
     expect([existsSync(tree), readdirSync(outside)]).toEqual([false, ['kept']]);
-    await removeTree(tree); // again is no error
+    await removeTree(tree); // a missing directory is not an error
   });
 
-  it('removes a link in place of the directory, not its target', async () => {
-    symlinkSync(tree, path.join(home, 'link'));
-    await removeTree(path.join(home, 'link'));
-    expect(readdirSync(home)).toEqual(['tree']);
+  it('removes only the link when the path is a symbolic link', async () => {
+    symlinkSync(tree, path.join(tempDirectory, 'link'));
+    await removeTree(path.join(tempDirectory, 'link'));
+    expect(readdirSync(tempDirectory)).toEqual(['tree']);
   });
 
-  it('removes paths that are too long for a system call', async () => {
+  it('removes a tree with paths that are too long for a system call', async () => {
     const chain = Array.from({ length: 15 }, () => 'd'.repeat(200)).join('/');
-    const second = path.join(home, 'second');
+    const second = path.join(tempDirectory, 'second');
     mkdirSync(path.join(tree, chain), { recursive: true });
     mkdirSync(path.join(second, chain), { recursive: true });
     renameSync(second, path.join(tree, chain, 'second'));
@@ -66,13 +66,13 @@ describe('findMountsWithin', () => {
     { directory: '/srv', found: ['/srv/a b'] },
     { directory: '/srv/a b', found: ['/srv/a b'] },
     { directory: '/home', found: [] },
-  ])('finds below $directory: $found', ({ directory, found }) => {
+  ])('returns $found for $directory', ({ directory, found }) => {
     expect(findMountsWithin(directory, table)).toEqual(found);
   });
 });
 
 describe('makeDirectoriesBelow', () => {
-  it('creates nested directories and keeps existing ones', async () => {
+  it('creates nested directories and keeps existing directories', async () => {
     mkdirSync(path.join(tree, 'a'));
     await makeDirectoriesBelow(tree, ['a', 'b', 'c']);
     await makeDirectoriesBelow(tree, ['a', 'b', 'c']);
@@ -82,7 +82,7 @@ describe('makeDirectoriesBelow', () => {
   it.each(['directory', 'file', 'nothing'])(
     'creates nothing behind a symbolic link to a %s',
     async (kind) => {
-      const outside = path.join(home, 'outside');
+      const outside = path.join(tempDirectory, 'outside');
       if (kind === 'directory') mkdirSync(outside);
       if (kind === 'file') writeFileSync(outside, '');
       symlinkSync(outside, path.join(tree, 'a'));

@@ -7,9 +7,10 @@ import { findMountsWithin } from './mount-table.js';
 const run = promisify(execFile);
 
 /**
- * Removes a directory with everything that a container left in it. Symbolic links are not followed,
- * and the content of mounts is not removed.
- * @throws kind `precondition` when something is mounted there, or the directory cannot be removed.
+ * Removes a directory with all content, such as that of a container. Symbolic links are not
+ * followed.
+ * @throws kind `precondition` when a file system is mounted on or below the directory, or when the
+ *   directory cannot be removed. A missing directory is not an error.
  */
 export async function removeTree(directory: string): Promise<void> {
   const [mounted] = findMountsWithin(directory);
@@ -18,20 +19,21 @@ export async function removeTree(directory: string): Promise<void> {
       'precondition',
       `${directory} is not removed, because something is mounted at ${mounted}`,
     );
-  let why: unknown;
+  let failure: unknown;
   try {
     return await rm(directory, { recursive: true, force: true });
   } catch (reason) {
-    why = reason;
+    failure = reason;
   }
-  // Immutable files, or paths that are too long for a system call: the standard tools handle both.
+  // The tree contains immutable files, or paths that are too long for a system call. These programs
+  // handle both.
   await run('chattr', ['-R', '-f', '-i', '-a', directory]).catch(() => undefined);
-  await run('rm', ['-rf', '--', directory]).catch((reason: unknown) => (why = reason));
+  await run('rm', ['-rf', '--', directory]).catch((reason: unknown) => (failure = reason));
   if (await exists(directory)) {
     throw new CloudlessError(
       'precondition',
-      `${directory} cannot be removed: ${errorMessageOf(why)}`,
-      { cause: why },
+      `${directory} cannot be removed: ${errorMessageOf(failure)}`,
+      { cause: failure },
     );
   }
 }

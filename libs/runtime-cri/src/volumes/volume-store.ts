@@ -13,14 +13,17 @@ import { removeTree } from './remove-tree.js';
 
 /**
  * Mode of volumes: any user of a container may write, as in Kubernetes. Users of the machine cannot
- * enter the parent directory.
+ * enter the parent directory, which has {@link PARENT_MODE}.
  */
 const VOLUME_MODE = 0o777;
 const SET_GROUP_ID = 0o2000;
-const OWN_MODE = 0o700;
-/** Mode of shared memory, as in container runtimes: any user may write, and remove own files. */
+/** Mode of the directories that contain volumes: only root of the machine may enter. */
+const PARENT_MODE = 0o700;
+/**
+ * Mode of shared memory, as in container runtimes: any user may write, and remove their own files.
+ */
 const SHARED_MEMORY_MODE = 0o1777;
-/** Name of the directory for shared memory; no volume can have this name. */
+/** Name of the directory for shared memory. No volume can have this name, which is no DNS label. */
 const SHARED_MEMORY_NAME = 'dev.shm';
 /** Names that are safe as one component of a path. */
 const PATH_COMPONENT = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
@@ -32,8 +35,8 @@ interface Ownership {
 }
 
 /**
- * Returns mode and group of the volumes of a request. With a group, new files in the directory
- * belong to that group, too.
+ * Returns mode and group of the empty directories of a request. With `fsGroup`, new files in the
+ * directory belong to that group, too.
  * @see inode(7), set-group-ID bit
  */
 function toOwnership({ security }: ContainerRequest): Ownership {
@@ -46,18 +49,19 @@ function toOwnership({ security }: ContainerRequest): Ownership {
 /** Creates and removes the directories of this machine that containers mount. */
 export class VolumeStore {
   constructor(
-    /** Absolute path; no other program may keep files there. */
+    /** Absolute path of the directory for volumes. No other program may keep files there. */
     private readonly directory: string,
     private readonly rules: HostPathRules,
-    /** Wall-clock milliseconds. */
+    /** Returns the current wall-clock time in milliseconds. */
     private readonly wallTime: () => number,
   ) {}
 
   /**
-   * Creates the missing directories of a request.
+   * Creates the directories and tmpfs mounts of a request that do not exist yet. Shared memory is
+   * always new and empty.
    * @returns The mounts in mount order.
-   * @throws kind `invalid` or `precondition` for a path of the machine that may not be mounted,
-   *   `exhausted` when the disk is full.
+   * @throws kind `invalid` for an invalid group or path, `precondition` for a host path that may
+   *   not be mounted or a directory that cannot be created, `exhausted` when the disk is full.
    */
   async createMounts(request: ContainerRequest): Promise<readonly ContainerMount[]> {
     const volumes = sortForMounting(request.volumes ?? []);
@@ -70,8 +74,9 @@ export class VolumeStore {
   }
 
   /**
-   * Lists the groups with empty directories, and the wall-clock time in milliseconds at which a
-   * container of the group was last started.
+   * Lists the groups with empty directories.
+   * @returns `usedAtMs` is the wall-clock time in milliseconds at which the last start of a
+   *   container of the group requested its directories.
    */
   async listGroups(): Promise<readonly { readonly group: string; readonly usedAtMs: number }[]> {
     const found = await readdir(this.emptyRoot).catch(() => []);
@@ -84,7 +89,7 @@ export class VolumeStore {
     );
   }
 
-  /** Whether a group has empty directories. */
+  /** Returns true when a group has empty directories. */
   hasGroup(group: string): boolean {
     return PATH_COMPONENT.test(group) && existsSync(path.join(this.emptyRoot, group));
   }
@@ -115,11 +120,11 @@ export class VolumeStore {
           false,
         );
       case 'emptyDir': {
-        const made = await this.makeEmptyDirectory(name, request, toOwnership(request));
-        if (source.memory === undefined) return toMount(made, true);
+        const directory = await this.makeEmptyDirectory(name, request, toOwnership(request));
+        if (source.memory === undefined) return toMount(directory, true);
         const { mode, groupId } = toOwnership(request);
-        await mountMemory(`volumes.${name}`, made, { ...source.memory, mode, groupId });
-        return { ...toMount(made, true), inMemory: true };
+        await mountMemory(`volumes.${name}`, directory, { ...source.memory, mode, groupId });
+        return { ...toMount(directory, true), inMemory: true };
       }
       case 'named':
         return toMount(
@@ -155,64 +160,71 @@ export class VolumeStore {
     };
   }
 
+  /** Creates an empty directory of the group, and records the use of the group. */
   private async makeEmptyDirectory(
     name: string,
     request: ContainerRequest,
     owner: Ownership,
   ): Promise<string> {
     const group = toVolumeGroup(request);
-    const made = await this.makeVolume(name, ['empty', group, name], owner);
+    const directory = await this.makeVolume(name, ['empty', group, name], owner);
     const usedAt = this.wallTime() / 1_000;
     await utimes(path.join(this.emptyRoot, group), usedAt, usedAt);
-    return made;
+    return directory;
   }
 
+  /**
+   * Creates a directory below the directory for volumes. An existing directory stays as it is.
+   * @param volume - Name of the volume, for messages.
+   * @param components - Components of the path.
+   * @returns The absolute path.
+   */
   private async makeVolume(
     volume: string,
-    steps: readonly string[],
+    components: readonly string[],
     owner: Ownership = { mode: VOLUME_MODE },
   ): Promise<string> {
-    const wrong = steps.find((step) => !PATH_COMPONENT.test(step));
-    if (wrong !== undefined) {
+    const invalid = components.find((component) => !PATH_COMPONENT.test(component));
+    if (invalid !== undefined) {
       throw new CloudlessError(
         'invalid',
-        `volumes.${volume}: ${JSON.stringify(wrong)} is not a valid name of a directory`,
+        `volumes.${volume}: ${JSON.stringify(invalid)} is not a valid name of a directory`,
       );
     }
-    const made = path.join(this.directory, ...steps);
+    const directory = path.join(this.directory, ...components);
     try {
-      await makeDirectory(path.dirname(made), OWN_MODE);
-      await mkdir(made);
-      if (owner.groupId !== undefined) await chown(made, 0, owner.groupId);
-      await chmod(made, owner.mode); // independent of the umask of this process
+      await makeDirectory(path.dirname(directory), PARENT_MODE);
+      await mkdir(directory);
+      if (owner.groupId !== undefined) await chown(directory, 0, owner.groupId);
+      await chmod(directory, owner.mode); // independent of the umask of this process
     } catch (reason) {
       const { code } = reason as NodeJS.ErrnoException;
       if (code !== 'EEXIST') {
         const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'precondition';
         throw new CloudlessError(
           kind,
-          `volumes.${volume}: ${made} cannot be created: ${errorMessageOf(reason)}`,
+          `volumes.${volume}: ${directory} cannot be created: ${errorMessageOf(reason)}`,
           { cause: reason },
         );
       }
     }
-    return made;
+    return directory;
   }
 
   /**
-   * Creates the mount points inside read-only volumes, because the runtime cannot create them
-   * there.
+   * Creates the mount points of nested mounts inside read-only volumes, because the runtime cannot
+   * create directories there.
    */
   private async makeMountPoints(mounts: readonly ContainerMount[]): Promise<void> {
     for (const [index, { containerPath }] of mounts.entries()) {
-      const around = mounts
+      const outer = mounts
         .slice(0, index)
         .findLast((mount) => isWithin(containerPath, mount.containerPath));
-      if (around === undefined || !around.readonly || !isWithin(around.hostPath, this.directory))
+      if (outer === undefined || !outer.readonly || !isWithin(outer.hostPath, this.directory))
         continue;
       await makeDirectoriesBelow(
-        around.hostPath,
-        path.posix.relative(around.containerPath, containerPath).split('/'),
+        outer.hostPath,
+        path.posix.relative(outer.containerPath, containerPath).split('/'),
       );
     }
   }

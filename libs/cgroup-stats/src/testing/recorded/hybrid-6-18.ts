@@ -1,6 +1,6 @@
 import { recorded } from '../recorded-group.js';
 
-/** Recorded: v1 controllers, each mounted apart, and a v2 hierarchy without controllers. */
+/** Recorded on kernel 6.18: each v1 controller mounted separately, and v2 without controllers. */
 export const HYBRID_6_18 = recorded(
   { name: 'hybrid, kernel 6.18', layout: 'hybrid', pid: 19758 },
   `== /proc/self/mountinfo

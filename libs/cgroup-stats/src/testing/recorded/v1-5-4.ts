@@ -1,6 +1,6 @@
 import { recorded } from '../recorded-group.js';
 
-/** Written: `cpu` and `cpuacct` together, swap not accounted, nothing limited. */
+/** Written for kernel 5.4: `cpu` and `cpuacct` mounted together, no swap accounting, no limits. */
 export const V1_5_4 = recorded(
   { name: 'v1, kernel 5.4', layout: 'v1', pid: 4100 },
   `== /proc/self/mountinfo

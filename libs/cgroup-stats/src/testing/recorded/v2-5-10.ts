@@ -1,6 +1,6 @@
 import { recorded } from '../recorded-group.js';
 
-/** Written: everything without a limit. */
+/** Written for kernel 5.10: a group without limits. */
 export const V2_5_10 = recorded(
   { name: 'v2, kernel 5.10', layout: 'v2', pid: 4260 },
   `== /proc/self/mountinfo

@@ -1,6 +1,6 @@
 import { recorded } from '../recorded-group.js';
 
-/** Written: devices without counters share a line. */
+/** Written for kernel 5.15: devices without counters share a line of `io.stat`. */
 export const V2_5_15 = recorded(
   { name: 'v2, kernel 5.15', layout: 'v2', pid: 4265 },
   `== /proc/self/mountinfo

@@ -1,6 +1,6 @@
 import { recorded } from '../recorded-group.js';
 
-/** Written: no peak, and no `full` of the CPU. */
+/** Written for kernel 5.4: without `memory.peak`, and without `full` in `cpu.pressure`. */
 export const V2_5_4 = recorded(
   { name: 'v2, kernel 5.4', layout: 'v2', pid: 4254 },
   `== /proc/self/mountinfo

@@ -1,6 +1,6 @@
 import { recorded } from '../recorded-group.js';
 
-/** Written: peak, bursts, io.latency. */
+/** Written for kernel 6.1: with `memory.peak`, CPU bursts and the keys of io.latency. */
 export const V2_6_1 = recorded(
   { name: 'v2, kernel 6.1', layout: 'v2', pid: 4261 },
   `== /proc/self/mountinfo

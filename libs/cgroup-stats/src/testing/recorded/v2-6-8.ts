@@ -1,6 +1,6 @@
 import { recorded } from '../recorded-group.js';
 
-/** Written: a hidden device, and one that is still being set up. */
+/** Written for kernel 6.8: `io.stat` with a hidden device and a device that is still in setup. */
 export const V2_6_8 = recorded(
   { name: 'v2, kernel 6.8', layout: 'v2', pid: 4268 },
   `== /proc/self/mountinfo

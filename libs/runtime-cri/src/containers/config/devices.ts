@@ -7,7 +7,7 @@ import type { ContainerRequest } from '@cloudless/runtime';
  * @throws kind `invalid`, naming the device.
  */
 export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>): void {
-  const places = new Set<string>();
+  const containerPaths = new Set<string>();
   for (const { hostPath, containerPath, permissions } of devices) {
     const createError = (message: string): CloudlessError =>
       new CloudlessError('invalid', `devices.${hostPath}: ${message}`);
@@ -15,21 +15,21 @@ export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>
       throw createError('both paths must be absolute');
     if (!/^(?=.)r?w?m?$/.test(permissions))
       throw createError('permissions must be some of r, w and m');
-    if (places.has(containerPath)) throw createError(`${containerPath} is used twice`);
-    places.add(containerPath);
+    if (containerPaths.has(containerPath)) throw createError(`${containerPath} is used twice`);
+    containerPaths.add(containerPath);
   }
 }
 
 /**
  * Checks that the requested devices exist on this machine.
- * @throws kind `precondition` for a path that is not a device.
+ * @throws kind `precondition` for a path that does not exist or is not a device.
  */
 export async function requireDevices({
   devices = [],
 }: Pick<ContainerRequest, 'devices'>): Promise<void> {
   for (const { hostPath } of devices) {
-    const found = await stat(hostPath).catch(() => undefined);
-    if (found?.isCharacterDevice() === true || found?.isBlockDevice() === true) continue;
+    const stats = await stat(hostPath).catch(() => undefined);
+    if (stats?.isCharacterDevice() === true || stats?.isBlockDevice() === true) continue;
     throw new CloudlessError('precondition', `devices.${hostPath}: is not a device on this node`);
   }
 }

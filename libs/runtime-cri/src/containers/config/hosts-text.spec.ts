@@ -20,7 +20,7 @@ describe('toPodHosts', () => {
     );
   });
 
-  it('maps the name of the container to loopback when the network has no address', () => {
+  it('maps the name of the container to 127.0.1.1 when the sandbox has no address', () => {
     expect(toPodHosts({ hostname: 'web-1', ip: '' }, [])).toBe(`${LOCAL}127.0.1.1\tweb-1\n`);
   });
 });
@@ -50,11 +50,11 @@ describe('toNodeHosts', () => {
     expect(toNodeHosts(file, 'node-1', [])).toBe(`${file}127.0.1.1\tnode-1\n`);
   });
 
-  it('begins with localhost when the node has no file', () => {
+  it('lists localhost and the name of the node when the node has no hosts file', () => {
     expect(toNodeHosts(undefined, 'node-1', [])).toBe(`${LOCAL}127.0.1.1\tnode-1\n`);
   });
 
-  it('begins a new line when the last line of the file has no line end', () => {
+  it('adds the name on a line of its own when the file of the node does not end with a line feed', () => {
     expect(toNodeHosts('127.0.0.1 localhost', 'node-1', [])).toBe(
       '127.0.0.1 localhost\n127.0.1.1\tnode-1\n',
     );

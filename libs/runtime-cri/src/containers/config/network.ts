@@ -19,12 +19,16 @@ export interface ContainerHostPort {
 
 const PROTOCOLS = { tcp: Protocol.TCP, udp: Protocol.UDP } as const;
 
-/** A host name: labels of letters, digits, `-` and `_`. */
+/**
+ * A host name: labels of letters, digits, `-` and `_`, separated by dots, 253 characters at most.
+ */
 const HOST_NAME =
   /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$/;
 
-/** Validates network settings and ports.
- * @throws kind `invalid`, naming the field. */
+/**
+ * Validates network settings and ports.
+ * @throws kind `invalid`, naming the field.
+ */
 export function checkNetwork(request: ContainerRequest): void {
   const { network = {}, ports } = request;
   const { hostNetwork = false, hostname, dnsServers = [] } = network;
@@ -47,7 +51,7 @@ export function checkNetwork(request: ContainerRequest): void {
       `network.dnsServers: ${JSON.stringify(wrong)} is not an IP address`,
     );
   checkExtraHosts(network.extraHosts ?? [], hasHostsFileVolume(request));
-  const taken = new Set<string>();
+  const hostPorts = new Set<string>();
   for (const { name, port, protocol, hostPort } of ports) {
     if (hostPort === undefined) continue;
     if (hostNetwork && hostPort !== port) {
@@ -56,24 +60,26 @@ export function checkNetwork(request: ContainerRequest): void {
         `ports.${name}: in the network of the machine host port ${hostPort} cannot be forwarded to port ${port}`,
       );
     }
-    if (taken.has(`${hostPort}/${protocol}`)) {
+    if (hostPorts.has(`${hostPort}/${protocol}`)) {
       throw new CloudlessError(
         'invalid',
         `ports.${name}: host port ${hostPort}/${protocol} is requested twice`,
       );
     }
-    taken.add(`${hostPort}/${protocol}`);
+    hostPorts.add(`${hostPort}/${protocol}`);
   }
 }
 
 /**
- * Validates extra hosts, which are written to the hosts file unchanged: a line feed would begin
- * another line.
+ * Validates extra hosts strictly, because they are written to the hosts file unchanged: a line feed
+ * in a name would begin another line.
+ * @param isReplaced - True when a volume replaces the hosts file.
  */
-function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): void {
+function checkExtraHosts(extraHosts: readonly ExtraHost[], isReplaced: boolean): void {
   const createError = (message: string): CloudlessError =>
     new CloudlessError('invalid', `network.extraHosts: ${message}`);
-  if (extraHosts.length > 0 && isCovered) throw createError(`a volume is mounted at ${HOSTS_PATH}`);
+  if (extraHosts.length > 0 && isReplaced)
+    throw createError(`a volume is mounted at ${HOSTS_PATH}`);
   for (const { ip, hostnames } of extraHosts) {
     if (isIP(ip) === 0) throw createError(`${JSON.stringify(ip)} is not an IP address`);
     if (hostnames.length === 0) throw createError(`${ip} needs a name`);
@@ -82,20 +88,24 @@ function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): 
   }
 }
 
-/** Whether a volume replaces the hosts file of the container. */
+/**
+ * Returns true when a volume is mounted at exactly `/etc/hosts`, so that it replaces the hosts
+ * file.
+ */
 export function hasHostsFileVolume({ volumes = [] }: ContainerRequest): boolean {
   return volumes.some(({ mountPath }) => normalizePath(mountPath) === HOSTS_PATH);
 }
 
-/** Returns the host name of a container in a network of its own. */
+/** Returns the host name of a container in a network of its own: by default 12 digits of its id. */
 export function resolveHostname({ containerId, network }: ContainerRequest): string {
   return network?.hostname ?? containerId.slice(0, 12);
 }
 
 /**
- * Selects the namespaces of a sandbox. It gets a network of its own unless the request asks for the
- * network of the machine. With `init`, the container shares the pid namespace of its sandbox, whose
- * first process reaps orphans. No other container is in that sandbox.
+ * Selects the namespaces of a sandbox and its container. The sandbox has a network of its own
+ * unless the request sets `hostNetwork`. With `init`, the default, the container shares the pid
+ * namespace of its sandbox, whose first process reaps orphans. The sandbox contains no other
+ * container.
  */
 export function toNamespaces({
   network,
@@ -109,14 +119,17 @@ export function toNamespaces({
   };
 }
 
-/** Lists the host ports of a container: in the network of the machine, all declared ports. */
+/**
+ * Lists the host ports that a container uses: the `hostPort` of its ports, or every declared port
+ * in the network of the machine.
+ */
 export function listHostPorts({
   network,
   ports,
 }: Pick<ContainerRequest, 'network' | 'ports'>): readonly ContainerHostPort[] {
   return ports.flatMap(({ port, protocol, hostPort }) => {
-    const taken = network?.hostNetwork === true ? port : hostPort;
-    return taken === undefined ? [] : [{ port: taken, protocol }];
+    const usedPort = network?.hostNetwork === true ? port : hostPort;
+    return usedPort === undefined ? [] : [{ port: usedPort, protocol }];
   });
 }
 

@@ -5,12 +5,13 @@ import type { ContainerRequest } from '@cloudless/runtime';
 interface Requirement {
   readonly field: string;
   readonly capability: string;
-  /** Hint for the operator of the node on how to get the capability. */
+  /** Hint for the operator on how to give the capability to the node; begins with `: `. */
   readonly remedy?: string;
 }
 
 /**
- * Refuses a request that needs a missing capability, because a runtime would ignore the field.
+ * Refuses a request that needs a capability that this node lacks, because the container runtime
+ * would ignore the field.
  * @param capabilities - Capabilities of this node.
  * @throws kind `unimplemented`, naming the field and the missing capability.
  */
@@ -29,6 +30,7 @@ export function checkRequiredCapabilities(
   );
 }
 
+/** Lists the capabilities that a request needs, each with the field that needs it. */
 function listRequirements({
   limits,
   security = {},
@@ -93,10 +95,10 @@ function listRequirements({
 }
 
 function requireIf(
-  isAsked: boolean,
+  isRequested: boolean,
   field: string,
   capability: string,
   remedy?: string,
 ): readonly Requirement[] {
-  return isAsked ? [{ field, capability, ...definedFields({ remedy }) }] : [];
+  return isRequested ? [{ field, capability, ...definedFields({ remedy }) }] : [];
 }

@@ -3,18 +3,19 @@ import type { ContainerRequest } from '@cloudless/runtime';
 import type { LinuxContainerResourcesSchema } from '../../gen/runtime/v1/api_pb.js';
 import { toStartingLimit } from '../../system/pids-limit.js';
 
-/** Limits that the kernel of the machine supports. */
+/** Limits that the kernel supports, and the memory of the machine. */
 export interface KernelLimits {
-  /** Whether the kernel can keep a cgroup from swapping. */
+  /** True when the kernel can limit the swap of a cgroup. */
   readonly swap: boolean;
-  /** Whether processes are limited by a file of cgroup v2, which the runtime writes. */
+  /** True with cgroup v2, where the container runtime sets the limit of processes. */
   readonly unifiedPids: boolean;
-  /** Total memory of the machine. */
+  /** Total memory of the machine in bytes. */
   readonly memoryBytes: number;
 }
 
+/** Period of CPU quotas, the default of the kernel. */
 const CPU_PERIOD_USEC = 100_000;
-/** Shares of one whole CPU, as cgroup v1 counts; runtimes convert for v2. */
+/** Shares of one whole CPU in cgroup v1. Container runtimes convert shares to weights for v2. */
 const SHARES_PER_CPU = 1024;
 /** Smallest and largest shares, and smallest quota, that the kernel accepts. */
 const MIN_SHARES = 2;
@@ -25,7 +26,7 @@ const MIN_QUOTA_USEC = 1_000;
  * Builds the resource limits of a container. CPU shares follow from the reservation, so that a
  * higher limit gives no advantage when CPU time is short. Without a reservation the default of the
  * runtime applies.
- * @param pids - Processes and threads; undefined: no limit.
+ * @param pids - Limit on processes and threads; undefined for no limit.
  */
 export function toResources(
   { requests, limits }: Pick<ContainerRequest, 'requests' | 'limits'>,
@@ -41,7 +42,7 @@ export function toResources(
     ...(requests?.cpuMillis === undefined ? {} : { cpuShares: toShares(requests.cpuMillis) }),
     ...(quota === undefined ? {} : { cpuPeriod: BigInt(CPU_PERIOD_USEC), cpuQuota: BigInt(quota) }),
     ...(memoryBytes === undefined ? {} : { memoryLimitInBytes: BigInt(memoryBytes) }),
-    // The limit for memory and swap together equals the memory limit: no swap.
+    // This limit covers memory and swap together. It equals the memory limit, so there is no swap.
     ...(memoryBytes === undefined || !kernel.swap
       ? {}
       : { memorySwapLimitInBytes: BigInt(memoryBytes) }),
@@ -55,15 +56,16 @@ export function toResources(
 }
 
 /**
- * Above the score of container runtimes, and below the score of processes that the kernel ends
- * first.
+ * Smallest and largest score. The kernel ends the process with the highest score first: a container
+ * always comes before the container runtime and after processes with the score 1000.
  */
 const MIN_OOM_SCORE = 2;
 const MAX_OOM_SCORE = 999;
 
 /**
- * When memory runs out, the kernel first ends the container that exceeds its reservation most: the
- * score subtracts the reservation from the use.
+ * Returns the `oom_score_adj`: 1000 minus the thousandths of the machine's memory that are
+ * reserved. When memory runs out, the kernel therefore ends the container first whose use exceeds
+ * its reservation most.
  * @see Kubernetes, "Node-pressure Eviction", the formula of burstable pods;
  *   proc_pid_oom_score_adj(5)
  */

@@ -30,12 +30,13 @@ const MASKED_PATHS = [
 ];
 const READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 /**
- * Default capabilities of runtimes that servers do not need: forging audit records, device files,
- * raw packets. The same as in Podman.
+ * Capabilities that container runtimes grant by default and that servers do not need: to write
+ * audit records, create device files and send raw packets. The same as in Podman.
  */
 const DROPPED_BY_DEFAULT = ['AUDIT_WRITE', 'MKNOD', 'NET_RAW'];
+/** Stands for all capabilities in either list. */
 const ALL = 'ALL';
-/** Largest user id. The next number stands for `no user`. */
+/** Largest user or group id. The kernel uses the next number, 2^32 - 1, for `no user`. */
 const MAX_ID = 4_294_967_294;
 
 const PROFILE_TYPES = {
@@ -63,10 +64,10 @@ export function checkSecurity({ security = {} }: ContainerRequest): void {
     ...{ runAsUser: [runAsUser], runAsGroup: [runAsGroup] },
     ...{ supplementalGroups, fsGroup: [fsGroup] },
   })) {
-    const wrong = ids.some(
+    const isInvalid = ids.some(
       (id) => id !== undefined && !(Number.isInteger(id) && id >= 0 && id <= MAX_ID),
     );
-    if (wrong) throw createSecurityError(field, `must be 0 to ${MAX_ID}`);
+    if (isInvalid) throw createSecurityError(field, `must be 0 to ${MAX_ID}`);
   }
   if (userName !== undefined && runAsUser !== undefined)
     throw createSecurityError('userName', 'runAsUser is set, too: set only one of them');
@@ -85,24 +86,24 @@ export function checkSecurity({ security = {} }: ContainerRequest): void {
 }
 
 /**
- * Validates capabilities. A capability in both lists is refused, because runtimes treat it
- * differently.
+ * Validates capabilities. A capability in both lists is refused, because container runtimes differ
+ * in which list they apply last.
  */
 function checkCapabilities({
   capabilitiesAdd: add = [],
   capabilitiesDrop: drop = [],
 }: SecurityRequest): void {
   for (const [field, names] of Object.entries({ capabilitiesAdd: add, capabilitiesDrop: drop })) {
-    const wrong = names.find((name) => !/^(?!CAP_)[A-Z][A-Z_]*$/.test(name));
-    if (wrong !== undefined)
+    const invalid = names.find((name) => !/^(?!CAP_)[A-Z][A-Z_]*$/.test(name));
+    if (invalid !== undefined)
       throw createSecurityError(
         field,
-        `${JSON.stringify(wrong)} is not a capability: use names such as NET_ADMIN, without CAP_`,
+        `${JSON.stringify(invalid)} is not a capability: use names such as NET_ADMIN, without CAP_`,
       );
   }
-  const both = add.find((name) => drop.includes(name));
-  if (both !== undefined)
-    throw createSecurityError('capabilitiesAdd', `${both} is both added and dropped`);
+  const inBoth = add.find((name) => drop.includes(name));
+  if (inBoth !== undefined)
+    throw createSecurityError('capabilitiesAdd', `${inBoth} is both added and dropped`);
   if (add.includes(ALL) && drop.length > 0)
     throw createSecurityError(
       'capabilitiesAdd',
@@ -110,33 +111,38 @@ function checkCapabilities({
     );
 }
 
-/** Refuses settings that runtimes ignore in a privileged container. */
+/** Refuses settings that container runtimes ignore in a privileged container. */
 function checkPrivileged({
   capabilitiesDrop = [],
   seccomp,
   apparmor,
   selinux,
 }: SecurityRequest): void {
-  const without: readonly (readonly [string, boolean])[] = [
+  /** Each field without effect, and true when the request sets it. */
+  const ignored: readonly (readonly [string, boolean])[] = [
     ['capabilitiesDrop', capabilitiesDrop.length > 0],
     ['seccomp', seccomp !== undefined && seccomp.kind !== 'unconfined'],
     ['apparmor', apparmor?.kind === 'runtimeDefault'],
     ['selinux', selinux !== undefined],
   ];
-  for (const [field, isAsked] of without)
-    if (isAsked) throw createSecurityError(field, 'has no effect in a privileged container');
+  for (const [field, isSet] of ignored)
+    if (isSet) throw createSecurityError(field, 'has no effect in a privileged container');
 }
 
-/** Whether the user of the image decides if the container may run. */
+/**
+ * Returns true when {@link checkImageUser} must check the image: the request refuses root and sets
+ * no user id.
+ */
 export function needsImageUser({ security = {} }: ContainerRequest): boolean {
   return security.runAsNonRoot === true && security.runAsUser === undefined;
 }
 
 /**
- * Checks whether an image may run for a request that refuses root, by the rules of the kubelet (its
- * `verifyRunAsNonRoot`).
- * @throws kind `invalid` when the image runs as root, or as a name whose number only the files of
- *   the image define.
+ * Refuses an image whose user is or may be root, for a request with `runAsNonRoot`. The rules are
+ * those of the kubelet (`verifyRunAsNonRoot`).
+ * @param image - Name of the image, for the message.
+ * @throws kind `invalid` when the user of the image is root, is not set, or is a name: only the
+ *   files of the image define the number of a name.
  */
 export function checkImageUser(
   image: string,
@@ -144,13 +150,15 @@ export function checkImageUser(
 ): void {
   if (uid !== undefined && uid.value !== 0n) return;
   const isNamed = uid === undefined && username !== '';
-  const why = isNamed
+  const cause = isNamed
     ? `image ${image} runs as ${JSON.stringify(username)}, and the name does not show whether that user is root`
     : `image ${image} runs as root`;
-  throw createSecurityError('runAsNonRoot', `${why}: set runAsUser to a number above 0`);
+  throw createSecurityError('runAsNonRoot', `${cause}: set runAsUser to a number above 0`);
 }
 
-/** Builds the security context of the sandbox, which also bounds its containers. */
+/**
+ * Builds the security context of the sandbox. A privileged container needs a privileged sandbox.
+ */
 export function toSandboxSecurity(
   request: ContainerRequest,
 ): MessageInitShape<typeof LinuxSandboxSecurityContextSchema> {
@@ -214,8 +222,9 @@ function toIdentity({
 }
 
 /**
- * Converts capabilities: defaults, then dropped ones, then added ones. {@link checkCapabilities}
- * has refused contradictions.
+ * Converts capabilities: the defaults of the runtime, without {@link DROPPED_BY_DEFAULT} and the
+ * dropped capabilities of the request, then with its added capabilities. {@link checkCapabilities}
+ * has refused a capability in both lists.
  */
 function toCapability({
   capabilitiesAdd: add = [],
@@ -234,6 +243,7 @@ function toProfile(profile: SecurityProfile): MessageInitShape<typeof SecurityPr
   return { profileType: PROFILE_TYPES[profile.kind], localhostRef };
 }
 
+/** Converts a profile to the text form, which older container runtimes read. */
 function toOldProfile(profile: SecurityProfile): string {
   if (profile.kind === 'localhost') return `localhost/${profile.reference}`;
   return profile.kind === 'unconfined' ? 'unconfined' : 'runtime/default';

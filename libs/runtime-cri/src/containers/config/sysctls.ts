@@ -2,20 +2,21 @@ import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
 /**
- * Parameter for the first port that any user may listen on. A container in a network of its own
- * gets 0, as with Docker.
+ * Kernel parameter with the first port on which any user may listen. A container in a network of
+ * its own gets 0 by default, as with Docker.
  */
 const FIRST_OPEN_PORT = 'net.ipv4.ip_unprivileged_port_start';
 
 /**
- * Parameters that are separate for each namespace.
+ * Kernel parameters that have a value of their own in each IPC or network namespace.
  * @see namespaces(7), sysctl(8)
  */
 const IPC_SYSCTL = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
 const NETWORK_SYSCTL = /^net(\.[A-Za-z0-9_-]+)+$/;
 
 /**
- * Parameters that affect neither other containers nor the resources of the machine.
+ * Kernel parameters that affect neither other containers nor the resources of the machine. Requests
+ * may set them without a permission of the operator.
  * @see Kubernetes, "Using sysctls in a Kubernetes Cluster", the safe set
  */
 export const SAFE_SYSCTLS: readonly string[] = [
@@ -34,8 +35,9 @@ export const SAFE_SYSCTLS: readonly string[] = [
 ];
 
 /**
- * Validates kernel parameters.
- * @throws kind `invalid`, naming the parameter, for parameters that would change the whole machine.
+ * Validates the kernel parameters of a request.
+ * @throws kind `invalid`, naming the parameter, for a parameter that would change the whole
+ *   machine.
  */
 export function checkSysctls({
   sysctls = {},
@@ -53,7 +55,9 @@ export function checkSysctls({
   }
 }
 
-/** Returns the kernel parameters of a sandbox, including the default. */
+/**
+ * Returns the kernel parameters of a sandbox: the default of Cloudless, then those of the request.
+ */
 export function toSysctls({
   network,
   sysctls = {},

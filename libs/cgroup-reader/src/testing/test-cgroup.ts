@@ -3,34 +3,37 @@ import { join } from 'node:path';
 import { errorMessageOf } from '@cloudless/base';
 import { parseCgroupMounts, type CgroupMount } from '@cloudless/cgroup-stats';
 
-/** Groups that a test creates on this machine, one in each hierarchy, at the same path. */
-export interface OwnGroup {
+/** Cgroups that a test creates on this machine, one in each hierarchy, at the same path. */
+export interface TestCgroup {
+  /** Path below the root of each hierarchy; begins with `/`. */
   readonly path: string;
-  /** Moves a process into the group. */
+  /** Moves a process into the cgroups. */
   add(pid: number): void;
-  /** Removes the group. All its processes must have ended. */
+  /** Removes the cgroups. All their processes must have ended. */
   remove(): void;
 }
 
-/** Limits of a test's group. */
-export interface OwnLimits {
+/** Limits of the cgroups of a test. */
+export interface TestCgroupLimits {
   readonly cpuMillis: number;
   readonly memoryBytes: number;
+  /** Processes and threads. */
   readonly pids: number;
 }
 
 /**
- * Creates a group.
- * @returns The group, or the reason why this machine or user cannot create groups.
+ * Creates a cgroup with these limits in each hierarchy. The caller must remove them.
+ * @returns The cgroups, or the reason why this user cannot create cgroups on this machine.
  */
-export function createOwnGroup(name: string, limits: OwnLimits): OwnGroup | string {
+export function createTestCgroup(name: string, limits: TestCgroupLimits): TestCgroup | string {
   if (process.getuid?.() !== 0) return 'needs root';
   const directories: string[] = [];
+  /** Controllers whose limit was set. */
   const limited = new Set<string>();
   const remove = (): void => directories.splice(0).forEach((directory) => rmdirSync(directory));
   try {
     for (const mount of parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8')).filter(
-      isUsed,
+      isRead,
     )) {
       const directory = join(mount.mountPoint, name);
       mkdirSync(directory);
@@ -54,21 +57,24 @@ export function createOwnGroup(name: string, limits: OwnLimits): OwnGroup | stri
   return { path: `/${name}`, add, remove };
 }
 
+/** v1 controllers of which the container reader reads files. */
 const CONTROLLERS = ['cpu', 'cpuacct', 'memory', 'blkio', 'pids'];
 
-const isUsed = ({ version, root, controllers }: CgroupMount): boolean =>
+/** Returns true when the container reader reads files of this hierarchy. */
+const isRead = ({ version, root, controllers }: CgroupMount): boolean =>
   root === '/' &&
   (version === 2 || controllers.some((controller) => CONTROLLERS.includes(controller)));
 
+/** Period of CPU quotas, the default of the kernel. */
 const PERIOD_USEC = 100_000;
 
 /**
- * Returns controller, file and value of each limit. For v2 only controllers that are enabled below
- * the root; there are none beside v1.
+ * Returns controller, file and value of each limit in one hierarchy. In v2 these are only the
+ * limits of controllers that are enabled below the root; beside v1 no controller is.
  */
 function limitFiles(
   { version, mountPoint, controllers }: CgroupMount,
-  limits: OwnLimits,
+  limits: TestCgroupLimits,
 ): readonly LimitFile[] {
   const enabled =
     version === 1
