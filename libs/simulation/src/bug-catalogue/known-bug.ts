@@ -15,9 +15,9 @@ export interface KnownBug {
   readonly circumstances?: () => InjectedBug;
   /** Parameters of the world, with the weights of its faults. */
   readonly plan: Pick<WorldPlan, 'weights'> & Partial<WorldPlan>;
-  /** File of the checker. */
+  /** File of the checker, relative to `libs/simulation/src`. */
   readonly checker: string;
-  /** Violation that the checker reports. */
+  /** Matches the violation that the checker reports. */
   readonly expectedViolation: RegExp;
   /**
    * Seed of a world that finds the bug. Random streams change with the code: `nx run

@@ -26,13 +26,14 @@ import {
 export interface Commit {
   readonly view: CheckedView;
   readonly changes: readonly RecordChange[];
-  /** What the coordinator knew about the nodes when it decided. */
+  /** The facts about the nodes that the coordinator had when it decided the commit. */
   readonly nodeFacts: NodeFacts;
 }
 
 /**
- * Checks one commit and returns violations. Numbers are those of the invariants in the reliability
- * document.
+ * Checks one commit.
+ * @returns The violations. A violation begins with the number of its invariant in
+ *   docs/reliability.md, where the text alone would not identify the invariant.
  */
 export type Checker = (commit: Commit) => readonly string[];
 
@@ -70,10 +71,12 @@ export const creationsKeepCeiling: Checker = ({ view, changes, nodeFacts }) => {
     if (isGlobal(workload)) return findCrowdedNodes(facts);
     const { live, strategy, canonicalVersion } = facts;
     const ceiling = ceilingOf(view, facts, nodeFacts);
-    const own = created
+    const createdVersions = created
       .filter((replica) => replica.uid === uid)
       .map(({ version }) => canonicalVersion(version));
-    const beside = live.filter(({ version }) => !own.includes(canonicalVersion(version)));
+    const beside = live.filter(
+      ({ version }) => !createdVersions.includes(canonicalVersion(version)),
+    );
     return [
       ...(live.length > ceiling
         ? [`${workload.name} has ${live.length} live replicas, but its ceiling is ${ceiling}`]
@@ -89,7 +92,7 @@ export const creationsKeepCeiling: Checker = ({ view, changes, nodeFacts }) => {
 
 /**
  * Invariant 9: no voluntary stop leaves fewer available replicas than `min_available`. Invariant
- * 10: nor fewer than the wanted count minus one batch. Under BLUE_GREEN only the serving version
+ * 10: no voluntary stop leaves fewer than the wanted count minus one batch. Under BLUE_GREEN only the serving version
  * counts, RECREATE may stop other versions at any time, and a forced drain has no floor.
  */
 export const stopsKeepMinAvailable: Checker = (commit) => {
@@ -97,30 +100,30 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
   const serves = (replica: ReplicaRecord): boolean =>
     replica.ready && isLive(replica) && nodeFacts.alive.has(replica.nodeId);
   const stopped = findReplicaChanges(changes).flatMap(({ before, after }) => {
-    const byChoice =
+    const isVoluntary =
       before?.desiredRunning === true &&
       after !== undefined &&
       !after.desiredRunning &&
       !after.lost &&
       isLive(after);
-    return byChoice && serves(before) ? [before] : [];
+    return isVoluntary && serves(before) ? [before] : [];
   });
   return [...new Set(stopped.map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [];
     const facts = factsOf(view, workload);
-    const isFresh = createAvailabilityCheck(facts, commit);
+    const isAvailable = createAvailabilityCheck(facts, commit);
     const counts = (replica: ReplicaRecord): boolean =>
       countsForMinAvailable(facts, replica) && !isForced(view, replica, nodeFacts);
-    const gone = stopped.filter(
+    const stoppedCounting = stopped.filter(
       (replica) => replica.uid === uid && counts(replica) && !isStopOfRecreate(facts, replica),
     );
-    if (gone.length === 0) return [];
+    if (stoppedCounting.length === 0) return [];
     const stoppedOfWorkload = stopped.filter((replica) => replica.uid === uid);
     const isNotStopped = ({ id }: ReplicaRecord): boolean =>
       stoppedOfWorkload.every((replica) => replica.id !== id);
     const isReady = (replica: ReplicaRecord): boolean =>
-      replica.desiredRunning && counts(replica) && serves(replica) && isFresh(replica);
+      replica.desiredRunning && counts(replica) && serves(replica) && isAvailable(replica);
     const ready = facts.live.filter(isReady).length + countEndedOfPreviousVersion(view, facts);
     const { minAvailable, want, batch } = isGlobal(workload)
       ? resolveGlobalLimits(
@@ -130,8 +133,10 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
           nodeFacts,
         )
       : facts.limits;
-    const due = gone.some(isFresh) ? Math.max(minAvailable, want - batch) : minAvailable;
-    if (ready >= due) return [];
+    const required = stoppedCounting.some(isAvailable)
+      ? Math.max(minAvailable, want - batch)
+      : minAvailable;
+    if (ready >= required) return [];
     return ready < minAvailable
       ? [
           `${workload.name} has ${ready} ready replicas after a voluntary stop, but min_available is ${minAvailable}`,
@@ -142,7 +147,7 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
   });
 };
 
-/** Under BLUE_GREEN only the serving version counts. */
+/** Returns true for all replicas; under BLUE_GREEN only for replicas of the active version. */
 function countsForMinAvailable(
   { strategy, active, canonicalVersion }: RolloutFacts,
   { version }: ReplicaRecord,
@@ -150,7 +155,7 @@ function countsForMinAvailable(
   return strategy !== Strategy.BLUE_GREEN || canonicalVersion(version) === active;
 }
 
-/** Stops that are part of RECREATE. */
+/** Returns true when the stop of a replica is a step of a RECREATE rollout. */
 function isStopOfRecreate(
   { strategy, wanted, canonicalVersion, isInProgress }: RolloutFacts,
   { version }: ReplicaRecord,
@@ -158,7 +163,7 @@ function isStopOfRecreate(
   return strategy === Strategy.RECREATE && isInProgress && canonicalVersion(version) !== wanted;
 }
 
-/** The drain of the node has reached its deadline and is forced. */
+/** Returns true when the node's drain is forced, and its deadline, if any, has passed. */
 function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: NodeFacts): boolean {
   const { drain, draining = false } = view.node(nodeId)?.value ?? {};
   if (!draining || drain?.force !== true) return false;
@@ -168,8 +173,8 @@ function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Node
 }
 
 /**
- * Returns a predicate: the replica was ready for min_ready_duration, as far as the coordinator
- * knew.
+ * Returns a predicate that is true for a replica that the coordinator had seen ready for at least
+ * min_ready_duration.
  */
 function createAvailabilityCheck(
   { workload }: RolloutFacts,
@@ -187,7 +192,7 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
   const placed = findReplicaChanges(changes).flatMap(({ before, after }) =>
     after !== undefined && after.nodeId !== '' && before?.nodeId !== after.nodeId ? [after] : [],
   );
-  const repelled = placed.flatMap((replica) => {
+  const taintViolations = placed.flatMap((replica) => {
     const { nodeId } = replica;
     const [taint] = untoleratedTaints(view, replica, nodeId, nodeFacts).filter(
       ({ effect }) => effect !== Effect.PREFER_NO_SCHEDULE,
@@ -196,7 +201,7 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
       ? []
       : [`${replica.id} was placed on ${nodeId}, whose taint ${taint.key} it does not tolerate`];
   });
-  const crowded = [...new Set(placed.map(({ nodeId }) => nodeId))].flatMap((nodeId) => {
+  const capacityViolations = [...new Set(placed.map(({ nodeId }) => nodeId))].flatMap((nodeId) => {
     const node = view.node(nodeId)?.value;
     if (node === undefined) return [`a replica was placed on ${nodeId}, which does not exist`];
     const held = [...view.replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
@@ -213,7 +218,7 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
         : [`a replica was placed on ${nodeId}, which is not connected`]),
     ];
   });
-  return [...crowded, ...repelled];
+  return [...capacityViolations, ...taintViolations];
 };
 
 /** Invariant 17: only replicas on nodes that are not alive are declared lost. */
@@ -276,8 +281,8 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
 function findPortConflicts(view: CheckedView, held: readonly ReplicaRecord[]): readonly string[] {
   const ports = held.flatMap(({ uid, version }) => {
     const template = view.version(uid, version)?.template;
-    const ofReplica = template === undefined ? [] : listHostPorts(template);
-    return [...new Set(ofReplica.map(({ protocol, number }) => `${number}/${protocol}`))];
+    const replicaPorts = template === undefined ? [] : listHostPorts(template);
+    return [...new Set(replicaPorts.map(({ protocol, number }) => `${number}/${protocol}`))];
   });
   return [...new Set(ports.filter((port, index) => ports.indexOf(port) !== index))];
 }

@@ -30,7 +30,7 @@ import {
 
 /**
  * Invariant 13: new replicas have the wanted version, or the version that the rollout replaces
- * while that version may still be needed; never one between.
+ * while that version may still be needed; never a version between the two.
  */
 export const creationsHaveWantedVersion: Checker = ({ view, changes }) =>
   createdReplicas(changes).flatMap(({ id, uid, version }) => {
@@ -38,12 +38,12 @@ export const creationsHaveWantedVersion: Checker = ({ view, changes }) =>
     if (workload === undefined) return [];
     const facts = factsOf(view, workload);
     const { canonicalVersion, wanted, active, control } = facts;
-    const rolled = control?.rollout?.version;
+    const rolledOutVersion = control?.rollout?.version;
     return [
-      ...(rolled === undefined || rolled === workload.version
+      ...(rolledOutVersion === undefined || rolledOutVersion === workload.version
         ? []
         : [
-            `13: ${id} was created by the rollout of version ${rolled}, but version ${workload.version} is wanted`,
+            `13: ${id} was created by the rollout of version ${rolledOutVersion}, but version ${workload.version} is wanted`,
           ]),
       ...(canonicalVersion(version) === wanted ||
       (canonicalVersion(version) === active && needsPreviousVersion(facts))
@@ -54,7 +54,7 @@ export const creationsHaveWantedVersion: Checker = ({ view, changes }) =>
     ];
   });
 
-/** No more replicas have the new version than the canary step allows. */
+/** A creation leaves no more replicas of the new version than the current canary step allows. */
 export const canaryStepsAreKept: Checker = ({ view, changes, nodeFacts }) =>
   [...new Set(createdReplicas(changes).map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
@@ -94,7 +94,10 @@ export const canaryStepsAreKept: Checker = ({ view, changes, nodeFacts }) =>
       : [];
   });
 
-/** Steps, switches and ends of a rollout are committed only when their conditions hold. */
+/**
+ * A rollout passes a canary step, switches the version or ends only when the conditions of that
+ * change hold, and never returns to an older version.
+ */
 export const rolloutsOnlyGoForward: Checker = (commit) =>
   commit.changes.flatMap(({ kind, id, before, after }) => {
     const workload = commit.view.workload(id)?.value;
@@ -111,13 +114,14 @@ export const rolloutsOnlyGoForward: Checker = (commit) =>
     ].map((text) => `${text}: ${workload.name}`);
   });
 
-/** Invariant 13. */
+/** Invariant 13: a superseded rollout does not continue. */
 function checkNotRevived(was: RolloutRecord, is: RolloutRecord): readonly string[] {
   return is.version < was.version
     ? [`13: the rollout of version ${was.version} became one of version ${is.version}`]
     : [];
 }
 
+/** Checks promotions and waits of canary steps, and that no passed step is forgotten. */
 function checkSteps(
   was: ControlRecord,
   is: ControlRecord,
@@ -158,9 +162,9 @@ function checkSwitch(
     canonicalVersion(was.activeVersion) === canonicalVersion(is.activeVersion)
   )
     return [];
-  const ready = readyOf(facts, canonicalVersion(is.activeVersion), commit);
+  const ready = countReady(facts, canonicalVersion(is.activeVersion), commit);
   const { rollout } = is;
-  const asks =
+  const needsPromotion =
     rollout?.strategy === Strategy.BLUE_GREEN &&
     rollout.version === was.rollout?.version &&
     rollout.fromVersion !== 0 &&
@@ -171,7 +175,7 @@ function checkSwitch(
     ...(ready < limits.want
       ? [`version ${is.activeVersion} became active with ${ready} of ${limits.want} ready`]
       : []),
-    ...(asks && was.rollout?.promoted !== true
+    ...(needsPromotion && was.rollout?.promoted !== true
       ? [`version ${is.activeVersion} became active without a promotion`]
       : []),
   ];
@@ -185,8 +189,9 @@ function checkEnd(
 ): readonly string[] {
   const [before, phase] = [was.rolloutPhase, is.rolloutPhase];
   // A rollout that was resumed or retried is about to continue.
-  const goesOn = is.rollout?.retry === true || (was.pausedVersion !== 0 && is.pausedVersion === 0);
-  const isHeld = !goesOn && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
+  const continues =
+    is.rollout?.retry === true || (was.pausedVersion !== 0 && is.pausedVersion === 0);
+  const isHeld = !continues && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
   const version = canonicalVersion(is.rollout?.version ?? 0);
   const others =
     isSettled(phase) && !isSettled(before)
@@ -205,7 +210,7 @@ function checkEnd(
   ];
 }
 
-function readyOf(
+function countReady(
   { live, canonicalVersion }: RolloutFacts,
   version: number,
   { nodeFacts }: Commit,
@@ -219,16 +224,16 @@ function readyOf(
   ).length;
 }
 
-/** BLUE_GREEN: all replicas of the previous version stay for pause_duration. */
+/** BLUE_GREEN: after a switch, the replicas of the previous version stay for pause_duration. */
 export const previousVersionIsKept: Checker = ({ view, changes, nodeFacts }) =>
   findReplicaChanges(changes).flatMap(({ before, after }) => {
-    const byChoice =
+    const isVoluntary =
       before?.desiredRunning === true &&
       before.ready &&
       after !== undefined &&
       !after.desiredRunning &&
       !after.lost;
-    const workload = byChoice ? view.workload(before.uid)?.value : undefined;
+    const workload = isVoluntary ? view.workload(before.uid)?.value : undefined;
     if (workload === undefined || before === undefined || nodeFacts.wallMs === undefined) return [];
     const { strategy, control, canonicalVersion, limits, live } = factsOf(view, workload);
     const { switchedAt, fromVersion = 0, version } = control?.rollout ?? {};
@@ -262,9 +267,9 @@ export const undoRestoresTemplate: Checker = ({ view, changes }) =>
   changes.flatMap(({ kind, id, before, after }) => {
     const version =
       kind === 'version' && before === undefined ? (after as VersionRecord | undefined) : undefined;
-    const [, how = '', number = ''] =
+    const [, operation = '', number = ''] =
       /^(undo|rollback) to version (\d+)$/.exec(version?.cause ?? '') ?? [];
-    if (version === undefined || how === '') return [];
+    if (version === undefined || operation === '') return [];
     const uid = id.split('/')[0] ?? '';
     const workload = view.workload(uid)?.value;
     const earlier = view.version(uid, Number(number));
@@ -280,9 +285,9 @@ export const undoRestoresTemplate: Checker = ({ view, changes }) =>
       ...(isSame
         ? []
         : [
-            `11: ${how} of ${workload.name} to version ${number} did not restore the recorded template`,
+            `11: ${operation} of ${workload.name} to version ${number} did not restore the recorded template`,
           ]),
-      ...(how === 'rollback' && settings?.onFailure !== OnFailure.ROLLBACK
+      ...(operation === 'rollback' && settings?.onFailure !== OnFailure.ROLLBACK
         ? [`11: ${workload.name} was rolled back, but on_failure is not ROLLBACK`]
         : []),
     ];
@@ -297,11 +302,12 @@ export const ROLLOUT_CHECKERS: readonly Checker[] = [
   undoRestoresTemplate,
 ];
 
-/** Replicas of a canary step for the wanted count, as the API defines it. */
+/** Returns the number of new replicas that a canary step allows for the wanted count. */
 function stepSizeOf({ replicas, percent }: Rollout_Step, want: number): number {
   return Math.min(want, replicas > 0 ? replicas : Math.ceil((percent * want) / 100));
 }
 
+/** Returns the record of a workload before the changes; undefined when they do not change it. */
 function workloadBefore(changes: readonly RecordChange[], uid: string): WorkloadRecord | undefined {
   return changes.find(({ kind, id }) => kind === 'workload' && id === uid)?.before as
     WorkloadRecord | undefined;

@@ -4,6 +4,7 @@ import type { DurableRecords } from '../parts/durable-records.js';
 /** State of each running replica's container, as text, by replica id. */
 export type ContainerSnapshot = ReadonlyMap<string, string>;
 
+/** Describes the containers that run now. */
 export function describeContainers(
   containers: ContainerChecker,
   records: DurableRecords,
