@@ -14,9 +14,9 @@ import {
  */
 export interface FaultyRuntime {
   readonly name: string;
-  /** What happened in the field. */
+  /** The failures that users of other orchestrators reported. */
   readonly story: string;
-  /** How the bug is injected into the fake runtime. */
+  /** Description of the injection into the fake runtime. */
   readonly injection: string;
   readonly inject: (runtime: ContainerRuntime, machine: FakeMachine) => ContainerRuntime;
   /** Titles of conformance cases that must fail; other cases may fail too. */

@@ -5,9 +5,9 @@ import type { WorldPlan } from '../faults/fault-plan.js';
 export interface KnownBug {
   /** Short description of the failure. */
   readonly name: string;
-  /** What happened in the field. */
+  /** The failures that users of other orchestrators reported. */
   readonly story: string;
-  /** How the bug is injected, and which safeguards of the product are disabled for it. */
+  /** Description of the injection, with the safeguards of the product that are disabled for it. */
   readonly injection: string;
   /** Creates the injected replacements for one world; worlds share nothing. */
   readonly inject: () => InjectedBug;

@@ -169,11 +169,11 @@ function keepPromotions(): (store: StateStore) => StateStore {
     const parsed = 'put' in operation ? parseKey(operation.put) : undefined;
     if (!('put' in operation) || parsed?.kind !== 'control') return operation;
     const record = decodeRecord('control', parsed.id, operation.value);
-    const was = before.get(parsed.id)?.rollout;
+    const former = before.get(parsed.id)?.rollout;
     if (
       record.rollout !== undefined &&
-      was?.promoted === true &&
-      was.version === record.rollout.version
+      former?.promoted === true &&
+      former.version === record.rollout.version
     )
       record.rollout.promoted = true;
     before.set(parsed.id, record);
@@ -193,16 +193,16 @@ const SPEC_DELAY_MS = 500;
  * delayed, because a delayed change of limits would violate other invariants first.
  */
 function hasSameLimits(
-  { spec: was }: WorkloadRecord,
-  { spec: is, deletionRequestedAt }: WorkloadRecord,
+  { spec: former }: WorkloadRecord,
+  { spec: current, deletionRequestedAt }: WorkloadRecord,
 ): boolean {
   const [before, after] = [
-    was?.rollout ?? create(RolloutSchema),
-    is?.rollout ?? create(RolloutSchema),
+    former?.rollout ?? create(RolloutSchema),
+    current?.rollout ?? create(RolloutSchema),
   ];
   return (
     deletionRequestedAt === undefined &&
-    was?.replicas === is?.replicas &&
+    former?.replicas === current?.replicas &&
     equals(RolloutSchema, before, after)
   );
 }
@@ -212,9 +212,9 @@ function delaySpecs(state: ClusterState, clock: Clock): ClusterState {
   state.subscribe((changes) => {
     for (const { kind, id, before, after } of changes) {
       if (kind !== 'workload' || before === undefined || after === undefined) continue;
-      const [was, is] = [before as WorkloadRecord, after as WorkloadRecord];
-      if (hasSameLimits(was, is))
-        earlier.set(id, { value: was, untilMs: clock.now() + SPEC_DELAY_MS });
+      const [former, current] = [before as WorkloadRecord, after as WorkloadRecord];
+      if (hasSameLimits(former, current))
+        earlier.set(id, { value: former, untilMs: clock.now() + SPEC_DELAY_MS });
       else earlier.delete(id);
     }
   });

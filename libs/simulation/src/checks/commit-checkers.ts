@@ -233,27 +233,29 @@ export const onlyDeadNodesLoseReplicas: Checker = ({ changes, nodeFacts }) =>
 export const specsOnlyGoForward: Checker = ({ changes }) =>
   changes.flatMap(({ kind, before, after }) => {
     if (kind !== 'workload' || before === undefined) return [];
-    const [was, is] = [before as WorkloadRecord, after as WorkloadRecord | undefined];
-    if (is === undefined)
-      return was.deletionRequestedAt === undefined
-        ? [`${was.name} disappeared without a deletion`]
+    const [former, current] = [before as WorkloadRecord, after as WorkloadRecord | undefined];
+    if (current === undefined)
+      return former.deletionRequestedAt === undefined
+        ? [`${former.name} disappeared without a deletion`]
         : [];
     const isSame =
-      was.spec !== undefined &&
-      is.spec !== undefined &&
-      equals(WorkloadSpecSchema, was.spec, is.spec);
+      former.spec !== undefined &&
+      current.spec !== undefined &&
+      equals(WorkloadSpecSchema, former.spec, current.spec);
     return [
-      ...(is.version < was.version
-        ? [`${is.name} went back from version ${was.version} to ${is.version}`]
+      ...(current.version < former.version
+        ? [`${current.name} went back from version ${former.version} to ${current.version}`]
         : []),
-      ...(is.generation < was.generation
-        ? [`${is.name} went back from generation ${was.generation} to ${is.generation}`]
+      ...(current.generation < former.generation
+        ? [
+            `${current.name} went back from generation ${former.generation} to ${current.generation}`,
+          ]
         : []),
-      ...(!isSame && is.generation === was.generation
-        ? [`${is.name} changed within generation ${is.generation}`]
+      ...(!isSame && current.generation === former.generation
+        ? [`${current.name} changed within generation ${current.generation}`]
         : []),
-      ...(was.deletionRequestedAt !== undefined && is.deletionRequestedAt === undefined
-        ? [`${is.name} is wanted again`]
+      ...(former.deletionRequestedAt !== undefined && current.deletionRequestedAt === undefined
+        ? [`${current.name} is wanted again`]
         : []),
     ];
   });

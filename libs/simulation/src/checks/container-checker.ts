@@ -211,7 +211,7 @@ export class ContainerChecker {
   }
 
   /**
-   * Invariant 15: no stop order is sent for a replica whose record wants it to run on that node.
+   * Invariant 15: no stop order is sent for a replica whose record says that it runs on that node.
    */
   private checkStopOrder(node: SimNode, replicaId: string): void {
     const record = this.deps.records.replica(replicaId)?.value;

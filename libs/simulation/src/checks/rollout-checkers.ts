@@ -103,34 +103,38 @@ export const rolloutsOnlyGoForward: Checker = (commit) =>
     const workload = commit.view.workload(id)?.value;
     if (kind !== 'control' || workload === undefined || workload.deletionRequestedAt !== undefined)
       return [];
-    const [was, is] = [before as ControlRecord | undefined, after as ControlRecord | undefined];
-    if (was?.rollout === undefined || is?.rollout === undefined) return [];
+    const [former, current] = [
+      before as ControlRecord | undefined,
+      after as ControlRecord | undefined,
+    ];
+    if (former?.rollout === undefined || current?.rollout === undefined) return [];
     const facts = factsOf(commit.view, workload);
     return [
-      ...checkNotRevived(was.rollout, is.rollout),
-      ...checkSteps(was, is, commit, workload),
-      ...checkSwitch(was, is, commit, facts),
-      ...checkEnd(was, is, facts),
+      ...checkNotRevived(former.rollout, current.rollout),
+      ...checkSteps(former, current, commit, workload),
+      ...checkSwitch(former, current, commit, facts),
+      ...checkEnd(former, current, facts),
     ].map((text) => `${text}: ${workload.name}`);
   });
 
 /** Invariant 13: a superseded rollout does not continue. */
-function checkNotRevived(was: RolloutRecord, is: RolloutRecord): readonly string[] {
-  return is.version < was.version
-    ? [`13: the rollout of version ${was.version} became one of version ${is.version}`]
+function checkNotRevived(former: RolloutRecord, current: RolloutRecord): readonly string[] {
+  return current.version < former.version
+    ? [`13: the rollout of version ${former.version} became one of version ${current.version}`]
     : [];
 }
 
 /** Checks promotions and waits of canary steps, and that no passed step is forgotten. */
 function checkSteps(
-  was: ControlRecord,
-  is: ControlRecord,
+  former: ControlRecord,
+  current: ControlRecord,
   { nodeFacts }: Commit,
   workload: WorkloadRecord,
 ): readonly string[] {
-  const [from, to] = [was.rollout as RolloutRecord, is.rollout as RolloutRecord];
-  if (from.version !== to.version || was.observedGeneration !== is.observedGeneration) return [];
-  if (is.observedGeneration !== workload.generation) return [];
+  const [from, to] = [former.rollout as RolloutRecord, current.rollout as RolloutRecord];
+  if (from.version !== to.version || former.observedGeneration !== current.observedGeneration)
+    return [];
+  if (current.observedGeneration !== workload.generation) return [];
   if (to.stepsDone < from.stepsDone)
     return [`canary step ${from.stepsDone} was done, but now only ${to.stepsDone} are`];
   const passed = settingsOf(workload)?.steps.slice(from.stepsDone, to.stepsDone) ?? [];
@@ -151,57 +155,57 @@ function checkSteps(
 
 /** A version becomes active only when all its replicas exist and are ready. */
 function checkSwitch(
-  was: ControlRecord,
-  is: ControlRecord,
+  former: ControlRecord,
+  current: ControlRecord,
   commit: Commit,
   facts: RolloutFacts,
 ): readonly string[] {
   const { canonicalVersion, limits, workload } = facts;
   if (
-    is.activeVersion === 0 ||
-    canonicalVersion(was.activeVersion) === canonicalVersion(is.activeVersion)
+    current.activeVersion === 0 ||
+    canonicalVersion(former.activeVersion) === canonicalVersion(current.activeVersion)
   )
     return [];
-  const ready = countReady(facts, canonicalVersion(is.activeVersion), commit);
-  const { rollout } = is;
+  const ready = countReady(facts, canonicalVersion(current.activeVersion), commit);
+  const { rollout } = current;
   const needsPromotion =
     rollout?.strategy === Strategy.BLUE_GREEN &&
-    rollout.version === was.rollout?.version &&
+    rollout.version === former.rollout?.version &&
     rollout.fromVersion !== 0 &&
     rollout.rollsBack === 0 &&
-    is.observedGeneration === workload.generation &&
+    current.observedGeneration === workload.generation &&
     settingsOf(workload)?.promotion === Promotion.MANUAL;
   return [
     ...(ready < limits.want
-      ? [`version ${is.activeVersion} became active with ${ready} of ${limits.want} ready`]
+      ? [`version ${current.activeVersion} became active with ${ready} of ${limits.want} ready`]
       : []),
-    ...(needsPromotion && was.rollout?.promoted !== true
-      ? [`version ${is.activeVersion} became active without a promotion`]
+    ...(needsPromotion && former.rollout?.promoted !== true
+      ? [`version ${current.activeVersion} became active without a promotion`]
       : []),
   ];
 }
 
 /** Invariant 11: a rollout ends with all replicas in place, or with a reason. */
 function checkEnd(
-  was: ControlRecord,
-  is: ControlRecord,
+  former: ControlRecord,
+  current: ControlRecord,
   { canonicalVersion, live }: RolloutFacts,
 ): readonly string[] {
-  const [before, phase] = [was.rolloutPhase, is.rolloutPhase];
+  const [before, phase] = [former.rolloutPhase, current.rolloutPhase];
   // A rollout that was resumed or retried is about to continue.
   const continues =
-    is.rollout?.retry === true || (was.pausedVersion !== 0 && is.pausedVersion === 0);
+    current.rollout?.retry === true || (former.pausedVersion !== 0 && current.pausedVersion === 0);
   const isHeld = !continues && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
-  const version = canonicalVersion(is.rollout?.version ?? 0);
+  const version = canonicalVersion(current.rollout?.version ?? 0);
   const others =
     isSettled(phase) && !isSettled(before)
       ? live.filter((replica) => canonicalVersion(replica.version) !== version)
       : [];
   return [
-    ...(isHeld && is.rolloutReason === ''
+    ...(isHeld && current.rolloutReason === ''
       ? ['11: the rollout is paused or failed without a reason']
       : []),
-    ...(isHeld && phase === RolloutPhase.FAILED && (is.rollout?.failure?.reason ?? '') === ''
+    ...(isHeld && phase === RolloutPhase.FAILED && (current.rollout?.failure?.reason ?? '') === ''
       ? ['11: the rollout has failed without naming the failure']
       : []),
     ...(others.length > 0

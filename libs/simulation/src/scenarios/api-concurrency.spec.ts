@@ -350,7 +350,7 @@ describe('a request id', () => {
     },
   );
 
-  it('makes a repeated call of each node RPC change nothing', async () => {
+  it('is recorded for every node RPC, and makes a repeated drain or removal change nothing', async () => {
     const cluster = await startCluster(2);
     const { client } = cluster;
     const nodeId = 'node-1';

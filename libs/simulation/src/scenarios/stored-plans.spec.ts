@@ -565,7 +565,7 @@ describe('plan content', () => {
     const made = onlyWorkload(await plan(cluster, apply('web', { args: ['new'] })));
     expect(made).toMatchObject({ unplaced: 2, placements: [], lowestReady: 2 });
     expect(made.warnings[0]).toMatch(
-      /the new set of 2 replicas is countPlacements as a whole, and 1 of them finds no node/,
+      /the new set of 2 replicas is placed as a whole, and 1 of them finds no node/,
     );
     expect(describePlan(made)).toEqual(['create 1 of version 2', 'create 1 of version 2']);
   });

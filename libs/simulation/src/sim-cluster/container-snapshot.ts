@@ -23,11 +23,13 @@ export function compareContainers(
   before: ContainerSnapshot,
   after: ContainerSnapshot,
 ): readonly string[] {
-  const changed = [...before].flatMap(([replicaId, was]) => {
-    const is = after.get(replicaId);
-    return is === was
+  const changed = [...before].flatMap(([replicaId, former]) => {
+    const current = after.get(replicaId);
+    return current === former
       ? []
-      : [`${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`];
+      : [
+          `${replicaId} was ${former} before everything was restarted, and is ${current ?? 'gone'} now`,
+        ];
   });
   const added = [...after.keys()]
     .filter((replicaId) => !before.has(replicaId))
