@@ -88,7 +88,7 @@ describe('openClusterState', () => {
     await second.close();
   });
 
-  it('refuses another layout before it reads any of its records', async () => {
+  it('refuses a store of another layout before it reads any other record', async () => {
     const store = aStore();
     const record = create(ClusterRecordSchema, { clusterId: 'c', schemaVersion: 2 });
     await store.txn(
@@ -106,7 +106,7 @@ describe('openClusterState', () => {
     expect(await store.get(toKey('leader', 'leader'))).toBeUndefined();
   });
 
-  it('refuses a record that cannot be read, naming its key', async () => {
+  it('fails with the key of a record that cannot be read', async () => {
     const store = aStore();
     await store.txn([], [{ put: toKey('node', 'edge-1'), value: Uint8Array.of(10, 200) }]);
     await expect(open(store)).rejects.toMatchObject({
@@ -170,21 +170,24 @@ describe('ClusterState.commit', () => {
 
   it('fails as unavailable after the leadership was lost', async () => {
     const store = aStore();
-    const [old, young] = [
-      await open(store, { holder: 'old' }),
-      await open(store, { holder: 'young' }),
+    const [former, current] = [
+      await open(store, { holder: 'former' }),
+      await open(store, { holder: 'current' }),
     ];
-    const refused = putNode(old, 'late');
+    const refused = putNode(former, 'late');
     await expect(refused).rejects.toBeInstanceOf(LeadershipLostError);
     await expect(refused).rejects.toMatchObject({
       kind: 'unavailable',
       message: 'this coordinator no longer leads (its epoch was 1); ask the one that does',
     });
-    await putNode(young, 'fine');
-    await old.waitForRevision(young.view().revision);
-    expect({ old: old.isLeading, young: young.isLeading }).toEqual({ old: false, young: true });
-    expect([...old.view().nodes()].map(({ value }) => value.id)).toEqual(['fine']);
-    await Promise.all([old.close(), young.close()]);
+    await putNode(current, 'fine');
+    await former.waitForRevision(current.view().revision);
+    expect({ former: former.isLeading, current: current.isLeading }).toEqual({
+      former: false,
+      current: true,
+    });
+    expect([...former.view().nodes()].map(({ value }) => value.id)).toEqual(['fine']);
+    await Promise.all([former.close(), current.close()]);
   });
 
   it('creates, updates and deletes a replica only when it is unchanged since it was read', async () => {
@@ -210,7 +213,7 @@ describe('ClusterState.commit', () => {
     await state.close();
   });
 
-  it('writes the last value of a key, and counts each key once', async () => {
+  it('writes the last value when a transaction puts a key twice, and counts the key once', async () => {
     const state = await open(aStore());
     const transaction = state
       .transaction()
@@ -225,7 +228,7 @@ describe('ClusterState.commit', () => {
     await state.close();
   });
 
-  it('resolves a transaction that changes nothing', async () => {
+  it('resolves with the current revision when the transaction changes nothing', async () => {
     const state = await open(aStore());
     await expect(state.commit(state.transaction().delete('node', 'absent'))).resolves.toBe(
       state.view().revision,
@@ -235,7 +238,7 @@ describe('ClusterState.commit', () => {
 });
 
 describe('events of a transaction', () => {
-  it('get time and id at the commit, not when they are added', async () => {
+  it('get their time and id when the transaction is committed, not when they are added', async () => {
     const clock = new ManualClock(1_000);
     const state = await open(aStore(), { clock });
     const planned = state
@@ -278,7 +281,7 @@ describe('events of a transaction', () => {
 });
 
 describe('ClusterState.subscribe', () => {
-  it('notifies listeners of each commit once, after the view shows it, with before and after', async () => {
+  it('notifies listeners once of each commit, after the view shows it, with the records before and after', async () => {
     const state = await open(aStore());
     const notified: { changes: readonly RecordChange[]; shown: boolean }[] = [];
     const unsubscribe = state.subscribe((changes, revision) =>
@@ -318,7 +321,8 @@ const replaceCalls = (store: StateStore, calls: Partial<StateStore>): StateStore
   Object.assign(Object.create(store) as StateStore, calls);
 
 /**
- * A store whose watches stand still while `hold` is set: what they miss meanwhile may be compacted.
+ * A store whose watches deliver nothing while `hold` is pending, so that the store may compact
+ * changes that a watch has not delivered.
  */
 function withSlowWatch(store: StateStore, calls: Partial<StateStore> = {}) {
   const gate: { hold?: Promise<void> } = {};
@@ -337,10 +341,7 @@ function holdGate(gate: { hold?: Promise<void> }): { readonly release: () => voi
   return { release };
 }
 
-/**
- * So many transactions that a store with a history of 10 has forgotten the first when the last is
- * committed.
- */
+/** Commits so many transactions that a store with a history of 10 has compacted the first. */
 async function commitBeyondHistory(store: StateStore): Promise<void> {
   for (let index = 0; index < 100; index += 1) {
     const id = `n${index % 3}`;
@@ -383,7 +384,7 @@ describe('a view that fell behind the store', () => {
     await state.close();
   });
 
-  it('starts reading again when the store compacts during the read', async () => {
+  it('reads the snapshot again when the store compacts its revision during the read', async () => {
     const store = aStore(10);
     let first = true;
     const range: StateStore['range'] = async (request) => {
@@ -411,34 +412,37 @@ describe('a view that fell behind the store', () => {
   it.each([
     { name: 'cannot be read', reason: new Error('disk gone') },
     { name: 'is always compacted', reason: new CloudlessError('compacted', 'gone') },
-  ])('ends when the store $name: calls and waits fail as unavailable', async ({ reason }) => {
-    const store = aStore(10);
-    let broken = false;
-    const range: StateStore['range'] = (request) =>
-      broken ? Promise.reject(reason) : store.range(request);
-    const { log, lines } = aRecordingLog();
-    const { gate, store: slow } = withSlowWatch(store, { range });
-    const state = await open(slow, { log });
-    const { release } = holdGate(gate);
-    broken = true;
-    const waiting = state.waitForRevision(10_000n);
-    await commitBeyondHistory(store);
-    release();
-    await expect(waiting).rejects.toMatchObject({
-      kind: 'unavailable',
-      message: 'the state store failed',
-      cause: reason,
-    });
-    expect(lines.at(-1)).toContain('error: state store watch failed error errorName');
-    expect(state.isFollowing).toBe(false);
-    await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });
-    await expect(state.waitForRevision(10_000n)).rejects.toMatchObject({ kind: 'unavailable' });
-    await state.close();
-  });
+  ])(
+    'ends when the store $name, and fails commits and waits as unavailable',
+    async ({ reason }) => {
+      const store = aStore(10);
+      let broken = false;
+      const range: StateStore['range'] = (request) =>
+        broken ? Promise.reject(reason) : store.range(request);
+      const { log, lines } = aRecordingLog();
+      const { gate, store: slow } = withSlowWatch(store, { range });
+      const state = await open(slow, { log });
+      const { release } = holdGate(gate);
+      broken = true;
+      const waiting = state.waitForRevision(10_000n);
+      await commitBeyondHistory(store);
+      release();
+      await expect(waiting).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: 'the state store failed',
+        cause: reason,
+      });
+      expect(lines.at(-1)).toContain('error: state store watch failed error errorName');
+      expect(state.isFollowing).toBe(false);
+      await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });
+      await expect(state.waitForRevision(10_000n)).rejects.toMatchObject({ kind: 'unavailable' });
+      await state.close();
+    },
+  );
 });
 
-describe('the end of a view', () => {
-  it('follows an unreadable record; the view keeps the last readable revision', async () => {
+describe('ClusterState', () => {
+  it('ends its view at the last readable revision when a record cannot be read', async () => {
     const store = aStore();
     const { log, lines } = aRecordingLog();
     const state = await open(store, { log });
@@ -462,7 +466,7 @@ describe('the end of a view', () => {
     await state.close();
   });
 
-  it('follows the close of the store; waits fail', async () => {
+  it('ends its view and fails waits when the store is closed', async () => {
     const store = aStore();
     const state = await open(store);
     const waiting = state.waitForRevision(10_000n);
@@ -475,7 +479,7 @@ describe('the end of a view', () => {
     await state.close();
   });
 
-  it('by close() leaves the store open, refuses commits and ends waits; a second close() does nothing', async () => {
+  it('leaves the store open, refuses commits and ends waits when it is closed, also when it is closed twice', async () => {
     const store = aStore();
     const { log, lines } = aRecordingLog();
     const state = await open(store, { log });
@@ -495,7 +499,7 @@ describe('the end of a view', () => {
   });
 });
 
-it('workloadByName returns a workload by namespace and name', async () => {
+it('ClusterView.workloadByName returns a workload by namespace and name', async () => {
   const state = await open(aStore());
   const record = create(WorkloadRecordSchema, { uid: 'u', namespace: 'default', name: 'web' });
   await state.commit(

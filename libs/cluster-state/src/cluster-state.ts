@@ -58,7 +58,7 @@ export interface ClusterStateOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** Name of this coordinator for the leader record. */
+  /** Name of this coordinator, stored in the leader record. */
   readonly holder: string;
   /** Default: no metrics. */
   readonly meter?: Meter;
@@ -68,7 +68,7 @@ export interface ClusterStateOptions {
 
 /**
  * Reads the whole store, takes the leadership with a new epoch, and follows the store from there
- * on.
+ * on. The caller closes the state; the store stays open and belongs to the caller.
  * @throws kind `precondition` when the store has a layout that this version does not support,
  *   `internal` naming a record that cannot be read, `conflict` when other coordinators keep taking
  *   the leadership during the start.
@@ -126,14 +126,14 @@ export class ClusterState {
   }
 
   /**
-   * The newest state, including every acknowledged write of this process. Read it and plan without
-   * `await` in between, so that it does not change.
+   * The newest state, including every acknowledged write of this process. The view changes between
+   * turns of the event loop: read the view and plan without an `await` in between.
    */
   view(): ClusterView {
     return this.follower.view;
   }
 
-  /** The id of this cluster, created once with its store. */
+  /** The id of this cluster, 16 hexadecimal digits, created when its store is first opened. */
   get clusterId(): string {
     return this.cluster?.clusterId ?? '';
   }
@@ -152,29 +152,29 @@ export class ClusterState {
   }
 
   /**
-   * Calls `listener` once, when another coordinator has taken the leadership. From then on every
-   * commit is refused, and the view becomes stale.
-   * @returns Ends the subscription.
+   * Calls `listener` once when another coordinator has taken the leadership, immediately when that
+   * has happened already. From then on every commit is refused, and the view becomes stale.
+   * @returns A function that ends the subscription.
    */
   onLeadershipLost(listener: (reason: LeadershipLostError) => void): () => void {
     return this.leadership.onLost(listener);
   }
 
-  /** Whether the view follows the store; false once the watch has failed for good. */
+  /** True while the view follows the store; false once the watch has failed for good. */
   get isFollowing(): boolean {
     return this.follower.failure === undefined;
   }
 
   /**
    * Set when agents hold epochs or order revisions that this store has never issued: the store was
-   * rolled back, for example from a backup. Commits of decisions are then refused. Undefined when
-   * there is no such proof, or after an operator accepted the state.
+   * rolled back, for example from a backup. Commits of decisions are then refused. Undefined while
+   * no agent has reported such orders, and after an operator accepted the state.
    */
   get storeRolledBack(): RestoredState | undefined {
     return this.restoredState.storeRolledBack;
   }
 
-  /** The reason text for {@link storeRolledBack}; undefined when that is undefined. */
+  /** The text of {@link storeRolledBack} for operators; undefined when that property is. */
   get storeRolledBackReason(): string | undefined {
     const { storeRolledBack } = this;
     return storeRolledBack === undefined ? undefined : describeRestoredState(storeRolledBack, this);
@@ -186,16 +186,17 @@ export class ClusterState {
   }
 
   /**
-   * Converts the revision of a record into the order revision that agents receive.
-   * @param revision - The revision from the record.
+   * Converts the revision that a record names into the order revision that agents receive.
+   * @param revision - A revision of the store.
    */
   toOrderRevision(revision: Revision): bigint {
     return revision + this.restoredState.orderRevisionOffset;
   }
 
   /**
-   * The newest order revision that leaderships up to and including `epoch` can have issued; 0 when
-   * unknown.
+   * The newest order revision that leaderships up to and including `epoch` can have issued.
+   * @param epoch - For 0 (unknown) and for the current or a later epoch, the result is
+   *   {@link orderRevision}.
    */
   getNewestOrderRevision(epoch: bigint): bigint {
     return this.restoredState.getNewestOrderRevision(epoch);
@@ -210,15 +211,15 @@ export class ClusterState {
   }
 
   /**
-   * Accepts a rolled-back store as the current state: decisions are committed again, and agents
-   * accept its orders.
-   * @returns Undefined when there is nothing to accept.
+   * Accepts a rolled-back store as the current state: this coordinator commits decisions again, and
+   * agents accept its orders.
+   * @returns The new epoch and order revision; undefined when there is nothing to accept.
    */
   acceptRestoredState(): Promise<AcceptedState | undefined> {
     return this.restoredState.accept();
   }
 
-  /** Starts a transaction that commits only while this coordinator leads. */
+  /** Creates an empty transaction that commits only while this coordinator leads. */
   transaction(): Transaction {
     return this.leadership.requireIn(new Transaction(this.eventStamp));
   }
@@ -227,8 +228,8 @@ export class ClusterState {
    * Commits a decision, and resolves once the view shows it.
    * @throws `RevisionConflictError` when a required record has changed; the view shows the change
    *   by then, so read and plan again. Kind `unavailable` when the outcome is unknown, except for
-   *   {@link LeadershipLostError}, after which nothing was committed. {@link RestoredStateError}
-   *   while the store is known to have been rolled back.
+   *   {@link LeadershipLostError}, which means that nothing was committed.
+   *   {@link RestoredStateError} while the store is known to have been rolled back.
    */
   async commit(transaction: Transaction): Promise<Revision> {
     const { storeRolledBack } = this;
@@ -239,7 +240,7 @@ export class ClusterState {
   /**
    * Commits an observation, such as a status report. Unlike {@link commit}, it is also allowed
    * while the store is known to have been rolled back.
-   * @throws As {@link commit}, except `RestoredStateError`.
+   * @throws The errors of {@link commit}, except `RestoredStateError`.
    */
   commitObserved(transaction: Transaction): Promise<Revision> {
     const { tracer = noTracer } = this.options;
@@ -269,30 +270,33 @@ export class ClusterState {
       await this.follower.waitForRevision(
         typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision(),
       );
-      throw reason; // also after our own leadership got a higher epoch: the caller plans again
+      // Also when accepting a restored state gave this coordinator a higher epoch.
+      throw reason;
     }
   }
 
   /**
-   * Calls `listener` with every batch of changes after the view shows it.
-   * @returns Ends the subscription.
+   * Calls `listener` with every batch of changes after the view shows the batch.
+   * @returns A function that ends the subscription.
    */
   subscribe(listener: ChangeListener): () => void {
     return this.follower.subscribe(listener);
   }
 
   /**
-   * Calls `listener` once with the reason, when the view stops following the store.
-   * @returns Ends the subscription.
+   * Calls `listener` once with the reason when the view stops following the store, immediately when
+   * it already has.
+   * @returns A function that ends the subscription.
    */
   onEnd(listener: (reason: CloudlessError) => void): () => void {
     return this.follower.onEnd(listener);
   }
 
   /**
-   * Streams the changes of some kinds of records after a revision, in order, without gaps and
-   * without end. Every revision is delivered, also one that changed none of these kinds. Ends when
-   * the signal is aborted.
+   * Streams the changes of some kinds of records after a revision, in order and without gaps, until
+   * `signal` is aborted. Every revision is delivered, with an empty list when the revision changed
+   * none of these kinds.
+   * @param after - The first delivered revision is the next one.
    * @throws kind `compacted` when the history no longer reaches back to `after`, or the store has
    *   not reached it yet; `unavailable` when the view ends.
    */
@@ -311,7 +315,8 @@ export class ClusterState {
 
   /**
    * Resolves when the view shows `revision`.
-   * @throws kind `compacted` when the store has not reached it.
+   * @throws kind `compacted` when the store has not reached the revision yet, `unavailable` when the
+   *   view ends.
    */
   checkRevision(revision: Revision): Promise<void> {
     return checkRevision({ store: this.options.store, follower: this.follower }, revision);
@@ -319,7 +324,7 @@ export class ClusterState {
 
   /**
    * All records of a kind as of an older revision, by id.
-   * @throws kind `compacted`.
+   * @throws kind `compacted` when the store no longer keeps that revision.
    */
   recordsAt<Kind extends RecordKind>(
     kind: Kind,
@@ -330,15 +335,15 @@ export class ClusterState {
 
   /**
    * Resolves when the view shows `revision` or a later one.
-   * @throws kind `unavailable` when it never will.
+   * @throws kind `unavailable` when the view ends before that.
    */
   waitForRevision(revision: Revision): Promise<void> {
     return this.follower.waitForRevision(revision);
   }
 
   /**
-   * The bytes of a backup of the whole store at its current revision.
-   * @returns A summary, at the end of the stream.
+   * Streams a backup of the whole store at its current revision.
+   * @returns The bytes; the return value of the generator is a summary.
    */
   backup(): AsyncGenerator<Uint8Array, SnapshotSummary> {
     return exportSnapshot(this.options.store, {
@@ -347,6 +352,7 @@ export class ClusterState {
     });
   }
 
+  /** Reads the store and takes the leadership. Called once, by {@link openClusterState}. */
   async start(): Promise<void> {
     await this.requireKnownLayout();
     await this.follower.start();
@@ -358,13 +364,13 @@ export class ClusterState {
     );
   }
 
-  /** Stops following the store. The store itself stays open: the caller owns it. */
+  /** Stops following the store. The store stays open, because the caller owns it. */
   close(): Promise<void> {
     this.metrics.close();
     return this.follower.close();
   }
 
-  /** Runs before anything else is read: records of another layout may not be readable. */
+  /** Checks the layout before any other record is read: another layout may not be readable. */
   private async requireKnownLayout(): Promise<void> {
     const entry = await this.options.store.get(toKey('meta', CLUSTER_ID_KEY));
     if (entry === undefined) return;
@@ -409,6 +415,7 @@ export class ClusterState {
   }
 }
 
+/** 64 bits: enough that two clusters never get the same id. */
 const CLUSTER_ID_BYTES = 8;
-/** Most attempts: more coordinators than this never start at the same time. */
+/** Most attempts. Each failed attempt means that another coordinator started at the same moment. */
 const MAX_STARTS = 10;

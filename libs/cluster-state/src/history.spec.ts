@@ -20,7 +20,7 @@ const putNode = (state: ClusterState, id: string, zone = '') =>
   state.commit(state.transaction().put('node', id, aNode(id, zone)));
 const never = new AbortController().signal;
 
-/** A store whose watches wait for `held` before each batch. */
+/** A store whose watches wait for the promise `gate.held` before each batch. */
 function withGate(store: StateStore) {
   const gate: { held: Promise<void> } = { held: Promise.resolve() };
   const watch: StateStore['watch'] = async function* (request) {
@@ -35,7 +35,7 @@ function withGate(store: StateStore) {
 describe('ClusterState.commit', () => {
   it.each(['changed', 'deleted'] as const)(
     'rejects with a conflict only when the view shows the record that was %s',
-    async (what) => {
+    async (change) => {
       const shared = aStore();
       const { gate, store } = withGate(shared);
       const state = await open(store);
@@ -46,7 +46,7 @@ describe('ClusterState.commit', () => {
       const key = '/node/n';
       await shared.txn(
         [],
-        what === 'deleted'
+        change === 'deleted'
           ? [{ delete: key }]
           : [{ put: key, value: (await shared.get(key))!.value }],
       );
@@ -60,7 +60,7 @@ describe('ClusterState.commit', () => {
       release();
       await expect(refused).rejects.toMatchObject({ kind: 'conflict' });
       expect(state.view().node('n')?.revision).toBe(
-        what === 'deleted' ? undefined : await shared.revision(),
+        change === 'deleted' ? undefined : await shared.revision(),
       );
       await state.close();
     },
@@ -68,7 +68,7 @@ describe('ClusterState.commit', () => {
 });
 
 describe('ClusterState.changesAfter', () => {
-  it('streams the changes of the requested kinds, and then those that follow', async () => {
+  it('streams the stored changes of the requested kinds, then the changes that are committed later', async () => {
     const state = await open(aStore());
     const start = await putNode(state, 'a');
     await putNode(state, 'b', 'z1');
@@ -109,7 +109,7 @@ describe('ClusterState.changesAfter', () => {
     await state.close();
   });
 
-  it('ends with its signal, and fails when the view ends', async () => {
+  it('ends when its signal is aborted, and fails as unavailable when the view ends', async () => {
     const state = await open(aStore());
     const stopping = new AbortController();
     const stopped = state.changesAfter(state.view().revision, ['node'], stopping.signal).next();

@@ -10,8 +10,8 @@ import {
 import type { ViewFollower } from './view/view-follower.js';
 
 /**
- * One record at a revision; without `after` it was deleted. The history does not contain the
- * previous value.
+ * One record that a revision changed. `after` is absent when the record was deleted. The history
+ * does not contain the previous value.
  */
 export interface HistoricChange<Kind extends RecordKind = RecordKind> {
   readonly kind: Kind;

@@ -25,11 +25,10 @@ it('runs the example of the README', async () => {
     desiredRunning: true,
   });
   await state.commit(state.transaction().put('node', node.id, node).createReplica(replica));
-  // our own writes are there
+  // The view includes the writes of this process.
   expect([...state.view().unplaced()].map(({ value }) => value.id)).toEqual(['a1-1']);
 
-  // Plan from the view, then commit what was planned on the condition that what was read is still
-  // so.
+  // Plan from the view, then commit if the replica is unchanged since it was read.
   const read = state.view().replica('a1-1');
   if (read === undefined) throw new Error('it was committed above');
   const placed = copyReplica(read.value, { nodeId: 'edge-1' });

@@ -38,20 +38,22 @@ export class StateMetrics {
     });
   }
 
-  async measureCommit<Result>(work: () => Promise<Result>): Promise<Result> {
-    const began = this.clock.now();
+  /** Runs one commit, counts its result and observes its duration. */
+  async measureCommit<Result>(commit: () => Promise<Result>): Promise<Result> {
+    const startedAt = this.clock.now();
     try {
-      const result = await work();
+      const result = await commit();
       this.commits.add(1, { result: 'ok' });
       return result;
     } catch (reason) {
       this.commits.add(1, { result: errorKindOf(reason) });
       throw reason;
     } finally {
-      this.durations.observe((this.clock.now() - began) / 1_000);
+      this.durations.observe((this.clock.now() - startedAt) / 1_000);
     }
   }
 
+  /** Stops the updates of the gauges. */
   close(): void {
     this.unsubscribe();
   }

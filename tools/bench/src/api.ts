@@ -33,7 +33,9 @@ import { Violations } from './violations.js';
 const NODES = 5_000;
 const WORKLOADS = 1_500;
 const REPLICAS_PER_WORKLOAD = 100;
+/** Measured calls of each kind. */
 const CALLS = 500;
+/** Measured pages of each list. */
 const PAGES = 100;
 const SEED = 1;
 /** Maximum number of concurrent transactions. */
@@ -42,7 +44,10 @@ const IN_FLIGHT = 256;
 const random = createSeededRandom(SEED);
 const formatNodeId = (index: number): string => `node-${(index % NODES) + 1}`;
 
-/** Writes records in transactions of at most 90 records, with many transactions in parallel. */
+/**
+ * Writes records in transactions of about 90 records, with many transactions in parallel. A
+ * transaction may have at most 100 writes.
+ */
 class BulkWriter {
   private transaction: Transaction;
   private readonly inFlight = new Set<Promise<unknown>>();
@@ -51,8 +56,8 @@ class BulkWriter {
     this.transaction = state.transaction();
   }
 
-  async write(write: (transaction: Transaction) => void): Promise<void> {
-    write(this.transaction);
+  async write(addRecords: (transaction: Transaction) => void): Promise<void> {
+    addRecords(this.transaction);
     if (this.transaction.size >= 90) await this.flush();
   }
 
@@ -69,6 +74,7 @@ class BulkWriter {
   }
 }
 
+/** Creates a store with all records in a data directory. */
 async function fillStore(directory: string): Promise<void> {
   const options = { clock: systemClock, log: silentLog };
   const store = await openLmdbStateStore({ directory, ...options });
@@ -156,16 +162,19 @@ async function fillStore(directory: string): Promise<void> {
   await store.close();
 }
 
-/** Runs calls one after the other. @returns Milliseconds of each call. */
+/**
+ * Runs calls one after the other.
+ * @returns The duration of each call, milliseconds.
+ */
 async function measureCalls(
   count: number,
   call: (index: number) => Promise<unknown>,
 ): Promise<readonly number[]> {
   const samples: number[] = [];
   for (let index = 0; index < count; index += 1) {
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     await call(index);
-    samples.push(systemClock.now() - began);
+    samples.push(systemClock.now() - startedAt);
   }
   return samples;
 }
@@ -180,24 +189,24 @@ try {
   const { client } = cluster;
   const { pid } = cluster.coordinatorProcess;
   const memoryMb = Math.round(readMemoryBytes(pid) / 1e6);
-  const name = (): string => `workload-${Math.floor(random.next() * WORKLOADS)}`;
-  await measureCalls(CALLS, () => client.getWorkload({ name: name() })); // warm up
-  const get = await measureCalls(CALLS, () => client.getWorkload({ name: name() }));
+  const pickName = (): string => `workload-${Math.floor(random.next() * WORKLOADS)}`;
+  await measureCalls(CALLS, () => client.getWorkload({ name: pickName() })); // warm up
+  const get = await measureCalls(CALLS, () => client.getWorkload({ name: pickName() }));
   const getNode = await measureCalls(CALLS, (index) =>
     client.getNode({ nodeId: formatNodeId(index * 7) }),
   );
   let pageToken = '';
   const page = await measureCalls(PAGES, async () => {
-    const answer = await client.listWorkloads({ pageSize: 100, pageToken });
-    pageToken = answer.nextPageToken;
+    const response = await client.listWorkloads({ pageSize: 100, pageToken });
+    pageToken = response.nextPageToken;
   });
   pageToken = '';
   const nodePage = await measureCalls(PAGES, async () => {
-    const answer = await client.listNodes({ pageSize: 100, pageToken });
-    pageToken = answer.nextPageToken;
+    const response = await client.listNodes({ pageSize: 100, pageToken });
+    pageToken = response.nextPageToken;
   });
   const cpuBefore = readCpuSeconds(pid);
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   let replicas = 0;
   let items = 0;
   const watch = new AbortController();
@@ -206,7 +215,7 @@ try {
     items += 1;
     replicas += workload?.status?.replicas.length ?? 0;
   }
-  const seconds = (systemClock.now() - began) / 1_000;
+  const seconds = (systemClock.now() - startedAt) / 1_000;
   watch.abort();
   violations.check(items === WORKLOADS, `the watch showed ${items} of ${WORKLOADS} workloads`);
   const stored = WORKLOADS * REPLICAS_PER_WORKLOAD;

@@ -1,21 +1,21 @@
 import { systemClock } from '@cloudless/app-kit';
 
 /** Interval of the checks for expired waits, milliseconds. */
-const LOOK_MS = 1_000;
+const CHECK_MS = 1_000;
 
 /** Changes of a watched object as a client observes them. */
 export class ChangeObserver {
-  /** Time of the last observed change. */
-  atMs = 0;
+  /** Time of the last observed change, milliseconds of the system clock. */
+  lastChangeAtMs = 0;
   private readonly waiting = new Set<() => void>();
   private failure: unknown;
 
-  /** @param giveUpMs - Time limit of a wait, milliseconds. */
-  constructor(private readonly giveUpMs: number) {}
+  /** @param waitLimitMs - Time limit of a wait, milliseconds. */
+  constructor(private readonly waitLimitMs: number) {}
 
   /** Records a change. */
   recordChange(): void {
-    this.atMs = systemClock.now();
+    this.lastChangeAtMs = systemClock.now();
     this.wakeWaiting();
   }
 
@@ -26,17 +26,19 @@ export class ChangeObserver {
   }
 
   /**
-   * Resolves when a condition holds, with the time of the change that made it hold.
+   * Waits until a condition holds.
    * @param missing - Creates the error message for an expired wait.
+   * @returns The time of the last change, which made the condition hold.
+   * @throws The reason of {@link endObservation}, or an error when the wait has expired.
    */
   async waitUntil(holds: () => boolean, missing: () => string): Promise<number> {
-    const gaveUp = systemClock.now() + this.giveUpMs;
+    const deadline = systemClock.now() + this.waitLimitMs;
     while (!holds()) {
       if (this.failure !== undefined) throw this.failure;
-      if (systemClock.now() > gaveUp) throw new Error(missing());
+      if (systemClock.now() > deadline) throw new Error(missing());
       await this.waitForChange();
     }
-    return this.atMs;
+    return this.lastChangeAtMs;
   }
 
   private wakeWaiting(): void {
@@ -51,7 +53,7 @@ export class ChangeObserver {
         this.waiting.delete(wake);
         resolve();
       };
-      const timer = systemClock.setTimer(LOOK_MS, wake);
+      const timer = systemClock.setTimer(CHECK_MS, wake);
       this.waiting.add(wake);
     });
   }

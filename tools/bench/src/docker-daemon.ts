@@ -17,24 +17,26 @@ import { sleep } from '@cloudless/base';
 import { listProcessesMentioning } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/app-kit';
 
-/** Time limit for the start; the daemon starts its own containerd first, milliseconds. */
+/** Time limit for the start, milliseconds. The daemon starts its own containerd first. */
 const START_LIMIT_MS = 60_000;
+/** Time after SIGTERM until SIGKILL, milliseconds. */
 const STOP_LIMIT_MS = 60_000;
 /** Time limit of a call, milliseconds. */
 const CALL_LIMIT_MS = 60_000;
 /**
- * Address inside the network namespace of the daemon. @see RFC 5737, addresses for documentation
+ * Address inside the network namespace of the daemon.
+ * @see RFC 5737, addresses for documentation
  */
 export const DAEMON_ADDRESS = '192.0.2.2';
-/** Docker always uses this path. */
+/** The daemon always creates its key at this path. */
 const KEY_FILE = '/etc/docker/key.json';
-/** Directories that Docker always creates; those that did not exist before are removed. */
+/** Directories that Docker always creates; {@link DockerDaemon.stop} removes new ones. */
 const DIRECTORIES = ['/etc/docker', '/run/docker'];
 
 /**
  * A separate Docker daemon with its own data, socket and containerd, in its own network and mount
- * namespaces, so that bridges, firewall rules and mounts disappear with it and nothing of the
- * machine is changed. Needs root. Without an installed Docker, the package of Debian is downloaded
+ * namespaces, so that bridges, firewall rules and mounts disappear with the daemon and the machine
+ * is not changed. Needs root. Without an installed Docker, the package of Debian is downloaded
  * and unpacked into the directory of the daemon.
  */
 export class DockerDaemon {
@@ -45,7 +47,10 @@ export class DockerDaemon {
 
   private constructor(private readonly directory: string) {}
 
-  /** Starts the daemon. @throws with the end of the daemon's log; everything is removed then. */
+  /**
+   * Starts the daemon. The caller stops it.
+   * @throws An error with the end of the daemon's log, after everything was removed.
+   */
   static async start(): Promise<DockerDaemon> {
     const daemon = new DockerDaemon(mkdtempSync(join(tmpdir(), 'cloudless-docker-')));
     try {
@@ -57,7 +62,10 @@ export class DockerDaemon {
     }
   }
 
-  /** Calls the Engine API, as `docker` does. @throws with the message of the daemon. */
+  /**
+   * Calls the Engine API, as `docker` does.
+   * @throws An error with the status code and the message of the daemon.
+   */
   async callApi<Result>(method: string, path: string, body?: unknown): Promise<Result> {
     const text = await this.sendRequest(
       method,
@@ -68,7 +76,12 @@ export class DockerDaemon {
     return (text === '' ? undefined : JSON.parse(text)) as Result;
   }
 
-  /** Pulls an image from a registry without TLS. @returns The image id. */
+  /**
+   * Pulls an image from a registry without TLS.
+   * @param source - Image reference with the registry.
+   * @param name - Name of the image in the daemon.
+   * @returns The image id.
+   */
   async pullImage(source: string, name: string): Promise<string> {
     const archive = join(this.directory, 'image.tar');
     const flags = ['--insecure-policy', 'copy', '-q', '--src-tls-verify=false'];
@@ -84,7 +97,10 @@ export class DockerDaemon {
     return Id;
   }
 
-  /** Reports starts and removals of containers until `signal` is aborted. */
+  /**
+   * Reports starts and removals of containers until `signal` is aborted. Resolves when the daemon
+   * has accepted the subscription.
+   */
   watchEvents(
     onEvent: (event: { readonly Action: string }) => void,
     signal: AbortSignal,
@@ -115,11 +131,12 @@ export class DockerDaemon {
     if (this.pid !== undefined) {
       const { pid } = this;
       process.kill(pid, 'SIGTERM');
-      const late = systemClock.setTimer(STOP_LIMIT_MS, () => process.kill(pid, 'SIGKILL'));
+      const killTimer = systemClock.setTimer(STOP_LIMIT_MS, () => process.kill(pid, 'SIGKILL'));
       await this.exited;
-      late.cancel();
+      killTimer.cancel();
     }
-    for (const line of listProcessesMentioning(this.directory)) killOne(Number.parseInt(line, 10));
+    for (const line of listProcessesMentioning(this.directory))
+      killIfRunning(Number.parseInt(line, 10));
     while (listProcessesMentioning(this.directory).length > 0) await sleep(systemClock, 50);
     for (const hierarchy of readdirSync('/sys/fs/cgroup'))
       removeCgroups(join('/sys/fs/cgroup', hierarchy, this.cgroup));
@@ -141,35 +158,35 @@ export class DockerDaemon {
   private async launch(): Promise<void> {
     const { directory } = this;
     const path = `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`;
-    const unpacked =
+    const programPath =
       spawnSync('sh', ['-c', 'command -v dockerd'], { env: { PATH: path } }).status === 0
         ? ''
-        : unpack(directory);
+        : downloadDocker(directory);
     mkdirSync(join(directory, 'data'));
     const log = openSync(join(directory, 'dockerd.log'), 'w');
     const child = spawn(
       'unshare',
       ['--net', '--mount', 'sh', '-euc', SCRIPT, 'dockerd', directory, this.cgroup, DAEMON_ADDRESS],
       {
-        env: { PATH: `${unpacked}${path}` },
+        env: { PATH: `${programPath}${path}` },
         stdio: ['ignore', log, log],
       },
     );
     closeSync(log);
     this.pid = child.pid;
-    let ended = false;
+    let hasEnded = false;
     this.exited = new Promise((resolve) =>
       child.once('close', resolve).once('error', resolve),
-    ).then(() => (ended = true));
-    const gaveUp = systemClock.now() + START_LIMIT_MS;
+    ).then(() => (hasEnded = true));
+    const deadline = systemClock.now() + START_LIMIT_MS;
     for (;;) {
-      const answers = await this.callApi('GET', '/info').then(
+      const isServing = await this.callApi('GET', '/info').then(
         () => true,
         () => false,
       );
-      if (answers) return;
-      if (ended) this.pid = undefined;
-      if (ended || systemClock.now() > gaveUp)
+      if (isServing) return;
+      if (hasEnded) this.pid = undefined;
+      if (hasEnded || systemClock.now() > deadline)
         throw new Error(`dockerd does not run here:\n${this.readLogTail()}`);
       await sleep(systemClock, 100);
     }
@@ -231,8 +248,11 @@ exec dockerd --data-root "$1/data" --exec-root "$1/run" --pidfile "$1/dockerd.pi
   --cgroup-parent "/$2" --exec-opt native.cgroupdriver=cgroupfs --storage-driver overlay2 --userland-proxy=false --log-level warn
 `;
 
-/** Unpacks the package. @returns Directories of programs, each followed by a colon. */
-function unpack(directory: string): string {
+/**
+ * Downloads and unpacks the package of Debian.
+ * @returns The directories of its programs, each followed by a colon, for PATH.
+ */
+function downloadDocker(directory: string): string {
   const packages = join(directory, 'packages');
   mkdirSync(packages);
   try {
@@ -248,15 +268,15 @@ function unpack(directory: string): string {
   return `${join(packages, 'usr/sbin')}:${join(packages, 'usr/bin')}:`;
 }
 
-function killOne(pid: number): void {
+function killIfRunning(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has ended meanwhile.
+    // The process has ended meanwhile.
   }
 }
 
-/** Only rmdir(2) removes cgroup directories, and only empty ones. */
+/** Removes a cgroup and its children. Only rmdir(2) removes cgroup directories. */
 function removeCgroups(directory: string): void {
   if (!existsSync(directory)) return;
   for (const entry of readdirSync(directory, { withFileTypes: true })) {

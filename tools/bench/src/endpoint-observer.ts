@@ -1,17 +1,17 @@
 import type { CoordinatorClient } from '@cloudless/api';
 import { ChangeObserver } from './change-observer.js';
 
-/** Time limit of a recovery, milliseconds. */
-const GIVE_UP_MS = 60_000;
+/** Time limit of a wait, milliseconds. */
+const WAIT_LIMIT_MS = 60_000;
 
 /** Address of a replica as text; undefined without an endpoint. */
 type EndpointAddress = string | undefined;
 
-/** The endpoints of a workload as a client of WatchEndpoints sees them. */
+/** The endpoints of a workload that a client of WatchEndpoints receives. */
 export class EndpointObserver {
   private addresses = new Map<string, string>();
   private readonly watching = new AbortController();
-  private readonly changes = new ChangeObserver(GIVE_UP_MS);
+  private readonly changes = new ChangeObserver(WAIT_LIMIT_MS);
 
   private constructor(private readonly name: string) {}
 
@@ -32,7 +32,10 @@ export class EndpointObserver {
     return this.addresses.get(replicaId);
   }
 
-  /** Resolves when the condition holds, with the time at which the client saw the change. */
+  /**
+   * Waits until the condition holds, at most a minute.
+   * @returns The time at which the client received the change, milliseconds of the system clock.
+   */
   waitUntil(holds: () => boolean): Promise<number> {
     return this.changes.waitUntil(
       holds,
@@ -40,14 +43,20 @@ export class EndpointObserver {
     );
   }
 
-  /** Resolves when the replica has left the endpoints and is back or has another address. */
+  /**
+   * Waits until the replica has left the endpoints and is back, or has another address.
+   * @returns The time of its return, milliseconds of the system clock.
+   */
   async waitUntilBack(replicaId: string): Promise<number> {
     const before = this.getAddress(replicaId);
     await this.waitUntil(() => this.getAddress(replicaId) !== before);
     return this.waitUntil(() => this.getAddress(replicaId) !== undefined);
   }
 
-  /** Resolves when `count` new replicas have appeared, with the time of each first appearance. */
+  /**
+   * Waits until `count` new replicas have appeared.
+   * @returns The time of the first appearance of each, milliseconds of the system clock.
+   */
   async waitForArrivals(count: number): Promise<readonly number[]> {
     const known = new Set(this.replicas);
     const times: number[] = [];
@@ -55,13 +64,14 @@ export class EndpointObserver {
       for (const replicaId of this.replicas) {
         if (known.has(replicaId)) continue;
         known.add(replicaId);
-        times.push(this.changes.atMs);
+        times.push(this.changes.lastChangeAtMs);
       }
       return times.length >= count;
     });
     return times;
   }
 
+  /** Ends the watch. */
   close(): void {
     this.watching.abort();
   }

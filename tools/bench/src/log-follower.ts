@@ -6,22 +6,23 @@ import { systemClock } from '@cloudless/app-kit';
 export class LogFollower {
   /** Number of received lines. */
   lines = 0;
-  /** Missing lines that an entry reported. */
+  /** Number of missing lines that entries reported. */
   missingLines = 0;
-  /** Lines that were repeated, or missing without a report. */
+  /** Number of gaps and repetitions in the line numbers that no entry reported. */
   violations = 0;
   /**
    * Milliseconds between reading a line on its node and its arrival, for the last line of each
    * message.
    */
   readonly delaysMs: number[] = [];
+  /** Number of the next expected line. */
   private next = 1n;
   private readonly stopping = new AbortController();
   private readonly waiting: { readonly line: bigint; readonly resolve: () => void }[] = [];
   private readonly ended: Promise<void>;
   private failure: unknown;
 
-  /** @param maxBatchBytes - 0: one line per message, as older clients receive them. */
+  /** @param maxBatchBytes - 0: one line in each message, as for older clients. */
   constructor(client: CoordinatorClient, containerId: string, maxBatchBytes: number) {
     const stream = client.streamLogs(
       { containerId, follow: true, maxBatchBytes },
@@ -34,8 +35,8 @@ export class LogFollower {
   }
 
   /**
-   * Resolves when all lines up to this one were received or reported as missing. @throws when the
-   * stream ends before.
+   * Resolves when all lines up to `line` were received or reported as missing.
+   * @throws An error when the stream ends before that.
    */
   async waitForLine(line: number): Promise<void> {
     if (this.next <= BigInt(line) && this.failure === undefined)
@@ -44,6 +45,7 @@ export class LogFollower {
       throw new Error(`the log ended before line ${line}`, { cause: this.failure });
   }
 
+  /** Ends the stream. */
   async stop(): Promise<void> {
     this.stopping.abort();
     await this.ended;
@@ -62,10 +64,10 @@ export class LogFollower {
       const time = lines.at(-1)?.time;
       if (time !== undefined)
         this.delaysMs.push(Math.max(0, systemClock.wallTime() - timestampMs(time)));
-      for (const each of [...this.waiting]) {
-        if (this.next <= each.line) continue;
-        this.waiting.splice(this.waiting.indexOf(each), 1);
-        each.resolve();
+      for (const waiter of [...this.waiting]) {
+        if (this.next <= waiter.line) continue;
+        this.waiting.splice(this.waiting.indexOf(waiter), 1);
+        waiter.resolve();
       }
     }
   }

@@ -6,12 +6,13 @@ import { readCpuSeconds } from './process-figures.js';
 
 const BUSYBOX = '/bin/busybox';
 const IMAGE = 'cloudless-bench-logs';
+/** Time limit of a `docker` call, milliseconds. */
 const CALL_LIMIT_MS = 60_000;
 const DAEMON_PID_FILES = ['/var/run/docker.pid', '/run/docker.pid'];
 
 /**
- * Measures `docker logs -f` of a log with a number of lines, with the running daemon. @returns The
- * reason without figures when no daemon runs.
+ * Measures `docker logs -f` of a log with the given number of lines.
+ * @returns Figures, or the reason as `skipped` when no Docker daemon or busybox is there.
  */
 export async function measureDocker(lines: number): Promise<Readonly<Record<string, unknown>>> {
   const { status } = spawnSync('docker', ['info'], { stdio: 'ignore', timeout: CALL_LIMIT_MS });
@@ -29,13 +30,13 @@ export async function measureDocker(lines: number): Promise<Readonly<Record<stri
     encoding: 'utf8',
   }).trim();
   try {
-    await follow(container, lines); // once, so that the whole log is written
+    await follow(container, lines); // Follows once so that the whole log is written.
     const daemon = findDaemonPid();
     const before = daemon === undefined ? 0 : readCpuSeconds(daemon);
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     const clientSeconds = await follow(container, lines);
-    const seconds = (systemClock.now() - began) / 1_000;
-    const toMicros = (spent: number): number => Math.round((spent / lines) * 1e7) / 10;
+    const seconds = (systemClock.now() - startedAt) / 1_000;
+    const toMicros = (cpuSeconds: number): number => Math.round((cpuSeconds / lines) * 1e7) / 10;
     return {
       lines,
       linesPerSecond: Math.round(lines / seconds),
@@ -51,11 +52,14 @@ export async function measureDocker(lines: number): Promise<Readonly<Record<stri
 }
 
 function findDaemonPid(): number | undefined {
-  const file = DAEMON_PID_FILES.find((each) => existsSync(each));
+  const file = DAEMON_PID_FILES.find((path) => existsSync(path));
   return file === undefined ? undefined : Number(readFileSync(file, 'utf8'));
 }
 
-/** Follows the log. @returns CPU time of the client in seconds. */
+/**
+ * Follows the log of a container until all lines were read.
+ * @returns CPU time of the `docker` client, seconds.
+ */
 function follow(container: string, lines: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const child = spawn('docker', ['logs', '-f', container], {

@@ -21,12 +21,17 @@ const { values: flags } = parseArgs({
 const LINES = Number(flags.lines ?? 100_000);
 const FLOOD_LINES = Number(flags.flood ?? 1_000_000);
 const FOLLOWERS = Number(flags.followers ?? 100);
+/** Number of replicas that write evenly. */
 const WRITERS = 10;
+/** Lines that each of them writes in a second. */
 const PACE_PER_SECOND = 100;
+/** Lines that each of them writes in all. */
 const PACE_LINES = 500;
-/** Followers per connection; a connection may have 64 streams. */
+/** Followers of one connection; a connection may have 64 streams. */
 const FOLLOWERS_PER_CONNECTION = 50;
+/** Most bytes of lines in one message. */
 const BATCH_BYTES = 64 * 1024;
+/** Replicas stop at once, and are available as soon as they are ready. */
 const QUICK = { preStopDelay: { seconds: 0n }, rollout: { minReadyDuration: { seconds: 0n } } };
 
 /** A replica that writes lines on request. */
@@ -58,23 +63,23 @@ async function startWriters(
 /** CPU time and duration of a measurement. */
 class Costs {
   private readonly before: readonly number[];
-  private readonly beganMs = systemClock.now();
+  private readonly startedAtMs = systemClock.now();
 
   constructor(private readonly pids: Readonly<Record<string, number>>) {
     this.before = Object.values(pids).map(readCpuSeconds);
   }
 
   /**
-   * Returns the costs since the start for a number of lines. The CPU time of the client includes
-   * all followers of this process.
+   * Returns the costs since the start of the measurement for a number of lines. The client is this
+   * process with all its followers.
    */
   sinceStart(lines: number): Readonly<Record<string, unknown>> {
-    const seconds = (systemClock.now() - this.beganMs) / 1_000;
+    const seconds = (systemClock.now() - this.startedAtMs) / 1_000;
     const micros = Object.entries(this.pids).map(([name, pid], index) => {
-      const spent = readCpuSeconds(pid) - (this.before[index] ?? 0);
-      return [name, Math.round((spent / lines) * 1e7) / 10] as const;
+      const cpuSeconds = readCpuSeconds(pid) - (this.before[index] ?? 0);
+      return [name, Math.round((cpuSeconds / lines) * 1e7) / 10] as const;
     });
-    const onNode = micros
+    const serverMicros = micros
       .filter(([name]) => name !== 'client')
       .reduce((sum, [, each]) => sum + each, 0);
     return {
@@ -82,7 +87,7 @@ class Costs {
       seconds: Math.round(seconds * 1_000) / 1_000,
       linesPerSecond: Math.round(lines / seconds),
       cpuMicrosPerLine: Object.fromEntries(micros),
-      linesPerCoreSecond: Math.round(1e6 / onNode),
+      linesPerCoreSecond: Math.round(1e6 / serverMicros),
     };
   }
 }
@@ -92,6 +97,7 @@ const sumViolations = (followers: readonly LogFollower[]): number =>
 const sumMissing = (followers: readonly LogFollower[]): number =>
   followers.reduce((sum, { missingLines }) => sum + missingLines, 0);
 
+/** The measurements of one run, each with replicas of its own. */
 class Measurements {
   constructor(
     private readonly cluster: RealCluster,
@@ -99,17 +105,21 @@ class Measurements {
     private readonly violations: Violations,
   ) {}
 
-  /** Reads an existing log from its beginning. */
+  /**
+   * Measures reading an existing log from its beginning.
+   * @param maxBatchBytes - 0: one line in each message.
+   * @param name - Name of the workload and of the measurement.
+   */
   async measureExistingLog(
     maxBatchBytes: number,
     name: string,
   ): Promise<Readonly<Record<string, unknown>>> {
     const [writer] = await startWriters(this.cluster, name, 1);
     if (writer === undefined) throw new Error('no replica runs');
-    const warm = new LogFollower(this.cluster.client, writer.containerId, maxBatchBytes);
+    const warmUp = new LogFollower(this.cluster.client, writer.containerId, maxBatchBytes);
     await writer.requestLines(`/flood/${LINES - 1}`);
-    await warm.waitForLine(LINES);
-    await warm.stop();
+    await warmUp.waitForLine(LINES);
+    await warmUp.stop();
     const costs = new Costs(this.pids);
     const follower = new LogFollower(this.cluster.client, writer.containerId, maxBatchBytes);
     await follower.waitForLine(LINES);
@@ -117,17 +127,17 @@ class Measurements {
     return this.report(name, [follower], figures);
   }
 
-  /** Follows a replica that writes at full speed. */
+  /** Measures following a replica that writes at full speed. */
   async measureFullSpeed(): Promise<Readonly<Record<string, unknown>>> {
     const [writer] = await startWriters(this.cluster, 'flood', 1);
     if (writer === undefined) throw new Error('no replica runs');
     const follower = new LogFollower(this.cluster.client, writer.containerId, BATCH_BYTES);
     await follower.waitForLine(1);
     const costs = new Costs(this.pids);
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     await writer.requestLines(`/flood/${FLOOD_LINES - 1}`);
     await follower.waitForLine(FLOOD_LINES);
-    const seconds = (systemClock.now() - began) / 1_000;
+    const seconds = (systemClock.now() - startedAt) / 1_000;
     const written = Math.round((FLOOD_LINES * LINE_BYTES) / seconds / 1e5) / 10;
     const figures = {
       writtenMbPerSecond: written,
@@ -137,7 +147,7 @@ class Measurements {
     return this.report('flood', [follower], { ...figures, lagMs: summarise(follower.delaysMs) });
   }
 
-  /** Follows many replicas that write evenly. */
+  /** Measures many followers of replicas that write evenly. */
   async measureManyFollowers(): Promise<Readonly<Record<string, unknown>>> {
     const writers = await startWriters(this.cluster, 'even', WRITERS);
     const clients: CoordinatorClient[] = [];

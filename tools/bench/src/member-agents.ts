@@ -1,5 +1,5 @@
-// Many agents in one process, each over its own connection. Controlled by the process that started
-// it.
+// Many agents in one process, each over its own connection. The benchmark starts the process and
+// controls it by messages.
 import {
   Agent,
   type CoordinatorConnection,
@@ -14,8 +14,8 @@ import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 
 /** A simulated machine with an agent. */
 class SimulatedAgent {
-  /** `muted`: the connections are open, but nothing is sent. */
-  state: 'well' | 'dead' | 'muted' = 'well';
+  /** `dead`: has no connection. `muted`: the connections are open, but nothing is sent. */
+  state: 'healthy' | 'dead' | 'muted' = 'healthy';
   private connection: CoordinatorConnection | undefined;
   private agent: Agent | undefined;
 
@@ -58,7 +58,7 @@ class SimulatedAgent {
   private get transport(): CoordinatorTransport {
     return {
       connect: async (address, signal) => {
-        if (this.state !== 'well') return new Promise(() => undefined);
+        if (this.state !== 'healthy') return new Promise(() => undefined);
         const connection = await coordinatorTransport.connect(address, signal);
         this.connection = connection;
         return {
@@ -105,8 +105,8 @@ const NODE = {
 const agents: SimulatedAgent[] = [];
 
 /**
- * Agents started in parallel. All agents share one event loop; more starts at once would delay the
- * pings of running agents, unlike on real machines.
+ * Number of agents that start in parallel. All agents share one event loop, so more starts at once
+ * would delay the pings of running agents, unlike on real machines.
  */
 const BATCH = 25;
 
@@ -128,14 +128,14 @@ process.on('message', (command: AgentsCommand) => {
       return;
     case 'fail':
       for (const index of command.agents) {
-        if (command.how === 'reset') agents[index]?.simulateDeath();
+        if (command.failure === 'reset') agents[index]?.simulateDeath();
         else agents[index]?.simulateSilence();
       }
       return sendReport({ kind: 'failed', atMs: Date.now() });
     case 'count':
       return sendReport({
         kind: 'counted',
-        connected: agents.filter(({ isConnected, state }) => isConnected && state === 'well')
+        connected: agents.filter(({ isConnected, state }) => isConnected && state === 'healthy')
           .length,
         memoryBytes: process.memoryUsage().rss,
       });

@@ -1,13 +1,17 @@
 /** Commands of the benchmark to the process of the agents. */
 export type AgentsCommand =
   | { readonly kind: 'start'; readonly coordinator: string; readonly count: number }
-  /** Indexes of agents that fail now. */
-  | { readonly kind: 'fail'; readonly agents: readonly number[]; readonly how: 'reset' | 'silence' }
+  /** `agents`: indexes of the agents that fail now. */
+  | {
+      readonly kind: 'fail';
+      readonly agents: readonly number[];
+      readonly failure: 'reset' | 'silence';
+    }
   | { readonly kind: 'count' };
 
-/** Replies of that process, in the order of the commands. */
+/** Replies of the process of the agents, in the order of the commands. */
 export type AgentsReport =
   | { readonly kind: 'started' }
-  /** Wall-clock milliseconds, which both processes share. */
+  /** `atMs`: wall-clock milliseconds, because both processes share the wall clock. */
   | { readonly kind: 'failed'; readonly atMs: number }
   | { readonly kind: 'counted'; readonly connected: number; readonly memoryBytes: number };

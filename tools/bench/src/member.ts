@@ -16,8 +16,10 @@ import { Violations } from './violations.js';
 const AGENTS = Number(process.argv[2] ?? 5_000);
 /** Share of the agents for each kind of failure. */
 const FAILING_SHARE = 0.01;
+/** Duration of the measurement at rest, milliseconds. */
 const REST_MS = 20_000;
-const GIVE_UP_MS = 120_000;
+/** Time limit of a wait, milliseconds. */
+const WAIT_LIMIT_MS = 120_000;
 const SEED = 1;
 
 /** The node phases that the coordinator reports. */
@@ -25,6 +27,7 @@ class NodeObserver {
   /** Start of the current phase of each node, wall-clock milliseconds. */
   private readonly since = new Map<string, { readonly phase: Phase; readonly atMs: number }>();
   private readonly waiting = new Set<() => void>();
+  /** Number of changes to phase LOST. */
   losses = 0;
 
   async watch(cluster: RealCluster, signal: AbortSignal): Promise<void> {
@@ -43,21 +46,23 @@ class NodeObserver {
   }
 
   /**
-   * Resolves when all given nodes are in one of the phases or beyond. @returns The time of each
-   * node.
+   * Waits until all given nodes are in one of the phases.
+   * @returns The start of the current phase of each node, wall-clock milliseconds.
    */
   async waitForPhases(
     nodeIds: readonly string[],
     phases: readonly Phase[],
   ): Promise<readonly number[]> {
-    const gaveUp = systemClock.now() + GIVE_UP_MS;
+    const deadline = systemClock.now() + WAIT_LIMIT_MS;
     for (;;) {
       const entries = nodeIds.map((nodeId) => this.since.get(nodeId));
-      const there = entries.filter((entry) => entry !== undefined && phases.includes(entry.phase));
-      if (there.length === nodeIds.length) return there.map((entry) => entry?.atMs ?? 0);
-      if (systemClock.now() > gaveUp)
+      const reached = entries.filter(
+        (entry) => entry !== undefined && phases.includes(entry.phase),
+      );
+      if (reached.length === nodeIds.length) return reached.map((entry) => entry?.atMs ?? 0);
+      if (systemClock.now() > deadline)
         throw new Error(
-          `only ${there.length} of ${nodeIds.length} nodes reached the expected phase in time`,
+          `only ${reached.length} of ${nodeIds.length} nodes reached the expected phase in time`,
         );
       await new Promise<void>((resolve) => {
         const timer = setTimeout(wake, 1_000);
@@ -73,19 +78,23 @@ class NodeObserver {
   }
 }
 
+/**
+ * Sends a command and waits for the reply.
+ * @param _kind - The kind of the reply; it only gives the type.
+ */
 async function sendCommand<Kind extends AgentsReport['kind']>(
   agents: ChildProcess,
   command: AgentsCommand,
   _kind: Kind,
 ): Promise<Extract<AgentsReport, { kind: Kind }>> {
-  const answer = once(agents, 'message');
+  const reply = once(agents, 'message');
   agents.send(command);
-  const [report] = (await answer) as [Extract<AgentsReport, { kind: Kind }>];
+  const [report] = (await reply) as [Extract<AgentsReport, { kind: Kind }>];
   return report;
 }
 
-/** A failed watch would hide losses, so it fails the benchmark. */
-function blind(signal: AbortSignal, reason: unknown): void {
+/** Records a violation when a watch failed, because losses would go unnoticed. */
+function checkWatchEnd(signal: AbortSignal, reason: unknown): void {
   violations.check(signal.aborted, `the watch of nodes ended: ${String(reason)}`);
 }
 
@@ -103,14 +112,14 @@ try {
   const observer = new NodeObserver();
   void observer
     .watch(cluster, watching.signal)
-    .catch((reason: unknown) => blind(watching.signal, reason));
+    .catch((reason: unknown) => checkWatchEnd(watching.signal, reason));
   const { pid } = cluster.coordinatorProcess;
 
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   await sendCommand(agents, { kind: 'start', coordinator: cluster.url, count: AGENTS }, 'started');
   await observer.waitForPhases(indexes.map(formatNodeId), [Phase.READY]);
   const join = {
-    seconds: toSeconds(systemClock.now() - began),
+    seconds: toSeconds(systemClock.now() - startedAt),
     cpuSeconds: readCpuSeconds(pid),
     losses: observer.losses,
   };
@@ -128,43 +137,58 @@ try {
   const shuffled = indexes
     .map((index) => ({ index, at: random.next() }))
     .sort((a, b) => a.at - b.at);
-  const each = Math.max(1, Math.round(AGENTS * FAILING_SHARE));
-  const doomed = shuffled.map(({ index }) => index);
+  const failingCount = Math.max(1, Math.round(AGENTS * FAILING_SHARE));
+  const shuffledIndexes = shuffled.map(({ index }) => index);
   const measureDetection = async (
-    chosen: readonly number[],
-    how: 'reset' | 'silence',
+    failingIndexes: readonly number[],
+    failure: 'reset' | 'silence',
     phases: readonly Phase[],
   ) => {
-    const { atMs } = await sendCommand(agents, { kind: 'fail', agents: chosen, how }, 'failed');
+    const { atMs } = await sendCommand(
+      agents,
+      { kind: 'fail', agents: failingIndexes, failure },
+      'failed',
+    );
     return summarise(
-      (await observer.waitForPhases(chosen.map(formatNodeId), phases)).map((at) => at - atMs),
+      (await observer.waitForPhases(failingIndexes.map(formatNodeId), phases)).map(
+        (at) => at - atMs,
+      ),
     );
   };
-  const reset = await measureDetection(doomed.slice(0, each), 'reset', [
+  const reset = await measureDetection(shuffledIndexes.slice(0, failingCount), 'reset', [
     Phase.DISCONNECTED,
     Phase.LOST,
   ]);
-  const silence = await measureDetection(doomed.slice(each, 2 * each), 'silence', [Phase.LOST]);
-  await observer.waitForPhases(doomed.slice(0, each).map(formatNodeId), [Phase.LOST]);
-  const falseLosses = observer.losses - 2 * each;
+  const silence = await measureDetection(
+    shuffledIndexes.slice(failingCount, 2 * failingCount),
+    'silence',
+    [Phase.LOST],
+  );
+  await observer.waitForPhases(shuffledIndexes.slice(0, failingCount).map(formatNodeId), [
+    Phase.LOST,
+  ]);
+  const falseLosses = observer.losses - 2 * failingCount;
 
   watching.abort();
   await cluster.coordinatorProcess.kill('SIGKILL');
-  const restarted = systemClock.now();
+  const restartedAt = systemClock.now();
   await cluster.startCoordinator();
-  const after = new NodeObserver();
+  const observerAfterRestart = new NodeObserver();
   const watchingAgain = new AbortController();
-  void after
+  void observerAfterRestart
     .watch(cluster, watchingAgain.signal)
-    .catch((reason: unknown) => blind(watchingAgain.signal, reason));
-  await after.waitForPhases(doomed.slice(2 * each).map(formatNodeId), [Phase.READY]);
-  const returned = toSeconds(systemClock.now() - restarted);
+    .catch((reason: unknown) => checkWatchEnd(watchingAgain.signal, reason));
+  await observerAfterRestart.waitForPhases(
+    shuffledIndexes.slice(2 * failingCount).map(formatNodeId),
+    [Phase.READY],
+  );
+  const returnSeconds = toSeconds(systemClock.now() - restartedAt);
   const { events } = await cluster.client.listEvents({ newestFirst: true, pageSize: 1_000 });
   const lostAgain = events.filter(
     ({ reason, nodeId }) =>
       reason === 'NodeLost' &&
-      !doomed
-        .slice(0, 2 * each)
+      !shuffledIndexes
+        .slice(0, 2 * failingCount)
         .map(formatNodeId)
         .includes(nodeId),
   );
@@ -186,7 +210,7 @@ try {
     rest,
     seenMs: { reset, silence },
     falseLosses,
-    coordinatorRestart: { secondsUntilAllAreBack: returned, falseLosses: lostAgain.length },
+    coordinatorRestart: { secondsUntilAllAreBack: returnSeconds, falseLosses: lostAgain.length },
     agentsProcessMemoryMb: Math.round(memoryBytes / 1e6),
     violations: violations.texts,
   });

@@ -1,12 +1,16 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** USER_HZ of Linux on every platform that Node supports. @see times(2), sysconf(3) _SC_CLK_TCK */
+/**
+ * USER_HZ of Linux on every platform that Node supports.
+ * @see times(2), sysconf(3) _SC_CLK_TCK
+ */
 const TICKS_PER_SECOND = 100;
 /**
- * utime and stime are fields 14 and 15, counted after the closing parenthesis of field 2. @see
- * proc_pid_stat(5)
+ * Index of utime, field 14, among the fields after the closing parenthesis of field 2.
+ * @see proc_pid_stat(5)
  */
 const USER_TIME_INDEX = 11;
+/** Index of stime, field 15, among the same fields. */
 const SYSTEM_TIME_INDEX = 12;
 
 /** Returns the CPU time of a process in seconds of one core. */
@@ -16,7 +20,10 @@ export function readCpuSeconds(pid: number): number {
   return (Number(fields[USER_TIME_INDEX]) + Number(fields[SYSTEM_TIME_INDEX])) / TICKS_PER_SECOND;
 }
 
-/** Returns the resident memory of a process in bytes. @see proc_pid_status(5), VmRSS */
+/**
+ * Returns the resident memory of a process in bytes.
+ * @see proc_pid_status(5), VmRSS
+ */
 export function readMemoryBytes(pid: number): number {
   const [, kilobytes = '0'] =
     /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
@@ -40,7 +47,7 @@ export function listDescendants(pid: number): readonly number[] {
       const parent = Number(text.slice(text.lastIndexOf(')') + 2).split(' ')[1]);
       children.set(parent, [...(children.get(parent) ?? []), Number(entry)]);
     } catch {
-      // It has ended meanwhile.
+      // The process has ended meanwhile.
     }
   }
   const found: number[] = [];

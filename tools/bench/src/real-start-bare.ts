@@ -23,8 +23,8 @@ import {
 
 const LABEL = 'io.cloudless.bench';
 /**
- * Interval of the checks whether a killed container has ended: short beside a start, long beside a
- * call.
+ * Interval of the checks whether a killed container has ended, milliseconds. Short compared with a
+ * start, long compared with a call.
  */
 const DEATH_POLL_MS = 10;
 const SECCOMP = { profileType: SecurityProfile_ProfileType.RuntimeDefault };
@@ -36,14 +36,16 @@ interface Container {
 
 /**
  * The minimum of CRI calls for a container: RunPodSandbox, CreateContainer, StartContainer;
- * StopContainer, StopPodSandbox, RemovePodSandbox. The lower bound of the machine.
+ * StopContainer, StopPodSandbox, RemovePodSandbox. Their durations are the lower bound for every
+ * orchestrator on this machine.
  */
 export class BareCalls implements Side {
   readonly name = 'bare';
+  /** Label value of the sandboxes of this run. */
   private readonly mark = randomHex(systemRandom, 6);
   private readonly logs = mkdtempSync(join(tmpdir(), 'cloudless-bench-'));
   private readonly client: CriClient;
-  private made = 0;
+  private createdCount = 0;
 
   constructor(socketPath: string) {
     this.client = new CriClient({ socketPath, clock: systemClock });
@@ -85,16 +87,16 @@ export class BareCalls implements Side {
   }
 
   private async pullImage(image: string): Promise<void> {
-    const { image: found } = await this.client.callImage('ImageStatus', (calls) =>
+    const { image: existing } = await this.client.callImage('ImageStatus', (calls) =>
       calls.imageStatus({ image: { image } }),
     );
-    if (found === undefined)
+    if (existing === undefined)
       await this.client.callImage('PullImage', (calls) => calls.pullImage({ image: { image } }));
   }
 
   private async create(image: string, network: NetworkKind): Promise<Container> {
     const { client } = this;
-    const name = `${this.mark}-${++this.made}`;
+    const name = `${this.mark}-${++this.createdCount}`;
     const namespaceOptions = {
       network: network === 'host' ? NamespaceMode.NODE : NamespaceMode.POD,
       pid: NamespaceMode.CONTAINER,
@@ -141,8 +143,8 @@ export class BareCalls implements Side {
 
   /**
    * Kills a container and creates another one as soon as the runtime reports the end, the earliest
-   * time at which an orchestrator can know the end and the exit code. @returns Milliseconds from
-   * the kill until the new container runs.
+   * time at which an orchestrator can detect the end and the exit code.
+   * @returns Milliseconds from the kill until the new container runs.
    */
   private async measureRecovery(
     { containerId }: Container,
@@ -175,13 +177,13 @@ export class BareCalls implements Side {
     const { items } = await this.client.callQuick('ListPodSandbox', (calls) =>
       calls.listPodSandbox({ filter: { labelSelector: { [LABEL]: this.mark } } }),
     );
-    const ours = items.filter(({ labels }) => labels[LABEL] === this.mark);
-    await runForEach(ours, CONCURRENCY, ({ id }) => this.removeSandbox(id));
+    const ownSandboxes = items.filter(({ labels }) => labels[LABEL] === this.mark);
+    await runForEach(ownSandboxes, CONCURRENCY, ({ id }) => this.removeSandbox(id));
   }
 }
 
 async function measureDuration(action: () => Promise<void>): Promise<number> {
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   await action();
-  return systemClock.now() - began;
+  return systemClock.now() - startedAt;
 }

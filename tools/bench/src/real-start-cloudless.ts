@@ -26,11 +26,12 @@ const NAME = 'bench';
 const AGENT = 'agent-1';
 /** Maximum number of replicas on the node. */
 export const MAX_REPLICAS = 250;
-const GIVE_UP_MS = 600_000;
+/** Time limit of a wait, milliseconds. */
+const WAIT_LIMIT_MS = 600_000;
 /** Interval of the checks for remaining pods, milliseconds. */
 const POLL_MS = 10;
 
-/** A coordinator and an agent as a client of WatchWorkloads sees them. */
+/** A coordinator and an agent, measured by a client of WatchWorkloads. */
 export class Cloudless implements Side {
   readonly name = 'cloudless';
 
@@ -64,11 +65,11 @@ export class Cloudless implements Side {
       for (let kill = 0; kill < Math.min(KILLS, count); kill += 1)
         recoverMs.push(await measureRecovery(agentClient, observer, kill));
       const removeMs = await this.removeAll(observer);
-      const { coordinator, agent, client: own } = after;
+      const { coordinator, agent, client: thisProcess } = after;
       const createCpuMs = {
         coordinator: coordinator - before.coordinator,
         agent: agent - before.agent,
-        client: own - before.client,
+        client: thisProcess - before.client,
       };
       return { createMs, updateMs, recoverMs, removeMs, createCpuMs };
     } finally {
@@ -83,16 +84,19 @@ export class Cloudless implements Side {
     this.runtime.close();
   }
 
-  /** Resolves when the workload and all pods of the cluster are gone. */
+  /**
+   * Deletes the workload and waits until the workload and all pods of the cluster are gone.
+   * @returns The duration, milliseconds.
+   */
   private async removeAll(observer: WorkloadObserver): Promise<number> {
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     await this.cluster.client.deleteWorkload({ name: NAME });
     await observer.waitUntil((workload) => workload === undefined);
-    while ((await this.listPods()) > 0) await sleep(systemClock, POLL_MS);
-    return systemClock.now() - began;
+    while ((await this.countPods()) > 0) await sleep(systemClock, POLL_MS);
+    return systemClock.now() - startedAt;
   }
 
-  private async listPods(): Promise<number> {
+  private async countPods(): Promise<number> {
     const labelSelector = { 'io.cloudless.cluster': this.clusterId };
     const { items } = await this.runtime.callQuick('ListPodSandbox', (calls) =>
       calls.listPodSandbox({ filter: { labelSelector } }),
@@ -123,20 +127,20 @@ async function createAll(
     command: COMMAND,
     replicas: count,
     network: { hostNetwork: network === 'host' },
-    // small requests, so that all replicas fit on one machine
+    // The requests are small, so that all replicas fit on one machine.
     resources: { requests: { cpuMillis: 1, memoryBytes: 1_048_576n } },
     terminationGracePeriod: { seconds: BigInt(GRACE_MS / 1_000) },
     rollout: { maxUnavailable: UPDATE_PARALLELISM, maxSurge: 0, minReadyDuration: { seconds: 0n } },
   };
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   await client.createWorkload({ name: NAME, spec });
   const ready = await observer.waitUntil((workload) => workload?.status?.readyReplicas === count);
-  return ready - began;
+  return ready - startedAt;
 }
 
 async function updateAll(client: CoordinatorClient, observer: WorkloadObserver): Promise<number> {
   const [, image] = IMAGES;
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   const { generation } = await client.updateWorkload({ name: NAME, spec: { image } });
   const updated = await observer.waitUntil((workload) => {
     const status = workload?.status;
@@ -146,9 +150,13 @@ async function updateAll(client: CoordinatorClient, observer: WorkloadObserver):
       (replicas) => replicas === desiredReplicas,
     );
   });
-  return updated - began;
+  return updated - startedAt;
 }
 
+/**
+ * Kills the main process of a replica.
+ * @returns Milliseconds until the replica is ready with another container.
+ */
 async function measureRecovery(
   agentClient: AgentClient,
   observer: WorkloadObserver,
@@ -159,30 +167,33 @@ async function measureRecovery(
   const { id = '', containerId = '' } = observer.workload?.status?.replicas[index] ?? {};
   const { pid } = await agentClient.getContainerStatus({ containerId });
   if (pid <= 0) throw new Error(`replica ${id} does not run`);
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   process.kill(pid, 'SIGKILL');
   const back = await observer.waitUntil((workload) => {
     const replica = find(workload, id);
     return replica !== undefined && replica.ready && replica.containerId !== containerId;
   });
-  return back - began;
+  return back - startedAt;
 }
 
-/** Watches the workload. */
+/** The workload that WatchWorkloads reports; undefined while it does not exist. */
 class WorkloadObserver {
   workload: Workload | undefined;
   private readonly watching = new AbortController();
-  private readonly changes = new ChangeObserver(GIVE_UP_MS);
+  private readonly changes = new ChangeObserver(WAIT_LIMIT_MS);
 
   constructor(client: CoordinatorClient) {
     void this.follow(client);
   }
 
-  /** Resolves when a condition holds. @returns The time at which the client saw the change. */
+  /**
+   * Waits until a condition holds.
+   * @returns The time at which the client received the change, milliseconds of the system clock.
+   */
   waitUntil(holds: (workload: Workload | undefined) => boolean): Promise<number> {
     return this.changes.waitUntil(
       () => holds(this.workload),
-      () => `not done within ${GIVE_UP_MS / 1_000} s: ${describe(this.workload)}`,
+      () => `not done within ${WAIT_LIMIT_MS / 1_000} s: ${describe(this.workload)}`,
     );
   }
 

@@ -13,11 +13,12 @@ import {
 } from './real-start-terms.js';
 
 const NANOS_PER_MS = 1_000_000;
-/** Interval of task queries once the expected number of containers has started, milliseconds. */
+/** Interval of the checks of a wait, milliseconds. */
 const POLL_MS = 10;
-const GIVE_UP_MS = 600_000;
+/** Time limit of a wait, milliseconds. */
+const WAIT_LIMIT_MS = 600_000;
 
-/** The used fields of `GET /tasks`. */
+/** The fields of `GET /tasks` that the benchmark reads. */
 interface Task {
   readonly ID: string;
   readonly Slot: number;
@@ -43,7 +44,10 @@ export class Swarm {
     readonly imageIds: readonly [string, string],
   ) {}
 
-  /** Starts a swarm. @param registry - host:port of the registry with the images. */
+  /**
+   * Starts a swarm. The caller closes it.
+   * @param registry - host:port of the registry with the images.
+   */
   static async start(registry: string): Promise<Swarm> {
     const daemon = await DockerDaemon.start();
     try {
@@ -94,7 +98,7 @@ const OVERLAY = 'bench';
 /** Address range with enough addresses for 200 tasks and their successors. */
 const OVERLAY_SUBNET = '10.239.0.0/16';
 
-/** The life cycle of one service. */
+/** Measures the life cycle of one service. */
 class ServiceRun {
   private readonly watching = new AbortController();
   private starts = 0;
@@ -130,14 +134,14 @@ class ServiceRun {
   }
 
   private async create(): Promise<number> {
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     const { ID } = await this.swarm.daemon.callApi<{ readonly ID: string }>(
       'POST',
       '/services/create',
       this.createSpec(0),
     );
     this.id = ID;
-    return (await this.waitUntilAllRun(this.count, 0)) - began;
+    return (await this.waitUntilAllRun(this.count, 0)) - startedAt;
   }
 
   private async update(): Promise<number> {
@@ -147,13 +151,13 @@ class ServiceRun {
       `/services/${this.id}`,
     );
     const until = this.starts + this.count;
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     await daemon.callApi(
       'POST',
       `/services/${this.id}/update?version=${Version.Index}`,
       this.createSpec(1),
     );
-    return (await this.waitUntilAllRun(until, 1)) - began;
+    return (await this.waitUntilAllRun(until, 1)) - startedAt;
   }
 
   private async measureRecovery(index: number): Promise<number> {
@@ -161,9 +165,9 @@ class ServiceRun {
     const pid = victim?.Status.ContainerStatus?.PID ?? 0;
     if (pid <= 0) throw new Error('a task of the service does not run');
     const until = this.starts + 1;
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     process.kill(pid, 'SIGKILL');
-    return (await this.waitUntilAllRun(until, 1, victim?.ID)) - began;
+    return (await this.waitUntilAllRun(until, 1, victim?.ID)) - startedAt;
   }
 
   private async remove(): Promise<number> {
@@ -171,23 +175,26 @@ class ServiceRun {
     const filters = encodeURIComponent(
       JSON.stringify({ label: [`com.docker.swarm.service.id=${this.id}`] }),
     );
-    const left = (): Promise<readonly unknown[]> =>
+    const listContainers = (): Promise<readonly unknown[]> =>
       daemon.callApi('GET', `/containers/json?all=1&filters=${filters}`);
-    const until = this.removals + (await left()).length;
-    const began = systemClock.now();
+    const until = this.removals + (await listContainers()).length;
+    const startedAt = systemClock.now();
     await daemon.callApi('DELETE', `/services/${this.id}`);
     this.id = '';
     return (
       (await this.pollUntil(
         () => this.removals >= until,
-        async () => (await left()).length === 0,
-      )) - began
+        async () => (await listContainers()).length === 0,
+      )) - startedAt
     );
   }
 
   /**
-   * Resolves when the desired number of tasks runs the image and `without` is not among them.
-   * @returns The time.
+   * Waits until the desired number of tasks runs the image.
+   * @param starts - Number of container starts before which the daemon is not queried.
+   * @param image - Index of the image.
+   * @param without - Id of a task that must have been replaced.
+   * @returns The time, milliseconds of the system clock.
    */
   private waitUntilAllRun(starts: number, image: 0 | 1, without?: string): Promise<number> {
     const wantedImage = this.swarm.imageIds[image];
@@ -214,19 +221,20 @@ class ServiceRun {
 
   /**
    * Polls until a condition holds.
-   * @param precheck - A local check; only when it holds, `holds` asks the daemon.
+   * @param precheck - A local check. `holds` queries the daemon only when `precheck` returns true.
+   * @returns The time, milliseconds of the system clock.
    */
   private async pollUntil(precheck: () => boolean, holds: () => Promise<boolean>): Promise<number> {
-    const gaveUp = systemClock.now() + GIVE_UP_MS;
+    const deadline = systemClock.now() + WAIT_LIMIT_MS;
     while (!precheck() || !(await holds())) {
-      if (systemClock.now() > gaveUp)
-        throw new Error(`Docker Swarm did not finish within ${GIVE_UP_MS / 1_000} s`);
+      if (systemClock.now() > deadline)
+        throw new Error(`Docker Swarm did not finish within ${WAIT_LIMIT_MS / 1_000} s`);
       await sleep(systemClock, POLL_MS);
     }
     return systemClock.now();
   }
 
-  /** An image id is neither pulled nor looked up in a registry. */
+  /** The image is given by its id, so that Docker neither pulls it nor queries a registry. */
   private createSpec(image: 0 | 1): unknown {
     const quick = this.kind !== 'swarmDefaults';
     const network =

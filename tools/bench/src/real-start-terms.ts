@@ -14,18 +14,18 @@ export interface Figures {
    * the other.
    */
   readonly recoverMs: readonly number[];
-  /** From the request until no container is left. */
+  /** From the request until no container exists. */
   readonly removeMs: number;
   /** CPU time of the involved processes during the creation, milliseconds of one core. */
   readonly createCpuMs?: Readonly<Record<string, number>>;
 }
 
-/** A system under measurement. */
+/** A system that real-start measures. */
 export interface Side {
   readonly name: string;
   /**
-   * Starts `count` containers, updates them, kills some, removes them. Cleans up even after a
-   * failure.
+   * Starts `count` containers, updates them, kills some of them, and removes all. Removes them even
+   * after a failure.
    */
   measure(count: number, network: NetworkKind): Promise<Figures>;
   close(): Promise<void>;
@@ -34,17 +34,17 @@ export interface Side {
 /** The image and its update: the same files except for the version. */
 export const IMAGES = ['cloudless/test:1', 'cloudless/test:2'] as const;
 /**
- * A program that does not listen, so that any number of them fits on the host network; exits at
- * SIGTERM at once. No port is declared.
+ * A program that does not listen, so that any number of containers fits on the host network. The
+ * program exits at SIGTERM at once. The containers declare no port.
  */
 export const COMMAND = ['/bin/sh', '-c', 'trap "exit 0" TERM; sleep 86400 & wait'];
-/** Grace period between SIGTERM and SIGKILL. */
+/** Grace period between SIGTERM and SIGKILL, milliseconds. */
 export const GRACE_MS = 10_000;
-/** Number of parallel bare calls; more is not faster on two cores. */
+/** Number of parallel bare calls. More calls are not faster on two cores. */
 export const CONCURRENCY = 4;
-/** Number of containers replaced in parallel; the old one is stopped first. */
+/** Number of containers that an update replaces in parallel; the old container is stopped first. */
 export const UPDATE_PARALLELISM = 4;
-/** Number of containers killed, one after the other. */
+/** Number of containers that are killed, one after the other. */
 export const KILLS = 5;
 
 /** Runs an action for each item with limited parallelism. */
@@ -53,9 +53,9 @@ export async function runForEach<Item>(
   limit: number,
   action: (item: Item) => Promise<void>,
 ): Promise<void> {
-  const left = items.values();
+  const remaining = items.values();
   const runWorker = async (): Promise<void> => {
-    for (const item of left) await action(item); // all workers share one iterator
+    for (const item of remaining) await action(item); // All workers share one iterator.
   };
   await Promise.all(Array.from({ length: Math.min(limit, items.length) }, runWorker));
 }

@@ -21,9 +21,12 @@ import {
 import { printReport, summarise, type Summary } from './report.js';
 import { Violations } from './violations.js';
 
-/** Warm-up size, not counted: the measured programs have run before, as they have in a cluster. */
+/**
+ * Number of replicas of a first run that is not counted, because in a cluster the programs have run
+ * before.
+ */
 const WARM_UP = 8;
-/** Larger sizes are measured once; they take long and vary less. */
+/** Larger sizes are measured once, because they take long and vary less. */
 const REPEATED_UP_TO = 50;
 
 type Step = 'create' | 'update' | 'recover' | 'remove';
@@ -43,7 +46,7 @@ const { values: flags } = parseArgs({
 const sizes = (flags.sizes ?? (flags.quick ? '20' : '20,50,200')).split(',').map(Number);
 const networks = flags.networks.split(',') as readonly NetworkKind[];
 const rounds = Number(flags.rounds ?? (flags.quick ? 1 : 3));
-const wanted = (flags.sides ?? (flags.quick ? 'bare,cloudless' : 'bare,cloudless,swarm')).split(
+const sideNames = (flags.sides ?? (flags.quick ? 'bare,cloudless' : 'bare,cloudless,swarm')).split(
   ',',
 );
 
@@ -58,12 +61,12 @@ function createSides(
   network: NetworkKind,
 ): readonly Side[] {
   if (swarm === undefined) return sides;
-  const smallest = size === Math.min(...sizes);
+  const isSmallest = size === Math.min(...sizes);
   return [
     ...sides,
     swarm.createSide('swarm'),
     ...(network === 'pod' ? [swarm.createSide('swarmOverlay')] : []),
-    ...(smallest ? [swarm.createSide('swarmDefaults')] : []),
+    ...(isSmallest ? [swarm.createSide('swarmDefaults')] : []),
   ];
 }
 
@@ -107,12 +110,15 @@ function summariseCpu(samples: readonly Figures[]): Pick<Row, 'createCpu'> {
   const names = Object.keys(first.createCpuMs);
   return {
     createCpu: Object.fromEntries(
-      names.map((name) => [name, summarise(samples.map((each) => each.createCpuMs?.[name] ?? 0))]),
+      names.map((name) => [
+        name,
+        summarise(samples.map((sample) => sample.createCpuMs?.[name] ?? 0)),
+      ]),
     ),
   };
 }
 
-/** Ratios of medians: Cloudless to bare calls, Swarm to Cloudless. */
+/** Computes ratios of medians: Cloudless to bare calls, and each Swarm side to Cloudless. */
 function computeRatios(rows: ReadonlyMap<string, Row>): Readonly<Record<string, unknown>> {
   const [bare, cloudless] = [rows.get('bare'), rows.get('cloudless')];
   const ratios: Record<string, unknown> = {};
@@ -123,14 +129,15 @@ function computeRatios(rows: ReadonlyMap<string, Row>): Readonly<Record<string, 
   return ratios;
 }
 
-function computeRatio(above: Row, below: Row): Readonly<Record<Step, number>> {
-  const getMedian = (key: Step): number =>
-    Math.round((above[key].median / below[key].median) * 100) / 100;
+/** Divides the median durations of two rows. */
+function computeRatio(numerator: Row, denominator: Row): Readonly<Record<Step, number>> {
+  const getRatio = (key: Step): number =>
+    Math.round((numerator[key].median / denominator[key].median) * 100) / 100;
   return {
-    create: getMedian('create'),
-    update: getMedian('update'),
-    recover: getMedian('recover'),
-    remove: getMedian('remove'),
+    create: getRatio('create'),
+    update: getRatio('update'),
+    recover: getRatio('recover'),
+    remove: getRatio('remove'),
   };
 }
 
@@ -156,11 +163,11 @@ function printLine(text: string): void {
 const violations = new Violations();
 let closing: Promise<void> | undefined;
 
-/** Closes all resources. An error is printed and does not keep the others from being closed. */
+/** Closes all resources. An error is a violation, and the other resources are still closed. */
 function closeAll(): Promise<void> {
   return (closing ??= (async () => {
-    for (const each of [...open].reverse())
-      await each
+    for (const resource of [...open].reverse())
+      await resource
         .close()
         .catch((reason: unknown) =>
           violations.check(false, `resources are left behind: ${String(reason)}`),
@@ -186,14 +193,18 @@ const TERMS = {
 };
 
 function checkFlags(): void {
-  const wrong = sizes.find((size) => !(size >= 1 && size <= MAX_REPLICAS));
-  if (wrong !== undefined) throw new Error(`--sizes: expected numbers from 1 to ${MAX_REPLICAS}`);
+  const invalidSize = sizes.find((size) => !(size >= 1 && size <= MAX_REPLICAS));
+  if (invalidSize !== undefined)
+    throw new Error(`--sizes: expected numbers from 1 to ${MAX_REPLICAS}`);
   if (networks.some((network) => network !== 'pod' && network !== 'host'))
     throw new Error('--networks: expected pod, host, or pod,host');
   if (!(rounds >= 1)) throw new Error('--rounds: expected 1 or more');
 }
 
-/** Returns the container runtime of the set-up. @throws without root or without a runtime. */
+/**
+ * Returns the container runtime and the registry of the set-up.
+ * @throws An error without root, or when no container runtime runs.
+ */
 function findContainers(): { readonly socket: string; readonly registry: string } {
   const setup = 'tools/containers/setup.mjs';
   if (process.getuid?.() !== 0) throw new Error('real-start needs root for real containers');
@@ -211,14 +222,14 @@ async function runBenchmark(): Promise<void> {
   checkFlags();
   const { socket, registry } = findContainers();
   const sides: Side[] = [];
-  if (wanted.includes('bare')) sides.push(new BareCalls(socket));
+  if (sideNames.includes('bare')) sides.push(new BareCalls(socket));
   open.push(...sides);
-  if (wanted.includes('cloudless')) {
+  if (sideNames.includes('cloudless')) {
     const cloudless = await Cloudless.start(socket);
     sides.push(cloudless);
     open.push(cloudless);
   }
-  const swarm = wanted.includes('swarm') ? await Swarm.start(registry) : undefined;
+  const swarm = sideNames.includes('swarm') ? await Swarm.start(registry) : undefined;
   if (swarm !== undefined) open.push(swarm);
   for (const side of [...sides, ...(swarm === undefined ? [] : [swarm.createSide('swarm')])])
     await side.measure(WARM_UP, 'host');

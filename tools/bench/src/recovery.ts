@@ -9,8 +9,8 @@ import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
 /**
- * Fewer than half of the nodes are silent, so the replacement brake does not engage, and no node is
- * lost often enough to be quarantined.
+ * Names of the agents. Only one of five nodes is silent at a time, so the replacement brake does
+ * not engage, and no node is lost often enough to be quarantined.
  */
 const AGENTS = Array.from({ length: 5 }, (_, index) => `agent-${index + 1}`);
 const KILL_ROUNDS = 5;
@@ -25,8 +25,8 @@ const spec = {
 };
 
 /**
- * Kills the process of each replica of a new workload, one after the other. @returns Milliseconds
- * until each replica was ready again.
+ * Kills the process of each replica of a new workload, one after the other.
+ * @returns Milliseconds until each replica was ready again.
  */
 async function killEach(cluster: RealCluster, name: string): Promise<readonly number[]> {
   const { client, agentClient } = cluster;
@@ -38,9 +38,9 @@ async function killEach(cluster: RealCluster, name: string): Promise<readonly nu
   for (const { id, containerId } of status?.replicas ?? []) {
     const { pid } = await agentClient.getContainerStatus({ containerId });
     const back = observer.waitUntilBack(id);
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     process.kill(pid, 'SIGKILL');
-    samples.push((await back) - began);
+    samples.push((await back) - startedAt);
   }
   observer.close();
   await client.deleteWorkload({ name });
@@ -49,8 +49,8 @@ async function killEach(cluster: RealCluster, name: string): Promise<readonly nu
 }
 
 /**
- * Stops the agent of one node after the other. @returns Milliseconds until each replacement was
- * ready.
+ * Silences one node after the other by SIGSTOP of its agent.
+ * @returns Milliseconds until each replacement was ready.
  */
 async function silenceNodes(cluster: RealCluster, name: string): Promise<readonly number[]> {
   const { client } = cluster;
@@ -64,29 +64,29 @@ async function silenceNodes(cluster: RealCluster, name: string): Promise<readonl
   const samples: number[] = [];
   for (let round = 0; round < SILENT_ROUNDS; round += 1) {
     const { status } = await cluster.waitUntilSettled(name);
-    const held = (agent: string): number =>
+    const countReady = (agent: string): number =>
       status?.replicas.filter(({ nodeId, ready }) => nodeId === agent && ready).length ?? 0;
-    const least = Math.min(...losses.values());
-    const [victim = ''] = AGENTS.filter((agent) => losses.get(agent) === least).sort(
-      (a, b) => held(b) - held(a),
+    const fewestLosses = Math.min(...losses.values());
+    const [victim = ''] = AGENTS.filter((agent) => losses.get(agent) === fewestLosses).sort(
+      (a, b) => countReady(b) - countReady(a),
     );
     const { pid } = cluster.requireAgent(victim);
-    const arrivals = observer.waitForArrivals(held(victim));
-    const began = systemClock.now();
+    const arrivals = observer.waitForArrivals(countReady(victim));
+    const startedAt = systemClock.now();
     process.kill(pid, 'SIGSTOP');
     try {
-      samples.push(...(await arrivals).map((at) => at - began));
+      samples.push(...(await arrivals).map((at) => at - startedAt));
     } finally {
       process.kill(pid, 'SIGCONT');
     }
-    losses.set(victim, least + 1);
+    losses.set(victim, fewestLosses + 1);
     await waitForReturn(client, victim);
   }
   observer.close();
   return samples;
 }
 
-/** Waits until a lost node is back and has stopped its replaced replicas. */
+/** Waits until a lost node is READY and has stopped its replaced replicas. */
 async function waitForReturn(client: CoordinatorClient, nodeId: string): Promise<void> {
   const watch = new AbortController();
   try {
@@ -104,7 +104,7 @@ async function waitForReturn(client: CoordinatorClient, nodeId: string): Promise
   throw new Error(`the watch of nodes ended before ${nodeId} was back`);
 }
 
-/** Returns the lost nodes with the number of losses, read from the events. */
+/** Returns the number of NodeLost events. */
 async function countLosses(client: CoordinatorClient): Promise<number> {
   const { events } = await client.listEvents({ newestFirst: true, pageSize: 1_000 });
   return events.filter(({ reason }) => reason === 'NodeLost').length;

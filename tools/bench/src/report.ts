@@ -11,7 +11,10 @@ export interface Summary {
   readonly max: number;
 }
 
-/** @param samples - At least one. */
+/**
+ * Summarises samples; the results are rounded to a tenth.
+ * @param samples - At least one sample.
+ */
 export function summarise(samples: readonly number[]): Summary {
   const sorted = [...samples].sort((a, b) => a - b);
   const at = (share: number): number =>
@@ -20,7 +23,7 @@ export function summarise(samples: readonly number[]): Summary {
   return { count: sorted.length, min: at(0), median: at(0.5), p95: at(0.95), max: at(1) };
 }
 
-/** Prints a result as one JSON object with the data needed for comparisons. */
+/** Prints results as one JSON object, with commit and machine for comparisons. */
 export function printReport(name: string, results: Readonly<Record<string, unknown>>): void {
   const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
   const machine = { cpus: cpus().length, node: process.version, calibrationMs: calibrate() };
@@ -29,12 +32,15 @@ export function printReport(name: string, results: Readonly<Record<string, unkno
   );
 }
 
-/** Measures a fixed amount of work, to tell a slow machine from a slow program. */
+/**
+ * Measures a fixed amount of work, which distinguishes a slow machine from a slow program.
+ * @returns Milliseconds.
+ */
 function calibrate(): number {
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   let sum = 0;
   for (let step = 0; step < CALIBRATION_STEPS; step += 1) sum = (Math.imul(sum, 31) + step) | 0;
-  return Math.round((systemClock.now() - began) * 10) / 10 + (sum === 0 ? 1 : 0);
+  return Math.round((systemClock.now() - startedAt) * 10) / 10 + (sum === 0 ? 1 : 0);
 }
 
 const CALIBRATION_STEPS = 100_000_000;

@@ -101,17 +101,20 @@ const stages: Readonly<Record<string, RolloutObserved>> = {
   done: createObserved(createReplicas(REPLICAS, { version: NEW })),
 };
 
-/** Runs a call repeatedly. @returns Milliseconds of each call. */
+/**
+ * Runs a call repeatedly.
+ * @returns The duration of each call, milliseconds.
+ */
 function measureCalls(call: () => unknown): readonly number[] {
   for (let count = 0; count < WARM_UP_CALLS; count += 1) call();
   return Array.from({ length: CALLS }, () => {
-    const began = systemClock.now();
+    const startedAt = systemClock.now();
     call();
-    return systemClock.now() - began;
+    return systemClock.now() - startedAt;
   });
 }
 
-/** Summarises a decision, to prove that the stage is the intended one. */
+/** Describes the decision at a stage, which shows that the stage is the intended one. */
 function summariseOutcome(stage: RolloutObserved): string {
   const decision = decideNextSteps(stage);
   if (decision.kind === 'steps') return `${decision.steps.length} steps`;
@@ -120,12 +123,12 @@ function summariseOutcome(stage: RolloutObserved): string {
 
 const violations = new Violations();
 for (const [name, stage] of Object.entries(stages)) {
-  const [decision, again] = [
+  const [decision, reversed] = [
     decideNextSteps(stage),
     decideNextSteps({ ...stage, replicas: [...stage.replicas].reverse() }),
   ];
   violations.check(
-    JSON.stringify(decision) === JSON.stringify(again),
+    JSON.stringify(decision) === JSON.stringify(reversed),
     `${name}: another order of the replicas decides otherwise`,
   );
   violations.check(

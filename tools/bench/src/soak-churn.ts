@@ -4,12 +4,12 @@ import { type RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
 
 const WORKLOADS = 6;
 const NAMES = Array.from({ length: WORKLOADS }, (_, index) => `churn-${index + 1}`);
-/** Number of streams that are followed for a while and then cancelled. */
+/** Number of log lines after which a follower cancels its stream. */
 const MAX_LINES = 50;
 
-/** Simulated users and faults, repeated until the end of the run. */
+/** Random calls and faults, repeated until the end of the run. */
 export class Churn {
-  private readonly done = new Map<string, number>();
+  private readonly countByAction = new Map<string, number>();
   private failed = 0;
   private lastFailure = '';
   /** Calls that failed because of an internal error of the coordinator or an agent. */
@@ -23,17 +23,17 @@ export class Churn {
 
   get counts(): Readonly<Record<string, unknown>> {
     return {
-      actions: Object.fromEntries([...this.done].sort()),
+      actions: Object.fromEntries([...this.countByAction].sort()),
       refused: this.failed,
       lastRefusal: this.lastFailure,
     };
   }
 
   get progress(): string {
-    return `${[...this.done.values()].reduce((sum, count) => sum + count, 0)} actions, ${this.failed} refused`;
+    return `${[...this.countByAction.values()].reduce((sum, count) => sum + count, 0)} actions, ${this.failed} refused`;
   }
 
-  /** Runs several users in parallel. */
+  /** Runs three users and the fault injection in parallel until `isRunning` returns false. */
   async run(isRunning: () => boolean): Promise<void> {
     await Promise.all([
       this.runUser(isRunning),
@@ -80,7 +80,7 @@ export class Churn {
     }
   }
 
-  /** Kills processes of replicas, and sometimes an agent, which is restarted. */
+  /** Drains nodes, and sometimes kills a process of a replica or an agent, which is restarted. */
   private async runFaults(isRunning: () => boolean): Promise<void> {
     while (isRunning()) {
       // Rarely, because a replica that is killed repeatedly waits ever longer for its restart.
@@ -104,7 +104,9 @@ export class Churn {
     process.kill(pid, 'SIGKILL');
     await this.cluster.waitForWorkload(
       'steady',
-      (now) => now.status?.replicas.some((r) => r.id === victim.id && !r.ready) !== true,
+      (workload) =>
+        workload.status?.replicas.some((replica) => replica.id === victim.id && !replica.ready) !==
+        true,
     );
   }
 
@@ -121,55 +123,56 @@ export class Churn {
 
   /** Follows a log for some lines, then cancels the stream. */
   private async followLogs(name: string): Promise<void> {
-    const leaving = new AbortController();
+    const cancelling = new AbortController();
     let lines = 0;
-    const timer = setTimeout(() => leaving.abort(), 500);
+    const timer = setTimeout(() => cancelling.abort(), 500);
     try {
       for await (const _entry of this.cluster.client.streamLogs(
         { name, follow: true },
-        { signal: leaving.signal },
+        { signal: cancelling.signal },
       )) {
         lines += 1;
         if (lines >= MAX_LINES) break;
       }
     } catch (reason) {
-      if (!leaving.signal.aborted) throw reason;
+      if (!cancelling.signal.aborted) throw reason;
     } finally {
       clearTimeout(timer);
-      leaving.abort();
+      cancelling.abort();
     }
   }
 
+  /** Watches a workload for five items, then cancels the stream. */
   private async watch(name: string): Promise<void> {
-    const leaving = new AbortController();
+    const cancelling = new AbortController();
     let items = 0;
-    const timer = setTimeout(() => leaving.abort(), 500);
+    const timer = setTimeout(() => cancelling.abort(), 500);
     try {
       for await (const _item of this.cluster.client.watchWorkloads(
         { name },
-        { signal: leaving.signal },
+        { signal: cancelling.signal },
       )) {
         items += 1;
         if (items >= 5) break;
       }
     } catch (reason) {
-      if (!leaving.signal.aborted) throw reason;
+      if (!cancelling.signal.aborted) throw reason;
     } finally {
       clearTimeout(timer);
-      leaving.abort();
+      cancelling.abort();
     }
   }
 
-  private async runAction([what, action]: readonly [
+  private async runAction([name, action]: readonly [
     string,
     () => Promise<unknown>,
   ]): Promise<void> {
     try {
       await action();
-      this.done.set(what, (this.done.get(what) ?? 0) + 1);
+      this.countByAction.set(name, (this.countByAction.get(name) ?? 0) + 1);
     } catch (reason) {
       this.failed += 1;
-      this.lastFailure = `${what}: ${errorMessageOf(reason)}`;
+      this.lastFailure = `${name}: ${errorMessageOf(reason)}`;
       if (isServerFault(reason)) this.serverFaults.push(this.lastFailure);
     }
   }

@@ -1,6 +1,6 @@
 // Runs a cluster under churn for some minutes and checks that memory, open files and handles of its
-// processes stay flat. --minutes N (default 20), --warm-up N (default a quarter of it, at most 5):
-// the figures are evaluated after the warm-up.
+// processes do not grow. --minutes N (default 20), --warm-up N (minutes; default a quarter of the
+// run, at most 5): only samples after the warm-up count. --seed N (default 1).
 import { parseArgs } from 'node:util';
 import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
@@ -16,7 +16,9 @@ const { values } = parseArgs({
 const minutes = Number(values.minutes ?? 20);
 const warmUpMinutes = Number(values['warm-up'] ?? Math.min(5, minutes / 4));
 const seed = Number(values.seed ?? 1);
+/** Interval of the samples, milliseconds. */
 const SAMPLE_MS = 5_000;
+/** Time limit for the end of running actions, milliseconds. */
 const END_WITHIN_MS = 60_000;
 /**
  * Growth that counts as noise: the heap of Node varies by tens of MB, and client connections come
@@ -68,6 +70,7 @@ function computeGrowthPerHour(
 
 const round = (value: number): number => Math.round(value * 10) / 10;
 
+/** Summarises each figure; undefined for a figure that was never read. */
 function describe(samples: readonly Sample[]) {
   const figures = (figure: (sample: Sample) => number) => {
     const known = samples.map(figure).filter((value) => !Number.isNaN(value));
@@ -101,9 +104,9 @@ try {
   };
   await cluster.client.createWorkload({ name: 'steady', spec });
   await cluster.waitUntilSettled('steady');
-  const began = systemClock.now();
-  const until = began + minutes * 60_000;
-  const working = churn.run(() => systemClock.now() < until);
+  const startedAt = systemClock.now();
+  const until = startedAt + minutes * 60_000;
+  const churning = churn.run(() => systemClock.now() < until);
   const samples = new Map<string, Sample[]>();
   while (systemClock.now() < until) {
     await sleep(systemClock, SAMPLE_MS);
@@ -118,21 +121,24 @@ try {
     }
     const last = samples.get('coordinator')?.at(-1);
     process.stderr.write(
-      `${Math.round((systemClock.now() - began) / 1_000)} s: ${JSON.stringify(last)} ${churn.progress}\n`,
+      `${Math.round((systemClock.now() - startedAt) / 1_000)} s: ${JSON.stringify(last)} ${churn.progress}\n`,
     );
   }
-  // One of the replicas may wait for its restart back-off.
-  await Promise.race([working, sleep(systemClock, END_WITHIN_MS)]);
-  const judged = [...samples].map(
+  // A running action may wait for a replica that waits for its restart back-off.
+  await Promise.race([churning, sleep(systemClock, END_WITHIN_MS)]);
+  const summaries = [...samples].map(
     ([name, list]) =>
-      [name, describe(list.filter(({ atMs }) => atMs >= began + warmUpMinutes * 60_000))] as const,
+      [
+        name,
+        describe(list.filter(({ atMs }) => atMs >= startedAt + warmUpMinutes * 60_000)),
+      ] as const,
   );
-  for (const [name, figures] of judged) {
-    for (const what of ['memoryMb', 'openFiles', 'handles'] as const) {
-      const halves = figures[what];
-      if (what === 'handles' && name !== 'coordinator') continue; // read from the coordinator only
+  for (const [name, figures] of summaries) {
+    for (const figure of ['memoryMb', 'openFiles', 'handles'] as const) {
+      const halves = figures[figure];
+      if (figure === 'handles' && name !== 'coordinator') continue; // only the coordinator reports them
       const [first, second] = [halves?.medianOfFirstHalf, halves?.medianOfSecondHalf];
-      violations.checkFlat(`${what} of ${name}`, { first, second }, ALLOWED[what]);
+      violations.checkFlat(`${figure} of ${name}`, { first, second }, ALLOWED[figure]);
     }
   }
   violations.check(
@@ -144,7 +150,7 @@ try {
     warmUpMinutes,
     seed,
     ...churn.counts,
-    processes: Object.fromEntries(judged),
+    processes: Object.fromEntries(summaries),
     violations: violations.texts,
   });
 } finally {

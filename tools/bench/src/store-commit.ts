@@ -10,7 +10,9 @@ import { systemClock } from '@cloudless/app-kit';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
+/** Measured runs of each kind, after a run that is not counted. */
 const RUNS = 5;
+/** Duration of a run, milliseconds. */
 const RUN_MS = 2_000;
 const VALUE = new Uint8Array(200).fill(7);
 const PUTS_PER_BATCH = 100;
@@ -20,12 +22,12 @@ const BATCH_WRITERS = 64;
 const violations = new Violations();
 
 /**
- * Each writer updates its own key under the condition that nobody else has changed it. @returns
- * Transactions per second.
+ * Lets each writer update its own key under the condition that nothing else has changed the key.
+ * @returns Transactions per second.
  */
 async function measureConditionalWrites(store: StateStore, writers: number): Promise<number> {
   const until = systemClock.now() + RUN_MS;
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   let commits = 0;
   const write = async (writer: number): Promise<void> => {
     const key = `/bench/${writer}`;
@@ -41,13 +43,16 @@ async function measureConditionalWrites(store: StateStore, writers: number): Pro
     );
   };
   await Promise.all(Array.from({ length: writers }, (_, writer) => write(writer)));
-  return commits / ((systemClock.now() - began) / 1_000);
+  return commits / ((systemClock.now() - startedAt) / 1_000);
 }
 
-/** Writes batches of puts. @returns Puts per second. */
+/**
+ * Writes batches of puts.
+ * @returns Puts per second.
+ */
 async function measureBatchedPuts(store: StateStore): Promise<number> {
   const until = systemClock.now() + RUN_MS;
-  const began = systemClock.now();
+  const startedAt = systemClock.now();
   let puts = 0;
   const write = async (writer: number): Promise<void> => {
     const operations = Array.from({ length: PUTS_PER_BATCH }, (_, index) => ({
@@ -60,7 +65,7 @@ async function measureBatchedPuts(store: StateStore): Promise<number> {
     }
   };
   await Promise.all(Array.from({ length: BATCH_WRITERS }, (_, writer) => write(writer)));
-  return puts / ((systemClock.now() - began) / 1_000);
+  return puts / ((systemClock.now() - startedAt) / 1_000);
 }
 
 const directory = await mkdtemp(join(tmpdir(), 'cloudless-bench-'));
@@ -71,7 +76,7 @@ const store = await openLmdbStateStore({
 });
 try {
   const measure = async (run: () => Promise<number>) => {
-    await run(); // warm up
+    await run(); // not counted: warm-up
     const rates: number[] = [];
     for (let count = 0; count < RUNS; count += 1) rates.push(await run());
     return summarise(rates);

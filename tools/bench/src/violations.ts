@@ -19,14 +19,14 @@ export class Violations {
     return this.found;
   }
 
-  /** @param text - Message when `holds` is false. */
+  /** Records the violation `text` when `holds` is false. */
   check(holds: boolean, text: string): void {
     if (!holds) this.found.push(text);
   }
 
   /** Checks that a count is 0; an unknown count (NaN) is a violation as well. */
-  checkZero(count: number, what: string): void {
-    this.check(count === 0, `${what}: ${count}, must be 0`);
+  checkZero(count: number, name: string): void {
+    this.check(count === 0, `${name}: ${count}, must be 0`);
   }
 
   /**
@@ -34,21 +34,27 @@ export class Violations {
    * @param allowed - Growth that counts as noise: a share of the first half, and a margin.
    */
   checkFlat(
-    what: string,
+    name: string,
     { first, second }: Halves,
     allowed: { readonly share: number; readonly margin: number },
   ): void {
     if (first === undefined || second === undefined)
-      return this.check(false, `${what} were never read`);
+      return this.check(false, `${name} were never read`);
     this.check(
       second <= first * (1 + allowed.share) + allowed.margin,
-      `${what} grew from ${first} to ${second}`,
+      `${name} grew from ${first} to ${second}`,
     );
   }
 
-  /** Writes a line for each violation. @returns 1 when there is any, else 0. */
-  exitCode(tell: (text: string) => void = (text) => void process.stderr.write(`${text}\n`)): 0 | 1 {
-    for (const text of this.found) tell(`VIOLATION: ${text}`);
+  /**
+   * Writes a line for each violation.
+   * @param writeLine - Default: standard error.
+   * @returns 1 when there is a violation, else 0.
+   */
+  exitCode(
+    writeLine: (text: string) => void = (text) => void process.stderr.write(`${text}\n`),
+  ): 0 | 1 {
+    for (const text of this.found) writeLine(`VIOLATION: ${text}`);
     return this.found.length === 0 ? 0 : 1;
   }
 }

@@ -17,8 +17,8 @@ const putNode = (state: ClusterState, id: string): Promise<unknown> =>
   state.commit(state.transaction().put('node', id, create(NodeRecordSchema, { id })));
 
 /**
- * A store whose data file another process may write: from `cut` on its watches deliver nothing, as
- * they do not see writes of another process.
+ * A store whose watches deliver nothing after `cutWatch` was called, as with an LMDB file to which
+ * another process writes.
  */
 function withCuttableWatch(store: StateStore): {
   readonly store: StateStore;
@@ -41,7 +41,7 @@ function bindMember(target: StateStore, name: string | symbol): unknown {
 }
 
 describe('a coordinator whose leadership was taken by another process', () => {
-  it('refuses each write at once, even when no watch reports the other coordinator', async () => {
+  it('refuses each write at once, even when its watch does not report the new leader', async () => {
     const shared = createMemoryStateStore({ clock: new ManualClock() });
     const { store, cutWatch } = withCuttableWatch(shared);
     const first = await open(store);
@@ -58,7 +58,7 @@ describe('a coordinator whose leadership was taken by another process', () => {
     await Promise.all([first.close(), second.close()]);
   });
 
-  it('notifies listeners of the loss once, and logs an error', async () => {
+  it('notifies each listener of the loss once, also a listener added later, and logs one error', async () => {
     const logged: [string, LogFields | undefined][] = [];
     const log: Log = {
       ...silentLog,
@@ -81,7 +81,7 @@ describe('a coordinator whose leadership was taken by another process', () => {
     await Promise.all([first.close(), second.close()]);
   });
 
-  it('notifies listeners without a write of its own when the watch shows the loss', async () => {
+  it('notifies listeners when the watch shows the loss, without a write of its own', async () => {
     const shared = createMemoryStateStore({ clock: new ManualClock() });
     const first = await open(shared);
     const lost = new Promise((resolve) => first.onLeadershipLost(resolve));

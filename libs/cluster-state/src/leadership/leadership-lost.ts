@@ -1,11 +1,11 @@
 import { CloudlessError, errorFields, type Log } from '@cloudless/base';
 
 /**
- * Another coordinator leads. Nothing was committed, and no later commit of this coordinator will
- * be.
+ * Another coordinator leads: the transaction was not committed, and all later commits of this
+ * coordinator fail too.
  */
 export class LeadershipLostError extends CloudlessError {
-  /** @param epoch - Of the leadership that ended. */
+  /** @param epoch - The epoch of the leadership that ended. */
   constructor(epoch: bigint, cause?: unknown) {
     super(
       'unavailable',
@@ -22,14 +22,14 @@ export class LeadershipLossRecord {
 
   constructor(private readonly log: Log) {}
 
-  /** Undefined as long as nobody has taken the leadership. */
+  /** The error of the loss; undefined before the loss. */
   get error(): LeadershipLostError | undefined {
     return this.lost;
   }
 
   /**
    * Records the loss; later calls return the first error.
-   * @param epoch - Of the leadership that ended.
+   * @param epoch - The epoch of the leadership that ended.
    * @param cause - The conflict that showed the loss, if any.
    */
   record(epoch: bigint, cause?: unknown): LeadershipLostError {
@@ -43,8 +43,8 @@ export class LeadershipLossRecord {
   }
 
   /**
-   * Calls `listener` once, immediately when the leadership is lost already. @returns Ends the
-   * subscription.
+   * Calls `listener` once when the leadership is lost, immediately when it is lost already.
+   * @returns A function that ends the subscription.
    */
   onLost(listener: (reason: LeadershipLostError) => void): () => void {
     if (this.lost !== undefined) listener(this.lost);

@@ -11,7 +11,7 @@ export interface LeadershipDeps {
   readonly store: StateStore;
   readonly view: IndexedView;
   readonly restoredState: RestoredStateTracker;
-  /** Name of this coordinator for the leader record. */
+  /** Name of this coordinator, stored in the leader record. */
   readonly holder: string;
   readonly log: Log;
 }
@@ -19,7 +19,7 @@ export interface LeadershipDeps {
 /** The leadership of this coordinator: its epoch, the condition of its commits, and its loss. */
 export class Leadership {
   private readonly loss: LeadershipLossRecord;
-  /** Epoch of the leadership, and the revision of its leader record. */
+  /** Epoch of the leadership with the revision of its leader record; undefined before `take`. */
   private current: Stored<bigint> | undefined;
 
   constructor(private readonly deps: LeadershipDeps) {
@@ -37,20 +37,23 @@ export class Leadership {
     return this.leaderRecord?.value.epoch === this.current.value;
   }
 
-  /** Why the leadership was lost; undefined while it was not. */
+  /** The error with which commits fail after the leadership was lost; undefined before the loss. */
   get lossError(): LeadershipLostError | undefined {
     return this.loss.error;
   }
 
   /**
    * Calls `listener` once when the leadership is lost, immediately when it already is.
-   * @returns Ends the subscription.
+   * @returns A function that ends the subscription.
    */
   onLost(listener: (reason: LeadershipLostError) => void): () => void {
     return this.loss.onLost(listener);
   }
 
-  /** Adds the condition to a transaction that this coordinator leads. */
+  /**
+   * Adds the condition that this coordinator still leads. Adds nothing before the leadership is
+   * taken.
+   */
   requireIn(transaction: Transaction): Transaction {
     return this.current === undefined
       ? transaction
@@ -60,7 +63,8 @@ export class Leadership {
   /**
    * Takes the leadership with the next epoch.
    * @param transaction - Empty and without a condition.
-   * @throws Kind `conflict` when another coordinator takes it at the same time.
+   * @param commit - Commits the transaction and resolves with its revision.
+   * @throws kind `conflict` when another coordinator takes the leadership at the same time.
    */
   async take(
     transaction: Transaction,
@@ -82,14 +86,16 @@ export class Leadership {
     if (this.current !== undefined && !this.isOurs(leader.value))
       this.loss.record(this.current.value);
     const { restoredState, holder } = this.deps;
-    if (!restoredState.isAcceptedBy(leader.value, holder)) return;
+    if (!restoredState.isAcceptanceRecord(leader.value, holder)) return;
     this.current = { value: leader.value.epoch, revision: leader.revision };
     restoredState.finishAcceptance();
   }
 
   /**
-   * Reads from the store whether a conflict with the leader record means that the leadership is
-   * lost. The view cannot tell: the watch of this process does not report writes of another one.
+   * Decides whether a conflict on the leader record means that the leadership is lost. Reads the
+   * leader record from the store, because the watch that feeds the view may not report writes of
+   * another process.
+   * @param conflict - The cause of the returned error.
    * @returns The error of the loss; undefined when this coordinator still leads.
    */
   async findLoss(conflict: unknown): Promise<LeadershipLostError | undefined> {
@@ -105,11 +111,14 @@ export class Leadership {
     return this.deps.view.get('leader', LEADER_KEY);
   }
 
-  /** Accepting a restored state continues our leadership with a higher epoch. */
+  /**
+   * Returns true for the leader record of this leadership, also for the record with a higher epoch
+   * that accepting a restored state wrote.
+   */
   private isOurs(leader: LeaderRecord): boolean {
     return (
       leader.epoch === this.current?.value ||
-      this.deps.restoredState.isAcceptedBy(leader, this.deps.holder)
+      this.deps.restoredState.isAcceptanceRecord(leader, this.deps.holder)
     );
   }
 }

@@ -71,7 +71,7 @@ describe('a store that was rolled back', () => {
     await second.close();
   });
 
-  it('continues after the acceptance with an epoch and order revision above any reported one', async () => {
+  it('gets an epoch and order revision above all reported ones when an operator accepts it', async () => {
     const state = await open(aStore());
     state.reportNewerState({ nodeId: 'node-1', epoch: 5n, orderRevision: 1_000n });
     const observed: (readonly [boolean, boolean])[] = [];
@@ -89,7 +89,7 @@ describe('a store that was rolled back', () => {
     await state.close();
   });
 
-  it('is detected again when an agent reports something newer', async () => {
+  it('is detected again when an agent reports a newer epoch after the acceptance', async () => {
     const state = await open(aStore());
     state.reportNewerState({ nodeId: 'node-1', epoch: 5n, orderRevision: 0n });
     const first = await state.acceptRestoredState();
@@ -99,7 +99,7 @@ describe('a store that was rolled back', () => {
     await state.close();
   });
 
-  it('does not hide the loss of the leadership', async () => {
+  it('is not accepted by a coordinator that has lost the leadership', async () => {
     const store = aStore();
     const older = await open(store, 'older');
     const newer = await open(store, 'newer');
@@ -112,7 +112,7 @@ describe('a store that was rolled back', () => {
 });
 
 describe('getNewestOrderRevision', () => {
-  it('returns a revision below the first one of the next leadership', async () => {
+  it('returns the revision at which the next leadership began, and the current one for epoch 0 and later epochs', async () => {
     const store = aStore();
     const began: bigint[] = [];
     for (let count = 0; count < 3; count += 1) {
@@ -129,7 +129,7 @@ describe('getNewestOrderRevision', () => {
     await state.close();
   });
 
-  it('uses the oldest remembered leadership for older epochs', async () => {
+  it('treats an epoch older than the last 100 leaderships as the oldest of them', async () => {
     const store = aStore();
     for (let count = 0; count < 105; count += 1) await (await open(store)).close();
     const state = await open(store);

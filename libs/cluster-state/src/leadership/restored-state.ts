@@ -28,7 +28,7 @@ export interface AgentOrderState {
   readonly orderRevision: bigint;
 }
 
-/** The epoch and order revision after the acceptance. */
+/** An epoch and an order revision; of an acceptance, those from which it continues. */
 export interface AcceptedState {
   readonly epoch: bigint;
   readonly orderRevision: bigint;
@@ -36,16 +36,17 @@ export interface AcceptedState {
 
 /** The store was rolled back: no decision may be committed until an operator accepts the state. */
 export class RestoredStateError extends CloudlessError {
-  constructor(restored: RestoredState, present: AcceptedState) {
-    super('precondition', describeRestoredState(restored, present));
+  constructor(restored: RestoredState, current: AcceptedState) {
+    super('precondition', describeRestoredState(restored, current));
   }
 }
 
-/** The text for operators: the proof, the consequence, and what to do. */
-export function describeRestoredState(
-  restored: RestoredState,
-  { epoch, orderRevision }: AcceptedState,
-): string {
+/**
+ * The text for operators: the proof, the consequence, and the command to run.
+ * @param current - Epoch and order revision of this coordinator.
+ */
+export function describeRestoredState(restored: RestoredState, current: AcceptedState): string {
+  const { epoch, orderRevision } = current;
   const { nodeId, highestEpoch, highestOrderRevision } = restored;
   const held = [
     ...(highestEpoch > 0n ? [`epoch ${highestEpoch} (here: ${epoch})`] : []),
@@ -63,7 +64,7 @@ export interface RestoredStateDeps {
   readonly view: IndexedView;
   readonly clock: Clock;
   readonly log: Log;
-  /** The current epoch of our leadership. */
+  /** The current epoch of this coordinator's leadership. */
   readonly epoch: () => bigint;
   readonly transaction: () => Transaction;
   /** Commits also while the store is known to have been rolled back. */
@@ -71,8 +72,8 @@ export interface RestoredStateDeps {
 }
 
 /**
- * Most earlier leaderships in the leader record. Orders of older leaderships are compared with the
- * oldest of these.
+ * Most earlier leaderships in the leader record, so that the record stays small. An order of a
+ * leadership that is older than all of them is judged as an order of the oldest.
  */
 const MAX_EARLIER = 100;
 /**
@@ -87,7 +88,9 @@ const EPOCH_GAP = 1_000n;
  * reused.
  */
 const SEQUENCE_GAP = 1_000_000n;
+/** A transaction has at most 100 conditions and 100 writes; the leader record is a condition. */
 const MAX_CONTROLS_PER_COMMIT = 80;
+/** Most attempts of a commit. A conflict is rare, because the view shows the change by then. */
 const MAX_ATTEMPTS = 16;
 
 /**
@@ -96,7 +99,7 @@ const MAX_ATTEMPTS = 16;
  * state.
  */
 export class RestoredStateTracker {
-  /** The proof that this coordinator found; valid at once, the record follows. */
+  /** The proof that this coordinator found. It takes effect before it is stored. */
   private reported: RestoredState | undefined;
   private isWriting = false;
   /** Epoch of the acceptance that is being committed. */
@@ -120,8 +123,9 @@ export class RestoredStateTracker {
   }
 
   /**
-   * The newest order revision that leaderships up to and including `epoch` can have issued; 0 when
-   * unknown.
+   * The newest order revision that leaderships up to and including `epoch` can have issued.
+   * @param epoch - For 0 (unknown) and for the current or a later epoch, the result is
+   *   {@link orderRevision}.
    */
   getNewestOrderRevision(epoch: bigint): bigint {
     const leader = this.leaderRecord;
@@ -154,12 +158,15 @@ export class RestoredStateTracker {
     if (!this.isWriting) void this.persist();
   }
 
-  /** Tells whether a leader record is the one that our acceptance wrote. */
-  isAcceptedBy({ epoch, holder }: LeaderRecord, ourselves: string): boolean {
-    return epoch === this.acceptingEpoch && holder === ourselves;
+  /** Returns true for the leader record that the running acceptance of this coordinator writes. */
+  isAcceptanceRecord({ epoch, holder }: LeaderRecord, ownHolder: string): boolean {
+    return epoch === this.acceptingEpoch && holder === ownHolder;
   }
 
-  /** Completes an acceptance. A proof that is newer than the accepted state stays. */
+  /**
+   * Completes an acceptance: forgets the proof, unless an agent has meanwhile reported an epoch or
+   * order revision above the accepted ones.
+   */
   finishAcceptance(): void {
     this.acceptingEpoch = undefined;
     const { reported } = this;
@@ -171,7 +178,9 @@ export class RestoredStateTracker {
 
   /**
    * Accepts the state.
-   * @returns Undefined when there is nothing to accept.
+   * @returns The new epoch and order revision; undefined when the store does not count as rolled
+   *   back.
+   * @throws `LeadershipLostError` when another coordinator leads.
    */
   async accept(): Promise<AcceptedState | undefined> {
     if (this.storeRolledBack === undefined) return undefined;
@@ -179,7 +188,10 @@ export class RestoredStateTracker {
     return this.retryOnConflict(() => this.acceptOnce());
   }
 
-  /** Creates the leader record of a new leadership. */
+  /**
+   * Creates the leader record of a new leadership.
+   * @param before - The leader record that the new record replaces.
+   */
   createLeaderRecord(
     before: Stored<LeaderRecord> | undefined,
     epoch: bigint,
@@ -211,8 +223,8 @@ export class RestoredStateTracker {
   }
 
   /**
-   * Stores the proof, also a newer one that arrives during the write. The proof is valid even when
-   * it cannot be stored.
+   * Stores the proof, again when a newer proof arrives during the write. A failure is only logged,
+   * because the proof in memory stays in effect.
    */
   private async persist(): Promise<void> {
     this.isWriting = true;
@@ -249,7 +261,8 @@ export class RestoredStateTracker {
   }
 
   /**
-   * Skips replica ids that the lost part of the history may have used. Repeating this skips more.
+   * Raises the next sequence number of every workload, so that replica ids of the lost part of the
+   * history are never used again. Another call after a failure only raises the numbers further.
    */
   private async skipSequences(): Promise<void> {
     const uids = [...this.deps.view.workloads()].map(({ value }) => value.uid);
@@ -285,8 +298,8 @@ export class RestoredStateTracker {
       orderRevisionOffset,
       restored: undefined,
     });
-    // Without earlier leaderships: orders that the lost part of the history issued in their name
-    // count as old.
+    // The record lists no earlier leaderships: orders of the lost part of the history then count as
+    // issued before this epoch, not as newer than the store.
     const { holder } = leaderRecord.value;
     transaction.put('leader', LEADER_KEY, create(LeaderRecordSchema, { epoch, holder }));
     transaction.event({

@@ -21,13 +21,13 @@ describe('record keys', () => {
     { kind: 'replica', id: toReplicaKeyId('u1', 12n), key: '/replica/u1/0000000012' },
     { kind: 'version', id: toVersionKeyId('u1', 3), key: '/version/u1/0000000003' },
     { kind: 'event', id: toEventId(2n, 7), key: '/event/0000000002-0000000007' },
-  ] as const)('builds and parses $key', ({ kind, id, key }) => {
+  ] as const)('are built and parsed: $key', ({ kind, id, key }) => {
     expect(toKey(kind, id)).toBe(key);
     expect(parseKey(key)).toEqual({ kind, id });
   });
 
   it.each(['/', '/replica', '/quota/a', '/__proto__/a', '/toString/a', ''])(
-    'parseKey returns undefined for %p',
+    'are not parsed when the kind is unknown or the id is missing: %p',
     (key) => {
       expect(parseKey(key)).toBeUndefined();
     },
@@ -93,7 +93,7 @@ describe('record codecs', () => {
     },
   );
 
-  it('refuse invalid bytes with the key and the cause', () => {
+  it('reject invalid bytes with an error that names the key and has the cause', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
         try {

@@ -91,6 +91,7 @@ export function decodeRecord<Kind extends RecordKind>(
   }
 }
 
+/** Digits of a number in a key: with leading zeros, keys sort like their numbers. */
 const NUMBER_WIDTH = 10;
 const padNumber = (value: number | bigint): string => String(value).padStart(NUMBER_WIDTH, '0');
 
@@ -102,9 +103,9 @@ export const toNameKeyId = (namespace: string, name: string): string => `${names
 export const CLUSTER_ID_KEY = 'cluster';
 export const LEADER_KEY = 'leader';
 export const REMOVED_EVENTS_KEY = 'events';
-/** Event ids sort by epoch, then by count within the epoch. */
+/** Builds an event id. Ids sort by epoch, then by count within the epoch. */
 export const toEventId = (epoch: bigint, count: number): string =>
   `${padNumber(epoch)}-${padNumber(count)}`;
 
-/** Version of the key layout. A store with another version is refused. */
+/** Version of the key layout. `openClusterState` refuses a store with another version. */
 export const SCHEMA_VERSION = 1;

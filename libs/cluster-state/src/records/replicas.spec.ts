@@ -54,21 +54,25 @@ function withoutType({ $typeName: _name, ...fields }: ReturnType<typeof copyRepl
   return fields;
 }
 
-it.each([
-  { phase: Phase.PENDING, live: true },
-  { phase: Phase.ASSIGNED, live: true },
-  { phase: Phase.STARTING, live: true },
-  { phase: Phase.RUNNING, live: true },
-  { phase: Phase.STOPPING, live: true },
-  { phase: Phase.STOPPED, live: false },
-  { phase: Phase.FAILED, live: false },
-  { phase: Phase.SUCCEEDED, live: false },
-])(
-  'isLive is $live in phase $phase, and holdsResources also needs a node that is not lost',
-  ({ phase, live }) => {
-    expect(isLive({ phase })).toBe(live);
-    expect(holdsResources({ phase, nodeId: 'n', lost: false })).toBe(live);
-    expect(holdsResources({ phase, nodeId: 'n', lost: true })).toBe(false);
-    expect(holdsResources({ phase, nodeId: '', lost: false })).toBe(false);
-  },
-);
+describe('isLive and holdsResources', () => {
+  it.each(
+    [
+      { phase: Phase.PENDING, live: true },
+      { phase: Phase.ASSIGNED, live: true },
+      { phase: Phase.STARTING, live: true },
+      { phase: Phase.RUNNING, live: true },
+      { phase: Phase.STOPPING, live: true },
+      { phase: Phase.STOPPED, live: false },
+      { phase: Phase.FAILED, live: false },
+      { phase: Phase.SUCCEEDED, live: false },
+    ].map((row) => ({ ...row, name: Phase[row.phase] })),
+  )(
+    'return $live in phase $name, and holdsResources false when the replica has no node or is lost',
+    ({ phase, live }) => {
+      expect(isLive({ phase })).toBe(live);
+      expect(holdsResources({ phase, nodeId: 'n', lost: false })).toBe(live);
+      expect(holdsResources({ phase, nodeId: 'n', lost: true })).toBe(false);
+      expect(holdsResources({ phase, nodeId: '', lost: false })).toBe(false);
+    },
+  );
+});

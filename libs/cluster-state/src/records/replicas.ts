@@ -17,23 +17,19 @@ export function copyReplica(
   return copy;
 }
 
-/**
- * Tells whether a replica has not ended: it is pending, assigned, starting, running or stopping.
- */
+/** Returns true for a replica that is pending, assigned, starting, running or stopping. */
 export function isLive({ phase }: Pick<ReplicaRecord, 'phase'>): boolean {
   return phase <= Phase.STOPPING;
 }
 
-/**
- * Tells whether a replica holds resources of a node: it is placed, has not ended, and is not lost.
- */
+/** Returns true for a replica that has a node, has not ended, and is not lost. */
 export function holdsResources(replica: Pick<ReplicaRecord, 'phase' | 'nodeId' | 'lost'>): boolean {
   return replica.nodeId !== '' && isLive(replica) && !replica.lost;
 }
 
 /**
- * Tells whether a replica is a tombstone: lost with its node, and kept until the node returns and
- * confirms the stop.
+ * Returns true for a tombstone: a replica that was lost with its node, kept until the node returns
+ * and confirms the stop.
  */
 export function isTombstone({ lost, phase }: Pick<ReplicaRecord, 'lost' | 'phase'>): boolean {
   return lost && phase !== Phase.STOPPED;

@@ -5,8 +5,8 @@ import type { ClusterView, Stored } from '../view/view.js';
 import type { Transaction } from './transaction.js';
 
 /**
- * Clears the loss of a node and adds an event. Requires the node record to be unchanged since it
- * was read.
+ * Adds the return of a lost node to a transaction, with an event. The commit conflicts when the
+ * node record has changed since it was read.
  */
 export function putNodeReturn(
   transaction: Transaction,

@@ -21,26 +21,29 @@ import type { Transaction } from './transaction.js';
 /** A new spec of a workload, and its origin. */
 export interface SpecUpdate {
   readonly spec: WorkloadSpec;
+  /** Request id of the call that changes the spec. */
   readonly requestId: string;
+  /** Wall-clock milliseconds. */
   readonly nowMs: number;
   /**
-   * The origin shown in the version history, for changes other than a user's update: `undo to
-   * version 1`.
+   * The origin that the version history shows, for example `undo to version 1`. Absent for an
+   * update by a user.
    */
   readonly cause?: string;
 }
 
 /**
  * Writes a changed spec as the next generation, and as a new version when the replica template
- * differs.
+ * differs. The commit conflicts when the workload has changed since it was read.
+ * @returns The new workload record.
  */
 export function putSpecUpdate(
   transaction: Transaction,
   view: Pick<ClusterView, 'versions'>,
   current: Stored<WorkloadRecord>,
-  change: SpecUpdate,
+  update: SpecUpdate,
 ): WorkloadRecord {
-  const { spec, requestId, nowMs, cause = '' } = change;
+  const { spec, requestId, nowMs, cause = '' } = update;
   const next = clone(WorkloadRecordSchema, current.value);
   const before = next.spec ?? create(WorkloadSpecSchema);
   next.spec = spec;
@@ -88,7 +91,10 @@ export function createVersionRecord(
   });
 }
 
-/** The oldest version with the same template. Replicas of both versions are interchangeable. */
+/**
+ * Returns the oldest version with the same template as `version`. Replicas of both versions are
+ * interchangeable.
+ */
 export function toCanonicalVersion(
   view: Pick<ClusterView, 'version'>,
   uid: string,
@@ -98,8 +104,8 @@ export function toCanonicalVersion(
 }
 
 /**
- * Tells which replicas of a workload are endpoints and count as ready: all, but under BLUE_GREEN
- * only those of the active version.
+ * Returns a predicate for the replicas of a workload that may be endpoints and count as ready: all
+ * replicas, but under BLUE_GREEN only the replicas of the active version.
  */
 export function createServingFilter(
   view: Pick<ClusterView, 'version' | 'control'>,
@@ -117,12 +123,12 @@ export function createServingFilter(
  * spec.
  */
 export function restoreSpecOfVersion(
-  present: WorkloadSpec,
+  current: WorkloadSpec,
   { asWritten, template }: VersionRecord,
 ): WorkloadSpec {
   const spec = clone(WorkloadSpecSchema, asWritten ?? template ?? create(WorkloadSpecSchema));
-  if (present.replicas !== undefined) spec.replicas = present.replicas;
-  if (present.rollout !== undefined) spec.rollout = present.rollout;
-  if (present.disconnect !== undefined) spec.disconnect = present.disconnect;
+  if (current.replicas !== undefined) spec.replicas = current.replicas;
+  if (current.rollout !== undefined) spec.rollout = current.rollout;
+  if (current.disconnect !== undefined) spec.disconnect = current.disconnect;
   return spec;
 }

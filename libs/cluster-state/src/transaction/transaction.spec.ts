@@ -20,7 +20,7 @@ function aTransaction(): Transaction {
 }
 
 describe('events of a transaction', () => {
-  it('have the id and request id of their cause, stored before or in the same transaction', () => {
+  it('carry the id and request id of their cause, which is stored before or in the same transaction', () => {
     const kept = create(EventSchema, { id: 'e0', requestId: 'r1' });
     const created = { reason: 'Created', causedBy: kept };
     const placed = { reason: 'Placed', causedBy: created };
@@ -34,18 +34,18 @@ describe('events of a transaction', () => {
     ]);
   });
 
-  it('get the prepended event as cause unless they have one', () => {
+  it('get the prepended event as their cause unless they name another cause', () => {
     const kept = create(EventSchema, { id: 'e0' });
     const updated = { reason: 'Updated' };
     const transaction = aTransaction()
       .event(updated)
-      .event({ reason: 'Told', causedBy: kept })
+      .event({ reason: 'Notified', causedBy: kept })
       .event({ reason: 'Then', causedBy: updated });
     const events = decodeEvents(transaction.prependCause({ reason: 'Audit', requestId: 'r2' }));
     expect(events).toMatchObject([
       { id: 'e1', reason: 'Audit', causeId: '' },
       { id: 'e2', reason: 'Updated', causeId: 'e1', requestId: 'r2' },
-      { id: 'e3', reason: 'Told', causeId: 'e0', requestId: '' },
+      { id: 'e3', reason: 'Notified', causeId: 'e0', requestId: '' },
       { id: 'e4', reason: 'Then', causeId: 'e2', requestId: 'r2' },
     ]);
   });

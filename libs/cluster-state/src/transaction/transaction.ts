@@ -12,12 +12,12 @@ import {
 } from '../records/records.js';
 import type { Stored } from '../view/view.js';
 
-/** The fields of a new event. The transaction sets id and time. */
+/** The fields of a new event. The transaction sets id, time and the id of the cause. */
 export type EventInit = Omit<
   MessageInitShape<typeof EventSchema>,
   'id' | 'time' | 'causeId' | '$typeName' | '$unknown'
 > & {
-  /** The event that caused this one: a stored one, or one added to the same transaction before. */
+  /** The event that caused this event: stored before, or added earlier to the same transaction. */
   readonly causedBy?: EventInit | Event | undefined;
 };
 
@@ -28,8 +28,8 @@ export interface EventStamp {
 }
 
 /**
- * Changes that are committed together or not at all. Require exactly the records that the plan has
- * read: then unrelated writes never fail the commit.
+ * Changes that are committed together or not at all. Call {@link require} exactly for the records
+ * that the plan has read, so that unrelated writes never fail the commit.
  * @example
  * const transaction = state.transaction().require('node', id, node).put('node', id, changed);
  * await state.commit(transaction);
@@ -42,40 +42,45 @@ export class Transaction {
 
   constructor(private readonly eventStamp: EventStamp) {}
 
-  /** Number of writes so far. A store accepts at most 100. */
+  /** Number of writes so far. A store accepts at most 100 writes in one transaction. */
   get size(): number {
     return this.writeByKey.size + this.events.length;
   }
 
-  /** Adds a condition: the record is unchanged since it was read, or absent. */
+  /**
+   * Adds the condition that the record is unchanged since it was read, or absent. Replaces an
+   * earlier condition on the same record.
+   */
   require(kind: RecordKind, id: string, read: { readonly revision: Revision } | 'absent'): this {
     const key = toKey(kind, id);
     this.compareByKey.set(key, { key, is: read === 'absent' ? 'absent' : read.revision });
     return this;
   }
 
-  /** Writes a record and replaces an existing one. */
+  /** Writes a record, whether or not it exists. */
   put<Kind extends RecordKind>(kind: Kind, id: string, record: RecordOf<Kind>): this {
     const key = toKey(kind, id);
     this.writeByKey.set(key, { put: key, value: encodeRecord(kind, record) });
     return this;
   }
 
+  /** Deletes a record if it exists. */
   delete(kind: RecordKind, id: string): this {
     const key = toKey(kind, id);
     this.writeByKey.set(key, { delete: key });
     return this;
   }
 
-  /** Writes a new replica. Fails with a conflict when it exists. */
+  /** Writes a new replica. The commit conflicts when a replica with this id exists. */
   createReplica(replica: ReplicaRecord): this {
     const id = toReplicaKeyId(replica.uid, replica.sequence);
     return this.require('replica', id, 'absent').put('replica', id, replica);
   }
 
   /**
-   * Rewrites a replica that is unchanged since it was read. When the replica stops being ready, or
-   * is ready with another container, the readiness guard of its workload changes too.
+   * Rewrites a replica. The commit conflicts when the replica has changed since it was read. When
+   * the replica stops being ready, or is ready with another container, the readiness guard of its
+   * workload changes too.
    */
   updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
     const id = toReplicaKeyId(next.uid, next.sequence);
@@ -86,7 +91,7 @@ export class Transaction {
     return this.require('replica', id, read).put('replica', id, next);
   }
 
-  /** Deletes a replica that is unchanged since it was read. */
+  /** Deletes a replica. The commit conflicts when the replica has changed since it was read. */
   deleteReplica(read: Stored<ReplicaRecord>): this {
     const id = toReplicaKeyId(read.value.uid, read.value.sequence);
     return this.require('replica', id, read).delete('replica', id);
@@ -94,25 +99,27 @@ export class Transaction {
 
   /**
    * Adds an event that is stored with the changes. Its id and time are set at the commit, so that
-   * ids grow in commit order and a reader that resumes after an id misses none. The event inherits
-   * the request id of its cause.
+   * ids grow in commit order and a reader that resumes after an id misses no event. An event
+   * without a request id gets the request id of its cause.
    */
   event(event: EventInit): this {
     this.events.push(event);
     return this;
   }
 
-  /** Adds an event before all others, as the cause of those that name none. */
+  /** Adds an event before all others, as the cause of all events that name no cause. */
   prependCause(event: EventInit): this {
     this.events.unshift(event);
     this.leadingEvent = event;
     return this;
   }
 
+  /** The conditions for the store. */
   toCompares(): readonly Compare[] {
     return [...this.compareByKey.values()];
   }
 
+  /** The writes for the store. Sets the ids and times of the events that were added until now. */
   toOperations(): readonly Operation[] {
     const stamped = new Map<EventInit | Event, Event>();
     for (const init of this.events.splice(0)) {

@@ -14,10 +14,10 @@ export interface DrainSources {
   readonly nodes: { isAlive(nodeId: string): boolean };
 }
 
-/** Most workloads that the status lists. */
-const MAX_WAITING = 20;
+/** Most workloads that the status lists, so that it stays short on a node with many replicas. */
+const MAX_WAITING_LINES = 20;
 
-/** The drain status of a node; undefined without a current or failed drain. */
+/** The drain status of a node; undefined when the node is not draining and no drain failed. */
 export function toDrainStatus(
   sources: DrainSources,
   { id, draining, drain }: NodeRecord,
@@ -56,19 +56,22 @@ function listWaiting(
   const unplaced = groupByUid([...sources.view.unplaced()].map(({ value }) => value));
   const lines = [...byWorkload]
     .map(([uid, replicas]) => {
-      const why = explainRemaining(sources, {
+      const reason = explainRemaining(sources, {
         nodeId,
         uid,
         remaining: replicas,
         unplaced: unplaced.get(uid) ?? [],
       });
-      return `${formatWorkloadName(sources, uid)}: ${formatReplicaCount(replicas.length)}: ${why}`;
+      return `${formatWorkloadName(sources, uid)}: ${formatReplicaCount(replicas.length)}: ${reason}`;
     })
     .sort();
-  const more = lines.length - MAX_WAITING;
+  const more = lines.length - MAX_WAITING_LINES;
   return more <= 0
     ? lines
-    : [...lines.slice(0, MAX_WAITING), `and ${more} more ${more === 1 ? 'workload' : 'workloads'}`];
+    : [
+        ...lines.slice(0, MAX_WAITING_LINES),
+        `and ${more} more ${more === 1 ? 'workload' : 'workloads'}`,
+      ];
 }
 
 function groupByUid(
@@ -99,7 +102,10 @@ interface RemainingReplicas {
   readonly unplaced: readonly ReplicaRecord[];
 }
 
-/** Why replicas are still on the node; the most severe cause comes first. */
+/**
+ * Returns one reason why replicas are still on the node, in this order: they are stopping, their
+ * replacements have no node, the rollout waits, they are about to be replaced.
+ */
 function explainRemaining(
   { view, nodes }: DrainSources,
   { nodeId, uid, remaining, unplaced }: RemainingReplicas,

@@ -4,7 +4,7 @@ import { EventIndex } from './event-index.js';
 
 const event = (init: MessageInitShape<typeof EventSchema>) => create(EventSchema, init);
 const web = { kind: 'workload', namespace: 'default', name: 'web' } as const;
-const about = { namespace: 'default', workload: 'web' };
+const ofWeb = { namespace: 'default', workload: 'web' };
 
 describe('EventIndex', () => {
   it('returns the newest event of each replica, also of replicas in a list, until the replica is removed', () => {
@@ -13,16 +13,16 @@ describe('EventIndex', () => {
       id: '2',
       reason: 'ReplicasPlaced',
       replicaIds: ['w-1', 'w-2'],
-      ...about,
+      ...ofWeb,
     });
     index.applyChange(
       undefined,
-      event({ id: '1', reason: 'ReplicasCreated', replicaIds: ['w-1', 'w-2'], ...about }),
+      event({ id: '1', reason: 'ReplicasCreated', replicaIds: ['w-1', 'w-2'], ...ofWeb }),
     );
     index.applyChange(undefined, placed);
     index.applyChange(
       undefined,
-      event({ id: '3', reason: 'ReplicaReady', replicaId: 'w-1', ...about }),
+      event({ id: '3', reason: 'ReplicaReady', replicaId: 'w-1', ...ofWeb }),
     );
     expect([index.getLastOfReplica('w-1')?.id, index.getLastOfReplica('w-2')?.id]).toEqual([
       '3',
@@ -38,13 +38,13 @@ describe('EventIndex', () => {
     const index = new EventIndex();
     index.applyChange(
       undefined,
-      event({ id: '1', reason: 'ReplicasStopping', replicaIds: ['w-1'], ...about }),
+      event({ id: '1', reason: 'ReplicasStopping', replicaIds: ['w-1'], ...ofWeb }),
     );
     const call = event({
       id: '2',
       reason: 'ExecCommand',
       replicaId: 'w-1',
-      ...about,
+      ...ofWeb,
       audit: { rpc: 'x' },
     });
     index.applyChange(undefined, call);
@@ -55,8 +55,8 @@ describe('EventIndex', () => {
 
   it('returns the newest event of a workload or node by reason, without events of single replicas and audit events', () => {
     const index = new EventIndex();
-    const updated = event({ id: '2', reason: 'WorkloadUpdated', ...about });
-    index.applyChange(undefined, event({ id: '1', reason: 'WorkloadCreated', ...about }));
+    const updated = event({ id: '2', reason: 'WorkloadUpdated', ...ofWeb });
+    index.applyChange(undefined, event({ id: '1', reason: 'WorkloadCreated', ...ofWeb }));
     index.applyChange(undefined, updated);
     index.applyChange(
       undefined,
@@ -64,7 +64,7 @@ describe('EventIndex', () => {
     );
     index.applyChange(
       undefined,
-      event({ id: '4', reason: 'WorkloadUpdated', ...about, audit: { rpc: 'x' } }),
+      event({ id: '4', reason: 'WorkloadUpdated', ...ofWeb, audit: { rpc: 'x' } }),
     );
     index.applyChange(undefined, event({ id: '5', reason: 'NodeLost', nodeId: 'a1' }));
     const reasons = ['WorkloadCreated', 'WorkloadUpdated'];

@@ -39,13 +39,13 @@ export class EventIndex {
   }
 
   private add(event: Event): void {
-    for (const id of listAffectedReplicaIds(event)) keepNewest(this.byReplica, id, event);
+    for (const id of listIndexedReplicaIds(event)) keepNewest(this.byReplica, id, event);
     const key = toEventKey(event);
     if (key !== undefined) keepNewest(this.bySubject, key, event);
   }
 
   private remove(event: Event): void {
-    for (const id of listAffectedReplicaIds(event)) deleteIfSame(this.byReplica, id, event);
+    for (const id of listIndexedReplicaIds(event)) deleteIfSame(this.byReplica, id, event);
     const key = toEventKey(event);
     if (key !== undefined) deleteIfSame(this.bySubject, key, event);
   }
@@ -57,10 +57,10 @@ export function listReplicaIds({ replicaId, replicaIds }: Event): readonly strin
 }
 
 /**
- * Ids of the replicas that an event may be the last event of. None for audit events, which are
- * causes only of the event beside them.
+ * Ids of the replicas whose last event an event may be. Empty for audit events, because an audit
+ * event causes only the events of its own transaction.
  */
-function listAffectedReplicaIds(event: Event): readonly string[] {
+function listIndexedReplicaIds(event: Event): readonly string[] {
   return event.audit === undefined ? listReplicaIds(event) : [];
 }
 

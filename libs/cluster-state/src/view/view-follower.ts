@@ -12,11 +12,12 @@ import {
 import { IndexedView, type RecordChange, type Stored } from './view.js';
 
 /**
- * Called with every batch of changes after the view shows it, in revision order. Must not throw.
+ * Called with every batch of changes after the view shows the batch, in revision order. Must not
+ * throw.
  */
 export type ChangeListener = (changes: readonly RecordChange[], revision: Revision) => void;
 
-/** A decoded record; without `after`, a deleted one. */
+/** A change with its decoded record; `after` is undefined when the record was deleted. */
 interface DecodedChange {
   readonly kind: RecordKind;
   readonly id: string;
@@ -46,7 +47,7 @@ export class ViewFollower {
     private readonly log: Log,
   ) {}
 
-  /** Why the view stopped following, kind `unavailable`; undefined while it follows. */
+  /** The error, of kind `unavailable`, that ended the view; undefined while the view follows. */
   get failure(): CloudlessError | undefined {
     return this.ended;
   }
@@ -59,7 +60,10 @@ export class ViewFollower {
     this.following = this.follow(await this.load());
   }
 
-  /** @returns Ends the subscription. */
+  /**
+   * Calls `listener` with every batch of changes after the view shows the batch.
+   * @returns A function that ends the subscription.
+   */
   subscribe(listener: ChangeListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
@@ -67,7 +71,7 @@ export class ViewFollower {
 
   /**
    * Calls `listener` when the view stops following, immediately if it already has.
-   * @returns Ends the subscription.
+   * @returns A function that ends the subscription.
    */
   onEnd(listener: (reason: CloudlessError) => void): () => void {
     if (this.ended !== undefined) listener(this.ended);
@@ -77,7 +81,7 @@ export class ViewFollower {
 
   /**
    * Resolves when the view shows `revision` or a later one.
-   * @throws kind `unavailable` when it never will.
+   * @throws kind `unavailable` when the view ends before that.
    */
   waitForRevision(revision: Revision): Promise<void> {
     if (this.view.revision >= revision) return Promise.resolve();
@@ -203,7 +207,7 @@ export class ViewFollower {
   }
 }
 
-/** Decodes an entry; empty for a key of an unknown kind. */
+/** Decodes an entry; returns an empty list for a key of an unknown kind. */
 function decodeEntry({ key, value, modRevision }: StoreEntry): DecodedChange[] {
   const parsed = parseKey(key);
   if (parsed === undefined) return [];

@@ -41,23 +41,23 @@ const arbReplica: fc.Arbitrary<Write> = fc
       }),
     ),
   )
-  .map(([of, sequence, fields]) => ({
+  .map(([owner, sequence, fields]) => ({
     kind: 'replica',
-    id: toReplicaKeyId(of, BigInt(sequence)),
+    id: toReplicaKeyId(owner, BigInt(sequence)),
     value:
       fields &&
       create(ReplicaRecordSchema, {
-        id: `${of}-${sequence}`,
-        uid: of,
+        id: `${owner}-${sequence}`,
+        uid: owner,
         sequence: BigInt(sequence),
         ...fields,
       }),
   }));
 const arbVersion: fc.Arbitrary<Write> = fc
   .tuple(uid, small, orDeleted(fc.constant({})))
-  .map(([of, version, fields]) => ({
+  .map(([owner, version, fields]) => ({
     kind: 'version',
-    id: toVersionKeyId(of, version),
+    id: toVersionKeyId(owner, version),
     value: fields && create(VersionRecordSchema, { version }),
   }));
 const arbEvent: fc.Arbitrary<Write> = fc
@@ -69,25 +69,25 @@ const arbEvent: fc.Arbitrary<Write> = fc
   }));
 const arbName: fc.Arbitrary<Write> = fc
   .tuple(fc.constantFrom('web', 'db'), orDeleted(uid))
-  .map(([name, of]) => ({
+  .map(([name, owner]) => ({
     kind: 'name',
     id: toNameKeyId('default', name),
-    value: of === undefined ? undefined : create(WorkloadRecordSchema, { uid: of }),
+    value: owner === undefined ? undefined : create(WorkloadRecordSchema, { uid: owner }),
   }));
 const arbOther: fc.Arbitrary<Write> = fc.oneof(
-  fc.tuple(uid, orDeleted(small)).map(([of, slot]): Write => ({
+  fc.tuple(uid, orDeleted(small)).map(([owner, slot]): Write => ({
     kind: 'workload',
-    id: of,
+    id: owner,
     value:
-      slot === undefined ? undefined : create(WorkloadRecordSchema, { uid: of, version: slot }),
+      slot === undefined ? undefined : create(WorkloadRecordSchema, { uid: owner, version: slot }),
   })),
-  fc.tuple(uid, orDeleted(small)).map(([of, version]): Write => ({
+  fc.tuple(uid, orDeleted(small)).map(([owner, version]): Write => ({
     kind: 'control',
-    id: of,
+    id: owner,
     value:
       version === undefined
         ? undefined
-        : create(ControlRecordSchema, { uid: of, activeVersion: version }),
+        : create(ControlRecordSchema, { uid: owner, activeVersion: version }),
   })),
   fc.tuple(fc.constantFrom('n1', 'n2'), orDeleted(fc.boolean())).map(([id, draining]): Write => ({
     kind: 'node',
@@ -125,7 +125,7 @@ describe('IndexedView', () => {
           });
           if (after === undefined) model.delete(key);
           else model.set(key, after);
-          expectSame(view, model);
+          expectSameAsScan(view, model);
         }
       }),
       { numRuns: 150 },
@@ -148,7 +148,8 @@ describe('IndexedView', () => {
   });
 });
 
-function expectSame(
+/** Expects every query of the view to return what a scan of the records returns. */
+function expectSameAsScan(
   view: IndexedView,
   model: ReadonlyMap<string, Stored<RecordOf<RecordKind>>>,
 ): void {
@@ -158,22 +159,22 @@ function expectSame(
       .map(([, stored]) => stored as Stored<RecordOf<Kind>>);
   const replicas = all('replica');
   expect(idsOf(view.replicas())).toEqual(idsOf(replicas));
-  for (const of of uids) {
-    expect(idsOf(view.replicasOf(of))).toEqual(
-      idsOf(replicas.filter(({ value }) => value.uid === of)),
+  for (const owner of uids) {
+    expect(idsOf(view.replicasOf(owner))).toEqual(
+      idsOf(replicas.filter(({ value }) => value.uid === owner)),
     );
-    expect(view.versions(of)).toEqual(
+    expect(view.versions(owner)).toEqual(
       [1, 2, 3, 4, 5, 6].flatMap(
-        (version) => model.get(`version ${toVersionKeyId(of, version)}`)?.value ?? [],
+        (version) => model.get(`version ${toVersionKeyId(owner, version)}`)?.value ?? [],
       ),
     );
-    expect(view.version(of, 2)).toBe(model.get(`version ${toVersionKeyId(of, 2)}`)?.value);
-    expect(view.workload(of)).toBe(model.get(`workload ${of}`));
-    expect(view.control(of)).toBe(model.get(`control ${of}`));
+    expect(view.version(owner, 2)).toBe(model.get(`version ${toVersionKeyId(owner, 2)}`)?.value);
+    expect(view.workload(owner)).toBe(model.get(`workload ${owner}`));
+    expect(view.control(owner)).toBe(model.get(`control ${owner}`));
   }
   for (const node of ['', 'n1', 'n2']) {
-    const there = node === '' ? [] : replicas.filter(({ value }) => value.nodeId === node);
-    expect(idsOf(view.replicasOn(node))).toEqual(idsOf(there));
+    const placed = node === '' ? [] : replicas.filter(({ value }) => value.nodeId === node);
+    expect(idsOf(view.replicasOn(node))).toEqual(idsOf(placed));
     expect(view.node(node)).toBe(model.get(`node ${node}`));
   }
   const waiting = replicas.filter(
@@ -186,12 +187,12 @@ function expectSame(
   const names = model.get(`name ${toNameKeyId('default', 'web')}`)?.value as
     RecordOf<'name'> | undefined;
   expect(view.workloadByName('default', 'web')).toBe(names && model.get(`workload ${names.uid}`));
-  const sorted = (ids: Iterable<Stored<{ uid?: string; id?: string }>>): string[] =>
-    [...ids].map(({ value }) => value.uid ?? value.id ?? '').sort();
-  expect(sorted(view.workloads())).toEqual(sorted(all('workload')));
-  expect(sorted(view.nodes())).toEqual(sorted(all('node')));
-  expect(sorted(view.drainingNodes())).toEqual(
-    sorted(all('node').filter(({ value }) => value.draining)),
+  const sortedIds = (records: Iterable<Stored<{ uid?: string; id?: string }>>): string[] =>
+    [...records].map(({ value }) => value.uid ?? value.id ?? '').sort();
+  expect(sortedIds(view.workloads())).toEqual(sortedIds(all('workload')));
+  expect(sortedIds(view.nodes())).toEqual(sortedIds(all('node')));
+  expect(sortedIds(view.drainingNodes())).toEqual(
+    sortedIds(all('node').filter(({ value }) => value.draining)),
   );
   expect(view.events().map(({ id }) => id)).toEqual(
     all('event')

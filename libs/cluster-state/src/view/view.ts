@@ -30,7 +30,7 @@ export interface Stored<Value> {
 
 /**
  * One changed record, a union over the kinds: a check of `kind` narrows `before` and `after`.
- * Absent `before` or `after` means that the record did not or does not exist.
+ * `before` is absent when the change created the record, `after` when the change deleted it.
  */
 export type RecordChange<Kind extends RecordKind = RecordKind> = {
   readonly [K in Kind]: {
@@ -56,19 +56,19 @@ export interface ClusterView {
   plan(id: string): Stored<PlanRecord> | undefined;
   plans(): Iterable<readonly [string, Stored<PlanRecord>]>;
   version(uid: string, version: number): VersionRecord | undefined;
-  /** Ascending. */
+  /** The kept versions of a workload, ascending. */
   versions(uid: string): readonly VersionRecord[];
   replica(id: string): Stored<ReplicaRecord> | undefined;
   replicas(): Iterable<Stored<ReplicaRecord>>;
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
-  /** Replicas that wait for a node: not placed, wanted, and not ended. */
+  /** Replicas that wait for a node: in phase PENDING, without a node, and not ordered to stop. */
   unplaced(): Iterable<Stored<ReplicaRecord>>;
   node(id: string): Stored<NodeRecord> | undefined;
   nodes(): Iterable<Stored<NodeRecord>>;
   /** Nodes that are draining or drained, until they are uncordoned. */
   drainingNodes(): Iterable<Stored<NodeRecord>>;
-  /** Oldest first. */
+  /** All kept events, oldest first. */
   events(): readonly Event[];
   /** The newest kept event about a replica that still has a record. */
   lastEventOfReplica(replicaId: string): Event | undefined;
@@ -77,7 +77,7 @@ export interface ClusterView {
   event(id: string): Stored<Event> | undefined;
   request(id: string): Stored<RequestRecord> | undefined;
   requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
-  /** The newest removed event of each category; undefined when none was removed. */
+  /** The newest removed event of each category; undefined when no event was removed. */
   removedEvents(): Stored<RemovedEventsRecord> | undefined;
 }
 
@@ -111,7 +111,7 @@ export class IndexedView implements ClusterView {
   private eventList: Event[] | undefined;
   private readonly eventIndex = new EventIndex();
 
-  /** Any record by kind and key id. */
+  /** Returns any record by its kind and the id in its key. */
   get<Kind extends RecordKind>(kind: Kind, id: string): Stored<RecordOf<Kind>> | undefined {
     return this.byKind[kind].get(id);
   }
@@ -223,8 +223,9 @@ export class IndexedView implements ClusterView {
   }
 
   /**
-   * Applies one change of the store.
-   * @returns The record before and after it.
+   * Applies one change of the store to the records and indexes.
+   * @param after - The new record; undefined deletes the record.
+   * @returns The record before and after the change.
    */
   apply<Kind extends RecordKind>(
     kind: Kind,
@@ -257,10 +258,11 @@ export class IndexedView implements ClusterView {
    * New events usually arrive in order and are appended to the sorted list. Any other change
    * discards the list; the next read sorts it again.
    */
-  private appendEvent(after: Event | undefined, replaced: boolean): void {
+  private appendEvent(after: Event | undefined, isReplacement: boolean): void {
     const last = this.eventList?.at(-1);
-    const inOrder = after !== undefined && !replaced && (last === undefined || last.id < after.id);
-    if (this.eventList !== undefined && inOrder) this.eventList.push(after);
+    const isNewest =
+      after !== undefined && !isReplacement && (last === undefined || last.id < after.id);
+    if (this.eventList !== undefined && isNewest) this.eventList.push(after);
     else this.eventList = undefined;
   }
 

@@ -41,11 +41,12 @@ export const AGENT_BUGS: readonly KnownBug[] = [
   },
 ];
 
-/** Node whose wall clock is set back. */
+/** Node whose wall clock is set back by an hour while faults and user calls still happen. */
 const SET_BACK_NODE = 'node-1';
+/** Time on the node's monotonic clock, milliseconds. */
 const SET_BACK_AT_MS = 11_000;
 const SET_BACK_BY_MS = 3_600_000;
-/** Lease of every world, milliseconds. */
+/** Lease of a node in every world, milliseconds. */
 const LEASE_MS = 3_000;
 
 function createSetBackClock(clock: Clock): Clock {
@@ -56,17 +57,17 @@ function createSetBackClock(clock: Clock): Clock {
 }
 
 function judgeLeasesByWallClock(): InjectedBug {
-  const stamps = new Map<string, () => number>();
+  const wallTimeByNode = new Map<string, () => number>();
   return {
     agentClock: (clock, nodeId) => {
-      stamps.set(nodeId, () => clock.wallTime());
+      wallTimeByNode.set(nodeId, () => clock.wallTime());
       return clock;
     },
     controllers: (controllers: Controllers, { clock }): Controllers => {
       const { nodes } = controllers;
-      const heard = nodes.renewLease.bind(nodes);
+      const renewLease = nodes.renewLease.bind(nodes);
       nodes.renewLease = (nodeId) => {
-        if (clock.wallTime() - (stamps.get(nodeId)?.() ?? 0) < LEASE_MS) heard(nodeId);
+        if (clock.wallTime() - (wallTimeByNode.get(nodeId)?.() ?? 0) < LEASE_MS) renewLease(nodeId);
       };
       return controllers;
     },

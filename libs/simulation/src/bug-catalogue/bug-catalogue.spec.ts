@@ -41,7 +41,7 @@ describe('bug catalogue', () => {
   });
 });
 
-/** Returns true for a table row below the heading. */
+/** Returns true for a row of a Markdown table that is neither its heading nor the line below. */
 function isRow(line: string, index: number, lines: readonly string[]): boolean {
   return (
     line.startsWith('|') && !line.startsWith('| -') && !(lines[index + 1] ?? '').startsWith('| -')

@@ -23,7 +23,7 @@ export function runWithBug(
   return runSeed(seed, { plan, injected: combine(circumstances?.() ?? {}, inject()) });
 }
 
-/** Runs the same world without the bug. */
+/** Runs the world of a bug without the bug, but under the same circumstances. */
 export function runWithoutBug(
   { circumstances, plan }: KnownBug,
   seed: number,
@@ -32,9 +32,10 @@ export function runWithoutBug(
 }
 
 /**
- * Searches for a seed that finds the bug and passes without the bug, starting with seed `from`.
+ * Searches for a seed whose world reports the bug, and passes without the bug.
+ * @param from - First seed to try; the others follow in ascending order.
  * @param maxSeeds - Largest number of seeds to try.
- * @throws when another violation comes first, or no seed finds the bug.
+ * @throws An error when another violation comes first, or no seed finds the bug.
  */
 export async function findSeed(bug: KnownBug, from: number, maxSeeds: number): Promise<number> {
   for (let seed = from; seed < from + maxSeeds; seed += 1) {
@@ -52,7 +53,7 @@ export async function findSeed(bug: KnownBug, from: number, maxSeeds: number): P
   throw new Error(`${bug.name}: none of ${maxSeeds} seeds from ${from} finds the bug`);
 }
 
-/** Combines circumstances and the bug. Only agent clocks are replaced by both. */
+/** Combines circumstances and the bug. Only the agent clock can be replaced by both. */
 function combine(circumstances: InjectedBug, injected: InjectedBug): InjectedBug {
   const { agentClock = (clock) => clock } = circumstances;
   const { agentClock: injectedClock = (clock) => clock } = injected;

@@ -101,7 +101,9 @@ export const CONTROLLER_BUGS: readonly KnownBug[] = [
   },
 ];
 
+/** Time after a coordinator start in which its API lags, milliseconds. */
 const LAG_MS = 2_000;
+/** Replicas younger than this are missing while the API lags, milliseconds. */
 const YOUNG_MS = 10_000;
 
 function hideYoungReplicas(state: ClusterState, clock: Clock): ClusterState {
@@ -123,9 +125,9 @@ const HIDDEN_READS = 2;
 function hideOwnWrites(state: ClusterState): ClusterState {
   const reads = new Map<string, number>();
   const isSeen = ({ value: { id } }: Stored<ReplicaRecord>): boolean => {
-    const look = (reads.get(id) ?? 0) + 1;
-    reads.set(id, look);
-    return look > HIDDEN_READS;
+    const readCount = (reads.get(id) ?? 0) + 1;
+    reads.set(id, readCount);
+    return readCount > HIDDEN_READS;
   };
   return overrideView(state, (view) => ({
     replicasOf: (uid) => [...view.replicasOf(uid)].filter(isSeen),
@@ -142,7 +144,7 @@ function ignoreReconnectGrace(
     const found = status(nodeId);
     return found.phase === NodePhase.UNKNOWN ? { ...found, phase: NodePhase.LOST } : found;
   };
-  // wakes all reconcilers
+  // Wakes all reconcilers.
   for (const { value } of state.view().nodes()) nodes.confirmLost(value.id);
   return controllers;
 }
@@ -184,33 +186,34 @@ function addSeparateDrain(
       const { want, minAvailable } = limitsOf(view, workload);
       const replicas = [...view.replicasOf(workload.uid)];
       const leaving = replicas.filter(({ value }) => evicted.has(value.id) && isLive(value)).length;
-      const due = replicas.filter(
+      const evictable = replicas.filter(
         ({ value }) =>
           value.ready &&
           value.desiredRunning &&
           isLive(value) &&
           view.node(value.nodeId)?.value.draining === true,
       );
-      for (const replica of due.slice(0, Math.max(0, want - minAvailable - leaving)))
+      for (const replica of evictable.slice(0, Math.max(0, want - minAvailable - leaving)))
         void evict(replica);
     }
   });
   return controllers;
 }
 
-/** Returns a state whose view answers some methods differently. */
+/** Returns a state with some methods of its view replaced. */
 function overrideView(
   state: ClusterState,
-  differ: (view: ClusterView) => Partial<ClusterView>,
+  override: (view: ClusterView) => Partial<ClusterView>,
 ): ClusterState {
   return Object.create(state, {
     view: {
-      value: () => Object.assign(Object.create(state.view()), differ(state.view())) as ClusterView,
+      value: () =>
+        Object.assign(Object.create(state.view()), override(state.view())) as ClusterView,
     },
   }) as ClusterState;
 }
 
-/** Returns milliseconds since the replica's creation. */
+/** Returns the milliseconds since the creation of a replica; infinity when the time is unknown. */
 function ageOf({ value: { createdAt } }: Stored<ReplicaRecord>, clock: Clock): number {
   return createdAt === undefined
     ? Number.POSITIVE_INFINITY

@@ -5,11 +5,11 @@ import { jest } from '@jest/globals';
 import { describeContainerRuntime } from '@cloudless/runtime/conformance';
 import { FAULTY_RUNTIMES, createFaultyHarness } from './faulty-runtimes.js';
 
-/** Set by the inner Jest run below, which runs the suite and must fail. */
+/** True in the inner Jest process that {@link runJest} starts, in which the suites must fail. */
 const IS_INNER = process.env['CLOUDLESS_BUG_CATALOGUE_SUITE'] === 'run';
 const NO_FAULT = 'no fault';
 
-/** The inner Jest run takes long on a busy machine. */
+/** The inner Jest process takes long on a busy machine. */
 jest.setTimeout(120_000);
 
 if (IS_INNER) {
@@ -26,13 +26,13 @@ if (IS_INNER) {
       expect(failed.get(name)).toEqual(expect.arrayContaining([...cases]));
     });
 
-    it('finds nothing in the same runtime without a bug', () => {
+    it('passes for the same runtime without a bug', () => {
       expect(failed.get(NO_FAULT)).toEqual([]);
     });
   });
 }
 
-interface Outcome {
+interface JestResult {
   readonly testResults: readonly {
     readonly assertionResults: readonly {
       readonly ancestorTitles: readonly string[];
@@ -43,14 +43,14 @@ interface Outcome {
 }
 
 /**
- * Runs this file again as the suite.
- * @returns The failed cases by runtime.
+ * Runs the conformance suites of this file in another Jest process.
+ * @returns The titles of the failed cases by runtime.
  */
 async function runSuites(): Promise<ReadonlyMap<string, readonly string[]>> {
   const file = fileURLToPath(import.meta.url);
-  const outcome = JSON.parse(await runJest(file)) as Outcome;
+  const result = JSON.parse(await runJest(file)) as JestResult;
   const failed = new Map<string, string[]>();
-  for (const { ancestorTitles, title, status } of outcome.testResults.flatMap(
+  for (const { ancestorTitles, title, status } of result.testResults.flatMap(
     ({ assertionResults }) => assertionResults,
   )) {
     const name = (ancestorTitles[0] ?? '').replace(' as a container runtime', '');
@@ -78,7 +78,7 @@ function runJest(file: string): Promise<string> {
     file,
   ];
   return new Promise((resolve, reject) => {
-    // Exit code 1 is expected.
+    // Jest exits with code 1, because suites must fail; its report is on stdout nevertheless.
     execFile(
       process.execPath,
       args,

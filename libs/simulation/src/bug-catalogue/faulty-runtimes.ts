@@ -9,17 +9,17 @@ import {
 } from '@cloudless/runtime/testing';
 
 /**
- * A bug of a container runtime. The simulation cannot see it, so the conformance suite of runtimes
- * must find it.
+ * A bug of a container runtime. The simulation cannot show such a bug, because it replaces the
+ * runtime; the conformance suite of runtimes must find the bug.
  */
 export interface FaultyRuntime {
   readonly name: string;
-  /** What happened in the field. */
+  /** The failures that users of other orchestrators reported. */
   readonly story: string;
-  /** How the bug is injected into the fake runtime. */
+  /** Description of the injection into the fake runtime. */
   readonly injection: string;
   readonly inject: (runtime: ContainerRuntime, machine: FakeMachine) => ContainerRuntime;
-  /** Names of conformance cases that must fail; others may fail too. */
+  /** Titles of conformance cases that must fail; other cases may fail too. */
   readonly cases: readonly string[];
 }
 
@@ -63,7 +63,7 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
   },
 ];
 
-/** Conformance harness of the fake runtime with the bug. */
+/** Creates the conformance harness of the fake runtime with the bug. */
 export function createFaultyHarness({ inject }: Pick<FaultyRuntime, 'inject'>): RuntimeHarness {
   return {
     unknownCommand: ['no-such-executable'],
@@ -100,7 +100,9 @@ export function createFaultyHarness({ inject }: Pick<FaultyRuntime, 'inject'>): 
   };
 }
 
+/** Lines after which the fake runtime rotates a log. */
 const LINES_PER_FILE = 10_000n;
+/** Lines at the start of each rotated file that the bug drops. */
 const LOST_LINES = 3n;
 
 async function* dropRotatedLines(lines: AsyncIterable<LogLine>): AsyncIterable<LogLine> {
@@ -111,8 +113,8 @@ async function* dropRotatedLines(lines: AsyncIterable<LogLine>): AsyncIterable<L
 }
 
 /**
- * Forwards the events of a command, but neither the caller's abort signal nor the end of its
- * iteration.
+ * Forwards the events of a command to the caller, but forwards neither the abort signal nor the end
+ * of the caller's loop to the command.
  */
 async function* ignoreCallerExit(
   runtime: ContainerRuntime,
@@ -123,12 +125,12 @@ async function* ignoreCallerExit(
   const events = runtime
     .exec(containerId, request, new AbortController().signal)
     [Symbol.asyncIterator]();
-  const left = new Promise<undefined>((resolve) => {
+  const callerLeft = new Promise<undefined>((resolve) => {
     if (signal.aborted) resolve(undefined);
     signal.addEventListener('abort', () => resolve(undefined), { once: true });
   });
   for (;;) {
-    const next = await Promise.race([events.next(), left]);
+    const next = await Promise.race([events.next(), callerLeft]);
     if (next === undefined || next.done === true) return;
     yield next.value;
   }

@@ -5,9 +5,9 @@ import type { WorldPlan } from '../faults/fault-plan.js';
 export interface KnownBug {
   /** Short description of the failure. */
   readonly name: string;
-  /** What happened in the field. */
+  /** The failures that users of other orchestrators reported. */
   readonly story: string;
-  /** How the bug is injected, and which safeguards of the product are disabled for it. */
+  /** Description of the injection, with the safeguards of the product that are disabled for it. */
   readonly injection: string;
   /** Creates the injected replacements for one world; worlds share nothing. */
   readonly inject: () => InjectedBug;
@@ -15,9 +15,9 @@ export interface KnownBug {
   readonly circumstances?: () => InjectedBug;
   /** Parameters of the world, with the weights of its faults. */
   readonly plan: Pick<WorldPlan, 'weights'> & Partial<WorldPlan>;
-  /** File of the checker. */
+  /** File of the checker, relative to `libs/simulation/src`. */
   readonly checker: string;
-  /** Violation that the checker reports. */
+  /** Matches the violation that the checker reports. */
   readonly expectedViolation: RegExp;
   /**
    * Seed of a world that finds the bug. Random streams change with the code: `nx run

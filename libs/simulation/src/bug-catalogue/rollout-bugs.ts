@@ -26,7 +26,13 @@ import type { Operation, StateStore, StoreEntry } from '@cloudless/state-store';
 import type { KnownBug } from './known-bug.js';
 
 /** Worlds with many users and few faults, so that most commits belong to rollouts. */
-const busy = { nodes: 4, users: 3, turmoilMs: 12_000, pauseMs: [200, 900], drift: false } as const;
+const BUSY_WORLD = {
+  nodes: 4,
+  users: 3,
+  turmoilMs: 12_000,
+  pauseMs: [200, 900],
+  drift: false,
+} as const;
 
 /** Bugs in rollouts. */
 export const ROLLOUT_BUGS: readonly KnownBug[] = [
@@ -36,7 +42,7 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
       'A replica failed while the next batch of an update was decided. Both changes were committed, and together they took the service below min_available.',
     injection: 'stops are committed without the readiness guard',
     inject: () => ({ store: dropReadinessGuard }),
-    plan: { ...busy, weights: { slowDisk: 2, containerCrashes: 6 } },
+    plan: { ...BUSY_WORLD, weights: { slowDisk: 2, containerCrashes: 6 } },
     checker: 'checks/commit-checkers.ts',
     expectedViolation:
       /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+|^10: /,
@@ -50,7 +56,7 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
     inject: () => ({
       state: (state, reader) => (reader === 'controllers' ? reportNewSetsReady(state) : state),
     }),
-    plan: { ...busy, weights: {} },
+    plan: { ...BUSY_WORLD, weights: {} },
     checker: 'checks/rollout-checkers.ts',
     expectedViolation: /^version \d+ became active with \d+ of \d+ ready/,
     seed: 4,
@@ -61,7 +67,7 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
       'The progress of a canary was kept in the memory of a controller. After its restart the completed steps were unknown.',
     injection: 'a starting coordinator does not read the number of completed steps',
     inject: () => ({ store: forgetSteps }),
-    plan: { ...busy, weights: { killCoordinator: 1 } },
+    plan: { ...BUSY_WORLD, weights: { killCoordinator: 1 } },
     checker: 'checks/rollout-checkers.ts',
     expectedViolation: /^canary step \d+ was done, but now only 0 are/,
     seed: 28,
@@ -72,7 +78,7 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
       'A user promoted a step. The promotion was not removed, so the next step, which also needed approval, passed without one.',
     injection: 'a promotion is not removed when it is used',
     inject: () => ({ store: keepPromotions() }),
-    plan: { ...busy, weights: {} },
+    plan: { ...BUSY_WORLD, weights: {} },
     checker: 'checks/rollout-checkers.ts',
     expectedViolation:
       /^a promotion was used but not removed|were passed without a promotion for each/,
@@ -89,14 +95,14 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
       state: (state, reader, clock) =>
         reader === 'controllers' ? delaySpecs(state, clock) : state,
     }),
-    plan: { ...busy, weights: {} },
+    plan: { ...BUSY_WORLD, weights: {} },
     checker: 'checks/rollout-checkers.ts',
     expectedViolation: /^13: /,
     seed: 1,
   },
 ];
 
-/** Removes the conditions on some records from every transaction. */
+/** Removes the conditions on records below a key prefix from every transaction. */
 function dropConditions(prefix: string): (store: StateStore) => StateStore {
   return (store) => ({
     ...store,
@@ -111,7 +117,7 @@ function dropConditions(prefix: string): (store: StateStore) => StateStore {
 const dropReadinessGuard = dropConditions('/evidence/');
 
 function reportNewSetsReady(state: ClusterState): ClusterState {
-  const isBeside = ({ uid, version, desiredRunning, phase }: ReplicaRecord): boolean => {
+  const isInNewSet = ({ uid, version, desiredRunning, phase }: ReplicaRecord): boolean => {
     const view = state.view();
     const control = view.control(uid)?.value;
     if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0)
@@ -121,16 +127,16 @@ function reportNewSetsReady(state: ClusterState): ClusterState {
       desiredRunning && phase === Phase.RUNNING && toCanonicalVersion(view, uid, version) !== active
     );
   };
-  const shown = (replica: ReplicaRecord): ReplicaRecord =>
-    isBeside(replica) ? copyReplica(replica, { ready: true }) : replica;
-  const changed = (change: RecordChange): RecordChange =>
+  const showReady = (replica: ReplicaRecord): ReplicaRecord =>
+    isInNewSet(replica) ? copyReplica(replica, { ready: true }) : replica;
+  const showChange = (change: RecordChange): RecordChange =>
     change.kind === 'replica' && change.after !== undefined
-      ? { ...change, after: shown(change.after as ReplicaRecord) }
+      ? { ...change, after: showReady(change.after as ReplicaRecord) }
       : change;
   return Object.create(state, {
     subscribe: {
       value: (listener: ChangeListener) =>
-        state.subscribe((changes, ...rest) => listener(changes.map(changed), ...rest)),
+        state.subscribe((changes, ...rest) => listener(changes.map(showChange), ...rest)),
     },
   }) as ClusterState;
 }
@@ -163,11 +169,11 @@ function keepPromotions(): (store: StateStore) => StateStore {
     const parsed = 'put' in operation ? parseKey(operation.put) : undefined;
     if (!('put' in operation) || parsed?.kind !== 'control') return operation;
     const record = decodeRecord('control', parsed.id, operation.value);
-    const was = before.get(parsed.id)?.rollout;
+    const former = before.get(parsed.id)?.rollout;
     if (
       record.rollout !== undefined &&
-      was?.promoted === true &&
-      was.version === record.rollout.version
+      former?.promoted === true &&
+      former.version === record.rollout.version
     )
       record.rollout.promoted = true;
     before.set(parsed.id, record);
@@ -179,21 +185,24 @@ function keepPromotions(): (store: StateStore) => StateStore {
   });
 }
 
-/** Delay before a changed spec becomes visible, milliseconds. */
-const LATE_MS = 500;
+/** Delay before the controllers see a changed spec, milliseconds. */
+const SPEC_DELAY_MS = 500;
 
-/** Changed limits would break other invariants; this bug is about versions. */
+/**
+ * Returns true when a change keeps the replica count and rollout settings. Only such changes are
+ * delayed, because a delayed change of limits would violate other invariants first.
+ */
 function hasSameLimits(
-  { spec: was }: WorkloadRecord,
-  { spec: is, deletionRequestedAt }: WorkloadRecord,
+  { spec: former }: WorkloadRecord,
+  { spec: current, deletionRequestedAt }: WorkloadRecord,
 ): boolean {
   const [before, after] = [
-    was?.rollout ?? create(RolloutSchema),
-    is?.rollout ?? create(RolloutSchema),
+    former?.rollout ?? create(RolloutSchema),
+    current?.rollout ?? create(RolloutSchema),
   ];
   return (
     deletionRequestedAt === undefined &&
-    was?.replicas === is?.replicas &&
+    former?.replicas === current?.replicas &&
     equals(RolloutSchema, before, after)
   );
 }
@@ -203,12 +212,15 @@ function delaySpecs(state: ClusterState, clock: Clock): ClusterState {
   state.subscribe((changes) => {
     for (const { kind, id, before, after } of changes) {
       if (kind !== 'workload' || before === undefined || after === undefined) continue;
-      const [was, is] = [before as WorkloadRecord, after as WorkloadRecord];
-      if (hasSameLimits(was, is)) earlier.set(id, { value: was, untilMs: clock.now() + LATE_MS });
+      const [former, current] = [before as WorkloadRecord, after as WorkloadRecord];
+      if (hasSameLimits(former, current))
+        earlier.set(id, { value: former, untilMs: clock.now() + SPEC_DELAY_MS });
       else earlier.delete(id);
     }
   });
-  const seen = (stored: Stored<WorkloadRecord> | undefined): Stored<WorkloadRecord> | undefined => {
+  const showEarlier = (
+    stored: Stored<WorkloadRecord> | undefined,
+  ): Stored<WorkloadRecord> | undefined => {
     const old = stored === undefined ? undefined : earlier.get(stored.value.uid);
     return stored === undefined || old === undefined || old.untilMs < clock.now()
       ? stored
@@ -218,8 +230,10 @@ function delaySpecs(state: ClusterState, clock: Clock): ClusterState {
     view: {
       value: () => {
         const view = state.view();
-        const late: Partial<ClusterView> = { workload: (uid) => seen(view.workload(uid)) };
-        return Object.assign(Object.create(view), late) as ClusterView;
+        const overrides: Partial<ClusterView> = {
+          workload: (uid) => showEarlier(view.workload(uid)),
+        };
+        return Object.assign(Object.create(view), overrides) as ClusterView;
       },
     },
   }) as ClusterState;

@@ -50,7 +50,7 @@ export const STORE_BUGS: readonly KnownBug[] = [
 
 /** Age of the stale cache in revisions. */
 const CACHE_AGE = 12n;
-const REPLICAS = '/replica/';
+const REPLICA_PREFIX = '/replica/';
 
 function serveOldReplicas(store: StateStore): StateStore {
   let isFirst = true;
@@ -61,30 +61,33 @@ function serveOldReplicas(store: StateStore): StateStore {
       if (!isFirst || page.revision <= CACHE_AGE) return page;
       isFirst = false;
       const cached = await store
-        .range({ prefix: REPLICAS, revision: page.revision - CACHE_AGE })
+        .range({ prefix: REPLICA_PREFIX, revision: page.revision - CACHE_AGE })
         .catch(() => undefined);
       if (cached === undefined) return page;
-      const old = new Map(cached.entries.map((entry) => [entry.key, entry]));
+      const cachedByKey = new Map(cached.entries.map((entry) => [entry.key, entry]));
       const toCached = (entry: StoreEntry): StoreEntry =>
-        entry.key.startsWith(REPLICAS) ? (old.get(entry.key) ?? entry) : entry;
+        entry.key.startsWith(REPLICA_PREFIX) ? (cachedByKey.get(entry.key) ?? entry) : entry;
       return { ...page, entries: page.entries.map(toCached) };
     },
     txn: (compares, operations) =>
       store.txn(
-        compares.filter(({ key }) => !key.startsWith(REPLICAS)),
+        compares.filter(({ key }) => !key.startsWith(REPLICA_PREFIX)),
         operations,
       ),
   };
 }
 
 function deleteStoppingReplicas(store: StateStore): StateStore {
-  const early = (operation: Operation): Operation => {
+  const deleteAtOnce = (operation: Operation): Operation => {
     const parsed = 'put' in operation ? parseKey(operation.put) : undefined;
     if (!('put' in operation) || parsed?.kind !== 'replica') return operation;
     const { desiredRunning, lost, phase } = decodeRecord('replica', parsed.id, operation.value);
     return desiredRunning || lost || !isLive({ phase }) ? operation : { delete: operation.put };
   };
-  return { ...store, txn: (compares, operations) => store.txn(compares, operations.map(early)) };
+  return {
+    ...store,
+    txn: (compares, operations) => store.txn(compares, operations.map(deleteAtOnce)),
+  };
 }
 
 function loseWrites(store: StateStore): StateStore {

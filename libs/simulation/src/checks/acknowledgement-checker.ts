@@ -15,6 +15,7 @@ export class AcknowledgementChecker {
     readonly requestId: string;
     readonly workload: Workload;
   }[] = [];
+  /** Number of acknowledged calls. */
   acknowledged = 0;
 
   constructor(
@@ -22,17 +23,22 @@ export class AcknowledgementChecker {
     private readonly reportViolation: (text: string) => void,
   ) {}
 
-  /** A user is about to request deletion of a workload. */
+  /** Records that a user is about to request the deletion of a workload. */
   recordDeletionRequest(name: string): void {
     this.deletions.add(name);
   }
 
-  /** A user received the success response of a call. */
+  /**
+   * Records that a user received the success response of a call.
+   * @param call - First word of the call, such as `create`.
+   * @param workload - The workload in the response.
+   */
   recordAcknowledgement(call: string, requestId: string, workload: Workload): void {
     this.acknowledged += 1;
     this.waiting.push({ call, requestId, workload });
   }
 
+  /** Reports deletions that no user requested, and remembers the committed specs. */
   recordCommit({ changes }: Commit): void {
     for (const { kind, id, before, after } of changes) {
       if (kind !== 'workload') continue;
@@ -50,21 +56,21 @@ export class AcknowledgementChecker {
     }
   }
 
-  /** Compares the acknowledgements since the last check with the disk. */
+  /** Compares the calls that were acknowledged since the last check with the disk. */
   check(): void {
     for (const { call, requestId, workload } of this.waiting.splice(0)) {
       const { uid, generation, name } = workload;
       const spec = this.specs.get(uid)?.get(generation);
-      const what = `${call} of ${name} (request ${requestId}) was acknowledged with generation ${generation}`;
+      const acknowledgement = `${call} of ${name} (request ${requestId}) was acknowledged with generation ${generation}`;
       if (spec === undefined)
-        this.reportViolation(`1: ${what}, but that generation is not on the disk`);
+        this.reportViolation(`1: ${acknowledgement}, but that generation is not on the disk`);
       else if (workload.spec !== undefined && !equals(WorkloadSpecSchema, spec, workload.spec))
-        this.reportViolation(`1: ${what}, but the spec on the disk differs`);
+        this.reportViolation(`1: ${acknowledgement}, but the spec on the disk differs`);
       if (this.records.request(requestId) === undefined)
-        this.reportViolation(`3: ${what}, but its request id was not stored`);
+        this.reportViolation(`3: ${acknowledgement}, but its request id was not stored`);
       const record = this.records.workload(uid)?.value;
       if (call === 'delete' && record !== undefined && record.deletionRequestedAt === undefined)
-        this.reportViolation(`1: ${what}, but the workload is not being deleted`);
+        this.reportViolation(`1: ${acknowledgement}, but the workload is not being deleted`);
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
 
-/** State of a replica before and after a commit. */
+/** A replica before and after a commit; undefined when the replica did not or does not exist. */
 interface ReplicaChange {
   readonly before: ReplicaRecord | undefined;
   readonly after: ReplicaRecord | undefined;
@@ -14,7 +14,7 @@ export function createdReplicas(changes: readonly RecordChange[]): readonly Repl
   );
 }
 
-/** Returns the replicas that a commit changed. */
+/** Returns the replicas that a commit created, changed or deleted. */
 export function findReplicaChanges(changes: readonly RecordChange[]): readonly ReplicaChange[] {
   return changes
     .filter(({ kind }) => kind === 'replica')

@@ -53,7 +53,7 @@ const change = (kind: string, before: unknown, after: unknown): RecordChange =>
  * A workload with two replicas on a node of 100 m CPU. Replicas of version 2 request no CPU and
  * host port 80.
  */
-function viewOf(replicas: readonly ReturnType<typeof replica>[], mode?: Mode): CheckedView {
+function aView(replicas: readonly ReturnType<typeof replica>[], mode?: Mode): CheckedView {
   const stored = replicas.map((value) => ({ value, revision: 1n }));
   const node = create(NodeRecordSchema, { id: 'node-1', hello: { capacity: { cpuMillis: 100 } } });
   const templates = [
@@ -71,7 +71,7 @@ function viewOf(replicas: readonly ReturnType<typeof replica>[], mode?: Mode): C
   } as unknown as CheckedView;
 }
 
-const ALL_WELL: NodeFacts = {
+const HEALTHY_NODE: NodeFacts = {
   alive: new Set(['node-1']),
   draining: new Set<string>(),
   cordoned: new Set<string>(),
@@ -85,84 +85,84 @@ const rows: readonly {
   readonly check: Checker;
   readonly changes: readonly RecordChange[];
   readonly replicas?: readonly ReturnType<typeof replica>[];
-  readonly evidence?: NodeFacts;
+  readonly nodeFacts?: NodeFacts;
   readonly mode?: Mode;
-  readonly says: string;
+  readonly violation: string;
 }[] = [
   {
     name: 'a replica that moves',
     check: replicasNeverMove,
     changes: [change('replica', replica(), replica({ nodeId: 'node-2' }))],
-    says: 'u-1 moved from node-1 to node-2',
+    violation: 'u-1 moved from node-1 to node-2',
   },
   {
     name: 'a replica whose phase goes back',
     check: replicasNeverMove,
     changes: [change('replica', replica({ phase: Phase.STOPPED }), replica())],
-    says: 'u-1 went back from phase 5 to 3',
+    violation: 'u-1 went back from phase 5 to 3',
   },
   {
     name: 'an order with a lower revision than the previous one',
     check: replicasNeverMove,
     changes: [change('replica', replica({ orderRevision: 9n }), replica({ orderRevision: 8n }))],
-    says: 'u-1 has an older order revision than before',
+    violation: 'u-1 has an older order revision than before',
   },
   {
     name: 'a stop that is revoked',
     check: replicasNeverMove,
     changes: [change('replica', leaving, replica())],
-    says: 'u-1 is wanted again after its stop was requested',
+    violation: 'u-1 is wanted again after its stop was requested',
   },
   {
     name: 'more replicas than the ceiling',
     check: creationsKeepCeiling,
     replicas: [...three, replica({ id: 'u-4' })],
     changes: [change('replica', undefined, replica({ id: 'u-4' }))],
-    says: 'web has 4 live replicas, but its ceiling is 3',
+    violation: 'web has 4 live replicas, but its ceiling is 3',
   },
   {
     name: 'a voluntary stop below min_available',
     check: stopsKeepMinAvailable,
     replicas: [leaving],
     changes: [change('replica', replica(), leaving)],
-    says: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
+    violation: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
   },
   {
     name: 'a voluntary stop while the other ready replica is on a silent node',
     check: stopsKeepMinAvailable,
     replicas: [leaving, replica({ id: 'u-2', nodeId: 'node-9' })],
     changes: [change('replica', replica(), leaving)],
-    says: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
+    violation: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
   },
   {
     name: 'reservations above the capacity of a node',
     check: placementsFit,
     replicas: three,
     changes: [change('replica', replica({ nodeId: '' }), replica())],
-    says: 'node-1 holds 180 m of 100 m CPU',
+    violation: 'node-1 holds 180 m of 100 m CPU',
   },
   {
     name: 'a host port that is assigned twice, also while one replica leaves',
     check: placementsFit,
     replicas: [replica({ version: 2, desiredRunning: false }), replica({ id: 'u-2', version: 2 })],
     changes: [change('replica', replica({ version: 2, nodeId: '' }), replica({ version: 2 }))],
-    says: 'node-1 assigns host port 80/tcp twice',
+    violation: 'node-1 assigns host port 80/tcp twice',
   },
   {
     name: 'a placement on a cordoned node',
     check: placementsFit,
     replicas: [replica()],
     changes: [change('replica', replica({ nodeId: '' }), replica())],
-    evidence: { ...ALL_WELL, cordoned: new Set(['node-1']) },
-    says: 'a replica was placed on node-1, which is cordoned',
+    nodeFacts: { ...HEALTHY_NODE, cordoned: new Set(['node-1']) },
+    violation: 'a replica was placed on node-1, which is cordoned',
   },
   {
     name: 'a placement on a node with an untolerated taint',
     check: placementsFit,
     replicas: [replica()],
     changes: [change('replica', replica({ nodeId: '' }), replica())],
-    evidence: { ...ALL_WELL, taints: tainted(Effect.NO_SCHEDULE) },
-    says: 'u-1 was placed on node-1, whose taint spot it does not tolerate',
+    nodeFacts: { ...HEALTHY_NODE, taints: tainted(Effect.NO_SCHEDULE) },
+    violation: 'u-1 was placed on node-1, whose taint spot it does not tolerate',
   },
   {
     name: 'two replicas of one version of a GLOBAL workload on one node',
@@ -170,7 +170,7 @@ const rows: readonly {
     replicas: [replica(), replica({ id: 'u-2' })],
     changes: [change('replica', undefined, replica({ id: 'u-2' }))],
     mode: Mode.GLOBAL,
-    says: 'web has 2 replicas of 1 versions on node-1',
+    violation: 'web has 2 replicas of 1 versions on node-1',
   },
   {
     name: 'a voluntary stop of the only replica of a GLOBAL workload',
@@ -178,44 +178,44 @@ const rows: readonly {
     replicas: [leaving],
     changes: [change('replica', replica(), leaving)],
     mode: Mode.GLOBAL,
-    says: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
+    violation: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
   },
   {
     name: 'a replica declared lost on a node that is alive',
     check: onlyDeadNodesLoseReplicas,
     changes: [change('replica', replica(), replica({ lost: true }))],
-    says: 'u-1 was declared lost on a node that is alive',
+    violation: 'u-1 was declared lost on a node that is alive',
   },
   {
     name: 'a spec that returns to an older generation',
     check: specsOnlyGoForward,
     changes: [change('workload', workload(), workload({ generation: 1n }))],
-    says: 'web went back from generation 2 to 1',
+    violation: 'web went back from generation 2 to 1',
   },
   {
     name: 'a spec that changes without a new generation',
     check: specsOnlyGoForward,
     changes: [change('workload', workload(), workload({ replicas: 5 }))],
-    says: 'web changed within generation 2',
+    violation: 'web changed within generation 2',
   },
   {
     name: 'a workload that disappears without a deletion',
     check: specsOnlyGoForward,
     changes: [change('workload', workload(), undefined)],
-    says: 'web disappeared without a deletion',
+    violation: 'web disappeared without a deletion',
   },
   {
     name: 'a request that is applied twice',
     check: requestsAreAppliedOnce,
     changes: [change('request', create(RequestRecordSchema), create(RequestRecordSchema))],
-    says: 'request x was applied twice',
+    violation: 'request x was applied twice',
   },
 ];
 
 describe('commit checkers', () => {
   it.each(rows)('report $name', ({ check, changes, replicas = [], mode, ...row }) => {
-    const { evidence = ALL_WELL, says } = row;
-    expect(check({ view: viewOf(replicas, mode), changes, nodeFacts: evidence })).toEqual([says]);
+    const { nodeFacts = HEALTHY_NODE, violation } = row;
+    expect(check({ view: aView(replicas, mode), changes, nodeFacts })).toEqual([violation]);
   });
 
   it.each([
@@ -230,14 +230,14 @@ describe('commit checkers', () => {
       check: creationsKeepCeiling,
       replicas: [...three, replica({ id: 'u-4' })],
       changes: [change('replica', undefined, replica({ id: 'u-4' }))],
-      evidence: { ...ALL_WELL, draining: new Set(['node-1']) },
+      nodeFacts: { ...HEALTHY_NODE, draining: new Set(['node-1']) },
     },
     {
       name: 'a replacement of a replica that a NO_EXECUTE taint evicts',
       check: creationsKeepCeiling,
       replicas: [...three, replica({ id: 'u-4' })],
       changes: [change('replica', undefined, replica({ id: 'u-4' }))],
-      evidence: { ...ALL_WELL, taints: tainted(Effect.NO_EXECUTE) },
+      nodeFacts: { ...HEALTHY_NODE, taints: tainted(Effect.NO_EXECUTE) },
     },
     {
       name: 'a host port that is free again',
@@ -249,9 +249,9 @@ describe('commit checkers', () => {
       name: 'a replica declared lost with its node',
       check: onlyDeadNodesLoseReplicas,
       changes: [change('replica', replica(), replica({ lost: true }))],
-      evidence: { ...ALL_WELL, alive: new Set<string>() },
+      nodeFacts: { ...HEALTHY_NODE, alive: new Set<string>() },
     },
-  ])('accept $name', ({ check, changes, replicas = [], evidence = ALL_WELL }) => {
-    expect(check({ view: viewOf(replicas), changes, nodeFacts: evidence })).toEqual([]);
+  ])('accept $name', ({ check, changes, replicas = [], nodeFacts = HEALTHY_NODE }) => {
+    expect(check({ view: aView(replicas), changes, nodeFacts })).toEqual([]);
   });
 });

@@ -26,13 +26,14 @@ import {
 export interface Commit {
   readonly view: CheckedView;
   readonly changes: readonly RecordChange[];
-  /** What the coordinator knew about the nodes when it decided. */
+  /** The facts about the nodes that the coordinator had when it decided the commit. */
   readonly nodeFacts: NodeFacts;
 }
 
 /**
- * Checks one commit and returns violations. Numbers are those of the invariants in the reliability
- * document.
+ * Checks one commit.
+ * @returns The violations. A violation begins with the number of its invariant in
+ *   docs/reliability.md, where the text alone would not identify the invariant.
  */
 export type Checker = (commit: Commit) => readonly string[];
 
@@ -70,10 +71,12 @@ export const creationsKeepCeiling: Checker = ({ view, changes, nodeFacts }) => {
     if (isGlobal(workload)) return findCrowdedNodes(facts);
     const { live, strategy, canonicalVersion } = facts;
     const ceiling = ceilingOf(view, facts, nodeFacts);
-    const own = created
+    const createdVersions = created
       .filter((replica) => replica.uid === uid)
       .map(({ version }) => canonicalVersion(version));
-    const beside = live.filter(({ version }) => !own.includes(canonicalVersion(version)));
+    const beside = live.filter(
+      ({ version }) => !createdVersions.includes(canonicalVersion(version)),
+    );
     return [
       ...(live.length > ceiling
         ? [`${workload.name} has ${live.length} live replicas, but its ceiling is ${ceiling}`]
@@ -89,7 +92,7 @@ export const creationsKeepCeiling: Checker = ({ view, changes, nodeFacts }) => {
 
 /**
  * Invariant 9: no voluntary stop leaves fewer available replicas than `min_available`. Invariant
- * 10: nor fewer than the wanted count minus one batch. Under BLUE_GREEN only the serving version
+ * 10: no voluntary stop leaves fewer than the wanted count minus one batch. Under BLUE_GREEN only the serving version
  * counts, RECREATE may stop other versions at any time, and a forced drain has no floor.
  */
 export const stopsKeepMinAvailable: Checker = (commit) => {
@@ -97,30 +100,30 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
   const serves = (replica: ReplicaRecord): boolean =>
     replica.ready && isLive(replica) && nodeFacts.alive.has(replica.nodeId);
   const stopped = findReplicaChanges(changes).flatMap(({ before, after }) => {
-    const byChoice =
+    const isVoluntary =
       before?.desiredRunning === true &&
       after !== undefined &&
       !after.desiredRunning &&
       !after.lost &&
       isLive(after);
-    return byChoice && serves(before) ? [before] : [];
+    return isVoluntary && serves(before) ? [before] : [];
   });
   return [...new Set(stopped.map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [];
     const facts = factsOf(view, workload);
-    const isFresh = createAvailabilityCheck(facts, commit);
+    const isAvailable = createAvailabilityCheck(facts, commit);
     const counts = (replica: ReplicaRecord): boolean =>
       countsForMinAvailable(facts, replica) && !isForced(view, replica, nodeFacts);
-    const gone = stopped.filter(
+    const stoppedCounting = stopped.filter(
       (replica) => replica.uid === uid && counts(replica) && !isStopOfRecreate(facts, replica),
     );
-    if (gone.length === 0) return [];
+    if (stoppedCounting.length === 0) return [];
     const stoppedOfWorkload = stopped.filter((replica) => replica.uid === uid);
     const isNotStopped = ({ id }: ReplicaRecord): boolean =>
       stoppedOfWorkload.every((replica) => replica.id !== id);
     const isReady = (replica: ReplicaRecord): boolean =>
-      replica.desiredRunning && counts(replica) && serves(replica) && isFresh(replica);
+      replica.desiredRunning && counts(replica) && serves(replica) && isAvailable(replica);
     const ready = facts.live.filter(isReady).length + countEndedOfPreviousVersion(view, facts);
     const { minAvailable, want, batch } = isGlobal(workload)
       ? resolveGlobalLimits(
@@ -130,9 +133,11 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
           nodeFacts,
         )
       : facts.limits;
-    const wasFresh = createAvailabilityCheck(facts, commit, nodeFacts.readyForMaxErrorMs);
-    const due = gone.some(wasFresh) ? Math.max(minAvailable, want - batch) : minAvailable;
-    if (ready >= due) return [];
+    const wasAvailable = createAvailabilityCheck(facts, commit, nodeFacts.readyForMaxErrorMs);
+    const required = stoppedCounting.some(wasAvailable)
+      ? Math.max(minAvailable, want - batch)
+      : minAvailable;
+    if (ready >= required) return [];
     return ready < minAvailable
       ? [
           `${workload.name} has ${ready} ready replicas after a voluntary stop, but min_available is ${minAvailable}`,
@@ -143,7 +148,7 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
   });
 };
 
-/** Under BLUE_GREEN only the serving version counts. */
+/** Returns true for all replicas; under BLUE_GREEN only for replicas of the active version. */
 function countsForMinAvailable(
   { strategy, active, canonicalVersion }: RolloutFacts,
   { version }: ReplicaRecord,
@@ -151,7 +156,7 @@ function countsForMinAvailable(
   return strategy !== Strategy.BLUE_GREEN || canonicalVersion(version) === active;
 }
 
-/** Stops that are part of RECREATE. */
+/** Returns true when the stop of a replica is a step of a RECREATE rollout. */
 function isStopOfRecreate(
   { strategy, wanted, canonicalVersion, isInProgress }: RolloutFacts,
   { version }: ReplicaRecord,
@@ -159,7 +164,7 @@ function isStopOfRecreate(
   return strategy === Strategy.RECREATE && isInProgress && canonicalVersion(version) !== wanted;
 }
 
-/** The drain of the node has reached its deadline and is forced. */
+/** Returns true when the node's drain is forced, and its deadline, if any, has passed. */
 function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: NodeFacts): boolean {
   const { drain, draining = false } = view.node(nodeId)?.value ?? {};
   if (!draining || drain?.force !== true) return false;
@@ -169,8 +174,8 @@ function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Node
 }
 
 /**
- * Returns a predicate: the replica was ready for min_ready_duration and `marginMs`, as far as the
- * coordinator knew.
+ * Returns a predicate that is true for a replica that the coordinator had seen ready for at least
+ * min_ready_duration and `marginMs`.
  */
 function createAvailabilityCheck(
   { workload }: RolloutFacts,
@@ -190,7 +195,7 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
   const placed = findReplicaChanges(changes).flatMap(({ before, after }) =>
     after !== undefined && after.nodeId !== '' && before?.nodeId !== after.nodeId ? [after] : [],
   );
-  const repelled = placed.flatMap((replica) => {
+  const taintViolations = placed.flatMap((replica) => {
     const { nodeId } = replica;
     const [taint] = untoleratedTaints(view, replica, nodeId, nodeFacts).filter(
       ({ effect }) => effect !== Effect.PREFER_NO_SCHEDULE,
@@ -199,7 +204,7 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
       ? []
       : [`${replica.id} was placed on ${nodeId}, whose taint ${taint.key} it does not tolerate`];
   });
-  const crowded = [...new Set(placed.map(({ nodeId }) => nodeId))].flatMap((nodeId) => {
+  const capacityViolations = [...new Set(placed.map(({ nodeId }) => nodeId))].flatMap((nodeId) => {
     const node = view.node(nodeId)?.value;
     if (node === undefined) return [`a replica was placed on ${nodeId}, which does not exist`];
     const held = [...view.replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
@@ -216,7 +221,7 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
         : [`a replica was placed on ${nodeId}, which is not connected`]),
     ];
   });
-  return [...crowded, ...repelled];
+  return [...capacityViolations, ...taintViolations];
 };
 
 /** Invariant 17: only replicas on nodes that are not alive are declared lost. */
@@ -231,27 +236,29 @@ export const onlyDeadNodesLoseReplicas: Checker = ({ changes, nodeFacts }) =>
 export const specsOnlyGoForward: Checker = ({ changes }) =>
   changes.flatMap(({ kind, before, after }) => {
     if (kind !== 'workload' || before === undefined) return [];
-    const [was, is] = [before as WorkloadRecord, after as WorkloadRecord | undefined];
-    if (is === undefined)
-      return was.deletionRequestedAt === undefined
-        ? [`${was.name} disappeared without a deletion`]
+    const [former, current] = [before as WorkloadRecord, after as WorkloadRecord | undefined];
+    if (current === undefined)
+      return former.deletionRequestedAt === undefined
+        ? [`${former.name} disappeared without a deletion`]
         : [];
     const isSame =
-      was.spec !== undefined &&
-      is.spec !== undefined &&
-      equals(WorkloadSpecSchema, was.spec, is.spec);
+      former.spec !== undefined &&
+      current.spec !== undefined &&
+      equals(WorkloadSpecSchema, former.spec, current.spec);
     return [
-      ...(is.version < was.version
-        ? [`${is.name} went back from version ${was.version} to ${is.version}`]
+      ...(current.version < former.version
+        ? [`${current.name} went back from version ${former.version} to ${current.version}`]
         : []),
-      ...(is.generation < was.generation
-        ? [`${is.name} went back from generation ${was.generation} to ${is.generation}`]
+      ...(current.generation < former.generation
+        ? [
+            `${current.name} went back from generation ${former.generation} to ${current.generation}`,
+          ]
         : []),
-      ...(!isSame && is.generation === was.generation
-        ? [`${is.name} changed within generation ${is.generation}`]
+      ...(!isSame && current.generation === former.generation
+        ? [`${current.name} changed within generation ${current.generation}`]
         : []),
-      ...(was.deletionRequestedAt !== undefined && is.deletionRequestedAt === undefined
-        ? [`${is.name} is wanted again`]
+      ...(former.deletionRequestedAt !== undefined && current.deletionRequestedAt === undefined
+        ? [`${current.name} is wanted again`]
         : []),
     ];
   });
@@ -279,8 +286,8 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
 function findPortConflicts(view: CheckedView, held: readonly ReplicaRecord[]): readonly string[] {
   const ports = held.flatMap(({ uid, version }) => {
     const template = view.version(uid, version)?.template;
-    const ofReplica = template === undefined ? [] : listHostPorts(template);
-    return [...new Set(ofReplica.map(({ protocol, number }) => `${number}/${protocol}`))];
+    const replicaPorts = template === undefined ? [] : listHostPorts(template);
+    return [...new Set(replicaPorts.map(({ protocol, number }) => `${number}/${protocol}`))];
   });
   return [...new Set(ports.filter((port, index) => ports.indexOf(port) !== index))];
 }

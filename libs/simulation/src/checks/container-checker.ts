@@ -32,7 +32,7 @@ export interface RunningContainer {
   readonly owner: ContainerOwner;
 }
 
-/** What happened to a replica on its machine. */
+/** Exits and starts of a replica's containers on its machine. */
 interface ReplicaHistory {
   exits: number;
   failedStarts: number;
@@ -40,8 +40,8 @@ interface ReplicaHistory {
 }
 
 /**
- * Tolerance between the end of a back-off and the start: writes, the runtime, and the agent's
- * scheduling.
+ * Tolerance between the end of a back-off and the container start, milliseconds. Covers writes, the
+ * runtime, and the scheduling in the agent.
  */
 const RESTART_SLACK_MS = 1_500;
 
@@ -52,7 +52,7 @@ const RESTART_SLACK_MS = 1_500;
 export class ContainerChecker {
   private readonly running = new Map<ContainerId, RunningContainer>();
   private readonly histories = new Map<string, ReplicaHistory>();
-  /** What each agent process knows to be on its disk, by node and replica. */
+  /** Replicas that each agent process has read from or saved to its disk, by node and replica. */
   private readonly storedReplicas = new Map<string, StoredReplica>();
   /** Ceiling of each workload when its newest replica was created. */
   private readonly ceilings = new Map<string, number>();
@@ -70,7 +70,7 @@ export class ContainerChecker {
     return this.running.values();
   }
 
-  /** A new agent process reads the disk of its predecessor. */
+  /** Called when a new agent process reads the disk of its predecessor. */
   onAgentStart(node: SimNode): void {
     for (const key of this.storedReplicas.keys())
       if (key.startsWith(`${node.id}/`)) this.storedReplicas.delete(key);
@@ -78,7 +78,10 @@ export class ContainerChecker {
       this.storedReplicas.set(`${node.id}/${stored.replicaId}`, stored);
   }
 
-  /** The agent knows that the replica is saved on its disk; undefined: that it is removed. */
+  /**
+   * Called when the agent has saved a replica on its disk.
+   * @param stored - Undefined when the agent has removed the replica.
+   */
   onSave(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void {
     const key = `${node.id}/${replicaId}`;
     const before = this.storedReplicas.get(key);
@@ -99,7 +102,7 @@ export class ContainerChecker {
       this.deps.reportViolation(`7: ${replicaId} on ${node.id} has ended and runs again`);
   }
 
-  /** The agent requests a container start. */
+  /** Called when the agent requests a container start. */
   onContainerStart(node: SimNode, request: ContainerRequest): void {
     const owner = fromContainerLabels(request.labels);
     if (owner === undefined)
@@ -121,6 +124,7 @@ export class ContainerChecker {
       );
   }
 
+  /** Called when the machine did not carry out a start. */
   onStartFailure(node: SimNode, replicaId: string): void {
     this.historyOf(node, replicaId).failedStarts += 1;
   }
@@ -147,7 +151,7 @@ export class ContainerChecker {
       );
   }
 
-  /** The machine reports a container event. */
+  /** Called when a container starts or exits on the machine. */
   onContainerEvent(node: SimNode, { kind, status }: ContainerEvent): void {
     const owner = fromContainerLabels(status.labels);
     if (owner === undefined) return;
@@ -207,7 +211,7 @@ export class ContainerChecker {
   }
 
   /**
-   * Invariant 15: no stop order is sent for a replica whose record wants it to run on that node.
+   * Invariant 15: no stop order is sent for a replica whose record says that it runs on that node.
    */
   private checkStopOrder(node: SimNode, replicaId: string): void {
     const record = this.deps.records.replica(replicaId)?.value;
@@ -219,8 +223,7 @@ export class ContainerChecker {
   }
 
   /**
-   * Invariant 6: no container starts that the coordinator does not count, or counts on another
-   * node.
+   * Invariant 6: a container starts only when its replica's record is live and names that node.
    */
   private checkRecord(node: SimNode, replicaId: string): void {
     const record = this.deps.records.replica(replicaId)?.value;
@@ -230,7 +233,8 @@ export class ContainerChecker {
   }
 
   /**
-   * Invariant 6: no more counted replicas run than the ceiling allowed when the newest was created.
+   * Invariant 6: no more replicas run than the ceiling allowed when the newest was created, without
+   * lost replicas.
    */
   private checkCeiling({ workloadUid, replicaId, workload }: ContainerOwner): void {
     const { records, reportViolation } = this.deps;
@@ -255,12 +259,12 @@ export class ContainerChecker {
       node.quietSince !== undefined
     )
       return;
-    const plan = toReplicaTarget(fromBinary(OrderSchema, held.start));
+    const target = toReplicaTarget(fromBinary(OrderSchema, held.start));
     const failures = agent.replicas.find(replicaId)?.current.failures ?? 0;
     const hasEnded =
-      plan.restart === 'never' ||
-      failures >= plan.maxRetries ||
-      (plan.restart === 'onFailure' && exitCode === 0);
+      target.restart === 'never' ||
+      failures >= target.maxRetries ||
+      (target.restart === 'onFailure' && exitCode === 0);
     if (hasEnded) return;
     const endedAt = this.deps.now();
     const history = this.historyOf(node, replicaId);
@@ -272,8 +276,8 @@ export class ContainerChecker {
     this.deps.schedule(waitMs, () => {
       const wasActive =
         node.quietSince === undefined && node.activeSince <= endedAt && !node.isDestroyed;
-      const now = this.storedReplicas.get(`${node.id}/${replicaId}`);
-      const isWanted = now !== undefined && now.end === undefined;
+      const stored = this.storedReplicas.get(`${node.id}/${replicaId}`);
+      const isWanted = stored !== undefined && stored.end === undefined;
       if (
         !wasActive ||
         !isWanted ||
@@ -291,9 +295,9 @@ export class ContainerChecker {
     const key = `${node.id}/${replicaId}`;
     const known = this.histories.get(key);
     if (known !== undefined) return known;
-    const made: ReplicaHistory = { exits: 0, failedStarts: 0, lastStartAt: -1 };
-    this.histories.set(key, made);
-    return made;
+    const created: ReplicaHistory = { exits: 0, failedStarts: 0, lastStartAt: -1 };
+    this.histories.set(key, created);
+    return created;
   }
 }
 

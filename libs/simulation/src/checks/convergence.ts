@@ -7,7 +7,7 @@ import type { SimNode } from '../parts/sim-node.js';
 import { factsOf } from './rollout-facts.js';
 import type { RunningContainer } from './container-checker.js';
 
-/** CLD-REQ-012: the scheduler's reservations match the records. */
+/** CLD-REQ-012: returns the nodes whose reservations in the scheduler differ from the records. */
 export function findReservationMismatches({
   controllers,
   state,
@@ -16,13 +16,13 @@ export function findReservationMismatches({
   readonly state: ClusterState;
 }): readonly string[] {
   return [...state.view().nodes()].flatMap(({ value: { id } }) => {
-    const [booked, held] = [
+    const [reserved, allocated] = [
       JSON.stringify(controllers.getReserved(id)),
       JSON.stringify(controllers.placements.getAllocated(id)),
     ];
-    return booked === held
+    return reserved === allocated
       ? []
-      : [`${id}: the scheduler has reserved ${booked}, but the records say ${held}`];
+      : [`${id}: the scheduler has reserved ${reserved}, but the records say ${allocated}`];
   });
 }
 
@@ -53,27 +53,27 @@ export function findDifferences({
     if (workload.deletionRequestedAt !== undefined) return [`${workload.name} is not deleted yet`];
     const facts = factsOf(records, workload);
     const { live, limits } = facts;
-    const good = live.filter(
+    const settled = live.filter(
       (replica) =>
         replica.ready &&
         replica.desiredRunning &&
         facts.canonicalVersion(replica.version) === facts.wanted,
     );
-    for (const { id, containerId } of good) wanted.set(id, containerId);
+    for (const { id, containerId } of settled) wanted.set(id, containerId);
     const { want } = limits;
-    return good.length === want && live.length === want
+    return settled.length === want && live.length === want
       ? []
       : [
-          `${workload.name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live: ${live.map(describeReplica).join(', ')}`,
+          `${workload.name}: ${settled.length} of ${want} replicas are running as wanted, ${live.length} live: ${live.map(describeReplica).join(', ')}`,
         ];
   });
-  const dead = new Set(
+  const destroyedNodeIds = new Set(
     destroyedNodesAreRegistered
       ? [...nodes].flatMap(({ id, isDestroyed }) => (isDestroyed ? [id] : []))
       : [],
   );
   for (const { value } of records.replicas()) {
-    if (dead.has(value.nodeId) && value.lost) continue;
+    if (destroyedNodeIds.has(value.nodeId) && value.lost) continue;
     if (value.lost) problems.push(`${value.id} on ${value.nodeId} is still a tombstone`);
     if (records.workload(value.uid) === undefined)
       problems.push(`${value.id} belongs to a deleted workload`);
@@ -88,7 +88,7 @@ export function findDifferences({
   return problems;
 }
 
-/** Returns what an agent still stores about deleted replicas. */
+/** Returns the replicas that an agent still stores although no record places them on its node. */
 function findLeftovers(records: CheckedView, node: SimNode): readonly string[] {
   if (node.isDestroyed) return [];
   return [...node.store.replicas.keys()].flatMap((replicaId) =>

@@ -5,13 +5,14 @@ import type { Checker } from './commit-checkers.js';
 /** Input of {@link createFalseLossChecker}. */
 export interface FalseLossWorld {
   readonly nodes: readonly SimNode[];
+  /** Time of the world at which a coordinator was last paused, milliseconds. */
   readonly lastPause: number;
   readonly time: { now(): number };
 }
 
 /**
- * Slowest reconnect: an agent that waits for a lost answer gives up after 5 s and waits 1 s before
- * it dials.
+ * Longest time until an agent has reconnected, milliseconds: the agent gives up waiting for a lost
+ * response after 5 s, waits 1 s, and dials.
  */
 const RETURN_MS = 7_000;
 

@@ -29,7 +29,7 @@ export function untoleratedTaints(
   );
 }
 
-/** Returns true when the replica has to leave its node: a drain, or an untolerated NO_EXECUTE. */
+/** Returns true when the node is draining or has a NO_EXECUTE taint that is not tolerated. */
 export function isEvicted(
   view: Pick<CheckedView, 'version'>,
   replica: ReplicaRecord,

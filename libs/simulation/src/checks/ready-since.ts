@@ -3,8 +3,8 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { findReplicaChanges } from './commit-changes.js';
 
 /**
- * Time since which each replica is ready as far as one coordinator knows, by that coordinator's
- * clock. A new coordinator starts to count again.
+ * Time since which one coordinator has seen each replica ready, by that coordinator's clock. A new
+ * coordinator starts to count again.
  */
 export class ReadySince {
   private readonly since = new Map<string, number>();
@@ -14,6 +14,7 @@ export class ReadySince {
     for (const { id, ready } of replicas) if (ready) this.since.set(id, nowMs);
   }
 
+  /** Applies the changes of a commit that the coordinator's view shows. */
   apply(changes: readonly RecordChange[], nowMs: number): void {
     for (const { before, after } of findReplicaChanges(changes)) {
       const { id } = (after ?? before) as ReplicaRecord;

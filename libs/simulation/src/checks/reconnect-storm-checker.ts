@@ -8,8 +8,8 @@ export interface ReconnectStormCheckerDeps {
 /** Time after a coordinator's return in which dials are checked, milliseconds. */
 const CHECK_DURATION_MS = 5_000;
 /**
- * Dials no further apart than this count as simultaneous, milliseconds. A coordinator asks its
- * agents to spread over 50 ms or more.
+ * Dials no further apart than this count as simultaneous, milliseconds. A coordinator makes its
+ * agents spread their dials over 50 ms or more.
  */
 const SIMULTANEOUS_MS = 10;
 /** Largest share of all agents that may dial simultaneously. */
@@ -24,20 +24,22 @@ export class ReconnectStormChecker {
 
   constructor(private readonly deps: ReconnectStormCheckerDeps) {}
 
-  /** A coordinator that replaces an earlier one begins to serve. */
+  /** Called when a coordinator that replaces an earlier coordinator begins to serve. */
   onCoordinatorReturn(): void {
     this.watchedUntil = this.deps.now() + CHECK_DURATION_MS;
   }
 
-  /** An agent dials. */
+  /** Called when an agent dials. */
   onDial(nodeId: string): void {
     const { now, nodes, reportViolation } = this.deps;
     const at = now();
     this.dials = [...this.dials.filter((dial) => dial.at > at - SIMULTANEOUS_MS), { at, nodeId }];
-    const [all, together] = [nodes(), new Set(this.dials.map((dial) => dial.nodeId)).size];
-    if (at > this.watchedUntil || all < MIN_NODES || together <= all * MAX_SHARE) return;
+    const nodeCount = nodes();
+    const dialling = new Set(this.dials.map((dial) => dial.nodeId)).size;
+    if (at > this.watchedUntil || nodeCount < MIN_NODES || dialling <= nodeCount * MAX_SHARE)
+      return;
     reportViolation(
-      `25: ${together} of ${all} agents dialled within ${SIMULTANEOUS_MS} ms after the coordinator returned`,
+      `25: ${dialling} of ${nodeCount} agents dialled within ${SIMULTANEOUS_MS} ms after the coordinator returned`,
     );
   }
 }

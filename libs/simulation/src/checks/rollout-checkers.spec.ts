@@ -96,8 +96,13 @@ const stopped = (before: ReplicaRecord): RecordChange =>
 const blueGreen = { strategy: Strategy.BLUE_GREEN };
 const recreate = { strategy: Strategy.RECREATE };
 
-function commitOf(changes: readonly RecordChange[], picture: RolloutState): Commit {
-  const { replicas = [], settings = {}, control: shown = control(), forced = false } = picture;
+function commitOf(changes: readonly RecordChange[], rolloutState: RolloutState): Commit {
+  const {
+    replicas = [],
+    settings = {},
+    control: controlRecord = control(),
+    forced = false,
+  } = rolloutState;
   const workload = create(WorkloadRecordSchema, {
     ...{ uid: 'u', name: 'web', version: 3, generation: 1n },
     spec: { command: ['serve'], replicas: 3, rollout: settings },
@@ -118,7 +123,7 @@ function commitOf(changes: readonly RecordChange[], picture: RolloutState): Comm
   const stored = <Value>(value: Value) => ({ value, revision: 1n });
   const view = {
     workload: () => stored(workload),
-    control: () => stored(shown),
+    control: () => stored(controlRecord),
     node: () => stored(node),
     version: (_uid: string, version: number) =>
       create(VersionRecordSchema, {
@@ -128,89 +133,89 @@ function commitOf(changes: readonly RecordChange[], picture: RolloutState): Comm
       }),
     replicasOf: () => now.map(stored),
   } as unknown as CheckedView;
-  const evidence = {
+  const nodeFacts = {
     alive: new Set(['node-1']),
     draining: new Set<string>(),
     cordoned: new Set<string>(),
     wallMs: NOW_MS,
   };
-  return { view, changes, nodeFacts: evidence };
+  return { view, changes, nodeFacts };
 }
 
 const [old1, old2, old3] = many(3, { version: 1 }) as [ReplicaRecord, ReplicaRecord, ReplicaRecord];
-const news = many(3);
+const newReplicas = many(3);
 const superseded = replica({ version: 2 });
-const underWay = control({}, blueGreen);
+const inProgress = control({}, blueGreen);
 
 const rows: readonly (RolloutState & {
   readonly name: string;
   readonly check: Checker;
   readonly changes: readonly RecordChange[];
   /** Expected violation; absent when there is none. */
-  readonly says?: RegExp;
+  readonly violation?: RegExp;
 })[] = [
   {
     name: 'invariant 13: a replica of a version that was superseded',
     check: creationsHaveWantedVersion,
     changes: [created(superseded)],
-    says: /^13: u-\d+ was created with version 2, but version 3 is wanted/,
+    violation: /^13: u-\d+ was created with version 2, but version 3 is wanted/,
   },
   {
     name: 'invariant 13: a replica created by a rollout that was superseded',
     check: creationsHaveWantedVersion,
     changes: [created(replica())],
     control: control({}, { version: 2 }),
-    says: /^13: u-\d+ was created by the rollout of version 2/,
+    violation: /^13: u-\d+ was created by the rollout of version 2/,
   },
   {
     name: 'invariant 13: an unneeded replica of the previous version',
     check: creationsHaveWantedVersion,
     changes: [created(replica({ version: 1 }))],
-    says: /^13: u-\d+ was created with version 1/,
+    violation: /^13: u-\d+ was created with version 1/,
   },
   {
     name: 'a replica of the previous version while that version still serves',
     check: creationsHaveWantedVersion,
     changes: [created(replica({ version: 1 }))],
-    control: underWay,
+    control: inProgress,
   },
   {
     name: 'invariant 6: more than twice the wanted count under BLUE_GREEN',
     check: creationsKeepCeiling,
-    replicas: [...news, old1, old2, old3, superseded],
+    replicas: [...newReplicas, old1, old2, old3, superseded],
     changes: [created(superseded)],
-    control: underWay,
-    says: /7 live replicas, but its ceiling is 6/,
+    control: inProgress,
+    violation: /7 live replicas, but its ceiling is 6/,
   },
   {
     name: 'twice the wanted count under BLUE_GREEN',
     check: creationsKeepCeiling,
-    replicas: [...news, old1, old2, old3],
-    changes: [created(news[0]!)],
-    control: underWay,
+    replicas: [...newReplicas, old1, old2, old3],
+    changes: [created(newReplicas[0]!)],
+    control: inProgress,
   },
   {
     name: 'invariant 6: a new replica beside old ones under RECREATE',
     check: creationsKeepCeiling,
-    replicas: [news[0]!, old1],
-    changes: [created(news[0]!)],
+    replicas: [newReplicas[0]!, old1],
+    changes: [created(newReplicas[0]!)],
     control: control({}, recreate),
-    says: /beside 1 of another version, but its strategy is RECREATE/,
+    violation: /beside 1 of another version, but its strategy is RECREATE/,
   },
   {
     name: 'invariant 9: a stop in the active set below min_available while the new set is ready',
     check: stopsKeepMinAvailable,
-    replicas: [...news, old1, old2],
+    replicas: [...newReplicas, old1, old2],
     changes: [stopped(old1)],
-    control: underWay,
-    says: /1 ready replicas after a voluntary stop, but min_available is 2/,
+    control: inProgress,
+    violation: /1 ready replicas after a voluntary stop, but min_available is 2/,
   },
   {
     name: 'a stop in the set that does not serve',
     check: stopsKeepMinAvailable,
-    replicas: [news[0]!, old1],
-    changes: [stopped(news[0]!)],
-    control: underWay,
+    replicas: [newReplicas[0]!, old1],
+    changes: [stopped(newReplicas[0]!)],
+    control: inProgress,
   },
   {
     name: 'the stops of RECREATE',
@@ -222,10 +227,10 @@ const rows: readonly (RolloutState & {
   {
     name: 'invariant 9: a stop of the new version by RECREATE below min_available',
     check: stopsKeepMinAvailable,
-    replicas: [news[0]!, news[1]!],
-    changes: [stopped(news[0]!)],
+    replicas: [newReplicas[0]!, newReplicas[1]!],
+    changes: [stopped(newReplicas[0]!)],
     control: control({}, recreate),
-    says: /1 ready replicas after a voluntary stop, but min_available is 2/,
+    violation: /1 ready replicas after a voluntary stop, but min_available is 2/,
   },
   {
     name: 'a stop by a forced drain',
@@ -240,21 +245,22 @@ const rows: readonly (RolloutState & {
     replicas: [old1, old2],
     changes: [stopped(old1)],
     settings: { minAvailable: 1 },
-    says: /^10: web has 1 ready replicas after a voluntary stop before 2 of 3 were ready again/,
+    violation:
+      /^10: web has 1 ready replicas after a voluntary stop before 2 of 3 were ready again/,
   },
   {
     name: 'more replicas of the new version than the canary step allows',
     check: canaryStepsAreKept,
-    replicas: [...news.slice(1), old1],
-    changes: [created(news[1]!)],
+    replicas: [...newReplicas.slice(1), old1],
+    changes: [created(newReplicas[1]!)],
     settings: { steps: [{ replicas: 1 }] },
-    says: /web has 2 replicas of version 3, but its step allows 1/,
+    violation: /web has 2 replicas of version 3, but its step allows 1/,
   },
   {
     name: 'as many replicas as the next step allows',
     check: canaryStepsAreKept,
-    replicas: [...news.slice(1), old1],
-    changes: [created(news[1]!)],
+    replicas: [...newReplicas.slice(1), old1],
+    changes: [created(newReplicas[1]!)],
     settings: { steps: [{ replicas: 1 }, { percent: 50 }] },
     control: control({}, { stepsDone: 1 }),
   },
@@ -262,7 +268,7 @@ const rows: readonly (RolloutState & {
     name: 'a canary step that is forgotten',
     check: rolloutsOnlyGoForward,
     changes: [changed('control', control({}, { stepsDone: 1 }), control({}, { stepsDone: 0 }))],
-    says: /canary step 1 was done, but now only 0 are/,
+    violation: /canary step 1 was done, but now only 0 are/,
   },
   {
     name: 'one promotion that passes two steps',
@@ -274,7 +280,7 @@ const rows: readonly (RolloutState & {
         { replicas: 2, ...MANUAL },
       ],
     },
-    says: /2 canary steps were passed without a promotion for each/,
+    violation: /2 canary steps were passed without a promotion for each/,
   },
   {
     name: 'a promotion that is not consumed',
@@ -287,7 +293,7 @@ const rows: readonly (RolloutState & {
       ),
     ],
     settings: { steps: [{ replicas: 1, ...MANUAL }] },
-    says: /a promotion was used but not removed/,
+    violation: /a promotion was used but not removed/,
   },
   {
     name: 'a step that passes before its wait ends',
@@ -300,40 +306,40 @@ const rows: readonly (RolloutState & {
       ),
     ],
     settings: { steps: [{ replicas: 1, wait: durationFromMs(1_000) }] },
-    says: /a canary step was passed before its wait ended/,
+    violation: /a canary step was passed before its wait ended/,
   },
   {
     name: 'a switch to a set that is not ready',
     check: rolloutsOnlyGoForward,
-    replicas: [news[0]!, news[1]!, replica({ ready: false })],
-    changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
-    says: /version 3 became active with 2 of 3 ready/,
+    replicas: [newReplicas[0]!, newReplicas[1]!, replica({ ready: false })],
+    changes: [changed('control', inProgress, control({ activeVersion: 3 }, blueGreen))],
+    violation: /version 3 became active with 2 of 3 ready/,
   },
   {
     name: 'a switch without a promotion',
     check: rolloutsOnlyGoForward,
-    replicas: news,
-    changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
+    replicas: newReplicas,
+    changes: [changed('control', inProgress, control({ activeVersion: 3 }, blueGreen))],
     settings: MANUAL,
-    says: /version 3 became active without a promotion/,
+    violation: /version 3 became active without a promotion/,
   },
   {
     name: 'a switch to a set that is ready',
     check: rolloutsOnlyGoForward,
-    replicas: news,
-    changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
+    replicas: newReplicas,
+    changes: [changed('control', inProgress, control({ activeVersion: 3 }, blueGreen))],
   },
   {
     name: 'invariant 13: a superseded rollout that continues',
     check: rolloutsOnlyGoForward,
     changes: [changed('control', control(), control({}, { version: 2 }))],
-    says: /^13: the rollout of version 3 became one of version 2/,
+    violation: /^13: the rollout of version 3 became one of version 2/,
   },
   {
     name: 'invariant 11: a rollout that pauses without a reason',
     check: rolloutsOnlyGoForward,
     changes: [changed('control', control(), control({ rolloutPhase: RolloutPhase.PAUSED }))],
-    says: /^11: the rollout is paused or failed without a reason/,
+    violation: /^11: the rollout is paused or failed without a reason/,
   },
   {
     name: 'invariant 11: a rollout that fails without a failure',
@@ -345,12 +351,12 @@ const rows: readonly (RolloutState & {
         control({ rolloutPhase: RolloutPhase.FAILED, rolloutReason: 'failed' }),
       ),
     ],
-    says: /^11: the rollout has failed without naming the failure/,
+    violation: /^11: the rollout has failed without naming the failure/,
   },
   {
     name: 'invariant 11: a completed rollout with replicas missing',
     check: rolloutsOnlyGoForward,
-    replicas: [...news, old1],
+    replicas: [...newReplicas, old1],
     changes: [
       changed(
         'control',
@@ -358,19 +364,19 @@ const rows: readonly (RolloutState & {
         control({ activeVersion: 3, rolloutPhase: RolloutPhase.COMPLETED }),
       ),
     ],
-    says: /^11: the rollout ended with 1 replicas of other versions/,
+    violation: /^11: the rollout ended with 1 replicas of other versions/,
   },
   {
     name: 'a previous version that is removed before pause_duration ends',
     check: previousVersionIsKept,
-    replicas: [...news, old1],
+    replicas: [...newReplicas, old1],
     changes: [stopped(old1)],
     settings: { pauseDuration: durationFromMs(1_000) },
     control: control(
       { activeVersion: 3 },
       { ...blueGreen, switchedAt: timestampFromMs(NOW_MS - 400) },
     ),
-    says: /u-1 of web was stopped 600 ms before pause_duration ended/,
+    violation: /u-1 of web was stopped 600 ms before pause_duration ended/,
   },
   {
     name: 'invariant 11: an undo that restores another template',
@@ -383,7 +389,7 @@ const rows: readonly (RolloutState & {
         'u/3',
       ),
     ],
-    says: /^11: undo of web to version 1 did not restore the recorded template/,
+    violation: /^11: undo of web to version 1 did not restore the recorded template/,
   },
   {
     name: 'invariant 11: a rollback that the spec does not request',
@@ -396,86 +402,94 @@ const rows: readonly (RolloutState & {
         'u/3',
       ),
     ],
-    says: /did not restore the recorded template\n11: web was rolled back, but on_failure is not ROLLBACK/,
+    violation:
+      /did not restore the recorded template\n11: web was rolled back, but on_failure is not ROLLBACK/,
   },
 ];
 
 describe('rollout checkers', () => {
-  it.each(rows.filter(({ says }) => says !== undefined))(
+  it.each(rows.filter(({ violation }) => violation !== undefined))(
     'report $name',
-    ({ check, changes, says = /^$/, ...picture }) => {
-      expect(check(commitOf(changes, picture)).join('\n')).toMatch(says);
+    ({ check, changes, violation = /^$/, ...rolloutState }) => {
+      expect(check(commitOf(changes, rolloutState)).join('\n')).toMatch(violation);
     },
   );
 
-  it.each(rows.filter(({ says }) => says === undefined))(
+  it.each(rows.filter(({ violation }) => violation === undefined))(
     'accept $name',
-    ({ check, changes, ...picture }) => {
-      expect(check(commitOf(changes, picture))).toEqual([]);
+    ({ check, changes, ...rolloutState }) => {
+      expect(check(commitOf(changes, rolloutState))).toEqual([]);
     },
   );
 });
 
-describe('rollout progress', () => {
+describe('findRolloutsInProgress and requiredUserAction', () => {
   const { PAUSED, FAILED, COMPLETED, IN_PROGRESS } = RolloutPhase;
   it.each([
     {
       name: 'a completed rollout',
-      shown: control({ rolloutPhase: COMPLETED }),
-      underWay: [],
+      record: control({ rolloutPhase: COMPLETED }),
+      inProgress: [],
       remedy: undefined,
     },
     {
       name: 'a rollout in progress',
-      shown: control({ rolloutPhase: IN_PROGRESS, rolloutReason: 'not ready' }),
-      underWay: ['web: version 3 is IN_PROGRESS: not ready'],
+      record: control({ rolloutPhase: IN_PROGRESS, rolloutReason: 'not ready' }),
+      inProgress: ['web: version 3 is IN_PROGRESS: not ready'],
       remedy: undefined,
     },
     {
       name: 'a rollout of an older version',
-      shown: control({ rolloutPhase: COMPLETED }, { version: 2 }),
-      underWay: ['web: the rollout of version 3 has not begun'],
+      record: control({ rolloutPhase: COMPLETED }, { version: 2 }),
+      inProgress: ['web: the rollout of version 3 has not begun'],
       remedy: undefined,
     },
     {
       name: 'a spec change that was not observed yet',
-      shown: control({ rolloutPhase: COMPLETED, observedGeneration: 0n }),
-      underWay: ['web: generation 1 was not observed'],
+      record: control({ rolloutPhase: COMPLETED, observedGeneration: 0n }),
+      inProgress: ['web: generation 1 was not observed'],
       remedy: undefined,
     },
     {
       name: 'a rollout paused without a reason',
-      shown: control({ rolloutPhase: PAUSED }),
-      underWay: ['web: version 3 is PAUSED: '],
+      record: control({ rolloutPhase: PAUSED }),
+      inProgress: ['web: version 3 is PAUSED: '],
       remedy: 'raiseLimits',
     },
     {
       name: 'a rollout paused by a user',
-      shown: control({ rolloutPhase: PAUSED, pausedVersion: 3, rolloutReason: 'paused by a user' }),
-      underWay: [],
+      record: control({
+        rolloutPhase: PAUSED,
+        pausedVersion: 3,
+        rolloutReason: 'paused by a user',
+      }),
+      inProgress: [],
       remedy: 'resume',
     },
     {
       name: 'a rollout that waits for a promotion',
-      shown: control({ rolloutPhase: PAUSED, rolloutReason: 'waits' }, { waitsForPromotion: true }),
-      underWay: [],
+      record: control(
+        { rolloutPhase: PAUSED, rolloutReason: 'waits' },
+        { waitsForPromotion: true },
+      ),
+      inProgress: [],
       remedy: 'promote',
     },
     {
       name: 'a failed rollout',
-      shown: control({ rolloutPhase: FAILED, rolloutReason: 'crashed' }),
-      underWay: [],
+      record: control({ rolloutPhase: FAILED, rolloutReason: 'crashed' }),
+      inProgress: [],
       remedy: 'resume',
     },
     {
       name: 'a rollout that failed at its deadline',
-      shown: control({ rolloutPhase: FAILED, rolloutReason: 'no progress for 1s' }),
-      underWay: [],
+      record: control({ rolloutPhase: FAILED, rolloutReason: 'no progress for 1s' }),
+      inProgress: [],
       remedy: 'giveTime',
     },
-  ])('classify $name', ({ shown, underWay: expected, remedy }) => {
+  ])('classify $name', ({ record, inProgress: expected, remedy }) => {
     const { view } = commitOf([], {
-      control: shown,
+      control: record,
       settings: { progressDeadline: durationFromMs(1_000) },
     });
     const workload = view.workload('u');
@@ -483,6 +497,6 @@ describe('rollout progress', () => {
     expect(findRolloutsInProgress({ workloads, control: (uid) => view.control(uid) })).toEqual(
       expected,
     );
-    expect(workload && requiredUserAction(shown, workload.value)).toBe(remedy);
+    expect(workload && requiredUserAction(record, workload.value)).toBe(remedy);
   });
 });

@@ -30,7 +30,7 @@ import {
 
 /**
  * Invariant 13: new replicas have the wanted version, or the version that the rollout replaces
- * while that version may still be needed; never one between.
+ * while that version may still be needed; never a version between the two.
  */
 export const creationsHaveWantedVersion: Checker = ({ view, changes }) =>
   createdReplicas(changes).flatMap(({ id, uid, version }) => {
@@ -38,12 +38,12 @@ export const creationsHaveWantedVersion: Checker = ({ view, changes }) =>
     if (workload === undefined) return [];
     const facts = factsOf(view, workload);
     const { canonicalVersion, wanted, active, control } = facts;
-    const rolled = control?.rollout?.version;
+    const rolledOutVersion = control?.rollout?.version;
     return [
-      ...(rolled === undefined || rolled === workload.version
+      ...(rolledOutVersion === undefined || rolledOutVersion === workload.version
         ? []
         : [
-            `13: ${id} was created by the rollout of version ${rolled}, but version ${workload.version} is wanted`,
+            `13: ${id} was created by the rollout of version ${rolledOutVersion}, but version ${workload.version} is wanted`,
           ]),
       ...(canonicalVersion(version) === wanted ||
       (canonicalVersion(version) === active && needsPreviousVersion(facts))
@@ -54,7 +54,7 @@ export const creationsHaveWantedVersion: Checker = ({ view, changes }) =>
     ];
   });
 
-/** No more replicas have the new version than the canary step allows. */
+/** A creation leaves no more replicas of the new version than the current canary step allows. */
 export const canaryStepsAreKept: Checker = ({ view, changes, nodeFacts }) =>
   [...new Set(createdReplicas(changes).map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
@@ -94,39 +94,47 @@ export const canaryStepsAreKept: Checker = ({ view, changes, nodeFacts }) =>
       : [];
   });
 
-/** Steps, switches and ends of a rollout are committed only when their conditions hold. */
+/**
+ * A rollout passes a canary step, switches the version or ends only when the conditions of that
+ * change hold, and never returns to an older version.
+ */
 export const rolloutsOnlyGoForward: Checker = (commit) =>
   commit.changes.flatMap(({ kind, id, before, after }) => {
     const workload = commit.view.workload(id)?.value;
     if (kind !== 'control' || workload === undefined || workload.deletionRequestedAt !== undefined)
       return [];
-    const [was, is] = [before as ControlRecord | undefined, after as ControlRecord | undefined];
-    if (was?.rollout === undefined || is?.rollout === undefined) return [];
+    const [former, current] = [
+      before as ControlRecord | undefined,
+      after as ControlRecord | undefined,
+    ];
+    if (former?.rollout === undefined || current?.rollout === undefined) return [];
     const facts = factsOf(commit.view, workload);
     return [
-      ...checkNotRevived(was.rollout, is.rollout),
-      ...checkSteps(was, is, commit, workload),
-      ...checkSwitch(was, is, commit, facts),
-      ...checkEnd(was, is, facts),
+      ...checkNotRevived(former.rollout, current.rollout),
+      ...checkSteps(former, current, commit, workload),
+      ...checkSwitch(former, current, commit, facts),
+      ...checkEnd(former, current, facts),
     ].map((text) => `${text}: ${workload.name}`);
   });
 
-/** Invariant 13. */
-function checkNotRevived(was: RolloutRecord, is: RolloutRecord): readonly string[] {
-  return is.version < was.version
-    ? [`13: the rollout of version ${was.version} became one of version ${is.version}`]
+/** Invariant 13: a superseded rollout does not continue. */
+function checkNotRevived(former: RolloutRecord, current: RolloutRecord): readonly string[] {
+  return current.version < former.version
+    ? [`13: the rollout of version ${former.version} became one of version ${current.version}`]
     : [];
 }
 
+/** Checks promotions and waits of canary steps, and that no passed step is forgotten. */
 function checkSteps(
-  was: ControlRecord,
-  is: ControlRecord,
+  former: ControlRecord,
+  current: ControlRecord,
   { nodeFacts }: Commit,
   workload: WorkloadRecord,
 ): readonly string[] {
-  const [from, to] = [was.rollout as RolloutRecord, is.rollout as RolloutRecord];
-  if (from.version !== to.version || was.observedGeneration !== is.observedGeneration) return [];
-  if (is.observedGeneration !== workload.generation) return [];
+  const [from, to] = [former.rollout as RolloutRecord, current.rollout as RolloutRecord];
+  if (from.version !== to.version || former.observedGeneration !== current.observedGeneration)
+    return [];
+  if (current.observedGeneration !== workload.generation) return [];
   if (to.stepsDone < from.stepsDone)
     return [`canary step ${from.stepsDone} was done, but now only ${to.stepsDone} are`];
   const passed = settingsOf(workload)?.steps.slice(from.stepsDone, to.stepsDone) ?? [];
@@ -147,56 +155,57 @@ function checkSteps(
 
 /** A version becomes active only when all its replicas exist and are ready. */
 function checkSwitch(
-  was: ControlRecord,
-  is: ControlRecord,
+  former: ControlRecord,
+  current: ControlRecord,
   commit: Commit,
   facts: RolloutFacts,
 ): readonly string[] {
   const { canonicalVersion, limits, workload } = facts;
   if (
-    is.activeVersion === 0 ||
-    canonicalVersion(was.activeVersion) === canonicalVersion(is.activeVersion)
+    current.activeVersion === 0 ||
+    canonicalVersion(former.activeVersion) === canonicalVersion(current.activeVersion)
   )
     return [];
-  const ready = readyOf(facts, canonicalVersion(is.activeVersion), commit);
-  const { rollout } = is;
-  const asks =
+  const ready = countReady(facts, canonicalVersion(current.activeVersion), commit);
+  const { rollout } = current;
+  const needsPromotion =
     rollout?.strategy === Strategy.BLUE_GREEN &&
-    rollout.version === was.rollout?.version &&
+    rollout.version === former.rollout?.version &&
     rollout.fromVersion !== 0 &&
     rollout.rollsBack === 0 &&
-    is.observedGeneration === workload.generation &&
+    current.observedGeneration === workload.generation &&
     settingsOf(workload)?.promotion === Promotion.MANUAL;
   return [
     ...(ready < limits.want
-      ? [`version ${is.activeVersion} became active with ${ready} of ${limits.want} ready`]
+      ? [`version ${current.activeVersion} became active with ${ready} of ${limits.want} ready`]
       : []),
-    ...(asks && was.rollout?.promoted !== true
-      ? [`version ${is.activeVersion} became active without a promotion`]
+    ...(needsPromotion && former.rollout?.promoted !== true
+      ? [`version ${current.activeVersion} became active without a promotion`]
       : []),
   ];
 }
 
 /** Invariant 11: a rollout ends with all replicas in place, or with a reason. */
 function checkEnd(
-  was: ControlRecord,
-  is: ControlRecord,
+  former: ControlRecord,
+  current: ControlRecord,
   { canonicalVersion, live }: RolloutFacts,
 ): readonly string[] {
-  const [before, phase] = [was.rolloutPhase, is.rolloutPhase];
+  const [before, phase] = [former.rolloutPhase, current.rolloutPhase];
   // A rollout that was resumed or retried is about to continue.
-  const goesOn = is.rollout?.retry === true || (was.pausedVersion !== 0 && is.pausedVersion === 0);
-  const isHeld = !goesOn && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
-  const version = canonicalVersion(is.rollout?.version ?? 0);
+  const continues =
+    current.rollout?.retry === true || (former.pausedVersion !== 0 && current.pausedVersion === 0);
+  const isHeld = !continues && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
+  const version = canonicalVersion(current.rollout?.version ?? 0);
   const others =
     isSettled(phase) && !isSettled(before)
       ? live.filter((replica) => canonicalVersion(replica.version) !== version)
       : [];
   return [
-    ...(isHeld && is.rolloutReason === ''
+    ...(isHeld && current.rolloutReason === ''
       ? ['11: the rollout is paused or failed without a reason']
       : []),
-    ...(isHeld && phase === RolloutPhase.FAILED && (is.rollout?.failure?.reason ?? '') === ''
+    ...(isHeld && phase === RolloutPhase.FAILED && (current.rollout?.failure?.reason ?? '') === ''
       ? ['11: the rollout has failed without naming the failure']
       : []),
     ...(others.length > 0
@@ -205,7 +214,7 @@ function checkEnd(
   ];
 }
 
-function readyOf(
+function countReady(
   { live, canonicalVersion }: RolloutFacts,
   version: number,
   { nodeFacts }: Commit,
@@ -219,16 +228,16 @@ function readyOf(
   ).length;
 }
 
-/** BLUE_GREEN: all replicas of the previous version stay for pause_duration. */
+/** BLUE_GREEN: after a switch, the replicas of the previous version stay for pause_duration. */
 export const previousVersionIsKept: Checker = ({ view, changes, nodeFacts }) =>
   findReplicaChanges(changes).flatMap(({ before, after }) => {
-    const byChoice =
+    const isVoluntary =
       before?.desiredRunning === true &&
       before.ready &&
       after !== undefined &&
       !after.desiredRunning &&
       !after.lost;
-    const workload = byChoice ? view.workload(before.uid)?.value : undefined;
+    const workload = isVoluntary ? view.workload(before.uid)?.value : undefined;
     if (workload === undefined || before === undefined || nodeFacts.wallMs === undefined) return [];
     const { strategy, control, canonicalVersion, limits, live } = factsOf(view, workload);
     const { switchedAt, fromVersion = 0, version } = control?.rollout ?? {};
@@ -262,9 +271,9 @@ export const undoRestoresTemplate: Checker = ({ view, changes }) =>
   changes.flatMap(({ kind, id, before, after }) => {
     const version =
       kind === 'version' && before === undefined ? (after as VersionRecord | undefined) : undefined;
-    const [, how = '', number = ''] =
+    const [, operation = '', number = ''] =
       /^(undo|rollback) to version (\d+)$/.exec(version?.cause ?? '') ?? [];
-    if (version === undefined || how === '') return [];
+    if (version === undefined || operation === '') return [];
     const uid = id.split('/')[0] ?? '';
     const workload = view.workload(uid)?.value;
     const earlier = view.version(uid, Number(number));
@@ -280,9 +289,9 @@ export const undoRestoresTemplate: Checker = ({ view, changes }) =>
       ...(isSame
         ? []
         : [
-            `11: ${how} of ${workload.name} to version ${number} did not restore the recorded template`,
+            `11: ${operation} of ${workload.name} to version ${number} did not restore the recorded template`,
           ]),
-      ...(how === 'rollback' && settings?.onFailure !== OnFailure.ROLLBACK
+      ...(operation === 'rollback' && settings?.onFailure !== OnFailure.ROLLBACK
         ? [`11: ${workload.name} was rolled back, but on_failure is not ROLLBACK`]
         : []),
     ];
@@ -297,11 +306,12 @@ export const ROLLOUT_CHECKERS: readonly Checker[] = [
   undoRestoresTemplate,
 ];
 
-/** Replicas of a canary step for the wanted count, as the API defines it. */
+/** Returns the number of new replicas that a canary step allows for the wanted count. */
 function stepSizeOf({ replicas, percent }: Rollout_Step, want: number): number {
   return Math.min(want, replicas > 0 ? replicas : Math.ceil((percent * want) / 100));
 }
 
+/** Returns the record of a workload before the changes; undefined when they do not change it. */
 function workloadBefore(changes: readonly RecordChange[], uid: string): WorkloadRecord | undefined {
   return changes.find(({ kind, id }) => kind === 'workload' && id === uid)?.before as
     WorkloadRecord | undefined;

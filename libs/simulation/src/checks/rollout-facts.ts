@@ -32,11 +32,11 @@ export interface RolloutFacts {
    * was rolled out.
    */
   readonly active: number;
-  /** Neither completed nor rolled back. */
+  /** True while the rollout is neither completed nor rolled back. */
   readonly isInProgress: boolean;
-  /** The rollout does not proceed: a user paused it, or it has failed. */
+  /** True while the rollout does not proceed because a user paused it or it has failed. */
   readonly isHalted: boolean;
-  /** No version was rolled out before. */
+  /** True when no version was rolled out before. */
   readonly isFirst: boolean;
   /** Returns the oldest version with the same template as the given version. */
   readonly canonicalVersion: (version: number) => number;
@@ -77,28 +77,28 @@ export function isSettled(phase: RolloutPhase): boolean {
   return phase === RolloutPhase.COMPLETED || phase === RolloutPhase.ROLLED_BACK;
 }
 
-/** Converts to milliseconds; 0 when absent. */
+/** Converts a duration to milliseconds; 0 when absent. */
 export function msOf(duration: Duration | undefined): number {
   return duration === undefined ? 0 : durationMs(duration);
 }
 
-/** Returns the rollout settings with defaults. */
+/** Returns the rollout settings with defaults; undefined without a spec. */
 export function settingsOf({ spec }: WorkloadRecord): Rollout | undefined {
   return spec === undefined ? undefined : withCachedDefaults(spec).rollout;
 }
 
-const known = new WeakMap<WorkloadSpec, WorkloadSpec>();
+const defaultsBySpec = new WeakMap<WorkloadSpec, WorkloadSpec>();
 
-/** Cached by record: checkers call this for every commit, and records are immutable. */
+/** Applies the API defaults. Cached by spec, because checkers apply them at every commit. */
 function withCachedDefaults(spec: WorkloadSpec): WorkloadSpec {
-  const full = known.get(spec) ?? withDefaults(spec);
-  known.set(spec, full);
+  const full = defaultsBySpec.get(spec) ?? withDefaults(spec);
+  defaultsBySpec.set(spec, full);
   return full;
 }
 
 /**
- * Returns true when the rollout is halted, at a canary step, or not switched yet. Then the previous
- * version is kept up and its replicas are replaced.
+ * Returns true when the rollout is halted, has canary steps, or is BLUE_GREEN. Then the controllers
+ * may replace replicas of the previous version.
  */
 export function needsPreviousVersion({ workload, strategy, isHalted }: RolloutFacts): boolean {
   return (
@@ -107,8 +107,8 @@ export function needsPreviousVersion({ workload, strategy, isHalted }: RolloutFa
 }
 
 /**
- * Counts replicas of the active version that ended as wanted while the version is kept up. They
- * count as ready replicas.
+ * Counts the replicas of the previous version that ended as wanted while the controllers keep that
+ * version running. Such replicas count as ready.
  */
 export function countEndedOfPreviousVersion(view: FactsView, facts: RolloutFacts): number {
   const { workload, active, wanted, canonicalVersion } = facts;
@@ -122,8 +122,8 @@ export function countEndedOfPreviousVersion(view: FactsView, facts: RolloutFacts
 }
 
 /**
- * CLD-REQ-023: returns the largest permitted number of live replicas of a workload, without
- * replicas on lost nodes.
+ * CLD-REQ-023: returns the largest permitted number of live replicas of a workload. Lost replicas
+ * are not live; replicas that must leave their node raise the ceiling.
  */
 export function ceilingOf(
   view: Pick<CheckedView, 'version'>,
@@ -142,8 +142,8 @@ export function ceilingOf(
 }
 
 /**
- * Returns the limits of a workload from its spec, without replicas that ended as wanted. The wanted
- * count is 0 during deletion.
+ * Returns the limits of a workload from its spec. The wanted count excludes replicas that ended as
+ * wanted, and is 0 during deletion.
  */
 export function limitsOf(
   view: Pick<CheckedView, 'replicasOf' | 'version'>,
@@ -167,7 +167,10 @@ export function limitsOf(
   });
 }
 
-/** The replica ended as wanted and is not replaced; it counts toward the wanted number. */
+/**
+ * Returns true for a replica that ended as its restart policy allows, so that no replica replaces
+ * it.
+ */
 function isFinal(
   { spec }: WorkloadRecord,
   { lost, desiredRunning, phase }: ReplicaRecord,

@@ -52,8 +52,9 @@ export function findUnfinishedRollouts(
 export const AMPLE_DEADLINE_MS = 30_000;
 
 /**
- * Returns the user action that a stopped rollout needs according to its status; undefined when none
- * is needed.
+ * Returns the user action without which a rollout does not proceed, according to its status.
+ * @returns `raiseLimits` for a pause because of failed replicas, `giveTime` for a progress deadline
+ *   below {@link AMPLE_DEADLINE_MS}, undefined when no action is needed.
  */
 export function requiredUserAction(
   { rolloutPhase, rolloutReason, rollout, pausedVersion }: ControlRecord,

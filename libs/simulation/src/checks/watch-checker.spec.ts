@@ -7,7 +7,11 @@ import { StoreWatcher } from './watch-checker.js';
 
 const COMPACTED = 'compacted';
 
-/** Lets a watcher read these revisions. */
+/**
+ * Lets a watcher read these revisions.
+ * @param compactedRevision - Newest compacted revision of the disk.
+ * @returns The reported violations.
+ */
 async function watch(
   revisions: readonly (bigint | typeof COMPACTED)[],
   compactedRevision = 0n,
@@ -40,25 +44,30 @@ async function watch(
 
 describe('StoreWatcher', () => {
   it.each([
-    { name: 'every revision', revisions: [1n, 2n, 3n], says: [] },
+    { name: 'no violation for consecutive revisions', revisions: [1n, 2n, 3n], says: [] },
     {
-      name: 'a missing revision',
+      name: 'a violation for a missing revision',
       revisions: [1n, 3n],
       says: ['4: a watch went from revision 1 to 3'],
     },
     {
-      name: 'a repeated revision',
+      name: 'a violation for a repeated revision',
       revisions: [1n, 2n, 2n],
       says: ['4: a watch went from revision 2 to 2'],
     },
-    { name: 'changes that were compacted', revisions: [COMPACTED, 10n], compacted: 5n, says: [] },
     {
-      name: 'changes that are reported as compacted but are not',
+      name: 'no violation for a compaction beyond its position',
+      revisions: [COMPACTED, 10n],
+      compacted: 5n,
+      says: [],
+    },
+    {
+      name: 'a violation when changes that are still kept are reported as compacted',
       revisions: [1n, COMPACTED],
       compacted: 1n,
       says: ['4: revision 1 was reported as compacted, but the newest compacted revision is 1'],
     },
-  ] as const)('reports a violation or none for $name', async ({ revisions, says, ...row }) => {
+  ] as const)('reports $name', async ({ revisions, says, ...row }) => {
     expect(await watch(revisions, 'compacted' in row ? row.compacted : 0n)).toEqual(says);
   });
 });

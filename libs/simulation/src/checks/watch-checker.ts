@@ -9,7 +9,7 @@ export interface WatcherDeps {
   readonly random: SimRandom;
   readonly disk: SimDisk;
   readonly reportViolation: (text: string) => void;
-  readonly trace: (what: string) => void;
+  readonly trace: (text: string) => void;
 }
 
 /**
@@ -21,21 +21,22 @@ export class StoreWatcher {
 
   constructor(private readonly deps: WatcherDeps) {}
 
+  /** Ends all reading. */
   close(): void {
     this.isClosed = true;
   }
 
-  /** Continues reading from its last position until this coordinator ends. */
+  /** Reads from the last position on until this coordinator ends. */
   async follow(coordinator: SimCoordinator): Promise<void> {
     const { disk, reportViolation, trace } = this.deps;
-    const isOver = (): boolean => coordinator.process.isDead || this.isClosed;
-    while (!isOver()) {
+    const hasEnded = (): boolean => coordinator.process.isDead || this.isClosed;
+    while (!hasEnded()) {
       try {
         for await (const { revision } of coordinator.engine.watch({
           prefix: '/',
           after: this.position,
         })) {
-          if (isOver()) return;
+          if (hasEnded()) return;
           if (revision !== this.position + 1n)
             reportViolation(`4: a watch went from revision ${this.position} to ${revision}`);
           this.position = revision;
@@ -43,7 +44,7 @@ export class StoreWatcher {
         }
         return;
       } catch (reason) {
-        if (isOver()) return;
+        if (hasEnded()) return;
         if (errorKindOf(reason) !== 'compacted')
           return reportViolation(`4: a watch failed: ${String(reason)}`);
         if (this.position >= disk.compactedRevision)
@@ -56,6 +57,7 @@ export class StoreWatcher {
     }
   }
 
+  /** Sometimes waits, so that the watcher falls behind. */
   private async pause(): Promise<void> {
     const { random, time } = this.deps;
     if (!random.chance(0.02)) return;
@@ -70,6 +72,7 @@ export class WorkloadWatcher {
 
   constructor(private readonly deps: Pick<WatcherDeps, 'reportViolation'>) {}
 
+  /** Generation of each workload by uid; undefined before the initial state is complete. */
   get view(): ReadonlyMap<string, bigint> | undefined {
     return this.shown;
   }

@@ -28,7 +28,7 @@ export type FaultKind =
   | 'containersFlap'
   | 'neverReady';
 
-/** Relative frequency of each kind in worlds that have the kind. */
+/** Relative frequency of each kind in worlds that have the kind. Machines are rarely destroyed. */
 const WEIGHTS: Readonly<Record<FaultKind, number>> = {
   killCoordinator: 1.5,
   crashCoordinator: 2,
@@ -76,7 +76,7 @@ export interface WorldPlan {
   readonly hostPorts: boolean;
 }
 
-/** From a rapid sequence of faults to pauses in which the cluster settles. */
+/** Ranges from a rapid sequence of faults to pauses in which the cluster settles, milliseconds. */
 const PAUSES_MS: readonly [WorldPlan['pauseMs'], ...WorldPlan['pauseMs'][]] = [
   [100, 800],
   [300, 1_500],
@@ -84,8 +84,8 @@ const PAUSES_MS: readonly [WorldPlan['pauseMs'], ...WorldPlan['pauseMs'][]] = [
 ];
 
 /**
- * Draws a plan. Most worlds are small and short, some are large. Each has only some kinds of
- * faults, so that no kind hides the others.
+ * Draws a plan. Most worlds are small, some are large. Each world has only some kinds of faults, so
+ * that no kind hides the others.
  */
 export function planWorld(random: SimRandom): WorldPlan {
   const isLarge = random.chance(0.04);

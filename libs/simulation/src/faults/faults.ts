@@ -3,7 +3,7 @@ import type { SimRandom } from '../parts/sim-random.js';
 import type { SimCluster } from '../sim-cluster/sim-cluster.js';
 import type { FaultKind } from './fault-plan.js';
 
-/** One range is shorter than a lease, the other longer than any lease. */
+/** Durations of faults: most end well within a lease of 3 s, the others may outlast the lease. */
 const SHORT_MS = [50, 900] as const;
 const LONG_MS = [1_000, 6_000] as const;
 /**
@@ -23,7 +23,7 @@ export function injectFault(
 ): string | undefined {
   const node = random.pick(world.nodes.filter(({ isDestroyed }) => !isDestroyed));
   const durationMs = random.chance(0.6) ? random.between(...SHORT_MS) : random.between(...LONG_MS);
-  const forMs = `for ${Math.round(durationMs)} ms`;
+  const forDuration = `for ${Math.round(durationMs)} ms`;
   const runLater = (action: () => void): void => world.later(durationMs, action);
   if (node === undefined) return undefined;
   switch (kind) {
@@ -37,7 +37,7 @@ export function injectFault(
       if (process?.isRunning !== true) return undefined;
       process.pause();
       runLater(() => process.resume());
-      return `the coordinator is paused ${forMs}`;
+      return `the coordinator is paused ${forDuration}`;
     }
     case 'killAgent':
       if (node.agentProcess === undefined) return undefined;
@@ -49,7 +49,7 @@ export function injectFault(
       if (node.agentProcess?.isRunning !== true) return undefined;
       node.pauseAgent();
       runLater(() => node.resumeAgent());
-      return `the agent of ${node.id} is paused ${forMs}`;
+      return `the agent of ${node.id} is paused ${forDuration}`;
     case 'rebootMachine':
       node.reboot();
       return `${node.id} is restarted`;
@@ -68,7 +68,7 @@ export function injectFault(
   }
 }
 
-type SoftFault = Exclude<
+type NetworkOrDiskFault = Exclude<
   FaultKind,
   | 'killCoordinator'
   | 'crashCoordinator'
@@ -84,88 +84,91 @@ type SoftFault = Exclude<
 /** Injects faults of networks, disks and containers. */
 function injectNetworkOrDiskFault(
   world: SimCluster,
-  kind: SoftFault,
+  kind: NetworkOrDiskFault,
   node: SimNode,
   random: SimRandom,
   durationMs: number,
 ): string | undefined {
   const { link } = node;
-  const forMs = `for ${Math.round(durationMs)} ms`;
-  const later = (action: () => void): void => world.later(durationMs, action);
+  const forDuration = `for ${Math.round(durationMs)} ms`;
+  const runLater = (action: () => void): void => world.later(durationMs, action);
   switch (kind) {
     case 'stall':
       link.stall(durationMs);
-      return `no traffic to and from ${node.id} ${forMs}`;
+      return `no traffic to and from ${node.id} ${forDuration}`;
     case 'oneWay': {
       const direction = random.pick(['up', 'down'] as const);
       link.stall(durationMs, direction);
-      return `no traffic ${direction === 'up' ? 'from' : 'to'} ${node.id} ${forMs}`;
+      return `no traffic ${direction === 'up' ? 'from' : 'to'} ${node.id} ${forDuration}`;
     }
     case 'cut':
       link.cut(durationMs);
-      return `${node.id} is cut off ${forMs}`;
+      return `${node.id} is cut off ${forDuration}`;
     case 'reset':
       link.reset();
       return `the connections of ${node.id} break`;
     case 'cutAll':
       for (const other of world.nodes) if (!other.isDestroyed) other.link.cut(durationMs);
-      return `all nodes are cut off ${forMs}`;
+      return `all nodes are cut off ${forDuration}`;
     case 'lossyMessages':
       Object.assign(link.faults, { orderLoss: 0.3, orderDouble: 0.3, reportDouble: 0.3 });
-      later(() => Object.assign(link.faults, { orderLoss: 0, orderDouble: 0, reportDouble: 0 }));
-      return `orders for ${node.id} are lost or sent twice ${forMs}`;
+      runLater(() => Object.assign(link.faults, { orderLoss: 0, orderDouble: 0, reportDouble: 0 }));
+      return `orders for ${node.id} are lost or sent twice ${forDuration}`;
     case 'lossyCalls': {
       const lossy = random.pick([link, ...world.userLinks]);
       Object.assign(lossy.faults, { requestLoss: 0.3, replyLoss: 0.3 });
-      later(() => Object.assign(lossy.faults, { requestLoss: 0, replyLoss: 0 }));
-      return `calls of ${lossy.name} and their responses are lost ${forMs}`;
+      runLater(() => Object.assign(lossy.faults, { requestLoss: 0, replyLoss: 0 }));
+      return `calls of ${lossy.name} and their responses are lost ${forDuration}`;
     }
     case 'slowDisk':
       world.disk.delayMs = random.chance(0.7) ? [0, 25] : [50, 600];
-      later(() => (world.disk.delayMs = [0, 0]));
-      return `the coordinator's disk takes ${world.disk.delayMs.join(' to ')} ms ${forMs}`;
+      runLater(() => (world.disk.delayMs = [0, 0]));
+      return `the coordinator's disk takes ${world.disk.delayMs.join(' to ')} ms ${forDuration}`;
     case 'fullDisk':
       world.disk.full = true;
-      later(() => world.freeDiskSpace());
-      return `the coordinator's disk is full ${forMs}`;
+      runLater(() => world.freeDiskSpace());
+      return `the coordinator's disk is full ${forDuration}`;
     case 'slowAgentDisk':
       node.storeMs = random.chance(0.7) ? [1, 30] : [50, 900];
-      later(() => (node.storeMs = [0, 2]));
-      return `the disk of ${node.id} takes ${node.storeMs.join(' to ')} ms ${forMs}`;
+      runLater(() => (node.storeMs = [0, 2]));
+      return `the disk of ${node.id} takes ${node.storeMs.join(' to ')} ms ${forDuration}`;
     case 'fullAgentDisk':
       node.storeIsFull = true;
-      later(() => (node.storeIsFull = false));
-      return `the disk of ${node.id} is full ${forMs}`;
+      runLater(() => (node.storeIsFull = false));
+      return `the disk of ${node.id} is full ${forDuration}`;
     case 'slowView':
       world.viewDelayMs = [5, random.pick([40, 300])];
-      later(() => (world.viewDelayMs = [0, 0]));
-      return `the coordinator's view lags ${forMs}`;
+      runLater(() => (world.viewDelayMs = [0, 0]));
+      return `the coordinator's view lags ${forDuration}`;
     case 'containerCrashes':
       return world.replicas.crashOne(random, 1);
     case 'containerExits':
       return world.replicas.crashOne(random, 0);
     case 'containersFlap':
       world.replicas.flapShare = 0.6;
-      later(() => (world.replicas.flapShare = 0));
-      return `new containers end soon ${forMs}`;
+      runLater(() => (world.replicas.flapShare = 0));
+      return `new containers end soon ${forDuration}`;
     case 'neverReady':
       world.replicas.deafShare = 0.6;
-      later(() => (world.replicas.deafShare = 0));
-      return `new containers accept no connection ${forMs}`;
+      runLater(() => (world.replicas.deafShare = 0));
+      return `new containers accept no connection ${forDuration}`;
   }
 }
 
-/** Crashes the process at one of its next calls to a port. */
+/**
+ * Makes the process crash at one of its next 12 calls to a port.
+ * @returns A description, or undefined when no process runs.
+ */
 function scheduleCrash(
   process:
     | { readonly isDead: boolean; crashAt(calls: number, when: 'before' | 'after'): void }
     | undefined,
-  who: string,
+  processName: string,
   random: SimRandom,
 ): string | undefined {
   if (process === undefined || process.isDead) return undefined;
   const calls = random.wholeNumber(1, 12);
   const when = random.pick(['before', 'after'] as const);
   process.crashAt(calls, when);
-  return `${who} will die ${when} its port call ${calls}`;
+  return `${processName} will die ${when} its port call ${calls}`;
 }

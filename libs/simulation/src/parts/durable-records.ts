@@ -59,14 +59,14 @@ export class DurableRecords implements CheckedView {
       if (parsed === undefined || parsed.kind === 'event') return [];
       const { kind, id } = parsed;
       const before = this.recordByKey.get(key);
-      const now =
+      const record =
         after === undefined
           ? undefined
           : (decodeRecord(kind, id, after.value) as RecordChange['after']);
-      if (now === undefined) this.recordByKey.delete(key);
-      else this.recordByKey.set(key, now);
-      this.put(kind, id, before, now, revision);
-      return [{ kind, id, before, after: now } as RecordChange];
+      if (record === undefined) this.recordByKey.delete(key);
+      else this.recordByKey.set(key, record);
+      this.put(kind, id, before, record, revision);
+      return [{ kind, id, before, after: record } as RecordChange];
     });
   }
 
@@ -118,48 +118,49 @@ export class DurableRecords implements CheckedView {
     kind: RecordChange['kind'],
     id: string,
     before: RecordChange['before'],
-    now: RecordChange['after'],
+    record: RecordChange['after'],
     revision: bigint,
   ): void {
     if (kind === 'workload')
-      set(this.workloadsByUid, id, now as WorkloadRecord | undefined, revision);
-    else if (kind === 'control') set(this.controls, id, now as ControlRecord | undefined, revision);
-    else if (kind === 'node') set(this.nodesById, id, now as NodeRecord | undefined, revision);
+      set(this.workloadsByUid, id, record as WorkloadRecord | undefined, revision);
+    else if (kind === 'control')
+      set(this.controls, id, record as ControlRecord | undefined, revision);
+    else if (kind === 'node') set(this.nodesById, id, record as NodeRecord | undefined, revision);
     else if (kind === 'request') {
-      if (now === undefined) this.requests.delete(id);
-      else this.requests.set(id, now as RequestRecord);
-    } else if (kind === 'version') this.putVersion(id, now as VersionRecord | undefined);
+      if (record === undefined) this.requests.delete(id);
+      else this.requests.set(id, record as RequestRecord);
+    } else if (kind === 'version') this.putVersion(id, record as VersionRecord | undefined);
     else if (kind === 'replica') {
       this.putReplica(
         before as ReplicaRecord | undefined,
-        now as ReplicaRecord | undefined,
+        record as ReplicaRecord | undefined,
         revision,
       );
     }
   }
 
-  private putVersion(id: string, now: VersionRecord | undefined): void {
+  private putVersion(id: string, record: VersionRecord | undefined): void {
     const [uid = '', number = ''] = id.split('/');
     const versions = this.versionsByUid.get(uid) ?? new Map<number, VersionRecord>();
     this.versionsByUid.set(uid, versions);
-    if (now === undefined) versions.delete(Number(number));
-    else versions.set(Number(number), now);
+    if (record === undefined) versions.delete(Number(number));
+    else versions.set(Number(number), record);
   }
 
   private putReplica(
     before: ReplicaRecord | undefined,
-    now: ReplicaRecord | undefined,
+    record: ReplicaRecord | undefined,
     revision: bigint,
   ): void {
     if (before !== undefined) {
       this.replicaIdsByWorkload.get(before.uid)?.delete(before.id);
       this.replicaIdsByNode.get(before.nodeId)?.delete(before.id);
-      if (now === undefined) this.replicasById.delete(before.id);
+      if (record === undefined) this.replicasById.delete(before.id);
     }
-    if (now === undefined) return;
-    this.replicasById.set(now.id, { value: now, revision });
-    add(this.replicaIdsByWorkload, now.uid, now.id);
-    if (now.nodeId !== '') add(this.replicaIdsByNode, now.nodeId, now.id);
+    if (record === undefined) return;
+    this.replicasById.set(record.id, { value: record, revision });
+    add(this.replicaIdsByWorkload, record.uid, record.id);
+    if (record.nodeId !== '') add(this.replicaIdsByNode, record.nodeId, record.id);
   }
 
   private *getReplicas(ids: ReadonlySet<string> | undefined): Iterable<Stored<ReplicaRecord>> {

@@ -1,6 +1,6 @@
 import type { Taint } from '@cloudless/api';
 
-/** What a coordinator knew about the nodes when it decided a transaction. */
+/** The facts about nodes that a coordinator had when it decided a transaction; sets of node ids. */
 export interface NodeFacts {
   readonly alive: ReadonlySet<string>;
   readonly draining: ReadonlySet<string>;

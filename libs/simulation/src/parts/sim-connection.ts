@@ -17,12 +17,12 @@ import type { SimProcess } from './sim-process.js';
 /** Largest number of queued items of one stream; more indicates a fault of the simulation. */
 const QUEUE_LIMIT = 100_000;
 /**
- * Delay until both ends notice a cut connection after the network is free again (retransmission),
- * milliseconds.
+ * Shortest and longest delay until an end notices a cut connection after the network is free again,
+ * milliseconds. The delay stands for TCP retransmission.
  */
 const RESET_MS = [1, 400] as const;
 
-/** The two ends of a connection and what lies between. */
+/** The two ends of a connection, and the link between them. */
 export interface ConnectionEnds {
   readonly time: Clock;
   readonly link: SimLink;
@@ -36,8 +36,8 @@ export interface ConnectionEnds {
 }
 
 /**
- * A connection from an agent to a coordinator: streams over two ordered pipes, pings, and an end
- * that each side notices later.
+ * A connection from an agent to a coordinator: streams and pings over two ordered pipes. Each side
+ * notices the end of the connection with a delay.
  */
 export class SimConnection implements CoordinatorConnection, CallConnection, LinkUser {
   /** Connections within one process have no address. */
@@ -60,7 +60,7 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
     this.up = new SimPipe(ends.link, 'up', ends.time);
     this.down = new SimPipe(ends.link, 'down', ends.time);
     ends.link.join(this);
-    // The operating system of a dead process answers with a reset.
+    // The operating system resets the connections of a dead process.
     ends.agent.onDeath(() => this.endFromAgent());
     ends.coordinator.process.onDeath(() => this.endFromCoordinator());
   }
@@ -71,8 +71,8 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
       if (this.agentClosed) return reject(connectionError());
       const fail = (reason: Error): void => reject(reason);
       this.pendingAtAgent.add(fail);
-      const lost = link.random.chance(link.faults.requestLoss);
-      const unheard = link.random.chance(link.faults.replyLoss);
+      const requestLost = link.random.chance(link.faults.requestLoss);
+      const replyLost = link.random.chance(link.faults.replyLoss);
       const answer = (give: () => void): void =>
         this.down.send(() =>
           agent.run(() => {
@@ -81,10 +81,10 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
           }),
         );
       this.up.send(() => {
-        if (lost) return this.onReset();
+        if (requestLost) return this.onReset();
         coordinator.process.run(() => {
           coordinator.client.enrollNode(request).then(
-            (value) => (unheard ? this.onReset() : answer(() => resolve(value))),
+            (value) => (replyLost ? this.onReset() : answer(() => resolve(value))),
             (reason: unknown) => answer(() => reject(fromConnectError(reason))),
           );
         });
@@ -215,18 +215,18 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
     pipe: SimPipe,
     direction: 'up' | 'down',
     reader: SimProcess,
-    to: { item(item: Item): void; end(): void; failed(reason: unknown): void },
+    sink: { item(item: Item): void; end(): void; failed(reason: unknown): void },
   ): void {
     const items = stream[Symbol.asyncIterator]();
     const next = (): void => {
       items.next().then(
         (result) => {
-          if (result.done === true) return to.end();
+          if (result.done === true) return sink.end();
           for (let copies = this.countCopies(direction, result.value); copies > 0; copies -= 1)
-            to.item(result.value);
+            sink.item(result.value);
           if (pipe.canSend(() => reader.run(next))) next();
         },
-        (reason: unknown) => to.failed(reason),
+        (reason: unknown) => sink.failed(reason),
       );
     };
     next();
@@ -281,7 +281,7 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
   }
 }
 
-/** A generator also receives errors that its reader throws. */
+/** Wraps a queue in a generator, which unlike the queue accepts `throw` from its reader. */
 async function* read<Item>(queue: PushQueue<Item>): AsyncGenerator<Item> {
   for await (const item of queue) yield item;
 }

@@ -37,9 +37,10 @@ export interface CoordinatorOptions {
   readonly watchDelayMs: () => number;
   /** Clock of the world, for delays. */
   readonly time: Clock;
-  readonly onCommit: (revision: Revision, evidence: NodeFacts) => void;
+  readonly onCommit: (revision: Revision, nodeFacts: NodeFacts) => void;
   /** Called when an RPC fails with an internal error. */
   readonly onFault: (rpc: string, reason: unknown) => void;
+  /** The `wrap` options replace a part of the coordinator, to inject a bug. */
   readonly wrapStore?: ((store: StateStore) => StateStore) | undefined;
   readonly wrapClock?: ((clock: Clock) => Clock) | undefined;
   readonly wrapState?: InjectedBug['state'];
@@ -53,7 +54,7 @@ export class SimCoordinator {
   /** The store as this process opened it, for watchers of the world. */
   readonly engine: StateStore;
   private readonly connections = new Map<string, SimConnection>();
-  private count = 0;
+  private connectionCount = 0;
   private readySince: ReadySince | undefined;
   /** Filled during start, because the controllers may commit before their start has returned. */
   private readonly parts: {
@@ -84,24 +85,24 @@ export class SimCoordinator {
   }
 
   get state(): ClusterState {
-    return started(this.parts.state);
+    return requireStarted(this.parts.state);
   }
 
   get controllers(): Controllers {
-    return started(this.parts.controllers);
+    return requireStarted(this.parts.controllers);
   }
 
   get transport(): Transport {
-    return started(this.parts.transport);
+    return requireStarted(this.parts.transport);
   }
 
   get client(): CoordinatorClient {
     return createCoordinatorClient(this.transport);
   }
 
-  /** Accepts a connection. */
+  /** Creates a connection with an id by which calls over it are found. */
   accept(create: (id: string) => SimConnection): SimConnection {
-    const id = String((this.count += 1));
+    const id = String((this.connectionCount += 1));
     const connection = create(id);
     this.connections.set(id, connection);
     connection.onClose(() => this.connections.delete(id));
@@ -156,7 +157,7 @@ export class SimCoordinator {
     });
   }
 
-  /** Every store call is an await at which the process may die. */
+  /** Wraps the store: the process may die at every call, and commits report the node facts. */
   private guardedStore(): StateStore {
     const { process, onCommit } = this.options;
     const { engine } = this;
@@ -165,10 +166,10 @@ export class SimCoordinator {
       range: (request) => process.call(() => engine.range(request)),
       revision: () => process.call(() => engine.revision()),
       txn: (compares, operations) => {
-        const evidence = this.currentNodeFacts();
+        const nodeFacts = this.currentNodeFacts();
         return process.call(async () => {
           const committed = await engine.txn(compares, operations);
-          onCommit(committed.revision, evidence);
+          onCommit(committed.revision, nodeFacts);
           return committed;
         });
       },
@@ -180,10 +181,10 @@ export class SimCoordinator {
     };
   }
 
-  /** Returns what the process knows at this moment. */
+  /** Returns the facts about nodes that the process has at this moment. */
   private currentNodeFacts(): NodeFacts {
     const { clock } = this.options.process;
-    const evidence = {
+    const nodeFacts = {
       alive: new Set<string>(),
       draining: new Set<string>(),
       cordoned: new Set<string>(),
@@ -191,13 +192,13 @@ export class SimCoordinator {
       readyForMs: this.readySince?.durationsMs(clock.now()) ?? new Map<string, number>(),
     };
     const { state, controllers } = this.parts;
-    if (state === undefined) return evidence;
+    if (state === undefined) return nodeFacts;
     for (const { value } of state.view().nodes()) {
-      if (controllers?.nodes.isAlive(value.id) === true) evidence.alive.add(value.id);
-      if (value.draining) evidence.draining.add(value.id);
-      if (value.cordoned) evidence.cordoned.add(value.id);
+      if (controllers?.nodes.isAlive(value.id) === true) nodeFacts.alive.add(value.id);
+      if (value.draining) nodeFacts.draining.add(value.id);
+      if (value.cordoned) nodeFacts.cordoned.add(value.id);
     }
-    return evidence;
+    return nodeFacts;
   }
 
   /** Delays the items of a watch, so that the view lags behind the store. */
@@ -218,7 +219,7 @@ export class SimCoordinator {
   }
 }
 
-function started<Part>(part: Part | undefined): Part {
+function requireStarted<Part>(part: Part | undefined): Part {
   if (part === undefined) throw new Error('the coordinator has not started');
   return part;
 }

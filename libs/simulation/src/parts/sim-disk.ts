@@ -12,6 +12,7 @@ import type { SimRandom } from './sim-random.js';
 export class SimDisk {
   /** Shortest and longest duration of a write, milliseconds. */
   delayMs: readonly [number, number] = [0, 0];
+  /** True while every write fails. */
   full = false;
   private readonly storage: RecordingStorage;
 
@@ -54,17 +55,19 @@ export class SimDisk {
     if (process.isDead) return neverSettle();
     const [from, to] = this.delayMs;
     if (to > 0) {
-      const isMade = await this.flushed(process, this.random.between(from, to));
-      if (!isMade) return neverSettle();
+      const takesEffect = await this.waitForFlush(process, this.random.between(from, to));
+      if (!takesEffect) return neverSettle();
     }
     if (this.full) throw new CloudlessError('exhausted', 'the disk is full: nothing was written');
     return this.storage.write(action);
   }
 
   /**
-   * @returns True when the write takes effect: always, unless the process dies during the write.
+   * Waits for the duration of a write.
+   * @returns False when the write has no effect: for half of the writes during which the process
+   *   dies.
    */
-  private flushed(process: SimProcess, delayMs: number): Promise<boolean> {
+  private waitForFlush(process: SimProcess, delayMs: number): Promise<boolean> {
     return new Promise((resolve) => {
       const timer = this.time.setTimer(delayMs, () => resolve(true));
       process.onDeath(() => {
@@ -75,6 +78,7 @@ export class SimDisk {
   }
 }
 
+/** A storage that reports each transaction after it became durable. */
 class RecordingStorage extends MemoryStorage {
   constructor(
     historyLimit: number,

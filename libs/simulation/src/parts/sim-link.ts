@@ -14,19 +14,19 @@ export interface MessageFaults {
   reportDouble: number;
   /** Calls whose request is lost. */
   requestLoss: number;
-  /** Calls whose response is lost: they took effect, but the caller does not know. */
+  /** Calls that take effect and whose response is lost. */
   replyLoss: number;
 }
 
 /** A user of a link, for example a connection. */
 export interface LinkUser {
-  /** Messages in flight are lost and nothing passes any more. Neither end knows yet. */
+  /** Called when messages in flight are lost and nothing passes any more. Both ends stay open. */
   onCut(): void;
-  /** The link is free again, or both ends receive a reset. */
+  /** Called when the link is free again after a cut, or when both ends receive a reset. */
   onReset(): void;
 }
 
-/** One-way latency, milliseconds. */
+/** Shortest and longest one-way latency, milliseconds. */
 const LATENCY_MS = [0.2, 3] as const;
 
 /** The network link between one machine and the coordinator. */
@@ -51,8 +51,8 @@ export class SimLink {
   ) {}
 
   /**
-   * Delays all traffic for this duration; messages arrive afterwards in order. Both directions
-   * unless one is given.
+   * Delays all traffic for this duration; messages arrive afterwards in order.
+   * @param direction - Default: both directions.
    */
   stall(durationMs: number, direction?: Direction): void {
     const until = this.time.now() + durationMs;
@@ -100,7 +100,7 @@ export class SimLink {
     return this.freeAt[direction] <= this.time.now();
   }
 
-  /** Returns true when the link had no disturbance since `at`. */
+  /** Returns true when the link had no fault since `at`, a time of the world. */
   wasPerfectSince(at: number): boolean {
     return this.disturbedUntil < at;
   }
@@ -132,8 +132,8 @@ export class SimLink {
 }
 
 /** The error that both ends of a broken connection see. */
-export function connectionError(what = 'the connection broke'): CloudlessError {
-  return new CloudlessError('unavailable', what);
+export function connectionError(message = 'the connection broke'): CloudlessError {
+  return new CloudlessError('unavailable', message);
 }
 
 /**
@@ -143,7 +143,7 @@ export function connectionError(what = 'the connection broke'): CloudlessError {
 export class SimPipe {
   private readonly queue: { readonly arrival: number; readonly action: () => void }[] = [];
   private isMoving = false;
-  private isOver = false;
+  private isDropped = false;
   private roomWaiter: (() => void) | undefined;
 
   constructor(
@@ -154,12 +154,12 @@ export class SimPipe {
 
   /** @param action - Runs at the other end. */
   send(action: () => void): void {
-    if (this.isOver) return;
+    if (this.isDropped) return;
     this.queue.push({ arrival: this.link.arrivalOf(this.direction), action });
     this.move();
   }
 
-  /** Returns true when more may be sent now; otherwise calls `onRoom` once when it may. */
+  /** Returns true when more may be sent now; otherwise calls `onRoom` once as soon as it may. */
   canSend(onRoom: () => void): boolean {
     if (this.queue.length < WINDOW) return true;
     this.roomWaiter = onRoom;
@@ -168,7 +168,7 @@ export class SimPipe {
 
   /** Loses everything in flight and everything sent later. */
   drop(): void {
-    this.isOver = true;
+    this.isDropped = true;
     this.queue.length = 0;
     this.roomWaiter = undefined;
   }
@@ -179,7 +179,7 @@ export class SimPipe {
     this.isMoving = true;
     this.time.setTimer(first.arrival - this.time.now(), () => {
       this.isMoving = false;
-      if (this.isOver) return;
+      if (this.isDropped) return;
       if (this.link.isFree(this.direction)) this.deliver();
       else this.queue[0] = { ...first, arrival: this.link.arrivalOf(this.direction) };
       this.move();
@@ -195,5 +195,5 @@ export class SimPipe {
   }
 }
 
-/** Number of messages in flight, beyond which the sender waits for flow control. */
+/** Messages in flight at which flow control stops the sender. Small, so that worlds reach it. */
 const WINDOW = 8;

@@ -6,7 +6,7 @@ import type { SimCoordinator } from './sim-coordinator.js';
 import { connectionError, type SimLink } from './sim-link.js';
 import { neverSettle, type SimProcess } from './sim-process.js';
 
-/** How a machine's agent dials. */
+/** The agent, its link, and the coordinator that it dials. */
 export interface DialOptions {
   readonly time: Clock;
   readonly link: SimLink;
@@ -27,8 +27,8 @@ export function createSimTransport(options: DialOptions): CoordinatorTransport {
 }
 
 /**
- * Performs a handshake of one round trip. While nothing passes it is retried until the caller gives
- * up.
+ * Performs a handshake of one round trip. While the link is blocked, the handshake is retried until
+ * the caller aborts `signal`.
  */
 function dial(options: DialOptions, signal: AbortSignal): Promise<CoordinatorConnection> {
   const { time, link, agent, wrap = (connection) => connection } = options;

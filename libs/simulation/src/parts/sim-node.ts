@@ -14,7 +14,7 @@ import { createSimTransport, type DialOptions } from './sim-network.js';
 import { SimProcess, createDriftingClock, type Drift } from './sim-process.js';
 import type { SimRandom } from './sim-random.js';
 
-/** Receives what an agent does on its machine. */
+/** Observes the calls of an agent and the events of its machine. */
 export interface NodeObserver {
   /** A container started or ended. */
   onContainerEvent(node: SimNode, event: ContainerEvent): void;
@@ -26,7 +26,7 @@ export interface NodeObserver {
   onContainerStart(node: SimNode, request: ContainerRequest): void;
   /** The agent requests the stop of a container. */
   onContainerStop(node: SimNode, containerId: ContainerId): void;
-  /** The agent knows that the replica is saved on its disk; undefined: that it is removed. */
+  /** The agent has saved the replica on its disk; with `stored` undefined, it has removed it. */
   onSave(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void;
   /** The machine did not carry out a start. */
   onStartFailure(node: SimNode, replicaId: string): void;
@@ -36,7 +36,7 @@ export interface SimNodeOptions {
   readonly id: string;
   readonly zone: string;
   readonly cpuMillis: number;
-  /** True when the node runs images in addition to processes. */
+  /** True when the node runs container images in addition to processes. */
   readonly runsImages: boolean;
   readonly drift: Drift;
   readonly time: Clock;
@@ -65,7 +65,7 @@ const IMAGE_CAPABILITIES = [
   'runtime.cri',
   'ports.host',
 ];
-/** Duration of small operations of the machine, milliseconds. */
+/** Shortest and longest duration of a call to the runtime, milliseconds. */
 const RUNTIME_MS = [0.5, 20] as const;
 
 /** A machine with its containers and the agent's disk, which outlive the agent processes. */
@@ -79,10 +79,9 @@ export class SimNode {
   storeIsFull = false;
   /** True when the machine is destroyed permanently. */
   isDestroyed = false;
-  /**
-   * Time since which the agent cannot act (undefined while it can), and time since which it can.
-   */
+  /** Time of the world since which no agent process runs; undefined while an agent process runs. */
   quietSince: number | undefined = 0;
+  /** Time of the world at which an agent process last started or resumed. */
   activeSince = 0;
   private runtime: FakeRuntime;
   private boots = 1;
@@ -136,7 +135,7 @@ export class SimNode {
       transport: wrapTransport(this.transport(process), clock),
       runtime: wrapRuntime(this.guardedRuntime(process)),
       store: this.guardedStore(process),
-      nodeReader: { read: () => process.call(async () => READ_METHODS) },
+      nodeReader: { read: () => process.call(async () => NODE_READING) },
       node: () => ({
         region: 'r1',
         zone,
@@ -218,8 +217,8 @@ export class SimNode {
   }
 
   /**
-   * Requests that were sent reach the machine even if the agent dies afterwards, but not if the
-   * machine restarts meanwhile.
+   * Wraps the runtime for one agent process. A request that was sent reaches the machine even if
+   * the agent dies afterwards, but not if the machine restarts meanwhile.
    */
   private guardedRuntime(process: SimProcess): ContainerRuntime {
     const { runtime } = this;
@@ -275,12 +274,11 @@ export class SimNode {
     return this.runtime;
   }
 
+  /** Wraps the agent's disk for one agent process. */
   private guardedStore(process: SimProcess): AgentStore {
     const { store } = this;
     const { observer, random, wrapStore } = this.options;
-    /**
-     * A write takes effect completely, or not at all when the agent or the machine dies meanwhile.
-     */
+    // A write takes effect completely, or not at all when the agent or the machine dies meanwhile.
     const write = (effect: () => Promise<void>): Promise<void> =>
       process.call(async () => {
         await this.wait(random.between(...this.storeMs));
@@ -308,7 +306,8 @@ export class SimNode {
   }
 }
 
-const READ_METHODS = {
+/** Usage and conditions that every node reports. */
+const NODE_READING = {
   cpuMillis: 10,
   memoryBytes: 1_000,
   storageBytes: 2_000,

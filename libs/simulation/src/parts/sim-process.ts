@@ -17,13 +17,13 @@ export interface CrashPoint {
   readonly when: 'before' | 'after';
 }
 
-/** This many port calls without time passing indicate a loop that never waits. */
+/** This many port calls at one moment of virtual time indicate a loop that never waits. */
 const MAX_CALLS_AT_ONCE = 20_000;
 
 /**
  * A process that can be killed at any await and paused as by SIGSTOP. All input of the process
- * passes {@link run}, {@link call} or its clock. After its death none of them delivers anything:
- * its promises never resolve, its timers never fire, and its writes have no effect.
+ * passes {@link run}, {@link call} or its clock. After the death of the process none of the three
+ * delivers anything: its promises never resolve, its timers never fire, and its writes have no effect.
  */
 export class SimProcess {
   readonly clock: Clock;
@@ -65,17 +65,18 @@ export class SimProcess {
     if (this.isDead) return neverSettle();
     this.calls += 1;
     this.countBurst();
-    const dies =
+    const crashTime =
       this.crash !== undefined && this.calls >= this.crash.call ? this.crash.when : undefined;
-    if (dies === 'before') {
+    if (crashTime === 'before') {
       this.kill();
       return neverSettle();
     }
     return new Promise((resolve, reject) => {
-      const answer = (give: () => void): void => (dies === 'after' ? this.kill() : this.run(give));
+      const respond = (settle: () => void): void =>
+        crashTime === 'after' ? this.kill() : this.run(settle);
       effect().then(
-        (value) => answer(() => resolve(value)),
-        (reason: unknown) => answer(() => reject(reason as Error)),
+        (value) => respond(() => resolve(value)),
+        (reason: unknown) => respond(() => reject(reason as Error)),
       );
     });
   }
@@ -95,7 +96,7 @@ export class SimProcess {
     return iterator;
   }
 
-  /** Lets the process die at a later port call, counted from now. */
+  /** Makes the process die at a later port call; the next call has number 1. */
   crashAt(calls: number, when: CrashPoint['when']): void {
     this.crash = { call: this.calls + calls, when };
   }
@@ -136,7 +137,7 @@ export class SimProcess {
     if (this.burst.at !== at) this.burst = { at, calls: 0 };
     this.burst.calls += 1;
     if (this.burst.calls < MAX_CALLS_AT_ONCE) return;
-    this.kill(); // otherwise virtual time would never advance
+    this.kill(); // Otherwise virtual time would never advance.
     throw new Error(`${this.name} used its ports ${MAX_CALLS_AT_ONCE} times without time passing`);
   }
 }

@@ -18,6 +18,7 @@ export class SimRandom {
     return createSeededRandom(Math.floor(this.random.next() * 0x7fff_ffff));
   }
 
+  /** Returns true with this probability, 0 to 1. */
   chance(share: number): boolean {
     return this.random.next() < share;
   }
@@ -32,6 +33,7 @@ export class SimRandom {
     return from + Math.floor(this.random.next() * (to - from + 1));
   }
 
+  /** Returns one of the items; undefined for an empty list. */
   pick<Item>(items: readonly [Item, ...Item[]]): Item;
   pick<Item>(items: readonly Item[]): Item | undefined;
   pick<Item>(items: readonly Item[]): Item | undefined {

@@ -14,12 +14,12 @@ interface Server {
 }
 
 /**
- * Annotation that selects the misbehaviour of a version's program; absent for a working program.
+ * Annotation of a workload that selects the misbehaviour of its program. Absent: the program works.
  */
 export const MISBEHAVIOUR_ANNOTATION = 'misbehaviour';
 /**
- * `crashes`: ends soon after each start. `deaf`: never accepts a connection. `fragile`: ends at
- * times.
+ * `crashes`: every container ends soon after its start. `deaf`: no container ever accepts a
+ * connection. `fragile`: a third of the containers end soon after their start.
  */
 export type Misbehaviour = 'crashes' | 'deaf' | 'fragile';
 
@@ -52,6 +52,7 @@ export class SimReplicas {
     );
   }
 
+  /** Starts or ends the program of a container. */
   observe(node: SimNode, { kind, status }: ContainerEvent): void {
     const { containerId, endpoints } = status;
     if (kind === 'exited') {
@@ -82,7 +83,10 @@ export class SimReplicas {
     }
   }
 
-  /** Ends one of all running containers as if its program ended. */
+  /**
+   * Ends one of all running containers as if its program ended.
+   * @returns A description; undefined when no container runs.
+   */
   crashOne(random: SimRandom, exitCode: number): string | undefined {
     const victim = random.pick([...this.running()]);
     if (victim === undefined) return undefined;
@@ -90,12 +94,12 @@ export class SimReplicas {
     return `a container of ${victim.owner.replicaId} on ${victim.node.id} ends with ${exitCode}`;
   }
 
-  /** From now on all versions work. */
+  /** Makes the programs of misbehaving versions work from now on. */
   repairVersions(): void {
     this.areVersionsRepaired = true;
   }
 
-  /** From now on every program works, except those of misbehaving versions. */
+  /** Makes every program work from now on, except programs of misbehaving versions. */
   heal(): void {
     this.isHealed = true;
     this.flapShare = 0;
@@ -103,7 +107,9 @@ export class SimReplicas {
   }
 
   private end(node: SimNode, containerId: RunningContainer['containerId'], exitCode: number): void {
-    const runs = [...this.running()].some((container) => container.containerId === containerId);
-    if (runs) node.machine.exit(containerId, exitCode);
+    const isRunning = [...this.running()].some(
+      (container) => container.containerId === containerId,
+    );
+    if (isRunning) node.machine.exit(containerId, exitCode);
   }
 }

@@ -30,11 +30,11 @@ export class SimSpecs {
   spec(): Spec & { readonly replicas: number } {
     const { random } = this;
     const replicas = random.wholeNumber(0, 6);
-    const isStubborn = random.chance(0.15);
+    const ignoresTerm = random.chance(0.15);
     return {
       // Some programs end only when they are killed. Their grace period is short, otherwise a
       // rollout would take minutes.
-      command: isStubborn
+      command: ignoresTerm
         ? [...toBehaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])]
         : ['serve'],
       replicas,
@@ -42,7 +42,7 @@ export class SimSpecs {
       resources: { requests: { cpuMillis: random.pick([50, 100, 200]) } },
       rollout: this.rollout(replicas),
       restart: this.restart(),
-      ...(isStubborn || random.chance(0.3)
+      ...(ignoresTerm || random.chance(0.3)
         ? { terminationGracePeriod: durationFromMs(random.pick([0, 500, 2_000])) }
         : {}),
       ...(random.chance(0.3) ? { preStopDelay: durationFromMs(random.pick([0, 200, 1_000])) } : {}),
@@ -75,7 +75,7 @@ export class SimSpecs {
     }
   }
 
-  /** Most durations are short: every rollout must end within the duration of a world. */
+  /** Most durations are short, because every rollout must end within the duration of a world. */
   private rollout(replicas: number): RolloutInit {
     const { random } = this;
     const strategy = random.pickWeighted({ rolling: 6, canary: 3, blueGreen: 3, recreate: 1.5 });
@@ -96,15 +96,15 @@ export class SimSpecs {
 
   private limits(replicas: number, mayChooseSurge: boolean): RolloutInit {
     const { random } = this;
-    const drawAny = [{}, {}, { minAvailable: replicas }, { maxUnavailable: 2 }] as const;
+    const commonLimits = [{}, {}, { minAvailable: replicas }, { maxUnavailable: 2 }] as const;
     return mayChooseSurge
       ? random.pick([
-          ...drawAny,
+          ...commonLimits,
           { maxSurge: 3 },
           { maxSurge: 0, maxUnavailable: 1 },
           { maxSurge: 0, minAvailable: 2 },
         ] as const)
-      : random.pick(drawAny);
+      : random.pick(commonLimits);
   }
 
   private blueGreen(): RolloutInit {
@@ -118,12 +118,12 @@ export class SimSpecs {
 
   private steps(): NonNullable<RolloutInit['steps']> {
     const { random } = this;
-    const drawSizes = random.pick([
+    const sizes = random.pick([
       [{ replicas: 1 }],
       [{ replicas: 1 }, { replicas: 3 }],
       [{ percent: 20 }, { percent: 60 }],
     ] as const);
-    return (drawSizes ?? []).map((size) => ({
+    return (sizes ?? []).map((size) => ({
       ...size,
       ...(random.chance(0.4)
         ? { promotion: Promotion.MANUAL }

@@ -17,7 +17,7 @@ export interface SimUserOptions {
   readonly nodeIds: () => readonly string[];
   /** True: one of the workloads uses a host port. */
   readonly hostPorts: boolean;
-  readonly trace: (what: string) => void;
+  readonly trace: (text: string) => void;
   readonly reportViolation: (text: string) => void;
   /** Returns true while the coordinator's disk is full, or was full a moment ago. */
   readonly diskIsFull: () => boolean;
@@ -29,13 +29,15 @@ const WORKLOADS = ['one', 'two', 'three'] as const;
 /** Workload that uses a host port in worlds with host ports. */
 const WITH_HOST_PORT = 'three';
 /**
- * With more replicas, the new set of a blue/green rollout may not find enough nodes after some were
- * destroyed.
+ * Most replicas of the workload with a host port. With more replicas, the new set of a blue/green
+ * rollout may not find enough nodes after machines were destroyed.
  */
 const MAX_WITH_HOST_PORT = 2;
 /** A response that takes longer counts as lost, milliseconds. */
 const DEADLINE_MS = 5_000;
+/** Shortest and longest pause before a call is repeated, milliseconds. */
 const RETRY_MS = [50, 1_500] as const;
+/** Shortest and longest pause between calls, milliseconds. */
 const PAUSE_MS = [10, 1_000] as const;
 /** Status codes that no user input may cause. */
 const INTERNAL_CODES: readonly Code[] = [
@@ -90,9 +92,14 @@ export class SimUser {
     this.isFinishing = true;
   }
 
-  /** Repeats a call until its outcome is known. */
+  /**
+   * Repeats a call until its outcome is known.
+   * @param description - Its first word names the call, for example `scale one to 3`.
+   * @param isFinal - Returns false for codes after which the call is repeated. Default: every code
+   *   that is not retryable ends the call.
+   */
   async perform(
-    what: string,
+    description: string,
     call: Call,
     isFinal: (code: Code) => boolean = () => true,
   ): Promise<void> {
@@ -101,18 +108,22 @@ export class SimUser {
     for (let attempt = 1; ; attempt += 1) {
       try {
         const workload = await this.attempt(call, requestId);
-        trace(`${what}: done${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
+        trace(`${description}: done${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
         if (workload !== undefined)
-          ledger.recordAcknowledgement(what.split(' ')[0] ?? what, requestId, workload);
+          ledger.recordAcknowledgement(
+            description.split(' ')[0] ?? description,
+            requestId,
+            workload,
+          );
         return;
       } catch (reason) {
         const { code, rawMessage } = ConnectError.from(reason);
         if (INTERNAL_CODES.includes(code))
-          reportViolation(`${what} failed with an internal error: ${String(reason)}`);
+          reportViolation(`${description} failed with an internal error: ${String(reason)}`);
         if (code === Code.ResourceExhausted && !diskIsFull())
-          reportViolation(`${what} was refused without a full disk: ${rawMessage}`);
+          reportViolation(`${description} was refused without a full disk: ${rawMessage}`);
         if (!RETRYABLE_CODES.includes(code) && isFinal(code))
-          return trace(`${what}: refused: ${rawMessage}`);
+          return trace(`${description}: refused: ${rawMessage}`);
       }
       await this.wait(random.between(...RETRY_MS));
     }
@@ -123,7 +134,7 @@ export class SimUser {
     const isFirst = this.requests === 0;
     const name = random.pick(WORKLOADS);
     const nodeId = random.pick(this.options.nodeIds()) ?? '';
-    const act = isFirst
+    const action = isFirst
       ? 'create'
       : random.pickWeighted({
           ...{
@@ -138,7 +149,7 @@ export class SimUser {
           },
           ...{ pause: 0.6, resume: 1, promote: 1.5, undo: 1, restart: 0.4 },
         });
-    switch (act) {
+    switch (action) {
       case 'create': {
         const spec = this.usesHostPort(name) ? withHostPort(this.specs.spec()) : this.specs.spec();
         const create: Call = (client, requestId) =>
@@ -165,9 +176,9 @@ export class SimUser {
           client.deleteWorkload({ name, requestId }),
         );
       case 'drain': {
-        const how = this.specs.drain();
+        const drainOptions = this.specs.drain();
         return this.perform(`drain ${nodeId}`, (client) =>
-          client.drainNode({ nodeId, ...how }).then(() => undefined),
+          client.drainNode({ nodeId, ...drainOptions }).then(() => undefined),
         );
       }
       case 'pause':
@@ -219,29 +230,29 @@ export class SimUser {
    */
   private attempt(call: Call, requestId: string): Promise<Workload | undefined> {
     const { link, time, random, coordinator } = this.options;
-    const lost = random.chance(link.faults.requestLoss);
-    const unheard = random.chance(link.faults.replyLoss);
+    const requestLost = random.chance(link.faults.requestLoss);
+    const replyLost = random.chance(link.faults.replyLoss);
     return new Promise((resolve, reject) => {
       const timer = time.setTimer(DEADLINE_MS, () =>
         reject(new ConnectError('no response in time', Code.DeadlineExceeded)),
       );
       const answer = (give: () => void): void => {
-        if (unheard) return;
+        if (replyLost) return;
         link.transmit('down', () => {
           timer.cancel();
           give();
         });
       };
       link.transmit('up', () => {
-        const there = coordinator();
-        if (lost) return;
-        if (there === undefined)
+        const server = coordinator();
+        if (requestLost) return;
+        if (server === undefined)
           return answer(() => reject(new ConnectError('connection refused', Code.Unavailable)));
-        there.process.onDeath(() =>
+        server.process.onDeath(() =>
           answer(() => reject(new ConnectError('connection reset', Code.Unavailable))),
         );
-        there.process.run(() => {
-          call(there.client, requestId).then(
+        server.process.run(() => {
+          call(server.client, requestId).then(
             (value) => answer(() => resolve(value)),
             (reason: unknown) => answer(() => reject(ConnectError.from(reason))),
           );
@@ -255,7 +266,7 @@ export class SimUser {
   }
 }
 
-/** Returns the spec for containers with a host port. */
+/** Returns the spec changed to run an image with a host port. */
 function withHostPort<Spec extends { readonly replicas: number }>(spec: Spec) {
   const ports = [{ name: 'http', containerPort: 8080, hostPort: 80 }];
   return {

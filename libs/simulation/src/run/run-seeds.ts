@@ -23,14 +23,14 @@ export interface SeedRange {
   readonly seeds: Iterable<number>;
   /** Number of concurrent processes. */
   readonly workers: number;
-  /** Real time, to detect a process that hangs. */
+  /** Clock of real time, to detect a process that hangs. */
   readonly clock: Clock;
   /** Stops the run when aborted; results of running seeds are dropped. */
   readonly signal?: AbortSignal;
   readonly onReport: (report: SeedReport) => void;
 }
 
-/** A process without output for this long has hung: no world waits for real time. Milliseconds. */
+/** A process without a report for this many milliseconds has hung: no world uses real time. */
 const SILENCE_MS = 120_000;
 
 /**
@@ -38,44 +38,47 @@ const SILENCE_MS = 120_000;
  * other. Each process takes the next seed when it has finished one.
  */
 export async function runSeeds(range: SeedRange): Promise<void> {
-  const left = range.seeds[Symbol.iterator]();
+  const remaining = range.seeds[Symbol.iterator]();
   const takeSeed = (): number | undefined =>
-    range.signal?.aborted === true ? undefined : (left.next().value as number | undefined);
+    range.signal?.aborted === true ? undefined : (remaining.next().value as number | undefined);
   await Promise.all(Array.from({ length: range.workers }, () => work(takeSeed, range)));
 }
 
-async function work(take: () => number | undefined, range: SeedRange): Promise<void> {
-  for (let seed = take(); seed !== undefined;) {
-    const stopped = await runWorker(seed, take, range);
+/** Runs seeds in one process at a time; a new process continues after one that died. */
+async function work(takeSeed: () => number | undefined, range: SeedRange): Promise<void> {
+  for (let seed = takeSeed(); seed !== undefined;) {
+    const stopped = await runWorker(seed, takeSeed, range);
     if (stopped === undefined) return;
     range.onReport({
       seed: stopped.seed,
-      violations: [stopped.why],
+      violations: [stopped.reason],
       trace: [],
       digest: '',
       commits: 0,
       acknowledged: 0,
       cpuMs: 0,
     });
-    seed = take();
+    seed = takeSeed();
   }
 }
 
 /**
- * Worlds create much short-lived garbage and many errors whose stacks nobody reads; these options
- * save about a tenth of the time.
+ * Options of the Node processes. Worlds create much short-lived garbage, and many errors whose
+ * stacks nobody reads; these options save about a tenth of the time.
  */
 const NODE_ARGUMENTS = ['--max-semi-space-size=64', '--stack-trace-limit=3'];
 
 /**
- * Passes seeds to one process.
- * @returns The seed at which the process died, or undefined when no seeds are left.
+ * Starts a process, and passes one seed after the other to it.
+ * @param first - The first seed.
+ * @returns The seed at which the process died; undefined when no seeds are left or the run was
+ *   stopped.
  */
 function runWorker(
   first: number,
-  take: () => number | undefined,
+  takeSeed: () => number | undefined,
   { signal, clock, onReport }: SeedRange,
-): Promise<{ readonly seed: number; readonly why: string } | undefined> {
+): Promise<{ readonly seed: number; readonly reason: string } | undefined> {
   const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
   const worker = fileURLToPath(new URL('./worker.ts', import.meta.url));
   const child = spawn(
@@ -87,14 +90,14 @@ function runWorker(
   );
   return new Promise((resolve) => {
     let current: number | undefined = first;
-    let why = '';
+    let reason = '';
     let silence: Timer | undefined;
-    const give = (seed: number | undefined): void => {
+    const assign = (seed: number | undefined): void => {
       current = seed;
       silence?.cancel();
       if (seed === undefined) return void child.disconnect();
       silence = clock.setTimer(SILENCE_MS, () => {
-        why = `it stood still for ${SILENCE_MS / 1_000} s of real time`;
+        reason = `it stood still for ${SILENCE_MS / 1_000} s of real time`;
         child.kill('SIGKILL');
       });
       child.send(seed);
@@ -103,19 +106,19 @@ function runWorker(
     signal?.addEventListener('abort', stop, { once: true });
     child.on('message', (report) => {
       onReport(report as SeedReport);
-      give(take());
+      assign(takeSeed());
     });
     child.once('exit', (code, killedBy) => {
       silence?.cancel();
       signal?.removeEventListener('abort', stop);
-      const ended = why === '' ? `its process ended with ${killedBy ?? code}` : why;
+      const ended = reason === '' ? `its process ended with ${killedBy ?? code}` : reason;
       resolve(
         current === undefined || signal?.aborted === true
           ? undefined
-          : { seed: current, why: ended },
+          : { seed: current, reason: ended },
       );
     });
-    give(first);
+    assign(first);
   });
 }
 

@@ -40,7 +40,8 @@ await runSeeds({
       process.stderr.write(`${reports.length} seeds, ${failed} failed\n`);
   },
 });
-const of = (pick: (report: SeedReport) => number | undefined) => {
+/** Returns the distribution of a figure over all seeds that have the figure. */
+const distribution = (pick: (report: SeedReport) => number | undefined) => {
   const sorted = reports.flatMap((report) => pick(report) ?? []).sort((a, b) => a - b);
   const at = (share: number): number =>
     Math.round(sorted[Math.floor((sorted.length - 1) * share)] ?? 0);
@@ -52,8 +53,8 @@ const figures = {
   seeds: reports.length,
   from,
   failed,
-  cpuMs: of(({ cpuMs }) => cpuMs),
-  convergedMs: of(({ convergedMs }) => convergedMs),
+  cpuMs: distribution(({ cpuMs }) => cpuMs),
+  convergedMs: distribution(({ convergedMs }) => convergedMs),
   commits: sum(({ commits }) => commits),
   acknowledged: sum(({ acknowledged }) => acknowledged),
 };

@@ -8,9 +8,9 @@ import type { SeedReport } from './run-seeds.js';
 const SHOWN_LINES = 40;
 
 process.on('message', (seed: number) => {
-  const began = process.cpuUsage();
+  const usageAtStart = process.cpuUsage();
   void runSeed(seed).then(({ violations, trace, convergedMs, commits, acknowledged }) => {
-    const { user, system } = process.cpuUsage(began);
+    const { user, system } = process.cpuUsage(usageAtStart);
     const report: SeedReport = {
       seed,
       violations,

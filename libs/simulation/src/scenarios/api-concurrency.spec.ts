@@ -12,7 +12,7 @@ const createSeeds = (count: number): readonly number[] =>
   Array.from({ length: count }, (_, index) => index + 1);
 
 /** Returns the result of a call, or the kind of its error. */
-async function outcome<Result>(call: Promise<Result>): Promise<Result | string> {
+async function outcomeOf<Result>(call: Promise<Result>): Promise<Result | string> {
   try {
     return await call;
   } catch (reason) {
@@ -21,7 +21,7 @@ async function outcome<Result>(call: Promise<Result>): Promise<Result | string> 
 }
 
 /** Starts a cluster whose commits then take up to 20 ms and overtake each other. */
-async function slowClusterOf(nodes: number, seed: number): Promise<TestCluster> {
+async function startSlowCluster(nodes: number, seed: number): Promise<TestCluster> {
   const random = createSeededRandom(seed);
   let started = false;
   const cluster = await startCluster(nodes, {
@@ -32,12 +32,12 @@ async function slowClusterOf(nodes: number, seed: number): Promise<TestCluster> 
   return cluster;
 }
 
-/** Reads all pages of a list and runs `between` between two pages. */
-async function allPages<Item>(
+/** Reads all pages of a list and runs `changeBetween` between two pages. */
+async function readAllPages<Item>(
   read: (
     pageToken: string,
   ) => Promise<{ readonly items: readonly Item[]; readonly nextPageToken: string }>,
-  between: () => Promise<unknown>,
+  changeBetween: () => Promise<unknown>,
 ): Promise<readonly Item[]> {
   const items: Item[] = [];
   for (let pageToken = ''; ;) {
@@ -45,37 +45,37 @@ async function allPages<Item>(
     items.push(...page.items);
     if (page.nextPageToken === '') return items;
     pageToken = page.nextPageToken;
-    await between();
+    await changeBetween();
   }
 }
 
 describe('list paging while the cluster changes', () => {
-  it.each(createSeeds(6))('shows unchanged objects exactly once, seed %i', async (seed) => {
+  it.each(createSeeds(6))('shows each object that stays exactly once, seed %i', async (seed) => {
     const cluster = await TestCluster.start({ seed });
     const random = createSeededRandom(seed + 500);
     const pick = <Item>(items: readonly Item[]): Item =>
       items[Math.floor(random.next() * items.length)] as Item;
-    const there = { workloads: new Set<string>(), nodes: new Set<string>() };
+    const existing = { workloads: new Set<string>(), nodes: new Set<string>() };
     const spec = { command: ['serve'], replicas: 0, labels: { tier: 'web' } };
-    let named = 0;
+    let nameCount = 0;
     const create = async (): Promise<void> => {
-      const name = `${pick(['a', 'm', 'z'])}${(named += 1)}`;
+      const name = `${pick(['a', 'm', 'z'])}${(nameCount += 1)}`;
       await cluster.client.createWorkload({ name, namespace: pick(['default', 'other']), spec });
       await cluster.client.enrollNode({
         nodeId: name,
         instanceId: `instance-of-${name}-0123456789`,
       });
-      there.workloads.add(name);
-      there.nodes.add(name);
+      existing.workloads.add(name);
+      existing.nodes.add(name);
     };
     for (let count = 0; count < 20; count += 1) await cluster.complete(create);
     const remove = async (): Promise<void> => {
       const { workloads } = await cluster.client.listWorkloads({ pageSize: 1_000 });
       const { name, namespace } = pick(workloads);
-      there.workloads.delete(name);
+      existing.workloads.delete(name);
       await cluster.client.deleteWorkload({ name, namespace });
-      const nodeId = pick([...there.nodes]);
-      there.nodes.delete(nodeId);
+      const nodeId = pick([...existing.nodes]);
+      existing.nodes.delete(nodeId);
       await cluster.client.removeNode({ nodeId });
     };
     const change = async (): Promise<void> => {
@@ -84,11 +84,11 @@ describe('list paging while the cluster changes', () => {
       await cluster.advance(100);
     };
     const pageSize = pick([1, 3, 7]);
-    const before = { workloads: [...there.workloads], nodes: [...there.nodes] };
+    const before = { workloads: [...existing.workloads], nodes: [...existing.nodes] };
     const events = (
       await cluster.complete(() => cluster.client.listEvents({ pageSize: 1_000 }))
     ).events.map(({ id }) => id);
-    const names = await allPages(
+    const names = await readAllPages(
       (pageToken) =>
         cluster.complete(async () => {
           const { workloads, nextPageToken } = await cluster.client.listWorkloads({
@@ -100,12 +100,12 @@ describe('list paging while the cluster changes', () => {
         }),
       change,
     );
-    expect(repeated(names)).toEqual([]);
+    expect(findRepeated(names)).toEqual([]);
     expect(
-      before.workloads.filter((name) => there.workloads.has(name) && !names.includes(name)),
+      before.workloads.filter((name) => existing.workloads.has(name) && !names.includes(name)),
     ).toEqual([]);
-    const stay = [...there.nodes];
-    const ids = await allPages(
+    const nodesBefore = [...existing.nodes];
+    const ids = await readAllPages(
       (pageToken) =>
         cluster.complete(async () => {
           const { nodes, nextPageToken } = await cluster.client.listNodes({ pageSize, pageToken });
@@ -113,10 +113,10 @@ describe('list paging while the cluster changes', () => {
         }),
       change,
     );
-    expect(repeated(ids)).toEqual([]);
-    expect(stay.filter((id) => there.nodes.has(id) && !ids.includes(id))).toEqual([]);
+    expect(findRepeated(ids)).toEqual([]);
+    expect(nodesBefore.filter((id) => existing.nodes.has(id) && !ids.includes(id))).toEqual([]);
     for (const newestFirst of [false, true]) {
-      const listed = await allPages(
+      const listed = await readAllPages(
         (pageToken) =>
           cluster.complete(async () => {
             const page = await cluster.client.listEvents({ pageSize: 20, pageToken, newestFirst });
@@ -124,7 +124,7 @@ describe('list paging while the cluster changes', () => {
           }),
         () => cluster.complete(newestFirst ? create : async () => undefined),
       );
-      expect(repeated(listed)).toEqual([]);
+      expect(findRepeated(listed)).toEqual([]);
       expect(events.filter((id) => !listed.includes(id))).toEqual([]);
     }
     await cluster.complete(() => cluster.stopCoordinator());
@@ -143,7 +143,7 @@ describe('list paging while the cluster changes', () => {
       cluster.client.listWorkloads({ pageSize: 1, pageToken }),
     );
     expect(workloads.map(({ name }) => name)).toEqual(['b']);
-    const another =
+    const wrongToken =
       'page_token: belongs to a list with another filter; repeat the filter of the first page, or start without a token';
     for (const call of [
       () => cluster.client.listWorkloads({ pageToken, namespace: 'default' }),
@@ -151,7 +151,7 @@ describe('list paging while the cluster changes', () => {
       () => cluster.client.listNodes({ pageToken }),
       () => cluster.client.listEvents({ pageToken, newestFirst: true }),
     ]) {
-      await expect(cluster.complete<unknown>(call)).rejects.toThrow(another);
+      await expect(cluster.complete<unknown>(call)).rejects.toThrow(wrongToken);
     }
     const garbage = cluster.complete(() => cluster.client.listNodes({ pageToken: 'garbage' }));
     await expect(garbage).rejects.toThrow('page_token: is not a token of this server');
@@ -159,7 +159,7 @@ describe('list paging while the cluster changes', () => {
   });
 });
 
-function repeated(keys: readonly string[]): readonly string[] {
+function findRepeated(keys: readonly string[]): readonly string[] {
   return keys.filter((key, index) => keys.indexOf(key) !== index);
 }
 
@@ -167,7 +167,7 @@ describe('concurrent writers', () => {
   it.each(createSeeds(4))(
     'all succeed when they change different fields, seed %i',
     async (seed) => {
-      const cluster = await slowClusterOf(2, seed);
+      const cluster = await startSlowCluster(2, seed);
       await createWeb(cluster);
       const { client } = cluster;
       const update = (spec: object, ...paths: string[]) =>
@@ -202,15 +202,15 @@ describe('concurrent writers', () => {
   );
 
   it.each(createSeeds(4))(
-    'with an expected generation: one succeeds and the others receive ABORTED, seed %i',
+    'receive ABORTED except one when all send the same expected generation, seed %i',
     async (seed) => {
-      const cluster = await slowClusterOf(1, seed);
+      const cluster = await startSlowCluster(1, seed);
       const { generation } = await createWeb(cluster);
       const { client } = cluster;
       const results = await cluster.complete(() =>
         Promise.all(
           [1, 2, 3, 4].map((number) =>
-            outcome(
+            outcomeOf(
               client.updateWorkload({
                 name: 'web',
                 spec: { args: [`${number}`] },
@@ -234,8 +234,8 @@ describe('concurrent writers', () => {
     },
   );
 
-  it('of a node all succeed, and the event names the changes', async () => {
-    const cluster = await slowClusterOf(1, 3);
+  it('of a node all succeed, and the events name the changes', async () => {
+    const cluster = await startSlowCluster(1, 3);
     const { client } = cluster;
     const nodeId = 'node-1';
     await cluster.complete(() =>
@@ -279,19 +279,19 @@ describe('a request id', () => {
     cluster.client.scaleWorkload({ name: 'web', replicas, requestId });
 
   it.each(createSeeds(4))(
-    'that is sent twice at the same time is applied once and both calls get the same response, seed %i',
+    'that several concurrent calls carry is applied once, and all calls get the same response, seed %i',
     async (seed) => {
-      const cluster = await slowClusterOf(1, seed);
+      const cluster = await startSlowCluster(1, seed);
       await createWeb(cluster);
       const update = () =>
         cluster.client.updateWorkload({ name: 'web', spec: { args: ['new'] }, requestId });
       const results = await cluster.complete(() => Promise.all([update(), update(), update()]));
       expect(results.map(({ generation }) => generation)).toEqual([2n, 2n, 2n]);
       const again = { name: 'job', spec: { command: ['serve'], replicas: 0 }, requestId: 'r-2' };
-      const made = await cluster.complete(() =>
+      const created = await cluster.complete(() =>
         Promise.all([cluster.client.createWorkload(again), cluster.client.createWorkload(again)]),
       );
-      expect(made[0].uid).toBe(made[1].uid);
+      expect(created[0].uid).toBe(created[1].uid);
       expect((await readWeb(cluster)).generation).toBe(2n);
       const { events } = await cluster.complete(() =>
         cluster.client.listEvents({ workload: 'web' }),
@@ -303,7 +303,7 @@ describe('a request id', () => {
     },
   );
 
-  it('returns the first response after a restart, rejects another body, and expires after an hour', async () => {
+  it('returns the first response after a coordinator restart, is rejected with another body, and expires after an hour', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster);
     const first = await cluster.complete(() => scale(cluster));
@@ -329,28 +329,28 @@ describe('a request id', () => {
   });
 
   it.each(['workload', 'node'] as const)(
-    'of a %s whose commit was not acknowledged returns its result',
-    async (what) => {
+    'of a %s change whose commit was not acknowledged returns the committed result when it is repeated',
+    async (object) => {
       const cluster = await startCluster(1);
       await createWeb(cluster);
       const call = async (): Promise<unknown> =>
-        what === 'workload'
+        object === 'workload'
           ? scale(cluster)
           : cluster.client.updateNode({ nodeId: 'node-1', zone: 'new', requestId });
       loseNextResponse(cluster.store);
-      expect(await cluster.complete(() => outcome(call()))).toBe('unavailable');
+      expect(await cluster.complete(() => outcomeOf(call()))).toBe('unavailable');
       await cluster.complete(call);
       const { events } = await cluster.complete(() => cluster.client.listEvents({}));
-      const told = events.filter(
-        ({ reason }) => reason === (what === 'workload' ? 'WorkloadScaled' : 'NodeUpdated'),
+      const recorded = events.filter(
+        ({ reason }) => reason === (object === 'workload' ? 'WorkloadScaled' : 'NodeUpdated'),
       );
-      expect(told.map((event) => event.requestId)).toEqual([requestId]);
-      expect((await readWeb(cluster)).generation).toBe(what === 'workload' ? 2n : 1n);
+      expect(recorded.map((event) => event.requestId)).toEqual([requestId]);
+      expect((await readWeb(cluster)).generation).toBe(object === 'workload' ? 2n : 1n);
       await cluster.complete(() => cluster.stopCoordinator());
     },
   );
 
-  it('works for all node RPCs', async () => {
+  it('is recorded for every node RPC, and makes a repeated drain or removal change nothing', async () => {
     const cluster = await startCluster(2);
     const { client } = cluster;
     const nodeId = 'node-1';
@@ -366,15 +366,15 @@ describe('a request id', () => {
     await cluster.complete(() => client.confirmNodeLost({ nodeId, requestId: 'lost' }));
     const remove = () => client.removeNode({ nodeId, force: true, requestId: 'remove' });
     await cluster.complete(() => Promise.all([remove(), remove()]));
-    expect(await cluster.complete(() => outcome(client.getNode({ nodeId })))).toBe('notFound');
+    expect(await cluster.complete(() => outcomeOf(client.getNode({ nodeId })))).toBe('notFound');
     // A late retry does not change a node that joins later under the same name.
     await cluster.addNode(nodeId);
     await cluster.complete(remove);
     expect((await cluster.complete(() => client.getNode({ nodeId }))).id).toBe(nodeId);
     const { events } = await cluster.complete(() => client.listEvents({ nodeId }));
-    const acts = ['NodeDraining', 'NodeUncordoned', 'NodeLossConfirmed', 'NodeRemoved'];
-    const told = events.filter(({ reason }) => acts.includes(reason));
-    expect(told.map((event) => `${event.reason} ${event.requestId}`)).toEqual([
+    const reasons = ['NodeDraining', 'NodeUncordoned', 'NodeLossConfirmed', 'NodeRemoved'];
+    const recorded = events.filter(({ reason }) => reasons.includes(reason));
+    expect(recorded.map((event) => `${event.reason} ${event.requestId}`)).toEqual([
       'NodeDraining drain',
       'NodeUncordoned uncordon',
       'NodeLossConfirmed lost',

@@ -2,35 +2,38 @@ import { Event_Category as Category, type Event } from '@cloudless/api';
 import type { TestCluster } from '../index.js';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 
-const auditOf = (cluster: TestCluster): readonly Event[] =>
+const auditEvents = (cluster: TestCluster): readonly Event[] =>
   cluster.state
     .view()
     .events()
     .filter(({ category }) => category === Category.AUDIT);
-const lastOf = (cluster: TestCluster): Event | undefined => auditOf(cluster).at(-1);
+const lastAuditEvent = (cluster: TestCluster): Event | undefined => auditEvents(cluster).at(-1);
 
+/** A call, and the audit record that it must leave. */
 interface Row {
   readonly rpc: string;
   readonly call: (cluster: TestCluster) => Promise<unknown>;
+  /** Default: `ok`. */
   readonly result?: string;
-  readonly about?: Partial<Event>;
+  /** Fields of the event besides the reason and the audit fields. */
+  readonly subject?: Partial<Event>;
 }
 
 const rows: readonly Row[] = [
   {
     rpc: 'CreateWorkload',
     call: ({ client }) => client.createWorkload({ name: 'two', spec: { command: ['x'] } }),
-    about: { namespace: 'default', workload: 'two' },
+    subject: { namespace: 'default', workload: 'two' },
   },
   {
     rpc: 'UpdateWorkload',
     call: ({ client }) => client.updateWorkload({ name: 'web', spec: { command: ['y'] } }),
-    about: { workload: 'web' },
+    subject: { workload: 'web' },
   },
   {
     rpc: 'ScaleWorkload',
     call: ({ client }) => client.scaleWorkload({ name: 'web', replicas: 2, requestId: 'scale-1' }),
-    about: { requestId: 'scale-1' },
+    subject: { requestId: 'scale-1' },
   },
   {
     rpc: 'ScaleWorkload',
@@ -40,12 +43,12 @@ const rows: readonly Row[] = [
   {
     rpc: 'DeleteWorkload',
     call: ({ client }) => client.deleteWorkload({ name: 'web' }),
-    about: { workload: 'web' },
+    subject: { workload: 'web' },
   },
   {
     rpc: 'UpdateNode',
     call: ({ client }) => client.updateNode({ nodeId: 'node-1', setLabels: { a: 'b' } }),
-    about: { nodeId: 'node-1' },
+    subject: { nodeId: 'node-1' },
   },
   { rpc: 'CordonNode', call: ({ client }) => client.cordonNode({ nodeId: 'node-1' }) },
   { rpc: 'DrainNode', call: ({ client }) => client.drainNode({ nodeId: 'node-1' }) },
@@ -58,7 +61,7 @@ const rows: readonly Row[] = [
     rpc: 'EnrollNode',
     call: ({ client }) =>
       client.enrollNode({ nodeId: 'node-9', instanceId: 'instance-of-node-9-0123456789' }),
-    about: { nodeId: 'node-9' },
+    subject: { nodeId: 'node-9' },
   },
   {
     rpc: 'ConfirmNodeLost',
@@ -97,16 +100,16 @@ async function aCluster(): Promise<TestCluster> {
 describe('audit log', () => {
   it.each(rows)(
     'records $rpc with its outcome ($result) before the response',
-    async ({ rpc, call, result = 'ok', about = {} }) => {
+    async ({ rpc, call, result = 'ok', subject = {} }) => {
       const cluster = await aCluster();
-      const before = auditOf(cluster).length;
-      let atAnswer: readonly Event[] = [];
-      const answered = cluster.complete(() =>
-        call(cluster).finally(() => (atAnswer = auditOf(cluster))),
+      const before = auditEvents(cluster).length;
+      let atResponse: readonly Event[] = [];
+      const completed = cluster.complete(() =>
+        call(cluster).finally(() => (atResponse = auditEvents(cluster))),
       );
-      if (['ok', 'unchanged', 'started'].includes(result)) await answered;
-      else await expect(answered).rejects.toThrow();
-      expect(atAnswer.slice(before)).toMatchObject([
+      if (['ok', 'unchanged', 'started'].includes(result)) await completed;
+      else await expect(completed).rejects.toThrow();
+      expect(atResponse.slice(before)).toMatchObject([
         {
           reason: rpc,
           audit: {
@@ -115,7 +118,7 @@ describe('audit log', () => {
             rpc: expect.stringContaining(`/${rpc}`),
             result,
           },
-          ...about,
+          ...subject,
         },
       ]);
     },
@@ -126,7 +129,7 @@ describe('audit log', () => {
     await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
     const view = cluster.state.view();
     const { uid } = view.workloadByName('default', 'web')!.value;
-    expect(view.event(lastOf(cluster)!.id)?.revision).toBe(view.workload(uid)?.revision);
+    expect(view.event(lastAuditEvent(cluster)!.id)?.revision).toBe(view.workload(uid)?.revision);
   });
 
   it('records a command before it begins, with its program only, because arguments may contain secrets', async () => {
@@ -139,7 +142,7 @@ describe('audit log', () => {
     );
     call.catch(() => undefined);
     await cluster.advance(100);
-    const event = lastOf(cluster);
+    const event = lastAuditEvent(cluster);
     expect(event).toMatchObject({
       reason: 'ExecCommand',
       replicaId: replica.id,
@@ -159,25 +162,25 @@ describe('audit log', () => {
     const cluster = await aCluster();
     const replica = (await readWeb(cluster)).status!.replicas[0]!;
     cluster.store.txn = () => Promise.reject(new Error('the disk is gone'));
-    const asked = cluster.agents.get(replica.nodeId)!.acceptedOrders;
+    const ordersBefore = cluster.agents.get(replica.nodeId)!.acceptedOrders;
     await expect(
       cluster.complete(() => cluster.client.execCommand({ replicaId: replica.id, command: ['x'] })),
     ).rejects.toThrow('internal error');
-    expect(cluster.agents.get(replica.nodeId)!.acceptedOrders).toBe(asked);
+    expect(cluster.agents.get(replica.nodeId)!.acceptedOrders).toBe(ordersBefore);
   });
 
   it('groups repeated refusals of one caller', async () => {
     const cluster = await aCluster();
-    const before = auditOf(cluster).length;
+    const before = auditEvents(cluster).length;
     const refused = () =>
       cluster
         .complete(() => cluster.client.deleteWorkload({ name: 'nothing' }))
         .catch(() => undefined);
     for (let turn = 0; turn < 50; turn += 1) await refused();
-    expect(auditOf(cluster).length - before).toBeLessThan(12);
+    expect(auditEvents(cluster).length - before).toBeLessThan(12);
     await cluster.advance(10_000, 100);
     await refused();
-    expect(lastOf(cluster)?.count).toBeGreaterThan(35);
+    expect(lastAuditEvent(cluster)?.count).toBeGreaterThan(35);
   });
 
   it('contains the trace id of the call', async () => {
@@ -185,7 +188,7 @@ describe('audit log', () => {
     const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
     const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` };
     await cluster.complete(() => cluster.client.cordonNode({ nodeId: 'node-1' }, { headers }));
-    expect(lastOf(cluster)?.audit?.traceId).toBe(traceId);
+    expect(lastAuditEvent(cluster)?.audit?.traceId).toBe(traceId);
   });
 
   it('is kept longer than other events, until its own retention ends', async () => {
@@ -193,7 +196,7 @@ describe('audit log', () => {
     const cluster = await startCluster(2, { retention: { eventMs: dayMs, auditMs: 3 * dayMs } });
     await createWeb(cluster);
     const passDays = async (days: number): Promise<void> => {
-      await cluster.stopCoordinator(); // advancing days of timers step by step would take minutes
+      await cluster.stopCoordinator(); // With a running coordinator, advancing days of timers would take minutes.
       await cluster.clock.advance(days * dayMs);
       await cluster.startCoordinator();
       await cluster.advance(1_000, 100);
@@ -203,15 +206,15 @@ describe('audit log', () => {
         .view()
         .events()
         .some(({ reason }) => reason === 'WorkloadCreated');
-    const before = auditOf(cluster);
+    const before = auditEvents(cluster);
     expect([before.length, wasCreated()]).toEqual([3, true]);
     await passDays(2);
-    expect([auditOf(cluster), wasCreated()]).toEqual([before, false]);
+    expect([auditEvents(cluster), wasCreated()]).toEqual([before, false]);
     await passDays(2);
-    expect(auditOf(cluster)).toEqual([]);
+    expect(auditEvents(cluster)).toEqual([]);
   });
 
-  it('is listed or excluded by category', async () => {
+  it('is listed alone when a client lists category AUDIT', async () => {
     const cluster = await aCluster();
     const { events } = await cluster.complete(() =>
       cluster.client.listEvents({ categories: [Category.AUDIT] }),

@@ -25,37 +25,37 @@ const addNode = (cluster: TestCluster, nodeId: string, count: number) =>
 
 const update = (cluster: TestCluster) =>
   cluster.complete(() => cluster.client.updateWorkload({ name: 'web', spec: green }));
-const ofVersion = async (cluster: TestCluster, version: number): Promise<ReplicaStatus[]> =>
+const readReplicas = async (cluster: TestCluster, version: number): Promise<ReplicaStatus[]> =>
   ((await readWeb(cluster)).status?.replicas ?? []).filter(
     (replica) => replica.version === version,
   );
-const placed = (replicas: readonly ReplicaStatus[]): number =>
+const countPlaced = (replicas: readonly ReplicaStatus[]): number =>
   replicas.filter(({ nodeId }) => nodeId !== '').length;
 
 describe('new set of a blue/green rollout', () => {
-  it('is placed as a whole: when two of five replicas fit nowhere, none is placed and each reports why', async () => {
+  it('is not placed when two of its five replicas fit nowhere, and each replica reports the reason', async () => {
     const cluster = await startNodesFor(4, 4);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
     await update(cluster);
     await cluster.advance(5_000);
-    const waiting = await ofVersion(cluster, 2);
+    const waiting = await readReplicas(cluster, 2);
     expect(waiting).toHaveLength(5);
-    expect(placed(waiting)).toBe(0);
-    const why =
+    expect(countPlaced(waiting)).toBe(0);
+    const unplacedReason =
       'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 2 of 2 nodes';
-    expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([why]));
+    expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([unplacedReason]));
     expect((await readWeb(cluster)).status).toMatchObject({
       readyReplicas: 5,
-      reason: `5 of 5 replicas without a node: ${why}`,
+      reason: `5 of 5 replicas without a node: ${unplacedReason}`,
     });
     const events = cluster.state.view().events();
     expect(
       events.filter(({ reason }) => reason === 'ReplicasUnplaced').map(({ message }) => message),
-    ).toEqual([why]);
+    ).toEqual([unplacedReason]);
     await addNode(cluster, 'node-3', 2);
     await cluster.advance(1_000);
-    expect(placed(await ofVersion(cluster, 2))).toBe(5);
+    expect(countPlaced(await readReplicas(cluster, 2))).toBe(5);
   });
 
   it('leaves capacity to other workloads while it waits', async () => {
@@ -69,7 +69,7 @@ describe('new set of a blue/green rollout', () => {
     await cluster.advance(1_000);
     const { status } = await cluster.complete(() => cluster.client.getWorkload({ name: 'other' }));
     expect(status?.readyReplicas).toBe(3);
-    expect(placed(await ofVersion(cluster, 2))).toBe(0);
+    expect(countPlaced(await readReplicas(cluster, 2))).toBe(0);
   });
 
   it('that needs several commits waits for its last replica, then is placed at once', async () => {
@@ -80,7 +80,7 @@ describe('new set of a blue/green rollout', () => {
     const seen = new Set<number>();
     for (let step = 0; step < 40; step += 1) {
       await cluster.advance(20);
-      seen.add(placed(await ofVersion(cluster, 2)));
+      seen.add(countPlaced(await readReplicas(cluster, 2)));
     }
     expect(seen.has(100)).toBe(true);
     const decisions = cluster.state
@@ -99,14 +99,14 @@ describe('new set of a blue/green rollout', () => {
     await cluster.advance(3_000);
     await update(cluster);
     await cluster.advance(3_000, 50);
-    const waiting = await ofVersion(cluster, 2);
-    expect(placed(waiting)).toBe(0);
-    const why =
+    const waiting = await readReplicas(cluster, 2);
+    expect(countPlaced(waiting)).toBe(0);
+    const unplacedReason =
       'the new set of 100 replicas is placed as a whole, and 1 of them finds no node: cpu: 1 of 1 nodes';
-    expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([why]));
+    expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([unplacedReason]));
   });
 
-  it('differs from a first deployment, which places each replica that fits', async () => {
+  it('is placed replica by replica in a first deployment', async () => {
     const cluster = await startNodesFor(3);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
@@ -121,8 +121,10 @@ describe('new set of a blue/green rollout', () => {
     await cluster.advance(3_000);
     cluster.agents.get('node-2')!.disconnect();
     await cluster.advance(8_000);
-    const set = (await ofVersion(cluster, 2)).filter(({ leaving, phase }) => !leaving && phase < 5);
+    const set = (await readReplicas(cluster, 2)).filter(
+      ({ leaving, phase }) => !leaving && phase < 5,
+    );
     expect(set.map(({ nodeId }) => nodeId).sort()).not.toContain('node-2');
-    expect(placed(set)).toBe(5);
+    expect(countPlaced(set)).toBe(5);
   });
 });

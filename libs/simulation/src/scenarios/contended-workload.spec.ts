@@ -4,6 +4,7 @@ import { createSeededRandom, errorMessageOf } from '@cloudless/base';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 import type { TestCluster } from '../test-cluster/test-cluster.js';
 
+/** Number of concurrent clients. */
 const CLIENTS = 16;
 /** Each test runs a whole cluster, which takes long on a busy machine. */
 jest.setTimeout(60_000);
@@ -29,17 +30,17 @@ async function startContendedCluster(
 }
 
 /**
- * Calls `act` once for each client at the same time.
+ * Runs `call` once for each client at the same time.
  * @returns The error messages of the calls that failed.
  */
 async function failuresOf(
   cluster: TestCluster,
-  act: (client: number) => Promise<unknown>,
+  call: (client: number) => Promise<unknown>,
 ): Promise<readonly string[]> {
   const calls = (): Promise<readonly string[]> =>
     Promise.all(
       Array.from({ length: CLIENTS }, (_, client) =>
-        act(client).then(
+        call(client).then(
           () => '',
           (reason: unknown) => `${fromConnectError(reason).kind}: ${errorMessageOf(reason)}`,
         ),

@@ -33,55 +33,55 @@ const eventsOf = async (cluster: TestCluster, reason: string) =>
   ).events.filter((event) => event.reason === reason);
 
 /**
- * Two nodes with one replica of `web` each; `node-2` is cut off.
+ * Starts two nodes with one replica of `web` each, and disconnects `node-2`.
  * @returns The id of the replica on `node-2`.
  */
 async function startWithSilentNode(): Promise<{
   readonly cluster: TestCluster;
-  readonly silent: string;
+  readonly replicaOnSilentNode: string;
 }> {
   const cluster = await startCluster(2);
   await createWeb(cluster, { replicas: 2 });
   await cluster.advance(1_000);
-  const [silent] = cluster.agents.get('node-2')!.replicas.keys();
+  const [replicaOnSilentNode] = cluster.agents.get('node-2')!.replicas.keys();
   cluster.agents.get('node-2')!.disconnect();
-  return { cluster, silent: silent! };
+  return { cluster, replicaOnSilentNode: replicaOnSilentNode! };
 }
 
 describe('deletion of a workload with a replica on a silent node', () => {
   it('ends when the node is lost and names the replica that may still run', async () => {
-    const { cluster, silent } = await startWithSilentNode();
+    const { cluster, replicaOnSilentNode } = await startWithSilentNode();
     const watch = watchWeb(cluster);
     await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(1_500);
     expect((await readWeb(cluster)).status?.phase).toBe(Phase.TERMINATING);
     await cluster.advance(4_000);
     await expect(readWeb(cluster)).rejects.toThrow('not found');
-    const gone = watch.items.filter(({ kind }) => kind === Kind.DELETED);
-    expect(gone.map(({ workload }) => workload?.status?.replicas)).toMatchObject([
-      [{ id: silent, nodeId: 'node-2', mayStillRun: true }],
+    const deletions = watch.items.filter(({ kind }) => kind === Kind.DELETED);
+    expect(deletions.map(({ workload }) => workload?.status?.replicas)).toMatchObject([
+      [{ id: replicaOnSilentNode, nodeId: 'node-2', mayStillRun: true }],
     ]);
     expect(await eventsOf(cluster, 'WorkloadDeleted')).toMatchObject([
       {
-        message: `workload default/web is gone: every reachable node has confirmed; 1 replica may still run: ${silent} on lost node node-2`,
-        replicaIds: [silent],
+        message: `workload default/web is gone: every reachable node has confirmed; 1 replica may still run: ${replicaOnSilentNode} on lost node node-2`,
+        replicaIds: [replicaOnSilentNode],
       },
     ]);
     watch.stop();
   });
 
   it('stops the replica when the node returns', async () => {
-    const { cluster, silent } = await startWithSilentNode();
+    const { cluster, replicaOnSilentNode } = await startWithSilentNode();
     await cluster.advance(6_000);
     expect(
       (await readWeb(cluster)).status?.replicas.filter(({ mayStillRun }) => mayStillRun),
-    ).toMatchObject([{ id: silent }]);
+    ).toMatchObject([{ id: replicaOnSilentNode }]);
     const watch = watchWeb(cluster);
     await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(2_000);
     expect(watch.items.at(-1)).toMatchObject({
       kind: Kind.DELETED,
-      workload: { status: { replicas: [{ id: silent }] } },
+      workload: { status: { replicas: [{ id: replicaOnSilentNode }] } },
     });
     await cluster.reconnect('node-2');
     await cluster.advance(3_000);

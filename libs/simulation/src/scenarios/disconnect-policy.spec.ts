@@ -8,15 +8,15 @@ const LEASE_MS = 3_000;
 const EXCLUSIVE = { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(4_000) };
 const capabilities = ['runtime.process', 'disconnect.exclusive'];
 
-async function exclusiveCluster(nodes: number): Promise<TestCluster> {
+async function startExclusiveCluster(nodes: number): Promise<TestCluster> {
   const cluster = await startCluster(0);
   for (let number = 1; number <= nodes; number += 1)
     await cluster.addNode(`node-${number}`, { capabilities });
   return cluster;
 }
 
-/** Wanted replicas of the workload, by slot. */
-function wanted(
+/** Replicas of the workload that are not ordered to stop. */
+function wantedReplicas(
   cluster: TestCluster,
 ): readonly { readonly id: string; readonly slot: number; readonly nodeId: string }[] {
   return [...cluster.state.view().replicas()]
@@ -24,52 +24,52 @@ function wanted(
     .filter(({ desiredRunning }) => desiredRunning);
 }
 
-const eventsOf = (cluster: TestCluster): readonly string[] =>
+const eventReasons = (cluster: TestCluster): readonly string[] =>
   [...cluster.state.view().events()].map(({ reason }) => reason);
 
 describe('disconnected node', () => {
   it.each([
     {
-      name: 'AVAILABLE: replaces when the lease ends',
+      name: 'the lease ends under AVAILABLE',
       disconnect: undefined,
       afterMs: LEASE_MS,
     },
     {
-      name: 'AVAILABLE: waits lost_after longer',
+      name: 'lost_after has passed under AVAILABLE',
       disconnect: { lostAfter: durationFromMs(7_000) },
       afterMs: 10_000,
     },
     {
-      name: 'EXCLUSIVE: waits twice the default stop_after',
+      name: 'the lease and twice stop_after have passed under EXCLUSIVE',
       disconnect: EXCLUSIVE,
       afterMs: LEASE_MS + 8_000,
     },
     {
-      name: 'EXCLUSIVE: waits according to stop_after',
+      name: 'the lease and lost_after have passed under EXCLUSIVE',
       disconnect: { ...EXCLUSIVE, lostAfter: durationFromMs(20_000) },
       afterMs: LEASE_MS + 20_000,
     },
-  ])('$name', async ({ disconnect, afterMs }) => {
-    const cluster = await exclusiveCluster(2);
+  ])('has its replicas replaced when $name, not before', async ({ disconnect, afterMs }) => {
+    const cluster = await startExclusiveCluster(2);
     await createWeb(cluster, { replicas: 2, ...definedFields({ disconnect }) });
     await cluster.advance(1_000);
-    const before = wanted(cluster).map(({ id }) => id);
+    const before = wantedReplicas(cluster).map(({ id }) => id);
     const agent = cluster.agents.get('node-1')!;
     await cluster.advance(10);
     agent.sendsPings = false;
     await cluster.advance(afterMs - 200);
-    expect(wanted(cluster).map(({ id }) => id)).toEqual(before);
+    expect(wantedReplicas(cluster).map(({ id }) => id)).toEqual(before);
     await cluster.advance(600);
-    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+    expect(wantedReplicas(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
   });
 
-  it('is replaced earlier when lost_after is shortened meanwhile', async () => {
+  it('has its replicas replaced at once when lost_after is removed after the lease has ended', async () => {
     const cluster = await startCluster(2);
     await createWeb(cluster, { replicas: 2, disconnect: { lostAfter: durationFromMs(3_600_000) } });
     await cluster.advance(1_000);
     cluster.agents.get('node-1')!.sendsPings = false;
     await cluster.advance(20_000, 50);
-    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toContain('node-1');
+    expect(wantedReplicas(cluster).map(({ nodeId }) => nodeId)).toContain('node-1');
     await cluster.complete(() =>
       cluster.client.updateWorkload({
         name: 'web',
@@ -78,11 +78,11 @@ describe('disconnected node', () => {
       }),
     );
     await cluster.advance(1_000);
-    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+    expect(wantedReplicas(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
   });
 
   it('has its replicas replaced at once when an operator confirms its loss, which is allowed only for a lost node', async () => {
-    const cluster = await exclusiveCluster(2);
+    const cluster = await startExclusiveCluster(2);
     await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
     await cluster.advance(1_000);
     const confirm = () =>
@@ -93,11 +93,13 @@ describe('disconnected node', () => {
     await confirm();
     await confirm();
     await cluster.advance(500);
-    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
-    expect(eventsOf(cluster).filter((reason) => reason === 'NodeLossConfirmed')).toHaveLength(1);
+    expect(wantedReplicas(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+    expect(eventReasons(cluster).filter((reason) => reason === 'NodeLossConfirmed')).toHaveLength(
+      1,
+    );
   });
 
-  it('among many that fell silent together is replaced when its loss is confirmed, while the others wait', async () => {
+  it('has its replicas replaced when its loss is confirmed, even if many nodes fell silent together', async () => {
     const cluster = await startCluster(6);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
@@ -106,14 +108,14 @@ describe('disconnected node', () => {
     await cluster.advance(5_000);
     await cluster.complete(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
     await cluster.advance(2_000);
-    const places = wanted(cluster).map(({ nodeId }) => nodeId);
+    const places = wantedReplicas(cluster).map(({ nodeId }) => nodeId);
     expect(places).not.toContain('node-1');
     expect(places).toHaveLength(6);
   });
 });
 
 describe('disconnect policy EXCLUSIVE', () => {
-  it('places only on nodes with the required capabilities and names the missing one', async () => {
+  it('reports the missing capability when no node has disconnect.exclusive', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
     await cluster.advance(500);
@@ -122,8 +124,8 @@ describe('disconnect policy EXCLUSIVE', () => {
     );
   });
 
-  it('sends the stop time to the agent', async () => {
-    const cluster = await exclusiveCluster(1);
+  it('sends stop_after to the agent', async () => {
+    const cluster = await startExclusiveCluster(1);
     await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
     await cluster.advance(500);
     expect(cluster.agents.get('node-1')!.started.map(({ order }) => order.value)).toMatchObject([
@@ -132,7 +134,7 @@ describe('disconnect policy EXCLUSIVE', () => {
   });
 
   it('never reuses a slot while its replica may still run', async () => {
-    const cluster = await exclusiveCluster(2);
+    const cluster = await startExclusiveCluster(2);
     await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
     await cluster.advance(3_000);
     for (const agent of cluster.agents.values()) agent.obeysStops = false;
@@ -145,10 +147,10 @@ describe('disconnect policy EXCLUSIVE', () => {
   });
 
   it('can be enabled and disabled for running replicas without a restart', async () => {
-    const cluster = await exclusiveCluster(1);
+    const cluster = await startExclusiveCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(3_000);
-    const [before] = wanted(cluster);
+    const [before] = wantedReplicas(cluster);
     await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }),
     );
@@ -176,22 +178,22 @@ describe('disconnect policy EXCLUSIVE', () => {
     expect(record()[0]?.lostAfter).toBeUndefined();
   });
 
-  it('waits for the longer stop_after that the agent knows when it is shortened while the node is cut off', async () => {
-    const cluster = await exclusiveCluster(2);
+  it('waits for the longer stop_after that the agent received when stop_after is shortened while the node is cut off', async () => {
+    const cluster = await startExclusiveCluster(2);
     await createWeb(cluster, {
       replicas: 1,
       disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(20_000) },
     });
     await cluster.advance(1_000);
-    const [before] = wanted(cluster);
+    const [before] = wantedReplicas(cluster);
     cluster.agents.get(before?.nodeId ?? '')!.sendsPings = false;
     cluster.agents.get(before?.nodeId ?? '')!.dropsOrders = 1_000;
     await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }),
     );
     await cluster.advance(40_000, 50);
-    expect(wanted(cluster).map(({ id }) => id)).toEqual([before?.id]);
+    expect(wantedReplicas(cluster).map(({ id }) => id)).toEqual([before?.id]);
     await cluster.advance(5_000, 50);
-    expect(wanted(cluster).map(({ id }) => id)).not.toEqual([before?.id]);
+    expect(wantedReplicas(cluster).map(({ id }) => id)).not.toEqual([before?.id]);
   });
 });

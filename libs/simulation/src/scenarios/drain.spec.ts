@@ -11,6 +11,7 @@ import type { TestCluster } from '../index.js';
 
 /** Replicas become available at once and stop at once. */
 const QUICK = { rollout: { minReadyDuration: durationFromMs(0) } };
+/** Replicas of which none may be unavailable. */
 const fullFloor = (replicas: number) => ({
   replicas,
   rollout: { ...QUICK.rollout, minAvailable: replicas },
@@ -23,8 +24,8 @@ const drainOf = async (cluster: TestCluster, nodeId: string): Promise<DrainStatu
 const drain = (
   cluster: TestCluster,
   nodeId: string,
-  terms: { deadline?: Duration; force?: boolean } = {},
-): Promise<Node> => cluster.complete(() => cluster.client.drainNode({ nodeId, ...terms }));
+  options: { deadline?: Duration; force?: boolean } = {},
+): Promise<Node> => cluster.complete(() => cluster.client.drainNode({ nodeId, ...options }));
 const drainAtOnce = (cluster: TestCluster, ...nodeIds: string[]): Promise<Node[]> =>
   cluster.complete(() =>
     Promise.all(nodeIds.map((nodeId) => cluster.client.drainNode({ nodeId }))),
@@ -126,7 +127,7 @@ describe('drain of a node', () => {
     ).toHaveLength(2);
   });
 
-  it('takes new options from a later call and keeps them when the call has none', async () => {
+  it('takes new options from a later call, and keeps its options when the call has none', async () => {
     const cluster = await startCrowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(60_000) });
     const { deadline } = (await drainOf(cluster, 'node-1'))!;
@@ -136,10 +137,10 @@ describe('drain of a node', () => {
     expect((await drainOf(cluster, 'node-1'))?.deadline?.seconds).toBe(deadline!.seconds + 540n);
     await drain(cluster, 'node-1', { force: true });
     await drain(cluster, 'node-1', { force: true });
-    const told = messagesOf(cluster, 'NodeDraining', 'NodeDrainChanged').map((text) =>
+    const messages = messagesOf(cluster, 'NodeDraining', 'NodeDrainChanged').map((text) =>
       text.replaceAll(/\d{4}-[^ ,;]+Z/g, '<time>'),
     );
-    expect(told).toEqual([
+    expect(messages).toEqual([
       'node node-1 is being drained: 1 replica to move, by <time>, or the drain fails',
       'the drain of node node-1 was changed, by <time>; the remaining replicas are then stopped regardless of min_available',
       'the drain of node node-1 was changed, at once and regardless of min_available',
@@ -187,7 +188,7 @@ describe('drain of a node', () => {
     ]);
     await cluster.addNode('node-3');
     await cluster.advance(3_000);
-    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']); // no more moves
+    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']); // The drain moves no more replicas.
     expect((await readWeb(cluster)).status).toMatchObject({ totalReplicas: 2 });
     await drain(cluster, 'node-1');
     expect(await lowestReady(cluster, 3_000)).toBe(2);
@@ -239,22 +240,22 @@ describe('drain of a node', () => {
   });
 
   it.each([
-    { name: 'and the drain continues', terms: {}, phase: DrainPhase.DRAINING, ready: 2 },
+    { name: 'and the drain continues', options: {}, phase: DrainPhase.DRAINING, ready: 2 },
     {
       name: "and the deadline still counts from the drain's start",
-      terms: { deadline: durationFromMs(10_000) },
+      options: { deadline: durationFromMs(10_000) },
       phase: DrainPhase.FAILED,
       ready: 2,
     },
     {
       name: 'and force still applies',
-      terms: { deadline: durationFromMs(10_000), force: true },
+      options: { deadline: durationFromMs(10_000), force: true },
       phase: DrainPhase.DRAINED,
       ready: 1,
     },
-  ])('survives a crash of the coordinator $name', async ({ terms, phase, ready }) => {
+  ])('survives a crash of the coordinator $name', async ({ options, phase, ready }) => {
     const cluster = await startCrowdedCluster();
-    await drain(cluster, 'node-1', terms);
+    await drain(cluster, 'node-1', options);
     await cluster.advance(5_000);
     await cluster.restartCoordinator();
     for (const nodeId of ['node-1', 'node-2']) await cluster.reconnect(nodeId);
@@ -288,7 +289,7 @@ describe('drain of a node', () => {
     ).toEqual(['node-2']);
   });
 
-  it('waits until stops are confirmed', async () => {
+  it('completes only when the agent has confirmed every stop', async () => {
     const cluster = await startCluster(2);
     await createWeb(cluster, { ...QUICK, replicas: 2 });
     await cluster.advance(1_000);
@@ -307,7 +308,7 @@ describe('drain of a node', () => {
     expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
   });
 
-  it('shows each step and reason in a watch', async () => {
+  it('shows each step and its reason in a watch', async () => {
     const cluster = await startCrowdedCluster();
     const watch = watchDrain(cluster, 'node-1');
     await cluster.advance(100);
@@ -322,7 +323,7 @@ describe('drain of a node', () => {
     expect(seen.at(-1)).toBe('DRAINED 0/1');
   });
 
-  it('shows a reason in the watch when it has changed elsewhere', async () => {
+  it('shows a new reason in a watch when other nodes or replicas change the reason', async () => {
     const cluster = await startCluster(2);
     const rollout = { minReadyDuration: durationFromMs(3_000), minAvailable: 2 };
     await createWeb(cluster, {
@@ -349,7 +350,7 @@ describe('drain of a node', () => {
     expect((await watch.end()).at(-1)).toBe('DRAINED 0/1');
   });
 
-  it('lists at most twenty workloads', async () => {
+  it('lists at most twenty waiting workloads, and the number of the others', async () => {
     const cluster = await startCluster(1);
     for (let number = 32; number >= 10; number -= 1) {
       await cluster.complete(() =>
@@ -396,10 +397,10 @@ describe('concurrent drains', () => {
     await cluster.advance(1_000);
     await drainAtOnce(cluster, 'node-1', 'node-2', 'node-3');
     expect(await lowestReady(cluster, 10_000, 100)).toBeGreaterThanOrEqual(2);
-    const left = await Promise.all(
+    const statuses = await Promise.all(
       ['node-1', 'node-2', 'node-3'].map((nodeId) => drainOf(cluster, nodeId)),
     );
-    const waiting = left
+    const waiting = statuses
       .filter((status) => status?.phase === DrainPhase.DRAINING)
       .flatMap((status) => status?.waiting ?? []);
     expect(waiting.length).toBeGreaterThanOrEqual(2);
@@ -435,10 +436,13 @@ describe('concurrent drains', () => {
 });
 
 describe('NO_EXECUTE taint', () => {
-  const maxLengthName = { key: 'evil', value: 'yes', effect: Effect.NO_EXECUTE };
+  const TAINT = { key: 'evil', value: 'yes', effect: Effect.NO_EXECUTE };
   const taint = (cluster: TestCluster, nodeId: string): Promise<Node> =>
-    cluster.complete(() => cluster.client.updateNode({ nodeId, setTaints: [maxLengthName] }));
-  const webWith = async (tolerations: readonly object[], seed = 1): Promise<TestCluster> => {
+    cluster.complete(() => cluster.client.updateNode({ nodeId, setTaints: [TAINT] }));
+  const startWithTolerations = async (
+    tolerations: readonly object[],
+    seed = 1,
+  ): Promise<TestCluster> => {
     const cluster = await startCluster(3, { seed });
     await createWeb(cluster, { ...fullFloor(3), placement: { tolerations } });
     await cluster.advance(1_000);
@@ -447,7 +451,7 @@ describe('NO_EXECUTE taint', () => {
   };
 
   it('replaces replicas that do not tolerate the taint within min_available, with a reason', async () => {
-    const cluster = await webWith([]);
+    const cluster = await startWithTolerations([]);
     await taint(cluster, 'node-1');
     expect(await lowestReady(cluster, 3_000)).toBe(3);
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
@@ -463,7 +467,7 @@ describe('NO_EXECUTE taint', () => {
   });
 
   it('keeps replicas that tolerate the taint', async () => {
-    const cluster = await webWith([{ key: 'evil', value: 'yes' }]);
+    const cluster = await startWithTolerations([{ key: 'evil', value: 'yes' }]);
     await taint(cluster, 'node-1');
     await cluster.advance(60_000, 1_000);
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
@@ -471,7 +475,7 @@ describe('NO_EXECUTE taint', () => {
   });
 
   it('keeps replicas for their toleration seconds from the time the taint was set, also across a crash, and places no new ones', async () => {
-    const cluster = await webWith([
+    const cluster = await startWithTolerations([
       { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(30_000) },
     ]);
     await taint(cluster, 'node-1');
@@ -489,12 +493,12 @@ describe('NO_EXECUTE taint', () => {
     expect(await lowestReady(cluster, 3_000)).toBeGreaterThanOrEqual(3);
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
     await cluster.advance(60_000, 500);
-    // the replica does not come back
+    // No replica is placed on the node and stopped again.
     expect(messagesOf(cluster, 'ReplicasStopping')).toHaveLength(1);
   });
 
-  it('moves no replica when it is removed in time', async () => {
-    const cluster = await webWith([
+  it('moves no replica when it is removed before the toleration time ends', async () => {
+    const cluster = await startWithTolerations([
       { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) },
     ]);
     await taint(cluster, 'node-1');
@@ -503,7 +507,7 @@ describe('NO_EXECUTE taint', () => {
       cluster.client.updateNode({ nodeId: 'node-1', removeTaints: ['evil'] }),
     );
     await cluster.advance(8_000, 100);
-    await taint(cluster, 'node-1'); // the time starts again
+    await taint(cluster, 'node-1'); // The toleration time starts again.
     await cluster.advance(8_000, 100);
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
     await cluster.advance(4_000, 100);
@@ -511,41 +515,41 @@ describe('NO_EXECUTE taint', () => {
   });
 
   it('starts the toleration time again when its value changes', async () => {
-    const cluster = await webWith([
+    const cluster = await startWithTolerations([
       { key: 'evil', operator: 1, tolerationPeriod: durationFromMs(10_000) },
     ]);
     await taint(cluster, 'node-1');
     await cluster.advance(8_000, 100);
-    const setTaints = [{ ...maxLengthName, value: 'very' }];
+    const setTaints = [{ ...TAINT, value: 'very' }];
     await cluster.complete(() => cluster.client.updateNode({ nodeId: 'node-1', setTaints }));
     await cluster.advance(8_000, 100);
     await cluster.complete(() =>
       cluster.client.updateNode({ nodeId: 'node-1', setTaints, setLabels: { disk: 'ssd' } }),
     );
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
-    await cluster.advance(4_000, 100); // setting the same taint again does not restart its time
+    await cluster.advance(4_000, 100); // Setting the same taint again does not restart its time.
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
   });
 
   it('of an agent counts from the first hello that contained it', async () => {
-    const cluster = await webWith([
+    const cluster = await startWithTolerations([
       { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) },
     ]);
     const agent = cluster.agents.get('node-1')!;
-    const sayHello = async (hello: object): Promise<void> => {
+    const reconnectWithHello = async (hello: object): Promise<void> => {
       agent.disconnect();
       agent.hello = { zone: 'zone-1', ...hello };
       await cluster.advance(100);
       await cluster.reconnect('node-1');
     };
-    await sayHello({ taints: [maxLengthName] });
+    await reconnectWithHello({ taints: [TAINT] });
     await cluster.advance(6_000, 100);
-    await sayHello({ taints: [maxLengthName], labels: { disk: 'ssd' } });
+    await reconnectWithHello({ taints: [TAINT], labels: { disk: 'ssd' } });
     await cluster.advance(3_000, 100);
     expect(await nodesInUse(cluster)).toContain('node-1');
     await cluster.advance(2_500, 100);
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
-    await sayHello({});
+    await reconnectWithHello({});
     expect(cluster.state.view().node('node-1')?.value.taintsSince).toEqual({});
   });
 });

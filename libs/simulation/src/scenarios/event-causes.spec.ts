@@ -33,23 +33,23 @@ describe('events and their causes', () => {
     );
     await cluster.advance(60_000, 100);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3, updatedReplicas: 3 });
-    const change = ['WorkloadUpdated', 'UpdateWorkload'];
+    const updateCauses = ['WorkloadUpdated', 'UpdateWorkload'];
     const ready = lastOf(cluster, 'ReplicaReady');
     expect(chainOf(cluster, ready)).toEqual([
       'ReplicaReady',
       'ReplicasPlaced',
       'ReplicasCreated',
-      ...change,
+      ...updateCauses,
     ]);
     expect(chainOf(cluster, lastOf(cluster, 'ReplicaStopped'))).toEqual([
       'ReplicaStopped',
       'ReplicasStopping',
-      ...change,
+      ...updateCauses,
     ]);
     expect(chainOf(cluster, lastOf(cluster, 'RolloutCompleted'))).toEqual([
       'RolloutCompleted',
       'RolloutStarted',
-      ...change,
+      ...updateCauses,
     ]);
     const after = eventsOf(cluster).filter(({ id }) => id > lastOf(cluster, 'UpdateWorkload').id);
     expect(after.map(({ reason, requestId }) => [reason, requestId])).toEqual(
@@ -73,7 +73,7 @@ describe('events and their causes', () => {
       'NodeLost',
     ]);
     expect(lastOf(cluster, 'ReplicasLost').replicaIds).toContain(placed.id);
-    expect(lastOf(cluster, 'ReplicasCreated').requestId).toBe(''); // no request caused it
+    expect(lastOf(cluster, 'ReplicasCreated').requestId).toBe(''); // no request is the cause
   });
 
   it('lead from new replicas to the failed replica or the drain when replicas are replaced', async () => {
@@ -102,7 +102,7 @@ describe('events and their causes', () => {
     }
   });
 
-  it('are the same in decisions and for a repeated request', async () => {
+  it('carry the decision, and are listed by relatedTo from the call to the ready replicas', async () => {
     const cluster = await startCluster(2);
     await createWeb(cluster, { requestId: '' });
     await cluster.advance(2_000);
@@ -125,7 +125,7 @@ describe('events and their causes', () => {
     ).rejects.toThrow('event "gone" not found');
   });
 
-  it('appear in log lines as in events', async () => {
+  it('have the decision id that the log line of the pass has', async () => {
     const logged: unknown[] = [];
     const log: Log = {
       ...silentLog,
@@ -155,10 +155,10 @@ describe('events and their causes', () => {
     }
     const flaps = (): readonly Event[] =>
       eventsOf(cluster).filter(({ replicaId, category }) => replicaId === id && category === 3);
-    const told = flaps().length;
-    expect(told).toBeLessThanOrEqual(7);
+    const eventCount = flaps().length;
+    expect(eventCount).toBeLessThanOrEqual(7);
     await cluster.advance(120_000, 500);
-    expect(flaps()).toHaveLength(told + 1);
-    expect(flaps().at(-1)).toMatchObject({ reason: 'ReplicaReady', count: 40 + 1 - told });
+    expect(flaps()).toHaveLength(eventCount + 1);
+    expect(flaps().at(-1)).toMatchObject({ reason: 'ReplicaReady', count: 40 + 1 - eventCount });
   });
 });

@@ -14,8 +14,8 @@ import { startCluster, readWeb } from '../test-cluster/web-workload.js';
 
 /** Creates workload `web` in mode GLOBAL. */
 async function createGlobal(cluster: TestCluster, spec: object = {}): Promise<void> {
-  const whole = { command: ['serve'], mode: Mode.GLOBAL, ...spec };
-  await cluster.complete(() => cluster.client.createWorkload({ name: 'web', spec: whole }));
+  const fullSpec = { command: ['serve'], mode: Mode.GLOBAL, ...spec };
+  await cluster.complete(() => cluster.client.createWorkload({ name: 'web', spec: fullSpec }));
   await cluster.advance(3_000);
 }
 
@@ -80,7 +80,7 @@ describe('GLOBAL workload', () => {
     expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 1, totalReplicas: 1 });
   });
 
-  it('leaves a node with a NO_EXECUTE taint and stays on an unschedulable node', async () => {
+  it('leaves a node with a NO_EXECUTE taint and stays on a node with a NO_SCHEDULE taint', async () => {
     const cluster = await startCluster(3);
     await createGlobal(cluster);
     const kept = await idOn(cluster, 'node-2');
@@ -170,13 +170,13 @@ describe('GLOBAL workload', () => {
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
   });
 
-  it('wants one replica less while a node is lost, and returns with the node', async () => {
+  it('wants one replica less while a node is lost, and one replica on the node when it returns', async () => {
     const cluster = await startCluster(4);
     await createGlobal(cluster);
     const agent = cluster.agents.get('node-2')!;
     agent.disconnect();
     await cluster.advance(1_000);
-    // silent, not lost
+    // The node is silent, not lost.
     expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 4 });
     await cluster.advance(5_000);
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-3', 'node-4']);
@@ -195,7 +195,7 @@ describe('GLOBAL workload', () => {
     const cluster = await startCluster(1);
     await cluster.addNode('node-2', {
       capacity: { cpuMillis: 150, memoryBytes: 8n * 1024n ** 3n },
-    }); // capacity for one, not two
+    }); // capacity for one replica
     const spec = {
       command: ['fill'],
       resources: { requests: { cpuMillis: 4_000 } },
@@ -225,7 +225,7 @@ describe('GLOBAL workload', () => {
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 2 });
   });
 
-  it('backs off on the node where it fails, and on no other', async () => {
+  it('delays new replicas on the node where they fail, and on no other node', async () => {
     const cluster = await startCluster(3);
     const failing = cluster.agents.get('node-2')!;
     failing.onStart = 'fails';
@@ -251,7 +251,7 @@ describe('GLOBAL workload', () => {
     expect(await nodesOf(cluster)).toEqual([...cluster.agents.keys()].sort());
   });
 
-  it('can be deleted', async () => {
+  it('stops its replicas on all nodes when it is deleted', async () => {
     const cluster = await startCluster(2);
     await createGlobal(cluster);
     await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
@@ -260,7 +260,7 @@ describe('GLOBAL workload', () => {
     expect([...cluster.agents.values()].map(({ replicas }) => replicas.size)).toEqual([0, 0]);
   });
 
-  it('keeps its replicas across a new coordinator', async () => {
+  it('keeps its replicas across a coordinator restart', async () => {
     const cluster = await startCluster(3);
     await createGlobal(cluster);
     const before = await readWeb(cluster);
@@ -322,7 +322,7 @@ describe('update of a GLOBAL workload', () => {
     });
   });
 
-  it('with RECREATE stops all replicas, then starts one per node', async () => {
+  it('never exceeds one replica per node under RECREATE, and ends with a new replica on each node', async () => {
     const cluster = await startCluster(3);
     await createGlobal(cluster, { rollout: { strategy: Strategy.RECREATE } });
     await update(cluster, { env: { COLOUR: 'green' } });
@@ -364,7 +364,7 @@ describe('update of a GLOBAL workload', () => {
     },
   );
 
-  it('completes when a node joins, one is drained and one is lost meanwhile', async () => {
+  it('completes when a node joins, another is drained and a third is lost meanwhile', async () => {
     const cluster = await startCluster(5);
     await createGlobal(cluster);
     await update(cluster, { env: { COLOUR: 'green' } });
@@ -381,7 +381,7 @@ describe('update of a GLOBAL workload', () => {
     });
   });
 
-  it('is planned per node', async () => {
+  it('is planned with one placement per node, and a reason for each node without capacity', async () => {
     const cluster = await startCluster(2);
     const spec = { command: ['serve'], mode: Mode.GLOBAL };
     const plan = await cluster.complete(() => cluster.client.planWorkload({ name: 'web', spec }));
@@ -420,10 +420,10 @@ describe('GLOBAL job', () => {
     await cluster.reconnect('node-2');
     await cluster.advance(3_000);
     expect(startsOf(cluster)).toEqual({ 'node-1': 1, 'node-2': 1, 'node-3': 1 });
-    const late = await cluster.addNode('node-4');
+    const joined = await cluster.addNode('node-4');
     await cluster.advance(500);
-    for (const id of late.replicas.keys())
-      late.change(id, { phase: ReplicaPhase.SUCCEEDED, ready: false });
+    for (const id of joined.replicas.keys())
+      joined.change(id, { phase: ReplicaPhase.SUCCEEDED, ready: false });
     await cluster.advance(3_000);
     expect(startsOf(cluster)).toEqual({ 'node-1': 1, 'node-2': 1, 'node-3': 1, 'node-4': 1 });
     expect((await readWeb(cluster)).status).toMatchObject({
@@ -433,7 +433,7 @@ describe('GLOBAL job', () => {
     });
   });
 
-  it('runs once more on each node for a new version', async () => {
+  it('runs once more on each node when an update makes a new version', async () => {
     const cluster = await startCluster(2);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createGlobal(cluster, once);

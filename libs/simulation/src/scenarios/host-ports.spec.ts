@@ -10,12 +10,16 @@ import { RandomWorld } from '../test-cluster/random-world.js';
 import { createWeb, readWeb } from '../test-cluster/web-workload.js';
 
 const capabilities = ['runtime.cri', 'ports.host', 'network.host'];
-/** Every node has capacity for many replicas, and port 8080 once. */
-const served = { command: [], image: 'web:1', ports: [{ containerPort: 80, hostPort: 8080 }] };
+/** A node has capacity for many such replicas, but port 8080 only once. */
+const WITH_HOST_PORT = {
+  command: [],
+  image: 'web:1',
+  ports: [{ containerPort: 80, hostPort: 8080 }],
+};
 const progressDeadline = durationFromMs(60_000);
 
-/** Starts nodes with a container runtime, each in its own zone; every placement is checked. */
-async function containerNodes(
+/** Starts nodes with a container runtime, each in its own zone. Every placement is checked. */
+async function startContainerNodes(
   count: number,
 ): Promise<TestCluster & { readonly violations: string[] }> {
   const cluster = await TestCluster.start();
@@ -24,8 +28,8 @@ async function containerNodes(
   cluster.state.subscribe((changes) => {
     const view = cluster.state.view();
     const alive = new Set([...view.nodes()].map(({ value }) => value.id));
-    const evidence = { alive, draining: new Set<string>(), cordoned: new Set<string>() };
-    violations.push(...placementsFit({ view, changes, nodeFacts: evidence }));
+    const nodeFacts = { alive, draining: new Set<string>(), cordoned: new Set<string>() };
+    violations.push(...placementsFit({ view, changes, nodeFacts }));
   });
   return Object.assign(cluster, { violations });
 }
@@ -77,13 +81,13 @@ async function lowestReady(
 
 describe('host port of a replica', () => {
   it('is held by one replica per node, and further replicas wait with a reason', async () => {
-    const cluster = await containerNodes(2);
-    await createWeb(cluster, served);
+    const cluster = await startContainerNodes(2);
+    await createWeb(cluster, WITH_HOST_PORT);
     await cluster.advance(1_000);
-    const why = 'no node fits: host port 8080 is taken: 2 of 2 nodes';
+    const waitReason = 'no node fits: host port 8080 is taken: 2 of 2 nodes';
     expect((await readWeb(cluster)).status).toMatchObject({
       readyReplicas: 2,
-      reason: `1 of 3 replicas without a node: ${why}`,
+      reason: `1 of 3 replicas without a node: ${waitReason}`,
     });
     const explained = await cluster.complete(() => cluster.client.explainWorkload({ name: 'web' }));
     expect(explained.nodes.map(({ fits, reason }) => [fits, reason])).toEqual(
@@ -99,15 +103,15 @@ describe('host port of a replica', () => {
   });
 
   it('conflicts with an equal container port only when that replica uses the host network', async () => {
-    const cluster = await containerNodes(1);
-    await createWeb(cluster, { ...served, replicas: 1 });
+    const cluster = await startContainerNodes(1);
+    await createWeb(cluster, { ...WITH_HOST_PORT, replicas: 1 });
     await cluster.advance(1_000);
-    const own = { image: 'other:1', ports: [{ containerPort: 8080 }] };
-    await cluster.complete(() => cluster.client.createWorkload({ name: 'apart', spec: own }));
+    const otherSpec = { image: 'other:1', ports: [{ containerPort: 8080 }] };
+    await cluster.complete(() => cluster.client.createWorkload({ name: 'apart', spec: otherSpec }));
     await cluster.complete(() =>
       cluster.client.createWorkload({
         name: 'shared',
-        spec: { ...own, network: { hostNetwork: true } },
+        spec: { ...otherSpec, network: { hostNetwork: true } },
       }),
     );
     await cluster.advance(1_000);
@@ -118,13 +122,13 @@ describe('host port of a replica', () => {
   });
 
   it('is held until the stop of the replica is confirmed, also without a successor', async () => {
-    const cluster = await containerNodes(1);
-    await createWeb(cluster, { ...served, replicas: 1 });
+    const cluster = await startContainerNodes(1);
+    await createWeb(cluster, { ...WITH_HOST_PORT, replicas: 1 });
     await cluster.advance(1_000);
     cluster.agents.get('node-1')!.obeysStops = false;
     await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.complete(() =>
-      cluster.client.createWorkload({ name: 'next', spec: { ...served, replicas: 1 } }),
+      cluster.client.createWorkload({ name: 'next', spec: { ...WITH_HOST_PORT, replicas: 1 } }),
     );
     await cluster.advance(5_000);
     const next = async () =>
@@ -137,9 +141,9 @@ describe('host port of a replica', () => {
     expect(cluster.violations).toEqual([]);
   });
 
-  it('is moved by a drain to a node where the port is free', async () => {
-    const cluster = await containerNodes(3);
-    await createWeb(cluster, { ...served, replicas: 2, rollout: { minAvailable: 2 } });
+  it('is held on another node after a drain, when the port is free there', async () => {
+    const cluster = await startContainerNodes(3);
+    await createWeb(cluster, { ...WITH_HOST_PORT, replicas: 2, rollout: { minAvailable: 2 } });
     await cluster.advance(3_000);
     const drain = (nodeId: string) => cluster.complete(() => cluster.client.drainNode({ nodeId }));
     expect(await lowestReady(cluster, 5_000, () => drain('node-1'))).toBe(2);
@@ -156,7 +160,7 @@ describe('host port of a replica', () => {
 
 describe('update of replicas with a host port on every node', () => {
   it.each([
-    { name: 'by default: one stops, and its successor takes its node', floor: 2 },
+    { name: 'one by one by default', floor: 2 },
     { name: 'one by one when no surge is allowed', rollout: { maxSurge: 0 }, floor: 2 },
     { name: 'two at a time', rollout: { maxUnavailable: 2 }, floor: 1 },
     {
@@ -166,9 +170,9 @@ describe('update of replicas with a host port on every node', () => {
     },
     { name: 'one per node in mode GLOBAL', mode: Mode.GLOBAL, floor: 2 },
   ])('proceeds $name', async ({ rollout = {}, mode = Mode.REPLICATED, floor }) => {
-    const cluster = await containerNodes(3);
+    const cluster = await startContainerNodes(3);
     await createWeb(cluster, {
-      ...served,
+      ...WITH_HOST_PORT,
       ...(mode === Mode.GLOBAL ? { replicas: undefined, mode } : {}),
       rollout,
     });
@@ -193,20 +197,24 @@ describe('update of replicas with a host port on every node', () => {
     },
     { name: 'there is only one replica', replicas: 1, nodes: 1, rollout: {} },
   ])(
-    'waits when $name, reports what to do, and continues when a node joins',
+    'waits when $name, reports how to continue, and completes when a node joins',
     async ({ replicas, nodes, rollout }) => {
-      const cluster = await containerNodes(nodes);
-      await createWeb(cluster, { ...served, replicas, rollout: { ...rollout, progressDeadline } });
+      const cluster = await startContainerNodes(nodes);
+      await createWeb(cluster, {
+        ...WITH_HOST_PORT,
+        replicas,
+        rollout: { ...rollout, progressDeadline },
+      });
       await cluster.advance(3_000);
-      const refused = `no node fits: host port 8080 is taken: ${nodes} of ${nodes} nodes`;
+      const filterReason = `no node fits: host port 8080 is taken: ${nodes} of ${nodes} nodes`;
       expect((await plan(cluster)).warnings).toEqual([
-        `1 replica would find no node: ${refused.slice('no node fits: '.length)}`,
+        `1 replica would find no node: ${filterReason.slice('no node fits: '.length)}`,
       ]);
-      const why =
-        `${replicas} of ${replicas} replicas are ready, 1 not yet: ${refused}; min_available ${replicas} allows no stop before the new replica is ready: ` +
+      const waitReason =
+        `${replicas} of ${replicas} replicas are ready, 1 not yet: ${filterReason}; min_available ${replicas} allows no stop before the new replica is ready: ` +
         'free resources, or lower min_available, or raise max_unavailable';
       expect(await lowestReady(cluster, 5_000, () => update(cluster))).toBe(replicas);
-      expect(await rolloutOf(cluster)).toMatchObject({ phase: 'IN_PROGRESS', reason: why });
+      expect(await rolloutOf(cluster)).toMatchObject({ phase: 'IN_PROGRESS', reason: waitReason });
       expect(await lowestReady(cluster, 20_000, () => addNode(cluster, nodes + 1))).toBe(replicas);
       expect(await rolloutOf(cluster)).toMatchObject({ phase: 'COMPLETED', ready: replicas });
       expect(cluster.violations).toEqual([]);
@@ -214,9 +222,9 @@ describe('update of replicas with a host port on every node', () => {
   );
 
   it('commits nothing while it waits', async () => {
-    const cluster = await containerNodes(1);
+    const cluster = await startContainerNodes(1);
     await createWeb(cluster, {
-      ...served,
+      ...WITH_HOST_PORT,
       replicas: 1,
       rollout: { progressDeadline: durationFromMs(600_000) },
     });
@@ -228,9 +236,9 @@ describe('update of replicas with a host port on every node', () => {
     expect(cluster.state.view().revision).toBe(revision);
   });
 
-  it('fails at its deadline, reports what to do, and proceeds when the limit is changed', async () => {
-    const cluster = await containerNodes(1);
-    await createWeb(cluster, { ...served, replicas: 1, rollout: { progressDeadline } });
+  it('fails at its deadline, reports how to continue, and completes when max_unavailable is raised', async () => {
+    const cluster = await startContainerNodes(1);
+    await createWeb(cluster, { ...WITH_HOST_PORT, replicas: 1, rollout: { progressDeadline } });
     await cluster.advance(3_000);
     await update(cluster);
     await cluster.advance(62_000, 50);
@@ -255,18 +263,20 @@ describe('update of replicas with a host port on every node', () => {
   });
 
   it('with BLUE_GREEN needs as many free nodes as replicas and places the new set as a whole', async () => {
-    const cluster = await containerNodes(3);
+    const cluster = await startContainerNodes(3);
     await createWeb(cluster, {
-      ...served,
+      ...WITH_HOST_PORT,
       replicas: 2,
       rollout: { strategy: Strategy.BLUE_GREEN },
     });
     await cluster.advance(3_000);
     await update(cluster);
     await cluster.advance(3_000);
-    const why =
+    const waitReason =
       'the new set of 2 replicas is placed as a whole, and 1 of them finds no node: host port 8080 is taken: 3 of 3 nodes';
-    expect((await readWeb(cluster)).status?.reason).toBe(`2 of 2 replicas without a node: ${why}`);
+    expect((await readWeb(cluster)).status?.reason).toBe(
+      `2 of 2 replicas without a node: ${waitReason}`,
+    );
     await addNode(cluster, 4);
     await cluster.advance(10_000);
     expect(await rolloutOf(cluster)).toMatchObject({ phase: 'COMPLETED', ready: 2 });
@@ -276,21 +286,21 @@ describe('update of replicas with a host port on every node', () => {
 
 describe('random worlds with two workloads on the same host port', () => {
   it.each(Array.from({ length: 24 }, (_, index) => index + 1))(
-    'never assign the port twice and converge, seed %i',
+    'never assign the port of a node twice, and converge, seed %i',
     async (seed) => {
       const world = await RandomWorld.start(seed, seed % 4 === 0 ? 'slow' : 'fast', {
         hostPorts: true,
       });
       for (let step = 0; step < 60; step += 1) await world.step();
-      const left = await world.healAndSettle(120_000);
+      const differences = await world.healAndSettle(120_000);
       expect({
-        left,
+        differences,
         violations: world.violations,
-        story: left.length + world.violations.length === 0 ? [] : world.history,
+        history: differences.length + world.violations.length === 0 ? [] : world.history,
       }).toEqual({
-        left: [],
+        differences: [],
         violations: [],
-        story: [],
+        history: [],
       });
     },
   );

@@ -19,7 +19,8 @@ const INJECTED_BUGS: readonly {
   readonly injected: InjectedBug;
   readonly weights: Partial<Record<FaultKind, number>>;
   readonly turmoilMs?: number;
-  readonly found: RegExp;
+  /** Matches the violation that the checker reports. */
+  readonly expectedViolation: RegExp;
 }[] = [
   {
     name: 'a runtime that does not list running containers to a new agent',
@@ -27,7 +28,7 @@ const INJECTED_BUGS: readonly {
       runtime: (runtime) => ({ ...runtime, list: async () => (await runtime.list()).slice(0, 0) }),
     },
     weights: { killAgent: 1 },
-    found: /^6: .* (runs twice|still runs on)/,
+    expectedViolation: /^6: .* (runs twice|still runs on)/,
   },
   {
     name: 'an agent that forgets its stop orders across a restart',
@@ -41,7 +42,7 @@ const INJECTED_BUGS: readonly {
       }),
     },
     weights: { killAgent: 1, slowAgentDisk: 1 },
-    found: /^(6|7|15|17): /,
+    expectedViolation: /^(6|7|15|17): /,
   },
   {
     name: 'an agent that never restarts ended containers',
@@ -50,7 +51,7 @@ const INJECTED_BUGS: readonly {
         withTimers(clock, (delayMs) => (delayMs >= 99 && delayMs < 890 ? 1e9 : delayMs)),
     },
     weights: { containerCrashes: 1 },
-    found: /^14: .* was not restarted/,
+    expectedViolation: /^14: .* was not restarted/,
   },
   {
     name: 'pings that are answered but do not renew the lease',
@@ -60,20 +61,20 @@ const INJECTED_BUGS: readonly {
     },
     weights: {},
     turmoilMs: 16_000,
-    found: /^17: /,
+    expectedViolation: /^17: /,
   },
   {
     name: 'an agent that keeps replicas that it was ordered to forget',
     injected: { agentStore: (store) => ({ ...store, removeReplica: () => Promise.resolve() }) },
     weights: {},
-    found: /^8: not converged .* still stores/,
+    expectedViolation: /^8: not converged .* still stores/,
   },
 ];
 
 describe('injected bug', () => {
   it.each(INJECTED_BUGS)(
     'is found by its checker: $name',
-    async ({ injected, weights, found, turmoilMs = 9_000 }) => {
+    async ({ injected, weights, expectedViolation, turmoilMs = 9_000 }) => {
       const plan = {
         nodes: 4,
         users: 2,
@@ -84,14 +85,14 @@ describe('injected bug', () => {
       };
       for (let seed = 1; seed <= MAX_SEEDS; seed += 1) {
         const { violations } = await runSeed(seed, { injected, plan });
-        if (violations.some((violation) => found.test(violation))) return;
-        expect(violations).toEqual([]); // no other violation comes first
+        if (violations.some((violation) => expectedViolation.test(violation))) return;
+        expect(violations).toEqual([]); // No other violation may come first.
       }
       throw new Error(`${MAX_SEEDS} worlds did not find the bug`);
     },
   );
 
-  it('is the only cause of violations: the same world without it has none', async () => {
+  it('is the only cause of violations: a world without an injected bug converges without any', async () => {
     const { violations, convergedMs } = await runSeed(1, { plan: { nodes: 4, weights: {} } });
     expect({ violations, converged: convergedMs !== undefined }).toEqual({
       violations: [],
@@ -100,6 +101,7 @@ describe('injected bug', () => {
   });
 });
 
+/** Replaces the delays of a clock's timers. */
 function withTimers(clock: Clock, delayOf: (delayMs: number) => number): Clock {
   return { ...clock, setTimer: (delayMs, action) => clock.setTimer(delayOf(delayMs), action) };
 }

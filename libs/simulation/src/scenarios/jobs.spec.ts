@@ -23,11 +23,11 @@ async function startJob(restart: object, spec: object = {}): Promise<TestCluster
 }
 
 const statusOf = async (cluster: TestCluster) => (await readWeb(cluster)).status;
-const countRunning = async (cluster: TestCluster): Promise<ReplicaStatus[]> =>
+const readRunning = async (cluster: TestCluster): Promise<ReplicaStatus[]> =>
   ((await statusOf(cluster))?.replicas ?? []).filter(
     ({ phase, leaving }) => phase === ReplicaPhase.RUNNING && !leaving,
   );
-/** Number of starts on all agents. */
+/** Returns the number of starts on all agents. */
 const countStarts = (cluster: TestCluster): number =>
   [...cluster.agents.values()].reduce((sum, { started }) => sum + started.length, 0);
 
@@ -36,7 +36,7 @@ async function completeReplicas(
   cluster: TestCluster,
   replicas?: readonly ReplicaStatus[],
 ): Promise<void> {
-  for (const { id, nodeId } of replicas ?? (await countRunning(cluster))) {
+  for (const { id, nodeId } of replicas ?? (await readRunning(cluster))) {
     cluster.agents
       .get(nodeId)!
       .change(id, { phase: ReplicaPhase.SUCCEEDED, ready: false, lastExitCode: 0 });
@@ -68,13 +68,13 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
 
   it('runs unfinished replicas elsewhere when their node is drained, and finished ones not again', async () => {
     const cluster = await startJob(restart);
-    const [first, second] = await countRunning(cluster);
+    const [first, second] = await readRunning(cluster);
     await completeReplicas(cluster, [first!]);
     await cluster.complete(() => cluster.client.drainNode({ nodeId: second!.nodeId }));
     await cluster.advance(15_000);
-    const left = await countRunning(cluster);
-    expect(left).toHaveLength(2);
-    expect(left.map(({ nodeId }) => nodeId)).not.toContain(second!.nodeId);
+    const running = await readRunning(cluster);
+    expect(running).toHaveLength(2);
+    expect(running.map(({ nodeId }) => nodeId)).not.toContain(second!.nodeId);
     expect(countStarts(cluster)).toBe(4);
     const drained = await cluster.complete(() =>
       cluster.client.getNode({ nodeId: second!.nodeId }),
@@ -90,12 +90,12 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
 
   it('runs unfinished replicas elsewhere when their node is lost, and stops them there when the node returns', async () => {
     const cluster = await startJob(restart);
-    const [first, second] = await countRunning(cluster);
+    const [first, second] = await readRunning(cluster);
     await completeReplicas(cluster, [first!]);
     const agent = cluster.agents.get(second!.nodeId)!;
     agent.disconnect();
     await cluster.advance(8_000);
-    expect((await countRunning(cluster)).map(({ nodeId }) => nodeId)).not.toContain(second!.nodeId);
+    expect((await readRunning(cluster)).map(({ nodeId }) => nodeId)).not.toContain(second!.nodeId);
     expect(countStarts(cluster)).toBe(4);
     await cluster.reconnect(second!.nodeId);
     await cluster.advance(3_000);
@@ -111,7 +111,7 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
 
   it('counts a replica that succeeded on a lost node as lost, because its replacement runs', async () => {
     const cluster = await startJob(restart);
-    const [first] = await countRunning(cluster);
+    const [first] = await readRunning(cluster);
     const agent = cluster.agents.get(first!.nodeId)!;
     agent.disconnect();
     await cluster.advance(8_000);
@@ -130,10 +130,10 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
     { name: 'RECREATE', rollout: { strategy: Strategy.RECREATE } },
     { name: 'BLUE_GREEN', rollout: { strategy: Strategy.BLUE_GREEN } },
   ])(
-    'runs the new version for all replicas when some have succeeded: $name',
+    'runs all replicas with the new version when some have succeeded before the update: $name',
     async ({ rollout }) => {
       const cluster = await startJob(restart, { rollout });
-      const [first] = await countRunning(cluster);
+      const [first] = await readRunning(cluster);
       await completeReplicas(cluster, [first!]);
       await cluster.complete(() =>
         cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
@@ -161,13 +161,13 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
     const cluster = await startJob(restart, {
       rollout: { steps: [{ replicas: 1, promotion: 1 }] },
     });
-    const [first, second] = await countRunning(cluster);
+    const [first, second] = await readRunning(cluster);
     await completeReplicas(cluster, [first!, second!]);
     await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
     );
     await cluster.advance(10_000, 50);
-    expect((await countRunning(cluster)).map(({ version }) => version)).toContain(2);
+    expect((await readRunning(cluster)).map(({ version }) => version)).toContain(2);
     expect(countStarts(cluster)).toBe(4);
     await cluster.complete(() => cluster.client.pauseRollout({ name: 'web' }));
     await cluster.advance(5_000, 50);
@@ -185,7 +185,7 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
 
   it('does not run succeeded replicas again when new ones fail while an update is paused', async () => {
     const cluster = await startJob(restart);
-    const [first, second] = await countRunning(cluster);
+    const [first, second] = await readRunning(cluster);
     await completeReplicas(cluster, [first!, second!]);
     for (const agent of cluster.agents.values()) agent.onStart = 'unready';
     await cluster.complete(() =>
@@ -194,7 +194,7 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
     await cluster.complete(() => cluster.client.pauseRollout({ name: 'web' }));
     await cluster.advance(500);
     const before = countStarts(cluster);
-    for (const { id, nodeId, version } of await countRunning(cluster)) {
+    for (const { id, nodeId, version } of await readRunning(cluster)) {
       if (version === 2)
         cluster.agents
           .get(nodeId)!
@@ -204,7 +204,7 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
     expect(countStarts(cluster)).toBe(before);
   });
 
-  it('runs the new version once for all replicas when all had succeeded, and so does an undo', async () => {
+  it('runs every replica once more when an update or an undo follows the success of all replicas', async () => {
     const cluster = await startJob(restart);
     await completeReplicas(cluster);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
@@ -234,7 +234,7 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
     { name: 'RECREATE', rollout: { strategy: Strategy.RECREATE } },
     { name: 'BLUE_GREEN', rollout: { strategy: Strategy.BLUE_GREEN } },
   ])(
-    'completes an update whose replicas succeed while old ones still run: $name',
+    'completes an update whose replicas succeed at once while old replicas still run: $name',
     async ({ rollout }) => {
       const cluster = await startJob(restart, { rollout });
       for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
@@ -272,9 +272,9 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
     expect((await statusOf(cluster))?.phase).toBe(Phase.SUCCEEDED);
   });
 
-  it('keeps its results across a new coordinator', async () => {
+  it('keeps its results across a coordinator restart', async () => {
     const cluster = await startJob(restart);
-    const [first] = await countRunning(cluster);
+    const [first] = await readRunning(cluster);
     await completeReplicas(cluster, [first!]);
     await cluster.restartCoordinator();
     for (const nodeId of cluster.agents.keys()) await cluster.reconnect(nodeId);
@@ -291,7 +291,7 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
 describe('failed job', () => {
   it('with NEVER is not run again after a drain or the loss of its node', async () => {
     const cluster = await startJob({ policy: Restart.NEVER });
-    const [first, second] = await countRunning(cluster);
+    const [first, second] = await readRunning(cluster);
     for (const { id, nodeId } of [first!, second!]) {
       cluster.agents.get(nodeId)!.change(id, {
         phase: ReplicaPhase.FAILED,
@@ -312,7 +312,7 @@ describe('failed job', () => {
 
   it('with ON_FAILURE is replaced until it succeeds', async () => {
     const cluster = await startJob({ policy: Restart.ON_FAILURE });
-    const [first] = await countRunning(cluster);
+    const [first] = await readRunning(cluster);
     cluster.agents
       .get(first!.nodeId)!
       .change(first!.id, { phase: ReplicaPhase.FAILED, ready: false, reason: 'exit code 1' });

@@ -33,7 +33,7 @@ describe('large workload', () => {
     });
   });
 
-  it('reports for each of many waiting replicas why it waits', async () => {
+  it('reports the reason for each of 120 replicas that wait for a node', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster, { ...tiny, replicas: 120, placement: { zones: ['nowhere'] } });
     await cluster.advance(1_000, 100);

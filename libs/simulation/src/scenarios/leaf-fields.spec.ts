@@ -39,7 +39,7 @@ interface Row {
    */
   readonly world?: 'contended' | 'cutOff' | 'evicting' | 'failing' | 'containers';
   /** Text that names the field in the rejection of the variant. */
-  readonly refused?: string;
+  readonly rejectionText?: string;
   /** Code of the rejection. Default: 12, UNIMPLEMENTED. */
   readonly code?: number;
 }
@@ -65,7 +65,7 @@ const ofWorkloads = (
 });
 const isDisk = (value: string): JsonObject => ({ key: 'disk', values: [value] });
 const isDb = (value: string): JsonObject => ({ key: 'app', values: [value] });
-const tolerated = (toleration: JsonObject): JsonObject => ({
+const withToleration = (toleration: JsonObject): JsonObject => ({
   nodeSelector: { tainted: 'yes' },
   tolerations: [toleration],
 });
@@ -151,7 +151,7 @@ const probeRows = (name: string, jsonName: string): Record<string, Row> => {
     { name: 'http', containerPort: 80 },
     { name: 'admin', containerPort: 81 },
   ];
-  const of = (before: JsonObject, after: JsonObject): Row => ({
+  const row = (before: JsonObject, after: JsonObject): Row => ({
     base: { ports, [jsonName]: before },
     variant: { ports, [jsonName]: after },
   });
@@ -159,25 +159,25 @@ const probeRows = (name: string, jsonName: string): Record<string, Row> => {
   const http = (fields: JsonObject): JsonObject => ({ http: { port: 'http', ...fields } });
   // TCP and gRPC probes accept only a success threshold of 1.
   const successes =
-    name === 'readiness_probe' ? of(exec, { ...exec, successThreshold: 2 }) : undefined;
+    name === 'readiness_probe' ? row(exec, { ...exec, successThreshold: 2 }) : undefined;
   const rows: Record<string, Row> = {
-    'exec.command': of(exec, { exec: { command: ['false'] } }),
-    'http.path': of(http({}), http({ path: '/healthz' })),
-    'http.port': of(http({}), { http: { port: 'admin' } }),
-    'http.headers': of(http({}), http({ headers: { a: 'b' } })),
-    'tcp.port': of({ tcp: { port: 'http' } }, { tcp: { port: '81' } }),
-    'grpc.port': of({ grpc: { port: 'http' } }, { grpc: { port: 'admin' } }),
-    'grpc.service': of(
+    'exec.command': row(exec, { exec: { command: ['false'] } }),
+    'http.path': row(http({}), http({ path: '/healthz' })),
+    'http.port': row(http({}), { http: { port: 'admin' } }),
+    'http.headers': row(http({}), http({ headers: { a: 'b' } })),
+    'tcp.port': row({ tcp: { port: 'http' } }, { tcp: { port: '81' } }),
+    'grpc.port': row({ grpc: { port: 'http' } }, { grpc: { port: 'admin' } }),
+    'grpc.service': row(
       { grpc: { port: 'http' } },
       { grpc: { port: 'http', service: 'shop.Cart' } },
     ),
-    initial_delay: of(exec, { ...exec, initialDelay: '1s' }),
-    period: of(exec, { ...exec, period: '1s' }),
-    timeout: of(exec, { ...exec, timeout: '2s' }),
-    failure_threshold: of(exec, { ...exec, failureThreshold: 2 }),
+    initial_delay: row(exec, { ...exec, initialDelay: '1s' }),
+    period: row(exec, { ...exec, period: '1s' }),
+    timeout: row(exec, { ...exec, timeout: '2s' }),
+    failure_threshold: row(exec, { ...exec, failureThreshold: 2 }),
     success_threshold: successes ?? {
       variant: { [jsonName]: { ...exec, successThreshold: 2 } },
-      ...{ refused: `spec.${name}.success_threshold`, code: 3 },
+      ...{ rejectionText: `spec.${name}.success_threshold`, code: 3 },
     },
   };
   return Object.fromEntries(Object.entries(rows).map(([leaf, row]) => [`${name}.${leaf}`, row]));
@@ -188,13 +188,16 @@ const withSteps = (before: JsonObject, after: JsonObject): Row => ({
   variant: { rollout: { steps: [after] } },
 });
 
-const refusedRows = (
+const rejectedRows = (
   parent: string,
   rows: Readonly<Record<string, JsonObject>>,
-  refused = `spec.${parent}`,
+  rejectionText = `spec.${parent}`,
 ): Record<string, Row> =>
   Object.fromEntries(
-    Object.entries(rows).map(([leaf, variant]) => [`${parent}.${leaf}`, { variant, refused }]),
+    Object.entries(rows).map(([leaf, variant]) => [
+      `${parent}.${leaf}`,
+      { variant, rejectionText },
+    ]),
   );
 
 /** Uses nodes with every needed capability, so that the runtime request shows the difference. */
@@ -257,7 +260,7 @@ const rows: Readonly<Record<string, Row>> = {
   'resources.limits.pids': ofImage({}, { resources: { limits: { pids: 50 } } }),
   'resources.requests.pids': {
     variant: { resources: { requests: { pids: 50 } } },
-    ...{ refused: 'spec.resources.requests.pids', code: 3 },
+    ...{ rejectionText: 'spec.resources.requests.pids', code: 3 },
   },
   ...Object.fromEntries(
     ['requests', 'limits'].flatMap((kind) =>
@@ -269,7 +272,10 @@ const rows: Readonly<Record<string, Row>> = {
         ] as const
       ).map(([leaf, list]): [string, Row] => [
         `resources.${kind}.${leaf}`,
-        { variant: { resources: { [kind]: list } }, refused: `spec.resources.${kind}.${leaf}` },
+        {
+          variant: { resources: { [kind]: list } },
+          rejectionText: `spec.resources.${kind}.${leaf}`,
+        },
       ]),
     ),
   ),
@@ -290,20 +296,22 @@ const rows: Readonly<Record<string, Row>> = {
   ...affinityRows('affinity'),
   ...affinityRows('anti_affinity'),
   'placement.tolerations.key': {
-    base: { placement: tolerated({ key: 'other', value: 'gpu' }) },
-    variant: { placement: tolerated({ key: 'dedicated', value: 'gpu' }) },
+    base: { placement: withToleration({ key: 'other', value: 'gpu' }) },
+    variant: { placement: withToleration({ key: 'dedicated', value: 'gpu' }) },
   },
   'placement.tolerations.operator': {
-    base: { placement: tolerated({ key: 'dedicated' }) },
-    variant: { placement: tolerated({ key: 'dedicated', operator: 'EXISTS' }) },
+    base: { placement: withToleration({ key: 'dedicated' }) },
+    variant: { placement: withToleration({ key: 'dedicated', operator: 'EXISTS' }) },
   },
   'placement.tolerations.value': {
-    base: { placement: tolerated({ key: 'dedicated', value: 'db' }) },
-    variant: { placement: tolerated({ key: 'dedicated', value: 'gpu' }) },
+    base: { placement: withToleration({ key: 'dedicated', value: 'db' }) },
+    variant: { placement: withToleration({ key: 'dedicated', value: 'gpu' }) },
   },
   'placement.tolerations.effect': {
-    base: { placement: tolerated({ key: 'dedicated', value: 'gpu', effect: 'NO_EXECUTE' }) },
-    variant: { placement: tolerated({ key: 'dedicated', value: 'gpu', effect: 'NO_SCHEDULE' }) },
+    base: { placement: withToleration({ key: 'dedicated', value: 'gpu', effect: 'NO_EXECUTE' }) },
+    variant: {
+      placement: withToleration({ key: 'dedicated', value: 'gpu', effect: 'NO_SCHEDULE' }),
+    },
   },
   'placement.tolerations.toleration_period': {
     base: { placement: { tolerations: [{ key: 'evil', value: 'yes' }] } },
@@ -433,22 +441,26 @@ const rows: Readonly<Record<string, Row>> = {
   'image_pull.policy': ofImage({}, { imagePull: { policy: 'ALWAYS' } }),
   'image_pull.secret': {
     ...ofImage({}, { imagePull: { secret: 'x' } }),
-    refused: 'spec.image_pull.secret',
+    rejectionText: 'spec.image_pull.secret',
   },
-  ...refusedRows('secrets', {
+  ...rejectedRows('secrets', {
     name: { secrets: [{ name: 'x' }] },
     env: { secrets: [{ env: 'X' }] },
     mount_path: { secrets: [{ mountPath: '/x' }] },
   }),
 };
 
-/** Leaf fields without a row, with the reason. */
+/** Leaf fields without a row, each with the reason. */
 const exceptions: Readonly<Record<string, string>> = {
   restarted_at: 'changes nothing but the version: another time is another template, tested below',
 };
 
 const SUBJECT = 'subject';
-const plain: JsonObject = { command: ['serve'], replicas: 3, rollout: { minReadyDuration: '1s' } };
+const PLAIN_SPEC: JsonObject = {
+  command: ['serve'],
+  replicas: 3,
+  rollout: { minReadyDuration: '1s' },
+};
 
 /**
  * Returns everything that a spec causes: requests to the agents, their nodes, and the course of an
@@ -456,10 +468,10 @@ const plain: JsonObject = { command: ['serve'], replicas: 3, rollout: { minReady
  */
 async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unknown> {
   const rollout = {
-    ...(plain['rollout'] as JsonObject),
+    ...(PLAIN_SPEC['rollout'] as JsonObject),
     ...(fields['rollout'] as JsonObject | undefined),
   };
-  const spec = fromJson(WorkloadSpecSchema, { ...plain, ...fields, rollout });
+  const spec = fromJson(WorkloadSpecSchema, { ...PLAIN_SPEC, ...fields, rollout });
   const cluster = await TestCluster.start();
   const submit = async (name: string, submitted: typeof spec): Promise<void> =>
     void (await cluster.complete(() => cluster.client.createWorkload({ name, spec: submitted })));
@@ -518,7 +530,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
       agent.onStart = ({ version }) => (version === 2 ? 'fails' : 'ready');
   }
   const trace: unknown[] = [];
-  const look = async (): Promise<void> => {
+  const recordStatus = async (): Promise<void> => {
     const { status } = await cluster.complete(() => cluster.client.getWorkload({ name: SUBJECT }));
     trace.push([
       status?.phase,
@@ -531,7 +543,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     ]);
   };
   await cluster.advance(300);
-  await look();
+  await recordStatus();
   const { nodes } = await cluster.complete(() => cluster.client.explainWorkload({ name: SUBJECT }));
   const placed = await cluster.complete(() => cluster.client.getWorkload({ name: SUBJECT }));
   await cluster.advance(5_000);
@@ -548,13 +560,13 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   if (world === 'cutOff') cluster.agents.get('node-a')!.sendsPings = false;
   for (let step = 0; step < 25; step += 1) {
     await cluster.advance(300, 50);
-    await look();
+    await recordStatus();
   }
   const orders = [...cluster.agents.values()].flatMap(({ nodeId, started }) =>
     started
       .filter(({ order }) => order.case === 'start' && order.value.workload === SUBJECT)
       .map((order) => {
-        const nameless = Object.assign(order, {
+        const orderWithoutIds = Object.assign(order, {
           replicaId: 'id',
           workloadUid: 'uid',
           orderRevision: 0n,
@@ -563,8 +575,8 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
         const place = { clusterId: 'c', nodeId, containerId: toContainerId('0'.repeat(64)) };
         return {
           nodeId,
-          request: toContainerRequest(nameless, place),
-          plan: toReplicaTarget(nameless),
+          request: toContainerRequest(orderWithoutIds, place),
+          plan: toReplicaTarget(orderWithoutIds),
         };
       }),
   );
@@ -585,7 +597,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
 const cachedOutcomes = new Map<string, Promise<unknown>>();
 
 /** Caches outcomes, because many rows start from the same spec. */
-function knownOutcome(fields: JsonObject, world: Row['world']): Promise<unknown> {
+function cachedOutcome(fields: JsonObject, world: Row['world']): Promise<unknown> {
   const key = JSON.stringify([fields, world]);
   const outcome = cachedOutcomes.get(key) ?? outcomeOf(fields, world);
   cachedOutcomes.set(key, outcome);
@@ -604,7 +616,7 @@ const asText = (value: unknown): string =>
   );
 
 describe('leaf fields of a workload spec', () => {
-  it('have a row or an exception with a reason', () => {
+  it('each have a row, or an exception with a reason', () => {
     const leaves = leavesOf(WorkloadSpecSchema);
     expect([...Object.keys(rows), ...Object.keys(exceptions)].sort()).toEqual([...leaves].sort());
     expect(Object.keys(exceptions).length).toBeLessThanOrEqual(5);
@@ -614,26 +626,26 @@ describe('leaf fields of a workload spec', () => {
     expect(asText(await outcomeOf({}, undefined))).toBe(asText(await outcomeOf({}, undefined)));
   });
 
-  it.each(Object.entries(rows).filter(([, { refused }]) => refused === undefined))(
+  it.each(Object.entries(rows).filter(([, { rejectionText }]) => rejectionText === undefined))(
     'change the outcome: %s',
     async (_path, row) => {
-      const before = await knownOutcome(row.base ?? {}, row.world);
+      const before = await cachedOutcome(row.base ?? {}, row.world);
       const after = await outcomeOf(row.variant, row.world);
       expect(asText(after)).not.toBe(asText(before));
     },
   );
 
-  it.each(Object.entries(rows).filter(([, { refused }]) => refused !== undefined))(
+  it.each(Object.entries(rows).filter(([, { rejectionText }]) => rejectionText !== undefined))(
     'are rejected by name: %s',
-    async (_path, { variant, refused, code = 12 }) => {
+    async (_path, { variant, rejectionText, code = 12 }) => {
       const cluster = await TestCluster.start();
-      const spec = fromJson(WorkloadSpecSchema, { ...plain, ...variant });
+      const spec = fromJson(WorkloadSpecSchema, { ...PLAIN_SPEC, ...variant });
       const attempt = cluster.complete(() =>
         cluster.client.createWorkload({ name: SUBJECT, spec }),
       );
       await expect(attempt).rejects.toMatchObject({
         code,
-        rawMessage: expect.stringContaining(refused ?? '') as unknown,
+        rawMessage: expect.stringContaining(rejectionText ?? '') as unknown,
       });
       expect((await cluster.complete(() => cluster.client.listWorkloads({}))).workloads).toEqual(
         [],

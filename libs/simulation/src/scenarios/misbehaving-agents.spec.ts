@@ -55,7 +55,7 @@ describe('misbehaving agent', () => {
     expect([...agent.replicas.keys()]).toEqual([real!.replicaId]);
   });
 
-  it('receives a lost forget order again, also in the same session, until it obeys', async () => {
+  it('receives a lost forget order again in the same session, until it has removed the replica', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
@@ -112,21 +112,21 @@ describe('misbehaving agent', () => {
     const cluster = await startCluster(2);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
-    const [one, two] = [cluster.agents.get('node-1')!, cluster.agents.get('node-2')!];
-    const [foreign] = two.replicas.values();
-    one.disconnect();
-    one.replicas.set(foreign!.replicaId, { ...foreign!, orderRevision: 1n });
+    const [first, second] = [cluster.agents.get('node-1')!, cluster.agents.get('node-2')!];
+    const [foreign] = second.replicas.values();
+    first.disconnect();
+    first.replicas.set(foreign!.replicaId, { ...foreign!, orderRevision: 1n });
     await cluster.reconnect('node-1');
     await cluster.advance(2_000);
-    expect([...one.replicas.keys()]).not.toContain(foreign!.replicaId);
-    expect(two.replicas.get(foreign!.replicaId)).toMatchObject({
+    expect([...first.replicas.keys()]).not.toContain(foreign!.replicaId);
+    expect(second.replicas.get(foreign!.replicaId)).toMatchObject({
       phase: Phase.RUNNING,
       ready: true,
     });
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
-  it('that stops a replica unasked causes replacements with growing delay', async () => {
+  it('that stops a replica without an order causes replacements with growing delay', async () => {
     const cluster = await startCluster(1);
     const agent = cluster.agents.get('node-1')!;
     agent.onStart = 'stops';
@@ -152,16 +152,16 @@ describe('misbehaving agent', () => {
       ({ phase }) => phase === Phase.FAILED,
     );
     expect(failed?.map((replica) => [replica.id, replica.reason])).toEqual([[id, 'exit code 7']]);
-    expect(agent.replicas.has(id!)).toBe(true); // its logs are kept as long as its record
+    expect(agent.replicas.has(id!)).toBe(true); // The agent keeps the logs as long as the record exists.
   });
 
-  it('that sends many log lines has a few of them kept and shown, without control characters', async () => {
+  it('that reports 1 000 last lines has the newest ten shown, cut and without control characters', async () => {
     const cluster = await startCluster(1);
     const agent = cluster.agents.get('node-1')!;
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
     const [id] = agent.replicas.keys();
-    const linesSeen = async () =>
+    const readLastLines = async () =>
       (await readWeb(cluster)).status?.replicas.find((replica) => replica.id === id)?.lastLines;
     const flood = Array.from(
       { length: 1_000 },
@@ -175,18 +175,18 @@ describe('misbehaving agent', () => {
     });
     await cluster.advance(500);
     const cut = (index: number): string => `${index}${'x'.repeat(252)}…`;
-    expect(await linesSeen()).toEqual(
+    expect(await readLastLines()).toEqual(
       [991, 992, 993, 994, 995, 996, 997, 998, 999].map(cut).concat('no such table'),
     );
     agent.change(id!, { ready: true });
     await cluster.advance(500);
-    expect((await linesSeen())?.at(-1)).toBe('no such table');
+    expect((await readLastLines())?.at(-1)).toBe('no such table');
     agent.change(id!, { ready: false, restarts: 2, lastExitCode: 2, lastLines: [] });
     await cluster.advance(500);
-    expect(await linesSeen()).toEqual([]);
+    expect(await readLastLines()).toEqual([]);
   });
 
-  it('is served by its newest session; the late end of an older one changes nothing', async () => {
+  it('stays READY when an older session of its node ends after a newer session has begun', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster);
     await cluster.advance(500);

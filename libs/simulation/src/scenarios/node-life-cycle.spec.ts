@@ -6,7 +6,7 @@ const phaseOf = async (cluster: TestCluster, nodeId: string): Promise<NodePhase 
   (await cluster.complete(() => cluster.client.getNode({ nodeId }))).status?.phase;
 
 describe('node life cycle', () => {
-  it('a node returns after its session outlived its silence', async () => {
+  it('loses a silent node, ends its session, and makes it READY when the agent reconnects', async () => {
     const cluster = await startCluster(3);
     const agent = cluster.agents.get('node-1')!;
     agent.sendsPings = false;
@@ -19,7 +19,7 @@ describe('node life cycle', () => {
     expect(await phaseOf(cluster, 'node-1')).toBe(NodePhase.READY);
   });
 
-  it('a coordinator that stops between a loss and its replacements completes them after the restart', async () => {
+  it('completes replacements after a coordinator restart that follows a loss', async () => {
     const cluster = await startCluster(6);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
@@ -39,7 +39,7 @@ describe('node life cycle', () => {
     ).toEqual(new Set(['node-5', 'node-6']));
   });
 
-  it('a mass loss pauses replacement with one event', async () => {
+  it('pauses replacement with one event when all nodes fall silent together', async () => {
     const cluster = await startCluster(5);
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(1_000);
@@ -54,7 +54,7 @@ describe('node life cycle', () => {
     ]);
   });
 
-  it('a quarantined node takes replicas again when the quarantine ends', async () => {
+  it('places replicas on a quarantined node when its quarantine has ended', async () => {
     const cluster = await startCluster(1);
     for (let loss = 0; loss < 3; loss += 1) {
       cluster.agents.get('node-1')!.disconnect();
@@ -69,16 +69,16 @@ describe('node life cycle', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(1);
   });
 
-  it('an agent with invalid resource figures is rejected, and the coordinator keeps working', async () => {
+  it('rejects an agent with a negative capacity, and places replicas on other nodes', async () => {
     const cluster = await startCluster(1);
-    const nonsense = cluster.addNode('node-x', { capacity: { cpuMillis: -1, memoryBytes: 1n } });
-    await expect(nonsense).rejects.toThrow('capacity.cpu_millis');
+    const rejected = cluster.addNode('node-x', { capacity: { cpuMillis: -1, memoryBytes: 1n } });
+    await expect(rejected).rejects.toThrow('capacity.cpu_millis');
     await createWeb(cluster);
     await cluster.advance(500);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(3);
   });
 
-  it('two concurrent drains keep min_available', async () => {
+  it('keeps min_available while two nodes are drained', async () => {
     const cluster = await startCluster(4);
     await createWeb(cluster, { replicas: 8, rollout: { minAvailable: 8 } });
     await cluster.advance(1_000);
@@ -95,7 +95,7 @@ describe('node life cycle', () => {
     );
   });
 
-  it('reports of a returned agent count before any voluntary stop', async () => {
+  it('writes the reports of a returned agent before it decides a voluntary stop', async () => {
     const cluster = await startCluster(2);
     await createWeb(cluster, { replicas: 2, rollout: { minAvailable: 1 } });
     await cluster.advance(1_000);

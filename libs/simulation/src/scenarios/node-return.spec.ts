@@ -9,7 +9,7 @@ function lossesAndReturns(cluster: TestCluster, nodeId: string): string[] {
     .map(({ reason }) => reason);
 }
 
-/** The agent is silent until its lease ends, and returns with its replicas. */
+/** Silences an agent until its lease has ended, and lets the agent return with its replicas. */
 async function loseAndReturn(cluster: TestCluster, nodeId: string): Promise<void> {
   const agent = cluster.agents.get(nodeId)!;
   agent.sendsPings = false;
@@ -21,7 +21,7 @@ async function loseAndReturn(cluster: TestCluster, nodeId: string): Promise<void
 
 describe('return of a lost node', () => {
   it.each([0, 1, 20, 90, 500])(
-    'records one NodeLost event when a commit takes %i ms',
+    'follows each NodeLost event with one NodeReturned event when a commit takes %i ms',
     async (delayMs) => {
       let commitDelayMs = 0;
       const cluster = await startCluster(3, { commitDelayMs: () => commitDelayMs });
@@ -37,7 +37,7 @@ describe('return of a lost node', () => {
     },
   );
 
-  it('records one NodeLost event when the agent sends heartbeats without a session', async () => {
+  it('records one NodeReturned event when the agent sends two heartbeats without a session', async () => {
     let commitDelayMs = 0;
     const cluster = await startCluster(2, { commitDelayMs: () => commitDelayMs });
     const agent = cluster.agents.get('node-1')!;
@@ -70,7 +70,7 @@ describe('return of a lost node', () => {
     expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
   });
 
-  it('cancels a loss that was decided before and is committed after the return', async () => {
+  it('is not followed by a loss that was decided before the return', async () => {
     let delays: number[] = [];
     const cluster = await startCluster(3, { commitDelayMs: () => delays.shift() ?? 0 });
     const agent = cluster.agents.get('node-1')!;

@@ -1,6 +1,6 @@
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 
-const counts = (nodeIds: readonly string[]): Record<string, number> => {
+const countByNode = (nodeIds: readonly string[]): Record<string, number> => {
   const result: Record<string, number> = {};
   for (const nodeId of [...nodeIds].sort()) result[nodeId] = (result[nodeId] ?? 0) + 1;
   return result;
@@ -8,7 +8,7 @@ const counts = (nodeIds: readonly string[]): Record<string, number> => {
 
 describe('plan', () => {
   it.each([1, 3, 5, 8])(
-    'of a new workload with %i replicas predicts the real steps and changes nothing',
+    'of a new workload with %i replicas predicts the nodes of its replicas and commits nothing',
     async (replicas) => {
       const cluster = await startCluster(4);
       const { revision } = cluster.state.view();
@@ -19,8 +19,8 @@ describe('plan', () => {
       await createWeb(cluster, { replicas });
       await cluster.advance(500);
       const { status } = await readWeb(cluster);
-      expect(counts(plan.placements.map(({ nodeId }) => nodeId))).toEqual(
-        counts(status?.replicas.map(({ nodeId }) => nodeId) ?? []),
+      expect(countByNode(plan.placements.map(({ nodeId }) => nodeId))).toEqual(
+        countByNode(status?.replicas.map(({ nodeId }) => nodeId) ?? []),
       );
     },
   );
@@ -30,7 +30,7 @@ describe('plan', () => {
     { replicas: 5, rollout: { minAvailable: 5, maxSurge: 2 } },
     { replicas: 6, rollout: { maxSurge: 0, maxUnavailable: 2 } },
   ])(
-    'of an update of $replicas replicas reports the lowest ready and highest live counts',
+    'of an update of $replicas replicas reports bounds that the ready and live counts keep',
     async ({ replicas, rollout }) => {
       const cluster = await startCluster(4);
       await createWeb(cluster, { replicas, rollout });
@@ -59,7 +59,7 @@ describe('plan', () => {
     },
   );
 
-  it('of a completed job has no steps', async () => {
+  it('of an empty change of a completed job has no steps', async () => {
     const cluster = await startCluster(2);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createWeb(cluster, { restart: { policy: 1 } });

@@ -12,10 +12,10 @@ describe('random worlds with a GLOBAL workload and taints', () => {
         globalAndTaints: true,
       });
       for (let step = 0; step < 60 && world.violations.length === 0; step += 1) await world.step();
-      const left = world.violations.length > 0 ? [] : await world.healAndSettle(120_000);
-      expect({ violations: world.violations, left, history: world.history }).toEqual({
+      const differences = world.violations.length > 0 ? [] : await world.healAndSettle(120_000);
+      expect({ violations: world.violations, differences, history: world.history }).toEqual({
         violations: [],
-        left: [],
+        differences: [],
         history: world.history,
       });
     },

@@ -19,7 +19,7 @@ describe('reconciler', () => {
     expect(cluster.state.view().revision).toBe(revision);
   });
 
-  it('of a replaced leader stops', async () => {
+  it('of a coordinator that lost the leadership makes few further attempts to commit', async () => {
     const cluster = await startCluster(3);
     await createWeb(cluster);
     await cluster.advance(1_000);
@@ -37,7 +37,7 @@ describe('reconciler', () => {
     await other.close();
   });
 
-  it('does not apply the back-off of an old version to a new one', async () => {
+  it('does not apply the slot back-off of an old version to a new version', async () => {
     const cluster = await startCluster(3);
     for (const agent of cluster.agents.values()) agent.onStart = 'fails';
     await createWeb(cluster, { replicas: 1 });
@@ -111,7 +111,7 @@ describe('request id', () => {
     expect([...cluster.state.view().workloads()]).toHaveLength(1);
   });
 
-  it('applies a scale once, also when it is repeated after another one', async () => {
+  it('applies a scale once, also when the call is repeated after another scale', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster);
     const scale = (replicas: number, requestId: string) =>
@@ -123,7 +123,7 @@ describe('request id', () => {
     await expect(scale(6, 'r-1')).rejects.toThrow('request_id');
   });
 
-  it('of a deletion is answered after the workload is gone', async () => {
+  it('of a deletion returns the same uid after the workload is gone', async () => {
     const cluster = await startCluster(1);
     const { uid } = await createWeb(cluster);
     const remove = () =>
@@ -134,7 +134,7 @@ describe('request id', () => {
     expect((await remove()).uid).toBe(uid);
   });
 
-  it('calls are applied one after the other in their order', async () => {
+  it('is not needed for concurrent calls, which are applied one after the other in their order', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster);
     const calls = [1, 2, 3, 4, 5, 6].map(

@@ -25,8 +25,8 @@ async function copyOf(cluster: TestCluster): Promise<StateStore> {
 }
 
 /**
- * Stops the coordinator, replaces its store, and starts it again. Agents reconnect when a test says
- * so.
+ * Stops the coordinator, replaces its store, and starts a coordinator again. Agents reconnect only
+ * when the test reconnects them.
  */
 async function restoreStore(cluster: TestCluster, store: StateStore): Promise<void> {
   await cluster.stopCoordinator();
@@ -57,7 +57,7 @@ const systemEvents = async (cluster: TestCluster) => {
 const scale = (cluster: TestCluster, replicas: number) =>
   cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
 
-/** Two nodes; `web` has three replicas in the backup and five when it is restored. */
+/** Starts two nodes, and restores a backup with three replicas of `web` when `web` has five. */
 async function startWithRestorableBackup(): Promise<TestCluster> {
   const cluster = await startCluster(2);
   await createWeb(cluster);
@@ -72,10 +72,10 @@ async function startWithRestorableBackup(): Promise<TestCluster> {
 describe('restored older store', () => {
   it('blocks orders and decisions, reports this once, and continues to serve reads and reports', async () => {
     const cluster = await startWithRestorableBackup();
-    const before = { running: runningOn(cluster), taken: acceptedOrders(cluster) };
+    const before = { running: runningOn(cluster), acceptedCount: acceptedOrders(cluster) };
     await reconnectAll(cluster);
     await cluster.advance(30_000);
-    expect({ running: runningOn(cluster), taken: acceptedOrders(cluster) }).toEqual(before);
+    expect({ running: runningOn(cluster), acceptedCount: acceptedOrders(cluster) }).toEqual(before);
     const web = await readWeb(cluster);
     expect(web.status).toMatchObject({ desiredReplicas: 3, readyReplicas: 3, totalReplicas: 3 });
     expect(await systemEvents(cluster)).toMatchObject([
@@ -136,7 +136,7 @@ describe('restored older store', () => {
     expect(again).toMatchObject({ accepted: false, epoch });
   });
 
-  it('orders agents again by its own state, even where they hold newer orders', async () => {
+  it('makes agents follow its own records after the acceptance, even where they hold newer orders', async () => {
     const cluster = await startCluster(2);
     await createWeb(cluster);
     await cluster.advance(1_000);
@@ -210,8 +210,8 @@ describe('restored older store', () => {
   });
 });
 
-describe('detection of a restored store', () => {
-  it('by an epoch that the store has not reached', async () => {
+describe('a restored store', () => {
+  it('is detected by an epoch that the store has not reached', async () => {
     const cluster = await startCluster(1);
     const copy = await copyOf(cluster);
     await cluster.restartCoordinator();
@@ -227,7 +227,7 @@ describe('detection of a restored store', () => {
     });
   });
 
-  it("by the store's own epoch from an agent that this coordinator has not contacted", async () => {
+  it("is detected when an agent holds the coordinator's own epoch before any contact with it", async () => {
     const cluster = await startCluster(1);
     const copy = await copyOf(cluster);
     await cluster.restartCoordinator();
@@ -238,7 +238,7 @@ describe('detection of a restored store', () => {
     expect(cluster.state.storeRolledBack).toMatchObject({ nodeId: 'node-1', highestEpoch: 2n });
   });
 
-  it('by an order of an earlier epoch that is newer than the start of this epoch', async () => {
+  it('is detected by an order of an earlier epoch that is newer than the start of the next epoch', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(1_000);
@@ -264,7 +264,7 @@ describe('detection of a restored store', () => {
     expect(Number(cluster.state.storeRolledBack?.highestOrderRevision)).toBe(Math.max(...orders));
   });
 
-  it('by a replica whose order is newer than its record', async () => {
+  it('is detected by a replica whose order is newer than its record', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(1_000);
@@ -278,7 +278,7 @@ describe('detection of a restored store', () => {
     });
   });
 
-  it('by a heartbeat as by a session', async () => {
+  it('is detected by a heartbeat', async () => {
     const cluster = await startCluster(1);
     const { clusterId } = cluster.state;
     const instanceId = 'instance-of-node-1-0123456789';
@@ -295,7 +295,7 @@ describe('detection of a restored store', () => {
     expect(cluster.state.storeRolledBack).toMatchObject({ highestEpoch: 9n });
   });
 
-  it('does not trigger while a store continues normally', async () => {
+  it('is not reported when coordinators restart on an unchanged store', async () => {
     const cluster = await startCluster(3);
     await createWeb(cluster);
     for (let count = 0; count < 5; count += 1) {

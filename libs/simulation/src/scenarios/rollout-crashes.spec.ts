@@ -30,13 +30,13 @@ interface Case {
   readonly rollout: MessageInitShape<typeof RolloutSchema>;
   /** Behaviour of the new version. */
   readonly misbehaviour?: Misbehaviour;
-  readonly ends: { readonly phase: string; readonly version: number };
+  readonly expected: { readonly phase: string; readonly version: number };
 }
 
 const ms = durationFromMs;
 const completed = { phase: 'COMPLETED', version: 2 };
 const cases: readonly Case[] = [
-  { name: 'a rolling update', rollout: {}, ends: completed },
+  { name: 'a rolling update', rollout: {}, expected: completed },
   {
     name: 'canary steps',
     rollout: {
@@ -45,19 +45,19 @@ const cases: readonly Case[] = [
         { percent: 60, promotion: Promotion.MANUAL },
       ],
     },
-    ends: completed,
+    expected: completed,
   },
-  { name: 'RECREATE', rollout: { strategy: Strategy.RECREATE }, ends: completed },
+  { name: 'RECREATE', rollout: { strategy: Strategy.RECREATE }, expected: completed },
   {
     name: 'BLUE_GREEN',
     rollout: { strategy: Strategy.BLUE_GREEN, promotion: Promotion.MANUAL, pauseDuration: ms(500) },
-    ends: completed,
+    expected: completed,
   },
   {
     name: 'a rollback',
     rollout: { maxFailedNew: 1, onFailure: OnFailure.ROLLBACK },
     misbehaviour: 'crashes',
-    ends: { phase: 'ROLLED_BACK', version: 3 },
+    expected: { phase: 'ROLLED_BACK', version: 3 },
   },
 ];
 
@@ -76,10 +76,10 @@ async function runRollout(
     txn: async (compares, operations) => {
       if (!isCounting) return store.txn(compares, operations);
       commits += 1;
-      const dies = commits === crash?.commit ? crash.when : undefined;
-      if (dies === 'before') return killCoordinator(world);
+      const crashTime = commits === crash?.commit ? crash.when : undefined;
+      if (crashTime === 'before') return killCoordinator(world);
       const committed = await store.txn(compares, operations);
-      return dies === 'after' ? killCoordinator(world) : committed;
+      return crashTime === 'after' ? killCoordinator(world) : committed;
     },
   });
   const plan = {
@@ -122,12 +122,13 @@ async function runRollout(
   return { end: { violations: world.violations, ...endOf(world) }, commits };
 }
 
-/** Kills the process; a new one starts soon. */
+/** Kills the coordinator; a new coordinator starts after 30 ms. The promise never settles. */
 function killCoordinator<Result>(world: SimCluster): Promise<Result> {
   world.killCoordinator(30);
   return neverSettle();
 }
 
+/** Describes the state in which a rollout has ended, without ids. */
 function endOf({ records }: SimCluster) {
   const [workload] = records.workloads();
   if (workload === undefined) throw new Error('the workload is gone');
@@ -151,7 +152,7 @@ function endOf({ records }: SimCluster) {
 describe('invariant 12: a coordinator crash at any step of a rollout', () => {
   it.each(cases)('leads to the same end and never goes below min_available: $name', async (row) => {
     const { end, commits } = await runRollout(row);
-    expect(end).toMatchObject({ violations: [], ...row.ends });
+    expect(end).toMatchObject({ violations: [], ...row.expected });
     expect(commits).toBeGreaterThan(8);
     for (let commit = 1; commit <= commits; commit += 1) {
       for (const when of ['before', 'after'] as const) {

@@ -16,10 +16,10 @@ class OpenSession {
   private readonly wakeup = new Wakeup();
 
   constructor(cluster: TestCluster) {
-    const answers = cluster.client.session(this.outgoing());
+    const responses = cluster.client.session(this.outgoing());
     void (async () => {
-      for await (const _message of answers);
-    })().catch(() => undefined); // a newer session ends this one
+      for await (const _message of responses);
+    })().catch(() => undefined); // A newer session ends this session.
   }
 
   send(message: NonNullable<MessageInitShape<typeof AgentMessageSchema>['message']>): void {
@@ -36,7 +36,7 @@ class OpenSession {
   }
 }
 
-/** Opens a session for a node whose agent has already sent its hello. */
+/** Opens another session for a node, with the Hello and the replicas of its agent. */
 async function openSession(cluster: TestCluster, nodeId: string): Promise<OpenSession> {
   const session = new OpenSession(cluster);
   const { hello } = cluster.state.view().node(nodeId)!.value;

@@ -10,7 +10,7 @@ const DAY_MS = 24 * 3_600_000;
 /** Each test runs a whole cluster for weeks of virtual time, which takes long on a busy machine. */
 jest.setTimeout(60_000);
 
-/** Returns number of keys and bytes in the store by record kind, for example `event`. */
+/** Returns the number of keys and bytes in the store by record kind, for example `event`. */
 async function usageByKind(
   cluster: TestCluster,
 ): Promise<Map<string, { keys: number; bytes: number }>> {
@@ -51,7 +51,7 @@ async function createAndDelete(cluster: TestCluster, name: string): Promise<void
   throw new Error(`workload ${name} was not deleted`);
 }
 
-const auditOf = (cluster: TestCluster) =>
+const auditEvents = (cluster: TestCluster) =>
   cluster.state
     .view()
     .events()
@@ -80,7 +80,8 @@ describe('store size over weeks of create-and-delete cycles', () => {
     auditMs: 20 * DAY_MS,
   };
   /**
-   * A sweep begins when a bound is exceeded by an eighth, and new records arrive before it ends.
+   * Factor by which a bound may be exceeded: a sweep begins an eighth above the bound, and new
+   * records arrive before the sweep ends.
    */
   const SLACK = 1.25;
 
@@ -95,11 +96,11 @@ describe('store size over weeks of create-and-delete cycles', () => {
       );
       expect(usage.get('request')!.bytes).toBeLessThan(limits.requestBytes * SLACK);
     }
-    expect(auditOf(cluster).length).toBeGreaterThan(10);
+    expect(auditEvents(cluster).length).toBeGreaterThan(10);
     await cluster.complete(() => cluster.stopCoordinator());
   });
 
-  it('keeps no event longer than its retention, and the newest ones for that long', async () => {
+  it('keeps each event for its retention period and not longer', async () => {
     const cluster = await TestCluster.start({
       retention: { eventMs: 10 * DAY_MS, auditMs: 20 * DAY_MS },
     });
@@ -110,7 +111,7 @@ describe('store size over weeks of create-and-delete cycles', () => {
           spec: { command: ['serve'], replicas: 0 },
         }),
       );
-      await cluster.stopCoordinator(); // advancing days of timers step by step would take minutes
+      await cluster.stopCoordinator(); // With a running coordinator, advancing days of timers would take minutes.
       await cluster.clock.advance(DAY_MS);
       await cluster.startCoordinator();
     }
@@ -135,7 +136,7 @@ describe('store size over weeks of create-and-delete cycles', () => {
 });
 
 describe('client with very many calls', () => {
-  it('does not displace audit records of other callers, nor its own of other RPCs', async () => {
+  it('does not displace audit records of other callers or of its own calls of other RPCs', async () => {
     let callerAddress = '10.0.0.1';
     const cluster = await startCluster(1, {
       retention: { auditBytes: 12_000 },
@@ -153,7 +154,7 @@ describe('client with very many calls', () => {
     for (let turn = 0; turn < 100; turn += 1) await scale(turn % 2);
     await cluster.advance(1_000, 100);
     const kept = new Map<string, number>();
-    for (const { audit, reason } of auditOf(cluster)) {
+    for (const { audit, reason } of auditEvents(cluster)) {
       const key = `${audit!.address} ${reason}`;
       kept.set(key, (kept.get(key) ?? 0) + 1);
     }
@@ -192,7 +193,7 @@ describe('client with very many calls', () => {
 });
 
 describe('event watch after an id', () => {
-  it('fails with OUT_OF_RANGE when later events were removed, and begins otherwise', async () => {
+  it('fails with OUT_OF_RANGE when events after the id were removed, and sends the next event otherwise', async () => {
     const cluster = await startCluster(1, { retention: { eventBytes: 10_000 } });
     const { client } = cluster;
     await cluster.complete(() =>

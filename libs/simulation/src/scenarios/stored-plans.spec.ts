@@ -35,7 +35,7 @@ const drain = (nodeId: string, more: object = {}) => ({
   change: { case: 'drain' as const, value: { nodeId, ...more } },
 });
 
-const refusalOf = async (
+const errorOf = async (
   call: Promise<unknown>,
 ): Promise<{ readonly code: string; readonly message: string }> => {
   try {
@@ -47,7 +47,7 @@ const refusalOf = async (
   throw new Error('the call was not refused');
 };
 
-const only = ({ workloads: [first, ...others] }: Plan): WorkloadPlan => {
+const onlyWorkload = ({ workloads: [first, ...others] }: Plan): WorkloadPlan => {
   if (first === undefined || others.length > 0)
     throw new Error(`the plan is about ${others.length + 1} workloads`);
   return first;
@@ -59,12 +59,13 @@ const countsOf = (nodeIds: readonly string[]): Record<string, number> => {
   for (const nodeId of [...nodeIds].sort()) counts[nodeId] = (counts[nodeId] ?? 0) + 1;
   return counts;
 };
-const placed = ({ placements }: WorkloadPlan) => countsOf(placements.map(({ nodeId }) => nodeId));
+const countPlacements = ({ placements }: WorkloadPlan) =>
+  countsOf(placements.map(({ nodeId }) => nodeId));
 
 const QUICK = { minReadyDuration: { seconds: 0n } };
 
 /** Starts four nodes and a ready workload `web`. */
-async function withWeb(spec: object = {}): Promise<TestCluster> {
+async function startWithWeb(spec: object = {}): Promise<TestCluster> {
   const cluster = await startCluster(4);
   await createWeb(cluster, { rollout: QUICK, ...spec });
   await cluster.advance(1_000);
@@ -72,14 +73,14 @@ async function withWeb(spec: object = {}): Promise<TestCluster> {
 }
 
 describe('stored plan', () => {
-  it('is executed as shown: the spec, the version and the nodes', async () => {
-    const cluster = await withWeb({
+  it('is executed with the spec, the version and the nodes that it shows', async () => {
+    const cluster = await startWithWeb({
       replicas: 5,
       rollout: { ...QUICK, strategy: Strategy.BLUE_GREEN },
     });
     const made = await plan(cluster, apply('web', { args: ['new'] }));
     expect(made.id).toMatch(/^[0-9a-f]{16}$/);
-    expect(only(made)).toMatchObject({
+    expect(onlyWorkload(made)).toMatchObject({
       action: Action.UPDATE,
       newVersion: true,
       generation: 1n,
@@ -93,7 +94,7 @@ describe('stored plan', () => {
     const { status } = await readWeb(cluster);
     expect(status).toMatchObject({ readyReplicas: 5, updatedReplicas: 5, version: 2 });
     expect(countsOf(status?.replicas.map(({ nodeId }) => nodeId) ?? [])).toEqual(
-      placed(only(made)),
+      countPlacements(onlyWorkload(made)),
     );
     const kept = await cluster.complete(() => cluster.client.getPlan({ id: made.id }));
     expect(kept.executedAt).toBeDefined();
@@ -101,12 +102,12 @@ describe('stored plan', () => {
   });
 
   it('is executed once; a retry with the same request id gets the same response', async () => {
-    const cluster = await withWeb();
+    const cluster = await startWithWeb();
     const made = await plan(cluster, scale('web', 4));
     const first = await execute(cluster, made, 'r1');
     expect(await execute(cluster, made, 'r1')).toEqual(first);
     expect(await readWeb(cluster)).toMatchObject({ generation: 2n });
-    expect(await refusalOf(execute(cluster, made, 'r2'))).toEqual({
+    expect(await errorOf(execute(cluster, made, 'r2'))).toEqual({
       code: 'FailedPrecondition',
       message: expect.stringMatching(
         new RegExp(`^plan "${made.id}" was already executed at .*Z; create a new plan$`),
@@ -115,14 +116,14 @@ describe('stored plan', () => {
   });
 
   it('expires after an hour, even before the janitor removes its record', async () => {
-    const cluster = await withWeb();
+    const cluster = await startWithWeb();
     const made = await plan(cluster, scale('web', 4));
     await cluster.advance(3_600_000 - 60_000, 60_000);
     expect((await cluster.complete(() => cluster.client.getPlan({ id: made.id }))).id).toBe(
       made.id,
     );
     await cluster.advance(61_000, 1_000);
-    expect(await refusalOf(execute(cluster, made))).toMatchObject({
+    expect(await errorOf(execute(cluster, made))).toMatchObject({
       code: 'NotFound',
       message: expect.stringMatching(
         /^plan "[0-9a-f]+" (expired at .*|not found: plans are stored for one hour); create a new plan$/,
@@ -132,14 +133,14 @@ describe('stored plan', () => {
     expect([...cluster.state.view().plans()]).toEqual([]);
   });
 
-  it('appears in the audit log when it is made, executed and refused, and is the cause of its changes', async () => {
-    const cluster = await withWeb();
-    const [good, bad] = [
+  it('appears in the audit log when it is created, executed and refused, and is the cause of its changes', async () => {
+    const cluster = await startWithWeb();
+    const [valid, outdated] = [
       await plan(cluster, scale('web', 4)),
       await plan(cluster, scale('web', 5)),
     ];
-    await execute(cluster, good, 'r1');
-    await refusalOf(execute(cluster, bad));
+    await execute(cluster, valid, 'r1');
+    await errorOf(execute(cluster, outdated));
     const events = cluster.state.view().events();
     const audited = events.filter(
       ({ reason }) => reason === 'CreatePlan' || reason === 'ExecutePlan',
@@ -155,8 +156,8 @@ describe('stored plan', () => {
   });
 
   it('is not found by another id', async () => {
-    const cluster = await withWeb();
-    expect(await refusalOf(execute(cluster, { id: '0123456789abcdef' }))).toEqual({
+    const cluster = await startWithWeb();
+    expect(await errorOf(execute(cluster, { id: '0123456789abcdef' }))).toEqual({
       code: 'NotFound',
       message:
         'plan "0123456789abcdef" not found: plans are stored for one hour; create a new plan',
@@ -168,7 +169,7 @@ describe('execution of an outdated plan', () => {
   it.each<{
     name: string;
     meanwhile: (cluster: TestCluster, made: Plan) => Promise<unknown>;
-    says: string;
+    outdatedReason: string;
   }>([
     {
       name: 'the workload was updated',
@@ -176,7 +177,7 @@ describe('execution of an outdated plan', () => {
         cluster.complete(() =>
           cluster.client.updateWorkload({ name: 'web', spec: { args: ['other'] } }),
         ),
-      says: 'default/web: generation 1 was planned, it is 2 now',
+      outdatedReason: 'default/web: generation 1 was planned, it is 2 now',
     },
     {
       name: 'the workload is being deleted',
@@ -184,7 +185,7 @@ describe('execution of an outdated plan', () => {
         for (const agent of cluster.agents.values()) agent.obeysStops = false;
         return cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
       },
-      says: 'workload "default/web" is being deleted',
+      outdatedReason: 'workload "default/web" is being deleted',
     },
     {
       name: 'a replica is no longer ready',
@@ -193,24 +194,24 @@ describe('execution of an outdated plan', () => {
         cluster.agents.get(replica?.nodeId ?? '')?.change(replica?.id ?? '', { ready: false });
         await cluster.advance(100);
       },
-      says: 'default/web: step 1 was to leave 3 ready, it would leave 2 now',
+      outdatedReason: 'default/web: step 1 was to leave 3 ready, it would leave 2 now',
     },
     {
       name: 'a node no longer accepts replicas',
       meanwhile: (cluster, made) => {
-        const [nodeId = ''] = Object.keys(placed(only(made)));
+        const [nodeId = ''] = Object.keys(countPlacements(onlyWorkload(made)));
         return cluster.complete(() => cluster.client.cordonNode({ nodeId }));
       },
-      says: 'default/web: 1 replica was to go to node-1, now 0',
+      outdatedReason: 'default/web: 1 replica was to go to node-1, now 0',
     },
-  ])('is refused because $name', async ({ meanwhile, says }) => {
-    const cluster = await withWeb({ replicas: 3 });
+  ])('is refused because $name', async ({ meanwhile, outdatedReason }) => {
+    const cluster = await startWithWeb({ replicas: 3 });
     const made = await plan(cluster, apply('web', { args: ['new'] }));
     await meanwhile(cluster, made);
     const before = await readWeb(cluster);
-    expect(await refusalOf(execute(cluster, made))).toEqual({
+    expect(await errorOf(execute(cluster, made))).toEqual({
       code: 'Aborted',
-      message: `plan "${made.id}" is outdated: ${says}; create a new plan`,
+      message: `plan "${made.id}" is outdated: ${outdatedReason}; create a new plan`,
     });
     expect((await readWeb(cluster)).generation).toBe(before.generation);
   });
@@ -218,14 +219,14 @@ describe('execution of an outdated plan', () => {
   it('is refused because the workload exists now', async () => {
     const cluster = await startCluster(2);
     const made = await plan(cluster, apply('web', { command: ['serve'], args: ['mine'] }));
-    expect(only(made)).toMatchObject({ action: Action.CREATE, generation: 0n });
+    expect(onlyWorkload(made)).toMatchObject({ action: Action.CREATE, generation: 0n });
     await createWeb(cluster);
-    const { message } = await refusalOf(execute(cluster, made));
+    const { message } = await errorOf(execute(cluster, made));
     expect(message).toContain('default/web: it was to be created, it would be updated now');
   });
 
   it('with two changes applies neither when one is outdated', async () => {
-    const cluster = await withWeb();
+    const cluster = await startWithWeb();
     const made = await plan(
       cluster,
       apply('web', { replicas: 4 }),
@@ -234,7 +235,7 @@ describe('execution of an outdated plan', () => {
     await cluster.complete(() =>
       cluster.client.createWorkload({ name: 'other', spec: { command: ['mine'] } }),
     );
-    expect(await refusalOf(execute(cluster, made))).toMatchObject({ code: 'Aborted' });
+    expect(await errorOf(execute(cluster, made))).toMatchObject({ code: 'Aborted' });
     expect((await readWeb(cluster)).spec?.replicas).toBe(3);
   });
 
@@ -244,7 +245,7 @@ describe('execution of an outdated plan', () => {
     await createWeb(cluster, { rollout: QUICK });
     await cluster.advance(1_000);
     const made = await plan(cluster, apply('web', { args: ['new'] }));
-    const [target = ''] = Object.keys(placed(only(made)));
+    const [target = ''] = Object.keys(countPlacements(onlyWorkload(made)));
     delaysMs = [50, 0];
     const executing = execute(cluster, made).then(
       () => 'executed',
@@ -277,7 +278,7 @@ describe('execution of an outdated plan', () => {
   });
 
   it('is not refused for unrelated changes', async () => {
-    const cluster = await withWeb();
+    const cluster = await startWithWeb();
     const made = await plan(cluster, apply('web', { args: ['new'] }));
     await cluster.complete(() =>
       cluster.client.createWorkload({ name: 'other', namespace: 'far', spec: { command: ['x'] } }),
@@ -293,11 +294,11 @@ describe('execution of an outdated plan', () => {
 });
 
 describe('plan of several changes', () => {
-  it('is validated like the calls, and rejects request ids and two changes of one object', async () => {
-    const cluster = await withWeb();
+  it('is validated like the single calls, and is rejected with a request id or two changes of one object', async () => {
+    const cluster = await startWithWeb();
     const value = { name: 'web', replicas: 2, requestId: 'r' };
     expect(
-      await refusalOf(
+      await errorOf(
         plan(cluster, { change: { case: 'scale', value } }, restart('web'), {
           change: { case: undefined },
         }),
@@ -309,19 +310,19 @@ describe('plan of several changes', () => {
         'changes[1].restart: changes[0] is about the workload default/web too; a plan contains at most one change of each workload and node; ' +
         'changes[2]: is empty: set apply, scale, undo, restart or drain',
     });
-    expect(await refusalOf(plan(cluster, scale('gone', 2)))).toEqual({
+    expect(await errorOf(plan(cluster, scale('gone', 2)))).toEqual({
       code: 'NotFound',
       message: 'workload "default/gone" not found',
     });
-    expect(await refusalOf(plan(cluster, drain('gone')))).toMatchObject({
+    expect(await errorOf(plan(cluster, drain('gone')))).toMatchObject({
       code: 'NotFound',
       message: 'node "gone" not found',
     });
-    expect(await refusalOf(plan(cluster, undo('web')))).toMatchObject({
+    expect(await errorOf(plan(cluster, undo('web')))).toMatchObject({
       code: 'FailedPrecondition',
     });
     expect(
-      await refusalOf(plan(cluster, scale('web', 2), apply('new', {}), apply('bad', {}))),
+      await errorOf(plan(cluster, scale('web', 2), apply('new', {}), apply('bad', {}))),
     ).toMatchObject({
       code: 'InvalidArgument',
       message: expect.stringMatching(
@@ -330,7 +331,7 @@ describe('plan of several changes', () => {
     });
   });
 
-  it('shows each change after the ones before it', async () => {
+  it('predicts each change on the state that the earlier changes leave', async () => {
     const small = { capacity: { cpuMillis: 1_000, memoryBytes: 8n << 30n } };
     const cluster = await startCluster(0);
     await cluster.addNode('node-1', small);
@@ -353,7 +354,7 @@ describe('plan of several changes', () => {
   });
 
   it('creates, scales, restarts and drains in one transaction', async () => {
-    const cluster = await withWeb();
+    const cluster = await startWithWeb();
     for (const name of ['api', 'job']) {
       await cluster.complete(() =>
         cluster.client.createWorkload({ name, spec: { command: ['serve'], rollout: QUICK } }),
@@ -397,16 +398,19 @@ describe('plan of several changes', () => {
 
 describe('plan content', () => {
   it('of a drain shows the target nodes by workload and the lowest ready count', async () => {
-    const cluster = await withWeb({ replicas: 4 });
+    const cluster = await startWithWeb({ replicas: 4 });
     const made = await plan(cluster, drain('node-1'));
-    expect(only(made)).toMatchObject({
+    expect(onlyWorkload(made)).toMatchObject({
       action: Action.MOVE,
       changes: [],
       lowestReady: 3,
       minAvailable: 3,
       warnings: [],
     });
-    expect(describePlan(only(made))).toEqual(['create 1 of version 1', 'stop 1 of version 1']);
+    expect(describePlan(onlyWorkload(made))).toEqual([
+      'create 1 of version 1',
+      'stop 1 of version 1',
+    ]);
     await execute(cluster, made);
     await cluster.advance(10_000, 50);
     const { status } = await readWeb(cluster);
@@ -415,8 +419,8 @@ describe('plan content', () => {
       'node-2': 1,
       'node-3': 1,
       'node-4': 1,
-      ...placed(only(made)),
-      ...allowTwo(placed(only(made))),
+      ...countPlacements(onlyWorkload(made)),
+      ...addOne(countPlacements(onlyWorkload(made))),
     });
   });
 
@@ -424,13 +428,13 @@ describe('plan content', () => {
     const cluster = await startCluster(1);
     await createWeb(cluster, { rollout: QUICK });
     await cluster.advance(1_000);
-    const stuck = only(await plan(cluster, drain('node-1')));
+    const stuck = onlyWorkload(await plan(cluster, drain('node-1')));
     expect(stuck.warnings).toEqual([
       expect.stringMatching(
         /^the drain of node-1 would not finish: 3 replicas would find no node: draining: 1 of 1 nodes$/,
       ),
     ]);
-    const forced = only(await plan(cluster, drain('node-1', { force: true })));
+    const forced = onlyWorkload(await plan(cluster, drain('node-1', { force: true })));
     expect(forced.lowestReady).toBe(0);
     expect(forced.warnings[0]).toBe(
       'the drain is forced: as few as 0 would be ready, and min_available is 2',
@@ -438,16 +442,16 @@ describe('plan content', () => {
   });
 
   it('of an undo and of a restart names the operation', async () => {
-    const cluster = await withWeb({ replicas: 1 });
+    const cluster = await startWithWeb({ replicas: 1 });
     await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }),
     );
     await cluster.advance(10_000, 50);
-    const back = only(await plan(cluster, undo('web')));
+    const back = onlyWorkload(await plan(cluster, undo('web')));
     expect(back.changes).toMatchObject([{ path: 'args', before: '["two"]', after: '' }]);
     expect(describePlan(back)).toEqual(['create 1 of version 3', 'stop 1 of version 2']);
     const again = await plan(cluster, restart('web'));
-    expect(only(again).changes).toMatchObject([{ path: 'restarted_at', before: '' }]);
+    expect(onlyWorkload(again).changes).toMatchObject([{ path: 'restarted_at', before: '' }]);
     await cluster.advance(5_000);
     await execute(cluster, again);
     expect((await readWeb(cluster)).status?.versions.map(({ cause }) => cause)).toEqual([
@@ -458,11 +462,11 @@ describe('plan content', () => {
   });
 
   it('of RECREATE warns that min_available cannot be kept', async () => {
-    const cluster = await withWeb({
+    const cluster = await startWithWeb({
       replicas: 2,
       rollout: { ...QUICK, strategy: Strategy.RECREATE, minAvailable: 2 },
     });
-    const made = only(await plan(cluster, apply('web', { args: ['new'] })));
+    const made = onlyWorkload(await plan(cluster, apply('web', { args: ['new'] })));
     expect(made.warnings).toEqual([
       'min_available 2 cannot be kept: RECREATE stops all replicas first',
     ]);
@@ -482,8 +486,8 @@ describe('plan content', () => {
       promotion: Promotion.MANUAL,
       pauseDuration: { seconds: 600n },
     };
-    const cluster = await withWeb({ replicas: 2, rollout });
-    const made = only(await plan(cluster, apply('web', { args: ['new'] })));
+    const cluster = await startWithWeb({ replicas: 2, rollout });
+    const made = onlyWorkload(await plan(cluster, apply('web', { args: ['new'] })));
     expect(describePlan(made)).toEqual([
       'create 1 of version 2',
       'create 1 of version 2',
@@ -501,8 +505,8 @@ describe('plan content', () => {
       { replicas: 1, promotion: Promotion.MANUAL },
       { percent: 50, wait: { seconds: 30n } },
     ];
-    const cluster = await withWeb({ replicas: 4, rollout: { ...QUICK, steps } });
-    const made = only(await plan(cluster, apply('web', { args: ['new'] })));
+    const cluster = await startWithWeb({ replicas: 4, rollout: { ...QUICK, steps } });
+    const made = onlyWorkload(await plan(cluster, apply('web', { args: ['new'] })));
     const one = ['create 1 of version 2', 'stop 1 of version 1'];
     expect(describePlan(made)).toEqual([
       ...one,
@@ -517,13 +521,13 @@ describe('plan content', () => {
 
   it('of a waiting canary does not depend on how long it has waited', async () => {
     const steps = [{ replicas: 1, wait: { seconds: 600n } }];
-    const cluster = await withWeb({ replicas: 3, rollout: { ...QUICK, steps } });
+    const cluster = await startWithWeb({ replicas: 3, rollout: { ...QUICK, steps } });
     await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }),
     );
     await cluster.advance(10_000, 50);
     const made = await plan(cluster, scale('web', 4));
-    expect(describePlan(only(made)).filter((step) => step.startsWith('wait'))).toEqual([
+    expect(describePlan(onlyWorkload(made)).filter((step) => step.startsWith('wait'))).toEqual([
       'wait 10m',
     ]);
     await cluster.advance(60_000, 500);
@@ -536,14 +540,14 @@ describe('plan content', () => {
       cluster,
       apply('web', { command: ['serve'], mode: Mode.GLOBAL, rollout: QUICK }),
     );
-    expect(describePlan(only(made))).toEqual(
+    expect(describePlan(onlyWorkload(made))).toEqual(
       ['node-1', 'node-2', 'node-3'].map((nodeId) => `create 1 of version 1 on ${nodeId}`),
     );
-    expect(placed(only(made))).toEqual({ 'node-1': 1, 'node-2': 1, 'node-3': 1 });
+    expect(countPlacements(onlyWorkload(made))).toEqual({ 'node-1': 1, 'node-2': 1, 'node-3': 1 });
     await execute(cluster, made);
     await cluster.advance(2_000);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3 });
-    const away = only(await plan(cluster, drain('node-2')));
+    const away = onlyWorkload(await plan(cluster, drain('node-2')));
     expect(away).toMatchObject({ action: Action.MOVE, unplaced: 0, placements: [] });
     expect(describePlan(away)).toEqual(['stop 1 of version 1']);
   });
@@ -558,7 +562,7 @@ describe('plan content', () => {
       rollout: { ...QUICK, strategy: Strategy.BLUE_GREEN },
     });
     await cluster.advance(1_000);
-    const made = only(await plan(cluster, apply('web', { args: ['new'] })));
+    const made = onlyWorkload(await plan(cluster, apply('web', { args: ['new'] })));
     expect(made).toMatchObject({ unplaced: 2, placements: [], lowestReady: 2 });
     expect(made.warnings[0]).toMatch(
       /the new set of 2 replicas is placed as a whole, and 1 of them finds no node/,
@@ -566,18 +570,20 @@ describe('plan content', () => {
     expect(describePlan(made)).toEqual(['create 1 of version 2', 'create 1 of version 2']);
   });
 
-  it('of a rolling update without capacity ends where the update would stop', async () => {
+  it('of a rolling update without capacity ends at the step where the update would wait', async () => {
     const cluster = await startCluster(0);
     await cluster.addNode('node-1', { capacity: { cpuMillis: 1_000, memoryBytes: 8n << 30n } });
     const resources = { requests: { cpuMillis: 500 } };
     await createWeb(cluster, { replicas: 2, resources, rollout: { ...QUICK, minAvailable: 2 } });
     await cluster.advance(1_000);
-    const hangs = only(await plan(cluster, apply('web', { args: ['new'] })));
-    expect(describePlan(hangs)).toEqual(['create 1 of version 2']);
-    expect(hangs).toMatchObject({ unplaced: 1, lowestReady: 2 });
+    const waiting = onlyWorkload(await plan(cluster, apply('web', { args: ['new'] })));
+    expect(describePlan(waiting)).toEqual(['create 1 of version 2']);
+    expect(waiting).toMatchObject({ unplaced: 1, lowestReady: 2 });
     const inPlace = { ...QUICK, minAvailable: 1, maxSurge: 0, maxUnavailable: 1 };
-    const goes = only(await plan(cluster, apply('web', { args: ['new'], rollout: inPlace })));
-    expect(goes).toMatchObject({
+    const inPlacePlan = onlyWorkload(
+      await plan(cluster, apply('web', { args: ['new'], rollout: inPlace })),
+    );
+    expect(inPlacePlan).toMatchObject({
       unplaced: 0,
       warnings: [],
       lowestReady: 1,
@@ -586,7 +592,7 @@ describe('plan content', () => {
     });
   });
 
-  it('of a large change shows its first steps and contains all', async () => {
+  it('of a large change shows the first 200 steps, and execution checks all placements', async () => {
     const cluster = await startCluster(4);
     await createWeb(cluster, {
       replicas: 150,
@@ -595,22 +601,22 @@ describe('plan content', () => {
     });
     await cluster.advance(3_000, 50);
     const made = await plan(cluster, apply('web', { args: ['new'] }));
-    expect(only(made)).toMatchObject({ totalSteps: 300, totalPlacements: 150 });
-    expect(only(made).steps).toHaveLength(200);
+    expect(onlyWorkload(made)).toMatchObject({ totalSteps: 300, totalPlacements: 150 });
+    expect(onlyWorkload(made).steps).toHaveLength(200);
     await cluster.complete(() => cluster.client.cordonNode({ nodeId: 'node-4' }));
-    expect(await refusalOf(execute(cluster, made))).toMatchObject({ code: 'Aborted' });
+    expect(await errorOf(execute(cluster, made))).toMatchObject({ code: 'Aborted' });
     await cluster.complete(() => cluster.client.uncordonNode({ nodeId: 'node-4' }));
     expect((await execute(cluster, made)).workloads).toHaveLength(1);
   });
 
   it('during a rollout names the rollout that it supersedes', async () => {
-    const cluster = await withWeb({ replicas: 3 });
+    const cluster = await startWithWeb({ replicas: 3 });
     for (const agent of cluster.agents.values()) agent.onStart = 'unready';
     await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }),
     );
     await cluster.advance(1_000);
-    const made = only(await plan(cluster, apply('web', { args: ['three'] })));
+    const made = onlyWorkload(await plan(cluster, apply('web', { args: ['three'] })));
     expect(made.warnings).toEqual([
       'the rollout of version 2 is not done; version 3 takes its place',
     ]);
@@ -641,43 +647,45 @@ describe('plan execution', () => {
         () => apply('web', { args: ['new'], replicas: pick([1, 4]) }),
       ])();
       const made = await plan(cluster, change);
-      const first = firstMovesOf(cluster);
-      const seen = extremesOf(cluster);
+      const first = recordFirstSteps(cluster);
+      const seen = recordExtremes(cluster);
       await execute(cluster, made);
       await cluster.advance(1_000);
-      const [moves] = made.workloads;
+      const [workloadPlan] = made.workloads;
       const { created, stopped, ids } = first();
       const verbs =
-        moves === undefined ? [] : describePlan(moves).map((step) => step.split(' ')[0]);
+        workloadPlan === undefined
+          ? []
+          : describePlan(workloadPlan).map((step) => step.split(' ')[0]);
       expect(verbs.length === 0).toBe(created + stopped === 0);
-      const begun = verbs.slice(0, created + stopped);
+      const firstVerbs = verbs.slice(0, created + stopped);
       expect({ created, stopped }).toEqual({
-        created: begun.filter((verb) => verb === 'create').length,
-        stopped: begun.filter((verb) => verb === 'stop').length,
+        created: firstVerbs.filter((verb) => verb === 'create').length,
+        stopped: firstVerbs.filter((verb) => verb === 'stop').length,
       });
       await cluster.advance(30_000, 50);
-      if (moves === undefined) return;
+      if (workloadPlan === undefined) return;
       // Nodes of later replicas depend on which stops are confirmed by then.
-      const where = [...cluster.state.view().replicas()]
+      const placedReplicas = [...cluster.state.view().replicas()]
         .map(({ value }) => value)
         .filter(({ id }) => ids.includes(id));
-      const expected = moves.placements
-        .slice(0, created - Math.min(created, moves.unplaced))
+      const expected = workloadPlan.placements
+        .slice(0, created - Math.min(created, workloadPlan.unplaced))
         .map(({ nodeId }) => nodeId);
-      if (where.length === created)
-        expect(countsOf(where.map(({ nodeId }) => nodeId).filter((id) => id !== ''))).toEqual(
-          countsOf(expected),
-        );
+      if (placedReplicas.length === created)
+        expect(
+          countsOf(placedReplicas.map(({ nodeId }) => nodeId).filter((id) => id !== '')),
+        ).toEqual(countsOf(expected));
       expect(seen().lowestReady).toBeGreaterThanOrEqual(
-        Math.min(moves.lowestReady, moves.minAvailable, seen().first),
+        Math.min(workloadPlan.lowestReady, workloadPlan.minAvailable, seen().first),
       );
-      expect(seen().highestLive).toBeLessThanOrEqual(moves.highestLive);
+      expect(seen().highestLive).toBeLessThanOrEqual(workloadPlan.highestLive);
     },
   );
 });
 
-/** Returns the creations and stops of the first commit that has any. */
-function firstMovesOf(
+/** Records the creations and stops of the first commit that has any, from now on. */
+function recordFirstSteps(
   cluster: TestCluster,
 ): () => { readonly created: number; readonly stopped: number; readonly ids: readonly string[] } {
   let first = { created: 0, stopped: 0, ids: [] as readonly string[] };
@@ -693,7 +701,7 @@ function firstMovesOf(
 }
 
 /** Records the lowest ready and highest live counts from now on. */
-function extremesOf(
+function recordExtremes(
   cluster: TestCluster,
 ): () => { readonly first: number; readonly lowestReady: number; readonly highestLive: number } {
   const now = () => {
@@ -716,7 +724,7 @@ function wanted(record: unknown): boolean {
   return (record as ReplicaRecord | undefined)?.desiredRunning === true;
 }
 
-/** Allows one more replica where there already is one. */
-function allowTwo(counts: Record<string, number>): Record<string, number> {
+/** Adds one to each count. */
+function addOne(counts: Record<string, number>): Record<string, number> {
   return Object.fromEntries(Object.entries(counts).map(([nodeId, count]) => [nodeId, count + 1]));
 }

@@ -7,10 +7,10 @@ import type { TestCluster } from '../test-cluster/test-cluster.js';
 const DAY_MS = 24 * 3_600_000;
 
 /**
- * Two nodes with one replica each; `node-2` falls silent until its replica is replaced.
+ * Creates one replica on each of two nodes, and silences `node-2` until its replica is replaced.
  * @returns The id of the lost replica.
  */
-async function withTombstone(cluster: TestCluster): Promise<string> {
+async function createTombstone(cluster: TestCluster): Promise<string> {
   await createWeb(cluster, { replicas: 2 });
   await cluster.advance(1_000);
   const [lost] = cluster.agents.get('node-2')!.replicas.keys();
@@ -25,7 +25,7 @@ async function withTombstone(cluster: TestCluster): Promise<string> {
   return lost!;
 }
 
-/** The silent node returns with its replicas. */
+/** Lets the silent node return with its replicas. */
 async function returnNode(cluster: TestCluster): Promise<void> {
   cluster.agents.get('node-2')!.sendsPings = true;
   await cluster.reconnect('node-2');
@@ -49,7 +49,7 @@ const phasesOn = (cluster: TestCluster, nodeId: string): readonly Phase[] =>
 describe('tombstone of a replica on a lost node', () => {
   it('is kept for 30 days, so that the returning node stops the replica, also after a coordinator restart', async () => {
     const cluster = await startCluster(2);
-    const lost = await withTombstone(cluster);
+    const lost = await createTombstone(cluster);
     await backdateLoss(cluster, lost, 29);
     await cluster.restartCoordinator();
     await cluster.reconnect('node-1');
@@ -62,7 +62,7 @@ describe('tombstone of a replica on a lost node', () => {
 
   it('is removed after 30 days; the returning node then stops the replica as an orphan', async () => {
     const cluster = await startCluster(2);
-    const lost = await withTombstone(cluster);
+    const lost = await createTombstone(cluster);
     await backdateLoss(cluster, lost, 31);
     expect(cluster.state.view().replica(lost)).toBeUndefined();
     await returnNode(cluster);
@@ -73,7 +73,7 @@ describe('tombstone of a replica on a lost node', () => {
 
   it('does not delay the deletion of its workload, and still stops the replica', async () => {
     const cluster = await startCluster(2);
-    const lost = await withTombstone(cluster);
+    const lost = await createTombstone(cluster);
     await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(3_000);
     expect([...cluster.state.view().workloads()]).toEqual([]);
@@ -83,9 +83,9 @@ describe('tombstone of a replica on a lost node', () => {
     expect([...cluster.state.view().replicas()]).toEqual([]);
   });
 
-  it('works also when the node was removed and enrols again', async () => {
+  it('lets the replica be stopped also when the node was removed and enrols again', async () => {
     const cluster = await startCluster(2);
-    await withTombstone(cluster);
+    await createTombstone(cluster);
     cluster.agents.get('node-2')!.disconnect();
     await cluster.complete(() => cluster.client.removeNode({ nodeId: 'node-2', force: true }));
     await returnNode(cluster);
@@ -95,7 +95,7 @@ describe('tombstone of a replica on a lost node', () => {
 
   it('stays while the replica stops, so that it is not treated as an orphan', async () => {
     const cluster = await startCluster(2);
-    const lost = await withTombstone(cluster);
+    const lost = await createTombstone(cluster);
     const agent = cluster.agents.get('node-2')!;
     agent.obeysStops = false;
     await returnNode(cluster);

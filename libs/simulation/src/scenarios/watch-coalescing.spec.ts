@@ -19,7 +19,7 @@ function collect<Item>(open: (signal: AbortSignal) => AsyncIterable<Item>): {
   return { items, stop: () => call.abort() };
 }
 
-it('a resumed watch of workloads shows the newest state once, and a resumed watch of events shows every change', async () => {
+it('resumed watches of workloads send the newest state once, and resumed watches of events send every event', async () => {
   const cluster = await startCluster(1);
   const { client } = cluster;
   await createWeb(cluster, { replicas: 0 });

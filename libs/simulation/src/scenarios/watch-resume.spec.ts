@@ -27,11 +27,10 @@ const workloads = (
   name: `workloads ${JSON.stringify(request)}`,
   open: (afterRevision, signal) =>
     cluster.client.watchWorkloads({ ...request, afterRevision }, { signal }),
-  applyItem: (picture, { kind, workload }) => {
+  applyItem: (state, { kind, workload }) => {
     if (workload === undefined) return;
-    if (kind === WorkloadKind.PUT)
-      picture.set(workload.uid, toJsonString(WorkloadSchema, workload));
-    else picture.delete(workload.uid);
+    if (kind === WorkloadKind.PUT) state.set(workload.uid, toJsonString(WorkloadSchema, workload));
+    else state.delete(workload.uid);
   },
 });
 
@@ -39,13 +38,13 @@ const nodes = (cluster: TestCluster, request: object = {}): WatchKind<WatchNodes
   name: `nodes ${JSON.stringify(request)}`,
   open: (afterRevision, signal) =>
     cluster.client.watchNodes({ ...request, afterRevision }, { signal }),
-  applyItem: (picture, { kind, node }) => {
+  applyItem: (state, { kind, node }) => {
     if (node === undefined) return;
-    // `status.description` is computed when the item is sent.
+    // These fields are computed when the item is sent.
     if (node.status !== undefined)
       Object.assign(node.status, { reliability: 0, lastSeen: undefined });
-    if (kind === NodeKind.PUT) picture.set(node.id, toJsonString(NodeSchema, node));
-    else picture.delete(node.id);
+    if (kind === NodeKind.PUT) state.set(node.id, toJsonString(NodeSchema, node));
+    else state.delete(node.id);
   },
 });
 
@@ -53,9 +52,9 @@ const endpoints = (cluster: TestCluster, name: string): WatchKind<EndpointSet> =
   name: `endpoints of ${name}`,
   open: (afterRevision, signal) =>
     cluster.client.watchEndpoints({ name, afterRevision }, { signal }),
-  applyItem: (picture, set) => {
+  applyItem: (state, set) => {
     if (!set.bookmark)
-      picture.set(name, toJsonString(EndpointSetSchema, Object.assign(set, { revision: 0n })));
+      state.set(name, toJsonString(EndpointSetSchema, Object.assign(set, { revision: 0n })));
   },
 });
 
@@ -67,12 +66,12 @@ const events = (cluster: TestCluster): WatchKind<WatchEventsResponse> => ({
       { afterRevision, afterId: afterRevision === 0n ? '0000000000-0000000000' : '' },
       { signal },
     ),
-  applyItem: (picture, { event }) => {
-    if (event !== undefined) picture.set(event.id, event.reason);
+  applyItem: (state, { event }) => {
+    if (event !== undefined) state.set(event.id, event.reason);
   },
 });
 
-const kindsOf = (cluster: TestCluster) =>
+const listWatchKinds = (cluster: TestCluster) =>
   [
     workloads(cluster),
     workloads(cluster, { labelSelector: 'tier=web' }),
@@ -84,7 +83,7 @@ const kindsOf = (cluster: TestCluster) =>
   ] as readonly WatchKind<{ readonly revision: bigint }>[];
 
 /** User actions that a random world does not perform and watches show. */
-function moreActs(
+function moreActions(
   cluster: TestCluster,
   pick: <Item>(items: readonly Item[]) => Item,
 ): readonly (() => Promise<unknown>)[] {
@@ -112,20 +111,21 @@ function moreActs(
   ];
 }
 
-async function quiet(cluster: TestCluster): Promise<void> {
+/** Lets pending items arrive without advancing the clock. */
+async function waitUntilDelivered(cluster: TestCluster): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await cluster.clock.advance(0);
 }
 
-/** Returns what a new watcher sees. */
-async function freshPicture(
+/** Returns the state that a new watch delivers. */
+async function readByNewWatch(
   cluster: TestCluster,
   kind: WatchKind<{ readonly revision: bigint }>,
 ): Promise<ReadonlyMap<string, string>> {
   const watcher = new ResumingWatcher(kind);
   watcher.connect();
-  await quiet(cluster);
+  await waitUntilDelivered(cluster);
   watcher.disconnect();
-  return watcher.picture;
+  return watcher.state;
 }
 
 describe('resumed watch', () => {
@@ -134,14 +134,14 @@ describe('resumed watch', () => {
   it.each(
     Array.from({ length: 16 }, (_, index) => [index + 1, index % 2 === 0 ? 100_000 : 60] as const),
   )(
-    'ends with the same picture as a new watch, seed %i, with a history of %i changes',
+    'ends with the same state as a new watch, seed %i, with a history of %i changes',
     async (seed, historyLimit) => {
       const world = await RandomWorld.start(seed, 'fast', { historyLimit });
       const { cluster } = world;
       const random = createSeededRandom(seed + 1_000);
       const pick = <Item>(items: readonly Item[]): Item =>
         items[Math.floor(random.next() * items.length)] as Item;
-      const watchers = kindsOf(cluster).map((kind) => ({
+      const watchers = listWatchKinds(cluster).map((kind) => ({
         kind,
         watcher: new ResumingWatcher(kind),
       }));
@@ -155,28 +155,28 @@ describe('resumed watch', () => {
           else if (turn < 0.9) watcher.connect(pick([1, 2, 3, 5]));
         }
         await world.step();
-        const more = pick(moreActs(cluster, pick));
-        if (random.next() < 0.5) await cluster.complete(more).catch(() => undefined);
+        const extraAction = pick(moreActions(cluster, pick));
+        if (random.next() < 0.5) await cluster.complete(extraAction).catch(() => undefined);
       }
       for (const { watcher } of watchers) {
         watcher.continue();
         if (random.next() < 0.5) watcher.disconnect();
         watcher.connect();
       }
-      await quiet(cluster);
+      await waitUntilDelivered(cluster);
       // Reconnect the watchers whose revision was compacted.
       for (const { watcher } of watchers) watcher.connect();
-      await quiet(cluster);
+      await waitUntilDelivered(cluster);
       for (const { kind, watcher } of watchers) {
-        const fresh = await freshPicture(cluster, kind);
+        const expected = await readByNewWatch(cluster, kind);
         expect({
           name: kind.name,
           faults: watcher.faults,
-          picture: sorted(watcher.picture),
+          state: sorted(watcher.state),
         }).toEqual({
           name: kind.name,
           faults: [],
-          picture: sorted(fresh),
+          state: sorted(expected),
         });
         counts.resumed += watcher.resumptions;
         counts.refused += watcher.refusals.length;
@@ -193,6 +193,6 @@ describe('resumed watch', () => {
   });
 });
 
-function sorted(picture: ReadonlyMap<string, string>): readonly (readonly [string, string])[] {
-  return [...picture].sort(([a], [b]) => (a < b ? -1 : 1));
+function sorted(state: ReadonlyMap<string, string>): readonly (readonly [string, string])[] {
+  return [...state].sort(([a], [b]) => (a < b ? -1 : 1));
 }

@@ -6,7 +6,7 @@ import {
 } from '@cloudless/api';
 import { TestCluster } from '../index.js';
 
-async function threeZones(): Promise<TestCluster> {
+async function startThreeZones(): Promise<TestCluster> {
   const cluster = await TestCluster.start();
   for (const zone of ['a', 'b', 'c'])
     await cluster.addNode(`node-${zone}`, { zone: `zone-${zone}` });
@@ -33,7 +33,7 @@ function zonesOf({ status }: Workload): number[] {
 
 describe('life cycle of a workload', () => {
   it('is created, spread over the zones, and becomes RUNNING', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(200);
     const workload = await read(cluster);
@@ -48,7 +48,7 @@ describe('life cycle of a workload', () => {
   });
 
   it('scales up and down to exactly the wanted count and keeps its version', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster);
     await cluster.advance(200);
     await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 6 }));
@@ -68,7 +68,7 @@ describe('life cycle of a workload', () => {
   });
 
   it('rolls out a new version within min_available and the ceiling', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(3_000);
     const before = idsOf(await read(cluster));
@@ -95,8 +95,8 @@ describe('life cycle of a workload', () => {
     expect(idsOf(after).filter((id) => before.includes(id))).toEqual([]);
   });
 
-  it('does not treat a replica that became ready a moment ago as unready', async () => {
-    const cluster = await threeZones();
+  it('keeps four ready endpoints in an update that follows a scale-up', async () => {
+    const cluster = await startThreeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
     await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
@@ -120,8 +120,8 @@ describe('life cycle of a workload', () => {
     });
   });
 
-  it('stops rolling when the new version never becomes ready', async () => {
-    const cluster = await threeZones();
+  it('stops no more old replicas when the new version never becomes ready', async () => {
+    const cluster = await startThreeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
     for (const agent of cluster.agents.values()) agent.onStart = 'unready';
@@ -142,8 +142,8 @@ describe('life cycle of a workload', () => {
     expect(status?.rollout?.reason).toContain('not yet');
   });
 
-  it('replaces a failed replica at once, then with growing delay', async () => {
-    const cluster = await threeZones();
+  it('replaces a failed replica at once, and later failures with growing delay', async () => {
+    const cluster = await startThreeZones();
     const starts: number[] = [];
     for (const agent of cluster.agents.values()) {
       agent.onStart = () => {
@@ -163,7 +163,7 @@ describe('life cycle of a workload', () => {
   });
 
   it('counts completed replicas and ends SUCCEEDED', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createWeb(cluster, { restart: { policy: Restart.ON_FAILURE } });
     await cluster.advance(1_000);
@@ -174,8 +174,8 @@ describe('life cycle of a workload', () => {
     });
   });
 
-  it('does not run a failed replica with NEVER again and reports the failure', async () => {
-    const cluster = await threeZones();
+  it('does not run a failed replica again with restart policy NEVER, and reports the failure', async () => {
+    const cluster = await startThreeZones();
     for (const agent of cluster.agents.values()) agent.onStart = 'fails';
     await createWeb(cluster, { replicas: 1, restart: { policy: Restart.NEVER } });
     await cluster.advance(10_000);
@@ -186,20 +186,20 @@ describe('life cycle of a workload', () => {
   });
 
   it('is deleted when every agent has confirmed, and its name is free again', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster);
     await cluster.advance(200);
-    const stubborn = cluster.agents.get('node-b');
-    stubborn!.obeysStops = false;
-    const doomed = await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
-    expect(doomed.status?.phase).toBe(Phase.TERMINATING);
+    const slowAgent = cluster.agents.get('node-b');
+    slowAgent!.obeysStops = false;
+    const deleted = await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
+    expect(deleted.status?.phase).toBe(Phase.TERMINATING);
     await cluster.advance(2_000);
     await expect(createWeb(cluster)).rejects.toThrow(
       'workload "default/web" is being deleted; wait until it is gone',
     );
     expect((await read(cluster)).status?.replicas.map(({ nodeId }) => nodeId)).toEqual(['node-b']);
-    const [left] = stubborn!.replicas.keys();
-    stubborn!.change(left!, { phase: ReplicaPhase.STOPPED, ready: false });
+    const [left] = slowAgent!.replicas.keys();
+    slowAgent!.change(left!, { phase: ReplicaPhase.STOPPED, ready: false });
     await cluster.advance(200);
     await expect(read(cluster)).rejects.toThrow('workload "default/web" not found');
     await createWeb(cluster);
@@ -207,8 +207,8 @@ describe('life cycle of a workload', () => {
 });
 
 describe('placement of a workload', () => {
-  it('waits with a reason, and happens within a second after a fitting node joins', async () => {
-    const cluster = await threeZones();
+  it('waits with a reason, and is made within a second after a fitting node joins', async () => {
+    const cluster = await startThreeZones();
     await createWeb(cluster, { placement: { zones: ['zone-x'] } });
     await cluster.advance(100);
     const waiting = await read(cluster);
@@ -221,8 +221,8 @@ describe('placement of a workload', () => {
     expect((await read(cluster)).status?.readyReplicas).toBe(3);
   });
 
-  it('happens within a second after a node is relabelled', async () => {
-    const cluster = await threeZones();
+  it('is made within a second after a node gets the required label', async () => {
+    const cluster = await startThreeZones();
     await createWeb(cluster, { placement: { nodeSelector: { disk: 'ssd' } } });
     await cluster.advance(100);
     expect((await read(cluster)).status?.reason).toContain('node selector disk=ssd: 3 of 3 nodes');
@@ -238,7 +238,7 @@ describe('placement of a workload', () => {
   });
 
   it('names the capability that no node has', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster, { command: [], image: 'nginx:alpine' });
     await cluster.advance(100);
     expect((await read(cluster)).status?.reason).toContain('capability runtime.cri: 3 of 3 nodes');
@@ -263,7 +263,7 @@ describe('placement of a workload', () => {
 
 describe('node in a cluster', () => {
   it('is lost when its lease ends, and only its replicas are replaced', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
     const before = await read(cluster);
@@ -281,7 +281,7 @@ describe('node in a cluster', () => {
   });
 
   it('stops replaced replicas when it returns', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
     const agent = cluster.agents.get('node-a')!;
@@ -297,7 +297,7 @@ describe('node in a cluster', () => {
   });
 
   it('keeps its replicas when its agent returns within the lease', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
     const before = await read(cluster);
@@ -312,7 +312,7 @@ describe('node in a cluster', () => {
   });
 
   it('is drained within min_available and receives no replicas until it is uncordoned', async () => {
-    const cluster = await threeZones();
+    const cluster = await startThreeZones();
     await createWeb(cluster, { replicas: 3, rollout: { minAvailable: 3 } });
     await cluster.advance(3_000);
     await cluster.complete(() => cluster.client.drainNode({ nodeId: 'node-a' }));
@@ -332,8 +332,8 @@ describe('node in a cluster', () => {
     );
   });
 
-  it('stops an orphan and forgets an ended one', async () => {
-    const cluster = await threeZones();
+  it('stops an orphan that its agent reports, and removes it at the agent', async () => {
+    const cluster = await startThreeZones();
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(200);
     const holder = [...cluster.agents.values()].find(({ replicas }) => replicas.size === 1)!;
@@ -352,8 +352,8 @@ describe('node in a cluster', () => {
 });
 
 describe('restarted coordinator', () => {
-  it('has all acknowledged state and restarts nothing', async () => {
-    const cluster = await threeZones();
+  it('keeps all replicas and containers, and starts nothing again', async () => {
+    const cluster = await startThreeZones();
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(3_000);
     const before = await read(cluster);

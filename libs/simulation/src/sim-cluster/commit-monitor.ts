@@ -30,7 +30,7 @@ export class CommitMonitor {
     this.unchecked.push(...transactions);
   }
 
-  /** Records what the coordinator knew about the nodes when it decided a transaction. */
+  /** Records the facts about the nodes that the coordinator had when it decided a transaction. */
   recordNodeFacts(revision: bigint, nodeFacts: NodeFacts): void {
     this.nodeFacts.set(revision, nodeFacts);
   }
@@ -52,8 +52,8 @@ export class CommitMonitor {
       const text = describeChange(change);
       if (text !== undefined) trace.add('store', `${revision} ${text}`);
     }
-    // When the process died before its transaction was acknowledged, what it knew is not recorded;
-    // checkers that need that knowledge are skipped.
+    // When the process died before its transaction was acknowledged, the node facts are missing,
+    // and the checkers that need node facts are skipped.
     if (nodeFacts !== undefined) {
       for (const check of checkers)
         for (const text of check({ view: records, changes, nodeFacts })) reportViolation(text);
@@ -64,5 +64,5 @@ export class CommitMonitor {
   }
 }
 
-/** Used for transactions whose process died before it recorded what it knew. */
+/** Facts of transactions whose process died before it recorded the facts. */
 const UNKNOWN_FACTS: NodeFacts = { alive: new Set(), draining: new Set(), cordoned: new Set() };

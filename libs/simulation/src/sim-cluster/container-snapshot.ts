@@ -4,6 +4,7 @@ import type { DurableRecords } from '../parts/durable-records.js';
 /** State of each running replica's container, as text, by replica id. */
 export type ContainerSnapshot = ReadonlyMap<string, string>;
 
+/** Describes the containers that run now. */
 export function describeContainers(
   containers: ContainerChecker,
   records: DurableRecords,
@@ -22,11 +23,13 @@ export function compareContainers(
   before: ContainerSnapshot,
   after: ContainerSnapshot,
 ): readonly string[] {
-  const changed = [...before].flatMap(([replicaId, was]) => {
-    const is = after.get(replicaId);
-    return is === was
+  const changed = [...before].flatMap(([replicaId, former]) => {
+    const current = after.get(replicaId);
+    return current === former
       ? []
-      : [`${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`];
+      : [
+          `${replicaId} was ${former} before everything was restarted, and is ${current ?? 'gone'} now`,
+        ];
   });
   const added = [...after.keys()]
     .filter((replicaId) => !before.has(replicaId))

@@ -16,7 +16,9 @@ import type { StateStore } from '@cloudless/state-store';
 export interface InjectedBug {
   /** Replaces the coordinator's store. */
   readonly store?: (store: StateStore) => StateStore;
+  /** Replaces the clock of the coordinator. */
   readonly coordinatorClock?: (clock: Clock) => Clock;
+  /** Replaces the clock of an agent. */
   readonly agentClock?: (clock: Clock, nodeId: string) => Clock;
   /** Replaces the coordinator's state, for its controllers or its API. */
   readonly state?: (
@@ -25,11 +27,12 @@ export interface InjectedBug {
     clock: Clock,
   ) => ClusterState;
   /**
-   * Changes the controllers of a coordinator that has just started, in place or by adding others.
+   * Changes the controllers of a coordinator that has just started, in place or by subscribing to
+   * the state.
    */
   readonly controllers?: (
     controllers: Controllers,
-    given: { readonly state: ClusterState; readonly clock: Clock },
+    sources: { readonly state: ClusterState; readonly clock: Clock },
   ) => Controllers;
   /** Replaces an agent's transport. */
   readonly transport?: (transport: CoordinatorTransport, clock: Clock) => CoordinatorTransport;
@@ -37,5 +40,6 @@ export interface InjectedBug {
   readonly connection?: (connection: CoordinatorConnection) => CoordinatorConnection;
   /** Replaces the storage of an agent. */
   readonly agentStore?: (store: AgentStore) => AgentStore;
+  /** Replaces the container runtime of an agent. */
   readonly runtime?: (runtime: ContainerRuntime) => ContainerRuntime;
 }

@@ -30,12 +30,13 @@ import { Trace } from './trace.js';
 /** Options of a world. */
 export interface SimClusterOptions {
   readonly seed: number;
-  /** Overrides the plan that the seed gives. */
+  /** Overrides parts of the plan that is drawn from the seed. */
   readonly plan?: Partial<WorldPlan>;
+  /** Replaces parts of the processes, to inject a bug. */
   readonly injected?: InjectedBug;
   /** Called for each line of the trace. */
   readonly onLine?: (line: string) => void;
-  /** Log of the product's parts. */
+  /** Log of the coordinator and the agents. Default: no log. */
   readonly log?: Log;
 }
 
@@ -46,33 +47,39 @@ export interface SimOutcome {
   readonly trace: readonly string[];
   /** Virtual milliseconds from the end of all faults until convergence. */
   readonly convergedMs: number | undefined;
+  /** Number of committed transactions. */
   readonly commits: number;
+  /** Number of acknowledged user calls. */
   readonly acknowledged: number;
 }
 
+/** Lease of a node, milliseconds. */
 const LEASE_MS = 3_000;
 /**
- * After the loss of a quarter of the nodes, one node remains for each of two replicas and their two
- * replacements.
+ * Fewest nodes of a world with host ports. After a quarter of the nodes is destroyed, one node is
+ * left for each of two replicas and their two replacements.
  */
 const NODES_FOR_HOST_PORTS = 5;
 /** Largest duration until convergence after all faults have ended, milliseconds. */
 const CONVERGE_MS = 60_000;
+/** Pause between two checks for convergence, milliseconds. */
 const CHECK_MS = 250;
-const ASK_MS = 20;
+/** Pause between two checks for the end of a user call, milliseconds. */
+const CALL_CHECK_MS = 20;
 /**
  * Duration for which nothing may change after every process of a converged world was restarted,
  * milliseconds.
  */
 const QUIET_MS = LEASE_MS + 2_000;
-/** Shortest and longest restart time of a process on a real machine, milliseconds. */
+/** Shortest and longest time until a dead process is started again, milliseconds. */
 const RESTART_MS = [30, 1_500] as const;
-/** One violation causes others, so only the first ones are kept. */
+/** Only the first violations are kept, because one violation causes others. */
 const MAX_VIOLATIONS = 5;
 
 /**
  * A whole cluster on virtual time: the real coordinator and real agents, joined by a simulated
- * network, on disks and machines that outlive them. The seed determines everything that happens.
+ * network, on disks and machines that outlive these processes. The seed determines everything that
+ * happens.
  */
 export class SimCluster {
   readonly time = new ManualClock();
@@ -102,7 +109,7 @@ export class SimCluster {
   private readonly storeWatcher: StoreWatcher;
   private readonly workloadWatcher: WorkloadWatcher;
   private readonly operator: SimOperator;
-  /** End of the last pause of a coordinator. */
+  /** Time of the world at which a coordinator was last paused, milliseconds. */
   private pausedUntil = Number.NEGATIVE_INFINITY;
 
   constructor(private readonly options: SimClusterOptions) {
@@ -130,10 +137,10 @@ export class SimCluster {
       this.containers.runningContainers(),
     );
     this.acknowledgements = new AcknowledgementChecker(this.records, violation);
-    const living = (): number => this.nodes.filter(({ isDestroyed }) => !isDestroyed).length;
+    const countLiving = (): number => this.nodes.filter(({ isDestroyed }) => !isDestroyed).length;
     this.reconnectStorms = new ReconnectStormChecker({
       now: () => this.time.now(),
-      nodes: living,
+      nodes: countLiving,
       reportViolation: violation,
     });
     this.commits = new CommitMonitor({
@@ -145,17 +152,17 @@ export class SimCluster {
       reportViolation: violation,
     });
     this.operator = new SimOperator(this.records, () => this.users[0]);
-    const watching = {
+    const watcherDeps = {
       time: this.time,
       random: this.random.fork(),
       disk: this.disk,
       reportViolation: violation,
     };
     this.storeWatcher = new StoreWatcher({
-      ...watching,
-      trace: (what) => this.trace.add('watcher', what),
+      ...watcherDeps,
+      trace: (text) => this.trace.add('watcher', text),
     });
-    this.workloadWatcher = new WorkloadWatcher(watching);
+    this.workloadWatcher = new WorkloadWatcher(watcherDeps);
   }
 
   get coordinatorProcess(): SimProcess | undefined {
@@ -167,14 +174,20 @@ export class SimCluster {
     return this.coordinator?.process.isDead === true ? undefined : this.coordinator;
   }
 
-  /** Time of the coordinator's last pause, in which it received no pings. */
+  /**
+   * Time of the world at which the coordinator was last paused, milliseconds; now while it is
+   * paused. A paused coordinator receives no pings.
+   */
   get lastPause(): number {
     return this.process?.isRunning === false && this.process.isDead === false
       ? this.time.now()
       : this.pausedUntil;
   }
 
-  /** Runs the world from beginning to end. */
+  /**
+   * Runs the world from beginning to end: faults and user calls, the end of all faults,
+   * convergence, and a restart of every process.
+   */
   async run(): Promise<SimOutcome> {
     const { plan } = this;
     await this.start();
@@ -205,11 +218,14 @@ export class SimCluster {
     await this.advance(300);
   }
 
-  /** Makes a user call and waits for its outcome. */
-  async call(what: string, call: Parameters<SimUser['perform']>[1]): Promise<void> {
+  /**
+   * Makes a user call and waits for its outcome.
+   * @param description - Its first word names the call, for example `scale one to 3`.
+   */
+  async call(description: string, call: Parameters<SimUser['perform']>[1]): Promise<void> {
     let isDone = false;
-    void this.users[0]?.perform(what, call).finally(() => (isDone = true));
-    while (!isDone && !this.isBroken) await this.advance(ASK_MS);
+    void this.users[0]?.perform(description, call).finally(() => (isDone = true));
+    while (!isDone && !this.isBroken) await this.advance(CALL_CHECK_MS);
   }
 
   /** Performs the user action that each stopped rollout needs until the cluster has converged. */
@@ -227,10 +243,12 @@ export class SimCluster {
     if (!this.isBroken) await this.time.advance(until - this.time.now());
   }
 
+  /** Runs an action after a virtual delay. */
   later(delayMs: number, action: () => void): void {
     this.time.setTimer(delayMs, action);
   }
 
+  /** Records a violation; repeated ones and those after the first few are dropped. */
   reportViolation(text: string): void {
     if (this.violations.length >= MAX_VIOLATIONS || this.violations.includes(text)) return;
     this.violations.push(text);
@@ -257,31 +275,31 @@ export class SimCluster {
       coordinator: () => this.serving,
       onMessage: (direction, message) => {
         const line = describeMessage(id, direction, message);
-        if (line !== undefined) this.trace.add(line.who, line.what);
+        if (line !== undefined) this.trace.add(line.source, line.text);
       },
       observer: {
-        onContainerEvent: (there, event) => {
+        onContainerEvent: (simNode, event) => {
           const { status } = event;
-          const how = event.kind === 'started' ? 'begins' : `ends: ${status.reason ?? ''}`;
+          const change = event.kind === 'started' ? 'begins' : `ends: ${status.reason ?? ''}`;
           this.trace.add(
             id,
-            `container ${status.containerId.slice(0, 8)} of ${status.labels['cloudless.replica'] ?? '?'} ${how}`,
+            `container ${status.containerId.slice(0, 8)} of ${status.labels['cloudless.replica'] ?? '?'} ${change}`,
           );
-          this.containers.onContainerEvent(there, event);
-          this.replicas.observe(there, event);
+          this.containers.onContainerEvent(simNode, event);
+          this.replicas.observe(simNode, event);
         },
-        onAgentStart: (there) => {
+        onAgentStart: (simNode) => {
           this.trace.add(id, 'agent starts');
-          this.containers.onAgentStart(there);
+          this.containers.onAgentStart(simNode);
         },
-        onDial: (there) => this.reconnectStorms.onDial(there.id),
-        onContainerStart: (there, request) => this.containers.onContainerStart(there, request),
-        onContainerStop: (there, containerId) =>
-          this.containers.onContainerStop(there, containerId),
-        onSave: (there, replicaId, stored) => this.containers.onSave(there, replicaId, stored),
-        onStartFailure: (there, replicaId) => this.containers.onStartFailure(there, replicaId),
+        onDial: (simNode) => this.reconnectStorms.onDial(simNode.id),
+        onContainerStart: (simNode, request) => this.containers.onContainerStart(simNode, request),
+        onContainerStop: (simNode, containerId) =>
+          this.containers.onContainerStop(simNode, containerId),
+        onSave: (simNode, replicaId, stored) => this.containers.onSave(simNode, replicaId, stored),
+        onStartFailure: (simNode, replicaId) => this.containers.onStartFailure(simNode, replicaId),
       },
-      acceptsConnections: (there, port) => this.replicas.acceptsConnections(there, port),
+      acceptsConnections: (simNode, port) => this.replicas.acceptsConnections(simNode, port),
       wrapStore: injected.agentStore,
       wrapRuntime: injected.runtime,
       wrapClock: injected.agentClock,
@@ -293,7 +311,10 @@ export class SimCluster {
     return node;
   }
 
-  /** @returns False when no coordinator was running. */
+  /**
+   * Kills the coordinator; a new one starts after `restartAfterMs` virtual milliseconds.
+   * @returns False when no coordinator was running.
+   */
   killCoordinator(restartAfterMs: number): boolean {
     const process = this.coordinatorProcess;
     if (process === undefined) return false;
@@ -326,7 +347,7 @@ export class SimCluster {
         ledger: acknowledgements,
         nodeIds: () => this.nodes.map(({ id }) => id),
         hostPorts: this.plan.hostPorts,
-        trace: (what) => this.trace.add(name, what),
+        trace: (text) => this.trace.add(name, text),
         reportViolation: (text) => this.reportViolation(text),
         diskIsFull: () => this.disk.full || this.time.now() - this.diskFullUntil < 10_000,
       }),
@@ -413,8 +434,8 @@ export class SimCluster {
     if (Object.keys(kinds).length === 0) return;
     this.later(random.between(...plan.pauseMs), () => {
       if (!this.inTurmoil) return;
-      const done = injectFault(this, random.pickWeighted(kinds), random);
-      if (done !== undefined) this.trace.add('fault', done);
+      const description = injectFault(this, random.pickWeighted(kinds), random);
+      if (description !== undefined) this.trace.add('fault', description);
       this.scheduleFault();
     });
   }
@@ -433,47 +454,54 @@ export class SimCluster {
    */
   private async healAndConverge(): Promise<number | undefined> {
     this.heal();
-    const began = this.time.now();
+    const startedAt = this.time.now();
     for (const { id, isDestroyed } of this.nodes) if (!isDestroyed) this.operator.uncordon(id);
-    await this.converge(began, '11: a rollout has not ended', () =>
+    await this.converge(startedAt, '11: a rollout has not ended', () =>
       findRolloutsInProgress(this.records),
     );
     this.replicas.repairVersions();
-    const dead = this.nodes.filter(({ isDestroyed }) => isDestroyed);
-    if (dead.length > 0) {
+    const destroyed = this.nodes.filter(({ isDestroyed }) => isDestroyed);
+    if (destroyed.length > 0) {
       // Invariant 11: no rollout waits for a destroyed machine, even before the machine is removed.
-      const names = dead.map(({ id }) => id).join(', ');
+      const names = destroyed.map(({ id }) => id).join(', ');
       await this.settleRollouts(`11: not converged with ${names} destroyed`, true);
-      for (const { id } of dead) this.operator.removeNode(id);
+      for (const { id } of destroyed) this.operator.removeNode(id);
     }
     await this.settleRollouts('8: not converged', false);
-    return this.isBroken ? undefined : this.time.now() - began;
+    return this.isBroken ? undefined : this.time.now() - startedAt;
   }
 
-  /** Resumes every rollout that was paused or has failed, then waits for convergence. */
-  private settleRollouts(what: string, deadAreKept: boolean): Promise<void> {
-    return this.converge(this.time.now(), what, () => {
+  /**
+   * Performs the user action that each stopped rollout needs, until the cluster has converged.
+   * @param violation - Beginning of the violation when the cluster does not converge in time.
+   */
+  private settleRollouts(violation: string, destroyedNodesAreRegistered: boolean): Promise<void> {
+    return this.converge(this.time.now(), violation, () => {
       if (!this.operator.isBusy) this.operator.resolveStoppedRollouts();
-      return [...this.findDifferences(deadAreKept), ...findUnfinishedRollouts(this.records)];
+      return [
+        ...this.findDifferences(destroyedNodesAreRegistered),
+        ...findUnfinishedRollouts(this.records),
+      ];
     });
   }
 
   /**
-   * Waits until `problems` is empty.
-   * @param what - Description for the violation when it does not become empty in time.
+   * Waits until `findProblems` returns an empty list.
+   * @param startedAt - Start of the 60 s within which that must happen.
+   * @param violation - Beginning of the violation when it does not happen in time.
    */
   private async converge(
-    began: number,
-    what: string,
-    problemsOf: () => readonly string[],
+    startedAt: number,
+    violation: string,
+    findProblems: () => readonly string[],
   ): Promise<void> {
     while (!this.isBroken) {
-      const problems = problemsOf();
+      const problems = findProblems();
       if (problems.length === 0) return;
-      if (this.time.now() - began >= CONVERGE_MS) {
+      if (this.time.now() - startedAt >= CONVERGE_MS) {
         for (const problem of problems)
           this.reportViolation(
-            `${what} ${CONVERGE_MS / 1_000} s after all faults ended: ${problem}`,
+            `${violation} ${CONVERGE_MS / 1_000} s after all faults ended: ${problem}`,
           );
         return;
       }
@@ -481,6 +509,7 @@ export class SimCluster {
     }
   }
 
+  /** Ends every fault, and restarts the processes that are dead. */
   private heal(): void {
     this.trace.add('fault', 'everything heals');
     this.inTurmoil = false;
@@ -504,31 +533,31 @@ export class SimCluster {
   }
 
   /** Returns the current differences between desired and observed state. */
-  private findDifferences(deadAreKept: boolean): readonly string[] {
+  private findDifferences(destroyedNodesAreRegistered: boolean): readonly string[] {
     const { serving, records, containers, nodes } = this;
     if (serving === undefined) return ['no coordinator serves'];
-    const busy =
+    const unfinished =
       this.operator.isBusy || this.users.some(({ isDone }) => !isDone)
         ? ['a user still waits for an outcome']
         : [];
-    const away = nodes.flatMap(({ id, isDestroyed }) =>
+    const disconnected = nodes.flatMap(({ id, isDestroyed }) =>
       isDestroyed || serving.controllers.nodes.isAlive(id) ? [] : [`${id} is not connected`],
     );
     const view = this.workloadWatcher.view;
-    const shown = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
+    const outdated = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
       view?.get(uid) === generation
         ? []
         : [`a watch shows generation ${view?.get(uid)} of ${name}, not ${generation}`],
     );
     return [
-      ...busy,
-      ...away,
-      ...shown,
+      ...unfinished,
+      ...disconnected,
+      ...outdated,
       ...findDifferences({
         records,
         running: containers.runningContainers(),
         nodes,
-        destroyedNodesAreRegistered: deadAreKept,
+        destroyedNodesAreRegistered,
       }),
       ...findReservationMismatches(serving),
     ];

@@ -8,8 +8,9 @@ import type { SimUser } from '../parts/sim-user.js';
 type OperatorCall = (client: CoordinatorClient, requestId: string) => Promise<unknown>;
 
 /**
- * The operator of a simulated cluster: acts on what the status of rollouts and nodes asks for. Calls
- * return at once; {@link isBusy} is true until their outcomes are known.
+ * The operator of a simulated cluster: performs the actions without which rollouts do not proceed,
+ * according to their status. The methods return at once; {@link isBusy} is true until the outcomes
+ * of their calls are known.
  */
 export class SimOperator {
   private callsInProgress = 0;
@@ -24,7 +25,7 @@ export class SimOperator {
     return this.callsInProgress > 0;
   }
 
-  /** Performs the action that the status of each stopped rollout calls for. */
+  /** Performs the action that each stopped rollout needs. */
   resolveStoppedRollouts(): void {
     for (const { value } of this.records.workloads()) this.resolveStoppedRollout(value);
   }
@@ -33,7 +34,7 @@ export class SimOperator {
     this.call('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
   }
 
-  /** Removes a destroyed machine. The API refuses while the node still counts as connected. */
+  /** Removes a destroyed machine. Retries while the node still counts as connected. */
   removeNode(nodeId: string): void {
     const isFinal = (code: number): boolean => code !== FAILED_PRECONDITION;
     this.call('remove', nodeId, (client) => client.removeNode({ nodeId, force: true }), isFinal);
@@ -74,7 +75,7 @@ export class SimOperator {
   }
 
   private call(
-    what: string,
+    verb: string,
     name: string,
     call: OperatorCall,
     isFinal?: (code: number) => boolean,
@@ -82,7 +83,7 @@ export class SimOperator {
     this.callsInProgress += 1;
     void this.user()
       ?.perform(
-        `${what} ${name}`,
+        `${verb} ${name}`,
         (client, requestId) => call(client, requestId).then(() => undefined),
         isFinal,
       )

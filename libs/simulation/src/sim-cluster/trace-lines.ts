@@ -15,8 +15,8 @@ import { findReplicaChanges } from '../checks/commit-changes.js';
 
 /** A line of the trace without its time. */
 export interface TraceLine {
-  readonly who: string;
-  readonly what: string;
+  readonly source: string;
+  readonly text: string;
 }
 
 /** Describes a session message as a line of the trace; undefined for messages without a line. */
@@ -28,25 +28,25 @@ export function describeMessage(
   switch (message?.case) {
     case 'order': {
       const { order, replicaId, orderRevision, epoch } = message.value;
-      const what = `order ${orderRevision}/${epoch} to ${order.case ?? '?'} ${replicaId} for ${nodeId}`;
-      return { who: 'network', what };
+      const text = `order ${orderRevision}/${epoch} to ${order.case ?? '?'} ${replicaId} for ${nodeId}`;
+      return { source: 'network', text };
     }
     case 'report': {
       const { replicaId, phase, ready, restarts, orderRevision } = message.value;
       const state = `phase ${phase}${ready ? ' ready' : ''} restarts ${restarts} order ${orderRevision}`;
       const verb = direction === 'up' ? 'reports' : 'receives';
-      return { who: nodeId, what: `${verb} ${replicaId}: ${state}` };
+      return { source: nodeId, text: `${verb} ${replicaId}: ${state}` };
     }
     case 'inventory': {
       const ids = message.value.replicas.map(({ replicaId, phase }) => `${replicaId}:${phase}`);
-      return { who: nodeId, what: `inventory [${ids.join(' ')}]` };
+      return { source: nodeId, text: `inventory [${ids.join(' ')}]` };
     }
     case 'refused': {
       const { orderRevision, replicaId, reason } = message.value;
-      return { who: nodeId, what: `refuses order ${orderRevision} for ${replicaId}: ${reason}` };
+      return { source: nodeId, text: `refuses order ${orderRevision} for ${replicaId}: ${reason}` };
     }
     case 'welcome':
-      return { who: 'network', what: `welcome for ${nodeId}` };
+      return { source: 'network', text: `welcome for ${nodeId}` };
     default:
       return undefined;
   }
@@ -65,9 +65,9 @@ export function describeChange({ kind, id, before, after }: RecordChange): strin
     const record = after as WorkloadRecord | undefined;
     if (record === undefined) return `workload ${(before as WorkloadRecord).name} is removed`;
     const { name, uid, generation, version, spec, deletionRequestedAt } = record;
-    const what =
+    const text =
       deletionRequestedAt === undefined ? `${spec?.replicas} replicas` : 'is being deleted';
-    return `workload ${name} (${uid}) generation ${generation} version ${version}: ${what}`;
+    return `workload ${name} (${uid}) generation ${generation} version ${version}: ${text}`;
   }
   if (kind === 'control') return describeControl(after as ControlRecord | undefined);
   if (kind === 'node') {

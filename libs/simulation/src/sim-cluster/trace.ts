@@ -15,9 +15,12 @@ export class Trace {
     return this.added;
   }
 
-  /** @param who - `coordinator`, `node-3`, `user-1`, `network`, `fault` and so on. */
-  add(who: string, what: string): void {
-    const line = `${this.now().toFixed(1).padStart(9)} ${who.padEnd(12)} ${what}`;
+  /**
+   * Adds a line with the virtual time.
+   * @param source - `coordinator`, `node-3`, `user-1`, `network`, `fault` and so on.
+   */
+  add(source: string, text: string): void {
+    const line = `${this.now().toFixed(1).padStart(9)} ${source.padEnd(12)} ${text}`;
     this.added.push(line);
     this.onLine(line);
   }

@@ -27,18 +27,20 @@ const GLOBAL_WORKLOAD = 'everywhere';
 /** Taint key that workload `one` tolerates, and one that no workload tolerates. */
 const TAINT_KEYS = ['spot', 'broken'];
 /**
- * Workloads that share a host port, if there is one. All their replicas together, plus one, fit on
- * the nodes.
+ * Workloads that use the same host port in worlds with host ports. The replicas of both together,
+ * plus one, fit on the five nodes.
  */
 const WITH_HOST_PORT = ['two', 'three'];
+/** Most replicas of a workload with a host port. */
 const MAX_WITH_HOST_PORT = 2;
 /**
  * Largest number of losses of one node. One more would quarantine the node for longer than a world
  * may take to converge.
  */
 const MAX_LOSSES = 2;
-/** Longer than a lease: a node that is away this long is lost. */
+/** Longer than a lease of 3 s, so that a node that is away this long is lost. Milliseconds. */
 const ABSENCE_MS = 4_000;
+/** Steps in which time advances, milliseconds. */
 const STEP_MS = 50;
 /** Longest delay of a commit in a slow store, milliseconds. */
 const MAX_COMMIT_DELAY_MS = 20;
@@ -57,16 +59,17 @@ export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLim
    */
   readonly hostPorts?: boolean;
   /**
-   * True: one more workload is GLOBAL, and users set and remove taints, which one workload tolerates
-   * in part. Default: false.
+   * True: another workload is GLOBAL, and users set and remove two taints, of which one workload
+   * tolerates one. Default: false.
    */
   readonly globalAndTaints?: boolean;
 }
 
 /** A cluster in which users, agents and coordinators act at random. Equal seeds give equal runs. */
 export class RandomWorld {
-  /** Violations of the checkers, and what happened before, newest last. */
+  /** Violations that the checkers reported, newest last. */
   readonly violations: string[] = [];
+  /** Actions with their times, newest last. */
   readonly history: string[] = [];
   private readonly random: Random;
   private readonly away = new Set<string>();
@@ -77,13 +80,13 @@ export class RandomWorld {
   private constructor(
     readonly cluster: TestCluster,
     seed: number,
-    private readonly store: 'fast' | 'slow',
+    private readonly storeSpeed: 'fast' | 'slow',
     private readonly hasHostPorts: boolean,
     private readonly hasGlobalAndTaints: boolean,
   ) {
     this.random = createSeededRandom(seed);
     this.checkers =
-      store === 'slow'
+      storeSpeed === 'slow'
         ? COMMIT_CHECKERS.filter((check) => check !== onlyDeadNodesLoseReplicas)
         : COMMIT_CHECKERS;
     for (const agent of cluster.agents.values())
@@ -91,10 +94,13 @@ export class RandomWorld {
     this.checkCommits(cluster.state);
   }
 
-  /** @param store - `slow`: commits take up to 20 ms and overtake each other. */
+  /**
+   * Starts a world with five nodes.
+   * @param storeSpeed - `slow`: commits take up to 20 ms and overtake each other.
+   */
   static async start(
     seed: number,
-    store: 'fast' | 'slow' = 'fast',
+    storeSpeed: 'fast' | 'slow' = 'fast',
     { hostPorts = false, globalAndTaints = false, ...options }: RandomWorldOptions = {},
   ): Promise<RandomWorld> {
     const delays = createSeededRandom(seed);
@@ -105,7 +111,7 @@ export class RandomWorld {
     const cluster = await TestCluster.start({
       ...options,
       seed,
-      ...(store === 'slow' ? { commitDelayMs } : {}),
+      ...(storeSpeed === 'slow' ? { commitDelayMs } : {}),
       onStateOpened: (state) => world?.checkCommits(state),
     });
     for (let number = 1; number <= NODES; number += 1) {
@@ -116,16 +122,16 @@ export class RandomWorld {
       });
     }
     started = true;
-    world = new RandomWorld(cluster, seed, store, hostPorts, globalAndTaints);
+    world = new RandomWorld(cluster, seed, storeSpeed, hostPorts, globalAndTaints);
     return world;
   }
 
   /** Performs one random action and lets some time pass. */
   async step(): Promise<void> {
-    const [name, act] = this.pick(this.possibleActions());
+    const [name, perform] = this.pick(this.possibleActions());
     this.history.push(`${this.cluster.clock.now()} ms: ${name}`);
     try {
-      await act();
+      await perform();
     } catch (reason) {
       // Users may request what is not possible; an internal error is a fault of the coordinator.
       if (INTERNAL_CODES.includes(ConnectError.from(reason).code))
@@ -137,12 +143,13 @@ export class RandomWorld {
 
   /**
    * Ends all faults and waits until the cluster has converged.
-   * @returns The remaining differences after `withinMs`.
+   * @param withinMs - Longest wait, virtual milliseconds.
+   * @returns The differences that remain; empty when the cluster has converged.
    */
   async healAndSettle(withinMs: number): Promise<readonly string[]> {
     this.history.push(`${this.cluster.clock.now()} ms: all faults end`);
     const { cluster } = this;
-    for (const agent of cluster.agents.values()) this.comeBack(agent);
+    for (const agent of cluster.agents.values()) this.reconnectAgent(agent);
     for (const nodeId of cluster.agents.keys())
       await cluster.complete(() => cluster.client.uncordonNode({ nodeId }));
     if (this.hasGlobalAndTaints)
@@ -171,7 +178,7 @@ export class RandomWorld {
       const { name, uid } = workload;
       const control = view.control(uid)?.value;
       if (control === undefined || requiredUserAction(control, workload) !== 'resume') continue;
-      // the rollout may have continued by itself
+      // The call fails when the rollout has continued by itself meanwhile.
       await cluster.complete(() => cluster.client.resumeRollout({ name })).catch(() => undefined);
     }
   }
@@ -192,10 +199,10 @@ export class RandomWorld {
     const { client } = cluster;
     const name = this.pick(WORKLOADS);
     const nodeId = this.pick([...cluster.agents.keys()]);
-    const takesPort = this.hasHostPorts && WITH_HOST_PORT.includes(name);
+    const usesHostPort = this.hasHostPorts && WITH_HOST_PORT.includes(name);
     const replicas = Math.min(
       this.pick([0, 1, 2, 4, 7]),
-      takesPort ? MAX_WITH_HOST_PORT : Number.POSITIVE_INFINITY,
+      usesHostPort ? MAX_WITH_HOST_PORT : Number.POSITIVE_INFINITY,
     );
     const rollout = this.pick([
       {},
@@ -203,7 +210,7 @@ export class RandomWorld {
       { maxUnavailable: 2 },
       { maxSurge: 3 },
     ]);
-    const port = takesPort
+    const port = usesHostPort
       ? { image: 'serve:1', ports: [{ containerPort: 80, hostPort: 8080 }] }
       : {};
     const spec = {
@@ -301,6 +308,7 @@ export class RandomWorld {
     ];
   }
 
+  /** Makes a running replica ready, and completes the stop of a stopping replica. */
   private mend(agent: ScriptedAgent, replicaId: string, phase: Phase): void {
     if (phase === Phase.RUNNING) agent.change(replicaId, { ready: true, reason: '' });
     if (phase === Phase.STOPPING) agent.change(replicaId, { phase: Phase.STOPPED, ready: false });
@@ -309,28 +317,28 @@ export class RandomWorld {
   /** Ends a container, which is restarted in place or fails. */
   private crash(agent: ScriptedAgent, replicaId: string, phase: Phase): void {
     if (phase !== Phase.RUNNING) return;
-    const forGood = this.random.next() < 0.3;
+    const isPermanent = this.random.next() < 0.3;
     agent.change(
       replicaId,
-      forGood
+      isPermanent
         ? { phase: Phase.FAILED, ready: false, reason: 'exit code 1' }
         : { ready: false, reason: 'restarted' },
     );
   }
 
   /** Disconnects an agent for less than a lease, or for so long that the node is lost. */
-  private disconnectForAWhile(agent: ScriptedAgent, leave: () => void): void {
+  private disconnectForAWhile(agent: ScriptedAgent, disconnect: () => void): void {
     const { nodeId } = agent;
     const losses = this.losses.get(nodeId) ?? 0;
     if (this.away.has(nodeId)) return;
-    const forLong = losses < MAX_LOSSES && this.random.next() < 0.5;
-    if (forLong) this.losses.set(nodeId, losses + 1);
+    const isLost = losses < MAX_LOSSES && this.random.next() < 0.5;
+    if (isLost) this.losses.set(nodeId, losses + 1);
     this.away.add(nodeId);
-    leave();
-    this.cluster.clock.setTimer(forLong ? ABSENCE_MS : 800, () => this.comeBack(agent));
+    disconnect();
+    this.cluster.clock.setTimer(isLost ? ABSENCE_MS : 800, () => this.reconnectAgent(agent));
   }
 
-  private comeBack(agent: ScriptedAgent): void {
+  private reconnectAgent(agent: ScriptedAgent): void {
     this.away.delete(agent.nodeId);
     agent.sendsPings = true;
   }
@@ -353,6 +361,7 @@ export class RandomWorld {
     }
   }
 
+  /** Runs the checkers on every commit of a coordinator. */
   private checkCommits(state: ClusterState): void {
     const { clock } = this.cluster;
     const readySince = new ReadySince(
@@ -361,19 +370,19 @@ export class RandomWorld {
     );
     // The liveness of a node may change during a slow commit; then only the records are checked.
     const isAlive = (nodeId: string): boolean =>
-      this.store === 'slow' || this.cluster.controllers.nodes.status(nodeId).alive;
+      this.storeSpeed === 'slow' || this.cluster.controllers.nodes.status(nodeId).alive;
     state.subscribe((changes) => {
       const view = state.view();
       const nodes = [...view.nodes()].map(({ value }) => value);
-      const idsOf = (of: readonly (typeof nodes)[number][]): ReadonlySet<string> =>
-        new Set(of.map(({ id }) => id));
+      const idsOf = (selected: readonly (typeof nodes)[number][]): ReadonlySet<string> =>
+        new Set(selected.map(({ id }) => id));
       const nodeFacts = {
         alive: idsOf(nodes.filter(({ id }) => isAlive(id))),
         draining: idsOf(nodes.filter(({ draining }) => draining)),
         cordoned: idsOf(nodes.filter(({ cordoned }) => cordoned)),
         taints: new Map(nodes.map(({ id, taints }) => [id, taints])),
         readyForMs: readySince.durationsMs(clock.now()),
-        readyForMaxErrorMs: this.store === 'slow' ? MAX_COMMIT_DELAY_MS : 0,
+        readyForMaxErrorMs: this.storeSpeed === 'slow' ? MAX_COMMIT_DELAY_MS : 0,
       };
       const commit = { view, changes, nodeFacts };
       for (const check of this.checkers) this.violations.push(...check(commit));
@@ -396,18 +405,20 @@ function findDifferences(cluster: TestCluster): readonly string[] {
     const { name } = workload;
     if (workload.deletionRequestedAt !== undefined) return [`${name} is not deleted yet`];
     const { live, wanted, canonicalVersion, limits } = factsOf(view, workload);
-    const good = live.filter(
+    const settled = live.filter(
       (replica) =>
         replica.ready && replica.desiredRunning && canonicalVersion(replica.version) === wanted,
     );
     const want = isGlobal(workload) ? cluster.agents.size : limits.want;
-    return good.length === want && live.length === want
+    return settled.length === want && live.length === want
       ? []
-      : [`${name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live`];
+      : [
+          `${name}: ${settled.length} of ${want} replicas are running as wanted, ${live.length} live`,
+        ];
   });
   const agents = [...cluster.agents.values()].flatMap(({ nodeId, replicas }) => {
-    const held = new Set([...view.replicasOn(nodeId)].map(({ value }) => value.id));
-    const extra = [...replicas.keys()].filter((id) => !held.has(id));
+    const recordedIds = new Set([...view.replicasOn(nodeId)].map(({ value }) => value.id));
+    const extra = [...replicas.keys()].filter((id) => !recordedIds.has(id));
     return extra.map((id) => `${nodeId} still has ${id}, which has no record`);
   });
   const tombstones = [...view.replicas()].flatMap(({ value }) =>

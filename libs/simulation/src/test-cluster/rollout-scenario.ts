@@ -13,7 +13,7 @@ import type { ScriptedAgent, StartBehaviour } from './scripted-agent.js';
 import { startCluster } from './web-workload.js';
 import type { TestCluster } from './test-cluster.js';
 
-/** Observations of a workload while time passed. */
+/** Observations of a workload over a period. */
 export interface RolloutObservations {
   readonly lowestReady: number;
   readonly highestTotal: number;
@@ -27,13 +27,14 @@ type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { readonly $typ
 type RolloutInit = Exclude<NonNullable<Spec['rollout']>, { readonly $typeName: string }>;
 
 const NAME = 'web';
+/** Time between two observations, milliseconds. */
 const OBSERVE_MS = 20;
-/** Time from start to ready of a replica without another behaviour, milliseconds. */
+/** Time from start to ready of a replica whose version has no other behaviour, milliseconds. */
 const START_MS = 60;
 
 /**
- * One workload `web` on scripted agents: a test changes the workload, lets time pass, and observes
- * what happened meanwhile.
+ * One workload `web` on scripted agents: a test changes the workload, lets time pass, and gets the
+ * observations of that period.
  */
 export class RolloutScenario {
   private readonly behaviours = new Map<number, StartBehaviour>();
@@ -44,24 +45,25 @@ export class RolloutScenario {
   }
 
   /**
-   * Creates the workload and waits until it is ready. By default it has three replicas that are
-   * available as soon as they are ready.
+   * Creates the workload and waits until it is ready. By default the workload has three replicas
+   * that are available as soon as they are ready.
+   * @param nodes - Number of nodes.
    */
   static async start(
     rollout: RolloutInit = {},
     spec: Spec = {},
     nodes = 4,
   ): Promise<RolloutScenario> {
-    const story = new RolloutScenario(await startCluster(nodes));
-    await story.create(rollout, spec);
-    await story.observe(500);
-    return story;
+    const scenario = new RolloutScenario(await startCluster(nodes));
+    await scenario.create(rollout, spec);
+    await scenario.observe(500);
+    return scenario;
   }
 
   create(rollout: RolloutInit, spec: Spec = {}): Promise<Workload> {
     const limits = { minReadyDuration: durationFromMs(0), ...rollout };
     const ports = [{ name: 'http', containerPort: 80 }];
-    const whole = {
+    const fullSpec = {
       command: ['serve'],
       replicas: 3,
       ports,
@@ -69,7 +71,7 @@ export class RolloutScenario {
       ...spec,
       rollout: limits,
     };
-    return this.call((client) => client.createWorkload({ name: NAME, spec: whole }));
+    return this.call((client) => client.createWorkload({ name: NAME, spec: fullSpec }));
   }
 
   /** Sets the behaviour of replicas of a version when they start. */
@@ -88,8 +90,9 @@ export class RolloutScenario {
     );
   }
 
-  call<Result>(make: (client: TestCluster['client']) => Promise<Result>): Promise<Result> {
-    return this.cluster.complete(() => make(this.cluster.client));
+  /** Completes a call, advancing time as far as needed. */
+  call<Result>(call: (client: TestCluster['client']) => Promise<Result>): Promise<Result> {
+    return this.cluster.complete(() => call(this.cluster.client));
   }
 
   async status(): Promise<WorkloadStatus> {
@@ -98,7 +101,7 @@ export class RolloutScenario {
     return status;
   }
 
-  /** Returns the rollout status without its time fields. */
+  /** Returns the main fields of the rollout status, and the whole status as `status`. */
   async rollout() {
     const { rollout } = await this.status();
     if (rollout === undefined) throw new Error('the status has no rollout');
@@ -113,9 +116,9 @@ export class RolloutScenario {
     };
   }
 
-  /** Lets time pass and records observations. */
+  /** Lets time pass, and records the lowest and highest counts, the phases and serving versions. */
   async observe(durationMs: number): Promise<RolloutObservations> {
-    const seen = {
+    const observed = {
       lowestReady: Number.POSITIVE_INFINITY,
       highestTotal: 0,
       phases: [] as string[],
@@ -124,16 +127,19 @@ export class RolloutScenario {
     for (let passed = 0; passed <= durationMs; passed += OBSERVE_MS) {
       const status = await this.status();
       const { endpoints } = await this.call((client) => client.listEndpoints({ name: NAME }));
-      seen.lowestReady = Math.min(seen.lowestReady, status.readyReplicas);
-      seen.highestTotal = Math.max(seen.highestTotal, status.totalReplicas);
-      note(seen.phases, RolloutPhase[status.rollout?.phase ?? 0] ?? '');
-      note(seen.served, [...new Set(endpoints.map(({ version }) => version))].sort().join());
+      observed.lowestReady = Math.min(observed.lowestReady, status.readyReplicas);
+      observed.highestTotal = Math.max(observed.highestTotal, status.totalReplicas);
+      addWhenChanged(observed.phases, RolloutPhase[status.rollout?.phase ?? 0] ?? '');
+      addWhenChanged(
+        observed.served,
+        [...new Set(endpoints.map(({ version }) => version))].sort().join(),
+      );
       await this.cluster.advance(OBSERVE_MS, OBSERVE_MS);
     }
-    return seen;
+    return observed;
   }
 
-  /** Returns the replicas that are wanted, of one version or of all. */
+  /** Returns the replicas that are wanted and have not ended, of one version or of all. */
   async replicas(version?: number): Promise<readonly ReplicaStatus[]> {
     const { replicas } = await this.status();
     const live = replicas.filter(({ leaving, phase }) => !leaving && phase <= Phase.RUNNING);
@@ -148,7 +154,7 @@ export class RolloutScenario {
     this.agentOf(nodeId).change(id, changes);
   }
 
-  /** Delays the execution of stop orders while `held` is true. */
+  /** True: agents stop no replica from now on. False: agents complete all stops. */
   holdStops(held: boolean): void {
     for (const agent of this.cluster.agents.values()) {
       agent.obeysStops = !held;
@@ -158,7 +164,7 @@ export class RolloutScenario {
     }
   }
 
-  /** Becomes ready after a while, unless a test has set another behaviour. */
+  /** A replica becomes ready after {@link START_MS}, unless a test has set another behaviour. */
   private behaviourOf(agent: ScriptedAgent, { version }: StartOrder): StartBehaviour {
     const behaviour = this.behaviours.get(version);
     if (behaviour !== undefined) return behaviour;
@@ -177,6 +183,7 @@ export class RolloutScenario {
   }
 }
 
-function note(list: string[], item: string): void {
+/** Adds an item unless it equals the last item. */
+function addWhenChanged(list: string[], item: string): void {
   if (list.at(-1) !== item) list.push(item);
 }

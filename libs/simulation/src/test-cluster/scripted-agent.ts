@@ -15,12 +15,15 @@ import {
 } from '@cloudless/api';
 import { createSeededRandom, randomHex, Wakeup, type Clock } from '@cloudless/base';
 
-/** Behaviour of a scripted agent when it is ordered to start a replica. */
+/**
+ * The report by which a scripted agent answers a start order. `nothing`: accepts the order and
+ * reports nothing.
+ */
 export type StartBehaviour = 'ready' | 'unready' | 'fails' | 'succeeds' | 'stops' | 'nothing';
 
 /**
- * An agent that carries out orders at once unless a test says otherwise. Keeps its replicas across
- * sessions, as a real agent does.
+ * An agent that carries out orders at once unless a test sets another behaviour. Keeps its replicas
+ * across sessions, as a real agent does.
  */
 export class ScriptedAgent {
   /** Replicas by id. Ended replicas stay until they are forgotten. */
@@ -56,7 +59,7 @@ export class ScriptedAgent {
     private readonly clock: Clock,
   ) {}
 
-  /** Enrols and opens a session; resolves after the coordinator's welcome. */
+  /** Enrols the node and opens a session; resolves after the Welcome of the coordinator. */
   async connect(transport: Transport): Promise<void> {
     const client = createCoordinatorClient(transport);
     const instanceId = `instance-of-${this.nodeId}-0123456789`;
@@ -88,14 +91,14 @@ export class ScriptedAgent {
       last: true,
     });
     this.send({ message: { case: 'inventory', value: inventory } });
-    const answers = client
+    const responses = client
       .session(this.messages(outgoing, session.signal), { signal: session.signal })
       [Symbol.asyncIterator]();
-    const welcome = await answers.next();
+    const welcome = await responses.next();
     if (welcome.done === true || welcome.value.message.case !== 'welcome')
       throw new Error('the coordinator sent no welcome');
     this.recordEpoch(welcome.value.message.value.epoch);
-    void this.obey(answers, session);
+    void this.obey(responses, session);
   }
 
   /** Ends the session; replicas keep running. */
@@ -130,11 +133,11 @@ export class ScriptedAgent {
   }
 
   private async obey(
-    answers: AsyncIterator<{ message: { case?: string | undefined; value?: unknown } }>,
+    responses: AsyncIterator<{ message: { case?: string | undefined; value?: unknown } }>,
     session: AbortController,
   ): Promise<void> {
     try {
-      for (let item = await answers.next(); item.done !== true; item = await answers.next()) {
+      for (let item = await responses.next(); item.done !== true; item = await responses.next()) {
         if (item.value.message.case !== 'order') continue;
         const order = item.value.message.value as Order;
         if (this.dropsOrders > 0 && order.order.case !== 'forget') this.dropsOrders -= 1;
@@ -154,14 +157,14 @@ export class ScriptedAgent {
     const { replicaId, workloadUid, orderRevision } = order;
     if (order.order.case === 'forget') {
       this.replicas.delete(replicaId);
-      const gone = create(ReplicaReportSchema, {
+      const confirmation = create(ReplicaReportSchema, {
         replicaId,
         workloadUid,
         orderRevision,
         phase: Phase.STOPPED,
         forgotten: true,
       });
-      this.send({ message: { case: 'report', value: gone } });
+      this.send({ message: { case: 'report', value: confirmation } });
       return;
     }
     if (held !== undefined && held.orderRevision >= orderRevision) {
@@ -183,11 +186,11 @@ export class ScriptedAgent {
           orderRevision,
           containerId: randomHex(this.random, 32),
           endpoints: endpointsOf(order.order.value),
-          ...outcomes[behaviour],
+          ...REPORTS[behaviour],
         }),
       );
     } else if (order.order.case === 'stop') {
-      const known =
+      const report =
         held === undefined
           ? create(ReplicaReportSchema, { replicaId, workloadUid })
           : clone(ReplicaReportSchema, held);
@@ -195,7 +198,7 @@ export class ScriptedAgent {
         this.obeysStops || held === undefined
           ? { phase: Phase.STOPPED, ready: false }
           : { phase: Phase.STOPPING };
-      this.report(Object.assign(known, { orderRevision }, stopped));
+      this.report(Object.assign(report, { orderRevision }, stopped));
     }
   }
 
@@ -204,7 +207,7 @@ export class ScriptedAgent {
     this.wakeup.wake();
   }
 
-  /** Messages of one session; a newer session has its own stream, as it has its own connection. */
+  /** Yields the messages of one session. Every session has its own stream. */
   private async *messages(
     outgoing: AgentMessage[],
     signal: AbortSignal,
@@ -216,13 +219,13 @@ export class ScriptedAgent {
     }
   }
 
-  /** Virtual time. */
+  /** Virtual time, milliseconds. */
   get now(): number {
     return this.clock.now();
   }
 }
 
-/** Endpoints at which the replica's ports would be reachable. */
+/** The endpoints that the agent reports for the ports of a replica. */
 function endpointsOf({ spec }: StartOrder): MessageInitShape<typeof EndpointSchema>[] {
   return (spec?.ports ?? []).map(({ name, containerPort }) => ({
     portName: name,
@@ -231,7 +234,8 @@ function endpointsOf({ spec }: StartOrder): MessageInitShape<typeof EndpointSche
   }));
 }
 
-const outcomes: Record<
+/** Fields of the report for each behaviour. */
+const REPORTS: Record<
   Exclude<StartBehaviour, 'nothing'>,
   MessageInitShape<typeof ReplicaReportSchema>
 > = {

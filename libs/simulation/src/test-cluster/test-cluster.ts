@@ -37,11 +37,11 @@ export interface TestClusterOptions {
   readonly log?: Log;
   readonly leaseMs?: number;
   /**
-   * Returns how long the store delays the next commit, milliseconds; later commits may overtake it.
-   * Default: 0.
+   * Returns the delay of the next commit, milliseconds. A later commit with a shorter delay
+   * overtakes an earlier commit. Default: 0.
    */
   readonly commitDelayMs?: () => number;
-  /** Number of changes that the store's history retains. Default: that of the memory store. */
+  /** Number of changes that the store's history retains. Default: the memory store's default. */
   readonly historyLimit?: number;
   /** Default: no metrics. */
   readonly meter?: Meter;
@@ -54,9 +54,8 @@ export interface TestClusterOptions {
 }
 
 /**
- * A cluster in one process on virtual time: the real API, controllers and in-memory store. Agents
- * are scripted: a test decides what their replicas do. Time moves only when the test advances the
- * clock.
+ * A cluster in one process on virtual time: the real API, controllers and in-memory store. A test
+ * scripts the agents and their replicas. Time moves only when the test advances the clock.
  */
 export class TestCluster {
   readonly clock = new ManualClock();
@@ -64,8 +63,8 @@ export class TestCluster {
   store: StateStore;
   readonly agents = new Map<string, ScriptedAgent>();
   /**
-   * One source for the whole life of the cluster, so that a new coordinator does not draw the ids
-   * of an earlier one again.
+   * The random source of all coordinators of the cluster, so that a new coordinator does not draw
+   * the ids of an earlier coordinator again.
    */
   private readonly random: Random;
   private constructor(
@@ -171,7 +170,7 @@ export class TestCluster {
     this.running = { state, controllers, api, transport };
   }
 
-  /** Ends the coordinator without notice to agents. */
+  /** Ends the coordinator. The sessions of agents stay open on their side. */
   async stopCoordinator(): Promise<void> {
     const { api, controllers, state } = this.parts;
     this.running = undefined;
@@ -187,7 +186,10 @@ export class TestCluster {
     await this.startCoordinator();
   }
 
-  /** Adds a node whose agent connects at once. Default: 4 cores, 8 GiB, the process runtime. */
+  /**
+   * Adds a node whose agent connects at once.
+   * @param hello - Fields of its Hello. Default: 4 cores, 8 GiB, the process runtime.
+   */
   async addNode(
     nodeId: string,
     hello: MessageInitShape<typeof HelloSchema> = {},
@@ -206,7 +208,7 @@ export class TestCluster {
     await this.complete(() => agent.connect(this.parts.transport));
   }
 
-  /** Advances time in small steps. */
+  /** Advances virtual time in steps; at each step every connected agent renews its lease. */
   async advance(durationMs: number, stepMs = 10): Promise<void> {
     for (let passed = 0; passed < durationMs; passed += stepMs) {
       for (const agent of this.agents.values()) agent.ping(this.parts.controllers.nodes);
@@ -214,7 +216,10 @@ export class TestCluster {
     }
   }
 
-  /** Completes a call, advancing time as far as needed. */
+  /**
+   * Completes a call, advancing virtual time as far as needed.
+   * @throws The error of the call, or an error when the call takes more than 30 virtual seconds.
+   */
   async complete<Result>(call: () => Promise<Result>): Promise<Result> {
     let outcome: { readonly value: Result } | { readonly reason: unknown } | undefined;
     call().then(
@@ -234,20 +239,19 @@ export class TestCluster {
   }
 }
 
-/**
- * A call that takes more virtual milliseconds than this waits for something that will not happen.
- */
+/** Longest duration of a call, virtual milliseconds; a longer call would never end. */
 const MAX_CALL_MS = 30_000;
 
 /** Scripted agents have no connection: their sessions end with their stream. */
 const agentConnection = createContextKey<undefined>(undefined);
 
+/** The connection of a caller with this address; undefined without an address. */
 function callerAt(address: TestClusterOptions['callerAddress']) {
-  const neverSettle = () => () => undefined;
+  const neverNotify = () => () => undefined;
   if (address === undefined) return undefined;
   return {
     remoteAddress: typeof address === 'string' ? address : address(),
-    onPing: neverSettle,
-    onClose: neverSettle,
+    onPing: neverNotify,
+    onClose: neverNotify,
   };
 }

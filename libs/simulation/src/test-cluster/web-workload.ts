@@ -1,7 +1,10 @@
 import type { Workload } from '@cloudless/api';
 import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
-/** Adds nodes `node-1`, `node-2`, … in three zones in turn to a new cluster. */
+/**
+ * Starts a cluster with the nodes `node-1`, `node-2`, … in three zones in turn.
+ * @param nodes - Number of nodes.
+ */
 export async function startCluster(
   nodes: number,
   options: TestClusterOptions = {},
