@@ -9,7 +9,7 @@ import {
   endOnStopSignals,
   protectFromOutOfMemory,
   READY_MESSAGES,
-  type StopSignal,
+  type ProcessStopSignal,
   systemClock,
   systemRandom,
   VERSION,
@@ -48,7 +48,7 @@ async function run(options: OptionValues): Promise<number> {
   });
   protectFromOutOfMemory();
   const stopping = new AbortController();
-  let stopped: Promise<StopSignal> | undefined;
+  let stopped: Promise<ProcessStopSignal> | undefined;
   let isReady = false;
   const onDataDirectory = (): void => {
     stopped = untilStopped();

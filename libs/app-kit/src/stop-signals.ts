@@ -1,9 +1,9 @@
 import { constants } from 'node:os';
 
 /** Signals that request an orderly end. */
-export type StopSignal = 'SIGINT' | 'SIGTERM';
+export type ProcessStopSignal = 'SIGINT' | 'SIGTERM';
 
-const STOP_SIGNALS: readonly StopSignal[] = ['SIGINT', 'SIGTERM'];
+const STOP_SIGNALS: readonly ProcessStopSignal[] = ['SIGINT', 'SIGTERM'];
 /** Shells report the end by signal n as exit code 128 + n. */
 const EXIT_BY_SIGNAL = 128;
 
@@ -14,7 +14,7 @@ const EXIT_BY_SIGNAL = 128;
  *   SIGINT and the first SIGTERM do not end the process; the returned promise resolves with the
  *   first of both. A second signal of the same kind ends the process.
  */
-export function endOnStopSignals(): () => Promise<StopSignal> {
+export function endOnStopSignals(): () => Promise<ProcessStopSignal> {
   // The kernel does not deliver signals without a handler to process 1 of a container.
   if (process.pid === 1) for (const signal of STOP_SIGNALS) process.once(signal, endBySignal);
   return () =>
@@ -30,7 +30,7 @@ export function endOnStopSignals(): () => Promise<StopSignal> {
  * Ends this process by the default action of a signal. `process.exit` alone is no substitute,
  * because it waits for threads of Node.js, which may wait for a file system forever.
  */
-export function endBySignal(signal: StopSignal | 'SIGHUP'): never {
+export function endBySignal(signal: ProcessStopSignal | 'SIGHUP'): never {
   process.removeAllListeners(signal);
   process.kill(process.pid, signal);
   // Reached only by process 1 of a container, which survives its own signal.

@@ -126,8 +126,8 @@ describe('ReplacementBrake', () => {
           const state = brake.check(nowMs, up.size);
           if (state.kind === 'released') continue;
           expect(nowMs - state.sinceMs).toBeLessThan(300_000);
-          expect(10 - up.size).toBeGreaterThanOrEqual(state.silent);
-          expect(state.silent * 2).toBeGreaterThan(state.total);
+          expect(10 - up.size).toBeGreaterThanOrEqual(state.silentCount);
+          expect(state.silentCount * 2).toBeGreaterThan(state.nodeCount);
         }
       }),
     );

@@ -23,9 +23,9 @@ export type BrakeState =
       /** Time at which the hold ends at the latest. */
       readonly untilMs: number;
       /** Number of nodes that fell silent and count for this hold. */
-      readonly silent: number;
+      readonly silentCount: number;
       /** Number of the silent nodes and the nodes that are alive. */
-      readonly total: number;
+      readonly nodeCount: number;
       /** Explanation for users. */
       readonly reason: string;
     };
@@ -88,8 +88,8 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
         kind: 'holding',
         sinceMs,
         untilMs: sinceMs + holdMs,
-        silent: silent.size,
-        total: totalNodes,
+        silentCount: silent.size,
+        nodeCount: totalNodes,
         reason,
       };
     },

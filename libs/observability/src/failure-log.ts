@@ -18,7 +18,8 @@ export function createFailureLog(
   return (rpc, reason) => {
     const throttled = lines.take(rpc);
     if (!throttled.passes) return;
-    const repeated = throttled.left === undefined ? {} : { repeated: throttled.left.count };
+    const repeated =
+      throttled.suppressed === undefined ? {} : { repeated: throttled.suppressed.count };
     log.error(message, { rpc, ...errorFields(reason), ...repeated });
   };
 }

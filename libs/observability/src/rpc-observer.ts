@@ -85,7 +85,7 @@ export function createRpcObserver({
     const throttled = warnings.take(`${method} ${code}`);
     const reason = ConnectError.from(failure.reason).rawMessage;
     if (throttled.passes)
-      log.warn('call failed', { ...fields, reason, repeated: throttled.left?.count });
+      log.warn('call failed', { ...fields, reason, repeated: throttled.suppressed?.count });
     else log.debug('call failed', { ...fields, reason });
   };
   return (next) => async (request) => {

@@ -34,7 +34,7 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
       log.warn('traces not sent', {
         endpoint,
         reason: message,
-        repeated: throttled.left?.count ?? 0,
+        repeated: throttled.suppressed?.count ?? 0,
       });
   };
   const ignoreMessage = (): void => undefined;

@@ -134,7 +134,7 @@ export class AuditLog {
   private async recordResult(entry: AuditEntry, result: string): Promise<void> {
     const { rpc, address } = entry.facts;
     const throttled = this.throttle.take(`${address} ${rpc} ${result}`);
-    if (throttled.passes) await entry.write(result, throttled.left);
+    if (throttled.passes) await entry.write(result, throttled.suppressed);
   }
 }
 

@@ -53,7 +53,7 @@ export class EventThrottle {
     const throttled = this.throttle.take(replicaId);
     if (throttled.passes) {
       this.discard(nodeId, replicaId);
-      return withCount(event, throttled.left, 1);
+      return withCount(event, throttled.suppressed, 1);
     }
     this.keep(nodeId, { event, dueAtMs: this.clock.now() + throttled.waitMs, passed: false });
     return undefined;
@@ -74,7 +74,7 @@ export class EventThrottle {
         : this.throttle.take(replicaId);
       if (throttled.passes) {
         this.discard(nodeId, replicaId);
-        due.push(withCount(suppressed.event, throttled.left, 0));
+        due.push(withCount(suppressed.event, throttled.suppressed, 0));
       } else this.keep(nodeId, { ...suppressed, dueAtMs: now + throttled.waitMs });
     }
     return due;

@@ -19,7 +19,7 @@ export interface ThrottleOptions {
 /** Result of {@link Throttle.take}: pass or suppress. */
 export type ThrottleResult =
   /** The event passes; `left` has the events of the key that were suppressed before, if any. */
-  | { readonly passes: true; readonly left: SuppressedEvents | undefined }
+  | { readonly passes: true; readonly suppressed: SuppressedEvents | undefined }
   /** The event is suppressed; the next event of the key may pass after `waitMs`. */
   | { readonly passes: false; readonly waitMs: number };
 
@@ -55,7 +55,7 @@ export class Throttle {
       bucket.tokens -= 1;
       const { left } = bucket;
       bucket.left = undefined;
-      return { passes: true, left };
+      return { passes: true, suppressed: left };
     }
     bucket.left ??= { count: 0, sinceMs: clock.wallTime() };
     bucket.left.count += 1;

@@ -156,8 +156,8 @@ function neverDeclareLost(controllers: Controllers): Controllers {
     kind: 'holding',
     sinceMs: 0,
     untilMs: Number.MAX_SAFE_INTEGER,
-    silent: 1,
-    total: 1,
+    silentCount: 1,
+    nodeCount: 1,
     reason,
   });
   return controllers;
