@@ -17,8 +17,8 @@ const READ_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
  * Creates a transport that opens plaintext HTTP/2 connections to coordinators. An agent keeps its
- * lease by HTTP/2 PING, so an agent must own its connection: the session manager of Connect restarts
- * its ping timer whenever data arrives, and therefore cannot keep a lease.
+ * lease by HTTP/2 PING, so an agent must own its connection: the session manager of Connect
+ * restarts its ping timer whenever data arrives, and therefore cannot keep a lease.
  * @param interceptors - Interceptors of all calls; the first is the outermost.
  * @example
  * const connection = await createCoordinatorTransport().connect('http://127.0.0.1:8080', signal);

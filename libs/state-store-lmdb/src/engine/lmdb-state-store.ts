@@ -68,10 +68,10 @@ export interface LmdbStateStoreOptions {
  * Opens the store in a directory, or creates a new one. Only one process at a time can have a
  * directory open.
  * @throws kind `unavailable` when the directory is in use, naming the process; `precondition` when
- *   other users can access the directory, the path is not a directory, or the data file is damaged or
- *   of another format; `denied` when this process may not use the directory; `exhausted` when the disk
- *   is full; `invalid` for a history limit that is not an integer of 1 or more. The data file is then
- *   unchanged.
+ *   other users can access the directory, the path is not a directory, or the data file is damaged
+ *   or of another format; `denied` when this process may not use the directory; `exhausted` when
+ *   the disk is full; `invalid` for a history limit that is not an integer of 1 or more. The data
+ *   file is then unchanged.
  * @example
  * const store = await openLmdbStateStore({ directory: '/var/lib/cloudless', clock });
  * await store.txn([], [{ put: 'a', value }]);

@@ -25,8 +25,8 @@ export interface ClientConnection {
 }
 
 /**
- * Context value of each call of a server: its connection. Undefined when the connection closed while
- * the call came in, or without a server, as in the router transport.
+ * Context value of each call of a server: its connection. Undefined when the connection closed
+ * while the call came in, or without a server, as in the router transport.
  * @example
  * const connection = context.values.get(connectionKey);
  * connection?.onClose(() => session.end());
