@@ -427,7 +427,7 @@ describe('invalid message', () => {
       toRpcPath('CreateWorkload'),
       JSON.stringify({ name: 'new', spec: { command, annotations } }),
     );
-    expect(answer).toMatchObject({
+    expect(response).toMatchObject({
       status: 429,
       json: { code: 'resource_exhausted', message: expect.stringContaining('4194304') as string },
     });
@@ -467,10 +467,10 @@ describe('invalid message', () => {
   ])(
     'is rejected with INVALID_ARGUMENT for the malformed JSON $body',
     async ({ body, message }) => {
-      const answer = await expectUnchanged(() =>
+      const response = await expectUnchanged(() =>
         postRaw(cluster.url, toRpcPath('CreateWorkload'), body),
       );
-      expect(answer).toMatchObject({
+      expect(response).toMatchObject({
         status: 400,
         json: { code: 'invalid_argument', message: expect.stringContaining(message) as string },
       });
@@ -505,8 +505,8 @@ describe('web page of another site', () => {
     async ({ url, path }) => {
       const host = `evil.example:${new URL(url()).port}`;
       const message = `host "${host}" is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`;
-      const answer = await postRaw(url(), path, '{}', { host });
-      expect({ status: answer.status, json: answer.json }).toEqual({
+      const response = await postRaw(url(), path, '{}', { host });
+      expect({ status: response.status, json: response.json }).toEqual({
         status: 403,
         json: { code: 'permission_denied', message },
       });
@@ -517,8 +517,8 @@ describe('web page of another site', () => {
   it.each(servers)('cannot call $server from its own origin', async ({ url, path }) => {
     const message =
       'origin "https://evil.example" may not call this server; only pages served from this machine may';
-    const answer = await postRaw(url(), path, '{}', { origin: 'https://evil.example' });
-    expect({ status: answer.status, json: answer.json }).toEqual({
+    const response = await postRaw(url(), path, '{}', { origin: 'https://evil.example' });
+    expect({ status: response.status, json: response.json }).toEqual({
       status: 403,
       json: { code: 'permission_denied', message },
     });
