@@ -1,17 +1,19 @@
-// Proves that the set-up works: a pod from nginx:alpine has an address and answers HTTP.
+// The check command: a pod from nginx:alpine gets an address and answers HTTP.
 import { randomUUID } from 'node:crypto';
 import { callCri } from './cri.mjs';
-import { registryAnswers } from './processes.mjs';
-import { until } from './run.mjs';
+import { isRegistryReady } from './processes.mjs';
+import { waitFor } from './run.mjs';
 import { SetupError } from './settings.mjs';
 
 const IMAGE = 'nginx:alpine';
 
 /**
- * Runs one pod, asks it, and takes it away again. Without the registry the image that is there
- * already is used.
- * @returns the address of the pod and what it answered.
- * @throws {@link SetupError} with what the runtime said.
+ * Runs one pod, requests a page from it, and removes the pod. When the registry does not run, the
+ * check uses the image that containerd has.
+ * @param say - Prints a line of progress.
+ * @returns `pulled` (true when the image was pulled), the address of the pod, and the first line of
+ *   the page.
+ * @throws {@link SetupError} with the error of the runtime.
  */
 export async function checkPods(settings, say) {
   const call = (method, message) => callCri(settings.socket, method, message);
@@ -20,7 +22,7 @@ export async function checkPods(settings, say) {
     metadata: { name: 'check', uid, namespace: 'cloudless-containers' },
     hostname: 'check',
   };
-  const pulled = await registryAnswers(settings);
+  const pulled = await isRegistryReady(settings);
   let podSandboxId;
   try {
     if (pulled) await call('PullImage', { image: { image: IMAGE } });
@@ -30,7 +32,9 @@ export async function checkPods(settings, say) {
     await call('StartContainer', { containerId });
     const { ip } = (await call('PodSandboxStatus', { podSandboxId })).status.network;
     say(`a pod from ${IMAGE} runs and has the address ${ip}`);
-    const answer = await until(`the pod answers on http://${ip}/`, () => ask(`http://${ip}/`));
+    const answer = await waitFor(`the pod answers on http://${ip}/`, () =>
+      fetchPage(`http://${ip}/`),
+    );
     return { pulled, address: ip, answer: answer.split('\n')[0] };
   } catch (reason) {
     throw new SetupError(`the check failed: ${reason.message}`);
@@ -39,16 +43,17 @@ export async function checkPods(settings, say) {
   }
 }
 
-/** Ends what runs in a pod, gives its address back, and forgets it. */
+/** Stops the containers of a pod, releases its address, and removes the pod. */
 export async function removePod(socket, podSandboxId) {
   await callCri(socket, 'StopPodSandbox', { podSandboxId });
   await callCri(socket, 'RemovePodSandbox', { podSandboxId });
 }
 
-async function ask(url) {
+/** Returns the page at a URL; undefined while the server does not answer. */
+async function fetchPage(url) {
   try {
-    const answer = await fetch(url);
-    return answer.ok ? await answer.text() : undefined;
+    const response = await fetch(url);
+    return response.ok ? await response.text() : undefined;
   } catch {
     return undefined; // not listening yet
   }

@@ -1,12 +1,13 @@
-// The few calls of the container runtime interface (CRI, runtime.v1) that set-up, check and removal
-// need: gRPC over the socket. Written out by hand so that root can run it before any package of npm
-// is installed.
+// A gRPC client for the few calls of the container runtime interface (CRI, runtime.v1) that set-up,
+// check, removal and tests need. Written by hand, so that root can run the set-up before any npm
+// package is installed.
 import { connect } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { decode, encode } from './protobuf.mjs';
 
 /**
- * Field numbers as in k8s.io/cri-api/pkg/apis/runtime/v1/api.proto; what is not listed is skipped.
+ * Schemas of messages for protobuf.mjs, with the field numbers of
+ * k8s.io/cri-api/pkg/apis/runtime/v1/api.proto. Fields that are not listed are skipped.
  */
 const metadata = { name: [1, 'string'], uid: [2, 'string'], namespace: [3, 'string'] };
 const podConfig = { metadata: [1, metadata], hostname: [2, 'string'], logDirectory: [3, 'string'] };
@@ -19,7 +20,7 @@ const condition = {
   reason: [3, 'string'],
   message: [4, 'string'],
 };
-/** One entry of a map of texts. */
+/** One entry of a map from text to text. */
 const entry = { key: [1, 'string'], value: [2, 'string'] };
 const containerConfig = {
   metadata: [1, metadata],
@@ -29,6 +30,7 @@ const containerConfig = {
 };
 const podStatus = { id: [1, 'string'], state: [3, 'number'], network: [5, { ip: [1, 'string'] }] };
 
+/** Service (default RuntimeService), request and response of each call. */
 const calls = {
   Status: { request: {}, response: { status: [1, { conditions: [1, condition, 'repeated'] }] } },
   ListPodSandbox: {
@@ -67,17 +69,23 @@ const calls = {
   RemoveImage: { service: 'ImageService', request: { image: [1, image] }, response: {} },
 };
 
-/** Long enough for a pod on a machine that is busy with other things. */
-const LIMIT_MS = 120_000;
+/** Time limit of a call: long enough to start a pod on a busy machine. */
+const CALL_TIMEOUT_MS = 120_000;
 
-/** Makes one call and returns its answer. @throws what the runtime says, or that nobody answers. */
+/**
+ * Makes one call and returns the response message.
+ * @param socket - Path of the CRI socket.
+ * @param method - Name of the call, such as `RunPodSandbox`.
+ * @param message - Request message; its fields must be in the schema.
+ * @throws Error with the message of the runtime, or when the runtime does not answer.
+ */
 export async function callCri(socket, method, message) {
   const { service = 'RuntimeService', request, response } = calls[method];
   const session = connect('http://localhost', { createConnection: () => connectSocket(socket) });
   try {
     return decode(
       response,
-      await unary(session, `/runtime.v1.${service}/${method}`, encode(request, message)),
+      await callUnary(session, `/runtime.v1.${service}/${method}`, encode(request, message)),
     );
   } catch (reason) {
     throw new Error(`${method} on ${socket}: ${reason.message}`, { cause: reason });
@@ -86,8 +94,8 @@ export async function callCri(socket, method, message) {
   }
 }
 
-/** One gRPC call: a byte for "not compressed", the length, the message. */
-function unary(session, path, message) {
+/** Makes one unary gRPC call: a byte for "not compressed", the length, the message. */
+function callUnary(session, path, message) {
   return new Promise((resolve, reject) => {
     session.once('error', reject);
     const call = session.request({
@@ -98,8 +106,8 @@ function unary(session, path, message) {
     });
     let trailers = {};
     const chunks = [];
-    const note = (headers) => (trailers = { ...trailers, ...headers });
-    call.on('response', note).on('trailers', note);
+    const recordHeaders = (headers) => (trailers = { ...trailers, ...headers });
+    call.on('response', recordHeaders).on('trailers', recordHeaders);
     call.on('data', (chunk) => chunks.push(chunk));
     call.once('error', reject);
     call.once('close', () => {
@@ -110,8 +118,8 @@ function unary(session, path, message) {
         ),
       );
     });
-    call.setTimeout(LIMIT_MS, () =>
-      call.destroy(new Error(`no answer within ${LIMIT_MS / 1000} s`)),
+    call.setTimeout(CALL_TIMEOUT_MS, () =>
+      call.destroy(new Error(`no answer within ${CALL_TIMEOUT_MS / 1000} s`)),
     );
     const head = Buffer.alloc(5);
     head.writeUInt32BE(message.length, 1);

@@ -1,20 +1,24 @@
-// The configuration files: containerd, its registries, its network, and the registry itself.
+// The configuration files of containerd, of its registries and network, and of the registry.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { cniDir } from './packages.mjs';
 
-/** The image that holds the namespaces of a pod. */
+/** Returns the image of the container that holds the namespaces of a pod. */
 export const pauseImage = (settings) => `${settings.registry}/cloudless/pause:1`;
 /**
- * What the network is called in the address files, in the rules of the firewall, and in containerd.
+ * Returns the name of the network in the address files, in the rules of the firewall, and in
+ * containerd.
  */
 export const networkName = (settings) => `cloudless-${settings.bridge}`;
-/** The file containerd is started with, by which its process is known again. */
+/** Returns the configuration file of containerd, by which its process is found again. */
 export const containerdFile = (settings) => join(settings.etc, 'containerd.toml');
-/** The file the registry is started with. */
+/** Returns the configuration file of the registry, by which its process is found again. */
 export const registryFile = (settings) => join(settings.etc, 'registry.yml');
 
-/** Writes all of them. @returns those that were there and said something else. */
+/**
+ * Writes all configuration files.
+ * @returns The files that existed with other content.
+ */
 export function writeFiles(settings) {
   const hosts = join(settings.etc, 'hosts');
   const files = {
@@ -35,9 +39,9 @@ export function writeFiles(settings) {
 }
 
 /**
- * containerd with everything below its own directories. `restrict_oom_score_adj`: without
- * CAP_SYS_RESOURCE, as in many sandboxes and CI machines, runc dies with "can't get final child's
- * PID from pipe: EOF" when told to lower the score.
+ * Returns the configuration of containerd, with all paths below the directories of the set-up.
+ * `restrict_oom_score_adj`: without CAP_SYS_RESOURCE, as in many sandboxes and CI machines, runc
+ * fails with "can't get final child's PID from pipe: EOF" when containerd requests a lower score.
  */
 const containerdToml = (settings) => `version = 2
 root = "${settings.containerdRoot}"
@@ -74,8 +78,8 @@ state = "${settings.stateDir}"
 `;
 
 /**
- * Short names, which belong to docker.io, come from the local registry and from nowhere else: tests
- * must not reach the internet.
+ * Returns the configuration of one registry. Short names, which belong to docker.io, come only from
+ * the local registry, because tests must not reach the internet.
  */
 const hostsToml = (settings) => `server = "http://${settings.registry}"
 
@@ -83,6 +87,7 @@ const hostsToml = (settings) => `server = "http://${settings.registry}"
   capabilities = ["pull", "resolve"]
 `;
 
+/** Returns the configuration of the network plugins. */
 const conflist = (settings) =>
   `${JSON.stringify(
     {
@@ -110,8 +115,9 @@ const conflist = (settings) =>
   )}\n`;
 
 /**
- * `delete`: a test may take an image away again. The packaged configuration asks for a password;
- * this one listens on loopback only.
+ * Returns the configuration of the registry. `delete`: a test may delete an image. Unlike the
+ * configuration of the Debian package, no password is needed, because the registry listens only on
+ * loopback.
  */
 const registryYml = (settings) => `version: 0.1
 log:

@@ -1,29 +1,30 @@
-// Which container runtime the tests take: the one named by CLOUDLESS_CRI_SOCKET, else the set-up of
-// this folder when it runs.
+// Finds the container runtime for tests: the socket in CLOUDLESS_CRI_SOCKET, or else the set-up of
+// this folder while it runs.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const setup = fileURLToPath(new URL('setup.mjs', import.meta.url));
-/** The one command that makes tests on containers run, for whoever reads why they did not. */
+/** The command that installs a container runtime, for the message that there is none. */
 const INSTALL = 'sudo "$(command -v node)" tools/containers/setup.mjs install';
 
 /**
- * Looks for a container runtime.
- * @param env - CLOUDLESS_CONTAINERS=required makes it an error for tests when there is none.
- * @returns `socket` and the variables that tests take it from (`env`); or `whyNot`. `required` says
- *   whether that is a failure.
+ * Finds a container runtime.
+ * @param env - Environment variables. With CLOUDLESS_CONTAINERS=required, tests fail without a
+ *   runtime.
+ * @returns `socket`, and in `env` the variables by which tests find the runtime; without a runtime,
+ *   the reason in `whyNot`. `required` is true when tests must fail without a runtime.
  */
 export function findContainers(env = process.env) {
   const required = env['CLOUDLESS_CONTAINERS'] === 'required';
   if (process.getuid?.() !== 0) return { required, whyNot: 'needs root', env: {} };
-  const named = env['CLOUDLESS_CRI_SOCKET'] ?? '';
-  if (named !== '') {
-    return existsSync(named)
-      ? { required, socket: named, env: {} }
+  const givenSocket = env['CLOUDLESS_CRI_SOCKET'] ?? '';
+  if (givenSocket !== '') {
+    return existsSync(givenSocket)
+      ? { required, socket: givenSocket, env: {} }
       : {
           required,
-          whyNot: `CLOUDLESS_CRI_SOCKET is ${named}, and there is no such socket`,
+          whyNot: `CLOUDLESS_CRI_SOCKET is ${givenSocket}, and there is no such socket`,
           env: {},
         };
   }

@@ -1,15 +1,15 @@
-// The test images: a static busybox and a few files each, put into the local registry.
+// Builds the test images, each a static busybox and a few files, and pushes them to the registry.
 import { createHash } from 'node:crypto';
 import { chmodSync, copyFileSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { busyboxOf } from './packages.mjs';
+import { getBusyboxPath } from './packages.mjs';
 import { keepSettings, readJson } from './settings.mjs';
 import { run } from './run.mjs';
 
 /**
- * The first process of a container gets no default handling of signals, so a plain `httpd` or
- * `sleep` would ignore SIGTERM and each stop would last its whole grace: this shell hands the
- * signal on.
+ * Script of the servers. Process 1 of a container has no default handling of signals, so a plain
+ * `httpd` would ignore SIGTERM, and each stop would last its whole grace period. The script
+ * forwards the signal.
  */
 const SERVE = `#!/bin/sh
 port="\${1:-$PORT}"
@@ -19,14 +19,15 @@ trap 'echo "stopping"; kill "$child"; wait "$child"; exit 0' TERM INT QUIT
 echo "serving on port $port"
 wait "$child"
 `;
+/** Script of the pause image: waits until SIGTERM. */
 const PAUSE = `#!/bin/sh
 trap 'exit 0' TERM INT
 while :; do sleep 86400 & wait $!; done
 `;
 const PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
-/** One small web server; what it serves tells which image it is. */
-const server = (names, port, files) => ({
+/** Returns the recipe of a web server; its pages tell which image serves them. */
+const createServerRecipe = (names, port, files) => ({
   names,
   files: { ...files, 'serve.sh': SERVE },
   config: [
@@ -38,15 +39,16 @@ const server = (names, port, files) => ({
     `${port}/tcp`,
   ],
 });
-const versioned = (version) =>
-  server([`cloudless/test:${version}`], 8080, {
+/** Returns the recipe of `cloudless/test` in one version. */
+const createVersionRecipe = (version) =>
+  createServerRecipe([`cloudless/test:${version}`], 8080, {
     'www/index.html': `cloudless/test:${version}\n`,
     'www/version': `${version}\n`,
   });
 
 /**
- * What the registry holds. `names` without a host: those of `library/` stand in for images of
- * docker.io of the same name.
+ * Recipes of the images: `names` in the registry (those of `library/` replace the images of
+ * docker.io of the same name), `files` to add to the root file system, and flags of `umoci config`.
  */
 const recipes = [
   {
@@ -59,28 +61,30 @@ const recipes = [
     files: { 'pause.sh': PAUSE },
     config: ['--config.entrypoint', '/pause.sh'],
   },
-  server(['library/nginx:alpine', 'library/nginx:latest'], 80, {
+  createServerRecipe(['library/nginx:alpine', 'library/nginx:latest'], 80, {
     'www/index.html':
       '<h1>Welcome to nginx!</h1>\n<p>A stand-in for tests of Cloudless: busybox httpd.</p>\n',
   }),
-  versioned(1),
-  versioned(2),
+  createVersionRecipe(1),
+  createVersionRecipe(2),
 ];
 
-/** How a workload names them: those of docker.io by their short names, `cloudless/...` alike. */
+/** Names of the images in workloads: short names for `library/`. */
 export const imageNames = recipes.flatMap((recipe) =>
   recipe.names.map((name) => name.replace(/^library\//, '')),
 );
 
 /**
- * Builds the images and puts them into the registry; does nothing when these very images are there
- * already.
+ * Builds the images and pushes them to the registry. Does nothing when the registry has the images
+ * of these recipes.
+ * @param say - Prints a line of progress.
  */
 export async function provideImages(settings, say) {
-  const wanted = createHash('sha256')
+  const recipeHash = createHash('sha256')
     .update(JSON.stringify({ recipes, rootVersion: 1 }))
     .digest('hex');
-  if (readJson(settings.keptFile, {}).images === wanted && (await allThere(settings))) return;
+  if (readJson(settings.keptFile, {}).images === recipeHash && (await hasAllImages(settings)))
+    return;
   say('building the test images');
   rmSync(settings.imagesDir, { recursive: true, force: true });
   mkdirSync(settings.imagesDir, { recursive: true });
@@ -99,22 +103,24 @@ export async function provideImages(settings, say) {
   ]);
   recipes.forEach((recipe, index) => publish(settings, layout, `image-${index}`, recipe));
   rmSync(settings.imagesDir, { recursive: true, force: true });
-  keepSettings(settings, { images: wanted });
+  keepSettings(settings, { images: recipeHash });
 }
 
-async function allThere(settings) {
+/** Returns true when the registry has all images. */
+async function hasAllImages(settings) {
   for (const name of recipes.flatMap((recipe) => recipe.names)) {
     const [repository, tag] = name.split(':');
     const accept = { accept: 'application/vnd.oci.image.manifest.v1+json' };
-    const answer = await fetch(`http://${settings.registry}/v2/${repository}/manifests/${tag}`, {
+    const response = await fetch(`http://${settings.registry}/v2/${repository}/manifests/${tag}`, {
       headers: accept,
     });
-    await answer.arrayBuffer();
-    if (!answer.ok) return false;
+    await response.arrayBuffer();
+    if (!response.ok) return false;
   }
   return true;
 }
 
+/** Builds the image of one recipe and pushes it under all its names. */
 function publish(settings, layout, tag, { names, files, config }) {
   run('umoci', ['tag', '--image', `${layout}:base`, tag]);
   if (Object.keys(files).length > 0) {
@@ -136,12 +142,14 @@ function publish(settings, layout, tag, { names, files, config }) {
   }
 }
 
+/** Adds the files of a directory to the root of an image. */
 const insert = (layout, tag, dir) =>
   run('umoci', ['insert', '--image', `${layout}:${tag}`, dir, '/']);
 
 /**
- * The root file system of every image: busybox under each of its names, and the users that a
- * workload may run as.
+ * Creates the root file system of all images: busybox under the name of each of its programs, and
+ * the users that a workload may run as.
+ * @returns The directory of the file system.
  */
 function makeRoot(settings) {
   const root = join(settings.imagesDir, 'root');
@@ -165,7 +173,7 @@ function makeRoot(settings) {
     mkdirSync(join(root, dir), { recursive: true });
   }
   chmodSync(join(root, 'tmp'), 0o1777);
-  const busybox = busyboxOf(settings);
+  const busybox = getBusyboxPath(settings);
   copyFileSync(busybox, join(root, 'bin/busybox'));
   for (const name of run(busybox, ['--list']).trim().split('\n')) {
     if (name !== 'busybox') symlinkSync('busybox', join(root, 'bin', name));
@@ -174,7 +182,7 @@ function makeRoot(settings) {
   return root;
 }
 
-/** The modes are set, not left to the umask of who runs this. */
+/** Writes files with fixed modes, independent of the umask of the user. */
 function writeTree(root, files) {
   for (const [name, text] of Object.entries(files)) {
     const file = join(root, name);

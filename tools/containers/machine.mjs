@@ -1,11 +1,11 @@
-// What the machine must be able to do, said before anything is changed.
+// Checks, before anything is changed, that the machine can run the set-up.
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { refuseTakenPort } from './processes.mjs';
 import { attempt } from './run.mjs';
 import { readJson, SetupError } from './settings.mjs';
 
-/** @throws {@link SetupError} with what to do, when pods cannot run here. */
+/** @throws {@link SetupError} with the remedy when pods cannot run on this machine. */
 export async function checkMachine(settings) {
   if (process.platform !== 'linux')
     throw new SetupError(`containers need Linux; this is ${process.platform}`);
@@ -16,7 +16,7 @@ export async function checkMachine(settings) {
   await refuseTakenPort(settings);
 }
 
-/** A directory with something else in it is never taken over, as `remove` would delete that. */
+/** Refuses directories that `install` did not create, because `remove` would delete them. */
 function refuseForeignDirectories(settings) {
   if (readJson(settings.keptFile, undefined) !== undefined) return;
   for (const [flag, dir] of Object.entries({ dir: settings.dir, 'run-dir': settings.runDir })) {
@@ -29,7 +29,7 @@ function refuseForeignDirectories(settings) {
 }
 
 /**
- * A bridge of that name that is there already belongs to someone else, and `remove` would delete
+ * Refuses a network interface that exists before the first `install`, because `remove` would delete
  * it.
  */
 function refuseTakenBridge({ keptFile, bridge }) {
@@ -40,9 +40,10 @@ function refuseTakenBridge({ keptFile, bridge }) {
   );
 }
 
+/** Converts an IPv4 address to a number. */
 const toNumber = (address) => address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0);
 
-/** Pods with addresses of a network that the machine reaches already would cut that network off. */
+/** Refuses a subnet to which the machine has a route, because the pods would hide that network. */
 function refuseTakenSubnet({ subnet, bridge }) {
   const { stdout } = attempt('ip', [
     '-j',
@@ -68,11 +69,11 @@ function refuseTakenSubnet({ subnet, bridge }) {
 }
 
 /**
- * Tried out where the images will be: a kernel may have overlayfs and refuse it on top of another
- * one.
+ * Mounts an overlayfs where the images will be: a kernel may support overlayfs, but not on top of
+ * another overlayfs.
  */
 function refuseMissingOverlay(settings) {
-  const parent = firstThere(dirname(settings.dir));
+  const parent = findExistingParent(dirname(settings.dir));
   const scratch = mkdtempSync(join(parent, '.cloudless-overlay-'));
   const [lower, upper, work, merged] = ['lower', 'upper', 'work', 'merged'].map((name) =>
     join(scratch, name),
@@ -92,6 +93,7 @@ function refuseMissingOverlay(settings) {
   }
 }
 
-function firstThere(dir) {
-  return existsSync(dir) ? dir : firstThere(dirname(dir));
+/** Returns the directory or its first parent that exists. */
+function findExistingParent(dir) {
+  return existsSync(dir) ? dir : findExistingParent(dirname(dir));
 }

@@ -1,111 +1,120 @@
-// The Debian packages that are missing: installed without touching any that is there.
+// Installs the Debian packages that are missing, and removes them again. Never changes or removes a
+// package that was installed before.
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { attempt, env, has, run } from './run.mjs';
+import { attempt, env, hasProgram, run } from './run.mjs';
 import { readJson, SetupError } from './settings.mjs';
 
 /**
- * What is needed, and which package brings it. A program that is there is used, wherever it came
- * from.
+ * The programs that the set-up needs, and the package of each. A program that is installed is used,
+ * whatever its origin.
  */
 const needs = [
   {
     name: 'containerd',
     package: 'containerd',
-    there: () => has('containerd') && has('containerd-shim-runc-v2'),
+    isInstalled: () => hasProgram('containerd') && hasProgram('containerd-shim-runc-v2'),
   },
-  { name: 'runc', package: 'runc', there: () => has('runc') },
+  { name: 'runc', package: 'runc', isInstalled: () => hasProgram('runc') },
   {
     name: 'CNI plugins',
     package: 'containernetworking-plugins',
-    there: () => cniDir() !== undefined,
+    isInstalled: () => cniDir() !== undefined,
   },
-  { name: 'docker-registry', package: 'docker-registry', there: () => has('docker-registry') },
-  { name: 'skopeo', package: 'skopeo', there: () => has('skopeo') },
-  { name: 'umoci', package: 'umoci', there: () => has('umoci') },
-  { name: 'iptables', package: 'iptables', there: () => has('iptables') },
-  { name: 'iproute2', package: 'iproute2', there: () => has('ip') },
+  {
+    name: 'docker-registry',
+    package: 'docker-registry',
+    isInstalled: () => hasProgram('docker-registry'),
+  },
+  { name: 'skopeo', package: 'skopeo', isInstalled: () => hasProgram('skopeo') },
+  { name: 'umoci', package: 'umoci', isInstalled: () => hasProgram('umoci') },
+  { name: 'iptables', package: 'iptables', isInstalled: () => hasProgram('iptables') },
+  { name: 'iproute2', package: 'iproute2', isInstalled: () => hasProgram('ip') },
 ];
+/** Script that Debian packages run before they start a service. */
 const POLICY = '/usr/sbin/policy-rc.d';
 
 /**
- * The directory with the network plugins: Debian's, or the one other distributions of containerd
- * use.
+ * Returns the directory of the network plugins: that of Debian, or that of other distributions of
+ * containerd. Undefined when the plugins are not installed.
  */
 export function cniDir() {
-  const wanted = ['bridge', 'host-local', 'portmap', 'loopback'];
+  const plugins = ['bridge', 'host-local', 'portmap', 'loopback'];
   return ['/usr/lib/cni', '/opt/cni/bin'].find((dir) =>
-    wanted.every((plugin) => existsSync(join(dir, plugin))),
+    plugins.every((plugin) => existsSync(join(dir, plugin))),
   );
 }
 
-/** What is needed and not there, by name. */
-export const missing = (needed = needs) => needed.filter((need) => !need.there());
+/** Returns the needs whose programs are not installed. */
+export const findMissing = (needed = needs) => needed.filter((need) => !need.isInstalled());
 
 /**
- * Installs what is missing, and notes which packages were not there before, those they depend on
- * included: before anything is installed, so that an install that is cut short leaves none that
- * nobody knows of.
+ * Installs the missing packages. Records which packages are added, dependencies included, before
+ * anything is installed, so that {@link removePackages} also finds the packages of an interrupted
+ * install.
+ * @param say - Prints a line of progress.
+ * @param options - For tests: other needs, and another path of the policy script.
+ * @throws {@link SetupError} when a package cannot be installed.
  */
 export function installPackages(settings, say, { needs: needed = needs, policy = POLICY } = {}) {
-  const before = installed();
-  const wanted = missing(needed).map((need) => need.package);
-  if (wanted.length === 0 && existsSync(busyboxOf(settings))) return;
-  if (!has('apt-get')) {
-    const names = missing(needed).map((need) => need.name);
+  const before = listInstalled();
+  const packages = findMissing(needed).map((need) => need.package);
+  if (packages.length === 0 && existsSync(getBusyboxPath(settings))) return;
+  if (!hasProgram('apt-get')) {
+    const names = findMissing(needed).map((need) => need.name);
     throw new SetupError(
       `there is no apt-get here, so nothing can be installed; install ${[...names, 'a static busybox'].join(', ')} yourself` +
-        ` (the busybox as ${busyboxOf(settings)}), then run this again`,
+        ` (the busybox as ${getBusyboxPath(settings)}), then run this again`,
     );
   }
   run('apt-get', ['-q', 'update']);
-  if (wanted.length > 0) {
-    say(`installing ${wanted.join(', ')}`);
-    const known = brought(settings);
-    const trial = run('apt-get', ['-s', ...installFlags, ...wanted]);
-    notePackages(settings, [
-      ...known,
+  if (packages.length > 0) {
+    say(`installing ${packages.join(', ')}`);
+    const recorded = listAddedPackages(settings);
+    const trial = run('apt-get', ['-s', ...installFlags, ...packages]);
+    recordPackages(settings, [
+      ...recorded,
       ...[...trial.matchAll(/^Inst (\S+)/gm)].map(([, name]) => name),
     ]);
     try {
-      withoutStarting(() => aptInstall(wanted), policy);
+      withoutStarting(() => aptInstall(packages), policy);
     } finally {
-      const now = installed();
-      notePackages(
+      const after = listInstalled();
+      recordPackages(
         settings,
-        [...known, ...now].filter(
-          (name) => now.has(name) && (known.includes(name) || !before.has(name)),
+        [...recorded, ...after].filter(
+          (name) => after.has(name) && (recorded.includes(name) || !before.has(name)),
         ),
       );
     }
   }
   fetchBusybox(settings);
-  const still = missing(needed).map((need) => need.name);
-  if (still.length > 0)
+  const stillMissing = findMissing(needed).map((need) => need.name);
+  if (stillMissing.length > 0)
     throw new SetupError(
-      `still missing after apt-get install ${wanted.join(' ')}: ${still.join(', ')}`,
+      `still missing after apt-get install ${packages.join(' ')}: ${stillMissing.join(', ')}`,
     );
 }
 
 /**
- * The packages that installs of this set-up brought and no removal took away; an older install kept
- * them with its settings.
+ * Returns the packages that `install` has added and no removal has removed. An older version of
+ * this set-up recorded them in its settings file.
  */
-export function brought({ packagesFile, keptFile }) {
+export function listAddedPackages({ packagesFile, keptFile }) {
   return [
     ...new Set([packagesFile, keptFile].flatMap((file) => readJson(file, {}).packages ?? [])),
   ];
 }
 
 /**
- * Keeps what is known of packages beyond the removal of the directory: whoever installs again finds
- * them there.
+ * Records the added packages outside of the directory, so that the record outlives `remove`.
  */
 export function keepPackages(settings) {
-  notePackages(settings, brought(settings));
+  recordPackages(settings, listAddedPackages(settings));
 }
 
-function notePackages({ packagesFile }, names) {
+/** Writes the record of the added packages; deletes the record of none. */
+function recordPackages({ packagesFile }, names) {
   if (names.length === 0) rmSync(packagesFile, { force: true });
   else
     writeFileSync(
@@ -115,8 +124,8 @@ function notePackages({ packagesFile }, names) {
 }
 
 /**
- * `--no-remove`: a package of the user's that stands in the way, like Docker's containerd.io,
- * stays, and apt-get says so.
+ * Flags of an install. `--no-remove`: apt-get fails instead of removing a conflicting package of
+ * the user, such as containerd.io of Docker.
  */
 const installFlags = [
   'install',
@@ -134,8 +143,8 @@ function aptInstall(names) {
 }
 
 /**
- * The packages would start a containerd and a registry of their own with default settings; nobody
- * asked for these.
+ * Runs an action while Debian packages do not start their services: the packages would start a
+ * containerd and a registry with default settings.
  */
 function withoutStarting(action, policy) {
   if (existsSync(policy)) return action();
@@ -148,12 +157,14 @@ function withoutStarting(action, policy) {
   }
 }
 
-/** The static busybox the images are made of. */
-export const busyboxOf = (settings) => join(settings.dir, 'busybox');
+/** Returns the path of the static busybox for the images. */
+export const getBusyboxPath = (settings) => join(settings.dir, 'busybox');
 
-/** Taken out of its package: installing it would drive out the user's own busybox. */
+/**
+ * Extracts busybox from its package, because installing it would replace the busybox of the user.
+ */
 function fetchBusybox(settings) {
-  const target = busyboxOf(settings);
+  const target = getBusyboxPath(settings);
   if (existsSync(target)) return;
   const scratch = join(settings.dir, 'busybox-package');
   rmSync(scratch, { recursive: true, force: true });
@@ -162,43 +173,46 @@ function fetchBusybox(settings) {
     run('apt-get', ['-q', 'download', 'busybox-static'], { cwd: scratch });
     const file = readdirSync(scratch).find((name) => name.endsWith('.deb'));
     run('dpkg-deb', ['-x', file, 'content'], { cwd: scratch });
-    const found = ['bin/busybox', 'usr/bin/busybox']
+    const busybox = ['bin/busybox', 'usr/bin/busybox']
       .map((path) => join(scratch, 'content', path))
       .find(existsSync);
-    if (found === undefined) throw new SetupError(`${file} has no busybox in bin or usr/bin`);
-    run('install', ['-m', '0755', found, target]);
+    if (busybox === undefined) throw new SetupError(`${file} has no busybox in bin or usr/bin`);
+    run('install', ['-m', '0755', busybox, target]);
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
 }
 
-function installed() {
+/** Returns the names of all installed packages. */
+function listInstalled() {
   const { stdout } = attempt('dpkg-query', ['-W', '-f', '${db:Status-Status} ${Package}\n']);
   const lines = stdout.split('\n').filter((line) => line.startsWith('installed '));
   return new Set(lines.map((line) => line.slice('installed '.length)));
 }
 
 /**
- * Takes away again what {@link installPackages} brought. A package stays, and is known on, while
- * others that came later need it.
- * @returns the names of both.
+ * Removes the packages that {@link installPackages} added. A package that a later package needs
+ * stays, and stays recorded.
+ * @returns The names of the removed and of the kept packages.
  */
 export function removePackages(settings, say) {
-  const here = installed();
-  const there = brought(settings).filter((name) => here.has(name));
-  const needing = new Map(
-    others(there, there).length === 0 ? [] : there.map((name) => [name, others([name], there)]),
+  const installed = listInstalled();
+  const added = listAddedPackages(settings).filter((name) => installed.has(name));
+  const dependents = new Map(
+    findDependents(added, added).length === 0
+      ? []
+      : added.map((name) => [name, findDependents([name], added)]),
   );
-  const kept = there.filter((name) => (needing.get(name) ?? []).length > 0).sort();
-  const removed = there.filter((name) => !kept.includes(name)).sort();
+  const kept = added.filter((name) => (dependents.get(name) ?? []).length > 0).sort();
+  const removed = added.filter((name) => !kept.includes(name)).sort();
   if (removed.length > 0) {
     say(`removing the packages ${removed.join(', ')}`);
     run('apt-get', ['-q', '-y', 'purge', ...removed], {
       env: { ...env, DEBIAN_FRONTEND: 'noninteractive' },
     });
   }
-  notePackages(settings, kept);
-  const users = [...new Set(kept.flatMap((name) => needing.get(name)))].sort();
+  recordPackages(settings, kept);
+  const users = [...new Set(kept.flatMap((name) => dependents.get(name)))].sort();
   if (kept.length > 0)
     say(
       `the packages ${kept.join(', ')} stay: ${users.join(', ')} ${users.length === 1 ? 'needs' : 'need'} them`,
@@ -207,13 +221,13 @@ export function removePackages(settings, say) {
 }
 
 /**
- * What apt-get would remove or put in their place, beside those that may go, were these packages
- * purged.
+ * Returns the packages that apt-get would also remove or replace if `names` were purged.
+ * @param removable - Packages that are not returned.
  */
-function others(names, mayGo) {
+function findDependents(names, removable) {
   if (names.length === 0) return [];
   const plan = run('apt-get', ['-s', '-q', 'purge', ...names]);
   return [...plan.matchAll(/^(?:Purg|Remv|Inst) (\S+)/gm)]
     .map(([, name]) => name)
-    .filter((name) => !mayGo.includes(name));
+    .filter((name) => !removable.includes(name));
 }

@@ -1,5 +1,5 @@
-// `node --test tools/containers/`: which packages are removed, by a package manager that only keeps
-// a list in a file.
+// `node --test tools/containers/`: tests which packages are installed and removed, with a package
+// manager that only keeps a list in a file.
 import assert from 'node:assert/strict';
 import {
   chmodSync,
@@ -13,13 +13,13 @@ import {
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { describe, it } from 'node:test';
-import { busyboxOf, installPackages, keepPackages, removePackages } from './packages.mjs';
+import { getBusyboxPath, installPackages, keepPackages, removePackages } from './packages.mjs';
 import { env } from './run.mjs';
 import { parseSettings } from './settings.mjs';
 
 /**
- * What each package needs. `curl` is the user's own from the beginning; `docker` comes later, if at
- * all.
+ * Dependencies of each package. `curl` is a package of the user from the beginning; `docker` is a
+ * package that the user may install later.
  */
 const depends = {
   ...{
@@ -33,11 +33,11 @@ const depends = {
   ...{ docker: ['containerd'] },
 };
 
-describe('packages', () => {
-  it('are removed when install brought them, with what they need, and no others', (t) => {
-    const place = aPlace(t, { installed: ['curl', 'libseccomp'] });
-    place.install('containerd', 'skopeo');
-    assert.deepEqual(place.installed(), [
+describe('removePackages', () => {
+  it('removes packages that install added, with their dependencies, and no others', (t) => {
+    const setup = createTestSetup(t, { installed: ['curl', 'libseccomp'] });
+    setup.install('containerd', 'skopeo');
+    assert.deepEqual(setup.listInstalled(), [
       'containerd',
       'curl',
       'libgpgme',
@@ -45,67 +45,73 @@ describe('packages', () => {
       'runc',
       'skopeo',
     ]);
-    assert.deepEqual(place.remove(), {
+    assert.deepEqual(setup.remove(), {
       removed: ['containerd', 'libgpgme', 'runc', 'skopeo'],
       kept: [],
     });
-    assert.deepEqual(place.installed(), ['curl', 'libseccomp']);
-    assert.equal(existsSync(place.settings.packagesFile), false);
+    assert.deepEqual(setup.listInstalled(), ['curl', 'libseccomp']);
+    assert.equal(existsSync(setup.settings.packagesFile), false);
   });
 
-  it('are removed after a removal without them, and after a second install that found them there', (t) => {
-    const place = aPlace(t, { installed: [] });
-    place.install('containerd');
-    keepPackages(place.settings);
-    rmSync(place.settings.dir, { recursive: true });
-    place.install('containerd');
-    assert.deepEqual(place.remove().removed, ['containerd', 'libseccomp', 'runc']);
-    assert.deepEqual(place.installed(), []);
+  it('removes packages that an earlier install added and a second install found installed', (t) => {
+    const setup = createTestSetup(t, { installed: [] });
+    setup.install('containerd');
+    keepPackages(setup.settings);
+    rmSync(setup.settings.dir, { recursive: true });
+    setup.install('containerd');
+    assert.deepEqual(setup.remove().removed, ['containerd', 'libseccomp', 'runc']);
+    assert.deepEqual(setup.listInstalled(), []);
   });
 
-  it('are removed after an install that failed when they were there already', (t) => {
-    const place = aPlace(t, { installed: [], broken: 'download' });
+  it('removes packages of an install that failed after it had added them', (t) => {
+    const setup = createTestSetup(t, { installed: [], broken: 'download' });
     assert.throws(
-      () => place.install('containerd'),
+      () => setup.install('containerd'),
       /apt-get -q download busybox-static" failed: broken/,
     );
-    place.repair();
-    place.install('containerd');
-    assert.deepEqual(place.remove().removed, ['containerd', 'libseccomp', 'runc']);
+    setup.repair();
+    setup.install('containerd');
+    assert.deepEqual(setup.remove().removed, ['containerd', 'libseccomp', 'runc']);
   });
 
-  it('are not removed when the install of them failed and somebody else installed them later', (t) => {
-    const place = aPlace(t, { installed: [], broken: 'install' });
-    assert.throws(() => place.install('containerd'), /failed: broken/);
-    place.repair();
-    place.add('containerd');
-    assert.deepEqual(place.remove(), { removed: [], kept: [] });
-    assert.deepEqual(place.installed(), ['containerd', 'libseccomp', 'runc']);
+  it('keeps packages that install failed to add and the user installed later', (t) => {
+    const setup = createTestSetup(t, { installed: [], broken: 'install' });
+    assert.throws(() => setup.install('containerd'), /failed: broken/);
+    setup.repair();
+    setup.add('containerd');
+    assert.deepEqual(setup.remove(), { removed: [], kept: [] });
+    assert.deepEqual(setup.listInstalled(), ['containerd', 'libseccomp', 'runc']);
   });
 
-  it('stay when others that came later need them, are named, and go when those have gone', (t) => {
-    const place = aPlace(t, { installed: [] });
-    place.install('containerd', 'skopeo');
-    place.add('docker');
+  it('keeps packages that a later package needs, and removes them when that package is removed', (t) => {
+    const setup = createTestSetup(t, { installed: [] });
+    setup.install('containerd', 'skopeo');
+    setup.add('docker');
     const kept = ['containerd', 'libseccomp', 'runc'];
-    assert.deepEqual(place.remove(), { removed: ['libgpgme', 'skopeo'], kept });
-    assert.match(place.said(), /the packages containerd, libseccomp, runc stay: docker needs them/);
-    assert.deepEqual(place.installed(), ['containerd', 'docker', 'libseccomp', 'runc']);
-    place.take('docker');
-    assert.deepEqual(place.remove(), { removed: kept, kept: [] });
+    assert.deepEqual(setup.remove(), { removed: ['libgpgme', 'skopeo'], kept });
+    assert.match(
+      setup.getOutput(),
+      /the packages containerd, libseccomp, runc stay: docker needs them/,
+    );
+    assert.deepEqual(setup.listInstalled(), ['containerd', 'docker', 'libseccomp', 'runc']);
+    setup.uninstall('docker');
+    assert.deepEqual(setup.remove(), { removed: kept, kept: [] });
   });
 
-  it('that an older install kept in its settings are removed', (t) => {
-    const place = aPlace(t, { installed: ['runc', 'libseccomp'] });
-    writeFileSync(place.settings.keptFile, JSON.stringify({ packages: ['runc'] }));
-    keepPackages(place.settings);
-    rmSync(place.settings.dir, { recursive: true });
-    assert.deepEqual(place.remove().removed, ['runc']);
+  it('removes packages that an older version recorded in its settings file', (t) => {
+    const setup = createTestSetup(t, { installed: ['runc', 'libseccomp'] });
+    writeFileSync(setup.settings.keptFile, JSON.stringify({ packages: ['runc'] }));
+    keepPackages(setup.settings);
+    rmSync(setup.settings.dir, { recursive: true });
+    assert.deepEqual(setup.remove().removed, ['runc']);
   });
 });
 
-/** A directory for a set-up, and a package manager before that of this machine on the path. */
-function aPlace(t, { installed, broken }) {
+/**
+ * Returns a set-up in a new directory with a fake package manager, which comes first on the path.
+ * @param options - `installed`: installed packages. `broken`: the command of apt-get that fails.
+ */
+function createTestSetup(t, { installed, broken }) {
   const root = mkdtempSync(join(tmpdir(), 'cloudless-packages-'));
   const before = env.PATH;
   t.after(() => {
@@ -136,36 +142,37 @@ function aPlace(t, { installed, broken }) {
   if (broken !== undefined) writeFileSync(state, broken);
   return {
     settings,
-    installed: read,
-    said: () => texts.join('\n'),
-    add: (name) => write([...read(), ...withNeeds(name)]),
-    take: (name) => write(read().filter((each) => each !== name)),
+    listInstalled: read,
+    getOutput: () => texts.join('\n'),
+    add: (name) => write([...read(), ...withDependencies(name)]),
+    uninstall: (name) => write(read().filter((other) => other !== name)),
     repair: () => rmSync(state),
     install: (...names) => {
       mkdirSync(settings.dir, { recursive: true });
       const needs = names.map((name) => ({
         name,
         package: name,
-        there: () => read().includes(name),
+        isInstalled: () => read().includes(name),
       }));
       installPackages(settings, say, { needs, policy: join(root, 'policy-rc.d') });
-      assert.ok(existsSync(busyboxOf(settings)));
+      assert.ok(existsSync(getBusyboxPath(settings)));
     },
     remove: () => removePackages(settings, say),
   };
 }
 
-function withNeeds(name) {
-  return [name, ...depends[name].flatMap(withNeeds)];
+/** Returns a package and all its dependencies. */
+function withDependencies(name) {
+  return [name, ...depends[name].flatMap(withDependencies)];
 }
 
-/** One program for all three names. */
+/** Returns the fake program, which serves as apt-get, dpkg-query and dpkg-deb. */
 function program({ list, state }) {
   return `#!${process.execPath}
 const fs = require('node:fs');
 const path = require('node:path');
 const depends = ${JSON.stringify(depends)};
-const withNeeds = (name) => [name, ...depends[name].flatMap(withNeeds)];
+const withDependencies = (name) => [name, ...depends[name].flatMap(withDependencies)];
 const installed = JSON.parse(fs.readFileSync(${JSON.stringify(list)}, 'utf8'));
 const keep = (names) => fs.writeFileSync(${JSON.stringify(list)}, JSON.stringify([...new Set(names)].sort()));
 const broken = fs.existsSync(${JSON.stringify(state)}) ? fs.readFileSync(${JSON.stringify(state)}, 'utf8') : '';
@@ -189,14 +196,14 @@ const commands = {
   update: () => undefined,
   download: () => fs.writeFileSync('busybox-static_1_all.deb', ''),
   install: () => {
-    const all = names.flatMap(withNeeds).filter((name) => !installed.includes(name));
+    const all = names.flatMap(withDependencies).filter((name) => !installed.includes(name));
     for (const name of new Set(all)) console.log('Inst ' + name + ' (1.0 Debian)');
     if (!isTrial) keep([...installed, ...all]);
   },
   purge: () => {
-    const goes = installed.filter((name) => withNeeds(name).some((each) => names.includes(each)));
-    for (const name of goes) console.log('Purg ' + name + ' [1.0]');
-    if (!isTrial) keep(installed.filter((name) => !goes.includes(name)));
+    const purged = installed.filter((name) => withDependencies(name).some((other) => names.includes(other)));
+    for (const name of purged) console.log('Purg ' + name + ' [1.0]');
+    if (!isTrial) keep(installed.filter((name) => !purged.includes(name)));
   },
 };
 const self = path.basename(process.argv[1]);

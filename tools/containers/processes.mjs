@@ -1,4 +1,4 @@
-// The two programs that go on running: containerd and the registry.
+// Starts and stops the two daemons: containerd and the registry.
 import { spawn } from 'node:child_process';
 import {
   mkdirSync,
@@ -13,68 +13,74 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { containerdFile, registryFile } from './files.mjs';
 import { callCri } from './cri.mjs';
-import { env, until } from './run.mjs';
+import { env, waitFor } from './run.mjs';
 import { SetupError } from './settings.mjs';
 
-/** What is started, in this order; stopped the other way round. */
+/** The daemons in the order of their start; they are stopped in reverse order. */
 export const daemons = [
   {
     name: 'registry',
     command: (settings) => ['docker-registry', 'serve', registryFile(settings)],
     check: refuseTakenPort,
-    answers: (settings) => registryAnswers(settings),
+    isReady: (settings) => isRegistryReady(settings),
   },
   {
     name: 'containerd',
     command: (settings) => ['containerd', '--config', containerdFile(settings)],
     check: async () => {},
-    answers: (settings) => containerdAnswers(settings),
+    isReady: (settings) => isContainerdReady(settings),
   },
 ];
-/** Long enough for either to finish what it does; one that hangs is then killed. */
-const STOP_LIMIT_MS = 20_000;
+/** Time after SIGTERM after which a daemon is killed: enough to end running requests. */
+const STOP_TIMEOUT_MS = 20_000;
 
 const pidFile = (settings, daemon) => join(settings.runDir, `${daemon.name}.pid`);
-/** The file a daemon writes its log to. */
+/** Returns the log file of a daemon. */
 export const logFile = (settings, daemon) => join(settings.logs, `${daemon.name}.log`);
 
 /**
- * The id of a daemon's process; undefined when it does not run. A number that now belongs to
- * another program is not ours.
+ * Returns the process id of a daemon; undefined when the daemon does not run. Compares the command
+ * line, because the recorded id may belong to another program by now.
  */
-export function pidOf(settings, daemon) {
-  const wanted = daemon.command(settings).join('\0');
-  const isOurs = (pid) => readText(`/proc/${pid}/cmdline`).replace(/\0$/, '').endsWith(wanted);
-  const kept = readText(pidFile(settings, daemon)).trim();
-  if (kept !== '' && isOurs(kept)) return Number(kept);
-  // Without its pid file, after /run was cleaned, it is still known by its configuration file.
-  const found = readdirSync('/proc').find((name) => /^\d+$/.test(name) && isOurs(name));
-  return found === undefined ? undefined : Number(found);
+export function findPid(settings, daemon) {
+  const commandLine = daemon.command(settings).join('\0');
+  const isOurs = (pid) => readText(`/proc/${pid}/cmdline`).replace(/\0$/, '').endsWith(commandLine);
+  const recordedPid = readText(pidFile(settings, daemon)).trim();
+  if (recordedPid !== '' && isOurs(recordedPid)) return Number(recordedPid);
+  // without a pid file, for example after /run was cleaned, the configuration file identifies the
+  // daemon
+  const foundPid = readdirSync('/proc').find((name) => /^\d+$/.test(name) && isOurs(name));
+  return foundPid === undefined ? undefined : Number(foundPid);
 }
 
-/** Starts a daemon unless it runs, and waits until it answers. */
+/**
+ * Starts a daemon unless it runs, and waits until it answers.
+ * @param say - Prints a line of progress.
+ * @throws {@link SetupError} with the end of the log when the daemon ends at once.
+ */
 export async function startDaemon(settings, daemon, say) {
-  const pid = pidOf(settings, daemon);
+  const pid = findPid(settings, daemon);
   if (pid === undefined) {
     await daemon.check(settings);
     say(`starting ${daemon.name}`);
     launch(settings, daemon);
   }
-  await until(`${daemon.name} answers (its log: ${logFile(settings, daemon)})`, async () => {
-    if (pidOf(settings, daemon) === undefined) {
+  await waitFor(`${daemon.name} answers (its log: ${logFile(settings, daemon)})`, async () => {
+    if (findPid(settings, daemon) === undefined) {
       throw new SetupError(
-        `${daemon.name} ended at once. The end of ${logFile(settings, daemon)}:\n${tail(settings, daemon)}`,
+        `${daemon.name} ended at once. The end of ${logFile(settings, daemon)}:\n${readLogTail(settings, daemon)}`,
       );
     }
-    return (await daemon.answers(settings)) ? true : undefined;
+    return (await daemon.isReady(settings)) ? true : undefined;
   });
 }
 
+/** Starts the process of a daemon and records its process id. */
 function launch(settings, daemon) {
   for (const dir of [settings.runDir, settings.logs]) mkdirSync(dir, { recursive: true });
   const [command, ...args] = daemon.command(settings);
   const log = openSync(logFile(settings, daemon), 'w');
-  // A session of its own: it outlives this program and the terminal.
+  // in a session of its own, the daemon outlives this program and the terminal
   const child = spawn(command, args, {
     detached: true,
     stdio: ['ignore', log, log],
@@ -89,27 +95,28 @@ function launch(settings, daemon) {
 }
 
 /**
- * Ends a daemon and waits until it is gone. Containers go on without containerd, and are found
- * again when it starts.
+ * Stops a daemon and waits until its process has ended. Containers continue without containerd,
+ * which finds them again at its next start.
+ * @param say - Prints a line of progress.
  */
 export async function stopDaemon(settings, daemon, say) {
-  const pid = pidOf(settings, daemon);
+  const pid = findPid(settings, daemon);
   if (pid !== undefined) {
-    const isGone = () => (pidOf(settings, daemon) === pid ? undefined : true);
+    const isGone = () => (findPid(settings, daemon) === pid ? undefined : true);
     process.kill(pid, 'SIGTERM');
-    await until(`${daemon.name} ends`, isGone, STOP_LIMIT_MS).catch(() =>
+    await waitFor(`${daemon.name} ends`, isGone, STOP_TIMEOUT_MS).catch(() =>
       process.kill(pid, 'SIGKILL'),
     );
-    await until(`${daemon.name} (process ${pid}) ends`, isGone);
+    await waitFor(`${daemon.name} (process ${pid}) ends`, isGone);
     say(`stopped ${daemon.name}`);
   }
   rmSync(pidFile(settings, daemon), { force: true });
 }
 
-/** @throws {@link SetupError} when the registry does not run, and could not. */
+/** @throws {@link SetupError} when the registry does not run and its port is in use. */
 export async function refuseTakenPort(settings) {
   const [registry] = daemons;
-  if (pidOf(settings, registry) !== undefined) return;
+  if (findPid(settings, registry) !== undefined) return;
   const [host, port] = settings.registry.split(':');
   const server = createServer();
   const failure = await new Promise((resolve) => {
@@ -117,14 +124,14 @@ export async function refuseTakenPort(settings) {
     server.listen({ host, port: Number(port) }, () => server.close(() => resolve(undefined)));
   });
   if (failure === undefined) return;
-  const why = failure.code === 'EADDRINUSE' ? 'another program listens there' : failure.message;
+  const reason = failure.code === 'EADDRINUSE' ? 'another program listens there' : failure.message;
   throw new SetupError(
-    `the registry cannot listen on ${settings.registry}: ${why}; choose another with --registry 127.0.0.1:PORT`,
+    `the registry cannot listen on ${settings.registry}: ${reason}; choose another with --registry 127.0.0.1:PORT`,
   );
 }
 
-/** Whether the registry can be asked for images. */
-export async function registryAnswers(settings) {
+/** Returns true when the registry serves requests. */
+export async function isRegistryReady(settings) {
   try {
     return (await fetch(`http://${settings.registry}/v2/`)).ok;
   } catch {
@@ -132,8 +139,8 @@ export async function registryAnswers(settings) {
   }
 }
 
-/** Ready means that the network is set up as well: a pod can be made. */
-async function containerdAnswers(settings) {
+/** Returns true when containerd and its network are ready, so that pods can be created. */
+async function isContainerdReady(settings) {
   try {
     const { status } = await callCri(settings.socket, 'Status', {});
     return status.conditions.every((condition) => condition.status);
@@ -142,10 +149,12 @@ async function containerdAnswers(settings) {
   }
 }
 
-function tail(settings, daemon) {
+/** Returns the last ten lines of the log of a daemon. */
+function readLogTail(settings, daemon) {
   return readText(logFile(settings, daemon)).trimEnd().split('\n').slice(-10).join('\n');
 }
 
+/** Returns the text of a file; empty when the file cannot be read. */
 function readText(file) {
   try {
     return readFileSync(file, 'utf8');

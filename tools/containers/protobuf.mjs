@@ -1,13 +1,17 @@
-// The protobuf wire format, as far as cri.mjs needs it: strings, small numbers, booleans, messages,
-// and lists of these. A schema is `{ name: [number, type, 'repeated'?] }`; a type is 'string',
-// 'number', 'bool' or another schema. See protobuf.dev/programming-guides/encoding.
+// The protobuf wire format, as far as cri.mjs needs it: strings, numbers up to 2^53, booleans,
+// messages, and lists of these. A schema is `{ name: [number, type, 'repeated'?] }`; a type is
+// 'string', 'number', 'bool' or another schema. See protobuf.dev/programming-guides/encoding.
 
+/** Wire types. */
 const VARINT = 0;
 const FIXED64 = 1;
 const BYTES = 2;
 const FIXED32 = 5;
 
-/** Turns an object into bytes. Fields that the schema does not name are a mistake of ours. */
+/**
+ * Encodes a message.
+ * @throws TypeError for a field that is not in the schema.
+ */
 export function encode(schema, message) {
   const parts = [];
   for (const [name, value] of Object.entries(message)) {
@@ -38,18 +42,19 @@ function varint(value) {
 }
 
 /**
- * Turns bytes into an object: lists are always there, strings, numbers and booleans have their
- * empty value when absent.
+ * Decodes a message. Absent lists are empty; absent strings, numbers and booleans have their
+ * default value; absent messages are undefined. Fields that are not in the schema are skipped.
+ * @throws TypeError for malformed bytes.
  */
 export function decode(schema, bytes) {
   const byNumber = new Map(
     Object.entries(schema).map(([name, [number, ...rest]]) => [number, [name, ...rest]]),
   );
   const message = Object.fromEntries(
-    Object.entries(schema).map(([name, [, type, list]]) => [name, emptyOf(type, list)]),
+    Object.entries(schema).map(([name, [, type, list]]) => [name, getDefault(type, list)]),
   );
-  const reader = { bytes, at: 0 };
-  while (reader.at < bytes.length) {
+  const reader = { bytes, offset: 0 };
+  while (reader.offset < bytes.length) {
     const tag = readVarint(reader);
     const value = readValue(reader, tag % 8);
     const [name, type, list] = byNumber.get(Math.floor(tag / 8)) ?? [];
@@ -60,7 +65,8 @@ export function decode(schema, bytes) {
   return message;
 }
 
-function emptyOf(type, list) {
+/** Returns the value of an absent field. */
+function getDefault(type, list) {
   if (list === 'repeated') return [];
   return { string: '', number: 0, bool: false }[type];
 }
@@ -74,16 +80,18 @@ function convert(type, value) {
 function readValue(reader, wireType) {
   if (wireType === VARINT) return readVarint(reader);
   const length = wireType === BYTES ? readVarint(reader) : { [FIXED64]: 8, [FIXED32]: 4 }[wireType];
-  if (length === undefined || reader.at + length > reader.bytes.length)
+  if (length === undefined || reader.offset + length > reader.bytes.length)
     throw new TypeError('malformed protobuf message');
-  reader.at += length;
-  return reader.bytes.subarray(reader.at - length, reader.at);
+  reader.offset += length;
+  return reader.bytes.subarray(reader.offset - length, reader.offset);
 }
 
-/** Exact up to 2^53; times in nanoseconds are beyond that, and nobody here reads them. */
+/**
+ * Reads a varint, exact up to 2^53. Larger values, such as times in nanoseconds, are never used.
+ */
 function readVarint(reader) {
   for (let value = 0, scale = 1; ; scale *= 128) {
-    const byte = reader.bytes[reader.at++];
+    const byte = reader.bytes[reader.offset++];
     if (byte === undefined) throw new TypeError('malformed protobuf message');
     value += (byte % 128) * scale;
     if (byte < 128) return value;

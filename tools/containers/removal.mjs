@@ -1,26 +1,28 @@
-// Takes everything away that the set-up brought, also when containerd is broken or gone, and
-// nothing else: what is removed is known by the own directories, the own socket, or the name of the
-// own network.
+// Removes everything that the set-up has created, also when containerd cannot start. Everything is
+// identified by the directories, the socket or the network name of the set-up, so that nothing else
+// is removed.
 import { existsSync, readdirSync, readFileSync, rmSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { removePod } from './check.mjs';
 import { callCri } from './cri.mjs';
 import { networkName } from './files.mjs';
 import { removeRules } from './firewall.mjs';
-import { daemons, pidOf, startDaemon, stopDaemon } from './processes.mjs';
-import { attempt, run, until } from './run.mjs';
+import { daemons, findPid, startDaemon, stopDaemon } from './processes.mjs';
+import { attempt, run, waitFor } from './run.mjs';
 import { readJson, SetupError } from './settings.mjs';
 
 /**
- * Ends and deletes it all. The directory with the settings goes last, so that a removal that was
- * cut short can be repeated.
+ * Stops and deletes the whole set-up. The directory with the settings is deleted last, so that an
+ * interrupted removal can be repeated.
+ * @param say - Prints a line of progress.
+ * @throws {@link SetupError} when `install` did not create the directories, or a mount is in use.
  */
 export async function removeAll(settings, say) {
   if (!isOurs(settings)) {
-    const there = [settings.dir, settings.runDir].filter(existsSync);
-    if (there.length === 0) return say('there is nothing to remove');
+    const existing = [settings.dir, settings.runDir].filter(existsSync);
+    if (existing.length === 0) return say('there is nothing to remove');
     throw new SetupError(
-      `${there.join(' and ')} was not made by "install" (no ${settings.keptFile}), so it stays`,
+      `${existing.join(' and ')} was not made by "install" (no ${settings.keptFile}), so it stays`,
     );
   }
   await endPods(settings, say);
@@ -37,22 +39,23 @@ export async function removeAll(settings, say) {
 }
 
 /**
- * By the file `install` leaves; or, where somebody deleted that, by what still runs from these
- * directories.
+ * Returns true when `install` has created the set-up: its settings file exists, or a process of the
+ * set-up still runs although the file was deleted.
  */
 function isOurs(settings) {
-  const runs =
-    daemons.some((daemon) => pidOf(settings, daemon) !== undefined) || shims(settings).length > 0;
-  return runs || readJson(settings.keptFile, undefined) !== undefined;
+  const isRunning =
+    daemons.some((daemon) => findPid(settings, daemon) !== undefined) ||
+    listShims(settings).length > 0;
+  return isRunning || readJson(settings.keptFile, undefined) !== undefined;
 }
 
 /**
- * The orderly way: containerd ends each pod and the network plugins give back its address and its
- * rules.
+ * Removes all pods through containerd, so that the network plugins release their addresses and
+ * rules. Continues without when containerd cannot start.
  */
 async function endPods(settings, say) {
   const [, containerd] = daemons;
-  if (pidOf(settings, containerd) === undefined && taskDirs(settings).length === 0) return;
+  if (findPid(settings, containerd) === undefined && listTasks(settings).length === 0) return;
   try {
     await startDaemon(settings, containerd, say);
     const { items } = await callCri(settings.socket, 'ListPodSandbox', {});
@@ -63,8 +66,8 @@ async function endPods(settings, say) {
   }
 }
 
-/** The containers containerd has, or had when it was killed: one directory each, by namespace. */
-function taskDirs(settings) {
+/** Lists the containers that containerd has, or had when it was killed: a directory for each. */
+function listTasks(settings) {
   const tasks = join(settings.stateDir, 'io.containerd.runtime.v2.task');
   return list(tasks).flatMap((namespace) =>
     list(join(tasks, namespace)).map((id) => ({ namespace, id, dir: join(tasks, namespace, id) })),
@@ -72,23 +75,25 @@ function taskDirs(settings) {
 }
 
 /**
- * The other way: the processes of each container, its cgroups, and the shim that looks after it.
+ * Removes what containerd has not removed: the processes and cgroups of each container, and its
+ * shim.
  */
 async function endLeftovers(settings, say) {
-  const tasks = taskDirs(settings);
+  const tasks = listTasks(settings);
   if (tasks.length > 0)
     say(`ending ${tasks.length} container${tasks.length === 1 ? '' : 's'} that were left`);
   const sockets = tasks.map(({ dir }) => shimSocket(dir)).filter((socket) => socket !== undefined);
   for (const { namespace, id } of tasks) {
-    // What did not come through CRI, like "ctr run", is in runc's usual place.
+    // containers that were not created through CRI, as with "ctr run", are in the default place of
+    // runc
     for (const root of [settings.runcDir, '/run/containerd/runc']) {
       const dir = join(root, namespace);
       if (existsSync(join(dir, id))) attempt('runc', ['--root', dir, 'delete', '--force', id]);
     }
   }
-  for (const pid of shims(settings)) process.kill(pid, 'SIGKILL');
-  await until(`the shims of ${settings.socket} end`, () =>
-    shims(settings).length === 0 ? true : undefined,
+  for (const pid of listShims(settings)) process.kill(pid, 'SIGKILL');
+  await waitFor(`the shims of ${settings.socket} end`, () =>
+    listShims(settings).length === 0 ? true : undefined,
   );
   for (const socket of sockets) rmSync(socket, { force: true });
   removeEmpty([
@@ -99,14 +104,15 @@ async function endLeftovers(settings, say) {
 }
 
 /**
- * Where a shim listens, which is not below our directories: containerd has a fixed place for that.
+ * Returns the socket of the shim of a container, which is in a fixed directory of containerd;
+ * undefined when the shim has no socket.
  */
 function shimSocket(taskDir) {
   const file = join(taskDir, 'address');
   return existsSync(file) ? readFileSync(file, 'utf8').trim().replace('unix://', '') : undefined;
 }
 
-function shims(settings) {
+function listShims(settings) {
   return list('/proc').filter((name) => {
     if (!/^\d+$/.test(name)) return false;
     try {
@@ -115,53 +121,57 @@ function shims(settings) {
         /containerd-shim/.test(words[0]) && words[words.indexOf('-address') + 1] === settings.socket
       );
     } catch {
-      return false; // it ended meanwhile
+      return false; // the process has ended
     }
   });
 }
 
-/** containerd puts the cgroups of pods that name no parent below this one, in each hierarchy. */
+/** Returns the parents that containerd creates for the cgroups of pods, in each hierarchy. */
 const cgroupParents = () =>
   ['', ...list('/sys/fs/cgroup')].map((name) => join('/sys/fs/cgroup', name, 'k8s.io'));
 
 /**
- * Network namespaces and layers of images, the innermost first. @throws {@link SetupError} rather
- * than delete through a mount.
+ * Unmounts network namespaces and layers of images, the innermost first.
+ * @throws {@link SetupError} when a mount stays, because deleting the directory would delete its
+ *   content.
  */
 function unmountAll(settings) {
-  for (const place of mountsBelow(settings)) attempt('umount', [place]);
-  for (const place of mountsBelow(settings)) attempt('umount', ['--lazy', place]);
-  const left = mountsBelow(settings);
-  if (left.length > 0)
+  for (const mountPoint of listMounts(settings)) attempt('umount', [mountPoint]);
+  for (const mountPoint of listMounts(settings)) attempt('umount', ['--lazy', mountPoint]);
+  const remaining = listMounts(settings);
+  if (remaining.length > 0)
     throw new SetupError(
-      `cannot unmount ${left.join(', ')}; end what uses it, then run "remove" again`,
+      `cannot unmount ${remaining.join(', ')}; end what uses it, then run "remove" again`,
     );
 }
 
-function mountsBelow({ dir, runDir }) {
-  const places = readFileSync('/proc/self/mountinfo', 'utf8')
+/** Lists the mounts below the directories of the set-up, the innermost first. */
+function listMounts({ dir, runDir }) {
+  const mountPoints = readFileSync('/proc/self/mountinfo', 'utf8')
     .trim()
     .split('\n')
     .map((line) => line.split(' ')[4]);
-  return places
-    .filter((place) => [dir, runDir].some((top) => place.startsWith(`${top}/`)))
+  return mountPoints
+    .filter((mountPoint) => [dir, runDir].some((top) => mountPoint.startsWith(`${top}/`)))
     .reverse();
 }
 
-/** The network plugins keep what they did for each pod in a place that all networks share. */
+/**
+ * Deletes the results of the network plugins for pods of this network; all networks share a folder.
+ */
 function removeCniResults(settings) {
   const results = '/var/lib/cni/results';
   const prefix = `${networkName(settings)}-`;
   const ids = list(results)
     .filter((name) => name.startsWith(prefix))
     .map((name) => name.slice(prefix.length).split('-')[0]);
-  const ours = list(results).filter(
+  const ownResults = list(results).filter(
     (name) => name.startsWith(prefix) || ids.some((id) => name === `cni-loopback-${id}-lo`),
   );
-  for (const name of ours) rmSync(join(results, name));
+  for (const name of ownResults) rmSync(join(results, name));
 }
 
-/** Places that others may use as well: they stay as long as anything is in them. */
+/** Deletes directories that other programs may use as well; a directory with files stays. */
 function removeEmpty(dirs) {
   for (const dir of dirs) {
     try {
@@ -172,6 +182,7 @@ function removeEmpty(dirs) {
   }
 }
 
+/** Returns the names in a directory; none when the directory does not exist. */
 function list(dir) {
   try {
     return readdirSync(dir);

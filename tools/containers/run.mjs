@@ -1,10 +1,11 @@
-// Other programs, and waiting for a condition.
+// Runs other programs, and waits for conditions.
 import { spawnSync } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
 import { SetupError } from './settings.mjs';
 
 /**
- * Where Debian keeps the programs of root, which is not on the path of everyone who became root.
+ * Environment of all programs. The path includes the directories for programs of root, which su and
+ * sudo may leave out.
  */
 export const env = {
   ...process.env,
@@ -12,7 +13,11 @@ export const env = {
   LC_ALL: 'C',
 };
 
-/** Runs a program to its end. Never throws: `ok` says whether it did its work. */
+/**
+ * Runs a program to its end. Never throws.
+ * @param options - Options of `spawnSync`.
+ * @returns `ok` (true for exit code 0), stdout, and stderr or the error of the start.
+ */
 export function attempt(command, args, options = {}) {
   const { status, stdout, stderr, error } = spawnSync(command, args, {
     env,
@@ -26,7 +31,10 @@ export function attempt(command, args, options = {}) {
   };
 }
 
-/** Runs a program that has to succeed, and returns what it printed. */
+/**
+ * Runs a program and returns its stdout.
+ * @throws {@link SetupError} when the program fails.
+ */
 export function run(command, args, options = {}) {
   const { ok, stdout, stderr } = attempt(command, args, options);
   if (!ok)
@@ -36,21 +44,24 @@ export function run(command, args, options = {}) {
   return stdout;
 }
 
-/** Whether a program is on the path. */
-export const has = (command) => attempt('sh', ['-c', `command -v ${command}`]).ok;
+/** Returns true when a program is on the path. */
+export const hasProgram = (command) => attempt('sh', ['-c', `command -v ${command}`]).ok;
 
 /**
- * Asks again and again until the answer is there.
- * @param what - for the message.
- * @param ask - answers `undefined` for "not yet"; throws when it can never be.
+ * Repeats a check until it returns a value.
+ * @param condition - Description of the condition, for the error.
+ * @param check - Returns undefined while the condition does not hold; throws when it never will.
+ * @param timeoutMs - Time limit in milliseconds.
+ * @returns The value.
+ * @throws {@link SetupError} at the time limit.
  */
-export async function until(what, ask, limitMs = 60_000) {
-  const deadline = performance.now() + limitMs;
+export async function waitFor(condition, check, timeoutMs = 60_000) {
+  const deadline = performance.now() + timeoutMs;
   for (;;) {
-    const answer = await ask();
-    if (answer !== undefined) return answer;
+    const value = await check();
+    if (value !== undefined) return value;
     if (performance.now() > deadline)
-      throw new SetupError(`${what}: still not so after ${limitMs / 1000} s`);
+      throw new SetupError(`${condition}: still not so after ${timeoutMs / 1000} s`);
     await pause(25);
   }
 }

@@ -1,16 +1,16 @@
-// Where everything of this set-up lives. What `install` was told is kept in the directory, so later
-// commands need only `--dir`.
+// The settings of the set-up and the paths that follow from them. `install` keeps its settings in
+// the directory, so that later commands need only `--dir`.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { parseArgs } from 'node:util';
 
 /**
- * A mistake of the user, or something about the machine that the user can change: shown without a
- * stack.
+ * An error that the user can correct: invalid settings, or a property of the machine. Printed
+ * without a stack.
  */
 export class SetupError extends Error {}
 
-/** Every setting: flag, environment variable, default and form. */
+/** Environment variable, default and form of each setting; the flag follows from the name. */
 const options = {
   dir: {
     env: 'CLOUDLESS_CONTAINERS_DIR',
@@ -27,7 +27,7 @@ const options = {
     default: '127.0.0.1:5000',
     form: /^127(\.\d{1,3}){3}:\d{1,5}$/,
   },
-  // The kernel takes 15 characters for the name of a network interface.
+  // Linux allows 15 characters in the name of a network interface
   bridge: { env: 'CLOUDLESS_CONTAINERS_BRIDGE', default: 'cloudless0', form: /^[\w-]{1,15}$/ },
   subnet: {
     env: 'CLOUDLESS_CONTAINERS_SUBNET',
@@ -35,49 +35,49 @@ const options = {
     form: /^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/,
   },
 };
-const flagOf = (name) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-/** Its name tells that the directory is ours: `remove` deletes no other. */
+/** Returns the flag of a setting without dashes, such as `run-dir`. */
+const toFlag = (name) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+/** Name of the settings file. `remove` deletes only a directory that has this file. */
 const KEPT_FILE = 'cloudless-containers.json';
 /**
- * Where Linux keeps a socket's path, there is room for so many characters (`sun_path` in unix(7),
- * less the final zero).
+ * Longest path of a socket in Linux: `sun_path` in unix(7), without the terminating NUL.
  */
 const SOCKET_PATH_MAX = 107;
 
-/** One line per flag, for `--help`. */
+/** A line of help for each flag. */
 export const flagHelp = Object.entries(options).map(
-  ([name, option]) => `  --${flagOf(name).padEnd(11)} ${option.default.padEnd(31)} ${option.env}`,
+  ([name, option]) => `  --${toFlag(name).padEnd(11)} ${option.default.padEnd(31)} ${option.env}`,
 );
 
 /**
  * Reads the command line.
- * @param args - what follows the name of the script.
- * @param env - the environment: a flag beats a variable, a variable beats what `install` kept, and
- *   that beats the default.
- * @returns the command, whether the answer is wanted as JSON, and the settings with the paths that
- *   follow from them.
- * @throws {@link SetupError} for what cannot be.
+ * @param args - Arguments after the name of the script.
+ * @param env - Environment variables. A flag precedes a variable, a variable precedes the kept
+ *   setting, and the kept setting precedes the default.
+ * @returns The commands, the switches, and the settings with the paths that follow from them.
+ * @throws {@link SetupError} for an unknown flag, an invalid value, or a value other than the kept
+ *   one.
  */
 export function parseSettings(args, env) {
   const { values, positionals } = parse(args);
-  const given = (name) => values[flagOf(name)] ?? env[options[name].env];
-  const kept = readKept(given('dir') ?? options.dir.default);
+  const getGiven = (name) => values[toFlag(name)] ?? env[options[name].env];
+  const kept = readKept(getGiven('dir') ?? options.dir.default);
   const settings = {};
   for (const [name, option] of Object.entries(options)) {
-    const value = given(name) ?? kept[name] ?? option.default;
+    const value = getGiven(name) ?? kept[name] ?? option.default;
     if (!option.form.test(value) || value.includes('..')) {
       throw new SetupError(
-        `--${flagOf(name)} is ${JSON.stringify(value)}; it must look like ${option.default}`,
+        `--${toFlag(name)} is ${JSON.stringify(value)}; it must look like ${option.default}`,
       );
     }
     if (kept[name] !== undefined && kept[name] !== value) {
       throw new SetupError(
-        `--${flagOf(name)} is ${value}, but ${kept.dir} was installed with ${kept[name]}; remove that first, or choose another --dir`,
+        `--${toFlag(name)} is ${value}, but ${kept.dir} was installed with ${kept[name]}; remove that first, or choose another --dir`,
       );
     }
     settings[name] = value;
   }
-  const paths = pathsOf(settings);
+  const paths = addPaths(settings);
   if (paths.socket.length > SOCKET_PATH_MAX) {
     throw new SetupError(
       `the socket would be ${paths.socket}: over ${SOCKET_PATH_MAX} characters; choose a shorter --run-dir`,
@@ -94,7 +94,7 @@ export function parseSettings(args, env) {
 
 function parse(args) {
   const flags = Object.fromEntries(
-    Object.keys(options).map((name) => [flagOf(name), { type: 'string' }]),
+    Object.keys(options).map((name) => [toFlag(name), { type: 'string' }]),
   );
   const switches = {
     json: { type: 'boolean' },
@@ -108,7 +108,8 @@ function parse(args) {
   }
 }
 
-function pathsOf(settings) {
+/** Adds the paths that follow from the settings. */
+function addPaths(settings) {
   const { dir, runDir } = settings;
   return {
     ...settings,
@@ -122,14 +123,17 @@ function pathsOf(settings) {
     addressesDir: join(dir, 'addresses'),
     imagesDir: join(dir, 'images'),
     keptFile: join(dir, KEPT_FILE),
-    // Beside the directory, which a removal without --packages deletes.
+    // beside the directory, which every removal deletes
     packagesFile: `${dir}.packages.json`,
   };
 }
 
 const readKept = (dir) => (isAbsolute(dir) ? readJson(join(dir, KEPT_FILE), {}) : {});
 
-/** Keeps what was chosen. */
+/**
+ * Writes the settings file.
+ * @param more - Further values to keep.
+ */
 export function keepSettings(settings, more = {}) {
   mkdirSync(settings.dir, { recursive: true });
   const chosen = Object.fromEntries(Object.keys(options).map((name) => [name, settings[name]]));
@@ -139,12 +143,15 @@ export function keepSettings(settings, more = {}) {
   );
 }
 
-/** Reads a JSON file; `otherwise` when there is none. */
-export function readJson(file, otherwise) {
+/**
+ * Reads a JSON file; returns `fallback` when the file does not exist.
+ * @throws {@link SetupError} when the file cannot be read.
+ */
+export function readJson(file, fallback) {
   try {
     return JSON.parse(readFileSync(file, 'utf8'));
   } catch (reason) {
-    if (reason.code === 'ENOENT') return otherwise;
+    if (reason.code === 'ENOENT') return fallback;
     throw new SetupError(`${file} cannot be read: ${reason.message}`);
   }
 }

@@ -1,28 +1,33 @@
-// A real container runtime for Cloudless, apart from any that is there: containerd, a network, a
-// registry with test images. `sudo node tools/containers/setup.mjs install` makes it, `remove`
-// takes it away; README.md tells more.
+// Installs and removes a container runtime for Cloudless, apart from any other on the machine:
+// containerd, a network, and a registry with test images. See README.md.
 import { checkMachine } from './machine.mjs';
 import { callCri } from './cri.mjs';
 import { pauseImage, writeFiles } from './files.mjs';
 import { imageNames, provideImages } from './images.mjs';
-import { brought, installPackages, keepPackages, missing, removePackages } from './packages.mjs';
-import { daemons, pidOf, startDaemon, stopDaemon } from './processes.mjs';
+import {
+  findMissing,
+  installPackages,
+  keepPackages,
+  listAddedPackages,
+  removePackages,
+} from './packages.mjs';
+import { daemons, findPid, startDaemon, stopDaemon } from './processes.mjs';
 import { removeAll } from './removal.mjs';
 import { flagHelp, keepSettings, parseSettings, readJson, SetupError } from './settings.mjs';
 import { checkPods } from './check.mjs';
 
 const help = `usage: setup.mjs COMMAND [flags]       as root, on Debian or Ubuntu
 
-  install   installs what is missing, starts it, puts the test images into the registry
-  start     starts it again, after a stop or a reboot
-  stop      ends containerd and the registry; running containers go on
-  status    says what runs; ends with 3 unless everything does
-  check     runs a pod from nginx:alpine and asks it over HTTP
-  remove    ends the pods and all the rest, and deletes it; with --packages also the packages that install brought
+  install   installs missing packages, starts both daemons, pushes the test images to the registry
+  start     starts both daemons, for example after a stop or a reboot
+  stop      stops containerd and the registry; running containers continue
+  status    prints the state; exits with 3 unless both daemons run
+  check     runs a pod from nginx:alpine and requests a page from it over HTTP
+  remove    deletes pods, daemons, network and files; with --packages also the packages that install added
 
 flag          default                         environment variable
 ${flagHelp.join('\n')}
-  --json      prints the answer as one line of JSON; what happens meanwhile goes to standard error
+  --json      prints the result as one line of JSON; progress always goes to standard error
 `;
 
 const commands = {
@@ -37,7 +42,7 @@ const commands = {
     await startDaemon(settings, registry, say);
     await provideImages(settings, say);
     await startDaemon(settings, containerd, say);
-    // Kept from now on, so that pods start without the registry as well.
+    // containerd keeps the image, so that pods start also when the registry does not run
     await callCri(settings.socket, 'PullImage', { image: { image: pauseImage(settings) } });
     return describe(settings);
   },
@@ -62,37 +67,39 @@ const commands = {
   async remove({ settings, say, packages }) {
     keepPackages(settings);
     await removeAll(settings, say);
-    const answer = { removed: true, dir: settings.dir, runDir: settings.runDir };
-    if (packages) return { ...answer, packages: removePackages(settings, say) };
-    const stay = brought(settings);
-    if (stay.length > 0)
-      say(`the packages ${stay.join(', ')} stay; "remove --packages" takes them away, also later`);
-    return answer;
+    const result = { removed: true, dir: settings.dir, runDir: settings.runDir };
+    if (packages) return { ...result, packages: removePackages(settings, say) };
+    const kept = listAddedPackages(settings);
+    if (kept.length > 0)
+      say(`the packages ${kept.join(', ')} stay; "remove --packages" takes them away, also later`);
+    return result;
   },
 };
 
-/** What a script needs to use it. */
+/** Returns the state of the set-up, and what a script needs to use it. */
 function describe(settings) {
   const { socket, registry, dir, runDir, bridge, subnet } = settings;
   const processes = Object.fromEntries(
-    daemons.map((daemon) => [daemon.name, pidOf(settings, daemon) ?? null]),
+    daemons.map((daemon) => [daemon.name, findPid(settings, daemon) ?? null]),
   );
   const running = Object.values(processes).every((pid) => pid !== null);
   return { running, socket, registry, images: imageNames, dir, runDir, bridge, subnet, processes };
 }
 
+/** @throws {@link SetupError} when `install` has not run or a program is missing. */
 function requireInstalled(settings) {
-  const lacking = missing().map((need) => need.name);
-  if (readJson(settings.keptFile, undefined) === undefined || lacking.length > 0) {
-    const why =
-      lacking.length > 0 ? `missing: ${lacking.join(', ')}` : `there is no ${settings.keptFile}`;
-    throw new SetupError(`not installed (${why}); run "install" first`);
+  const missing = findMissing().map((need) => need.name);
+  if (readJson(settings.keptFile, undefined) === undefined || missing.length > 0) {
+    const reason =
+      missing.length > 0 ? `missing: ${missing.join(', ')}` : `there is no ${settings.keptFile}`;
+    throw new SetupError(`not installed (${reason}); run "install" first`);
   }
 }
 
-function print(answer, json) {
-  if (json) return console.log(JSON.stringify(answer));
-  for (const [key, value] of Object.entries(answer)) {
+/** Prints a result as a table or as JSON. */
+function print(result, json) {
+  if (json) return console.log(JSON.stringify(result));
+  for (const [key, value] of Object.entries(result)) {
     const text = value !== null && typeof value === 'object' ? JSON.stringify(value) : value;
     console.log(`${key.padEnd(10)} ${text}`);
   }
@@ -110,7 +117,7 @@ try {
     console.log(help);
   } else if (!Object.hasOwn(commands, name ?? '') || others.length > 0) {
     throw new SetupError(
-      `one command is needed, and it is not ${JSON.stringify([name, ...others].join(' '))}\n\n${help}`,
+      `expected one command, got ${JSON.stringify([name, ...others].join(' '))}\n\n${help}`,
     );
   } else {
     if (process.getuid() !== 0)

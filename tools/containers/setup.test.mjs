@@ -1,5 +1,5 @@
-// `node --test tools/containers/`: as root a second set-up is made beside any that is there, used,
-// broken, and removed.
+// `node --test tools/containers/`: as root, the tests install a second set-up beside any other, use
+// it, break it, and remove it.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
@@ -24,26 +24,29 @@ import { parseSettings } from './settings.mjs';
 
 const script = fileURLToPath(new URL('setup.mjs', import.meta.url));
 
-describe('settings', () => {
-  for (const { args, says } of [
+describe('parseSettings', () => {
+  for (const { args, message } of [
     {
       args: ['status', '--registry', '0.0.0.0:5000'],
-      says: /--registry is "0.0.0.0:5000"; it must look like 127.0.0.1:5000/,
+      message: /--registry is "0.0.0.0:5000"; it must look like 127.0.0.1:5000/,
     },
-    { args: ['status', '--dir', 'relative'], says: /--dir is "relative"; it must look like \/var/ },
-    { args: ['status', '--dir', '/var/lib/../x'], says: /--dir is .* must look like/ },
-    { args: ['status', '--bridge', 'a-name-too-long-for-linux'], says: /--bridge is / },
+    {
+      args: ['status', '--dir', 'relative'],
+      message: /--dir is "relative"; it must look like \/var/,
+    },
+    { args: ['status', '--dir', '/var/lib/../x'], message: /--dir is .* must look like/ },
+    { args: ['status', '--bridge', 'a-name-too-long-for-linux'], message: /--bridge is / },
     {
       args: ['status', '--dir', '/nowhere/x', '--run-dir', `/${'x'.repeat(100)}`],
-      says: /over 107 characters; choose a shorter --run-dir/,
+      message: /over 107 characters; choose a shorter --run-dir/,
     },
-    { args: ['status', '--nonsense'], says: /Unknown option '--nonsense'/ },
+    { args: ['status', '--nonsense'], message: /Unknown option '--nonsense'/ },
   ]) {
     it(`refuses ${args.slice(1).join(' ').slice(0, 40)}`, () =>
-      assert.throws(() => parseSettings(args, {}), says));
+      assert.throws(() => parseSettings(args, {}), message));
   }
 
-  it('takes a flag before a variable, and a variable before what was kept; what was kept cannot be changed', (t) => {
+  it('prefers flags to variables and variables to kept settings, and refuses other values than kept', (t) => {
     const dir = scratchDir(t);
     const env = { CLOUDLESS_CONTAINERS_DIR: dir, CLOUDLESS_CONTAINERS_BRIDGE: 'br-env' };
     assert.equal(parseSettings(['status'], env).settings.bridge, 'br-env');
@@ -58,8 +61,10 @@ describe('settings', () => {
       /--bridge is br-env, but .* was installed with br-kept; remove that first/,
     );
   });
+});
 
-  it('never removes a directory that it did not make', async (t) => {
+describe('removeAll', () => {
+  it('refuses to remove a directory that install did not create', async (t) => {
     const dir = scratchDir(t);
     writeFileSync(join(dir, 'precious'), '');
     const { settings } = parseSettings(['remove', '--dir', dir, '--run-dir', `${dir}-run`], {});
@@ -72,8 +77,8 @@ describe('settings', () => {
 });
 
 describe(
-  'what tests find',
-  { skip: process.getuid() === 0 ? false : 'needs root: others find nothing' },
+  'findContainers',
+  { skip: process.getuid() === 0 ? false : 'needs root: other users find no runtime' },
   () => {
     const nowhere = {
       PATH: process.env.PATH,
@@ -81,7 +86,7 @@ describe(
       CLOUDLESS_CONTAINERS_RUN_DIR: '/nowhere/y',
     };
 
-    it('is the socket that is named, when there is one', (t) => {
+    it('returns the socket of CLOUDLESS_CRI_SOCKET when that exists', (t) => {
       const socket = join(scratchDir(t), 'some.sock');
       const env = { ...nowhere, CLOUDLESS_CRI_SOCKET: socket };
       assert.deepEqual(findContainers(env), {
@@ -93,23 +98,23 @@ describe(
       assert.equal(findContainers(env).socket, socket);
     });
 
-    it('is nothing without a set-up, with the command that makes one, and whether that is a failure', () => {
-      const found = findContainers({
+    it('returns the command to install a set-up, and required, when there is none', () => {
+      const result = findContainers({
         ...nowhere,
         CLOUDLESS_CONTAINERS: 'required',
         CLOUDLESS_CRI_SOCKET: '',
       });
-      assert.equal(found.required, true);
-      assert.equal(found.socket, undefined);
+      assert.equal(result.required, true);
+      assert.equal(result.socket, undefined);
       assert.match(
-        found.whyNot,
+        result.whyNot,
         /no containerd runs for them; `sudo .* tools\/containers\/setup.mjs install` starts one/,
       );
     });
   },
 );
 
-describe('protobuf', () => {
+describe('encode and decode', () => {
   const schema = {
     name: [1, 'string'],
     size: [2, 'number'],
@@ -118,12 +123,12 @@ describe('protobuf', () => {
   };
   const message = { name: 'ä', size: 300, on: true, inner: [{ tag: 'a' }, { tag: '' }] };
 
-  it('reads what it wrote, with the bytes of the published format', () => {
+  it('round-trip a message, in the bytes of the published format', () => {
     assert.deepEqual(decode(schema, encode(schema, message)), message);
-    assert.equal(encode({ a: [1, 'number'] }, { a: 150 }).toString('hex'), '089601'); // the example of the format's documentation
+    assert.equal(encode({ a: [1, 'number'] }, { a: 150 }).toString('hex'), '089601'); // example of the documentation
   });
 
-  it('skips fields it does not know and refuses what was cut off', () => {
+  it('skip unknown fields and refuse truncated bytes', () => {
     assert.deepEqual(decode({ size: [2, 'number'] }, encode(schema, message)), { size: 300 });
     const bytes = encode({ name: [1, 'string'] }, { name: 'word' });
     assert.throws(() => decode(schema, bytes.subarray(0, -1)), /malformed/);
@@ -131,75 +136,75 @@ describe('protobuf', () => {
 });
 
 const skip =
-  process.getuid() === 0 ? false : 'needs root: network, mounts and cgroups are made for real';
+  process.getuid() === 0 ? false : 'needs root: creates network interfaces, mounts and cgroups';
 
-describe('a set-up beside others', { skip }, () => {
-  it('runs pods, also from an image it has while the registry is away, and leaves nothing', async (t) => {
-    const place = await aPlace(t);
-    const { socket, processes, images } = place.answer('install');
+describe('setup.mjs', { skip }, () => {
+  it('runs pods, also while the registry does not run, and leaves nothing behind after remove', async (t) => {
+    const setup = await createTestSetup(t);
+    const { socket, processes, images } = setup.runCommand('install');
     assert.ok(images.includes('nginx:alpine'));
     assert.deepEqual(
-      place.answer('install').processes,
+      setup.runCommand('install').processes,
       processes,
       'a second install restarts nothing',
     );
     await callCri(socket, 'PullImage', { image: { image: 'nginx:alpine' } });
     process.kill(processes.registry, 'SIGKILL');
-    assert.equal(place.run('status').status, 3);
-    assert.equal(place.answer('check').pulled, false);
+    assert.equal(setup.run('status').status, 3);
+    assert.equal(setup.runCommand('check').pulled, false);
 
-    const pod = await place.runPod(socket);
-    place.answer('stop');
-    assert.ok(place.traces().length > 0, 'pods go on without containerd');
-    place.answer('start');
+    const pod = await setup.runPod(socket);
+    setup.runCommand('stop');
+    assert.ok(setup.listTraces().length > 0, 'pods continue without containerd');
+    setup.runCommand('start');
     assert.equal(
       (await callCri(socket, 'PodSandboxStatus', { podSandboxId: pod })).status.state,
       0,
-      'and are found again',
+      'containerd finds the pod again',
     );
 
-    place.answer('remove');
-    assert.deepEqual(place.traces(), []);
-    assert.match(place.run('remove').stderr, /nothing to remove/);
+    setup.runCommand('remove');
+    assert.deepEqual(setup.listTraces(), []);
+    assert.match(setup.run('remove').stderr, /nothing to remove/);
   });
 
-  it('is removed as well when containerd was killed and cannot start, and the settings are gone', async (t) => {
-    const place = await aPlace(t);
-    const { socket, processes } = place.answer('install');
-    const { pulled, answer } = place.answer('check');
+  it('removes the set-up also when containerd cannot start and the settings file was deleted', async (t) => {
+    const setup = await createTestSetup(t);
+    const { socket, processes } = setup.runCommand('install');
+    const { pulled, answer } = setup.runCommand('check');
     assert.deepEqual({ pulled, answer }, { pulled: true, answer: '<h1>Welcome to nginx!</h1>' });
-    await place.runPod(socket);
-    rmSync(join(place.dir, 'cloudless-containers.json'));
+    await setup.runPod(socket);
+    rmSync(join(setup.dir, 'cloudless-containers.json'));
     process.kill(processes.containerd, 'SIGKILL');
-    appendFileSync(join(place.dir, 'etc', 'containerd.toml'), 'broken [');
-    assert.match(place.run('remove').stderr, /containerd ended at once.*\n.*failed to load TOML/);
-    assert.deepEqual(place.traces(), []);
+    appendFileSync(join(setup.dir, 'etc', 'containerd.toml'), 'broken [');
+    assert.match(setup.run('remove').stderr, /containerd ended at once.*\n.*failed to load TOML/);
+    assert.deepEqual(setup.listTraces(), []);
   });
 
-  it('does not take what belongs to others', async (t) => {
-    const place = await aPlace(t);
+  it('refuses a port, bridge or directory that is in use, and changes nothing', async (t) => {
+    const setup = await createTestSetup(t);
     const server = createServer();
-    await new Promise((resolve) => server.listen(place.port, '127.0.0.1', resolve));
+    await new Promise((resolve) => server.listen(setup.port, '127.0.0.1', resolve));
     t.after(() => server.close());
     assert.match(
-      place.run('install').stderr,
+      setup.run('install').stderr,
       /cannot listen on 127.0.0.1:\d+: another program listens there; choose another with --/,
     );
     assert.match(
-      place.run('install', ['--bridge', 'lo']).stderr,
+      setup.run('install', ['--bridge', 'lo']).stderr,
       /a network interface lo already; choose another with --bridge/,
     );
     assert.match(
-      place.run('install', ['--dir', tmpdir()]).stderr,
+      setup.run('install', ['--dir', tmpdir()]).stderr,
       /exists and was not made by "install"; choose another --dir/,
     );
-    assert.deepEqual(place.traces(), []);
+    assert.deepEqual(setup.listTraces(), []);
   });
 });
 
-/** A set-up of its own: free port, own names, and all traces of it on the machine. */
-async function aPlace(t) {
-  t.after(() => run('remove')); // before the directories go
+/** Returns the commands of a set-up with its own names and port, and a list of all its traces. */
+async function createTestSetup(t) {
+  t.after(() => run('remove')); // runs before the directories are deleted
   const dir = join(scratchDir(t), 'lib');
   const runDir = join(scratchDir(t), 'run');
   const bridge = `cldt${process.pid}`;
@@ -219,7 +224,8 @@ async function aPlace(t) {
     const args = [script, command, ...flags, '--subnet', subnet, '--json', ...more];
     return spawnSync(process.execPath, args, { encoding: 'utf8' });
   };
-  const answer = (command) => {
+  /** Runs a command that must succeed, and returns its result. */
+  const runCommand = (command) => {
     const { status, stdout, stderr } = run(command);
     assert.equal(status, 0, stderr);
     return JSON.parse(stdout);
@@ -231,15 +237,23 @@ async function aPlace(t) {
     pods.push(podSandboxId);
     return podSandboxId;
   };
-  return { dir, port, run, answer, runPod, traces: () => tracesOf({ dir, runDir, bridge, pods }) };
+  return {
+    dir,
+    port,
+    run,
+    runCommand,
+    runPod,
+    listTraces: () => listTraces({ dir, runDir, bridge, pods }),
+  };
 }
 
-function tracesOf({ dir, runDir, bridge, pods }) {
+/** Lists files, interfaces, cgroups, processes, rules and mounts of a set-up and its pods. */
+function listTraces({ dir, runDir, bridge, pods }) {
   const hierarchies = ['', ...readdirSync('/sys/fs/cgroup')].map((name) =>
     join('/sys/fs/cgroup', name, 'k8s.io'),
   );
   const cgroups = pods.flatMap((pod) => hierarchies.map((hierarchy) => join(hierarchy, pod)));
-  const linesOf = (text) =>
+  const findLines = (text) =>
     text
       .split('\n')
       .filter((line) =>
@@ -253,8 +267,8 @@ function tracesOf({ dir, runDir, bridge, pods }) {
     ? readdirSync('/var/lib/cni/results').join('\n')
     : '';
   return [
-    ...[dir, runDir, `/sys/class/net/${bridge}`, ...cgroups].filter((place) => existsSync(place)),
-    ...linesOf([...commands, rules, results, read('/proc/self/mountinfo')].join('\n')),
+    ...[dir, runDir, `/sys/class/net/${bridge}`, ...cgroups].filter((path) => existsSync(path)),
+    ...findLines([...commands, rules, results, read('/proc/self/mountinfo')].join('\n')),
   ];
 }
 
@@ -262,7 +276,7 @@ function read(file) {
   try {
     return readFileSync(file, 'utf8');
   } catch {
-    return ''; // the process ended meanwhile
+    return ''; // the process has ended
   }
 }
 

@@ -1,5 +1,5 @@
-// All files, for single ones: jest --config tools/e2e/jest.config.cjs placement. `npm test` uses the
-// configs for parallel and serial files.
+// All files. To run one file: jest --config tools/e2e/jest.config.cjs placement. `npm test` uses
+// the configs for parallel and serial files instead.
 module.exports = {
   preset: '../../jest.preset.js',
   displayName: 'e2e',

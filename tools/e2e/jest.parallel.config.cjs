@@ -1,4 +1,4 @@
-// The files that can run beside each other: --maxWorkers=2.
+// The files that can run beside each other. Run with --maxWorkers=2.
 module.exports = {
   ...require('./jest.config.cjs'),
   displayName: 'e2e-parallel',

@@ -1,4 +1,4 @@
-// The files that need the machine for themselves: --runInBand.
+// The files that must run alone on the machine. Run with --runInBand.
 module.exports = {
   ...require('./jest.config.cjs'),
   displayName: 'e2e',

@@ -1,8 +1,7 @@
 /**
  * Test files that can run beside another file: their clusters have their own ports and directories,
  * they do not measure CPU, memory or short times, and no test in them depends on a lease or on the
- * moment of a kill. Every other file runs alone, so a new file is
- * serial until it is listed here.
+ * moment of a kill. Every other file runs alone, so a new file is serial until this list names it.
  */
 module.exports = [
   'backup',

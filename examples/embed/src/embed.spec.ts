@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { jest } from '@jest/globals';
 
-/** Runs a program of this folder. @returns the lines that it printed. */
-async function outputOf(program: string): Promise<readonly string[]> {
+/**
+ * Runs a program of this folder.
+ * @returns The lines that the program printed.
+ */
+async function runProgram(program: string): Promise<readonly string[]> {
   const log = jest.spyOn(console, 'log').mockImplementation(() => undefined);
   try {
     await import(`./${program}.js`);
@@ -12,8 +15,8 @@ async function outputOf(program: string): Promise<readonly string[]> {
   }
 }
 
-/** The output of a program as the README shows it. */
-function documentedOutput(program: string): readonly string[] {
+/** Returns the output of a program that the README shows. */
+function readDocumentedOutput(program: string): readonly string[] {
   const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
   const block = new RegExp(`\`\`\`text ${program}\n([^]*?)\`\`\``).exec(readme)?.[1] ?? '';
   return block.trimEnd().split('\n');
@@ -23,8 +26,8 @@ describe('examples/embed', () => {
   it.each(['place-replicas', 'plan-rollout'])(
     '%s prints what the README shows',
     async (program) => {
-      const printed = await outputOf(program);
-      expect(printed).toEqual(documentedOutput(program));
+      const printed = await runProgram(program);
+      expect(printed).toEqual(readDocumentedOutput(program));
       expect(printed.length).toBeGreaterThan(3);
     },
   );

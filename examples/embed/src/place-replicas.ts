@@ -1,10 +1,10 @@
-// Places replicas on machines with the scheduler: where does each replica go, and why not elsewhere?
+// Places replicas on machines with the scheduler, and prints why a machine does not fit.
 import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
 import { createCluster, describeReasons, type PlacementRequest } from '@cloudless/scheduler';
 
 const MIB = 1024 ** 2;
 
-// A model of the machines. Keep it up to date with `upsertNode` and `removeNode`.
+// A model of the machines. Keep the model up to date with `upsertNode` and `removeNode`.
 const cluster = createCluster();
 for (const [id, zone, cpuMillis] of [
   ['small', 'zone-a', 1_000],
@@ -26,7 +26,7 @@ const web: PlacementRequest = {
   resources: { cpuMillis: 600, memoryBytes: 256 * MIB },
 };
 
-// `place` decides and changes nothing: reserve what you carry out.
+// `place` only decides; `reserve` records a placement that you carry out.
 let sequence = 0;
 for (const placement of cluster.place(web, 3)) {
   if (!placement.placed) {
@@ -39,7 +39,7 @@ for (const placement of cluster.place(web, 3)) {
   console.log(`${replicaId} on ${placement.nodeId}`);
 }
 
-// A database that needs more than any machine of zone-b has.
+// A database that needs more CPU than any machine of zone-b has.
 const database: PlacementRequest = {
   ...web,
   workloadId: toWorkloadId('database'),

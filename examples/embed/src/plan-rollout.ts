@@ -1,18 +1,18 @@
-// Plans a rolling update step by step, with an executor of your own: here one in memory, in which
-// every step succeeds.
+// Plans a rolling update step by step. Your program executes the steps; here they only change a
+// list in memory and always succeed.
 import { toReplicaId } from '@cloudless/base';
 import { decideNextSteps, resolveLimits, type RolloutReplica } from '@cloudless/rollout';
 
 const NEW_VERSION = 2;
 
-/** The replicas that exist: three of version 1. */
+/** The existing replicas: at first three of version 1. */
 let replicas: readonly RolloutReplica[] = [1, 2, 3].map((sequence) => aReplica(sequence, 1));
 
 // All three must stay available, so the update needs a surge of one.
 const limits = resolveLimits({ desired: 3, minAvailable: 3, maxSurge: 1 });
 
 for (let round = 1; ; round += 1) {
-  // The decision depends on nothing but this input: after a crash, ask again.
+  // The decision depends only on this input, so after a crash it can be computed again.
   const decision = decideNextSteps({ ...limits, version: NEW_VERSION, replicas });
   if (decision.kind !== 'steps') {
     console.log(`round ${round}: ${decision.kind === 'waiting' ? decision.reason.text : 'done'}`);

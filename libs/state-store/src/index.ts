@@ -20,12 +20,12 @@ export type {
   StoreEntry,
 } from './state-store.js';
 
-// Everything at one revision, as bytes.
+// Backup: the whole store at one revision, as bytes.
 export { exportSnapshot } from './snapshot/export-snapshot.js';
 export { verifySnapshot } from './snapshot/read-snapshot.js';
 export type { SnapshotHeader, SnapshotSummary } from './snapshot/format.js';
 
-// For engines: what an adapter needs to bring its own storage and share everything else.
+// For engines: createEngineStore makes a StateStore of the Storage that an adapter implements.
 export { createEngineStore } from './engine/engine-store.js';
 export type { EngineStoreOptions } from './engine/engine-store.js';
 export { StorageFault } from './engine/storage-fault.js';

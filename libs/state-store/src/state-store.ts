@@ -9,17 +9,17 @@ export type Revision = bigint;
 /** A key with its value, as of one revision. */
 export interface StoreEntry {
   readonly key: string;
-  /** Read-only: readers may share it. */
+  /** Do not modify: the store may hand the same bytes to several readers. */
   readonly value: Uint8Array;
   /** Revision of the transaction that wrote this value; the base of every conditional write. */
   readonly modRevision: Revision;
-  /** The lease at whose end this key is deleted. Absent: the key stays. */
+  /** The store deletes the key when this lease ends. Absent: the key has no lease. */
   readonly lease?: LeaseId;
 }
 
 /**
- * Condition on one key: its mod revision equals `is`, or the key does not exist. There are no
- * conditions on prefixes.
+ * Condition on one key: its mod revision equals `is`, or the key does not exist (`absent`). There
+ * are no conditions on prefixes.
  */
 export interface Compare {
   readonly key: string;
@@ -35,6 +35,7 @@ export type Operation =
   | { readonly put: string; readonly value: Uint8Array; readonly lease?: LeaseId }
   | { readonly delete: string };
 
+/** Result of a transaction. */
 export interface Committed {
   /**
    * Revision of all writes of this transaction; the current revision when the transaction changes
@@ -46,19 +47,19 @@ export interface Committed {
 /** Selects the entries whose key starts with `prefix`, in byte order of the UTF-8 keys. */
 export interface RangeRequest {
   readonly prefix: string;
-  /** Only keys after this one: `next` of the previous page. */
+  /** Only keys that sort after this key: `next` of the previous page. */
   readonly after?: string;
   /** Limit of entries, 1 or more. Default 1 000. */
   readonly limit?: number;
-  /** Read at this revision, so that all pages have one state. Default: the newest. */
+  /** Revision to read, so that all pages show the same state. Default: the newest. */
   readonly revision?: Revision;
 }
 
 export interface RangePage {
   readonly entries: readonly StoreEntry[];
-  /** Revision of the page; pass it to the next call. */
+  /** Revision of the page; pass this revision to the call for the next page. */
   readonly revision: Revision;
-  /** `after` for the next page; absent on the last page. */
+  /** Pass as `after` to get the next page. Absent on the last page. */
   readonly next?: string;
 }
 
@@ -68,24 +69,24 @@ export type Change =
   | { readonly kind: 'delete'; readonly key: string; readonly modRevision: Revision };
 
 /**
- * All changes of one transaction under the watched prefix, in the order of its operations. A
- * transaction is never split.
+ * All changes that one transaction made under the watched prefix, in the order of the operations. A
+ * watch never splits a transaction.
  */
 export interface ChangeBatch {
   readonly revision: Revision;
   readonly changes: readonly Change[];
 }
 
-/** Id of a lease; stays valid across restarts of the store. */
+/** Id of a lease. Stays valid when the store is opened again. */
 export type LeaseId = string;
 
 /**
  * An ordered byte store after etcd's model. Keys are non-empty UTF-8 text (no lone surrogates) of
  * at most {@link MAX_KEY_BYTES} bytes. {@link StateStore.range} and {@link StateStore.watch} reach
- * back over at least the newest `historyLimit` changes and, because older changes are dropped in
- * batches, up to a quarter more; over fewer when they take more than `historyBytes`. Operations are
- * strictly serializable. When a promise rejects with kind `unavailable` or `deadline`, it is
- * unknown whether the write was committed; after every other rejection it was not.
+ * back over at least the newest `historyLimit` changes (fewer when these take more than
+ * `historyBytes`), and up to a quarter more, because engines drop older changes in batches.
+ * Operations are strictly serializable. A write that rejects with kind `unavailable` or `deadline`
+ * may have been committed; a write that rejects with another kind was not committed.
  * @example
  * const { revision } = await store.txn([{ key: 'a', is: 'absent' }], [{ put: 'a', value }]);
  * for await (const batch of store.watch({ prefix: '', after: revision })) handle(batch);
@@ -95,8 +96,9 @@ export interface StateStore {
   get(key: string): Promise<StoreEntry | undefined>;
   /**
    * Reads one page of entries.
-   * @throws kind `compacted` when `revision` is older than the retained history, `invalid` when it
-   *   is in the future.
+   * @throws kind `compacted` when `revision` is older than the retained history; `invalid` when
+   *   `revision` is in the future, `limit` is not an integer of 1 or more, or a text is not valid
+   *   UTF-8.
    */
   range(request: RangeRequest): Promise<RangePage>;
   /**
@@ -105,16 +107,18 @@ export interface StateStore {
    * @throws {@link RevisionConflictError} when a compare does not hold; kind `invalid` for more
    *   than {@link MAX_TXN_OPERATIONS} compares or operations, more than {@link MAX_TXN_BYTES} of
    *   keys and values, a key written twice, an empty or too long key; `notFound` for an unknown
-   *   lease; `exhausted` when the disk is full.
+   *   lease; `exhausted` when the disk is full; `unavailable` when the store is closed or out of
+   *   service.
    */
   txn(compares: readonly Compare[], operations: readonly Operation[]): Promise<Committed>;
   /**
    * Delivers every change under `prefix` after revision `after`, in order, without gaps or
    * duplicates, and then new changes as they are committed. Ends without error when `signal` is
-   * aborted or the store is closed. Buffers nothing for a slow reader: the reader reads the
-   * retained history at its own pace. Errors are thrown by the first read, not by this call.
+   * aborted or the store is closed. Buffers nothing for a slow reader: each reader reads the
+   * retained history at its own pace. The call itself never throws; a read of the iterator does.
    * @throws kind `compacted` when changes after `after` are no longer retained, or the reader fell
-   *   too far behind; `invalid` when `after` is in the future.
+   *   too far behind; `invalid` when `after` is in the future; `unavailable` when the store was
+   *   closed before the watch started or is out of service.
    */
   watch(request: {
     readonly prefix: string;
@@ -124,35 +128,38 @@ export interface StateStore {
   /** Returns the newest committed revision; 0 for an empty store. */
   revision(): Promise<Revision>;
   /**
-   * Creates a lease that ends `ttlMs` (1 or more) after its last renewal; its keys are then deleted
-   * in one transaction. After a restart of the store each lease starts with its full time again.
-   * Ids are never reused.
+   * Creates a lease that ends `ttlMs` milliseconds (1 or more) after its last renewal. The store
+   * then deletes the keys of the lease in one transaction. When the store is opened again, each
+   * lease starts with its full time. Ids are never reused.
    */
   grantLease(ttlMs: number): Promise<LeaseId>;
-  /** Renews a lease from now. @throws kind `notFound` when it has ended. */
+  /**
+   * Renews a lease: it now ends one full TTL from now.
+   * @throws kind `notFound` when the lease does not exist or has ended.
+   */
   keepAlive(lease: LeaseId): Promise<void>;
-  /** Ends a lease at once. Has no effect on a lease that has ended. */
+  /** Ends a lease and deletes its keys at once. Has no effect on a lease that has ended. */
   revokeLease(lease: LeaseId): Promise<void>;
   /**
-   * Ends watches, waits for running writes, and releases the lock. Later calls of other methods
-   * reject with kind `unavailable`.
+   * Ends watches, waits for running writes, and releases the files of the engine and their lock.
+   * Later calls of other methods reject with kind `unavailable`; a second `close` has no effect.
    */
   close(): Promise<void>;
 }
 
-/** Longest key in bytes. LMDB's default limit is 511; the layout of Cloudless needs far less. */
+/** Longest key in UTF-8 bytes. LMDB allows 511; the keys of Cloudless are far shorter. */
 export const MAX_KEY_BYTES = 480;
-/** etcd's default for operations in a transaction is 128. */
+/** Most compares, and most operations, in one transaction. Below etcd's default of 128. */
 export const MAX_TXN_OPERATIONS = 100;
-/** etcd's default request limit is 1.5 MiB. */
+/** Most bytes of keys and values in one transaction. Below etcd's default limit of 1.5 MiB. */
 export const MAX_TXN_BYTES = 1024 * 1024;
 
 /** A key changed after the caller had read it. Read again and plan again. */
 export class RevisionConflictError extends CloudlessError {
   /**
    * @param scope - The key whose compare failed.
-   * @param since - Its mod revision as the caller had read it, or absent.
-   * @param changedAt - Its current mod revision, or absent.
+   * @param since - Mod revision of the key that the caller expected, or `absent`.
+   * @param changedAt - Current mod revision of the key, or `absent`.
    */
   constructor(
     readonly scope: string,

@@ -2,9 +2,8 @@ import fc from 'fast-check';
 import { compareKeys, countUtf8Bytes } from './utf8.js';
 
 const encoder = new TextEncoder();
-/** Any code points, and the neighbours of the surrogates more often. */
-// prettier-ignore
 /** Arbitrary code points, with the neighbours of the surrogates more often. */
+// prettier-ignore
 const arbText = fc.string({ unit: fc.oneof(fc.string({ unit: 'binary', minLength: 1, maxLength: 1 }), fc.constantFrom('a', '\ud7ff', '\ue000', '\uffff', '😀', '\u{10ffff}')), maxLength: 8 });
 
 describe('compareKeys', () => {

@@ -9,12 +9,15 @@ import {
 } from './state-store.js';
 import { countUtf8Bytes } from './utf8.js';
 
-/** Default number of entries of a page. */
+/** Default limit of the entries of a page. Small enough that one page is read without a pause. */
 export const DEFAULT_RANGE_LIMIT = 1_000;
 
-/** Changes that an engine retains by default. */
+/**
+ * Changes that an engine retains by default, so that a client that was away for some minutes can
+ * resume its watch.
+ */
 export const DEFAULT_HISTORY_LIMIT = 100_000;
-/** Bytes of changes that an engine retains by default. */
+/** Bytes of changes that an engine retains by default. Bounds the history when values are large. */
 export const DEFAULT_HISTORY_BYTES = 64 * 1024 * 1024;
 
 /** Returns the key that an operation writes. */
@@ -48,6 +51,7 @@ export function checkTransaction(
 }
 
 /**
+ * Checks a request of a range.
  * @throws kind `invalid` for a limit that is not a positive integer, or text that is not valid
  *   UTF-8.
  */
@@ -60,12 +64,19 @@ export function checkRange(request: RangeRequest): void {
     refuse(`limit ${limit} is not an integer of 1 or more`);
 }
 
-/** Any UTF-8 text is a valid prefix, also the empty text. @throws kind `invalid`. */
+/**
+ * Checks a prefix. Any UTF-8 text is valid, also the empty text.
+ * @throws kind `invalid` for a lone surrogate.
+ */
 export function checkPrefix(prefix: string): void {
   if (countUtf8Bytes(prefix) === undefined) refuse('prefix contains a lone surrogate');
 }
 
-/** @returns The key's length in bytes. @throws kind `invalid`. */
+/**
+ * Checks a key.
+ * @returns The length of the key in bytes.
+ * @throws kind `invalid` when the key is empty, too long or has a lone surrogate.
+ */
 export function checkKey(key: string): number {
   const bytes = countUtf8Bytes(key);
   if (bytes === undefined) refuse(`key ${JSON.stringify(key)} contains a lone surrogate`);
@@ -77,12 +88,12 @@ export function checkKey(key: string): number {
   return bytes;
 }
 
-/** @throws kind `invalid`. */
+/** @throws kind `invalid` for a TTL that is not finite or below 1 ms. */
 export function checkTtl(ttlMs: number): void {
   if (!Number.isFinite(ttlMs) || ttlMs < 1) refuse(`ttl ${ttlMs} ms is not 1 or more`);
 }
 
-/** @throws kind `invalid`. */
+/** @throws kind `invalid` for a limit that is not an integer of 1 or more. */
 export function checkHistoryLimit(
   historyLimit: number,
   historyBytes = DEFAULT_HISTORY_BYTES,

@@ -11,14 +11,15 @@ import { RealCluster } from './support/cluster.js';
 import { listProcessesMentioning } from './support/processes.js';
 
 /**
- * Coordinator, agent and supervisor may be killed and restarted in any order: running processes
- * continue and are adopted.
+ * A component that a test kills. Coordinator, agent and supervisor may be killed and restarted in
+ * any order; running processes continue and are adopted.
  */
 type Victim = 'agent' | 'supervisor' | 'coordinator';
 const AGENT = 'agent-1';
 const ZONE = 'zone-a';
 /**
- * Prints increasing numbers. SIGUSR2: writes more than one log file can hold; SIGHUP: exits with 7.
+ * Prints increasing numbers. On SIGUSR2 writes more than one log file can hold; on SIGHUP exits
+ * with code 7.
  */
 const COUNTER = [
   'node',
@@ -38,19 +39,19 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
-/** The service on the port of the agent; it also answers without a coordinator. */
-async function createOwnServiceClient(): Promise<AgentClient> {
+/** Creates a client of the port of the agent, which also answers without a coordinator. */
+async function createAgentPortClient(): Promise<AgentClient> {
   const { address } = await cluster
     .requireAgent(AGENT)
     .waitForLog('agent started, connecting to coordinators');
   return createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
 }
 
-/** Retries a call while a component is still starting. */
-async function retry<Result>(ask: () => Promise<Result | undefined>): Promise<Result> {
+/** Repeats a call until it returns a value; also after `unavailable`, while components start. */
+async function retry<Result>(call: () => Promise<Result | undefined>): Promise<Result> {
   for (;;) {
     try {
-      const result = await ask();
+      const result = await call();
       if (result !== undefined) return result;
     } catch (reason) {
       if (ConnectError.from(reason).code !== Code.Unavailable) throw reason;
@@ -58,57 +59,59 @@ async function retry<Result>(ask: () => Promise<Result | undefined>): Promise<Re
   }
 }
 
-/** The only running container, as its agent reports it. */
+/** Waits for a running container on the agent and returns its status. */
 function requireContainer(): Promise<ContainerStatus> {
   return retry(async () => {
-    const { containers } = await (await createOwnServiceClient()).listContainers({});
+    const { containers } = await (await createAgentPortClient()).listContainers({});
     return containers.find(({ state }) => state === State.RUNNING);
   });
 }
 
-/** The only replica, once its agent has reported to the coordinator. */
+/** Returns the only replica, once the node is ready and the workload is settled. */
 async function requireReplica() {
   await cluster.waitUntilNodeReady(AGENT);
   return (await cluster.waitUntilSettled('count')).status!.replicas[0]!;
 }
 
+/** Lists the process ids of the supervisors of the agent. */
 function listSupervisors(): readonly number[] {
   return listProcessesMentioning(`supervisor ${cluster.directory}/${AGENT}`).map((line) =>
     Number.parseInt(line, 10),
   );
 }
 
-/** Process id of a new supervisor that is not in the list of killed ones. */
+/** Waits for a supervisor that was not killed and returns its process id. */
 function waitForSupervisor(): Promise<number> {
   return retry(async () => {
-    await (await createOwnServiceClient()).listContainers({});
-    return listSupervisors().find((pid) => !killed.has(pid));
+    await (await createAgentPortClient()).listContainers({});
+    return listSupervisors().find((pid) => !killedSupervisors.has(pid));
   });
 }
 
-const killed = new Set<number>();
+/** Process ids of the supervisors that this test has killed. */
+const killedSupervisors = new Set<number>();
 
 async function kill(victim: Victim): Promise<void> {
   if (victim === 'agent') await cluster.requireAgent(AGENT).kill('SIGKILL');
   else if (victim === 'coordinator') await cluster.coordinatorProcess.kill('SIGKILL');
   else {
     for (const pid of listSupervisors()) {
-      killed.add(pid);
+      killedSupervisors.add(pid);
       process.kill(pid, 'SIGKILL');
     }
   }
 }
 
-/** The agent starts the supervisor, so there is nothing to do for a supervisor. */
+/** Restarts a component. The agent restarts the supervisor by itself. */
 async function startAgain(victim: Victim): Promise<void> {
   if (victim === 'agent') await cluster.launchAgent(AGENT, ZONE);
   else if (victim === 'coordinator') await cluster.startCoordinator();
 }
 
-/** Returns the numbers in the log; expects that no line is repeated or out of order. */
+/** Returns the numbers in the log. Expects that no line is repeated or out of order. */
 async function readNumbers(containerId: string): Promise<readonly number[]> {
   const entries: { readonly line: string; readonly sequence: bigint }[] = [];
-  for await (const entry of (await createOwnServiceClient()).streamLogs({ containerId }))
+  for await (const entry of (await createAgentPortClient()).streamLogs({ containerId }))
     if (entry.sequence > 0n) entries.push(entry);
   expect(entries.map(({ sequence }) => Number(sequence))).toEqual(
     entries.map((_, index) => index + 1),
@@ -122,10 +125,11 @@ async function readNumbers(containerId: string): Promise<readonly number[]> {
 const waitUntilCounting = ({ containerId }: ContainerStatus) =>
   retry(async () => ((await readNumbers(containerId)).length > 0 ? true : undefined));
 
-/** Returns the number of gaps. */
+/** Returns the number of gaps between consecutive numbers. */
 const countGaps = (numbers: readonly number[]): number =>
   numbers.filter((number, index) => number > (numbers[index - 1] ?? 0) + 1).length;
 
+/** All orders in which the components can be killed. */
 const ORDERS: readonly (readonly Victim[])[] = [
   ['agent', 'supervisor', 'coordinator'],
   ['agent', 'coordinator', 'supervisor'],
@@ -134,7 +138,8 @@ const ORDERS: readonly (readonly Victim[])[] = [
   ['coordinator', 'agent', 'supervisor'],
   ['coordinator', 'supervisor', 'agent'],
 ];
-const TOGETHER: readonly (readonly Victim[])[] = [
+/** All groups of components that can be killed at the same time. */
+const GROUPS: readonly (readonly Victim[])[] = [
   ['agent', 'supervisor'],
   ['agent', 'coordinator'],
   ['supervisor', 'coordinator'],
@@ -142,8 +147,9 @@ const TOGETHER: readonly (readonly Victim[])[] = [
 ];
 
 /**
- * Kills the victims, restarts them in the same order, and expects the same container, process and
- * restart count.
+ * Runs `killAll`, restarts the victims in their order, and expects the same container, process and
+ * replica, no restart, and no gap in the log but for lines that a killed supervisor had not
+ * written.
  */
 async function expectSurvival(
   victims: readonly Victim[],
@@ -154,7 +160,7 @@ async function expectSurvival(
     replica: await requireReplica(),
     supervisor: await waitForSupervisor(),
   };
-  const seen = (await readNumbers(before.container.containerId)).length;
+  const lineCount = (await readNumbers(before.container.containerId)).length;
   await killAll();
   for (const victim of victims) await startAgain(victim);
   const pid = await waitForSupervisor();
@@ -165,26 +171,26 @@ async function expectSurvival(
     containerId: before.container.containerId,
     process: before.container.pid,
   });
-  const { id, restarts, nodeId, containerId: shown } = await requireReplica();
-  expect({ id, restarts, nodeId, shown }).toEqual({
+  const { id, restarts, nodeId, containerId: reportedContainerId } = await requireReplica();
+  expect({ id, restarts, nodeId, reportedContainerId }).toEqual({
     id: before.replica.id,
     restarts: 0,
     nodeId: AGENT,
-    shown: containerId,
+    reportedContainerId: containerId,
   });
   // The log continues. Only lines that a killed supervisor had not yet written may be missing.
   const numbers = await retry(async () => {
-    const now = await readNumbers(containerId);
-    return now.length > seen + 20 ? now : undefined;
+    const current = await readNumbers(containerId);
+    return current.length > lineCount + 20 ? current : undefined;
   });
-  expect(countGaps(numbers)).toBeLessThanOrEqual(killed.size);
-  if (killed.size === 0) expect(numbers.at(-1)).toBe(numbers.length);
+  expect(countGaps(numbers)).toBeLessThanOrEqual(killedSupervisors.size);
+  if (killedSupervisors.size === 0) expect(numbers.at(-1)).toBe(numbers.length);
 }
 
-describe('adoption of running processes', () => {
-  beforeEach(() => killed.clear());
+describe('cluster', () => {
+  beforeEach(() => killedSupervisors.clear());
 
-  it('keeps replicas running for every order in which coordinator, agent and supervisor are killed and restarted', async () => {
+  it('keeps replicas running when coordinator, agent and supervisor are killed in any order', async () => {
     for (const order of ORDERS) {
       await expectSurvival(order, async () => {
         for (const victim of order) await kill(victim);
@@ -192,12 +198,12 @@ describe('adoption of running processes', () => {
     }
   });
 
-  it('keeps replicas running when two or three of coordinator, agent and supervisor are killed together', async () => {
-    for (const victims of TOGETHER)
+  it('keeps replicas running when two or three of its components are killed together', async () => {
+    for (const victims of GROUPS)
       await expectSurvival(victims, () => Promise.all(victims.map(kill)));
   });
 
-  it('loses no log line while the supervisor survives', async () => {
+  it('loses no log line when agent and coordinator are killed but the supervisor is not', async () => {
     await expectSurvival(['agent', 'coordinator'], () =>
       Promise.all([kill('agent'), kill('coordinator')]),
     );
@@ -206,7 +212,7 @@ describe('adoption of running processes', () => {
     );
   });
 
-  it('reports an exit code from the time without agent and coordinator', async () => {
+  it('reports the exit code of a process that ended while agent and coordinator did not run', async () => {
     const before = await requireReplica();
     const { pid } = await requireContainer();
     await Promise.all([kill('agent'), kill('coordinator')]);
@@ -223,7 +229,7 @@ describe('adoption of running processes', () => {
     ]);
   });
 
-  it('a new supervisor reports the exit code of an adopted process', async () => {
+  it('reports the exit code of a process that a new supervisor has adopted', async () => {
     const before = await requireReplica();
     const { pid } = await requireContainer();
     await waitForSupervisor();
@@ -240,7 +246,7 @@ describe('adoption of running processes', () => {
 });
 
 describe('agent without a coordinator', () => {
-  it('restarts crashed replicas and rotates logs; a returning coordinator shows the restart and replaces nothing', async () => {
+  it('restarts a crashed replica and rotates its log, and a new coordinator replaces nothing', async () => {
     const before = await requireReplica();
     const first = await requireContainer();
     await kill('coordinator');
@@ -254,7 +260,7 @@ describe('agent without a coordinator', () => {
     await retry(async () => {
       let newest = 0;
       const request = { containerId: second.containerId, tailLines: 1 };
-      for await (const { line } of (await createOwnServiceClient()).streamLogs(request))
+      for await (const { line } of (await createAgentPortClient()).streamLogs(request))
         newest = Number(line);
       return newest > 60_000 ? newest : undefined;
     });

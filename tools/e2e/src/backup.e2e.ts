@@ -17,7 +17,7 @@ afterAll(() => cluster.stop());
 
 const WRITERS = ['writer-1', 'writer-2', 'writer-3'];
 
-/** Updates one workload continuously and records the last acknowledged generation. */
+/** Updates one workload continuously and records the acknowledged workloads. */
 class Writer {
   readonly acknowledged: Workload[] = [];
   private stopped = false;
@@ -64,8 +64,8 @@ async function readContent(directory: string, revision?: bigint): Promise<readon
   }
 }
 
-describe('backup and restore', () => {
-  it('a backup during writes contains the state at one revision, and a coordinator starts from it', async () => {
+describe('backup of a cluster', () => {
+  it('contains the state at one revision when it is taken during writes, and can be restored', async () => {
     const { client, directory } = cluster;
     for (let index = 0; index < 100; index += 1)
       await client.createWorkload({
@@ -83,11 +83,11 @@ describe('backup and restore', () => {
     const writers = WRITERS.map((name) => new Writer(name));
     const file = join(directory, 'cluster.backup');
     const before = writers.map(({ newest }) => newest);
-    const taken = await cluster.runCtl('admin', 'backup', file, '-o', 'json');
+    const backup = await cluster.runCtl('admin', 'backup', file, '-o', 'json');
     const after = writers.map(({ newest }) => newest);
     await Promise.all(writers.map((writer) => writer.stop()));
-    expect(taken).toMatchObject({ code: 0, stderr: '' });
-    const summary = JSON.parse(taken.stdout) as {
+    expect(backup).toMatchObject({ code: 0, stderr: '' });
+    const summary = JSON.parse(backup.stdout) as {
       revision: string;
       entries: number;
       bytes: number;
@@ -97,8 +97,7 @@ describe('backup and restore', () => {
     for (const [index, generation] of after.entries())
       expect(generation).toBeGreaterThan(before[index] ?? 0n);
 
-    // The store of the cluster still has that revision, so the restored state can be compared with
-    // it.
+    // the store of the cluster still retains the revision of the backup for a comparison
     await cluster.coordinatorProcess.kill('SIGKILL');
     const restored = join(directory, 'restored');
     const { code, stdout } = await cluster.runCtl('admin', 'restore', file, '--data-dir', restored);
@@ -119,25 +118,31 @@ describe('backup and restore', () => {
     try {
       const { url, clusterId } = await coordinator.waitForLog('coordinator ready');
       expect(clusterId).toBe(summary.clusterId);
-      const there = createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) }));
+      const restoredClient = createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) }));
       for (const [index, { acknowledged }] of writers.entries()) {
-        const { generation, spec } = await there.getWorkload({ name: WRITERS[index] ?? '' });
+        const { generation, spec } = await restoredClient.getWorkload({
+          name: WRITERS[index] ?? '',
+        });
         expect(generation).toBeGreaterThanOrEqual(before[index] ?? 0n);
-        const then = acknowledged.find((workload) => workload.generation === generation);
-        expect(spec?.labels).toEqual(generation === 1n ? {} : then?.spec?.labels);
+        const acknowledgedWorkload = acknowledged.find(
+          (workload) => workload.generation === generation,
+        );
+        expect(spec?.labels).toEqual(generation === 1n ? {} : acknowledgedWorkload?.spec?.labels);
       }
-      expect((await there.listWorkloads({ pageSize: 1_000 })).workloads).toHaveLength(104);
+      expect((await restoredClient.listWorkloads({ pageSize: 1_000 })).workloads).toHaveLength(104);
       const listReplicas = ({ status }: Workload): readonly string[] =>
         (status?.replicas ?? []).map(({ id }) => id).sort();
-      expect(listReplicas(await there.getWorkload({ name: 'web' }))).toEqual(listReplicas(web));
-      await there.scaleWorkload({ name: 'idle-7', replicas: 0 });
+      expect(listReplicas(await restoredClient.getWorkload({ name: 'web' }))).toEqual(
+        listReplicas(web),
+      );
+      await restoredClient.scaleWorkload({ name: 'idle-7', replicas: 0 });
     } finally {
       await coordinator.kill('SIGTERM');
     }
     await cluster.startCoordinator();
   });
 
-  it('an altered or truncated backup is refused, and no directory is created', async () => {
+  it('is refused by a restore when it is altered or truncated, and no directory is created', async () => {
     const { directory } = cluster;
     const file = join(directory, 'damaged.backup');
     expect(await cluster.runCtl('admin', 'backup', file)).toMatchObject({ code: 0 });
@@ -160,10 +165,10 @@ describe('backup and restore', () => {
     const altered = Buffer.from(whole);
     const middle = altered.indexOf('idle-50');
     altered.writeUInt8(altered.readUInt8(middle) ^ 1, middle);
-    const describeDamage = (how: string): unknown => ({
+    const describeDamage = (problem: string): unknown => ({
       code: 4,
       stdout: '',
-      stderr: `cloudlessctl: ${file}: the backup is damaged: ${how}; do not trust any part of it, use another backup\n`,
+      stderr: `cloudlessctl: ${file}: the backup is damaged: ${problem}; do not trust any part of it, use another backup\n`,
     });
     expect(await restoreDamaged(altered)).toEqual(describeDamage('its SHA-256 does not match'));
     const cut = Math.floor(whole.length / 2);
@@ -176,7 +181,7 @@ describe('backup and restore', () => {
     });
   });
 
-  it('a backup is not restored into the data directory of a coordinator', async () => {
+  it('is refused by a restore into the data directory of a coordinator', async () => {
     const file = join(cluster.directory, 'good.backup');
     expect(await cluster.runCtl('admin', 'backup', file)).toMatchObject({ code: 0 });
     const dataDir = join(cluster.directory, 'coordinator');
@@ -185,7 +190,7 @@ describe('backup and restore', () => {
     expect(stderr).toContain(`data directory ${dataDir} is not empty, it holds store.mdb`);
   });
 
-  it('a backup without a coordinator leaves no file', async () => {
+  it('fails without a coordinator and leaves no file', async () => {
     const file = join(cluster.directory, 'unfinished.backup');
     await cluster.coordinatorProcess.kill('SIGKILL');
     const { code, stderr } = await cluster.runCtl('admin', 'backup', file);

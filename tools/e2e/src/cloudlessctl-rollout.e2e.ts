@@ -14,13 +14,13 @@ afterAll(() => cluster.stop());
 const runCtl = (...args: readonly string[]): Promise<FinishedProgram> => cluster.runCtl(...args);
 const runRollout = (...args: readonly string[]): Promise<FinishedProgram> =>
   cluster.runCtl('rollout', ...args);
-/** Returns the output of both streams of a command that must succeed. */
+/** Returns stdout and stderr of a command. Expects that the command succeeds. */
 async function getOutput(command: Promise<FinishedProgram>): Promise<string> {
   const { code, stdout, stderr } = await command;
   expect({ code, output: stdout + stderr }).toMatchObject({ code: 0 });
   return stdout + stderr;
 }
-/** A min_ready duration within which a crashing replica never becomes available. */
+/** Flags of a small workload. A crashing replica never becomes available within 500 ms. */
 const SMALL = ['--min-ready', '500ms', '--cpu', '10m', '--memory', '16Mi'];
 const SLEEP = ['--', 'sleep', '1000'];
 const CRASH = ['--', 'sh', '-c', 'echo cannot open config.json; exit 3'];
@@ -34,11 +34,11 @@ const runUpdate = (name: string, ...rest: string[]): Promise<FinishedProgram> =>
 const listReplicaIds = ({ status }: Workload): readonly string[] =>
   (status?.replicas ?? []).filter(({ ready }) => ready).map(({ id }) => id);
 
-describe('rejected rollout commands', () => {
+describe('cloudlessctl rollout', () => {
   const verbs = ['status', 'plan', 'pause', 'resume', 'promote', 'undo', 'history', 'restart'];
 
   it.each(verbs)(
-    'cloudlessctl rollout %s exits with 3 for a missing workload and with 2 for an invalid name',
+    '%s exits with 3 for a missing workload and with 2 for an invalid name',
     async (verb) => {
       const missing = await runRollout(verb, 'nothere');
       expect(missing).toMatchObject({ code: 3, stdout: '' });
@@ -49,9 +49,9 @@ describe('rejected rollout commands', () => {
     },
   );
 
-  it('cloudlessctl rollout exits with 4 and a reason when the rollout is in another state', async () => {
+  it('exits with 4 and a reason when the rollout is in another state', async () => {
     await createReady('calm');
-    for (const [verb, says] of [
+    for (const [verb, message] of [
       ['pause', 'version 1 is rolled out; nothing to pause'],
       ['resume', 'its rollout is not paused; nothing to resume'],
       ['promote', 'its rollout does not wait for a promotion'],
@@ -59,7 +59,7 @@ describe('rejected rollout commands', () => {
     ] as const) {
       const { code, stdout, stderr } = await runRollout(verb, 'calm');
       expect({ verb, code, stdout }).toEqual({ verb, code: 4, stdout: '' });
-      expect(stderr).toContain(says);
+      expect(stderr).toContain(message);
     }
     const { code, stderr } = await runRollout('undo', 'calm', '--to-version', '9');
     expect({ code, stderr }).toMatchObject({
@@ -80,12 +80,12 @@ describe('rejected rollout commands', () => {
 describe('canary rollout', () => {
   it('waits for a promotion, prints the promote command, and continues after the promotion', async () => {
     await createReady('canary', '--step', '1,manual');
-    const waits = await runUpdate('canary', '--env', 'V=2', '--wait');
-    expect(waits).toMatchObject({
+    const updated = await runUpdate('canary', '--env', 'V=2', '--wait');
+    expect(updated).toMatchObject({
       code: 0,
       stderr: 'promote the rollout with: cloudlessctl rollout promote canary\n',
     });
-    expect(waits.stdout).toContain('waits for a promotion');
+    expect(updated.stdout).toContain('waits for a promotion');
     const status = await runRollout('status', 'canary');
     expect(status).toMatchObject({
       code: 0,
@@ -117,7 +117,7 @@ describe('canary rollout', () => {
     );
   });
 
-  it('can be paused, followed with a time limit, resumed and undone', async () => {
+  it('can be paused, watched with a time limit, resumed and undone', async () => {
     await createReady('slow', '--step', '1,wait=1h');
     await getOutput(runUpdate('slow', '--env', 'V=2'));
     await cluster.waitForWorkload(
@@ -128,9 +128,9 @@ describe('canary rollout', () => {
     expect(await getOutput(runRollout('plan', 'slow'))).toMatch(
       /step 1 of 1: 1 of 3 replicas run version 2/,
     );
-    const late = await runRollout('status', 'slow', '--timeout', '500ms');
-    expect(late.code).toBe(6);
-    expect(late.stderr).toContain(
+    const timedOut = await runRollout('status', 'slow', '--timeout', '500ms');
+    expect(timedOut.code).toBe(6);
+    expect(timedOut.stderr).toContain(
       'the rollout is not complete after 0s: workload default/slow: version 2, from version 1: InProgress',
     );
     expect(await getOutput(runRollout('pause', 'slow'))).toContain(
@@ -153,8 +153,8 @@ describe('canary rollout', () => {
   });
 });
 
-describe('rollout history', () => {
-  it('lists changes, undos and restarts, and every version can be restored', async () => {
+describe('cloudlessctl rollout history', () => {
+  it('lists changes, undos and restarts, and undo restores any version', async () => {
     await createReady('past');
     await getOutput(runUpdate('past', '--env', 'V=2', '--wait'));
     expect(await getOutput(runRollout('undo', 'past', '--wait'))).toMatch(
@@ -204,7 +204,7 @@ describe('rollout history', () => {
 });
 
 describe('rollout of a crashing version', () => {
-  it('fails --wait and status with exit code 8, the cause and the last log lines, and the old version stays', async () => {
+  it('makes --wait and status exit with 8, the cause and the last log lines, and the old version stays', async () => {
     await createReady('crashes', '--max-failed-new', '1');
     const failed = await runUpdate('crashes', '--wait', ...CRASH);
     expect(failed.code).toBe(8);
@@ -227,7 +227,7 @@ describe('rollout of a crashing version', () => {
     );
   });
 
-  it('is rolled back with on_failure ROLLBACK, and does not fail later changes', async () => {
+  it('is rolled back with on_failure ROLLBACK, and later changes succeed', async () => {
     await createReady('returns', '--max-failed-new', '1', '--on-failure', 'rollback');
     const failed = await runUpdate('returns', '--wait', ...CRASH);
     expect(failed.code).toBe(8);
@@ -242,7 +242,7 @@ describe('rollout of a crashing version', () => {
 });
 
 describe('blue/green rollout', () => {
-  it('switches when it is promoted', async () => {
+  it('switches to the new version when it is promoted', async () => {
     await createReady('bluegreen', '--strategy', 'blue-green', '--promotion', 'manual');
     expect(await getOutput(runUpdate('bluegreen', '--env', 'V=2', '--wait'))).toContain(
       'rollout promote bluegreen',
@@ -267,27 +267,27 @@ function readDocumentedCommands(): { readonly command: string; readonly code: nu
   });
 }
 
-describe('rollout commands in docs/operating/rollouts.md', () => {
+describe('commands in docs/operating/rollouts.md', () => {
   beforeAll(async () => {
     const manifest = join(cluster.directory, 'hello.yaml');
     await writeFastExample(manifest);
     await getOutput(runCtl('apply', '-f', manifest, '--wait'));
   });
 
-  it('exist', () => {
+  it('are more than 15', () => {
     expect(readDocumentedCommands().length).toBeGreaterThan(15);
   });
 
   it.each(readDocumentedCommands())('run as documented: $command', async ({ command, code }) => {
-    const here = command.replace(
+    const localCommand = command.replace(
       'cloudlessctl',
       `'${process.execPath}' '${findBundle('cloudlessctl')}'`,
     );
-    const finished = await runToEnd('bash', ['-c', here], { env: cluster.ctlEnv });
+    const finished = await runToEnd('bash', ['-c', localCommand], { env: cluster.ctlEnv });
     expect(finished).toMatchObject({ code });
   });
 
-  it('end with the previous version active and the replicas of both versions present', async () => {
+  it('end with the restored version active and its three replicas ready', async () => {
     const { status } = await cluster.waitForWorkload(
       'hello',
       (workload) => workload.status?.activeVersion === 9,

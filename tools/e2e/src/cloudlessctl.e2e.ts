@@ -12,12 +12,13 @@ beforeAll(async () => {
 afterAll(() => cluster.stop());
 
 const runCtl = (...args: readonly string[]): Promise<FinishedProgram> => cluster.runCtl(...args);
-/** Returns the output of a command that must succeed. */
+/** Returns stdout of a command. Expects that the command succeeds without output on stderr. */
 async function getOutput(...args: readonly string[]): Promise<string> {
   const { code, stdout, stderr } = await runCtl(...args);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   return stdout;
 }
+/** Writes a manifest and returns its path. */
 async function writeManifest(name: string, text: string): Promise<string> {
   const file = join(cluster.directory, 'manifests', name);
   await writeFile(file, text);
@@ -33,62 +34,63 @@ const listNames = async (): Promise<readonly string[]> =>
   (await cluster.client.listWorkloads({})).workloads.map(({ name }) => name);
 const readWorkload = (name: string): Promise<Workload> => cluster.client.getWorkload({ name });
 
-describe('invalid manifest', () => {
+describe('an invalid manifest', () => {
   const good = 'name: good\nspec: { command: [sleep, "1000"], replicas: 0 }\n';
 
   it.each([
     {
-      what: 'an unknown key',
+      name: 'an unknown key',
       file: 'unknown.yaml',
       text: 'kind: Workload\nname: bad\nspec:\n  command: [sleep, "1"]\n  replicass: 2\n',
-      says: ':5:3: spec.replicass: unknown key; did you mean replicas?',
+      message: ':5:3: spec.replicass: unknown key; did you mean replicas?',
     },
     {
-      what: 'an unknown nested key in snake_case',
+      name: 'an unknown nested key in snake_case',
       file: 'deeper.yaml',
       text: 'name: bad\nspec:\n  command: [sleep, "1"]\n  rollout:\n    max_serge: 2\n',
-      says: ':5:5: spec.rollout.max_serge: unknown key; did you mean max_surge?',
+      message: ':5:5: spec.rollout.max_serge: unknown key; did you mean max_surge?',
     },
     {
-      what: 'an unknown key in JSON',
+      name: 'an unknown key in JSON',
       file: 'unknown.json',
       text: '{\n  "name": "bad",\n  "spec": { "comand": ["sleep", "1"] }\n}\n',
-      says: ':3:13: spec.comand: unknown key; did you mean command?',
+      message: ':3:13: spec.comand: unknown key; did you mean command?',
     },
     {
-      what: 'a duplicate key',
+      name: 'a duplicate key',
       file: 'doubled.yaml',
       text: 'name: bad\nspec:\n  command: [sleep, "1"]\n  env: { A: "1" }\n  env: { B: "2" }\n',
-      says: ':5:3: spec.env: ',
+      message: ':5:3: spec.env: ',
     },
     {
-      what: 'a key in both spellings',
+      name: 'a key in both spellings',
       file: 'spellings.yaml',
       text: 'name: bad\nspec:\n  command: [sleep, "1"]\n  workingDir: /\n  working_dir: /\n',
-      says: ':5:3: spec.working_dir: cannot be given together with workingDir',
+      message: ':5:3: spec.working_dir: cannot be given together with workingDir',
     },
     {
-      what: 'a number in place of a string',
+      name: 'a number in place of a string',
       file: 'number.yaml',
       text: 'name: bad\nspec: { command: [sleep, 1] }\n',
-      says: ':2:26: spec.command[1]: expected a string, got the number 1; write "1"',
+      message: ':2:26: spec.command[1]: expected a string, got the number 1; write "1"',
     },
     {
-      what: 'an unknown enum value',
+      name: 'an unknown enum value',
       file: 'value.yaml',
       text: 'name: bad\nspec: { command: [sleep, "1"], rollout: { strategy: ROLING_UPDATE } }\n',
-      says: ':2:53: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, got the string "ROLING_UPDATE"; did you mean ROLLING_UPDATE?',
+      message:
+        ':2:53: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, got the string "ROLING_UPDATE"; did you mean ROLLING_UPDATE?',
     },
     {
-      what: 'a missing name',
+      name: 'a missing name',
       file: 'nameless.yaml',
       text: 'spec: { command: [sleep, "1"] }\n',
-      says: ':1:1: name: is missing',
+      message: ':1:1: name: is missing',
     },
-    { what: 'invalid YAML', file: 'broken.yaml', text: 'name: [\n', says: 'broken.yaml:' },
+    { name: 'invalid YAML', file: 'broken.yaml', text: 'name: [\n', message: 'broken.yaml:' },
   ])(
-    'is rejected with file, line and path for $what, and no document is applied',
-    async ({ file, text, says }) => {
+    'is rejected with file, line and path for $name, and no document is applied',
+    async ({ file, text, message }) => {
       const before = await listNames();
       const path = await writeManifest(file, file.endsWith('.json') ? text : `${text}---\n${good}`);
       const { code, stdout, stderr } = await runCtl(
@@ -101,11 +103,13 @@ describe('invalid manifest', () => {
       expect({
         code,
         stdout,
-        says: stderr.includes(file === 'broken.yaml' ? says : `${path}${says}`) ? says : stderr,
+        message: stderr.includes(file === 'broken.yaml' ? message : `${path}${message}`)
+          ? message
+          : stderr,
       }).toEqual({
         code: 2,
         stdout: '',
-        says,
+        message,
       });
       expect(stderr).toMatch(/^cloudlessctl: nothing was applied:\n/);
       expect(await listNames()).toEqual(before);
@@ -127,7 +131,7 @@ describe('invalid manifest', () => {
     ]);
   });
 
-  it('is not applied in any part when the coordinator refuses one document', async () => {
+  it('is not applied at all when the coordinator refuses one of its documents', async () => {
     const before = await listNames();
     const path = await writeManifest(
       'refused.yaml',
@@ -169,7 +173,7 @@ describe('cloudlessctl apply', () => {
     expect(await listNames()).not.toContain('applied');
   });
 
-  it('creates a workload, then reports no change for the same manifest in YAML, JSON, snake_case, camelCase, from a file and from standard input', async () => {
+  it('reports no change for the same manifest in YAML or JSON, in both spellings, from file or stdin', async () => {
     const file = await writeManifest('applied.yaml', createManifest('1'));
     const created = await getOutput('apply', '-f', file, '--wait');
     expect(created).toContain('workload default/applied: created\n');
@@ -210,7 +214,7 @@ describe('cloudlessctl apply', () => {
     ]);
   });
 
-  it('keeps the number of replicas when the manifest has none', async () => {
+  it('keeps the number of replicas when the manifest sets no number', async () => {
     await getOutput('scale', 'applied', '1', '--wait');
     await getOutput(
       'apply',
@@ -234,65 +238,66 @@ describe('exit codes of cloudlessctl', () => {
   });
 
   it.each([
-    { what: 'an unknown command', args: ['bogus'], code: 2, says: "unknown command 'bogus'" },
+    { name: 'an unknown command', args: ['bogus'], code: 2, message: "unknown command 'bogus'" },
     {
-      what: 'an unknown flag',
+      name: 'an unknown flag',
       args: ['get', 'workloads', '--al'],
       code: 2,
-      says: "unknown option '--al'",
+      message: "unknown option '--al'",
     },
     {
-      what: 'an unknown object kind',
+      name: 'an unknown object kind',
       args: ['get', 'wrkloads'],
       code: 2,
-      says: 'unknown kind "wrkloads": expected workloads, nodes, containers or events; did you mean workloads?',
+      message:
+        'unknown kind "wrkloads": expected workloads, nodes, containers or events; did you mean workloads?',
     },
     {
-      what: 'an unknown format',
+      name: 'an unknown format',
       args: ['get', 'nodes', '-o', 'jsn'],
       code: 2,
-      says: '--output: expected one of table, wide, json, yaml, got "jsn"; did you mean json?',
+      message: '--output: expected one of table, wide, json, yaml, got "jsn"; did you mean json?',
     },
     {
-      what: 'a value that the coordinator refuses',
+      name: 'a value that the coordinator refuses',
       args: ['scale', 'exits', '1000001'],
       code: 2,
-      says: '(INVALID_ARGUMENT)',
+      message: '(INVALID_ARGUMENT)',
     },
     {
-      what: 'a missing workload',
+      name: 'a missing workload',
       args: ['get', 'workload', 'nothing'],
       code: 3,
-      says: 'workload "default/nothing" not found (NOT_FOUND)',
+      message: 'workload "default/nothing" not found (NOT_FOUND)',
     },
     {
-      what: 'a missing node',
+      name: 'a missing node',
       args: ['node', 'cordon', 'nothing'],
       code: 3,
-      says: 'node "nothing" not found (NOT_FOUND)',
+      message: 'node "nothing" not found (NOT_FOUND)',
     },
     {
-      what: 'an existing workload',
+      name: 'an existing workload',
       args: ['workload', 'create', 'exits', '--', 'true'],
       code: 4,
-      says: 'already exists; update it, or choose another name (ALREADY_EXISTS)',
+      message: 'already exists; update it, or choose another name (ALREADY_EXISTS)',
     },
     {
-      what: 'a command in a workload without running replica',
+      name: 'a command in a workload without running replica',
       args: ['exec', 'exits', '--', 'true'],
       code: 4,
-      says: 'no replica of workload "default/exits" is running (FAILED_PRECONDITION)',
+      message: 'no replica of workload "default/exits" is running (FAILED_PRECONDITION)',
     },
     {
-      what: 'a missing coordinator',
+      name: 'a missing coordinator',
       args: ['get', 'nodes', '--server', 'http://127.0.0.1:1'],
       code: 5,
-      says: 'cannot reach the coordinator at http://127.0.0.1:1: connection refused',
+      message: 'cannot reach the coordinator at http://127.0.0.1:1: connection refused',
     },
-  ])('are $code for $what', async ({ args, code, says }) => {
-    const ended = await runCtl(...args);
-    expect(ended.stderr).toContain(says);
-    expect(ended).toMatchObject({ code, stdout: '' });
+  ])('are $code for $name', async ({ args, code, message }) => {
+    const result = await runCtl(...args);
+    expect(result.stderr).toContain(message);
+    expect(result).toMatchObject({ code, stdout: '' });
   });
 
   it('are 6 when --timeout expires while replicas start', async () => {
@@ -339,7 +344,7 @@ describe('exit codes of cloudlessctl', () => {
   });
 });
 
-describe('streaming commands of cloudlessctl', () => {
+describe('cloudlessctl', () => {
   beforeAll(async () => {
     const spec = {
       ...QUICK,
@@ -378,7 +383,7 @@ describe('streaming commands of cloudlessctl', () => {
     });
   });
 
-  it('exec forwards piped input', async () => {
+  it('exec forwards piped input to its command', async () => {
     const script = `printf 'through\\n' | "$NODE" "$BUNDLE" exec talker -- cat`;
     expect(await runToEnd('bash', ['-c', script], { env: shellEnv() })).toEqual({
       code: 0,
@@ -387,7 +392,7 @@ describe('streaming commands of cloudlessctl', () => {
     });
   });
 
-  it('exec rejects a missing workload and a missing command', async () => {
+  it('exec exits with 3 for a missing workload and with 2 without a command', async () => {
     expect(await runCtl('exec', 'nothing', '--', 'true')).toMatchObject({ code: 3 });
     expect(await runCtl('exec', 'talker')).toMatchObject({
       code: 2,
@@ -395,7 +400,7 @@ describe('streaming commands of cloudlessctl', () => {
     });
   });
 
-  it('logs prints the log, and logs -f follows until Ctrl-C with exit code 130', async () => {
+  it('logs -f follows a log until SIGINT and exits with 130, and logs prints the log', async () => {
     await requestPath('/before');
     const following = cluster.startCtl('logs', 'talker', '-f', '--stream', 'stdout');
     try {
@@ -413,7 +418,7 @@ describe('streaming commands of cloudlessctl', () => {
     expect(await getOutput('logs', 'talker', '--stream', 'stdout', '--tail', '1')).toBe('/last\n');
   });
 
-  it('events --watch follows until Ctrl-C with exit code 130', async () => {
+  it('events --watch follows events until SIGINT and exits with 130', async () => {
     const watching = cluster.startCtl('events', '--watch', '--workload', 'talker', '-o', 'json');
     try {
       await watching.waitForLine((line) => line.includes('"WorkloadCreated"'));
@@ -436,7 +441,7 @@ describe('streaming commands of cloudlessctl', () => {
   });
 });
 
-describe('output of cloudlessctl', () => {
+describe('cloudlessctl', () => {
   beforeAll(async () => {
     await cluster.client.createWorkload({
       name: 'shown',
@@ -446,9 +451,9 @@ describe('output of cloudlessctl', () => {
   });
 
   it('get -o json prints JSON with zero values', async () => {
-    const one = await getOutput('get', 'workload', 'shown', '-o', 'json');
-    expect(one).toContain('"replicas": 0');
-    expect(JSON.parse(one)).toMatchObject({
+    const workload = await getOutput('get', 'workload', 'shown', '-o', 'json');
+    expect(workload).toContain('"replicas": 0');
+    expect(JSON.parse(workload)).toMatchObject({
       name: 'shown',
       spec: { image: '', replicas: 0 },
       status: { readyReplicas: 0, reason: '', replicas: [] },
@@ -465,7 +470,7 @@ describe('output of cloudlessctl', () => {
     });
   });
 
-  it('get -o yaml prints the same content', async () => {
+  it('get -o yaml prints YAML with zero values', async () => {
     const lines = (await getOutput('get', 'workload', 'shown', '-o', 'yaml')).split('\n');
     for (const line of [
       'name: shown',
@@ -478,7 +483,7 @@ describe('output of cloudlessctl', () => {
       expect(lines).toContain(line);
   });
 
-  it('tables have a row for each object', async () => {
+  it('get prints a table with a row for each workload, or that there is none', async () => {
     const [head, ...lines] = (await getOutput('get', 'workloads')).trim().split('\n');
     expect(head?.split(/ {2,}/)).toEqual([
       'NAMESPACE',
@@ -542,7 +547,7 @@ describe('output of cloudlessctl', () => {
 });
 
 describe('cloudlessctl node', () => {
-  it('label, taint and cordon appear in the node list and can be removed', async () => {
+  it('shows labels, taints and cordons in the node list, and removes them', async () => {
     expect(await getOutput('node', 'label', 'agent-1', 'disk=ssd', 'rack=7')).toBe(
       'node agent-1: labelled\n',
     );
@@ -573,14 +578,18 @@ describe('cloudlessctl node', () => {
   it.each([
     {
       args: ['node', 'taint', 'agent-1', 'a=b:NEVER'],
-      says: 'a=b:NEVER: unknown effect, expected one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+      message:
+        'a=b:NEVER: unknown effect, expected one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
     },
-    { args: ['node', 'taint', 'agent-1', 'a=b'], says: 'expected key=value:EFFECT to set a taint' },
-    { args: ['node', 'label', 'agent-1', 'disk'], says: 'disk' },
-  ])('rejects $args', async ({ args, says }) => {
+    {
+      args: ['node', 'taint', 'agent-1', 'a=b'],
+      message: 'expected key=value:EFFECT to set a taint',
+    },
+    { args: ['node', 'label', 'agent-1', 'disk'], message: 'disk' },
+  ])('rejects $args', async ({ args, message }) => {
     expect(await runCtl(...args)).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining(says) as string,
+      stderr: expect.stringContaining(message) as string,
     });
     expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({
       taints: [],
@@ -589,8 +598,8 @@ describe('cloudlessctl node', () => {
   });
 });
 
-describe('cloudlessctl without a cluster', () => {
-  it('prints its version without a coordinator', async () => {
+describe('cloudlessctl', () => {
+  it('prints its version also without a coordinator', async () => {
     const offline = ['--server', 'http://127.0.0.1:1'];
     const { version } = JSON.parse(
       await getOutput('version', '--client', '-o', 'json', ...offline),
@@ -618,7 +627,7 @@ describe('cloudlessctl without a cluster', () => {
     { words: ['scale', 'talk'], candidates: ['talker'] },
     { words: ['node', 'describe', ''], candidates: ['agent-1', 'agent-2'] },
     { words: ['workload', 'scale', '--wa'], candidates: ['--wait'] },
-  ])('completes $words in bash', async ({ words, candidates }) => {
+  ])('completes $words to $candidates in bash', async ({ words, candidates }) => {
     const script = `
       cloudlessctl() { "$NODE" "$BUNDLE" "$@"; }
       source <(cloudlessctl completion bash)

@@ -19,8 +19,8 @@ async function createServers(replicas: number): Promise<Workload> {
   return cluster.waitUntilSettled('web');
 }
 
-describe('crash of a component', () => {
-  it('restarts a killed process in place: same replica, same node, new container', async () => {
+describe('cluster', () => {
+  it('restarts a killed process in place, with the same replica and node and a new container', async () => {
     const before = await createServers(3);
     const victim = before.status!.replicas[0]!;
     const { pid } = await cluster.agentClient.getContainerStatus({
@@ -30,15 +30,15 @@ describe('crash of a component', () => {
     const after = await cluster.waitForWorkload('web', ({ status }) =>
       status!.replicas.some((r) => r.id === victim.id && r.restarts === 1 && r.ready),
     );
-    const back = after.status!.replicas.find(({ id }) => id === victim.id)!;
-    expect(back).toMatchObject({ nodeId: victim.nodeId, lastExitCode: 137 });
-    expect(back.containerId).not.toBe(victim.containerId);
+    const restartedReplica = after.status!.replicas.find(({ id }) => id === victim.id)!;
+    expect(restartedReplica).toMatchObject({ nodeId: victim.nodeId, lastExitCode: 137 });
+    expect(restartedReplica.containerId).not.toBe(victim.containerId);
     expect(Object.keys(listContainers(after)).sort()).toEqual(
       Object.keys(listContainers(before)).sort(),
     );
   });
 
-  it('keeps processes running when the agent is killed; the new agent adopts them without a lost or repeated log line', async () => {
+  it('keeps processes and their log without a lost or repeated line when the agent is killed', async () => {
     const counter = 'let n = 0; setInterval(() => console.log(String(++n)), 2);';
     await cluster.client.createWorkload({
       name: 'web',
@@ -52,7 +52,7 @@ describe('crash of a component', () => {
     const following = new AbortController();
     const lines: LogEntry[] = [];
     let restarted = false;
-    const enough = (async () => {
+    const followed = (async () => {
       let after = Number.POSITIVE_INFINITY;
       for await (const entry of cluster.client.streamLogs(
         { replicaId: watched.id, follow: true },
@@ -64,12 +64,12 @@ describe('crash of a component', () => {
       }
     })();
     await cluster.requireAgent('agent-1').kill('SIGKILL');
-    const seenBefore = lines.length;
+    const lineCountBefore = lines.length;
     await cluster.startAgent('agent-1', 'zone-a');
     restarted = true;
-    await enough;
+    await followed;
     following.abort();
-    expect(lines.length).toBeGreaterThan(seenBefore + 200);
+    expect(lines.length).toBeGreaterThan(lineCountBefore + 200);
     expect(lines.map(({ line }) => Number(line))).toEqual(lines.map((_, index) => index + 1));
     expect(lines.map(({ sequence }) => Number(sequence))).toEqual(
       lines.map((_, index) => index + 1),
@@ -82,7 +82,7 @@ describe('crash of a component', () => {
     ).toBe(pid);
   });
 
-  it('keeps the acknowledged state and restarts nothing when the coordinator is killed', async () => {
+  it('keeps acknowledged writes and restarts nothing when the coordinator is killed', async () => {
     const before = await createServers(5);
     await cluster.client.createWorkload({
       name: 'other',
@@ -103,7 +103,7 @@ describe('crash of a component', () => {
     });
   });
 
-  it('lists the containers of an agent on the port of the agent', async () => {
+  it('runs commands and streams logs on the port of an agent, by a shortened container id', async () => {
     const address = await cluster.startAgent('agent-4', 'zone-d');
     const spec = { command: ['sh', '-c', 'echo up; sleep 1000'], placement: { zones: ['zone-d'] } };
     await cluster.client.createWorkload({ name: 'web', spec });

@@ -17,18 +17,18 @@ import { ForeignPod } from './support/foreign-pod.js';
 import { OwnContainers } from './support/own-containers.js';
 import { findBundle, runToEnd } from './support/processes.js';
 
-/** Prints increasing numbers, so that missing or repeated lines show. Exits with 42 on request. */
+/** Prints increasing numbers. Exits with 42 when the file /tmp/end exists in the container. */
 const COUNTER = [
   'sh',
   '-c',
   'n=0; while [ ! -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.02; done; exit 42',
 ];
-/** Time limit for the removal of everything that belongs to a container. */
-const GONE_WITHIN_MS = 60_000;
-/** Resources of a pod on its machine, see {@link OwnContainers.listResources}. */
+/** Time limit for the removal of all resources of a deleted workload. */
+const REMOVED_WITHIN_MS = 60_000;
+/** Kinds of the resources of a pod, as in {@link OwnContainers.listResources}. */
 const KINDS = ['sandbox', 'container', 'mount', 'interface', 'cgroup', 'process', 'address'];
 
-describeContainers('adoption and removal of containers', () => {
+describeContainers('an agent with containers', () => {
   let own: OwnContainers;
   let cluster: RealCluster;
   let foreign: ForeignPod;
@@ -46,7 +46,7 @@ describeContainers('adoption and removal of containers', () => {
   });
 
   const create = async (name: string, spec: object): Promise<Workload> => {
-    // The shell and sleep ignore SIGTERM as process 1; a zero grace period avoids the wait.
+    // the shell and sleep ignore SIGTERM as process 1, so a grace period would only cost time
     await cluster.client.createWorkload({
       name,
       spec: { ...QUICK, terminationGracePeriod: { seconds: 0n }, ...spec },
@@ -57,30 +57,35 @@ describeContainers('adoption and removal of containers', () => {
     await cluster.client.deleteWorkload({ name });
     await cluster.waitUntilDeleted(name);
   };
-  const waitUntilFailed = (name: string, why: RegExp): Promise<Workload> =>
+  const waitUntilFailed = (name: string, pattern: RegExp): Promise<Workload> =>
     cluster.waitForWorkload(name, ({ status }) =>
-      status!.replicas.some(({ reason, lastEndReason }) => why.test(`${reason} ${lastEndReason}`)),
+      status!.replicas.some(({ reason, lastEndReason }) =>
+        pattern.test(`${reason} ${lastEndReason}`),
+      ),
     );
 
   /**
-   * Returns the resources and files that did not exist before, as soon as there are none, or {@link
-   * GONE_WITHIN_MS} after the deletion.
+   * Waits until no resource and no file exists that did not exist before, at most
+   * {@link REMOVED_WITHIN_MS}.
+   * @param machine - Resources that existed before.
+   * @param files - Files that existed before. Default: files are not compared.
+   * @returns The resources and files that are left.
    */
   const listLeftovers = async (
     machine: readonly string[],
     files?: readonly string[],
   ): Promise<readonly string[]> => {
-    const deadline = performance.now() + GONE_WITHIN_MS;
+    const deadline = performance.now() + REMOVED_WITHIN_MS;
     for (;;) {
-      const left = [
+      const leftovers = [
         ...(await own.listResources()).filter((line) => !machine.includes(line)),
         ...(files === undefined ? [] : listFiles(cluster).filter((file) => !files.includes(file))),
       ];
-      if (left.length === 0 || performance.now() > deadline) return left;
+      if (leftovers.length === 0 || performance.now() > deadline) return leftovers;
     }
   };
 
-  it('removes everything of a deleted workload, and nothing of other owners', async () => {
+  it('removes all resources of a deleted workload, and none of other owners', async () => {
     const volumes = [
       { name: 'scratch', mountPath: '/scratch', source: { case: 'emptyDir', value: {} } },
     ];
@@ -94,7 +99,7 @@ describeContainers('adoption and removal of containers', () => {
     await create('first', spec);
     await remove('first');
     expect(await listLeftovers(machine)).toEqual([]);
-    // directories that agents create once are no trace of a workload
+    // agents create some directories once, which stay after the first workload
     const files = listFiles(cluster);
     const workload = await create('brief', spec);
     for (const { ip } of await listContainers(cluster, workload))
@@ -115,7 +120,7 @@ describeContainers('adoption and removal of containers', () => {
     await foreign.expectUntouched();
   });
 
-  it('starts cached images without a registry; pulls fail with a reason and succeed when the registry returns', async () => {
+  it('starts cached images without a registry, and repeats failed pulls until the registry returns', async () => {
     await create('cached', { image: 'cloudless/test:1' });
     await remove('cached');
     own.kill('registry');
@@ -141,9 +146,9 @@ describeContainers('adoption and removal of containers', () => {
     await remove('cached');
   });
 
-  it('adopts running containers after containerd was killed and restarted, with their logs and exit codes', async () => {
-    // On a slow machine the agent may be away for longer than its lease; a long lost_after keeps
-    // the replicas.
+  it('adopts running containers with their logs and exit codes after containerd was killed', async () => {
+    // on a slow machine the restart of the agent may take longer than its lease; a long lost_after
+    // keeps the replicas
     const patient = {
       image: 'busybox:1',
       command: COUNTER,
@@ -175,7 +180,7 @@ describeContainers('adoption and removal of containers', () => {
     await remove('ending');
   });
 
-  it('leaves containers of other owners when agents are removed', async () => {
+  it('removes only its own containers when it is stopped and reset', async () => {
     await create('last', { image: 'busybox:1', command: ['sleep', '1000'], replicas: 2 });
     await cluster.requireAgent('agent-1').kill('SIGTERM'); // --stop-workloads-on-exit ends the containers
     await cluster.requireAgent('agent-2').kill('SIGTERM');
@@ -205,7 +210,7 @@ describeContainers('adoption and removal of containers', () => {
   }
 });
 
-/** The identity of a container: fields that a change would show as another container. */
+/** Returns the fields of all replicas that would change with another container. */
 function getIdentity({ status }: Workload): unknown {
   return status!.replicas.map(({ id, nodeId, containerId, restarts }) => ({
     id,
@@ -222,7 +227,7 @@ function listFiles({ directory, agents }: RealCluster): readonly string[] {
   return stdout.trim().split('\n');
 }
 
-/** Ends the counting program and waits until the process is gone, even when no agent runs. */
+/** Makes the counting program exit, and waits until its process has ended. Needs no agent. */
 async function endCounter(pid: number): Promise<void> {
   writeFileSync(`/proc/${pid}/root/tmp/end`, '');
   while (existsSync(`/proc/${pid}`)) await new Promise((resolve) => setImmediate(resolve));

@@ -8,7 +8,7 @@ import { chooseWorkloadPorts } from './support/cluster.js';
 import { SOCKET, describeContainers, fetchText, listPods } from './support/containers.js';
 import { RunningProgram, findBundle, killAll, listProcessesUsing } from './support/processes.js';
 
-describeContainers('development cluster with containers', () => {
+describeContainers('a development cluster with containers', () => {
   let directory: string;
   let cluster: RunningProgram;
   beforeAll(async () => {
@@ -28,11 +28,11 @@ describeContainers('development cluster with containers', () => {
   });
   afterAll(async () => {
     await cluster?.kill('SIGINT');
-    const left = listProcessesUsing(directory);
-    killAll(left);
+    const leftovers = listProcessesUsing(directory);
+    killAll(leftovers);
     const files = await readdir(directory);
     await rm(directory, { recursive: true, force: true });
-    expect({ left, files }).toEqual({ left: [], files: [] });
+    expect({ leftovers, files }).toEqual({ leftovers: [], files: [] });
   });
 
   /** Returns the text after a label in the start-up output. */
@@ -43,11 +43,11 @@ describeContainers('development cluster with containers', () => {
       .slice(1)
       .join(' ');
 
-  it('names the container runtime that it uses', async () => {
+  it('prints the container runtime that it uses', async () => {
     expect(await readLabel('Runtime')).toMatch(new RegExp(`containerd .* at ${SOCKET}`));
   });
 
-  it('runs the published call: two replicas of nginx:alpine on port 80 of their own addresses, with logs and commands', async () => {
+  it('runs the published CreateWorkload call: nginx answers on port 80, with logs and commands', async () => {
     const [url = ''] = (await readLabel('API')).split(' ');
     const body = {
       namespace: 'default',
@@ -98,6 +98,7 @@ describeContainers('development cluster with containers', () => {
 
 type Client = ReturnType<typeof createCoordinatorClient>;
 
+/** Waits until workload `test` has two ready replicas, and returns one of them. */
 async function waitForTwoReady(
   client: Client,
 ): Promise<{ readonly nodeId: string; readonly containerId: string }> {

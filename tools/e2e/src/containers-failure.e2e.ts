@@ -10,10 +10,10 @@ import {
 } from './support/containers.js';
 
 const MIB = 1024 * 1024;
-/** More containers than an agent starts in parallel. */
-const MANY = 12;
+/** More replicas than an agent starts containers in parallel. */
+const MANY_REPLICAS = 12;
 
-describeContainers('failing containers', () => {
+describeContainers('an agent with containers', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
     cluster = await startContainerCluster(['zone-a']);
@@ -36,8 +36,8 @@ describeContainers('failing containers', () => {
     name: string,
     fits: (replica: ReplicaStatus) => boolean,
   ): Promise<ReplicaStatus> => {
-    const { status } = await cluster.waitForWorkload(name, ({ status: now }) =>
-      now!.replicas.some(fits),
+    const { status } = await cluster.waitForWorkload(name, ({ status: current }) =>
+      current!.replicas.some(fits),
     );
     return status!.replicas.find(fits)!;
   };
@@ -46,8 +46,8 @@ describeContainers('failing containers', () => {
       .filter((event) => event.reason === reason)
       .map(({ message }) => message);
 
-  it('reports a container that the kernel killed over its memory limit as out of memory', async () => {
-    // Uses memory: tail keeps the last 200 MB of an endless input.
+  it('reports a container as out of memory when the kernel killed it at its memory limit', async () => {
+    // tail keeps the last 200 MB of an endless input in memory
     const command = ['tail', '-c', '200000000', '/dev/zero'];
     const memory = { memoryBytes: BigInt(32 * MIB) };
     await create('greedy', {
@@ -68,33 +68,35 @@ describeContainers('failing containers', () => {
     await remove('greedy');
   });
 
-  it('shows the error of the registry for a missing image, retries with back-off, and starts other containers meanwhile', async () => {
-    await create('unknown', { image: 'no-such-image:7', replicas: MANY });
-    const words = /no-such-image:7.*not found/;
-    // The end of the previous attempt is still shown when the next attempt has started without a
-    // reason yet.
+  it('reports the registry error of a missing image, retries, and starts other containers meanwhile', async () => {
+    await create('unknown', { image: 'no-such-image:7', replicas: MANY_REPLICAS });
+    const pattern = /no-such-image:7.*not found/;
+    // the status keeps the error of the previous attempt while the next attempt has no reason yet
     const replica = await waitForReplica('unknown', ({ imagePull }) =>
-      words.test(imagePull?.reason ?? ''),
+      pattern.test(imagePull?.reason ?? ''),
     );
     expect(replica).toMatchObject({ ready: false, imagePull: { image: 'no-such-image:7' } });
     await waitForReplica('unknown', ({ reason, lastEndReason }) =>
-      words.test(`${reason} ${lastEndReason}`),
+      pattern.test(`${reason} ${lastEndReason}`),
     );
     await waitForReplica('unknown', ({ reason }) => /restarting in/.test(reason));
     expect(
-      (await listMessages('unknown', 'ImagePullFailed')).some((message) => words.test(message)),
+      (await listMessages('unknown', 'ImagePullFailed')).some((message) => pattern.test(message)),
     ).toBe(true);
-    expect((await cluster.runCtl('describe', 'unknown')).stdout).toMatch(words);
+    expect((await cluster.runCtl('describe', 'unknown')).stdout).toMatch(pattern);
     await create('other', { image: 'nginx:alpine' });
     await cluster.waitUntilSettled('other');
     await remove('unknown');
     await remove('other');
   });
 
-  it('delays only the replicas that need a registry that never answers', async () => {
+  it('delays only replicas whose registry does not answer', async () => {
     const silent = await SilentRegistry.listen();
     try {
-      await create('waiting', { image: `127.0.0.1:${silent.port}/slow:1`, replicas: MANY });
+      await create('waiting', {
+        image: `127.0.0.1:${silent.port}/slow:1`,
+        replicas: MANY_REPLICAS,
+      });
       await cluster.waitForWorkload('waiting', ({ status }) =>
         status!.replicas.every(({ reason }) => reason.startsWith('pulling ')),
       );
@@ -104,35 +106,32 @@ describeContainers('failing containers', () => {
       expect(status!.readyReplicas).toBe(2);
       expect((await cluster.client.getWorkload({ name: 'waiting' })).status!.readyReplicas).toBe(0);
       await remove('other');
-      await remove('waiting'); // waiting replicas are ended as well
+      await remove('waiting'); // also ends replicas that wait for their image
     } finally {
       await silent.close();
     }
   });
 
-  describe('probes', () => {
+  describe('running probes', () => {
     const quick = { period: durationFromMs(200), timeout: durationFromMs(10_000) };
     const exec = (...command: readonly string[]) => ({
       check: { case: 'exec' as const, value: { command: [...command] } },
       ...quick,
     });
     const ports = [{ name: 'http', containerPort: 8080 }];
-    const run = (name: string, script: string) =>
+    const runInside = (name: string, script: string) =>
       cluster.agentClient
         .execCommand({ name, command: ['sh', '-c', script] })
         .then(({ exitCode }) => expect(exitCode).toBe(0));
 
-    it('restarts the container in place when its liveness command fails', async () => {
+    it('restarts a container in place when its liveness command fails', async () => {
       await create('live', {
         image: 'cloudless/test:1',
         livenessProbe: exec('test', '!', '-e', '/tmp/broken'),
       });
       const before = (await cluster.waitUntilSettled('live')).status!.replicas[0]!;
-      await run('live', 'touch /tmp/broken');
-      const after = await waitForReplica(
-        'live',
-        ({ restarts, ready: now }) => restarts === 1 && now,
-      );
+      await runInside('live', 'touch /tmp/broken');
+      const after = await waitForReplica('live', ({ restarts, ready }) => restarts === 1 && ready);
       expect(after).toMatchObject({
         id: before.id,
         nodeId: before.nodeId,
@@ -163,7 +162,7 @@ describeContainers('failing containers', () => {
         probe: exec('wget', '-q', '-O', '/dev/null', 'http://127.0.0.1:8080/version'),
       },
     ])(
-      'is not ready by a $kind probe until the container listens on its address',
+      'reports a container as ready by a $kind probe only when it listens on its address',
       async ({ kind, probe }) => {
         const name = `probed-${kind}`;
         const command = ['sh', '-c', 'until [ -e /tmp/go ]; do sleep 0.05; done; exec /serve.sh'];
@@ -172,9 +171,10 @@ describeContainers('failing containers', () => {
           name,
           ({ ready, reason }) => !ready && /^readiness probe: .*3 of 3 failed/.test(reason),
         );
-        await run(name, 'touch /tmp/go');
+        await runInside(name, 'touch /tmp/go');
         if (kind === 'grpc') {
-          // The server only speaks HTTP/1; this reason shows that the probe reached the server.
+          // the server speaks only HTTP/1, and this reason shows that the probe has reached the
+          // server
           await waitForReplica(name, ({ reason }) =>
             /readiness probe: the server does not speak HTTP\/2/.test(reason),
           );
@@ -192,14 +192,14 @@ describeContainers('failing containers', () => {
 /** A registry that accepts connections and never answers. */
 class SilentRegistry {
   private readonly sockets = new Set<Socket>();
-  private readonly waiting = new Set<() => void>();
+  private readonly waiters = new Set<() => void>();
 
   private constructor(private readonly server: Server) {
     server.on('connection', (socket) => {
       this.sockets.add(socket);
       socket.on('error', () => undefined);
-      for (const resolve of this.waiting) resolve();
-      this.waiting.clear();
+      for (const resolve of this.waiters) resolve();
+      this.waiters.clear();
     });
   }
 
@@ -214,7 +214,7 @@ class SilentRegistry {
   }
 
   async waitForRequest(): Promise<void> {
-    while (this.sockets.size === 0) await new Promise<void>((resolve) => this.waiting.add(resolve));
+    while (this.sockets.size === 0) await new Promise<void>((resolve) => this.waiters.add(resolve));
   }
 
   async close(): Promise<void> {

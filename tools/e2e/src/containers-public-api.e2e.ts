@@ -14,11 +14,11 @@ import {
   stopContainerCluster,
 } from './support/containers.js';
 
-/** The published CreateWorkload call, word for word: CLD-REQ-080. */
+/** The body of the published CreateWorkload call, unchanged (CLD-REQ-080). */
 const CALL = { namespace: 'default', name: 'test', spec: { image: 'nginx:alpine', replicas: 2 } };
 const WELCOME = /Welcome to nginx!/;
 
-describeContainers('published CreateWorkload call with containers', () => {
+describeContainers('a coordinator with container nodes', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
     cluster = await startContainerCluster();
@@ -27,7 +27,7 @@ describeContainers('published CreateWorkload call with containers', () => {
 
   const callers = [plainHttp, createBufCurl('connect'), createBufCurl('grpc')];
   it.each(callers.map((caller) => ({ caller, name: caller.name })))(
-    'runs two replicas of nginx:alpine through $name, each answering on port 80 of its own address',
+    'runs the published CreateWorkload call through $name: both replicas answer on port 80',
     async ({ caller }) => {
       const { code, message, items } = await caller.call(
         cluster.url,
@@ -70,7 +70,7 @@ describeContainers('published CreateWorkload call with containers', () => {
     },
   );
 
-  it('serves a declared port at its endpoints, which the agent lists as well', async () => {
+  it('lists a declared port as endpoints on the addresses that the agents report', async () => {
     const spec = { ...QUICK, ...CALL.spec, ports: [{ name: 'http', containerPort: 80 }] };
     await cluster.client.createWorkload({ name: 'web', spec });
     const workload = await cluster.waitUntilSettled('web');
@@ -81,14 +81,14 @@ describeContainers('published CreateWorkload call with containers', () => {
     );
     for (const { ip, port } of endpoints)
       expect(await fetchText(`http://${ip}:${port}/`)).toMatch(WELCOME);
-    for (const { containerId, nodeId, endpoints: told } of workload.status!.replicas) {
+    for (const { containerId, nodeId, endpoints: replicaEndpoints } of workload.status!.replicas) {
       const { address } = await cluster
         .requireAgent(nodeId)
         .waitForLog('agent started, connecting to coordinators');
       const agent = createAgentClient(
         createGrpcTransport({ baseUrl: `http://${String(address)}` }),
       );
-      expect((await agent.getContainerStatus({ containerId })).ip).toBe(told[0]!.ip);
+      expect((await agent.getContainerStatus({ containerId })).ip).toBe(replicaEndpoints[0]!.ip);
     }
   });
 

@@ -16,11 +16,11 @@ import {
 } from './support/rollout-tools.js';
 
 const REPLICAS = 4;
-/** Longer than any of these tests runs. */
-const KEPT = durationFromMs(3_600_000);
+/** Time for which the previous version is kept: longer than any of these tests runs. */
+const KEEP_DURATION = durationFromMs(3_600_000);
 const PORT = 80;
 
-/** Four containers of version 1 that must all stay ready. */
+/** Creates a spec of four containers of version 1 that must all stay available. */
 const createServers = (rollout: Rollout): ReturnType<typeof createWebSpec> =>
   createWebSpec(
     { minAvailable: REPLICAS, ...rollout },
@@ -31,7 +31,9 @@ const createServers = (rollout: Rollout): ReturnType<typeof createWebSpec> =>
       ports: [{ name: 'http', containerPort: PORT }],
     },
   );
-/** Answers take long enough that a stopped server has requests in progress. */
+/**
+ * Returns the environment of a server that takes 100 ms for a request, so that stops hit requests.
+ */
 const createEnvironment = (version: string) => ({
   VERSION: version,
   PORT: String(PORT),
@@ -39,7 +41,7 @@ const createEnvironment = (version: string) => ({
   ANSWER_MS: '100',
 });
 
-describeContainers('containers under load', () => {
+describeContainers('container workload', () => {
   let own: OwnContainers;
   let cluster: RealCluster;
   beforeAll(async () => {
@@ -60,7 +62,7 @@ describeContainers('containers under load', () => {
   const waitForActiveVersion = (name: string, version: number) =>
     cluster.waitForWorkload(name, ({ status }) => status!.activeVersion === version);
 
-  describe('rolling update of containers under load', () => {
+  describe('under load', () => {
     const name = 'web';
     beforeAll(async () => {
       await cluster.client.createWorkload({ name, spec: createServers({ maxSurge: 2 }) });
@@ -71,12 +73,12 @@ describeContainers('containers under load', () => {
       await cluster.waitUntilDeleted(name);
     });
 
-    it('runs the server as the main process of each container, so that it receives the stop signal', async () => {
+    it('runs its server as the main process of each container, which receives SIGTERM', async () => {
       const containers = await listContainers(cluster, await waitUntilRolledOut(cluster, name));
       expect(containers.map(({ runtime, ip }) => ({ runtime, ip }))).toEqual(
         Array(REPLICAS).fill({ runtime: 'cri', ip: expect.stringMatching(/^10\./) as string }),
       );
-      // The main process of a container has no parent inside its PID namespace.
+      // the main process of a container has no parent inside its PID namespace
       const script = `const { readFileSync, readdirSync } = require('node:fs');
           const read = (pid, name) => { try { return readFileSync('/proc/' + pid + '/' + name, 'utf8'); } catch { return ''; } };
           const own = readdirSync('/proc').filter((pid) => read(pid, 'status').includes('PPid:\\t0\\n'));
@@ -98,7 +100,7 @@ describeContainers('containers under load', () => {
       expect(
         listLiveIds(await waitUntilRolledOut(cluster, name)).filter((id) => before.includes(id)),
       ).toEqual([]);
-      // Both versions must have answered; otherwise the absence of failures proves nothing.
+      // without answers of both versions, the absence of failures would prove nothing
       for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
     });
 
@@ -116,7 +118,7 @@ describeContainers('containers under load', () => {
       await cluster.client.uncordonNode({ nodeId: node });
     });
 
-    it('loses no request during a simultaneous rolling update and drain', async () => {
+    it('loses no request while a rolling update and a drain run together', async () => {
       const [first] = listLiveReplicas(await waitUntilRolledOut(cluster, name));
       const node = first?.nodeId ?? '';
       const clients = await runUnderLoad(cluster, name, async () => {
@@ -132,9 +134,12 @@ describeContainers('containers under load', () => {
     });
   });
 
-  it('loses no request during a blue/green switch and the switch back to the kept containers', async () => {
+  it('under load loses no request during a blue/green switch and the switch back', async () => {
     const name = 'shop';
-    const spec = createServers({ strategy: Rollout_Strategy.BLUE_GREEN, pauseDuration: KEPT });
+    const spec = createServers({
+      strategy: Rollout_Strategy.BLUE_GREEN,
+      pauseDuration: KEEP_DURATION,
+    });
     await cluster.client.createWorkload({ name, spec });
     const blue = listLiveIds(await waitUntilRolledOut(cluster, name), 1);
     const switching = await runUnderLoad(cluster, name, async () => {

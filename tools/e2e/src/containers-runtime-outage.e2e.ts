@@ -6,7 +6,7 @@ import { OwnContainers } from './support/own-containers.js';
 const SLEEP = ['sleep', '3600'];
 const requests = { cpuMillis: 10 }; // small requests, so that many replicas fit on a small machine
 
-describeContainers('node without a working container runtime', () => {
+describeContainers('a node whose container runtime was killed', () => {
   let own: OwnContainers;
   let cluster: RealCluster;
   beforeAll(async () => {
@@ -24,10 +24,10 @@ describeContainers('node without a working container runtime', () => {
 
   const create = (name: string, replicas: number): Promise<unknown> => {
     // The shell and sleep ignore SIGTERM as process 1; a zero grace period avoids the wait.
-    const rest = { ...QUICK, terminationGracePeriod: { seconds: 0n }, resources: { requests } };
+    const settings = { ...QUICK, terminationGracePeriod: { seconds: 0n }, resources: { requests } };
     return cluster.client.createWorkload({
       name,
-      spec: { ...rest, image: 'busybox:1', command: SLEEP, replicas },
+      spec: { ...settings, image: 'busybox:1', command: SLEEP, replicas },
     });
   };
   const listNodes = ({ status }: Workload): readonly string[] =>
@@ -35,25 +35,25 @@ describeContainers('node without a working container runtime', () => {
   const waitForRuntimeCondition = async (expected: boolean): Promise<void> => {
     for (;;) {
       const { status } = await cluster.client.getNode({ nodeId: 'agent-2' });
-      const found = status?.conditions.find(
+      const condition = status?.conditions.find(
         ({ type }) => type === ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
       );
-      if (found?.status === expected) return;
+      if (condition?.status === expected) return;
     }
   };
 
-  it('gets no new replicas, loses unstarted replicas to other nodes, keeps running ones, and recovers when the runtime returns', async () => {
+  it('keeps running replicas and gets no new ones, until its container runtime is back', async () => {
     await create('kept', 2);
     const kept = await cluster.waitUntilSettled('kept');
     expect(listNodes(kept)).toEqual(['agent-1', 'agent-2']);
     const ids = kept.status!.replicas.map(({ id }) => id).sort();
-    const doomed = kept.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
+    const victim = kept.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
     const [{ pid } = { pid: 0 }] = (await listContainers(cluster, kept)).filter(
       ({ nodeId }) => nodeId === 'agent-2',
     );
 
     own.kill('containerd');
-    await create('early', 2); // the agent has not noticed the failure yet
+    await create('early', 2); // before the agent has detected the failure
     await waitForRuntimeCondition(true);
     await create('late', 4);
     expect(listNodes(await cluster.waitUntilSettled('late'))).toEqual(
@@ -66,7 +66,7 @@ describeContainers('node without a working container runtime', () => {
       status!.replicas.some(({ ready }) => !ready),
     );
     expect(broken.status!.replicas.find(({ ready }) => !ready)).toMatchObject({
-      id: doomed.id,
+      id: victim.id,
       restarts: 0,
       reason:
         'the main process no longer exists, and the container runtime has not reported its exit',
@@ -76,7 +76,7 @@ describeContainers('node without a working container runtime', () => {
     await waitForRuntimeCondition(false);
     const after = await cluster.waitForWorkload('kept', ({ status }) =>
       status!.replicas.every(
-        ({ id, ready, restarts }) => ready && restarts === (id === doomed.id ? 1 : 0),
+        ({ id, ready, restarts }) => ready && restarts === (id === victim.id ? 1 : 0),
       ),
     );
     expect(after.status!.replicas.map(({ id }) => id).sort()).toEqual(ids);

@@ -23,7 +23,7 @@ const aHostPath = (path: string) => ({
   source: { case: 'hostPath' as const, value: { path } },
 });
 
-describeContainers('privileges and volumes of containers', () => {
+describeContainers('an agent with containers', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
     cluster = await startContainerCluster(['zone-a']);
@@ -38,7 +38,10 @@ describeContainers('privileges and volumes of containers', () => {
     await cluster.client.deleteWorkload({ name });
     await cluster.waitUntilDeleted(name);
   };
-  /** Runs a shell command in the container. @returns Output and exit code. */
+  /**
+   * Runs a shell command in the container.
+   * @returns Output of both streams and exit code.
+   */
   const runInside = async (
     name: string,
     script: string,
@@ -57,18 +60,18 @@ describeContainers('privileges and volumes of containers', () => {
         `sed -n 's/^${key}:[[:space:]]*//p' "$(grep -l '^PPid:.0$' /proc/[0-9]*/status | grep -v /1/ | sort -t / -k 3n | head -n 1)"`,
       )
     ).out;
-  const waitUntilPending = (name: string, why: string): Promise<Workload> =>
-    cluster.waitForWorkload(name, ({ status }) => status!.reason.includes(why));
+  const waitUntilPending = (name: string, text: string): Promise<Workload> =>
+    cluster.waitForWorkload(name, ({ status }) => status!.reason.includes(text));
 
-  it('gives a container few privileges by default', async () => {
+  it('gives a container only two capabilities, no new privileges and seccomp by default', async () => {
     await create('plain', {});
     expect(await readKernelStatus('plain', 'NoNewPrivs')).toBe('1');
     expect(await readKernelStatus('plain', 'Seccomp')).toBe('2');
     const bounding = BigInt(`0x${await readKernelStatus('plain', 'CapBnd')}`);
-    const has = Object.entries(CAPABILITIES).filter(
+    const granted = Object.entries(CAPABILITIES).filter(
       ([, bit]) => (bounding >> BigInt(bit)) % 2n === 1n,
     );
-    expect(has.map(([name]) => name)).toEqual(['CHOWN', 'NET_BIND_SERVICE']);
+    expect(granted.map(([name]) => name)).toEqual(['CHOWN', 'NET_BIND_SERVICE']);
     expect(
       (
         await runInside(
@@ -130,37 +133,40 @@ describeContainers('privileges and volumes of containers', () => {
 
   it.each([
     {
-      what: 'an AppArmor profile',
+      name: 'an AppArmor profile',
       spec: { security: { apparmorProfile: 'localhost/mine' } },
-      lacks: 'security.apparmor',
+      capability: 'security.apparmor',
     },
     {
-      what: 'SELinux options',
+      name: 'SELinux options',
       spec: { security: { selinuxOptions: '::container_t:s0' } },
-      lacks: 'security.selinux',
+      capability: 'security.selinux',
     },
     {
-      what: 'privileged mode',
+      name: 'privileged mode',
       spec: { security: { privileged: true } },
-      lacks: 'security.privileged',
+      capability: 'security.privileged',
     },
     {
-      what: 'a host path',
+      name: 'a host path',
       spec: { volumes: [aHostPath('/srv')] },
-      lacks: 'volumes.hostpath',
+      capability: 'volumes.hostpath',
     },
     {
-      what: 'another runtime class',
+      name: 'another runtime class',
       spec: { security: { runtimeClass: 'kata' } },
-      lacks: 'runtime-class.kata',
+      capability: 'runtime-class.kata',
     },
-  ])('keeps a workload with $what pending until a node supports it', async ({ spec, lacks }) => {
-    const name = lacks.replace('.', '-');
-    await cluster.client.createWorkload({ name, spec: { ...SLEEPER, ...spec } });
-    const { status } = await waitUntilPending(name, lacks);
-    expect(status!.reason).toContain(`capability ${lacks}`);
-    await remove(name);
-  });
+  ])(
+    'keeps a workload with $name pending when no node has the capability',
+    async ({ spec, capability }) => {
+      const name = capability.replace('.', '-');
+      await cluster.client.createWorkload({ name, spec: { ...SLEEPER, ...spec } });
+      const { status } = await waitUntilPending(name, capability);
+      expect(status!.reason).toContain(`capability ${capability}`);
+      await remove(name);
+    },
+  );
 
   it('mounts only host paths that the agent allows', async () => {
     await cluster.startAgent('agent-2', 'zone-b', ['--allow-host-path', cluster.directory]);
@@ -184,7 +190,7 @@ describeContainers('privileges and volumes of containers', () => {
     await cluster.requireAgent('agent-2').kill('SIGTERM');
   });
 
-  describe('volumes', () => {
+  describe('with volumes', () => {
     it('keeps an empty directory across a restart in place, and removes it with its replica', async () => {
       const before = await create('scratch', { volumes: [emptyDir] });
       await runInside('scratch', 'echo kept > /data/file');
@@ -203,7 +209,7 @@ describeContainers('privileges and volumes of containers', () => {
       await remove('scratch');
     });
 
-    it('keeps a named volume separate for each workload, and after its deletion', async () => {
+    it('keeps a named volume for each workload, also after the workload was deleted', async () => {
       await create('first', { volumes: [named] });
       await create('second', { volumes: [named] });
       await runInside('first', 'echo first > /data/file');
@@ -218,8 +224,8 @@ describeContainers('privileges and volumes of containers', () => {
 });
 
 /**
- * Bits of capabilities: include/uapi/linux/capability.h. The first and the last one are granted by
- * default.
+ * Bits of capabilities, from include/uapi/linux/capability.h. CHOWN and NET_BIND_SERVICE are
+ * granted by default; the others are dropped.
  */
 const CAPABILITIES = {
   CHOWN: 0,
@@ -230,6 +236,7 @@ const CAPABILITIES = {
   AUDIT_WRITE: 29,
 };
 
+/** Returns true when the rollout has completed and the old replica is gone. */
 function isRolledOut({ status }: Workload, oldReplica: string): boolean {
   return (
     status!.rollout!.phase === RolloutStatus_Phase.COMPLETED &&

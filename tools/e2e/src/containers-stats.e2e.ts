@@ -9,9 +9,10 @@ import {
 
 const LIMIT_MILLIS = 200;
 const MIB = 1_048_576;
+/** Duration of the measurement: shorter spans vary with the CPU periods of 100 ms. */
 const SPAN_MS = 5_000;
 
-describeContainers('resource usage of containers', () => {
+describeContainers('resource usage of a container', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
     cluster = await startContainerCluster(['zone-a']);
@@ -33,7 +34,7 @@ describeContainers('resource usage of containers', () => {
   const waitForSample = (replicaId: string): Promise<ContainerStats> =>
     cluster.agentClient.getContainerStats({ replicaId });
 
-  it('measures a busy loop with a limit of 200m as 200m within 10 % over five seconds', async () => {
+  it('is 200m within 10 % over 5 s for a busy loop with a limit of 200m', async () => {
     const replicaId = await run('busy', 'while :; do :; done');
     const first = await waitForSample(replicaId);
     let last = first;
@@ -41,18 +42,18 @@ describeContainers('resource usage of containers', () => {
       last = await waitForSample(replicaId);
     const spanMs = timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!);
     const millis = Number(last.cpu!.cpuUsageNanos - first.cpu!.cpuUsageNanos) / 1_000 / spanMs;
-    // A busy machine may give the container less. Only periods in which the container was throttled
-    // gave it its full share.
+    // On a busy machine the container may get less. In throttled periods it got its full share, so
+    // the share of throttled periods scales the lower bound.
     const periods = last.cpu!.periods! - first.cpu!.periods!;
-    const heldBack =
+    const throttledShare =
       Number(last.cpu!.throttledPeriods! - first.cpu!.throttledPeriods!) / Number(periods);
     expect(millis).toBeLessThanOrEqual(LIMIT_MILLIS * 1.1);
-    expect(millis).toBeGreaterThanOrEqual(LIMIT_MILLIS * 0.9 * heldBack);
-    expect(heldBack).toBeGreaterThan(0.2);
+    expect(millis).toBeGreaterThanOrEqual(LIMIT_MILLIS * 0.9 * throttledShare);
+    expect(throttledShare).toBeGreaterThan(0.2);
     expect(last.cpu!.throttledNanos).toBeGreaterThan(first.cpu!.throttledNanos!);
   });
 
-  it('measures CPU, memory, I/O, network and processes of the container alone', async () => {
+  it('covers CPU limit, memory, network and processes of the container alone', async () => {
     const replicaId = await run('quiet', 'sleep 1000');
     const stats = await waitForSample(replicaId);
     expect([Source.CGROUP_V1, Source.CGROUP_V2, Source.CGROUP_HYBRID]).toContain(stats.source);
@@ -66,11 +67,11 @@ describeContainers('resource usage of containers', () => {
     });
     expect(stats.memory!.memoryUsageBytes).toBeGreaterThan(0n);
     expect(stats.memory!.memoryUsageBytes).toBeLessThan(BigInt(64 * MIB));
-    // Only neighbour discovery of its network sends packets.
+    // an idle container sends only the packets of neighbour discovery
     expect(stats.network!.networkSentBytes).toBeLessThan(100_000n);
   });
 
-  it('counts the traffic of the network of the container', async () => {
+  it('counts the network traffic of the container', async () => {
     const spec = { ...QUICK, image: 'nginx:alpine', ports: [{ name: 'http', containerPort: 80 }] };
     await cluster.client.createWorkload({ name: 'web', spec });
     const { id, endpoints } = (await cluster.waitUntilSettled('web')).status!.replicas[0]!;
@@ -88,7 +89,7 @@ describeContainers('resource usage of containers', () => {
     );
   });
 
-  it('cloudlessctl top shows usage and limits', async () => {
+  it('is printed with requests and limits by cloudlessctl top', async () => {
     for (;;) {
       const { containers } = await cluster.agentClient.listContainerStats({ name: 'busy' });
       if (containers[0]?.cpuMillis !== undefined) break;

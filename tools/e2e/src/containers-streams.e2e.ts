@@ -19,15 +19,17 @@ import { ExecCall } from './support/exec-call.js';
 import { listProcessesMentioning } from './support/processes.js';
 import { Terminal } from './support/terminal.js';
 
+/** Rounds of the latency measurement. Odd, so that the median is one of the values. */
 const ROUNDS = 21;
 /**
- * Published time limit between the writing of a line and its arrival at a follower, milliseconds.
+ * Published limit of the time from the writing of a line to its arrival at a follower, in
+ * milliseconds.
  */
-const SEEN_WITHIN_MS = 200;
-/** Time limit for the end of a command after its caller has vanished. */
+const ARRIVES_WITHIN_MS = 200;
+/** Time limit for the end of a command after its caller has disconnected. */
 const ENDED_WITHIN_MS = 10_000;
 
-describeContainers('logs, commands and ports of a container', () => {
+describeContainers('a cluster with containers', () => {
   let cluster: RealCluster;
   let agentUrl: string;
   let agent: AgentClient;
@@ -56,22 +58,22 @@ describeContainers('logs, commands and ports of a container', () => {
   });
   afterAll(() => stopContainerCluster(cluster));
 
-  const places = [
-    { place: 'the port of the agent', url: () => agentUrl },
-    { place: 'the port of the coordinator', url: () => cluster.url },
+  const servers = [
+    { server: 'the port of the agent', url: () => agentUrl },
+    { server: 'the port of the coordinator', url: () => cluster.url },
   ];
   const callers = [plainHttp, createBufCurl('connect'), createBufCurl('grpc')].map((caller) => ({
     caller,
     name: caller.name,
   }));
   const waitUntilGone = async (text: string): Promise<number> => {
-    const began = performance.now();
+    const startedMs = performance.now();
     while (listProcessesMentioning(text).length > 0) await client.listWorkloads({});
-    return performance.now() - began;
+    return performance.now() - startedMs;
   };
 
-  describe.each(places)('container streams on $place', ({ url }) => {
-    it('StreamLogs with follow sends earlier lines and a new line', async () => {
+  describe.each(servers)('on $server', ({ url }) => {
+    it('sends earlier lines and a new line in StreamLogs with follow', async () => {
       const path = `/by-buf-curl-${new URL(url()).port}`;
       const stream = CurlStream.start('grpc', url(), `${AGENT}/StreamLogs`, {
         container_id: containerId,
@@ -89,7 +91,7 @@ describeContainers('logs, commands and ports of a container', () => {
     });
 
     it.each(callers)(
-      'ExecCommand through $name returns stdout, stderr and the exit code separately',
+      'returns stdout, stderr and exit code of ExecCommand through $name',
       async ({ caller }) => {
         const command = ['sh', '-c', 'echo a; echo b >&2; exit 3'];
         const { code, items } = await caller.call(url(), `${AGENT}/ExecCommand`, {
@@ -104,35 +106,35 @@ describeContainers('logs, commands and ports of a container', () => {
     );
   });
 
-  it(`a follower receives a line within ${SEEN_WITHIN_MS} ms after it was written`, async () => {
+  it(`delivers a log line to a follower within ${ARRIVES_WITHIN_MS} ms (median)`, async () => {
     const ending = new AbortController();
     const entries = agent
       .streamLogs({ containerId, follow: true }, { signal: ending.signal })
       [Symbol.asyncIterator]();
-    const waitUntilSeen = async (text: string): Promise<LogEntry> => {
+    const waitForEntry = async (text: string): Promise<LogEntry> => {
       for (;;) {
         const { value } = (await entries.next()) as { readonly value: LogEntry };
         if (value.line.includes(text)) return value;
       }
     };
-    await waitUntilSeen('serving on port 80'); // lines from here on are followed
-    const tookMs: number[] = [];
+    await waitForEntry('serving on port 80'); // lines from here on are followed
+    const delaysMs: number[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       await fetchText(`${podUrl}/round-${round}.`);
-      const { time } = await waitUntilSeen(`/round-${round}.`);
-      tookMs.push(Date.now() - timestampMs(time!));
+      const { time } = await waitForEntry(`/round-${round}.`);
+      delaysMs.push(Date.now() - timestampMs(time!));
     }
     ending.abort();
-    const median = tookMs.sort((a, b) => a - b)[Math.floor(ROUNDS / 2)]!;
+    const median = delaysMs.sort((a, b) => a - b)[Math.floor(ROUNDS / 2)]!;
     process.stderr.write(
-      `a followed line of a container is seen after ${median} ms (median of ${ROUNDS}; most ${tookMs.at(-1)} ms)\n`,
+      `a followed line of a container is seen after ${median} ms (median of ${ROUNDS}; most ${delaysMs.at(-1)} ms)\n`,
     );
     // The median, because a single round may hit a pause of a busy machine.
-    expect(median).toBeLessThan(SEEN_WITHIN_MS);
+    expect(median).toBeLessThan(ARRIVES_WITHIN_MS);
   });
 
-  describe('cloudlessctl exec -it', () => {
-    it('allocates a terminal that follows the window size, and exits with the exit code of the command', async () => {
+  describe('through cloudlessctl exec -it', () => {
+    it('allocates a terminal that follows the window size, and returns the exit code', async () => {
       const terminal = Terminal.open(cluster, ['exec', '-it', 'web', '--', 'sh'], {
         columns: 70,
         rows: 20,
@@ -140,7 +142,7 @@ describeContainers('logs, commands and ports of a container', () => {
       terminal.sendText('echo size $(stty size) $COLOUR\n');
       await terminal.waitForText(/^size 20 70 blue/m);
       terminal.resize(90, 33);
-      // The size is sent separately and may arrive after the next typed text.
+      // the size is sent separately and may arrive after the next text
       terminal.sendText('until [ "$(stty size)" = "33 90" ]; do :; done; echo now $(stty size)\n');
       await terminal.waitForText(/^now 33 90/m);
       terminal.sendText('tty; exit 7\n');
@@ -164,7 +166,7 @@ describeContainers('logs, commands and ports of a container', () => {
     });
   });
 
-  it('streams input without a terminal, and ends the command when the caller ends', async () => {
+  it('streams input of Exec without a terminal, and ends the command when the caller disconnects', async () => {
     const call = new ExecCall(client, {
       name: 'web',
       command: ['sh', '-c', 'echo up; cat; exit 4'],
@@ -182,7 +184,7 @@ describeContainers('logs, commands and ports of a container', () => {
     expect(await waitUntilGone('sleep 41002')).toBeLessThan(ENDED_WITHIN_MS);
   });
 
-  it('ends the command when the agent is killed', async () => {
+  it('ends the command of Exec when the agent is killed', async () => {
     const call = new ExecCall(client, {
       name: 'web',
       command: ['sh', '-c', 'echo up; sleep 41003'],
@@ -195,7 +197,7 @@ describeContainers('logs, commands and ports of a container', () => {
     expect(await waitUntilGone('sleep 41003')).toBeLessThan(ENDED_WITHIN_MS);
   });
 
-  it('port-forward reaches a port of the pod', async () => {
+  it('forwards a local port to a port of the pod', async () => {
     const forwarding = cluster.startCtl('port-forward', 'web', 'http');
     const line = await forwarding.waitForLine((text) => text.startsWith('Forwarding'));
     const [, address] = /^Forwarding (127\.0\.0\.1:\d+) -> /.exec(line)!;

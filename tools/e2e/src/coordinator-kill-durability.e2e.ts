@@ -4,14 +4,10 @@ import { createSeededRandom } from '@cloudless/base';
 import { RealCluster } from './support/cluster.js';
 import { RecordingWriter, type AcknowledgedWrite } from './support/recording-writer.js';
 
-/**
- * Acknowledged writes are durable, retries take effect once, and running replicas are not
- * disturbed.
- */
-/** Number of kills; CI sets a higher number. */
+/** Number of kills. CI may set a higher number. */
 const KILLS = Number(process.env['CLOUDLESS_KILLS'] ?? 50);
 const WRITERS = 6;
-/** Delays of the kills after the coordinator is ready, milliseconds. */
+/** Range of the delay of a kill after the coordinator is ready, in milliseconds. */
 const KILL_AFTER_MS = { from: 50, to: 400 };
 const SEED = Number(process.env['CLOUDLESS_CRASH_SEED'] ?? 20_261);
 /** Time limit for fifty process starts on a busy machine. */
@@ -23,15 +19,15 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
-/** Container and process of each replica of a workload. */
-async function listPlaces(workload: Workload): Promise<Record<string, string>> {
-  const places = (workload.status?.replicas ?? []).map(
+/** Returns node, container, process and restarts of each replica of a workload, by replica id. */
+async function describeReplicas(workload: Workload): Promise<Record<string, string>> {
+  const descriptions = (workload.status?.replicas ?? []).map(
     async ({ id, nodeId, containerId, restarts }) => {
       const { pid } = await cluster.agentClient.getContainerStatus({ containerId });
       return [id, `${nodeId} ${containerId} pid ${pid} restarts ${restarts}`] as const;
     },
   );
-  return Object.fromEntries(await Promise.all(places));
+  return Object.fromEntries(await Promise.all(descriptions));
 }
 
 /** Kills the coordinator with SIGKILL repeatedly during writes. */
@@ -44,21 +40,23 @@ async function killRepeatedly(): Promise<void> {
   }
 }
 
-/** Compares the store with the acknowledged writes of a log. */
+/**
+ * Compares the state of the coordinator with the acknowledged writes.
+ * @returns Writes that are missing, and writes that took effect twice.
+ */
 async function compareWithStore(
   log: readonly AcknowledgedWrite[],
 ): Promise<{ readonly lost: readonly string[]; readonly twice: readonly string[] }> {
   const [lost, twice]: [string[], string[]] = [[], []];
   for (const name of new Set(log.map((written) => written.name))) {
-    const own = log.filter((written) => written.name === name);
-    const answers = own
+    const writes = log.filter((written) => written.name === name);
+    const answers = writes
       .map(({ answer }) => answer)
       .sort((a, b) => Number(a.generation - b.generation));
-    const now = await cluster.client.getWorkload({ name }).catch(() => undefined);
-    // Each write increments the generation, so the number of acknowledged writes equals the
-    // generation.
-    const missing = answers.length - Number(now?.generation ?? 0n);
-    if (missing > 0 || now?.uid !== answers[0]?.uid)
+    const current = await cluster.client.getWorkload({ name }).catch(() => undefined);
+    // each write increments the generation, so the generation equals the number of writes
+    const missing = answers.length - Number(current?.generation ?? 0n);
+    if (missing > 0 || current?.uid !== answers[0]?.uid)
       lost.push(`${name}: ${missing} of ${answers.length} writes`);
     if (missing < 0) twice.push(`${name}: ${-missing} more than ${answers.length} writes`);
     for (const [index, { generation }] of answers.entries()) {
@@ -67,7 +65,7 @@ async function compareWithStore(
     }
     const last = answers.at(-1)?.spec;
     if (
-      JSON.stringify([now?.spec?.replicas, now?.spec?.labels]) !==
+      JSON.stringify([current?.spec?.replicas, current?.spec?.labels]) !==
       JSON.stringify([last?.replicas, last?.labels])
     ) {
       lost.push(`${name}: the last write`);
@@ -77,7 +75,7 @@ async function compareWithStore(
 }
 
 it(
-  `the coordinator loses no acknowledged write, applies no write twice and restarts no replica when it is killed ${KILLS} times during writes`,
+  `a coordinator loses no acknowledged write, applies none twice and restarts no replica when killed ${KILLS} times`,
   async () => {
     await cluster.client.createWorkload({
       name: 'steady',
@@ -88,7 +86,7 @@ it(
       requestId: 'shared',
       spec: { command: ['sleep', '1'], replicas: 0 },
     });
-    const before = await listPlaces(await cluster.waitUntilSettled('steady'));
+    const before = await describeReplicas(await cluster.waitUntilSettled('steady'));
     const writers = Array.from(
       { length: WRITERS },
       (_, index) => new RecordingWriter(index, cluster.url),
@@ -109,7 +107,7 @@ it(
     ];
     const { lost, twice } = await compareWithStore(log);
     for (let index = 0; index < WRITERS; index += 1) await cluster.waitUntilSettled(`own-${index}`);
-    const after = await listPlaces(await cluster.waitUntilSettled('steady'));
+    const after = await describeReplicas(await cluster.waitUntilSettled('steady'));
     const restarted = Object.keys(before).filter((id) => before[id] !== after[id]);
     const retried = log.filter(({ sends }) => sends > 1).length;
     process.stdout.write(
@@ -128,7 +126,7 @@ it(
       refused: [],
     });
     expect(Object.keys(after).sort()).toEqual(Object.keys(before).sort());
-    // Otherwise the kills hit no write.
+    // otherwise too few kills have interrupted a write
     expect(retried).toBeGreaterThan(KILLS / 2);
   },
   TEST_TIMEOUT_MS,

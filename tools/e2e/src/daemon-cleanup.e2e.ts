@@ -4,10 +4,6 @@ import type { Workload } from '@cloudless/api';
 import { QUICK, RealCluster } from './support/cluster.js';
 import { killAll, listProcessesMentioning } from './support/processes.js';
 
-/**
- * No process that a replica started survives the replica, whatever session or environment the
- * process chose.
- */
 let cluster: RealCluster;
 beforeEach(async () => {
   cluster = await RealCluster.start(['zone-a']);
@@ -15,8 +11,9 @@ beforeEach(async () => {
 afterEach(() => cluster.stop());
 
 /**
- * Starts a daemon like sshd or cron: own session, empty environment, parent that ends. Then keeps
- * running.
+ * Returns a command that starts a daemon as sshd or cron do (own session, empty environment, its
+ * parent ends) and then keeps running.
+ * @param notes - File to which the daemon appends its process id.
  */
 const createDaemonProgram = (notes: string): string[] => [
   '/bin/sh',
@@ -24,8 +21,8 @@ const createDaemonProgram = (notes: string): string[] => [
   `( setsid env -i sh -c 'echo $$ >> ${notes}; exec sleep 3600' & ); exec sleep 3600`,
 ];
 /**
- * Without cgroups a daemon whose parent has ended cannot be attributed to its replica; here the
- * parent stays.
+ * Same as {@link createDaemonProgram}, but the parent of the daemon stays: without cgroups, a
+ * daemon whose parent has ended cannot be attributed to its replica.
  */
 const createChildProgram = (notes: string): string[] => [
   '/bin/sh',
@@ -33,6 +30,7 @@ const createChildProgram = (notes: string): string[] => [
   `setsid env -i sh -c 'echo $$ >> ${notes}; exec sleep 3600' & exec sleep 3600`,
 ];
 
+/** Returns the process id of the first replica, from the state file of its supervisor. */
 const getMainPid = ({ status }: Workload): string =>
   readFileSync(
     join(
@@ -44,7 +42,7 @@ const getMainPid = ({ status }: Workload): string =>
     'utf8',
   ).replace(/^.*"pid":(\d+).*$/s, '$1');
 
-/** Returns the process ids in the file when there are `count` of them. */
+/** Waits until the file has `count` process ids, and returns all of them. */
 async function waitForPids(file: string, count: number): Promise<readonly number[]> {
   for (;;) {
     const ids = existsSync(file)
@@ -59,8 +57,8 @@ async function waitUntilDead(pid: number): Promise<void> {
   while (existsSync(`/proc/${pid}`)) await cluster.client.listNodes({});
 }
 
-describe('daemon process of a replica with its own session and an empty environment', () => {
-  it('is ended by a restart in place of its replica, and by a deletion after the supervisor was replaced', async () => {
+describe('daemon that a replica started', () => {
+  it('is ended when its replica restarts, and when its workload is deleted under a new supervisor', async () => {
     const notes = join(cluster.directory, 'probe');
     await cluster.client.createWorkload({
       name: 'probe',

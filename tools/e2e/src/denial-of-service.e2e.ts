@@ -19,19 +19,20 @@ import { RealCluster } from './support/cluster.js';
 
 /**
  * Bound for the memory growth of a coordinator over all attacks of a group: 128 MiB of unread
- * answers, 64 MiB of requests, 2 048 streams of about 100 KiB, and heap that Node keeps after a
- * burst. The bound is coarse, so the tests also check the metrics of held memory.
+ * responses, 64 MiB of requests, 2 048 streams of about 100 KiB, and heap that Node keeps after a
+ * burst. The bound is coarse, so a test also checks the metric of unread responses.
  */
 const GROWTH_MIB = 512;
 const MIB = 1024 * 1024;
 
 let cluster: RealCluster;
+/** Resident memory of the coordinator before the attacks. */
 let restMiB = 0;
 const clients: RawClient[] = [];
 
 /**
- * Starts a coordinator for the tests of one group, because Node does not return the memory of an
- * earlier group.
+ * Starts a coordinator with 32 workloads of 32 kB for the tests of one group. Each group has its
+ * own, because Node does not return the memory that an earlier group used.
  */
 function useOwnCoordinator(): void {
   beforeAll(async () => {
@@ -52,6 +53,7 @@ function useOwnCoordinator(): void {
   });
 }
 
+/** Opens a raw connection, which is closed after the test. */
 function connectRaw(): RawClient {
   const client = new RawClient(cluster.url);
   clients.push(client);
@@ -63,37 +65,38 @@ function connectManyRaw(count: number): readonly RawClient[] {
 }
 
 /**
- * Runs an attack and expects that other clients are served and that memory stays within the bound.
+ * Runs an attack. Expects that another client is served, and that memory stays within the bound.
  */
 async function expectResilience(attack: () => Promise<void>): Promise<void> {
   const bystander = createCoordinatorClient(createGrpcTransport({ baseUrl: cluster.url }));
-  const seen = await runAttack(cluster.coordinatorProcess.pid, restMiB, bystander, 'w1', attack);
-  process.stdout.write(`    ${expect.getState().currentTestName}: ${JSON.stringify(seen)}\n`);
-  expect(seen.failures).toEqual([]);
-  expect(seen.growthMiB).toBeLessThan(GROWTH_MIB);
+  const effect = await runAttack(cluster.coordinatorProcess.pid, restMiB, bystander, 'w1', attack);
+  process.stdout.write(`    ${expect.getState().currentTestName}: ${JSON.stringify(effect)}\n`);
+  expect(effect.failures).toEqual([]);
+  expect(effect.growthMiB).toBeLessThan(GROWTH_MIB);
 }
 
+/** Waits for all promises. */
 const all = (work: readonly Promise<unknown>[]): Promise<void> =>
   Promise.all(work).then(() => undefined);
 const watchHead = encodeCallHead('WatchWorkloads', 'application/grpc');
-const nothing = encodeEnvelope(new Uint8Array());
+const emptyMessage = encodeEnvelope(new Uint8Array());
 
-describe('resource limits of the coordinator', () => {
+describe('coordinator', () => {
   useOwnCoordinator();
 
-  it('serve other clients while one connection opens too many streams', () =>
+  it('serves other clients while one connection opens too many streams', () =>
     expectResilience(async () => {
       const client = connectRaw();
       await client.send(encodeOpening());
       for (const stream of listStreamIds(5_000))
-        await client.send(encodeCall(stream, watchHead, nothing));
-      await client.closed; // too many refused streams
+        await client.send(encodeCall(stream, watchHead, emptyMessage));
+      await client.closed; // because of too many refused streams
     }));
 
-  it('serve other clients while many connections open streams', () =>
+  it('serves other clients while many connections open streams', () =>
     expectResilience(async () => {
       const calls = Buffer.concat(
-        listStreamIds(128).map((stream) => encodeCall(stream, watchHead, nothing)),
+        listStreamIds(128).map((stream) => encodeCall(stream, watchHead, emptyMessage)),
       );
       for (const client of connectManyRaw(40)) {
         await client.send(encodeOpening());
@@ -103,14 +106,14 @@ describe('resource limits of the coordinator', () => {
       await waitForMetric('cloudless_rpc_streams', (open) => open > 0 && open <= 2_048);
     }));
 
-  it('serve other clients while many connections send nothing', () =>
+  it('serves other clients while many connections send emptyMessage', () =>
     expectResilience(async () => {
       for (let round = 0; round < 20; round += 1)
         await all(connectManyRaw(500).map((client) => client.send('P')));
     }));
 });
 
-describe('slow clients', () => {
+describe('coordinator', () => {
   useOwnCoordinator();
 
   const head = `POST /${COORDINATOR}/CreateWorkload HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n`;
@@ -118,7 +121,7 @@ describe('slow clients', () => {
   it.each([
     { name: 'headers', bytes: head },
     { name: 'bodies', bytes: `${head}Content-Length: 4000000\r\n\r\n${'['.repeat(1_000)}` },
-  ])('are disconnected when they send $name slowly over HTTP/1.1', ({ bytes }) =>
+  ])('serves other clients while 1,000 clients send $name slowly over HTTP/1.1', ({ bytes }) =>
     expectResilience(async () => {
       const slow = connectManyRaw(1_000);
       await all(slow.map((client) => client.send(bytes)));
@@ -126,7 +129,7 @@ describe('slow clients', () => {
     }),
   );
 
-  it('are disconnected when they send bodies slowly over HTTP/2', () =>
+  it('serves other clients while 5,120 calls send their bodies slowly over HTTP/2', () =>
     expectResilience(async () => {
       const createHead = encodeCallHead('CreateWorkload', 'application/grpc');
       const slow = connectManyRaw(40);
@@ -144,18 +147,18 @@ describe('slow clients', () => {
     }));
 
   it.each([
-    { name: 'readers of lists over HTTP/2 with an empty window', rpc: 'ListWorkloads' },
-    { name: 'readers of watches over HTTP/2 with an empty window', rpc: 'WatchWorkloads' },
-  ])('are disconnected as $name', ({ rpc }) =>
+    { name: 'lists', rpc: 'ListWorkloads' },
+    { name: 'watches', rpc: 'WatchWorkloads' },
+  ])('serves other clients while $name are not read because of an empty HTTP/2 window', ({ rpc }) =>
     expectResilience(async () => {
       const calls = Buffer.concat(
         listStreamIds(128).map((stream) =>
-          encodeCall(stream, encodeCallHead(rpc, 'application/grpc'), nothing),
+          encodeCall(stream, encodeCallHead(rpc, 'application/grpc'), emptyMessage),
         ),
       );
       for (const client of connectManyRaw(10))
         await client.send(Buffer.concat([encodeOpening(0), calls]));
-      // served, or refused after 5 s
+      // each call is served, or refused after 5 s
       await waitForMetric('cloudless_rpc_waiting{lane="read"}', (waiting) => waiting === 0);
       expect(await readMetric('cloudless_rpc_waiting_bytes{what="answers"}')).toBeLessThanOrEqual(
         128 * MIB,
@@ -164,19 +167,22 @@ describe('slow clients', () => {
   );
 });
 
-describe('HTTP/2 floods', () => {
+describe('HTTP/2 flood', () => {
   useOwnCoordinator();
 
   const get = encodeCallHead('GetWorkload', 'application/grpc');
   const reset = Buffer.from([0, 0, 0, 8]);
 
-  it('of opened and reset streams do not disturb other clients (CVE-2023-44487)', () =>
+  it('of opened and reset streams does not disturb other clients (CVE-2023-44487)', () =>
     expectResilience(async () => {
       for (let round = 0; round < 3; round += 1) {
         const client = connectRaw();
         await client.send(encodeOpening());
         const pairs = listStreamIds(10_000).map((id) =>
-          Buffer.concat([encodeCall(id, get, nothing), encodeFrame(FRAME.reset, 0, id, reset)]),
+          Buffer.concat([
+            encodeCall(id, get, emptyMessage),
+            encodeFrame(FRAME.reset, 0, id, reset),
+          ]),
         );
         for (let from = 0; from < pairs.length && !client.isClosed; from += 500)
           await client.send(Buffer.concat(pairs.slice(from, from + 500)));
@@ -184,17 +190,17 @@ describe('HTTP/2 floods', () => {
       }
     }));
 
-  it('of CONTINUATION frames do not disturb other clients (CVE-2024-27983)', () =>
+  it('of CONTINUATION frames does not disturb other clients (CVE-2024-27983)', () =>
     expectResilience(async () => {
       const client = connectRaw();
       await client.send(Buffer.concat([encodeOpening(), encodeFrame(FRAME.headers, 0, 1, get)]));
-      const more = encodeFrame(
+      const continuation = encodeFrame(
         FRAME.continuation,
         0,
         1,
         Buffer.concat(Array.from({ length: 100 }, () => encodeCallHead('x', 'y'))),
       );
-      await client.sendRepeatedly(more, 5_000);
+      await client.sendRepeatedly(continuation, 5_000);
       await client.closed;
     }));
 
@@ -209,7 +215,7 @@ describe('HTTP/2 floods', () => {
       name: 'WINDOW_UPDATE',
       bytes: encodeFrame(FRAME.windowUpdate, 0, 0, Buffer.from([0, 0, 0, 1])),
     },
-  ])('of $name frames do not disturb other clients', ({ bytes }) =>
+  ])('of $name frames does not disturb other clients', ({ bytes }) =>
     expectResilience(async () => {
       const client = connectRaw();
       await client.send(Buffer.concat([encodeOpening(), encodeCall(1, get)]));
@@ -240,7 +246,7 @@ describe('HTTP/2 floods', () => {
       begin: Buffer.from('POST / HTTP/1.1\r\n'),
       bytes: Buffer.from('a: b\r\n'.repeat(500)),
     },
-  ])('of $name do not disturb other clients', ({ begin, bytes }) =>
+  ])('of $name does not disturb other clients', ({ begin, bytes }) =>
     expectResilience(() =>
       all(
         connectManyRaw(50).map(async (client) => {
@@ -252,7 +258,7 @@ describe('HTTP/2 floods', () => {
   );
 });
 
-describe('messages that need much memory when decoded', () => {
+describe('message that needs much memory when it is decoded', () => {
   useOwnCoordinator();
 
   const zeros = Buffer.alloc(128 * MIB);
@@ -270,7 +276,7 @@ describe('messages that need much memory when decoded', () => {
       compress: () =>
         brotliCompressSync(zeros, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
     },
-  ])('are refused as a compression bomb with $encoding', async ({ encoding, compress }) => {
+  ])('is refused when it is a compression bomb with $encoding', async ({ encoding, compress }) => {
     const bomb = compress();
     await expectResilience(async () => {
       for (const { status } of await postMany(bomb, { 'content-encoding': encoding }))
@@ -280,7 +286,8 @@ describe('messages that need much memory when decoded', () => {
 
   const fill4MiB = (begin: string, unit: string, end: string): Buffer =>
     Buffer.from(begin + unit.repeat(Math.floor((4 * MIB - 100) / unit.length)) + end);
-  const size = (bytes: number): readonly number[] => [
+  /** Encodes a length of up to 28 bits as four bytes of a varint. */
+  const encodeLength = (bytes: number): readonly number[] => [
     (bytes & 127) | 128,
     ((bytes >> 7) & 127) | 128,
     ((bytes >> 14) & 127) | 128,
@@ -292,7 +299,7 @@ describe('messages that need much memory when decoded', () => {
       Math.floor((4 * MIB - 100) / unit.length) * unit.length,
       Buffer.from(unit),
     );
-    return Buffer.concat([Buffer.from([0x1a, ...size(body.length)]), body]);
+    return Buffer.concat([Buffer.from([0x1a, ...encodeLength(body.length)]), body]);
   };
   const createKeys = (): string => {
     let text = '';
@@ -366,13 +373,13 @@ describe('messages that need much memory when decoded', () => {
       name: 'a string field',
       body: () =>
         Buffer.concat([
-          Buffer.from([0x12, ...size(4 * MIB - 100)]),
+          Buffer.from([0x12, ...encodeLength(4 * MIB - 100)]),
           Buffer.alloc(4 * MIB - 100, 'a'),
         ]),
       type: 'proto',
       status: 429,
     },
-  ])('are bounded for 4 MiB of $name', async ({ body, type, status }) => {
+  ])('gets HTTP status $status when it has 4 MiB of $name', async ({ body, type, status }) => {
     const bytes = body();
     await expectResilience(async () => {
       for (const answer of await postMany(bytes, { 'content-type': `application/${type}` }))
@@ -381,7 +388,7 @@ describe('messages that need much memory when decoded', () => {
   });
 });
 
-/** Reads one metric of the coordinator. */
+/** Reads one series of the metrics of the coordinator; NaN when there is no such series. */
 async function readMetric(name: string): Promise<number> {
   const text = await (await fetch(`${cluster.opsUrl}/metrics`)).text();
   return Number(

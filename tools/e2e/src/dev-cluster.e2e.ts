@@ -35,7 +35,9 @@ afterAll(async () => {
 
 const example = (): readonly string[] => ['--example', join(exampleDirectory, 'hello.yaml')];
 const anyPorts = ['--port', '0', '--ops-port', '0', '--agent-port', '0'];
-/** The agents run processes only, unless a test selects another runtime. */
+/**
+ * Returns the command line of dev-cluster. Agents run processes only, unless a test overrides it.
+ */
 const createArgs = (...more: readonly string[]): readonly string[] => [
   findBundle('dev-cluster'),
   ...['--workload-port', String(chooseWorkloadPorts(3_000)), '--runtime', 'process'],
@@ -47,10 +49,11 @@ const startCluster = (...more: readonly string[]): RunningProgram =>
 const runToExit = (...more: readonly string[]) =>
   runToEnd(process.execPath, createArgs(...more), { env: createEnv() });
 
-const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
+/** Waits before the next look at the processes. */
+const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
 /** Resolves when no process of the clusters is left. */
 async function waitUntilNothingRuns(): Promise<void> {
-  while (listProcessesUsing(directory).length > 0) await soon();
+  while (listProcessesUsing(directory).length > 0) await pause();
 }
 
 /** Returns the text after a label in the start-up output. */
@@ -60,7 +63,7 @@ async function readLabel(cluster: RunningProgram, label: string): Promise<string
 }
 const getPort = (url: string): string => new URL(url.split(' ')[0] ?? '').port;
 
-describe('development cluster', () => {
+describe('dev-cluster', () => {
   it('runs the demo with --demo and exits', async () => {
     const { code, stdout, stderr } = await runToExit(...anyPorts, ...example(), '--demo');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -79,7 +82,7 @@ describe('development cluster', () => {
     expect(stdout).toContain('Demo finished: every step succeeded.');
   });
 
-  it('serves until SIGINT, and a second cluster on the same ports fails', async () => {
+  it('serves until SIGINT, and a second cluster on one of its ports exits with the option to change', async () => {
     const cluster = startCluster(...anyPorts, ...example());
     const api = await readLabel(cluster, 'API');
     const url = api.split(' ')[0] ?? '';
@@ -104,10 +107,10 @@ describe('development cluster', () => {
       name: 'hello',
       status: { phase: 'RUNNING', readyReplicas: 3 },
     });
-    const mine = listProcessesUsing(directory);
+    const firstProcesses = listProcessesUsing(directory);
     const folders = await readdir(directory);
 
-    const busy = [
+    const conflicts = [
       {
         flags: ['--port', getPort(api), '--ops-port', '0', '--agent-port', '0'],
         port: getPort(api),
@@ -124,24 +127,24 @@ describe('development cluster', () => {
         flag: '--agent-port',
       },
     ];
-    const seconds = [];
-    for (const { flags, port, flag } of busy) {
+    const results = [];
+    for (const { flags, port, flag } of conflicts) {
       const { code, stderr } = await runToExit(...flags);
-      const left = listProcessesUsing(directory).filter((line) => !mine.includes(line));
+      const left = listProcessesUsing(directory).filter((line) => !firstProcesses.includes(line));
       killAll(left);
-      const names =
+      const namesPort =
         stderr.includes(`port ${port} on 127.0.0.1 is in use`) &&
         stderr.includes(`choose another port with ${flag}`);
-      seconds.push({ flag, code, names, left, folders: await readdir(directory) });
+      results.push({ flag, code, namesPort, left, folders: await readdir(directory) });
     }
     const stopping = await cluster.kill('SIGINT');
-    expect(seconds).toEqual(
-      busy.map(({ flag }) => ({ flag, code: 1, names: true, left: [], folders })),
+    expect(results).toEqual(
+      conflicts.map(({ flag }) => ({ flag, code: 1, namesPort: true, left: [], folders })),
     );
     expect(stopping).toBe(0);
   });
 
-  it('prints the runtimes of its agents and the reason', async () => {
+  it('prints the runtime of its agents with the reason, and exits when --runtime cri is impossible', async () => {
     const socket = join(directory, 'no.sock');
     const without = startCluster(
       ...anyPorts,
@@ -185,21 +188,21 @@ describe('development cluster', () => {
   });
 
   it.each([
-    { what: 'an unknown flag', flags: ['--prot', '1'], says: "unknown option '--prot'" },
+    { name: 'an unknown flag', flags: ['--prot', '1'], message: "unknown option '--prot'" },
     {
-      what: 'an unknown runtime',
+      name: 'an unknown runtime',
       flags: ['--runtime', 'docker'],
-      says: 'Allowed choices are auto, process, cri.',
+      message: 'Allowed choices are auto, process, cri.',
     },
     {
-      what: 'an invalid port',
+      name: 'an invalid port',
       flags: ['--port', '99999'],
-      says: 'It must be a whole number from 0 to 65535.',
+      message: 'It must be a whole number from 0 to 65535.',
     },
-  ])('rejects $what', async ({ flags, says }) => {
+  ])('rejects $name', async ({ flags, message }) => {
     expect(await runToExit(...flags)).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining(says) as string,
+      stderr: expect.stringContaining(message) as string,
     });
   });
 
@@ -214,8 +217,7 @@ describe('development cluster', () => {
       line.includes('waiting for port http to accept connections'),
     );
     process.kill(cluster.pid, 'SIGINT');
-    // The waiting command must be ended too; otherwise it would look for its coordinator for
-    // another minute.
+    // the waiting cloudlessctl must end too; otherwise it would try to reconnect for another minute
     await expect(cluster.waitForLine((line) => line.includes('reconnecting'))).rejects.toThrow(
       'ended before',
     );
@@ -237,13 +239,13 @@ describe('development cluster', () => {
     const cluster = startCluster(...anyPorts);
     await cluster.waitForLine((line) => line.startsWith('Starting'));
     while (!listProcessesUsing(directory).some((line) => line.includes('--name agent-')))
-      await soon();
+      await pause();
     await cluster.kill('SIGKILL');
     await waitUntilNothingRuns();
   });
 
   it('exits when the reader of its output is gone', async () => {
-    const script = '"$@" | sed "/Ctrl-C/q"'; // as with `| tee` that Ctrl-C has ended
+    const script = '"$@" | sed "/Ctrl-C/q"'; // sed exits early, as `| tee` does after Ctrl-C
     const { stdout } = await runToEnd(
       'sh',
       ['-c', script, 'sh', process.execPath, ...createArgs(...anyPorts, ...example())],

@@ -8,6 +8,7 @@ import { QUICK, RealCluster } from './support/cluster.js';
 import { DiskImage, describeOnDiskImages } from './support/disk-image.js';
 
 const IMAGE_MIB = 64;
+/** Bytes of one write that fills the disk. */
 const CHUNK = Buffer.alloc(64 * 1024, 'x');
 
 describeOnDiskImages('coordinator on a full disk', () => {
@@ -30,7 +31,7 @@ describeOnDiskImages('coordinator on a full disk', () => {
     for (const cleanup of cleanups.reverse()) await cleanup();
   });
 
-  /** Fills the file system. */
+  /** Fills the file system with a file. */
   async function fillDisk(): Promise<void> {
     const file = await open(join(image.directory, 'filler'), 'a');
     try {
@@ -43,7 +44,10 @@ describeOnDiskImages('coordinator on a full disk', () => {
     }
   }
 
-  /** Creates workloads until one is refused. @returns The acknowledged names and the refusal. */
+  /**
+   * Creates workloads until a creation is refused.
+   * @returns The acknowledged names and the error.
+   */
   async function createUntilRefused(
     prefix: string,
   ): Promise<{ readonly created: string[]; readonly refusal: unknown }> {
@@ -67,12 +71,13 @@ describeOnDiskImages('coordinator on a full disk', () => {
     return `${response.status} ${await response.text()}`;
   }
 
-  const countLogged = (text: string): readonly string[] =>
+  /** Returns the log lines of the coordinator that contain a text. */
+  const findLogLines = (text: string): readonly string[] =>
     cluster.coordinatorProcess.lines.filter((line) => line.includes(text));
   const countRestarts = ({ status }: Workload): number =>
     (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
 
-  it('refuses writes while the disk is full, continues everything else, and accepts writes without a restart when space is free', async () => {
+  it('refuses only writes, and accepts writes again without a restart when space is free', async () => {
     const { client } = cluster;
     await client.createWorkload({
       name: 'web',
@@ -98,12 +103,13 @@ describeOnDiskImages('coordinator on a full disk', () => {
     );
     expect(await fetchPage('/ready')).toMatch(/^200 /);
     expect(await fetchPage('/metrics')).toContain('\ncloudless_store_writable 0\n');
-    // Writes resume only when there is enough space for writes of every size.
+    // also a small write is refused: writes resume only when there is space for writes of every
+    // size
     const { code, stderr } = await cluster.runCtl('workload', 'scale', 'web', '3');
     expect(code).toBe(7);
     expect(stderr).toMatch(/^cloudlessctl: disk full: .* \(RESOURCE_EXHAUSTED\)\n$/);
 
-    // The agent restarts an ended replica; the coordinator records the restart later.
+    // the agent restarts an ended replica; the coordinator records the restart later
     const [victim] = web.status?.replicas ?? [];
     const { pid } = await cluster.agentClient.getContainerStatus({
       containerId: victim?.containerId ?? '',
@@ -128,10 +134,10 @@ describeOnDiskImages('coordinator on a full disk', () => {
     for (let round = 0; round < 20; round += 1)
       expect((await createUntilRefused('none')).created).toEqual([]);
     expect(countRestarts(await client.getWorkload({ name: 'web' }))).toBe(0);
-    expect(countLogged('disk full: writes are refused')).toHaveLength(1);
-    expect(countLogged('"level":"error"')).toEqual([]);
-    // Messages of LMDB, independent of the number of refused writes.
-    expect(countLogged('Write error').length).toBeLessThan(5);
+    expect(findLogLines('disk full: writes are refused')).toHaveLength(1);
+    expect(findLogLines('"level":"error"')).toEqual([]);
+    // LMDB itself prints an error only for the first writes, not for each refused write
+    expect(findLogLines('Write error').length).toBeLessThan(5);
 
     await rm(join(image.directory, 'filler'));
     await client.createWorkload({ name: 'after', spec: { command: ['true'], replicas: 0 } });
@@ -142,11 +148,11 @@ describeOnDiskImages('coordinator on a full disk', () => {
     expect(after.status?.replicas.map(({ id }) => id).sort()).toEqual(
       web.status?.replicas.map(({ id }) => id).sort(),
     );
-    for (let seen = 0; seen !== 1;) {
+    for (let restarts = 0; restarts !== 1;) {
       const next = await watch.next();
       expect(next.done).toBe(false);
       const { workload } = next.value as { readonly workload?: Workload };
-      seen = workload === undefined ? 0 : countRestarts(workload);
+      restarts = workload === undefined ? 0 : countRestarts(workload);
     }
     watching.abort();
     await cluster.coordinatorProcess.waitForLine((line) =>
@@ -155,12 +161,14 @@ describeOnDiskImages('coordinator on a full disk', () => {
     expect(await fetchPage('/health')).toBe('200 {"status":"ok"}\n');
     expect(await fetchPage('/metrics')).toContain('\ncloudless_store_writable 1\n');
     expect(
-      countLogged('disk has free space again').concat(countLogged('disk full: writes are refused')),
+      findLogLines('disk has free space again').concat(
+        findLogLines('disk full: writes are refused'),
+      ),
     ).toHaveLength(2);
     const { events } = await client.listEvents({ pageSize: 1_000 });
     expect(events.filter(({ reason }) => reason === 'NodeLost')).toEqual([]);
 
-    // Acknowledged workloads exist after a crash, refused ones do not.
+    // after a crash, acknowledged workloads exist and refused workloads do not
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
     const { workloads } = await cluster.client.listWorkloads({ pageSize: 1_000 });

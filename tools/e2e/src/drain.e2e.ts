@@ -11,10 +11,10 @@ const sleeper = { ...QUICK, command: ['sleep', '100000'] };
 const aWorkloadWithMinimum = (minAvailable: number) => ({
   rollout: { ...QUICK.rollout, minAvailable },
 });
-/** A workload that fits on one node only and must stay available. */
+/** Spec of a workload that fits on agent-2 only and must stay available. */
 const pinnedWorkload = { ...sleeper, ...aWorkloadWithMinimum(1), placement: { zones: ['zone-b'] } };
 
-/** Watches a node until a condition holds. */
+/** Watches a node until a condition holds, and returns the node. */
 async function waitForNode(nodeId: string, fits: (node: Node) => boolean): Promise<Node> {
   const watch = new AbortController();
   try {
@@ -31,7 +31,7 @@ async function waitForNode(nodeId: string, fits: (node: Node) => boolean): Promi
  * Runs an action and returns the minimum of ready replicas that a watch of the workload showed
  * during the action.
  */
-async function measureLowestReady(name: string, act: () => Promise<void>): Promise<number> {
+async function measureLowestReady(name: string, action: () => Promise<void>): Promise<number> {
   const watch = new AbortController();
   let lowest = Number.POSITIVE_INFINITY;
   const following = (async () => {
@@ -42,13 +42,13 @@ async function measureLowestReady(name: string, act: () => Promise<void>): Promi
       if (workload?.status !== undefined) lowest = Math.min(lowest, workload.status.readyReplicas);
     }
   })().catch(() => undefined);
-  await act();
+  await action();
   watch.abort();
   await following;
   return lowest;
 }
 
-describe('node drain', () => {
+describe('drain of a node', () => {
   it('prints its progress until the node is empty, and keeps min_available', async () => {
     await cluster.client.createWorkload({
       name: 'web',
@@ -72,7 +72,7 @@ describe('node drain', () => {
     expect((await cluster.runCtl('get', 'nodes')).stdout).toMatch(/agent-1 +Ready,Drained /);
   });
 
-  it('fails at its deadline and names the remaining replicas; with --force it succeeds', async () => {
+  it('fails at its deadline with the remaining replicas, and succeeds with --force', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: pinnedWorkload });
     await cluster.waitUntilSettled('bound');
     const failed = await cluster.runCtl('node', 'drain', 'agent-2', '--deadline', '4s', '--wait');
@@ -100,12 +100,12 @@ describe('node drain', () => {
     expect(unplaced.status?.reason).toContain('1 of 1 replicas without a node');
   });
 
-  it('keeps min_available until the deadline with --deadline and --force; --timeout ends only the waiting', async () => {
+  it('keeps min_available until its deadline also with --force, and continues after --timeout', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: pinnedWorkload });
     await cluster.waitUntilSettled('bound');
     const drain = ['node', 'drain', 'agent-2', '--force', '--wait'];
-    const late = await cluster.runCtl(...drain, '--deadline', '10m', '--timeout', '1s');
-    expect(late).toMatchObject({
+    const timedOut = await cluster.runCtl(...drain, '--deadline', '10m', '--timeout', '1s');
+    expect(timedOut).toMatchObject({
       code: 6,
       stderr: expect.stringContaining('is not drained after 1s') as unknown,
     });
@@ -118,7 +118,7 @@ describe('node drain', () => {
     });
   });
 
-  it('keeps min_available while two nodes are drained together', async () => {
+  it('keeps min_available when two nodes are drained together', async () => {
     await cluster.startAgent('agent-4', 'zone-a');
     await cluster.client.createWorkload({
       name: 'web',
@@ -137,7 +137,7 @@ describe('node drain', () => {
     );
   });
 
-  it('continues after the coordinator was killed, and cloudlessctl keeps waiting', async () => {
+  it('continues with the same deadline when the coordinator is killed, and cloudlessctl keeps waiting', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: pinnedWorkload });
     await cluster.waitUntilSettled('bound');
     const waiting = cluster.runCtl('node', 'drain', 'agent-2', '--deadline', '10m', '--wait');

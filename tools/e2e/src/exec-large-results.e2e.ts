@@ -13,20 +13,20 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** A command that writes a number of equal bytes to a stream. */
+/** Returns JavaScript code that writes `bytes` bytes of one value to a stream. */
 const write = (stream: 'stdout' | 'stderr', bytes: number, value = 97): string =>
   `process.${stream}.write(Buffer.alloc(${bytes}, ${value}));`;
 
-/** Runs a Node program through ExecCommand. */
+/** Runs JavaScript code in the replica through ExecCommand. */
 function exec(program: string) {
   return cluster.client.execCommand({ name: 'web', command: ['node', '-e', program] });
 }
 
-describe('large results of ExecCommand', () => {
+describe('result of ExecCommand', () => {
   it.each([
-    { name: 'slightly more bytes than fit into a message as text', bytes: 640_001 },
+    { name: 'slightly more than 640 000 bytes', bytes: 640_001 },
     { name: 'exactly 1 MiB', bytes: MIB },
-  ])('are complete when they have $name', async ({ bytes }) => {
+  ])('is complete when it has $name', async ({ bytes }) => {
     const result = await exec(write('stdout', bytes));
     expect({
       length: result.stdout.length,
@@ -40,7 +40,7 @@ describe('large results of ExecCommand', () => {
     expect(/^a+$/.test(result.stdout)).toBe(true);
   });
 
-  it('are truncated at 1 MiB per stream and marked as truncated', async () => {
+  it('is cut at 1 MiB per stream and marked as truncated', async () => {
     const { stdout, stderr, truncated, exitCode } = await exec(
       `${write('stdout', 3 * MIB)} ${write('stderr', 2 * MIB, 98)} process.exitCode = 7;`,
     );
@@ -48,7 +48,7 @@ describe('large results of ExecCommand', () => {
     expect(/^b+$/.test(stderr)).toBe(true);
   });
 
-  it('contain the exact bytes when both streams are 1 MiB of binary data', async () => {
+  it('has the exact bytes when both streams are 1 MiB of binary data', async () => {
     const { stdoutRaw, stderrRaw, stdout } = await exec(
       `${write('stdout', MIB, 255)} ${write('stderr', MIB, 254)}`,
     );

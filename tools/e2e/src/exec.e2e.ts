@@ -38,8 +38,8 @@ afterAll(() => cluster.stop());
 
 const startShell = (script: string): string[] => ['/bin/sh', '-c', script];
 const start = (command: string[]) => ({ name: 'web', command });
-/** Number of calls after which resources of cancelled calls must have been released. */
-const MAX_LOOKS = 2_000;
+/** Calls after which the resources of cancelled calls must have been released. */
+const MAX_CHECKS = 2_000;
 
 const waitUntilGone = async (text: string): Promise<void> => {
   while (listProcessesMentioning(text).length > 0) await client.listWorkloads({});
@@ -75,7 +75,7 @@ describe('Exec', () => {
     expect(call.text.stdout).toContain('33 90');
   });
 
-  it('works on the port of the agent', async () => {
+  it('and PortForward work on the port of the agent', async () => {
     const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${agentAddress}` }));
     const call = new ExecCall(agent, start(['cat']));
     call.sendText('direct');
@@ -101,7 +101,7 @@ describe('Exec', () => {
     );
   });
 
-  it('returns 127 for an unknown command with a message on stderr', async () => {
+  it('returns exit code 127 and a message on stderr for an unknown command', async () => {
     const call = new ExecCall(client, start(['no-such-thing']));
     expect(await call.readExitCode()).toBe(127);
     expect(call.text).toEqual({
@@ -110,43 +110,46 @@ describe('Exec', () => {
     });
   });
 
-  it('rejects a resize without a terminal, and an expired deadline', async () => {
+  it('fails after a resize without a terminal, and when the command exceeds its timeout', async () => {
     const sized = new ExecCall(client, start(['cat']));
     sized.sendRequest({ case: 'resize', value: { columns: 1, rows: 1 } });
     await expect(sized.readExitCode()).rejects.toThrow('resize: the command has no terminal');
-    const late = new ExecCall(client, {
+    const timedOut = new ExecCall(client, {
       ...start(['sleep', '77']),
       timeout: { seconds: 0n, nanos: 200_000_000 },
     });
-    await expect(late.readExitCode()).rejects.toThrow('the command took longer than 200 ms');
+    await expect(timedOut.readExitCode()).rejects.toThrow('the command took longer than 200 ms');
   });
 
-  it('blocks the command while the reader is slow, and loses no output', async () => {
-    const done = join(cluster.directory, 'written');
+  it('stops the command from writing while its reader is slow, and loses no output', async () => {
+    const endFile = join(cluster.directory, 'written');
     const bytes = 128 * 1024 * 1024;
-    const memory = [cluster.coordinatorProcess.pid, cluster.requireAgent('agent-1').pid].map(
+    const memoryBefore = [cluster.coordinatorProcess.pid, cluster.requireAgent('agent-1').pid].map(
       readResidentBytes,
     );
     const call = new ExecCall(
       client,
-      start(startShell(`head -c ${bytes} /dev/zero; touch ${done}`)),
+      start(startShell(`head -c ${bytes} /dev/zero; touch ${endFile}`)),
     );
     await call.readNext();
     await call.readNext();
     for (let count = 0; count < 200; count += 1) await client.listWorkloads({});
-    expect(existsSync(done)).toBe(false);
-    const grown = [cluster.coordinatorProcess.pid, cluster.requireAgent('agent-1').pid].map(
+    expect(existsSync(endFile)).toBe(false);
+    const memoryAfter = [cluster.coordinatorProcess.pid, cluster.requireAgent('agent-1').pid].map(
       readResidentBytes,
     );
-    grown.forEach((now, index) => expect(now - memory[index]!).toBeLessThan(bytes / 2));
+    memoryAfter.forEach((bytesAfter, index) =>
+      expect(bytesAfter - memoryBefore[index]!).toBeLessThan(bytes / 2),
+    );
     expect(await call.readExitCode()).toBe(0);
     expect(call.bytes).toBe(bytes);
-    expect(existsSync(done)).toBe(true);
+    expect(existsSync(endFile)).toBe(true);
   });
 });
 
-describe('command of a caller that disconnects', () => {
-  const endless = (call: ExecCall): void => {
+describe('command of Exec', () => {
+  /** Sends 6 MiB of input, more than any buffer on the way. */
+  const sendMuchInput = (call: ExecCall): void => {
     for (let count = 0; count < 100; count += 1)
       call.sendRequest({ case: 'stdin', value: new Uint8Array(64 * 1024) });
   };
@@ -156,7 +159,7 @@ describe('command of a caller that disconnects', () => {
       name: 'a command that does not read its input',
       number: 40_002,
       script: 'sleep 40002',
-      load: endless,
+      load: sendMuchInput,
     },
     {
       name: 'a command that is blocked by its reader',
@@ -168,38 +171,41 @@ describe('command of a caller that disconnects', () => {
       name: 'a command that ignores SIGTERM',
       number: 40_004,
       script: `trap '' TERM HUP; sleep 40004; sleep 40004`,
-      load: endless,
+      load: sendMuchInput,
     },
     {
       name: 'a command with a terminal',
       number: 40_005,
       script: 'sleep 40005',
       tty: { columns: 80, rows: 24 },
-      load: endless,
+      load: sendMuchInput,
     },
-  ])('ends within 10 s for $name', async ({ number, script, load, tty }) => {
-    const call = new ExecCall(client, {
-      ...start(startShell(`echo up; ${script}`)),
-      ...definedFields({ tty }),
-    });
-    load(call);
-    // a terminal may echo typed text before the command runs
-    await call.readUntil((text) => text.includes('up'));
-    expect(listProcessesMentioning(String(number)).length).toBeGreaterThan(0);
-    const began = performance.now();
-    call.cancelCall();
-    await waitUntilGone(String(number));
-    expect(performance.now() - began).toBeLessThan(10_000);
-  });
+  ])(
+    'ends within 10 s when its caller disconnects from $name',
+    async ({ number, script, load, tty }) => {
+      const call = new ExecCall(client, {
+        ...start(startShell(`echo up; ${script}`)),
+        ...definedFields({ tty }),
+      });
+      load(call);
+      // a terminal may echo typed text before the command runs
+      await call.readUntil((text) => text.includes('up'));
+      expect(listProcessesMentioning(String(number)).length).toBeGreaterThan(0);
+      const startedMs = performance.now();
+      call.cancelCall();
+      await waitUntilGone(String(number));
+      expect(performance.now() - startedMs).toBeLessThan(10_000);
+    },
+  );
 
   it('ends within 10 s when the coordinator is killed', async () => {
     const call = new ExecCall(client, start(startShell('echo up; sleep 40006')));
     await call.readUntil((text) => text === 'up\n');
-    const began = performance.now();
+    const startedMs = performance.now();
     await cluster.coordinatorProcess.kill('SIGKILL');
     while (listProcessesMentioning('40006').length > 0)
       await new Promise((resolve) => setImmediate(resolve));
-    expect(performance.now() - began).toBeLessThan(10_000);
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
     await cluster.startCoordinator();
     await cluster.waitUntilNodeReady('agent-1');
   });
@@ -207,18 +213,18 @@ describe('command of a caller that disconnects', () => {
   it('ends within 10 s when the agent is killed, and the call of the caller fails', async () => {
     const call = new ExecCall(client, start(startShell('echo up; sleep 40007')));
     await call.readUntil((text) => text === 'up\n');
-    const began = performance.now();
+    const startedMs = performance.now();
     await cluster.requireAgent('agent-1').kill('SIGKILL');
     await expect(call.readExitCode()).rejects.toThrow('agent-1');
     await waitUntilGone('40007');
-    expect(performance.now() - began).toBeLessThan(10_000);
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
     agentAddress = await cluster.startAgent('agent-1', 'zone-a');
     await cluster.waitUntilSettled('web');
     await cluster.waitUntilSettled('echo');
   });
 });
 
-describe('streams to one node', () => {
+describe('calls of one client to one node', () => {
   const listPids = (): number[] => [
     cluster.coordinatorProcess.pid,
     cluster.requireAgent('agent-1').pid,
@@ -226,8 +232,8 @@ describe('streams to one node', () => {
   const [LOGS, EXECS, FORWARDS] = [11, 8, 8];
 
   /**
-   * Opens as many commands and connections as one client may have. @returns A function that closes
-   * them.
+   * Opens as many commands and forwarded connections as one client may have, and log streams.
+   * @returns A function that cancels all of them.
    */
   async function openAll(): Promise<() => void> {
     await cluster.waitForWorkload('echo', ({ status }) =>
@@ -261,37 +267,38 @@ describe('streams to one node', () => {
     };
   }
 
-  it('are limited for each client, leave capacity for other clients, and leak nothing when they are cancelled', async () => {
-    const clear = await openAll();
-    const one = new ExecCall(client, start(['true']));
-    await expect(one.readExitCode()).rejects.toThrow(
+  it('are limited, leave capacity for other clients, and leak nothing when they are cancelled', async () => {
+    const cancelAll = await openAll();
+    const excess = new ExecCall(client, start(['true']));
+    await expect(excess.readExitCode()).rejects.toThrow(
       'this client has 16 commands and forwarded connections of node "agent-1" open; close some first',
     );
     await expect(client.execCommand(start(['true']))).rejects.toMatchObject({ code: 8 });
     expect(await cluster.client.execCommand(start(['true']))).toMatchObject({ exitCode: 0 });
-    clear();
+    cancelAll();
     await waitUntilGone('40008');
     await waitUntilIdle();
     const before = listPids().map(countOpenFiles);
     for (let round = 0; round < 3; round += 1) {
-      const again = await openAll(); // all capacity is free again
-      again();
+      const cancelRound = await openAll(); // succeeds only when all capacity is free again
+      cancelRound();
       await waitUntilGone('40008');
     }
     await cancelInAllPhases();
     await waitUntilGone('40009');
     await waitUntilIdle();
-    // A few connections may come and go during the test; a leak would be one connection per call.
-    const most = before.map((count) => count + 4);
+    // a few connections may come and go during the test; a leak would be one connection per call
+    const limits = before.map((count) => count + 4);
     const isClosing = (): boolean =>
-      listPids().some((pid, index) => countOpenFiles(pid) > most[index]!);
-    for (let look = 0; look < MAX_LOOKS && isClosing(); look += 1) await client.listWorkloads({});
+      listPids().some((pid, index) => countOpenFiles(pid) > limits[index]!);
+    for (let check = 0; check < MAX_CHECKS && isClosing(); check += 1)
+      await client.listWorkloads({});
     listPids().forEach((pid, index) =>
-      expect(countOpenFiles(pid)).toBeLessThanOrEqual(most[index]!),
+      expect(countOpenFiles(pid)).toBeLessThanOrEqual(limits[index]!),
     );
   });
 
-  /** Waits until both sides have released all cancelled calls. */
+  /** Waits until agent and coordinator have released all cancelled calls. */
   async function waitUntilIdle(): Promise<void> {
     (await openAll())();
     await waitUntilGone('40008');
@@ -299,8 +306,8 @@ describe('streams to one node', () => {
   }
 
   /**
-   * Cancels calls before the first response, at the first response, during data and just before the
-   * end.
+   * Opens calls and cancels them before the first response, at the first response, during data and
+   * just before the end.
    */
   async function cancelInAllPhases(): Promise<void> {
     for (let count = 0; count < 20; count += 1) {

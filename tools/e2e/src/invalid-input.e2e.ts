@@ -35,7 +35,7 @@ afterAll(() => cluster.stop());
 
 const toRpcPath = (method: string): string => `${COORDINATOR}/${method}`;
 
-/** Returns the state that a refused request must not change. */
+/** Returns all state of the cluster that a refused request must not change. */
 async function readState(): Promise<unknown> {
   const { workloads } = await cluster.client.listWorkloads({ includeReplicas: true });
   const { nodes } = await cluster.client.listNodes({});
@@ -49,11 +49,12 @@ async function readState(): Promise<unknown> {
       replicas: status!.replicas,
     })),
     nodes: nodes.map(({ id, labels, cordoned }) => ({ id, labels, cordoned })),
-    // The audit record of the attempt is the only change.
+    // the attempt itself adds an audit record
     events: events.filter(({ category }) => category !== Category.AUDIT).map(({ id }) => id),
   };
 }
 
+/** Runs an action and expects that it changes no state. */
 async function expectUnchanged<Result>(action: () => Promise<Result>): Promise<Result> {
   const before = await readState();
   const result = await action();
@@ -68,93 +69,98 @@ const create = (name: string, spec: object) => ({
 });
 const DNS_LABEL =
   'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
-const REPLICAS = 'must be from 0 to 1000000';
-const exec = (target: object, words: readonly string[] = ['true']) => ({
+const REPLICAS_RANGE = 'must be from 0 to 1000000';
+const exec = (target: object, command: readonly string[] = ['true']) => ({
   method: `${AGENT}/ExecCommand`,
-  body: { ...target, command: words },
+  body: { ...target, command },
 });
 
 describe('invalid request', () => {
   it.each([
     {
-      what: 'an empty name',
+      name: 'an empty name',
       ...create('', { command }),
       code: 'invalid_argument',
-      says: `name: must not be empty`,
+      message: `name: must not be empty`,
     },
     {
-      what: 'a name of 300 characters',
+      name: 'a name of 300 characters',
       ...create('a'.repeat(300), { command }),
       code: 'invalid_argument',
-      says: 'name: must be at most 63 characters long',
+      message: 'name: must be at most 63 characters long',
     },
     {
-      what: 'a name that is not a DNS label',
+      name: 'a name that is not a DNS label',
       ...create('Web_1', { command }),
       code: 'invalid_argument',
-      says: `name: ${DNS_LABEL}`,
+      message: `name: ${DNS_LABEL}`,
     },
     {
-      what: 'no spec',
+      name: 'no spec',
       method: toRpcPath('CreateWorkload'),
       body: { name: 'new' },
       code: 'invalid_argument',
-      says: 'spec: is required',
+      message: 'spec: is required',
     },
     {
-      what: 'neither image nor command',
+      name: 'neither image nor command',
       ...create('new', {}),
       code: 'invalid_argument',
-      says: 'spec: image or command is required: an image runs in a container, a command as a process',
+      message:
+        'spec: image or command is required: an image runs in a container, a command as a process',
     },
     {
-      what: 'an image for the process runtime',
+      name: 'an image for the process runtime',
       ...create('new', { image: 'nginx:alpine', runtime: 'process' }),
       code: 'invalid_argument',
-      says: 'spec.runtime: the process runtime runs commands, not images; remove runtime or image',
+      message:
+        'spec.runtime: the process runtime runs commands, not images; remove runtime or image',
     },
     {
-      what: 'an unknown runtime',
+      name: 'an unknown runtime',
       ...create('new', { command, runtime: 'docker' }),
       code: 'invalid_argument',
-      says: 'spec.runtime: must be process, cri or empty',
+      message: 'spec.runtime: must be process, cri or empty',
     },
     {
-      what: 'an unknown name of an enum',
+      name: 'an unknown name of an enum',
       ...create('new', { command, rollout: { strategy: 'ROLING_UPDATE' } }),
       code: 'invalid_argument',
-      says: 'spec.rollout.strategy: "ROLING_UPDATE" is not one of ROLLING_UPDATE, RECREATE, BLUE_GREEN',
+      message:
+        'spec.rollout.strategy: "ROLING_UPDATE" is not one of ROLLING_UPDATE, RECREATE, BLUE_GREEN',
     },
     {
-      what: 'exclusive replicas that are replaced before they have stopped',
+      name: 'exclusive replicas that are replaced before they have stopped',
       ...create('new', {
         command,
         disconnect: { mode: 'EXCLUSIVE', stopAfter: '10s', lostAfter: '15s' },
       }),
       code: 'invalid_argument',
-      says: 'spec.disconnect.lost_after: 15000 ms is below twice stop_after (20000 ms): the old replica could still run when its replacement starts',
+      message:
+        'spec.disconnect.lost_after: 15000 ms is below twice stop_after (20000 ms): the old replica could still run when its replacement starts',
     },
     {
-      what: 'an unknown field',
+      name: 'an unknown field',
       ...create('new', { command, replicaz: 1 }),
       code: 'invalid_argument',
-      says: 'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
+      message:
+        'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
     },
     {
-      what: 'negative replicas',
+      name: 'negative replicas',
       ...create('new', { command, replicas: -1 }),
       code: 'invalid_argument',
-      says: `spec.replicas: ${REPLICAS}`,
+      message: `spec.replicas: ${REPLICAS_RANGE}`,
     },
     {
-      what: 'a scale to a negative number',
+      name: 'a scale to a negative number',
       method: toRpcPath('ScaleWorkload'),
       body: { name: 'there', replicas: -1 },
       code: 'invalid_argument',
-      says: `replicas: ${REPLICAS}`,
+      message: `replicas: ${REPLICAS_RANGE}`,
     },
     {
-      what: 'two ports of one name',
+      name: 'two ports of one name',
       ...create('new', {
         command,
         ports: [
@@ -163,118 +169,121 @@ describe('invalid request', () => {
         ],
       }),
       code: 'invalid_argument',
-      says: 'spec.ports[1].name: "a" is used twice',
+      message: 'spec.ports[1].name: "a" is used twice',
     },
     {
-      what: 'a rollout without a possible move',
+      name: 'a rollout without a possible move',
       ...create('new', { command, replicas: 3, rollout: { maxSurge: 0, minAvailable: 3 } }),
       code: 'invalid_argument',
-      says: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
+      message: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
     },
     {
-      what: 'an update to a rollout without a possible move',
+      name: 'an update to a rollout without a possible move',
       method: toRpcPath('UpdateWorkload'),
       body: { name: 'there', spec: { replicas: 3, rollout: { maxSurge: 0, minAvailable: 3 } } },
       code: 'invalid_argument',
-      says: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
+      message: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
     },
     {
-      what: 'an invalid label selector',
+      name: 'an invalid label selector',
       method: toRpcPath('ListWorkloads'),
       body: { labelSelector: 'app in' },
       code: 'invalid_argument',
-      says: 'label_selector: cannot parse "app in"; expected key=value, key!=value, key, !key, key in (a,b) or key notin (a,b)',
+      message:
+        'label_selector: cannot parse "app in"; expected key=value, key!=value, key, !key, key in (a,b) or key notin (a,b)',
     },
     {
-      what: 'a page token of another server',
+      name: 'a page token of another server',
       method: toRpcPath('ListWorkloads'),
       body: { pageToken: 'xyz' },
       code: 'invalid_argument',
-      says: 'page_token: is not a token of this server; pass next_page_token of the previous page unchanged',
+      message:
+        'page_token: is not a token of this server; pass next_page_token of the previous page unchanged',
     },
     {
-      what: 'a name that exists',
+      name: 'a name that exists',
       ...create('there', { command }),
       code: 'already_exists',
-      says: 'workload "default/there" already exists; update it, or choose another name',
+      message: 'workload "default/there" already exists; update it, or choose another name',
     },
     ...['GetWorkload', 'UpdateWorkload', 'DeleteWorkload', 'ListEndpoints', 'ExplainWorkload'].map(
       (method) => ({
-        what: `${method} of an unknown name`,
+        name: `${method} of an unknown name`,
         method: toRpcPath(method),
         body: { name: 'nothing', ...(method === 'UpdateWorkload' ? { spec: { command } } : {}) },
         code: 'not_found',
-        says: 'workload "default/nothing" not found',
+        message: 'workload "default/nothing" not found',
       }),
     ),
     {
-      what: 'an unknown namespace',
+      name: 'an unknown namespace',
       method: toRpcPath('ScaleWorkload'),
       body: { namespace: 'nowhere', name: 'there', replicas: 2 },
       code: 'not_found',
-      says: 'workload "nowhere/there" not found',
+      message: 'workload "nowhere/there" not found',
     },
     {
-      what: 'an unknown node',
+      name: 'an unknown node',
       method: toRpcPath('CordonNode'),
       body: { nodeId: 'nothing' },
       code: 'not_found',
-      says: 'node "nothing" not found',
+      message: 'node "nothing" not found',
     },
     {
-      what: 'an unknown container',
+      name: 'an unknown container',
       ...exec({ containerId: 'ab'.repeat(32) }),
       code: 'not_found',
-      says: `container "${'ab'.repeat(32)}" not found`,
+      message: `container "${'ab'.repeat(32)}" not found`,
     },
     {
-      what: 'a container id that is too short',
+      name: 'a container id that is too short',
       ...exec({ containerId: 'abc' }),
       code: 'invalid_argument',
-      says: 'container_id: must be 12 to 64 lower-case hex digits',
+      message: 'container_id: must be 12 to 64 lower-case hex digits',
     },
     {
-      what: 'an unknown replica',
+      name: 'an unknown replica',
       ...exec({ replicaId: '0123456789abcdef-1' }),
       code: 'not_found',
-      says: 'replica "0123456789abcdef-1" not found',
+      message: 'replica "0123456789abcdef-1" not found',
     },
     {
-      what: 'no target',
+      name: 'no target',
       ...exec({}),
       code: 'invalid_argument',
-      says: 'container_id: container_id, replica_id, or the name of a workload is required',
+      message: 'container_id: container_id, replica_id, or the name of a workload is required',
     },
     {
-      what: 'two targets',
+      name: 'two targets',
       ...exec({ containerId: 'ab'.repeat(32), name: 'there' }),
       code: 'invalid_argument',
-      says: 'name: cannot be combined with container_id',
+      message: 'name: cannot be combined with container_id',
     },
     {
-      what: 'an empty command',
+      name: 'an empty command',
       ...exec({ name: 'there' }, []),
       code: 'invalid_argument',
-      says: 'command: must not be empty',
+      message: 'command: must not be empty',
     },
     {
-      what: 'an enrolment with the node name of another machine',
+      name: 'an enrolment with the node name of another machine',
       method: toRpcPath('EnrollNode'),
       body: { nodeId: 'agent-1', instanceId: '0123456789abcdef' },
       code: 'already_exists',
-      says: 'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
+      message:
+        'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
     },
     {
-      what: 'the removal of a connected node',
+      name: 'the removal of a connected node',
       method: toRpcPath('RemoveNode'),
       body: { nodeId: 'agent-1', force: true },
       code: 'failed_precondition',
-      says: 'node "agent-1" is connected; stop its agent first, or it would enrol again at once',
+      message: 'node "agent-1" is connected; stop its agent first, or it would enrol again at once',
     },
-  ])('is rejected with $code for $what', async ({ method, body, code, says }) => {
+  ])('is rejected with $code for $name', async ({ method, body, code, message }) => {
     expect(await expectUnchanged(() => plainHttp.call(cluster.url, method, body))).toEqual({
       code,
-      message: says,
+      message,
       items: [],
     });
   });
@@ -296,7 +305,7 @@ describe('invalid request', () => {
     { field: 'priority (above 100, preemption)', spec: { priority: 500 } },
     { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
   ])(
-    'is rejected with UNIMPLEMENTED for the unsupported field $field, by create and by update',
+    'is rejected with UNIMPLEMENTED by create and update when it sets the unsupported field $field',
     async ({ field, spec }) => {
       const refusal = {
         code: 'unimplemented',
@@ -324,7 +333,7 @@ describe('invalid request', () => {
     { field: 'image_pull', spec: { imagePull: { policy: 'ALWAYS' } } },
     { field: 'ports[0].host_port', spec: { ports: [{ containerPort: 80, hostPort: 80 }] } },
   ])(
-    'is rejected with INVALID_ARGUMENT for the container field $field of a process, by create and by update',
+    'is rejected with INVALID_ARGUMENT by create and update when a process sets $field',
     async ({ field, spec }) => {
       const refusal = {
         code: 'invalid_argument',
@@ -345,7 +354,7 @@ describe('invalid request', () => {
     },
   );
 
-  it('is accepted when a container field of a process has its default value', async () => {
+  it('is accepted when fields have their default values, also empty container fields of a process', async () => {
     const spec = {
       command,
       replicas: 0,
@@ -375,7 +384,8 @@ describe('invalid request', () => {
 });
 
 describe('invalid message', () => {
-  const encodeSpec = async (
+  /** Creates a workload over gRPC, and returns the error. */
+  const createWithError = async (
     spec: Parameters<typeof cluster.client.createWorkload>[0]['spec'] & object,
   ): Promise<ConnectError> =>
     cluster.client.createWorkload({ name: 'new', spec }).then(
@@ -397,7 +407,7 @@ describe('invalid message', () => {
   ])(
     'is rejected for an unknown number of the enum $field in binary',
     async ({ field, values, spec }) => {
-      const error = await expectUnchanged(() => encodeSpec(spec));
+      const error = await expectUnchanged(() => createWithError(spec));
       expect({ code: error.code, message: error.rawMessage }).toEqual({
         code: Code.InvalidArgument,
         message: `${field}: must be one of ${values}`,
@@ -409,15 +419,15 @@ describe('invalid message', () => {
     const annotations = Object.fromEntries(
       Array.from({ length: 80 }, (_, index) => [`k${index}`, randomBytes(32_768).toString('hex')]),
     );
-    const error = await expectUnchanged(() => encodeSpec({ command, annotations }));
+    const error = await expectUnchanged(() => createWithError({ command, annotations }));
     expect(error.code).toBe(Code.ResourceExhausted);
     expect(error.rawMessage).toContain('4194304');
-    const answer = await postRaw(
+    const response = await postRaw(
       cluster.url,
       toRpcPath('CreateWorkload'),
       JSON.stringify({ name: 'new', spec: { command, annotations } }),
     );
-    expect(answer).toMatchObject({
+    expect(response).toMatchObject({
       status: 429,
       json: { code: 'resource_exhausted', message: expect.stringContaining('4194304') as string },
     });
@@ -444,22 +454,28 @@ describe('invalid message', () => {
   it.each([
     {
       body: '{"name":',
-      says: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ',
+      message: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ',
     },
-    { body: '[]', says: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ' },
+    {
+      body: '[]',
+      message: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ',
+    },
     {
       body: '{"name":7}',
-      says: 'cannot decode field cloudless.api.CreateWorkloadRequest.name from JSON: ',
+      message: 'cannot decode field cloudless.api.CreateWorkloadRequest.name from JSON: ',
     },
-  ])('is rejected with INVALID_ARGUMENT for the malformed JSON $body', async ({ body, says }) => {
-    const answer = await expectUnchanged(() =>
-      postRaw(cluster.url, toRpcPath('CreateWorkload'), body),
-    );
-    expect(answer).toMatchObject({
-      status: 400,
-      json: { code: 'invalid_argument', message: expect.stringContaining(says) as string },
-    });
-  });
+  ])(
+    'is rejected with INVALID_ARGUMENT for the malformed JSON $body',
+    async ({ body, message }) => {
+      const response = await expectUnchanged(() =>
+        postRaw(cluster.url, toRpcPath('CreateWorkload'), body),
+      );
+      expect(response).toMatchObject({
+        status: 400,
+        json: { code: 'invalid_argument', message: expect.stringContaining(message) as string },
+      });
+    },
+  );
 
   it('is rejected for an unknown path, a method other than POST and an unknown content type', async () => {
     expect(await postRaw(cluster.url, toRpcPath('NoSuchCall'), '{}')).toMatchObject({
@@ -479,18 +495,18 @@ describe('invalid message', () => {
 });
 
 describe('web page of another site', () => {
-  const places = [
-    { place: 'the API', url: () => cluster.url, path: toRpcPath('ListNodes') },
-    { place: 'the port of an agent', url: () => agentUrl, path: `${AGENT}/ListContainers` },
+  const servers = [
+    { server: 'the API', url: () => cluster.url, path: toRpcPath('ListNodes') },
+    { server: 'the port of an agent', url: () => agentUrl, path: `${AGENT}/ListContainers` },
   ];
 
-  it.each(places)(
-    'cannot call $place through its own host name (DNS rebinding)',
+  it.each(servers)(
+    'cannot call $server through its own host name (DNS rebinding)',
     async ({ url, path }) => {
       const host = `evil.example:${new URL(url()).port}`;
       const message = `host "${host}" is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`;
-      const answer = await postRaw(url(), path, '{}', { host });
-      expect({ status: answer.status, json: answer.json }).toEqual({
+      const response = await postRaw(url(), path, '{}', { host });
+      expect({ status: response.status, json: response.json }).toEqual({
         status: 403,
         json: { code: 'permission_denied', message },
       });
@@ -498,11 +514,11 @@ describe('web page of another site', () => {
     },
   );
 
-  it.each(places)('cannot call $place from its own origin', async ({ url, path }) => {
+  it.each(servers)('cannot call $server from its own origin', async ({ url, path }) => {
     const message =
       'origin "https://evil.example" may not call this server; only pages served from this machine may';
-    const answer = await postRaw(url(), path, '{}', { origin: 'https://evil.example' });
-    expect({ status: answer.status, json: answer.json }).toEqual({
+    const response = await postRaw(url(), path, '{}', { origin: 'https://evil.example' });
+    expect({ status: response.status, json: response.json }).toEqual({
       status: 403,
       json: { code: 'permission_denied', message },
     });
@@ -517,6 +533,7 @@ describe('web page of another site', () => {
     }
   });
 
+  /** Sends a POST over HTTP/2 with an authority, and returns the status. */
   async function requestStatus(url: string, path: string, authority: string): Promise<unknown> {
     const session = connect(url);
     try {
@@ -537,9 +554,9 @@ describe('web page of another site', () => {
   }
 });
 
-describe('start of a program', () => {
+describe('program with invalid settings', () => {
   const path = (name: string): string => join(cluster.directory, name);
-  /** Starts a program with its required flags and the flags of the test. */
+  /** Runs a coordinator with its required flags and the flags of the test until it exits. */
   const runCoordinator = (
     args: readonly string[],
     env: NodeJS.ProcessEnv = {},
@@ -558,11 +575,12 @@ describe('start of a program', () => {
       ],
       { env },
     );
+  /** Runs an agent with its required flags and the flags of the test until it exits. */
   const runAgent = (
     args: readonly string[],
     env: NodeJS.ProcessEnv = {},
   ): Promise<FinishedProgram> => {
-    const needed = [
+    const requiredFlags = [
       '--name',
       'other',
       '--coordinator',
@@ -573,8 +591,9 @@ describe('start of a program', () => {
       '--runtime',
       'process',
     ];
-    return runToEnd(process.execPath, [findBundle('agent'), ...needed, ...args], { env });
+    return runToEnd(process.execPath, [findBundle('agent'), ...requiredFlags, ...args], { env });
   };
+  /** Listens on `port`, which is therefore in use. */
   let blocker: Server;
   let port = 0;
 
@@ -598,88 +617,92 @@ describe('start of a program', () => {
 
   it.each([
     {
-      what: '--port in use',
+      name: '--port in use',
       args: () => ['--port', String(port)],
       code: 1,
-      says: () => describePortInUse('--port'),
+      message: () => describePortInUse('--port'),
     },
     {
-      what: '--ops-port in use',
+      name: '--ops-port in use',
       args: () => ['--ops-port', String(port)],
       code: 1,
-      says: () => describePortInUse('--ops-port'),
+      message: () => describePortInUse('--ops-port'),
     },
     {
-      what: 'a data directory in use',
+      name: 'a data directory in use',
       args: () => ['--data-dir', path('coordinator')],
       code: 1,
-      says: () =>
+      message: () =>
         `data directory ${path('coordinator')} is in use by process ${cluster.coordinatorProcess.pid}; stop it first, or choose another directory`,
     },
     {
-      what: 'a data directory that others can read',
+      name: 'a data directory that others can read',
       args: () => ['--data-dir', path('open')],
       code: 1,
-      says: () =>
+      message: () =>
         `data directory ${path('open')} has mode 0755, so that other users can access it; run: chmod 700 '${path('open')}'`,
     },
     {
-      what: 'a data directory that is a file',
+      name: 'a data directory that is a file',
       args: () => ['--data-dir', path('file')],
       code: 1,
-      says: () =>
+      message: () =>
         `${path('file')} is not a directory; choose a directory for the data, or move this file away`,
     },
     {
-      what: 'an address other than loopback',
+      name: 'an address other than loopback',
       args: () => ['--host', '0.0.0.0'],
       code: 1,
-      says: () => `refusing to listen on 0.0.0.0 ${noLoopback}`,
+      message: () => `refusing to listen on 0.0.0.0 ${noLoopback}`,
     },
     {
-      what: 'an unknown flag',
+      name: 'an unknown flag',
       args: () => ['--prot', '1'],
       code: 2,
-      says: () => "unknown option '--prot'",
+      message: () => "unknown option '--prot'",
     },
     {
-      what: 'an unknown key',
+      name: 'an unknown key',
       args: () => ['--config', path('settings.yaml')],
       code: 2,
-      says: () => `${path('settings.yaml')}: prot: is not a setting; the settings are host, port, `,
+      message: () =>
+        `${path('settings.yaml')}: prot: is not a setting; the settings are host, port, `,
     },
     {
-      what: 'a missing settings file',
+      name: 'a missing settings file',
       args: () => ['--config', path('none.yaml')],
       code: 2,
-      says: () => `cannot read the settings at ${path('none.yaml')}: ENOENT`,
+      message: () => `cannot read the settings at ${path('none.yaml')}: ENOENT`,
     },
     {
-      what: 'an invalid port',
+      name: 'an invalid port',
       args: () => ['--port', '99999'],
       code: 2,
-      says: () => '--port: "99999" must be a whole number from 0 to 65535',
+      message: () => '--port: "99999" must be a whole number from 0 to 65535',
     },
     {
-      what: 'a lease below three pings',
+      name: 'a lease below three pings',
       args: () => ['--lease', '1s', '--ping-interval', '900ms'],
       code: 2,
-      says: () =>
+      message: () =>
         'a lease of 1000 ms is less than three times the ping interval of 900 ms: one lost packet would lose a node',
     },
     {
-      what: 'weights that are all 0',
+      name: 'weights that are all 0',
       args: () => ['--weights', '0,0,0,0,0'],
       code: 2,
-      says: () => '--weights: "0,0,0,0,0" must be five numbers from 0, not all 0',
+      message: () => '--weights: "0,0,0,0,0" must be five numbers from 0, not all 0',
     },
-  ])('the coordinator exits with $code for $what', async ({ args, code, says }) => {
-    const ended = await runCoordinator(args());
-    expect(ended.stderr).toContain(says());
-    expect(ended).toMatchObject({ code, stderr: expect.not.stringContaining('    at ') as string });
+  ])('makes the coordinator exit with $code for $name', async ({ args, code, message }) => {
+    const result = await runCoordinator(args());
+    expect(result.stderr).toContain(message());
+    expect(result).toMatchObject({
+      code,
+      stderr: expect.not.stringContaining('    at ') as string,
+    });
   });
 
-  it('the coordinator exits for an invalid environment variable', async () => {
+  it('makes the coordinator exit with 2 for an invalid environment variable', async () => {
     expect(await runCoordinator([], { CLOUDLESS_COORDINATOR_LEASE: 'long' })).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(
@@ -690,82 +713,86 @@ describe('start of a program', () => {
 
   it.each([
     {
-      what: '--listen in use',
+      name: '--listen in use',
       args: () => ['--listen', `127.0.0.1:${port}`],
       code: 1,
-      says: () => describePortInUse('--listen'),
+      message: () => describePortInUse('--listen'),
     },
     {
-      what: 'a data directory in use',
+      name: 'a data directory in use',
       args: () => ['--data-dir', path('agent-1')],
       code: 1,
-      says: () =>
+      message: () =>
         `data directory ${path('agent-1')} is in use by another agent, process ${cluster.requireAgent('agent-1').pid}`,
     },
     {
-      what: 'a data directory that others can read',
+      name: 'a data directory that others can read',
       args: () => ['--data-dir', path('open')],
       code: 1,
-      says: () =>
+      message: () =>
         `data directory ${path('open')} can be read by other users: make it private (chmod 700 ${path('open')})`,
     },
     {
-      what: 'a data directory that is a file',
+      name: 'a data directory that is a file',
       args: () => ['--data-dir', path('file')],
       code: 1,
-      says: () => `${path('file')} is not a directory`,
+      message: () => `${path('file')} is not a directory`,
     },
     {
-      what: 'an address other than loopback',
+      name: 'an address other than loopback',
       args: () => ['--listen', '0.0.0.0:0'],
       code: 2,
-      says: () => '--listen: "0.0.0.0" is not a loopback address; without TLS only',
+      message: () => '--listen: "0.0.0.0" is not a loopback address; without TLS only',
     },
     {
-      what: 'a coordinator on another machine',
+      name: 'a coordinator on another machine',
       args: () => ['--coordinator', 'http://10.0.0.1:8080'],
       code: 2,
-      says: () => '--coordinator: "http://10.0.0.1:8080" is not on this machine; without TLS only',
+      message: () =>
+        '--coordinator: "http://10.0.0.1:8080" is not on this machine; without TLS only',
     },
     {
-      what: 'an unknown flag',
+      name: 'an unknown flag',
       args: () => ['--nmae', 'a'],
       code: 2,
-      says: () => "unknown option '--nmae'",
+      message: () => "unknown option '--nmae'",
     },
     {
-      what: 'an unknown key',
+      name: 'an unknown key',
       args: () => ['--config', path('settings.yaml')],
       code: 2,
-      says: () => `${path('settings.yaml')}: prot: is not a setting; the settings are name, `,
+      message: () => `${path('settings.yaml')}: prot: is not a setting; the settings are name, `,
     },
     {
-      what: 'a name that is not a DNS label',
+      name: 'a name that is not a DNS label',
       args: () => ['--name', 'Bad_Name'],
       code: 2,
-      says: () => '--name: "Bad_Name" must be a DNS label',
+      message: () => '--name: "Bad_Name" must be a DNS label',
     },
     {
-      what: 'an invalid port range',
+      name: 'an invalid port range',
       args: () => ['--port-range', '9-1'],
       code: 2,
-      says: () => '--port-range: "9-1" must be two ports in order, such as 20000-29999',
+      message: () => '--port-range: "9-1" must be two ports in order, such as 20000-29999',
     },
-  ])('the agent exits with $code for $what', async ({ args, code, says }) => {
-    const ended = await expectUnchanged(() => runAgent(args()));
-    expect(ended.stderr).toContain(says());
-    expect(ended).toMatchObject({ code, stderr: expect.not.stringContaining('    at ') as string });
+  ])('makes the agent exit with $code for $name', async ({ args, code, message }) => {
+    const result = await expectUnchanged(() => runAgent(args()));
+    expect(result.stderr).toContain(message());
+    expect(result).toMatchObject({
+      code,
+      stderr: expect.not.stringContaining('    at ') as string,
+    });
   });
 
-  it('no failed start leaves a process behind', () => {
-    const left = listProcessesUsing(path('other'));
-    killAll(left);
-    expect(left).toEqual([]);
+  it('leaves no process behind', () => {
+    const leftovers = listProcessesUsing(path('other'));
+    killAll(leftovers);
+    expect(leftovers).toEqual([]);
   });
 });
 
 describe('unreachable coordinator', () => {
-  it('cloudlessctl exits with 5, and names the address and what to check', async () => {
+  it('makes cloudlessctl exit with 5, the address and the settings to check', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => server.once('listening', resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -779,28 +806,28 @@ describe('unreachable coordinator', () => {
     });
   });
 
-  it('an agent logs one warning, keeps trying, and joins when the coordinator starts', async () => {
-    const dials = new Counter();
-    const dead = createServer((socket) => {
-      dials.add();
+  it('makes an agent log one warning and retry, until the coordinator starts', async () => {
+    const connections = new Counter();
+    const closingServer = createServer((socket) => {
+      connections.add();
       socket.destroy();
     }).listen(0, '127.0.0.1');
-    await new Promise((resolve) => dead.once('listening', resolve));
-    const { port } = dead.address() as AddressInfo;
+    await new Promise((resolve) => closingServer.once('listening', resolve));
+    const { port } = closingServer.address() as AddressInfo;
     const agent = startAgent('late', `http://127.0.0.1:${port}`);
     let coordinator: RunningProgram | undefined;
     try {
       await agent.waitForLog('agent started, connecting to coordinators');
-      await dials.waitFor(6);
-      const said = agent.lines.filter((line) => line.includes('no session'));
-      expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      await connections.waitFor(6);
+      const logged = agent.lines.filter((line) => line.includes('no session'));
+      expect(logged.map((line) => JSON.parse(line) as unknown)).toMatchObject([
         {
           level: 'warn',
           message: 'no session; replicas keep running',
           coordinator: `http://127.0.0.1:${port}`,
         },
       ]);
-      await new Promise((resolve) => dead.close(resolve));
+      await new Promise((resolve) => closingServer.close(resolve));
       const args = [
         '--port',
         String(port),
@@ -812,22 +839,22 @@ describe('unreachable coordinator', () => {
       coordinator = RunningProgram.start(process.execPath, [findBundle('coordinator'), ...args]);
       await agent.waitForLog('session established');
     } finally {
-      dead.close();
+      closingServer.close();
       await agent.kill('SIGTERM');
       await coordinator?.kill('SIGTERM');
     }
   });
 
-  it('an agent with the name of another machine logs one warning and gets no node', async () => {
+  it('is reported once by an agent that the coordinator rejects because of its name', async () => {
     const agent = startAgent('agent-1', cluster.url, 'impostor', '--log-level', 'debug');
     try {
       const countTries = (): number =>
         agent.lines.filter((line) => line.includes('still no session')).length;
       await agent.waitForLine(() => countTries() >= 3);
-      const said = agent.lines.filter(
+      const logged = agent.lines.filter(
         (line) => line.includes('"no session') && !line.includes('"level":"debug"'),
       );
-      expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      expect(logged.map((line) => JSON.parse(line) as unknown)).toMatchObject([
         {
           level: 'error',
           message: 'no session: the coordinator rejects this agent',
@@ -849,14 +876,14 @@ describe('unreachable coordinator', () => {
     directory = name,
     ...more: readonly string[]
   ): RunningProgram {
-    const place = [
+    const flags = [
       '--data-dir',
       join(cluster.directory, directory),
       '--runtime',
       'process',
       '--stop-workloads-on-exit',
     ];
-    const args = ['--name', name, '--coordinator', url, ...place, ...more];
+    const args = ['--name', name, '--coordinator', url, ...flags, ...more];
     return RunningProgram.start(process.execPath, [findBundle('agent'), ...args]);
   }
 });
@@ -864,17 +891,18 @@ describe('unreachable coordinator', () => {
 /** A counter that tests can wait for. */
 class Counter {
   private count = 0;
-  private waiting: { readonly wanted: number; readonly resolve: () => void }[] = [];
+  private waiters: { readonly count: number; readonly resolve: () => void }[] = [];
 
   add(): void {
     this.count += 1;
-    for (const { wanted, resolve } of this.waiting) if (this.count >= wanted) resolve();
+    for (const { count, resolve } of this.waiters) if (this.count >= count) resolve();
   }
 
-  waitFor(wanted: number): Promise<void> {
+  /** Resolves when the counter has reached `count`. */
+  waitFor(count: number): Promise<void> {
     return new Promise((resolve) => {
-      this.waiting.push({ wanted, resolve });
-      if (this.count >= wanted) resolve();
+      this.waiters.push({ count, resolve });
+      if (this.count >= count) resolve();
     });
   }
 }

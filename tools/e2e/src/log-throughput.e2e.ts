@@ -6,15 +6,17 @@ import {
 } from '@cloudless/api';
 import { QUICK, RealCluster } from './support/cluster.js';
 
-/** More lines than a node stores of one replica, so that a slow reader misses lines. */
-const LINES = 200_000;
-/** Writes a first line and, after a request, numbered lines of 100 bytes at full speed. */
+/** More lines than a node keeps of one replica, so that a slow reader misses lines. */
+const LINE_COUNT = 200_000;
+/**
+ * Program that writes a first line and, after a request, numbered lines of 100 bytes at full speed.
+ */
 const FLOOD = `const { writeSync } = require('node:fs');
   const rest = ' ' + 'x'.repeat(90) + '\\n';
   const flood = () => {
-    for (let number = 2; number <= ${LINES};) {
+    for (let number = 2; number <= ${LINE_COUNT};) {
       let lines = '';
-      for (const end = Math.min(${LINES}, number + 499); number <= end; number += 1)
+      for (const end = Math.min(${LINE_COUNT}, number + 499); number <= end; number += 1)
         lines += String(number).padStart(8, '0') + rest;
       for (let at = 0; at < lines.length;) at += writeSync(1, lines.slice(at));
     }
@@ -22,8 +24,8 @@ const FLOOD = `const { writeSync } = require('node:fs');
   writeSync(1, '00000001\\n');
   require('node:http').createServer((_request, response) => { response.end(); flood(); })
     .listen(process.env.PORT, '127.0.0.1');`;
-/** More followers than a node has tunnels. */
-const FOLLOWERS = 40;
+/** More followers than a node has tunnels (32). */
+const FOLLOWER_COUNT = 40;
 
 let cluster: RealCluster;
 beforeAll(async () => {
@@ -31,40 +33,44 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** How a follower reads, and up to which line. */
+/** Batch size of a follower (0: one line a message), and the line up to which it reads. */
 interface Reading {
   readonly maxBatchBytes: number;
   readonly lastLine: number;
 }
 
-/** Follows the log of a container and checks each line number. */
+/**
+ * Follows the log of a container and checks each line number.
+ * @param onOpened - Runs when the first line has arrived.
+ * @returns Counts of received and skipped lines, and a text for each wrong line.
+ */
 async function followAndCheck(
   client: CoordinatorClient,
   containerId: string,
   reading: Reading,
-  opened: () => void,
+  onOpened: () => void,
 ) {
   const { maxBatchBytes, lastLine } = reading;
   const stopping = new AbortController();
-  const figures = { lines: 0, skipped: 0, faults: [] as string[] };
+  const result = { lines: 0, skipped: 0, faults: [] as string[] };
   let next = 1n;
   const onLine = ({ sequence, line }: LogEntry): void => {
-    if (sequence !== next) figures.faults.push(`line ${sequence} came where ${next} was due`);
+    if (sequence !== next) result.faults.push(`line ${sequence} came where ${next} was due`);
     if (Number(line.slice(0, 8)) !== Number(sequence))
-      figures.faults.push(`line ${sequence} says ${line}`);
+      result.faults.push(`line ${sequence} says ${line}`);
     next = sequence + 1n;
-    figures.lines += 1;
+    result.lines += 1;
   };
   const onSkipped = ({ firstSequence, lastSequence }: SkippedLines): void => {
     if (firstSequence !== next)
-      figures.faults.push(`line ${firstSequence} is missing where ${next} was due`);
+      result.faults.push(`line ${firstSequence} is missing where ${next} was due`);
     next = lastSequence + 1n;
-    figures.skipped += Number(lastSequence - firstSequence + 1n);
+    result.skipped += Number(lastSequence - firstSequence + 1n);
   };
   try {
     const request = { containerId, follow: true, maxBatchBytes };
     for await (const entry of client.streamLogs(request, { signal: stopping.signal })) {
-      if (next === 1n) opened();
+      if (next === 1n) onOpened();
       if (entry.skipped !== undefined) onSkipped(entry.skipped);
       for (const line of decodeLines(entry)) if (line.sequence > 0n) onLine(line);
       if (next > BigInt(lastLine)) break;
@@ -72,11 +78,11 @@ async function followAndCheck(
   } finally {
     stopping.abort();
   }
-  return figures;
+  return result;
 }
 
 describe('log of a replica that writes at full speed', () => {
-  it('has no repeated lines for a follower, and reports every missing line', async () => {
+  it('repeats no line to a follower, and reports each missing line as skipped', async () => {
     const { client } = cluster;
     await client.createWorkload({
       name: 'flood',
@@ -89,28 +95,28 @@ describe('log of a replica that writes at full speed', () => {
     const { status } = await cluster.waitUntilSettled('flood');
     const [replica] = status!.replicas;
     const [endpoint] = replica!.endpoints;
-    let waiting = 2;
-    const opened = (): void => {
-      waiting -= 1;
-      // Both followers have received the first line.
-      if (waiting === 0) void fetch(`http://${endpoint!.ip}:${endpoint!.port}/`);
+    let pendingFollowers = 2;
+    const onOpened = (): void => {
+      pendingFollowers -= 1;
+      // the flood starts when both followers have received the first line
+      if (pendingFollowers === 0) void fetch(`http://${endpoint!.ip}:${endpoint!.port}/`);
     };
     const readings: readonly Reading[] = [
-      { maxBatchBytes: 64 * 1024, lastLine: LINES },
-      { maxBatchBytes: 0, lastLine: LINES / 10 }, // one line a message
+      { maxBatchBytes: 64 * 1024, lastLine: LINE_COUNT },
+      { maxBatchBytes: 0, lastLine: LINE_COUNT / 10 }, // one line a message
     ];
-    const found = await Promise.all(
-      readings.map((reading) => followAndCheck(client, replica!.containerId, reading, opened)),
+    const results = await Promise.all(
+      readings.map((reading) => followAndCheck(client, replica!.containerId, reading, onOpened)),
     );
-    for (const [index, { lines, skipped, faults }] of found.entries()) {
+    for (const [index, { lines, skipped, faults }] of results.entries()) {
       expect(faults.slice(0, 3)).toEqual([]);
       expect(lines + skipped).toBeGreaterThanOrEqual(readings[index]!.lastLine);
     }
-    expect(found[0]!.lines + found[0]!.skipped).toBe(LINES);
+    expect(results[0]!.lines + results[0]!.skipped).toBe(LINE_COUNT);
   });
 });
 
-describe('100 log followers of one client', () => {
+describe('40 log followers of one client', () => {
   it('leave capacity for commands of the same client and of other clients', async () => {
     const { client } = cluster;
     await client.createWorkload({
@@ -120,7 +126,7 @@ describe('100 log followers of one client', () => {
     const { status } = await cluster.waitUntilSettled('quiet');
     const { containerId } = status!.replicas[0]!;
     const stopping = new AbortController();
-    const followers = Array.from({ length: FOLLOWERS }, () =>
+    const followers = Array.from({ length: FOLLOWER_COUNT }, () =>
       client
         .streamLogs({ containerId, follow: true }, { signal: stopping.signal })
         [Symbol.asyncIterator](),

@@ -2,7 +2,7 @@ import type { Workload } from '@cloudless/api';
 import { RealCluster, QUICK } from './support/cluster.js';
 import type { RunningProgram } from './support/processes.js';
 
-/** Writes numbered lines forever, and a last line on SIGTERM. */
+/** Command that writes numbered lines without end, and a last line on SIGTERM. */
 const COUNTER = [
   'node',
   '-e',
@@ -17,6 +17,7 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
+/** A printed log line. */
 interface Line {
   readonly containerId: string;
   readonly replicaId: string;
@@ -26,26 +27,28 @@ interface Line {
 
 /** A running `cloudlessctl logs -f -o json`. */
 class Follower {
+  /** All log lines so far. */
   readonly printed: Line[] = [];
   private readonly lineCounts = new Map<string, number>();
-  private read = 0;
+  /** Output lines that were parsed. */
+  private readCount = 0;
 
   constructor(readonly program: RunningProgram) {}
 
   /** Waits until `count` more lines of each replica were printed. */
   async waitForLines(replicaIds: readonly string[], count: number): Promise<void> {
     this.readOutput();
-    const wanted = new Map(replicaIds.map((id) => [id, (this.lineCounts.get(id) ?? 0) + count]));
+    const minimums = new Map(replicaIds.map((id) => [id, (this.lineCounts.get(id) ?? 0) + count]));
     await this.program.waitForLine(() => {
       this.readOutput();
-      return [...wanted].every(([id, least]) => (this.lineCounts.get(id) ?? 0) >= least);
+      return [...minimums].every(([id, minimum]) => (this.lineCounts.get(id) ?? 0) >= minimum);
     });
   }
 
   /** Parses the output since the last call. */
   readOutput(): void {
-    for (const text of this.program.lines.slice(this.read)) {
-      this.read += 1;
+    for (const text of this.program.lines.slice(this.readCount)) {
+      this.readCount += 1;
       if (!text.startsWith('{')) continue;
       const line = JSON.parse(text) as Line;
       this.printed.push(line);
@@ -54,7 +57,7 @@ class Follower {
   }
 }
 
-/** The ready replicas; a replica that has just ended may still be listed. */
+/** Returns the ids of the ready replicas. A replica that has just ended may still be listed. */
 function listReady({ status }: Workload): readonly string[] {
   return (status?.replicas ?? []).filter(({ ready }) => ready).map(({ id }) => id);
 }
@@ -70,7 +73,7 @@ function groupByContainer(lines: readonly Line[]): ReadonlyMap<string, readonly 
 }
 
 describe('cloudlessctl logs -f', () => {
-  it('misses and repeats no line while replicas, agents and the coordinator restart', async () => {
+  it('misses and repeats no line when a replica, an agent and the coordinator are killed', async () => {
     await cluster.client.createWorkload({
       name: 'web',
       spec: { ...QUICK, command: COUNTER, replicas: 3 },
@@ -89,8 +92,8 @@ describe('cloudlessctl logs -f', () => {
 
     await cluster.requireAgent('agent-1').kill('SIGKILL');
     await cluster.startAgent('agent-1', 'zone-a');
-    // On a slow machine the agent may have been away for longer than its lease, so that its replica
-    // was replaced.
+    // on a slow machine the restart of the agent may take longer than its lease, so that its
+    // replica is replaced
     const third = listReady(await cluster.waitUntilSettled('web'));
     const replaced = ids.filter((id) => !third.includes(id));
     await follower.waitForLines(third, 20);
@@ -124,7 +127,7 @@ describe('cloudlessctl logs -f', () => {
     }
   }, 300_000);
 
-  it('prints only new lines with --tail 0, also after the coordinator restarts', async () => {
+  it('prints only new lines with --tail 0, also after the coordinator was killed', async () => {
     const command = [
       'sh',
       '-c',
@@ -148,7 +151,7 @@ describe('cloudlessctl logs -f', () => {
     await follower.program.kill('SIGTERM');
   });
 
-  it('continues across log rotation', async () => {
+  it('prints all lines across log rotation', async () => {
     // 9 MB in lines of 90 bytes fill two log files and start a third one.
     const script =
       'const pad = "x".repeat(80); for (let n = 1; n <= 100000; n += 1) console.log(String(n).padStart(9) + pad);';

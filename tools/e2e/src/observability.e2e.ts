@@ -5,19 +5,20 @@ import { join } from 'node:path';
 import { QUICK, RealCluster, SERVER_COMMAND } from './support/cluster.js';
 import { repository } from './support/processes.js';
 
-const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+/** Trace id of the caller. */
+const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736';
 
-/** A receiver of OTLP traces. */
+/** An HTTP server that receives OTLP traces. */
 class TraceReceiver {
   private bodies = Buffer.alloc(0);
-  private readonly waiting = new Set<() => void>();
+  private readonly waiters = new Set<() => void>();
   private readonly server: Server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       this.bodies = Buffer.concat([this.bodies, ...chunks]);
       response.writeHead(200, { 'Content-Type': 'application/x-protobuf' }).end();
-      for (const wake of this.waiting) wake();
+      for (const wake of this.waiters) wake();
     });
   });
 
@@ -26,10 +27,10 @@ class TraceReceiver {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
   }
 
-  /** Resolves when all of the given texts were received. */
-  async waitForTexts(...wanted: readonly (Buffer | string)[]): Promise<void> {
-    while (!wanted.every((bytes) => this.bodies.includes(bytes))) {
-      await new Promise<void>((resolve) => this.waiting.add(resolve));
+  /** Resolves when all given texts were received. */
+  async waitForTexts(...texts: readonly (Buffer | string)[]): Promise<void> {
+    while (!texts.every((bytes) => this.bodies.includes(bytes))) {
+      await new Promise<void>((resolve) => this.waiters.add(resolve));
     }
   }
 
@@ -69,7 +70,7 @@ function sumMetric(metrics: string, name: string, labels = ''): number {
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
 }
 
-/** Returns the metric names with their types. */
+/** Returns the sorted names of all Cloudless metrics. */
 function listMetricNames(metrics: string): readonly string[] {
   return [...metrics.matchAll(/^# TYPE (cloudless_\w+) \w+$/gm)]
     .map(([, name]) => name ?? '')
@@ -77,7 +78,7 @@ function listMetricNames(metrics: string): readonly string[] {
 }
 
 async function runWeb(): Promise<void> {
-  const headers = { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };
+  const headers = { traceparent: `00-${TRACE_ID}-00f067aa0ba902b7-01` };
   const spec = {
     command: SERVER_COMMAND,
     ports: [{ name: 'http', containerPort: 80 }],
@@ -88,8 +89,8 @@ async function runWeb(): Promise<void> {
   await cluster.waitForWorkload('web', ({ status }) => status?.readyReplicas === 2);
 }
 
-describe('observability of a cluster', () => {
-  it('metrics of coordinator and agent change with their work', async () => {
+describe('observability', () => {
+  it('includes metrics of coordinator and agent that change with their work', async () => {
     const opsUrl = await getAgentOpsUrl();
     const [coordinatorBefore, agentBefore] = [
       await readMetrics(cluster.opsUrl),
@@ -97,7 +98,7 @@ describe('observability of a cluster', () => {
     ];
     await runWeb();
     const [coordinator, agent] = [await readMetrics(cluster.opsUrl), await readMetrics(opsUrl)];
-    const moved: readonly (readonly [string, string, string, string?])[] = [
+    const changedMetrics: readonly (readonly [string, string, string, string?])[] = [
       [coordinatorBefore, coordinator, 'cloudless_rpc_calls_total', 'method="CreateWorkload"'],
       [
         coordinatorBefore,
@@ -112,7 +113,7 @@ describe('observability of a cluster', () => {
       [agentBefore, agent, 'cloudless_agent_container_starts_total', 'result="ok"'],
       [agentBefore, agent, 'cloudless_agent_replicas', 'ready="true"'],
     ];
-    for (const [before, after, name, labels] of moved) {
+    for (const [before, after, name, labels] of changedMetrics) {
       expect([name, sumMetric(after, name, labels) > sumMetric(before, name, labels)]).toEqual([
         name,
         true,
@@ -135,7 +136,7 @@ describe('observability of a cluster', () => {
     }
   });
 
-  it('docs/operating/monitoring.md lists exactly the existing metrics', async () => {
+  it('includes exactly the metrics that docs/operating/monitoring.md lists', async () => {
     const served = new Set([
       ...listMetricNames(await readMetrics(cluster.opsUrl)),
       ...listMetricNames(await readMetrics(await getAgentOpsUrl())),
@@ -145,9 +146,9 @@ describe('observability of a cluster', () => {
     expect([...documented].sort()).toEqual([...served].sort());
   });
 
-  it('a trace continues from the caller through the work that the call started', async () => {
+  it('includes a trace from the caller through the work that the call started', async () => {
     await receiver.waitForTexts(
-      Buffer.from(TRACE, 'hex'),
+      Buffer.from(TRACE_ID, 'hex'),
       'CreateWorkload',
       'commit',
       'reconcile workload',
@@ -156,25 +157,25 @@ describe('observability of a cluster', () => {
     );
   });
 
-  it('cloudlessctl shows audit records and the causes of events', async () => {
+  it('includes audit records and the causes of events in cloudlessctl', async () => {
     const audit = JSON.parse((await cluster.runCtl('events', '--audit', '-o', 'json')).stdout) as {
       events: Record<string, unknown>[];
     };
     expect(audit.events.find(({ reason }) => reason === 'CreateWorkload')).toMatchObject({
       requestId: 'create-web',
       workload: 'web',
-      audit: { principal: 'anonymous', address: '127.0.0.1', result: 'ok', traceId: TRACE },
+      audit: { principal: 'anonymous', address: '127.0.0.1', result: 'ok', traceId: TRACE_ID },
     });
     const { events } = JSON.parse((await cluster.runCtl('events', '-o', 'json')).stdout) as {
       events: Record<string, unknown>[];
     };
     expect(events.some(({ category }) => category === 'AUDIT')).toBe(false);
     const placed = events.find(({ reason }) => reason === 'ReplicasPlaced');
-    const why = await cluster.runCtl('events', '--why', String(placed?.['id']));
-    const shape = why.stdout
+    const causes = await cluster.runCtl('events', '--why', String(placed?.['id']));
+    const outline = causes.stdout
       .split('\n')
       .map((line) => /(why|request): |\b(?:[A-Z][a-z]+){2,}\b/.exec(line)?.[0] ?? '');
-    expect(shape).toEqual([
+    expect(outline).toEqual([
       ...[
         'CreateWorkload',
         'request: ',

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { repository, runToEnd } from './support/processes.js';
 
-const packed = ['base', 'scheduler', 'api'] as const;
+/** Libraries that are packed. */
+const PACKED_LIBRARIES = ['base', 'scheduler', 'api'] as const;
 let scratch = '';
 beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), 'cloudless-packages-'));
@@ -32,7 +33,7 @@ try {
 }
 `;
 
-/** The same from CommonJS: Node requires ES modules since 20.19. */
+/** A program that uses the packages from CommonJS. Node.js can require ES modules since 20.19. */
 const COMMONJS_PROGRAM = `
 const { errorKindOf, toNodeId, toWorkloadId } = require('@cloudless/base');
 const { createCluster } = require('@cloudless/scheduler');
@@ -43,7 +44,7 @@ const request = { workloadId: toWorkloadId('w'), namespace: 'default', resources
 console.log('required:', cluster.place(request, 1)[0].nodeId, typeof errorKindOf);
 `;
 
-/** Compiled files, their sources (for the maps) and documents; no specs and no build state. */
+/** Files that a package may contain: compiled files, sources for the maps, documents; no specs. */
 const PACKED_FILES =
   /^(dist\/.*\.(js|d\.ts)(\.map)?|src\/(?!.*\.spec\.ts$).*\.ts|package\.json|README\.md|LICENSE)$/;
 
@@ -51,16 +52,16 @@ async function writeJson(path: string, value: unknown): Promise<void> {
   await writeFile(join(scratch, path), JSON.stringify(value, null, 2));
 }
 
-describe('npm packages of the libraries', () => {
-  it('install together in another Nx workspace and run there, imported and required', async () => {
+describe('npm packages of base, scheduler and api', () => {
+  it('can be installed in another Nx workspace, imported and required', async () => {
     execFileSync(
       join(repository, 'node_modules/.bin/tsc'),
-      ['-b', ...packed.map((name) => `libs/${name}/tsconfig.lib.json`)],
+      ['-b', ...PACKED_LIBRARIES.map((name) => `libs/${name}/tsconfig.lib.json`)],
       {
         cwd: repository,
       },
     );
-    const tarballs = packed.map((name) => {
+    const tarballs = PACKED_LIBRARIES.map((name) => {
       const [pack] = JSON.parse(
         execFileSync(
           'npm',
@@ -74,8 +75,10 @@ describe('npm packages of the libraries', () => {
         readonly filename: string;
         readonly files: readonly { readonly path: string }[];
       }[];
-      const strays = pack!.files.map(({ path }) => path).filter((path) => !PACKED_FILES.test(path));
-      expect({ name, strays }).toEqual({ name, strays: [] });
+      const unexpectedFiles = pack!.files
+        .map(({ path }) => path)
+        .filter((path) => !PACKED_FILES.test(path));
+      expect({ name, unexpectedFiles }).toEqual({ name, unexpectedFiles: [] });
       return join(scratch, pack!.filename);
     });
     await mkdir(join(scratch, 'apps/planner/src'), { recursive: true });

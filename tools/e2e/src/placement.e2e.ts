@@ -9,7 +9,7 @@ afterAll(() => cluster.stop());
 const sleeper = { command: ['sleep', '1000'], rollout: { minReadyDuration: { seconds: 0n } } };
 
 describe('placement', () => {
-  it('spreads 5 replicas over 3 zones as 2, 2 and 1', async () => {
+  it('puts 2, 2 and 1 of 5 replicas into 3 zones', async () => {
     await cluster.client.createWorkload({ name: 'spread', spec: { ...sleeper, replicas: 5 } });
     const { status } = await cluster.waitUntilSettled('spread');
     const zones = status!.replicas.map(({ zone }) => zone);
@@ -20,7 +20,7 @@ describe('placement', () => {
     ).toEqual([1, 2, 2]);
   });
 
-  it('keeps a workload for an unknown zone pending with a reason, and places it when a matching node joins', async () => {
+  it('keeps a workload for an unknown zone pending, and places it when a node of the zone joins', async () => {
     await cluster.client.createWorkload({
       name: 'zoned',
       spec: { ...sleeper, placement: { zones: ['zone-x'] } },
@@ -50,7 +50,7 @@ describe('placement', () => {
     );
   });
 
-  it('keeps an image workload pending and names the missing capability', async () => {
+  it('keeps an image workload pending with the missing capability when no node runs containers', async () => {
     await cluster.client.createWorkload({
       name: 'image',
       spec: { image: 'nginx:alpine', replicas: 2 },
@@ -61,7 +61,7 @@ describe('placement', () => {
     expect(waiting.status!.reason).toContain('capability runtime.cri: 4 of 4 nodes');
   });
 
-  it('drains a node and uncordons it', async () => {
+  it('moves the replicas of a node that is drained, and uncordon ends the drain', async () => {
     expect(await cluster.runCtl('node', 'drain', 'agent-1', '--wait')).toMatchObject({ code: 0 });
     const drained = await cluster.client.getNode({ nodeId: 'agent-1' });
     expect(drained).toMatchObject({ draining: true, cordoned: true, status: { replicaCount: 0 } });

@@ -19,7 +19,7 @@ beforeAll(async () => {
     name: 'echo',
     spec: {
       ...QUICK,
-      // Answers after its client has ended its side, so it needs half-closed connections.
+      // answers after its client has ended its side, so the test needs half-closed connections
       command: [
         'node',
         '-e',
@@ -41,19 +41,20 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-const readUrl = async (program: RunningProgram): Promise<string> =>
+/** Returns the local address that a port-forward prints, as `host:port`. */
+const readAddress = async (program: RunningProgram): Promise<string> =>
   /^Forwarding (127\.0\.0\.1:\d+) -> /.exec(
     await program.waitForLine((line) => line.startsWith('Forwarding')),
   )![1]!;
 
-/** Sends data, ends its side, and reads to the end. */
+/** Connects, sends `bytes` bytes, ends its side, and returns the response. */
 function exchange(address: string, bytes: number): Promise<string> {
   const [host = '', port = ''] = address.split(':');
   return new Promise((resolve, reject) => {
-    let answer = '';
+    let response = '';
     const socket = connect({ host, port: Number(port), allowHalfOpen: true });
-    socket.setEncoding('utf8').on('data', (text: string) => (answer += text));
-    socket.once('error', reject).once('end', () => resolve(answer));
+    socket.setEncoding('utf8').on('data', (text: string) => (response += text));
+    socket.once('error', reject).once('end', () => resolve(response));
     for (let sent = 0; sent < bytes; sent += 1024 * 1024) socket.write(Buffer.alloc(1024 * 1024));
     socket.end();
   });
@@ -61,27 +62,27 @@ function exchange(address: string, bytes: number): Promise<string> {
 
 describe('cloudlessctl port-forward', () => {
   it('distributes connections over all ready replicas', async () => {
-    const url = `http://${await readUrl(forwarding)}`;
+    const url = `http://${await readAddress(forwarding)}`;
     const ids = (await cluster.waitUntilSettled('web')).status!.replicas.map(({ id }) => id).sort();
-    const answers = new Set<string>();
+    const responses = new Set<string>();
     for (let count = 0; count < 4; count += 1) {
-      answers.add(await (await fetch(url, { headers: { connection: 'close' } })).text());
+      responses.add(await (await fetch(url, { headers: { connection: 'close' } })).text());
     }
-    expect([...answers].sort()).toEqual(ids);
+    expect([...responses].sort()).toEqual(ids);
   });
 
-  it('forwards large amounts of data, and each direction ends separately', async () => {
+  it('forwards 25 MiB, and lets each direction of a connection end separately', async () => {
     const counting = cluster.startCtl('port-forward', 'echo', 'count', '0:7');
-    const address = await readUrl(counting);
-    const answers = await Promise.all(
+    const address = await readAddress(counting);
+    const responses = await Promise.all(
       [8, 16, 1].map((size) => exchange(address, size * 1024 * 1024)),
     );
-    expect(answers).toEqual([8, 16, 1].map((size) => String(size * 1024 * 1024)));
+    expect(responses).toEqual([8, 16, 1].map((size) => String(size * 1024 * 1024)));
     expect(await counting.kill('SIGINT')).toBe(130);
   });
 
   it('resets connections to a lost agent, and forwards new connections to other replicas', async () => {
-    const address = await readUrl(forwarding);
+    const address = await readAddress(forwarding);
     const [host = '', port = ''] = address.split(':');
     const [first, second] = (await cluster.waitUntilSettled('web')).status!.replicas;
     let held: { socket: ReturnType<typeof connect>; replica: string } | undefined;

@@ -10,21 +10,22 @@ import { DiskImage, describeOnDiskImages } from './support/disk-image.js';
 import { RunningProgram, repository } from './support/processes.js';
 
 const STORE_PROCESS = join(repository, 'libs/state-store-lmdb/src/testing/store-process.ts');
+/** Sizes of the file systems; the inner one is a file on the outer one. */
 const OUTER_MIB = 80;
 const INNER_MIB = 48;
-/** Output of a process that should be silent by now. */
-const MORE_ACKS = 500;
+/** Acknowledgements after the power loss at which a test stops to wait; there should be none. */
+const MAX_LATE_ACKS = 500;
 /**
- * Time limit for writers after the power loss, milliseconds. A writer that is still running then
- * waits for the disk; its acknowledgements until then are judged.
+ * Time for which running writers continue after the power loss, in milliseconds. Their
+ * acknowledgements until then must be durable.
  */
-const NO_ANSWER_MS = 5_000;
+const WRITE_ON_MS = 5_000;
 
 /**
  * A machine whose disk is a file on another file system. The page cache of the machine belongs to
  * the mounted inner file system, the volatile cache of its disk to the outer one. A power loss of
- * the outer file system loses both, except for data that was flushed all the way down, as on a real
- * machine.
+ * the outer file system loses both, except for data that was flushed to the outer file system, as
+ * on a real machine.
  */
 class Machine {
   private constructor(
@@ -53,7 +54,7 @@ class Machine {
     }
   }
 
-  /** Data directory of the store on the machine. */
+  /** Returns the data directory of the store on the machine. */
   getDataDirectory(): Promise<string> {
     return this.inner.makeDirectory('data');
   }
@@ -62,7 +63,7 @@ class Machine {
     return this.outer.cutPower();
   }
 
-  /** Restarts the machine with the disk as the power loss left it. */
+  /** Returns a machine with the disk as the power loss left it. Removes this machine. */
   async restart(): Promise<Machine> {
     const scratch = await mkdtemp(join(tmpdir(), 'cloudless-e2e-power-'));
     await copyFile(join(this.scratch, 'outer'), join(scratch, 'outer'));
@@ -79,14 +80,15 @@ class Machine {
   }
 }
 
+/** Newest acknowledged write of a key. */
 interface Acknowledged {
   readonly value: string;
   readonly revision: bigint;
 }
 
 /**
- * Returns the newest acknowledged value of each key. The output of the writers is stored outside of
- * the machine.
+ * Returns the newest acknowledged write of each key, from the output of the writers, which is
+ * stored outside of the machine.
  */
 function readAcknowledged({ lines }: RunningProgram): ReadonlyMap<string, Acknowledged> {
   const newest = new Map<string, Acknowledged>();
@@ -109,7 +111,11 @@ async function freeze(child: RunningProgram): Promise<void> {
   }
 }
 
-/** Runs writers on a machine and cuts its power after a random number of acknowledgements. */
+/**
+ * Runs writers on a machine, cuts its power after a number of acknowledgements, and restarts it.
+ * @param task - Task of the store process.
+ * @param moment - `frozen`: all writers are stopped before the power is cut.
+ */
 async function cutWhileWriting(task: string, moment: 'frozen' | 'running', afterAcks: number) {
   const machine = await Machine.build();
   try {
@@ -141,14 +147,14 @@ async function writeUntilCut(
     await child.waitForLine((line) => line.startsWith('ack') && ++acks >= afterAcks);
     if (moment === 'frozen') await freeze(child);
     await machine.cutPower();
-    // A writer that continues without power must not acknowledge anything.
-    const enough = acks + MORE_ACKS;
+    // what a writer acknowledges after the power loss is checked as well
+    const maxAcks = acks + MAX_LATE_ACKS;
     if (moment === 'running')
       await Promise.race([
         child.exited,
-        child.waitForLine((line) => line.startsWith('ack') && ++acks >= enough),
-        // A flush that never returns acknowledges nothing either.
-        delay(NO_ANSWER_MS, undefined, { ref: false }),
+        child.waitForLine((line) => line.startsWith('ack') && ++acks >= maxAcks),
+        // a flush may never return
+        delay(WRITE_ON_MS, undefined, { ref: false }),
       ]);
   } finally {
     await child.kill('SIGKILL');
@@ -178,6 +184,7 @@ async function withStoreOf(
   }
 }
 
+/** Returns the keys whose acknowledged write is missing in the store. */
 async function listLost(
   store: StateStore,
   acknowledged: ReadonlyMap<string, Acknowledged>,
@@ -192,8 +199,8 @@ async function listLost(
   return lost;
 }
 
-/** Expects each revision exactly once: no transaction is half written. */
-async function expectWhole(store: StateStore): Promise<void> {
+/** Expects that the history has each revision once, and that the store accepts a write. */
+async function expectConsistent(store: StateStore): Promise<void> {
   const newest = await store.revision();
   let expected = 1n;
   for await (const { revision } of store.watch({ prefix: '', after: 0n })) {
@@ -213,7 +220,7 @@ describeOnDiskImages('state store after a power loss', () => {
     { round: 4, moment: 'running' as const },
     { round: 5, moment: 'running' as const },
   ])(
-    'keeps every acknowledged write and stays consistent in round $round with $moment writers',
+    'has every acknowledged write and is consistent (round $round, $moment writers)',
     async ({ moment }) => {
       const { acknowledged, machine } = await cutWhileWriting(
         'write',
@@ -222,13 +229,13 @@ describeOnDiskImages('state store after a power loss', () => {
       );
       await withStoreOf(machine, async (store) => {
         expect(await listLost(store, acknowledged)).toEqual([]);
-        await expectWhole(store);
+        await expectConsistent(store);
       });
     },
   );
 
   it.each([1, 2])(
-    'detects in round %d that a store loses writes when it acknowledges them before the flush',
+    'lacks acknowledged writes when they were acknowledged before the flush (round %d)',
     async () => {
       const { acknowledged, machine } = await cutWhileWriting('write-unsynced', 'frozen', 1_000);
       let lost: readonly string[] = [];
@@ -236,7 +243,7 @@ describeOnDiskImages('state store after a power loss', () => {
         lost = await listLost(store, acknowledged);
       }).catch((reason: unknown) => {
         if (errorKindOf(reason) !== 'precondition') throw reason;
-        lost = [...acknowledged.keys()]; // the store reports that it is damaged
+        lost = [...acknowledged.keys()]; // the store is refused as damaged
       });
       expect(lost).not.toEqual([]);
     },

@@ -12,23 +12,25 @@ type Probe = Exclude<MessageInitShape<typeof ProbeSchema>, { $typeName: string }
 type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { $typeName: string }>;
 
 /**
- * An HTTP server that answers each path with the status set by a request `/set/<status>/<path>`;
- * default 200.
+ * Command of an HTTP server that answers each path with a status that a request to
+ * `/set/<status>/<path>` sets; default 200.
  */
-const MOODY_SERVER = [
+const SETTABLE_SERVER = [
   'node',
   '-e',
-  `const said = new Map();
+  `const statuses = new Map();
    const server = require('node:http').createServer(({ url }, response) => {
      const [, set, status, path] = url.split('/');
-     if (set === 'set') said.set('/' + path, Number(status));
-     response.writeHead(set === 'set' ? 200 : said.get(url) ?? 200).end();
+     if (set === 'set') statuses.set('/' + path, Number(status));
+     response.writeHead(set === 'set' ? 200 : statuses.get(url) ?? 200).end();
    });
    server.listen(process.env.PORT, '127.0.0.1');
    process.on('SIGTERM', () => process.exit(0));`,
 ];
 
-/** A gRPC health service; reports NOT_SERVING while the file of the first argument exists. */
+/**
+ * Command of a gRPC health service that reports NOT_SERVING while the file of its argument exists.
+ */
 const GRPC_SERVER = [
   'node',
   '-e',
@@ -73,7 +75,7 @@ const setStatus = async (
   await fetch(`http://127.0.0.1:${endpoints[0]!.port}/set/${status}/${path}`);
 };
 
-/** Watches the endpoints until a condition holds. */
+/** Watches the endpoints of a workload until a condition holds, and returns them. */
 async function waitForEndpoints(
   name: string,
   fits: (set: EndpointSet) => boolean,
@@ -89,9 +91,9 @@ async function waitForEndpoints(
 }
 
 describe('readiness probe', () => {
-  it('removes a failing replica from the endpoints with a reason and without a restart', async () => {
+  it('removes a failing replica from the endpoints without a restart, until it is ready again', async () => {
     const before = await create('ready', {
-      command: MOODY_SERVER,
+      command: SETTABLE_SERVER,
       replicas: 2,
       readinessProbe: anHttpProbe('/healthz'),
     });
@@ -126,11 +128,11 @@ describe('readiness probe', () => {
     });
   });
 
-  it('adds and removes endpoints by TCP and gRPC checks', async () => {
+  it('makes replicas ready by TCP and gRPC checks, and unready by a gRPC check', async () => {
     const file = join(directory, 'not-serving');
     const grpc: Probe = { check: { case: 'grpc', value: { port: '80' } }, ...quick };
     await create('tcp', {
-      command: MOODY_SERVER,
+      command: SETTABLE_SERVER,
       readinessProbe: { check: { case: 'tcp', value: { port: 'http' } }, ...quick },
     });
     await create('grpc', { command: [...GRPC_SERVER, file], readinessProbe: grpc });
@@ -146,11 +148,11 @@ describe('readiness probe', () => {
     expect(requireFirst(await cluster.waitUntilSettled('grpc')).restarts).toBe(0);
   });
 
-  it('of a new version delays a rolling update while the old replica serves', async () => {
+  it('of a new version holds a rolling update, and the old replica serves, while it fails', async () => {
     const broken = { check: { case: 'tcp' as const, value: { port: 'other' } }, ...quick };
     const declared = [...ports, { name: 'other', containerPort: 81 }];
     const before = await create('rolled', {
-      command: MOODY_SERVER,
+      command: SETTABLE_SERVER,
       ports: declared,
       readinessProbe: anHttpProbe('/healthz'),
     });
@@ -172,51 +174,53 @@ describe('readiness probe', () => {
 });
 
 describe('liveness probe', () => {
-  it('restarts the container in place with an event that gives the reason', async () => {
+  it('restarts a container in place, with the reason in status and event', async () => {
     const before = requireFirst(
-      await create('live', { command: MOODY_SERVER, livenessProbe: anHttpProbe('/livez') }),
+      await create('live', { command: SETTABLE_SERVER, livenessProbe: anHttpProbe('/livez') }),
     );
     await setStatus(before, 500, 'livez');
     const after = requireFirst(
       await cluster.waitForWorkload('live', ({ status }) =>
-        status!.replicas.some((r) => r.restarts === 1 && r.ready),
+        status!.replicas.some(({ restarts, ready }) => restarts === 1 && ready),
       ),
     );
-    const why = 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (completed)';
+    const endReason = 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (completed)';
     expect(after).toMatchObject({
       id: before.id,
       nodeId: before.nodeId,
       lastExitCode: 0,
-      lastEndReason: why,
+      lastEndReason: endReason,
     });
     expect(after.containerId).not.toBe(before.containerId);
     const { events } = await cluster.client.listEvents({ workload: 'live' });
     expect(events.map(({ message }) => message)).toContain(
-      `replica ${after.id} ended (${why}) and was restarted`,
+      `replica ${after.id} ended (${endReason}) and was restarted`,
     );
-    expect((await cluster.runCtl('describe', 'live')).stdout).toContain(`(last ended: ${why})`);
+    expect((await cluster.runCtl('describe', 'live')).stdout).toContain(
+      `(last ended: ${endReason})`,
+    );
   });
 
-  it('restarts a container by a command check while no coordinator runs', async () => {
+  it('restarts a container by a command check when no coordinator runs', async () => {
     const file = join(directory, 'alive');
     await writeFile(file, '');
     const probe: Probe = {
       check: { case: 'exec', value: { command: ['test', '-f', file] } },
       ...quick,
     };
-    // Creates the file at its start, so that the check passes from then on.
+    // the program creates the file at its start, so that the check passes from then on
     const command = ['sh', '-c', `: > ${file}; exec sleep 1000`];
     const before = requireFirst(await create('file', { command, ports: [], livenessProbe: probe }));
     await cluster.coordinatorProcess.kill('SIGKILL');
     await rm(file);
-    const signs = [`"replicaId":"${before.id}"`, '"restarts":1', '"ready":true'];
+    const texts = [`"replicaId":"${before.id}"`, '"restarts":1', '"ready":true'];
     await cluster
       .requireAgent(before.nodeId)
-      .waitForLine((line) => signs.every((sign) => line.includes(sign)));
+      .waitForLine((line) => texts.every((text) => line.includes(text)));
     await cluster.startCoordinator();
     const after = requireFirst(
       await cluster.waitForWorkload('file', ({ status }) =>
-        status!.replicas.some((r) => r.restarts === 1 && r.ready),
+        status!.replicas.some(({ restarts, ready }) => restarts === 1 && ready),
       ),
     );
     expect(after.lastEndReason).toBe(
@@ -224,20 +228,20 @@ describe('liveness probe', () => {
     );
   });
 
-  it('continues after the agent was killed', async () => {
+  it('restarts a container that a new agent has adopted', async () => {
     const probes = {
       livenessProbe: anHttpProbe('/livez'),
       readinessProbe: anHttpProbe('/healthz'),
     };
-    const before = requireFirst(await create('adopted', { command: MOODY_SERVER, ...probes }));
+    const before = requireFirst(await create('adopted', { command: SETTABLE_SERVER, ...probes }));
     await cluster.requireAgent(before.nodeId).kill('SIGKILL');
     await cluster.startAgent(before.nodeId, before.zone);
-    const isAdopted = (r: ReplicaStatus): boolean =>
-      r.containerId === before.containerId && r.ready && !r.stale;
+    const isAdopted = ({ containerId, ready, stale }: ReplicaStatus): boolean =>
+      containerId === before.containerId && ready && !stale;
     await cluster.waitForWorkload('adopted', ({ status }) => status!.replicas.some(isAdopted));
     await setStatus(before, 500, 'livez');
     await cluster.waitForWorkload('adopted', ({ status }) =>
-      status!.replicas.some((r) => r.restarts === 1 && r.ready),
+      status!.replicas.some(({ restarts, ready }) => restarts === 1 && ready),
     );
   });
 });
@@ -259,7 +263,7 @@ it('examples/probes.yaml runs and shows its probes in describe', async () => {
 });
 
 describe('startup probe', () => {
-  it('delays the liveness probe until the container has started', async () => {
+  it('holds back the liveness probe until the startup probe has succeeded', async () => {
     const file = join(directory, 'started');
     const startupProbe: Probe = {
       check: { case: 'exec', value: { command: ['test', '-f', file] } },
@@ -289,41 +293,42 @@ describe('startup probe', () => {
 });
 
 describe('invalid probe', () => {
-  it.each<{ name: string; spec: Spec; says: string }>([
+  it.each<{ name: string; spec: Spec; message: string }>([
     {
       name: 'a missing check',
       spec: { livenessProbe: quick },
-      says: 'spec.liveness_probe: one of exec, http, tcp and grpc is required',
+      message: 'spec.liveness_probe: one of exec, http, tcp and grpc is required',
     },
     {
       name: 'an unknown port',
       spec: { readinessProbe: { check: { case: 'tcp', value: { port: 'web' } } } },
-      says: 'spec.readiness_probe.tcp.port: "web" is not a declared TCP port, by name or number (declared: http)',
+      message:
+        'spec.readiness_probe.tcp.port: "web" is not a declared TCP port, by name or number (declared: http)',
     },
     {
       name: 'a liveness success threshold above 1',
       spec: { livenessProbe: { ...anHttpProbe('/'), successThreshold: 2 } },
-      says: 'spec.liveness_probe.success_threshold: must be 1 here',
+      message: 'spec.liveness_probe.success_threshold: must be 1 here',
     },
     {
       name: 'a short period',
       spec: { startupProbe: { ...anHttpProbe('/'), period: durationFromMs(1) } },
-      says: 'spec.startup_probe.period: must be from 0.100s to 86400s',
+      message: 'spec.startup_probe.period: must be from 0.100s to 86400s',
     },
     {
       name: 'an empty command',
       spec: { livenessProbe: { check: { case: 'exec', value: {} } } },
-      says: 'spec.liveness_probe.exec.command: must not be empty',
+      message: 'spec.liveness_probe.exec.command: must not be empty',
     },
-  ])('is rejected for $name', async ({ spec, says }) => {
+  ])('is rejected when it has $name', async ({ spec, message }) => {
     const attempt = cluster.client.createWorkload({
       name: 'wrong',
       spec: { command: ['sleep', '1'], ports, ...spec },
     });
-    await expect(attempt).rejects.toMatchObject({ code: 3, rawMessage: says });
+    await expect(attempt).rejects.toMatchObject({ code: 3, rawMessage: message });
   });
 
-  it('is rejected with its path in a manifest', async () => {
+  it('is rejected with the path of its field in a manifest', async () => {
     const manifest = `kind: Workload\nname: wrong\nspec:\n  command: [sleep, "1"]\n  readinessProbe: {http: {port: web, path: healthz}}\n`;
     const { code, stderr } = await cluster.runCtlWithInput(manifest, 'apply', '-f', '-');
     expect([code, stderr]).toEqual([

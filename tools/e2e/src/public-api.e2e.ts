@@ -42,9 +42,9 @@ const toRpcPath = (method: string): string => `${COORDINATOR}/${method}`;
 /** Sends a call as a POST of JSON. */
 const postJson = (method: string, body: unknown): Promise<CallResult> =>
   plainHttp.call(cluster.url, toRpcPath(method), body);
-/** Returns the only message of an answer. */
-const requireOnly = async (answer: Promise<CallResult>): Promise<unknown> => {
-  const { code, message, items } = await answer;
+/** Returns the only response message of a call. Expects that the call succeeds. */
+const requireOnly = async (result: Promise<CallResult>): Promise<unknown> => {
+  const { code, message, items } = await result;
   expect({ code, message, count: items.length }).toEqual({ code: 'ok', message: '', count: 1 });
   return items[0];
 };
@@ -56,7 +56,7 @@ describe.each(
   const call = (method: string, body: object): Promise<CallResult> =>
     caller.call(cluster.url, toRpcPath(method), { namespace, ...body });
 
-  it('creates, gets, updates, scales, lists and deletes a workload that no node can run', async () => {
+  it('creates, gets, updates, scales, lists and deletes a workload, also when no node can run it', async () => {
     const spec = { image: 'nginx:alpine', replicas: 2, labels: { app: 'test' } };
     const created = await requireOnly(call('CreateWorkload', { name: 'test', spec }));
     expect(created).toMatchObject({
@@ -123,16 +123,16 @@ describe('AgentService', () => {
     replica = (await cluster.waitUntilSettled('talker')).status!.replicas[0]!;
   });
 
-  const places = [
-    { place: 'the port of the coordinator', url: () => cluster.url },
-    { place: 'the port of the agent', url: () => agentUrl },
+  const servers = [
+    { server: 'the port of the coordinator', url: () => cluster.url },
+    { server: 'the port of the agent', url: () => agentUrl },
   ];
   const extractLines = (items: readonly unknown[], stream: string): readonly string[] =>
     (items as readonly { readonly stream: string; readonly line: string }[])
       .filter((item) => item.stream === stream)
       .map(({ line }) => line);
 
-  describe.each(places)('AgentService on $place', ({ url }) => {
+  describe.each(servers)('on $server', ({ url }) => {
     it.each(callers.map((caller) => ({ caller, name: caller.name })))(
       'runs a command through $name',
       async ({ caller }) => {
@@ -155,7 +155,7 @@ describe('AgentService', () => {
       },
     );
 
-    it('returns exit code 127 for a missing command and 126 for a command that cannot be executed, as a shell does', async () => {
+    it('returns exit code 127 for a missing command and 126 for a file that is not executable', async () => {
       const exec = (command: readonly string[]): Promise<CallResult> =>
         plainHttp.call(url(), `${AGENT}/ExecCommand`, {
           containerId: replica.containerId.slice(0, 12),
@@ -230,16 +230,16 @@ describe('AgentService', () => {
       },
     );
 
-    it('serves health and reflection', async () => {
-      const own = url() === cluster.url ? [ADMIN, AGENT, COORDINATOR] : [AGENT];
+    it('serves health of each service and reflection', async () => {
+      const services = url() === cluster.url ? [ADMIN, AGENT, COORDINATOR] : [AGENT];
       expect(await listServices(url())).toEqual([
-        ...own,
+        ...services,
         'grpc.health.v1.Health',
         'grpc.reflection.v1.ServerReflection',
         'grpc.reflection.v1alpha.ServerReflection',
       ]);
       const checks = overHttp2.flatMap((caller) =>
-        ['', ...own].map((service) =>
+        ['', ...services].map((service) =>
           requireOnly(caller.call(url(), 'grpc.health.v1.Health/Check', { service })),
         ),
       );
@@ -278,7 +278,7 @@ describe('AgentService', () => {
 });
 
 describe('ops port', () => {
-  it.each(['/health', '/ready'])('%s answers ok', async (path) => {
+  it.each(['/health', '/ready'])('answers ok on %s', async (path) => {
     const response = await fetch(`${cluster.opsUrl}${path}`);
     expect({ status: response.status, body: await response.json() }).toEqual({
       status: 200,
@@ -286,7 +286,7 @@ describe('ops port', () => {
     });
   });
 
-  it('/metrics counts calls', async () => {
+  it('counts calls on /metrics', async () => {
     const response = await fetch(`${cluster.opsUrl}/metrics`);
     expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
     const text = await response.text();
@@ -301,8 +301,8 @@ describe('ops port', () => {
   });
 });
 
-describe('zero and absent values of a request', () => {
-  it('accepts 0 replicas and returns the 0', async () => {
+describe('CreateWorkload', () => {
+  it('accepts 0 replicas, and responses contain the 0', async () => {
     await requireOnly(
       postJson('CreateWorkload', { name: 'none', spec: { ...sleeper, replicas: 0 } }),
     );
@@ -319,14 +319,15 @@ describe('zero and absent values of a request', () => {
   it.each([
     {
       body: '{"replicaz":1}',
-      says: 'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
+      message:
+        'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
     },
-    { body: '{"replicas":-1}', says: 'spec.replicas: must be from 0 to 1000000' },
-  ])('rejects $body', async ({ body, says }) => {
+    { body: '{"replicas":-1}', message: 'spec.replicas: must be from 0 to 1000000' },
+  ])('rejects the spec fields $body', async ({ body, message }) => {
     const spec = { ...sleeper, ...(JSON.parse(body) as object) };
     expect(await postJson('CreateWorkload', { name: 'refused', spec })).toEqual({
       code: 'invalid_argument',
-      message: says,
+      message,
       items: [],
     });
     expect(await postJson('GetWorkload', { name: 'refused' })).toMatchObject({ code: 'not_found' });
@@ -336,7 +337,7 @@ describe('zero and absent values of a request', () => {
 describe('request id', () => {
   const create = { name: 'once', spec: { ...sleeper, replicas: 0 }, requestId: 'create-once' };
 
-  it('returns the first result for a repeated request and changes nothing', async () => {
+  it('makes a repeated request return the first result and change nothing', async () => {
     const first = await requireOnly(postJson('CreateWorkload', create));
     expect(await requireOnly(postJson('CreateWorkload', create))).toEqual(first);
     const scale = { name: 'once', replicas: 1, requestId: 'scale-once' };
@@ -354,16 +355,16 @@ describe('request id', () => {
 
   it.each([
     {
-      what: 'a request with another body',
+      name: 'a request with another body',
       method: 'CreateWorkload',
       body: { ...create, name: 'twice' },
     },
     {
-      what: 'a request to another method',
+      name: 'a request to another method',
       method: 'DeleteWorkload',
       body: { name: 'once', requestId: create.requestId },
     },
-  ])('rejects the request id of $what', async ({ method, body }) => {
+  ])('is rejected in $name', async ({ method, body }) => {
     expect(await postJson(method, body)).toEqual({
       code: 'invalid_argument',
       message:
@@ -377,7 +378,7 @@ describe('request id', () => {
   });
 });
 
-/** The fields that a refused or empty change must not modify. */
+/** Returns the fields that a refused or empty change must not modify. */
 const getIdentity = ({ spec, generation, deletionRequestedAt, status }: Workload) => ({
   spec,
   generation,
@@ -409,7 +410,7 @@ describe('UpdateWorkload and ScaleWorkload', () => {
     { method: 'UpdateWorkload', body: { spec: { env: { A: '2' } } } },
     { method: 'ScaleWorkload', body: { replicas: 3 } },
     { method: 'DeleteWorkload', body: {} },
-  ])('$method fails with ABORTED for another expected generation', async ({ method, body }) => {
+  ])('fail with ABORTED when $method expects another generation', async ({ method, body }) => {
     const before = await read();
     expect(await postJson(method, { name: 'changing', expectedGeneration: '7', ...body })).toEqual({
       code: 'aborted',
@@ -422,22 +423,22 @@ describe('UpdateWorkload and ScaleWorkload', () => {
 
   it.each([
     {
-      what: 'an update with the current values',
+      name: 'an update with the current values',
       method: 'UpdateWorkload',
       body: { spec: { env: { A: '1' } } },
     },
     {
-      what: 'a masked update with the current values',
+      name: 'a masked update with the current values',
       method: 'UpdateWorkload',
       body: { spec: { command: ['sleep', '1000'] }, updateMask: 'command' },
     },
     {
-      what: 'a mask of a field that is not set',
+      name: 'a mask of a field that is not set',
       method: 'UpdateWorkload',
       body: { spec: {}, updateMask: 'workingDir' },
     },
-    { what: 'a scale to the same number', method: 'ScaleWorkload', body: { replicas: 1 } },
-  ])('$what succeeds and starts no rollout', async ({ method, body }) => {
+    { name: 'a scale to the same number', method: 'ScaleWorkload', body: { replicas: 1 } },
+  ])('change nothing for $name', async ({ method, body }) => {
     const before = await read();
     const categories = [Category.WORKLOAD, Category.ROLLOUT, Category.SCHEDULING];
     const { events } = await cluster.client.listEvents({ workload: 'changing', categories });
@@ -451,7 +452,7 @@ describe('UpdateWorkload and ScaleWorkload', () => {
     );
   });
 
-  it('changes the set fields without a mask, and clears fields that are named by a mask', async () => {
+  it('change the set fields without a mask, and clear unset fields that a mask names', async () => {
     await requireOnly(
       postJson('UpdateWorkload', { name: 'changing', spec: { rollout: { maxUnavailable: 1 } } }),
     );
@@ -481,15 +482,15 @@ describe('UpdateWorkload and ScaleWorkload', () => {
   it.each([
     {
       updateMask: 'nothingLikeIt',
-      says: 'update_mask: "nothing_like_it" is not a field of WorkloadSpec',
+      message: 'update_mask: "nothing_like_it" is not a field of WorkloadSpec',
     },
-    { updateMask: 'env.A', says: expect.stringMatching(/^update_mask: "env\./) as string },
-    { updateMask: '*,env', says: 'update_mask: "*" cannot be combined with other paths' },
-  ])('rejects the mask $updateMask', async ({ updateMask, says }) => {
+    { updateMask: 'env.A', message: expect.stringMatching(/^update_mask: "env\./) as string },
+    { updateMask: '*,env', message: 'update_mask: "*" cannot be combined with other paths' },
+  ])('reject the mask $updateMask', async ({ updateMask, message }) => {
     const before = await read();
     expect(await postJson('UpdateWorkload', { name: 'changing', spec: {}, updateMask })).toEqual({
       code: 'invalid_argument',
-      message: says,
+      message,
       items: [],
     });
     expect((await read()).generation).toBe(before.generation);

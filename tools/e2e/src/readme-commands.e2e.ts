@@ -11,7 +11,7 @@ function readTourCommands(): string[] {
   );
 }
 
-/** Texts that the output of a command must contain, where the exit code alone proves too little. */
+/** Texts that the output of a command must contain, when the exit code alone proves too little. */
 const EXPECTED_TEXTS: Readonly<Record<string, readonly string[]>> = {
   'npx cloudlessctl workload list': ['hello', '3/3'],
   'npx cloudlessctl node list': ['agent-1', 'zone-c'],
@@ -31,17 +31,17 @@ beforeAll(async () => {
 afterAll(() => cluster.stop());
 
 describe('commands in README.md', () => {
-  it('exist', () => {
+  it('are more than 10', () => {
     expect(readTourCommands().length).toBeGreaterThan(10);
   });
 
   it.each(readTourCommands())('run as documented: %s', async (command) => {
-    const here = command
+    const localCommand = command
       .replace('npx cloudlessctl', `'${process.execPath}' '${findBundle('cloudlessctl')}'`)
       .replace('npx buf', join(repository, 'node_modules/.bin/buf'))
       .replace('http://127.0.0.1:8080', cluster.url)
       .replace('http://127.0.0.1:8081', cluster.opsUrl);
-    const { code, stdout, stderr } = await runToEnd('bash', ['-c', here], {
+    const { code, stdout, stderr } = await runToEnd('bash', ['-c', localCommand], {
       env: {
         CLOUDLESS_SERVER: cluster.url,
         CLOUDLESS_CONFIG: join(cluster.directory, 'none.yaml'),

@@ -7,7 +7,7 @@ import {
 } from '@cloudless/api';
 import { QUICK, RealCluster } from './support/cluster.js';
 
-/** Computes forever in a child of the main process. */
+/** Command that computes without end in a child of the main process. */
 const BUSY = ['sh', '-c', '(while :; do :; done) & wait'];
 const resources = { requests: { cpuMillis: 70, memoryBytes: 1_048_576n } };
 
@@ -30,11 +30,12 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
+/** Returns the replica id of a workload. */
 const findReplica = async (name: string): Promise<string> =>
   (await cluster.client.getWorkload({ name })).status?.replicas[0]?.id ?? '';
 const getCpuNanos = (stats: ContainerStats): bigint => stats.cpu?.cpuUsageNanos ?? 0n;
 
-/** Retries until every container has rates. */
+/** Waits until both containers have rates, which need two samples. */
 async function waitForRates(): Promise<readonly ContainerUse[]> {
   for (;;) {
     const { containers } = await cluster.agentClient.listContainerStats({});
@@ -43,8 +44,8 @@ async function waitForRates(): Promise<readonly ContainerUse[]> {
   }
 }
 
-describe('resource usage of process replicas', () => {
-  it('is measured on request through the coordinator and by the agent', async () => {
+describe('resource usage of a process replica', () => {
+  it('is measured on request on the ports of coordinator and agent', async () => {
     const replicaId = await findReplica('busy');
     const first = await cluster.agentClient.getContainerStats({ replicaId });
     expect(first).toMatchObject({
@@ -69,7 +70,7 @@ describe('resource usage of process replicas', () => {
     );
   });
 
-  it('is listed for all nodes as rates, with requests and limits', async () => {
+  it('is listed as rates for the containers of all nodes, with requests', async () => {
     const [busy, idle] = await waitForRates();
     expect(busy).toMatchObject({
       workload: 'busy',
@@ -98,7 +99,7 @@ describe('resource usage of process replicas', () => {
     expect(await cluster.runCtl('top', 'workload', 'none')).toMatchObject({ code: 3 });
   });
 
-  it('is in the metrics of the agent while the container runs', async () => {
+  it('is in the metrics of the agent only while the container runs', async () => {
     await waitForRates();
     const opsUrl = String(
       (
@@ -111,13 +112,13 @@ describe('resource usage of process replicas', () => {
       (await (await fetch(`${opsUrl}/metrics`)).text())
         .split('\n')
         .filter((line) => line.startsWith('cloudless_container_'));
-    const shown = await readLines();
+    const lines = await readLines();
     const { id, containerId } = (await cluster.client.getWorkload({ name: 'busy' })).status!
       .replicas[0]!;
     const labels = `{namespace="default",workload="busy",replica="${id}",container="${containerId}"}`;
     const readValue = (name: string): number =>
-      Number(shown.find((line) => line.startsWith(`cloudless_container_${name}{`))?.split('} ')[1]);
-    expect(shown.every((line) => line.includes(labels))).toBe(true);
+      Number(lines.find((line) => line.startsWith(`cloudless_container_${name}{`))?.split('} ')[1]);
+    expect(lines.every((line) => line.includes(labels))).toBe(true);
     expect(readValue('cpu_seconds_total')).toBeGreaterThan(0);
     expect(readValue('memory_working_set_bytes')).toBeGreaterThan(0);
     expect(readValue('pids')).toBe(2);
@@ -126,7 +127,7 @@ describe('resource usage of process replicas', () => {
     while ((await readLines()).length > 0);
   });
 
-  it('is listed without a node that does not answer, which is named', async () => {
+  it('is listed without a node that does not answer, and the list names that node', async () => {
     await cluster.client.createWorkload({
       name: 'still',
       spec: { ...QUICK, placement: { zones: ['zone-a'] }, command: ['sleep', '1000'] },

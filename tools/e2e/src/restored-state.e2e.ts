@@ -10,15 +10,15 @@ beforeEach(async () => {
 afterEach(() => cluster.stop());
 
 /** A sleep duration that no other process on this machine uses. */
-const NAP = String(1_000_000 + (process.pid % 1_000_000));
+const SLEEP_SECONDS = String(1_000_000 + (process.pid % 1_000_000));
 const aSleeper = (replicas: number) => ({
-  command: ['sleep', NAP],
+  command: ['sleep', SLEEP_SECONDS],
   replicas,
   preStopDelay: { seconds: 0n },
 });
-/** Returns the process ids of all replicas on all nodes, read from the system. */
+/** Returns the process ids of all replicas on all nodes, from the process list of the machine. */
 const listRunningPids = (): readonly string[] =>
-  listProcessesMentioning(`sleep ${NAP}`)
+  listProcessesMentioning(`sleep ${SLEEP_SECONDS}`)
     .map((line) => line.trim().split(' ')[0] ?? '')
     .sort();
 
@@ -26,18 +26,19 @@ async function waitUntilReconnected(): Promise<void> {
   for (const agent of ['agent-1', 'agent-2']) await cluster.waitUntilNodeReady(agent);
 }
 
-async function waitUntilReady(): Promise<{ readonly status: number; readonly body: string }> {
+/** Returns the response of /ready. */
+async function readReadiness(): Promise<{ readonly status: number; readonly body: string }> {
   const response = await fetch(`${cluster.opsUrl}/ready`);
   return { status: response.status, body: await response.text() };
 }
 
-it('a coordinator with an old copy of its data directory stops and starts nothing until the state is accepted, and then applies that state', async () => {
+it('a coordinator on an old copy of its data directory changes nothing until the state is accepted', async () => {
   const { client } = cluster;
   await client.createWorkload({ name: 'web', spec: aSleeper(3) });
   const web = await cluster.waitUntilSettled('web');
   const data = join(cluster.directory, 'coordinator');
   await cluster.coordinatorProcess.kill('SIGTERM');
-  // The lock is a socket, which cannot be copied.
+  // the lock is a socket, which cannot be copied
   const isCopied = (source: string): boolean => !basename(source).startsWith('lock-');
   await cp(data, `${data}-copy`, { recursive: true, filter: isCopied });
   await cluster.startCoordinator();
@@ -54,10 +55,10 @@ it('a coordinator with an old copy of its data directory stops and starts nothin
   await rename(`${data}-copy`, data);
   await cluster.startCoordinator();
   await waitUntilReconnected();
-  const told = await cluster.runCtl('events', '-o', 'json');
-  expect(told.stdout).toContain('StoreWentBackInTime');
+  const events = await cluster.runCtl('events', '-o', 'json');
+  expect(events.stdout).toContain('StoreWentBackInTime');
   expect(listRunningPids()).toEqual(before);
-  expect(await waitUntilReady()).toMatchObject({
+  expect(await readReadiness()).toMatchObject({
     status: 503,
     body: expect.stringContaining('the store went back in time') as string,
   });
@@ -75,8 +76,8 @@ it('a coordinator with an old copy of its data directory stops and starts nothin
   const listContainers = (workload: typeof web) =>
     workload.status!.replicas.map(({ id, containerId }) => [id, containerId]).sort();
   expect(listContainers(after)).toEqual(listContainers(web));
-  expect(await waitUntilReady()).toMatchObject({ status: 200 });
-  // Replicas that the state does not know are stopped; the loop waits for the cluster by calls.
+  expect(await readReadiness()).toMatchObject({ status: 200 });
+  // replicas that are not part of the accepted state are stopped; the calls only pass the time
   while (listRunningPids().length > 3) await cluster.runCtl('get', 'nodes');
   expect(before).toEqual(expect.arrayContaining([...listRunningPids()]));
   await client.scaleWorkload({ name: 'web', replicas: 4 });

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** 4 of 4 replicas: an old replica may be stopped only after its replacement is available. */
+/** All four replicas: an old replica may be stopped only after its replacement is available. */
 const MIN_AVAILABLE = 4;
 
 const updateTo = (version: string): Promise<unknown> =>
@@ -29,11 +29,12 @@ async function listReplicaIds(): Promise<readonly string[]> {
   return listLiveIds(await waitUntilRolledOut(cluster, 'web'));
 }
 
+/** Returns a node that has a replica. */
 async function findUsedNode(): Promise<string> {
   return listLiveReplicas(await waitUntilRolledOut(cluster, 'web'))[0]!.nodeId;
 }
 
-/** Drains a node. */
+/** Drains a node and expects that no replica is left on it. */
 async function drainNode(node: string): Promise<void> {
   expect(await cluster.runCtl('node', 'drain', node, '--wait')).toMatchObject({ code: 0 });
   expect(await cluster.client.getNode({ nodeId: node })).toMatchObject({
@@ -51,7 +52,7 @@ describe('workload under load', () => {
     });
     expectServed(clients, MIN_AVAILABLE);
     expect((await listReplicaIds()).filter((id) => before.includes(id))).toEqual([]);
-    // Both versions must have answered; otherwise the absence of failures proves nothing.
+    // without answers of both versions, the absence of failures would prove nothing
     for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
   });
 
@@ -71,13 +72,13 @@ describe('workload under load', () => {
     const clients = await runUnderLoad(cluster, 'web', () => drainNode(node));
     expectServed(clients, MIN_AVAILABLE);
     const after = await listReplicaIds();
-    // Replicas on other nodes are not replaced.
+    // replicas on other nodes are not replaced
     expect(before.filter((id) => after.includes(id)).length).toBeGreaterThanOrEqual(2);
     expect(after.filter((id) => !before.includes(id)).length).toBeGreaterThanOrEqual(1);
     await cluster.client.uncordonNode({ nodeId: node });
   });
 
-  it('loses no request and keeps min_available during a simultaneous rolling update and drain', async () => {
+  it('loses no request and keeps min_available while a rolling update and a drain run together', async () => {
     const node = await findUsedNode();
     const clients = await runUnderLoad(cluster, 'web', async () => {
       await Promise.all([updateTo('3'), drainNode(node)]);

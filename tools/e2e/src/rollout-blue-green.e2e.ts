@@ -23,13 +23,13 @@ beforeAll(async () => {
 afterAll(() => cluster.stop());
 
 const REPLICAS = 4;
-/** Longer than any of these tests runs. */
-const KEPT = durationFromMs(3_600_000);
+/** Time for which the previous version is kept: longer than any of these tests runs. */
+const KEEP_DURATION = durationFromMs(3_600_000);
 
 function createBlueGreen(rollout: {
   readonly maxFailedNew?: number;
   readonly promotion?: Rollout_Promotion;
-  readonly pauseDuration?: typeof KEPT;
+  readonly pauseDuration?: typeof KEEP_DURATION;
 }): ReturnType<typeof createWebSpec> {
   return createWebSpec({
     strategy: Rollout_Strategy.BLUE_GREEN,
@@ -44,9 +44,12 @@ const waitForActiveVersion = (name: string, version: number): Promise<Workload> 
   cluster.waitForWorkload(name, ({ status }) => status!.activeVersion === version);
 
 describe('blue/green rollout under load', () => {
-  it('switches all clients at once, switches back by an undo, and stops the previous version after pause_duration', async () => {
+  it('switches all clients at once, back by an undo, and then stops the other version', async () => {
     const name = 'shop';
-    await cluster.client.createWorkload({ name, spec: createBlueGreen({ pauseDuration: KEPT }) });
+    await cluster.client.createWorkload({
+      name,
+      spec: createBlueGreen({ pauseDuration: KEEP_DURATION }),
+    });
     const blue = listLiveIds(await waitUntilRolledOut(cluster, name), 1);
     const switching = await runUnderLoad(cluster, name, async () => {
       await updateTo(name, '2');
@@ -58,23 +61,23 @@ describe('blue/green rollout under load', () => {
     expectOneSwitch(switching, blue, green);
     expect(listLiveIds(both, 1)).toEqual(blue);
 
-    let asked = 0;
+    let undoneAtMs = 0;
     const back = await runUnderLoad(cluster, name, async () => {
-      asked = performance.now();
+      undoneAtMs = performance.now();
       await cluster.client.undoRollout({ name });
       await waitForActiveVersion(name, 3);
     });
     expectServed(back, REPLICAS);
-    // The replicas are the kept ones of the previous version, not new ones.
+    // the kept replicas of the previous version serve again, not new replicas
     expectOneSwitch(back, green, blue);
     for (const {
       watch: { receivedSets },
     } of back)
       process.stdout.write(
-        `blue/green: back ${Math.round(receivedSets.at(-1)!.atMs - asked)} ms after the undo\n`,
+        `blue/green: back ${Math.round(receivedSets.at(-1)!.atMs - undoneAtMs)} ms after the undo\n`,
       );
 
-    // The kept replicas are stopped after pause_duration, which is shortened here.
+    // the other version is stopped after pause_duration, which is shortened here
     await cluster.client.updateWorkload({
       name,
       spec: { rollout: { pauseDuration: durationFromMs(0) } },
@@ -84,7 +87,7 @@ describe('blue/green rollout under load', () => {
     expect(after.spec?.env).toEqual({ VERSION: '1' });
   });
 
-  it('waits with all new replicas for a promotion, and sends them no request before', async () => {
+  it('waits for a promotion with all new replicas, which get no request before', async () => {
     const name = 'desk';
     await cluster.client.createWorkload({
       name,
@@ -114,7 +117,7 @@ describe('blue/green rollout under load', () => {
     expect(listLiveIds(await cluster.client.getWorkload({ name }))).toEqual(green);
   });
 
-  it('does not switch to a failing version, and removes its replicas when the previous version is restored', async () => {
+  it('never sends a request to a failing version, and an undo keeps the previous replicas', async () => {
     const name = 'office';
     await cluster.client.createWorkload({ name, spec: createBlueGreen({ maxFailedNew: 1 }) });
     const blue = listLiveIds(await waitUntilRolledOut(cluster, name), 1);

@@ -15,8 +15,8 @@ const STEPS = [
   { replicas: 1, promotion: Rollout_Promotion.MANUAL },
   { percent: 50, wait: durationFromMs(300) },
 ];
-/** Number of answers of each client that are evaluated at the first step. */
-const SAMPLE = 200;
+/** Answers of each client from which the share of the canary is measured. */
+const SAMPLE_SIZE = 200;
 
 let cluster: RealCluster;
 beforeAll(async () => {
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** Starts a rollout and waits at its first step. */
+/** Starts a rollout and waits until it waits for a promotion at its first step. */
 async function startRollout(version: string): Promise<Workload> {
   await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: version } } });
   return cluster.waitForWorkload('web', ({ generation, status }) => {
@@ -41,20 +41,22 @@ async function startRollout(version: string): Promise<Workload> {
   });
 }
 
-/** Returns the share of the next answers that come from a version. */
+/** Returns the share of the next answers that come from a version, from 0 to 1. */
 async function measureShare(client: RequestClient, version: string): Promise<number> {
   const from = client.answers.length;
-  await client.waitForAnswers(SAMPLE);
+  await client.waitForAnswers(SAMPLE_SIZE);
   const answers = client.answers.slice(from);
   return answers.filter((answer) => answer.version === version).length / answers.length;
 }
 
 describe('canary rollout under load', () => {
-  it('sends one replica its share of the requests until the promotion, then completes', async () => {
-    const clients = await runUnderLoad(cluster, 'web', async (asking) => {
+  it('sends a quarter of the requests to the canary until the promotion, then completes', async () => {
+    const clients = await runUnderLoad(cluster, 'web', async (requestClients) => {
       const waiting = await startRollout('2');
       expect([listLiveIds(waiting, 1).length, listLiveIds(waiting, 2).length]).toEqual([3, 1]);
-      for (const share of await Promise.all(asking.map((client) => measureShare(client, '2')))) {
+      for (const share of await Promise.all(
+        requestClients.map((client) => measureShare(client, '2')),
+      )) {
         expect(Math.abs(share - 1 / 4)).toBeLessThan(0.1);
       }
       await cluster.client.promoteRollout({ name: 'web', version: 2 });
@@ -64,7 +66,7 @@ describe('canary rollout under load', () => {
     expect(listLiveIds(await cluster.client.getWorkload({ name: 'web' }), 2)).toHaveLength(4);
   });
 
-  it('is undone at its first step by replacing only the canary replica', async () => {
+  it('replaces only the canary replica when it is undone at its first step', async () => {
     let before: readonly string[] = [];
     const clients = await runUnderLoad(cluster, 'web', async () => {
       const waiting = await startRollout('3');

@@ -12,20 +12,16 @@ import {
 } from './support/rollout-exercises.js';
 import { listLiveReplicas, waitUntilRolledOut } from './support/rollout-tools.js';
 
-/**
- * A rollout or drain reaches the same end and keeps min_available whenever the coordinator is
- * killed.
- */
-/** Number of kills; CI sets a higher number. */
+/** Number of kills. CI may set a higher number. */
 const KILLS = Number(process.env['CLOUDLESS_ROLLOUT_KILLS'] ?? 10);
 const SEED = Number(process.env['CLOUDLESS_CRASH_SEED'] ?? 20_262);
 /** Time limit for forty process starts on a busy machine. */
 const TEST_TIMEOUT_MS = 400_000;
 /**
- * After a kill that came too late for its round, the next delays are within this share of the
- * round.
+ * Factor of the assumed duration of a round after a kill that came after the end of its round, so
+ * that later kills come earlier.
  */
-const SOONER = 0.8;
+const EARLIER_FACTOR = 0.8;
 
 let cluster: RealCluster;
 let exercises: readonly Exercise[] = [];
@@ -37,6 +33,7 @@ afterAll(async () => {
   await cluster.stop();
 });
 
+/** Returns container and restarts of each replica, sorted. */
 async function listContainers(name: string): Promise<readonly string[]> {
   const replicas = listLiveReplicas(await waitUntilRolledOut(cluster, name));
   return replicas
@@ -62,29 +59,29 @@ function createExercises(): readonly Exercise[] {
 }
 
 /**
- * Kills the coordinator with SIGKILL during a round of each exercise in turn. @returns The number
- * of kills that hit an unfinished round.
+ * Kills the coordinator with SIGKILL during a round of each exercise in turn.
+ * @returns The number of kills that hit an unfinished round.
  */
 async function killRepeatedly(): Promise<number> {
   const random = createSeededRandom(SEED);
   let hits = 0;
   for (let count = 0; count < KILLS; count += 1) {
     const exercise = exercises[count % exercises.length]!;
-    // Rounds of the other exercises continue, so a kill hits them too.
+    // rounds of the other exercises continue, so a kill also hits those
     await exercise.waitForEnd();
     await exercise.beginRound();
     await pause(random.next() * exercise.takesMs);
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
     if (await exercise.isUnderWay()) hits += 1;
-    else exercise.takesMs *= SOONER;
+    else exercise.takesMs *= EARLIER_FACTOR;
   }
   for (const exercise of exercises) await exercise.waitForEnd();
   return hits;
 }
 
 it(
-  `rollouts and drains reach the same end, keep min_available and restart nothing when the coordinator is killed ${KILLS} times`,
+  `rollouts and drains complete and keep min_available when the coordinator is killed ${KILLS} times`,
   async () => {
     const spec = {
       ...QUICK,
@@ -95,10 +92,10 @@ it(
     await cluster.client.createWorkload({ name: 'still', spec });
     exercises = createExercises();
     for (const exercise of exercises) await exercise.prepare();
-    const still = await listContainers('still');
+    const untouched = await listContainers('still');
     const hits = await killRepeatedly();
     process.stdout.write(
-      `rollout kills: ${hits} of ${KILLS} in the middle of the round that was begun last, seed ${SEED}\n`,
+      `rollout kills: ${hits} of ${KILLS} during the newest round, seed ${SEED}\n`,
     );
     for (const exercise of exercises) {
       const { name, watch, ledger, takesMs } = exercise;
@@ -106,15 +103,15 @@ it(
       process.stdout.write(
         `rollout kills: ${name}: lowest ready ${watch.lowestReady} of ${REPLICAS}, ${rounds}\n`,
       );
-      const found = {
+      const result = {
         ready: watch.lowestReady,
         dips: ledger.findDipsBelow(REPLICAS),
-        wrong: await exercise.findDifferences(),
+        differences: await exercise.findDifferences(),
       };
-      expect({ name, ...found }).toEqual({ name, ready: REPLICAS, dips: [], wrong: [] });
+      expect({ name, ...result }).toEqual({ name, ready: REPLICAS, dips: [], differences: [] });
     }
-    expect(await listContainers('still')).toEqual(still);
-    // Otherwise the kills hit no round.
+    expect(await listContainers('still')).toEqual(untouched);
+    // otherwise too few kills have interrupted a round
     expect(hits).toBeGreaterThan(KILLS / 3);
   },
   TEST_TIMEOUT_MS,

@@ -23,11 +23,13 @@ afterAll(() => cluster.stop());
 const MIN_AVAILABLE = 3;
 /** Exit code of cloudlessctl for a failed rollout. */
 const ROLLOUT_FAILED = 8;
-const LAST_WORDS = ['version 2 cannot go on', 'fatal: no such table'];
+/** Last lines of a server of version 2 that crashes. */
+const LAST_LINES = ['version 2 cannot go on', 'fatal: no such table'];
 
-/** A command that exits with code 3 after a second without listening. */
-const CRASHES = { VERSION: '2', LISTEN: 'no', CRASH_AFTER_MS: '1000' };
+/** Environment of a server that never listens, and exits with code 3 after a second. */
+const CRASHING_ENV = { VERSION: '2', LISTEN: 'no', CRASH_AFTER_MS: '1000' };
 
+/** Creates a workload, waits until it is rolled out, and returns its replica ids. */
 async function createRunning(name: string, rollout: Rollout): Promise<readonly string[]> {
   await cluster.client.createWorkload({
     name,
@@ -38,20 +40,20 @@ async function createRunning(name: string, rollout: Rollout): Promise<readonly s
 
 const updateTo = (name: string, env: Record<string, string>): Promise<Workload> =>
   cluster.client.updateWorkload({ name, spec: { env } });
-const waitForPhase = (name: string, wanted: Phase): Promise<Workload> =>
+const waitForPhase = (name: string, phase: Phase): Promise<Workload> =>
   cluster.waitForWorkload(
     name,
     ({ generation, status }) =>
-      status!.observedGeneration === generation && status!.rollout!.phase === wanted,
+      status!.observedGeneration === generation && status!.rollout!.phase === phase,
   );
 
 describe('update to a command that crashes after a second', () => {
-  it('keeps min_available; the rollout fails with a reason and the last log lines', async () => {
+  it('fails with a reason and the last log lines, and keeps min_available', async () => {
     const name = 'stopped';
     const before = await createRunning(name, {});
     let failed: Workload | undefined;
     const clients = await runUnderLoad(cluster, name, async () => {
-      await updateTo(name, CRASHES);
+      await updateTo(name, CRASHING_ENV);
       failed = await waitForPhase(name, Phase.FAILED);
     });
     expectServed(clients, MIN_AVAILABLE);
@@ -59,25 +61,25 @@ describe('update to a command that crashes after a second', () => {
     const { reason, replicaId, exitCode, version, lastLines } = failed!.status!.rollout!.failure!;
     expect({ exitCode, version }).toEqual({ exitCode: 3, version: 2 });
     expect(reason).toContain('failed');
-    expect(lastLines.slice(-2)).toEqual(LAST_WORDS);
+    expect(lastLines.slice(-2)).toEqual(LAST_LINES);
     expect(before).not.toContain(replicaId);
     expect(
       listLiveReplicas(failed!).filter(({ id, ready }) => before.includes(id) && ready).length,
     ).toBeGreaterThanOrEqual(MIN_AVAILABLE);
     const status = await cluster.runCtl('rollout', 'status', name);
     expect(status.code).toBe(ROLLOUT_FAILED);
-    for (const text of [reason, replicaId, ...LAST_WORDS])
+    for (const text of [reason, replicaId, ...LAST_LINES])
       expect(status.stdout + status.stderr).toContain(text);
-    // A working version replaces the failed one.
+    // a working version replaces the failed version
     await updateTo(name, { VERSION: '3' });
     await waitUntilRolledOut(cluster, name);
   });
 
-  it('rolls back to the previous version with on_failure ROLLBACK without a failed request', async () => {
+  it('is rolled back with on_failure ROLLBACK, without a failed request', async () => {
     const name = 'returned';
     const before = await createRunning(name, { onFailure: Rollout_OnFailure.ROLLBACK });
     const clients = await runUnderLoad(cluster, name, async () => {
-      await updateTo(name, CRASHES);
+      await updateTo(name, CRASHING_ENV);
       await waitUntilRolledOut(cluster, name, Phase.ROLLED_BACK);
     });
     expectServed(clients, MIN_AVAILABLE);
@@ -85,13 +87,13 @@ describe('update to a command that crashes after a second', () => {
     const after = await cluster.client.getWorkload({ name });
     expect(after.spec?.env).toEqual({ VERSION: '1' });
     expect(after.status!.rollout!.failure).toMatchObject({ exitCode: 3, version: 2 });
-    expect(after.status!.rollout!.failure!.lastLines.slice(-2)).toEqual(LAST_WORDS);
-    // Replicas of the restored version are not replaced.
+    expect(after.status!.rollout!.failure!.lastLines.slice(-2)).toEqual(LAST_LINES);
+    // replicas of the restored version are not replaced
     const kept = listLiveIds(after).filter((id) => before.includes(id));
     expect(kept.length).toBeGreaterThanOrEqual(MIN_AVAILABLE);
   });
 
-  it('keeps min_available when the command serves until it crashes', async () => {
+  it('keeps min_available when the command serves until the crash', async () => {
     const name = 'serving';
     const before = await createRunning(name, { minReadyDuration: durationFromMs(2_000) });
     const clients = await runUnderLoad(cluster, name, async () => {
@@ -100,7 +102,7 @@ describe('update to a command that crashes after a second', () => {
     });
     for (const { watch, failures } of clients) {
       expect(watch.lowestReady).toBeGreaterThanOrEqual(MIN_AVAILABLE);
-      // A request to a crashing replica gets no answer; all other requests are answered.
+      // only requests to a crashing replica may fail
       expect(
         failures.filter(({ replicaId }) => replicaId === '' || before.includes(replicaId)),
       ).toEqual([]);
@@ -108,7 +110,7 @@ describe('update to a command that crashes after a second', () => {
   });
 });
 
-describe('failing first deployment', () => {
+describe('first rollout of a workload', () => {
   const createFirst = async (name: string, spec: Spec): Promise<Workload> => {
     await cluster.client.createWorkload({
       name,
@@ -117,12 +119,12 @@ describe('failing first deployment', () => {
     return waitForPhase(name, Phase.FAILED);
   };
 
-  it('fails for a command that crashes after a second, and cloudlessctl --wait prints its last log lines', async () => {
+  it('fails for a command that crashes, and cloudlessctl --wait prints its last log lines', async () => {
     const manifest = {
       name: 'crashing',
       spec: {
         command: REQUEST_APP,
-        env: CRASHES,
+        env: CRASHING_ENV,
         ports: [{ containerPort: 80 }],
         rollout: { maxFailedNew: 2 },
       },
@@ -136,7 +138,7 @@ describe('failing first deployment', () => {
     );
     expect({ code, stderr }).toEqual({
       code: ROLLOUT_FAILED,
-      stderr: expect.stringContaining(LAST_WORDS.join('\n  ')),
+      stderr: expect.stringContaining(LAST_LINES.join('\n  ')),
     });
     const { status } = await waitForPhase('crashing', Phase.FAILED);
     expect(status!.rollout!.failure).toMatchObject({ exitCode: 3, version: 1 });
@@ -150,7 +152,7 @@ describe('failing first deployment', () => {
     expect((await cluster.runCtl('rollout', 'status', 'missing')).code).toBe(ROLLOUT_FAILED);
   });
 
-  it('fails by progress_deadline for a command that never becomes ready, and completes with a working command', async () => {
+  it('fails at progress_deadline when it never becomes ready, and a working command completes', async () => {
     const { status } = await createFirst('never', {
       env: { VERSION: '1', LISTEN: 'no' },
       rollout: { progressDeadline: durationFromMs(1_500) },
@@ -162,7 +164,7 @@ describe('failing first deployment', () => {
 });
 
 describe('update that never becomes ready', () => {
-  it('fails by progress_deadline while the previous replicas serve', async () => {
+  it('fails at progress_deadline while the previous replicas serve', async () => {
     const name = 'silent';
     const before = await createRunning(name, { progressDeadline: durationFromMs(2_000) });
     const clients = await runUnderLoad(cluster, name, async () => {

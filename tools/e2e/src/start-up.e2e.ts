@@ -14,6 +14,7 @@ import {
 /** Flags with ports that the system chooses. */
 const ANY_PORTS = ['--port', '0', '--ops-port', '0'];
 
+/** Command lines of the programs, for a data directory. */
 const programs = {
   coordinator: (dataDir: string) => [
     findBundle('coordinator'),
@@ -62,7 +63,7 @@ function startProgram(program: keyof typeof programs, dataDir: string): RunningP
   return running;
 }
 
-/** Resolves when another process creates a file. Its directory must exist. */
+/** Resolves when another process creates a file. The directory of the file must exist. */
 async function waitForFile(file: string): Promise<void> {
   for await (const { filename } of watch(dirname(file)))
     if (filename?.startsWith(basename(file)) === true) return;
@@ -71,14 +72,14 @@ async function waitForFile(file: string): Promise<void> {
 describe.each(['coordinator', 'agent', 'dev-cluster'] as const)(
   '%s with a data directory that cannot be created',
   (program) => {
-    // Linux answers mkdir in /proc with ENOENT although /proc exists; autofs and some FUSE file
-    // systems do the same.
-    it('exits and names the directory', async () => {
+    // In /proc, mkdir fails with ENOENT although /proc exists, as on autofs and some FUSE file
+    // systems.
+    it('exits with an error that names the directory', async () => {
       const dataDir = '/proc/cloudless/data';
       const { code, stderr } = await runToEnd(process.execPath, programs[program](dataDir));
-      expect({ code, names: stderr.includes('/proc/cloudless') }).toEqual({
+      expect({ code, namesDirectory: stderr.includes('/proc/cloudless') }).toEqual({
         code: expect.any(Number),
-        names: true,
+        namesDirectory: true,
       });
       expect(code).not.toBe(0);
     });
@@ -86,27 +87,28 @@ describe.each(['coordinator', 'agent', 'dev-cluster'] as const)(
 );
 
 /**
- * A named pipe without a writer simulates a file system that does not answer: opening or reading it
- * blocks.
+ * A named pipe without a writer simulates a file system that does not answer: opening the pipe
+ * blocks. `hangsAt` is the file that the program opens then, `lastFile` the file that it creates
+ * just before.
  */
 describe.each([
-  { program: 'coordinator', hangsAt: 'store.mdb', whenThereIs: 'holder' },
-  { program: 'agent', hangsAt: 'identity.json', whenThereIs: 'runtime' },
-  { program: 'dev-cluster', hangsAt: 'coordinator/store.mdb', whenThereIs: 'coordinator/holder' },
-  { program: 'supervisor', hangsAt: 'lock.1', whenThereIs: 'lock-draft.' },
-] as const)('$program that hangs during its start', ({ program, hangsAt, whenThereIs }) => {
+  { program: 'coordinator', hangsAt: 'store.mdb', lastFile: 'holder' },
+  { program: 'agent', hangsAt: 'identity.json', lastFile: 'runtime' },
+  { program: 'dev-cluster', hangsAt: 'coordinator/store.mdb', lastFile: 'coordinator/holder' },
+  { program: 'supervisor', hangsAt: 'lock.1', lastFile: 'lock-draft.' },
+] as const)('$program that hangs during its start', ({ program, hangsAt, lastFile }) => {
   it('exits at the first SIGTERM', async () => {
     await mkdir(dirname(join(directory, hangsAt)), { recursive: true, mode: 0o700 });
     execFileSync('mkfifo', ['-m', '600', join(directory, hangsAt)]);
-    const hangs = waitForFile(join(directory, whenThereIs));
+    const hasReachedPipe = waitForFile(join(directory, lastFile));
     const running = startProgram(program, directory);
-    await hangs;
+    await hasReachedPipe;
     const code = await running.kill('SIGTERM');
-    // A supervisor outlives its agent and ends by itself when it has no processes.
+    // a supervisor outlives its agent, and ends by itself when it has no processes
     const left = listProcessesUsing(directory).filter(
       (line) => line.includes('main.mjs') && !line.includes(' supervisor '),
     );
-    // no exit code: the process was ended by the signal
+    // no exit code, because the signal ended the process
     expect({ code, left }).toEqual({ code: null, left: [] });
   });
 });

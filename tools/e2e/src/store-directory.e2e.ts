@@ -24,8 +24,8 @@ afterEach(async () => {
 });
 
 /**
- * Starts a coordinator on the data directory. @param inside - A command that runs the coordinator,
- * such as unshare(1).
+ * Starts a coordinator on the data directory.
+ * @param inside - A command that runs the coordinator, such as unshare(1). Default: none.
  */
 function startCoordinator(...inside: readonly string[]): RunningProgram {
   const program = [
@@ -47,8 +47,8 @@ interface ServingCoordinator {
   readonly url: string;
   readonly running: RunningProgram;
   readonly client: CoordinatorClient;
-  /** Requests a path of the ops port. */
-  readonly page: (path: string) => Promise<string>;
+  /** Requests a path of the ops port. Returns status and body. */
+  readonly fetchPage: (path: string) => Promise<string>;
 }
 
 async function waitUntilServing(running = startCoordinator()): Promise<ServingCoordinator> {
@@ -61,11 +61,14 @@ async function waitUntilServing(running = startCoordinator()): Promise<ServingCo
     url: String(url),
     running,
     client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })),
-    page: fetchPage,
+    fetchPage,
   };
 }
 
-/** Writes a workload. @returns `acknowledged`, or the kind of the error. */
+/**
+ * Creates a workload.
+ * @returns `acknowledged`, or the kind of the error.
+ */
 async function writeWorkload({ client }: ServingCoordinator, name: string): Promise<string> {
   try {
     await client.createWorkload({ name, spec: { command: ['true'], replicas: 0 } });
@@ -79,7 +82,9 @@ async function listNames({ client }: ServingCoordinator): Promise<readonly strin
   return (await client.listWorkloads({})).workloads.map(({ name }) => name);
 }
 
-/** A new network namespace has no loopback interface until it is set up. */
+/**
+ * Command that sets up the loopback interface of a new network namespace, then runs its arguments.
+ */
 const LOOPBACK = ['/bin/sh', '-c', 'ip link set lo up && exec "$0" "$@"'];
 const namespaces = [
   { name: 'network namespace', inside: ['unshare', '--net', ...LOOPBACK] },
@@ -89,15 +94,16 @@ const namespaces = [
   },
 ];
 
-const whyNot = findNamespaceProblem();
-if (whyNot !== undefined) process.stderr.write(`SKIPPED coordinators in namespaces: ${whyNot}\n`);
-const describeNamespaces = whyNot === undefined ? describe : describe.skip;
+const skipReason = findNamespaceProblem();
+if (skipReason !== undefined)
+  process.stderr.write(`SKIPPED coordinators in namespaces: ${skipReason}\n`);
+const describeNamespaces = skipReason === undefined ? describe : describe.skip;
 
 describeNamespaces(
-  `two coordinators on one data directory${whyNot === undefined ? '' : ` (skipped: ${whyNot})`}`,
+  `second coordinator on a data directory${skipReason === undefined ? '' : ` (skipped: ${skipReason})`}`,
   () => {
     it.each(namespaces)(
-      'a second coordinator in another $name is refused, and starts after the first was killed',
+      'is refused in another $name, and starts after the first was killed',
       async ({ inside }) => {
         const first = await waitUntilServing();
         const second = startCoordinator(...inside);
@@ -111,7 +117,7 @@ describeNamespaces(
       },
     );
 
-    it('the first coordinator exits when a second one takes the data directory', async () => {
+    it('starts when the locks were deleted, and then the first coordinator exits', async () => {
       const first = await waitUntilServing();
       expect(await writeWorkload(first, 'before')).toBe('acknowledged');
       for (const name of ['lock-1', 'holder']) rmSync(join(dataDir, name));
@@ -127,34 +133,36 @@ describeNamespaces(
   },
 );
 
-describe('data directory that disappears under a coordinator', () => {
+describe('data directory of a running coordinator', () => {
   it.each([
-    { how: 'deleted', act: () => rmSync(dataDir, { recursive: true }) },
-    { how: 'moved', act: () => renameSync(dataDir, `${dataDir}-moved`) },
+    { name: 'deleted', loseDirectory: () => rmSync(dataDir, { recursive: true }) },
+    { name: 'moved', loseDirectory: () => renameSync(dataDir, `${dataDir}-moved`) },
     {
-      how: 'replaced by an empty one',
-      act: () => {
+      name: 'replaced by an empty one',
+      loseDirectory: () => {
         renameSync(dataDir, `${dataDir}-moved`);
         mkdirSync(dataDir, { mode: 0o700 });
       },
     },
   ])(
-    'stops acknowledgements once $how, while reads continue and probes and the log report it',
-    async ({ act }) => {
+    'is reported by log and probes once it is $name; reads continue, and no write is acknowledged',
+    async ({ loseDirectory }) => {
       const coordinator = await waitUntilServing();
       expect(await writeWorkload(coordinator, 'before')).toBe('acknowledged');
-      act();
+      loseDirectory();
       expect(await writeWorkload(coordinator, 'after-1')).toBe('unavailable');
       expect(await writeWorkload(coordinator, 'after-2')).toBe('unavailable');
       const line = await coordinator.running.waitForLog('data file lost: writes are refused');
       expect(line).toMatchObject({ level: 'error' });
-      expect(await coordinator.page('/ready')).toMatch(/^503 .*store\.mdb is no longer the file/);
-      expect(await coordinator.page('/health')).toMatch(/^200 .*degraded.*admin backup/);
+      expect(await coordinator.fetchPage('/ready')).toMatch(
+        /^503 .*store\.mdb is no longer the file/,
+      );
+      expect(await coordinator.fetchPage('/health')).toMatch(/^200 .*degraded.*admin backup/);
       expect(await listNames(coordinator)).toContain('before');
     },
   );
 
-  it('can be restored after deletion from a backup of the coordinator that still has it open', async () => {
+  it('can be restored after its deletion from a backup that the coordinator still makes', async () => {
     const coordinator = await waitUntilServing();
     expect(await writeWorkload(coordinator, 'before')).toBe('acknowledged');
     rmSync(dataDir, { recursive: true });
@@ -174,7 +182,7 @@ describe('data directory that disappears under a coordinator', () => {
     expect(await listNames(await waitUntilServing())).toEqual(['before']);
   });
 
-  it('is noticed without a write, and has all acknowledged writes when it is back', async () => {
+  it('is reported as lost without a write, and has all acknowledged writes when it is moved back', async () => {
     const coordinator = await waitUntilServing();
     expect(await writeWorkload(coordinator, 'before')).toBe('acknowledged');
     renameSync(dataDir, `${dataDir}-moved`);
@@ -199,7 +207,7 @@ describe('coordinator with an empty data directory', () => {
       expect(logged).toMatchObject({ level: 'error', nodeId: 'agent-1' });
       const response = await fetch(`${cluster.opsUrl}/ready`);
       expect(await response.text()).toContain('1 agent of another cluster');
-      // The event is written after the log line; the time limit of the test bounds the loop.
+      // the event is written after the log line; the time limit of the test ends the loop
       const listReasons = async (): Promise<readonly string[]> =>
         (await cluster.client.listEvents({})).events.map(({ reason }) => reason);
       while (!(await listReasons()).includes('AgentOfAnotherCluster'));

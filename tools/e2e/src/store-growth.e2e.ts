@@ -3,12 +3,13 @@ import { join } from 'node:path';
 import { Event_Category as Category, type Event } from '@cloudless/api';
 import { RealCluster } from './support/cluster.js';
 
+/** Limit of each kind of record in the second part of the test. */
 const LIMIT_BYTES = 64 * 1024;
 const LIMIT_FLAGS = ['--event-bytes', '--audit-bytes', '--request-bytes', '--history-bytes'];
-/** The bound of docs/operating/limits.md: four times the configured bounds and the records in use. */
+/** Bound of docs/operating/limits.md: four times the configured limits, and the records in use. */
 const BOUND_BYTES = 4 * LIMIT_FLAGS.length * LIMIT_BYTES + 512 * 1024;
 const CLIENTS = 8;
-/** Minimum size of an audit record in bytes. */
+/** Most audit records within the limit; each has at least 200 bytes. */
 const MAX_AUDIT_RECORDS = LIMIT_BYTES / 200;
 
 let cluster: RealCluster;
@@ -20,7 +21,7 @@ afterAll(() => cluster.stop());
 const readDataFileBytes = async (): Promise<number> =>
   (await stat(join(cluster.directory, 'coordinator', 'store.mdb'))).size;
 
-async function countEvents(...categories: Category[]): Promise<readonly Event[]> {
+async function listEvents(...categories: Category[]): Promise<readonly Event[]> {
   return (await cluster.client.listEvents({ categories, pageSize: 1_000 })).events;
 }
 
@@ -29,7 +30,7 @@ async function restartCoordinator(): Promise<void> {
   await cluster.startCoordinator();
 }
 
-/** Each client creates and deletes its own workloads, with a request id for each call. */
+/** Lets each client create and delete its own workloads, with a request id for each call. */
 async function createAndDelete(phase: string, cyclesPerClient: number): Promise<void> {
   const run = async (client: number): Promise<void> => {
     const name = `web-${client}`;
@@ -45,13 +46,14 @@ async function createAndDelete(phase: string, cyclesPerClient: number): Promise<
 }
 
 describe('data file of a coordinator', () => {
-  it('shrinks when its bounds are lowered, and stays below them over hundreds of workloads', async () => {
+  it('shrinks when its limits are lowered, and stays below the bound over 160 workloads', async () => {
     await createAndDelete('grow', 10);
     expect(await readDataFileBytes()).toBeGreaterThan(BOUND_BYTES);
 
     cluster.coordinatorFlags = LIMIT_FLAGS.flatMap((flag) => [flag, `${LIMIT_BYTES}`]);
     await restartCoordinator();
-    // The first commit of the leadership has dropped the history, so most of the file is free.
+    // the first start has dropped the history, so most of the file is free and the next start
+    // compacts it
     await restartCoordinator();
     await cluster.coordinatorProcess.waitForLog('data file compacted');
     expect(await readDataFileBytes()).toBeLessThan(BOUND_BYTES);
@@ -60,7 +62,7 @@ describe('data file of a coordinator', () => {
     await createAndDelete('bounded', 20);
     expect(await readDataFileBytes()).toBeLessThan(BOUND_BYTES);
 
-    const kept = await countEvents(Category.AUDIT);
+    const kept = await listEvents(Category.AUDIT);
     expect(kept.length).toBeLessThanOrEqual(MAX_AUDIT_RECORDS * 1.25);
     expect(kept.filter(({ reason }) => reason === 'DrainNode')).toHaveLength(1);
   });

@@ -6,7 +6,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** Creates a manifest of a workload with a number of replicas. */
+/** Returns a JSON manifest of a workload; `note` is a value of its environment. */
 const createManifest = (name: string, replicas: number, note = ''): string =>
   JSON.stringify({
     name,
@@ -20,7 +20,8 @@ const createManifest = (name: string, replicas: number, note = ''): string =>
     },
   });
 
-interface MadePlan {
+/** Part of the output of `--plan -o json`. */
+interface StoredPlan {
   readonly id: string;
   readonly workloads: readonly {
     readonly name: string;
@@ -28,8 +29,11 @@ interface MadePlan {
   }[];
 }
 
-/** Creates a plan with a command line and `--plan`. */
-async function createPlan(input: string, ...args: readonly string[]): Promise<MadePlan> {
+/**
+ * Runs cloudlessctl with `--plan`, and returns the stored plan.
+ * @param input - Text for stdin.
+ */
+async function createPlan(input: string, ...args: readonly string[]): Promise<StoredPlan> {
   const { code, stdout, stderr } = await cluster.runCtlWithInput(
     input,
     ...args,
@@ -38,7 +42,7 @@ async function createPlan(input: string, ...args: readonly string[]): Promise<Ma
     'json',
   );
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  return JSON.parse(stdout) as MadePlan;
+  return JSON.parse(stdout) as StoredPlan;
 }
 
 const listNodes = (workload: {
@@ -46,7 +50,7 @@ const listNodes = (workload: {
 }) => (workload.status?.replicas ?? []).map(({ nodeId }) => nodeId).sort();
 
 describe('stored plan', () => {
-  it('is executed exactly as it was shown', async () => {
+  it('is executed with exactly the placements that were shown, and only once', async () => {
     const shown = await cluster.runCtlWithInput(
       createManifest('web', 3),
       'apply',
@@ -89,32 +93,36 @@ describe('stored plan', () => {
     ).toEqual(['web 2']);
   });
 
-  it('executes a drain and a rollout undo', async () => {
+  it('can contain a rollout undo or a drain, with exactly the planned placements', async () => {
     expect(
       await cluster.runCtlWithInput(createManifest('web', 2, 'new'), 'apply', '-f', '-', '--wait'),
     ).toMatchObject({ code: 0 });
-    const back = await createPlan('', 'rollout', 'undo', 'web');
-    expect(await cluster.runCtl('rollout', 'undo', '--plan-id', back.id, '--wait')).toMatchObject({
+    const undoPlan = await createPlan('', 'rollout', 'undo', 'web');
+    expect(
+      await cluster.runCtl('rollout', 'undo', '--plan-id', undoPlan.id, '--wait'),
+    ).toMatchObject({
       code: 0,
     });
     const web = await cluster.client.getWorkload({ name: 'web' });
     expect(web.spec?.env['NOTE']).toBe('');
     const [from = ''] = listNodes(web);
-    const move = await createPlan('', 'node', 'drain', from);
-    expect(await cluster.runCtl('node', 'drain', '--plan-id', move.id, '--wait')).toMatchObject({
+    const drainPlan = await createPlan('', 'node', 'drain', from);
+    expect(
+      await cluster.runCtl('node', 'drain', '--plan-id', drainPlan.id, '--wait'),
+    ).toMatchObject({
       code: 0,
     });
     const moved = await cluster.waitUntilSettled('web');
-    const where = move.workloads.flatMap(({ placements }) =>
+    const plannedNodes = drainPlan.workloads.flatMap(({ placements }) =>
       placements.map(({ nodeId }) => nodeId),
     );
     expect(listNodes(moved)).toEqual(
-      [...listNodes(web).filter((nodeId) => nodeId !== from), ...where].sort(),
+      [...listNodes(web).filter((nodeId) => nodeId !== from), ...plannedNodes].sort(),
     );
     await cluster.client.uncordonNode({ nodeId: from });
   });
 
-  it('is not found for an unknown id', async () => {
+  it('is reported as not found when its id is unknown', async () => {
     expect(await cluster.runCtl('apply', '--plan-id', '0123456789abcdef')).toMatchObject({
       code: 3,
       stderr: expect.stringContaining('plan "0123456789abcdef" not found'),

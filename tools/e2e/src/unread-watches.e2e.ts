@@ -12,14 +12,15 @@ import {
 } from './support/http2-frames.js';
 import { RealCluster } from './support/cluster.js';
 
-/** Limit of streams of one principal; the attack needs many connections to exceed it. */
+/** Limit of streams of one principal, which is one connection here. */
 const STREAMS_PER_CONNECTION = 64;
+/** Enough connections for 5 056 watches, about ten times the limit of one address. */
 const CONNECTIONS = 79;
 /** Limit of streams of one address. */
 const STREAMS_PER_ADDRESS = 512;
 /**
- * A coarse bound in MiB: the open streams use about 50 MiB, the rest is heap that Node keeps after
- * the burst.
+ * Coarse bound of the memory growth: the open streams use about 50 MiB, the rest is heap that Node
+ * keeps after the burst.
  */
 const GROWTH_MIB = 384;
 
@@ -53,15 +54,15 @@ async function readMetrics(): Promise<ReadonlyMap<string, number>> {
   );
 }
 
-/** Number of watches that are open or were refused. */
-function countAnswered(now: ReadonlyMap<string, number>): number {
-  return [...now]
+/** Returns the number of watches that are open or were refused. */
+function countAnswered(metrics: ReadonlyMap<string, number>): number {
+  return [...metrics]
     .filter(([name]) => /^cloudless_rpc_(streams$|streams_refused_total$|shed_total\{)/.test(name))
     .reduce((sum, [, count]) => sum + count, 0);
 }
 
 describe('5,056 watches from one address that are never read', () => {
-  it('are limited to the share of one address, while other clients are served', async () => {
+  it('are limited to the streams of one address, and another client is served', async () => {
     const { pid } = cluster.coordinatorProcess;
     const restMiB = readResidentMiB(pid);
     const bystander = createCoordinatorClient(createGrpcTransport({ baseUrl: cluster.url }));
@@ -69,7 +70,7 @@ describe('5,056 watches from one address that are never read', () => {
     const watches = listStreamIds(STREAMS_PER_CONNECTION).map((stream) =>
       encodeCall(stream, head, encodeEnvelope(new Uint8Array())),
     );
-    const seen = await runAttack(pid, restMiB, bystander, 'w1', async () => {
+    const effect = await runAttack(pid, restMiB, bystander, 'w1', async () => {
       for (let count = 0; count < CONNECTIONS; count += 1) {
         const client = new RawClient(cluster.url);
         clients.push(client);
@@ -80,12 +81,12 @@ describe('5,056 watches from one address that are never read', () => {
       }
     });
     const open = (await readMetrics()).get('cloudless_rpc_streams');
-    process.stdout.write(`    ${JSON.stringify({ ...seen, open })}\n`);
+    process.stdout.write(`    ${JSON.stringify({ ...effect, open })}\n`);
     await expect(bystander.watchWorkloads({})[Symbol.asyncIterator]().next()).rejects.toThrow(
       'clients at loopback have 512 streams open, the limit of one address; close some first',
     );
-    expect(seen.failures).toEqual([]);
+    expect(effect.failures).toEqual([]);
     expect(open).toBeLessThanOrEqual(STREAMS_PER_ADDRESS);
-    expect(seen.growthMiB).toBeLessThan(GROWTH_MIB);
+    expect(effect.growthMiB).toBeLessThan(GROWTH_MIB);
   });
 });

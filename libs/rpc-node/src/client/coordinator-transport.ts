@@ -12,22 +12,24 @@ import {
 } from '@cloudless/api';
 import { createGrpcTransportOver, type CallInterceptors } from './grpc-transport.js';
 
-/** Limit of one message from the coordinator: an order with a large spec. */
+/** Limit of one message from the coordinator. Larger than the largest order, which has a spec. */
 const READ_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
  * Creates a transport that opens plaintext HTTP/2 connections to coordinators. An agent keeps its
- * lease by HTTP/2 PING, so it must own its connection: the ping timer of Connect's session manager
- * restarts with all data and therefore cannot keep a lease.
+ * lease by HTTP/2 PING, so an agent must own its connection: the session manager of Connect
+ * restarts its ping timer whenever data arrives, and therefore cannot keep a lease.
+ * @param interceptors - Interceptors of all calls; the first is the outermost.
  * @example
- * const link = await createCoordinatorTransport().connect('http://127.0.0.1:8080', signal);
- * await link.ping();
- * link.close();
+ * const connection = await createCoordinatorTransport().connect('http://127.0.0.1:8080', signal);
+ * await connection.ping();
+ * connection.close();
  */
 export const createCoordinatorTransport = (interceptors: CallInterceptors = []) => ({
   /**
-   * Opens a new connection.
+   * Opens a new connection, which the caller must close.
    * @param address - Base URL, such as `http://127.0.0.1:8080`.
+   * @param signal - Aborts the attempt; has no effect once the connection is open.
    * @throws kind `unavailable` when the coordinator cannot be reached, or `signal` is aborted
    *   first.
    */
@@ -44,7 +46,8 @@ export const createCoordinatorTransport = (interceptors: CallInterceptors = []) 
         fail(signal.reason);
       };
       signal.addEventListener('abort', abortConnect, { once: true });
-      // also after the connection was established: calls and pings fail with the same error
+      // stays after the connection is open, when `fail` has no effect: an unhandled error event
+      // would end the process, and calls and pings fail with the same error
       session.on('error', fail);
       session.once('close', () => signal.removeEventListener('abort', abortConnect));
       session.once('connect', () => {
@@ -78,6 +81,7 @@ export class CoordinatorConnection {
     );
   }
 
+  /** Enrols the node of the agent. */
   async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
     try {
       return await this.client.enrollNode(request, { signal: this.closing.signal });
@@ -87,28 +91,32 @@ export class CoordinatorConnection {
   }
 
   /**
-   * Starts the Session call. `outgoing` is read only as fast as the coordinator receives. Leaving
-   * the loop over the result ends the call.
+   * Starts the Session call. The connection reads `outgoing` only as fast as the coordinator
+   * receives. Leaving the loop over the result ends the call.
    */
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
     return this.openStream((signal) => this.client.session(outgoing, { signal }));
   }
 
   /**
-   * Starts the Tunnel call. Flow control and end are as for {@link CoordinatorConnection.openSession}.
+   * Starts the Tunnel call, with the flow control and end of {@link
+   * CoordinatorConnection.openSession}.
    */
   openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
     return this.openStream((signal) => this.client.tunnel(outgoing, { signal }));
   }
 
-  /** Sends an HTTP/2 PING. Resolves at the reply; rejects when the connection breaks. */
+  /**
+   * Sends an HTTP/2 PING. Resolves at the reply.
+   * @throws kind `unavailable` when the connection is closed or breaks first.
+   */
   ping(): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.session.destroyed || this.session.closed) return reject(createConnectionError());
-      const closed = (): void => reject(createConnectionError());
-      this.session.once('close', closed);
+      const onClose = (): void => reject(createConnectionError());
+      this.session.once('close', onClose);
       const sent = this.session.ping((reason) => {
-        this.session.off('close', closed);
+        this.session.off('close', onClose);
         if (reason === null) resolve();
         else reject(createConnectionError(reason));
       });
@@ -122,23 +130,23 @@ export class CoordinatorConnection {
   }
 
   private async *openStream<Message>(
-    begin: (signal: AbortSignal) => AsyncIterable<Message>,
+    start: (signal: AbortSignal) => AsyncIterable<Message>,
   ): AsyncGenerator<Message> {
     const call = new AbortController();
-    const end = (): void => call.abort(this.closing.signal.reason);
-    this.closing.signal.addEventListener('abort', end, { once: true });
-    if (this.closing.signal.aborted) end();
+    const abortCall = (): void => call.abort(this.closing.signal.reason);
+    this.closing.signal.addEventListener('abort', abortCall, { once: true });
+    if (this.closing.signal.aborted) abortCall();
     try {
-      yield* begin(call.signal);
+      yield* start(call.signal);
     } catch (reason) {
       throw this.toFailure(reason);
     } finally {
-      this.closing.signal.removeEventListener('abort', end);
+      this.closing.signal.removeEventListener('abort', abortCall);
       call.abort();
     }
   }
 
-  /** Once the connection is gone, the reason of every failure is `unavailable`. */
+  /** Converts the error of a call. Every error is `unavailable` once the connection is gone. */
   private toFailure(reason: unknown): CloudlessError {
     return this.closing.signal.aborted || this.session.destroyed
       ? createConnectionError(reason)

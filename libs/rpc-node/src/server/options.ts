@@ -10,29 +10,30 @@ import type { OverloadLevel } from './admission/overload-detector.js';
 /** Limits of a server. Sizes in bytes, times in milliseconds. */
 export interface RpcLimits {
   /**
-   * Open sockets of the server. A new connection beyond the limit closes the oldest idle one; if no
-   * connection is idle, the new one is closed.
+   * Open sockets of the server. Beyond the limit, a new connection replaces the oldest connection
+   * without calls. When all connections have calls, the new connection is closed.
    */
   readonly maxConnections: number;
   /** Open streams of one HTTP/2 session. */
   readonly maxConcurrentStreams: number;
-  /** Head of one request. */
+  /** Bytes of the head of one request. */
   readonly maxHeaderBytes: number;
-  /** Memory of one HTTP/2 session in MB (10^6 bytes), as Node counts it. */
+  /** Memory of one HTTP/2 session as Node counts it, in MB (10^6 bytes). */
   readonly maxSessionMemoryMb: number;
   /** Invalid frames before the server destroys an HTTP/2 session. */
   readonly maxSessionInvalidFrames: number;
   /** Refused streams before the server destroys an HTTP/2 session. */
   readonly maxSessionRejectedStreams: number;
   /**
-   * Streams that a client may reset in a burst, and then each second, before the server destroys
-   * its HTTP/2 session (CVE-2023-44487).
+   * Streams that a client may reset at once. Further resets beyond `resetsPerSecond` make the
+   * server destroy the HTTP/2 session (CVE-2023-44487).
    */
   readonly resetBurst: number;
+  /** Resets that are allowed again in each second. */
   readonly resetsPerSecond: number;
   /**
-   * One request message, before and after decompression. A service may set its own limit in
-   * `router.service`.
+   * Bytes of one request message, before and after decompression. A service may set its own limit
+   * in `router.service`.
    */
   readonly readMaxBytes: number;
   /**
@@ -47,17 +48,20 @@ export interface RpcLimits {
    */
   readonly runningPerPrincipal: number;
   /**
-   * User calls that start in one iteration of the event loop; one, while the process is overloaded.
+   * Calls without control priority that start in one iteration of the event loop; 1 under overload.
+   * In each iteration at least one call of each priority may start.
    */
   readonly callsPerIteration: number;
   /** Snapshot messages that all streams together send in one iteration of the event loop. */
   readonly snapshotMessagesPerIteration: number;
   /**
-   * Open streams and long-running calls: of all clients together, of one address, and of one
-   * principal. Control calls are exempt.
+   * Open streams and long-running calls of all clients together. Calls of control priority are
+   * exempt from this limit and the next two.
    */
   readonly streams: number;
+  /** Open streams and long-running calls of one address. */
   readonly streamsPerPeer: number;
+  /** Open streams and long-running calls of one principal. */
   readonly streamsPerPrincipal: number;
   /**
    * Open streams of control priority of one principal. An agent has one session and at most 32
@@ -65,23 +69,26 @@ export interface RpcLimits {
    */
   readonly controlStreamsPerPrincipal: number;
   /**
-   * Bytes of requests (heads included) that are incoming or waiting, and bytes of responses that
-   * wait for their reader. Beyond the limit, the largest call of the principal that holds the most
-   * is aborted.
+   * Bytes of all requests (heads included) that are incoming or waiting. Beyond the limit, the
+   * server aborts the largest call of the principal that holds the most bytes.
    */
   readonly waitingRequestBytes: number;
+  /** Bytes of all responses that wait for their reader, with the same rule. */
   readonly unreadResponseBytes: number;
   /** Unread response bytes of one principal beyond which its next calls wait. */
   readonly unreadResponseBytesPerPrincipal: number;
-  /** A call whose client reads no response data for this time is ended. */
+  /** The server ends a call whose client reads no response data for this time. */
   readonly slowReaderTimeoutMs: number;
-  /** Deadline of a unary call whose client sets none. */
+  /** Deadline of a unary call whose client sets no deadline. */
   readonly unaryDeadlineMs: number;
   /** Longest deadline that a client may set; at most 2^31-1, the longest timer of Node. */
   readonly maxTimeoutMs: number;
-  /** From the start of a connection to its first complete request head or HTTP/2 preface. */
+  /** Longest time from the start of a connection to the first request head or HTTP/2 preface. */
   readonly headTimeoutMs: number;
-  /** From a request's head to the end of its body. Client streams are exempt. */
+  /**
+   * Longest time from the head of a request to the end of its body; for a client stream, from the
+   * end of the response.
+   */
   readonly bodyTimeoutMs: number;
   /** Time after which a connection without calls is closed. */
   readonly idleTimeoutMs: number;
@@ -95,18 +102,18 @@ export const defaultRpcLimits: RpcLimits = {
   maxSessionMemoryMb: 10,
   maxSessionInvalidFrames: 100,
   maxSessionRejectedStreams: 100,
-  // A client that ends all its streams at once resets 128. nghttp2 has a limit as well (1 000 and
-  // 33 a second), but only sends GOAWAY and goes on reading.
+  // A client that ends all its streams at once resets 128. nghttp2 has a limit as well (1 000, and
+  // 33 in each second), but nghttp2 only sends GOAWAY and continues to read.
   resetBurst: 500,
   resetsPerSecond: 33,
   readMaxBytes: 4 * 1024 * 1024,
   // Parsing and validating a part takes up to 4 µs and 250 bytes on a small machine: 80 ms and 5 MB
   // for the worst message.
   maxMessageParts: 20_000,
-  // Handlers of reads do not wait, and handlers of writes wait for a shared flush. So many may run;
-  // the limit that matters is how many start in one iteration. Queues are for bursts: a call that
-  // waits longer than its client is wasted. The control queue holds five thousand agents that join
-  // at once.
+  // Handlers of reads do not wait, and handlers of writes wait for a shared flush, so many calls
+  // may run; callsPerIteration is the limit that protects the event loop. Queues are for bursts:
+  // serving a call whose client no longer waits is wasted work. The control queue holds the
+  // sessions of five thousand agents that connect at once.
   priorities: {
     control: { running: 512, waiting: 10_000, waitMs: 30_000 },
     stop: { running: 256, waiting: 1_024, waitMs: 20_000 },
@@ -118,9 +125,9 @@ export const defaultRpcLimits: RpcLimits = {
   // A large workload takes about 1 ms, so other calls wait for at most 8 ms.
   snapshotMessagesPerIteration: 8,
   streams: 2_048,
-  // An unread stream holds about 100 KB, so one address holds 50 MB. One address may be an office
-  // or a shared development machine: a hundred people with five watches each. Four such addresses
-  // fill the server.
+  // An unread stream holds about 100 KB, so one address holds at most 50 MB. An address may be an
+  // office or a shared development machine: a hundred people with five watches each. Four such
+  // addresses reach the limit of the server.
   streamsPerPeer: 512,
   streamsPerPrincipal: 64,
   controlStreamsPerPrincipal: 40,
@@ -142,36 +149,37 @@ export interface RpcServerOptions {
   readonly port: number;
   /** Registers the services. The server adds health and reflection. */
   readonly registerRoutes: (router: ConnectRouter) => void;
-  /** Runs every limit except deadlines of clients, which run on the machine's clock. */
+  /** Clock of every time limit except the deadlines of clients, which use the system clock. */
   readonly clock: Clock;
-  /** Default: silent. */
+  /** Default: no log. */
   readonly log?: Log;
-  /** The first is the outermost. All run inside the server's own deadline. */
+  /** The first is the outermost. All run inside the deadline of the server. */
   readonly interceptors?: readonly Interceptor[];
   /** Services that reflection shows in addition to health and reflection; default none. */
   readonly reflectedServices?: readonly DescService[];
   /**
-   * Statuses of the health service; default: everything serves. Services without a status get
-   * `serving`.
+   * Statuses of the health service. Services without a status get `serving`. Default: a new state,
+   * in which every service has `serving`.
    */
   readonly health?: HealthState;
-  /** Web origins that may call, in addition to loopback origins. */
+  /** Web origins that may call the server, in addition to loopback origins. Default: none. */
   readonly allowedOrigins?: readonly string[];
   /** Overrides single values of {@link defaultRpcLimits}. */
   readonly limits?: Partial<RpcLimits>;
-  /** Priority of each RPC that `routes` registers; default: every RPC is a write. */
+  /** Class of each RPC that `registerRoutes` registers. Default: every RPC is a write. */
   readonly classifyCall?: ClassifyCall;
   /**
-   * Name of the client whose limits a call counts against; default: the connection.
-   * @param connection - Undefined when it closed while the call came in.
+   * Returns the name of the client whose limits a call counts against. Default: the id of the
+   * connection.
+   * @param connection - Undefined when the connection closed while the call came in.
    */
   readonly getPrincipal?: (connection: ClientConnection | undefined, header: Headers) => string;
   /**
-   * The longest delay of the event loop since the last call, in milliseconds; default: no delay, so
-   * no call is refused because of overload.
+   * Returns the longest delay of the event loop since the previous call of this function, in
+   * milliseconds. Default: 0, so no call is refused because of overload.
    */
   readonly getLoopLagMs?: () => number;
-  /** The command-line option that errors about the port name; default `--port`. */
+  /** Command-line option that error messages about the port name. Default `--port`. */
   readonly portOption?: string;
   /** Runs once for each connection, as soon as its protocol is known. */
   readonly onConnection?: (connection: ClientConnection) => void;
@@ -181,13 +189,17 @@ export interface RpcServerOptions {
 export interface RpcLoad {
   readonly overload: OverloadLevel;
   readonly priorities: Readonly<Record<CallPriority, PriorityLoad>>;
+  /** Open connections. */
   readonly connections: number;
   /** Connections closed because too many were open. */
   readonly connectionsDropped: number;
   /** Open streams and long-running calls, without those of control priority. */
   readonly streams: number;
+  /** Streams refused because of a limit of streams. */
   readonly streamsRefused: number;
+  /** Current value of the limit of the same name. */
   readonly waitingRequestBytes: number;
+  /** Current value of the limit of the same name. */
   readonly unreadResponseBytes: number;
   /**
    * Calls ended because the client did not read the response, or because its principal held the
@@ -196,6 +208,7 @@ export interface RpcLoad {
   readonly slowReadersAborted: number;
 }
 
+/** A running server. */
 export interface RpcServer {
   readonly address: { readonly host: string; readonly port: number };
   /** Base URL for clients, without a trailing slash. */
@@ -206,7 +219,7 @@ export interface RpcServer {
    * Accepts nothing new, ends streams with UNAVAILABLE at once, lets other calls run for `graceMs`,
    * then destroys the rest. Resolves when the last socket is closed. Later calls return the same
    * promise.
-   * @param graceMs - 0 or more; default 0.
+   * @param graceMs - Grace period in milliseconds, 0 or more. Default 0.
    */
   close(graceMs?: number): Promise<void>;
 }

@@ -2,7 +2,8 @@ import { TABLE_NAMES } from '../engine/tables.js';
 import { DATABASE_BYTES, PAGE_HEADER_BYTES, TreeCheck } from './check-tree.js';
 import { PageFile } from './page-file.js';
 
-// Offsets of LMDB's file format, little-endian, 64 bit. @see mdb.c: MDB_meta
+// Offsets and constants of the meta pages in the file format of LMDB, little-endian, 64 bit.
+// @see mdb.c: MDB_meta
 const META_MAGIC = 0xbeefc0de;
 const META_VERSION = PAGE_HEADER_BYTES + 4;
 const META_DATABASES = PAGE_HEADER_BYTES + 24;
@@ -11,28 +12,33 @@ const META_TRANSACTION = META_LAST_PAGE + 8;
 const META_BYTES = META_TRANSACTION + 8;
 const DATA_VERSION = 2;
 
+/** Space of a data file. */
 export interface FileUse {
-  /** Size of the file. */
+  /** Size of the file in bytes. */
   readonly bytes: number;
-  /** Bytes without records. LMDB reuses them but never shrinks the file. */
+  /** Bytes of free pages. LMDB reuses free pages but never shrinks the file. */
   readonly freeBytes: number;
 }
 
+/** Content of a meta page. */
 interface Meta {
   readonly pageBytes: number;
   /** The database of free pages, and the table of tables. */
   readonly databases: readonly [Buffer, Buffer];
+  /** Number of the last page in use. */
   readonly lastPage: bigint;
+  /** Number of the transaction that wrote the meta page. */
   readonly transaction: bigint;
 }
 
 /**
- * Checks all used pages of a data file before LMDB maps the file. LMDB does not validate its file:
- * it may crash on a truncated or corrupt file, overwrites pages that a corrupt free list calls
- * free, and takes an empty file for a new one. Each page must be in its place, used or free exactly
- * once, and not newer than the page that refers to it; its keys must be in order; and each table
- * must have the stated number of pages. `checkRecords` checks the content of records. Reads each
- * page once: about a second per GiB when the file is cached.
+ * Checks all used pages of a data file before LMDB maps the file. LMDB does not validate the file:
+ * LMDB may crash on a truncated or corrupt file, overwrites pages that a corrupt free list
+ * contains, and treats an empty file as a new one. Each page must be in its place, used or free
+ * exactly once, and not newer than the page that refers to it; the keys of a page must be in order;
+ * and each table must have the stated number of pages. `checkRecords` checks the content of
+ * records. Reads each page once: about a second per GiB when the file is cached. Blocks the event
+ * loop.
  * @returns Used and free space of the file.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
@@ -43,19 +49,20 @@ export function checkDataFile(file: string): FileUse {
     const [free, main] = newest.databases;
     const { rootTransaction, tables } = TreeCheck.run(pages, main, newest.transaction);
     const usedBytes = pages.accountedPages * pages.pageBytes;
-    const lists = TreeCheck.run(pages, free, newest.transaction, true);
+    const freeLists = TreeCheck.run(pages, free, newest.transaction, true); // lists free pages
     if (tables.join() !== TABLE_NAMES.toSorted().join())
       pages.refuse(`its tables are ${tables.join(', ') || 'none'}`);
-    // Every transaction rewrites a root; otherwise the meta page belongs to another state.
-    if (rootTransaction !== newest.transaction && lists.rootTransaction !== newest.transaction)
+    // every transaction rewrites at least one root; otherwise the meta page belongs to another
+    // state
+    if (rootTransaction !== newest.transaction && freeLists.rootTransaction !== newest.transaction)
       pages.refuse(`transaction ${newest.transaction} has written nothing`);
     return { bytes: pages.bytes, freeBytes: Math.max(0, pages.bytes - usedBytes) };
   });
 }
 
 /**
- * Each transaction overwrites the meta page of the transaction before the last, so the two meta
- * pages belong to consecutive transactions.
+ * Reads both meta pages and returns the newer. Each transaction overwrites the meta page of the
+ * transaction before the last, so the two meta pages belong to consecutive transactions.
  */
 function readNewestMeta(pages: PageFile): Meta {
   const first = readMeta(pages, 0, 'first');
@@ -77,7 +84,7 @@ function readNewestMeta(pages: PageFile): Meta {
   return newer;
 }
 
-/** Page size and flags of the environment, which never change. */
+/** Returns page size and flags of the environment, which no transaction changes. */
 function getFlags({ databases: [free] }: Meta): string {
   return free.toString('hex', 0, 6);
 }

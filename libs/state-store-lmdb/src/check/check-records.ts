@@ -14,8 +14,9 @@ import type { Tables } from '../engine/tables.js';
 import { createDamageError } from './page-file.js';
 
 /**
- * Reads every record once, to find altered, missing, outdated and duplicate records at the start
- * instead of at their first use. Takes a few seconds per GiB.
+ * Reads every record once, to find altered, missing, outdated and duplicate records when the store
+ * is opened instead of at their first use. Takes a few seconds per GiB.
+ * @param file - Path of the data file, for the error.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
 export function checkRecords(tables: Tables, file: string): void {
@@ -29,6 +30,7 @@ export function checkRecords(tables: Tables, file: string): void {
   }
 }
 
+/** Returns the sum of the hashes of all leases. */
 function hashLeases({ leases }: Tables): number {
   let hashSum = 0;
   for (const { key, value } of leases.getRange()) {
@@ -38,28 +40,29 @@ function hashLeases({ leases }: Tables): number {
   return hashSum;
 }
 
-/** Also checks that the keys in `leasedKeys` match the entries on leases. */
+/** Returns the sum of the hashes of all entries. Checks that `leasedKeys` has their leased keys. */
 function hashEntries({ entries, leases, leasedKeys }: Tables, newest: Revision): number {
   let hashSum = 0;
-  let onLeases = 0;
+  let leasedCount = 0;
   for (const { key, value } of entries.getRange()) {
     const { modRevision, lease } = decodeEntry(key.toString('utf8'), value);
     if (modRevision > newest)
       throw new Error(`an entry is of revision ${modRevision}, after ${newest}`);
     hashSum = addHashes(hashSum, hashRecord(key, value));
     if (lease === undefined) continue;
-    onLeases += 1;
+    leasedCount += 1;
     if (
       !leases.doesExist(Buffer.from(lease)) ||
       !leasedKeys.doesExist(encodeLeasedKey(lease, key.toString('utf8')))
     )
       throw new Error('an entry is on a lease that does not have its key');
   }
-  if (leasedKeys.getKeysCount() !== onLeases) throw new Error('a lease has a key without an entry');
+  if (leasedKeys.getKeysCount() !== leasedCount)
+    throw new Error('a lease has a key without an entry');
   return hashSum;
 }
 
-/** Checks that the history has every revision after the compacted one exactly once. */
+/** Checks that the history has every revision after `compacted`, up to `newest`, exactly once. */
 function checkHistory({ history }: Tables, compacted: Revision, newest: Revision): void {
   let expected = compacted + 1n;
   for (const { key, value } of history.getRange()) {

@@ -1,6 +1,7 @@
 import type { PageFile } from './page-file.js';
 
-// @see mdb.c: MDB_page, MDB_db, MDB_node; midl.h for the lists of free pages, where -n means "n
+// Offsets and constants of pages, databases and nodes in the file format of LMDB.
+// @see mdb.c: MDB_page, MDB_db, MDB_node; midl.h for the lists of free pages, in which -n means "n
 //   pages from the next number on"
 export const PAGE_HEADER_BYTES = 24;
 export const DATABASE_BYTES = 48;
@@ -12,13 +13,13 @@ const PAGE_KINDS = PAGE_BRANCH | PAGE_LEAF | PAGE_OVERFLOW;
 const NODE_HEADER_BYTES = 8;
 const NODE_BIG_DATA = 0x01;
 const NODE_DATABASE = 0x02;
-/** Page number, transaction and page count. */
+/** Bytes of page number, transaction and page count. */
 const OVERFLOW_REFERENCE_BYTES = 24;
 const NUMBER_BYTES = 8;
-/** Deeper trees exceed the size of any disk. */
+/** Depth limit. A deeper tree would exceed the size of any disk. */
 const MAX_DEPTH = 32;
 
-/** Page and record counts: as stated by a database, or as found in it. */
+/** Numbers of pages and records of a database. */
 interface Totals {
   branch: bigint;
   leaf: bigint;
@@ -26,8 +27,11 @@ interface Totals {
   records: bigint;
 }
 
+/** Result of {@link TreeCheck.run}. */
 export interface TreeResult {
+  /** Transaction that wrote the root page; 0 for an empty tree. */
   readonly rootTransaction: bigint;
+  /** Names of the nested databases, in key order. */
   readonly tables: readonly string[];
 }
 
@@ -36,9 +40,10 @@ export interface TreeResult {
  * order of all keys.
  */
 export class TreeCheck {
+  /** Numbers found so far. */
   private readonly found: Totals = { branch: 0n, leaf: 0n, overflow: 0n, records: 0n };
   private readonly tables: string[] = [];
-  private previous: Buffer | undefined;
+  private previousKey: Buffer | undefined;
   /** Lower bound of the next key, from the branch page above. */
   private lowerBound: Buffer | undefined;
 
@@ -48,12 +53,12 @@ export class TreeCheck {
   ) {}
 
   /**
+   * Checks one database.
    * @param database - Record of the database.
-   * @param transaction - No page may be newer than this transaction.
+   * @param transaction - Newest transaction that may have written a page.
    * @param listsFreePages - True for the database of free pages: its records are lists of free
    *   pages, keyed by transaction number.
-   * @returns The transaction that wrote the root (0 for an empty tree), and the names of nested
-   *   databases.
+   * @throws kind `precondition` with the message that the data file is damaged.
    */
   static run(
     pages: PageFile,
@@ -80,7 +85,13 @@ export class TreeCheck {
     return { rootTransaction, tables: check.tables };
   }
 
-  /** @returns The transaction that wrote the page. */
+  /**
+   * Checks a page and all pages below.
+   * @param number - Number of the page.
+   * @param newest - Newest transaction that may have written the page.
+   * @param depth - Depth of the page in the tree; the root has 1.
+   * @returns The transaction that wrote the page.
+   */
   private walk(number: bigint, newest: bigint, depth: number): bigint {
     if (depth > MAX_DEPTH) this.pages.refuse('a tree is too deep');
     this.pages.account(number, 1n);
@@ -104,8 +115,10 @@ export class TreeCheck {
   }
 
   /**
-   * The key between two children is greater than all keys of the first child, and not greater than
-   * any key of the second.
+   * Checks the child of a branch page.
+   * @param node - Offset of the node in the page.
+   * @param separator - Key of the node, which is greater than all keys of the previous child and
+   *   not greater than any key of this child. Undefined for the first child.
    */
   private descend(
     page: Buffer,
@@ -115,7 +128,7 @@ export class TreeCheck {
     depth: number,
   ): void {
     if (separator !== undefined) {
-      if (this.previous !== undefined && this.compare(separator, this.previous) <= 0)
+      if (this.previousKey !== undefined && this.compare(separator, this.previousKey) <= 0)
         this.pages.refuse('keys are out of order');
       this.lowerBound = separator;
     }
@@ -126,8 +139,9 @@ export class TreeCheck {
     );
   }
 
+  /** Returns the offsets of the nodes in a page. */
   private readNodes(page: Buffer, number: bigint): readonly number[] {
-    // relative to the end of the header, like the offsets of nodes
+    // relative to the end of the page header, as the offsets of nodes are
     const lower = page.readUInt16LE(20);
     const upper = page.readUInt16LE(22);
     if (
@@ -154,6 +168,7 @@ export class TreeCheck {
     return page.subarray(start, end);
   }
 
+  /** Checks one node of a leaf page: key order, value, overflow pages, nested database. */
   private checkRecord(
     page: Buffer,
     node: number,
@@ -170,10 +185,12 @@ export class TreeCheck {
     const end = start + (flags & NODE_BIG_DATA ? OVERFLOW_REFERENCE_BYTES : bytes);
     if (end > this.pages.pageBytes || (flags & ~(NODE_BIG_DATA | NODE_DATABASE)) !== 0)
       this.pages.refuse(`page ${number} holds a record that is too long`);
-    const inline = page.subarray(start, end);
-    if (flags & NODE_DATABASE) this.tables.push(key.toString('latin1').replace(/\0$/, '')); // the binding includes C's terminating NUL
-    if (flags & NODE_DATABASE) this.checkDatabase(inline, flags, transaction, depth, number);
-    const data = flags & NODE_BIG_DATA ? this.readOverflow(inline, bytes, transaction) : inline;
+    const inlineData = page.subarray(start, end);
+    // the Node.js binding stores table names with the terminating NUL of C
+    if (flags & NODE_DATABASE) this.tables.push(key.toString('latin1').replace(/\0$/, ''));
+    if (flags & NODE_DATABASE) this.checkDatabase(inlineData, flags, transaction, depth, number);
+    const data =
+      flags & NODE_BIG_DATA ? this.readOverflow(inlineData, bytes, transaction) : inlineData;
     if (this.listsFreePages) this.accountFreePages(data);
   }
 
@@ -189,7 +206,11 @@ export class TreeCheck {
     TreeCheck.run(this.pages, record, transaction);
   }
 
-  /** @returns The data of the overflow pages; empty unless the caller needs it. */
+  /**
+   * Checks the overflow pages of a large value.
+   * @param bytes - Length of the value.
+   * @returns The value in the database of free pages; otherwise an empty buffer, to save time.
+   */
   private readOverflow(reference: Buffer, bytes: number, newest: bigint): Buffer {
     const first = reference.readBigUInt64LE(0);
     const transaction = reference.readBigUInt64LE(8);
@@ -201,18 +222,19 @@ export class TreeCheck {
     this.found.overflow += count;
     const position = Number(first) * this.pages.pageBytes;
     const header = this.pages.read(position, PAGE_HEADER_BYTES, `page ${first}`);
-    const expected =
+    const isExpected =
       header.readBigUInt64LE(0) === first &&
       header.readBigUInt64LE(8) === transaction &&
       (header.readUInt16LE(18) & PAGE_KINDS) === PAGE_OVERFLOW &&
       BigInt(header.readUInt32LE(20)) === count;
-    if (!expected) this.pages.refuse(`page ${first} is not the one expected`);
-    const wanted = this.listsFreePages ? bytes : 0;
+    if (!isExpected) this.pages.refuse(`page ${first} is not the one expected`);
+    const neededBytes = this.listsFreePages ? bytes : 0;
     if (!this.listsFreePages)
       this.pages.read(position + PAGE_HEADER_BYTES + bytes, 0, `the end of page ${first}`);
-    return this.pages.read(position + PAGE_HEADER_BYTES, wanted, `page ${first}`);
+    return this.pages.read(position + PAGE_HEADER_BYTES, neededBytes, `page ${first}`);
   }
 
+  /** Accounts for the pages of one list of free pages. */
   private accountFreePages(list: Buffer): void {
     const count = list.length < NUMBER_BYTES ? -1 : Number(list.readBigUInt64LE(0));
     if (count < 0 || (count + 1) * NUMBER_BYTES > list.length)
@@ -227,17 +249,18 @@ export class TreeCheck {
     }
   }
 
+  /** Checks that a key of a leaf page is greater than all keys before. */
   private checkOrder(key: Buffer, number: bigint): void {
-    const { previous, lowerBound } = this;
-    if (previous !== undefined && this.compare(key, previous) <= 0)
+    const { previousKey, lowerBound } = this;
+    if (previousKey !== undefined && this.compare(key, previousKey) <= 0)
       this.pages.refuse(`keys on page ${number} are out of order`);
     if (lowerBound !== undefined && this.compare(key, lowerBound) < 0)
       this.pages.refuse(`keys on page ${number} are out of order`);
-    this.previous = key;
+    this.previousKey = key;
     this.lowerBound = undefined;
   }
 
-  /** The database of free pages is ordered by numbers in machine order, all others by bytes. */
+  /** Compares keys: numbers in machine byte order in the database of free pages, else bytes. */
   private compare(a: Buffer, b: Buffer): number {
     if (!this.listsFreePages) return Buffer.compare(a, b);
     if (a.length !== NUMBER_BYTES || b.length !== NUMBER_BYTES)

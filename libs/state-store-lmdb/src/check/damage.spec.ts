@@ -8,20 +8,28 @@ import { openLmdbStateStore } from '../index.js';
 import { openTables } from '../engine/tables.js';
 import { removeTemporaryDirectories, createTemporaryDirectory } from '../testing/index.js';
 
-const PAGE = 4_096;
-const HISTORY = 40;
+const PAGE_BYTES = 4_096;
+const HISTORY_LIMIT = 40;
 
 // The tests open hundreds of files, and each open reads the whole file.
 jest.setTimeout(60_000);
 
 const open = (directory: string): Promise<StateStore> =>
-  openLmdbStateStore({ directory, clock: new ManualClock(), historyLimit: HISTORY, sync: false });
+  openLmdbStateStore({
+    directory,
+    clock: new ManualClock(),
+    historyLimit: HISTORY_LIMIT,
+    sync: false,
+  });
 
-/** The whole content of a store as text. */
+/** Returns entries and history of a store as text, without the entries of later writes. */
 async function readContent(store: StateStore): Promise<string> {
   const { entries, revision } = await store.range({ prefix: '', limit: 10_000 });
   const history: unknown[] = [];
-  for await (const batch of store.watch({ prefix: '', after: revision - BigInt(HISTORY) + 5n })) {
+  for await (const batch of store.watch({
+    prefix: '',
+    after: revision - BigInt(HISTORY_LIMIT) + 5n,
+  })) {
     history.push(batch);
     if (batch.revision === revision) break;
   }
@@ -30,7 +38,7 @@ async function readContent(store: StateStore): Promise<string> {
   return JSON.stringify([entries.filter(({ key }) => !key.startsWith('later')), history], toText);
 }
 
-/** Writes a file with multi-page tables, multi-page values, leases and free pages. */
+/** Writes a data file with multi-page tables, multi-page values, leases and free pages. */
 async function write(directory: string, rounds: number): Promise<void> {
   const store = await open(directory);
   const lease = await store.grantLease(1_000);
@@ -43,22 +51,27 @@ async function write(directory: string, rounds: number): Promise<void> {
   await store.close();
 }
 
-let older = Buffer.alloc(0);
-let newer = Buffer.alloc(0);
-let whole = '';
+/** A data file, and the same file after further writes. */
+let olderFile = Buffer.alloc(0);
+let newerFile = Buffer.alloc(0);
+/** Content of `newerFile`. */
+let intactContent = '';
 beforeAll(async () => {
   const directory = await createTemporaryDirectory();
   await write(directory, 120);
-  older = await readFile(join(directory, 'store.mdb'));
+  olderFile = await readFile(join(directory, 'store.mdb'));
   await write(directory, 60);
-  newer = await readFile(join(directory, 'store.mdb'));
+  newerFile = await readFile(join(directory, 'store.mdb'));
   const store = await open(directory);
-  whole = await readContent(store);
+  intactContent = await readContent(store);
   await store.close();
 });
 afterAll(removeTemporaryDirectories);
 
-/** @returns `refused`, or `whole` when the file has its full content, also after some writes. */
+/**
+ * Opens a copy of a data file, and writes to it when it opens.
+ * @returns `refused`, or `intact` when the store has its full content before and after the writes.
+ */
 async function openDamaged(file: Buffer): Promise<string> {
   const directory = join(await createTemporaryDirectory(), 'data');
   await mkdir(directory, { mode: 0o700 });
@@ -71,108 +84,126 @@ async function openDamaged(file: Buffer): Promise<string> {
       throw reason;
   });
   if (store === undefined) return 'refused';
-  const found = await readContent(store);
+  const content = await readContent(store);
   const entriesOnly = (text: string): unknown => (JSON.parse(text) as readonly unknown[])[0];
   for (let round = 0; round < 4; round += 1)
     await store.txn([], [{ put: `later-${round}`, value: Buffer.alloc(6_000) }]);
   const later = await readContent(store);
   await store.close();
   await (await open(directory)).close();
-  if (found !== whole) return 'other than it was';
-  return JSON.stringify(entriesOnly(later)) === JSON.stringify(entriesOnly(whole))
-    ? 'whole'
+  if (content !== intactContent) return 'changed content';
+  return JSON.stringify(entriesOnly(later)) === JSON.stringify(entriesOnly(intactContent))
+    ? 'intact'
     : 'broken by later writes';
 }
 
-async function countVerdicts(
+/**
+ * Damages `count` copies of the newer file, and counts the results of {@link openDamaged}.
+ * @param damage - Damages one copy in place.
+ */
+async function countResults(
   count: number,
   damage: (file: Buffer, index: number) => void,
 ): Promise<Record<string, number>> {
-  const verdicts: Record<string, number> = {};
+  const results: Record<string, number> = {};
   for (let index = 0; index < count; index += 1) {
-    const file = Buffer.from(newer);
+    const file = Buffer.from(newerFile);
     damage(file, index);
-    const verdict = await openDamaged(file);
-    verdicts[verdict] = (verdicts[verdict] ?? 0) + 1;
+    const result = await openDamaged(file);
+    results[result] = (results[result] ?? 0) + 1;
   }
-  return verdicts;
+  return results;
 }
 
-/** Only damage of unused bytes may go undetected: free pages, and the space between records. */
-const refusedOrWhole = {
+/**
+ * Expected results. Only damage of unused bytes may stay undetected: in free pages, and in the
+ * space between records.
+ */
+const REFUSED_OR_INTACT = {
   refused: expect.any(Number) as number,
-  whole: expect.any(Number) as number,
+  intact: expect.any(Number) as number,
 };
 
-describe('openLmdbStateStore: a damaged data file is refused or reads correctly', () => {
-  it('with one bit changed anywhere', async () => {
+describe('openLmdbStateStore', () => {
+  it('refuses a data file with one changed bit, or reads its intact content', async () => {
     const step = 10_007; // coprime with the page size, so that all kinds of bytes are hit
-    const places = Math.floor(newer.length / step);
-    const verdicts = await countVerdicts(places, (file, index) => {
-      const place = index * step;
-      file.writeUInt8(file.readUInt8(place) ^ (1 << (index % 8)), place);
+    const count = Math.floor(newerFile.length / step);
+    const results = await countResults(count, (file, index) => {
+      const offset = index * step;
+      file.writeUInt8(file.readUInt8(offset) ^ (1 << (index % 8)), offset);
     });
-    expect(verdicts).toEqual(refusedOrWhole);
+    expect(results).toEqual(REFUSED_OR_INTACT);
   });
 
-  it('with one bit of its meta pages changed', async () => {
-    const verdicts = await countVerdicts(45, (file, index) => {
-      const place = (index % 2) * PAGE + index * 4 - (index % 3) + 2;
-      file.writeUInt8(file.readUInt8(place) ^ (1 << (index % 7)), place);
+  it('refuses a data file with one changed bit in a meta page, or reads its intact content', async () => {
+    const results = await countResults(45, (file, index) => {
+      const offset = (index % 2) * PAGE_BYTES + index * 4 - (index % 3) + 2;
+      file.writeUInt8(file.readUInt8(offset) ^ (1 << (index % 7)), offset);
     });
-    expect(verdicts).toEqual(refusedOrWhole);
+    expect(results).toEqual(REFUSED_OR_INTACT);
   });
 
-  it('with a page in an older state (lost write)', async () => {
-    const verdicts = await countVerdicts(Math.floor(older.length / PAGE / 2), (file, index) => {
-      older.copy(file, 2 * index * PAGE, 2 * index * PAGE, (2 * index + 1) * PAGE);
-    });
-    expect(verdicts).toEqual(refusedOrWhole);
+  it('refuses a data file with one outdated page (lost write), or reads its intact content', async () => {
+    const results = await countResults(
+      Math.floor(olderFile.length / PAGE_BYTES / 2),
+      (file, index) => {
+        olderFile.copy(
+          file,
+          2 * index * PAGE_BYTES,
+          2 * index * PAGE_BYTES,
+          (2 * index + 1) * PAGE_BYTES,
+        );
+      },
+    );
+    expect(results).toEqual(REFUSED_OR_INTACT);
   });
 
-  it('with a partly written page (torn write)', async () => {
-    const verdicts = await countVerdicts(Math.floor(newer.length / PAGE / 3), (file, index) => {
-      file.fill(0, 3 * index * PAGE + 512, (3 * index + 1) * PAGE);
-    });
-    expect(verdicts).toEqual(refusedOrWhole);
+  it('refuses a data file with half a page (torn write), or reads its intact content', async () => {
+    const results = await countResults(
+      Math.floor(newerFile.length / PAGE_BYTES / 3),
+      (file, index) => {
+        file.fill(0, 3 * index * PAGE_BYTES + 512, (3 * index + 1) * PAGE_BYTES);
+      },
+    );
+    expect(results).toEqual(REFUSED_OR_INTACT);
   });
 });
 
 it.each([
   {
     name: 'a missing entry',
-    change: 'entries',
-    says: 'its entries are not those of the last commit',
+    table: 'entries',
+    problem: 'its entries are not those of the last commit',
   },
   {
     name: 'a missing history segment',
-    change: 'history',
-    says: 'is missing from the history',
+    table: 'history',
+    problem: 'is missing from the history',
   },
   {
     name: 'a missing lease',
-    change: 'leases',
-    says: 'its entries are not those of the last commit|an entry is on a lease',
+    table: 'leases',
+    problem: 'its entries are not those of the last commit|an entry is on a lease',
   },
   {
     name: 'a missing key of a lease',
-    change: 'leasedKeys',
-    says: 'an entry is on a lease that does not have its key',
+    table: 'leasedKeys',
+    problem: 'an entry is on a lease that does not have its key',
   },
 ] as const)(
   'openLmdbStateStore refuses a data file with intact pages but $name',
-  async ({ change, says }) => {
+  async ({ table, problem }) => {
     const directory = await createTemporaryDirectory();
     await write(directory, 30);
     const tables = await openTables(join(directory, 'store.mdb'), true);
-    const [first] = [...tables[change].getKeys({ limit: 1 })];
-    await tables[change].remove(first ?? Buffer.alloc(0));
+    const [first] = [...tables[table].getKeys({ limit: 1 })];
+    await tables[table].remove(first ?? Buffer.alloc(0));
     await tables.root.close();
     await expect(open(directory)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringMatching(
         new RegExp(
-          `^data file is damaged: .*store.mdb: its records are inconsistent \\(.*(${says}).*\\); restore a backup`,
+          `^data file is damaged: .*store.mdb: its records are inconsistent \\(.*(${problem}).*\\); restore a backup`,
         ),
       ) as string,
     });

@@ -1,19 +1,23 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { CloudlessError } from '@cloudless/base';
 
-/** Limit of pages at the end that were allocated and freed before they were ever written. */
+/**
+ * Limit of pages past the end of the file: LMDB may allocate and free pages there that it never
+ * writes. Bounds the memory for a corrupt page number.
+ */
 const MAX_UNWRITTEN_PAGES = 1_000_000;
 
 /**
- * An LMDB data file that is read in pieces and never mapped, and a record of which of its pages are
- * accounted for.
+ * An LMDB data file that is read in pieces and never mapped. Also records which pages were found,
+ * used or free, to detect a page that is used twice.
  */
 export class PageFile {
-  /** Size of a page; set after the first page was read. */
+  /** Bytes of a page; set after the first meta page was read. */
   pageBytes = 0;
   /** Pages accounted for so far, including the two meta pages. */
   accountedPages = 2;
   private readonly size: number;
+  /** 1 for each page accounted for, by page number. */
   private accounted = new Uint8Array(0);
 
   private constructor(
@@ -23,7 +27,7 @@ export class PageFile {
     this.size = fstatSync(descriptor).size;
   }
 
-  /** Opens a file, runs `check`, and closes the file. */
+  /** Opens a file, runs `check`, closes the file and returns the result of `check`. */
   static check<Result>(file: string, check: (pages: PageFile) => Result): Result {
     const descriptor = openSync(file, 'r');
     try {
@@ -33,49 +37,64 @@ export class PageFile {
     }
   }
 
-  /** Size of the file. */
+  /** Size of the file in bytes. */
   get bytes(): number {
     return this.size;
   }
 
-  /** Reads bytes. @throws The error about a damaged file when it ends before them. */
-  read(position: number, length: number, what: string): Buffer {
-    if (position + length > this.size) this.refuse(`it ends before ${what}`);
+  /**
+   * Reads bytes.
+   * @param description - Name of the bytes in the error, such as `page 3`.
+   * @throws kind `precondition` when the file ends before the last byte.
+   */
+  read(position: number, length: number, description: string): Buffer {
+    if (position + length > this.size) this.refuse(`it ends before ${description}`);
     const buffer = Buffer.allocUnsafe(length);
     if (readSync(this.descriptor, buffer, 0, length, position) < length)
-      this.refuse(`it ends before ${what}`);
+      this.refuse(`it ends before ${description}`);
     return buffer;
   }
 
+  /** Reads a whole page by its number. */
   readPage(page: bigint): Buffer {
     return this.read(Number(page) * this.pageBytes, this.pageBytes, `page ${page}`);
   }
 
-  /** Starts the page accounting. @param lastPage - The last page that may have content. */
+  /**
+   * Starts the page accounting.
+   * @param lastPage - Number of the last page that may have content.
+   */
   expectPages(lastPage: bigint): void {
     if (lastPage > BigInt(Math.ceil(this.size / this.pageBytes) + MAX_UNWRITTEN_PAGES))
       this.refuse(`its last page would be ${lastPage}`);
-    // the first two are the meta pages
+    // the first two pages are the meta pages
     this.accounted = new Uint8Array(Number(lastPage) + 1).fill(1, 0, 2);
   }
 
-  /** Accounts for pages: each page must be used once or free once. */
+  /**
+   * Accounts for `count` pages from number `first`. Each page may be accounted for only once.
+   * @throws kind `precondition` when a page was accounted for before or does not exist.
+   */
   account(first: bigint, count: bigint): void {
     if (first < 0n || count < 1n || first + count > BigInt(this.accounted.length))
       this.refuse(`page ${first} is outside of the file`);
     const [from, to] = [Number(first), Number(first + count)];
-    const twice = this.accounted.subarray(from, to).indexOf(1);
-    if (twice >= 0) this.refuse(`page ${from + twice} is used twice`);
+    const repeatedIndex = this.accounted.subarray(from, to).indexOf(1);
+    if (repeatedIndex >= 0) this.refuse(`page ${from + repeatedIndex} is used twice`);
     this.accounted.fill(1, from, to);
     this.accountedPages += to - from;
   }
 
+  /** @throws kind `precondition` with {@link createDamageError}, always. */
   refuse(problem: string): never {
     throw createDamageError(this.file, problem);
   }
 }
 
-/** Creates the error for a data file that cannot be trusted. */
+/**
+ * Creates the error for a damaged data file.
+ * @param problem - A clause about the file, such as `it ends before page 3`.
+ */
 export function createDamageError(file: string, problem: string, cause?: unknown): CloudlessError {
   return new CloudlessError(
     'precondition',

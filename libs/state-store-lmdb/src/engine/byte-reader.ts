@@ -1,9 +1,13 @@
-/** Reads the values of a `ByteWriter` in the same order. Throws a RangeError past the end. */
+/**
+ * Reads values in the order in which a `ByteWriter` wrote them. All methods throw a RangeError when
+ * the record ends too early.
+ */
 export class ByteReader {
   private offset = 0;
 
   constructor(private readonly buffer: Buffer) {}
 
+  /** True when all bytes were read. */
   get atEnd(): boolean {
     return this.offset >= this.buffer.length;
   }
@@ -28,6 +32,7 @@ export class ByteReader {
     return this.buffer.readDoubleBE(this.skip(8));
   }
 
+  /** Reads UTF-8 text after its length in two bytes. */
   text(): string {
     const length = this.uint16();
     const start = this.skip(length);
@@ -45,6 +50,7 @@ export class ByteReader {
     return this.bytes(this.buffer.length - this.offset);
   }
 
+  /** Moves past `count` bytes and returns their offset. */
   private skip(count: number): number {
     const start = this.offset;
     if (start + count > this.buffer.length)

@@ -4,7 +4,7 @@ import { ByteWriter } from './byte-writer.js';
 
 describe('ByteWriter', () => {
   it('round-trips all types through ByteReader with any initial capacity', () => {
-    const arbFields = fc.record({
+    const arbitraryFields = fc.record({
       number: fc.nat(0xffff),
       big: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
       fraction: fc.double({ noNaN: true }),
@@ -14,7 +14,7 @@ describe('ByteWriter', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 100 }),
-        arbFields,
+        arbitraryFields,
         (capacity, { number, big, fraction, text, bytes }) => {
           const writer = new ByteWriter(capacity).uint32(1).clear();
           // prettier-ignore

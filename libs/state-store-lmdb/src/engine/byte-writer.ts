@@ -1,6 +1,6 @@
 /**
  * Appends numbers, text and bytes to a growing buffer. Numbers are big-endian, so that their bytes
- * sort like the numbers.
+ * sort in the order of the numbers.
  */
 export class ByteWriter {
   private buffer: Buffer;
@@ -62,7 +62,7 @@ export class ByteWriter {
     return this;
   }
 
-  /** The written bytes; valid until the next write. */
+  /** Returns the written bytes without a copy. Valid until the next write or `clear`. */
   view(): Buffer {
     return this.buffer.subarray(0, this.length);
   }
@@ -73,6 +73,7 @@ export class ByteWriter {
     return this;
   }
 
+  /** Makes space for `count` more bytes. */
   private reserve(count: number): void {
     if (this.length + count <= this.buffer.length) return;
     const grown = Buffer.allocUnsafeSlow(Math.max(2 * this.buffer.length, this.length + count));

@@ -45,7 +45,7 @@ async function readBatches(
   return batches;
 }
 
-describe('openLmdbStateStore after a restart', () => {
+describe('a store that is opened again', () => {
   it('has all entries, revisions and history', async () => {
     const directory = await createTemporaryDirectory();
     const first = await openLmdbStateStore({ directory, clock: new ManualClock() });
@@ -75,7 +75,7 @@ describe('openLmdbStateStore after a restart', () => {
     await second.close();
   });
 
-  it('keeps the compacted revision and continues compacting', async () => {
+  it('keeps its compacted revision, and compacts to its new historyLimit', async () => {
     const directory = await createTemporaryDirectory();
     const write = async (historyLimit: number, rounds: number): Promise<StateStore> => {
       const store = await openLmdbStateStore({ directory, clock: new ManualClock(), historyLimit });
@@ -93,10 +93,10 @@ describe('openLmdbStateStore after a restart', () => {
     await narrowed.close();
   });
 
-  it('gives each lease its full time again and never reuses an id', async () => {
+  it('gives each lease its full time again, and never reuses a lease id', async () => {
     const directory = await createTemporaryDirectory();
-    const before = new ManualClock();
-    const first = await openLmdbStateStore({ directory, clock: before });
+    const firstClock = new ManualClock();
+    const first = await openLmdbStateStore({ directory, clock: firstClock });
     const [lease, ended] = [await first.grantLease(1_000), await first.grantLease(1_000)];
     await first.txn(
       [],
@@ -106,7 +106,7 @@ describe('openLmdbStateStore after a restart', () => {
       ],
     );
     await first.revokeLease(ended);
-    await before.advance(900);
+    await firstClock.advance(900);
     await first.close();
 
     const clock = new ManualClock();
@@ -124,7 +124,7 @@ describe('openLmdbStateStore after a restart', () => {
     await second.close();
   });
 
-  it('has every acknowledged write after kill -9, and no partial write', async () => {
+  it('has every acknowledged write and a gapless history after kill -9', async () => {
     const directory = await createTemporaryDirectory();
     for (let round = 1; round <= 2; round += 1) {
       const child = StoreChild.start('write', directory);
@@ -151,7 +151,9 @@ describe('openLmdbStateStore after a restart', () => {
       await store.close();
     }
   });
+});
 
+describe('openLmdbStateStore', () => {
   it.each<{ name: string; damage: (file: string) => Promise<void> }>([
     { name: 'empty', damage: (file) => truncate(file, 0) },
     { name: 'truncated within the first page', damage: (file) => truncate(file, 100) },
@@ -161,12 +163,15 @@ describe('openLmdbStateStore after a restart', () => {
       damage: async (file) => truncate(file, Math.floor((await stat(file)).size / 2)),
     },
     {
-      name: 'garbage',
+      name: 'overwritten with garbage',
       damage: async (file) => writeFile(file, Buffer.alloc((await stat(file)).size, 0x5a)),
     },
-    { name: 'zero after the first two pages', damage: (file) => overwrite(file, 2 * 4_096, 0) },
     {
-      name: 'garbage after the first two pages',
+      name: 'overwritten with zeros after the first two pages',
+      damage: (file) => overwrite(file, 2 * 4_096, 0),
+    },
+    {
+      name: 'overwritten with garbage after the first two pages',
       damage: (file) => overwrite(file, 2 * 4_096, 0xa7),
     },
     { name: 'changed in one byte of each value', damage: changeValues },
@@ -187,7 +192,7 @@ describe('openLmdbStateStore after a restart', () => {
     expect((await readFile(file)).equals(damaged)).toBe(true);
   });
 
-  it('opens a directory in which the creation was interrupted', async () => {
+  it('creates a store in a directory in which an earlier creation was interrupted', async () => {
     const directory = await createTemporaryDirectory();
     await writeFile(join(directory, 'new-store.mdb'), 'half a page');
     const store = await openLmdbStateStore({ directory, clock: new ManualClock() });
@@ -196,7 +201,7 @@ describe('openLmdbStateStore after a restart', () => {
     await rm(directory, { recursive: true });
   });
 
-  it('refuses a data file of another format', async () => {
+  it('refuses a data file of another format at each attempt', async () => {
     const directory = await createTemporaryDirectory();
     await (await openLmdbStateStore({ directory, clock: new ManualClock() })).close();
     const tables = await openTables(join(directory, 'store.mdb'), true);
@@ -215,11 +220,13 @@ describe('openLmdbStateStore after a restart', () => {
   });
 });
 
+/** Overwrites a file with one byte value, from an offset to the end. */
 async function overwrite(file: string, from: number, byte: number): Promise<void> {
   const content = await readFile(file);
   await writeFile(file, content.fill(byte, from));
 }
 
+/** Changes one byte in each value that the test wrote. */
 async function changeValues(file: string): Promise<void> {
   const content = await readFile(file, 'latin1');
   await writeFile(file, content.replaceAll('valuevalue', 'valueValue'), 'latin1');

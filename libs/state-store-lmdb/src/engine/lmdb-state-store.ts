@@ -27,7 +27,7 @@ import { openTables, type Tables } from './tables.js';
 export interface LmdbStateStoreOptions {
   /** Data directory. Created with mode 0700 if absent; refused if other users can access it. */
   readonly directory: string;
-  /** Measures leases. */
+  /** Clock of leases, file checks and probes of the disk. */
   readonly clock: Clock;
   /**
    * Changes retained for watches and older revisions, 1 or more. Older changes are compacted.
@@ -35,27 +35,31 @@ export interface LmdbStateStoreOptions {
    */
   readonly historyLimit?: number;
   /**
-   * Limit of the bytes of these changes in the data file, 1 or more; beyond it fewer changes are
-   * retained. Default 64 MiB.
+   * Limit of the bytes of the retained changes in the data file, 1 or more. Fewer changes are
+   * retained when they need more. Default 64 MiB.
    */
   readonly historyBytes?: number;
-  /** Default: silent. */
+  /** Default: no log. */
   readonly log?: Log;
   /**
-   * Runs with false when the disk is full, and with true some seconds after it accepts all writes
-   * again. Meanwhile writes are refused and reads continue.
+   * Runs with false when a write fails because the disk is full, and with true once the disk has
+   * space again. Between both calls large writes are refused, and reads continue.
    */
   readonly onDiskSpaceChange?: (hasSpace: boolean) => void;
   /**
-   * Runs once, when the data file was deleted, moved or replaced, or the lock was lost. From then
-   * on writes are refused as `unavailable`, and reads continue, until a store is opened again.
+   * Runs once, when the data file was deleted, moved, replaced or overwritten, or the lock was
+   * lost. From then on writes are refused as `unavailable`, and reads continue, until the store is
+   * opened again.
    */
   readonly onFault?: (fault: StorageFault) => void;
-  /** Interval of checks of data file and lock without writes, in milliseconds. Default: none. */
+  /**
+   * Interval of checks of data file and lock, in milliseconds. Default: both are checked only
+   * before and after each write.
+   */
   readonly checkIntervalMs?: number;
   /**
-   * False acknowledges before the flush: acknowledged writes survive the end of the process, but
-   * not a power loss. Default true.
+   * False: writes are acknowledged before the flush, and survive the end of the process, but not a
+   * power loss. Default true.
    */
   readonly sync?: boolean;
 }
@@ -64,9 +68,10 @@ export interface LmdbStateStoreOptions {
  * Opens the store in a directory, or creates a new one. Only one process at a time can have a
  * directory open.
  * @throws kind `unavailable` when the directory is in use, naming the process; `precondition` when
- *   other users can access it, it is not a directory, or the data file is damaged or of another
- *   format; `denied` when this process may not use it; `exhausted` when the disk is full. Nothing
- *   was changed then.
+ *   other users can access the directory, the path is not a directory, or the data file is damaged
+ *   or of another format; `denied` when this process may not use the directory; `exhausted` when
+ *   the disk is full; `invalid` for a history limit that is not an integer of 1 or more. The data
+ *   file is then unchanged.
  * @example
  * const store = await openLmdbStateStore({ directory: '/var/lib/cloudless', clock });
  * await store.txn([], [{ put: 'a', value }]);
@@ -114,7 +119,11 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
   }
 }
 
-/** Runs {@link compactDataFile}. Closes `tables` when the file was replaced or that is unknown. */
+/**
+ * Runs {@link compactDataFile}. Closes `tables` when the file was replaced, or when it is unknown
+ * whether the file was replaced.
+ * @returns True when the file was replaced.
+ */
 async function compactIfWorthwhile(
   tables: Tables,
   file: string,
@@ -130,7 +139,7 @@ async function compactIfWorthwhile(
   }
 }
 
-/** Opens a data file with checked pages, and checks its records. */
+/** Opens a data file whose pages were checked, and checks format and records. */
 async function openChecked(file: string, sync: boolean): Promise<Tables> {
   const tables = await openTables(file, sync);
   try {

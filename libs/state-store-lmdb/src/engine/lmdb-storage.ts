@@ -25,13 +25,13 @@ import { endOfPrefix, type Tables } from './tables.js';
 
 /** Hooks of an open data file. */
 export interface StorageHooks {
-  /** Checks whether the files still belong to this process. */
+  /** Returns a fault when data file or lock no longer belong to this process. Default: no check. */
   readonly checkFiles?: () => StorageFault | undefined;
   /** Runs after LMDB is closed, to release the lock. */
   readonly onClose?: () => Promise<void>;
 }
 
-/** The storage of a store on LMDB. LMDB's readers see only durable commits. */
+/** Storage of a store on LMDB. Reads return only durable commits. */
 export class LmdbStorage implements Storage, StorageReader {
   /**
    * Error of the last write that found the disk full. Until there is space, every write is refused
@@ -39,15 +39,16 @@ export class LmdbStorage implements Storage, StorageReader {
    */
   private diskFullCause: unknown;
   /**
-   * Counters of the last commit, and of a later attempt with unknown outcome: the file has one of
-   * them.
+   * Counters of the last commit, and of a later commit whose outcome is unknown. The file must have
+   * one of these.
    */
   private expectedHeads: readonly HeadRecord[];
   private isWriting = false;
   private overwriteFault: StorageFault | undefined;
 
   /**
-   * @param file - The data file of `tables`.
+   * @param file - Path of the data file of `tables`.
+   * @param tables - Open tables, which the storage closes.
    * @param historyWindow - Window over the history in `tables`.
    * @param hooks - Default: no hooks.
    */
@@ -99,7 +100,7 @@ export class LmdbStorage implements Storage, StorageReader {
     const fault = this.hooks.checkFiles?.();
     if (fault !== undefined || this.overwriteFault !== undefined || this.isWriting)
       return fault ?? this.overwriteFault;
-    this.tables.root.resetReadTxn(); // an old snapshot would hide new commits
+    this.tables.root.resetReadTxn(); // an old LMDB snapshot would hide writes of other programs
     return this.checkHead(readHead(this.tables));
   }
 
@@ -138,16 +139,20 @@ export class LmdbStorage implements Storage, StorageReader {
     }
   }
 
+  /** @throws {@link StorageFault} when another program has written to the file. */
   private readCheckedHead(): HeadRecord {
-    const found = readHead(this.tables);
-    const fault = this.checkHead(found);
+    const head = readHead(this.tables);
+    const fault = this.checkHead(head);
     if (fault !== undefined) throw fault;
-    return found;
+    return head;
   }
 
-  /** An overwritten file keeps its inode, but has other counters. */
-  private checkHead(found: HeadRecord): StorageFault | undefined {
-    if (this.expectedHeads.some((head) => isSameHead(head, found))) return undefined;
+  /**
+   * Returns a fault when the counters are not the expected ones: a file that is overwritten in
+   * place keeps its inode, but has other counters.
+   */
+  private checkHead(head: HeadRecord): StorageFault | undefined {
+    if (this.expectedHeads.some((expected) => isSameHead(expected, head))) return undefined;
     this.overwriteFault = new StorageFault(
       'content',
       `another program has written to ${this.file}: its content is not that of the last commit; writes are refused`,
@@ -155,16 +160,17 @@ export class LmdbStorage implements Storage, StorageReader {
     return this.overwriteFault;
   }
 
-  /** The segment that begins at or before `after` may end after it. */
+  /** Returns the key of the last segment that begins at or before revision `after + 1`. */
   private findSegmentStart(after: Revision): Buffer {
-    const next = Buffer.alloc(8);
-    next.writeBigUInt64BE(after + 1n);
-    const [holding] = this.tables.history.getKeys({
-      start: Buffer.concat([next, Buffer.alloc(13, 0xff)]),
+    const nextRevision = Buffer.alloc(8);
+    nextRevision.writeBigUInt64BE(after + 1n);
+    const [segmentKey] = this.tables.history.getKeys({
+      // sorts after every segment that begins at this revision, and before the next revision
+      start: Buffer.concat([nextRevision, Buffer.alloc(13, 0xff)]),
       reverse: true,
       limit: 1,
     });
-    return holding ?? next;
+    return segmentKey ?? nextRevision;
   }
 }
 

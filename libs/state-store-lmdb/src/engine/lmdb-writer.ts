@@ -26,16 +26,16 @@ import { HEAD_KEY, readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Table, type Tables } from './tables.js';
 
 /**
- * Transactions of one group share history records up to this size. LMDB takes long to allocate
- * space for larger records.
+ * Transactions of one group share a history record up to this size. LMDB needs much time to
+ * allocate space for larger records.
  */
 const SEGMENT_BYTES = 64 * 1024;
 
 const EMPTY = Buffer.alloc(0);
-/** Reused for every segment: LMDB copies the bytes on put. */
+/** Shared by all writers, because LMDB copies the bytes of a put at once. */
 const segmentWriter = new ByteWriter(2 * SEGMENT_BYTES);
 
-/** Writes of one group commit, within one LMDB transaction. */
+/** Writes of one group commit, within one LMDB transaction. Used for one group only. */
 export class LmdbWriter implements StorageWriter {
   private added: HistorySegment[] = [];
   private dropped: readonly HistorySegment[] = [];
@@ -47,7 +47,7 @@ export class LmdbWriter implements StorageWriter {
     private readonly historyWindow: HistoryWindow,
   ) {}
 
-  /** Must be called once the writes are durable. */
+  /** Updates the history window. Must run once, after the writes are durable. */
   onCommitted(): void {
     this.historyWindow.advance(this.added, this.dropped);
   }
@@ -62,7 +62,7 @@ export class LmdbWriter implements StorageWriter {
 
   put(entry: StoredEntry, before: StoredEntry | undefined): void {
     if (before?.lease !== entry.lease) {
-      this.detach(before);
+      this.detachFromLease(before);
       if (entry.lease !== undefined)
         void this.tables.leasedKeys.put(encodeLeasedKey(entry.lease, entry.key), EMPTY);
     }
@@ -74,7 +74,7 @@ export class LmdbWriter implements StorageWriter {
   }
 
   delete(before: StoredEntry): void {
-    this.detach(before);
+    this.detachFromLease(before);
     const key = Buffer.from(before.key);
     this.subtractHash(this.tables.entries, key);
     void this.tables.entries.remove(key);
@@ -131,12 +131,14 @@ export class LmdbWriter implements StorageWriter {
     );
   }
 
+  /** Subtracts the hash of the stored record before the record is replaced or deleted. */
   private subtractHash(table: Table, key: Buffer): void {
     const record = table.get(key);
     if (record !== undefined)
       this.hashSumChange = addHashes(this.hashSumChange, -hashRecord(key, record));
   }
 
+  /** Writes the transactions as segments of at least SEGMENT_BYTES, except the last. */
   private appendHistory(transactions: readonly LoggedTransaction[]): void {
     startRecord(segmentWriter);
     let first: LoggedTransaction | undefined;
@@ -159,7 +161,8 @@ export class LmdbWriter implements StorageWriter {
     this.added.push({ ...segment, bytes: getSpace(record.length) });
   }
 
-  private detach(before: StoredEntry | undefined): void {
+  /** Removes the key of `before` from its lease. */
+  private detachFromLease(before: StoredEntry | undefined): void {
     if (before?.lease !== undefined)
       void this.tables.leasedKeys.remove(encodeLeasedKey(before.lease, before.key));
   }

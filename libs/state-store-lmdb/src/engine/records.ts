@@ -11,22 +11,23 @@ import type {
 import { ByteReader } from './byte-reader.js';
 import { ByteWriter } from './byte-writer.js';
 
-/** Version of the formats in this file. A store of another version is refused. */
+/** Version of the record formats in this file. Opening a store of another version is refused. */
 export const FORMAT_VERSION = 2;
 
 const CHECKSUM_BYTES = 4;
+/** Flags of a change in a history record. */
 const HAS_BEFORE = 1;
 const HAS_AFTER = 2;
 
-/** Reused for every record: LMDB copies a record before the next one is encoded. */
-const scratch = new ByteWriter(64 * 1024);
+/** Shared by all records, because LMDB copies a record before the next one is encoded. */
+const sharedWriter = new ByteWriter(64 * 1024);
 
-/** Clears the writer and leaves space for the checksum. */
+/** Begins a record: clears the writer and leaves space for the checksum. */
 export function startRecord(writer: ByteWriter): ByteWriter {
   return writer.clear().uint32(0);
 }
 
-/** Returns the record with its checksum. Valid until the next use of the writer. */
+/** Writes the checksum and returns the record. Valid until the next use of the writer. */
 export function sealRecord(writer: ByteWriter): Buffer {
   const record = writer.view();
   record.writeUInt32BE(crc32(record.subarray(CHECKSUM_BYTES)), 0);
@@ -34,8 +35,8 @@ export function sealRecord(writer: ByteWriter): Buffer {
 }
 
 /**
- * Returns a reader for the content of a record. @throws kind `internal` when the checksum does not
- * match.
+ * Returns a reader for the content of a record.
+ * @throws kind `internal` when the checksum does not match.
  */
 export function openRecord(record: Buffer): ByteReader {
   const content = record.subarray(CHECKSUM_BYTES);
@@ -48,16 +49,17 @@ export function openRecord(record: Buffer): ByteReader {
   return new ByteReader(content);
 }
 
-/** Layout: `modRevision lease value`. Valid until the next record is encoded. */
+/** Encodes an entry: mod revision, lease id, value. Valid until the next record is encoded. */
 export function encodeEntry(entry: StoredEntry): Buffer {
   return sealRecord(
-    startRecord(scratch)
+    startRecord(sharedWriter)
       .uint64(entry.modRevision)
       .text(entry.lease ?? '')
       .bytes(entry.value),
   );
 }
 
+/** @throws kind `internal` when the checksum does not match. */
 export function decodeEntry(key: string, record: Buffer): StoredEntry {
   const reader = openRecord(record);
   return {
@@ -69,8 +71,8 @@ export function decodeEntry(key: string, record: Buffer): StoredEntry {
 }
 
 /**
- * The counters of the store, with a hash of all entries and leases. A missing, outdated or
- * duplicate record changes the hash.
+ * The counters of the store, and the sum of the hashes of all entries and leases. A missing,
+ * outdated or duplicate record changes the sum.
  */
 export interface HeadRecord extends StoreHead {
   /** Sum of the record hashes, modulo 2^32. */
@@ -78,8 +80,8 @@ export interface HeadRecord extends StoreHead {
 }
 
 /**
- * Layout: `revision compactedRevision leaseCount recordHashSum`. Valid until the next record is
- * encoded.
+ * Encodes the counters: revision, compacted revision, lease count, hash sum. Valid until the next
+ * record is encoded.
  */
 export function encodeHead({
   revision,
@@ -87,13 +89,14 @@ export function encodeHead({
   leaseCount,
   hashSum,
 }: HeadRecord): Buffer {
-  const writer = startRecord(scratch)
+  const writer = startRecord(sharedWriter)
     .uint64(revision)
     .uint64(compactedRevision)
     .uint64(BigInt(leaseCount));
   return sealRecord(writer.uint32(hashSum));
 }
 
+/** @throws kind `internal` when the checksum does not match. */
 export function decodeHead(record: Buffer): HeadRecord {
   const reader = openRecord(record);
   return {
@@ -104,20 +107,20 @@ export function decodeHead(record: Buffer): HeadRecord {
   };
 }
 
-/** Adds hashes modulo 2^32; the order does not matter. */
+/** Adds hashes modulo 2^32. A negative number subtracts. */
 export function addHashes(a: number, b: number): number {
   return (a + b) >>> 0;
 }
 
 /**
- * Hash of a record under its key. Another record, or the same record under another key, has another
- * hash.
+ * Returns the hash of a record and its key. Another record, or the same record under another key,
+ * has another hash.
  */
 export function hashRecord(key: Buffer, record: Buffer): number {
   return crc32(key, record.readUInt32BE(0));
 }
 
-/** Layout: `first last changes`. Keys sort by revision. */
+/** Encodes the key of a history record: first and last revision, changes. Keys sort by revision. */
 export function encodeSegmentKey({ first, last, changes }: Omit<HistorySegment, 'bytes'>): Buffer {
   return Buffer.from(new ByteWriter(20).uint64(first).uint64(last).uint32(changes).view());
 }
@@ -128,8 +131,9 @@ export function decodeSegmentKey(key: Buffer): Omit<HistorySegment, 'bytes'> {
 }
 
 /**
- * Space of a history record in the data file: part of a shared page with its key, or whole overflow
- * pages.
+ * Returns the bytes that a history record needs in the data file: record and key in a shared page,
+ * or whole overflow pages.
+ * @param recordBytes - Length of the encoded record.
  */
 export function getSpace(recordBytes: number): number {
   const withKey = recordBytes + SEGMENT_KEY_BYTES;
@@ -138,12 +142,16 @@ export function getSpace(recordBytes: number): number {
     : Math.ceil((withKey + PAGE_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES;
 }
 
-/** LMDB's page size on common machines. A record of more than half a page has its own pages. */
+/** Page size of LMDB on common machines. A record of more than half a page has its own pages. */
 const PAGE_BYTES = 4_096;
 const PAGE_HEADER_BYTES = 24;
+/** 20 bytes of key and 8 bytes of node header. */
 const SEGMENT_KEY_BYTES = 28;
 
-/** Appends `revision count (flags key [before] [after])*` to a segment. */
+/**
+ * Appends a transaction to a segment: revision, number of changes, and for each change flags, key,
+ * entry before and entry after.
+ */
 export function encodeTransaction(
   writer: ByteWriter,
   { revision, changes }: LoggedTransaction,
@@ -158,7 +166,10 @@ export function encodeTransaction(
   }
 }
 
-/** The transactions of a segment with a revision above `after`. */
+/**
+ * Yields the transactions of a segment with a revision above `after`.
+ * @throws kind `internal` when the checksum does not match.
+ */
 export function* decodeSegment(record: Buffer, after: bigint): Iterable<LoggedTransaction> {
   const reader = openRecord(record);
   while (!reader.atEnd) {
@@ -195,11 +206,15 @@ function decodeInline(reader: ByteReader, key: string): StoredEntry {
   };
 }
 
-/** Layout: the TTL in milliseconds. Valid until the next record is encoded. */
+/** Encodes a lease: the TTL in milliseconds. Valid until the next record is encoded. */
 export function encodeLease(ttlMs: number): Buffer {
-  return sealRecord(startRecord(scratch).float64(ttlMs));
+  return sealRecord(startRecord(sharedWriter).float64(ttlMs));
 }
 
+/**
+ * Returns the TTL of a lease in milliseconds.
+ * @throws kind `internal` when the checksum does not match.
+ */
 export function decodeLease(record: Buffer): number {
   return openRecord(record).float64();
 }

@@ -3,21 +3,23 @@ import type { Database, RootDatabase } from 'lmdb';
 /** A table with binary keys and values, ordered by the bytes of its keys. */
 export type Table = Database<Buffer, Buffer>;
 
-/** The tables of a data file. */
+/** The tables of an open data file. */
 export interface Tables {
+  /** The LMDB environment; closing it closes all tables. */
   readonly root: RootDatabase<Buffer, Buffer>;
-  /** The format version and the counters. */
+  /** Format version and counters. */
   readonly meta: Table;
-  /** Key to entry. */
+  /** Key to mod revision, lease id and value. */
   readonly entries: Table;
-  /** Segments of the history. */
+  /** First and last revision to segment of the history. */
   readonly history: Table;
   /** Lease id to TTL. */
   readonly leases: Table;
-  /** `lease NUL key`, without a value. */
+  /** Lease id, NUL and key, without a value. */
   readonly leasedKeys: Table;
 }
 
+/** Names of all tables in each data file. */
 export const TABLE_NAMES = ['meta', 'entries', 'history', 'leases', 'leasedKeys'] as const;
 
 const BINARY = { encoding: 'binary', keyEncoding: 'binary' } as const;
@@ -25,16 +27,16 @@ const BINARY = { encoding: 'binary', keyEncoding: 'binary' } as const;
 /**
  * Opens or creates the data file. Loads LMDB at the first call, so that a program that never opens
  * a store starts without LMDB.
- * @param sync - False: commits are not flushed. Only for data that need not survive the machine.
+ * @param sync - False: commits are not flushed, so that a power loss can lose them.
  */
 export async function openTables(file: string, sync: boolean): Promise<Tables> {
   const { open } = await import('lmdb');
-  // Without overlapping sync, a commit's promise resolves when the commit is durable: pages, flush,
-  // then the meta page.
+  // without overlapping sync, the promise of a commit resolves when the commit is durable: LMDB
+  // writes the pages, flushes them, then writes the meta page
   const root = open<Buffer, Buffer>({
     path: file,
     noSubdir: true,
-    maxDbs: 8,
+    maxDbs: 8, // five tables, and room for tables of later formats
     overlappingSync: false,
     noSync: !sync,
     eventTurnBatching: false,
@@ -53,8 +55,8 @@ export async function openTables(file: string, sync: boolean): Promise<Tables> {
 }
 
 /**
- * Returns the first key in byte order after all keys that start with `prefix`; undefined when there
- * is none.
+ * Returns the first key in byte order after all keys that start with `prefix`; undefined when no
+ * key follows (an empty prefix, or only 0xff bytes).
  */
 export function endOfPrefix(prefix: Buffer): Buffer | undefined {
   const end = Buffer.from(prefix);

@@ -6,7 +6,7 @@ import { checkRecords } from '../check/check-records.js';
 import type { Table, Tables } from '../engine/tables.js';
 import { createDataFile, FORMAT_KEY } from './create-data-file.js';
 
-/** Copying a smaller file saves nothing. */
+/** Smallest file that is compacted: below, a copy saves too little. */
 const MIN_BYTES = 256 * 1024;
 /** Bytes that one commit of the copy writes and holds in memory. */
 const BATCH_BYTES = 4 * 1024 * 1024;
@@ -14,13 +14,13 @@ const BATCH_BYTES = 4 * 1024 * 1024;
 /**
  * Copies a data file with at least half of its space free into a smaller file. The copy replaces
  * the file after it is complete, flushed and verified. LMDB itself never shrinks a file. When the
- * copy fails, for example because the disk is full, the file stays as it is, and the log has a
- * warning.
- * @param tables - Tables of the file, whose records have been checked. They must not be written
- *   meanwhile.
+ * copy fails, for example because the disk is full, the file stays as it is, and a warning is
+ * logged.
+ * @param tables - Open tables of the file, whose records were checked. No write may run meanwhile.
  * @param use - Result of `checkDataFile`.
+ * @returns True when the file was replaced; `tables` then belong to the old file and must be
+ *   closed.
  * @throws When the copy has replaced the file, but may not survive a power loss.
- * @returns True when the file was replaced; `tables` then belong to the old file.
  */
 export async function compactDataFile(
   tables: Tables,
@@ -37,7 +37,7 @@ export async function compactDataFile(
       checkRecords(copy, draft);
     });
   } catch (reason) {
-    // writes to the replaced file would be lost
+    // the file was replaced: writes to the old file would be lost
     if ((await stat(file)).ino !== ino) throw reason;
     log.warn('data file not compacted', { file, bytes, freeBytes, ...errorFields(reason) });
     return false;
@@ -57,12 +57,12 @@ async function copyTables(source: Tables, copy: Tables): Promise<void> {
   }
 }
 
-/** The new file has its format record already. */
+/** Returns true for the format record, which the new file already has. */
 function isFormat(table: keyof Tables, key: Buffer): boolean {
   return table === 'meta' && key.equals(FORMAT_KEY);
 }
 
-/** All records of a table in key order, in batches of some megabytes. */
+/** Yields all records of a table in key order, in batches of at least BATCH_BYTES. */
 function* readBatches(
   table: Table,
 ): Iterable<readonly { readonly key: Buffer; readonly value: Buffer }[]> {

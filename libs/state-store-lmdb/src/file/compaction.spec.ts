@@ -9,13 +9,19 @@ import { DATA_FILE, DRAFT_FILES } from './create-data-file.js';
 
 afterAll(removeTemporaryDirectories);
 
-const KEYS = 300;
+const KEY_COUNT = 300;
 const value = Buffer.alloc(10_000, 'v');
 
-/** A log that records its messages. */
+/** Returns a log that appends its messages to `messages`. */
 function recordingLog(messages: string[]): Log {
-  const note = (message: string): void => void messages.push(message);
-  return { ...silentLog, info: note, warn: note, error: note, child: () => recordingLog(messages) };
+  const record = (message: string): void => void messages.push(message);
+  return {
+    ...silentLog,
+    info: record,
+    warn: record,
+    error: record,
+    child: () => recordingLog(messages),
+  };
 }
 
 function open(directory: string, messages: string[] = []): Promise<StateStore> {
@@ -27,19 +33,19 @@ function open(directory: string, messages: string[] = []): Promise<StateStore> {
   });
 }
 
-/** Writes 3 MB and deletes all keys except every `keep`th. */
-async function fillAndDelete(directory: string, keep: number): Promise<void> {
+/** Writes 3 MB, and deletes all keys except each `keepEvery`th. */
+async function fillAndDelete(directory: string, keepEvery: number): Promise<void> {
   const store = await open(directory);
-  for (let key = 0; key < KEYS; key += 1) await store.txn([], [{ put: `key-${key}`, value }]);
-  for (let key = 0; key < KEYS; key += 1)
-    if (key % keep !== 0) await store.txn([], [{ delete: `key-${key}` }]);
+  for (let key = 0; key < KEY_COUNT; key += 1) await store.txn([], [{ put: `key-${key}`, value }]);
+  for (let key = 0; key < KEY_COUNT; key += 1)
+    if (key % keepEvery !== 0) await store.txn([], [{ delete: `key-${key}` }]);
   for (let turn = 0; turn < 30; turn += 1)
     await store.txn([], [{ put: 'small', value: Buffer.from(`${turn}`) }]);
   await store.grantLease(1_000);
   await store.close();
 }
 
-/** Everything that a reader can see of a store. */
+/** Reads the revision, all entries and the retained history of a store. */
 async function readContent(store: StateStore) {
   const revision = await store.revision();
   const { entries } = await store.range({ prefix: '' });
@@ -53,8 +59,8 @@ async function readContent(store: StateStore) {
 
 const statDataFile = (directory: string) => stat(join(directory, DATA_FILE));
 
-describe('openLmdbStateStore, compaction', () => {
-  it('copies a half-free file into a smaller file with the same entries, history and leases', async () => {
+describe('openLmdbStateStore', () => {
+  it('copies a data file that is mostly free into a smaller file with the same content', async () => {
     const directory = await createTemporaryDirectory();
     await fillAndDelete(directory, 50);
     const before = await statDataFile(directory);
@@ -65,7 +71,10 @@ describe('openLmdbStateStore, compaction', () => {
     expect(after.mode & 0o777).toBe(0o600);
     expect(messages).toEqual(['data file compacted']);
     const content = await readContent(compacted);
-    expect([content.revision, content.entries.length]).toEqual([BigInt(KEYS + KEYS - 6 + 30), 7]);
+    expect([content.revision, content.entries.length]).toEqual([
+      BigInt(KEY_COUNT + KEY_COUNT - 6 + 30),
+      7,
+    ]);
     expect(content.changes.map(({ revision }) => revision)).toEqual(
       Array.from({ length: 20 }, (_, index) => content.revision - 19n + BigInt(index)),
     );
@@ -84,7 +93,7 @@ describe('openLmdbStateStore, compaction', () => {
     expect((await statDataFile(directory)).ino).toBe(after.ino);
   });
 
-  it('does not copy a file with less than half free', async () => {
+  it('does not copy a data file of which less than half is free', async () => {
     const directory = await createTemporaryDirectory();
     await fillAndDelete(directory, 1);
     const before = await statDataFile(directory);
@@ -93,7 +102,7 @@ describe('openLmdbStateStore, compaction', () => {
     expect([(await statDataFile(directory)).ino, messages]).toEqual([before.ino, []]);
   });
 
-  it('removes an interrupted copy and copies again', async () => {
+  it('removes the files of an interrupted copy, and copies again', async () => {
     const directory = await createTemporaryDirectory();
     await fillAndDelete(directory, 50);
     for (const name of DRAFT_FILES) await writeFile(join(directory, name), 'half a copy');

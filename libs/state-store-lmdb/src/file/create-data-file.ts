@@ -3,15 +3,19 @@ import { join } from 'node:path';
 import { FORMAT_VERSION } from '../engine/records.js';
 import { openTables, type Tables } from '../engine/tables.js';
 
+/** Name of the data file in its directory. */
 export const DATA_FILE = 'store.mdb';
-/** Names of an incomplete data file and of LMDB's lock file beside it. */
+/** Names of an incomplete data file, and of the lock file that LMDB creates beside it. */
 export const DRAFT_FILES = [`new-${DATA_FILE}`, `new-${DATA_FILE}-lock`] as const;
+/** Key of the format version in table `meta`. */
 export const FORMAT_KEY = Buffer.from('format');
 
 /**
  * Creates a data file under a temporary name and renames it when it is complete, so that a file
  * under the final name is never incomplete.
- * @param fill - Writes the initial content. When it throws, no data file is created.
+ * @param fill - Writes the initial content to the open tables of the draft. When `fill` throws, no
+ *   data file is created.
+ * @returns The result of `fill`.
  */
 export async function createDataFile<T>(
   directory: string,
@@ -32,7 +36,7 @@ export async function createDataFile<T>(
   return result;
 }
 
-/** The record with the format version. */
+/** Encodes the record with the format version, which has no checksum. */
 export function encodeFormat(): Buffer {
   const record = Buffer.alloc(4);
   record.writeUInt32BE(FORMAT_VERSION);

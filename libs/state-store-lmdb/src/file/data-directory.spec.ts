@@ -44,7 +44,7 @@ describe('prepareDataDirectory', () => {
     },
   );
 
-  it('refuses a file', async () => {
+  it('refuses a path that is a file or below a file', async () => {
     const file = join(await createTemporaryDirectory(), 'file');
     await writeFile(file, '');
     await expect(open(file)).rejects.toMatchObject({
@@ -57,7 +57,7 @@ describe('prepareDataDirectory', () => {
   // Linux answers mkdir in /proc with ENOENT although /proc exists. autofs and some FUSE file
   // systems do the same.
   it.each(process.platform === 'linux' ? ['/proc/cloudless', '/proc/cloudless/a/b'] : [])(
-    'fails where the file system creates no directories (%s)',
+    'fails as denied when the file system creates no directory (%s)',
     async (directory) => {
       await expect(open(directory)).rejects.toMatchObject({
         kind: 'denied',
@@ -86,7 +86,7 @@ describe('lockDirectory', () => {
     await second.close();
   });
 
-  it('refuses another process, names the holder, and is free after kill -9', async () => {
+  it('refuses another process with the id of the holder, until the holder is killed', async () => {
     const directory = await createTemporaryDirectory();
     const holder = StoreChild.start('hold', directory);
     await holder.waitForLine('open');
@@ -105,7 +105,7 @@ describe('lockDirectory', () => {
     await store.close();
   });
 
-  it('is released when the store cannot be opened', async () => {
+  it('holds no lock after a store could not be opened', async () => {
     const directory = await createTemporaryDirectory();
     await mkdir(join(directory, 'store.mdb'));
     for (let attempt = 0; attempt < 2; attempt += 1)
@@ -125,7 +125,7 @@ describe('acquireFileLock', () => {
     await (await acquireFileLock(directory)).release();
   });
 
-  it('gives the lock to exactly one of many callers', async () => {
+  it('gives the lock to exactly one of five concurrent callers', async () => {
     const directory = await createTemporaryDirectory();
     const results = await Promise.allSettled(
       Array.from({ length: 5 }, () => acquireFileLock(directory)),
@@ -153,13 +153,13 @@ describe('acquireFileLock', () => {
   });
 });
 
-describe('openLmdbStateStore, full disk', () => {
-  it('refuses writes as exhausted, keeps acknowledged data readable, and accepts writes again when space is free', async () => {
+describe('a store on a full disk', () => {
+  it('refuses writes as exhausted, keeps acknowledged data, and accepts writes when space is free', async () => {
     const directory = await createTemporaryDirectory();
-    const said = await StoreChild.start('fill', directory, 1_024).waitForEnd();
-    const count = said.filter((line) => line.startsWith('ack')).length;
+    const lines = await StoreChild.start('fill', directory, 1_024).waitForEnd();
+    const count = lines.filter((line) => line.startsWith('ack')).length;
     expect(count).toBeGreaterThan(10);
-    expect(said.slice(count)).toEqual([
+    expect(lines.slice(count)).toEqual([
       'full exhausted',
       `readable ${count}`,
       `revision ${count + 6}`,

@@ -9,7 +9,7 @@ import { acquireFileLock } from './file-lock.js';
 import { createHeldError, type DirectoryLock } from './lock-holder.js';
 import { acquireSocketLock } from './socket-lock.js';
 
-/** Names the process that holds the lock, for error messages of other processes. */
+/** Name of the file with the process that holds the lock, for error messages of other processes. */
 export const HOLDER_FILE = 'holder';
 
 /**
@@ -18,13 +18,13 @@ export const HOLDER_FILE = 'holder';
  */
 export async function lockDirectory(directory: DataDirectory): Promise<DirectoryLock> {
   if (process.platform !== 'linux') return acquireFileLock(directory.path);
-  const name = await acquireAbstractSocket(directory);
+  const abstractLock = await acquireAbstractSocket(directory);
   const lock = await acquireSocketLock(directory.path).catch(async (reason: unknown) => {
-    await name.release();
+    await abstractLock.release();
     throw reason;
   });
   if (lock === undefined) {
-    await name.release();
+    await abstractLock.release();
     throw await createInUseError(directory.path);
   }
   await writeHolder(directory.path);
@@ -32,15 +32,16 @@ export async function lockDirectory(directory: DataDirectory): Promise<Directory
     isHeld: () => lock.isHeld(),
     release: async () => {
       await lock.release();
-      await name.release();
+      await abstractLock.release();
     },
   };
 }
 
 /**
- * Binds an abstract socket. Its name is unique in a network namespace and cannot be deleted, so it
- * keeps out a second process of the namespace even after the lock file in the directory was
+ * Binds an abstract socket, whose name is unique in a network namespace and cannot be deleted. The
+ * socket excludes a second process of the namespace also after the lock file in the directory was
  * deleted.
+ * @throws kind `unavailable` when another process has bound the socket.
  * @see unix(7), "Abstract sockets"
  */
 async function acquireAbstractSocket({
@@ -58,6 +59,7 @@ async function acquireAbstractSocket({
   return { release: () => new Promise((resolve) => server.close(() => resolve())) };
 }
 
+/** Creates the error for a locked directory, with the process that the holder file names. */
 async function createInUseError(path: string): Promise<CloudlessError> {
   const text = await readFile(join(path, HOLDER_FILE), 'utf8').catch(() => 'unknown');
   const [pid = '', host = hostname()] = text.trim().split('\n');
@@ -65,8 +67,8 @@ async function createInUseError(path: string): Promise<CloudlessError> {
 }
 
 /**
- * Writes the process id in this process's PID namespace, and the host name, which distinguishes
- * containers.
+ * Writes the process id, as this process sees it in its PID namespace, and the host name, which
+ * distinguishes containers.
  */
 async function writeHolder(path: string): Promise<void> {
   const text = `${process.pid}\n${hostname()}\n`;

@@ -7,6 +7,7 @@ import { removeTemporaryDirectories, createTemporaryDirectory } from '../testing
 
 afterAll(removeTemporaryDirectories);
 
+/** Opens a store in a new directory, with one acknowledged write, and records its faults. */
 async function aStore() {
   const directory = join(await createTemporaryDirectory(), 'data');
   const clock = new ManualClock();
@@ -21,34 +22,35 @@ async function aStore() {
   return { directory, file: join(directory, 'store.mdb'), clock, store, faults };
 }
 
+/** Ways to lose the files of a store, and the fault that each causes. */
 const LOSSES: readonly {
-  readonly how: string;
+  readonly name: string;
   readonly lost: StorageFault['lost'];
-  readonly act: (directory: string, file: string) => Promise<unknown>;
+  readonly loseFiles: (directory: string, file: string) => Promise<unknown>;
 }[] = [
   {
-    how: 'its directory is deleted',
+    name: 'its directory is deleted',
     lost: 'dataFile',
-    act: (directory) => rm(directory, { recursive: true }),
+    loseFiles: (directory) => rm(directory, { recursive: true }),
   },
   {
-    how: 'its directory is moved',
+    name: 'its directory is moved',
     lost: 'dataFile',
-    act: (directory) => rename(directory, `${directory}-moved`),
+    loseFiles: (directory) => rename(directory, `${directory}-moved`),
   },
   {
-    how: 'its directory is replaced by an empty one',
+    name: 'its directory is replaced by an empty one',
     lost: 'dataFile',
-    act: async (directory) => {
+    loseFiles: async (directory) => {
       await rename(directory, `${directory}-moved`);
       await mkdir(directory, { mode: 0o700 });
     },
   },
-  { how: 'its file is deleted', lost: 'dataFile', act: (_, file) => rm(file) },
+  { name: 'its file is deleted', lost: 'dataFile', loseFiles: (_, file) => rm(file) },
   {
-    how: 'its file is replaced by a copy',
+    name: 'its file is replaced by a copy',
     lost: 'dataFile',
-    act: async (_, file) => {
+    loseFiles: async (_, file) => {
       await copyFile(file, `${file}-copy`);
       await rename(`${file}-copy`, file);
     },
@@ -56,34 +58,39 @@ const LOSSES: readonly {
   ...(process.platform === 'linux'
     ? [
         {
-          how: 'its lock is deleted',
+          name: 'its lock is deleted',
           lost: 'lock' as const,
-          act: (directory: string) => rm(join(directory, 'lock-1')),
+          loseFiles: (directory: string) => rm(join(directory, 'lock-1')),
         },
       ]
     : []),
 ];
 
-describe('openLmdbStateStore, lost files', () => {
-  it.each(LOSSES)('acknowledges no write but serves reads after $how', async ({ lost, act }) => {
-    const { directory, file, store, faults } = await aStore();
-    await act(directory, file);
-    await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({
-      kind: 'unavailable',
-      message: expect.stringContaining(file) as string,
-    });
-    expect(faults.map((fault) => fault.lost)).toEqual([lost]);
-    expect((await store.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
-    await store.close();
-  });
+describe('a store of openLmdbStateStore', () => {
+  it.each(LOSSES)(
+    'acknowledges no write but serves reads after $name',
+    async ({ lost, loseFiles }) => {
+      const { directory, file, store, faults } = await aStore();
+      await loseFiles(directory, file);
+      await expect(
+        store.txn([], [{ put: 'after', value: new Uint8Array() }]),
+      ).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: expect.stringContaining(file) as string,
+      });
+      expect(faults.map((fault) => fault.lost)).toEqual([lost]);
+      expect((await store.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
+      await store.close();
+    },
+  );
 
   it.each(LOSSES)(
-    'reports the loss at the next check without a write after $how',
-    async ({ lost, act }) => {
+    'reports the loss at the next check without a write after $name',
+    async ({ lost, loseFiles }) => {
       const { directory, file, store, clock, faults } = await aStore();
       await clock.advance(10_000);
       expect(faults).toEqual([]);
-      await act(directory, file);
+      await loseFiles(directory, file);
       await clock.advance(1_000);
       expect(faults.map((fault) => fault.lost)).toEqual([lost]);
       await store.close();
@@ -92,16 +99,16 @@ describe('openLmdbStateStore, lost files', () => {
 
   describe('after its file is overwritten in place by an older copy', () => {
     async function anOverwrittenStore() {
-      const { file, store, ...more } = await aStore();
+      const { file, store, ...others } = await aStore();
       const older = await readFile(file);
       await store.txn([], [{ put: 'later', value: new Uint8Array() }]);
       const handle = await open(file, 'r+');
       await handle.write(older);
       await handle.close();
-      return { file, store, ...more };
+      return { file, store, ...others };
     }
 
-    it('acknowledges no write, and a new store has the content of the copy', async () => {
+    it('acknowledges no write, and has the content of the copy when it is opened again', async () => {
       const { directory, clock, file, store, faults } = await anOverwrittenStore();
       await expect(
         store.txn([], [{ put: 'after', value: new Uint8Array() }]),

@@ -9,8 +9,8 @@ import { createHeldError, type DirectoryLock } from './lock-holder.js';
 const run = promisify(execFile);
 
 /**
- * Attempts to remove a dead process's lock. Each failed attempt means that another process was
- * faster.
+ * Attempts to replace the lock of a process that has ended. Each failed attempt means that another
+ * process was faster.
  */
 const MAX_ATTEMPTS = 5;
 
@@ -31,11 +31,11 @@ export async function acquireFileLock(directory: string): Promise<DirectoryLock>
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
     if (await createAtomically(file, ownContent))
       return { release: () => rm(file, { force: true }), isHeld: () => isHeldBy(file, ownContent) };
-    const found = await readFile(file, 'utf8').catch(() => undefined);
-    if (found === undefined) continue; // released meanwhile
-    const pid = found.split('\n')[0] ?? '';
-    if (found === (await describeProcess(Number(pid)))) throw createHeldError(directory, pid);
-    await removeStaleLock(file, found);
+    const content = await readFile(file, 'utf8').catch(() => undefined);
+    if (content === undefined) continue; // released meanwhile
+    const pid = content.split('\n')[0] ?? '';
+    if (content === (await describeProcess(Number(pid)))) throw createHeldError(directory, pid);
+    await removeStaleLock(file, content);
   }
   throw new CloudlessError(
     'unavailable',
@@ -51,15 +51,18 @@ function isHeldBy(file: string, content: string): boolean {
   }
 }
 
-let asideCount = 0;
+let uniqueNameCount = 0;
 
-/** A unique file name. */
+/** Returns a file name that no other process and no other call of this process uses. */
 function createUniqueName(file: string): string {
-  asideCount += 1;
-  return `${file}.${process.pid}.${asideCount}`;
+  uniqueNameCount += 1;
+  return `${file}.${process.pid}.${uniqueNameCount}`;
 }
 
-/** Creates the file atomically with all its content. @returns False when the file exists. */
+/**
+ * Creates a file atomically with all its content.
+ * @returns False when the file exists.
+ */
 async function createAtomically(file: string, content: string): Promise<boolean> {
   const draft = createUniqueName(file);
   await writeFile(draft, content, { mode: 0o600 });
@@ -74,36 +77,39 @@ async function createAtomically(file: string, content: string): Promise<boolean>
   }
 }
 
-/** Removes a stale lock. Puts the file back if another process has replaced it meanwhile. */
-async function removeStaleLock(file: string, stale: string): Promise<void> {
-  const aside = createUniqueName(file);
+/**
+ * Removes a stale lock file. Puts the file back if another process has replaced it meanwhile.
+ * @param staleContent - Content of the stale lock file.
+ */
+async function removeStaleLock(file: string, staleContent: string): Promise<void> {
+  const movedFile = createUniqueName(file);
   try {
-    await rename(file, aside);
-    if ((await readFile(aside, 'utf8')) !== stale) await link(aside, file);
+    await rename(file, movedFile);
+    if ((await readFile(movedFile, 'utf8')) !== staleContent) await link(movedFile, file);
   } catch {
     return; // another process was faster; the next attempt sees the result
   } finally {
-    await rm(aside, { force: true });
+    await rm(movedFile, { force: true });
   }
 }
 
-/** `pid`, start time and boot id in one line each; undefined when there is no such process. */
+/** Returns process id, start time and boot id, one a line; undefined for an unknown process. */
 async function describeProcess(pid: number): Promise<string | undefined> {
   if (!Number.isSafeInteger(pid) || pid < 1) return undefined;
   const started = await run('ps', ['-o', 'lstart=', '-p', String(pid)], {
-    env: { ...SAME_FORMAT },
+    env: { ...FIXED_FORMAT },
   }).catch(() => undefined);
   return started === undefined
     ? undefined
     : `${pid}\n${started.stdout.trim()}\n${await readBootId()}\n`;
 }
 
-/** The start time is compared as text, so its format must be fixed. */
-const SAME_FORMAT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin:/usr/sbin:/sbin' };
+/** Environment of `ps` with a fixed format, because start times are compared as text. */
+const FIXED_FORMAT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin:/usr/sbin:/sbin' };
 
 async function readBootId(): Promise<string> {
   const linux = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => undefined);
   if (linux !== undefined) return linux.trim();
-  const { stdout } = await run('sysctl', ['-n', 'kern.boottime'], { env: { ...SAME_FORMAT } });
+  const { stdout } = await run('sysctl', ['-n', 'kern.boottime'], { env: { ...FIXED_FORMAT } });
   return stdout.trim();
 }

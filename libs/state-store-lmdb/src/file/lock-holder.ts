@@ -2,14 +2,15 @@ import { CloudlessError } from '@cloudless/base';
 
 /** Exclusive use of a data directory. */
 export interface DirectoryLock {
+  /** Gives up the directory. */
   release(): Promise<void>;
-  /** False once the lock was deleted or taken by another process. Costs one system call. */
+  /** Returns false once the lock was deleted or another process holds it. One system call. */
   isHeld(): boolean;
 }
 
 /**
- * Creates the error for a second process that opens a directory.
- * @param holder - Process id of the holder, with the host name if that differs.
+ * Creates the error for a directory that another process has locked.
+ * @param holder - Process id of the holder, with the host name if the host is another.
  */
 export function createHeldError(path: string, holder: string): CloudlessError {
   return new CloudlessError(

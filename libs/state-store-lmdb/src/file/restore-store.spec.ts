@@ -29,7 +29,7 @@ async function* toChunks(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
 }
 
 describe('restoreLmdbStateStore', () => {
-  it('creates a private data directory and a store that passes all checks', async () => {
+  it('creates a data directory with mode 0700 and a store that opens at the snapshot revision', async () => {
     const directory = join(await createTemporaryDirectory(), 'a', 'b');
     const summary = await restoreLmdbStateStore({
       directory,
@@ -59,22 +59,22 @@ describe('restoreLmdbStateStore', () => {
     {
       name: 'truncated',
       damage: (bytes: Buffer) => bytes.subarray(0, bytes.length - 1),
-      says: 'it is truncated after',
+      message: 'it is truncated after',
     },
     {
       name: 'altered',
       damage: (bytes: Buffer) => bytes.fill('X', 1_000_000, 1_000_001),
-      says: 'its SHA-256 does not match',
+      message: 'its SHA-256 does not match',
     },
   ])(
-    'creates no store from a snapshot that is $name, and accepts a good one afterwards',
-    async ({ damage, says }) => {
+    'creates no store from a snapshot that is $name, and accepts an intact snapshot afterwards',
+    async ({ damage, message }) => {
       const directory = await createTemporaryDirectory();
       await expect(
         restoreLmdbStateStore({ directory, chunks: toChunks(damage(await createSnapshot())) }),
       ).rejects.toMatchObject({
         kind: 'precondition',
-        message: expect.stringContaining(says) as string,
+        message: expect.stringContaining(message) as string,
       });
       expect(await readdir(directory)).toEqual(['holder', 'lock-1']);
       await restoreLmdbStateStore({ directory, chunks: toChunks(await createSnapshot()) });
@@ -82,7 +82,7 @@ describe('restoreLmdbStateStore', () => {
     },
   );
 
-  it('replaces the files of a killed restore', async () => {
+  it('replaces the files that an interrupted restore left behind', async () => {
     const directory = await createTemporaryDirectory();
     for (const name of ['new-store.mdb', 'new-store.mdb-lock', 'holder'])
       await writeFile(join(directory, name), 'half');

@@ -9,6 +9,7 @@ import { prepareDataDirectory } from './data-directory.js';
 import { HOLDER_FILE, lockDirectory } from './directory-lock.js';
 import { isLockFile } from './socket-lock.js';
 
+/** Options of {@link restoreLmdbStateStore}. */
 export interface LmdbRestoreOptions {
   /** Directory for the new store; must be empty or absent. */
   readonly directory: string;
@@ -16,15 +17,17 @@ export interface LmdbRestoreOptions {
   readonly chunks: AsyncIterable<Uint8Array>;
 }
 
-/** Files of an interrupted restore. */
+/** Files that an interrupted restore may leave behind. */
 const LEFTOVERS: ReadonlySet<string> = new Set([...DRAFT_FILES, HOLDER_FILE]);
 
 /**
  * Creates a data directory from a snapshot, for `openLmdbStateStore`. The data file gets its final
  * name only after the whole snapshot was read, verified and flushed.
- * @throws kind `precondition` when the directory is not empty, others can access it, or the
- *   snapshot is damaged; `unavailable` when it is in use; `exhausted` when the disk is full. The
- *   directory has no store then.
+ * @returns The summary of the snapshot.
+ * @throws kind `precondition` when the directory is not empty, other users can access the
+ *   directory, or the snapshot is damaged; `unavailable` when the directory is in use; `denied`
+ *   when this process may not use it; `exhausted` when the disk is full. The directory then has no
+ *   store.
  */
 export async function restoreLmdbStateStore({
   directory,
@@ -50,18 +53,19 @@ export async function restoreLmdbStateStore({
   }
 }
 
+/** @throws kind `precondition` when the directory has files that no restore left behind. */
 async function checkEmpty(directory: string): Promise<void> {
   const names = await readdir(directory).catch((reason: unknown) => {
     const { code } = reason as { readonly code?: unknown };
-    // created later, or refused as not a directory
+    // prepareDataDirectory creates the directory, or refuses a path that is not a directory
     if (code === 'ENOENT' || code === 'ENOTDIR') return [];
     throw reason;
   });
-  const found = names.filter((name) => !LEFTOVERS.has(name) && !isLockFile(name));
-  if (found.length === 0) return;
+  const otherFiles = names.filter((name) => !LEFTOVERS.has(name) && !isLockFile(name));
+  if (otherFiles.length === 0) return;
   throw new CloudlessError(
     'precondition',
-    `data directory ${directory} is not empty, it holds ${found.slice(0, 3).join(', ')}: a restore needs an empty directory; ` +
+    `data directory ${directory} is not empty, it holds ${otherFiles.slice(0, 3).join(', ')}: a restore needs an empty directory; ` +
       'choose another directory, or move the files away',
   );
 }

@@ -12,7 +12,7 @@ afterAll(removeTemporaryDirectories);
 const describeOnLinux = process.platform === 'linux' ? describe : describe.skip;
 
 describeOnLinux('acquireSocketLock', () => {
-  it('refuses a second holder until release', async () => {
+  it('returns undefined to a second caller until the lock is released', async () => {
     const directory = await createTemporaryDirectory();
     const lock = await acquireSocketLock(directory);
     expect(lock?.isHeld()).toBe(true);
@@ -24,7 +24,7 @@ describeOnLinux('acquireSocketLock', () => {
     await next?.release();
   });
 
-  it('gives the lock to exactly one of many callers, also after a release', async () => {
+  it('gives the lock to exactly one of eight concurrent callers, also after a release', async () => {
     const directory = await createTemporaryDirectory();
     for (let round = 0; round < 5; round += 1) {
       const locks = await Promise.all(
@@ -61,7 +61,7 @@ describeOnLinux('acquireSocketLock', () => {
     await second?.release();
   });
 
-  it('works in a directory with a path beyond the length limit of sockets', async () => {
+  it('locks a directory whose path is longer than a socket path may be', async () => {
     const directory = join(await createTemporaryDirectory(), 'x'.repeat(120));
     await mkdir(directory);
     const lock = await acquireSocketLock(directory);

@@ -9,9 +9,9 @@ const PROGRAM = fileURLToPath(new URL('store-process.ts', import.meta.url));
 /** A child process that runs `store-process.ts`, and its output lines. */
 export class StoreChild {
   private readonly output: string[] = [];
-  private readonly waiting = new Set<() => void>();
+  private readonly waiters = new Set<() => void>();
   private readonly ended: Promise<unknown>;
-  private isOver = false;
+  private hasEnded = false;
 
   private constructor(private readonly child: ChildProcess) {
     const lines = createInterface({ input: child.stdout ?? process.stdin });
@@ -20,12 +20,18 @@ export class StoreChild {
       this.notifyWaiters();
     });
     this.ended = Promise.all([once(child, 'exit'), once(lines, 'close')]).finally(() => {
-      this.isOver = true;
+      this.hasEnded = true;
       this.notifyWaiters();
     });
   }
 
-  /** @param maxFileKib - Limit of the size of any file, to simulate a full disk. */
+  /**
+   * Starts a process. The caller must kill it, or wait for its end.
+   * @param task - Task of `store-process.ts`.
+   * @param directory - Data directory of the store.
+   * @param maxFileKib - Limit of the size of each file in KiB, to simulate a full disk. Default:
+   *   none.
+   */
   static start(
     task: 'hold' | 'write' | 'fill',
     directory: string,
@@ -45,34 +51,41 @@ export class StoreChild {
   }
 
   /**
-   * Returns all lines up to the `count`th that starts with `start`. Throws when the process ends
-   * before.
+   * Waits until the process has printed `count` lines that start with `start`.
+   * @returns All lines so far.
+   * @throws Error when the process ends before.
    */
   async waitForLine(start: string, count = 1): Promise<readonly string[]> {
     for (;;) {
       if (this.output.filter((line) => line.startsWith(start)).length >= count) return this.output;
-      if (this.isOver)
+      if (this.hasEnded)
         throw new Error(
-          `the process ended without saying "${start}" ${count} times: ${this.output.slice(-3).join(' | ')}`,
+          `the process ended before it had printed "${start}" ${count} times: ${this.output.slice(-3).join(' | ')}`,
         );
-      await new Promise<void>((resolve) => this.waiting.add(resolve));
+      await new Promise<void>((resolve) => this.waiters.add(resolve));
     }
   }
 
-  /** Kills the process with SIGKILL. @returns All its output lines. */
+  /**
+   * Kills the process with SIGKILL and waits until the process has ended.
+   * @returns All its output lines.
+   */
   async kill(): Promise<readonly string[]> {
     this.child.kill('SIGKILL');
     return this.waitForEnd();
   }
 
-  /** Waits until the process ends. @returns All its output lines. */
+  /**
+   * Waits until the process has ended.
+   * @returns All its output lines.
+   */
   async waitForEnd(): Promise<readonly string[]> {
     await this.ended;
     return this.output;
   }
 
   private notifyWaiters(): void {
-    for (const wake of [...this.waiting]) wake();
-    this.waiting.clear();
+    for (const wake of [...this.waiters]) wake();
+    this.waiters.clear();
   }
 }

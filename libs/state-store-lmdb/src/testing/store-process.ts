@@ -2,14 +2,15 @@ import { CloudlessError, type Clock } from '@cloudless/base';
 import { openLmdbStateStore } from '../index.js';
 
 /**
- * A process that uses a store, for specs that kill it. Arguments: task and data directory.
- * - `hold`: opens the store, prints `open`, and keeps it open until killed.
+ * Program of a process that uses a store, for specs that kill the process. Arguments: task and data
+ * directory.
+ * - `hold`: opens the store, prints `open`, and keeps the store open until the process is killed.
  * - `write`: writes without end from several writers, and prints `ack <key> <value> <revision>` for
  *   each acknowledgement.
  * - `write-unsynced`: like `write`, with a store that acknowledges before the flush.
- * - `fill`: writes until the disk is full, prints `ack ...` for each acknowledgement and then `full
- *   <kind>`; then deletes some keys and writes again.
- * If the store cannot be opened, the process prints `refused <kind> <message>`.
+ * - `fill`: writes until the disk is full; prints `ack <key> <revision>` for each acknowledgement,
+ *   then `full <kind>` and `readable <count>`; deletes five keys, writes again and prints `revision
+ *   <revision>`. If the store cannot be opened, the process prints `refused <kind> <message>`.
  */
 const [task = '', directory = ''] = process.argv.slice(2);
 
@@ -21,7 +22,8 @@ const clock: Clock = {
     return { cancel: () => clearTimeout(timer) };
   },
 };
-const WRITERS = 20;
+/** Concurrent writers of the tasks `write` and `write-unsynced`. */
+const WRITER_COUNT = 20;
 const FILL_VALUE_BYTES = 20_000;
 
 function printLine(line: string): void {
@@ -42,7 +44,7 @@ async function write(sync: boolean): Promise<void> {
       printLine(`ack ${name} ${value} ${revision}`);
     }
   };
-  await Promise.all(Array.from({ length: WRITERS }, (_, index) => writer(`writer-${index}`)));
+  await Promise.all(Array.from({ length: WRITER_COUNT }, (_, index) => writer(`writer-${index}`)));
 }
 
 async function fill(): Promise<void> {

@@ -3,21 +3,22 @@ import { settle } from '@cloudless/base/testing';
 import type { StateStore } from '../state-store.js';
 import { put, startWatch, withStore, write, type OpenStore } from './harness.js';
 
+/** Declares the conformance tests of `StateStore.close`. */
 export function describeClose(open: OpenStore): void {
   describe('close', () => {
     it('waits for running writes and ends watches without error', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
-        const waiting = watch.next();
+        const pendingRead = watch.next();
         await settle();
         const writes = Promise.all([write(store, 'a'), write(store, 'b')]);
         await store.close();
         expect(await writes).toEqual([1n, 2n]);
-        expect((await waiting).done ?? false).toBe(true);
+        expect((await pendingRead).done ?? false).toBe(true);
         expect(await watch.next()).toEqual({ done: true, value: undefined });
       }));
 
-    it('can be called twice', () =>
+    it('can be called twice, also concurrently', () =>
       withStore(open, async (store) => {
         await Promise.all([store.close(), store.close()]);
         await store.close();
@@ -32,14 +33,14 @@ export function describeClose(open: OpenStore): void {
       { name: 'grantLease', call: (store) => store.grantLease(1) },
       { name: 'keepAlive', call: (store) => store.keepAlive('lease') },
       { name: 'revokeLease', call: (store) => store.revokeLease('lease') },
-    ])('makes $name fail as unavailable', ({ call }) =>
+    ])('makes later calls of $name fail as unavailable', ({ call }) =>
       withStore(open, async (store) => {
         await store.close();
         await expect(call(store)).rejects.toMatchObject({ kind: 'unavailable' });
       }),
     );
 
-    it('does not end leases', () =>
+    it('cancels the timers of leases', () =>
       withStore(open, async (store, clock) => {
         await store.grantLease(10);
         await store.close();

@@ -8,9 +8,10 @@ import {
 } from '../state-store.js';
 import { bytes, put, readAll, text, withStore, type OpenStore } from './harness.js';
 
+/** Declares the conformance tests of concurrent transactions. */
 export function describeConcurrency(open: OpenStore): void {
   describe('concurrent transactions', () => {
-    it('lose no increment with compare-and-set', () =>
+    it('lose no increment when each compares the revision that it read', () =>
       withStore(open, async (store) => {
         await Promise.all(Array.from({ length: 20 }, () => incrementOften(store, 'counter', 10)));
         expect(text((await store.get('counter'))?.value)).toBe('200');
@@ -42,10 +43,10 @@ export function describeConcurrency(open: OpenStore): void {
         }
       }));
 
-    it('are strictly serializable', () =>
+    it('are strictly serializable for random compares, puts and deletes', () =>
       fc.assert(
         fc.asyncProperty(
-          fc.array(fc.array(arbAttempt, { minLength: 1, maxLength: 12 }), {
+          fc.array(fc.array(arbitraryAttempt, { minLength: 1, maxLength: 12 }), {
             minLength: 1,
             maxLength: 5,
           }),
@@ -56,11 +57,13 @@ export function describeConcurrency(open: OpenStore): void {
   });
 }
 
+/** One transaction of a round. */
 interface Attempt {
   /** Keys that are compared with their revision at the start of the round. */
   readonly compared: readonly string[];
-  /** At least one, so that each committed attempt has its own revision. */
+  /** Keys that are put. At least one, so that each committed attempt has its own revision. */
   readonly written: readonly string[];
+  /** Keys that are deleted; none of the keys that are put. */
   readonly deleted: readonly string[];
 }
 
@@ -69,11 +72,11 @@ interface CompletedAttempt extends Attempt {
   readonly result: Revision | RevisionConflictError;
 }
 
-/** Mod revision of each key. */
+/** Mod revision of each existing key. */
 type Model = ReadonlyMap<string, Revision>;
 
 const KEYS = ['a', 'b', 'c', 'd'];
-const arbAttempt: fc.Arbitrary<Attempt> = fc
+const arbitraryAttempt: fc.Arbitrary<Attempt> = fc
   .record({
     compared: fc.subarray(KEYS, { maxLength: 2 }),
     written: fc.subarray(KEYS, { minLength: 1 }),
@@ -85,7 +88,10 @@ const arbAttempt: fc.Arbitrary<Attempt> = fc
     deleted: deleted.filter((key) => !written.includes(key)),
   }));
 
-/** Runs all attempts of a round at once; the next round starts when all have settled. */
+/**
+ * Runs all attempts of a round at once, and checks the results and the state after the round. The
+ * next round starts when all attempts have settled.
+ */
 async function checkSerializable(
   store: StateStore,
   rounds: readonly (readonly Attempt[])[],
@@ -93,12 +99,12 @@ async function checkSerializable(
   let state: Model = new Map();
   for (const round of rounds) {
     const start = await store.revision();
-    const atStart = state;
-    const answered = await Promise.all(
+    const stateAtStart = state;
+    const completed = await Promise.all(
       round.map(async (attempt): Promise<CompletedAttempt> => {
         const compares = attempt.compared.map((key): Compare => ({
           key,
-          is: atStart.get(key) ?? 'absent',
+          is: stateAtStart.get(key) ?? 'absent',
         }));
         const operations = [
           ...attempt.written.map((key) => put(key)),
@@ -107,7 +113,7 @@ async function checkSerializable(
         return { ...attempt, compares, result: await toResult(store.txn(compares, operations)) };
       }),
     );
-    state = replay(state, start, answered);
+    state = replay(state, start, completed);
     const { entries } = await store.range({ prefix: '' });
     expect(new Map(entries.map(({ key, modRevision }) => [key, modRevision]))).toEqual(state);
   }
@@ -115,15 +121,16 @@ async function checkSerializable(
 
 /**
  * Replays the committed transactions in the order of their revisions, and checks each result
- * against the state at that point.
+ * against the state at that point. Each conflict must have a failing compare in at least one state.
+ * @returns The state after the round.
  */
 function replay(
   start: Model,
   startRevision: Revision,
-  answered: readonly CompletedAttempt[],
+  completed: readonly CompletedAttempt[],
 ): Model {
   const states = [start];
-  const committed = answered
+  const committed = completed
     .filter(({ result }) => typeof result === 'bigint')
     .sort((a, b) => Number(a.result) - Number(b.result));
   expect(committed.map(({ result }) => result)).toEqual(
@@ -137,7 +144,7 @@ function replay(
     for (const key of deleted) after.delete(key);
     states.push(after);
   }
-  for (const { result, compares } of answered) {
+  for (const { result, compares } of completed) {
     if (result instanceof RevisionConflictError)
       expect(
         states.some((state) => !compares.every((compare) => compareHolds(state, compare))),
@@ -150,6 +157,7 @@ function compareHolds(state: Model, { key, is }: Compare): boolean {
   return (state.get(key) ?? 'absent') === is;
 }
 
+/** Resolves with the revision of the commit or with the conflict; other errors are thrown. */
 async function toResult(
   txn: Promise<{ readonly revision: Revision }>,
 ): Promise<Revision | RevisionConflictError> {
@@ -161,17 +169,19 @@ async function toResult(
   }
 }
 
+/** Increments a counter `times` times; repeats an increment after a conflict. */
 async function incrementOften(store: StateStore, key: string, times: number): Promise<void> {
   for (let done = 0; done < times;) {
     const entry = await store.get(key);
     const value = bytes(`${Number(text(entry?.value) ?? '0') + 1}`);
-    const answer = await toResult(
+    const result = await toResult(
       store.txn([{ key, is: entry?.modRevision ?? 'absent' }], [{ put: key, value }]),
     );
-    if (typeof answer === 'bigint') done += 1;
+    if (typeof result === 'bigint') done += 1;
   }
 }
 
+/** Moves `amount` between two accounts; repeats the transfer after a conflict. */
 async function transfer(
   store: StateStore,
   from: string,

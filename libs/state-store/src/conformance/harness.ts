@@ -4,23 +4,23 @@ import { ManualClock } from '@cloudless/base/testing';
 import type { Clock } from '@cloudless/base';
 import type { Change, ChangeBatch, Operation, Revision, StateStore } from '../state-store.js';
 
-/** Options with which the suite opens a store. */
+/** Options with which a suite opens a store. */
 export interface OpenStoreOptions {
-  /** The only clock for the store's leases. */
+  /** Clock of the leases; the store must use no other clock. */
   readonly clock: Clock;
   /** Changes to retain. */
   readonly historyLimit: number;
-  /** Bytes of changes to retain. Default: the engine's own. */
+  /** Bytes of changes to retain. Default: the default of the engine. */
   readonly historyBytes?: number;
 }
 
-/** Opens a new, empty store. */
+/** Opens a new, empty store. The suite closes the store. */
 export type OpenStore = (options: OpenStoreOptions) => Promise<StateStore>;
 
 /** More changes than any test writes, so that nothing is compacted. */
 export const AMPLE_HISTORY = 100_000;
 
-/** Runs `test` with a new store, and closes the store afterwards. */
+/** Runs `test` with a new store and the clock of the store, and closes the store afterwards. */
 export async function withStore(
   open: OpenStore,
   test: (store: StateStore, clock: ManualClock) => Promise<void>,
@@ -40,38 +40,47 @@ export async function withStore(
   }
 }
 
+/** Encodes a text as UTF-8. */
 export function bytes(text: string): Uint8Array {
   return new TextEncoder().encode(text);
 }
 
+/** Decodes UTF-8. */
 export function text(value: Uint8Array | undefined): string | undefined {
   return value === undefined ? undefined : new TextDecoder().decode(value);
 }
 
+/** Returns a put without lease. The default value of a key is the key itself. */
 export function put(key: string, value = key): Operation {
   return { put: key, value: bytes(value) };
 }
 
-/** Writes one key in one transaction. */
+/**
+ * Writes one key in one transaction.
+ * @returns The revision of the transaction.
+ */
 export async function write(store: StateStore, key: string, value = key): Promise<Revision> {
   return (await store.txn([], [put(key, value)])).revision;
 }
 
-/** Reads every key under `prefix` with its value, in pages of `limit`. */
+/**
+ * Reads every key under `prefix` with its value, in pages of `limit` entries.
+ * @param revision - Default: the newest.
+ */
 export async function readAll(
   store: StateStore,
   prefix = '',
   limit = 1_000,
   revision?: Revision,
 ): Promise<[string, string | undefined][]> {
-  const found: [string, string | undefined][] = [];
+  const pairs: [string, string | undefined][] = [];
   let page = await store.range({ prefix, limit, ...definedFields({ revision }) });
   for (;;) {
     expect(page.entries.length).toBeLessThanOrEqual(limit);
-    found.push(
+    pairs.push(
       ...page.entries.map(({ key, value }): [string, string | undefined] => [key, text(value)]),
     );
-    if (page.next === undefined) return found;
+    if (page.next === undefined) return pairs;
     page = await store.range({ prefix, limit, after: page.next, revision: page.revision });
   }
 }
@@ -83,28 +92,32 @@ export function show(change: Change): string {
     : `-${change.key}`;
 }
 
-/** Formats a batch as `[revision, ...changes]`, and checks that its changes carry its revision. */
+/** Formats a batch as `[revision, ...changes]`. Expects each change to have that revision. */
 export function showBatch({ revision, changes }: ChangeBatch): [Revision, ...string[]] {
   for (const change of changes)
     expect(change.kind === 'put' ? change.entry.modRevision : change.modRevision).toBe(revision);
   return [revision, ...changes.map(show)];
 }
 
-/** Reads the next `count` batches of a watch. */
-export async function takeBatches(
+/**
+ * Reads the next `count` batches of a watch, in the form of {@link showBatch}.
+ * @throws Error when the watch ends earlier.
+ */
+export async function readBatches(
   watch: AsyncIterator<ChangeBatch>,
   count: number,
 ): Promise<[Revision, ...string[]][]> {
-  const taken: [Revision, ...string[]][] = [];
-  while (taken.length < count) {
+  const batches: [Revision, ...string[]][] = [];
+  while (batches.length < count) {
     const next = await watch.next();
     if (next.done === true)
-      throw new Error(`the watch ended after ${taken.length} of ${count} batches`);
-    taken.push(showBatch(next.value));
+      throw new Error(`the watch ended after ${batches.length} of ${count} batches`);
+    batches.push(showBatch(next.value));
   }
-  return taken;
+  return batches;
 }
 
+/** Starts a watch of the changes after revision `after`. */
 export function startWatch(
   store: StateStore,
   prefix: string,

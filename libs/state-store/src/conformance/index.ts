@@ -13,12 +13,12 @@ export { describeSnapshots } from './snapshots.js';
 export type { RestoreStore } from './snapshots.js';
 
 /**
- * Test suite for the contract of {@link StateStore}. Every engine must pass it.
- * @param name - Name of the engine.
- * @param open - Opens a new, empty store for each test; the suite closes it.
+ * Declares the tests of the contract of `StateStore`. Every engine must pass them.
+ * @param name - Name of the engine, for the titles.
+ * @param open - Opens a new, empty store for each test; the suite closes the store.
  */
 export function describeStateStore(name: string, open: OpenStore): void {
-  describe(`${name} as a state store`, () => {
+  describe(`${name} state store:`, () => {
     describeTransactions(open);
     describeRanges(open);
     describeWatches(open);

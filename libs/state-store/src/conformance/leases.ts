@@ -5,16 +5,18 @@ import {
   put,
   readAll,
   startWatch,
-  takeBatches,
+  readBatches,
   withStore,
   write,
   type OpenStore,
 } from './harness.js';
 
+/** Returns a put of a key on a lease. */
 function putLeased(key: string, lease: LeaseId, value = key): Operation {
   return { put: key, value: bytes(value), lease };
 }
 
+/** Declares the conformance tests of leases. */
 export function describeLeases(open: OpenStore): void {
   describe('leases', () => {
     it('delete their keys in one transaction, visible to watches, when they expire', () =>
@@ -25,14 +27,14 @@ export function describeLeases(open: OpenStore): void {
         const watch = startWatch(store, '', 2n);
         await clock.advance(999);
         await write(store, 'c', '2');
-        expect(await takeBatches(watch, 1)).toEqual([[3n, 'c=2']]);
+        expect(await readBatches(watch, 1)).toEqual([[3n, 'c=2']]);
         await clock.advance(1);
-        expect(await takeBatches(watch, 1)).toEqual([[4n, '-a', '-b', '-d']]);
+        expect(await readBatches(watch, 1)).toEqual([[4n, '-a', '-b', '-d']]);
         expect(await readAll(store)).toEqual([['c', '2']]);
         expect(await store.revision()).toBe(4n);
       }));
 
-    it('last as long as they are renewed in time', () =>
+    it('keep their keys as long as they are renewed in time', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(1_000);
         await store.txn([], [putLeased('a', lease)]);
@@ -45,7 +47,7 @@ export function describeLeases(open: OpenStore): void {
         expect(await readAll(store)).toHaveLength(2);
         const watch = startWatch(store, '', 2n);
         await clock.advance(1);
-        expect(await takeBatches(watch, 1)).toEqual([[3n, '-a']]);
+        expect(await readBatches(watch, 1)).toEqual([[3n, '-a']]);
         await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
       }));
 
@@ -61,10 +63,10 @@ export function describeLeases(open: OpenStore): void {
         expect(await readAll(store)).toHaveLength(1);
         const watch = startWatch(store, '', 1n);
         await clock.advance(1);
-        expect(await takeBatches(watch, 1)).toEqual([[2n, '-a']]);
+        expect(await readBatches(watch, 1)).toEqual([[2n, '-a']]);
       }));
 
-    it('cannot be renewed or used after they expired, and expire only once', () =>
+    it('cannot be renewed, put on a key or expired again after they have expired', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(1);
         await clock.advance(1);
@@ -77,7 +79,7 @@ export function describeLeases(open: OpenStore): void {
         expect(await store.revision()).toBe(0n);
       }));
 
-    it('end at once when revoked', () =>
+    it('end at once when they are revoked, and leave other leases unchanged', () =>
       withStore(open, async (store, clock) => {
         const [first, second] = [await store.grantLease(1_000), await store.grantLease(1_000)];
         expect(second).not.toBe(first);
@@ -91,18 +93,22 @@ export function describeLeases(open: OpenStore): void {
         await store.keepAlive(second);
       }));
 
-    it.each(['nobody', '', 'x'.repeat(10_000), '\ud800', '\0'])(
-      'are refused when unknown (%j), and nothing is written',
-      (unknown) =>
-        withStore(open, async (store) => {
-          await expect(store.txn([], [put('a'), putLeased('b', unknown)])).rejects.toMatchObject({
-            kind: 'notFound',
-          });
-          await expect(store.keepAlive(unknown)).rejects.toMatchObject({ kind: 'notFound' });
-          await store.revokeLease(unknown);
-          expect(await readAll(store)).toEqual([]);
-          expect(await write(store, 'a')).toBe(1n);
-        }),
+    it.each([
+      { name: 'a text', unknown: 'nobody' },
+      { name: 'empty', unknown: '' },
+      { name: 'longer than any key', unknown: 'x'.repeat(10_000) },
+      { name: 'a lone surrogate', unknown: '\ud800' },
+      { name: 'a NUL character', unknown: '\0' },
+    ])('are refused, and nothing is written, when the id is unknown and is $name', ({ unknown }) =>
+      withStore(open, async (store) => {
+        await expect(store.txn([], [put('a'), putLeased('b', unknown)])).rejects.toMatchObject({
+          kind: 'notFound',
+        });
+        await expect(store.keepAlive(unknown)).rejects.toMatchObject({ kind: 'notFound' });
+        await store.revokeLease(unknown);
+        expect(await readAll(store)).toEqual([]);
+        expect(await write(store, 'a')).toBe(1n);
+      }),
     );
 
     it('hold a key until it is put with another lease, put without a lease, or deleted', () =>
@@ -127,7 +133,7 @@ export function describeLeases(open: OpenStore): void {
         expect((await readAll(store)).map(([key]) => key)).toEqual(['deleted', 'freed']);
       }));
 
-    it('end in one transaction regardless of the number of keys', () =>
+    it('delete 300 keys in one transaction when they are revoked', () =>
       withStore(open, async (store) => {
         const lease = await store.grantLease(1_000);
         for (let batch = 0; batch < 3; batch += 1) {
@@ -139,12 +145,12 @@ export function describeLeases(open: OpenStore): void {
           );
         }
         await store.revokeLease(lease);
-        const [ended] = await takeBatches(startWatch(store, '', 3n), 1);
+        const [ended] = await readBatches(startWatch(store, '', 3n), 1);
         expect(ended).toHaveLength(1 + 3 * MAX_TXN_OPERATIONS);
         expect(await store.revision()).toBe(4n);
       }));
 
-    it('can last longer than any timer', () =>
+    it('last 60 days, longer than one timer can run', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(60 * 24 * 60 * 60 * 1_000);
         await clock.advance(59 * 24 * 60 * 60 * 1_000);
@@ -159,7 +165,7 @@ export function describeLeases(open: OpenStore): void {
         ),
     );
 
-    it('leave older revisions unchanged: a range there still has their keys', () =>
+    it('keep their keys in ranges at older revisions after they are revoked', () =>
       withStore(open, async (store) => {
         const lease = await store.grantLease(1_000);
         await store.txn([], [putLeased('a', lease)]);

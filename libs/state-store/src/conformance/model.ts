@@ -8,19 +8,20 @@ import {
   put,
   readAll,
   startWatch,
-  takeBatches,
+  readBatches,
   withStore,
   type OpenStore,
 } from './harness.js';
 
+/** Compares the store with a simple model over random sequences of calls. */
 export function describeModel(open: OpenStore): void {
   describe('any sequence of calls', () => {
     it.each([
       { name: 'with ample history', historyLimit: AMPLE_HISTORY },
       { name: 'with little history', historyLimit: 5 },
-    ])('gives the same results as the model, $name', ({ historyLimit }) =>
+    ])('gives the same results as the model $name', ({ historyLimit }) =>
       fc.assert(
-        fc.asyncProperty(fc.array(arbStep, { maxLength: 40 }), (steps) =>
+        fc.asyncProperty(fc.array(arbitraryStep, { maxLength: 40 }), (steps) =>
           withStore(open, (store) => new ModelRun(store, historyLimit).run(steps), historyLimit),
         ),
         { numRuns: 60 },
@@ -30,14 +31,17 @@ export function describeModel(open: OpenStore): void {
 }
 
 const KEYS = ['a', 'a/b', 'ab', 'b', '\uffee', '😀'];
-const arbKey = fc.constantFrom(...KEYS);
-const arbPrefix = fc.constantFrom('', 'a', 'a/', '😀', 'none');
+const arbitraryKey = fc.constantFrom(...KEYS);
+const arbitraryPrefix = fc.constantFrom('', 'a', 'a/', '😀', 'none');
 
-/** `back` counts from the newest revision, so that most requested revisions exist. */
+/**
+ * One call of the store. `back` is the number of revisions before the newest, so that most
+ * requested revisions exist.
+ */
 type Step =
   | {
       readonly kind: 'txn';
-      readonly compares: readonly { key: string; right: boolean }[];
+      readonly compares: readonly { key: string; holds: boolean }[];
       readonly puts: readonly string[];
       readonly deletes: readonly string[];
     }
@@ -50,24 +54,28 @@ type Step =
     }
   | { readonly kind: 'watch'; readonly prefix: string; readonly back: number };
 
-const arbStep: fc.Arbitrary<Step> = fc.oneof(
+const arbitraryStep: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 4,
     arbitrary: fc.record({
       kind: fc.constant('txn' as const),
-      compares: fc.array(fc.record({ key: arbKey, right: fc.boolean().map((wrong) => !wrong) }), {
-        maxLength: 2,
-      }),
+      // negated, because fast-check shrinks booleans to false
+      compares: fc.array(
+        fc.record({ key: arbitraryKey, holds: fc.boolean().map((fails) => !fails) }),
+        {
+          maxLength: 2,
+        },
+      ),
       puts: fc.subarray(KEYS, { maxLength: 3 }),
       deletes: fc.subarray(KEYS, { maxLength: 3 }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('get' as const), key: arbKey }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('get' as const), key: arbitraryKey }) },
   {
     weight: 2,
     arbitrary: fc.record({
       kind: fc.constant('range' as const),
-      prefix: arbPrefix,
+      prefix: arbitraryPrefix,
       limit: fc.integer({ min: 1, max: 5 }),
       back: fc.nat(12),
     }),
@@ -76,7 +84,7 @@ const arbStep: fc.Arbitrary<Step> = fc.oneof(
     weight: 2,
     arbitrary: fc.record({
       kind: fc.constant('watch' as const),
-      prefix: arbPrefix,
+      prefix: arbitraryPrefix,
       back: fc.nat(12),
     }),
   },
@@ -87,8 +95,12 @@ interface ModelEntry {
   readonly modRevision: Revision;
 }
 
-/** A model store that keeps every state and every change. */
+/**
+ * Runs steps on the store and on a model that keeps every state and every change, and expects equal
+ * results.
+ */
 class ModelRun {
+  /** State at each revision. */
   private readonly states: ReadonlyMap<string, ModelEntry>[] = [new Map()];
   /** Changes of each revision; none at revision 0. */
   private readonly changes: (readonly string[])[] = [[]];
@@ -104,16 +116,16 @@ class ModelRun {
       else if (step.kind === 'get') await this.get(step.key);
       else if (step.kind === 'range') await this.range(step);
       else await this.watch(step);
-      expect(await this.store.revision()).toBe(BigInt(this.newest));
+      expect(await this.store.revision()).toBe(BigInt(this.newestRevision));
     }
   }
 
-  private get newest(): number {
+  private get newestRevision(): number {
     return this.states.length - 1;
   }
 
   private get state(): ReadonlyMap<string, ModelEntry> {
-    return this.states[this.newest] ?? new Map();
+    return this.states[this.newestRevision] ?? new Map();
   }
 
   private async transact(step: Extract<Step, { kind: 'txn' }>, value: string): Promise<void> {
@@ -122,24 +134,24 @@ class ModelRun {
       ...step.puts.map((key) => put(key, value)),
       ...deletes.map((key) => ({ delete: key })),
     ];
-    const compares = step.compares.map(({ key, right }): Compare => {
-      const is = this.state.get(key)?.modRevision ?? 'absent';
-      return { key, is: right ? is : is === 'absent' ? 1_000n : 'absent' };
+    const compares = step.compares.map(({ key, holds }): Compare => {
+      const current = this.state.get(key)?.modRevision ?? 'absent';
+      return { key, is: holds ? current : current === 'absent' ? 1_000n : 'absent' };
     });
     const attempt = this.store.txn(compares, operations);
-    if (step.compares.some(({ right }) => !right)) {
+    if (step.compares.some(({ holds }) => !holds)) {
       await expect(attempt).rejects.toMatchObject({ kind: 'conflict' });
       return;
     }
     this.apply(step.puts, deletes, value);
-    expect(await attempt).toEqual({ revision: BigInt(this.newest) });
+    expect(await attempt).toEqual({ revision: BigInt(this.newestRevision) });
   }
 
   private apply(puts: readonly string[], deletes: readonly string[], value: string): void {
     const present = deletes.filter((key) => this.state.has(key));
     if (puts.length + present.length === 0) return;
     const next = new Map(this.state);
-    for (const key of puts) next.set(key, { value, modRevision: BigInt(this.newest + 1) });
+    for (const key of puts) next.set(key, { value, modRevision: BigInt(this.newestRevision + 1) });
     for (const key of present) next.delete(key);
     this.states.push(next);
     this.changes.push([
@@ -157,7 +169,7 @@ class ModelRun {
   }
 
   private async range({ prefix, limit, back }: Extract<Step, { kind: 'range' }>): Promise<void> {
-    const revision = Math.max(0, this.newest - back);
+    const revision = Math.max(0, this.newestRevision - back);
     const expected = KEYS.flatMap((key): [string, string][] => {
       const entry = this.states[revision]?.get(key);
       return entry !== undefined && key.startsWith(prefix) ? [[key, entry.value]] : [];
@@ -169,19 +181,22 @@ class ModelRun {
   }
 
   private async watch({ prefix, back }: Extract<Step, { kind: 'watch' }>): Promise<void> {
-    const after = Math.max(0, this.newest - back);
+    const after = Math.max(0, this.newestRevision - back);
     const expected = this.changes.flatMap((changes, revision): [Revision, ...string[]][] => {
-      const seen = changes.filter((change) => change.replace(/^-/u, '').startsWith(prefix));
-      return revision > after && seen.length > 0 ? [[BigInt(revision), ...seen]] : [];
+      const visible = changes.filter((change) => change.replace(/^-/u, '').startsWith(prefix));
+      return revision > after && visible.length > 0 ? [[BigInt(revision), ...visible]] : [];
     });
     if (expected.length === 0) return;
     const found = await this.allowCompacted(after, () =>
-      takeBatches(startWatch(this.store, prefix, BigInt(after)), expected.length),
+      readBatches(startWatch(this.store, prefix, BigInt(after)), expected.length),
     );
     if (found !== undefined) expect(found).toEqual(expected);
   }
 
-  /** `compacted` is a valid result only when more changes than the limit followed. */
+  /**
+   * Resolves with undefined when `call` fails as `compacted`, which is valid only when more changes
+   * than the history limit followed revision `after`.
+   */
   private async allowCompacted<T>(after: number, call: () => Promise<T>): Promise<T | undefined> {
     try {
       return await call();

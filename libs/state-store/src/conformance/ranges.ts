@@ -2,9 +2,10 @@ import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
 import { put, readAll, withStore, write, type OpenStore } from './harness.js';
 
-/** In byte order of UTF-8. In UTF-16 order the last two would be swapped. */
+/** Keys in byte order of UTF-8. In the order of UTF-16 the last two keys would be swapped. */
 const ORDERED = ['\0', 'a', 'a\0', 'a/', 'a/b', 'aa', 'b', 'z', 'é', '中', '\uffee', '😀'];
 
+/** Declares the conformance tests of `StateStore.range`. */
 export function describeRanges(open: OpenStore): void {
   describe('ranges', () => {
     it('are in byte order of the UTF-8 keys', () =>
@@ -13,7 +14,7 @@ export function describeRanges(open: OpenStore): void {
         expect((await readAll(store)).map(([key]) => key)).toEqual(ORDERED);
       }));
 
-    it('order arbitrary keys by their UTF-8 bytes', () =>
+    it('are in byte order for arbitrary keys and pages of 4 entries', () =>
       fc.assert(
         fc.asyncProperty(
           fc.uniqueArray(fc.string({ unit: 'binary', minLength: 1, maxLength: 6 }), {
@@ -50,7 +51,7 @@ export function describeRanges(open: OpenStore): void {
         }),
     );
 
-    it('return `next` only if there is another page', () =>
+    it('return `next` only when another page follows, and only keys that sort after `after`', () =>
       withStore(open, async (store) => {
         await store.txn([], [put('a'), put('b'), put('c')]);
         expect((await store.range({ prefix: '', limit: 2 })).next).toBe('b');
@@ -90,7 +91,7 @@ export function describeRanges(open: OpenStore): void {
         ]);
       }));
 
-    it('can read revision 0', () =>
+    it('are empty at revision 0', () =>
       withStore(open, async (store) => {
         await write(store, 'a');
         expect(await store.range({ prefix: '', revision: 0n })).toEqual({
@@ -104,7 +105,7 @@ export function describeRanges(open: OpenStore): void {
       { name: 'a fractional limit', request: { prefix: '', limit: 1.5 } },
       { name: 'a future revision', request: { prefix: '', revision: 2n } },
       { name: 'a negative revision', request: { prefix: '', revision: -1n } },
-      { name: 'a lone surrogate', request: { prefix: '\udc00' } },
+      { name: 'a prefix with a lone surrogate', request: { prefix: '\udc00' } },
     ])('refuse $name as invalid', ({ request }) =>
       withStore(open, async (store) => {
         await write(store, 'a');
@@ -131,7 +132,7 @@ export function describeRanges(open: OpenStore): void {
             kind: 'compacted',
           });
         },
-        10,
+        10, // historyLimit: changes to retain
       ));
   });
 }

@@ -8,38 +8,40 @@ import {
   bytes,
   put,
   startWatch,
-  takeBatches,
+  readBatches,
   withStore,
   write,
   type OpenStore,
   type OpenStoreOptions,
 } from './harness.js';
 
-/** Restores a store from a snapshot. */
+/** Opens a store that is restored from a snapshot. The suite closes the store. */
 export type RestoreStore = (
   chunks: AsyncIterable<Uint8Array>,
   options: OpenStoreOptions,
 ) => Promise<StateStore>;
 
-const ABOUT = { clusterId: 'cluster-1', schemaVersion: 1 };
+const CLUSTER = { clusterId: 'cluster-1', schemaVersion: 1 };
 
 /**
- * Test suite for export and restore. Every engine that offers both must pass it.
+ * Declares the tests of export and restore. Every engine that can restore must pass them.
+ * @param name - Name of the engine, for the titles.
  * @param open - Opens a new, empty store, as for `describeStateStore`.
- * @param restore - Restores a new store from a snapshot; the suite closes it.
+ * @param restore - Opens a store that is restored from a snapshot.
  */
 export function describeSnapshots(name: string, open: OpenStore, restore: RestoreStore): void {
+  /** Runs `test` with a copy of the store, restored from a snapshot. */
   const withCopy = (store: StateStore, test: (copy: StateStore) => Promise<void>): Promise<void> =>
     withStore(
       () =>
-        restore(exportSnapshot(store, ABOUT), {
+        restore(exportSnapshot(store, CLUSTER), {
           clock: new ManualClock(),
           historyLimit: AMPLE_HISTORY,
         }),
       test,
     );
 
-  describe(`${name} restored from a snapshot, format ${SNAPSHOT_FORMAT}`, () => {
+  describe(`${name} state store restored from a snapshot of format ${SNAPSHOT_FORMAT}`, () => {
     it('has every entry with its revision and continues at the snapshot revision', () =>
       withStore(open, async (store) => {
         await store.txn([], [put('a', '1'), put('b', '1'), put('gone')]);
@@ -73,13 +75,13 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
               ({ modRevision }) => modRevision,
             ),
           ).toEqual([revision]);
-          expect(await takeBatches(startWatch(copy, '', revision), 1)).toEqual([
+          expect(await readBatches(startWatch(copy, '', revision), 1)).toEqual([
             [revision + 1n, 'a=3'],
           ]);
         });
       }));
 
-    it('has the state of one revision, also when the store is written during the export', () =>
+    it('has the state of one revision when the store is written during the export', () =>
       withStore(open, async (store) => {
         const keys = Array.from(
           { length: 1_200 },
@@ -92,7 +94,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
           );
         const before = await readAllEntries(store);
         let reads = 0;
-        const busy: Pick<StateStore, 'range'> = {
+        const busyStore: Pick<StateStore, 'range'> = {
           range: async (request) => {
             const page = await store.range(request);
             reads += 1;
@@ -107,7 +109,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
             return page;
           },
         };
-        const restored = restore(exportSnapshot(busy, ABOUT), {
+        const restored = restore(exportSnapshot(busyStore, CLUSTER), {
           clock: new ManualClock(),
           historyLimit: AMPLE_HISTORY,
         });
@@ -129,7 +131,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         });
       }));
 
-    it('can be restored from an empty store', () =>
+    it('is empty and begins at revision 1 when the exported store was empty', () =>
       withStore(open, (store) =>
         withCopy(store, async (copy) => {
           expect(await copy.revision()).toBe(0n);
@@ -137,7 +139,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         }),
       ));
 
-    it('has values of every size', () =>
+    it('has unchanged values from 0 bytes to almost 1 MiB', () =>
       withStore(open, async (store) => {
         for (const size of [0, 1, 1_000, 131_072, 500_000, 1_048_000])
           await store.txn([], [{ put: `v/${size}`, value: new Uint8Array(size).fill(size % 251) }]);

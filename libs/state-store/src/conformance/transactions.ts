@@ -8,9 +8,10 @@ import {
 } from '../state-store.js';
 import { bytes, put, readAll, text, withStore, write, type OpenStore } from './harness.js';
 
+/** Declares the conformance tests of `StateStore.txn` and `StateStore.get`. */
 export function describeTransactions(open: OpenStore): void {
   describe('transactions', () => {
-    it('start at revision 0 and increase it only when they change something', () =>
+    it('increase the revision by one, from 0, only when they change something', () =>
       withStore(open, async (store) => {
         expect(await store.revision()).toBe(0n);
         expect(await store.txn([], [put('a'), put('b')])).toEqual({ revision: 1n });
@@ -37,32 +38,44 @@ export function describeTransactions(open: OpenStore): void {
         expect(await store.get('b')).toEqual({ key: 'b', value: bytes('2'), modRevision: 2n });
       }));
 
-    it.each<{ name: string; compares: Compare[]; holds: boolean }>([
-      { name: 'the revision of the last write', compares: [{ key: 'a', is: 2n }], holds: true },
-      { name: 'an older revision', compares: [{ key: 'a', is: 1n }], holds: false },
-      { name: 'a newer revision', compares: [{ key: 'a', is: 3n }], holds: false },
-      { name: 'revision 0', compares: [{ key: 'absent', is: 0n }], holds: false },
-      { name: 'absence of an existing key', compares: [{ key: 'a', is: 'absent' }], holds: false },
+    it.each<{ name: string; compares: Compare[]; outcome: 'commit' | 'are refused' }>([
       {
-        name: 'absence of a key that never existed',
-        compares: [{ key: 'absent', is: 'absent' }],
-        holds: true,
+        name: 'the revision of the last write',
+        compares: [{ key: 'a', is: 2n }],
+        outcome: 'commit',
+      },
+      { name: 'an older revision', compares: [{ key: 'a', is: 1n }], outcome: 'are refused' },
+      { name: 'a newer revision', compares: [{ key: 'a', is: 3n }], outcome: 'are refused' },
+      {
+        name: 'revision 0 of an absent key',
+        compares: [{ key: 'absent', is: 0n }],
+        outcome: 'are refused',
       },
       {
-        name: 'absence of a deleted key',
+        name: 'the absence of an existing key',
+        compares: [{ key: 'a', is: 'absent' }],
+        outcome: 'are refused',
+      },
+      {
+        name: 'the absence of a key that never existed',
+        compares: [{ key: 'absent', is: 'absent' }],
+        outcome: 'commit',
+      },
+      {
+        name: 'the absence of a deleted key',
         compares: [{ key: 'deleted', is: 'absent' }],
-        holds: true,
+        outcome: 'commit',
       },
       {
         name: 'the old revision of a deleted key',
         compares: [{ key: 'deleted', is: 3n }],
-        holds: false,
+        outcome: 'are refused',
       },
       // prettier-ignore
-      { name: 'several, all of which hold', compares: [{ key: 'a', is: 2n }, { key: 'b', is: 'absent' }], holds: true },
+      { name: 'several revisions that are all right', compares: [{ key: 'a', is: 2n }, { key: 'b', is: 'absent' }], outcome: 'commit' },
       // prettier-ignore
-      { name: 'several, the last of which does not hold', compares: [{ key: 'b', is: 'absent' }, { key: 'a', is: 1n }], holds: false },
-    ])('compare $name: holds $holds', ({ compares, holds }) =>
+      { name: 'several revisions of which the last is wrong', compares: [{ key: 'b', is: 'absent' }, { key: 'a', is: 1n }], outcome: 'are refused' },
+    ])('$outcome when they compare with $name', ({ compares, outcome }) =>
       withStore(open, async (store) => {
         await write(store, 'a', '1');
         await write(store, 'a', '2');
@@ -70,7 +83,7 @@ export function describeTransactions(open: OpenStore): void {
         await store.txn([], [{ delete: 'deleted' }]);
         const before = await readAll(store);
         const attempt = store.txn(compares, [put('new'), put('a', '3'), { delete: 'deleted' }]);
-        if (holds) {
+        if (outcome === 'commit') {
           expect(await attempt).toEqual({ revision: 5n });
           return;
         }
@@ -120,7 +133,10 @@ export function describeTransactions(open: OpenStore): void {
         })),
         operations: [],
       },
-      { name: 'too many bytes', operations: [{ put: 'a', value: new Uint8Array(MAX_TXN_BYTES) }] },
+      {
+        name: 'too many bytes of keys and values',
+        operations: [{ put: 'a', value: new Uint8Array(MAX_TXN_BYTES) }],
+      },
     ])('refuse $name as invalid', ({ compares = [], operations }) =>
       withStore(open, async (store) => {
         await expect(store.txn(compares, operations)).rejects.toMatchObject({ kind: 'invalid' });
@@ -129,7 +145,7 @@ export function describeTransactions(open: OpenStore): void {
       }),
     );
 
-    it('accept exactly the limits', () =>
+    it('are accepted with exactly the most compares, operations, key bytes and total bytes', () =>
       withStore(open, async (store) => {
         const keys = Array.from({ length: MAX_TXN_OPERATIONS }, (_, index) => `key-${index}`);
         const compares = keys.map((key): Compare => ({ key, is: 'absent' }));
@@ -146,7 +162,7 @@ export function describeTransactions(open: OpenStore): void {
         expect(found?.value.every((byte, index) => byte === value[index])).toBe(true);
       }));
 
-    it('copy values, so that later changes of the buffer of the caller have no effect', () =>
+    it('copy values, so that later changes of a buffer by the caller have no effect', () =>
       withStore(open, async (store) => {
         const value = Uint8Array.from([0, 255, 128, 10]);
         // prettier-ignore
@@ -160,9 +176,6 @@ export function describeTransactions(open: OpenStore): void {
         expect((await store.get('empty'))?.value).toHaveLength(0);
       }));
 
-    it('refuse an empty key in get', () =>
-      withStore(open, (store) => expect(store.get('')).rejects.toMatchObject({ kind: 'invalid' })));
-
     it('are visible to every read after their acknowledgement', () =>
       withStore(open, async (store) => {
         for (let round = 1; round <= 20; round += 1) {
@@ -174,5 +187,10 @@ export function describeTransactions(open: OpenStore): void {
           ]);
         }
       }));
+  });
+
+  describe('get', () => {
+    it('refuses an empty key as invalid', () =>
+      withStore(open, (store) => expect(store.get('')).rejects.toMatchObject({ kind: 'invalid' })));
   });
 }

@@ -5,7 +5,7 @@ import {
   bytes,
   put,
   startWatch,
-  takeBatches,
+  readBatches,
   withStore,
   write,
   type OpenStore,
@@ -14,16 +14,16 @@ import {
 /** Declares the conformance tests of `StateStore.watch`. */
 export function describeWatches(open: OpenStore): void {
   describe('watches', () => {
-    it('deliver earlier and later changes, one batch for each transaction', () =>
+    it('deliver changes before and after their start, one batch for each transaction', () =>
       withStore(open, async (store) => {
         await store.txn([], [put('a', '1'), put('b', '1')]);
         const watch = startWatch(store, '', 0n);
-        expect(await takeBatches(watch, 1)).toEqual([[1n, 'a=1', 'b=1']]);
-        const waiting = takeBatches(watch, 2);
+        expect(await readBatches(watch, 1)).toEqual([[1n, 'a=1', 'b=1']]);
+        const pendingBatches = readBatches(watch, 2);
         await store.txn([], [{ delete: 'b' }, put('c', '2'), put('a', '2')]);
         await store.txn([], [{ delete: 'absent' }]);
         await write(store, 'c', '3');
-        expect(await waiting).toEqual([
+        expect(await pendingBatches).toEqual([
           [2n, '-b', 'c=2', 'a=2'],
           [3n, 'c=3'],
         ]);
@@ -35,13 +35,13 @@ export function describeWatches(open: OpenStore): void {
         await store.txn([], [put('a/1'), put('b/1'), put('b'), put('b/2')]);
         await write(store, 'a/2');
         await store.txn([], [{ delete: 'b/1' }, { delete: 'a/1' }]);
-        expect(await takeBatches(watch, 2)).toEqual([
+        expect(await readBatches(watch, 2)).toEqual([
           [1n, 'b/1=b/1', 'b/2=b/2'],
           [3n, '-b/1'],
         ]);
       }));
 
-    it('do not deliver refused transactions', () =>
+    it('deliver nothing of refused transactions', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
         await write(store, 'a', '1');
@@ -51,7 +51,7 @@ export function describeWatches(open: OpenStore): void {
           kind: 'conflict',
         });
         await write(store, 'a', '2');
-        expect(await takeBatches(watch, 2)).toEqual([
+        expect(await readBatches(watch, 2)).toEqual([
           [1n, 'a=1'],
           [2n, 'a=2'],
         ]);
@@ -61,9 +61,9 @@ export function describeWatches(open: OpenStore): void {
       withStore(open, async (store) => {
         for (let round = 1; round <= 30; round += 1)
           await store.txn([], [put(`k${round % 4}`, `${round}`), put('all', `${round}`)]);
-        const whole = await takeBatches(startWatch(store, '', 0n), 30);
+        const whole = await readBatches(startWatch(store, '', 0n), 30);
         for (let after = 0; after < 30; after += 1) {
-          expect(await takeBatches(startWatch(store, '', BigInt(after)), 30 - after)).toEqual(
+          expect(await readBatches(startWatch(store, '', BigInt(after)), 30 - after)).toEqual(
             whole.slice(after),
           );
         }
@@ -72,13 +72,13 @@ export function describeWatches(open: OpenStore): void {
     it('deliver concurrent transactions in order and unsplit', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
-        const waiting = takeBatches(watch, 300);
+        const pendingBatches = readBatches(watch, 300);
         await Promise.all(
           Array.from({ length: 300 }, (_, index) =>
             store.txn([], [put(`a${index}`), put(`b${index}`)]),
           ),
         );
-        const batches = await waiting;
+        const batches = await pendingBatches;
         expect(batches.map(([revision]) => revision)).toEqual(
           Array.from({ length: 300 }, (_, index) => BigInt(index + 1)),
         );
@@ -91,25 +91,25 @@ export function describeWatches(open: OpenStore): void {
         const watch = store
           .watch({ prefix: '', after: 0n, signal: stop.signal })
           [Symbol.asyncIterator]();
-        const waiting = watch.next();
+        const pendingBatches = watch.next();
         await settle();
         stop.abort();
-        expect(await waiting).toEqual({ done: true, value: undefined });
+        expect(await pendingBatches).toEqual({ done: true, value: undefined });
         await write(store, 'a');
         expect(await watch.next()).toEqual({ done: true, value: undefined });
-        const late = store
+        const later = store
           .watch({ prefix: '', after: 0n, signal: stop.signal })
           [Symbol.asyncIterator]();
-        expect(await late.next()).toEqual({ done: true, value: undefined });
+        expect(await later.next()).toEqual({ done: true, value: undefined });
       }));
 
-    it('end when the reader returns, also during a pending read', () =>
+    it('end without error when the reader calls return, also during a pending read', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
-        const waiting = watch.next();
+        const pendingBatches = watch.next();
         await settle();
         await watch.return?.();
-        expect(await waiting).toEqual({ done: true, value: undefined });
+        expect(await pendingBatches).toEqual({ done: true, value: undefined });
         for await (const batch of store.watch({
           prefix: '',
           after: (await write(store, 'a')) - 1n,
@@ -124,9 +124,9 @@ export function describeWatches(open: OpenStore): void {
         const [fast, slow] = [startWatch(store, '', 0n), startWatch(store, '', 0n)];
         for (let round = 1; round <= 5; round += 1) {
           await write(store, 'a', `${round}`);
-          expect(await takeBatches(fast, 1)).toEqual([[BigInt(round), `a=${round}`]]);
+          expect(await readBatches(fast, 1)).toEqual([[BigInt(round), `a=${round}`]]);
         }
-        expect((await takeBatches(slow, 5)).map(([revision]) => revision)).toEqual([
+        expect((await readBatches(slow, 5)).map(([revision]) => revision)).toEqual([
           1n,
           2n,
           3n,
@@ -141,7 +141,7 @@ export function describeWatches(open: OpenStore): void {
         async (store) => {
           for (let round = 1; round <= 100; round += 1) await write(store, 'a', `${round}`);
           for (const after of [90n, 95n, 99n]) {
-            expect(await takeBatches(startWatch(store, '', after), 1)).toEqual([
+            expect(await readBatches(startWatch(store, '', after), 1)).toEqual([
               [after + 1n, `a=${after + 1n}`],
             ]);
           }
@@ -161,7 +161,7 @@ export function describeWatches(open: OpenStore): void {
         async (store) => {
           const watch = startWatch(store, '', 0n);
           await write(store, 'a', '1');
-          expect(await takeBatches(watch, 1)).toEqual([[1n, 'a=1']]);
+          expect(await readBatches(watch, 1)).toEqual([[1n, 'a=1']]);
           for (let round = 2; round <= 100; round += 1) await write(store, 'a', `${round}`);
           await expect(watch.next()).rejects.toMatchObject({ kind: 'compacted' });
           expect(await watch.next()).toEqual({ done: true, value: undefined });
@@ -169,24 +169,24 @@ export function describeWatches(open: OpenStore): void {
         10, // historyLimit: changes to retain
       ));
 
-    it('do not fail with any history limit when the reader is prompt, also without changes under their prefix', () =>
+    it('never fail as compacted when the reader is prompt, also without changes under the prefix', () =>
       withStore(
         open,
         async (store) => {
           const [watch, idle] = [startWatch(store, 'a', 0n), startWatch(store, 'b', 0n)];
-          const silent = idle.next();
+          const idleRead = idle.next();
           for (let round = 1; round <= 100; round += 1) {
-            const waiting = takeBatches(watch, 1);
+            const pendingBatches = readBatches(watch, 1);
             await write(store, 'a', `${round}`);
-            expect(await waiting).toEqual([[BigInt(round), `a=${round}`]]);
+            expect(await pendingBatches).toEqual([[BigInt(round), `a=${round}`]]);
           }
           await write(store, 'b');
-          expect(await silent).toMatchObject({ done: false, value: { revision: 101n } });
+          expect(await idleRead).toMatchObject({ done: false, value: { revision: 101n } });
         },
         10, // historyLimit: changes to retain
       ));
 
-    it('reach back only as far as historyBytes allows', () =>
+    it('refuse a start revision whose later changes exceed historyBytes', () =>
       withStore(
         open,
         async (store) => {
@@ -196,7 +196,7 @@ export function describeWatches(open: OpenStore): void {
             kind: 'compacted',
           });
           expect(
-            (await takeBatches(startWatch(store, '', 38n), 2)).map(([revision]) => revision),
+            (await readBatches(startWatch(store, '', 38n), 2)).map(([revision]) => revision),
           ).toEqual([39n, 40n]);
         },
         AMPLE_HISTORY,
@@ -208,13 +208,13 @@ export function describeWatches(open: OpenStore): void {
         expect(startWatch(store, '', 1n).next()).rejects.toMatchObject({ kind: 'invalid' }),
       ));
 
-    it('deliver the values at the time of the commit', () =>
+    it('deliver the value passed to txn when the caller then changes the buffer', () =>
       withStore(open, async (store) => {
         const value = bytes('first');
         const committed = store.txn([], [{ put: 'a', value }]);
         value.fill(0);
         await committed;
-        expect(await takeBatches(startWatch(store, '', 0n), 1)).toEqual([[1n, 'a=first']]);
+        expect(await readBatches(startWatch(store, '', 0n), 1)).toEqual([[1n, 'a=first']]);
       }));
   });
 }

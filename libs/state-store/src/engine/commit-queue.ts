@@ -3,11 +3,11 @@ import { Draft } from './draft.js';
 import type { LoggedTransaction, Storage } from './storage.js';
 
 /**
- * Limit of commands in one group. Evaluating one takes about 10 µs, and the event loop is blocked
- * meanwhile.
+ * Limit of commands in one group. Evaluating a command takes about 10 µs, so a group blocks the
+ * event loop for at most about 40 ms.
  */
 const MAX_GROUP_COMMANDS = 4_096;
-/** Limit of the keys and values in one group. Bounds memory and the size of one flush. */
+/** Limit of the bytes of one group. Bounds memory and the size of one flush. */
 const MAX_GROUP_BYTES = 8 * 1024 * 1024;
 
 type Outcome =
@@ -21,18 +21,19 @@ interface Command {
 
 export interface CommitQueueOptions {
   readonly storage: Storage;
-  /** Runs with the durable transactions before their callers are notified. */
+  /** Receives durable transactions before the promises of their callers settle. */
   readonly onCommitted: (transactions: readonly LoggedTransaction[]) => void;
   /**
-   * Checks the files. @returns The reason why nothing may be acknowledged; undefined while the
-   * files belong to this process.
+   * Checks the files before and after each write.
+   * @returns The reason why no write may be acknowledged; undefined while the files belong to this
+   *   process.
    */
   readonly checkFiles: () => CloudlessError | undefined;
   /** Runs when a write failed because the disk is full. */
   readonly onDiskFull: () => void;
   /**
-   * Runs when it is unknown whether a write was committed. Everything queued is rejected with this
-   * error.
+   * Runs when it is unknown whether a write was committed. All queued and later commands reject
+   * with `reason`.
    */
   readonly onFailed: (reason: CloudlessError) => void;
 }
@@ -52,7 +53,10 @@ export class CommitQueue {
   /**
    * Queues a command.
    * @param bytes - Approximate number of bytes that the command writes.
-   * @returns The result of `evaluate`, once it is durable; rejects with the error of `evaluate`.
+   * @param evaluate - Reads and writes the draft. Must throw a `conflict` or `notFound` only before
+   *   its first write; any other error takes the store out of service.
+   * @returns The result of `evaluate`, once its writes are durable. Rejects with the error of
+   *   `evaluate` or of the write.
    */
   submit<T>(bytes: number, evaluate: (draft: Draft) => T): Promise<T> {
     if (this.failure !== undefined) return Promise.reject(this.failure);
@@ -89,20 +93,24 @@ export class CommitQueue {
       );
     } catch (reason) {
       if (this.refuseIfFilesLost(group)) return;
-      const known = reason instanceof CloudlessError && reason.kind === 'exhausted';
-      if (known) this.options.onDiskFull();
-      const error = known ? reason : this.fail(reason);
+      const isDiskFull = reason instanceof CloudlessError && reason.kind === 'exhausted';
+      if (isDiskFull) this.options.onDiskFull();
+      const error = isDiskFull ? reason : this.fail(reason);
       for (const { settle } of group) settle({ ok: false, reason: error });
     }
   }
 
-  /** Rejects the group when the files were lost. @returns True when the files were lost. */
+  /**
+   * Rejects all commands of the group when the files were lost.
+   * @returns True when the files were lost.
+   */
   private refuseIfFilesLost(group: readonly Command[]): boolean {
     const reason = this.options.checkFiles();
     for (const { settle } of reason === undefined ? [] : group) settle({ ok: false, reason });
     return reason !== undefined;
   }
 
+  /** Takes the queue out of service: rejects all queued commands, and all later ones. */
   private fail(cause: unknown): CloudlessError {
     const failure = new CloudlessError(
       'unavailable',
@@ -115,6 +123,7 @@ export class CommitQueue {
     return failure;
   }
 
+  /** Removes the next group from the queue: at least one command, and more within the limits. */
   private takeGroup(): readonly Command[] {
     let bytes = 0;
     let count = 0;
@@ -143,7 +152,7 @@ function evaluateGroup(
   return { outcomes, transactions: draft.transactions };
 }
 
-/** Says whether the command failed before it wrote anything. */
+/** Returns true when the error means that the command failed before its first write. */
 function isRefusal(reason: CloudlessError): boolean {
   return reason.kind === 'conflict' || reason.kind === 'notFound';
 }

@@ -1,13 +1,17 @@
 import type { Clock, Log, Timer } from '@cloudless/base';
 
-/** A disk counts as full until no write was refused for this time. */
+/**
+ * A disk counts as full until no write was refused for this time, which is long enough that failing
+ * large writes recur meanwhile.
+ */
 const QUIET_PERIOD_MS = 5_000;
 
 export interface DiskSpaceMonitorOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Writes a small record, to find out without other writes whether the disk has space again. */
+  /** Writes a small record; rejects while the disk is full. Detects free space without callers. */
   readonly probe: () => Promise<unknown>;
+  /** Runs with false when the disk becomes full, and with true when it has space again. */
   readonly onDiskSpaceChange: (hasSpace: boolean) => void;
 }
 
@@ -34,6 +38,7 @@ export class DiskSpaceMonitor {
     this.scheduleProbe();
   }
 
+  /** Stops probing and reporting. */
   stop(): void {
     this.stopped = true;
     this.timer?.cancel();

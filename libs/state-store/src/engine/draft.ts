@@ -11,8 +11,9 @@ import { getKey } from '../validate.js';
 import type { LoggedChange, LoggedTransaction, StorageWriter, StoredEntry } from './storage.js';
 
 /**
- * State of the store as the commands of one group commit see and change it, one after the other.
- * Each command checks before it writes, so that a refused command leaves no trace.
+ * The store during one group commit. The commands of the group read and change the draft one after
+ * the other. Each command checks all conditions before it writes, so that a refused command leaves
+ * no trace.
  */
 export class Draft {
   /** Transactions so far, oldest first. */
@@ -33,16 +34,16 @@ export class Draft {
    *   lease.
    */
   transact(compares: readonly Compare[], operations: readonly Operation[]): Committed {
-    const seen = new Map<string, StoredEntry | undefined>();
+    const entriesRead = new Map<string, StoredEntry | undefined>();
     for (const { key, is } of compares) {
-      const entry = this.readEntry(key, seen);
-      const now = entry?.modRevision ?? 'absent';
-      if (now !== is) throw new RevisionConflictError(key, is, now);
+      const entry = this.readEntry(key, entriesRead);
+      const current = entry?.modRevision ?? 'absent';
+      if (current !== is) throw new RevisionConflictError(key, is, current);
     }
     for (const operation of operations) {
       if ('put' in operation && operation.lease !== undefined) this.checkLease(operation.lease);
     }
-    return this.apply(operations, seen);
+    return this.apply(operations, entriesRead);
   }
 
   /** Creates a lease with an id that was never used before. */
@@ -65,12 +66,12 @@ export class Draft {
     this.hasChanged = true;
   }
 
-  /** Rewrites the counters without a change, to find out whether the storage accepts writes. */
+  /** Makes {@link Draft.finish} rewrite the counters, so that the storage has to write. */
   probe(): void {
     this.hasChanged = true;
   }
 
-  /** Must be called once, after the last command. */
+  /** Writes history and counters if anything changed. Call once, after the last command. */
   finish(): void {
     if (this.hasChanged)
       this.writer.finish(this.transactions, {
@@ -81,13 +82,13 @@ export class Draft {
 
   private apply(
     operations: readonly Operation[],
-    seen: Map<string, StoredEntry | undefined>,
+    entriesRead: Map<string, StoredEntry | undefined>,
   ): Committed {
     const revision = this.revision + 1n;
     const changes: LoggedChange[] = [];
     for (const operation of operations) {
       const key = getKey(operation);
-      const before = this.readEntry(key, seen);
+      const before = this.readEntry(key, entriesRead);
       if ('put' in operation) {
         const after = {
           key,
@@ -112,11 +113,11 @@ export class Draft {
 
   private readEntry(
     key: string,
-    seen: Map<string, StoredEntry | undefined>,
+    entriesRead: Map<string, StoredEntry | undefined>,
   ): StoredEntry | undefined {
-    if (seen.has(key)) return seen.get(key);
+    if (entriesRead.has(key)) return entriesRead.get(key);
     const entry = this.writer.get(key);
-    seen.set(key, entry);
+    entriesRead.set(key, entry);
     return entry;
   }
 
@@ -126,8 +127,8 @@ export class Draft {
   }
 
   /**
-   * Rejects text that cannot be a lease id before it reaches the engine, because it may be longer
-   * than the engine's keys.
+   * Returns true when the lease exists. Text that cannot be a lease id never reaches the engine,
+   * because the text may be longer than the keys of the engine.
    */
   private isLease(lease: LeaseId): boolean {
     return LEASE_ID.test(lease) && this.writer.hasLease(lease);

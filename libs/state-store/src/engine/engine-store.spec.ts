@@ -4,12 +4,15 @@ import { createEngineStore, StorageFault, type EngineStoreOptions } from '../ind
 import { MemoryStorage } from '../memory/memory-storage.js';
 import type { StorageWriter } from './storage.js';
 
-/** A storage that a test can delay, fill and break. */
+/** Storage whose writes a test can count, delay and fail, and whose files a test can lose. */
 class TestStorage extends MemoryStorage {
+  /** Number of calls of `write`. */
   writes = 0;
+  /** Error of all writes; undefined when writes succeed. */
   failure: Error | undefined;
+  /** Writes resolve only after this promise. */
   flushed: Promise<void> = Promise.resolve();
-  lost: StorageFault | undefined;
+  lostFiles: StorageFault | undefined;
 
   override async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
     this.writes += 1;
@@ -20,7 +23,7 @@ class TestStorage extends MemoryStorage {
   }
 
   fault(): StorageFault | undefined {
-    return this.lost;
+    return this.lostFiles;
   }
 }
 
@@ -51,8 +54,8 @@ function put(key: string) {
 
 const DISK_FULL = new CloudlessError('exhausted', 'disk full');
 
-describe('createEngineStore', () => {
-  it('commits everything queued during a write in one write', async () => {
+describe('EngineStore', () => {
+  it('commits all transactions that were queued during a write in one further write', async () => {
     const { store, storage } = aStore();
     let flush = (): void => undefined;
     storage.flushed = new Promise((resolve) => (flush = resolve));
@@ -67,7 +70,7 @@ describe('createEngineStore', () => {
     expect(await store.revision()).toBe(101n);
   });
 
-  it('splits groups that exceed the byte limit', async () => {
+  it('commits queued transactions in several writes when they exceed the byte limit of a group', async () => {
     const { store, storage } = aStore();
     await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
@@ -77,7 +80,7 @@ describe('createEngineStore', () => {
     expect(storage.writes).toBe(3);
   });
 
-  it('notifies callers, refused callers and watches only after the write is durable', async () => {
+  it('settles commits, refusals and watches only after the write is durable', async () => {
     const { store, storage } = aStore();
     let flush = (): void => undefined;
     storage.flushed = new Promise((resolve) => (flush = resolve));
@@ -129,7 +132,7 @@ describe('createEngineStore', () => {
     expect([await store.revision(), clock.pendingTimers]).toEqual([1n, 0]);
   });
 
-  it('treats the disk as full while some writes succeed and others fail', async () => {
+  it('reports a full disk once while small writes succeed and large writes fail', async () => {
     const notified: unknown[] = [];
     const { store, storage, clock } = aStore({
       onDiskSpaceChange: (hasSpace) => notified.push(hasSpace),
@@ -146,7 +149,7 @@ describe('createEngineStore', () => {
     expect(notified).toEqual([false, true]);
   });
 
-  it('treats the disk as full until no write was refused for 5 s', async () => {
+  it('reports free space only when no write was refused for 5 s', async () => {
     const notified: boolean[] = [];
     const { store, storage, clock } = aStore({
       onDiskSpaceChange: (hasSpace) => notified.push(hasSpace),
@@ -224,17 +227,17 @@ describe('createEngineStore', () => {
   });
 });
 
-describe('createEngineStore, lost files', () => {
+describe('EngineStore whose files are lost', () => {
   const FILES_LOST = new StorageFault('dataFile', 'it was deleted');
 
-  it('neither acknowledges nor publishes writes that were flushed after the loss', async () => {
+  it('neither acknowledges nor publishes a write whose flush ends after the loss', async () => {
     const { store, storage } = aStore();
     await store.txn([], [put('before')]);
     let flush = (): void => undefined;
     storage.flushed = new Promise((resolve) => (flush = resolve));
     const during = store.txn([], [put('during')]);
     await settle();
-    storage.lost = FILES_LOST;
+    storage.lostFiles = FILES_LOST;
     flush();
     await expect(during).rejects.toBe(FILES_LOST);
     const seen = store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]();
@@ -247,7 +250,7 @@ describe('createEngineStore, lost files', () => {
   it('refuses writes and serves reads', async () => {
     const { store, storage } = aStore();
     await store.txn([], [put('before')]);
-    storage.lost = FILES_LOST;
+    storage.lostFiles = FILES_LOST;
     await expect(store.txn([], [put('after')])).rejects.toBe(FILES_LOST);
     await expect(store.grantLease(1_000)).rejects.toBe(FILES_LOST);
     expect(storage.writes).toBe(1);
@@ -255,16 +258,16 @@ describe('createEngineStore, lost files', () => {
     await store.close();
   });
 
-  it('detects the loss without a write and calls onFault once', async () => {
+  it('detects the loss without a write, and calls onFault and logs once', async () => {
     const [lines, notified]: [unknown[], StorageFault[]] = [[], []];
     const { store, storage, clock } = aStore({
       log: recordingLog(lines),
       onFault: (fault) => notified.push(fault),
       checkIntervalMs: 1_000,
     });
-    storage.lost = FILES_LOST;
+    storage.lostFiles = FILES_LOST;
     await clock.advance(1_000);
-    storage.lost = undefined;
+    storage.lostFiles = undefined;
     await clock.advance(10_000);
     await expect(store.txn([], [put('after')])).rejects.toBe(FILES_LOST);
     expect({ notified, lines }).toEqual({
@@ -274,11 +277,11 @@ describe('createEngineStore, lost files', () => {
     await store.close();
   });
 
-  it('does not try to delete the keys of expired leases', async () => {
+  it('does not try to delete the keys of expired leases, and logs nothing about them', async () => {
     const lines: unknown[] = [];
     const { store, storage, clock } = aStore({ log: recordingLog(lines), checkIntervalMs: 1_000 });
     await store.grantLease(5_000);
-    storage.lost = FILES_LOST;
+    storage.lostFiles = FILES_LOST;
     await clock.advance(60_000);
     expect({ lines, writes: storage.writes }).toEqual({
       lines: ['error data file lost: writes are refused'],

@@ -38,23 +38,28 @@ import { DiskSpaceMonitor } from './disk-space-monitor.js';
 
 /** Delay before the next attempt to delete the keys of an expired lease after a failure. */
 const EXPIRY_RETRY_MS = 1_000;
+
 export interface EngineStoreOptions {
   /** The store owns this storage and closes it. */
   readonly storage: Storage;
-  /** Measures leases. */
+  /** Clock of leases, file checks and probes of the disk. */
   readonly clock: Clock;
   /**
-   * Number of changes that the storage retains. Also limits the changes kept in memory for watches.
+   * Number of changes that the storage retains. The store uses the number only to limit the changes
+   * kept in memory for watches.
    */
   readonly historyLimit: number;
-  /** Default: silent. */
+  /** Default: no log. */
   readonly log?: Log;
   /**
-   * Runs with false when the disk is full, and with true some seconds after it accepts all writes
-   * again.
+   * Runs with false when a write fails because the disk is full, and with true when no write was
+   * refused for 5 s and a probe could be written.
    */
   readonly onDiskSpaceChange?: (hasSpace: boolean) => void;
-  /** Interval of file checks without writes, in milliseconds. Default: none. */
+  /**
+   * Interval of checks of the files, in milliseconds. Default: files are checked only before and
+   * after each write.
+   */
   readonly checkIntervalMs?: number;
   /**
    * Runs once, when the files of the storage were lost. From then on writes are refused and reads
@@ -64,8 +69,9 @@ export interface EngineStoreOptions {
 }
 
 /**
- * Creates a store on an engine's storage. Validation, group commit, watches and leases are
- * implemented here, the same for all engines.
+ * Creates a store on the storage of an engine. All engines share this validation, group commit,
+ * watches and leases.
+ * @throws kind `invalid` for a history limit that is not an integer of 1 or more.
  */
 export function createEngineStore(options: EngineStoreOptions): StateStore {
   checkHistoryLimit(options.historyLimit);
@@ -181,7 +187,7 @@ class EngineStore implements StateStore {
       intervalMs: this.options.checkIntervalMs,
       checkFiles,
       onFault: (fault) => {
-        this.leases.stopAll(); // keys of leases cannot be deleted any more
+        this.leases.stopAll(); // the keys of expired leases can no longer be deleted
         this.diskSpace.stop();
         this.options.onFault?.(fault);
       },
@@ -203,7 +209,8 @@ class EngineStore implements StateStore {
   }
 
   /**
-   * For its holder the lease has ended already. Its keys are deleted now, or later if that fails.
+   * Deletes the keys of an expired lease, and tries again after a failure. Renewals of the lease
+   * are already refused.
    */
   private async expire(lease: LeaseId): Promise<void> {
     if (this.closed !== undefined) return; // the lease starts with its full time after a restart
@@ -237,7 +244,7 @@ class EngineStore implements StateStore {
   }
 }
 
-/** Approximate size of a lease's record. */
+/** Approximate bytes of the record of a lease. */
 const LEASE_BYTES = 64;
 
 function copyOperation(operation: Operation): Operation {

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { HistoryWindow, type HistorySegment } from './history-window.js';
 
-/** More bytes than any test adds. */
+/** More bytes than any test adds, so that only the limit of changes applies. */
 const AMPLE_BYTES = 1_000_000;
 
 describe('HistoryWindow', () => {
-  it('exceeds the byte limit by at most the newest segment', () => {
+  it('exceeds the limit of bytes by at most the newest segment', () => {
     const arbBytes = fc.array(fc.integer({ min: 1, max: 300 }), { maxLength: 200 });
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 1_000 }), arbBytes, (limit, sizes) => {
@@ -36,7 +36,7 @@ describe('HistoryWindow', () => {
     );
   });
 
-  it('keeps at least the change limit, and at most a quarter and one segment more', () => {
+  it('keeps at least the limit of changes, and at most a quarter or one segment more', () => {
     const arbSizes = fc.array(fc.integer({ min: 1, max: 20 }), { maxLength: 200 });
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 50 }), arbSizes, (limit, sizes) => {
@@ -58,7 +58,7 @@ describe('HistoryWindow', () => {
     );
   });
 
-  it('continues from retained segments', () => {
+  it('finds surplus among the segments that its constructor receives', () => {
     const retained = [1, 2, 3].map((revision) => ({
       first: BigInt(revision),
       last: BigInt(revision),

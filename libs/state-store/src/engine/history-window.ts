@@ -8,27 +8,28 @@ export interface HistorySegment {
   readonly first: Revision;
   readonly last: Revision;
   readonly changes: number;
-  /** Space that the engine needs for the segment. */
+  /** Bytes that the engine needs for the segment. */
   readonly bytes: number;
 }
 
 export interface HistoryLimits {
-  /** Number of newest changes that are always kept while `bytes` allows. */
+  /** Newest changes that are always kept, unless they exceed `bytes`. */
   readonly changes: number;
-  /** Limit of the bytes. Only the newest group of transactions may exceed it. */
+  /** Limit of the bytes of all segments. Only the newest segment may exceed the limit. */
   readonly bytes: number;
 }
 
 /**
- * Decides which part of the history to keep: at least the newest `changes`, unless they exceed
- * `bytes`. Drops older segments in batches, once the number of changes exceeds the limit by a
- * quarter or the bytes exceed theirs, so that dropping costs little per transaction.
+ * Decides which segments of the history an engine drops. Keeps at least the newest `changes`,
+ * unless they exceed `bytes`, and always the newest segment. To drop rarely, nothing is dropped
+ * until there are a quarter more changes than the limit, or more bytes than the limit; then
+ * segments are dropped down to the limit of changes, or to seven eighths of the bytes.
  */
 export class HistoryWindow {
   private changes: number;
   private bytes: number;
 
-  /** @param segments - The retained segments, oldest first. */
+  /** @param segments - Segments that the engine already has, oldest first. */
   constructor(
     private readonly limits: HistoryLimits,
     private segments: HistorySegment[] = [],
@@ -38,7 +39,8 @@ export class HistoryWindow {
   }
 
   /**
-   * Returns the oldest segments that can be dropped after `added` has been added. Changes nothing.
+   * Returns the segments to drop, oldest first, if `added` is added. Does not modify the window.
+   * @param added - New segments, oldest first.
    */
   findSurplus(added: readonly HistorySegment[]): readonly HistorySegment[] {
     const { limits } = this;
@@ -46,13 +48,13 @@ export class HistoryWindow {
     let bytes = this.bytes + countBytes(added);
     const isTooLarge = bytes > limits.bytes;
     if (!isTooLarge && changes <= limits.changes + Math.floor(limits.changes / 4)) return [];
-    const wantedBytes = isTooLarge ? limits.bytes - Math.floor(limits.bytes / 8) : limits.bytes;
+    const targetBytes = isTooLarge ? limits.bytes - Math.floor(limits.bytes / 8) : limits.bytes;
     const newest = added.at(-1) ?? this.segments.at(-1);
     const surplus: HistorySegment[] = [];
     for (const segment of concat(this.segments, added)) {
       if (
         segment === newest ||
-        (bytes <= wantedBytes && changes - segment.changes < limits.changes)
+        (bytes <= targetBytes && changes - segment.changes < limits.changes)
       )
         break;
       changes -= segment.changes;
@@ -62,7 +64,10 @@ export class HistoryWindow {
     return surplus;
   }
 
-  /** Records that `added` was added and the `dropped` oldest segments were removed. */
+  /**
+   * Records a change of the history.
+   * @param dropped - Result of {@link HistoryWindow.findSurplus} for `added`.
+   */
   advance(added: readonly HistorySegment[], dropped: readonly HistorySegment[]): void {
     for (const segment of added) this.segments.push(segment);
     if (dropped.length > 0) this.segments = this.segments.slice(dropped.length);

@@ -1,23 +1,24 @@
 import type { Clock, Timer } from '@cloudless/base';
 import type { LeaseId } from '../state-store.js';
 
-/** Most platforms limit timers to 2^31 ms; a longer wait consists of several timers. */
+/** Longest single timer. Node.js limits timers to 2^31 - 1 ms; longer waits use several timers. */
 const MAX_TIMER_MS = 24 * 60 * 60 * 1_000;
 
 interface RunningLease {
   readonly ttlMs: number;
+  /** Time of the clock at which the lease expires, in milliseconds. */
   deadline: number;
   timer: Timer;
 }
 
 /**
- * Tracks when each lease expires. In memory only: renewals are not written, so each lease starts
+ * Expires leases. Holds deadlines in memory only: renewals are not written, so each lease starts
  * with its full time after a restart.
  */
 export class LeaseTimers {
   private readonly running = new Map<LeaseId, RunningLease>();
 
-  /** @param onExpired - Runs once for each lease that expires. */
+  /** @param onExpired - Runs once for each lease that expires, not for a lease that is stopped. */
   constructor(
     private readonly clock: Clock,
     private readonly onExpired: (lease: LeaseId) => void,
@@ -34,8 +35,8 @@ export class LeaseTimers {
   }
 
   /**
-   * Renews a lease from now. @returns False when the lease does not exist or has expired, also when
-   * its timer is late.
+   * Renews a lease: it now expires one full TTL from now.
+   * @returns False when the lease does not exist or has expired, also when its timer is late.
    */
   renew(lease: LeaseId): boolean {
     const running = this.running.get(lease);
@@ -63,7 +64,7 @@ export class LeaseTimers {
     return this.clock.setTimer(Math.min(delayMs, MAX_TIMER_MS), () => this.onTimer(lease));
   }
 
-  /** A renewal only moves the deadline; the timer checks the deadline here. */
+  /** Expires the lease, or sets a new timer when a renewal has moved the deadline. */
   private onTimer(lease: LeaseId): void {
     const running = this.running.get(lease);
     if (running === undefined) return;

@@ -7,6 +7,8 @@ import type { StorageReader, StoredEntry, StoreHead } from './storage.js';
 /**
  * Reads one page of entries at one revision, from the stored entries and the history after that
  * revision.
+ * @param request - A request that `checkRange` has accepted.
+ * @throws kind `compacted` or `invalid` as {@link checkRetained}.
  */
 export function readRange(reader: StorageReader, request: RangeRequest): RangePage {
   const head = reader.head();
@@ -28,7 +30,8 @@ export function readRange(reader: StorageReader, request: RangeRequest): RangePa
 
 /**
  * Checks that the history reaches back to `revision`.
- * @throws kind `compacted` when it does not, `invalid` for a revision that does not exist.
+ * @throws kind `compacted` when the history begins later; `invalid` for a revision that does not
+ *   exist.
  */
 export function checkRetained(head: StoreHead, revision: Revision): void {
   if (revision < 0n || revision > head.revision) {
@@ -45,14 +48,14 @@ export function checkRetained(head: StoreHead, revision: Revision): void {
   }
 }
 
-/** Converts to the form that callers of the store receive. */
+/** Converts an entry of an engine to the form that callers of the store receive. */
 export function toStoreEntry({ key, value, modRevision, lease }: StoredEntry): StoreEntry {
   return lease === undefined ? { key, value, modRevision } : { key, value, modRevision, lease };
 }
 
 /**
- * Entries at an older revision: the first change of each key after the revision has the entry from
- * before.
+ * Yields the entries at an older revision. The first change of a key after that revision holds the
+ * entry that the key had at that revision.
  */
 function* scanAtRevision(
   reader: StorageReader,
@@ -60,16 +63,16 @@ function* scanAtRevision(
   after: string | undefined,
   revision: Revision,
 ): Iterable<StoredEntry> {
-  const before = new Map<string, StoredEntry | undefined>();
+  const changedKeys = new Map<string, StoredEntry | undefined>();
   for (const { changes } of reader.history(revision)) {
     for (const change of changes) {
       const isRequested =
         change.key.startsWith(prefix) &&
         (after === undefined || compareKeys(change.key, after) > 0);
-      if (isRequested && !before.has(change.key)) before.set(change.key, change.before);
+      if (isRequested && !changedKeys.has(change.key)) changedKeys.set(change.key, change.before);
     }
   }
-  const restored = [...before.values()]
+  const restored = [...changedKeys.values()]
     .filter((entry) => entry !== undefined)
     .sort((a, b) => compareKeys(a.key, b.key));
   let index = 0;
@@ -79,7 +82,7 @@ function* scanAtRevision(
       if (entry === undefined || compareKeys(entry.key, current.key) > 0) break;
       yield entry;
     }
-    if (!before.has(current.key)) yield current;
+    if (!changedKeys.has(current.key)) yield current;
   }
   yield* restored.slice(index);
 }

@@ -4,9 +4,9 @@ import type { StorageFault } from './storage-fault.js';
 export interface StorageFaultMonitorOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Interval of checks, in milliseconds. Undefined: only calls of `check` check the files. */
+  /** Interval of checks, in milliseconds. Undefined: only {@link StorageFaultMonitor.check}. */
   readonly intervalMs: number | undefined;
-  /** Same as {@link Storage.fault}. */
+  /** Returns why the storage no longer has its files; undefined while it has them. */
   readonly checkFiles: () => StorageFault | undefined;
   /** Runs once, with the first fault. */
   readonly onFault: (fault: StorageFault) => void;
@@ -19,8 +19,8 @@ const LOG_TEXTS = {
 } as const;
 
 /**
- * Checks whether a storage still has its files, at intervals and at each call of `check`. Keeps the
- * first fault.
+ * Checks at intervals, and at each call of `check`, that a storage still has its files. Logs and
+ * reports the first fault, then checks no more.
  */
 export class StorageFaultMonitor {
   private firstFault: StorageFault | undefined;
@@ -35,7 +35,10 @@ export class StorageFaultMonitor {
     return this.firstFault;
   }
 
-  /** Checks the files, unless a fault is known. @returns The first fault. */
+  /**
+   * Checks the files, unless a fault was found before.
+   * @returns The first fault; undefined while there is none.
+   */
   check(): StorageFault | undefined {
     if (this.firstFault !== undefined) return this.firstFault;
     const fault = this.options.checkFiles();
@@ -47,6 +50,7 @@ export class StorageFaultMonitor {
     return fault;
   }
 
+  /** Stops the checks at intervals. */
   stop(): void {
     this.timer?.cancel();
   }

@@ -1,8 +1,8 @@
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * The files of a storage were lost: the next start would not find new writes, or new writes would
- * go into the store of another process. Every write is refused with this error; reads continue.
+ * The storage has lost its files: the next start would not find new writes, or new writes would go
+ * into the store of another process. The store refuses every write with this error; reads continue.
  */
 export class StorageFault extends CloudlessError {
   /**

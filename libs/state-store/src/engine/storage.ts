@@ -1,20 +1,21 @@
 import type { LeaseId, Revision, StoreEntry } from '../state-store.js';
 import type { StorageFault } from './storage-fault.js';
 
-/** An entry in the form that engines use. */
+/** An entry in the form that engines use: `lease` is always present. */
 export interface StoredEntry extends Omit<StoreEntry, 'lease'> {
-  /** The lease at whose end this key is deleted. */
+  /** The key is deleted when this lease ends. Undefined: the key has no lease. */
   readonly lease: LeaseId | undefined;
 }
 
 /**
- * One change of one key in the history, with the entry before (for reads of older revisions) and
- * after.
+ * One change of one key in the history: the entry before the change, for reads of older revisions,
+ * and the entry after the change.
  */
 export interface LoggedChange {
   readonly key: string;
+  /** Undefined when the change created the key. */
   readonly before: StoredEntry | undefined;
-  /** Undefined when the key was deleted. */
+  /** Undefined when the change deleted the key. */
   readonly after: StoredEntry | undefined;
 }
 
@@ -24,6 +25,7 @@ export interface LoggedTransaction {
   readonly changes: readonly LoggedChange[];
 }
 
+/** Counters of a storage. */
 export interface StoreHead {
   /** The newest committed revision. */
   readonly revision: Revision;
@@ -34,24 +36,28 @@ export interface StoreHead {
 }
 
 /**
- * A consistent view of the committed state. Valid only during the synchronous call that receives
- * it.
+ * A consistent view of the committed state. Valid only during the synchronous callback of
+ * {@link Storage.read}.
  */
 export interface StorageReader {
   head(): StoreHead;
   get(key: string): StoredEntry | undefined;
-  /** Entries whose key starts with `prefix` and sorts after `after`, in byte order. */
+  /**
+   * Entries whose key starts with `prefix` and sorts after `after`, in byte order. Undefined
+   * `after`: from the first entry.
+   */
   scan(prefix: string, after: string | undefined): Iterable<StoredEntry>;
   /** The retained transactions with a revision above `after`, oldest first. */
   history(after: Revision): Iterable<LoggedTransaction>;
 }
 
-/** Writes of one group commit. Reads see the writes before them. */
+/** Writes and reads of one group commit. A read returns what earlier writes of the group wrote. */
 export interface StorageWriter {
   head(): StoreHead;
   get(key: string): StoredEntry | undefined;
   /** @param before - The result of {@link StorageWriter.get} for this key. */
   put(entry: StoredEntry, before: StoredEntry | undefined): void;
+  /** @param before - The result of {@link StorageWriter.get}; its key is deleted. */
   delete(before: StoredEntry): void;
   hasLease(lease: LeaseId): boolean;
   putLease(lease: LeaseId, ttlMs: number): void;
@@ -59,30 +65,30 @@ export interface StorageWriter {
   /** Keys of the entries with this lease, in byte order. */
   leasedKeys(lease: LeaseId): readonly string[];
   /**
-   * Appends to the history, drops what exceeds its limit, and writes the counters. Must be the last
-   * call, and is made once if anything changed.
+   * Appends to the history, drops the oldest history above the limits, and writes the counters. The
+   * store calls this once, as the last call of a group that changed something.
    */
   finish(
     transactions: readonly LoggedTransaction[],
     counters: Omit<StoreHead, 'compactedRevision'>,
   ): void;
   /**
-   * Sets the revision of a storage that has only restored entries and no history. Used instead of
-   * `finish`.
+   * Sets the revision of a storage with restored entries and no history. An import calls this
+   * instead of `finish`.
    */
   setInitialRevision(revision: Revision): void;
 }
 
 /**
- * Interface that an engine implements; `createEngineStore` builds the store on it. There is one
- * writer at a time: no write starts before the previous write has settled.
+ * Interface that an engine implements, and on which `createEngineStore` builds a store. The store
+ * starts no write before the previous write has settled.
  */
 export interface Storage {
-  /** Runs `view` synchronously. */
+  /** Calls `view` synchronously and returns its result. */
   read<T>(view: (reader: StorageReader) => T): T;
   /**
-   * Runs `action` and commits its writes. Resolves when they are durable and visible to {@link
-   * Storage.read}. Leaves no trace when `action` throws.
+   * Calls `action` and commits its writes. Resolves when the writes are durable and visible to
+   * {@link Storage.read}. Commits nothing when `action` throws.
    * @throws kind `exhausted` when the disk is full and nothing was committed. After any other
    *   rejection it is unknown whether the writes were committed, and the store goes out of service.
    */
@@ -90,10 +96,10 @@ export interface Storage {
   /** The committed leases with their TTL in milliseconds. */
   leases(): Iterable<readonly [LeaseId, number]>;
   /**
-   * Checks whether the files still belong to this storage. Runs before and after each write, and at
-   * intervals, until it returns a fault. Absent in a storage without files.
+   * Returns a fault when the storage has lost its files. The store calls this method before and
+   * after each write, and at intervals, until the first fault. Absent in a storage without files.
    */
   fault?(): StorageFault | undefined;
-  /** Called once, when no write is running. */
+  /** The store calls this method once, while no write is running. */
   close(): Promise<void>;
 }

@@ -5,7 +5,7 @@ import { DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_LIMIT, checkHistoryLimit } from 
 import { MemoryStorage } from './memory-storage.js';
 
 export interface MemoryStateStoreOptions {
-  /** Measures leases. */
+  /** Clock of the leases. */
   readonly clock: Clock;
   /**
    * Changes retained for watches and older revisions, 1 or more. Older changes are compacted.
@@ -13,15 +13,16 @@ export interface MemoryStateStoreOptions {
    */
   readonly historyLimit?: number;
   /**
-   * Limit of the bytes of these changes, 1 or more; beyond it fewer changes are retained. Default
-   * 64 MiB.
+   * Limit of the bytes of the retained changes, 1 or more. Fewer changes are retained when they
+   * need more. Default 64 MiB.
    */
   readonly historyBytes?: number;
 }
 
 /**
  * Creates an in-memory store with the full contract, for tests and simulation. Its content is lost
- * at the end of the process.
+ * when the process ends.
+ * @throws kind `invalid` for a limit that is not an integer of 1 or more.
  */
 export function createMemoryStateStore(options: MemoryStateStoreOptions): StateStore {
   const {

@@ -17,7 +17,7 @@ interface Lease {
   readonly keys: Set<string>;
 }
 
-/** The storage of the in-memory engine. Writes are visible at once and cannot fail. */
+/** Storage of the in-memory engine. Writes are visible at once and cannot fail. */
 export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   private readonly entries = new SortedEntries();
   private readonly leasesById = new Map<LeaseId, Lease>();
@@ -25,6 +25,10 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   private log: LoggedTransaction[] = [];
   private counters: StoreHead = { revision: 0n, compactedRevision: 0n, leaseCount: 0 };
 
+  /**
+   * @param historyLimit - Newest changes to retain.
+   * @param historyBytes - Bytes of retained changes beyond which fewer are retained.
+   */
   constructor(historyLimit: number, historyBytes = DEFAULT_HISTORY_BYTES) {
     this.historyWindow = new HistoryWindow({ changes: historyLimit, bytes: historyBytes });
   }
@@ -57,23 +61,23 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
     for (const entry of this.entries.scan(prefix, after)) yield copyEntry(entry);
   }
 
-  /** The log has every revision since the compacted one, so the index follows from the revision. */
+  /** The log has every revision after the compacted revision, so a revision gives its index. */
   *history(after: Revision): Iterable<LoggedTransaction> {
-    const from = Math.max(0, Number(after - this.counters.compactedRevision));
-    for (let index = from; index < this.log.length; index += 1) {
+    const firstIndex = Math.max(0, Number(after - this.counters.compactedRevision));
+    for (let index = firstIndex; index < this.log.length; index += 1) {
       const transaction = this.log[index];
       if (transaction !== undefined) yield transaction;
     }
   }
 
   put(entry: StoredEntry, before: StoredEntry | undefined): void {
-    this.detach(before);
+    this.detachFromLease(before);
     if (entry.lease !== undefined) this.leasesById.get(entry.lease)?.keys.add(entry.key);
     this.entries.put(entry);
   }
 
   delete(before: StoredEntry): void {
-    this.detach(before);
+    this.detachFromLease(before);
     this.entries.delete(before.key);
   }
 
@@ -112,20 +116,22 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
     this.counters = { revision, compactedRevision: revision, leaseCount: 0 };
   }
 
-  private detach(before: StoredEntry | undefined): void {
+  /** Removes the key of `before` from the keys of its lease. */
+  private detachFromLease(before: StoredEntry | undefined): void {
     if (before?.lease !== undefined) this.leasesById.get(before.lease)?.keys.delete(before.key);
   }
 }
 
 function toSegment({ revision, changes }: LoggedTransaction): HistorySegment {
   const bytes = changes.reduce(
-    (sum, { key, before, after }) => sum + key.length + valueSize(before) + valueSize(after),
+    (sum, { key, before, after }) =>
+      sum + key.length + countValueBytes(before) + countValueBytes(after),
     0,
   );
   return { first: revision, last: revision, changes: changes.length, bytes };
 }
 
-function valueSize(entry: StoredEntry | undefined): number {
+function countValueBytes(entry: StoredEntry | undefined): number {
   return entry?.value.byteLength ?? 0;
 }
 

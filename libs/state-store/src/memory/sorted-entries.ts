@@ -21,9 +21,11 @@ export class SortedEntries {
   }
 
   /**
-   * Keys with a common prefix are adjacent in byte order. Do not change the entries during a scan.
+   * Yields the entries whose key starts with `prefix` and sorts after `after`, in key order. Do not
+   * change the entries during a scan.
    */
   *scan(prefix: string, after: string | undefined): Iterable<StoredEntry> {
+    // keys with a common prefix are adjacent in byte order
     const from = after !== undefined && compareKeys(after, prefix) >= 0 ? after : prefix;
     for (let index = this.findFirstNotBefore(from); index < this.keys.length; index += 1) {
       const key = this.keys[index] ?? '';
@@ -34,6 +36,7 @@ export class SortedEntries {
     }
   }
 
+  /** Returns the index of the first key that does not sort before `key`. */
   private findFirstNotBefore(key: string): number {
     let low = 0;
     let high = this.keys.length;

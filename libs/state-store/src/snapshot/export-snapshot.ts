@@ -13,22 +13,23 @@ import {
   type SnapshotSummary,
 } from './format.js';
 
-/** Size of a chunk: few calls for the reader, little memory. */
+/** Bytes of a chunk: large enough for few calls of the reader, small enough for little memory. */
 const CHUNK_BYTES = 128 * 1024;
-/** Target size of a page. Reading a page blocks the event loop for some milliseconds. */
+/** Target bytes of a page. Reading a page blocks the event loop for some milliseconds. */
 const PAGE_BYTES = 1024 * 1024;
-/** The sizes of entries are unknown before the first page. */
+/** Entries of the first page. Small, because the sizes of the entries are not known yet. */
 const FIRST_PAGE_ENTRIES = 32;
+/** Entries of a page at most, because each entry costs time even when it is small. */
 const MAX_PAGE_ENTRIES = 1_000;
 
 /**
  * Exports the newest revision of a store as one self-describing stream with a SHA-256 at the end.
  * Reads page by page while writes continue; holds one page and one chunk in memory. Omits entries
  * on a lease, because their holders do not exist after a restore.
- * @param cluster - Cluster and layout for the header.
- * @returns A summary, after every chunk has been read.
- * @throws kind `unavailable` when the store changed so much meanwhile that the revision is no
- *   longer retained. Start again.
+ * @param cluster - Cluster id and layout version for the header.
+ * @returns A summary, as the return value of the generator after its last chunk.
+ * @throws kind `unavailable` when the store changed so much during the export that the revision is
+ *   no longer retained. Start a new export.
  */
 export async function* exportSnapshot(
   store: Pick<StateStore, 'range'>,
@@ -75,20 +76,22 @@ async function readPage(
 }
 
 /**
- * Number of entries that fill a page if they are like the last ones; at most four times as many as
- * the last page had, because they may be larger.
+ * Returns the number of entries that fill a page if they have the mean size of the last page; at
+ * most four times the entries of the last page, because the next entries may be larger.
  */
 function nextPageLimit(entries: number, bytes: number): number {
-  const fitting = Math.floor((PAGE_BYTES * entries) / Math.max(1, bytes));
-  return Math.max(1, Math.min(fitting, 4 * entries, MAX_PAGE_ENTRIES));
+  const fittingEntries = Math.floor((PAGE_BYTES * entries) / Math.max(1, bytes));
+  return Math.max(1, Math.min(fittingEntries, 4 * entries, MAX_PAGE_ENTRIES));
 }
 
 /** Divides the added bytes into chunks, and computes their digest. */
 class ChunkWriter {
+  /** Bytes added so far. */
   bytes = 0;
   private readonly hash = createHash('sha256');
   private parts: Uint8Array[] = [];
-  private waiting = 0;
+  /** Bytes of `parts`. */
+  private partBytes = 0;
 
   add(part: Uint8Array): void {
     this.hash.update(part);
@@ -100,7 +103,10 @@ class ChunkWriter {
     this.add(body);
   }
 
-  /** @returns the digest. */
+  /**
+   * Adds the end section.
+   * @returns The SHA-256 of all bytes before the digest, in hexadecimal.
+   */
   addEnd(entries: number): string {
     const count = Buffer.alloc(COUNT_BYTES);
     count.writeBigUInt64BE(BigInt(entries));
@@ -111,26 +117,26 @@ class ChunkWriter {
     return digest.toString('hex');
   }
 
-  /** Returns the full chunks. */
+  /** Removes and returns the full chunks. */
   *takeFullChunks(): Iterable<Uint8Array> {
-    if (this.waiting < CHUNK_BYTES) return;
+    if (this.partBytes < CHUNK_BYTES) return;
     const all = Buffer.concat(this.parts);
     let from = 0;
     for (; all.length - from >= CHUNK_BYTES; from += CHUNK_BYTES)
       yield all.subarray(from, from + CHUNK_BYTES);
     this.parts = [all.subarray(from)];
-    this.waiting = all.length - from;
+    this.partBytes = all.length - from;
   }
 
-  /** Returns the remaining bytes at the end. */
+  /** Removes and returns all remaining bytes; the last chunk may be short. */
   *takeRemaining(): Iterable<Uint8Array> {
     yield* this.takeFullChunks();
-    if (this.waiting > 0) yield Buffer.concat(this.parts.splice(0));
+    if (this.partBytes > 0) yield Buffer.concat(this.parts.splice(0));
   }
 
   private push(part: Uint8Array): void {
     this.parts.push(part);
-    this.waiting += part.byteLength;
+    this.partBytes += part.byteLength;
     this.bytes += part.byteLength;
   }
 }

@@ -4,14 +4,17 @@ import type { Storage } from '../engine/storage.js';
 import type { SnapshotSummary } from './format.js';
 import { readSnapshot } from './read-snapshot.js';
 
-/** Limits of one commit, to bound its memory. */
+/**
+ * Bytes of keys and values in one commit, to bound its memory. A commit may exceed by one entry.
+ */
 const GROUP_BYTES = 1024 * 1024;
+/** Entries in one commit, to bound its time. */
 const GROUP_ENTRIES = 1_000;
 
 /**
  * Fills an empty storage from a snapshot. Entries keep their revisions; the store continues at the
- * snapshot's revision, without earlier history. After an exception the storage is incomplete and
- * must be discarded.
+ * revision of the snapshot, without earlier history. Does not close the storage. After an exception
+ * the storage is incomplete: discard it.
  * @throws kind `precondition` when the storage is not empty or the snapshot is damaged; `exhausted`
  *   when the disk is full.
  */
@@ -26,13 +29,13 @@ export async function importSnapshot(
       const { group, summary } = await readGroup(entries);
       await storage.write((writer) => {
         for (const entry of group) writer.put({ ...entry, lease: undefined }, undefined);
-        // the storage is opened only after the import is complete
+        // 0 until the last group: no store reads the storage before the import is complete
         writer.setInitialRevision(summary?.revision ?? 0n);
       });
       if (summary !== undefined) return summary;
     }
   } finally {
-    // After a failed write the snapshot has not been read to its end.
+    // closes the chunks when a write failed before the end of the snapshot
     await entries.return(undefined as never);
   }
 }
@@ -49,6 +52,7 @@ function checkEmpty(storage: Storage): void {
     );
 }
 
+/** Reads the entries of the next commit; `summary` is defined for the last group. */
 async function readGroup(entries: AsyncGenerator<StoreEntry, SnapshotSummary>): Promise<{
   readonly group: readonly StoreEntry[];
   readonly summary: SnapshotSummary | undefined;

@@ -19,10 +19,10 @@ import {
 } from './format.js';
 
 /**
- * Yields the entries of a snapshot in the order of their keys. The snapshot is verified only after
- * the last entry: undo everything done with the entries when this throws. Holds one section and one
- * chunk in memory.
- * @returns A summary, after the digest was compared.
+ * Yields the entries of a snapshot in the order of their keys. The digest is compared only after
+ * the last entry: discard all entries when the generator throws. Holds one section and one chunk in
+ * memory.
+ * @returns A summary, as the return value of the generator.
  * @throws kind `precondition` when the input is not a snapshot, has another format, or is truncated
  *   or altered.
  */
@@ -35,7 +35,7 @@ export async function* readSnapshot(
     const first = await readSection(source);
     if (first.kind !== SectionKind.header) throw createDamageError('it has no header');
     const header = decodeHeader(first.body);
-    let before = '';
+    let previousKey = '';
     let entries = 0;
     for (;;) {
       const { kind, body } = await readSection(source);
@@ -43,8 +43,8 @@ export async function* readSnapshot(
       if (kind !== SectionKind.entry)
         throw createDamageError(`there is no section of kind ${kind}`);
       const entry = decodeEntry(body);
-      checkEntry(entry, before, header);
-      before = entry.key;
+      checkEntry(entry, previousKey, header);
+      previousKey = entry.key;
       entries += 1;
       yield entry;
     }
@@ -53,7 +53,10 @@ export async function* readSnapshot(
   }
 }
 
-/** Reads a whole snapshot without keeping its entries. Throws like {@link readSnapshot}. */
+/**
+ * Reads and verifies a whole snapshot without keeping its entries.
+ * @throws The errors of {@link readSnapshot}.
+ */
 export async function verifySnapshot(chunks: AsyncIterable<Uint8Array>): Promise<SnapshotSummary> {
   const entries = readSnapshot(chunks);
   for (;;) {
@@ -80,7 +83,10 @@ async function readPreamble(source: ByteSource): Promise<void> {
   );
 }
 
-/** The digest in the end section covers all bytes before it, so the digest is read separately. */
+/**
+ * Reads one section. Leaves the digest of the end section unread, because the digest covers all
+ * bytes before the digest.
+ */
 async function readSection(
   source: ByteSource,
 ): Promise<{ readonly kind: number; readonly body: Buffer }> {
@@ -100,9 +106,9 @@ async function readEnd(
   header: SnapshotHeader,
   entries: number,
 ): Promise<SnapshotSummary> {
-  const found = source.hash.digest('hex');
+  const actualDigest = source.hash.digest('hex');
   const digest = (await source.readUnhashed(DIGEST_BYTES)).toString('hex');
-  if (digest !== found) throw createDamageError('its SHA-256 does not match');
+  if (digest !== actualDigest) throw createDamageError('its SHA-256 does not match');
   if (count.readBigUInt64BE() !== BigInt(entries))
     throw createDamageError('its number of entries does not match');
   if (!(await source.isAtEnd())) throw createDamageError('bytes follow after its end');
@@ -111,36 +117,39 @@ async function readEnd(
 
 function checkEntry(
   { key, modRevision }: StoreEntry,
-  before: string,
+  previousKey: string,
   { revision }: SnapshotHeader,
 ): void {
-  if (before !== '' && compareKeys(key, before) <= 0)
+  if (previousKey !== '' && compareKeys(key, previousKey) <= 0)
     throw createDamageError('its entries are out of order');
   if (modRevision < 1n || modRevision > revision)
     throw createDamageError(`an entry is of revision ${modRevision}, after revision ${revision}`);
 }
 
-/** Reads a stream of chunks in pieces of given sizes. */
+/** Reads a stream of chunks in pieces of given sizes, and computes the SHA-256 of all pieces. */
 class ByteSource {
   readonly hash: Hash = createHash('sha256');
   /** Bytes read so far. */
   bytes = 0;
   private readonly iterator: AsyncIterator<Uint8Array>;
-  private waiting = Buffer.alloc(0);
+  /** Bytes of the last chunk that were not returned yet. */
+  private unread = Buffer.alloc(0);
 
   constructor(chunks: AsyncIterable<Uint8Array>) {
     this.iterator = chunks[Symbol.asyncIterator]();
   }
 
+  /** @throws kind `precondition` when fewer than `count` bytes remain. */
   async read(count: number): Promise<Buffer> {
-    const taken = await this.readUnhashed(count);
-    this.hash.update(taken);
-    return taken;
+    const piece = await this.readUnhashed(count);
+    this.hash.update(piece);
+    return piece;
   }
 
+  /** Same as {@link ByteSource.read}, without adding the bytes to the hash. */
   async readUnhashed(count: number): Promise<Buffer> {
-    const parts: Uint8Array[] = [this.waiting];
-    let length = this.waiting.length;
+    const parts: Uint8Array[] = [this.unread];
+    let length = this.unread.length;
     while (length < count) {
       const next = await this.iterator.next();
       if (next.done === true)
@@ -148,17 +157,17 @@ class ByteSource {
       parts.push(next.value);
       length += next.value.byteLength;
     }
-    const all = parts.length === 1 ? this.waiting : Buffer.concat(parts);
-    this.waiting = all.subarray(count);
+    const all = parts.length === 1 ? this.unread : Buffer.concat(parts);
+    this.unread = all.subarray(count);
     this.bytes += count;
     return all.subarray(0, count);
   }
 
   async isAtEnd(): Promise<boolean> {
-    while (this.waiting.length === 0) {
+    while (this.unread.length === 0) {
       const next = await this.iterator.next();
       if (next.done === true) return true;
-      this.waiting = Buffer.from(next.value);
+      this.unread = Buffer.from(next.value);
     }
     return false;
   }

@@ -9,7 +9,7 @@ import {
 } from '../index.js';
 import { MemoryStorage } from '../memory/memory-storage.js';
 
-const ABOUT = { clusterId: 'cluster-1', schemaVersion: 7 };
+const CLUSTER = { clusterId: 'cluster-1', schemaVersion: 7 };
 
 async function aStore(): Promise<StateStore> {
   const store = createMemoryStateStore({ clock: new ManualClock(), historyLimit: 10 });
@@ -36,16 +36,16 @@ async function* splitIntoChunks(
 }
 
 const createSnapshot = async (): Promise<Buffer> =>
-  collectBytes(exportSnapshot(await aStore(), ABOUT));
+  collectBytes(exportSnapshot(await aStore(), CLUSTER));
 
 describe('exportSnapshot and verifySnapshot', () => {
-  it('return a summary with cluster, revision, size and digest', async () => {
-    const chunks = exportSnapshot(await aStore(), ABOUT);
+  it('return the same summary with cluster, revision, number of entries, bytes and digest', async () => {
+    const chunks = exportSnapshot(await aStore(), CLUSTER);
     let next = await chunks.next();
     let bytes = 0;
     for (; next.done !== true; next = await chunks.next()) bytes += next.value.byteLength;
     const summary = {
-      ...ABOUT,
+      ...CLUSTER,
       revision: 3n,
       entries: 3,
       bytes,
@@ -55,13 +55,13 @@ describe('exportSnapshot and verifySnapshot', () => {
     expect(await verifySnapshot(splitIntoChunks(await createSnapshot()))).toEqual(next.value);
   });
 
-  it('give the same summary for any chunk sizes', async () => {
+  it('return the same summary for chunks of any sizes', async () => {
     const bytes = await createSnapshot();
     const whole = await verifySnapshot(splitIntoChunks(bytes));
     const sizes = fc.array(fc.integer({ min: 1, max: 60 }), { minLength: 1, maxLength: 5 });
     await fc.assert(
-      fc.asyncProperty(sizes, async (s) =>
-        expect(await verifySnapshot(splitIntoChunks(bytes, s))).toEqual(whole),
+      fc.asyncProperty(sizes, async (chunkSizes) =>
+        expect(await verifySnapshot(splitIntoChunks(bytes, chunkSizes))).toEqual(whole),
       ),
     );
   });
@@ -92,59 +92,61 @@ describe('exportSnapshot and verifySnapshot', () => {
   it('refuse an oversized section without reading it', async () => {
     const bytes = await createSnapshot();
     bytes.writeUInt32BE(0xffff_ffff, 21);
-    let taken = 0;
+    let chunksRead = 0;
     const endless = async function* (): AsyncGenerator<Uint8Array> {
       yield bytes.subarray(0, 25);
-      for (; ; taken += 1) yield Buffer.alloc(1_000_000);
+      for (; ; chunksRead += 1) yield Buffer.alloc(1_000_000);
     };
     await expect(verifySnapshot(endless())).rejects.toThrow(
       'a section of 4294967295 bytes is larger than any',
     );
-    expect(taken).toBe(0);
+    expect(chunksRead).toBe(0);
   });
 
   it.each([
     {
       name: 'an empty file',
       change: () => Buffer.alloc(0),
-      says: 'not a backup of a Cloudless cluster: the first bytes are not those of a backup',
+      message: 'not a backup of a Cloudless cluster: the first bytes are not those of a backup',
     },
     {
-      name: 'another file',
+      name: 'a file that is not a snapshot',
       change: () => Buffer.alloc(5_000, 'x'),
-      says: 'not a backup of a Cloudless cluster',
+      message: 'not a backup of a Cloudless cluster',
     },
     {
       name: 'a snapshot of another format',
       change: (bytes: Buffer) => (bytes.writeUInt32BE(2, 16), bytes),
-      says: 'the backup has format 2, this program reads format 1; use the version of Cloudless that made the backup',
+      message:
+        'the backup has format 2, this program reads format 1; use the version of Cloudless that made the backup',
     },
     {
       name: 'a truncated snapshot',
       change: (bytes: Buffer) => bytes.subarray(0, 70),
-      says: 'the backup is damaged: it is truncated after 70 bytes',
+      message: 'the backup is damaged: it is truncated after 70 bytes',
     },
     {
       name: 'a snapshot with trailing bytes',
       change: (bytes: Buffer) => Buffer.concat([bytes, bytes]),
-      says: 'damaged: bytes follow after its end',
+      message: 'damaged: bytes follow after its end',
     },
     {
       name: 'a snapshot with an altered value',
       change: (bytes: Buffer) =>
         Buffer.from(bytes.toString('latin1').replace('value of b', 'value of B'), 'latin1'),
-      says: 'the backup is damaged: its SHA-256 does not match; do not trust any part of it, use another backup',
+      message:
+        'the backup is damaged: its SHA-256 does not match; do not trust any part of it, use another backup',
     },
-  ])('refuse $name and give the reason', async ({ change, says }) => {
+  ])('refuse $name with an error that names the reason', async ({ change, message }) => {
     await expect(
       verifySnapshot(splitIntoChunks(change(await createSnapshot()))),
     ).rejects.toMatchObject({
       kind: 'precondition',
-      message: expect.stringContaining(says) as string,
+      message: expect.stringContaining(message) as string,
     });
   });
 
-  it('fail as unavailable when the revision is compacted during the export', async () => {
+  it('fail as unavailable when a busy store compacts the revision during the export', async () => {
     const store = await aStore();
     for (let index = 0; index < 200; index += 1)
       await store.txn([], [{ put: `k${index}`, value: new Uint8Array() }]);
@@ -157,7 +159,7 @@ describe('exportSnapshot and verifySnapshot', () => {
           return page;
         },
       },
-      ABOUT,
+      CLUSTER,
     );
     await expect(collectBytes(chunks)).rejects.toMatchObject({
       kind: 'unavailable',
@@ -166,8 +168,10 @@ describe('exportSnapshot and verifySnapshot', () => {
       ) as string,
     });
   });
+});
 
-  it('importSnapshot refuses a store in use', async () => {
+describe('importSnapshot', () => {
+  it('refuses a storage that already has a revision', async () => {
     const storage = new MemoryStorage(10);
     await importSnapshot(storage, splitIntoChunks(await createSnapshot()));
     await expect(importSnapshot(storage, splitIntoChunks(await createSnapshot()))).rejects.toThrow(

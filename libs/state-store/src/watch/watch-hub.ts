@@ -3,11 +3,11 @@ import { checkRetained, toStoreEntry } from '../engine/read-range.js';
 import type { Change, ChangeBatch, Revision } from '../state-store.js';
 import type { LoggedTransaction, Storage } from '../engine/storage.js';
 
-/** Limit of changes kept in memory, so that prompt readers do not read the stored history. */
+/** Changes kept in memory, so that prompt readers do not read the stored history. */
 const MAX_RECENT_CHANGES = 4_096;
-/** Limit of the bytes of these changes, in addition to the newest group. */
+/** Bytes of the changes kept in memory. Only the newest group of transactions may exceed them. */
 const MAX_RECENT_BYTES = 8 * 1024 * 1024;
-/** Limit of transactions that one reader receives at once. */
+/** Transactions that one read of a watcher returns at most. Bounds the memory of a watch. */
 const MAX_READ_TRANSACTIONS = 256;
 
 interface RecentBatch {
@@ -16,8 +16,8 @@ interface RecentBatch {
 }
 
 /**
- * Source of all watches: the newest transactions in memory, and the stored history for slower
- * readers. Holds nothing for a reader except its wake-up callback.
+ * Gives all watches the newest transactions from memory, and slower readers the stored history.
+ * Holds nothing for a reader except a wake-up callback.
  */
 export class WatchHub {
   private recent: RecentBatch[] = [];
@@ -27,8 +27,10 @@ export class WatchHub {
   private recentAfter: Revision;
   private readonly maxRecentChanges: number;
   private readonly waiters = new Set<() => void>();
+  /** Undefined while watches run; `reason` is undefined when they ended without an error. */
   private ended: { readonly reason: CloudlessError | undefined } | undefined;
 
+  /** @param historyLimit - Changes that the storage retains; memory never holds more. */
   constructor(
     private readonly storage: Storage,
     historyLimit: number,
@@ -37,7 +39,7 @@ export class WatchHub {
     this.maxRecentChanges = Math.min(MAX_RECENT_CHANGES, historyLimit);
   }
 
-  /** Makes durable transactions visible to watches. */
+  /** Makes transactions visible to watches. Call only with durable transactions. */
   publish(transactions: readonly LoggedTransaction[]): void {
     this.dropRecent();
     for (const transaction of transactions) {
@@ -55,15 +57,19 @@ export class WatchHub {
     this.notifyWaiters();
   }
 
-  /** Says whether watches have ended. @throws The reason when they ended with an error. */
+  /**
+   * @returns True when watches have ended without an error.
+   * @throws The reason when watches have ended with an error.
+   */
   hasEnded(): boolean {
     if (this.ended?.reason !== undefined) throw this.ended.reason;
     return this.ended !== undefined;
   }
 
   /**
-   * Checks that a watch can start after this revision. @throws kind `compacted` or `invalid` when
-   * it cannot.
+   * Checks that a watch can start after this revision.
+   * @throws kind `compacted` when later changes are no longer retained; `invalid` when the revision
+   *   does not exist.
    */
   checkStart(after: Revision): void {
     this.storage.read((reader) => checkRetained(reader.head(), after));
@@ -71,7 +77,7 @@ export class WatchHub {
 
   /**
    * Returns the next transactions after `position`, without gaps; empty when there are none yet.
-   * @throws kind `compacted`.
+   * @throws kind `compacted` when changes after `position` are no longer retained.
    */
   readAfter(position: Revision): readonly ChangeBatch[] {
     if (position >= this.recentAfter) return this.readRecent(position);
@@ -91,7 +97,7 @@ export class WatchHub {
     });
   }
 
-  /** Runs `wake` once, at the next publication or at the end. */
+  /** Calls `wake` once, at the next {@link WatchHub.publish} or {@link WatchHub.end}. */
   onNext(wake: () => void): void {
     this.waiters.add(wake);
   }
@@ -101,6 +107,7 @@ export class WatchHub {
     this.waiters.delete(wake);
   }
 
+  /** Finds the first transaction after `position` by binary search. */
   private readRecent(position: Revision): readonly ChangeBatch[] {
     let low = 0;
     let high = this.recent.length;
@@ -113,8 +120,8 @@ export class WatchHub {
   }
 
   /**
-   * Drops only transactions older than the newest group, so that a waiting reader finds all of that
-   * group.
+   * Drops the oldest transactions above the limits. Runs before the newest group is added, so that
+   * a waiting reader finds all of that group in memory.
    */
   private dropRecent(): void {
     let count = 0;
@@ -130,9 +137,9 @@ export class WatchHub {
   }
 
   private notifyWaiters(): void {
-    const sleepers = [...this.waiters];
+    const callbacks = [...this.waiters];
     this.waiters.clear();
-    for (const wake of sleepers) wake();
+    for (const wake of callbacks) wake();
   }
 }
 

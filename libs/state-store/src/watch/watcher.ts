@@ -2,23 +2,27 @@ import type { StopSignal } from '@cloudless/base';
 import type { Change, ChangeBatch, Revision } from '../state-store.js';
 import type { WatchHub } from './watch-hub.js';
 
+/** Argument of `StateStore.watch`. */
 export interface WatchRequest {
   readonly prefix: string;
+  /** Only changes of later revisions. */
   readonly after: Revision;
+  /** Ends the watch without error when aborted. */
   readonly signal?: StopSignal;
 }
 
 const DONE: IteratorResult<ChangeBatch, undefined> = { done: true, value: undefined };
 
-/** One reader of a watch. Holds its position and the transactions of at most one read. */
+/** Iterator of one watch. Holds its position and the transactions of at most one read. */
 export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
+  /** Revision up to which the hub was read. */
   private position: Revision;
-  private ready: readonly ChangeBatch[] = [];
-  private readyIndex = 0;
+  private batches: readonly ChangeBatch[] = [];
+  private nextIndex = 0;
   private started = false;
   private returned = false;
   private wake: (() => void) | undefined;
-  private last: Promise<unknown> = Promise.resolve();
+  private previousCall: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly hub: WatchHub,
@@ -27,11 +31,11 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
     this.position = request.after;
   }
 
-  /** Calls made before the previous one has settled are answered in order. */
+  /** Concurrent calls are served one after the other, in the order of the calls. */
   next(): Promise<IteratorResult<ChangeBatch, undefined>> {
-    const result = this.last.then(() => this.readNext());
-    this.last = result.catch(() => {
-      this.returned = true; // like a generator: nothing follows an error
+    const result = this.previousCall.then(() => this.readNext());
+    this.previousCall = result.catch(() => {
+      this.returned = true; // as in a generator, nothing follows an error
     });
     return result;
   }
@@ -44,10 +48,10 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
   }
 
   private async readNext(): Promise<IteratorResult<ChangeBatch, undefined>> {
-    while (!this.isOver()) {
-      const value = this.ready[this.readyIndex];
+    while (!this.hasEnded()) {
+      const value = this.batches[this.nextIndex];
       if (value !== undefined) {
-        this.readyIndex += 1;
+        this.nextIndex += 1;
         return { done: false, value };
       }
       if (!this.read()) await this.sleep();
@@ -55,23 +59,27 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
     return DONE;
   }
 
-  private isOver(): boolean {
+  private hasEnded(): boolean {
     return this.returned || this.request.signal?.aborted === true || this.hub.hasEnded();
   }
 
-  /** Reads from the position. @returns True when there were transactions, of any prefix. */
+  /**
+   * Reads the next transactions from the hub.
+   * @returns True when there were transactions, also if none of them is under the prefix.
+   */
   private read(): boolean {
     if (!this.started) this.hub.checkStart(this.position);
     this.started = true;
-    const batches = this.hub.readAfter(this.position);
-    this.ready = batches
+    const unfiltered = this.hub.readAfter(this.position);
+    this.batches = unfiltered
       .map((batch) => filterByPrefix(this.request.prefix, batch))
       .filter(({ changes }) => changes.length > 0);
-    this.readyIndex = 0;
-    this.position = batches.at(-1)?.revision ?? this.position;
-    return batches.length > 0;
+    this.nextIndex = 0;
+    this.position = unfiltered.at(-1)?.revision ?? this.position;
+    return unfiltered.length > 0;
   }
 
+  /** Resolves at the next publication, when the hub ends, on `return` and on the signal. */
   private async sleep(): Promise<void> {
     const { signal } = this.request;
     await new Promise<void>((resolve) => {

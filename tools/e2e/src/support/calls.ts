@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { RunningProgram, runToEnd } from './processes.js';
 
+/** Full names of the services. */
 export const COORDINATOR = 'cloudless.api.CoordinatorService';
 export const AGENT = 'cloudless.api.AgentService';
 export const ADMIN = 'cloudless.api.AdminService';
@@ -11,14 +12,22 @@ export const ADMIN = 'cloudless.api.AdminService';
 export interface CallResult {
   /** `ok`, or the code as Connect spells it, for example `not_found`. */
   readonly code: string;
+  /** Error message; empty when `code` is `ok`. */
   readonly message: string;
   /** The received messages as JSON with zero values. */
   readonly items: readonly unknown[];
 }
 
-/** A tool that can send a call. */
+/** A tool that can send a call in one protocol. */
 export interface Caller {
+  /** Name for test titles. */
   readonly name: string;
+  /**
+   * Sends a call and reads all responses.
+   * @param url - Base URL of the server.
+   * @param method - `service/method`.
+   * @param body - Request message as JSON.
+   */
   call(url: string, method: string, body: unknown): Promise<CallResult>;
 }
 
@@ -42,8 +51,9 @@ export function createBufCurl(protocol: Protocol): Caller {
 }
 
 /**
- * Creates a caller with `buf curl` over HTTP/1.1. Reflection needs HTTP/2, so the schema is read
- * from a file of {@link buildSchema}.
+ * Creates a caller with `buf curl` over HTTP/1.1. Reflection needs HTTP/2, so `buf` reads the
+ * schema from a file.
+ * @param schema - Returns the path of the file of {@link buildSchema}; called for each call.
  */
 export function createBufCurlHttp1(
   protocol: Exclude<Protocol, 'grpc'>,
@@ -56,7 +66,10 @@ export function createBufCurlHttp1(
   };
 }
 
-/** Writes the public schema to a file. */
+/**
+ * Writes the public schema to a file in the directory.
+ * @returns The path of the file.
+ */
 export async function buildSchema(directory: string): Promise<string> {
   const file = join(directory, 'schema.binpb');
   const { code, stderr } = await runToEnd(buf, ['build', '-o', file]);
@@ -90,7 +103,7 @@ function createCurlArgs(
   return ['curl', ...flags, '--emit-defaults', '--data', JSON.stringify(body), `${url}/${method}`];
 }
 
-/** Lists the service names by reflection. */
+/** Lists the services of a server by reflection. */
 export async function listServices(url: string): Promise<readonly string[]> {
   const { code, stdout, stderr } = await runToEnd(buf, [
     'curl',
@@ -102,7 +115,7 @@ export async function listServices(url: string): Promise<readonly string[]> {
   return stdout.trim().split('\n');
 }
 
-/** A `buf curl` with a streaming call. */
+/** A running `buf curl` with a server stream. */
 export class CurlStream {
   private constructor(readonly process: RunningProgram) {}
 
@@ -116,7 +129,10 @@ export class CurlStream {
     return parseDocuments(this.process.lines);
   }
 
-  /** Waits until the received messages satisfy a condition. @returns The messages. */
+  /**
+   * Waits until the received messages satisfy a condition.
+   * @returns All messages received so far.
+   */
   async waitUntil(fits: (items: readonly unknown[]) => boolean): Promise<readonly unknown[]> {
     await this.process.waitForLine(() => fits(this.items));
     return this.items;
@@ -126,13 +142,13 @@ export class CurlStream {
 /** Parses consecutive indented JSON objects; the last object may be incomplete. */
 function parseDocuments(lines: readonly string[]): readonly unknown[] {
   const documents: unknown[] = [];
-  let open: string[] = [];
+  let openLines: string[] = [];
   for (const line of lines) {
-    open = line === '{' ? [line] : [...open, line];
+    openLines = line === '{' ? [line] : [...openLines, line];
     if (line === '{}') documents.push({});
     if (line !== '}') continue;
-    documents.push(JSON.parse(open.join('\n')));
-    open = [];
+    documents.push(JSON.parse(openLines.join('\n')));
+    openLines = [];
   }
   return documents;
 }
@@ -157,7 +173,8 @@ export interface HttpAnswer {
 }
 
 /**
- * Sends a POST request with an unmodified body. Unlike `fetch` it can send any header, also `Host`.
+ * Sends a POST request with an unmodified body. Unlike `fetch`, this function can send any header,
+ * also `Host`.
  */
 export function postRaw(
   url: string,

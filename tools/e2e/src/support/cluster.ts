@@ -21,7 +21,7 @@ import {
   type FinishedProgram,
 } from './processes.js';
 
-/** A test server that answers with its replica id and handles SIGTERM. */
+/** Command of an HTTP server that answers with its replica id and exits on SIGTERM. */
 export const SERVER_COMMAND = [
   'node',
   '-e',
@@ -31,8 +31,8 @@ export const SERVER_COMMAND = [
 ];
 
 /**
- * A test server that writes `up` to both output streams, then the path of each request: to stderr
- * for paths that begin with `/error`, else to stdout.
+ * Command of an HTTP server that writes `up` to both output streams, then the path of each request:
+ * to stderr for paths that begin with `/error`, else to stdout.
  */
 export const TALKER_COMMAND = [
   'node',
@@ -43,7 +43,7 @@ export const TALKER_COMMAND = [
    process.on('SIGTERM', () => process.exit(0));`,
 ];
 
-/** Settings of a fast test workload: ready replicas are available at once and stop at once. */
+/** Spec fields of a fast test workload: ready replicas are available at once and stop at once. */
 export const QUICK = {
   preStopDelay: { seconds: 0n },
   rollout: { minReadyDuration: { seconds: 0n } },
@@ -59,11 +59,13 @@ export async function writeFastExample(file: string): Promise<void> {
   await writeFile(file, `${manifest.trimEnd()}\n${settings}`);
 }
 
-/** Host ports for test workloads, below the range that the system assigns. */
+/** Host ports for test workloads, below the range from which Linux chooses ports. */
 const WORKLOAD_PORTS = { from: 12_000, to: 32_000 };
-/** Jest workers at most; each has its own part of the ports. */
+/** Most Jest workers; each worker has its own part of the ports. */
 const MAX_WORKERS = 2;
+/** Host ports of each agent, more than the replicas of any test. */
 const PORTS_PER_AGENT = 400;
+/** Most agents of a cluster, restarts included. */
 const MAX_AGENTS = 8;
 
 /**
@@ -82,6 +84,7 @@ export function chooseWorkloadPorts(count: number): number {
  * directory.
  */
 export class RealCluster {
+  /** The newest process of each agent, by name. */
   readonly agents = new Map<string, RunningProgram>();
   private coordinator: RunningProgram | undefined;
   private currentUrl = '';
@@ -97,11 +100,12 @@ export class RealCluster {
   ) {}
 
   /**
-   * Starts a coordinator and `zones.length` agents, one in each zone.
+   * Starts a coordinator and one agent for each element of `zones`, named `agent-1`, `agent-2` and
+   * so on. The caller must stop the cluster.
    * @param prepare - Called with the directory before anything is started; the coordinator uses its
    *   subdirectory `coordinator`.
-   * @param criSocket - Socket of a container runtime for the agents. Without it the agents run
-   *   processes only.
+   * @param criSocket - Socket of a container runtime for the agents. Default: agents run processes
+   *   only.
    */
   static async start(
     zones: readonly string[] = ['zone-a', 'zone-b', 'zone-c'],
@@ -126,24 +130,28 @@ export class RealCluster {
     return this.currentUrl;
   }
 
+  /** Base URL of the ops port of the coordinator; changes at each start. */
   get opsUrl(): string {
     return this.currentOpsUrl;
   }
 
+  /** A new client of the coordinator, with its own connection. */
   get client(): CoordinatorClient {
     return createCoordinatorClient(createGrpcTransport({ baseUrl: this.url }));
   }
 
+  /** A new client of the agent service on the port of the coordinator. */
   get agentClient(): AgentClient {
     return createAgentClient(createGrpcTransport({ baseUrl: this.url }));
   }
 
+  /** The newest process of the coordinator, also after its end. */
   get coordinatorProcess(): RunningProgram {
     if (this.coordinator === undefined) throw new Error('no coordinator runs');
     return this.coordinator;
   }
 
-  /** Starts the coordinator. Later starts use the port of the first start. */
+  /** Starts the coordinator and waits until it is ready. Later starts use the first port again. */
   async startCoordinator(): Promise<void> {
     const port = this.currentUrl === '' ? '0' : new URL(this.currentUrl).port;
     const args = [
@@ -166,8 +174,9 @@ export class RealCluster {
   }
 
   /**
-   * Starts or restarts an agent and waits until its node is ready. @returns The address of the
-   * service of the agent.
+   * Starts or restarts an agent and waits until its node is ready.
+   * @param more - Additional flags of the agent.
+   * @returns The address of the service of the agent, as `host:port`.
    */
   async startAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const address = await this.launchAgent(name, zone, more);
@@ -175,7 +184,7 @@ export class RealCluster {
     return address;
   }
 
-  /** Like {@link startAgent}, but does not need a coordinator. */
+  /** Same as {@link startAgent}, without waiting for the node, so that no coordinator must run. */
   async launchAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const first = this.firstPort + this.agentCount++ * PORTS_PER_AGENT;
     const agent = RunningProgram.start(process.execPath, [
@@ -201,6 +210,7 @@ export class RealCluster {
     return String(ready['address']);
   }
 
+  /** Returns the newest process of an agent. */
   requireAgent(name: string): RunningProgram {
     const agent = this.agents.get(name);
     if (agent === undefined) throw new Error(`there is no ${name}`);
@@ -239,8 +249,9 @@ export class RealCluster {
   }
 
   /**
-   * Watches a workload until a condition holds.
+   * Watches a workload until a condition holds, without a time limit.
    * @param target - `[namespace/]name`.
+   * @param fits - The condition; called only with workloads that have a status.
    */
   async waitForWorkload(target: string, fits: (workload: Workload) => boolean): Promise<Workload> {
     const watch = new AbortController();
@@ -258,19 +269,22 @@ export class RealCluster {
     throw new Error(`the watch of ${target} ended`);
   }
 
-  /** Waits until a workload does not exist. */
+  /**
+   * Waits until a workload does not exist.
+   * @param target - `[namespace/]name`.
+   */
   async waitUntilDeleted(target: string): Promise<void> {
     const watch = new AbortController();
     const [name = '', namespace = 'default'] = target.split('/').reverse();
-    let present = false;
+    let exists = false;
     try {
       for await (const { kind } of this.client.watchWorkloads(
         { namespace, name },
         { signal: watch.signal },
       )) {
-        if (kind === WatchWorkloadsResponse_Kind.PUT) present = true;
+        if (kind === WatchWorkloadsResponse_Kind.PUT) exists = true;
         else if (kind === WatchWorkloadsResponse_Kind.DELETED) return;
-        else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !present) return;
+        else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !exists) return;
       }
     } finally {
       watch.abort();
@@ -287,18 +301,19 @@ export class RealCluster {
       if (status === undefined) return false;
       const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas, observedGeneration } =
         status;
-      const exact = [readyReplicas, updatedReplicas, totalReplicas].every(
+      const isComplete = [readyReplicas, updatedReplicas, totalReplicas].every(
         (count) => count === desiredReplicas,
       );
-      // A stopped replica is listed until its record is removed.
-      const gone = status.replicas.filter(
+      // a stopped replica is listed until its record is removed
+      const leaving = status.replicas.filter(
         ({ phase }) =>
           phase === ReplicaStatus_Phase.STOPPING || phase === ReplicaStatus_Phase.STOPPED,
       );
-      return exact && gone.length === 0 && observedGeneration === generation;
+      return isComplete && leaving.length === 0 && observedGeneration === generation;
     });
   }
 
+  /** Waits until the coordinator reports the node as ready. */
   async waitUntilNodeReady(nodeId: string): Promise<void> {
     for (;;) {
       const { nodes } = await this.client.listNodes({});
@@ -306,7 +321,10 @@ export class RealCluster {
     }
   }
 
-  /** Ends all processes and removes the directory. @throws when a process is left behind. */
+  /**
+   * Ends all processes and removes the directory.
+   * @throws Error when a process outlives the cluster; that process is killed.
+   */
   async stop(): Promise<void> {
     await Promise.all([...this.agents.values()].map((agent) => agent.kill('SIGTERM')));
     await this.coordinator?.kill('SIGTERM');

@@ -1,7 +1,7 @@
 import type { ContainerStatus, Workload } from '@cloudless/api';
 import { RealCluster } from './cluster.js';
 
-// The set-up of real containers in tools/containers.
+// modules of tools/containers, which are JavaScript outside of this package
 const { findContainers } = (await import(
   new URL('../../../containers/find.mjs', import.meta.url).href
 )) as {
@@ -18,21 +18,22 @@ const { callCri } = (await import(
 };
 export { callCri };
 
-const found = findContainers();
+const runtime = findContainers();
 
-/** Socket of the container runtime, for the body of {@link describeContainers}. */
-export const SOCKET = found.socket ?? '';
+/** Socket of the container runtime; empty outside of the body of {@link describeContainers}. */
+export const SOCKET = runtime.socket ?? '';
 
 /**
- * Like `describe`, for tests that need real containers. Without a container runtime the tests are
- * skipped and the title says why; with `CLOUDLESS_CONTAINERS=required`, as in CI, they fail.
+ * Same as `describe`, for tests that need real containers. Without a container runtime the tests
+ * are skipped, and the title has the reason. With `CLOUDLESS_CONTAINERS=required`, as in CI, a test
+ * fails instead.
  */
 export function describeContainers(name: string, body: () => void): void {
-  if (found.socket !== undefined) describe(name, body);
-  else if (!found.required) describe.skip(`${name} (${found.whyNot})`, body);
+  if (runtime.socket !== undefined) describe(name, body);
+  else if (!runtime.required) describe.skip(`${name} (${runtime.whyNot})`, body);
   else {
     describe(name, () => {
-      it('has a container runtime', () => expect(found.whyNot).toBeUndefined());
+      it('has a container runtime', () => expect(runtime.whyNot).toBeUndefined());
     });
   }
 }
@@ -45,7 +46,10 @@ export function startContainerCluster(
   return RealCluster.start(zones, async () => undefined, { criSocket });
 }
 
-/** Ends the cluster. @throws when a pod or container of the cluster is left on the socket. */
+/**
+ * Stops the cluster. Expects that no pod of the cluster is left; removes those that are.
+ * @param cluster - Undefined when the cluster could not be started.
+ */
 export async function stopContainerCluster(
   cluster: RealCluster | undefined,
   socket = SOCKET,
@@ -94,7 +98,7 @@ export async function listContainers(
   );
 }
 
-/** Fetches a text; retries while the connection is refused. */
+/** Fetches a text. Retries without a limit while the connection is refused or reset. */
 export async function fetchText(url: string): Promise<string> {
   for (;;) {
     try {
@@ -106,4 +110,5 @@ export async function fetchText(url: string): Promise<string> {
     }
   }
 }
+/** Error codes after which {@link fetchText} retries. */
 const REFUSED = new Set(['ECONNREFUSED', 'ECONNRESET', 'UND_ERR_SOCKET']);

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { runToEnd } from './processes.js';
 
 /**
- * Returns why disk images cannot be mounted; undefined when they can. They need root, loop devices
- * and the ext4 tools.
+ * Returns the reason why disk images cannot be mounted; undefined when they can. Mounting needs
+ * root, loop devices and the ext4 tools.
  */
 export function findDiskImageProblem(): string | undefined {
   if (process.getuid?.() !== 0) return 'mounting a disk image needs root';
@@ -28,7 +28,8 @@ export function findDiskImageProblem(): string | undefined {
 }
 
 /**
- * Like `describe`; skips the tests with a reason in the title where disk images cannot be mounted.
+ * Same as `describe`, for tests that mount disk images. Where that is impossible, the tests are
+ * skipped, and the title has the reason.
  */
 export function describeOnDiskImages(name: string, tests: () => void): void {
   const reason = findDiskImageProblem();
@@ -37,7 +38,7 @@ export function describeOnDiskImages(name: string, tests: () => void): void {
   describe.skip(`${name} (skipped: ${reason})`, tests);
 }
 
-/** A mounted file with an ext4 file system. */
+/** A file with an ext4 file system, and its mount. */
 export class DiskImage {
   private mounted = false;
 
@@ -47,11 +48,11 @@ export class DiskImage {
     readonly directory: string,
   ) {}
 
-  /** Creates an image whose blocks are all allocated on the disk below. */
-  static async create(file: string, mebibytes: number): Promise<DiskImage> {
+  /** Creates and mounts an image whose blocks are all allocated on the file system below. */
+  static async create(file: string, sizeMiB: number): Promise<DiskImage> {
     const handle = await open(file, 'w', 0o600);
     const zeros = Buffer.alloc(1024 * 1024);
-    for (let index = 0; index < mebibytes; index += 1) await handle.write(zeros);
+    for (let index = 0; index < sizeMiB; index += 1) await handle.write(zeros);
     await handle.sync();
     await handle.close();
     await run('mkfs.ext4', ['-q', '-F', '-m', '0', file]);
@@ -91,6 +92,7 @@ export class DiskImage {
     await run('perl', ['-e', script, this.directory]);
   }
 
+  /** Unmounts the image, if it is mounted. The file stays. */
   async unmount(): Promise<void> {
     if (!this.mounted) return;
     this.mounted = false;
@@ -99,6 +101,7 @@ export class DiskImage {
   }
 }
 
+/** Runs a program; throws with its stderr when it fails. */
 async function run(program: string, args: readonly string[]): Promise<void> {
   const { code, stderr } = await runToEnd(program, args);
   if (code !== 0) throw new Error(`${program} ${args.join(' ')}: ${stderr}`);

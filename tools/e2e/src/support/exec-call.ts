@@ -12,7 +12,9 @@ import {
 } from '@cloudless/api';
 import type { ExecStartSchema, PortForwardStartSchema } from '@cloudless/api';
 
+/** More requests than any test sends before they are read. */
 const QUEUE = { limit: 100_000 };
+/** Bytes of output kept as text; a test may read far more. */
 const MAX_TEXT = 1024 * 1024;
 
 /** An Exec call that a test drives step by step. */
@@ -20,9 +22,9 @@ export class ExecCall {
   private readonly requests = new PushQueue<ExecRequest>(QUEUE);
   private readonly responses: AsyncIterator<ExecResponse>;
   private readonly ending = new AbortController();
-  /** The start of the output. */
+  /** The first MiB of the output that was read. */
   readonly text = { stdout: '', stderr: '' };
-  /** Total size of the output in bytes. */
+  /** Bytes of output that were read. */
   bytes = 0;
 
   constructor(
@@ -39,6 +41,7 @@ export class ExecCall {
     this.requests.push(create(ExecRequestSchema, { request }));
   }
 
+  /** Sends text to stdin of the command. */
   sendText(text: string): void {
     this.sendRequest({ case: 'stdin', value: new TextEncoder().encode(text) });
   }
@@ -64,7 +67,7 @@ export class ExecCall {
     }
   }
 
-  /** Reads until stdout satisfies a condition. */
+  /** Reads until stdout so far satisfies a condition; throws when the command ends before. */
   async readUntil(fits: (stdout: string) => boolean): Promise<void> {
     while (!fits(this.text.stdout)) {
       const response = await this.readNext();
@@ -73,7 +76,10 @@ export class ExecCall {
     }
   }
 
-  /** Reads to the end. @returns The exit code. */
+  /**
+   * Reads to the end of the output.
+   * @returns The exit code.
+   */
   async readExitCode(): Promise<number> {
     for (
       let response = await this.readNext();
@@ -82,9 +88,10 @@ export class ExecCall {
     ) {
       if (response.case === 'exit') return response.value.exitCode;
     }
-    throw new Error('no exit code came');
+    throw new Error('the call ended without an exit code');
   }
 
+  /** Cancels the call, as a client that disconnects. */
   cancelCall(): void {
     this.ending.abort();
     void this.responses.next().catch(() => undefined); // the cancelled call is expected to fail
@@ -126,13 +133,14 @@ export class ForwardCall {
     return done === true ? undefined : value.response;
   }
 
+  /** Cancels the call, as a client that disconnects. */
   cancelCall(): void {
     this.ending.abort();
     void this.responses.next().catch(() => undefined); // the cancelled call is expected to fail
   }
 }
 
-/** The Connect client requires an iterator with a `throw` method, which the queue does not have. */
+/** Adds the `throw` method that the Connect client requires of an iterator. */
 async function* toIterable<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
   yield* items;
 }

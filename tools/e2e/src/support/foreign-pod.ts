@@ -1,13 +1,13 @@
 import { callCri, fetchText } from './containers.js';
 
-/** Images of the pod: one that its container uses, one that is only stored. */
-const [USED, KEPT] = ['cloudless/test:2', 'busybox:latest'];
+/** Images of the other owner: the image of its container, and an image that is only stored. */
+const [USED_IMAGE, STORED_IMAGE] = ['cloudless/test:2', 'busybox:latest'];
 
 interface PodStatus {
   readonly status: { readonly state: number; readonly network: { readonly ip: string } };
 }
 
-/** A pod of another owner on the same socket, as a kubelet would run. */
+/** A pod of another owner on the same container runtime, such as a kubelet would run. */
 export class ForeignPod {
   private constructor(
     private readonly socket: string,
@@ -15,10 +15,12 @@ export class ForeignPod {
     private readonly containerId: string,
   ) {}
 
+  /** Starts the pod. The tests never remove it; the removal of the runtime does. */
   static async start(socket: string): Promise<ForeignPod> {
     const callRuntime = <Answer>(method: string, message: object): Promise<Answer> =>
       callCri<Answer>(socket, method, message);
-    for (const image of [USED, KEPT]) await callRuntime('PullImage', { image: { image } });
+    for (const image of [USED_IMAGE, STORED_IMAGE])
+      await callRuntime('PullImage', { image: { image } });
     const sandboxConfig = {
       metadata: { name: 'foreign', uid: 'foreign', namespace: 'others' },
       hostname: 'foreign',
@@ -26,7 +28,7 @@ export class ForeignPod {
     const { podSandboxId } = await callRuntime<{ podSandboxId: string }>('RunPodSandbox', {
       config: sandboxConfig,
     });
-    const config = { metadata: { name: 'foreign' }, image: { image: USED } };
+    const config = { metadata: { name: 'foreign' }, image: { image: USED_IMAGE } };
     const { containerId } = await callRuntime<{ containerId: string }>('CreateContainer', {
       podSandboxId,
       config,
@@ -51,11 +53,11 @@ export class ForeignPod {
     );
     expect(containers.find(({ id }) => id === this.containerId)?.state).toBe(RUNNING);
     expect((await fetchText(`http://${status.network.ip}:8080/version`)).trim()).toBe('2');
-    for (const image of [USED, KEPT]) {
-      const found = await callCri<{ image?: { id: string } }>(this.socket, 'ImageStatus', {
+    for (const image of [USED_IMAGE, STORED_IMAGE]) {
+      const imageStatus = await callCri<{ image?: { id: string } }>(this.socket, 'ImageStatus', {
         image: { image },
       });
-      expect({ image, id: found.image?.id }).toEqual({
+      expect({ image, id: imageStatus.image?.id }).toEqual({
         image,
         id: expect.stringMatching(/^sha256:/) as string,
       });

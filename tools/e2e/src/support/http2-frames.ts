@@ -12,12 +12,13 @@ export const FRAME = {
   windowUpdate: 8,
   continuation: 9,
 } as const;
+/** Flags of HTTP/2 frames. */
 const END_STREAM = 0x1;
 const END_HEADERS = 0x4;
-/** The start of an HTTP/2 connection of a client: the preface and empty SETTINGS. */
+/** First bytes of each HTTP/2 connection (RFC 9113, section 3.4). */
 const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
 
-/** Encodes one frame. */
+/** Encodes one frame; the frame need not be valid. */
 export function encodeFrame(
   type: number,
   flags: number,
@@ -33,8 +34,9 @@ export function encodeFrame(
 }
 
 /**
- * Encodes the start of a connection. @param windowSize - Initial window of each stream; 0 forbids
- * the server to send data.
+ * Encodes the preface and the SETTINGS frame of a client.
+ * @param windowSize - Initial window of each stream in bytes; 0 forbids the server to send data.
+ *   Default: that of HTTP/2, 65 535.
  */
 export function encodeOpening(windowSize?: number): Buffer {
   const setting = Buffer.alloc(windowSize === undefined ? 0 : 6);
@@ -46,14 +48,15 @@ export function encodeOpening(windowSize?: number): Buffer {
 }
 
 /**
- * Encodes a header field without compression (RFC 7541, section 6.2.2); lengths up to 126 bytes.
+ * Encodes a header field in HPACK without compression (RFC 7541, section 6.2.2). Name and value
+ * have at most 126 bytes.
  */
 function encodeField(name: string, value: string): Buffer {
   const encodeText = (text: string): readonly number[] => [text.length, ...Buffer.from(text)];
   return Buffer.from([0, ...encodeText(name), ...encodeText(value)]);
 }
 
-/** Encodes the header block of a call. */
+/** Encodes the header block of a call of an RPC of the coordinator. */
 export function encodeCallHead(
   rpc: string,
   contentType: string,
@@ -65,14 +68,17 @@ export function encodeCallHead(
   return Buffer.concat([Buffer.from([0x83, 0x86]), path, ...rest]);
 }
 
-/** Encodes a message as streaming protocols frame it. */
+/** Encodes a message in the envelope of gRPC and Connect streams. */
 export function encodeEnvelope(message: Uint8Array): Buffer {
   const head = Buffer.alloc(5);
   head.writeUInt32BE(message.length, 1);
   return Buffer.concat([head, message]);
 }
 
-/** Encodes the frames of a call. @param body - Undefined leaves the request open. */
+/**
+ * Encodes the frames of a call.
+ * @param body - Request body. Default: none, and the request stays open.
+ */
 export function encodeCall(stream: number, head: Buffer, body?: Uint8Array): Buffer {
   const headers = encodeFrame(FRAME.headers, END_HEADERS, stream, head);
   return body === undefined
@@ -80,14 +86,16 @@ export function encodeCall(stream: number, head: Buffer, body?: Uint8Array): Buf
     : Buffer.concat([headers, encodeFrame(FRAME.data, END_STREAM, stream, body)]);
 }
 
-/** Returns stream ids of a client. */
+/** Returns the first `count` stream ids that a client may use: odd numbers. */
 export function listStreamIds(count: number): readonly number[] {
   return Array.from({ length: count }, (_, index) => index * 2 + 1);
 }
 
 /** A TCP connection that sends arbitrary bytes. */
 export class RawClient {
+  /** Bytes received so far. */
   received = 0;
+  /** Resolves when the connection is closed, by either side. */
   readonly closed: Promise<void>;
   private readonly socket: Socket;
 
@@ -101,13 +109,13 @@ export class RawClient {
   /** Resolves when the bytes were sent or the connection is closed. */
   async send(bytes: Uint8Array | string): Promise<void> {
     if (this.socket.destroyed) return;
-    // also when the socket is closed before
+    // the callback also runs when the socket closes first
     await new Promise<void>((resolve) => this.socket.write(bytes, () => resolve()));
   }
 
   /**
-   * Sends a chunk `times` times, or until the server closes the connection. @returns The number of
-   * sent chunks.
+   * Sends a chunk `times` times, or until the server closes the connection.
+   * @returns The number of chunks sent.
    */
   async sendRepeatedly(chunk: Uint8Array, times: number): Promise<number> {
     let sent = 0;
@@ -124,18 +132,26 @@ export class RawClient {
   }
 }
 
-/** The effect of an attack on other clients and on the memory of the server. */
+/** Effect of an attack on another client and on the memory of the server. */
 export interface AttackEffect {
+  /** Successful calls of the other client during the attack. */
   readonly calls: number;
+  /** Errors of the failed calls. */
   readonly failures: readonly string[];
+  /** 95th percentile of the durations of the calls. */
   readonly p95Ms: number;
+  /** Longest duration of a call. */
   readonly maxMs: number;
+  /** Peak of the resident memory of the server minus `restMiB`. */
   readonly growthMiB: number;
 }
 
 /**
- * Runs an attack while another client calls GetWorkload repeatedly over its own connection. @param
- * restMiB - Memory of the process before all attacks.
+ * Runs an attack while another client calls GetWorkload repeatedly over its own connection.
+ * @param pid - Process of the server.
+ * @param restMiB - Resident memory of the server before all attacks.
+ * @param client - The other client.
+ * @param name - Workload that the other client reads.
  */
 export async function runAttack(
   pid: number,
@@ -145,35 +161,38 @@ export async function runAttack(
   attack: () => Promise<void>,
 ): Promise<AttackEffect> {
   await client.getWorkload({ name });
-  let peak = readResidentMiB(pid);
-  const times: number[] = [];
+  let peakMiB = readResidentMiB(pid);
+  const durationsMs: number[] = [];
   const failures: string[] = [];
-  let over = false;
+  let hasEnded = false;
   const bystander = (async () => {
-    while (!over || times.length + failures.length < 5) {
+    while (!hasEnded || durationsMs.length + failures.length < 5) {
       const began = performance.now();
       await client.getWorkload({ name }).then(
-        () => times.push(performance.now() - began),
+        () => durationsMs.push(performance.now() - began),
         (reason: unknown) => failures.push(String(reason)),
       );
-      peak = Math.max(peak, readResidentMiB(pid));
+      peakMiB = Math.max(peakMiB, readResidentMiB(pid));
       await new Promise((resolve) => setImmediate(resolve));
     }
   })();
-  await attack().finally(() => (over = true));
+  await attack().finally(() => (hasEnded = true));
   await bystander;
-  times.sort((a, b) => a - b);
-  const p95Ms = Math.round(times[Math.floor(times.length * 0.95)] ?? 0);
+  durationsMs.sort((a, b) => a - b);
+  const p95Ms = Math.round(durationsMs[Math.floor(durationsMs.length * 0.95)] ?? 0);
   return {
-    calls: times.length,
+    calls: durationsMs.length,
     failures,
     p95Ms,
-    maxMs: Math.round(times.at(-1) ?? 0),
-    growthMiB: Math.round(peak - restMiB),
+    maxMs: Math.round(durationsMs.at(-1) ?? 0),
+    growthMiB: Math.round(peakMiB - restMiB),
   };
 }
 
-/** Returns the resident memory of a process. @see proc(5), /proc/pid/status */
+/**
+ * Returns the resident memory of a process in MiB.
+ * @see proc(5), /proc/pid/status
+ */
 export function readResidentMiB(pid: number): number {
   const [, kib = '0'] = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kib) / 1024;

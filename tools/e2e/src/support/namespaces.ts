@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 
-/** Returns why programs cannot run in their own namespaces here; undefined when they can. */
+/** Returns why programs cannot run in new namespaces on this machine; undefined when they can. */
 export function findNamespaceProblem(): string | undefined {
   if (process.platform !== 'linux') return 'only Linux has namespaces';
   if (process.getuid?.() !== 0) return 'namespaces need root';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { callCri } from './containers.js';
 import { repository, runToEnd } from './processes.js';
 
-/** Output of tools/containers/setup.mjs with `--json`. */
+/** Part of the output of tools/containers/setup.mjs with `--json`. */
 interface SetupState {
   readonly socket: string;
   readonly registry: string;
@@ -14,11 +14,11 @@ interface SetupState {
 }
 
 /**
- * A containerd and a registry for one test file, which may stop and kill them and sees all their
- * resources on the machine.
+ * A containerd and a registry for one test file, apart from those of other tests. The tests may
+ * kill both, and can list all their resources on the machine.
  */
 export class OwnContainers {
-  /** Ids of all pods and containers so far, because cgroups are named after them. */
+  /** Ids of all pods and containers so far, to find their cgroups, whose paths contain the id. */
   private readonly ids = new Set<string>();
   private state: SetupState = {
     socket: '',
@@ -32,12 +32,13 @@ export class OwnContainers {
     private readonly flags: readonly string[],
   ) {}
 
+  /** Installs and starts both daemons. The caller must call {@link OwnContainers.remove}. */
   static async install(): Promise<OwnContainers> {
     const home = mkdtempSync(join(tmpdir(), 'cloudless-own-'));
     const bridge = `cle${process.pid}`;
     const registry = `127.0.0.1:${await findFreePort()}`;
-    // Half of a private network that manual set-ups do not use by default; a name conflict reveals
-    // a collision.
+    // a private network that manual set-ups do not use by default; setup.mjs refuses a subnet in
+    // use
     const subnet = `10.${200 + (process.pid % 30)}.${128 + ((process.pid >> 5) % 128)}.0/24`;
     const flags = ['--dir', join(home, 'lib'), '--run-dir', join(home, 'run'), '--bridge', bridge];
     const own = new OwnContainers(home, bridge, [
@@ -56,10 +57,12 @@ export class OwnContainers {
     }
   }
 
+  /** CRI socket of containerd. */
   get socket(): string {
     return this.state.socket;
   }
 
+  /** Address of the registry, as `host:port`. */
   get registry(): string {
     return this.state.registry;
   }
@@ -76,12 +79,16 @@ export class OwnContainers {
     await this.run('start');
   }
 
+  /** Removes both daemons, all pods and all files. */
   async remove(): Promise<void> {
     await this.run('remove');
     rmSync(this.home, { recursive: true, force: true });
   }
 
-  /** Lists the resources of pods on this machine, one line each; empty when there are none. */
+  /**
+   * Lists the resources of the pods of this containerd on the machine.
+   * @returns A sorted line `<kind> <name>` for each resource.
+   */
   async listResources(): Promise<readonly string[]> {
     const { items } = await callCri<{ readonly items: readonly Item[] }>(
       this.socket,
@@ -105,15 +112,15 @@ export class OwnContainers {
     ].sort();
   }
 
-  /** Mounts, including those of network namespaces in the directory of the set-up. */
+  /** Lists mounts below the directory of the set-up, also those of network namespaces. */
   private listMounts(): readonly string[] {
-    const places = readFileSync('/proc/self/mountinfo', 'utf8').split('\n');
-    return places
+    const lines = readFileSync('/proc/self/mountinfo', 'utf8').split('\n');
+    return lines
       .map((line) => line.split(' ')[4] ?? '')
-      .filter((place) => place.startsWith(this.home));
+      .filter((path) => path.startsWith(this.home));
   }
 
-  /** The host ends of the network interfaces of pods. */
+  /** Lists the host ends of the network interfaces of pods. */
   private listInterfaces(): readonly string[] {
     const all = execFileSync('ip', ['-o', 'link', 'show', 'type', 'veth'], {
       encoding: 'utf8',
@@ -124,12 +131,12 @@ export class OwnContainers {
   }
 
   private listCgroups(): readonly string[] {
-    // The exit code of find is ignored, because cgroups of other processes may disappear during the
-    // search.
+    // the exit code of find is ignored, because cgroups may disappear during the search
     const { stdout } = spawnSync('find', ['/sys/fs/cgroup', '-type', 'd'], { encoding: 'utf8' });
     return stdout.split('\n').filter((path) => [...this.ids].some((id) => path.includes(id)));
   }
 
+  /** Lists the process ids of the shims of this containerd. */
   private listShims(): readonly string[] {
     return readdirSync('/proc').filter((pid) => {
       if (!/^\d+$/.test(pid)) return false;
@@ -142,19 +149,20 @@ export class OwnContainers {
     });
   }
 
-  /** State of the network plugins: assigned addresses and results for each pod. */
+  /** Lists the files of the network plugins: assigned addresses, and the result for each pod. */
   private listAddresses(): readonly string[] {
-    const given = readdirSync(join(this.home, 'lib', 'addresses'), {
+    const addressFiles = readdirSync(join(this.home, 'lib', 'addresses'), {
       recursive: true,
       encoding: 'utf8',
     });
     const results = readdirSync('/var/lib/cni/results');
     return [
-      ...given.filter((file) => /(^|\/)\d+\.\d+\.\d+\.\d+$/.test(file)),
+      ...addressFiles.filter((file) => /(^|\/)\d+\.\d+\.\d+\.\d+$/.test(file)),
       ...results.filter((file) => file.startsWith(`cloudless-${this.bridge}-`)),
     ];
   }
 
+  /** Runs a command of setup.mjs and keeps the reported state. */
   private async run(command: string): Promise<void> {
     const script = join(repository, 'tools/containers/setup.mjs');
     const { code, stdout, stderr } = await runToEnd(process.execPath, [
@@ -172,7 +180,7 @@ interface Item {
   readonly id: string;
 }
 
-/** Returns a free port; the registry binds it at once. */
+/** Returns a free port, which the registry binds soon after. */
 async function findFreePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -7,14 +7,18 @@ import { fileURLToPath } from 'node:url';
 /** Root directory of the checkout. */
 export const repository = fileURLToPath(new URL('../../../..', import.meta.url));
 
-/** Exit code and output of a program. */
+/** Exit code and output of a program that has ended. */
 export interface FinishedProgram {
+  /** Null when a signal ended the program. */
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** Returns the path of the bundle of an app. @throws when the bundle was not built. */
+/**
+ * Returns the path of the bundle of an app.
+ * @throws Error when the bundle was not built.
+ */
 export function findBundle(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-cluster'): string {
   const bundle = join(repository, 'dist/apps', app, 'main.mjs');
   if (!existsSync(bundle)) throw new Error(`${bundle} is missing: run "npm run build" first`);
@@ -22,12 +26,16 @@ export function findBundle(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-
 }
 
 /**
- * Time limit of programs that end by themselves, so that a hanging program does not outlive its
- * test.
+ * Time limit of programs that end by themselves. A program that hangs is killed, so that it does
+ * not outlive its test.
  */
 const END_WITHIN_MS = 60_000;
 
-/** Runs a program until it exits. */
+/**
+ * Runs a program until it exits, at most 60 s.
+ * @param options - `input`: text for stdin, default empty. `env`: added to the environment of the
+ *   test. `cwd`: default the root of the checkout.
+ */
 export function runToEnd(
   executable: string,
   args: readonly string[],
@@ -47,8 +55,8 @@ export function runToEnd(
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-  // A program may end without reading its input, which breaks the pipe; its exit code is checked
-  // instead.
+  // A program may end without reading its input, which breaks the pipe. The caller checks the exit
+  // code.
   child.stdin.on('error', () => undefined);
   child.stdin.end(options.input ?? '');
   return new Promise((resolve, reject) => {
@@ -57,28 +65,34 @@ export function runToEnd(
   });
 }
 
-/** A running program with the lines of its output. */
+/** A running program, and the lines of its stdout and stderr. */
 export class RunningProgram {
+  /** All lines so far. */
   readonly lines: string[] = [];
+  /** Resolves with the exit code at the end of the program; null when a signal ended it. */
   readonly exited: Promise<number | null>;
-  private readonly waiting = new Set<() => void>();
+  private readonly waiters = new Set<() => void>();
   private ended = false;
 
   constructor(private readonly child: ChildProcess) {
     this.exited = new Promise((resolve) => child.once('close', (code) => resolve(code)));
     void this.exited.then(() => {
       this.ended = true;
-      this.wakeWaiting();
+      this.notifyWaiters();
     });
     for (const stream of [child.stdout, child.stderr]) {
       if (stream === null) continue;
       createInterface({ input: stream }).on('line', (line) => {
         this.lines.push(line);
-        this.wakeWaiting();
+        this.notifyWaiters();
       });
     }
   }
 
+  /**
+   * Starts a program. The caller must kill it, or wait for its end.
+   * @param env - Added to the environment of the test.
+   */
   static start(
     executable: string,
     args: readonly string[],
@@ -98,7 +112,8 @@ export class RunningProgram {
   }
 
   /**
-   * Returns the fields of the first log line with a message. @throws when the program ends before.
+   * Waits for the first log line with a message and returns its fields.
+   * @throws Error when the program ends before.
    */
   async waitForLog(message: string): Promise<Record<string, unknown>> {
     const line = await this.waitForLine((text) => text.includes(`"message":"${message}"`));
@@ -106,34 +121,40 @@ export class RunningProgram {
   }
 
   /**
-   * Returns the first line that satisfies a condition, as soon as it is written. @throws when the
-   * program ends before; the message contains all lines.
+   * Waits for the first line that satisfies a condition and returns it. Lines that were written
+   * before the call count, too.
+   * @throws Error with all lines when the program ends before.
    */
   async waitForLine(fits: (line: string) => boolean): Promise<string> {
-    for (let seen = 0; ;) {
-      for (; seen < this.lines.length; seen += 1) {
-        const line = this.lines[seen] ?? '';
+    for (let index = 0; ;) {
+      for (; index < this.lines.length; index += 1) {
+        const line = this.lines[index] ?? '';
         if (fits(line)) return line;
       }
       if (this.ended) throw new Error(`ended before:\n${this.lines.join('\n')}`);
-      await new Promise<void>((resolve) => this.waiting.add(resolve));
+      await new Promise<void>((resolve) => this.waiters.add(resolve));
     }
   }
 
+  /**
+   * Sends a signal and waits until the program has ended.
+   * @returns The exit code; null when the signal ended the program.
+   */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<number | null> {
     this.child.kill(signal);
     return this.exited;
   }
 
-  private wakeWaiting(): void {
-    for (const resolve of this.waiting) resolve();
-    this.waiting.clear();
+  private notifyWaiters(): void {
+    for (const resolve of this.waiters) resolve();
+    this.waiters.clear();
   }
 }
 
 /**
  * Lists processes that use a directory: in their arguments, environment, working directory or open
- * files. This also finds workloads, whose command lines do not mention their agent.
+ * files. Also finds the processes of workloads, whose command lines do not name their agent.
+ * @returns A line `<pid> <command line>` for each process.
  */
 export function listProcessesUsing(directory: string): readonly string[] {
   return readdirSync('/proc')
@@ -145,6 +166,7 @@ export function listProcessesUsing(directory: string): readonly string[] {
     );
 }
 
+/** Returns all texts of a process that may contain the path of a directory. */
 function listTraces(pid: string): readonly string[] {
   const files = readOrEmpty(() => readdirSync(`/proc/${pid}/fd`).join(' ')).split(' ');
   return [
@@ -157,7 +179,7 @@ function listTraces(pid: string): readonly string[] {
   ];
 }
 
-/** A process may end during the inspection; then the function returns an empty value. */
+/** Returns the result of `read`, or an empty text when the process has ended meanwhile. */
 function readOrEmpty(read: () => string): string {
   try {
     return read();
@@ -167,8 +189,8 @@ function readOrEmpty(read: () => string): string {
 }
 
 /**
- * Kills leftover processes of a test; some may have ended already. @param lines - Each begins with
- * a process id.
+ * Kills processes that a test left behind. Processes that have ended are ignored.
+ * @param lines - Lines that begin with a process id.
  */
 export function killAll(lines: readonly string[]): void {
   for (const line of lines)
@@ -176,7 +198,8 @@ export function killAll(lines: readonly string[]): void {
 }
 
 /**
- * Lists the command lines of processes that contain `text`, to find leftover processes of a test.
+ * Lists the processes whose command line contains `text`.
+ * @returns A line `<pid> <command line>` for each process.
  */
 export function listProcessesMentioning(text: string): string[] {
   return execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })

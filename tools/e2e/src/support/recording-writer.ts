@@ -5,10 +5,10 @@ import { createGrpcTransport } from '@connectrpc/connect-node';
 import { createCoordinatorClient, type CoordinatorClient, type Workload } from '@cloudless/api';
 
 /**
- * Error codes after which it is unknown whether a write was applied; the same request is sent
- * again.
+ * Error codes after which it is unknown whether a write was applied, so that the writer sends the
+ * same request again.
  */
-const UNKNOWN = [
+const UNKNOWN_OUTCOME = [
   Code.Unavailable,
   Code.DeadlineExceeded,
   Code.Canceled,
@@ -16,7 +16,9 @@ const UNKNOWN = [
   Code.Internal,
   Code.Aborted,
 ];
+/** Deadline of each call: longer than a restart of the coordinator takes. */
 const CALL_TIMEOUT_MS = 5_000;
+/** Delay before a request is sent again. */
 const RETRY_MS = 20;
 
 /** An acknowledged write. */
@@ -29,12 +31,12 @@ export interface AcknowledgedWrite {
 }
 
 /**
- * A client that writes continuously, one write after the other, each with its own request id. It
- * repeats a write until its result is known and records the acknowledged writes.
+ * A client that writes continuously, one write after the other, each with its own request id. The
+ * writer repeats a write until the result is known, and records the acknowledged writes.
  */
 export class RecordingWriter {
   readonly log: AcknowledgedWrite[] = [];
-  /** Refusals of invalid writes; there must be none. */
+  /** Errors of writes that the coordinator refused as invalid; a test expects none. */
   readonly refusals: string[] = [];
   private readonly client: CoordinatorClient;
   private stopped = false;
@@ -52,6 +54,9 @@ export class RecordingWriter {
     this.stopped = true;
   }
 
+  /**
+   * Writes until {@link RecordingWriter.stop}: its own workload, workload `shared`, and new ones.
+   */
   async run(): Promise<void> {
     const own = `own-${this.index}`;
     await this.writeUntilKnown(own, (requestId) =>
@@ -82,6 +87,7 @@ export class RecordingWriter {
     }
   }
 
+  /** Sends one request until its result is known. */
   private async writeUntilKnown(
     name: string,
     send: (requestId: string) => Promise<Workload>,
@@ -93,7 +99,7 @@ export class RecordingWriter {
         return;
       } catch (reason) {
         const { code, message } = ConnectError.from(reason);
-        if (!UNKNOWN.includes(code)) {
+        if (!UNKNOWN_OUTCOME.includes(code)) {
           this.refusals.push(`${name}: ${message}`);
           return;
         }

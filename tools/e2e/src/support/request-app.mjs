@@ -1,12 +1,12 @@
-// A server for tests under load. It answers which version and replica it is, finishes what is under
-// way when it is asked to end, and keeps a ledger: when it was about to listen and when it was
-// asked to end, by the machine's clock, whoever watches or not.
-//   VERSION         what it calls itself
-//   HOST            the address that it listens at; default: 127.0.0.1
-//   LEDGER file that it appends to: `<milliseconds> up|down <version> <replica>`; none: no ledger
-//   ANSWER_MS how long a request takes
-//   LISTEN          `no`: it runs, and never becomes ready
-//   CRASH_AFTER_MS  it ends with code 3 then, after some last words
+// An HTTP server for tests under load. Answers with its version and replica id, and finishes
+// running requests on SIGTERM. Records in a ledger file when it is about to listen and when it
+// receives SIGTERM, so that tests need no watch for that. Environment variables:
+//   VERSION         version in the answers; default 1
+//   HOST            address to listen on; default 127.0.0.1
+//   LEDGER          file for lines `<milliseconds> up|down <version> <replica>`; default: none
+//   ANSWER_MS       duration of each request in milliseconds; default 15
+//   LISTEN          `no`: runs without listening, so that the replica never becomes ready
+//   CRASH_AFTER_MS  exits with code 3 after this time, after two lines on stderr
 import { appendFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
@@ -20,31 +20,31 @@ const {
   LISTEN,
   CRASH_AFTER_MS,
 } = process.env;
-let ending = false;
+let isStopping = false;
 
 const server = createServer((_, response) => {
   setTimeout(() => {
-    if (ending) response.setHeader('connection', 'close');
+    if (isStopping) response.setHeader('connection', 'close');
     response.end(JSON.stringify({ version: VERSION, replica }));
   }, Number(ANSWER_MS));
 });
-// Longer than any client of these tests leaves a connection idle: no request crosses with the
-// closing of its connection.
+// Longer than any test keeps a connection idle, so that the server never closes a connection on
+// which a request is on its way.
 server.keepAliveTimeout = 300_000;
 server.headersTimeout = 300_000;
 
-function note(what) {
+function record(event) {
   if (LEDGER !== undefined)
     appendFileSync(
       LEDGER,
-      `${performance.timeOrigin + performance.now()} ${what} ${VERSION} ${replica}\n`,
+      `${performance.timeOrigin + performance.now()} ${event} ${VERSION} ${replica}\n`,
     );
 }
 
 process.on('SIGTERM', () => {
-  if (!ending && LISTEN !== 'no') note('down');
-  ending = true;
-  // Closes idle connections; those that answer close with their answer.
+  if (!isStopping && LISTEN !== 'no') record('down');
+  isStopping = true;
+  // closes idle connections at once, and each other connection after its response
   server.close(() => process.exit(0));
   if (LISTEN === 'no') process.exit(0);
 });
@@ -53,8 +53,8 @@ if (LISTEN === 'no') {
   console.log(`version ${VERSION} waits for something that never comes`);
   setInterval(() => undefined, 60_000);
 } else {
-  // Before it listens, so that nobody takes it for ready before it is in the ledger.
-  note('up');
+  // before listening, so that no replica is ready before its line is in the ledger
+  record('up');
   server.listen(Number(PORT), HOST, () => console.log(`version ${VERSION} listens`));
 }
 if (CRASH_AFTER_MS !== undefined) {

@@ -4,8 +4,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { type CoordinatorClient, type ReplicaEndpoint } from '@cloudless/api';
 import { EndpointWatch } from './endpoint-watch.js';
 
+/** Time between two requests. */
 const PERIOD_MS = 10;
-/** Time limit of a request in milliseconds; servers answer within milliseconds. */
+/** Time limit of a request. Servers answer within milliseconds, so a longer wait is a failure. */
 const ANSWER_WITHIN_MS = 10_000;
 
 /** An answered request. */
@@ -21,20 +22,22 @@ export interface AnsweredRequest {
 export interface FailedRequest {
   /** Replica that the request was sent to; empty when there was no endpoint. */
   readonly replicaId: string;
-  readonly why: string;
+  readonly reason: string;
 }
 
 /**
- * Sends 100 requests a second, regardless of pending answers. It uses the endpoints of a watch in
- * turn and never retries. Failures are recorded with their reason.
+ * Sends 100 requests a second, regardless of pending answers, to the endpoints of a watch in turn.
+ * Never retries. Records each answer, and each failure with its reason.
  */
 export class RequestClient {
+  /** In the order of the answers. */
   readonly answers: AnsweredRequest[] = [];
   readonly failures: FailedRequest[] = [];
+  /** The watch that provides the endpoints. */
   readonly watch: EndpointWatch;
   /** Number of requests that were sent or could not be sent. */
   started = 0;
-  /** Number of answered requests over a reused connection. */
+  /** Number of answered requests that used an earlier connection again. */
   reused = 0;
   private readonly agent: Agent | undefined;
   private stopping = false;
@@ -53,13 +56,13 @@ export class RequestClient {
     this.agent = connections === 'kept' ? new Agent({ keepAlive: true }) : undefined;
   }
 
-  /** Resolves when the first set of endpoints is known and requests are sent. */
+  /** Starts the watch and the requests. Resolves when the first set of endpoints has arrived. */
   async start(): Promise<void> {
     await this.watch.start();
     this.sending = this.send();
   }
 
-  /** Resolves when every request has its answer or has failed. */
+  /** Sends no more requests. Resolves when every request was answered or has failed. */
   async stop(): Promise<void> {
     this.stopping = true;
     await this.sending;
@@ -67,10 +70,11 @@ export class RequestClient {
     this.agent?.destroy();
   }
 
-  /** Waits until `count` more requests were answered, or one has failed. */
+  /** Waits until `count` more requests were answered, or one more request has failed. */
   async waitForAnswers(count: number): Promise<void> {
-    const [enough, failed] = [this.answers.length + count, this.failures.length];
-    while (this.answers.length < enough && this.failures.length === failed) await pause(PERIOD_MS);
+    const [enoughAnswers, earlierFailures] = [this.answers.length + count, this.failures.length];
+    while (this.answers.length < enoughAnswers && this.failures.length === earlierFailures)
+      await pause(PERIOD_MS);
   }
 
   /** Returns the versions that have answered, in ascending order. */
@@ -113,15 +117,15 @@ export class RequestClient {
     await Promise.all(pending);
   }
 
-  private recordFailure(replicaId: string, why: string): Promise<void> {
-    this.failures.push({ replicaId, why: `request ${this.started}: ${why}` });
+  private recordFailure(replicaId: string, reason: string): Promise<void> {
+    this.failures.push({ replicaId, reason: `request ${this.started}: ${reason}` });
     return Promise.resolve();
   }
 
   private sendTo({ ip, port, replicaId, version }: ReplicaEndpoint): Promise<void> {
     const sentAtMs = performance.now();
     return new Promise((resolve) => {
-      const failed = ({ message }: Error): void => {
+      const onError = ({ message }: Error): void => {
         resolve(this.recordFailure(replicaId, `version ${version} at ${ip}:${port}: ${message}`));
       };
       const sent = request(
@@ -129,12 +133,16 @@ export class RequestClient {
         (response) => {
           let body = '';
           response.setEncoding('utf8').on('data', (text: string) => (body += text));
-          response.once('error', failed);
+          response.once('error', onError);
           response.once('end', () => {
-            const said = JSON.parse(body) as { readonly version: string; readonly replica: string };
-            if (said.replica !== replicaId) return failed(new Error(`answered by ${said.replica}`));
+            const answer = JSON.parse(body) as {
+              readonly version: string;
+              readonly replica: string;
+            };
+            if (answer.replica !== replicaId)
+              return onError(new Error(`answered by ${answer.replica}`));
             if (sent.reusedSocket) this.reused += 1;
-            this.answers.push({ version: said.version, replicaId, sentAtMs });
+            this.answers.push({ version: answer.version, replicaId, sentAtMs });
             resolve();
           });
         },
@@ -142,7 +150,7 @@ export class RequestClient {
       sent.once('timeout', () =>
         sent.destroy(new Error(`no answer within ${ANSWER_WITHIN_MS} ms`)),
       );
-      sent.once('error', failed);
+      sent.once('error', onError);
       sent.end();
     });
   }

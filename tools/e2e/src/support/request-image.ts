@@ -4,14 +4,15 @@ import { dirname, join } from 'node:path';
 import { runToEnd } from './processes.js';
 import { REQUEST_APP_FILE } from './rollout-tools.js';
 
-/** Image reference for workloads; the registry that stands in for docker.io serves it. */
+/** Reference of the image in workloads. The test registry serves it in place of docker.io. */
 export const REQUEST_IMAGE = 'cloudless/request-app:1';
+/** Paths in the image. */
 const NODE = '/usr/bin/node';
 const APP = '/app/request-app.mjs';
 
 /**
- * Builds an image of the test server with the Node binary of this test, and pushes it to a
- * registry.
+ * Builds an image of `request-app.mjs` with the Node.js binary of this test, and pushes the image.
+ * @param registry - Address of the registry, as `host:port`.
  */
 export async function pushRequestImage(registry: string): Promise<void> {
   const home = mkdtempSync(join(tmpdir(), 'cloudless-image-'));
@@ -25,7 +26,7 @@ export async function pushRequestImage(registry: string): Promise<void> {
     await run('umoci', 'init', '--layout', layout);
     await run('umoci', 'new', '--image', image);
     await run('umoci', 'insert', '--image', image, root, '/');
-    // Without a shell the server is process 1 of its container and receives SIGTERM.
+    // without a shell, the server is the main process of its container and receives SIGTERM
     await run(
       'umoci',
       'config',
@@ -43,10 +44,10 @@ export async function pushRequestImage(registry: string): Promise<void> {
   }
 }
 
-/** Returns the shared libraries and the loader of a program, by their paths. */
+/** Returns the paths of the shared libraries and of the loader of a program. */
 async function listLibraries(program: string): Promise<readonly string[]> {
-  const listed = await run('ldd', program);
-  return [...listed.matchAll(/(?:=> |^\s+)(?<path>\/\S+) \(0x/gm)].flatMap(
+  const output = await run('ldd', program);
+  return [...output.matchAll(/(?:=> |^\s+)(?<path>\/\S+) \(0x/gm)].flatMap(
     ({ groups }) => groups?.['path'] ?? [],
   );
 }
@@ -56,6 +57,7 @@ function copyFile(from: string, to: string): void {
   cpSync(from, to, { dereference: true });
 }
 
+/** Runs a program and returns its stdout; throws when the program fails. */
 async function run(command: string, ...args: readonly string[]): Promise<string> {
   const { code, stdout, stderr } = await runToEnd(command, args);
   if (code !== 0) throw new Error(`${[command, ...args].join(' ')}: ${stderr || stdout}`);

@@ -14,11 +14,14 @@ import {
 /** Number of replicas of each workload; all of them must be ready at any time. */
 export const EXERCISE_REPLICAS = 3;
 
-/** A repeated operation of many steps; the coordinator can be killed at each step. */
+/**
+ * An operation of many steps on one workload, repeated in rounds. A test kills the coordinator at
+ * any step of a round.
+ */
 export abstract class Exercise {
   readonly ledger: ReplicaLedger;
   readonly watch: EndpointWatch;
-  /** Approximate duration of a round without a kill, milliseconds. */
+  /** Approximate duration of a round without a kill, in milliseconds. */
   takesMs = 0;
 
   constructor(
@@ -31,7 +34,7 @@ export abstract class Exercise {
     this.watch = new EndpointWatch(() => cluster.client, name);
   }
 
-  /** Starts the next round. Resolves when the round is acknowledged. */
+  /** Starts the next round. Resolves when the coordinator has acknowledged the start. */
   abstract beginRound(): Promise<void>;
   /** Waits until the round is complete. */
   abstract waitForEnd(): Promise<void>;
@@ -89,22 +92,26 @@ export class RolloutExercise extends Exercise {
   }
 
   /**
-   * Expects that the last version runs and that no replica was started more often than necessary.
+   * Returns a difference when the last version does not run, or a replica was started more often
+   * than necessary.
    */
   async findDifferences(): Promise<readonly unknown[]> {
     const { status } = await waitUntilRolledOut(this.cluster, this.name);
-    const reached = [status?.version, status?.activeVersion, status?.rollout?.version];
-    const last = reached.every((number) => number === this.version)
+    const actual = [status?.version, status?.activeVersion, status?.rollout?.version];
+    const versionDifferences = actual.every((version) => version === this.version)
       ? []
-      : [{ reached, wanted: this.version }];
+      : [{ actual, expected: this.version }];
     const versions = Array.from({ length: this.version }, (_, index) => String(index + 1));
     return [
-      ...last,
+      ...versionDifferences,
       ...versions.flatMap((version) => this.findWrongStarts(this.ledger.listStarts(version))),
     ];
   }
 
-  /** Each version is started once on the desired number of replicas. */
+  /**
+   * Returns a difference unless a version was started once by each of the desired replicas.
+   * @param starts - Replica id of each start of the version.
+   */
   protected findWrongStarts(starts: readonly string[]): readonly unknown[] {
     return starts.length === EXERCISE_REPLICAS && new Set(starts).size === EXERCISE_REPLICAS
       ? []
@@ -113,8 +120,8 @@ export class RolloutExercise extends Exercise {
 }
 
 /**
- * Like {@link RolloutExercise}, on nodes that are drained during the rollouts, so that replicas may be
- * replaced.
+ * Same as {@link RolloutExercise}, on nodes that another exercise drains meanwhile, so that a
+ * version may be started more often.
  */
 export class MovedRolloutExercise extends RolloutExercise {
   protected override findWrongStarts(starts: readonly string[]): readonly unknown[] {
@@ -124,8 +131,9 @@ export class MovedRolloutExercise extends RolloutExercise {
   }
 }
 
-/** Drains both nodes of a zone in turn. */
+/** Drains agent-3 and agent-4, the nodes of one zone, in turn. */
 export class DrainExercise extends Exercise {
+  /** Starts of replicas that the drains need. */
   private started = EXERCISE_REPLICAS;
   private node = 'agent-4';
   private other = 'agent-3';
@@ -137,9 +145,9 @@ export class DrainExercise extends Exercise {
     await this.cluster.client.drainNode({ nodeId: this.node });
   }
 
-  /** Then all replicas are on the other node, so that the next drain moves all of them. */
+  /** Waits until all replicas are on the other node, and uncordons the drained node. */
   async waitForEnd(): Promise<void> {
-    await this.findDrainedNode();
+    await this.waitUntilDrained();
     await waitUntilRolledOut(this.cluster, this.name);
     await this.cluster.client.uncordonNode({ nodeId: this.node });
   }
@@ -149,15 +157,15 @@ export class DrainExercise extends Exercise {
     return status?.drain?.phase === DrainStatus_Phase.DRAINING;
   }
 
-  /** Each replica on a drained node was replaced once. */
+  /** Returns a difference unless each replica on a drained node was replaced once. */
   async findDifferences(): Promise<readonly unknown[]> {
     const starts = this.ledger.listStarts('1');
     return starts.length === this.started && new Set(starts).size === starts.length
       ? []
-      : [{ wanted: this.started, starts }];
+      : [{ expected: this.started, starts }];
   }
 
-  private async findDrainedNode(): Promise<void> {
+  private async waitUntilDrained(): Promise<void> {
     const stopping = new AbortController();
     try {
       for await (const { node } of this.cluster.client.watchNodes(

@@ -13,12 +13,15 @@ import type { RealCluster } from './cluster.js';
 export type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { $typeName: string }>;
 export type Rollout = Exclude<NonNullable<Spec['rollout']>, { $typeName: string }>;
 
-/** File of the test server. */
+/** Path of the test server `request-app.mjs`. */
 export const REQUEST_APP_FILE = fileURLToPath(new URL('./request-app.mjs', import.meta.url));
-/** Runs the test server; environment variables control its behaviour. */
+/** Command of the test server; environment variables control its behaviour. */
 export const REQUEST_APP = ['node', REQUEST_APP_FILE];
 
-/** Creates a spec of four servers of version 1; a replica is available after half a second. */
+/**
+ * Creates a spec of four test servers of version 1. A replica is available after half a second.
+ * @param more - Fields that replace the fields of the spec.
+ */
 export function createWebSpec(rollout: Rollout, more: Spec = {}): Spec {
   return {
     command: REQUEST_APP,
@@ -30,13 +33,15 @@ export function createWebSpec(rollout: Rollout, more: Spec = {}): Spec {
   };
 }
 
-/** Number of answers that prove that a client has seen a state. */
+/** Answers that each client gets before and after the change, so that both states are tested. */
 const SOME_ANSWERS = 50;
 
 /**
  * Runs two clients with 100 requests a second each, one with a new connection for each request and
- * one with kept connections, from before `change` starts until after it has ended. Prints their
- * counts.
+ * one with kept connections, from before `change` starts until after `change` has ended. Prints
+ * their counts.
+ * @param name - Workload that the clients use.
+ * @returns Both clients, after their last request.
  */
 export async function runUnderLoad(
   cluster: RealCluster,
@@ -61,7 +66,7 @@ export async function runUnderLoad(
   return clients;
 }
 
-/** Later messages say the same. */
+/** Failures that a failed expectation prints; further failures usually have the same reason. */
 const SHOWN_FAILURES = 5;
 
 /**
@@ -105,8 +110,9 @@ export function expectOneSwitch(
 }
 
 /**
- * Waits until the newest spec is rolled out and no replica of another version and no leaving
- * replica is left.
+ * Waits until the newest spec is rolled out, all replicas are ready, and no replica of another
+ * version is left.
+ * @param phase - Phase of the rollout to wait for.
  */
 export async function waitUntilRolledOut(
   cluster: RealCluster,
@@ -123,21 +129,24 @@ export async function waitUntilRolledOut(
       observedGeneration,
       rollout,
     } = status;
-    const exact = [readyReplicas, updatedReplicas, totalReplicas].every(
+    const isComplete = [readyReplicas, updatedReplicas, totalReplicas].every(
       (count) => count === desiredReplicas,
     );
-    return exact && observedGeneration === generation && rollout?.phase === phase;
+    return isComplete && observedGeneration === generation && rollout?.phase === phase;
   });
 }
 
-/** Returns the replicas that hold resources. */
+/** Returns the replicas that have a container, are not leaving and have not ended. */
 export function listLiveReplicas({ status }: Workload): readonly ReplicaStatus[] {
   return (status?.replicas ?? []).filter(
     ({ containerId, leaving, phase }) => containerId !== '' && !leaving && phase < 5,
   );
 }
 
-/** Returns the sorted ids of the live replicas. @param version - Only replicas of this version. */
+/**
+ * Returns the sorted ids of the live replicas.
+ * @param version - Only replicas of this version. Default: of all versions.
+ */
 export function listLiveIds(workload: Workload, version?: number): readonly string[] {
   const replicas = listLiveReplicas(workload).filter(
     (replica) => version === undefined || replica.version === version,

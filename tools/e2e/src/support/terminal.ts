@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { RealCluster } from './cluster.js';
 import { findBundle, repository } from './processes.js';
 
-/** The part of node-pty that is used here. */
+/** The part of node-pty that {@link Terminal} uses. */
 interface Pty {
   readonly pid: number;
   onData(listener: (text: string) => void): unknown;
@@ -15,17 +15,18 @@ const { spawn } = createRequire(import.meta.url)('@lydell/node-pty') as {
   readonly spawn: (file: string, args: readonly string[], options: object) => Pty;
 };
 
-/** A cloudlessctl that runs in a terminal. */
+/** A cloudlessctl that runs in a pseudoterminal. */
 export class Terminal {
   /** All output so far. */
   text = '';
+  /** Resolves with the exit code. */
   readonly exited: Promise<number>;
-  private readonly waiting = new Set<() => void>();
+  private readonly waiters = new Set<() => void>();
 
   private constructor(private readonly pty: Pty) {
     pty.onData((text) => {
       this.text += text;
-      this.wakeWaiting();
+      this.notifyWaiters();
     });
     this.exited = new Promise((resolve) => pty.onExit(({ exitCode }) => resolve(exitCode)));
   }
@@ -52,13 +53,14 @@ export class Terminal {
     this.pty.kill(signal);
   }
 
-  /** Waits until the output contains a text. */
-  async waitForText(what: RegExp): Promise<void> {
-    while (!what.test(this.text)) await new Promise<void>((resolve) => this.waiting.add(resolve));
+  /** Waits until the output matches a pattern. */
+  async waitForText(pattern: RegExp): Promise<void> {
+    while (!pattern.test(this.text))
+      await new Promise<void>((resolve) => this.waiters.add(resolve));
   }
 
-  private wakeWaiting(): void {
-    for (const resolve of this.waiting) resolve();
-    this.waiting.clear();
+  private notifyWaiters(): void {
+    for (const resolve of this.waiters) resolve();
+    this.waiters.clear();
   }
 }

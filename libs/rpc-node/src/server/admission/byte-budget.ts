@@ -12,6 +12,7 @@ export interface TrackedBytes {
 }
 
 interface TrackedCall {
+  /** Bytes that the call holds now. */
   bytes: number;
   readonly abort: () => void;
 }
@@ -24,19 +25,23 @@ interface PrincipalUsage {
 
 /**
  * Limits the bytes that all calls of a server hold together. When the sum exceeds the limit, the
- * largest call of the principal that holds the most is aborted.
+ * budget aborts the largest call of the principal that holds the most bytes.
  */
 export class ByteBudget {
   private readonly usageByPrincipal = new Map<string, PrincipalUsage>();
   private total = 0;
   private abortedCount = 0;
 
-  /** @param onRelease - Called after bytes were released. */
+  /**
+   * @param limitBytes - Limit of the bytes of all calls together.
+   * @param onRelease - Called after bytes were released, but not after an abort.
+   */
   constructor(
     private readonly limitBytes: number,
     private readonly onRelease: () => void = () => undefined,
   ) {}
 
+  /** Bytes that all calls hold now. */
   get bytes(): number {
     return this.total;
   }
@@ -46,11 +51,16 @@ export class ByteBudget {
     return this.abortedCount;
   }
 
+  /** Returns the bytes that the calls of one principal hold now. */
   getBytes(principal: string): number {
     return this.usageByPrincipal.get(principal)?.bytes ?? 0;
   }
 
-  /** @param abort - Ends the call. The budget no longer counts its bytes by then. */
+  /**
+   * Starts to count the bytes of a call, from 0.
+   * @param abort - Ends the call when the budget is exceeded. Runs after the bytes of the call were
+   *   removed from the budget.
+   */
   track(principal: string, abort: () => void): TrackedBytes {
     let released = false;
     const call: TrackedCall = {
@@ -106,9 +116,10 @@ export class ByteBudget {
   }
 }
 
-function findLargest<Item>(items: Iterable<Item>, sizeOf: (item: Item) => number): Item {
-  let best: Item | undefined;
-  for (const item of items) if (best === undefined || sizeOf(item) > sizeOf(best)) best = item;
-  assert(best !== undefined, 'an exceeded budget has a holder');
-  return best;
+function findLargest<Item>(items: Iterable<Item>, getSize: (item: Item) => number): Item {
+  let largest: Item | undefined;
+  for (const item of items)
+    if (largest === undefined || getSize(item) > getSize(largest)) largest = item;
+  assert(largest !== undefined, 'an exceeded budget has a holder');
+  return largest;
 }

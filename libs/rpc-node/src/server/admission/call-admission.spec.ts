@@ -7,15 +7,15 @@ import type { OverloadLevel } from './overload-detector.js';
 import { RETRY_AFTER_HEADER } from './retryable-error.js';
 
 const never = new AbortController().signal;
-const ample = { running: 100, waiting: 100, waitMs: 1_000 };
+const ampleLimits = { running: 100, waiting: 100, waitMs: 1_000 };
 
-/** A call admission whose event loop iterations the test triggers. */
+/** Returns a call admission whose event loop iterations the test runs with `runIteration`. */
 function anAdmission(override: Partial<CallAdmissionSettings> = {}) {
   const clock = new ManualClock();
   const iterations: (() => void)[] = [];
   const admission = new CallAdmission({
     clock,
-    priorities: { control: ample, stop: ample, write: ample, read: ample },
+    priorities: { control: ampleLimits, stop: ampleLimits, write: ampleLimits, read: ampleLimits },
     runningPerPrincipal: 16,
     callsPerIteration: 2,
     getOverload: () => 0,
@@ -24,7 +24,8 @@ function anAdmission(override: Partial<CallAdmissionSettings> = {}) {
   });
   const started: string[] = [];
   const refused: Record<string, ConnectError> = {};
-  const ends = new Map<string, () => void>();
+  const endCalls = new Map<string, () => void>();
+  /** Requests admission, and records the name as started, or the error as refused. */
   const startCall = (
     priority: CallPriority,
     principal: string,
@@ -34,11 +35,12 @@ function anAdmission(override: Partial<CallAdmissionSettings> = {}) {
     admission.admit(priority, principal, signal).then(
       (end) => {
         started.push(name);
-        ends.set(name, end);
+        endCalls.set(name, end);
       },
       (reason: unknown) => (refused[name] = reason as ConnectError),
     );
   };
+  /** Runs the next iteration of the event loop, and returns the calls that started in it. */
   const runIteration = async (): Promise<readonly string[]> => {
     await settle();
     const before = started.length;
@@ -46,11 +48,11 @@ function anAdmission(override: Partial<CallAdmissionSettings> = {}) {
     await settle();
     return started.slice(before);
   };
-  return { admission, clock, startCall, runIteration, started, refused, ends };
+  return { admission, clock, startCall, runIteration, started, refused, endCalls };
 }
 
-describe('CallAdmission.admit, start order', () => {
-  it('starts higher priorities first, but at least one call of each priority in every event loop iteration', async () => {
+describe('CallAdmission.admit', () => {
+  it('starts higher priorities first, but at least one call of each priority in each iteration', async () => {
     const { startCall, runIteration, started } = anAdmission({ callsPerIteration: 2 });
     for (const priority of ['read', 'write', 'stop'] as const)
       for (const n of [1, 2, 3, 4]) startCall(priority, priority, `${priority}${n}`);
@@ -62,7 +64,7 @@ describe('CallAdmission.admit, start order', () => {
     expect(await runIteration()).toEqual(['write4']);
   });
 
-  it('starts one call of each priority per iteration under overload, but control calls at once', async () => {
+  it('starts one call of each priority per iteration, but all control calls, under overload', async () => {
     const { startCall, runIteration, started } = anAdmission({
       callsPerIteration: 8,
       getOverload: () => 1,
@@ -74,42 +76,42 @@ describe('CallAdmission.admit, start order', () => {
     expect(await runIteration()).toEqual(['stop2']);
   });
 
-  it('lets a single call of one client start before the fifty calls of another', async () => {
+  it('starts the single call of one client among the first of fifty calls of another client', async () => {
     const { startCall, runIteration } = anAdmission({ callsPerIteration: 3 });
     for (let n = 1; n <= 50; n += 1) startCall('read', 'flood', `flood${n}`);
     startCall('read', 'single');
     expect(await runIteration()).toContain('single');
   });
 
-  it('holds calls back at the limits of their client and priority until a call ends', async () => {
-    const { startCall, runIteration, started, ends } = anAdmission({
+  it('starts a call only when its client and its priority are below their limits', async () => {
+    const { startCall, runIteration, started, endCalls } = anAdmission({
       callsPerIteration: 100,
       runningPerPrincipal: 1,
-      priorities: { ...defaultRpcLimits.priorities, write: { ...ample, running: 2 } },
+      priorities: { ...defaultRpcLimits.priorities, write: { ...ampleLimits, running: 2 } },
     });
     for (const name of ['a1', 'a2', 'b1', 'c1']) startCall('write', name.slice(0, 1), name);
     await runIteration();
     expect(started).toEqual(['a1', 'b1']);
-    ends.get('b1')?.();
+    endCalls.get('b1')?.();
     await settle();
     expect(started).toEqual(['a1', 'b1', 'c1']); // a2 came first, but client a is at its limit
-    for (const name of ['a1', 'a1', 'a1']) ends.get(name)?.(); // repeated calls have no effect
+    for (const name of ['a1', 'a1', 'a1']) endCalls.get(name)?.(); // repeated calls have no effect
     await settle();
     expect(started).toEqual(['a1', 'b1', 'c1', 'a2']);
   });
 
-  it('counts each running call of a client until that call ends', async () => {
-    const { startCall, runIteration, started, ends } = anAdmission({
+  it('counts each running call of a client until that call endCalls', async () => {
+    const { startCall, runIteration, started, endCalls } = anAdmission({
       callsPerIteration: 100,
       runningPerPrincipal: 2,
     });
     for (const name of ['a1', 'a2', 'a3', 'a4']) startCall('write', 'a', name);
     await runIteration();
     expect(started).toEqual(['a1', 'a2']);
-    ends.get('a1')?.();
+    endCalls.get('a1')?.();
     await settle();
     expect(started).toEqual(['a1', 'a2', 'a3']);
-    ends.get('a2')?.();
+    endCalls.get('a2')?.();
     await settle();
     expect(started).toEqual(['a1', 'a2', 'a3', 'a4']);
   });
@@ -130,8 +132,8 @@ describe('CallAdmission.admit, start order', () => {
 
 describe('CallAdmission.getLoad', () => {
   it('counts running, waiting and admitted calls of each priority from 0', async () => {
-    const { admission, startCall, runIteration, ends } = anAdmission({
-      priorities: { ...defaultRpcLimits.priorities, write: { ...ample, running: 1 } },
+    const { admission, startCall, runIteration, endCalls } = anAdmission({
+      priorities: { ...defaultRpcLimits.priorities, write: { ...ampleLimits, running: 1 } },
     });
     const none = { running: 0, waiting: 0, admitted: 0, shed: { overload: 0, full: 0, waited: 0 } };
     expect(admission.getLoad()).toEqual({ control: none, stop: none, write: none, read: none });
@@ -139,15 +141,15 @@ describe('CallAdmission.getLoad', () => {
     startCall('write', 'a', 'a2');
     await runIteration();
     expect(admission.getLoad().write).toEqual({ ...none, running: 1, waiting: 1, admitted: 1 });
-    ends.get('a1')?.();
+    endCalls.get('a1')?.();
     await runIteration();
-    ends.get('a2')?.();
+    endCalls.get('a2')?.();
     expect(admission.getLoad().write).toEqual({ ...none, admitted: 2 });
   });
 });
 
-describe('CallAdmission, refusals', () => {
-  it('refuses a call after its longest wait and says when to retry', async () => {
+describe('CallAdmission', () => {
+  it('refuses a call that has waited for waitMs, with the time after which to retry', async () => {
     const { admission, clock, startCall, refused } = anAdmission({ canStart: () => false });
     startCall('read', 'a');
     await clock.advance(999);
@@ -164,8 +166,8 @@ describe('CallAdmission, refusals', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('drops the newest call of the client with the most waiting calls when the queue is full', async () => {
-    const priorities = { ...defaultRpcLimits.priorities, read: { ...ample, waiting: 2 } };
+  it('refuses the newest call of the client with the most waiting calls when the queue is full', async () => {
+    const priorities = { ...defaultRpcLimits.priorities, read: { ...ampleLimits, waiting: 2 } };
     const { startCall, refused } = anAdmission({ canStart: () => false, priorities });
     startCall('read', 'a', 'a1');
     startCall('read', 'a', 'a2');
@@ -189,17 +191,17 @@ describe('CallAdmission, refusals', () => {
     expect([admission.getLoad().read.waiting, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  it.each<{ level: OverloadLevel; sheds: readonly string[] }>([
-    { level: 0, sheds: [] },
-    { level: 1, sheds: ['a second read'] },
-    { level: 2, sheds: ['read', 'a second read'] },
-    { level: 3, sheds: ['write', 'read', 'a second read'] },
-  ])('refuses $sheds at overload level $level', async ({ level, sheds }) => {
+  it.each<{ level: OverloadLevel; name: string; expected: readonly string[] }>([
+    { level: 0, name: 'no call', expected: [] },
+    { level: 1, name: 'only the second read of a client', expected: ['second read'] },
+    { level: 2, name: 'all reads', expected: ['read', 'second read'] },
+    { level: 3, name: 'all writes and reads', expected: ['write', 'read', 'second read'] },
+  ])('refuses $name at overload level $level', async ({ level, expected }) => {
     const { admission, startCall } = anAdmission({ getOverload: () => level });
     startCall('read', 'busy');
     await settle();
-    const found: string[] = [];
-    const check = (what: string, priority: CallPriority, principal: string): void => {
+    const refusedCalls: string[] = [];
+    const attempt = (name: string, priority: CallPriority, principal: string): void => {
       try {
         admission.refuseIfOverloaded(priority, principal);
       } catch (reason) {
@@ -207,12 +209,12 @@ describe('CallAdmission, refusals', () => {
           code: Code.ResourceExhausted,
           rawMessage: expect.stringMatching(/overloaded.*try again in 2 s$/),
         });
-        found.push(what);
+        refusedCalls.push(name);
       }
     };
     for (const priority of ['control', 'stop', 'write', 'read'] as const)
-      check(priority, priority, 'other');
-    check('a second read', 'read', 'busy');
-    expect(found).toEqual(sheds);
+      attempt(priority, priority, 'other');
+    attempt('second read', 'read', 'busy');
+    expect(refusedCalls).toEqual(expected);
   });
 });

@@ -8,12 +8,15 @@ import { createRetryableError } from './retryable-error.js';
 export interface CallAdmissionSettings {
   readonly clock: Clock;
   readonly priorities: Readonly<Record<CallPriority, PriorityLimits>>;
+  /** As in `RpcLimits`. */
   readonly runningPerPrincipal: number;
+  /** As in `RpcLimits`. */
   readonly callsPerIteration: number;
+  /** Returns the current level; called for each call. */
   readonly getOverload: () => OverloadLevel;
   /**
-   * Says whether calls of this principal may start now. {@link CallAdmission} calls it again after
-   * {@link CallAdmission.recheck}. Default: always.
+   * Returns true when calls of the principal may start now. After a false result, waiting calls are
+   * checked again at {@link CallAdmission.recheck}. Default: always true.
    */
   readonly canStart?: (principal: string) => boolean;
   /** Runs `action` in the next iteration of the event loop; default `setImmediate`. */
@@ -43,7 +46,8 @@ interface WaitingCall {
 /** Queue, running calls and counters of one priority. */
 class PriorityState {
   readonly queue = new FairQueue<WaitingCall>();
-  readonly runningBy = new Map<string, number>();
+  /** Running calls of each principal. */
+  readonly runningByPrincipal = new Map<string, number>();
   readonly shed: Record<ShedReason, number> = { overload: 0, full: 0, waited: 0 };
   running = 0;
   admitted = 0;
@@ -52,21 +56,21 @@ class PriorityState {
   recordStart(principal: string): void {
     this.running += 1;
     this.admitted += 1;
-    this.runningBy.set(principal, (this.runningBy.get(principal) ?? 0) + 1);
+    this.runningByPrincipal.set(principal, (this.runningByPrincipal.get(principal) ?? 0) + 1);
   }
 
   recordEnd(principal: string): void {
     this.running -= 1;
-    const left = (this.runningBy.get(principal) ?? 1) - 1;
-    if (left > 0) this.runningBy.set(principal, left);
-    else this.runningBy.delete(principal);
+    const remaining = (this.runningByPrincipal.get(principal) ?? 1) - 1;
+    if (remaining > 0) this.runningByPrincipal.set(principal, remaining);
+    else this.runningByPrincipal.delete(principal);
   }
 }
 
 /**
  * Decides when a call may start. Higher priorities go first; the principals of one priority take
  * turns. Only a few user calls start in each iteration of the event loop, so that the server reads
- * new input, agents' heartbeats above all, before it starts more calls.
+ * new input, most of all the heartbeats of agents, before it starts more calls.
  */
 export class CallAdmission {
   private readonly states = Object.fromEntries(
@@ -77,6 +81,7 @@ export class CallAdmission {
 
   constructor(private readonly settings: CallAdmissionSettings) {}
 
+  /** Returns the current calls of each priority, and the counters since the start. */
   getLoad(): Readonly<Record<CallPriority, PriorityLoad>> {
     return Object.fromEntries(
       CALL_PRIORITIES.map((priority) => {
@@ -99,9 +104,9 @@ export class CallAdmission {
 
   /**
    * Waits until the call may start.
-   * @param signal - Aborted when the call has ended: it then leaves the queue.
-   * @returns The function that ends the call's share. Call it once the handler has finished; later
-   *   calls have no effect.
+   * @param signal - When aborted, the call leaves the queue.
+   * @returns A function that ends the call. Run this function once the handler has finished;
+   *   running it again has no effect.
    * @throws ConnectError RESOURCE_EXHAUSTED when the call is refused; the reason of `signal` when
    *   `signal` is aborted first.
    */
@@ -144,7 +149,7 @@ export class CallAdmission {
   }
 
   /**
-   * Starts waiting calls that may start now. Call it when the result of `canStart` may have
+   * Starts waiting calls that may start now. Must run when the result of `canStart` may have
    * changed.
    */
   recheck(): void {
@@ -156,10 +161,16 @@ export class CallAdmission {
     if (level === 0 || priority === 'control' || priority === 'stop') return false;
     if (priority === 'write') return level === 3;
     const state = this.states[priority];
-    return level > 1 || state.runningBy.has(principal) || state.queue.countOf(principal) > 0;
+    return (
+      level > 1 || state.runningByPrincipal.has(principal) || state.queue.countOf(principal) > 0
+    );
   }
 
-  /** When the queue is full, the principal with the most waiting calls loses its newest one. */
+  /**
+   * Makes space for one call. When the queue is full, refuses the newest call of the principal with
+   * the most waiting calls, unless that is the given principal.
+   * @returns False when the queue is still full.
+   */
   private makeQueueSpace(priority: CallPriority, principal: string): boolean {
     const { queue } = this.states[priority];
     if (queue.size < this.settings.priorities[priority].waiting) return true;
@@ -173,14 +184,14 @@ export class CallAdmission {
     const state = this.states[priority];
     if (state.running >= priorities[priority].running) return false;
     if (priority === 'control') return true;
-    // One call of each priority starts in every iteration: a higher priority cannot starve a lower
-    // one.
+    // one call of each priority starts in each iteration, so that a higher priority cannot starve a
+    // lower priority
     if (
       state.startedThisIteration > 0 &&
       this.startedThisIteration >= (getOverload() === 0 ? callsPerIteration : 1)
     )
       return false;
-    if ((state.runningBy.get(principal) ?? 0) >= runningPerPrincipal) return false;
+    if ((state.runningByPrincipal.get(principal) ?? 0) >= runningPerPrincipal) return false;
     return canStart?.(principal) ?? true;
   }
 
@@ -225,7 +236,10 @@ export class CallAdmission {
   }
 }
 
-/** Time after which a client should retry. Clients add jitter. */
+/**
+ * Time after which a client should retry. Longest for overload, which ends later than a full queue.
+ * Clients add jitter.
+ */
 const RETRY_AFTER_MS: Readonly<Record<ShedReason, number>> = {
   overload: 2_000,
   full: 1_000,

@@ -13,15 +13,15 @@ describe('StreamLimiter', () => {
     controlStreamsPerPrincipal: 1,
   };
 
-  it('counts streams by principal and in total, and releases each once', () => {
-    const shares = new StreamLimiter(limits);
-    const end = shares.acquire('read', 'a', '192.0.2.1');
-    shares.acquire('write', 'a', '192.0.2.1');
-    expect(() => shares.acquire('read', 'a', '192.0.2.1')).toThrow(
+  it('refuses streams above the limits of a principal and of the server, and releases each once', () => {
+    const limiter = new StreamLimiter(limits);
+    const end = limiter.acquire('read', 'a', '192.0.2.1');
+    limiter.acquire('write', 'a', '192.0.2.1');
+    expect(() => limiter.acquire('read', 'a', '192.0.2.1')).toThrow(
       'this client has 2 streams open, the limit of one client; close some first',
     );
-    shares.acquire('read', 'b', '192.0.2.2');
-    expect(() => shares.acquire('read', 'c', '192.0.2.3')).toThrow(
+    limiter.acquire('read', 'b', '192.0.2.2');
+    expect(() => limiter.acquire('read', 'c', '192.0.2.3')).toThrow(
       expect.objectContaining({
         code: Code.ResourceExhausted,
         rawMessage: 'the server has 3 streams open, its limit; try again later',
@@ -29,11 +29,11 @@ describe('StreamLimiter', () => {
     );
     end();
     end();
-    expect([shares.openStreams, shares.refusedStreams]).toEqual([2, 2]);
-    shares.acquire('read', 'c', '192.0.2.3');
+    expect([limiter.openStreams, limiter.refusedStreams]).toEqual([2, 2]);
+    limiter.acquire('read', 'c', '192.0.2.3');
   });
 
-  it('lets a principal open exactly one stream for each of its streams that has ended', () => {
+  it('lets a principal at its limit open one stream after one of its streams has ended', () => {
     const limiter = new StreamLimiter(limits);
     const release = limiter.acquire('read', 'a', '192.0.2.1');
     limiter.acquire('read', 'a', '192.0.2.1');
@@ -42,24 +42,37 @@ describe('StreamLimiter', () => {
     expect(() => limiter.acquire('read', 'a', '192.0.2.1')).toThrow('the limit of one client');
   });
 
-  it('counts streams by address, over all clients of the address', () => {
-    const shares = new StreamLimiter({ ...limits, streams: 9 });
-    const ends = ['a', 'b', 'c'].map((principal) => shares.acquire('read', principal, '192.0.2.1'));
-    expect(() => shares.acquire('read', 'd', '192.0.2.1')).toThrow(
+  it('refuses streams above the limit of an address, over all clients of the address', () => {
+    const limiter = new StreamLimiter({ ...limits, streams: 9 });
+    const ends = ['a', 'b', 'c'].map((principal) =>
+      limiter.acquire('read', principal, '192.0.2.1'),
+    );
+    expect(() => limiter.acquire('read', 'd', '192.0.2.1')).toThrow(
       expect.objectContaining({
         code: Code.ResourceExhausted,
         rawMessage:
           'clients at 192.0.2.1 have 3 streams open, the limit of one address; close some first',
       }),
     );
-    shares.acquire('read', 'e', '192.0.2.2');
+    limiter.acquire('read', 'e', '192.0.2.2');
     ends[0]?.();
     ends[0]?.();
-    shares.acquire('read', 'd', '192.0.2.1');
-    expect(() => shares.acquire('read', 'f', '192.0.2.1')).toThrow('the limit of one address');
-    expect(shares.openStreams).toBe(4);
+    limiter.acquire('read', 'd', '192.0.2.1');
+    expect(() => limiter.acquire('read', 'f', '192.0.2.1')).toThrow('the limit of one address');
+    expect(limiter.openStreams).toBe(4);
   });
 
+  it('limits control streams by principal only, not by address or in total', () => {
+    const limiter = new StreamLimiter({ ...limits, streams: 0 });
+    const end = limiter.acquire('control', 'a', '192.0.2.1');
+    expect(() => limiter.acquire('control', 'a', '192.0.2.1')).toThrow('1 streams open');
+    end();
+    for (const agent of ['a', 'b', 'c', 'd']) limiter.acquire('control', agent, '192.0.2.1');
+    expect(limiter.openStreams).toBe(0);
+  });
+});
+
+describe('toPeerKey', () => {
   it.each([
     {
       name: 'all of 127.0.0.0/8, and ::1',
@@ -70,24 +83,15 @@ describe('StreamLimiter', () => {
       name: 'a /64 of IPv6',
       addresses: ['2001:db8:0:1::1', '2001:db8:0:1:ffff:0:0:9', '2001:db8::1:a:b:c:d'],
     },
-  ])('uses one limit for $name', ({ addresses }) => {
+  ])('returns one key for $name', ({ addresses }) => {
     expect(new Set(addresses.map(toPeerKey)).size).toBe(1);
   });
 
   it.each([
     { name: 'IPv4', addresses: ['192.0.2.1', '192.0.2.2'] },
     { name: 'IPv6', addresses: ['2001:db8:0:1::1', '2001:db8:0:2::1'] },
-  ])('uses separate limits for different $name addresses', ({ addresses }) => {
+  ])('returns different keys for different $name addresses', ({ addresses }) => {
     expect(new Set(addresses.map(toPeerKey)).size).toBe(2);
-  });
-
-  it('limits control streams of a principal separately, and not by address', () => {
-    const shares = new StreamLimiter({ ...limits, streams: 0 });
-    const end = shares.acquire('control', 'a', '192.0.2.1');
-    expect(() => shares.acquire('control', 'a', '192.0.2.1')).toThrow('1 streams open');
-    end();
-    for (const agent of ['a', 'b', 'c', 'd']) shares.acquire('control', agent, '192.0.2.1');
-    expect(shares.openStreams).toBe(0);
   });
 });
 
@@ -96,9 +100,9 @@ describe('ByteBudget', () => {
     const aborted: string[] = [];
     const budget = new ByteBudget(100);
     const hold = (principal: string, name: string, bytes: number) => {
-      const held = budget.track(principal, () => aborted.push(name));
-      held.add(bytes);
-      return held;
+      const trackedBytes = budget.track(principal, () => aborted.push(name));
+      trackedBytes.add(bytes);
+      return trackedBytes;
     };
     hold('a', 'a1', 20);
     const largest = hold('a', 'a2', 30);
@@ -125,27 +129,27 @@ describe('ByteBudget', () => {
     expect([budget.getBytes('a'), budget.bytes]).toEqual([0, 0]);
   });
 
-  it('releases bytes once and runs onRelease', () => {
-    let released = 0;
-    const budget = new ByteBudget(100, () => (released += 1));
-    const held = budget.track('a', () => undefined);
-    held.add(10);
-    held.add(-4);
-    held.release();
-    held.release();
-    held.add(7);
-    expect([budget.bytes, budget.getBytes('a'), released]).toEqual([0, 0, 2]);
+  it('releases bytes once, and runs onRelease after each release', () => {
+    let releases = 0;
+    const budget = new ByteBudget(100, () => (releases += 1));
+    const trackedBytes = budget.track('a', () => undefined);
+    trackedBytes.add(10);
+    trackedBytes.add(-4);
+    trackedBytes.release();
+    trackedBytes.release();
+    trackedBytes.add(7);
+    expect([budget.bytes, budget.getBytes('a'), releases]).toEqual([0, 0, 2]);
   });
 });
 
 describe('StreamResetLimiter', () => {
-  it('allows a burst of resets, then as many as the bucket refills', async () => {
+  it('allows resetBurst resets at once, then resetsPerSecond in each second', async () => {
     const clock = new ManualClock();
-    const limit = new StreamResetLimiter(clock, { resetBurst: 3, resetsPerSecond: 2 });
-    expect([1, 2, 3, 4].map(() => limit.tryReset())).toEqual([true, true, true, false]);
+    const limiter = new StreamResetLimiter(clock, { resetBurst: 3, resetsPerSecond: 2 });
+    expect([1, 2, 3, 4].map(() => limiter.tryReset())).toEqual([true, true, true, false]);
     await clock.advance(1_000);
-    expect([1, 2].map(() => limit.tryReset())).toEqual([true, false]);
+    expect([1, 2].map(() => limiter.tryReset())).toEqual([true, false]);
     await clock.advance(60_000);
-    expect([1, 2, 3, 4].map(() => limit.tryReset())).toEqual([true, true, true, false]);
+    expect([1, 2, 3, 4].map(() => limiter.tryReset())).toEqual([true, true, true, false]);
   });
 });

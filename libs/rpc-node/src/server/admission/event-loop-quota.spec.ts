@@ -1,49 +1,49 @@
 import { EventLoopQuota } from './event-loop-quota.js';
 
-/** Turns of the event loop that a test moves. */
-function anEventLoop(perTurn: number) {
-  const waiting: (() => void)[] = [];
-  const turns = new EventLoopQuota(perTurn, (action) => void waiting.push(action));
-  const taken: string[] = [];
+/** Returns a quota, streams that acquire from it, and an event loop that the test moves. */
+function anEventLoop(perIteration: number) {
+  const actions: (() => void)[] = [];
+  const quota = new EventLoopQuota(perIteration, (action) => void actions.push(action));
+  const granted: string[] = [];
   const settle = async (): Promise<void> => {
     for (let count = 0; count < 20; count += 1) await Promise.resolve();
   };
   return {
-    turns,
-    taken,
-    /** A stream that takes a turn again and again. */
+    /** The stream of each granted message, in order. */
+    granted,
+    /** Acquires the quota for `items` messages, one after the other. */
     async stream(
       name: string,
       items: number,
       signal = new AbortController().signal,
     ): Promise<void> {
       for (let count = 0; count < items; count += 1) {
-        await turns.acquire(name, signal);
-        taken.push(name);
+        await quota.acquire(name, signal);
+        granted.push(name);
       }
     },
-    /** @returns What was taken in this turn. */
-    async next(): Promise<readonly string[]> {
+    /** Runs the next iteration and returns the streams of the messages granted in it. */
+    async runIteration(): Promise<readonly string[]> {
       await settle();
-      const from = taken.length;
-      for (const action of waiting.splice(0)) action();
+      const from = granted.length;
+      for (const action of actions.splice(0)) action();
       await settle();
-      return taken.slice(from);
+      return granted.slice(from);
     },
     settle,
-    get isWaiting() {
-      return waiting.length > 0;
+    get isIterationScheduled() {
+      return actions.length > 0;
     },
   };
 }
 
 describe('EventLoopQuota', () => {
-  it('grants at once up to the limit of one event loop iteration', async () => {
+  it('grants messages at once up to the limit of one iteration, and the rest in the next', async () => {
     const loop = anEventLoop(3);
     void loop.stream('a', 5);
     await loop.settle();
-    expect(loop.taken).toEqual(['a', 'a', 'a']);
-    expect(await loop.next()).toEqual(['a', 'a']);
+    expect(loop.granted).toEqual(['a', 'a', 'a']);
+    expect(await loop.runIteration()).toEqual(['a', 'a']);
   });
 
   it('alternates between clients, regardless of their number of streams', async () => {
@@ -51,30 +51,30 @@ describe('EventLoopQuota', () => {
     for (let count = 0; count < 3; count += 1) void loop.stream('greedy', 10);
     await loop.settle();
     void loop.stream('modest', 2);
-    expect([await loop.next(), await loop.next()]).toEqual([
+    expect([await loop.runIteration(), await loop.runIteration()]).toEqual([
       ['greedy', 'modest'],
       ['greedy', 'modest'],
     ]);
   });
 
-  it('stops the wait of a stream whose call has ended', async () => {
+  it('stops the wait of a stream at once when its call ends', async () => {
     const loop = anEventLoop(1);
-    const ending = new AbortController();
-    void loop.stream('a', 2, ending.signal);
+    const call = new AbortController();
+    void loop.stream('a', 2, call.signal);
     await loop.settle();
     void loop.stream('b', 1);
-    expect(loop.taken).toEqual(['a']);
-    ending.abort();
+    expect(loop.granted).toEqual(['a']);
+    call.abort();
     await loop.settle();
-    expect(loop.taken).toEqual(['a', 'a']);
-    expect(await loop.next()).toEqual(['b']);
+    expect(loop.granted).toEqual(['a', 'a']);
+    expect(await loop.runIteration()).toEqual(['b']);
   });
 
-  it('schedules no iteration when no stream waits', async () => {
+  it('schedules no further iteration when no stream waits', async () => {
     const loop = anEventLoop(2);
     void loop.stream('a', 2);
-    await loop.next();
-    await loop.next();
-    expect(loop.isWaiting).toBe(false);
+    await loop.runIteration();
+    await loop.runIteration();
+    expect(loop.isIterationScheduled).toBe(false);
   });
 });

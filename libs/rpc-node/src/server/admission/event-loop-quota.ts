@@ -11,11 +11,12 @@ interface WaitingStream {
  */
 export class EventLoopQuota {
   private readonly queue = new FairQueue<WaitingStream>();
+  /** Messages granted in this iteration. */
   private granted = 0;
   private isIterationScheduled = false;
 
   /**
-   * @param perIteration - Messages of all streams together in one iteration; 1 or more.
+   * @param perIteration - Messages of all streams together in one iteration, 1 or more.
    * @param nextIteration - Runs `action` in the next iteration of the event loop.
    */
   constructor(
@@ -25,9 +26,9 @@ export class EventLoopQuota {
 
   /**
    * Resolves when the stream may produce its next message. Principals take turns, however many
-   * streams each has.
-   * @param signal - Signal of the call. A call that has ended does not wait, so that its handler
-   *   can end as well.
+   * streams each principal has. Never rejects.
+   * @param signal - Signal of the call. The promise resolves at once when the signal is aborted, so
+   *   that the handler can end.
    */
   acquire(principal: string, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();

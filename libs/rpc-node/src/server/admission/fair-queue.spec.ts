@@ -2,6 +2,7 @@ import { FairQueue } from './fair-queue.js';
 
 const acceptAll = (): boolean => true;
 
+/** Returns a queue with `items` numbered items of each key. */
 function fillQueue(items: Readonly<Record<string, number>>): FairQueue<string> {
   const queue = new FairQueue<string>();
   for (const [key, count] of Object.entries(items))
@@ -9,9 +10,9 @@ function fillQueue(items: Readonly<Record<string, number>>): FairQueue<string> {
   return queue;
 }
 
-function drainQueue(queue: FairQueue<string>, mayGo = acceptAll): readonly string[] {
+function drainQueue(queue: FairQueue<string>, isEligible = acceptAll): readonly string[] {
   const order: string[] = [];
-  for (let item = queue.shift(mayGo); item !== undefined; item = queue.shift(mayGo))
+  for (let item = queue.shift(isEligible); item !== undefined; item = queue.shift(isEligible))
     order.push(item);
   return order;
 }
@@ -29,20 +30,20 @@ describe('FairQueue', () => {
     ]);
   });
 
-  it('delays a single item by one item of each other key, regardless of their number', () => {
+  it('delays the single item of a key by one item of another key that has 1 000 items', () => {
     const queue = fillQueue({ flood: 1_000 });
     queue.push('single', 'mine');
     queue.shift(acceptAll);
     expect(queue.shift(acceptAll)).toBe('mine');
   });
 
-  it('skips keys that are not eligible, which keep their place', () => {
+  it('skips a key that is not eligible, and serves it next once it is eligible', () => {
     const queue = fillQueue({ a: 1, b: 1, c: 1 });
     expect(queue.shift((key) => key !== 'a')).toBe('b1');
     expect(drainQueue(queue)).toEqual(['a1', 'c1']);
   });
 
-  it('counts items in total and by key, without removed items', () => {
+  it('counts items in total and by key, and no longer counts removed items', () => {
     const queue = fillQueue({ a: 2, b: 1 });
     expect([queue.remove('a', 'a1'), queue.remove('a', 'a1'), queue.remove('z', 'z1')]).toEqual([
       true,
@@ -56,13 +57,13 @@ describe('FairQueue', () => {
     expect(queue.size).toBe(0);
   });
 
-  it('removes a single item and keeps the items behind it', () => {
+  it('keeps the later items of a key when one item is removed', () => {
     const queue = fillQueue({ a: 3 });
     expect(queue.remove('a', 'a1')).toBe(true);
     expect([queue.size, queue.countOf('a'), drainQueue(queue)]).toEqual([2, 2, ['a2', 'a3']]);
   });
 
-  it('returns the newest item of the longest key, unless the caller names that key', () => {
+  it('finds the newest item of the key with the most items, unless the caller passes that key', () => {
     const queue = fillQueue({ a: 3, b: 1 });
     expect(queue.findNewestOfLongest('b')).toBe('a3');
     expect(queue.findNewestOfLongest('a')).toBeUndefined();

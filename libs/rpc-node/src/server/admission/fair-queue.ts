@@ -6,14 +6,17 @@ export class FairQueue<Item> {
   private readonly byKey = new Map<string, Item[]>();
   private count = 0;
 
+  /** Number of items of all keys. */
   get size(): number {
     return this.count;
   }
 
+  /** Returns the number of items of one key. */
   countOf(key: string): number {
     return this.byKey.get(key)?.length ?? 0;
   }
 
+  /** Adds an item after the other items of its key. */
   push(key: string, item: Item): void {
     const items = this.byKey.get(key);
     if (items === undefined) this.byKey.set(key, [item]);
@@ -37,7 +40,10 @@ export class FairQueue<Item> {
     return undefined;
   }
 
-  /** Removes one item, at any position. @returns false when the queue does not hold the item. */
+  /**
+   * Removes one item, at any position.
+   * @returns False when the queue does not hold the item.
+   */
   remove(key: string, item: Item): boolean {
     const items = this.byKey.get(key);
     const index = items?.indexOf(item) ?? -1;
@@ -49,13 +55,13 @@ export class FairQueue<Item> {
   }
 
   /**
-   * The newest item of the key with the most items, if that key has more items than `key`;
-   * undefined otherwise.
+   * Returns the newest item of the key with the most items, without removing the item. Undefined
+   * when no key has more items than `key`.
    */
   findNewestOfLongest(key: string): Item | undefined {
     let longest: readonly Item[] = this.byKey.get(key) ?? [];
-    const own = longest;
+    const itemsOfKey = longest;
     for (const items of this.byKey.values()) if (items.length > longest.length) longest = items;
-    return longest === own ? undefined : longest.at(-1);
+    return longest === itemsOfKey ? undefined : longest.at(-1);
   }
 }

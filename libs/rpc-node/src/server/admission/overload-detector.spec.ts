@@ -1,14 +1,14 @@
 import { ManualClock } from '@cloudless/base/testing';
 import { OverloadDetector } from './overload-detector.js';
 
-/** The level after each sample, one every 100 ms. */
+/** Samples each delay, one every 100 ms, and returns the level after each sample. */
 async function measureLevels(lags: readonly number[]): Promise<readonly number[]> {
   const clock = new ManualClock();
-  const left = [...lags];
-  const meter = new OverloadDetector(clock, () => left.shift() ?? 0);
+  const remainingLags = [...lags];
+  const detector = new OverloadDetector(clock, () => remainingLags.shift() ?? 0);
   const levels: number[] = [];
   for (const _ of lags) {
-    levels.push(meter.getLevel());
+    levels.push(detector.getLevel());
     await clock.advance(100);
   }
   return levels;
@@ -23,7 +23,7 @@ describe('OverloadDetector', () => {
       levels: [0, 0, 0, 0, 1, 1],
     },
     {
-      name: 'long delays with a short one among them',
+      name: 'long delays with a short delay among them',
       lags: [5_000, 5_000, 400, 5_000, 5_000, 5_000],
       levels: [0, 0, 0, 0, 2, 2],
     },
@@ -41,7 +41,7 @@ describe('OverloadDetector', () => {
     expect(await measureLevels(lags)).toEqual(levels);
   });
 
-  it('detects a standing delay at any time after the start', async () => {
+  it('detects a standing delay also when the clock is far from 0', async () => {
     const clock = new ManualClock();
     await clock.advance(3_600_000);
     const detector = new OverloadDetector(clock, () => 150);
@@ -53,21 +53,21 @@ describe('OverloadDetector', () => {
     expect(levels).toEqual([0, 0, 0, 0, 1]);
   });
 
-  it('samples at most every 100 ms and drops old samples', async () => {
+  it('samples at most every 100 ms, and drops samples older than 1 s', async () => {
     const clock = new ManualClock();
     let samples = 0;
-    const meter = new OverloadDetector(clock, () => {
+    const detector = new OverloadDetector(clock, () => {
       samples += 1;
       return 500;
     });
     for (let round = 0; round < 5; round += 1) {
-      meter.getLevel();
+      detector.getLevel();
       await clock.advance(100);
     }
-    expect(meter.getLevel()).toBe(2);
-    expect(meter.getLevel()).toBe(2);
+    expect(detector.getLevel()).toBe(2);
+    expect(detector.getLevel()).toBe(2);
     expect(samples).toBe(6);
     await clock.advance(10_000);
-    expect(meter.getLevel()).toBe(0);
+    expect(detector.getLevel()).toBe(0);
   });
 });

@@ -10,46 +10,50 @@ import type { Clock } from '@cloudless/base';
 export type OverloadLevel = 0 | 1 | 2 | 3;
 
 /**
- * Event loop delay at which each level starts, in milliseconds. At the first, people notice it; at
- * the second, waiting for a list takes longer than making it; at the third, a third of a node's
- * lease of 3 s has passed before the server reads its heartbeat.
+ * Event loop delay at which levels 1, 2 and 3 start, in milliseconds. A delay of 100 ms can be
+ * noticed by users. At 300 ms, a list call waits longer than its handler takes. At 1 s, a third of
+ * the lease of a node (3 s) has passed before the server reads the heartbeat.
  */
 const LEVELS_MS = [100, 300, 1_000] as const;
-/** Time between two samples. */
+/** Shortest time between two samples. */
 const SAMPLE_MS = 100;
 /**
- * A level needs this many samples in a row: a short burst or one garbage collection is no overload.
+ * Samples in a row that a level needs, because a short burst or one garbage collection is no
+ * overload.
  */
 const STANDING_SAMPLES = 5;
-/** Samples older than this are dropped, unless the event loop was blocked for the whole time. */
+/** Older samples are dropped, unless the event loop was blocked for all of that time. */
 const MAX_SAMPLE_AGE_MS = 1_000;
 
 /**
  * Detects a standing delay of the event loop, as CoDel detects a standing queue (RFC 8289): the
- * smallest delay of the recent samples counts, and one good sample ends the overload. Samples only
- * when called, so an idle server sets no timers.
+ * smallest delay of the last five samples counts, so one good sample ends the overload. Samples
+ * only when called, so an idle server sets no timers.
  */
 export class OverloadDetector {
-  private readonly recent: number[] = [];
+  private readonly recentLagsMs: number[] = [];
   private sampledAt = Number.NEGATIVE_INFINITY;
   private currentLevel: OverloadLevel = 0;
 
-  /** @param getLagMs - The longest delay of the event loop since the last call, in milliseconds. */
+  /** @param getLagMs - Returns the longest delay of the event loop since its last call. */
   constructor(
     private readonly clock: Clock,
     private readonly getLagMs: () => number,
   ) {}
 
+  /** Takes a sample if one is due, and returns the current level. */
   getLevel(): OverloadLevel {
     const now = this.clock.now();
     if (now - this.sampledAt < SAMPLE_MS) return this.currentLevel;
-    const lag = this.getLagMs();
-    if (now - this.sampledAt > MAX_SAMPLE_AGE_MS && lag < MAX_SAMPLE_AGE_MS) this.recent.length = 0;
+    const lagMs = this.getLagMs();
+    if (now - this.sampledAt > MAX_SAMPLE_AGE_MS && lagMs < MAX_SAMPLE_AGE_MS)
+      this.recentLagsMs.length = 0;
     this.sampledAt = now;
-    this.recent.push(lag);
-    if (this.recent.length > STANDING_SAMPLES) this.recent.shift();
-    const standing = this.recent.length < STANDING_SAMPLES ? 0 : Math.min(...this.recent);
-    return (this.currentLevel = LEVELS_MS.filter((from) => standing >= from)
+    this.recentLagsMs.push(lagMs);
+    if (this.recentLagsMs.length > STANDING_SAMPLES) this.recentLagsMs.shift();
+    const standingMs =
+      this.recentLagsMs.length < STANDING_SAMPLES ? 0 : Math.min(...this.recentLagsMs);
+    return (this.currentLevel = LEVELS_MS.filter((levelMs) => standingMs >= levelMs)
       .length as OverloadLevel);
   }
 }

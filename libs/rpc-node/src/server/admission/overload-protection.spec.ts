@@ -14,7 +14,7 @@ import { settle } from '@cloudless/base/testing';
 import { CoordinatorService } from '@cloudless/api';
 import { defaultRpcLimits, type RpcServer } from '../options.js';
 import { aLog, serversOfTest } from '../testing/fixture.js';
-import { CREATE, envelope, http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
+import { CREATE_PATH, envelope, http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
 import { RETRY_AFTER_HEADER } from './retryable-error.js';
 
 const open = serversOfTest(afterEach);
@@ -39,8 +39,8 @@ const transports: readonly {
   { name: 'gRPC-Web', make: (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: '1.1' }) },
 ];
 
-describe.each(transports)('OverloadProtection: a refused call over $name', ({ make }) => {
-  it('returns the reason and the retry delay, for unary calls and streams', async () => {
+describe.each(transports)('a refused call over $name', ({ make }) => {
+  it('fails with the reason and the retry delay, as a unary call and as a stream', async () => {
     const { url } = await open({
       limits: { priorities: { ...defaultRpcLimits.priorities, write: noCapacity } },
     });
@@ -62,7 +62,7 @@ describe.each(transports)('OverloadProtection: a refused call over $name', ({ ma
     }
   });
 
-  it('does not reach its handler', async () => {
+  it('never reaches its handler', async () => {
     let called = 0;
     const { url } = await open({
       limits: { priorities: { ...defaultRpcLimits.priorities, write: noCapacity } },
@@ -75,7 +75,7 @@ describe.each(transports)('OverloadProtection: a refused call over $name', ({ ma
   });
 });
 
-describe('OverloadProtection: a request message', () => {
+describe('a request message', () => {
   it.each(
     [compressionGzip, compressionBrotli].flatMap((sendCompression) =>
       [
@@ -93,8 +93,8 @@ describe('OverloadProtection: a request message', () => {
       compressMinBytes: 1,
     });
     const name = 'x'.repeat(10_000);
-    const answer = await createClient(CoordinatorService, transport).getWorkload({ name });
-    expect(answer.name).toBe(name);
+    const workload = await createClient(CoordinatorService, transport).getWorkload({ name });
+    expect(workload.name).toBe(name);
   });
 
   it.each([
@@ -130,8 +130,10 @@ describe('OverloadProtection: a request message', () => {
     const { url } = await open();
     const json = `{"spec":{"ports":[${'{},'.repeat(20_000)}{}]}}`;
     const binary = Buffer.alloc(60_000, Buffer.from([0x78, 1]));
-    const says = expect.stringContaining('more than 20000 fields, elements and entries') as string;
-    const refused = { code: 'resource_exhausted', message: says };
+    const message = expect.stringContaining(
+      'more than 20000 fields, elements and entries',
+    ) as string;
+    const refused = { code: 'resource_exhausted', message };
     expect(JSON.parse((await http1(url, { body: json })).body.toString())).toEqual(refused);
     const proto = { 'content-type': 'application/proto' };
     expect(
@@ -145,11 +147,11 @@ describe('OverloadProtection: a request message', () => {
       headers: { 'content-type': 'application/grpc' },
       body: envelope(binary),
     });
-    expect(decodeURIComponent(String(grpc.trailers['grpc-message']))).toEqual(says);
+    expect(decodeURIComponent(String(grpc.trailers['grpc-message']))).toEqual(message);
   });
 });
 
-describe('OverloadProtection: a slow request body', () => {
+describe('a slow request body', () => {
   it('does not count as a running call of its priority', async () => {
     const { url, address } = await open({
       limits: {
@@ -161,19 +163,19 @@ describe('OverloadProtection: a slow request body', () => {
     });
     const socket = net.connect(address.port, address.host).on('error', () => undefined);
     socket.write(
-      `POST ${CREATE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`,
+      `POST ${CREATE_PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`,
     );
     await http1(url, { path: '/nothing' });
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
     socket.destroy();
   });
 
-  it('counts the head of its request and the bytes that have arrived', async () => {
+  it('adds the request head and the received bytes to waitingRequestBytes', async () => {
     const server = await open();
     const session = http2.connect(server.url).on('error', () => undefined);
     const head = {
       ':method': 'POST',
-      ':path': CREATE,
+      ':path': CREATE_PATH,
       ...JSON_TYPE,
       'x-large': 'x'.repeat(10_000),
     };
@@ -188,22 +190,22 @@ describe('OverloadProtection: a slow request body', () => {
   it('is aborted when the slow bodies of all clients take too much memory', async () => {
     const server = await open({ limits: { waitingRequestBytes: MIB } });
     const session = http2.connect(server.url).on('error', () => undefined);
-    const head = { ':method': 'POST', ':path': CREATE, ...JSON_TYPE };
+    const head = { ':method': 'POST', ':path': CREATE_PATH, ...JSON_TYPE };
     const streams = Array.from({ length: 40 }, () =>
       session.request(head).on('error', () => undefined),
     );
-    const anyCut = Promise.race(streams.map((stream) => waitForReset(stream)));
+    const firstReset = Promise.race(streams.map((stream) => waitForReset(stream)));
     for (const stream of streams) stream.write(Buffer.alloc(60_000, ' '));
-    expect(await anyCut).toBe(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    expect(await firstReset).toBe(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
     expect(server.getLoad().waitingRequestBytes).toBeLessThanOrEqual(MIB);
     session.destroy();
   });
 });
 
-describe('OverloadProtection: an unread response', () => {
-  /** A server whose watch sends 1 MiB messages without end, and counts them. */
+describe('an unread response', () => {
+  /** Opens a server whose watch sends messages of 1 MiB without end, and counts them. */
   async function anEndlessWatch() {
-    const seen = { items: 0, ended: false };
+    const sent = { items: 0, ended: false };
     const log = aLog();
     const server = await open({
       log,
@@ -211,18 +213,18 @@ describe('OverloadProtection: an unread response', () => {
         router.rpc(watchWorkloads, async function* () {
           try {
             for (;;) {
-              seen.items += 1;
+              sent.items += 1;
               yield { workload: { name: 'x'.repeat(MIB) } };
             }
           } finally {
-            seen.ended = true;
+            sent.ended = true;
           }
         }),
     });
-    return { server, seen, log };
+    return { server, sent, log };
   }
 
-  /** A client whose watch reads the response head and one piece, and no more. */
+  /** Opens a watch that reads the response head and no more. */
   async function openUnreadWatch(url: string): Promise<{
     readonly session: http2.ClientHttp2Session;
     readonly stream: http2.ClientHttp2Stream;
@@ -239,15 +241,15 @@ describe('OverloadProtection: an unread response', () => {
   }
 
   it('holds one item in memory, ends its handler after 30 s and is reset after 60 s', async () => {
-    const { server, seen, log } = await anEndlessWatch();
+    const { server, sent, log } = await anEndlessWatch();
     const { session, stream } = await openUnreadWatch(server.url);
     await settle();
-    expect(seen).toEqual({ items: 1, ended: false });
+    expect(sent).toEqual({ items: 1, ended: false });
     expect(server.getLoad().unreadResponseBytes).toBeLessThan(2 * MIB);
     await server.clock.advance(29_999);
-    expect(seen.ended).toBe(false);
+    expect(sent.ended).toBe(false);
     await server.clock.advance(1);
-    expect(seen).toEqual({ items: 1, ended: true });
+    expect(sent).toEqual({ items: 1, ended: true });
     expect(log.lines).toContainEqual(
       expect.objectContaining({
         level: 'warn',
@@ -267,7 +269,7 @@ describe('OverloadProtection: an unread response', () => {
     session.destroy();
   });
 
-  it('shows the reason to a client that reads on within the next 30 s', async () => {
+  it('ends with the reason when the client reads on within 30 s after the abort', async () => {
     const { server } = await anEndlessWatch();
     const { session, stream } = await openUnreadWatch(server.url);
     await settle();
@@ -300,7 +302,7 @@ describe('OverloadProtection: an unread response', () => {
     const request = () => {
       const stream = session.request({
         ':method': 'POST',
-        ':path': CREATE,
+        ':path': CREATE_PATH,
         'content-type': 'application/grpc',
       });
       return stream.on('error', () => undefined).end(envelope(''));
@@ -321,8 +323,8 @@ describe('OverloadProtection: an unread response', () => {
   });
 });
 
-describe('OverloadProtection: streams', () => {
-  it('counts streams by connection until they end', async () => {
+describe('startRpcServer', () => {
+  it('counts streams by connection until they end, when no principal is given', async () => {
     const server = await open({
       limits: { streamsPerPrincipal: 1 },
       registerRoutes: (router) =>
@@ -390,15 +392,15 @@ describe('OverloadProtection: streams', () => {
     for (const items of watches) void items.return?.();
   });
 
-  it('serves other calls while a watch sends a large snapshot', async () => {
-    let made = 0;
+  it('serves other calls while an interleaved watch sends a large snapshot', async () => {
+    let sentCount = 0;
     const server = await open({
       classifyCall: ({ name }) => ({ priority: 'read', interleaved: name === 'WatchWorkloads' }),
       registerRoutes: (router) => {
         router.rpc(watchWorkloads, async function* () {
-          for (let count = 0; count < 5_000; count += 1, made += 1) yield {};
+          for (let count = 0; count < 5_000; count += 1, sentCount += 1) yield {};
         });
-        router.rpc(getWorkload, () => ({ name: String(made) }));
+        router.rpc(getWorkload, () => ({ name: String(sentCount) }));
       },
     });
     const watcher = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
@@ -408,12 +410,13 @@ describe('OverloadProtection: streams', () => {
     await watch.next();
     const { name } = await other.getWorkload({});
     expect(Number(name)).toBeLessThan(5_000);
-    let seen = 1;
-    for (let item = await watch.next(); item.done !== true; item = await watch.next()) seen += 1;
-    expect(seen).toBe(5_000);
+    let received = 1;
+    for (let item = await watch.next(); item.done !== true; item = await watch.next())
+      received += 1;
+    expect(received).toBe(5_000);
   });
 
-  it('refuses to start the server when an RPC has no priority', async () => {
+  it('rejects when classifyCall returns undefined for an RPC', async () => {
     await expect(
       open({
         classifyCall: ({ name }) => (name === 'GetWorkload' ? undefined : { priority: 'read' }),
@@ -427,6 +430,7 @@ function waitForReset(stream: http2.ClientHttp2Stream): Promise<number | undefin
   return new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
 }
 
+/** Resolves when the server has no open streams. */
 async function waitForNoStreams(server: RpcServer): Promise<void> {
   while (server.getLoad().streams > 0) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -25,37 +25,42 @@ export interface OverloadProtectionSettings extends Pick<
   readonly log: Log;
 }
 
+/** One request of an RPC, before the call is admitted. */
 export interface IncomingCall {
   readonly handler: UniversalHandler;
+  /** Undefined when the connection closed while the request came in. */
   readonly connection: ServerConnection | undefined;
   readonly request: AnyRequest;
   readonly response: AnyResponse;
   readonly header: Headers;
+  /** Aborted when the client has gone or its deadline has passed. */
   readonly signal: AbortSignal;
+  /** Ends the call with an error that the client receives. */
   readonly control: CallCanceller;
 }
 
+/** A call that may start. */
 export interface AdmittedCall {
+  /** Body of the request. */
   readonly body: AsyncIterable<Uint8Array>;
   /**
-   * Wraps the response body, so that the call's share of the running calls ends when the handler
-   * has finished (unary call) or has started (stream).
+   * Wraps the response body. The call no longer counts as running once its handler has finished
+   * (unary call) or has started (stream).
    */
-  withFinish(answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
+  withFinish(responseBody: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
 }
 
-/** Flags and length before each message of a streaming protocol. */
+/** Bytes of flags and length before each message of a streaming protocol. */
 const ENVELOPE_BYTES = 5;
 /** Approximate memory of a request beside its head and body: HTTP/2 stream, signals, timers. */
 const REQUEST_BYTES = 4 * 1024;
 
-/** Streams refused in one iteration of the event loop. One refusal takes about 0.2 ms. */
+/** Most streams refused in one iteration of the event loop. One refusal takes about 0.2 ms. */
 const REFUSALS_PER_ITERATION = 8;
 
 /**
- * Protects the process from its clients. Applies every limit between the arrival of a request and
- * its handler: priorities, streams for each client, memory of requests and responses, and slow
- * readers.
+ * Protects the process from its clients. Applies all limits of a call: priorities, streams of each
+ * client, memory of requests and responses, and the slow-reader timeout.
  */
 export class OverloadProtection {
   private readonly overloadDetector: OverloadDetector;
@@ -90,9 +95,10 @@ export class OverloadProtection {
   }
 
   /**
-   * Sets the class of an RPC. Call it once for each RPC before the server listens.
-   * @param ownClass - The class of an RPC that the server adds itself, such as health checks; default:
-   *   what `classifyCall` returns.
+   * Sets the class of an RPC. Must run once for each RPC before the server listens.
+   * @param ownClass - Class of an RPC that the server itself adds, such as a health check. Default:
+   *   the result of `classifyCall`.
+   * @throws Error when `classifyCall` returns undefined.
    */
   register(method: DescMethod, ownClass?: CallClass): void {
     const { classifyCall = classifyAsWrite } = this.settings;
@@ -104,6 +110,7 @@ export class OverloadProtection {
     this.classes.set(method, callClass);
   }
 
+  /** Returns the current load, and refusals since the start. */
   getLoad(): Omit<RpcLoad, 'connections' | 'connectionsDropped'> {
     return {
       overload: this.overloadDetector.getLevel(),
@@ -135,8 +142,8 @@ export class OverloadProtection {
           ),
         );
       } catch (reason) {
-        // Refusals are limited for each event loop iteration as well: thousands of refusals for one
-        // client must not delay other calls.
+        // refusals have a quota as well: thousands of refusals of one client must not delay other
+        // calls
         await this.refusalQuota.acquire(principal, signal);
         throw reason;
       }
@@ -160,18 +167,20 @@ export class OverloadProtection {
     };
     onClose(finish);
     const acquireQuota = (): Promise<void> => this.messageQuota.acquire(principal, signal);
-    const toQuotaBody = (answer: AsyncIterable<Uint8Array>) =>
-      interleaved ? withMessageQuota(answer, acquireQuota) : answer;
+    const applyQuota = (responseBody: AsyncIterable<Uint8Array>) =>
+      interleaved ? withMessageQuota(responseBody, acquireQuota) : responseBody;
     return {
       body,
-      withFinish: (answer) =>
-        longRunning ? finishAtStart(toQuotaBody(answer), finish) : finishAtResponse(answer, finish),
+      withFinish: (responseBody) =>
+        longRunning
+          ? finishAtStart(applyQuota(responseBody), finish)
+          : finishAtResponse(responseBody, finish),
     };
   }
 
   /**
-   * Passes a response body on at the speed of its reader, and aborts the call when the client reads
-   * too slowly.
+   * Passes a response body on at the speed of its reader. Aborts the call when the client reads too
+   * slowly, or when unread responses exceed their memory budget.
    */
   paceResponse(body: AsyncIterable<Uint8Array>, call: IncomingCall): AsyncIterable<Uint8Array> {
     const { handler, connection } = call;
@@ -214,7 +223,7 @@ function isClientStreaming(method: DescMethod): boolean {
   return method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
 }
 
-/** A unary call has finished when its first response bytes exist. */
+/** Runs `finish` when the first bytes of the response exist: the handler has then finished. */
 async function* finishAtResponse(
   body: AsyncIterable<Uint8Array>,
   finish: () => void,
@@ -244,7 +253,7 @@ async function* withMessageQuota(
 }
 
 /**
- * Ends the stream's share of the running calls once it has started: from then on it mostly waits.
+ * Runs `finish` once the handler of a stream has started: a stream mostly waits from then on.
  */
 async function* finishAtStart(
   body: AsyncIterable<Uint8Array>,

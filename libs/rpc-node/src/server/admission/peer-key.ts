@@ -3,14 +3,15 @@ import { isLoopbackAddress } from '@cloudless/identity';
 
 /** One key for all loopback addresses, because a client can choose any of them. */
 const LOOPBACK = 'loopback';
-/** Groups of the /64 prefix of an IPv6 address. One machine may use all addresses of its /64. */
+/** Groups in the /64 prefix of an IPv6 address. One machine may use all addresses of its /64. */
 const NETWORK_GROUPS = 4;
+/** Groups in an IPv6 address. */
 const GROUPS = 8;
 
 /**
- * Returns the key under which the limit for one address counts: an IPv4 address, the /64 of an IPv6
- * address, or `loopback`.
- * @param address - As a socket reports it. Other text is returned as it is.
+ * Returns the key that the limit of streams for one address uses: an IPv4 address, the /64 of an
+ * IPv6 address, or `loopback`.
+ * @param address - Remote address of a socket. Text that is no address is returned unchanged.
  */
 export function toPeerKey(address: string): string {
   const plain = unmapIPv4(address);
@@ -19,13 +20,13 @@ export function toPeerKey(address: string): string {
   return `${expandIPv6(plain).slice(0, NETWORK_GROUPS).join(':')}::/64`;
 }
 
-/** Returns the IPv4 address of an IPv4-mapped IPv6 address (a dual-stack socket reports those). */
+/** Converts an IPv4-mapped IPv6 address, which dual-stack sockets report, to the IPv4 address. */
 function unmapIPv4(address: string): string {
   const [, mapped = ''] = /^::ffff:([0-9.]+)$/i.exec(address) ?? [];
   return isIPv4(mapped) ? mapped : address;
 }
 
-/** All eight groups of an IPv6 address, without zone, with the groups that `::` abbreviates. */
+/** Returns all eight groups of an IPv6 address, without the zone; `::` becomes groups of 0. */
 function expandIPv6(address: string): readonly string[] {
   const [head = '', tail] = (address.split('%', 1)[0] ?? '').split('::');
   const before = splitGroups(head);

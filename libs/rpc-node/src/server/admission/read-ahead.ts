@@ -2,8 +2,9 @@ import type { TrackedBytes } from './byte-budget.js';
 
 /**
  * Reads a body before its call is admitted, so that a slow sender holds memory but no running call.
- * @param maxBytes - Limit of the bytes read ahead. The rest of a larger body stays unread; the
- *   message size check refuses it later.
+ * @param maxBytes - Reading ahead stops once more bytes were read. The check of the message size
+ *   refuses a larger body later.
+ * @param tracked - Counts the bytes that were read ahead.
  * @returns The whole body: the bytes read ahead, then the rest.
  */
 export async function readAhead(

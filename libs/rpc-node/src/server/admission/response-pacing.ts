@@ -8,29 +8,32 @@ import type { TrackedBytes } from './byte-budget.js';
 export interface ResponsePacerSettings {
   readonly clock: Clock;
   readonly log: Log;
-  /** Longest time for which a client may read nothing. */
+  /** Longest time for which a client may read nothing, in milliseconds. */
   readonly slowReaderTimeoutMs: number;
 }
 
 /**
- * Step in which progress is measured. A client that reads 64 KiB in each timeout is slow, but is
- * not aborted.
+ * Bytes that a client must read within each slow-reader timeout. A client that reads 64 KiB in each
+ * timeout is slow, but its call is not aborted.
  */
 const PIECE_BYTES = 64 * 1024;
 
+/** A call whose response {@link ResponsePacer} sends. */
 export interface PacedCall {
   readonly rpc: string;
   readonly connectionId: string | undefined;
   readonly request: AnyRequest;
   readonly response: AnyResponse;
   readonly control: CallCanceller;
+  /** Counts the bytes that wait for the client. */
   readonly unread: TrackedBytes;
 }
 
 /**
  * Applies the slow-reader timeout to responses. Node holds one message in memory for each unread
- * stream, without a time limit. A client that reads nothing for `slowReaderTimeoutMs` has its call
- * ended, with an error that it sees when it reads on. After the same time again the call is reset.
+ * stream, without a time limit. When a client reads nothing for `slowReaderTimeoutMs`, the pacer
+ * ends the call with an error, which the client receives when it reads on. After the same time
+ * again, the pacer resets the call.
  */
 export class ResponsePacer {
   private slowReaderCount = 0;
@@ -64,10 +67,11 @@ export class ResponsePacer {
         timer?.cancel();
       }
     }
-    // Node holds the last bytes until the client reads them.
+    // Node holds the last bytes until the client reads them, so the timeout runs on
     startTimeout();
   }
 
+  /** @param onNextTimer - Receives the timer of the reset, once the first timer has fired. */
   private setSlowReaderTimer(call: PacedCall, onNextTimer: (next: Timer) => void): Timer {
     const { clock, log, slowReaderTimeoutMs } = this.settings;
     const seconds = slowReaderTimeoutMs / 1_000;

@@ -1,11 +1,11 @@
 import { ConnectError, type Code } from '@connectrpc/connect';
 
-/** Delay in milliseconds after which a client should retry. */
+/** Header with the delay in milliseconds after which a client should retry. */
 export const RETRY_AFTER_HEADER = 'retry-after-ms';
 
 /**
- * Creates an error that tells the client when to retry, in three ways: `retry-after-ms` (a header
- * or trailer that every Connect client reads from the error's metadata), `retry-after` in whole
+ * Creates an error with the time after which the client should retry, in three headers:
+ * `retry-after-ms` (in the metadata of the error, for Connect clients), `retry-after` in whole
  * seconds for plain HTTP (RFC 9110, section 10.2.3), and `grpc-retry-pushback-ms` for gRPC clients
  * with a retry policy (gRFC A6).
  */

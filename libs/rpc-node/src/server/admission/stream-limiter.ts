@@ -1,6 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { CallPriority } from './call-priority.js';
 
+/** Limits of open streams; the comments are at `RpcLimits`. */
 export interface StreamLimits {
   readonly streams: number;
   readonly streamsPerPeer: number;
@@ -9,8 +10,8 @@ export interface StreamLimits {
 }
 
 /**
- * Limits open streams and long-running calls. They cost memory rather than time, so further streams
- * are refused instead of queued.
+ * Limits open streams and long-running calls. Streams cost memory rather than time, so further
+ * streams are refused instead of queued.
  */
 export class StreamLimiter {
   private readonly byPrincipal = new KeyedCounter();
@@ -32,47 +33,47 @@ export class StreamLimiter {
 
   /**
    * Counts a new stream.
-   * @param peer - Address of the client, from `toPeerKey`. Streams of control priority do not count
-   *   against the address: agents of many nodes may share one.
-   * @returns The function that gives the stream's share back. Call it when the stream has ended;
-   *   later calls have no effect.
+   * @param peer - Key of the address of the client, from `toPeerKey`. Streams of control priority
+   *   do not count against the address, because the agents of many nodes may share an address.
+   * @returns A function that ends the count of the stream. Run this function when the stream has
+   *   ended; running it again has no effect.
    * @throws ConnectError RESOURCE_EXHAUSTED, naming the limit, when the principal, its address or
    *   the server has too many streams.
    */
   acquire(priority: CallPriority, principal: string, peer: string): () => void {
-    const control = priority === 'control';
+    const isControl = priority === 'control';
     const { streams, streamsPerPeer, streamsPerPrincipal, controlStreamsPerPrincipal } =
       this.limits;
-    const key = control ? `control ${principal}` : principal;
-    const own = this.byPrincipal.get(key);
-    if (own >= (control ? controlStreamsPerPrincipal : streamsPerPrincipal)) {
+    const key = isControl ? `control ${principal}` : principal;
+    const openOfPrincipal = this.byPrincipal.get(key);
+    if (openOfPrincipal >= (isControl ? controlStreamsPerPrincipal : streamsPerPrincipal)) {
       throw this.refuse(
-        `this client has ${own} streams open, the limit of one client; close some first`,
+        `this client has ${openOfPrincipal} streams open, the limit of one client; close some first`,
       );
     }
-    const fromPeer = this.byPeer.get(peer);
-    if (!control && fromPeer >= streamsPerPeer) {
+    const openOfPeer = this.byPeer.get(peer);
+    if (!isControl && openOfPeer >= streamsPerPeer) {
       throw this.refuse(
-        `clients at ${peer} have ${fromPeer} streams open, the limit of one address; close some first`,
+        `clients at ${peer} have ${openOfPeer} streams open, the limit of one address; close some first`,
       );
     }
-    if (!control && this.total >= streams) {
+    if (!isControl && this.total >= streams) {
       throw this.refuse(`the server has ${streams} streams open, its limit; try again later`);
     }
-    this.count(control, key, peer, 1);
+    this.addToCounts(isControl, key, peer, 1);
     let ended = false;
     return () => {
       if (ended) return;
       ended = true;
-      this.count(control, key, peer, -1);
+      this.addToCounts(isControl, key, peer, -1);
     };
   }
 
-  private count(control: boolean, key: string, peer: string, by: 1 | -1): void {
-    this.byPrincipal.add(key, by);
-    if (control) return;
-    this.byPeer.add(peer, by);
-    this.total += by;
+  private addToCounts(isControl: boolean, key: string, peer: string, delta: 1 | -1): void {
+    this.byPrincipal.add(key, delta);
+    if (isControl) return;
+    this.byPeer.add(peer, delta);
+    this.total += delta;
   }
 
   private refuse(message: string): ConnectError {
@@ -81,7 +82,7 @@ export class StreamLimiter {
   }
 }
 
-/** Counts by key. Keeps no key whose count is 0. */
+/** Holds a count for each key, and no key whose count is 0. */
 class KeyedCounter {
   private readonly counts = new Map<string, number>();
 
@@ -89,8 +90,8 @@ class KeyedCounter {
     return this.counts.get(key) ?? 0;
   }
 
-  add(key: string, by: number): void {
-    const count = this.get(key) + by;
+  add(key: string, delta: number): void {
+    const count = this.get(key) + delta;
     if (count > 0) this.counts.set(key, count);
     else this.counts.delete(key);
   }

@@ -13,7 +13,7 @@ async function aClient(health = new HealthState()) {
 }
 
 describe('health service', () => {
-  it('reports a status for the server and for each of its services only', async () => {
+  it('reports a status for the server and each of its services, and NOT_FOUND for others', async () => {
     const { client, health } = await aClient();
     for (const service of ['', COORDINATOR])
       expect(await client.check({ service })).toMatchObject({ status: Status.SERVING });
@@ -35,10 +35,11 @@ describe('health service', () => {
   it('sends watchers the current status and each change until they cancel', async () => {
     const { client, health } = await aClient();
     const controller = new AbortController();
-    const seen = client
+    const statuses = client
       .watch({ service: 'late' }, { signal: controller.signal })
       [Symbol.asyncIterator]();
-    const next = async () => ((await seen.next()).value as { status: Status } | undefined)?.status;
+    const next = async () =>
+      ((await statuses.next()).value as { status: Status } | undefined)?.status;
     expect(await next()).toBe(Status.SERVICE_UNKNOWN);
     health.set('late', 'serving');
     expect(await next()).toBe(Status.SERVING);
@@ -46,6 +47,6 @@ describe('health service', () => {
     health.setAll('notServing');
     expect(await next()).toBe(Status.NOT_SERVING);
     controller.abort();
-    await expect(seen.next()).rejects.toMatchObject({ code: Code.Canceled });
+    await expect(statuses.next()).rejects.toMatchObject({ code: Code.Canceled });
   });
 });

@@ -1,24 +1,26 @@
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 import { Health, HealthCheckResponse_ServingStatus as WireStatus } from '@cloudless/api/grpc';
 
+/** Status of one service. */
 export type ServingStatus = 'serving' | 'notServing';
 
 /**
- * The statuses that a server's health service reports: one for each service, and one under the name
- * '' for the server as a whole.
+ * The statuses that the health service of a server reports: one status for each service, and the
+ * status of the server as a whole under the name ''. That status is `serving` at first.
  */
 export class HealthState {
   private readonly statuses = new Map<string, ServingStatus>([['', 'serving']]);
   private readonly listeners = new Set<() => void>();
 
-  /** @returns Undefined for an unknown service. */
+  /** @returns The status of a service; undefined for an unknown service. */
   getStatus(service: string): ServingStatus | undefined {
     return this.statuses.get(service);
   }
 
   /**
+   * Sets the status of one service.
    * @param service - Full name as in `cloudless.api.CoordinatorService`, or '' for the server as a
-   * whole.
+   *   whole.
    */
   set(service: string, status: ServingStatus): void {
     if (this.statuses.get(service) === status) return;
@@ -34,7 +36,7 @@ export class HealthState {
 
   /**
    * Runs `listener` after each change.
-   * @returns The function that ends the subscription.
+   * @returns A function that ends the subscription.
    */
   onChange(listener: () => void): () => void {
     const subscription = (): void => listener();

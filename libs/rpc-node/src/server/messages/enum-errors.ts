@@ -6,26 +6,31 @@ import type { DescEnum, DescField, DescMessage } from '@bufbuild/protobuf';
 const ENUM_ERROR = /cannot decode enum (\S+) from JSON: (.*)$/s;
 
 /**
- * Names the field in the error about an unknown enum value in JSON. Protobuf itself names only the
- * enum type.
- * @returns The field (or fields, when several have the type), the value and the allowed values;
- *   undefined for any other error.
+ * Explains the error of `@bufbuild/protobuf` about an unknown enum value in JSON, which names only
+ * the enum type.
+ * @param input - Type of the request message.
+ * @returns A text with the field (or fields, when several have the type), the value and the allowed
+ *   values; undefined for any other error.
  */
 export function explainEnumError(input: DescMessage, message: string): string | undefined {
-  const [, typeName = '', given = ''] = ENUM_ERROR.exec(message) ?? [];
-  const found = typeName === '' ? [] : findEnumFields(input, typeName, new Set());
-  const [first] = found;
+  const [, typeName = '', value = ''] = ENUM_ERROR.exec(message) ?? [];
+  const fields = typeName === '' ? [] : findEnumFields(input, typeName, new Set());
+  const [first] = fields;
   if (first === undefined) return undefined;
-  const paths = [...new Set(found.map(({ path }) => path))];
-  return `${paths.join(' or ')}: ${given} is not one of ${first.type.values.map(({ name }) => name).join(', ')}`;
+  const paths = [...new Set(fields.map(({ path }) => path))];
+  return `${paths.join(' or ')}: ${value} is not one of ${first.type.values.map(({ name }) => name).join(', ')}`;
 }
 
 interface EnumField {
+  /** Such as `spec.ports[].protocol`. */
   readonly path: string;
   readonly type: DescEnum;
 }
 
-/** @param enclosing - The enclosing messages; recursive types are not searched again. */
+/**
+ * Returns all fields of the enum type in a message type and its nested messages.
+ * @param enclosing - Message types around `message`; recursive types are not searched again.
+ */
 function findEnumFields(
   message: DescMessage,
   typeName: string,

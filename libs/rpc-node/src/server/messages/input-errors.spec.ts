@@ -1,83 +1,86 @@
 import * as http from 'node:http';
 import { CoordinatorService } from '@cloudless/api';
 import { serversOfTest } from '../testing/fixture.js';
-import { envelope, http1, http2Request, JSON_TYPE, type RawAnswer } from '../testing/raw-http.js';
+import { envelope, http1, http2Request, JSON_TYPE, type RawResponse } from '../testing/raw-http.js';
 
 const open = serversOfTest(afterEach);
 const MIB = 1024 * 1024;
 /** Field 1 with length 127, but only one byte of data. */
 const TRUNCATED = Buffer.from([0x0a, 0x7f, 0x01]);
 
-const parseBody = ({ body }: RawAnswer): unknown => JSON.parse(body.toString());
+const parseBody = ({ body }: RawResponse): unknown => JSON.parse(body.toString());
 
-describe('withInputErrors: malformed JSON', () => {
+describe('a request with malformed JSON', () => {
   it.each([
     {
       name: 'text that is not JSON',
       body: '{"name":',
-      says: 'cloudless.api.CreateWorkloadRequest',
+      message: 'cloudless.api.CreateWorkloadRequest',
     },
     {
       name: 'an unknown field',
       body: '{"name":"a","spec":{"replicaz":2}}',
-      says: 'cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
+      message: 'cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
     },
     {
       name: 'an unknown enum value',
       body: '{"spec":{"rollout":{"strategy":"ROLING"}}}',
-      says: 'spec.rollout.strategy: "ROLING" is not one of ROLLING_UPDATE, RECREATE, BLUE_GREEN',
+      message: 'spec.rollout.strategy: "ROLING" is not one of ROLLING_UPDATE, RECREATE, BLUE_GREEN',
     },
     {
       name: 'an unknown enum value in a list',
       body: '{"spec":{"ports":[{"containerPort":80,"protocol":"SCTP"}]}}',
-      says: 'spec.ports[].protocol: "SCTP" is not one of TCP, UDP',
+      message: 'spec.ports[].protocol: "SCTP" is not one of TCP, UDP',
     },
     {
       name: 'a string for a number',
       body: '{"spec":{"replicas":"two"}}',
-      says: 'WorkloadSpec.replicas from JSON: expected number',
+      message: 'WorkloadSpec.replicas from JSON: expected number',
     },
     {
       name: 'a number out of range',
       body: '{"spec":{"replicas":99999999999}}',
-      says: 'WorkloadSpec.replicas',
+      message: 'WorkloadSpec.replicas',
     },
     {
       name: 'an object for a list',
       body: '{"spec":{"ports":{}}}',
-      says: 'WorkloadSpec.ports from JSON: expected Array',
+      message: 'WorkloadSpec.ports from JSON: expected Array',
     },
-  ])('answers $name with INVALID_ARGUMENT and names the field or type', async ({ body, says }) => {
-    const { url } = await open();
-    const expected = { code: 'invalid_argument', message: expect.stringContaining(says) };
-    for (const answer of [await http1(url, { body }), await http2Request(url, { body })]) {
-      expect({ status: answer.status, error: parseBody(answer) }).toEqual({
-        status: 400,
-        error: expected,
+  ])(
+    'gets INVALID_ARGUMENT with the field or type in each protocol when it has $name',
+    async ({ body, message }) => {
+      const { url } = await open();
+      const expected = { code: 'invalid_argument', message: expect.stringContaining(message) };
+      for (const response of [await http1(url, { body }), await http2Request(url, { body })]) {
+        expect({ status: response.status, error: parseBody(response) }).toEqual({
+          status: 400,
+          error: expected,
+        });
+      }
+      const grpc = await http2Request(url, {
+        headers: { 'content-type': 'application/grpc+json' },
+        body: envelope(body),
       });
-    }
-    const grpc = await http2Request(url, {
-      headers: { 'content-type': 'application/grpc+json' },
-      body: envelope(body),
-    });
-    expect(grpc.trailers['grpc-status']).toBe('3');
-    expect(decodeURIComponent(String(grpc.trailers['grpc-message']))).toContain(says);
-  });
+      expect(grpc.trailers['grpc-status']).toBe('3');
+      expect(decodeURIComponent(String(grpc.trailers['grpc-message']))).toContain(message);
+    },
+  );
 });
 
-describe('withInputErrors: malformed protobuf', () => {
-  const says =
+describe('a request with malformed protobuf', () => {
+  const message =
     'not a valid cloudless.api.CreateWorkloadRequest in the binary format: premature EOF';
 
   it('gets INVALID_ARGUMENT in Connect', async () => {
     const { url } = await open();
-    const answer = await http1(url, {
+    const response = await http1(url, {
       headers: { 'content-type': 'application/proto' },
       body: TRUNCATED,
     });
-    expect({ status: answer.status, error: parseBody(answer) }).toEqual({
+    expect({ status: response.status, error: parseBody(response) }).toEqual({
       status: 400,
-      error: { code: 'invalid_argument', message: says },
+      error: { code: 'invalid_argument', message },
     });
   });
 
@@ -92,11 +95,11 @@ describe('withInputErrors: malformed protobuf', () => {
       message: decodeURIComponent(String(trailers['grpc-message'])),
     }).toEqual({
       status: '3',
-      message: says,
+      message,
     });
   });
 
-  it('is INVALID_ARGUMENT in gRPC-Web', async () => {
+  it('gets INVALID_ARGUMENT in gRPC-Web', async () => {
     const { url } = await open();
     const { body } = await http1(url, {
       headers: { 'content-type': 'application/grpc-web+proto' },
@@ -107,7 +110,7 @@ describe('withInputErrors: malformed protobuf', () => {
       length: body.length - 5,
     });
     expect(decodeURIComponent(body.subarray(5).toString())).toContain('grpc-status: 3');
-    expect(decodeURIComponent(body.subarray(5).toString())).toContain(says);
+    expect(decodeURIComponent(body.subarray(5).toString())).toContain(message);
   });
 
   it('gets INVALID_ARGUMENT in a Connect stream', async () => {
@@ -127,16 +130,18 @@ describe('withInputErrors: malformed protobuf', () => {
       },
     });
   });
+});
 
-  it('leaves internal errors of handlers unchanged and hides their message', async () => {
+describe('an exception of a handler', () => {
+  it('is reported as INTERNAL without its message, in Connect and gRPC', async () => {
     const { url } = await open({
       registerRoutes: (router) =>
         router.rpc(CoordinatorService.method.createWorkload, () => {
           throw new Error('s3cr3t at /some/file.ts:1');
         }),
     });
-    const answer = await http1(url, { body: '{}' });
-    expect({ status: answer.status, error: parseBody(answer) }).toEqual({
+    const response = await http1(url, { body: '{}' });
+    expect({ status: response.status, error: parseBody(response) }).toEqual({
       status: 500,
       error: { code: 'internal', message: 'internal error' },
     });
@@ -148,7 +153,7 @@ describe('withInputErrors: malformed protobuf', () => {
   });
 });
 
-describe('createDispatch: a message of 5 MiB', () => {
+describe('a request message of 5 MiB', () => {
   const large = Buffer.alloc(5 * MIB, ' ');
 
   it('gets RESOURCE_EXHAUSTED in each protocol, also before the client has sent all of it', async () => {

@@ -8,10 +8,10 @@ import type {
 import { explainEnumError } from './enum-errors.js';
 
 /**
- * Corrects the error code of malformed messages. Connect answers INTERNAL to invalid binary
- * protobuf, and its error passes no interceptor; so the response is rewritten to INVALID_ARGUMENT
- * with the message type. For an unknown JSON enum value, where Connect says INVALID_ARGUMENT
- * already, the field is added.
+ * Corrects the errors of Connect about malformed messages. Connect answers INTERNAL to invalid
+ * binary protobuf, and the error passes no interceptor; the response is therefore rewritten to
+ * INVALID_ARGUMENT with the message type. Connect answers INVALID_ARGUMENT to an unknown enum value
+ * in JSON; the name of the field is added.
  */
 export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
   const rewrite: RewriteMessage = (code, message) =>
@@ -39,8 +39,8 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
 }
 
 /**
- * Corrects the errors of client streams, whose messages are parsed while the handler reads them.
- * Must come before interceptors that log internal errors.
+ * Makes the same corrections for client streams, whose messages Connect parses while the handler
+ * reads them. Must come before interceptors that log internal errors.
  */
 export const inputErrorInterceptor: Interceptor = (next) => (request) => {
   if (!request.stream) return next(request);
@@ -77,18 +77,20 @@ function rewriteMessage(input: DescMessage, code: Code, message: string): string
  */
 const CONNECT_PREFIX = 'parse binary: ';
 
-/** Returns the corrected message; undefined for other errors. */
+/** Returns the corrected error message; undefined for an error that needs no correction. */
 type RewriteMessage = (code: Code, message: string) => string | undefined;
 
 /**
- * Envelope flags: end of the stream in Connect, trailers in gRPC-Web. Compressed envelopes are not
- * rewritten.
+ * Flags of the envelope that ends a stream in Connect. A compressed envelope has other flags and is
+ * not rewritten.
  */
 const CONNECT_END = 0b10;
+/** Flags of the envelope with the trailers in gRPC-Web. */
 const GRPC_WEB_TRAILER = 0b1000_0000;
+/** 1 byte of flags and 4 bytes of length. */
 const ENVELOPE_HEAD_BYTES = 5;
 
-/** In gRPC the status is in the trailers, which are complete when the body has ended. */
+/** Rewrites the status in the trailers, which are complete when the body has ended. */
 async function* rewriteGrpcTrailer(
   response: UniversalServerResponse,
   body: AsyncIterable<Uint8Array>,
@@ -167,7 +169,7 @@ async function rewriteConnectUnary(
   return { ...response, status: 400, header, body: toAsyncIterable(bytes) };
 }
 
-/** Codes of errors that may be rewritten, as Connect writes them. */
+/** Codes of errors that may need a correction, by their names in the JSON of Connect. */
 const JSON_CODES: Readonly<Record<string, Code>> = {
   internal: Code.Internal,
   invalid_argument: Code.InvalidArgument,

@@ -6,22 +6,26 @@ import { countBinaryParts, countJsonParts } from './message-parts.js';
 /** Compressions that the server accepts. */
 export const COMPRESSIONS = [compressionGzip, compressionBrotli];
 
+/** Limits of one request message. */
 export interface MessageLimits {
-  /** In bytes, before and after decompression. */
+  /** Bytes of a message, before and after decompression. */
   readonly readMaxBytes: number;
-  /** Fields, list elements and map entries of one message. */
+  /** Fields, list elements and map entries of a message. */
   readonly maxMessageParts: number;
 }
 
+/** Head and body of a request. */
 export interface InspectedRequest {
   readonly header: Headers;
   readonly body: AsyncIterable<Uint8Array>;
 }
 
 /**
- * Checks size and element count of each message before Connect parses it. Decompresses messages for
- * that, up to the size limit. Passes on what it does not recognise; Connect refuses that.
- * @returns A request whose body fails with RESOURCE_EXHAUSTED at a message with too many parts.
+ * Checks size and number of parts of each message before Connect parses the message. Decompresses
+ * each message for the check, up to the size limit. Passes unknown compressions on, which Connect
+ * refuses.
+ * @returns A request whose body throws a ConnectError: RESOURCE_EXHAUSTED at a message that is too
+ *   large or has too many parts, INVALID_ARGUMENT at invalid flags or invalid compressed data.
  */
 export function inspectBody(
   handler: UniversalHandler,
@@ -29,11 +33,11 @@ export function inspectBody(
   limits: MessageLimits,
 ): InspectedRequest {
   const type = request.header.get('content-type') ?? '';
-  const json = /json/i.test(type);
+  const isJson = /json/i.test(type);
   const check = (bytes: Uint8Array): Uint8Array => {
     const { maxMessageParts } = limits;
     if (bytes.byteLength <= maxMessageParts) return bytes; // every part takes at least one byte
-    const parts = json
+    const parts = isJson
       ? countJsonParts(bytes, maxMessageParts)
       : countBinaryParts(handler.method.input, bytes, maxMessageParts);
     if (parts <= maxMessageParts) return bytes;
@@ -70,7 +74,7 @@ export function inspectBody(
   };
 }
 
-/** Stops at the size limit, so that a decompression bomb never takes more memory. */
+/** Decompresses at most `readMaxBytes`, so that a decompression bomb never takes more memory. */
 async function decompress(
   compression: (typeof COMPRESSIONS)[number],
   bytes: Uint8Array,
@@ -91,7 +95,7 @@ async function decompress(
   }
 }
 
-/** For a body that is a single message. */
+/** Inspects a body that is a single message. */
 async function* inspectMessage(
   source: AsyncIterable<Uint8Array>,
   { readMaxBytes }: MessageLimits,
@@ -108,15 +112,19 @@ async function* inspectMessage(
     yield await inspect(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks));
 }
 
+/** 1 byte of flags and 4 bytes of length. */
 const ENVELOPE_HEAD_BYTES = 5;
+/** Flag of a compressed message. */
 const COMPRESSED = 0b1;
 
+/** Compression that the request head names. */
 interface StreamEncoding {
+  /** Name of the header, for error texts. */
   readonly encodingHeader: string;
   readonly encoding: string | undefined;
 }
 
-/** For a body of enveloped messages: flags, length, data. */
+/** Inspects a body of enveloped messages: flags, length, data. Decompresses the messages. */
 async function* inspectEnvelopes(
   source: AsyncIterable<Uint8Array>,
   streamEncoding: StreamEncoding,
@@ -151,9 +159,9 @@ async function* inspectEnvelopes(
 }
 
 /**
- * Requests have only the flag "compressed" in all protocols.
- * @throws ConnectError INVALID_ARGUMENT. Connect ignores unknown flags, and reports a compressed
- *   message without an encoding as an internal error.
+ * Checks the flags of a request message, of which all protocols define only "compressed". Connect
+ * ignores unknown flags, and reports a compressed message without an encoding as an internal error.
+ * @throws ConnectError INVALID_ARGUMENT.
  */
 function checkFlags(flags: number, { encodingHeader, encoding }: StreamEncoding): void {
   if ((flags & ~COMPRESSED) !== 0) {
@@ -191,6 +199,7 @@ class PendingBytes {
     return Buffer.from(first.buffer, first.byteOffset, count);
   }
 
+  /** Removes and returns the next bytes. At least `count` must be pending, as in `peek`. */
   shift(count: number): Uint8Array {
     const first = this.chunks[0] ?? new Uint8Array();
     const whole = first.byteLength >= count ? first : Buffer.concat(this.chunks);

@@ -2,10 +2,10 @@ import { ScalarType, type DescField, type DescMessage } from '@bufbuild/protobuf
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 
 /**
- * Estimates the parse cost of a binary message: counts fields, list elements and map entries, also
- * unknown ones, and text by its length. Two bytes can become an object of a hundred bytes, so
- * parsing 4 MiB can take seconds and 60 times the memory. Counting takes no memory and stops at
- * `limit`.
+ * Estimates the cost of parsing a binary message: counts fields (also unknown fields), list
+ * elements and map entries, and text by its length. Two bytes can become an object of a hundred
+ * bytes, so parsing 4 MiB can take seconds and 60 times the memory. Counting needs almost no memory
+ * and stops at `limit`.
  * @param bytes - A message in the binary format. At malformed bytes the count ends; the parser
  *   reports the error.
  * @returns At most `limit + 1`.
@@ -21,6 +21,7 @@ export function countBinaryParts(type: DescMessage, bytes: Uint8Array, limit: nu
 }
 
 class PartCounter {
+  /** Parts so far; a fraction, because text counts by its length. */
   parts = 0;
   private readonly reader: BinaryReader;
 
@@ -70,7 +71,10 @@ class PartCounter {
     this.reader.pos = end;
   }
 
-  /** Counts each field, and skips the fields that `take` does not read. */
+  /**
+   * Counts each field up to position `end`.
+   * @param readField - Reads the value of a field, or returns false to skip the value.
+   */
   private forEachField(
     end: number,
     depth: number,
@@ -81,7 +85,7 @@ class PartCounter {
       if (wireType === WireType.EndGroup) return;
       this.parts += 1;
       if (wireType === WireType.StartGroup) {
-        if (depth >= MAX_DEPTH) throw new RangeError('too deep');
+        if (depth >= MAX_DEPTH) throw new RangeError('groups are nested too deeply');
         this.forEachField(this.reader.len, depth + 1, () => false);
       } else if (!readField(number, wireType)) this.reader.skip(wireType, number);
     }
@@ -114,15 +118,16 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 const OPEN_LIST = 0x5b;
 const OPEN_OBJECT = 0x7b;
+/** Parts of a comma within a JSON string, which may be a field mask. */
 const COMMA_IN_TEXT_PART = 0.25;
 
 /** Depth limit of `@bufbuild/protobuf`, which refuses deeper messages. */
 const MAX_DEPTH = 100;
-/** Parsing text is fast, but validation counts its characters and matches patterns. */
+/** Characters that count as one part: validation counts characters and matches patterns. */
 const CHARACTERS_PER_PART = 32;
-/** Packed numbers and enum values cost little compared with objects. */
+/** Bytes of packed numbers that count as one part: numbers cost little compared with objects. */
 const PACKED_ELEMENTS_PER_PART = 16;
-/** Field number of the value in a map entry (the key is 1). Only message values have parts. */
+/** Field number of the value in a map entry; the key has number 1. */
 const ENTRY_VALUE = 2;
 
 function isPacked(field: DescField): boolean {

@@ -26,7 +26,7 @@ async function open(options: Partial<OpsServerOptions> = {}) {
 }
 
 describe('startOpsServer', () => {
-  it('serves /health, /ready and /metrics', async () => {
+  it('serves /health, /ready and /metrics with 200 when all checks are ok or degraded', async () => {
     const { get } = await open();
     for (const path of ['/health', '/ready', '/health?verbose']) {
       const { status, headers, body } = await get(path);
@@ -63,9 +63,9 @@ describe('startOpsServer', () => {
     expect(await get('/health')).toMatchObject({ status: 200 });
   });
 
-  it('answers 503 when a check throws or times out', async () => {
+  it('answers 503 when a check throws or takes 5 s', async () => {
     let called: () => void = () => undefined;
-    const asked = new Promise<void>((resolve) => (called = resolve));
+    const readinessCalled = new Promise<void>((resolve) => (called = resolve));
     const { get, clock } = await open({
       checkHealth: () => Promise.reject(new Error('store is gone')),
       checkReadiness: () => {
@@ -75,7 +75,7 @@ describe('startOpsServer', () => {
     });
     expect((await get('/health')).body.toString()).toContain('store is gone');
     const hanging = get('/ready');
-    await asked;
+    await readinessCalled;
     await clock.advance(5_000);
     expect(await hanging).toMatchObject({ status: 503 });
   });
@@ -97,7 +97,7 @@ describe('startOpsServer', () => {
     expect(await get(path, method, headers)).toMatchObject({ status });
   });
 
-  it('refuses other addresses than loopback, and names its own option when the port is in use', async () => {
+  it('rejects an address that is not loopback, and a port in use with an error that names --ops-port', async () => {
     await expect(open({ host: '0.0.0.0' })).rejects.toMatchObject({ kind: 'precondition' });
     const { server } = await open();
     await expect(open({ port: server.address.port })).rejects.toThrow(

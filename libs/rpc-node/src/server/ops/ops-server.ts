@@ -10,7 +10,10 @@ import {
 import { checkRequestOrigin } from '../transport/origin-check.js';
 import { listenOnLoopback } from '../transport/listen.js';
 
-/** Result of a health check. `degraded` lists problems that need no restart of the process. */
+/**
+ * Result of a check of health or readiness. `degraded` lists problems that need no restart of the
+ * process.
+ */
 export type HealthReport =
   | { readonly ok: true; readonly degraded?: readonly string[] }
   | { readonly ok: false; readonly reasons: readonly string[] };
@@ -24,12 +27,13 @@ export interface OpsServerOptions {
   readonly checkHealth: () => HealthReport | Promise<HealthReport>;
   /** Readiness: `ok: false` means that the process cannot serve calls now. */
   readonly checkReadiness: () => HealthReport | Promise<HealthReport>;
-  /** All metrics in the Prometheus text format, version 0.0.4. */
+  /** Returns all metrics in the Prometheus text format, version 0.0.4. */
   readonly renderMetrics: () => string | Promise<string>;
+  /** Clock of the timeout of checks. */
   readonly clock: Clock;
-  /** Default: silent. */
+  /** Default: no log. */
   readonly log?: Log;
-  /** The command-line option that errors about the port name; default `--ops-port`. */
+  /** Command-line option that error messages about the port name. Default `--ops-port`. */
   readonly portOption?: string;
 }
 
@@ -44,14 +48,14 @@ export interface OpsServer {
 
 /** Timeout of one check. Probes and scrapers give up after a similar time. */
 const CHECK_TIMEOUT_MS = 5_000;
-/** Far more than probes and scrapers need. */
+/** Far more connections than probes and scrapers need. */
 const MAX_CONNECTIONS = 256;
 
 /**
  * Starts the server for `/health`, `/ready` and `/metrics`. `/health` and `/ready` answer 200
  * `{"status":"ok"}`, 200 `{"status":"degraded","reasons":[…]}` or 503 with `reasons`.
- * @throws CloudlessError `precondition` when the host is not loopback; `invalid`, `unavailable` or
- *   `denied` for the port.
+ * @throws CloudlessError `precondition` when the host is not loopback; `invalid` when the port is
+ *   out of range; `unavailable` when the port is in use; `denied` when the system refuses the port.
  */
 export async function startOpsServer(options: OpsServerOptions): Promise<OpsServer> {
   const { clock, log = silentLog, portOption = '--ops-port' } = options;
@@ -65,8 +69,8 @@ export async function startOpsServer(options: OpsServerOptions): Promise<OpsServ
     }),
   };
   const respond = async (request: http.IncomingMessage): Promise<Page> => {
-    const guard = checkRequestOrigin(request, []);
-    if (guard.kind === 'refuse') return createStatusPage(403, 'refused', [guard.reason]);
+    const decision = checkRequestOrigin(request, []);
+    if (decision.kind === 'refuse') return createStatusPage(403, 'refused', [decision.reason]);
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
     if (page === undefined)

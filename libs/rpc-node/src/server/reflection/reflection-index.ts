@@ -11,11 +11,11 @@ import {
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 
 /**
- * Finds the descriptor file that declares a symbol. Built once from the reflected services and all
- * files that they import.
+ * Finds the descriptor file that declares a symbol, among the files of the reflected services and
+ * all files that these import. Immutable.
  */
 export class ReflectionIndex {
-  /** Full names, sorted. */
+  /** Full names of the reflected services, sorted. */
   readonly serviceNames: readonly string[];
   private readonly files = new Map<string, DescFile>();
   private readonly symbols = new Map<string, DescFile>();
@@ -28,25 +28,33 @@ export class ReflectionIndex {
     for (const service of services) this.addFile(service.file);
   }
 
-  /** @param name - As in an import: `cloudless/api/workload.proto`. */
+  /**
+   * @param name - Path as in an import, such as `cloudless/api/workload.proto`.
+   * @returns Undefined for an unknown file.
+   */
   findFileByName(name: string): DescFile | undefined {
     return this.files.get(name);
   }
 
   /**
-   * @param symbol - Full name, without a leading dot, of a service, call, message, field, oneof,
-   * enum, enum value or extension.
+   * @param symbol - Full name, without a leading dot, of a service, RPC, message, field, oneof,
+   *   enum, enum value or extension.
+   * @returns The file that declares the symbol; undefined for an unknown symbol.
    */
   findFileBySymbol(symbol: string): DescFile | undefined {
     return this.symbols.get(symbol);
   }
 
+  /**
+   * @param messageName - Full name of the extended message.
+   * @returns The file that declares the extension; undefined for an unknown extension.
+   */
   findFileByExtension(messageName: string, extensionNumber: number): DescFile | undefined {
     return this.extensions.get(messageName)?.get(extensionNumber);
   }
 
   /**
-   * Numbers of all known extensions of a message, ascending; undefined when there is no such
+   * Returns the numbers of all known extensions of a message, ascending; undefined for an unknown
    * message.
    */
   listExtensionNumbers(messageName: string): readonly number[] | undefined {
@@ -54,14 +62,16 @@ export class ReflectionIndex {
     return [...(this.extensions.get(messageName)?.keys() ?? [])].sort((a, b) => a - b);
   }
 
-  /** A file and all files it imports, directly or not, each once. The file itself comes first. */
+  /** Returns a file and all files that it imports, directly or not, each once; the file first. */
   withImports(file: DescFile): readonly DescFile[] {
-    const found = new Set([file]);
-    for (const each of found) for (const imported of each.dependencies) found.add(imported);
-    return [...found];
+    const files = new Set([file]);
+    // a loop over a set also visits the files that are added meanwhile
+    for (const importing of files)
+      for (const imported of importing.dependencies) files.add(imported);
+    return [...files];
   }
 
-  /** The file's FileDescriptorProto in the binary format. */
+  /** Encodes the FileDescriptorProto of a file in the binary format. Keeps the result. */
   encode(file: DescFile): Uint8Array {
     let bytes = this.encoded.get(file);
     if (bytes === undefined)
@@ -78,9 +88,9 @@ export class ReflectionIndex {
         for (const method of service.methods)
           this.symbols.set(`${service.typeName}.${method.name}`, file);
       }
-      for (const each of file.enums) this.addEnum(each);
-      for (const each of file.extensions) this.addExtension(each);
-      for (const each of file.messages) this.addMessage(each);
+      for (const desc of file.enums) this.addEnum(desc);
+      for (const extension of file.extensions) this.addExtension(extension);
+      for (const message of file.messages) this.addMessage(message);
     }
   }
 
@@ -90,12 +100,12 @@ export class ReflectionIndex {
     this.messages.add(typeName);
     const members: readonly (DescField | DescOneof)[] = [...message.fields, ...message.oneofs];
     for (const member of members) this.symbols.set(`${typeName}.${member.name}`, file);
-    for (const each of message.nestedEnums) this.addEnum(each);
-    for (const each of message.nestedExtensions) this.addExtension(each);
-    for (const each of message.nestedMessages) this.addMessage(each);
+    for (const desc of message.nestedEnums) this.addEnum(desc);
+    for (const extension of message.nestedExtensions) this.addExtension(extension);
+    for (const nested of message.nestedMessages) this.addMessage(nested);
   }
 
-  /** Enum values are siblings of their enum, not members of it (as in C++). */
+  /** Adds an enum and its values, whose names have the scope of the enum itself, as in C++. */
   private addEnum(desc: DescEnum): void {
     this.symbols.set(desc.typeName, desc.file);
     const scope = desc.typeName.slice(0, desc.typeName.lastIndexOf('.') + 1);

@@ -12,21 +12,23 @@ import { ReflectionIndex } from './reflection-index.js';
 
 const open = serversOfTest(afterEach);
 const index = new ReflectionIndex([CoordinatorService, AgentService]);
-const request = (
-  question: Parameters<ReflectionStream['respond']>[0],
-  conversation = new ReflectionStream(index),
-) => conversation.respond(question);
+/** Responds to one request, by default on a new stream. */
+const respond = (
+  request: Parameters<ReflectionStream['respond']>[0],
+  stream = new ReflectionStream(index),
+) => stream.respond(request);
 
-function fileNames(answer: ReflectionResponse): string[] {
-  if (answer.case !== 'fileDescriptorResponse') throw new Error(`unexpected ${answer.case}`);
-  return answer.value.fileDescriptorProto.map(
+/** Returns the names of the files in a response. */
+function fileNames(response: ReflectionResponse): string[] {
+  if (response.case !== 'fileDescriptorResponse') throw new Error(`unexpected ${response.case}`);
+  return response.value.fileDescriptorProto.map(
     (bytes) => fromBinary(FileDescriptorProtoSchema, bytes).name,
   );
 }
 
 describe('ReflectionStream', () => {
-  it('lists its services', () => {
-    expect(request({ case: 'listServices', value: '' })).toMatchObject({
+  it('lists the services of its index', () => {
+    expect(respond({ case: 'listServices', value: '' })).toMatchObject({
       value: {
         service: [
           { name: 'cloudless.api.AgentService' },
@@ -37,10 +39,10 @@ describe('ReflectionStream', () => {
   });
 
   it('sends a file with all its imports, directly or not', () => {
-    const answer = request({ case: 'fileByFilename', value: 'cloudless/api/workload.proto' });
-    expect(fileNames(answer)[0]).toBe('cloudless/api/workload.proto');
-    if (answer.case !== 'fileDescriptorResponse') throw new Error('no files');
-    const files = answer.value.fileDescriptorProto.map((bytes) =>
+    const response = respond({ case: 'fileByFilename', value: 'cloudless/api/workload.proto' });
+    expect(fileNames(response)[0]).toBe('cloudless/api/workload.proto');
+    if (response.case !== 'fileDescriptorResponse') throw new Error('no files');
+    const files = response.value.fileDescriptorProto.map((bytes) =>
       fromBinary(FileDescriptorProtoSchema, bytes),
     );
     const names = files.map(({ name }) => name);
@@ -48,11 +50,11 @@ describe('ReflectionStream', () => {
     expect(new Set(names).size).toBe(names.length);
   });
 
-  it('sends each file once per stream, unless a request names it', () => {
-    const conversation = new ReflectionStream(index);
-    const question = { case: 'fileByFilename', value: 'cloudless/api/workload.proto' } as const;
-    expect(fileNames(request(question, conversation)).length).toBeGreaterThan(1);
-    expect(fileNames(request(question, conversation))).toEqual(['cloudless/api/workload.proto']);
+  it('sends each file once per stream, and again when a request names the file', () => {
+    const stream = new ReflectionStream(index);
+    const request = { case: 'fileByFilename', value: 'cloudless/api/workload.proto' } as const;
+    expect(fileNames(respond(request, stream)).length).toBeGreaterThan(1);
+    expect(fileNames(respond(request, stream))).toEqual(['cloudless/api/workload.proto']);
   });
 
   it.each([
@@ -69,8 +71,8 @@ describe('ReflectionStream', () => {
     { symbol: 'cloudless.api.Rollout.RECREATE', file: 'cloudless/api/workload.proto' },
     { symbol: 'google.protobuf.Duration', file: 'google/protobuf/duration.proto' },
     { symbol: 'buf.validate.field', file: 'buf/validate/validate.proto' },
-  ])('finds $symbol', ({ symbol, file }) => {
-    expect(fileNames(request({ case: 'fileContainingSymbol', value: symbol }))[0]).toBe(file);
+  ])('finds the file of $symbol', ({ symbol, file }) => {
+    expect(fileNames(respond({ case: 'fileContainingSymbol', value: symbol }))[0]).toBe(file);
   });
 
   it('finds every message of every reflected file', () => {
@@ -82,45 +84,52 @@ describe('ReflectionStream', () => {
 
   it('finds extensions by type and by number', () => {
     expect(
-      request({ case: 'allExtensionNumbersOfType', value: 'google.protobuf.FieldOptions' }),
+      respond({ case: 'allExtensionNumbersOfType', value: 'google.protobuf.FieldOptions' }),
     ).toMatchObject({
       value: {
         baseTypeName: 'google.protobuf.FieldOptions',
         extensionNumber: expect.arrayContaining([1159]),
       },
     });
-    const question = {
+    const request = {
       case: 'fileContainingExtension',
       value: { containingType: 'google.protobuf.FieldOptions', extensionNumber: 1159 },
     } as const;
-    expect(fileNames(request(question))[0]).toBe('buf/validate/validate.proto');
+    expect(fileNames(respond(request))[0]).toBe('buf/validate/validate.proto');
     expect(
-      request({ case: 'allExtensionNumbersOfType', value: 'cloudless.api.Workload' }),
+      respond({ case: 'allExtensionNumbersOfType', value: 'cloudless.api.Workload' }),
     ).toMatchObject({
       value: { extensionNumber: [] },
     });
   });
 
   it.each([
-    { question: { case: 'fileByFilename', value: 'none.proto' } as const, code: Code.NotFound },
     {
-      question: { case: 'fileContainingSymbol', value: 'cloudless.store.WorkloadRecord' } as const,
+      name: 'an unknown file',
+      request: { case: 'fileByFilename', value: 'none.proto' } as const,
       code: Code.NotFound,
     },
     {
-      question: { case: 'allExtensionNumbersOfType', value: 'none.Type' } as const,
+      name: 'a symbol that is not reflected',
+      request: { case: 'fileContainingSymbol', value: 'cloudless.store.WorkloadRecord' } as const,
       code: Code.NotFound,
     },
     {
-      question: {
+      name: 'an unknown message type',
+      request: { case: 'allExtensionNumbersOfType', value: 'none.Type' } as const,
+      code: Code.NotFound,
+    },
+    {
+      name: 'an unknown extension',
+      request: {
         case: 'fileContainingExtension',
         value: { containingType: 'none', extensionNumber: 1 },
       } as const,
       code: Code.NotFound,
     },
-    { question: { case: undefined } as const, code: Code.InvalidArgument },
-  ])('answers $question with an error', ({ question, code }) => {
-    expect(request(question)).toMatchObject({ case: 'errorResponse', value: { errorCode: code } });
+    { name: 'no field', request: { case: undefined } as const, code: Code.InvalidArgument },
+  ])('responds with an error when a request has $name', ({ request, code }) => {
+    expect(respond(request)).toMatchObject({ case: 'errorResponse', value: { errorCode: code } });
   });
 });
 
@@ -128,20 +137,20 @@ describe('reflection service', () => {
   it.each([
     { name: 'v1', service: ServerReflectionV1 },
     { name: 'v1alpha', service: ServerReflectionV1Alpha },
-  ])('serves $name', async ({ service }) => {
+  ])('serves $name of the reflection protocol', async ({ service }) => {
     const { url } = await open();
     const transport = createGrpcTransport({ baseUrl: url });
-    async function* questions() {
+    async function* requests() {
       yield { host: 'h', messageRequest: { case: 'listServices', value: '*' } as const };
       yield { host: 'h', messageRequest: { case: 'fileByFilename', value: 'none' } as const };
     }
-    const answers = [];
-    for await (const answer of createClient(
+    const responses = [];
+    for await (const response of createClient(
       service as typeof ServerReflectionV1,
       transport,
-    ).serverReflectionInfo(questions()))
-      answers.push(answer);
-    expect(answers).toMatchObject([
+    ).serverReflectionInfo(requests()))
+      responses.push(response);
+    expect(responses).toMatchObject([
       {
         validHost: 'h',
         originalRequest: { host: 'h' },
@@ -149,7 +158,7 @@ describe('reflection service', () => {
       },
       { messageResponse: { case: 'errorResponse', value: { errorCode: Code.NotFound } } },
     ]);
-    expect(JSON.stringify(answers[0]?.messageResponse.value)).toContain('grpc.health.v1.Health');
+    expect(JSON.stringify(responses[0]?.messageResponse.value)).toContain('grpc.health.v1.Health');
   });
 
   it.each(['connect', 'grpc', 'grpcweb'])(
@@ -169,7 +178,7 @@ describe('reflection service', () => {
     60_000,
   );
 
-  it('lets buf curl list the methods', async () => {
+  it('lets buf curl list the methods of the reflected services only', async () => {
     const { url } = await open();
     const { stdout } = await runBufCurl('--list-methods', '--http2-prior-knowledge', url);
     expect(stdout).toContain('cloudless.api.CoordinatorService/GetWorkload');
@@ -178,6 +187,7 @@ describe('reflection service', () => {
   }, 60_000);
 });
 
+/** Runs `buf curl`; rejects with stderr when the command fails. */
 function runBufCurl(...args: string[]): Promise<{ stdout: string }> {
   const buf = createRequire(import.meta.url).resolve('@bufbuild/buf/bin/buf');
   return new Promise((resolve, reject) => {

@@ -3,7 +3,7 @@ import { Code, type ConnectRouter } from '@connectrpc/connect';
 import { ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
 import { ReflectionIndex } from './reflection-index.js';
 
-/** The request; the messages of v1 and v1alpha both have this shape. */
+/** The oneof of a request. The messages of v1 and v1alpha both have this shape. */
 export type ReflectionRequest =
   | {
       readonly case:
@@ -16,7 +16,7 @@ export type ReflectionRequest =
     }
   | { readonly case: undefined; readonly value?: undefined };
 
-/** The response, in the shape from which both versions build their message. */
+/** The oneof of a response. The messages of v1 and v1alpha both have this shape. */
 export type ReflectionResponse =
   | { readonly case: 'listServicesResponse'; readonly value: { service: { name: string }[] } }
   | {
@@ -30,14 +30,15 @@ export type ReflectionResponse =
   | { readonly case: 'errorResponse'; readonly value: { errorCode: number; errorMessage: string } };
 
 /**
- * The requests of one reflection stream. A file comes with all its imports, except those that the
- * stream has sent already; a file that the request names is always sent.
+ * Responds to the requests of one reflection stream. Sends a file with all its imports, except the
+ * imports that the stream has sent before.
  */
 export class ReflectionStream {
   private readonly sent = new Set<DescFile>();
 
   constructor(private readonly index: ReflectionIndex) {}
 
+  /** Responds to one request. An unknown name gives an `errorResponse`, not an exception. */
   respond(request: ReflectionRequest): ReflectionResponse {
     switch (request.case) {
       case 'listServices':
@@ -82,11 +83,11 @@ export class ReflectionStream {
       return createErrorResponse(Code.NotFound, `this server has no ${description}`);
     const files = this.index
       .withImports(file)
-      .filter((each) => each === file || !this.sent.has(each));
-    for (const each of files) this.sent.add(each);
+      .filter((candidate) => candidate === file || !this.sent.has(candidate));
+    for (const sentFile of files) this.sent.add(sentFile);
     return {
       case: 'fileDescriptorResponse',
-      value: { fileDescriptorProto: files.map((each) => this.index.encode(each)) },
+      value: { fileDescriptorProto: files.map((sentFile) => this.index.encode(sentFile)) },
     };
   }
 }
@@ -103,24 +104,24 @@ export function registerReflectionService(
   const index = new ReflectionIndex([...services, ServerReflectionV1, ServerReflectionV1Alpha]);
   router.service(ServerReflectionV1, {
     serverReflectionInfo: async function* (requests) {
-      const conversation = new ReflectionStream(index);
+      const stream = new ReflectionStream(index);
       for await (const request of requests) {
         yield {
           validHost: request.host,
           originalRequest: request,
-          messageResponse: conversation.respond(request.messageRequest),
+          messageResponse: stream.respond(request.messageRequest),
         };
       }
     },
   });
   router.service(ServerReflectionV1Alpha, {
     serverReflectionInfo: async function* (requests) {
-      const conversation = new ReflectionStream(index);
+      const stream = new ReflectionStream(index);
       for await (const request of requests) {
         yield {
           validHost: request.host,
           originalRequest: request,
-          messageResponse: conversation.respond(request.messageRequest),
+          messageResponse: stream.respond(request.messageRequest),
         };
       }
     },

@@ -5,7 +5,7 @@ import type { Log, LogFields } from '@cloudless/base';
 import { startRpcServer } from '../transport/start-rpc-server.js';
 import type { RpcServer, RpcServerOptions } from '../options.js';
 
-/** A log that keeps its lines. */
+/** Returns a log that keeps its lines. */
 export function aLog(): Log & {
   readonly lines: { level: string; message: string; fields: LogFields }[];
 } {
@@ -26,8 +26,8 @@ export function aLog(): Log & {
 }
 
 /**
- * A server on a free port. `GetWorkload` returns the requested name. Override what the test is
- * about.
+ * Starts a server on a free port with a manual clock. `GetWorkload` returns the requested name,
+ * `CreateWorkload` also the spec. The caller must close the server.
  */
 export async function aServer(
   options: Partial<RpcServerOptions> = {},
@@ -54,14 +54,14 @@ export async function aServer(
 }
 
 /**
- * Returns a function that opens servers. They are closed after each test; `after` is jest's
- * `afterEach`.
+ * Returns a function that starts servers, which are closed after each test.
+ * @param afterEachTest - `afterEach` of Jest.
  */
 export function serversOfTest(
-  after: (action: () => Promise<void>) => void,
+  afterEachTest: (action: () => Promise<void>) => void,
 ): (options?: Partial<RpcServerOptions>) => ReturnType<typeof aServer> {
   const servers: RpcServer[] = [];
-  after(async () => {
+  afterEachTest(async () => {
     await Promise.all(servers.splice(0).map((server) => server.close()));
   });
   return async (options) => {

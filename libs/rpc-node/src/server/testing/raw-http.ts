@@ -3,14 +3,14 @@ import * as http2 from 'node:http2';
 import { once } from 'node:events';
 
 /** A raw HTTP response. */
-export interface RawAnswer {
+export interface RawResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, unknown>>;
   readonly body: Buffer;
   readonly trailers: Readonly<Record<string, unknown>>;
 }
 
-/** An HTTP request without any RPC library. */
+/** An HTTP request. Default: a POST of an empty body to CreateWorkload in JSON. */
 export interface RawRequest {
   readonly path?: string;
   readonly method?: string;
@@ -18,18 +18,20 @@ export interface RawRequest {
   readonly body?: Buffer | string;
 }
 
-export const CREATE = '/cloudless.api.CoordinatorService/CreateWorkload';
+/** Path of CreateWorkload. */
+export const CREATE_PATH = '/cloudless.api.CoordinatorService/CreateWorkload';
+/** Headers of a unary Connect call in JSON. */
 export const JSON_TYPE = { 'content-type': 'application/json' };
 
 /**
- * Sends a request over HTTP/1.1 on a new connection, or on one of `agent`. The body is chunked,
- * without Content-Length.
+ * Sends a request over HTTP/1.1 on a new connection, or on a connection of `agent`. The body is
+ * chunked, without Content-Length.
  */
 export async function http1(
   url: string,
-  { path = CREATE, method = 'POST', headers = JSON_TYPE, body = '' }: RawRequest,
+  { path = CREATE_PATH, method = 'POST', headers = JSON_TYPE, body = '' }: RawRequest,
   agent?: http.Agent,
-): Promise<RawAnswer> {
+): Promise<RawResponse> {
   const request = http.request(url + path, {
     method,
     headers,
@@ -48,11 +50,11 @@ export async function http1(
   };
 }
 
-/** Sends a request over HTTP/2 with prior knowledge on a new session. */
+/** Sends a request over HTTP/2 on a new session, with prior knowledge. */
 export async function http2Request(
   url: string,
-  { path = CREATE, method = 'POST', headers = JSON_TYPE, body = '' }: RawRequest,
-): Promise<RawAnswer> {
+  { path = CREATE_PATH, method = 'POST', headers = JSON_TYPE, body = '' }: RawRequest,
+): Promise<RawResponse> {
   const session = http2.connect(url);
   try {
     const stream = session.request({ ':method': method, ':path': path, ...headers });
@@ -75,7 +77,7 @@ export async function http2Request(
   }
 }
 
-/** One message in the envelope of the streaming protocols. */
+/** Encodes a message in the envelope of the streaming protocols, without flags. */
 export function envelope(message: Buffer | string): Buffer {
   const data = Buffer.from(message);
   const head = Buffer.alloc(5);

@@ -3,20 +3,23 @@ import { Code, ConnectError } from '@connectrpc/connect';
 /** Abort reason of the signal of a call that has ended. */
 const CALL_ENDED = new ConnectError('the call has ended', Code.Canceled);
 
+/** How a stream ended. */
 export interface StreamEnd {
-  /** Present when the stream failed; absent when it ended normally. */
+  /** Present when the stream failed or was aborted; absent when the stream ended normally. */
   readonly failure?: { readonly reason: unknown };
 }
 
 /**
- * One call that can be aborted from outside. Its signal follows the signal of the request. An abort
- * makes every pending wait of the call fail at once, also when the handler ignores the signal.
+ * One call that can be aborted from outside of its handler. The signal of the call follows the
+ * signal of the request. An abort makes the pending wait of the call reject at once, also when the
+ * handler ignores the signal.
  */
 export class AbortableCall {
   private readonly controller = new AbortController();
   private rejectPending: ((reason: unknown) => void) | undefined;
   private readonly onOuterAbort = (): void => this.abort(this.outer.reason);
 
+  /** @param outer - Signal of the request. */
   constructor(private readonly outer: AbortSignal) {
     if (outer.aborted) this.onOuterAbort();
     else outer.addEventListener('abort', this.onOuterAbort, { once: true });
@@ -27,7 +30,11 @@ export class AbortableCall {
     return this.controller.signal;
   }
 
-  /** Ends the call. A reason that is no ConnectError means that the client has gone. */
+  /**
+   * Ends the call. Only the first call of `abort` has an effect.
+   * @param reason - Reason of the rejection. A reason that is no ConnectError means that the client
+   *   has gone, and becomes a ConnectError CANCELED.
+   */
   abort(reason: unknown): void {
     if (this.signal.aborted) return;
     const error =
@@ -45,7 +52,7 @@ export class AbortableCall {
   }
 
   /**
-   * Settles like `work`, or rejects with the abort reason if the call is aborted first. Only one
+   * Settles as `work` does, or rejects with the abort reason if the call is aborted first. Only one
    * race may run at a time.
    */
   race<Result>(work: Promise<Result>): Promise<Result> {
@@ -57,46 +64,46 @@ export class AbortableCall {
   }
 
   /**
-   * Forwards the items of `source` until it ends or the call is aborted. Then releases the call and
-   * runs `ended`.
+   * Forwards the items of `source` until `source` ends or the call is aborted.
+   * @param onEnd - Runs after the call was released, also when the reader stops early.
    */
   forward<Item>(source: AsyncIterable<Item>, onEnd: (end: StreamEnd) => void): AsyncIterable<Item> {
-    const end = (how: StreamEnd): void => {
+    const finish = (end: StreamEnd): void => {
       this.release();
-      onEnd(how);
+      onEnd(end);
     };
     return {
       [Symbol.asyncIterator]: () => {
         const items = source[Symbol.asyncIterator]();
-        // Not awaited: a handler that ignores the signal may never return.
+        // not awaited, because a handler that ignores the signal may never return
         const stopSource = (): void => void items.return?.().then(undefined, () => undefined);
-        // An abort between two items stops the handler at once. A slow reader may never ask for the
-        // next item.
+        // an abort between two items stops the handler at once, because a slow reader may never
+        // request the next item
         const onAbort = (): void => {
-          if (!waiting) stopSource();
+          if (!isWaiting) stopSource();
         };
-        let waiting = false;
+        let isWaiting = false;
         this.signal.addEventListener('abort', onAbort, { once: true });
         return {
           next: () => {
-            waiting = true;
+            isWaiting = true;
             return this.race(
               this.signal.aborted ? Promise.reject(this.signal.reason) : items.next(),
             ).then(
               (result) => {
-                waiting = false;
-                if (result.done === true) end({});
+                isWaiting = false;
+                if (result.done === true) finish({});
                 return result;
               },
               (reason: unknown) => {
-                end({ failure: { reason } });
+                finish({ failure: { reason } });
                 stopSource();
                 throw reason;
               },
             );
           },
           return: (value?: unknown) => {
-            end({});
+            finish({});
             stopSource();
             return Promise.resolve({ done: true, value });
           },
@@ -105,7 +112,7 @@ export class AbortableCall {
     };
   }
 
-  /** Ends the call and its subscription to the request's signal. */
+  /** Ends the call: aborts its signal, and unsubscribes from the signal of the request. */
   release(): void {
     this.outer.removeEventListener('abort', this.onOuterAbort);
     this.rejectPending = undefined;

@@ -44,25 +44,25 @@ function anEndlessResponse(): StreamResponse {
 
 describe('CallLifetimes.endStreams', () => {
   const closing = new ConnectError('the server is shutting down', Code.Unavailable);
-  const aLimiter = () =>
+  const createLifetimes = () =>
     new CallLifetimes({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
 
-  it('ends open streams', async () => {
-    const limiter = aLimiter();
-    const answer = (await limiter.interceptor(async () => anEndlessResponse())(
+  it('makes the next read of an open stream reject with the given error', async () => {
+    const lifetimes = createLifetimes();
+    const response = (await lifetimes.interceptor(async () => anEndlessResponse())(
       aStreamRequest(),
     )) as StreamResponse;
-    const items = answer.message[Symbol.asyncIterator]();
+    const items = response.message[Symbol.asyncIterator]();
     expect((await items.next()).done).toBe(false);
-    limiter.endStreams(closing);
+    lifetimes.endStreams(closing);
     await expect(items.next()).rejects.toBe(closing);
   });
 
-  it('refuses later streams before they reach a handler', async () => {
-    const limiter = aLimiter();
-    limiter.endStreams(closing);
+  it('refuses later streams before their handler runs', async () => {
+    const lifetimes = createLifetimes();
+    lifetimes.endStreams(closing);
     let called = 0;
-    const call = limiter.interceptor(async () => {
+    const call = lifetimes.interceptor(async () => {
       called += 1;
       return anEndlessResponse();
     })(aStreamRequest());
@@ -71,9 +71,9 @@ describe('CallLifetimes.endStreams', () => {
   });
 
   it('ends a stream whose handler has not responded yet', async () => {
-    const limiter = aLimiter();
-    const call = limiter.interceptor(() => new Promise<never>(() => undefined))(aStreamRequest());
-    limiter.endStreams(closing);
+    const lifetimes = createLifetimes();
+    const call = lifetimes.interceptor(() => new Promise<never>(() => undefined))(aStreamRequest());
+    lifetimes.endStreams(closing);
     await expect(call).rejects.toBe(closing);
   });
 });

@@ -11,6 +11,7 @@ import { AbortableCall } from './abortable-call.js';
 export interface CallLifetimesSettings {
   readonly clock: Clock;
   readonly log: Log;
+  /** Deadline of a unary call whose client sets no deadline, in milliseconds. */
   readonly unaryDeadlineMs: number;
 }
 
@@ -20,15 +21,14 @@ export class CallCanceller {
   private listener: ((reason: ConnectError) => void) | undefined;
 
   /**
-   * Ends the call with `reason`, also when its handler has not started. Only the first reason
-   * counts.
+   * Ends the call with `reason`, also when its handler has not started. Later reasons are ignored.
    */
   cancel(reason: ConnectError): void {
     this.reason ??= reason;
     this.listener?.(this.reason);
   }
 
-  /** Sets the single listener. Runs it at once when the call has been aborted already. */
+  /** Sets the only listener. Runs `listener` at once when the call was cancelled before. */
   onCancel(listener: (reason: ConnectError) => void): void {
     this.listener = listener;
     if (this.reason !== undefined) listener(this.reason);
@@ -36,7 +36,7 @@ export class CallCanceller {
 }
 
 /**
- * Context value of each call of a server: `context.values.get(callCancellerKey)?.abort(reason)`.
+ * Context value of each call of a server: `context.values.get(callCancellerKey)?.cancel(reason)`.
  */
 export const callCancellerKey: ContextKey<CallCanceller | undefined> = createContextKey<
   CallCanceller | undefined
@@ -44,10 +44,10 @@ export const callCancellerKey: ContextKey<CallCanceller | undefined> = createCon
   description: 'control of the call',
 });
 
-/** Headers that carry a client's deadline, in Connect and in gRPC. */
+/** Headers with the deadline of a client, in Connect and in gRPC. */
 const DEADLINE_HEADERS = ['connect-timeout-ms', 'grpc-timeout'];
 
-/** Limits how long calls last. Its interceptor must be the outermost one of a server. */
+/** Limits how long calls last. `interceptor` must be the outermost interceptor of a server. */
 export class CallLifetimes {
   private readonly streams = new Set<AbortableCall>();
   private endReason: ConnectError | undefined;
@@ -59,54 +59,56 @@ export class CallLifetimes {
    */
   endStreams(reason: ConnectError): void {
     this.endReason = reason;
-    for (const scope of [...this.streams]) scope.abort(reason);
+    for (const call of [...this.streams]) call.abort(reason);
   }
 
   /**
-   * Ends a call when its signal is aborted (the client has gone, or its deadline has passed). A
-   * unary call without a deadline of the client ends after `unaryDeadlineMs`. Logs errors of
-   * handlers that are no ConnectError.
+   * Ends a call when its signal is aborted: the client has gone, or its deadline has passed. A
+   * unary call without a deadline of the client ends after `unaryDeadlineMs`. Logs each error of a
+   * handler that is no ConnectError.
    */
-  readonly interceptor: Interceptor = (next) => async (req) => {
-    const scope = new AbortableCall(req.signal);
-    const timer = req.stream ? undefined : this.startDeadline(scope, req.header, req.method.name);
-    if (req.stream) this.streams.add(scope);
+  readonly interceptor: Interceptor = (next) => async (request) => {
+    const call = new AbortableCall(request.signal);
+    const timer = request.stream
+      ? undefined
+      : this.startDeadline(call, request.header, request.method.name);
+    if (request.stream) this.streams.add(call);
     const releaseCall = (): void => {
       timer?.cancel();
-      this.streams.delete(scope);
-      scope.release();
+      this.streams.delete(call);
+      call.release();
     };
     try {
-      if (req.stream && this.endReason !== undefined) scope.abort(this.endReason);
-      req.contextValues.get(callCancellerKey)?.onCancel((reason) => scope.abort(reason));
-      if (scope.signal.aborted) throw scope.signal.reason;
-      const response = await scope.race(next({ ...req, signal: scope.signal }));
+      if (request.stream && this.endReason !== undefined) call.abort(this.endReason);
+      request.contextValues.get(callCancellerKey)?.onCancel((reason) => call.abort(reason));
+      if (call.signal.aborted) throw call.signal.reason;
+      const response = await call.race(next({ ...request, signal: call.signal }));
       if (!response.stream) {
         releaseCall();
         return response;
       }
-      const message = scope.forward(response.message, ({ failure }) => {
-        if (failure !== undefined) this.logUnexpected(failure.reason, req.method.name);
+      const message = call.forward(response.message, ({ failure }) => {
+        if (failure !== undefined) this.logUnexpected(failure.reason, request.method.name);
         releaseCall();
       });
       return { ...response, message };
     } catch (reason) {
-      this.logUnexpected(reason, req.method.name);
+      this.logUnexpected(reason, request.method.name);
       releaseCall();
       throw reason;
     }
   };
 
   private startDeadline(
-    scope: AbortableCall,
+    call: AbortableCall,
     header: Headers,
     rpc: string,
   ): { cancel(): void } | undefined {
-    // Connect aborts `req.signal` at the client's deadline.
+    // Connect aborts the signal of the request at the deadline of the client
     if (DEADLINE_HEADERS.some((name) => header.has(name))) return undefined;
     const { clock, unaryDeadlineMs } = this.settings;
     return clock.setTimer(unaryDeadlineMs, () =>
-      scope.abort(
+      call.abort(
         new ConnectError(
           `${rpc} gave no answer within ${unaryDeadlineMs} ms`,
           Code.DeadlineExceeded,
@@ -115,7 +117,7 @@ export class CallLifetimes {
     );
   }
 
-  /** Clients see only "internal error"; the log has the cause. */
+  /** Logs an error whose message clients do not get: they get only "internal error". */
   private logUnexpected(reason: unknown, rpc: string): void {
     if (!(reason instanceof ConnectError))
       this.settings.log.error('rpc handler failed', { rpc, ...errorFields(reason) });

@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 import type { ServerConnection } from './connection.js';
 
-/** The open connections of a server, limited in number. */
+/** The open connections of a server, at most `limit`. */
 export class ConnectionPool {
   private readonly bySocket = new Map<Socket, ServerConnection>();
-  /** Connections without a call so far. Oldest first. */
+  /** Connections that never had a call. Oldest first. */
   private readonly unused = new Set<ServerConnection>();
 
-  /** Connections whose calls have all ended. Oldest first. */
+  /** Connections whose calls have all ended. Longest idle first. */
   private readonly idle = new Set<ServerConnection>();
 
   constructor(private readonly limit: number) {}
@@ -39,22 +39,22 @@ export class ConnectionPool {
     this.bySocket.delete(socket);
   }
 
-  /** Records the start of the first call on a connection that had none. */
+  /** Records that a connection without calls got a call. */
   markBusy(connection: ServerConnection): void {
     this.unused.delete(connection);
     this.idle.delete(connection);
   }
 
-  /** Records the end of the last call on a connection. */
+  /** Records that the last call of a connection ended. */
   markIdle(connection: ServerConnection): void {
     if (!connection.isClosed) this.idle.add(connection);
   }
 
   /**
-   * Makes room for one more connection. Closes, if needed, the oldest connection that has never
-   * made a call, or else the oldest idle one.
-   * @returns `available` when there was room, `evicted` when a connection was closed, `full` when
-   *   every connection has open calls.
+   * Makes room for one more connection. At the limit, closes the oldest connection that never had a
+   * call, or else the connection that is idle for the longest time.
+   * @returns `available` when the pool was below the limit, `evicted` when a connection was closed,
+   *   `full` when every connection has open calls.
    */
   makeRoom(): 'available' | 'evicted' | 'full' {
     if (this.bySocket.size < this.limit) return 'available';

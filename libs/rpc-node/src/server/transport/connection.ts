@@ -2,21 +2,22 @@ import type { Socket } from 'node:net';
 import { createContextKey, type ContextKey } from '@connectrpc/connect';
 import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 
-/** The connection that a call came in on, as handlers see it. */
+/** The connection of a call, in the form that handlers get. */
 export interface ClientConnection {
-  /** Unique within the process; for logs. */
+  /** Unique within the server; for logs. */
   readonly id: string;
+  /** IP address of the client; empty when the socket closed at once. */
   readonly remoteAddress: string;
   readonly protocol: 'h2' | 'http/1.1';
   /**
    * Runs `listener` at each HTTP/2 PING of the client. HTTP/1.1 has no PING.
-   * @returns The function that ends the subscription.
+   * @returns A function that ends the subscription.
    */
   onPing(listener: () => void): () => void;
   /**
-   * Runs `listener` once when the connection is closed, by either side. If the connection is closed
-   * already, `listener` runs in a microtask after this call.
-   * @returns The function that ends the subscription.
+   * Runs `listener` once when the connection is closed, by either side. On a closed connection,
+   * `listener` runs in a microtask after this call.
+   * @returns A function that ends the subscription.
    */
   onClose(listener: () => void): () => void;
   /** Closes the socket at once, and ends every call on it. */
@@ -24,8 +25,8 @@ export interface ClientConnection {
 }
 
 /**
- * Context value of each call of a server. Undefined only without a server, as in the router
- * transport.
+ * Context value of each call of a server: its connection. Undefined when the connection closed
+ * while the call came in, or without a server, as in the router transport.
  * @example
  * const connection = context.values.get(connectionKey);
  * connection?.onClose(() => session.end());
@@ -40,15 +41,17 @@ export const connectionKey: ContextKey<ClientConnection | undefined> = createCon
 export interface ConnectionSettings {
   readonly clock: Clock;
   readonly log: Log;
+  /** As in `RpcLimits`. */
   readonly headTimeoutMs: number;
+  /** As in `RpcLimits`. */
   readonly idleTimeoutMs: number;
-  /** Runs when the first call of a connection without calls starts, and when its last call ends. */
+  /** Runs with `busy` when the first open call starts, and with `idle` when the last one ends. */
   readonly onBusyChange?: (connection: ServerConnection, state: 'busy' | 'idle') => void;
 }
 
 /**
- * The server's side of a {@link ClientConnection}. Counts its calls, and closes it after a time
- * without calls.
+ * A {@link ClientConnection} in the form that the server uses. Counts the open calls, and closes
+ * the connection after a time without calls.
  */
 export class ServerConnection implements ClientConnection {
   readonly remoteAddress: string;
@@ -84,13 +87,14 @@ export class ServerConnection implements ClientConnection {
     if (this.openCalls === 0) this.restartTimer(this.settings.idleTimeoutMs, 'idle');
   }
 
-  /** Each call is paired with one call of {@link onCallEnd}. */
+  /** Records the start of a call. Must be followed by one {@link ServerConnection.onCallEnd}. */
   onCallStart(): void {
     this.openCalls += 1;
     this.timer.cancel();
     if (this.openCalls === 1) this.settings.onBusyChange?.(this, 'busy');
   }
 
+  /** Records the end of a call. */
   onCallEnd(): void {
     this.openCalls -= 1;
     if (this.openCalls > 0 || this.closed) return;
@@ -103,11 +107,12 @@ export class ServerConnection implements ClientConnection {
     return this.closed;
   }
 
+  /** Records an HTTP/2 PING of the client. */
   onPingReceived(): void {
     this.notify(this.pingListeners);
   }
 
-  /** Lets running calls end, refuses new ones, then closes the connection. */
+  /** Closes the connection once its running calls have ended. HTTP/2 accepts no new calls. */
   drain(): void {
     this.draining = true;
     if (this.drainSession !== undefined) this.drainSession();
@@ -141,14 +146,17 @@ export class ServerConnection implements ClientConnection {
     this.timer = this.closeAfter(delayMs, reason);
   }
 
-  private closeAfter(delayMs: number, why: string): Timer {
+  private closeAfter(delayMs: number, reason: string): Timer {
     return this.settings.clock.setTimer(delayMs, () => {
-      this.settings.log.debug('connection closed by the server', { connectionId: this.id, why });
+      this.settings.log.debug('connection closed by the server', {
+        connectionId: this.id,
+        why: reason,
+      });
       this.socket.destroy();
     });
   }
 
-  /** An exception of one listener must not reach the other listeners or the server. */
+  /** Runs all listeners. Logs an exception of a listener and continues with the next. */
   private notify(listeners: ReadonlySet<() => void>): void {
     for (const listener of [...listeners]) {
       try {
@@ -163,7 +171,7 @@ export class ServerConnection implements ClientConnection {
   }
 }
 
-/** Subscriptions are independent, also of the same function. */
+/** Adds a listener. A function that is added twice has two independent subscriptions. */
 function subscribe(listeners: Set<() => void>, listener: () => void): () => void {
   const subscription = (): void => listener();
   listeners.add(subscription);

@@ -2,29 +2,29 @@ import type { Socket } from 'node:net';
 
 /**
  * First bytes of every HTTP/2 connection (RFC 9113, section 3.4). No HTTP/1.1 request starts with
- * them.
+ * these bytes.
  */
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
 
 /**
  * Detects from the first bytes of a plaintext connection whether the client speaks HTTP/1.1 or
- * HTTP/2. Puts the bytes back and pauses the socket, so that the next reader sees all of them.
- * @param onDetected - Runs once; never when the socket ends before the protocol is known.
+ * HTTP/2. Then puts the bytes back and pauses the socket, so that the next reader gets all bytes.
+ * @param onDetected - Runs once, or never when the socket ends before the protocol is known.
  */
 export function detectProtocol(
   socket: Socket,
   onDetected: (protocol: 'h2' | 'http/1.1') => void,
 ): void {
-  let seen: Buffer = Buffer.alloc(0);
+  let received: Buffer = Buffer.alloc(0);
   const onData = (chunk: Buffer): void => {
-    seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
-    const length = Math.min(seen.length, PREFACE.length);
-    const isPreface = seen.subarray(0, length).equals(PREFACE.subarray(0, length));
+    received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
+    const length = Math.min(received.length, PREFACE.length);
+    const isPreface = received.subarray(0, length).equals(PREFACE.subarray(0, length));
     if (isPreface && length < PREFACE.length) return;
     socket.off('data', onData);
     socket.off('end', onEnd);
     socket.pause();
-    socket.unshift(seen);
+    socket.unshift(received);
     onDetected(isPreface ? 'h2' : 'http/1.1');
   };
   const onEnd = (): void => void socket.destroy();

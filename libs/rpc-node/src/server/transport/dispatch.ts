@@ -31,7 +31,10 @@ export interface DispatchSettings {
   readonly allowedOrigins: readonly string[];
 }
 
-/** Passes one HTTP request to its RPC handler, or answers it with an error. */
+/**
+ * Passes one HTTP request to its RPC handler, or answers with an error. Never throws.
+ * @param connection - Undefined when the connection closed while the request came in.
+ */
 export type Dispatch = (
   connection: ServerConnection | undefined,
   request: AnyRequest,
@@ -80,24 +83,24 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         await withInputErrors(handler)({ ...universal, ...inspected }),
         handler,
       );
-      const answer =
+      const responseBody =
         result.body &&
         protection.paceResponse(
           endAfterRequestBody(withFinish(result.body), handler, request),
           call,
         );
       await universalResponseToNodeResponse(
-        { ...result, ...definedFields({ body: answer }) },
+        { ...result, ...definedFields({ body: responseBody }) },
         response,
       );
     } catch (reason) {
-      // The response could not be written: the client has gone. Exceptions of handlers never get
-      // here.
-      const gone =
+      // The response could not be written, usually because the client has gone. Connect converts
+      // exceptions of handlers to responses, so they never get here.
+      const isClientGone =
         response.destroyed ||
         hasClientGone(request) ||
         ConnectError.from(reason).code === Code.Aborted;
-      const level = gone ? 'debug' : 'warn';
+      const level = isClientGone ? 'debug' : 'warn';
       log[level]('rpc response not delivered', {
         rpc: handler.method.name,
         connectionId: connection?.id,
@@ -108,22 +111,23 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
   };
 
   /**
-   * A refused call still goes to Connect, without a body: Connect encodes the error for each
-   * protocol.
+   * Admits a call. A refused call also goes to Connect, with a body that fails: Connect encodes the
+   * error in the protocol of the call. Requests that Connect refuses itself need no admission.
    */
   const admit = async (call: IncomingCall): Promise<AdmittedCall> => {
     const { handler, request, header, signal, control } = call;
-    const finishing = (answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> => answer;
+    const withFinish = (responseBody: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> =>
+      responseBody;
     const isCall =
       handler.allowedMethods.includes(request.method ?? '') &&
       handler.supportedContentType(header.get('content-type') ?? '');
-    if (!isCall) return { body: toRequestBody(request), withFinish: finishing };
+    if (!isCall) return { body: toRequestBody(request), withFinish };
     try {
       return await protection.admit(call);
     } catch (reason) {
       if (signal.aborted || !(reason instanceof ConnectError)) throw reason;
       control.cancel(reason);
-      return { body: createFailingBody(reason), withFinish: finishing };
+      return { body: createFailingBody(reason), withFinish };
     }
   };
 
@@ -178,8 +182,8 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
 }
 
 /**
- * Read and write operations report these errors. Without an `error` listener, Node would end the
- * process.
+ * Listener of `error` events of requests and responses. Reads and writes report the same errors,
+ * but without a listener Node would end the process.
  */
 const ignoreError = (): void => undefined;
 
@@ -196,11 +200,14 @@ function addErrorText(
   if (response.status === 405)
     header.set(
       'Allow',
-      handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '),
+      handler.allowedMethods
+        .filter((name, index, names) => names.indexOf(name) === index)
+        .join(', '),
     );
   return { ...response, header, body: toBody(errorJson('unimplemented', help)) };
 }
 
+/** Error texts by HTTP status. */
 const HELP_BY_STATUS: Readonly<Record<number, string>> = {
   405: 'this RPC needs POST',
   415: 'this content type is not served; use application/json or application/proto (Connect), application/grpc or application/grpc-web',
@@ -221,11 +228,11 @@ async function* toBody(text: string): AsyncIterable<Uint8Array> {
   yield Buffer.from(text);
 }
 
-/** Codes of errors that this module answers before Connect. */
+/** Codes of the errors that this file sends without Connect. */
 type RefusalCode =
   'invalid_argument' | 'permission_denied' | 'resource_exhausted' | 'unimplemented';
 
-/** An error in the JSON form of Connect. */
+/** Encodes an error in the JSON form of Connect. */
 function errorJson(code: RefusalCode, message: string): string {
   return JSON.stringify({ code, message });
 }
@@ -245,8 +252,8 @@ function sendError(
 }
 
 /**
- * Node keeps only the first of several Host headers. A proxy in front may have checked another one
- * (RFC 9112, section 3.2).
+ * Counts the Host headers. Node keeps only the first, but a proxy in front of the server may have
+ * checked another (RFC 9112, section 3.2).
  */
 function countHostHeaders({ rawHeaders }: AnyRequest): number {
   return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
@@ -254,12 +261,12 @@ function countHostHeaders({ rawHeaders }: AnyRequest): number {
 }
 
 /**
- * Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node enforces its own limit only
- * for HTTP/1.1.
+ * Returns the size of a request head as HTTP/2 counts it (RFC 9113, section 6.5.2), in bytes. Node
+ * enforces its own limit only for HTTP/1.1.
  */
 function measureHead(request: AnyRequest): number {
   return request.rawHeaders.reduce((sum, text) => sum + text.length + FIELD_OVERHEAD_BYTES / 2, 0);
 }
 
-/** HTTP/2 adds 32 bytes for each field; here half for the name, half for the value. */
+/** Bytes that HTTP/2 adds for each field: half is added for the name, half for the value. */
 const FIELD_OVERHEAD_BYTES = 32;

@@ -3,7 +3,9 @@ import { serversOfTest } from '../testing/fixture.js';
 
 const open = serversOfTest(afterEach);
 
+/** Frame types (RFC 9113, section 6). */
 const [HEADERS, RST_STREAM, SETTINGS, GOAWAY] = [1, 3, 4, 7];
+/** Error codes (RFC 9113, section 7). */
 const REFUSED_STREAM = 7;
 const ENHANCE_YOUR_CALM = 11;
 
@@ -16,14 +18,14 @@ function encodeFrame(type: number, flags: number, stream: number, payload: Buffe
   return Buffer.concat([head, payload]);
 }
 
-/** A header field in HPACK without compression (RFC 7541, section 6.2.2). */
+/** Encodes a header field in HPACK without compression (RFC 7541, section 6.2.2). */
 function encodeField(name: string, value: string): Buffer {
   const text = (part: string): Buffer =>
     Buffer.concat([Buffer.from([part.length]), Buffer.from(part)]);
   return Buffer.concat([Buffer.from([0]), text(name), text(value)]);
 }
 
-/** The header block of a POST to an RPC. */
+/** Encodes the header block of a POST to an RPC. */
 function encodeCallHead(): Buffer {
   return Buffer.concat([
     Buffer.from([0x83, 0x86]),
@@ -33,15 +35,19 @@ function encodeCallHead(): Buffer {
   ]);
 }
 
+/** Encodes the HEADERS frame that opens stream `2 * index + 1`. */
 const call = (index: number): Buffer => encodeFrame(HEADERS, 4, index * 2 + 1, encodeCallHead());
+/** Encodes the RST_STREAM frame (CANCEL) of stream `2 * index + 1`. */
 const reset = (index: number): Buffer =>
   encodeFrame(RST_STREAM, 0, index * 2 + 1, Buffer.from([0, 0, 0, 8]));
 const repeatFrames = (count: number, make: (index: number) => Buffer): Buffer =>
   Buffer.concat(Array.from({ length: count }, (_, index) => make(index)));
 
 /**
- * Sends the HTTP/2 preface and `bytes`. @returns The frames that arrive until `isEnough`, and
- * whether the server closed the connection.
+ * Sends the HTTP/2 preface and `bytes`.
+ * @param isEnough - Ends the wait when true; otherwise the wait ends when the server closes.
+ * @returns The received frames with their error codes, and true when the server closed the
+ *   connection.
  */
 async function sendFrames(
   port: number,
@@ -68,8 +74,11 @@ async function sendFrames(
         pending = pending.subarray(size)
       ) {
         const type = pending.readUInt8(3);
-        const at = { [RST_STREAM]: 9, [GOAWAY]: 13 }[type];
-        frames.push({ type, code: at === undefined ? 0 : pending.readUInt32BE(at) });
+        const codeOffset = { [RST_STREAM]: 9, [GOAWAY]: 13 }[type];
+        frames.push({
+          type,
+          code: codeOffset === undefined ? 0 : pending.readUInt32BE(codeOffset),
+        });
       }
       if (isEnough(frames)) resolve(false);
     });
@@ -80,12 +89,12 @@ async function sendFrames(
 
 const never = (): boolean => false;
 const PING = encodeFrame(6, 0, 0, Buffer.alloc(8));
-/** The reply to {@link PING}: the server has read everything sent before it. */
-const pong = (frames: readonly { readonly type: number }[]): boolean =>
+/** Returns true after the reply to {@link PING}: the server has then read all earlier frames. */
+const hasPingReply = (frames: readonly { readonly type: number }[]): boolean =>
   frames.some(({ type }) => type === 6);
 
 describe('HTTP/2 session limits', () => {
-  it('destroy a session that resets more streams than resetBurst, and only then', async () => {
+  it('destroy a session that resets more streams than resetBurst, but none that resets fewer', async () => {
     const { address } = await open({ limits: { resetBurst: 50 } });
     const openAndReset = (count: number): Buffer =>
       repeatFrames(count, (index) => Buffer.concat([call(index), reset(index)]));
@@ -93,11 +102,11 @@ describe('HTTP/2 session limits', () => {
       closed: true,
     });
     const alive = Buffer.concat([openAndReset(50), PING]);
-    const { closed } = await sendFrames(address.port, alive, pong);
+    const { closed } = await sendFrames(address.port, alive, hasPingReply);
     expect(closed).toBe(false);
   });
 
-  it('refuse streams beyond maxConcurrentStreams, and destroy a session that keeps opening them', async () => {
+  it('refuse streams above maxConcurrentStreams, and destroy a session that opens many of them', async () => {
     // nghttp2 refuses these streams and counts them as invalid frames. maxSessionRejectedStreams
     // counts only streams that Node refuses.
     const { address } = await open({
@@ -113,7 +122,7 @@ describe('HTTP/2 session limits', () => {
     expect(await sendFrames(address.port, calls(60), never)).toMatchObject({ closed: true });
   });
 
-  it('destroy a session with too many invalid frames', async () => {
+  it('destroy a session with more invalid frames than maxSessionInvalidFrames', async () => {
     const { address } = await open({ limits: { maxSessionInvalidFrames: 10 } });
     // An upper-case field name is an error of its stream only (RFC 9113, section 8.2.1).
     const invalid = (index: number): Buffer =>
@@ -126,7 +135,7 @@ describe('HTTP/2 session limits', () => {
     const { closed } = await sendFrames(
       address.port,
       Buffer.concat([repeatFrames(5, invalid), PING]),
-      pong,
+      hasPingReply,
     );
     expect(closed).toBe(false);
     expect(await sendFrames(address.port, repeatFrames(100, invalid), never)).toMatchObject({
@@ -134,7 +143,7 @@ describe('HTTP/2 session limits', () => {
     });
   });
 
-  it('refuse streams of a session that holds too much memory, and destroy it when it continues', async () => {
+  it('refuse streams of a session above maxSessionMemoryMb, and destroy it after too many refusals', async () => {
     // Node counts the memory of nghttp2 and of its own stream objects. OverloadProtection counts
     // heads and bodies.
     const limits = { maxSessionMemoryMb: 1, maxConcurrentStreams: 10_000 };
@@ -143,7 +152,7 @@ describe('HTTP/2 session limits', () => {
     const { frames, closed } = await sendFrames(
       patient.address.port,
       Buffer.concat([calls(3_000), PING]),
-      pong,
+      hasPingReply,
     );
     expect({ closed, refused: countRefusals(frames) > 100 }).toEqual({
       closed: false,
@@ -156,6 +165,7 @@ describe('HTTP/2 session limits', () => {
   });
 });
 
+/** Counts the streams that the server refused. */
 function countRefusals(
   frames: readonly { readonly type: number; readonly code: number }[],
 ): number {

@@ -12,21 +12,21 @@ import type { ClientConnection } from './connection.js';
 
 const open = serversOfTest(afterEach);
 
-/** A promise and the function that resolves it. */
+/** Returns a promise and the function that resolves it. */
 function aSignal() {
   let pass: () => void = () => undefined;
   const passed = new Promise<void>((resolve) => (pass = resolve));
   return { passed, pass };
 }
 
-/** Resolves with the next connection whose protocol is known. */
+/** Returns an `onConnection` option, and a promise of the first connection that it receives. */
 function nextConnection() {
   let resolve: (connection: ClientConnection) => void = () => undefined;
   const connected = new Promise<ClientConnection>((done) => (resolve = done));
   return { connected, onConnection: (connection: ClientConnection) => resolve(connection) };
 }
 
-describe('startRpcServer, time limits', () => {
+describe('startRpcServer', () => {
   it('ends a unary call without a deadline after 30 s, also when its handler ignores the signal', async () => {
     const [called, aborted] = [aSignal(), aSignal()];
     const { url, clock } = await open({
@@ -50,14 +50,14 @@ describe('startRpcServer, time limits', () => {
     await aborted.passed;
   });
 
-  it('sets no deadline for streams', async () => {
-    const [called, more] = [aSignal(), aSignal()];
+  it('sets no deadline for a stream', async () => {
+    const [called, mayContinue] = [aSignal(), aSignal()];
     const { url, clock } = await open({
       registerRoutes: (router) =>
         router.rpc(CoordinatorService.method.watchWorkloads, async function* () {
           yield {};
           called.pass();
-          await more.passed;
+          await mayContinue.passed;
           yield {};
         }),
     });
@@ -68,20 +68,20 @@ describe('startRpcServer, time limits', () => {
     const second = stream.next();
     await called.passed;
     await clock.advance(3_600_000);
-    more.pass();
+    mayContinue.pass();
     expect(await second).toMatchObject({ done: false });
   });
 
   it.each([
     {
-      name: 'connect-timeout-ms',
+      name: 'a timeout of more than 24 hours',
       headers: { ...JSON_TYPE, 'connect-timeout-ms': String(25 * 3_600_000) },
     },
     {
       name: 'a timeout that is not a number',
       headers: { ...JSON_TYPE, 'connect-timeout-ms': 'soon' },
     },
-  ])('refuses $name', async ({ headers }) => {
+  ])('answers 400 to a request with $name', async ({ headers }) => {
     const { url } = await open();
     expect(await http1(url, { headers, body: '{}' })).toMatchObject({ status: 400 });
   });
@@ -106,7 +106,7 @@ describe('startRpcServer, time limits', () => {
     await closed;
   });
 
-  it('ends a call whose body does not arrive in time, over HTTP/1.1 and HTTP/2', async () => {
+  it('ends a call whose body is not complete after 30 s, over HTTP/1.1 and HTTP/2', async () => {
     const { connected, onConnection } = nextConnection();
     const { url, address, clock } = await open({ onConnection });
     const socket = net.connect(address.port, address.host).on('error', () => undefined);
@@ -168,7 +168,7 @@ describe('startRpcServer, time limits', () => {
   });
 });
 
-describe('startRpcServer, size limits', () => {
+describe('startRpcServer', () => {
   it('answers 431 to a head of more than 16 KiB, over HTTP/1.1 and HTTP/2', async () => {
     const { url } = await open();
     const headers = { ...JSON_TYPE, 'x-large': 'a'.repeat(17 * 1024) };
@@ -176,7 +176,7 @@ describe('startRpcServer, size limits', () => {
     expect(await http2Request(url, { headers, body: '{}' })).toMatchObject({ status: 431 });
   });
 
-  it('announces its limits in the HTTP/2 settings', async () => {
+  it('sends its limits of streams and heads in the HTTP/2 settings', async () => {
     const { url } = await open();
     const session = http2.connect(url);
     const [settings] = (await once(session, 'remoteSettings')) as [http2.Settings];
@@ -184,7 +184,7 @@ describe('startRpcServer, size limits', () => {
     session.destroy();
   });
 
-  it('closes first unused, then idle connections for new ones beyond maxConnections, and logs it once', async () => {
+  it('closes unused, then idle connections to accept new ones above maxConnections, and logs once', async () => {
     const log = aLog();
     const server = await open({ limits: { maxConnections: 2 }, log });
     const { url, address } = server;
@@ -207,7 +207,7 @@ describe('startRpcServer, size limits', () => {
     agent.destroy();
   });
 
-  it('closes a new connection beyond maxConnections when all others have open calls', async () => {
+  it('closes a new connection above maxConnections when all others have open calls', async () => {
     const called = aSignal();
     const { url, address } = await open({
       limits: { maxConnections: 1 },
@@ -233,14 +233,14 @@ describe('startRpcServer, size limits', () => {
 
 describe('RpcServer.close', () => {
   it('ends streams with UNAVAILABLE, lets unary calls finish, and leaves no socket or timer', async () => {
-    const [called, answer] = [aSignal(), aSignal()];
+    const [called, mayRespond] = [aSignal(), aSignal()];
     let calls = 0;
     const server = await aServer({
       registerRoutes: (router) =>
         router.service(CoordinatorService, {
           getWorkload: async ({ name }) => {
             if ((calls += 1) === 2) called.pass();
-            await answer.passed;
+            await mayRespond.passed;
             return { name };
           },
           watchWorkloads: async function* () {
@@ -266,7 +266,7 @@ describe('RpcServer.close', () => {
       code: Code.Unavailable,
       rawMessage: 'the server is shutting down',
     });
-    answer.pass();
+    mayRespond.pass();
     expect(await call).toMatchObject({ name: 'web' });
     expect(await overHttp1).toMatchObject({ name: 'api' });
     await closed;
@@ -314,8 +314,8 @@ describe('RpcServer.close', () => {
   });
 });
 
-describe('startRpcServer, listening', () => {
-  it('names the port and the option when the port is in use', async () => {
+describe('startRpcServer', () => {
+  it('rejects with the port and the option when the port is in use', async () => {
     const { address } = await open();
     await expect(aServer({ port: address.port })).rejects.toMatchObject({
       kind: 'unavailable',
@@ -324,10 +324,10 @@ describe('startRpcServer, listening', () => {
   });
 
   it.each([
-    { name: 'every address', options: { host: '0.0.0.0' }, kind: 'precondition' },
+    { name: 'a host that is not loopback', options: { host: '0.0.0.0' }, kind: 'precondition' },
     { name: 'a port out of range', options: { port: 65_536 }, kind: 'invalid' },
     { name: 'a port with a fraction', options: { port: 1.5 }, kind: 'invalid' },
-  ])('refuses $name', async ({ options, kind }) => {
+  ])('rejects $name', async ({ options, kind }) => {
     await expect(aServer(options)).rejects.toMatchObject({ kind });
   });
 
@@ -336,15 +336,15 @@ describe('startRpcServer, listening', () => {
       name: 'HTTP/2',
       bytes: 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
       frame: Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
-      answer: /^\0\0.\x04/s,
+      response: /^\0\0.\x04/s,
     },
     {
-      name: 'PRI-like HTTP/1.1',
+      name: 'HTTP/1.1 with a method that starts like the HTTP/2 preface',
       bytes: 'PROPFIND / HTTP/1.1\r\nHost: localhost\r\n',
       frame: Buffer.from('\r\n'),
-      answer: /^HTTP\/1\.1 404/,
+      response: /^HTTP\/1\.1 404/,
     },
-  ])('detects $name when the first bytes arrive one by one', async ({ bytes, frame, answer }) => {
+  ])('detects $name when the first bytes arrive one by one', async ({ bytes, frame, response }) => {
     const { address } = await open();
     const socket = net.connect({ port: address.port, host: address.host, noDelay: true });
     await once(socket, 'connect');
@@ -353,25 +353,27 @@ describe('startRpcServer, listening', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
     const [first] = (await once(socket, 'data')) as [Buffer];
-    expect(first.toString('latin1')).toMatch(answer);
+    expect(first.toString('latin1')).toMatch(response);
     socket.destroy();
   });
 });
 
+/** Sends an HTTP/2 PING and resolves at the reply. */
 async function ping(session: http2.ClientHttp2Session): Promise<void> {
   session.on('error', () => undefined); // the server may close the session
-  if (session.connecting) await once(session, 'connect'); // Node cancels pings before that
+  if (session.connecting) await once(session, 'connect'); // Node cancels earlier pings
   await new Promise<void>((resolve, reject) =>
     session.ping((reason) => (reason === null ? resolve() : reject(reason))),
   );
 }
 
-/** Resolves when the server has read everything that was sent before. */
+/** Resolves when the server has read all bytes that clients sent before. */
 async function makeRoundTrip(url: string): Promise<void> {
   await http1(url, { path: '/nothing' });
   await settle();
 }
 
+/** Resolves when the server has `count` open connections. */
 async function waitForConnections(
   server: { readonly openConnections: number },
   count: number,

@@ -2,6 +2,7 @@ import type { Server } from 'node:net';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { requireLoopback } from '@cloudless/identity';
 
+/** Address on which a server listens. */
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
@@ -11,9 +12,11 @@ export interface ListenAddress {
 
 /**
  * Starts to accept connections on a loopback address.
+ * @param port - 0 to 65535; 0 lets the system choose.
  * @param portOption - The command-line option that error messages name, such as `--port`.
  * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is
- *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port.
+ *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port,
+ *   `precondition` when this machine does not have the address.
  */
 export async function listenOnLoopback(
   server: Server,
@@ -52,12 +55,12 @@ function toListenError(
   port: number,
   portOption: string,
 ): CloudlessError {
-  const where = `port ${port} on ${host}`;
+  const place = `port ${port} on ${host}`;
   switch ('code' in reason ? reason.code : undefined) {
     case 'EADDRINUSE':
       return new CloudlessError(
         'unavailable',
-        `${where} is in use; stop the program that uses it or choose another port with ${portOption}`,
+        `${place} is in use; stop the program that uses it or choose another port with ${portOption}`,
         {
           cause: reason,
         },
@@ -65,7 +68,7 @@ function toListenError(
     case 'EACCES':
       return new CloudlessError(
         'denied',
-        `${where} may not be used by this user; choose a port above 1023 with ${portOption}`,
+        `${place} may not be used by this user; choose a port above 1023 with ${portOption}`,
         {
           cause: reason,
         },
@@ -77,6 +80,6 @@ function toListenError(
         { cause: reason },
       );
     default:
-      return new CloudlessError('unavailable', `cannot listen on ${where}`, { cause: reason });
+      return new CloudlessError('unavailable', `cannot listen on ${place}`, { cause: reason });
   }
 }

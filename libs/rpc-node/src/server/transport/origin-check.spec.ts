@@ -5,36 +5,36 @@ import { http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
 
 const open = serversOfTest(afterEach);
 
-describe('checkRequestOrigin on a plaintext server', () => {
+describe('startRpcServer', () => {
   it.each([
     {
       name: 'a Host that is not loopback',
       headers: { host: 'evil.example:8080' },
-      says: 'host "evil.example:8080" is not this machine',
+      message: 'host "evil.example:8080" is not this machine',
     },
     {
       name: 'an origin of another site',
       headers: { origin: 'http://evil.example' },
-      says: 'origin "http://evil.example" may not call this server',
+      message: 'origin "http://evil.example" may not call this server',
     },
-    { name: 'the opaque origin null', headers: { origin: 'null' }, says: 'origin "null"' },
-  ])('refuses $name with 403 and says why', async ({ headers, says }) => {
+    { name: 'the opaque origin null', headers: { origin: 'null' }, message: 'origin "null"' },
+  ])('answers 403 with the reason to $name', async ({ headers, message }) => {
     const { url } = await open();
-    const answer = await http1(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' });
-    expect({ status: answer.status, error: JSON.parse(answer.body.toString()) }).toEqual({
+    const response = await http1(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' });
+    expect({ status: response.status, error: JSON.parse(response.body.toString()) }).toEqual({
       status: 403,
-      error: { code: 'permission_denied', message: expect.stringContaining(says) },
+      error: { code: 'permission_denied', message: expect.stringContaining(message) },
     });
   });
 
   it.each([
-    { name: ':authority', headers: { ':authority': 'evil.example' } },
+    { name: 'a foreign :authority', headers: { ':authority': 'evil.example' } },
     {
-      name: 'host beside a good :authority',
+      name: 'a foreign Host beside a loopback :authority',
       headers: { ':authority': 'localhost', host: 'evil.example' },
     },
-    { name: 'origin', headers: { origin: 'https://evil.example' } },
-  ])('checks $name in HTTP/2', async ({ headers }) => {
+    { name: 'a foreign origin', headers: { origin: 'https://evil.example' } },
+  ])('answers 403 to an HTTP/2 request with $name', async ({ headers }) => {
     const { url } = await open();
     expect(
       await http2Request(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' }),
@@ -42,10 +42,10 @@ describe('checkRequestOrigin on a plaintext server', () => {
   });
 
   it.each([
-    { name: 'the same twice', hosts: ['localhost', 'localhost'] },
-    { name: 'two names', hosts: ['localhost', 'evil.example'] },
+    { name: 'the same name twice', hosts: ['localhost', 'localhost'] },
+    { name: 'two different names', hosts: ['localhost', 'evil.example'] },
     {
-      name: 'the same in other letters',
+      name: 'the same name, header names in different letter case',
       hosts: ['localhost', 'localhost'],
       fields: ['Host', 'hOST'],
     },
@@ -59,14 +59,14 @@ describe('checkRequestOrigin on a plaintext server', () => {
       socket.write(
         `POST ${path} HTTP/1.1\r\n${head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`,
       );
-      const [answer] = (await once(socket, 'data')) as [Buffer];
-      expect(answer.toString()).toMatch(/^HTTP\/1\.1 400 /);
-      expect(answer.toString()).toContain('the request has 2 Host headers; send one');
+      const [response] = (await once(socket, 'data')) as [Buffer];
+      expect(response.toString()).toMatch(/^HTTP\/1\.1 400 /);
+      expect(response.toString()).toContain('the request has 2 Host headers; send one');
       socket.destroy();
     },
   );
 
-  it('refuses HTTP/1.0 without a host', async () => {
+  it('answers 403 to HTTP/1.0 without a Host', async () => {
     const { address } = await open();
     const socket = net.connect(address.port, address.host);
     socket.write('POST /cloudless.api.CoordinatorService/GetWorkload HTTP/1.0\r\n\r\n');
@@ -78,11 +78,14 @@ describe('checkRequestOrigin on a plaintext server', () => {
   it('answers the CORS preflight of a loopback page and exposes the headers of gRPC-Web', async () => {
     const { url } = await open();
     const origin = 'http://localhost:5173';
-    const asks = {
+    const preflightHeaders = {
       'access-control-request-method': 'POST',
       'access-control-request-headers': 'content-type,connect-protocol-version',
     };
-    const preflight = await http1(url, { method: 'OPTIONS', headers: { origin, ...asks } });
+    const preflight = await http1(url, {
+      method: 'OPTIONS',
+      headers: { origin, ...preflightHeaders },
+    });
     expect(preflight).toMatchObject({
       status: 204,
       headers: { 'access-control-allow-origin': origin, vary: 'Origin' },
@@ -91,18 +94,21 @@ describe('checkRequestOrigin on a plaintext server', () => {
       'connect-protocol-version',
     );
     for (const send of [http1, http2Request]) {
-      const answer = await send(url, { headers: { ...JSON_TYPE, origin }, body: '{"name":"web"}' });
-      expect(answer).toMatchObject({
+      const response = await send(url, {
+        headers: { ...JSON_TYPE, origin },
+        body: '{"name":"web"}',
+      });
+      expect(response).toMatchObject({
         status: 200,
         headers: { 'access-control-allow-origin': origin },
       });
-      expect(String(answer.headers['access-control-expose-headers']).toLowerCase()).toContain(
+      expect(String(response.headers['access-control-expose-headers']).toLowerCase()).toContain(
         'grpc-status',
       );
     }
   });
 
-  it('allows an origin of allowedOrigins', async () => {
+  it('serves a request whose origin is in allowedOrigins', async () => {
     const { url } = await open({ allowedOrigins: ['https://console.example'] });
     expect(
       await http1(url, {
@@ -115,33 +121,33 @@ describe('checkRequestOrigin on a plaintext server', () => {
   });
 });
 
-describe('createDispatch: requests that are no RPC', () => {
+describe('createDispatch', () => {
   it.each([
     {
-      name: 'an unknown path',
+      name: 'a request of an unknown path',
       request: { path: '/nothing' },
       status: 404,
-      says: 'no RPC at this path',
+      message: 'no RPC at this path',
     },
-    { name: 'GET', request: { method: 'GET' }, status: 405, says: 'POST' },
+    { name: 'a GET of an RPC', request: { method: 'GET' }, status: 405, message: 'POST' },
     {
-      name: 'no content type',
+      name: 'a request without a content type',
       request: { headers: {}, body: '{}' },
       status: 415,
-      says: 'application/json',
+      message: 'application/json',
     },
     {
       name: 'a bidirectional stream over HTTP/1.1',
       request: { path: '/cloudless.api.CoordinatorService/Session' },
       status: 505,
-      says: 'HTTP/2',
+      message: 'HTTP/2',
     },
-  ])('answers $name with $status and an error text', async ({ request, status, says }) => {
+  ])('answers $status with an error text to $name', async ({ request, status, message }) => {
     const { url } = await open();
-    const answer = await http1(url, request);
-    expect(answer.status).toBe(status);
-    expect(JSON.parse(answer.body.toString())).toMatchObject({
-      message: expect.stringContaining(says),
+    const response = await http1(url, request);
+    expect(response.status).toBe(status);
+    expect(JSON.parse(response.body.toString())).toMatchObject({
+      message: expect.stringContaining(message),
     });
   });
 });

@@ -3,15 +3,15 @@ import { cors } from '@connectrpc/connect';
 import { checkHostHeader, checkOrigin } from '@cloudless/identity';
 import { RETRY_AFTER_HEADER } from '../admission/retryable-error.js';
 
-/** The part of an HTTP/1.1 or HTTP/2 request that the check reads. */
+/** The part of an HTTP/1.1 or HTTP/2 request that {@link checkRequestOrigin} reads. */
 export interface CheckedRequest {
   readonly method?: string | undefined;
   readonly headers: IncomingHttpHeaders;
 }
 
 /**
- * `pass`: serve the request, and add `headers` to the response. `preflight`: answer a browser's
- * CORS preflight. `refuse`: answer 403.
+ * `pass`: serve the request, and add `headers` to the response. `preflight`: answer the CORS
+ * preflight of a browser with `headers`. `refuse`: answer 403 with `reason`.
  */
 export type OriginDecision =
   | { readonly kind: 'pass'; readonly headers: Readonly<Record<string, string>> }
@@ -21,7 +21,7 @@ export type OriginDecision =
 /**
  * Protects a plaintext server on loopback from web pages of other sites (DNS rebinding, cross-site
  * requests). Host and `:authority` must name this machine; an origin must be on loopback or in
- * `allowedOrigins`. Pure.
+ * `allowedOrigins`; no origin is allowed.
  */
 export function checkRequestOrigin(
   request: CheckedRequest,
@@ -41,12 +41,12 @@ export function checkRequestOrigin(
   const check = checkOrigin(origin, allowedOrigins);
   if (!check.allowed) return { kind: 'refuse', reason: check.reason };
   if (origin === undefined) return { kind: 'pass', headers: {} };
-  const shared = { 'Access-Control-Allow-Origin': origin, Vary: 'Origin' };
+  const originHeaders = { 'Access-Control-Allow-Origin': origin, Vary: 'Origin' };
   if (request.method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) {
     return {
       kind: 'pass',
       headers: {
-        ...shared,
+        ...originHeaders,
         'Access-Control-Expose-Headers': [
           ...cors.exposedHeaders,
           'Retry-After',
@@ -58,7 +58,7 @@ export function checkRequestOrigin(
   return {
     kind: 'preflight',
     headers: {
-      ...shared,
+      ...originHeaders,
       'Access-Control-Allow-Methods': cors.allowedMethods.join(', '),
       'Access-Control-Allow-Headers': cors.allowedHeaders.join(', '),
       'Access-Control-Max-Age': String(PREFLIGHT_MAX_AGE_SECONDS),

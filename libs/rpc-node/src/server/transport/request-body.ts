@@ -3,24 +3,27 @@ import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import type { Clock, Log } from '@cloudless/base';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 
+/** Settings of {@link enforceBodyTimeout}. */
 export interface BodyTimeoutSettings {
   readonly clock: Clock;
   readonly log: Log;
+  /** As in `RpcLimits`. */
   readonly bodyTimeoutMs: number;
 }
 
 /**
- * The body of a request. Connect stops reading when it refuses a message. By default Node would
- * then destroy the request, which blocks an HTTP/1.1 connection for later requests.
+ * Returns the body of a request. Reading may stop early without destroying the request: Connect
+ * stops when it refuses a message, and a destroyed request would block an HTTP/1.1 connection for
+ * later requests.
  */
 export function toRequestBody(request: AnyRequest): AsyncIterable<Uint8Array> {
   return { [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }) };
 }
 
 /**
- * Closes a request whose body is not complete in time. The time runs from the head of the request
- * when the client sends one message, or else from the end of the response. Body bytes after the
- * response are discarded: a client that is cut off while it sends may never read its response.
+ * Closes a request whose body is not complete in time. The time runs from the head of the request,
+ * or for a client stream from the end of the response. Bytes after the response are discarded,
+ * because a client whose connection closes while it sends may never read the response.
  */
 export function enforceBodyTimeout(
   settings: BodyTimeoutSettings,
@@ -39,8 +42,8 @@ export function enforceBodyTimeout(
     response.once('close', stop);
   };
   if (!isClientStreaming(method)) startTimer();
-  const answered = 'stream' in request ? request.stream : response;
-  answered.once('finish', () => {
+  const responseStream = 'stream' in request ? request.stream : response;
+  responseStream.once('finish', () => {
     if (request.readableEnded) return;
     discardBody(request);
     if (isClientStreaming(method)) startTimer();
@@ -48,8 +51,8 @@ export function enforceBodyTimeout(
 }
 
 /**
- * Delays the end of an HTTP/1.1 response until its request is complete. Node closes a connection
- * without keep-alive right after the response, while a refused client may still be sending.
+ * Delays the end of an HTTP/1.1 response until its request is complete. Otherwise Node would close
+ * a connection without keep-alive while a refused client is still sending.
  */
 export async function* endAfterRequestBody(
   body: AsyncIterable<Uint8Array>,

@@ -40,7 +40,7 @@ describe('startRpcServer', () => {
       name: 'gRPC-Web over HTTP/2',
       transport: (baseUrl: string) => createGrpcWebTransport({ baseUrl, httpVersion: '2' }),
     },
-  ])('serves $name on the one port', async ({ transport }) => {
+  ])('serves $name on its port', async ({ transport }) => {
     const { url } = await open();
     const client = createClient(CoordinatorService, transport(url));
     expect(await client.getWorkload({ namespace: 'default', name: 'web' })).toMatchObject({
@@ -49,7 +49,7 @@ describe('startRpcServer', () => {
     });
   });
 
-  it('notifies a handler of PINGs and of the end of its connection', async () => {
+  it('gives handlers a connection that reports PINGs of the client and its own end', async () => {
     const connections: ClientConnection[] = [];
     const { address, url } = await open({
       registerRoutes: (router) =>
@@ -72,7 +72,7 @@ describe('startRpcServer', () => {
     stream.resume();
     await once(stream, 'end');
     const [connection] = connections;
-    if (connection === undefined) throw new Error('the handler saw no connection');
+    if (connection === undefined) throw new Error('the handler got no connection');
     let pings = 0;
     const unsubscribe = connection.onPing(() => (pings += 1));
     await new Promise<void>((resolve, reject) =>

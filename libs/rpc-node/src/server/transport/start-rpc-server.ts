@@ -31,8 +31,9 @@ import { detectProtocol } from './detect-protocol.js';
  * HTTP/2 with prior knowledge.
  * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is
  *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port.
+ * @throws Error when `classifyCall` returns undefined for an RPC.
  * @example
- * const server = await startRpcServer({ host: 'localhost', port: 0, clock, routes });
+ * const server = await startRpcServer({ host: 'localhost', port: 0, clock, registerRoutes });
  * const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
  * await server.close(5_000);
  */
@@ -133,6 +134,7 @@ class PlaintextServer implements RpcServer {
     return (this.closing ??= this.shutDown(graceMs));
   }
 
+  /** Destroys all connections at the end of the grace period. */
   private async shutDown(graceMs: number): Promise<void> {
     const closed = new Promise<void>((resolve) => this.listener.close(() => resolve()));
     this.health.setAll('notServing');
@@ -145,7 +147,7 @@ class PlaintextServer implements RpcServer {
     if (graceMs <= 0) destroyAll();
     const timer = this.options.clock.setTimer(Math.max(0, graceMs), destroyAll);
     await closed;
-    // The listener closes slightly before its last sockets emit `close`.
+    // the listener closes slightly before its last sockets emit `close`
     await Promise.all(
       this.connections.sockets.map(
         (socket) => new Promise((resolve) => socket.once('close', resolve)),
@@ -260,6 +262,7 @@ class PlaintextServer implements RpcServer {
     );
   }
 
+  /** Counts a connection that was closed because too many are open. */
   private recordDrop(): void {
     this.droppedCount += 1;
     if (!shouldLogOccurrence(this.droppedCount)) return;

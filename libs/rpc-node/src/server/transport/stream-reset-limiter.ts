@@ -1,9 +1,10 @@
 import type { Clock } from '@cloudless/base';
 import type { RpcLimits } from '../options.js';
 
-/** Token bucket for the streams that one client resets. */
+/** Token bucket that limits the streams that one HTTP/2 session resets. */
 export class StreamResetLimiter {
   private tokens: number;
+  /** Time of the last refill, in milliseconds of the clock. */
   private filledAt: number;
 
   constructor(
@@ -14,7 +15,10 @@ export class StreamResetLimiter {
     this.filledAt = clock.now();
   }
 
-  /** Takes one token. @returns false when the bucket is empty. */
+  /**
+   * Records a reset.
+   * @returns False when the resets exceed the limit.
+   */
   tryReset(): boolean {
     const { resetBurst, resetsPerSecond } = this.limits;
     const now = this.clock.now();
