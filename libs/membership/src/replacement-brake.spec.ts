@@ -25,8 +25,8 @@ function aHoldingBrake() {
     kind: 'holding',
     sinceMs: 0,
     untilMs: 300_000,
-    silent: 6,
-    total: 10,
+    silentCount: 6,
+    nodeCount: 10,
   });
   return brake;
 }
@@ -99,8 +99,8 @@ describe('ReplacementBrake', () => {
     expect(brake.check(100_000, 2)).toMatchObject({
       kind: 'holding',
       sinceMs: 0,
-      silent: 8,
-      total: 10,
+      silentCount: 8,
+      nodeCount: 10,
     });
   });
 

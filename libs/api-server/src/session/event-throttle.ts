@@ -70,7 +70,7 @@ export class EventThrottle {
       if (due.length >= limit) break;
       if (suppressed.dueAtMs > now) continue;
       const throttled = suppressed.passed
-        ? ({ passes: true, left: undefined } as const)
+        ? ({ passes: true, suppressed: undefined } as const)
         : this.throttle.take(replicaId);
       if (throttled.passes) {
         this.discard(nodeId, replicaId);

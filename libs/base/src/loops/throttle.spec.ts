@@ -5,15 +5,15 @@ describe('Throttle', () => {
   it('passes a burst, then one event per interval with the number of suppressed events', async () => {
     const clock = new ManualClock();
     const throttle = new Throttle({ clock, burst: 2, everyMs: 1_000 });
-    expect(throttle.take('a')).toEqual({ passes: true, left: undefined });
-    expect(throttle.take('a')).toEqual({ passes: true, left: undefined });
+    expect(throttle.take('a')).toEqual({ passes: true, suppressed: undefined });
+    expect(throttle.take('a')).toEqual({ passes: true, suppressed: undefined });
     const sinceMs = clock.wallTime();
     expect(throttle.take('a')).toEqual({ passes: false, waitMs: 1_000 });
     await clock.advance(400);
     expect(throttle.take('a')).toEqual({ passes: false, waitMs: 600 });
     expect(throttle.take('b').passes).toBe(true);
     await clock.advance(600);
-    expect(throttle.take('a')).toEqual({ passes: true, left: { count: 2, sinceMs } });
+    expect(throttle.take('a')).toEqual({ passes: true, suppressed: { count: 2, sinceMs } });
     expect(throttle.take('a').passes).toBe(false);
   });
 

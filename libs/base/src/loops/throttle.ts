@@ -18,7 +18,7 @@ export interface ThrottleOptions {
 
 /** Result of {@link Throttle.take}: pass or suppress. */
 export type ThrottleResult =
-  /** The event passes; `left` has the events of the key that were suppressed before, if any. */
+  /** The event passes; `suppressed` has the events of the key that were suppressed before, if any. */
   | { readonly passes: true; readonly suppressed: SuppressedEvents | undefined }
   /** The event is suppressed; the next event of the key may pass after `waitMs`. */
   | { readonly passes: false; readonly waitMs: number };
@@ -35,7 +35,7 @@ interface Bucket {
   tokens: number;
   /** Time at which `tokens` was computed. */
   atMs: number;
-  left: { count: number; readonly sinceMs: number } | undefined;
+  suppressed: { count: number; readonly sinceMs: number } | undefined;
 }
 
 /**
@@ -53,12 +53,12 @@ export class Throttle {
     const bucket = this.refillBucket(key);
     if (bucket.tokens >= 1) {
       bucket.tokens -= 1;
-      const { left } = bucket;
-      bucket.left = undefined;
-      return { passes: true, suppressed: left };
+      const { suppressed } = bucket;
+      bucket.suppressed = undefined;
+      return { passes: true, suppressed };
     }
-    bucket.left ??= { count: 0, sinceMs: clock.wallTime() };
-    bucket.left.count += 1;
+    bucket.suppressed ??= { count: 0, sinceMs: clock.wallTime() };
+    bucket.suppressed.count += 1;
     return { passes: false, waitMs: Math.ceil((1 - bucket.tokens) * everyMs) };
   }
 
@@ -70,7 +70,7 @@ export class Throttle {
   private refillBucket(key: string): Bucket {
     const { clock, burst, everyMs, maxKeys = 1_000 } = this.options;
     const now = clock.now();
-    const bucket = this.buckets.get(key) ?? { tokens: burst, atMs: now, left: undefined };
+    const bucket = this.buckets.get(key) ?? { tokens: burst, atMs: now, suppressed: undefined };
     bucket.tokens = Math.min(burst, bucket.tokens + (now - bucket.atMs) / everyMs);
     bucket.atMs = now;
     this.buckets.delete(key); // move to the end: most recently used
