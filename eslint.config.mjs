@@ -245,7 +245,7 @@ export default tseslint.config(
       'libs/simulation/src/sim-cluster/sim-cluster.ts',
       'libs/simulation/src/test-cluster/random-world.ts',
     ],
-    rules: lengthLimits(470, 150),
+    rules: lengthLimits(480, 155),
   },
   {
     // What a library imports is what its package.json declares, no more and no less.

@@ -147,11 +147,11 @@ describe('start queue of an agent', () => {
     };
     testBed.coordinator.sendOrder(aStopOrder({ replicaId: 'web-1', preStopMs: 0 }));
     await settle();
-    expect([stopped.length, bed.phaseOf('web-1'), testBed.agent.replicas.waitingStartCount]).toEqual([
-      1,
-      'STOPPED',
-      0,
-    ]);
+    expect([
+      stopped.length,
+      bed.phaseOf('web-1'),
+      testBed.agent.replicas.waitingStartCount,
+    ]).toEqual([1, 'STOPPED', 0]);
   });
 
   it('begins the next start after 30 s when the running starts hang', async () => {

@@ -13,7 +13,10 @@ describe('NodeDirectory', () => {
     // The leases end after 3 s. A coordinator that is busy with the loss may check the brake after
     // its window of 30 s.
     await clock.advance(40_000);
-    expect(nodes.checkReplacementBrake()).toMatchObject({ kind: 'holding', silentCount: NODES.length });
+    expect(nodes.checkReplacementBrake()).toMatchObject({
+      kind: 'holding',
+      silentCount: NODES.length,
+    });
     nodes.close();
   });
 });

@@ -144,7 +144,7 @@ export class SimPipe {
   private readonly queue: { readonly arrival: number; readonly action: () => void }[] = [];
   private isMoving = false;
   private isDropped = false;
-  private roomWaiter: (() => void) | undefined;
+  private sendableListener: (() => void) | undefined;
 
   constructor(
     private readonly link: SimLink,
@@ -159,10 +159,10 @@ export class SimPipe {
     this.move();
   }
 
-  /** Returns true when more may be sent now; otherwise calls `onRoom` once as soon as it may. */
-  canSend(onRoom: () => void): boolean {
+  /** Returns true when more may be sent now; otherwise calls `onSendable` once as soon as it may. */
+  canSend(onSendable: () => void): boolean {
     if (this.queue.length < WINDOW) return true;
-    this.roomWaiter = onRoom;
+    this.sendableListener = onSendable;
     return false;
   }
 
@@ -170,7 +170,7 @@ export class SimPipe {
   drop(): void {
     this.isDropped = true;
     this.queue.length = 0;
-    this.roomWaiter = undefined;
+    this.sendableListener = undefined;
   }
 
   private move(): void {
@@ -188,9 +188,9 @@ export class SimPipe {
 
   private deliver(): void {
     this.queue.shift()?.action();
-    const notify = this.roomWaiter;
+    const notify = this.sendableListener;
     if (notify === undefined || this.queue.length >= WINDOW) return;
-    this.roomWaiter = undefined;
+    this.sendableListener = undefined;
     notify();
   }
 }
