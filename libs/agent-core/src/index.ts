@@ -25,5 +25,5 @@ export { toReplicaTarget } from './replica/replica-target.js';
 export type { ReplicaTarget } from './replica/replica-target.js';
 export { CONTAINER_LABELS, fromContainerLabels } from './container/container-labels.js';
 export type { ContainerOwner } from './container/container-labels.js';
-export { isEnded, isForward, isPhase } from './replica/replica-state.js';
-export type { ReplicaPhase } from './replica/replica-state.js';
+export { isEnded, isForward, isPhase } from './replica/replica-phase.js';
+export type { ReplicaPhase } from './replica/replica-phase.js';

@@ -23,7 +23,8 @@ import { StartQueue } from '../container/start-queue.js';
 import { toReplicaTarget } from './replica-target.js';
 import type { ReplicaRunnerDeps } from './replica-host.js';
 import { ReplicaRunner } from './replica-runner.js';
-import { isEnded, createReplicaState } from './replica-state.js';
+import { isEnded } from './replica-phase.js';
+import { createReplicaState } from './replica-state.js';
 import {
   findUnseenFailure,
   restoreOrphan,

@@ -9,9 +9,8 @@ import {
   HEALTHY_AFTER_MS,
   type ContainerEnding,
 } from './restart-decision.js';
+import { isEnded, isForward } from './replica-phase.js';
 import {
-  isEnded,
-  isForward,
   createReplicaState,
   type ReplicaEffect,
   type ReplicaEvent,

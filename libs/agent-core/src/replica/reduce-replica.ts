@@ -2,8 +2,8 @@ import { assertNever, type ContainerId } from '@cloudless/base';
 import { DEFAULTS } from '@cloudless/api';
 import type { ReplicaTarget } from './replica-target.js';
 import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
+import { isEnded, type ReplicaPhase } from './replica-phase.js';
 import {
-  isEnded,
   toCurrentContainer,
   type ContainerExit,
   type CurrentContainer,
@@ -11,7 +11,6 @@ import {
   type ReplicaTransition,
   type ReplicaEffect,
   type ReplicaEvent,
-  type ReplicaPhase,
   type ReplicaState,
   type StopDelays,
 } from './replica-state.js';

@@ -3,7 +3,8 @@ import { errorFields, type Log } from '@cloudless/base';
 import { OrderSchema, type Order } from '@cloudless/api';
 import type { AgentStore, StoredReplica } from '../store/agent-store.js';
 import { SerialQueue } from '../store/serial-queue.js';
-import { isEnded, isUnconfirmed, type ReplicaState } from './replica-state.js';
+import { isEnded } from './replica-phase.js';
+import { isUnconfirmed, type ReplicaState } from './replica-state.js';
 import { toStoredProgress, toStoredReplica, type ReplicaOrders } from './stored-orders.js';
 
 /** Stores the orders and the progress of one replica. Writes are made one after the other. */

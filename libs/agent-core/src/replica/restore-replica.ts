@@ -5,8 +5,8 @@ import { fromContainerLabels } from '../container/container-labels.js';
 import { adoptRunning, hasFailed, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
 import type { ReplicaTarget } from './replica-target.js';
 import { RESTART_BACKOFF } from './restart-decision.js';
+import { isEnded } from './replica-phase.js';
 import {
-  isEnded,
   createReplicaState,
   toCurrentContainer,
   type Activity,

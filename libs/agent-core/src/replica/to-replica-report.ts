@@ -12,11 +12,11 @@ import {
   type ImagePullStatus,
   type ReplicaReport,
 } from '@cloudless/api';
+import type { ReplicaPhase } from './replica-phase.js';
 import {
   isUnconfirmed,
   type CurrentContainer,
   type ImagePull,
-  type ReplicaPhase,
   type ReplicaState,
 } from './replica-state.js';
 

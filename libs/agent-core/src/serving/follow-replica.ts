@@ -1,7 +1,8 @@
 import { errorKindOf, type ContainerId } from '@cloudless/base';
 import type { ContainerRuntime, LogBatch, LogRequest } from '@cloudless/runtime';
 import type { NodeReplicas } from '../replica/node-replicas.js';
-import { isEnded, type ReplicaState } from '../replica/replica-state.js';
+import { isEnded } from '../replica/replica-phase.js';
+import type { ReplicaState } from '../replica/replica-state.js';
 
 export interface ReplicaLogSources {
   readonly runtime: Pick<ContainerRuntime, 'logBatches'>;

@@ -1,4 +1,4 @@
-import type { ReplicaPhase } from '../replica/replica-state.js';
+import type { ReplicaPhase } from '../replica/replica-phase.js';
 
 /** Identity of an agent. Stored on disk, so it survives restarts of the agent. */
 export interface AgentIdentity {

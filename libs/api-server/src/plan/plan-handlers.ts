@@ -19,13 +19,13 @@ import { presentNode } from '../node/node-presenter.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
-import { describePlanDifference } from './plan-difference.js';
 import {
   checkSpecBytes,
   truncatePlan,
   computeOutcomeHash,
   selectPlansToDelete,
-} from './plan-size.js';
+} from '../workload/plan-size.js';
+import { describePlanDifference } from './plan-difference.js';
 import {
   validateChanges,
   putChanges,

@@ -42,12 +42,7 @@ import {
   type MutationDeps,
 } from '../mutation/idempotent-mutation.js';
 import { changeWorkload, type WorkloadChange } from '../workload/workload-change.js';
-import {
-  requireMutableWorkload,
-  requireWorkload,
-  getSpec,
-  type WorkloadName,
-} from '../workload/lookup.js';
+import { requireMutableWorkload, requireWorkload, getSpec, type WorkloadName } from '../lookup.js';
 
 /** Handlers of the rollout calls of CoordinatorService. */
 export class RolloutHandlers {

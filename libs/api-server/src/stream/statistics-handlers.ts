@@ -24,7 +24,7 @@ import {
 } from '@cloudless/base';
 import { isLive } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
-import { requireWorkload } from '../workload/lookup.js';
+import { requireWorkload } from '../lookup.js';
 import { requireContainer, resolveTarget } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 

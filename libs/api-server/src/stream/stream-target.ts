@@ -2,7 +2,7 @@ import { resolveNamespace } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
-import { requireWorkload } from '../workload/lookup.js';
+import { requireWorkload } from '../lookup.js';
 
 /** The fields by which a log or exec request names its target. */
 export interface StreamTargetRequest {

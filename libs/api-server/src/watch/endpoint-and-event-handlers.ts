@@ -16,7 +16,7 @@ import {
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { createServingFilter, getZone, isLive } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
-import { requireWorkload } from '../workload/lookup.js';
+import { requireWorkload } from '../lookup.js';
 import type { LivenessChanges } from './liveness-changes.js';
 import { createEndpointSource } from './watch-endpoints.js';
 import { createEventFilter, watchEvents } from './watch-events.js';

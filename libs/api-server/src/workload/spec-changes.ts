@@ -16,13 +16,13 @@ import type { WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { ClusterView } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
-import { type WorkloadChange } from './workload-change.js';
 import {
   requireMutableWorkload,
   createDeletingError,
   getSpec,
   type WorkloadName,
-} from './lookup.js';
+} from '../lookup.js';
+import { type WorkloadChange } from './workload-change.js';
 
 type SpecCheckDeps = Pick<ApiServerDeps, 'explainImpossibleLimits'>;
 

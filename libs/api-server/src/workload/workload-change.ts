@@ -25,7 +25,7 @@ import {
 } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 import type { MutationResult } from '../mutation/idempotent-mutation.js';
-import { getSpec, type WorkloadName } from './lookup.js';
+import { getSpec, type WorkloadName } from '../lookup.js';
 
 /** A validated change of one workload that is not yet part of a transaction. */
 export interface WorkloadChange extends WorkloadName {

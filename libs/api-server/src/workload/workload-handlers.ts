@@ -24,7 +24,6 @@ import {
 } from '@cloudless/api';
 import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
 import { toNameKeyId } from '@cloudless/cluster-state';
-import { truncateWorkloadPlan } from '../plan/plan-size.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import {
@@ -35,9 +34,10 @@ import {
 import type { LivenessChanges } from '../watch/liveness-changes.js';
 import { watchRecords } from '../watch/watch-records.js';
 import { createWorkloadSource } from '../watch/watch-workloads.js';
-import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
+import { checkGeneration, requireWorkload } from '../lookup.js';
 import { createEventFields, changeWorkload } from './workload-change.js';
-import { checkGeneration, requireWorkload } from './lookup.js';
+import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
+import { truncateWorkloadPlan } from './plan-size.js';
 
 /** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {

@@ -5,14 +5,7 @@ import type { ContainerRequest } from '@cloudless/runtime';
 import type { PortReservations } from '@cloudless/app-kit';
 import { listHostPorts, type ContainerHostPort } from './config/network.js';
 import type { KnownContainer } from './inventory.js';
-import type { Sandboxes } from './sandboxes.js';
-
-/** Host ports of a running container of another owner on this machine. */
-export interface ForeignPorts {
-  /** Cloudless id of the container; empty for a container of another program. */
-  readonly containerId: string;
-  readonly ports: readonly ContainerHostPort[];
-}
+import type { ForeignPorts, Sandboxes } from './sandboxes.js';
 
 /** A range of host ports, both ends included. */
 export interface PortRange {

@@ -2,8 +2,7 @@ import { rm } from 'node:fs/promises';
 import { errorKindOf, type ContainerId } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import { ContainerState, type Container, type PodSandbox } from '../gen/runtime/v1/api_pb.js';
-import { listHostPorts } from './config/network.js';
-import type { ForeignPorts } from './host-ports.js';
+import { listHostPorts, type ContainerHostPort } from './config/network.js';
 import {
   readContainerId,
   fromAnnotations,
@@ -12,6 +11,13 @@ import {
   toOwnerSelector,
   type Owner,
 } from './labels.js';
+
+/** Host ports of a running container of another owner on this machine. */
+export interface ForeignPorts {
+  /** Cloudless id of the container; empty for a container of another program. */
+  readonly containerId: string;
+  readonly ports: readonly ContainerHostPort[];
+}
 
 /** Lists and removes the sandboxes of one owner, with the containers in them and their logs. */
 export class Sandboxes {
