@@ -50,6 +50,18 @@ describe('cloudlessctl', () => {
         'cloudlessctl: --all-namespaces applies to workloads, events and containers, not to nodes',
     },
     {
+      argv: ['get', 'workloads', '--audit'],
+      message: 'cloudlessctl: --audit applies to events, not to workloads',
+    },
+    {
+      argv: ['get', 'containers', '--why', '7'],
+      message: 'cloudlessctl: --why applies to events, not to containers',
+    },
+    {
+      argv: ['get', 'nodes', '--limit', '5'],
+      message: 'cloudlessctl: --limit applies to events, not to nodes',
+    },
+    {
       argv: ['get', 'pods'],
       message: 'cloudlessctl: unknown kind "pods": expected workloads, nodes, containers or events',
     },

@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import { sleep } from '@cloudless/base';
 import type { Clock } from '@cloudless/base';
 import { isTransient, isServerReset } from './failure.js';
@@ -77,6 +78,15 @@ export async function* withReconnect<Item>(
     await sleep(clock, delayMs, signal);
     delayMs = Math.min(MAX_DELAY_MS, delayMs * 2);
   }
+}
+
+/**
+ * Returns true for the error with which the coordinator ends a stream whose client reads too
+ * slowly, for example because `less` shows the output. Watches and logs can be resumed after this
+ * error.
+ */
+export function isSlowReaderError(reason: unknown): boolean {
+  return reason instanceof ConnectError && reason.code === Code.ResourceExhausted;
 }
 
 /** A time limit as an abort signal. Call {@link cancel} when the work has ended. */

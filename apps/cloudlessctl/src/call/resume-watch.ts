@@ -3,7 +3,7 @@ import type { CallOptions } from '@connectrpc/connect';
 import { formatSpan } from '../output/human.js';
 import { CliFailure, ExitCode } from './failure.js';
 import type { CliSession } from './cli-session.js';
-import { Deadline, withReconnect } from './reconnect.js';
+import { Deadline, isSlowReaderError, withReconnect } from './reconnect.js';
 
 /** A watch that can be resumed after a revision. */
 export interface ResumableWatch<Item> {
@@ -61,14 +61,6 @@ export async function* resumeWatch<Item extends { readonly revision: bigint }>(
     onLost,
     isRetriable: isSlowReaderError,
   });
-}
-
-/**
- * Returns true for the error with which the coordinator ends a watch whose client reads too slowly,
- * for example because `less` reads the output. Such a watch can be resumed.
- */
-function isSlowReaderError(reason: unknown): boolean {
-  return reason instanceof ConnectError && reason.code === Code.ResourceExhausted;
 }
 
 /**

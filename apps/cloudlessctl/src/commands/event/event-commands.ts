@@ -57,8 +57,7 @@ export function addEventOptions(command: Command): Command {
     .option('--node <node>', 'only for this node')
     .option(
       '--limit <number>',
-      `number of newest events, at most ${MAX_LIMIT}`,
-      String(DEFAULT_LIMIT),
+      `number of newest events, at most ${MAX_LIMIT} (default: ${DEFAULT_LIMIT})`,
     )
     .option('--audit', 'list audit records instead of other events')
     .option('--why <id>', 'show the causes and consequences of an event as a tree')

@@ -43,6 +43,9 @@ const KINDS_BY_OPTION: Readonly<Record<string, readonly string[]>> = {
   node: ['event', 'container'],
   selector: ['workload', 'node'],
   allNamespaces: ['workload', 'event', 'container'],
+  limit: ['event'],
+  audit: ['event'],
+  why: ['event'],
 };
 
 /** Adds `get`, `describe` and `version`. */

@@ -162,7 +162,10 @@ describe('cloudlessctl logs', () => {
     });
   });
 
-  it('resumes after the last line when the connection breaks, and repeats no line', async () => {
+  it.each([
+    { event: 'the connection breaks', code: Code.Unavailable },
+    { event: 'the coordinator ends the log because of slow reading', code: Code.ResourceExhausted },
+  ])('resumes after the last line when $event, and repeats no line', async ({ code }) => {
     const clock = new ManualClock(NOW_MS);
     const requests: StreamLogsRequest[] = [];
     const coordinator = {
@@ -170,7 +173,7 @@ describe('cloudlessctl logs', () => {
       streamLogs: async function* (request: StreamLogsRequest) {
         requests.push(request);
         yield anEntry(1, 1, 'a');
-        if (requests.length === 1) throw new ConnectError('no leader', Code.Unavailable);
+        if (requests.length === 1) throw new ConnectError('ended', code);
         yield anEntry(1, 2, 'b');
       },
     };

@@ -13,7 +13,7 @@ import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { parseDuration } from '../../quantity.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
-import { Deadline, withReconnect } from '../../call/reconnect.js';
+import { Deadline, isSlowReaderError, withReconnect } from '../../call/reconnect.js';
 import { LogPrinter } from '../../views/log-printer.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { ResumableLog } from './resumable-log.js';
@@ -59,7 +59,13 @@ async function showLogs(invocation: Invocation): Promise<void> {
   try {
     const follow = request.follow === true;
     const entries = follow
-      ? withReconnect(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost })
+      ? withReconnect(open, {
+          clock: io.clock,
+          signal: deadline.signal,
+          endless: false,
+          onLost,
+          isRetriable: isSlowReaderError,
+        })
       : open();
     for await (const batch of entries) {
       const printed = batch.filter(
