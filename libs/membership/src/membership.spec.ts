@@ -110,6 +110,7 @@ describe('Membership', () => {
 
     it.each([
       { name: 'fewer than 4 resets are no mass reset', nodes: 3, resets: 3, lost: 3 },
+      { name: 'the lease decides after 4 of 4 resets', nodes: 4, resets: 4, lost: 0 },
       { name: 'half of the nodes is no mass reset', nodes: 8, resets: 4, lost: 4 },
       { name: 'the lease decides after a mass reset', nodes: 8, resets: 5, lost: 0 },
     ])(

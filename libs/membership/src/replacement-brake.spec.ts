@@ -44,6 +44,12 @@ describe('ReplacementBrake', () => {
     expect(brake.check(0, aliveCount).kind).toBe(kind);
   });
 
+  it('counts the 30 s of a loss from the loss, not from the start of the coordinator', () => {
+    const brake = createReplacementBrake();
+    brake.apply(lostNodes(4, 1_000_000));
+    expect(brake.check(1_030_000, 3).kind).toBe('holding');
+  });
+
   it('gives the reason of a hold', () => {
     const brake = createReplacementBrake();
     brake.apply(lostNodes(6, 0));
