@@ -120,7 +120,9 @@ export class CoordinatorConnection {
         if (reason === null) resolve();
         else reject(createConnectionError(reason));
       });
-      if (!sent) reject(createConnectionError());
+      if (sent) return;
+      this.session.off('close', onClose);
+      reject(createConnectionError());
     });
   }
 

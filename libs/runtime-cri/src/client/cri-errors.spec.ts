@@ -58,8 +58,18 @@ describe('fromCriError', () => {
     },
   );
 
-  it('names the socket and the system error when the cause of the cause is a refused connection', () => {
-    const refused = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
+  it.each([
+    {
+      code: 'ECONNREFUSED',
+      message: 'no container runtime answers at /run/cri.sock (ECONNREFUSED)',
+    },
+    {
+      code: 'EACCES',
+      message:
+        'this process may not open the socket /run/cri.sock of the container runtime (EACCES): run the agent as root',
+    },
+  ])('names the socket when the cause of the cause is $code', ({ code, message }) => {
+    const refused = Object.assign(new Error('connect'), { code });
     const error = new ConnectError(
       'broken',
       Code.Internal,
@@ -69,7 +79,7 @@ describe('fromCriError', () => {
     );
     expect(fromCriError(error, where)).toMatchObject({
       kind: 'unavailable',
-      message: expect.stringContaining('/run/cri.sock (ECONNREFUSED)'),
+      message: expect.stringContaining(message),
     });
   });
 });

@@ -34,6 +34,12 @@ export function fromCriError(
   const createError = (kind: ErrorKind, message: string): CloudlessError =>
     new CloudlessError(kind, message, { cause: reason });
   const connectCode = findSystemCode(reason, (code) => CONNECT_FAILURES.has(code));
+  if (connectCode !== undefined && NO_PERMISSION.has(connectCode)) {
+    return createError(
+      'unavailable',
+      `this process may not open the socket ${socketPath} of the container runtime (${connectCode}): run the agent as root`,
+    );
+  }
   if (connectCode !== undefined) {
     return createError(
       'unavailable',
@@ -92,6 +98,8 @@ const MAX_CAUSES = 8;
  * process may not open it.
  */
 const CONNECT_FAILURES = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
+/** The {@link CONNECT_FAILURES} of a process that may not open the socket. */
+const NO_PERMISSION = new Set(['EACCES', 'EPERM']);
 /**
  * System errors of a connection that broke. The code that Node.js reports depends on the progress
  * of the call.

@@ -184,6 +184,16 @@ describe('EngineStore', () => {
     expect(await store.get('a')).toBeUndefined();
   });
 
+  it('leaves no timer when it is closed before the keys of an expired lease could be deleted', async () => {
+    const { store, storage, clock } = aStore();
+    const lease = await store.grantLease(1_000);
+    await store.txn([], [{ ...put('a'), lease }]);
+    storage.failure = DISK_FULL;
+    await clock.advance(1_500);
+    await store.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   it('goes out of service when it is unknown whether a write was committed', async () => {
     const { store, storage, clock } = aStore();
     await store.grantLease(1_000);

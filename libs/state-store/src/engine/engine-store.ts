@@ -5,6 +5,7 @@ import {
   silentLog,
   type Clock,
   type Log,
+  type Timer,
 } from '@cloudless/base';
 import type {
   ChangeBatch,
@@ -83,6 +84,8 @@ class EngineStore implements StateStore {
   private readonly hub: WatchHub;
   private readonly queue: CommitQueue;
   private readonly leases: LeaseTimers;
+  /** Timers of expired leases whose keys could not be deleted yet. */
+  private readonly expiryRetries = new Set<Timer>();
   private readonly diskSpace: DiskSpaceMonitor;
   private readonly faultMonitor: StorageFaultMonitor | undefined;
   private readonly log: Log;
@@ -174,6 +177,7 @@ class EngineStore implements StateStore {
   private async shutDown(): Promise<void> {
     this.hub.end();
     this.leases.stopAll();
+    for (const timer of this.expiryRetries) timer.cancel();
     this.diskSpace.stop();
     this.faultMonitor?.stop();
     await this.queue.waitUntilIdle();
@@ -225,7 +229,11 @@ class EngineStore implements StateStore {
           retryMs: EXPIRY_RETRY_MS,
           ...errorFields(reason),
         });
-      this.options.clock.setTimer(EXPIRY_RETRY_MS, () => void this.expire(lease));
+      const timer = this.options.clock.setTimer(EXPIRY_RETRY_MS, () => {
+        this.expiryRetries.delete(timer);
+        void this.expire(lease);
+      });
+      this.expiryRetries.add(timer);
     }
   }
 
