@@ -21,8 +21,9 @@ export const otlpEndpointField: ConfigField<string | undefined> = {
 };
 
 /**
- * Configuration layer of the OpenTelemetry environment variables, to be placed below a program's
- * own settings.
+ * Creates the `ConfigLayer` of the environment variable {@link OTLP_ENDPOINT_VARIABLE}. List the
+ * layer before the layers of a program's own settings, which then take precedence. Messages about an
+ * invalid value name the variable.
  */
 export function createOtlpLayer(env: Readonly<Record<string, string | undefined>>) {
   const endpoint = env[OTLP_ENDPOINT_VARIABLE];

@@ -145,8 +145,8 @@ const NETWORK_REASONS: Readonly<Record<string, string>> = {
 const MAX_CAUSES = 8;
 
 /**
- * Returns true when the same call may succeed soon: the connection broke, or no coordinator is the
- * leader.
+ * Returns true when a later attempt of the same call may succeed: the coordinator died, could not be
+ * reached, or answered UNAVAILABLE, for example because it is not the leader.
  */
 export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;

@@ -7,7 +7,9 @@ import { isEnded } from './replica-phase.js';
 import { isUnconfirmed, type ReplicaState } from './replica-state.js';
 import { toStoredProgress, toStoredReplica, type ReplicaOrders } from './stored-orders.js';
 
-/** Stores the orders and the progress of one replica. Writes are made one after the other. */
+/**
+ * Stores the orders and the progress of one replica. Queued tasks and saves run one after the other.
+ */
 export class ReplicaStorage {
   private readonly writes = new SerialQueue();
   /** Progress of the last successful save, as JSON. */
@@ -36,12 +38,15 @@ export class ReplicaStorage {
     return toStoredReplica(state, this.current);
   }
 
-  /** Runs a task after all earlier writes. */
+  /** Queues a task, which runs after all earlier tasks and saves. */
   enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
     return this.writes.run(task);
   }
 
-  /** Writes orders to disk. The orders are in effect only after {@link useOrders}. */
+  /**
+   * Writes orders to disk at once: call it in a task of {@link enqueue}. The orders are in effect only
+   * after {@link useOrders}.
+   */
   saveOrders(state: ReplicaState, orders: ReplicaOrders): Promise<void> {
     return this.store.saveReplica(toStoredReplica(state, orders));
   }
@@ -51,7 +56,11 @@ export class ReplicaStorage {
     this.current = orders;
   }
 
-  /** Returns true when an order of the same revision and kind is in effect. */
+  /**
+   * Returns true when an order of the same revision and kind is in effect. False while the agent
+   * waits for a coordinator to repeat the stored order, for example after a reboot of the machine:
+   * the repeated order then has an effect.
+   */
   hasSame(order: Order, state: ReplicaState): boolean {
     if (order.orderRevision !== state.heldRevision || isUnconfirmed(state.activity)) return false;
     // A stop order and the forget order after it can have the same revision when nothing was
@@ -75,6 +84,7 @@ export class ReplicaStorage {
       this.saveQueued = false;
       const state = readState();
       const key = JSON.stringify(toStoredProgress(state));
+      // The stored progress of an unconfirmed replica stays until a coordinator repeats the order.
       if (key === this.savedProgress || state.activity.kind === 'unconfirmed') return;
       if (isEnded(state.phase) && state.forget) return; // will be removed from the store
       try {

@@ -1,17 +1,17 @@
 import type { Clock, CloudlessError, StopSignal } from '@cloudless/base';
 import { Wakeup } from './wakeup.js';
 
-/** Result of {@link ChangeQueue.next}: the next key, or why there is none. */
+/** Result of {@link ChangeQueue.next}: the next key, or why none is returned. */
 export type QueueTurn =
   | { readonly kind: 'key'; readonly key: string }
+  /** The caller has sent nothing for so long that a bookmark is due. Keys may be in the queue. */
   | { readonly kind: 'silence' }
   | { readonly kind: 'stopped' };
 
 /**
  * A queue of keys that have changed and were not delivered yet, in the order of their first
- * undelivered change. Each key is queued once however slow the reader is: a slow reader skips
- * states, and the queue does not grow. The order gives the revision up to which all changes were
- * delivered at any time.
+ * undelivered change. Each key is queued at most once, so a slow reader skips states instead of
+ * making the queue longer. Every change before that of the first key in the queue was delivered.
  */
 export class ChangeQueue {
   /** Revision of the first undelivered change, by key, in ascending order. */
@@ -48,7 +48,8 @@ export class ChangeQueue {
 
   /**
    * Removes and returns the next key; waits for a key when the queue is empty.
-   * @param silentAtMs - Time on the monotonic clock from which `silence` is returned.
+   * @param silentAtMs - Time on the monotonic clock from which `silence` is returned, also when keys
+   *   are in the queue.
    * @returns `stopped` when the signal is aborted.
    * @throws the error of {@link fail} when the queue is empty.
    */
@@ -67,7 +68,8 @@ export class ChangeQueue {
   }
 
   /**
-   * Returns the revision up to which all changes were delivered.
+   * Returns the revision up to which all changes were delivered. A key that {@link next} has returned
+   * counts as delivered.
    * @param newest - Revision of the newest state whose changes were marked.
    */
   getDeliveredRevision(newest: bigint): bigint {

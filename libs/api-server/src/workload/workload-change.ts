@@ -36,7 +36,8 @@ export interface WorkloadChange extends WorkloadName {
   /** Reason of the event about the change. */
   readonly reason: string;
   /**
-   * Origin of the new version when it is not a change of the spec by a user: `undo to version 1`.
+   * Origin of the new version for the version history, when the caller sent no spec: `restart`,
+   * `undo to version 1`. Absent when the caller sent the spec; ignored for a new workload.
    */
   readonly cause?: string;
 }
@@ -116,6 +117,7 @@ function putNewWorkload(
   });
   transaction
     .require('name', toNameKeyId(namespace, name), 'absent')
+    // The index by name: a record of the same type with nothing but the uid.
     .put('name', toNameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
     .put('workload', uid, record)
     .put(

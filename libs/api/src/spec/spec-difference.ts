@@ -27,7 +27,8 @@ export interface SpecDifference {
  *   whole spec is replaced, but `replicas` stays when the patch has none. Otherwise each named
  *   field takes the value of the patch, or is cleared when the patch does not set the field.
  * @returns A new spec, which shares no object with the arguments.
- * @throws {@link InvalidInputError} for field `update_mask`, with every path that names no field.
+ * @throws {@link InvalidInputError} for field `update_mask`, with every path that names no field, or
+ *   when `*` is combined with other paths.
  * @example
  * ```ts
  * updateSpec(current, create(WorkloadSpecSchema, { image: 'nginx:1.29' }), ['image']);

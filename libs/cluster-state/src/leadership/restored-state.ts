@@ -21,14 +21,17 @@ import type { IndexedView, Stored } from '../view/view.js';
 /** The command by which an operator accepts a rolled-back store. */
 export const ACCEPT_COMMAND = 'cloudlessctl admin accept-restored-state';
 
-/** The epoch and order revision that an agent holds and this store has never issued. */
+/** An epoch and an order revision that an agent holds. This store has never issued them. */
 export interface AgentOrderState {
   readonly nodeId: string;
   readonly epoch: bigint;
   readonly orderRevision: bigint;
 }
 
-/** An epoch and an order revision; of an acceptance, those from which it continues. */
+/**
+ * The epoch and the order revision of a coordinator: the current ones, or those from which the
+ * coordinator continues after an acceptance.
+ */
 export interface AcceptedState {
   readonly epoch: bigint;
   readonly orderRevision: bigint;
@@ -42,7 +45,7 @@ export class RestoredStateError extends CloudlessError {
 }
 
 /**
- * The text for operators: the proof, the consequence, and the command to run.
+ * The text for operators: what proves the rollback, the consequence, and the command to run.
  * @param current - Epoch and order revision of this coordinator.
  */
 export function describeRestoredState(restored: RestoredState, current: AcceptedState): string {
@@ -73,7 +76,7 @@ export interface RestoredStateDeps {
 
 /**
  * Most earlier leaderships in the leader record, so that the record stays small. An order of a
- * leadership that is older than all of them is judged as an order of the oldest.
+ * leadership that is older than all of them counts as an order of the leadership just before them.
  */
 const MAX_EARLIER = 100;
 /**
@@ -84,8 +87,8 @@ const ORDER_REVISION_GAP = 2n ** 40n;
 /** Added to the epoch at an acceptance. More leaderships than a store can have lost. */
 const EPOCH_GAP = 1_000n;
 /**
- * Added to the sequence of each workload at an acceptance, so that ids of lost replicas are never
- * reused.
+ * Added to the next sequence number of each workload at an acceptance. More replicas than a workload
+ * can have created in the lost part of the history, so that no replica id is used again.
  */
 const SEQUENCE_GAP = 1_000_000n;
 /** A transaction has at most 100 conditions and 100 writes; the leader record is a condition. */
@@ -95,11 +98,11 @@ const MAX_ATTEMPTS = 16;
 
 /**
  * Detects that the store was rolled back (a backup was restored, a disk was swapped) from the
- * orders that agents hold, records that in the store, and continues when an operator accepts the
- * state.
+ * orders that agents hold, records this proof in the store, and continues when an operator accepts
+ * the state. The proof is a `RestoredState`: the highest epoch and order revision that agents hold.
  */
 export class RestoredStateTracker {
-  /** The proof that this coordinator found. It takes effect before it is stored. */
+  /** The newest proof that this coordinator found. It takes effect before it is stored. */
   private reported: RestoredState | undefined;
   private isWriting = false;
   /** Epoch of the acceptance that is being committed. */
@@ -131,6 +134,7 @@ export class RestoredStateTracker {
     const leader = this.leaderRecord;
     if (leader === undefined || epoch === 0n || epoch >= leader.value.epoch)
       return this.orderRevision;
+    // The order revision of a leadership is the newest that was issued before the leadership began.
     const next = leader.value.earlier.find((leadership) => leadership.epoch > epoch);
     return next?.orderRevision ?? leader.revision + this.orderRevisionOffset;
   }

@@ -53,8 +53,8 @@ const BRAKE_RECHECK_MS = 1_000;
 export class NodeReconciler {
   private readonly queue: WorkQueue<string>;
   private readonly unsubscribes: (() => void)[];
-  /** Begin of the hold of the replacement brake that the last event reported. */
-  private reportedPauseMs: number | undefined;
+  /** Begin of the hold of the replacement brake for which an event was recorded last. */
+  private reportedHoldSinceMs: number | undefined;
 
   constructor(private readonly deps: NodeReconcilerDeps) {
     this.queue = new WorkQueue<string>({
@@ -199,8 +199,8 @@ export class NodeReconciler {
    * waiting.
    */
   private async reportReplacementPause(sinceMs: number, reason: string): Promise<void> {
-    if (this.reportedPauseMs === sinceMs) return;
-    this.reportedPauseMs = sinceMs;
+    if (this.reportedHoldSinceMs === sinceMs) return;
+    this.reportedHoldSinceMs = sinceMs;
     this.deps.log.warn('replacement is paused', { reason });
     const transaction = this.deps.state.transaction().event({
       severity: Severity.ERROR,

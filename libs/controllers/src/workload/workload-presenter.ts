@@ -134,14 +134,14 @@ function toWorkloadStatus(
   const spec = withDefaults(record.spec ?? create(WorkloadSpecSchema));
   const desired = targets?.nodeIds.length ?? spec.replicas ?? 0;
   const live = replicas.filter((replica) => isLive(replica) && !replica.lost);
-  const serving = live.filter((replica) => replica.desiredRunning);
+  const staying = live.filter((replica) => replica.desiredRunning);
   const isWanted = createVersionFilter(view, record);
   const serves = createServingFilter(view, record.uid);
-  const ready = serving.filter((replica) => replica.ready && serves(replica)).length;
-  const updated = serving.filter(isWanted).length;
-  const ended = replicas.filter((replica) => isWanted(replica) && replica.desiredRunning);
-  const succeeded = ended.filter(({ phase }) => phase === ReplicaPhase.SUCCEEDED).length;
-  const failed = ended.filter(
+  const ready = staying.filter((replica) => replica.ready && serves(replica)).length;
+  const updated = staying.filter(isWanted).length;
+  const wanted = replicas.filter((replica) => isWanted(replica) && replica.desiredRunning);
+  const succeeded = wanted.filter(({ phase }) => phase === ReplicaPhase.SUCCEEDED).length;
+  const failed = wanted.filter(
     ({ phase }) => phase === ReplicaPhase.FAILED && spec.restart?.policy === RestartMode.NEVER,
   );
   const facts: StatusFacts = {
@@ -149,7 +149,7 @@ function toWorkloadStatus(
     control,
     desired,
     live,
-    serving,
+    staying,
     ready,
     updated,
     succeeded,
@@ -173,7 +173,10 @@ function toWorkloadStatus(
   });
 }
 
-/** Returns a filter for the replicas with the wanted template. */
+/**
+ * Returns a filter for the replicas with the wanted template. Versions with equal templates, such as
+ * version 1 and the version of an undo to version 1, count as the same.
+ */
 function createVersionFilter(
   view: ClusterView,
   { uid, version }: WorkloadRecord,
@@ -183,8 +186,8 @@ function createVersionFilter(
 }
 
 /**
- * Builds the rollout status of a workload. A rollout that no pass has begun has phase STARTING, its
- * versions and the counts only.
+ * Builds the rollout status of a workload. Before the first reconciliation pass of a rollout, the
+ * status contains only phase STARTING, the versions and the counts.
  */
 function toRolloutStatus(
   { version, spec }: WorkloadRecord,
@@ -209,6 +212,7 @@ function toRolloutStatus(
     ...toPendingStatusChange(control, rollout),
     version,
     fromVersion: rollout.fromVersion,
+    // The first rollout of a workload replaces no version and has no canary steps.
     step:
       rollout.stepsDone < steps && isUnfinished(control) && rollout.fromVersion !== 0
         ? rollout.stepsDone + 1
@@ -230,13 +234,13 @@ interface StatusFacts {
   readonly record: WorkloadRecord;
   readonly control: ControlRecord | undefined;
   readonly desired: number;
-  /** Replicas that hold resources on nodes that are not lost. */
+  /** Replicas that have not ended and are not lost. They may have no node yet. */
   readonly live: readonly ReplicaRecord[];
   /** Live replicas that are not ordered to stop. */
-  readonly serving: readonly ReplicaRecord[];
+  readonly staying: readonly ReplicaRecord[];
   /** Number of ready replicas that serve: under BLUE_GREEN only those of the active version. */
   readonly ready: number;
-  /** Number of serving replicas with the wanted template. */
+  /** Number of staying replicas with the wanted template. */
   readonly updated: number;
   readonly succeeded: number;
   /** Replicas that failed for good under restart policy NEVER. */
@@ -251,7 +255,7 @@ function toPhase({
   control,
   desired,
   live,
-  serving,
+  staying,
   updated,
   succeeded,
   failed,
@@ -259,14 +263,14 @@ function toPhase({
   if (record.deletionRequestedAt !== undefined) return Phase.TERMINATING;
   if (succeeded > 0 && succeeded >= desired && live.length === 0) return Phase.SUCCEEDED;
   if (failed.length > 0) return Phase.FAILED;
-  const unplaced = serving.filter(({ nodeId }) => nodeId === '').length;
-  if (unplaced > 0) return unplaced === serving.length ? Phase.PENDING : Phase.SCHEDULING;
-  if (desired > 0 && serving.length === 0 && succeeded === 0) return Phase.PENDING;
+  const unplaced = staying.filter(({ nodeId }) => nodeId === '').length;
+  if (unplaced > 0) return unplaced === staying.length ? Phase.PENDING : Phase.SCHEDULING;
+  if (desired > 0 && staying.length === 0 && succeeded === 0) return Phase.PENDING;
   const settled = control?.observedGeneration === record.generation;
   const isExact =
-    live.length === serving.length &&
-    serving.length + succeeded === desired &&
-    updated === serving.length;
+    live.length === staying.length &&
+    staying.length + succeeded === desired &&
+    updated === staying.length;
   return settled && isExact ? Phase.RUNNING : Phase.UPDATING;
 }
 
@@ -275,7 +279,7 @@ function toPhase({
  * is nothing to explain.
  */
 function explainStatus({
-  serving,
+  staying,
   ready,
   desired,
   succeeded,
@@ -284,7 +288,7 @@ function explainStatus({
   control,
   targets,
 }: StatusFacts): string {
-  const unplaced = serving.filter(({ nodeId }) => nodeId === '');
+  const unplaced = staying.filter(({ nodeId }) => nodeId === '');
   if (unplaced.length > 0) {
     const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? WAITS_FOR_NODE;
     return `${unplaced.length} of ${desired} replicas without a node: ${why}`;
@@ -294,14 +298,14 @@ function explainStatus({
     return `replica ${failedReplica.id} failed: ${failedReplica.reason}`;
   if (ready + succeeded >= desired)
     return targets === undefined ? '' : explainGlobalTargets(targets, replicas);
-  const unready = serving.find((replica) => !replica.ready && replica.reason !== '');
+  const unready = staying.find((replica) => !replica.ready && replica.reason !== '');
   if (unready !== undefined)
     return `${ready} of ${desired} ready: replica ${unready.id}: ${unready.reason}`;
-  const retiredReplica = replicas.findLast(
+  const lastFailedReplica = replicas.findLast(
     ({ phase, lost }) => phase === ReplicaPhase.FAILED && !lost,
   );
-  if (retiredReplica !== undefined)
-    return `${ready} of ${desired} ready: replica ${retiredReplica.id} failed: ${retiredReplica.reason}`;
+  if (lastFailedReplica !== undefined)
+    return `${ready} of ${desired} ready: replica ${lastFailedReplica.id} failed: ${lastFailedReplica.reason}`;
   return control?.rolloutReason ?? '';
 }
 

@@ -32,7 +32,7 @@ import {
 } from './labels.js';
 import { parsePid, toStatus, wasNeverStarted } from './to-status.js';
 
-/** A container of this owner, as of the newest refresh. */
+/** A container of the owner, which is one agent, as of the newest refresh. */
 export interface KnownContainer {
   /** Id of the container in the container runtime. */
   readonly runtimeId: string;
@@ -64,14 +64,16 @@ export interface InventoryOptions {
 
 const NANOS_PER_MS = 1_000_000n;
 /**
- * State of a {@link KnownContainer} whose status could not be read yet. The next refresh therefore
- * reads the status: it ignores listed containers in this state, so the listed state differs.
+ * State of a {@link KnownContainer} whose status could not be read yet. A refresh skips listed
+ * containers in this state, because they were never started. For the next refresh, the listed state
+ * therefore differs from the known state, so that the status is read.
  */
 const UNREAD = ContainerState.CONTAINER_CREATED;
 
 /**
- * Containers of this owner on the container runtime. Every refresh lists the containers, and the
- * differences from the previous list become events. Lists and events therefore agree: an event
+ * Containers of one agent (the owner) on the container runtime; not the inventory message of a
+ * session. Every refresh lists the containers, and the differences from the previous list become
+ * events. Lists and events therefore agree: an event
  * reports each container before a list contains it.
  */
 export class Inventory {
@@ -88,7 +90,7 @@ export class Inventory {
    * Runtime ids of the containers that were added or dropped since the running refresh began. Its
    * list may be older than these changes, which therefore take precedence.
    */
-  private readonly upserted = new Set<string>();
+  private readonly added = new Set<string>();
   private readonly dropped = new Set<string>();
 
   constructor(private readonly options: InventoryOptions) {}
@@ -183,8 +185,8 @@ export class Inventory {
   }
 
   /**
-   * Adds a container that was just started, without a list of all containers. Changes nothing when
-   * a refresh has added the container meanwhile.
+   * Adds a container that was just started, without a list of all containers. Does not change a
+   * container that a refresh has added meanwhile.
    * @param answer - Verbose status of the container.
    * @returns The status that the inventory now contains.
    */
@@ -195,7 +197,7 @@ export class Inventory {
     const before = this.known.get(identity.runtimeId);
     if (before !== undefined) return before.status;
     const known = this.toKnown(identity, answer, ContainerState.CONTAINER_RUNNING);
-    this.upserted.add(identity.runtimeId);
+    this.added.add(identity.runtimeId);
     this.known.set(identity.runtimeId, known);
     this.emitChanges(undefined, known.status);
     return known.status;
@@ -282,7 +284,7 @@ export class Inventory {
   /** One refresh. Calls do not overlap: {@link Inventory.refreshAll} makes them one by one. */
   private async refreshAllNow(): Promise<void> {
     const { client, owner } = this.options;
-    this.upserted.clear();
+    this.added.clear();
     this.dropped.clear();
     const { containers } = await client.callQuick('ListContainers', (calls, signal) =>
       calls.listContainers({ filter: { labelSelector: toOwnerSelector(owner) } }, { signal }),
@@ -299,8 +301,7 @@ export class Inventory {
       present.map((each) => [each.runtimeId, selectNewer(before.get(each.runtimeId), each)]),
     );
     for (const [runtimeId, known] of before) {
-      if (this.upserted.has(runtimeId) && !this.known.has(runtimeId))
-        this.known.set(runtimeId, known);
+      if (this.added.has(runtimeId) && !this.known.has(runtimeId)) this.known.set(runtimeId, known);
     }
     for (const { runtimeId, status } of this.known.values())
       this.emitChanges(before.get(runtimeId)?.status, status);

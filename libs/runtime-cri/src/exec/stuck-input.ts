@@ -6,7 +6,8 @@ const CHUNK = Buffer.allocUnsafe(64 * 1024);
 /**
  * Discards the input that an ended command left unread in its pipe. containerd 1.6 sends no exit
  * code before it has written all input to the pipe, and no process reads the pipe any more.
- * @param pipes - Paths of the pipes of that command only, from {@link findInputPipes}.
+ * @param pipes - Paths of the pipes of that command only, because other commands still read theirs:
+ *   the paths that {@link findInputPipes} lists after the start of the command and not before.
  */
 export function drainInput(pipes: readonly string[]): void {
   for (const file of pipes) drainPipe(file);

@@ -18,7 +18,7 @@ import {
 export interface ImagesOptions {
   readonly client: CriClient;
   readonly clock: Clock;
-  /** Records each pull, so that the collector can remove the image later. */
+  /** Records each pull, so that the garbage collection of images can remove the image later. */
   readonly record: PullRecorder;
 }
 
@@ -36,7 +36,7 @@ interface HeldImage {
 
 /** Time after which a prepared image is released when no start of its container has begun. */
 const MAX_HOLD_MS = 10 * 60_000;
-/** A waiter without progress reports that never leaves, for starts without a `prepare`. */
+/** Reports no progress and waits until the pull has ended. For starts without a `prepare`. */
 const SILENT_WAITER: PullWaiter = {
   progress: () => undefined,
   signal: new AbortController().signal,
@@ -155,6 +155,7 @@ export class Images {
   ): Promise<string> {
     if (waiter.signal.aborted) throw new StoppedError(waiter.signal.reason);
     if (imagePull === 'always') return this.pull(image, /* wasMissing */ false, waiter);
+    // The image is missing as long as this pull runs: joining the pull saves the lookup.
     if (imagePull === 'ifNotPresent' && this.pulls.isPullingMissing(image))
       return this.pull(image, /* wasMissing */ true, waiter);
     const found = await this.findImage(image);
@@ -168,6 +169,7 @@ export class Images {
     return this.pull(image, /* wasMissing */ true, waiter);
   }
 
+  /** @param wasMissing - False when the image may be present and only the policy requires a pull. */
   private async pull(image: string, wasMissing: boolean, waiter: PullWaiter): Promise<string> {
     const id = await this.pulls.pullOrJoin(image, wasMissing, waiter);
     this.recordRequest(id);

@@ -20,7 +20,11 @@ export interface RotationOptions {
   /** Number of files that are kept, including the current file, at least 2. */
   readonly files: number;
   readonly clock: Clock;
-  /** Makes the container runtime reopen the log, which creates a new current file. */
+  /**
+   * Makes the container runtime reopen the log, which creates a new current file. Fails with kind
+   * `unavailable` when the runtime does not answer; every other failure means that the container
+   * has ended.
+   */
   readonly reopen: () => Promise<void>;
 }
 
@@ -37,7 +41,8 @@ export function isSmall(directory: string, fileBytes: number): boolean {
  * Rotates the log of a running container when its current file is larger than `fileBytes`. After a
  * crash at any point, the next call finishes the unfinished rotation instead. Do not run it twice
  * at the same time for one log.
- * @throws kind `unavailable` when the runtime cannot reopen the log; the next call continues.
+ * @throws kind `unavailable` when the runtime does not answer; the next call continues. Any error of
+ *   `reopen` when only the current file is missing.
  */
 export async function rotateLog(options: RotationOptions): Promise<void> {
   const { directory, fileBytes } = options;
@@ -45,11 +50,13 @@ export async function rotateLog(options: RotationOptions): Promise<void> {
   const unfinished = files.filter(({ state }) => state === 'closing');
   if (unfinished.length > 0) return finishRotation(options, unfinished);
   const current = files.find(({ state }) => state === 'current');
+  // Without any file, the runtime has not created the log yet. With rotated files only, the current
+  // file was lost, and the runtime creates it again.
   if (current === undefined) return files.length === 0 ? undefined : options.reopen();
   const found = await stat(current.file).catch(() => undefined);
   if (found === undefined || found.size <= fileBytes) return;
-  const before = files.findLast(({ state }) => state === 'closed');
-  const firstSequence = before === undefined ? 1n : await findNextSequence(before);
+  const previous = files.findLast(({ state }) => state === 'closed');
+  const firstSequence = previous === undefined ? 1n : await findNextSequence(previous);
   const closing: LogFile = {
     file: toRotatedPath(directory, firstSequence, 'closing'),
     state: 'closing',
@@ -79,6 +86,7 @@ async function finishRotation(
   const closed = listLogFiles(directory).filter(({ state }) => state === 'closed');
   const surplus = closed.slice(0, Math.max(0, closed.length - (files - 1)));
   const keptFrom = closed[surplus.length]?.firstSequence;
+  // Readers then know how many lines and bytes came before the oldest file that is kept.
   if (surplus.length > 0 && keptFrom !== undefined)
     recordRemovedFiles(directory, surplus, keptFrom);
   for (const { file } of surplus) await rm(file, { force: true });

@@ -2,8 +2,8 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * Proxy for the socket of a container runtime. A test cuts the proxy off to make the runtime
- * unreachable for its own clients only.
+ * Proxy in front of the socket of a container runtime. When a test cuts the proxy off, the clients
+ * of the proxy cannot reach the runtime, and all other clients still can.
  */
 export class CutOffProxy {
   private readonly sockets = new Set<Socket>();

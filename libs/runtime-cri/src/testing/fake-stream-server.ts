@@ -26,8 +26,8 @@ export function encodeEndStatus(exitCode: number): Uint8Array {
 }
 
 /**
- * Streaming server of a container runtime for one command. The test writes frames to `peer` and
- * reads the received input.
+ * Streaming server of a container runtime for one command. The test writes frames to `peer`. The
+ * server counts the bytes of the received input and discards them.
  */
 export class FakeStreamServer {
   private readonly server: Server = createServer();

@@ -40,7 +40,10 @@ export interface SupervisorDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** Undefined where processes have no guard; containers then cannot have leases. */
+  /**
+   * Programs that the guards run. Undefined on a machine without them: processes then have no guard,
+   * and containers cannot have leases.
+   */
   readonly tools?: ShellTools | undefined;
   /** Group that contains the groups of all containers; undefined where there are no cgroups. */
   readonly cgroup?: Cgroup | undefined;
@@ -69,11 +72,14 @@ export class Supervisor {
   private commandCount = 0;
   private adoptedPollTimer: Timer | undefined;
   private guardedPollTimer: Timer | undefined;
-  /** Ids of ended containers and commands whose remaining processes the next sweep kills. */
+  /**
+   * Ids of ended containers and commands. Each of their processes carries the id in its environment
+   * as a mark, by which the next sweep finds and kills the remaining processes.
+   */
   private readonly marksToSweep = new Set<string>();
   private readonly cgroups: ContainerCgroups;
-  /** Undefined where processes have no guard; containers then cannot have leases. */
-  private readonly guard: LeaseGuard | undefined;
+  /** Undefined without `tools`; containers then cannot have leases. */
+  private readonly leaseGuard: LeaseGuard | undefined;
   /** Leases of containers that are being started. */
   private readonly startingLeases = new Map<string, GuardedLease>();
   private isStopping = false;
@@ -82,7 +88,7 @@ export class Supervisor {
     const { directory, tools, cgroup, clock, log } = deps;
     const onFault = (reason: unknown): void =>
       log.error('lease guard not started', errorFields(reason));
-    this.guard = tools === undefined ? undefined : new LeaseGuard(directory, tools, onFault);
+    this.leaseGuard = tools === undefined ? undefined : new LeaseGuard(directory, tools, onFault);
     this.cgroups = new ContainerCgroups(cgroup, clock, log);
     this.ports = new PortPool(deps.random);
     this.fifos = new FifoPool(layout.fifos(deps.directory), () => randomHex(deps.random, 8));
@@ -126,7 +132,7 @@ export class Supervisor {
    * dead.
    */
   get hasLeases(): boolean {
-    return this.guard !== undefined;
+    return this.leaseGuard !== undefined;
   }
 
   /** True while no container runs or is being started. */
@@ -145,6 +151,7 @@ export class Supervisor {
     return () => this.listeners.delete(listener);
   }
 
+  /** Returns the status of all containers, including ended containers that were not removed. */
   list(): readonly ContainerStatus[] {
     return [...this.containers.values()].map(({ status }) => status);
   }
@@ -218,8 +225,9 @@ export class Supervisor {
   /**
    * Starts a command, whose output and end the listener receives. Call `release` when the command
    * has ended.
-   * @throws kind `exhausted` when {@link MAX_COMMANDS} commands run, `precondition` when the
-   *   container has ended, or the error of the failed start.
+   * @throws The errors of {@link Supervisor.requireContainer}; kind `precondition` when the
+   *   container has ended, `exhausted` when {@link MAX_COMMANDS} commands run; or the error of the
+   *   failed start.
    */
   async exec(
     {
@@ -274,17 +282,17 @@ export class Supervisor {
     await Promise.all([...this.containers.values()].map((container) => container.stop(graceMs)));
     await Promise.all([...this.containers.values()].map(({ drained }) => drained));
     killMarkedProcesses(({ containerId }) => this.containers.has(containerId));
-    this.guard?.close();
+    this.leaseGuard?.close();
     await this.cgroups.close();
   }
 
-  /** Closes files and timers. Running processes continue until another supervisor adopts them. */
+  /** Closes files and timers. Running processes continue, and the next supervisor adopts them. */
   close(): void {
     this.isStopping = true;
     this.adoptedPollTimer?.cancel();
     this.guardedPollTimer?.cancel();
     for (const container of this.containers.values()) container.close();
-    if (this.isIdle) this.guard?.close();
+    if (this.isIdle) this.leaseGuard?.close();
     if (this.isIdle) this.cgroups.removeParent();
   }
 
@@ -308,12 +316,13 @@ export class Supervisor {
         tools,
         cgroup,
         onExit: (ended) => this.onContainerExited(ended),
+        // Node.js does not report the end of a process without its guard, as of an adopted process.
         onGuardLost: () => this.pollAdopted(),
       });
       this.containers.set(containerId, container);
       this.startingLeases.delete(containerId);
       // When the leases cannot be written, the lease from before the start stays in force. It
-      // identifies the processes by the cgroup, or else by the mark of the container.
+      // identifies the processes by the cgroup, or else by the container id in their environment.
       if (request.lease !== undefined) this.tryUpdateLeaseGuard();
       const { status } = container;
       this.notifyListeners({ kind: 'started', status });
@@ -329,13 +338,15 @@ export class Supervisor {
   /**
    * Writes the lease of a container before its process is started, so that the lease guard can end
    * the process from its first moment.
+   * @throws kind `unimplemented` when containers cannot have leases here, or the errors of
+   *   {@link LeaseGuard.update}.
    */
   private recordStartingLease(
     { containerId, lease }: ContainerRequest,
     cgroup: Cgroup | undefined,
   ): void {
     if (lease === undefined) return;
-    if (this.guard === undefined)
+    if (this.leaseGuard === undefined)
       throw new CloudlessError(
         'unimplemented',
         'lease: this node lacks the capability disconnect.exclusive',
@@ -356,7 +367,7 @@ export class Supervisor {
     const runningLeases = [...this.containers.values()].flatMap(
       ({ guardedLease }) => guardedLease ?? [],
     );
-    this.guard?.update([...runningLeases, ...this.startingLeases.values()]);
+    this.leaseGuard?.update([...runningLeases, ...this.startingLeases.values()]);
   }
 
   /**
@@ -395,6 +406,8 @@ export class Supervisor {
         ({ containerId, execId }) =>
           marks.has(containerId) || (execId !== undefined && marks.has(execId)),
       );
+      // Processes that cleared their environment have no mark. They are found by the cgroup of the
+      // container, or else as descendants and session members of its main process.
       const ended = [...marks].flatMap((each) => this.containers.get(each) ?? []);
       if (ended.length === 0) return;
       const processes = ended.some(({ main }) => main?.cgroup === undefined) ? readProcesses() : [];

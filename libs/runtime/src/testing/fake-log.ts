@@ -54,7 +54,9 @@ export class FakeLog {
     return follower.queue;
   }
 
+  /** @param onClose - Called when the reader is done, and never before this method has returned. */
   private createQueue(signal: StopSignal, onClose: () => void): PushQueue<LogLine> {
+    // With an aborted signal, the queue closes in its constructor.
     return new PushQueue({ limit: FOLLOWER_LIMIT, signal, onClose: () => queueMicrotask(onClose) });
   }
 

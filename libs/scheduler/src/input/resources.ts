@@ -11,7 +11,7 @@ export interface Resources {
   readonly gpus: number;
 }
 
-/** {@link Resources} with optional fields; absent fields are 0. */
+/** {@link Resources} of which only CPU and memory are required; absent fields are 0. */
 export type ResourceAmounts = Pick<Resources, 'cpuMillis' | 'memoryBytes'> & Partial<Resources>;
 
 export type ResourceField = keyof Resources;

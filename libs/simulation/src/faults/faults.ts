@@ -141,9 +141,9 @@ function injectNetworkOrDiskFault(
       runLater(() => (world.viewDelayMs = [0, 0]));
       return `the coordinator's view lags ${forDuration}`;
     case 'containerCrashes':
-      return world.replicas.crashOne(random, 1);
+      return world.replicas.crashOne(random, /* exitCode */ 1);
     case 'containerExits':
-      return world.replicas.crashOne(random, 0);
+      return world.replicas.crashOne(random, /* exitCode */ 0);
     case 'containersFlap':
       world.replicas.flapShare = 0.6;
       runLater(() => (world.replicas.flapShare = 0));

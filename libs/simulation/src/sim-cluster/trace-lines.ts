@@ -19,7 +19,10 @@ export interface TraceLine {
   readonly text: string;
 }
 
-/** Describes a session message as a line of the trace; undefined for messages without a line. */
+/**
+ * Describes a session message as a line of the trace; undefined for messages without a line.
+ * @param direction - `up`: from the agent to the coordinator. Reports are always sent up.
+ */
 export function describeMessage(
   nodeId: string,
   direction: 'up' | 'down',

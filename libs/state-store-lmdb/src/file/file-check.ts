@@ -3,8 +3,10 @@ import { getFileIdentity } from './file-identity.js';
 import type { DirectoryLock } from './lock-holder.js';
 
 /**
- * Creates a check that a file is still at its path and that the lock is held. Must run before LMDB
- * opens the file: the file system does not reuse the inode number of an open file.
+ * Creates a check that the data file which LMDB has open is still at its path, and that the lock is
+ * held. Call this function before LMDB opens the file: a file that takes its place in between then
+ * has another identity and fails the check. While LMDB has the file open, no other file gets its
+ * inode number.
  * @returns The check, which returns the fault, or undefined while there is none. The check makes
  *   two calls of stat(2), which take some microseconds, and is synchronous, so that no other code
  *   runs between the check and an acknowledgement.
@@ -16,6 +18,7 @@ export function createFileCheck(
   const openedIdentity = getFileIdentity(file);
   return () => {
     const identity = getFileIdentity(file);
+    // `unknown`: the file system reports an error. If the disk fails, the next write fails, too.
     if (identity !== openedIdentity && identity !== 'unknown')
       return createDataFileFault(file, identity);
     if (!lock.isHeld()) return createLockFault(file);

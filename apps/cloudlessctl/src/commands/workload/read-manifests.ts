@@ -9,8 +9,8 @@ import type { CliSession } from '../../call/cli-session.js';
  * Reads the workloads of manifest files and directories.
  * @param paths - Files; directories, whose .yaml, .yml and .json files are read in the order of
  *   their names; or `-` for standard input.
- * @throws {@link CliFailure} with exit code 2 that lists the problems of all files, and names a
- *   file that cannot be read or a directory without manifests.
+ * @throws {@link CliFailure} with exit code 2: names the first file that cannot be read or the first
+ *   directory without manifests; when there is none, lists the problems of all files.
  */
 export async function readManifests(
   session: CliSession,
@@ -25,6 +25,7 @@ export async function readManifests(
     for (const workload of manifest.workloads) {
       const key = `${workload.namespace}/${workload.name}`;
       const other = declaredIn.get(key);
+      // `parseManifest` has reported a workload that one file declares twice.
       if (other !== undefined && other !== file)
         problems.push(`${file}: the workload ${key} is already declared in ${other}`);
       declaredIn.set(key, file);
@@ -49,6 +50,7 @@ async function readFiles(
       files.push({ file: '<stdin>', bytes });
       continue;
     }
+    // Undefined: the path is a file.
     const names = await withPathInError(path, () => io.files.list(path));
     const manifests = names?.filter((name) => /\.(ya?ml|json)$/.test(name)).sort();
     if (manifests?.length === 0)
