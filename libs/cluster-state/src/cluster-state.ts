@@ -44,7 +44,7 @@ import {
   RestoredStateError,
   RestoredStateTracker,
   describeRestoredState,
-  type AcceptedState,
+  type OrderState,
   type AgentOrderState,
 } from './leadership/restored-state.js';
 import { Transaction, type EventStamp } from './transaction/transaction.js';
@@ -215,7 +215,7 @@ export class ClusterState {
    * agents accept its orders.
    * @returns The new epoch and order revision; undefined when there is nothing to accept.
    */
-  acceptRestoredState(): Promise<AcceptedState | undefined> {
+  acceptRestoredState(): Promise<OrderState | undefined> {
     return this.restoredState.accept();
   }
 

@@ -4,7 +4,7 @@ export { StorageFault } from '@cloudless/state-store';
 export type { HistoricChange, HistoricChanges } from './history.js';
 export type { ChangeListener, ClusterStateOptions } from './cluster-state.js';
 export { RestoredStateError } from './leadership/restored-state.js';
-export type { AcceptedState, AgentOrderState } from './leadership/restored-state.js';
+export type { OrderState, AgentOrderState } from './leadership/restored-state.js';
 export {
   REMOVED_EVENTS_KEY,
   decodeRecord,

@@ -35,7 +35,7 @@ import {
 import { removeAllContainers } from './containers/remove-all-containers.js';
 import { Images } from './images/images.js';
 import type { ImageCollector } from './images/image-collector.js';
-import { Inventory } from './containers/inventory.js';
+import { ContainerInventory } from './containers/inventory.js';
 import { checkRequest, createLeasesUnimplementedError } from './containers/request-config.js';
 import { Sandboxes } from './containers/sandboxes.js';
 import { Starter } from './containers/starter.js';
@@ -101,7 +101,7 @@ export async function openCriRuntime(options: CriRuntimeOptions): Promise<CriRun
 class OpenCriRuntime implements CriRuntime {
   readonly name = 'cri';
   private readonly client: CriClient;
-  private readonly inventory: Inventory;
+  private readonly inventory: ContainerInventory;
   private readonly sandboxes: Sandboxes;
   private readonly images: Images;
   private readonly collector: ImageCollector;
@@ -126,7 +126,7 @@ class OpenCriRuntime implements CriRuntime {
     this.periodicTasks = new PeriodicTasks(clock, log);
     const bootedAtMs = clock.wallTime() - uptime() * 1_000;
     const getLogDirectory = (id: ContainerId): string => this.getLogDirectory(id);
-    const inventory = (this.inventory = new Inventory({
+    const inventory = (this.inventory = new ContainerInventory({
       client,
       owner,
       log,

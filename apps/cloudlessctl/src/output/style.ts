@@ -19,7 +19,7 @@ export function createStyle(io: CliIo, isEnabled: boolean): Style {
 }
 
 /** Returns the colour function for a state: green, red, yellow or dim. */
-export function getTone(
+export function getToneColour(
   style: Style,
   tone: 'good' | 'bad' | 'busy' | 'quiet',
 ): (text: string) => string {

@@ -1,7 +1,7 @@
 import { Event_Severity } from '@cloudless/api';
 import type { Event } from '@cloudless/api';
 import { formatAge, formatTime, formatWord } from '../output/human.js';
-import { getTone } from '../output/style.js';
+import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
 import type { Cell } from '../output/table.js';
@@ -98,5 +98,5 @@ function toSeverityCell({ severity }: Event, style: Style): Cell {
       : severity === Event_Severity.WARNING
         ? 'busy'
         : 'quiet';
-  return { text: formatWord(Event_Severity[severity] ?? ''), paint: getTone(style, tone) };
+  return { text: formatWord(Event_Severity[severity] ?? ''), paint: getToneColour(style, tone) };
 }

@@ -1,7 +1,7 @@
 import { Condition_Type, NodeStatus_Phase, Taint_Effect } from '@cloudless/api';
 import type { Node, NodeStatus, Taint } from '@cloudless/api';
 import { formatAge, formatBytes, formatCpu, formatLabels, formatWord } from '../output/human.js';
-import { getTone } from '../output/style.js';
+import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
@@ -115,5 +115,5 @@ function toStatusCell(node: Node, style: Style): Cell {
   const phase = node.status?.phase ?? NodeStatus_Phase.UNKNOWN;
   const text = formatStatus(node);
   const tone = phase === NodeStatus_Phase.LOST ? 'bad' : text === 'Ready' ? 'good' : 'busy';
-  return { text, paint: getTone(style, tone) };
+  return { text, paint: getToneColour(style, tone) };
 }

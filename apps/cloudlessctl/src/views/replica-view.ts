@@ -1,7 +1,7 @@
 import { ReplicaStatus_Phase } from '@cloudless/api';
 import type { ReplicaStatus } from '@cloudless/api';
 import { formatAge, formatWord } from '../output/human.js';
-import { getTone } from '../output/style.js';
+import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
@@ -57,6 +57,6 @@ function toReplicaPhaseCell({ phase, ready, leaving, stale }: ReplicaStatus, sty
   const tone = phase === ReplicaStatus_Phase.FAILED ? 'bad' : ready && !stale ? 'good' : 'busy';
   return {
     text: formatWord(ReplicaStatus_Phase[phase] ?? '') + marks,
-    paint: getTone(style, tone),
+    paint: getToneColour(style, tone),
   };
 }

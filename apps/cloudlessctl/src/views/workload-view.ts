@@ -1,7 +1,7 @@
 import { WorkloadStatus_Phase } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import { formatAge, formatLabels, formatWord } from '../output/human.js';
-import { getTone } from '../output/style.js';
+import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
@@ -71,7 +71,7 @@ export function toWorkloadCells(
 function toPhaseCell(phase: WorkloadStatus_Phase, style: Style): Cell {
   const isGood = phase === WorkloadStatus_Phase.RUNNING || phase === WorkloadStatus_Phase.SUCCEEDED;
   const tone = phase === WorkloadStatus_Phase.FAILED ? 'bad' : isGood ? 'good' : 'busy';
-  return { text: formatWord(WorkloadStatus_Phase[phase] ?? ''), paint: getTone(style, tone) };
+  return { text: formatWord(WorkloadStatus_Phase[phase] ?? ''), paint: getToneColour(style, tone) };
 }
 
 /** Maximum length of a reason or command in a table. `describe` shows the whole text. */

@@ -32,14 +32,14 @@ export interface AgentOrderState {
  * The epoch and the order revision of a coordinator: the current ones, or those from which the
  * coordinator continues after an acceptance.
  */
-export interface AcceptedState {
+export interface OrderState {
   readonly epoch: bigint;
   readonly orderRevision: bigint;
 }
 
 /** The store was rolled back: no decision may be committed until an operator accepts the state. */
 export class RestoredStateError extends CloudlessError {
-  constructor(restored: RestoredState, current: AcceptedState) {
+  constructor(restored: RestoredState, current: OrderState) {
     super('precondition', describeRestoredState(restored, current));
   }
 }
@@ -48,7 +48,7 @@ export class RestoredStateError extends CloudlessError {
  * The text for operators: what proves the rollback, the consequence, and the command to run.
  * @param current - Epoch and order revision of this coordinator.
  */
-export function describeRestoredState(restored: RestoredState, current: AcceptedState): string {
+export function describeRestoredState(restored: RestoredState, current: OrderState): string {
   const { epoch, orderRevision } = current;
   const { nodeId, highestEpoch, highestOrderRevision } = restored;
   const held = [
@@ -186,7 +186,7 @@ export class RestoredStateTracker {
    *   back.
    * @throws `LeadershipLostError` when another coordinator leads.
    */
-  async accept(): Promise<AcceptedState | undefined> {
+  async accept(): Promise<OrderState | undefined> {
     if (this.storeRolledBack === undefined) return undefined;
     await this.skipSequences();
     return this.retryOnConflict(() => this.acceptOnce());
@@ -222,7 +222,7 @@ export class RestoredStateTracker {
     return this.deps.view.get('leader', LEADER_KEY);
   }
 
-  private get currentState(): AcceptedState {
+  private get currentState(): OrderState {
     return { epoch: this.deps.epoch(), orderRevision: this.orderRevision };
   }
 
@@ -286,7 +286,7 @@ export class RestoredStateTracker {
     }
   }
 
-  private async acceptOnce(): Promise<AcceptedState | undefined> {
+  private async acceptOnce(): Promise<OrderState | undefined> {
     const { clusterRecord, leaderRecord, storeRolledBack } = this;
     if (clusterRecord === undefined || leaderRecord === undefined || storeRolledBack === undefined)
       return undefined;

@@ -76,7 +76,7 @@ const UNREAD = ContainerState.CONTAINER_CREATED;
  * events. Lists and events therefore agree: an event
  * reports each container before a list contains it.
  */
-export class Inventory {
+export class ContainerInventory {
   /** Containers by their id in the runtime. */
   private known = new Map<string, KnownContainer>();
   private readonly readers = new EventBroadcaster();
@@ -190,7 +190,7 @@ export class Inventory {
    * @param answer - Verbose status of the container.
    * @returns The status that the inventory now contains.
    */
-  upsert(
+  addStarted(
     identity: Pick<KnownContainer, 'runtimeId' | 'sandboxId' | 'ip'>,
     answer: ContainerStatusResponse,
   ): ContainerStatus {
@@ -205,7 +205,7 @@ export class Inventory {
 
   /**
    * Reads one container, without a list of all containers, and reports its exit if it has exited.
-   * @returns The container; undefined when it was removed. {@link Inventory.refreshAll} reports a
+   * @returns The container; undefined when it was removed. {@link ContainerInventory.refreshAll} reports a
    *   removal by another program.
    */
   async refreshOne(known: KnownContainer): Promise<KnownContainer | undefined> {
@@ -281,7 +281,7 @@ export class Inventory {
       for (const settle of [...waiters]) settle(reason);
   }
 
-  /** One refresh. Calls do not overlap: {@link Inventory.refreshAll} makes them one by one. */
+  /** One refresh. Calls do not overlap: {@link ContainerInventory.refreshAll} makes them one by one. */
   private async refreshAllNow(): Promise<void> {
     const { client, owner } = this.options;
     this.added.clear();

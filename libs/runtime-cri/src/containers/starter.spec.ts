@@ -19,7 +19,7 @@ import { aRequest, ALL_CAPABILITIES } from '../testing/requests.js';
 import { GroupVolumes } from '../volumes/group-volumes.js';
 import { VolumeStore } from '../volumes/volume-store.js';
 import { Images } from '../images/images.js';
-import { Inventory } from './inventory.js';
+import { ContainerInventory } from './inventory.js';
 import { toContainerSelector, toAnnotations } from './labels.js';
 import { Sandboxes } from './sandboxes.js';
 import { Starter } from './starter.js';
@@ -35,13 +35,13 @@ const scratch: VolumeRequest = {
 
 let server: FakeCriServer;
 let client: CriClient;
-let inventory: Inventory;
+let inventory: ContainerInventory;
 let volumes: GroupVolumes;
 let starter: Starter;
 
 /** Creates the starter of a new agent, whose inventory was not refreshed yet. */
 function open(agentOwner = owner): {
-  readonly inventory: Inventory;
+  readonly inventory: ContainerInventory;
   readonly volumes: GroupVolumes;
   readonly starter: Starter;
 } {
@@ -49,7 +49,13 @@ function open(agentOwner = owner): {
   const wallTime = (): number => systemClock.wallTime();
   const getLogDirectory = (id: string): string => path.join(server.logDirectory, id);
   const capabilities = (): readonly string[] => ALL_CAPABILITIES;
-  const newInventory = new Inventory({ client, owner: agentOwner, log, bootedAtMs: 0, wallTime });
+  const newInventory = new ContainerInventory({
+    client,
+    owner: agentOwner,
+    log,
+    bootedAtMs: 0,
+    wallTime,
+  });
   const store = new VolumeStore(
     path.join(server.directory, 'volumes'),
     { allowed: [], guarded: [] },

@@ -23,7 +23,7 @@ import type { KernelLimits } from './config/resources.js';
 import { needsImageUser, checkImageUser } from './config/security.js';
 import { HostsFiles } from './hosts-files.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
-import type { Inventory } from './inventory.js';
+import type { ContainerInventory } from './inventory.js';
 import { toVolumeGroup, needsVolumeGroup, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 import type { Sandboxes } from './sandboxes.js';
@@ -33,7 +33,7 @@ import { confirmUlimits, limitSandbox } from './ulimits.js';
 
 export interface StarterOptions {
   readonly client: CriClient;
-  readonly inventory: Inventory;
+  readonly inventory: ContainerInventory;
   readonly sandboxes: Sandboxes;
   readonly images: Images;
   readonly volumes: GroupVolumes;
@@ -269,7 +269,7 @@ export class Starter {
     if (pid !== undefined && pids !== undefined) await this.enforcePidsLimit(pid, pids, request);
     if (pid !== undefined) checkMemoryMounts(pid, mounts);
     if (pid !== undefined) await confirmUlimits(pid, ulimits, clock);
-    return inventory.upsert({ runtimeId, sandboxId: podSandboxId, ip }, answer);
+    return inventory.addStarted({ runtimeId, sandboxId: podSandboxId, ip }, answer);
   }
 
   /**

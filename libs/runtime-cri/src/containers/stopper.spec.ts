@@ -4,7 +4,7 @@ import { ManualClock } from '@cloudless/base/testing';
 import type { ContainerStatus } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import { aRequest } from '../testing/requests.js';
-import type { Inventory } from './inventory.js';
+import type { ContainerInventory } from './inventory.js';
 import { Stopper } from './stopper.js';
 
 const { containerId } = aRequest();
@@ -32,7 +32,7 @@ beforeEach(() => {
     waitForExit: () => ({ promise: ended, cancel: () => undefined }),
     refreshOne: async () => known,
     refreshAll: async () => undefined,
-  } as unknown as Inventory;
+  } as unknown as ContainerInventory;
   const client = {
     callSlow: async (_name: string, call: (runtime: unknown) => unknown, extraMs: number) =>
       call({

@@ -8,7 +8,7 @@ import {
 } from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
-import type { Inventory } from './inventory.js';
+import type { ContainerInventory } from './inventory.js';
 
 /** A running stop, shared by all its callers. */
 interface RunningStop {
@@ -36,7 +36,7 @@ export class Stopper {
 
   constructor(
     private readonly client: CriClient,
-    private readonly inventory: Inventory,
+    private readonly inventory: ContainerInventory,
     private readonly clock: Clock,
   ) {}
 

@@ -7,14 +7,14 @@ import {
   type Container,
   type PodSandbox,
 } from '../gen/runtime/v1/api_pb.js';
-import type { Inventory } from './inventory.js';
+import type { ContainerInventory } from './inventory.js';
 import { readContainerId } from './labels.js';
 import type { Sandboxes } from './sandboxes.js';
 
 const NANOS_PER_MS = 1_000_000n;
 
 export interface SweepOptions {
-  readonly inventory: Inventory;
+  readonly inventory: ContainerInventory;
   readonly sandboxes: Sandboxes;
   /** Returns true while this agent is starting the container. */
   readonly isStarting: (containerId: ContainerId) => boolean;

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from '@jest/globals';
 import { CloudlessError, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { CriClient } from '../client/cri-client.js';
-import type { Inventory, KnownContainer } from './inventory.js';
+import type { ContainerInventory, KnownContainer } from './inventory.js';
 import { Watcher } from './watcher.js';
 
 /** A process id that no process of this machine can have. */
@@ -45,7 +45,7 @@ beforeEach(() => {
       return each;
     },
     fail: (reason: unknown) => failures.push(reason),
-  } as unknown as Inventory;
+  } as unknown as ContainerInventory;
   const client = {
     closed: new AbortController().signal,
     events: async function* () {

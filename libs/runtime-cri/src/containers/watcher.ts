@@ -8,7 +8,7 @@ import {
 } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import { processExists } from '../system/host-processes.js';
-import type { Inventory, KnownContainer } from './inventory.js';
+import type { ContainerInventory, KnownContainer } from './inventory.js';
 
 /** Interval of the polls. Each poll makes one system call per running container. */
 const POLL_MS = 50;
@@ -41,7 +41,7 @@ export class Watcher {
 
   constructor(
     private readonly client: CriClient,
-    private readonly inventory: Inventory,
+    private readonly inventory: ContainerInventory,
     private readonly clock: Clock,
     private readonly log: Log,
   ) {}

@@ -10,14 +10,14 @@ import {
 } from '@cloudless/base';
 import type { ContainerStatus, LogBatch, LogRequest } from '@cloudless/runtime';
 import { createClosedError, type CriClient } from '../client/cri-client.js';
-import type { Inventory, KnownContainer } from '../containers/inventory.js';
+import type { ContainerInventory, KnownContainer } from '../containers/inventory.js';
 import type { Watcher } from '../containers/watcher.js';
 import { readLog } from './log-reader.js';
 import { isSmall, rotateLog } from './log-rotation.js';
 
 export interface ContainerLogsOptions {
   readonly client: CriClient;
-  readonly inventory: Inventory;
+  readonly inventory: ContainerInventory;
   readonly watcher: Watcher;
   /** Absolute path of the directory that contains one directory per container. */
   readonly directory: string;

@@ -1,6 +1,6 @@
 import { errorFields, type Log } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import type { Inventory } from '../containers/inventory.js';
+import type { ContainerInventory } from '../containers/inventory.js';
 import { toVolumeGroup } from '../containers/labels.js';
 import { KeyedMutex } from '../system/keyed-mutex.js';
 import type { ContainerMount } from './mount-paths.js';
@@ -8,7 +8,7 @@ import type { VolumeStore } from './volume-store.js';
 
 export interface GroupVolumesOptions {
   readonly store: VolumeStore;
-  readonly inventory: Pick<Inventory, 'list' | 'refreshAll'>;
+  readonly inventory: Pick<ContainerInventory, 'list' | 'refreshAll'>;
   readonly log: Log;
 }
 

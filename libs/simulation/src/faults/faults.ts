@@ -141,16 +141,16 @@ function injectNetworkOrDiskFault(
       runLater(() => (world.viewDelayMs = [0, 0]));
       return `the coordinator's view lags ${forDuration}`;
     case 'containerCrashes':
-      return world.replicas.crashOne(random, /* exitCode */ 1);
+      return world.replicas.endOne(random, /* exitCode */ 1);
     case 'containerExits':
-      return world.replicas.crashOne(random, /* exitCode */ 0);
+      return world.replicas.endOne(random, /* exitCode */ 0);
     case 'containersFlap':
       world.replicas.flapShare = 0.6;
       runLater(() => (world.replicas.flapShare = 0));
       return `new containers end soon ${forDuration}`;
     case 'neverReady':
-      world.replicas.deafShare = 0.6;
-      runLater(() => (world.replicas.deafShare = 0));
+      world.replicas.neverReadyShare = 0.6;
+      runLater(() => (world.replicas.neverReadyShare = 0));
       return `new containers accept no connection ${forDuration}`;
   }
 }

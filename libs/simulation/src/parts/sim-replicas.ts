@@ -30,7 +30,7 @@ export class SimReplicas {
   /**
    * Probability that a container that starts now accepts no connection until all faults are healed.
    */
-  deafShare = 0;
+  neverReadyShare = 0;
   private isHealed = false;
   private areVersionsRepaired = false;
   private readonly servers = new Map<string, Server>();
@@ -64,7 +64,7 @@ export class SimReplicas {
       `${CONTAINER_LABELS.annotationPrefix}${MISBEHAVIOUR_ANNOTATION}`
     ] as Misbehaviour | undefined;
     const isOfDeafVersion = misbehaviour === 'deaf';
-    const readyAt = random.chance(this.deafShare)
+    const readyAt = random.chance(this.neverReadyShare)
       ? Number.POSITIVE_INFINITY
       : time.now() + random.between(0, 400);
     for (const { port } of endpoints)
@@ -87,7 +87,7 @@ export class SimReplicas {
    * Ends one of all running containers as if its program ended.
    * @returns A description; undefined when no container runs.
    */
-  crashOne(random: SimRandom, exitCode: number): string | undefined {
+  endOne(random: SimRandom, exitCode: number): string | undefined {
     const victim = random.pick([...this.running()]);
     if (victim === undefined) return undefined;
     this.end(victim.node, victim.containerId, exitCode);
@@ -103,7 +103,7 @@ export class SimReplicas {
   heal(): void {
     this.isHealed = true;
     this.flapShare = 0;
-    this.deafShare = 0;
+    this.neverReadyShare = 0;
   }
 
   private end(node: SimNode, containerId: RunningContainer['containerId'], exitCode: number): void {
