@@ -363,7 +363,7 @@ describe('Agent', () => {
     expect(testBed.store.replicas.size).toBe(0);
   });
 
-  it('accepts further forget orders while it carries out the first, and leaves no runner or stored data', async () => {
+  it('leaves no ReplicaRunner and no stored data of a replica when more forget orders arrive while it carries out the first', async () => {
     const testBed = await createTestBed(aStartOrder());
     for (let repeat = 0n; repeat < 20n; repeat += 1n) {
       testBed.coordinator.sendOrder(aForgetOrder({ revision: 30n + repeat }));

@@ -33,7 +33,7 @@ describe('CloudlessError', () => {
 });
 
 describe('InvalidInputError', () => {
-  it('lists every violation with its field, and without a field for the whole input', () => {
+  it('lists every violation in its message, with the field unless the whole input is invalid', () => {
     const error = new InvalidInputError([
       { field: 'spec.replicas', message: 'must be 0 or more' },
       { field: '', message: 'must be an object' },

@@ -62,7 +62,7 @@ describe('ReplacementBrake', () => {
     expect(brake.check(0, 0).kind).toBe('released');
   });
 
-  it('holds for losses within 30 s, and not for the same losses over a longer time', () => {
+  it('holds when more than half of the nodes fell silent within 30 s, and not when this took longer', () => {
     const brake = createReplacementBrake();
     brake.apply(lostNodes(3, 0));
     expect(brake.check(0, 4).kind).toBe('released');

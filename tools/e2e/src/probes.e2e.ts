@@ -228,7 +228,7 @@ describe('liveness probe', () => {
     );
   });
 
-  it('restarts a container that a new agent has adopted', async () => {
+  it('restarts a container that begins to fail it after the agent was killed and started again', async () => {
     const probes = {
       livenessProbe: anHttpProbe('/livez'),
       readinessProbe: anHttpProbe('/healthz'),

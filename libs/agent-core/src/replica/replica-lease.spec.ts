@@ -76,7 +76,7 @@ describe('exclusive replica', () => {
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
-  it('has a lease whose grace period is at most stop_after', async () => {
+  it('has a lease with stop_after as grace period when its termination grace period is longer', async () => {
     const testBed = await createExclusiveTestBed({ terminationGracePeriod: { seconds: 3_600n } });
     const [container] = testBed.machine.statuses();
     expect(

@@ -81,8 +81,8 @@ const countMergedEvents = ({ state }: World): number =>
     .events()
     .filter(({ count }) => count > 1).length;
 
-describe('suppressed events of replicas', () => {
-  it('stay within the transaction limit when many replicas of a node change readiness repeatedly', async () => {
+describe('suppressed readiness events of replicas', () => {
+  it('are committed after 60 s as one event per replica, also for more replicas of a node than one transaction can hold', async () => {
     const world = await createWorld(REPLICAS);
     await changeReadinessRepeatedly(world, REPLICAS);
     expect(countMergedEvents(world)).toBe(0);
@@ -94,7 +94,7 @@ describe('suppressed events of replicas', () => {
     await world.state.close();
   });
 
-  it('stay within the transaction limit together with readiness losses in many workloads', async () => {
+  it('stay within the transaction limit when replicas of many workloads lose readiness at the moment of their commit', async () => {
     const world = await createWorld(2 * REPLICAS);
     const { state, clock } = world;
     await changeReadinessRepeatedly(world, REPLICAS);

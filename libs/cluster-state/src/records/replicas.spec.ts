@@ -28,7 +28,7 @@ describe('copyReplica', () => {
     });
   });
 
-  it('converts plain values to messages, so that the copy can be stored', () => {
+  it('converts plain objects in the changes to Protobuf messages, so that the copy can be encoded', () => {
     const copy = copyReplica(replica, {
       endpoints: [{ portName: 'http', port: 80 }],
       readySince: { seconds: 8n },

@@ -94,10 +94,10 @@ describe('Stopper.stop', () => {
   });
 });
 
-describe('Stopper when the container ends during the call', () => {
+describe('Stopper.stop when containerd answers that the connection to the shim is closed', () => {
   const shimClosed = new CloudlessError('internal', 'failed to kill container "c1": ttrpc: closed');
 
-  it('repeats the call until containerd has recorded the end', async () => {
+  it('repeats the call every 100 ms until it succeeds, and resolves with the status of the exited container', async () => {
     failure = shimClosed;
     const stopped = stopper.stop(containerId, 0);
     await clock.advance(250);
@@ -108,7 +108,7 @@ describe('Stopper when the container ends during the call', () => {
     expect(await stopped).toEqual(exited);
   });
 
-  it('rejects when containerd answers the same for a second', async () => {
+  it('rejects with this error after ten calls in one second', async () => {
     failure = shimClosed;
     const stopped = stopper.stop(containerId, 0);
     const rejected = expect(stopped).rejects.toThrow('ttrpc: closed');

@@ -64,7 +64,7 @@ describeReal(
       expect(readLimit(free, 'Max open files')).not.toBe('4321 4321');
     });
 
-    it('apply, or are refused by name when the container runtime has set other values', async () => {
+    it('apply, or the start fails with the name of the ulimit when the container runtime has set other values', async () => {
       const started = start({ name: 'nofile', soft: 1000, hard: 2000 });
       const outcome = await started.then(
         async (status) => (await readProcessStatus(status), readLimit(status, 'Max open files')),

@@ -135,7 +135,7 @@ describe('filter of host ports', () => {
     expect(placedOn(cluster, request)).toEqual(['n1']);
   });
 
-  it('does not make a domain ineligible for a required spread, because a port may become free', () => {
+  it('keeps a zone eligible for a required spread when the port is taken on all its nodes, because the port may become free', () => {
     const cluster = aCluster(
       [aNode('n1'), aNode('n2', { zone: 'b' })],
       [

@@ -474,7 +474,7 @@ describe('NO_EXECUTE taint', () => {
     expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([]);
   });
 
-  it('keeps replicas for their toleration seconds from the time the taint was set, also across a crash, and places no new ones', async () => {
+  it('replaces a replica when its toleration period since the taint was set has ended, also across a restart of the coordinator, and keeps new replicas off the node', async () => {
     const cluster = await startWithTolerations([
       { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(30_000) },
     ]);
@@ -531,7 +531,7 @@ describe('NO_EXECUTE taint', () => {
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
   });
 
-  it('of an agent counts from the first hello that contained it', async () => {
+  it('of an agent starts toleration periods at the first Hello that contained it, and loses this time at a Hello without it', async () => {
     const cluster = await startWithTolerations([
       { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) },
     ]);

@@ -121,7 +121,7 @@ describe('host port of a replica', () => {
     expect((await statusOf('shared'))?.reason).toContain('host port 8080 is taken: 1 of 1 nodes');
   });
 
-  it('is held until the stop of the replica is confirmed, also without a successor', async () => {
+  it('is held until the stop of the replica is confirmed, also when its workload is deleted', async () => {
     const cluster = await startContainerNodes(1);
     await createWeb(cluster, { ...WITH_HOST_PORT, replicas: 1 });
     await cluster.advance(1_000);

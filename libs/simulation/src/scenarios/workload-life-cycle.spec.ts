@@ -162,7 +162,7 @@ describe('life cycle of a workload', () => {
     expect(status?.replicas.length).toBeLessThanOrEqual(2);
   });
 
-  it('counts completed replicas and ends SUCCEEDED', async () => {
+  it('ends SUCCEEDED and counts its succeeded replicas when all replicas succeed with restart policy ON_FAILURE', async () => {
     const cluster = await startThreeZones();
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createWeb(cluster, { restart: { policy: Restart.ON_FAILURE } });
