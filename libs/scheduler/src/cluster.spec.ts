@@ -313,6 +313,10 @@ describe('Cluster input validation', () => {
       fields: ['tolerations[0].key', 'tolerations[1].value'],
     },
     {
+      request: { tolerations: [{ key: 'a', operator: 'Lt' as 'Exists' }] },
+      fields: ['tolerations[0].operator'],
+    },
+    {
       request: { spread: { topology: '', mode: 'required', maxSkew: 0 } },
       fields: ['spread.topology', 'spread.maxSkew'],
     },

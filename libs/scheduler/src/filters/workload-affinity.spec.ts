@@ -221,6 +221,17 @@ describe('required workload anti-affinity', () => {
     );
   });
 
+  it('names the first topology when terms of the request and of a replica exclude the node', () => {
+    const other = replica('db', 'n1', { workloadAntiAffinity: [required('zone', 'web')] });
+    const request = aRequest({ workloadAntiAffinity: [required('node', 'db')] });
+    const nodeN1 = aCluster(nodes, [other])
+      .explain(request)
+      .find(({ nodeId }) => nodeId === 'n1');
+    expect(nodeN1).toMatchObject({
+      detail: 'anti-affinity to app in (db), which has a replica in node n1',
+    });
+  });
+
   describe('of existing replicas', () => {
     const replicaWithTerm = (
       nodeId: string,
