@@ -208,7 +208,7 @@ describe('the exit of a container', () => {
     {
       exitCode: 255,
       reason: 'Unknown',
-      expectedText: 'ended while nobody could see its exit code',
+      expectedText: 'ended with an unknown exit code',
       reportedCode: -1,
     },
   ])(

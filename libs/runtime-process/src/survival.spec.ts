@@ -115,7 +115,7 @@ describe('the process runtime', () => {
     createFile(gate());
     expect(await end).toMatchObject({
       exitCode: -1,
-      reason: 'ended while nobody could see its exit code',
+      reason: 'ended with an unknown exit code',
     });
   });
 
@@ -132,7 +132,7 @@ describe('the process runtime', () => {
     createFile(gate());
     expect(await end).toMatchObject({
       exitCode: -1,
-      reason: 'ended while nobody could see its exit code',
+      reason: 'ended with an unknown exit code',
     });
     expect(await machine.runtime.stop(sleeping!.containerId, 0)).toMatchObject({
       phase: 'exited',

@@ -6,5 +6,5 @@
 export function formatExitReason(exitCode: number, signal?: string): string {
   if (signal !== undefined) return `killed by ${signal}`;
   if (exitCode === 0) return 'completed';
-  return exitCode < 0 ? 'ended while nobody could see its exit code' : `exit code ${exitCode}`;
+  return exitCode < 0 ? 'ended with an unknown exit code' : `exit code ${exitCode}`;
 }

@@ -113,7 +113,7 @@ function injectNetworkOrDiskFault(
     case 'lossyMessages':
       Object.assign(link.faults, { orderLoss: 0.3, orderDouble: 0.3, reportDouble: 0.3 });
       runLater(() => Object.assign(link.faults, { orderLoss: 0, orderDouble: 0, reportDouble: 0 }));
-      return `orders for ${node.id} are lost or sent twice ${forDuration}`;
+      return `orders for ${node.id} are lost or sent twice, its reports are sent twice ${forDuration}`;
     case 'lossyCalls': {
       const lossy = random.pick([link, ...world.userLinks]);
       Object.assign(lossy.faults, { requestLoss: 0.3, replyLoss: 0.3 });

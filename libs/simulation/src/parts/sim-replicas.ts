@@ -91,7 +91,7 @@ export class SimReplicas {
     const victim = random.pick([...this.running()]);
     if (victim === undefined) return undefined;
     this.end(victim.node, victim.containerId, exitCode);
-    return `a container of ${victim.owner.replicaId} on ${victim.node.id} ends with ${exitCode}`;
+    return `a container of ${victim.owner.replicaId} on ${victim.node.id} ends with exit code ${exitCode}`;
   }
 
   /** Makes the programs of misbehaving versions work from now on. */
