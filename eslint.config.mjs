@@ -161,7 +161,7 @@ export default tseslint.config(
     },
     rules: {
       '@nx/enforce-module-boundaries': boundaries(false),
-      // A promise that nobody waits for loses its error.
+      // The error of a promise without await is lost.
       '@typescript-eslint/no-floating-promises': 'error',
       '@typescript-eslint/no-misused-promises': 'error',
       '@typescript-eslint/await-thenable': 'error',

@@ -127,7 +127,7 @@ describe('DetectedContainers', () => {
     expect(searches).toBe(2);
   });
 
-  it('does not search while it waits for a runtime that was calls before', async () => {
+  it('does not search while it waits for the runtime of an earlier start', async () => {
     containers = create({ kind: 'awaited', socketPath: SOCKET });
     containers.setCluster('cluster-1');
     await clock.advance(10 * DETECTION_INTERVAL_MS);

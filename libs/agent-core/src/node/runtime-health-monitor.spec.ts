@@ -68,7 +68,7 @@ class Node {
   private withOutages(runtime: FakeRuntime): FakeRuntime {
     const throwWhenUnavailable = (): void => {
       if (this.unavailableSinceMs !== undefined)
-        throw new CloudlessError('unavailable', 'nobody answers');
+        throw new CloudlessError('unavailable', 'no runtime answers');
     };
     const { start, stop } = runtime;
     return Object.assign(runtime, {

@@ -184,10 +184,12 @@ describe('failed image pull', () => {
   });
 
   it('is retried soon without counting as a failure when the runtime was unavailable', async () => {
-    const testBed = await createFailingTestBed(new CloudlessError('unavailable', 'nobody answers'));
+    const testBed = await createFailingTestBed(
+      new CloudlessError('unavailable', 'no runtime answers'),
+    );
     expect(testBed.summarizeReport()).toMatchObject({
       restarts: 0,
-      reason: 'nobody answers, trying again in 500 ms',
+      reason: 'no runtime answers, trying again in 500 ms',
     });
     testBed.machine.images.set(IMAGE);
     await testBed.clock.advance(500);
@@ -222,16 +224,18 @@ describe('failed image pull', () => {
     };
     await testBed.start();
     testBed.runtime.prepare = () =>
-      Promise.reject(new CloudlessError('unavailable', 'nobody answers'));
+      Promise.reject(new CloudlessError('unavailable', 'no runtime answers'));
     await startReplica(testBed);
     await testBed.clock.advance(10_000);
     expect(warnings).toEqual(['container not prepared']);
   });
 
   it('does not delay a later stop when the runtime is unavailable', async () => {
-    const testBed = await createFailingTestBed(new CloudlessError('unavailable', 'nobody answers'));
+    const testBed = await createFailingTestBed(
+      new CloudlessError('unavailable', 'no runtime answers'),
+    );
     testBed.runtime.stop = async () => {
-      throw new CloudlessError('unavailable', 'nobody answers');
+      throw new CloudlessError('unavailable', 'no runtime answers');
     };
     await stopNow(testBed);
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'STOPPED' });

@@ -66,7 +66,7 @@ describe('onClusterKnown', () => {
   it('is followed by a session even when the containers cannot be listed', async () => {
     const testBed = new AgentTestBed();
     testBed.onClusterKnown = async () => {
-      testBed.runtime.list = () => Promise.reject(new Error('nobody answers'));
+      testBed.runtime.list = () => Promise.reject(new Error('no runtime answers'));
     };
     await testBed.start();
     await settle();

@@ -78,8 +78,8 @@ describe('LazyRuntime', () => {
 
   it('reports silence since the first setOwner until the runtime is open', async () => {
     expect(runtime.health()).toEqual({ containersSilentMs: 0, withoutProcess: [] });
-    failure = new CloudlessError('unavailable', 'nobody answers');
-    await expect(runtime.setOwner('home')).rejects.toThrow('nobody answers');
+    failure = new CloudlessError('unavailable', 'no runtime answers');
+    await expect(runtime.setOwner('home')).rejects.toThrow('no runtime answers');
     await clock.advance(7_000);
     expect(runtime.health().containersSilentMs).toBe(7_000);
     failure = undefined;
@@ -112,7 +112,7 @@ describe('LazyRuntime', () => {
   });
 
   it('fails with the error of open, and tries to open the runtime again at each call', async () => {
-    failure = new CloudlessError('unavailable', 'nobody answers');
+    failure = new CloudlessError('unavailable', 'no runtime answers');
     await expect(runtime.setOwner('home')).rejects.toBe(failure);
     await expect(runtime.list()).rejects.toBe(failure);
     await expect(runtime.events(never)[Symbol.asyncIterator]().next()).rejects.toBe(failure);

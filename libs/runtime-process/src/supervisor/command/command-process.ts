@@ -116,7 +116,7 @@ export abstract class CommandProcess implements DependentProcess {
     this.killTimer = this.options.clock.setTimer(EXEC_GRACE_MS, () => this.kill());
   }
 
-  /** False after {@link abandon}: nobody reads the output. */
+  /** False after {@link abandon}: the output is not read. */
   protected get hasReader(): boolean {
     return !this.isAbandoned;
   }
