@@ -423,6 +423,19 @@ describe('advanceRollout with canary steps', () => {
     expect(rollout.state.phase).toBe('completed');
   });
 
+  it('reaches no step after the rollout has failed, also when its replicas become available', () => {
+    const rollout = aCompletedRollout({ canarySteps }).setVersion(2);
+    rollout.broken.add(2);
+    rollout.runUntilSettled();
+    rollout.failures = 3;
+    expect(rollout.decideOnce().state.phase).toBe('failed');
+    rollout.broken.delete(2);
+    expect(rollout.runUntilSettled().state).toMatchObject({ phase: 'failed' });
+    expect(rollout.state.waitsUntilMs).toBeUndefined();
+    expect(rollout.state.stepReachedAtMs).toBeUndefined();
+    expect(rollout.events).not.toContain('canaryStepReached');
+  });
+
   it('rolls back without waiting at canary steps', () => {
     const rollout = aCompletedRollout({ canarySteps, onFailure: 'rollback' }).setVersion(2);
     rollout.runUntilSettled();
@@ -671,6 +684,13 @@ describe('advanceRollout with pinned nodes', () => {
     expect(rollout.advanceTime(3_600_000).runUntilSettled()).toMatchObject({
       state: { phase: 'inProgress' },
     });
+  });
+
+  it('counts the deadline when an updated replica is no longer available during the wait', () => {
+    const rollout = waitForPinned();
+    rollout.broken.add(2);
+    rollout.decideOnce();
+    expect(rollout.advanceTime(10_000).decideOnce().state.phase).toBe('failed');
   });
 
   it('does not change the state from decision to decision during the wait', () => {

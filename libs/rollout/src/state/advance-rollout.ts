@@ -183,10 +183,10 @@ function getMaxFailedNew({ settings, observed }: RolloutSituation): number {
 /**
  * Returns the time at which the rollout fails because it makes no progress; undefined while the
  * rollout waits for something that is no fault of the new version.
+ * @param state - In phase `inProgress`.
  */
 function getProgressDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (
-    state.phase !== 'inProgress' ||
     state.stepReachedAtMs !== undefined ||
     isWaitingForStops(state, situation) ||
     isWaitingForPinnedNodes(state, situation)
