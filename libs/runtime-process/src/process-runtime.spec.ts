@@ -9,7 +9,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import {
@@ -520,9 +520,7 @@ describe('ProcessRuntime', () => {
 
 describe('ports of the process runtime', () => {
   it('are free on the machine, released when their container ends, and limited to the range', async () => {
-    const server = createServer();
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const { port: occupied } = server.address() as { port: number };
+    const { server, port: occupied } = await listenBeforeFreePort();
     const { runtime } = await aMachine({ portRange: { from: occupied, to: occupied + 1 } });
     const ports = [{ name: 'http', port: 80, protocol: 'tcp' as const }];
     const first = await runtime.start(request([{ step: 'hold' }], { ports }));
@@ -534,7 +532,7 @@ describe('ports of the process runtime', () => {
     expect((await runtime.start(request([{ step: 'hold' }], { ports }))).endpoints).toEqual(
       first.endpoints,
     );
-    await new Promise((resolve) => server.close(resolve));
+    await closeServer(server);
   });
 });
 
@@ -732,3 +730,34 @@ describe('ProcessRuntime, with a running supervisor of an older version,', () =>
     }
   });
 });
+
+/**
+ * Listens on a port whose successor is free. Both are below the range from which the kernel chooses
+ * ports, so that no other process gets the free one meanwhile.
+ */
+async function listenBeforeFreePort(): Promise<{
+  readonly server: Server;
+  readonly port: number;
+}> {
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const server = await listenOn(port);
+    const next = server && (await listenOn(port + 1));
+    await closeServer(next);
+    if (server !== undefined && next !== undefined) return { server, port };
+    await closeServer(server);
+  }
+}
+
+/** Returns a server that listens on the port of the loopback address; undefined when it is taken. */
+function listenOn(port: number): Promise<Server | undefined> {
+  const server = createServer();
+  return new Promise((resolve) => {
+    server.once('error', () => resolve(undefined));
+    server.listen(port, '127.0.0.1', () => resolve(server));
+  });
+}
+
+async function closeServer(server: Server | undefined): Promise<void> {
+  if (server !== undefined) await new Promise((resolve) => server.close(resolve));
+}
