@@ -223,6 +223,16 @@ describe('findNewSet', () => {
       expected: { size: 3, missing: 2, complete: true },
     },
     {
+      name: 'counts a stopping replica as missing before its replacement is created',
+      replicas: [placed, { ...placed, desiredRunning: false }],
+      expected: { size: 3, missing: 2, complete: true },
+    },
+    {
+      name: 'counts a failed replica on a lost node as missing',
+      replicas: [placed, placed, { ...placed, phase: Phase.FAILED, lost: true }],
+      expected: { size: 3, missing: 1, complete: true },
+    },
+    {
       name: 'does not count a succeeded replica as missing',
       replicas: [{ ...placed, phase: Phase.SUCCEEDED }, {}, {}],
       expected: { size: 2, missing: 2, complete: true },

@@ -222,7 +222,23 @@ describe('WorkloadReconciler after failures', () => {
       sameAs: 1,
       cause: 'rollback to version 1',
     });
-    expect(bed.control().rolloutPhase).toBe(RolloutPhase.ROLLED_BACK);
+    expect(bed.control()).toMatchObject({
+      rolloutPhase: RolloutPhase.ROLLED_BACK,
+      rollout: { failure: { replicaId: created.id, version: 2 } },
+    });
+  });
+
+  it('removes the failure of a rollout when another version is rolled out', async () => {
+    await runWorkload({ replicas: 2, rollout: { maxFailedNew: 1 } });
+    await bed.updateWorkload({ replicas: 2, command: ['broken'], rollout: { maxFailedNew: 1 } });
+    await bed.advance();
+    const created = running().find(({ version }) => version === 2)!;
+    await bed.changeReplica(created.id, { nodeId: 'node-2', phase: Phase.FAILED, reason: 'crash' });
+    await bed.advance(5_000);
+    await bed.updateWorkload({ replicas: 2, command: ['mended'], rollout: { maxFailedNew: 1 } });
+    await bed.advance();
+    expect(bed.control()).toMatchObject({ rolloutPhase: RolloutPhase.IN_PROGRESS });
+    expect(bed.control().rollout?.failure).toBeUndefined();
   });
 });
 
