@@ -118,6 +118,11 @@ describe('parsers', () => {
       },
     },
     {
+      name: '/proc/meminfo with neither available nor reclaimable memory',
+      parse: () => parseMeminfo('MemTotal: 100 kB\nMemFree: 10 kB\n').availableBytes,
+      expected: 10_240,
+    },
+    {
       name: '/proc/meminfo of an old kernel',
       parse: () => parseMeminfo('MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 20 kB\n'),
       expected: {
@@ -204,6 +209,11 @@ describe('parsers', () => {
         usageNsec: 9_000n,
         throttling: { periods: 12n, throttledPeriods: 3n, throttledNsec: 45_000n },
       },
+    },
+    {
+      name: 'cpu.stat of v2 whose throttling has no number of throttled periods',
+      parse: () => parseCpuStat('usage_usec 9\nnr_periods 12\nthrottled_usec 45\n'),
+      expected: { usageNsec: 9_000n },
     },
     {
       name: 'cpu.stat of v2 that ends in the middle of throttling',
@@ -560,6 +570,18 @@ describe('parsers', () => {
     {
       name: 'a cut-off stat',
       parse: () => parseProcStat('1 (x) R 1 2'),
+      file: '/proc/<pid>/stat',
+      line: 1,
+    },
+    {
+      name: 'a stat file without a bracket before the name',
+      parse: () => parseProcStat(`1 x) R ${'0 '.repeat(30)}`),
+      file: '/proc/<pid>/stat',
+      line: 1,
+    },
+    {
+      name: 'a stat file without a bracket after the name',
+      parse: () => parseProcStat(`1 (x R ${'0 '.repeat(30)}`),
       file: '/proc/<pid>/stat',
       line: 1,
     },
