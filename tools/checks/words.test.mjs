@@ -23,10 +23,11 @@ const RETIRED = [
   [/\bmuseum\b/i, 'bug catalogue'],
   [/\bHerdChecker\b/, 'ReconnectStormChecker'],
   [/\b(?:Sightings|drain-board|power-of-ten)\b/, 'ChangeObserver, drain progress, log sampling'],
-  [/\bmovesAhead|planAhead|worldAhead\b/, 'dry run'],
+  [/\b(?:movesAhead|planAhead|worldAhead)\b/, 'dry run'],
 ];
 
-const files = execFileSync(
+/** Every line of code and documents, with its place. */
+const lines = execFileSync(
   'git',
   ['ls-files', '-z', 'apps', 'libs', 'tools', 'docs', 'proto', '*.md'],
   {
@@ -40,17 +41,18 @@ const files = execFileSync(
       !file.includes('/gen/') &&
       // They show retired words as examples.
       !['tools/checks/words.test.mjs', 'CONTRIBUTING.md'].includes(file),
+  )
+  .flatMap((file) =>
+    readFileSync(file, 'utf8')
+      .split('\n')
+      .map((text, index) => ({ text, place: `${file}:${index + 1}` })),
   );
 
 describe('code and documents', () => {
   for (const [word, instead] of RETIRED)
     it(`do not use ${word.source}: ${instead}`, () => {
-      const places = files.flatMap((file) =>
-        readFileSync(file, 'utf8')
-          .split('\n')
-          .flatMap((line, index) =>
-            word.test(line) ? [`${file}:${index + 1}: ${line.trim()}`] : [],
-          ),
+      const places = lines.flatMap(({ text, place }) =>
+        word.test(text) ? [`${place}: ${text.trim()}`] : [],
       );
       assert.deepEqual(places, []);
     });

@@ -5,7 +5,6 @@ import {
   silentLog,
   type Clock,
   type Log,
-  type Timer,
 } from '@cloudless/base';
 import type {
   ChangeBatch,
@@ -84,8 +83,6 @@ class EngineStore implements StateStore {
   private readonly hub: WatchHub;
   private readonly queue: CommitQueue;
   private readonly leases: LeaseTimers;
-  /** Timers of expired leases whose keys could not be deleted yet. */
-  private readonly expiryRetries = new Set<Timer>();
   private readonly diskSpace: DiskSpaceMonitor;
   private readonly faultMonitor: StorageFaultMonitor | undefined;
   private readonly log: Log;
@@ -177,7 +174,6 @@ class EngineStore implements StateStore {
   private async shutDown(): Promise<void> {
     this.hub.end();
     this.leases.stopAll();
-    for (const timer of this.expiryRetries) timer.cancel();
     this.diskSpace.stop();
     this.faultMonitor?.stop();
     await this.queue.waitUntilIdle();
@@ -229,11 +225,7 @@ class EngineStore implements StateStore {
           retryMs: EXPIRY_RETRY_MS,
           ...errorFields(reason),
         });
-      const timer = this.options.clock.setTimer(EXPIRY_RETRY_MS, () => {
-        this.expiryRetries.delete(timer);
-        void this.expire(lease);
-      });
-      this.expiryRetries.add(timer);
+      if (this.closed === undefined) this.leases.retryExpiry(lease, EXPIRY_RETRY_MS);
     }
   }
 

@@ -17,8 +17,12 @@ interface RunningLease {
  */
 export class LeaseTimers {
   private readonly running = new Map<LeaseId, RunningLease>();
+  private readonly retries = new Set<Timer>();
 
-  /** @param onExpired - Runs once for each lease that expires, not for a lease that is stopped. */
+  /**
+   * @param onExpired - Runs once for each lease that expires, and again after {@link retryExpiry};
+   *   not for a lease that is stopped.
+   */
   constructor(
     private readonly clock: Clock,
     private readonly onExpired: (lease: LeaseId) => void,
@@ -55,9 +59,20 @@ export class LeaseTimers {
     this.running.delete(lease);
   }
 
-  /** Stops tracking all leases. */
+  /** Calls `onExpired` again for an expired lease, after `delayMs` milliseconds. */
+  retryExpiry(lease: LeaseId, delayMs: number): void {
+    const timer = this.clock.setTimer(delayMs, () => {
+      this.retries.delete(timer);
+      this.onExpired(lease);
+    });
+    this.retries.add(timer);
+  }
+
+  /** Stops tracking all leases, and cancels all retries. */
   stopAll(): void {
     for (const lease of [...this.running.keys()]) this.stop(lease);
+    for (const timer of this.retries) timer.cancel();
+    this.retries.clear();
   }
 
   private setTimer(lease: LeaseId, delayMs: number): Timer {
