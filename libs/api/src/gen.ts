@@ -2,6 +2,7 @@
 export * from './gen/cloudless/api/admin_pb.js';
 export * from './gen/cloudless/api/agent_service_pb.js';
 export * from './gen/cloudless/api/coordinator_service_pb.js';
+export * from './gen/cloudless/api/error_pb.js';
 export * from './gen/cloudless/api/event_pb.js';
 export * from './gen/cloudless/api/exec_pb.js';
 export * from './gen/cloudless/api/logs_pb.js';

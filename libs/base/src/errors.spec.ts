@@ -7,6 +7,7 @@ import {
   errorFields,
   errorKindOf,
   errorMessageOf,
+  errorReasonOf,
 } from './index.js';
 
 class DiskFullError extends CloudlessError {
@@ -29,6 +30,25 @@ describe('CloudlessError', () => {
       name: 'CloudlessError',
     });
     expect(new CloudlessError('denied', 'no')).not.toHaveProperty('cause');
+  });
+
+  it('takes its kind from its reason, and the default reason from its kind', () => {
+    const error = new CloudlessError('NODE_NOT_FOUND', 'no', { metadata: { node: 'a' } });
+    expect(error).toMatchObject({
+      kind: 'notFound',
+      reason: 'NODE_NOT_FOUND',
+      metadata: { node: 'a' },
+    });
+    expect(error).not.toHaveProperty('retryAfterMs');
+    expect(new CloudlessError('notFound', 'no')).toMatchObject({ reason: 'NOT_FOUND' });
+    expect(new InvalidInputError([])).toMatchObject({ reason: 'INVALID_INPUT' });
+  });
+
+  it.each([
+    { name: 'a CloudlessError', reason: new CloudlessError('STORE_FULL', 'x'), is: 'STORE_FULL' },
+    { name: 'any other value', reason: new Error('x'), is: 'INTERNAL' },
+  ])('errorReasonOf returns $is for $name', ({ reason, is }) => {
+    expect(errorReasonOf(reason)).toBe(is);
   });
 });
 

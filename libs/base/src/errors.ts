@@ -1,3 +1,6 @@
+import { DEFAULT_REASONS, ERROR_REASON_KINDS, isErrorReason } from './error-reasons.js';
+import type { ErrorReason } from './error-reasons.js';
+
 /**
  * Category of a failure. The kinds are the same in code, on the wire and in the exit codes of the
  * command line.
@@ -17,18 +20,43 @@ export type ErrorKind =
   | 'compacted' // the requested history no longer exists: take a snapshot
   | 'internal';
 
+/** Optional parts of a {@link CloudlessError}. */
+export interface CloudlessErrorOptions {
+  readonly cause?: unknown;
+  /** Delay in milliseconds after which a retry makes sense. Default: by the reason. */
+  readonly retryAfterMs?: number | undefined;
+  /** Values for programs, such as the generation that was found. Clients receive them. */
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+}
+
 /**
- * An error with a kind. The message states what failed and what to do, and does not repeat the
- * message of the cause.
+ * An error with a kind and a reason. The message states what failed and what to do, and does not
+ * repeat the message of the cause.
  */
 export class CloudlessError extends Error {
+  readonly kind: ErrorKind;
+  /** The cause for programs; the default of the kind unless the error was created with a reason. */
+  readonly reason: ErrorReason;
+  /** See {@link CloudlessErrorOptions}. */
+  declare readonly retryAfterMs?: number;
+  /** See {@link CloudlessErrorOptions}. */
+  declare readonly metadata?: Readonly<Record<string, string>>;
+
+  /**
+   * @param kindOrReason - A reason, which implies the kind; or a kind, when no reason is more
+   *   specific.
+   */
   constructor(
-    readonly kind: ErrorKind,
+    kindOrReason: ErrorKind | ErrorReason,
     message: string,
-    options?: { readonly cause?: unknown },
+    options: CloudlessErrorOptions = {},
   ) {
-    super(message, options);
+    super(message, 'cause' in options ? { cause: options.cause } : undefined);
     this.name = new.target.name;
+    this.kind = isErrorReason(kindOrReason) ? ERROR_REASON_KINDS[kindOrReason] : kindOrReason;
+    this.reason = isErrorReason(kindOrReason) ? kindOrReason : DEFAULT_REASONS[kindOrReason];
+    if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
+    if (options.metadata !== undefined) this.metadata = options.metadata;
   }
 }
 
@@ -49,6 +77,11 @@ export class InvalidInputError extends CloudlessError {
         .join('; '),
     );
   }
+}
+
+/** Returns the reason of any thrown value; `INTERNAL` unless it is a {@link CloudlessError}. */
+export function errorReasonOf(reason: unknown): ErrorReason {
+  return reason instanceof CloudlessError ? reason.reason : 'INTERNAL';
 }
 
 /** Returns the kind of any thrown value; `internal` unless it is a {@link CloudlessError}. */

@@ -7,8 +7,11 @@ export {
   errorFields,
   errorKindOf,
   errorMessageOf,
+  errorReasonOf,
 } from './errors.js';
-export type { ErrorKind, Violation } from './errors.js';
+export type { CloudlessErrorOptions, ErrorKind, Violation } from './errors.js';
+export { ERROR_REASON_KINDS, isErrorReason } from './error-reasons.js';
+export type { ErrorReason } from './error-reasons.js';
 export { StoppedError, sleep } from './time/clock.js';
 export type { Clock, StopSignal, Timer } from './time/clock.js';
 export { createSeededRandom } from './random.js';

@@ -1,5 +1,6 @@
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
-import { CloudlessError, StoppedError, type ErrorKind } from '@cloudless/base';
+import { CloudlessError, ERROR_REASON_KINDS, StoppedError, type ErrorKind } from '@cloudless/base';
+import { createErrorDetails, readErrorDetails } from './error-details.js';
 
 /** The gRPC code of each error kind. A new kind without a code does not compile. */
 const codeByKind: Record<ErrorKind, Code> = {
@@ -48,24 +49,30 @@ export function formatCode(code: Code): string {
  *   or else UNAVAILABLE;
  * - everything else becomes INTERNAL with the message `internal error`.
  *
- * The `cause` of the result is the failure. It is never sent to the client.
+ * Every error but a given `ConnectError` has the details of {@link createErrorDetails}. The `cause`
+ * of the result is the failure. It is never sent to the client.
  */
 export function toConnectError(reason: unknown): ConnectError {
   if (reason instanceof ConnectError) return reason;
-  if (reason instanceof CloudlessError && reason.kind !== 'internal') {
-    return new ConnectError(reason.message, codeByKind[reason.kind], undefined, undefined, reason);
-  }
+  if (reason instanceof CloudlessError && reason.kind !== 'internal') return encode(reason, reason);
   if (isStopped(reason)) {
     if (reason.cause instanceof ConnectError) return reason.cause;
-    return new ConnectError(
-      'the call was stopped before it completed',
-      Code.Unavailable,
-      undefined,
-      undefined,
-      reason,
-    );
+    const message = 'the call was stopped before it completed';
+    return encode(new CloudlessError('unavailable', message), reason);
   }
-  return new ConnectError('internal error', Code.Internal, undefined, undefined, reason);
+  return encode(new CloudlessError('internal', 'internal error'), reason);
+}
+
+function encode(error: CloudlessError, cause: unknown): ConnectError {
+  const encoded = new ConnectError(
+    error.message,
+    codeByKind[error.kind],
+    undefined,
+    undefined,
+    cause,
+  );
+  encoded.details = createErrorDetails(error);
+  return encoded;
 }
 
 /**
@@ -79,14 +86,22 @@ function isStopped(reason: unknown): reason is Error {
 }
 
 /**
- * Converts the failure of a call to a `CloudlessError`, for clients: with the kind of its gRPC code
- * and the message of the server. A `CloudlessError` is returned unchanged.
+ * Converts the failure of a call to a `CloudlessError`, for clients: with the kind of its gRPC code,
+ * the message of the server, and the reason, metadata and retry delay of the details. A
+ * `CloudlessError` is returned unchanged.
  * @param reason - Any thrown value.
  */
 export function fromConnectError(reason: unknown): CloudlessError {
   if (reason instanceof CloudlessError) return reason;
   const error = ConnectError.from(reason);
-  return new CloudlessError(toErrorKind(error.code), error.rawMessage, { cause: reason });
+  const kind = toErrorKind(error.code);
+  const details = readErrorDetails(error);
+  const isOfKind = details.reason !== undefined && ERROR_REASON_KINDS[details.reason] === kind;
+  return new CloudlessError(isOfKind ? details.reason : kind, error.rawMessage, {
+    cause: reason,
+    retryAfterMs: details.retryAfterMs,
+    metadata: Object.keys(details.metadata).length > 0 ? details.metadata : undefined,
+  });
 }
 
 /**
