@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import {
-  requireArguments,
   createAgentProgram,
+  requireCommand,
   settingNames,
   type AgentActions,
 } from './agent-program.js';
@@ -10,9 +10,11 @@ import {
 function parseCommandLine(...args: readonly string[]): {
   readonly calls: readonly unknown[];
   readonly output: string;
+  readonly errors: string;
 } {
   const calls: unknown[] = [];
   let output = '';
+  let errors = '';
   const actions: AgentActions = {
     run: (options) => calls.push(['run', options]),
     reset: (options) => calls.push(['reset', options]),
@@ -21,13 +23,14 @@ function parseCommandLine(...args: readonly string[]): {
   };
   const program = createAgentProgram(actions).configureOutput({
     writeOut: (text) => (output += text),
+    writeErr: (text) => (errors += text),
   });
   try {
     program.parse(['node', 'cloudless-agent', ...args]);
   } catch (reason) {
     calls.push((reason as { readonly code: string }).code);
   }
-  return { calls, output };
+  return { calls, output, errors };
 }
 
 describe('cloudless-agent --help', () => {
@@ -48,25 +51,32 @@ describe('cloudless-agent --help', () => {
 });
 
 describe('cloudless-agent', () => {
-  it('rejects a call without arguments and settings with a hint to use the command run', () => {
-    expect(() => requireArguments([], { PATH: '/bin' })).toThrow(
-      'no command and no setting is given. Run "cloudless-agent run"',
-    );
+  it.each([{ args: ['--name', 'a'] }, { args: ['-n', 'a'] }, { args: ['--config=x', 'run'] }])(
+    'rejects the flags $args without a command, with the command line to use',
+    ({ args }) => {
+      expect(() => requireCommand(args)).toThrow(
+        `${args[0]}: flags follow a command; run the agent with "cloudless-agent run ${args[0]} …", or see --help`,
+      );
+    },
+  );
+
+  it.each(['', '--help', '-h', '--version', '-V', 'run --name a', 'reset'])(
+    'accepts the arguments "%s"',
+    (args) => {
+      expect(() => requireCommand(args.split(' ').filter(Boolean))).not.toThrow();
+    },
+  );
+
+  it('prints its help and runs nothing without arguments', () => {
+    const { calls, output, errors } = parseCommandLine();
+    expect(calls).toEqual(['commander.help']);
+    expect(output).toBe('');
+    expect(errors).toMatch(/^Usage: cloudless-agent <command> \[flags\]\n/);
   });
 
-  it.each([
-    { name: 'the command', args: ['run'], env: {} },
-    { name: 'a flag', args: ['--name', 'a'], env: {} },
-    {
-      name: 'a setting in the environment',
-      args: [],
-      env: { CLOUDLESS_AGENT_COORDINATOR: 'http://127.0.0.1:9' },
-    },
-  ])('runs the agent when called with $name', ({ args, env }) => {
-    requireArguments(args, env);
-    expect(parseCommandLine(...args).calls).toMatchObject([
-      ['run', args.length > 1 ? { name: 'a' } : {}],
-    ]);
+  it('calls the action of the command run with its flags', () => {
+    expect(parseCommandLine('run').calls).toEqual([['run', {}]]);
+    expect(parseCommandLine('run', '--name', 'a').calls).toEqual([['run', { name: 'a' }]]);
   });
 
   it('calls the action of the commands reset, supervisor and version', () => {

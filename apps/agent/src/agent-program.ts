@@ -91,21 +91,17 @@ export interface AgentActions {
   print(text: string): void;
 }
 
-/**
- * Creates the command line of the agent. The help includes the flags of `run`, because `run` may be
- * omitted before a flag. The program throws a CommanderError while it parses, also for `--help`.
- */
+/** Creates the command line of the agent. It throws a CommanderError while it parses `--help`. */
 export function createAgentProgram(actions: AgentActions): Command {
   const program = new Command('cloudless-agent')
     .description('Runs the replicas of a Cloudless cluster on this machine.')
     .version(VERSION)
+    .usage('<command> [flags]')
     .enablePositionalOptions()
     .exitOverride();
   const run = program
-    .command('run', { isDefault: true })
-    .description(
-      'enrol this machine and run its replicas; the command name may be omitted before flags',
-    )
+    .command('run')
+    .description('enrol this machine with a coordinator and run its replicas, until a signal')
     .exitOverride();
   addSettingFlags(run, settingNames);
   run.action((options: OptionValues) => actions.run(options));
@@ -128,21 +124,20 @@ export function createAgentProgram(actions: AgentActions): Command {
   return program.addHelpText('after', () => `\n${run.helpInformation()}`);
 }
 
+/** Flags that the program accepts without a command. */
+const PROGRAM_FLAGS = ['-h', '--help', '-V', '--version'];
+
 /**
- * Rejects a call without any argument or setting: a user who calls the program by its name alone
- * looks for help and must not enrol the machine.
+ * Rejects flags without a command. Only `run` enrols the machine, so that a user who looks for help
+ * does not do so by accident.
  * @param args - Arguments after the name of the program.
- * @param env - Environment. One variable with the prefix of the agent counts as a setting.
- * @throws kind `invalid` when there is neither an argument nor a setting.
+ * @throws kind `invalid` with the command line that `run` needs.
  */
-export function requireArguments(
-  args: readonly string[],
-  env: Readonly<Record<string, string | undefined>>,
-): void {
-  if (args.length > 0 || Object.keys(env).some((name) => name.startsWith(settingNames.envPrefix)))
-    return;
-  const message =
-    'no command and no setting is given. Run "cloudless-agent run" to enrol this machine with the coordinator at ' +
-    'http://127.0.0.1:8080, name another coordinator with --coordinator, or see --help';
-  throw new CloudlessError('invalid', message);
+export function requireCommand(args: readonly string[]): void {
+  const [first = ''] = args;
+  if (!first.startsWith('-') || PROGRAM_FLAGS.includes(first)) return;
+  throw new CloudlessError(
+    'invalid',
+    `${first}: flags follow a command; run the agent with "cloudless-agent run ${first} …", or see --help`,
+  );
 }

@@ -14,7 +14,7 @@ import {
   systemRandom,
   VERSION,
 } from '@cloudless/app-kit';
-import { requireArguments, createAgentProgram, settingNames } from './agent-program.js';
+import { createAgentProgram, requireCommand, settingNames } from './agent-program.js';
 import { parseAgentConfig } from './config.js';
 import { resetAgent } from './reset.js';
 import { runAgent } from './run-agent.js';
@@ -120,7 +120,7 @@ async function main(argv: readonly string[]): Promise<number> {
   // ended.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
-    requireArguments(argv.slice(2), process.env);
+    requireCommand(argv.slice(2));
     program.parse(argv as string[]);
     return await outcome();
   } catch (reason) {

@@ -137,7 +137,8 @@ export async function startDevCluster(
         const zone = `zone-${ZONES[index % ZONES.length] ?? 'a'}`;
         const firstPort = options.workloadPort + index * PORTS_PER_AGENT;
         const ready = await start(name, 'agent', [
-          ...['--name', name, '--coordinator', String(url), '--region', 'local', '--zone', zone],
+          ...['run', '--name', name, '--coordinator', String(url)],
+          ...['--region', 'local', '--zone', zone],
           ...['--listen', `127.0.0.1:${options.agentPort === 0 ? 0 : options.agentPort + index}`],
           ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
           ...[

@@ -591,7 +591,9 @@ describe('program with invalid settings', () => {
       '--runtime',
       'process',
     ];
-    return runToEnd(process.execPath, [findBundle('agent'), ...requiredFlags, ...args], { env });
+    return runToEnd(process.execPath, [findBundle('agent'), 'run', ...requiredFlags, ...args], {
+      env,
+    });
   };
   /** Listens on `port`, which is therefore in use. */
   let blocker: Server;
@@ -883,7 +885,7 @@ describe('unreachable coordinator', () => {
       'process',
       '--stop-workloads-on-exit',
     ];
-    const args = ['--name', name, '--coordinator', url, ...flags, ...more];
+    const args = ['run', '--name', name, '--coordinator', url, ...flags, ...more];
     return RunningProgram.start(process.execPath, [findBundle('agent'), ...args]);
   }
 });

@@ -24,6 +24,7 @@ const programs = {
   ],
   agent: (dataDir: string) => [
     findBundle('agent'),
+    'run',
     '--runtime',
     'process',
     '--name',

@@ -188,7 +188,8 @@ export class RealCluster {
   async launchAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const first = this.firstPort + this.agentCount++ * PORTS_PER_AGENT;
     const agent = RunningProgram.start(process.execPath, [
-      ...['--enable-source-maps', findBundle('agent'), '--name', name, '--coordinator', this.url],
+      ...['--enable-source-maps', findBundle('agent'), 'run'],
+      ...['--name', name, '--coordinator', this.url],
       ...[
         '--zone',
         zone,
