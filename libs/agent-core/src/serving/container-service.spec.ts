@@ -79,6 +79,20 @@ describe('streamLogs', () => {
     expect(await readAll(testBed, { containerId: idOf(testBed).slice(0, 12) })).toEqual(['c1']);
   });
 
+  it('returns only the lines of the container before the last restart with previous', async () => {
+    const testBed = await createTestBed('web-1', 'web-2');
+    const request = { replicaId: 'web-1', previous: true };
+    await expect(readAll(testBed, request)).rejects.toThrow('no replica has an earlier container');
+    await crashWriting(testBed, 'a1\n');
+    await crashWriting(testBed, 'b1\nb2\n');
+    testBed.machine.write(idOf(testBed), 'stdout', 'c1\n');
+    expect(await readAll(testBed, request)).toEqual(['b1', 'b2']);
+    expect(await readAll(testBed, { name: 'web', previous: true })).toEqual(['b1', 'b2']);
+    await expect(readAll(testBed, { ...request, follow: true })).rejects.toThrow(
+      'previous: cannot be combined with follow',
+    );
+  });
+
   it('follows a replica over restarts in place until the final phase of the replica', async () => {
     const testBed = await createTestBed('web-1');
     const reader = follow(testBed, { replicaId: 'web-1', follow: true });

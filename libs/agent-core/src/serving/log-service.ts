@@ -1,5 +1,11 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { CloudlessError, InvalidInputError, definedFields, type Clock } from '@cloudless/base';
+import {
+  CloudlessError,
+  InvalidInputError,
+  definedFields,
+  type Clock,
+  type ContainerId,
+} from '@cloudless/base';
 import { OutputStream, type LogEntry, type StreamLogsRequest } from '@cloudless/api';
 import type { ContainerRuntime, ContainerStatus, LogRequest } from '@cloudless/runtime';
 import { createBookmark, createPosition, toLogEntries } from '../container/log-entry.js';
@@ -59,7 +65,14 @@ export class LogService {
     const after = new Map(
       request.after.map(({ containerId, sequence }) => [containerId, sequence]),
     );
-    const { maxBatchBytes } = request;
+    const { maxBatchBytes, previous } = request;
+    if (previous && (request.follow || request.containerId !== ''))
+      throw new InvalidInputError([
+        {
+          field: 'previous',
+          message: `cannot be combined with ${request.follow ? 'follow' : 'container_id'}`,
+        },
+      ]);
     if (request.containerId !== '') {
       const { status, owner } = await this.lookup.requireContainer(request.containerId);
       const from = resumeAfter(logRequest, after.get(status.containerId));
@@ -77,14 +90,38 @@ export class LogService {
       request.replicaId === '' ? await this.lookup.requireReplicaIds(request) : [request.replicaId];
     const isSorted = replicaIds.length > 1 && !logRequest.follow;
     const batchBytes = isSorted ? 0 : maxBatchBytes;
-    const sources = replicaIds.map((replicaId) =>
-      this.readReplicaEntries(replicaId, logRequest, after, batchBytes, signal),
-    );
+    const sources = previous
+      ? this.requirePreviousContainers(replicaIds).map(({ containerId, replicaId }) =>
+          this.readContainerEntries(containerId, replicaId, logRequest, batchBytes, signal),
+        )
+      : replicaIds.map((replicaId) =>
+          this.readReplicaEntries(replicaId, logRequest, after, batchBytes, signal),
+        );
     const [only] = sources;
     if (sources.length === 1 && only !== undefined) return only;
     return isSorted
       ? wrapEach(mergeSorted(sources.map(flattenLists), compareTime))
       : mergeByArrival(sources);
+  }
+
+  /**
+   * Returns the earlier container of each replica that has one: the kept container that was
+   * replaced last.
+   * @throws kind `notFound` when there is none.
+   */
+  private requirePreviousContainers(
+    replicaIds: readonly string[],
+  ): readonly { readonly containerId: ContainerId; readonly replicaId: string }[] {
+    const containers = replicaIds.flatMap((replicaId) => {
+      const state = this.options.replicas.find(replicaId)?.current;
+      const containerId = state?.ended.findLast((id) => id !== state.container?.id);
+      return containerId === undefined ? [] : [{ containerId, replicaId }];
+    });
+    if (containers.length > 0) return containers;
+    throw new CloudlessError(
+      'notFound',
+      'no replica has an earlier container: none was restarted in place, or the logs are no longer kept',
+    );
   }
 
   private async *readContainerEntries(

@@ -70,7 +70,13 @@ function createAgentRequest(
   hasReceived: boolean,
 ): StreamLogsRequest {
   const value = clone(StreamLogsRequestSchema, request);
-  Object.assign(value, { name: '', namespace: '', containerId: '', replicaId: '' });
+  Object.assign(value, {
+    name: '',
+    namespace: '',
+    containerId: '',
+    replicaId: '',
+    previous: false,
+  });
   if (target.kind === 'container') value.containerId = target.containerId;
   else value.replicaId = target.replica.id;
   if (hasReceived) delete value.tailLines;

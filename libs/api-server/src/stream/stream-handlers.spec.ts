@@ -1,4 +1,4 @@
-import { create } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
 import {
   ExecCommandRequestSchema,
@@ -34,14 +34,18 @@ const aLine = (containerId: string, sequence: number): TunnelFrame =>
     },
   });
 
-/** Replicas of one workload, each on a node of its own. */
-function createState(count: number): ClusterState {
+/**
+ * Replicas of one workload, each on a node of its own.
+ * @param earlier - Ids of the earlier containers of each replica.
+ */
+function createState(count: number, earlier: readonly (readonly string[])[] = []): ClusterState {
   const replicas = Array.from({ length: count }, (_, index) => index + 1).map((number) => ({
     value: create(ReplicaRecordSchema, {
       id: `r-${number}`,
       uid,
       nodeId: `node-${number}`,
       containerId: `c${number}`,
+      earlierContainerIds: [...(earlier[number - 1] ?? [])],
       desiredRunning: true,
       phase: Phase.RUNNING,
     }),
@@ -56,6 +60,7 @@ function createState(count: number): ClusterState {
     workloadByName: () => workload,
     replicasOf: () => replicas,
     replica: (id: string) => replicas.find(({ value }) => value.id === id),
+    replicas: () => replicas.map(({ value }) => ({ value })),
   };
   return { view: () => view, subscribe: () => () => undefined } as unknown as ClusterState;
 }
@@ -145,6 +150,62 @@ describe('StreamHandlers.streamLogs', () => {
       streams.streamLogs(request, createContext(new AbortController().signal)).next(),
     ).rejects.toThrow('node-2');
     expect(open).toBe(0);
+  });
+});
+
+describe('StreamHandlers.streamLogs with previous', () => {
+  /** Reads the lines of the earlier containers; the agents answer with the id of the container. */
+  async function readPrevious(
+    earlier: readonly (readonly string[])[],
+    fields: MessageInitShape<typeof StreamLogsRequestSchema> = { name: 'web' },
+  ): Promise<readonly string[]> {
+    const tunnels: TunnelOpener = {
+      async *open(nodeId, target) {
+        if (target.case !== 'logs') throw new Error(`unexpected target ${target.case ?? ''}`);
+        expect(target.value).toMatchObject({ previous: false, replicaId: '' });
+        yield aLine(`${nodeId}/${target.value.containerId}`, 1);
+      },
+    };
+    const deps = { ...createDeps(new ManualClock()), state: createState(3, earlier) };
+    const streams = new StreamHandlers(deps, tunnels, new NodeLogReader(tunnels, () => false));
+    const request = create(StreamLogsRequestSchema, { ...fields, previous: true });
+    const lines: string[] = [];
+    const context = createContext(new AbortController().signal);
+    for await (const { line } of streams.streamLogs(request, context)) lines.push(line);
+    return lines;
+  }
+
+  it('reads the container before the present one of each replica that was restarted', async () => {
+    expect(await readPrevious([['x1', 'x2'], [], ['y1', 'c3']])).toEqual([
+      'node-1/x2 1',
+      'node-3/y1 1',
+    ]);
+    expect(await readPrevious([[], ['z1']], { replicaId: 'r-2' })).toEqual(['node-2/z1 1']);
+  });
+
+  it.each([
+    {
+      name: 'a workload without a restarted replica',
+      fields: { name: 'web' },
+      message: 'no replica of workload "default/web" has an earlier container',
+    },
+    {
+      name: 'a replica that was not restarted',
+      fields: { replicaId: 'r-1' },
+      message: 'replica "r-1" has no earlier container',
+    },
+    {
+      name: 'a followed log',
+      fields: { name: 'web', follow: true },
+      message: 'previous: cannot be combined with follow',
+    },
+    {
+      name: 'a container id',
+      fields: { containerId: 'c1' },
+      message: 'previous: cannot be combined with container_id',
+    },
+  ])('refuses $name', async ({ fields, message }) => {
+    await expect(readPrevious([], fields)).rejects.toThrow(message);
   });
 });
 

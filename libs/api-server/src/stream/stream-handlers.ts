@@ -26,8 +26,10 @@ import { WorkloadLogStream } from './workload-log-stream.js';
 import {
   requireContainer,
   findContainer,
+  listPreviousContainers,
   resolveTarget,
   requireRunningReplica,
+  type StreamTarget,
 } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
@@ -68,6 +70,10 @@ export class StreamHandlers {
     reader: LogReader,
   ): AsyncGenerator<LogEntry> {
     const target = resolveTarget(this.deps.state.view(), request);
+    if (request.previous) {
+      yield* this.streamPrevious(target, request, reader);
+      return;
+    }
     if (request.afterSequence > 0n && target.kind !== 'container') {
       throw new InvalidInputError([
         {
@@ -79,6 +85,23 @@ export class StreamHandlers {
     if (target.kind !== 'workload') yield* this.replicaLogs.read(target, request, reader);
     else if (request.follow) yield* this.workloadLogs.follow(target.uid, request, reader);
     else yield* this.workloadLogs.merge(target.uid, request, reader);
+  }
+
+  /** Streams the lines of the earlier container of a replica, or of each replica of a workload. */
+  private async *streamPrevious(
+    target: StreamTarget,
+    request: StreamLogsRequest,
+    reader: LogReader,
+  ): AsyncGenerator<LogEntry> {
+    if (target.kind === 'container' || request.follow)
+      throw new InvalidInputError([
+        {
+          field: 'previous',
+          message: `cannot be combined with ${request.follow ? 'follow' : 'container_id'}`,
+        },
+      ]);
+    const containers = listPreviousContainers(this.deps.state.view(), target);
+    yield* this.workloadLogs.mergeTargets(containers, request, reader);
   }
 
   /**

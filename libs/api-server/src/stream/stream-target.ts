@@ -90,6 +90,37 @@ export function findContainer(
 }
 
 /**
+ * Returns the earlier container of a replica, or of each replica of a workload that has one: the
+ * kept container that was replaced last.
+ * @throws kind `notFound` when there is none.
+ */
+export function listPreviousContainers(
+  view: ClusterView,
+  target: Exclude<StreamTarget, { kind: 'container' }>,
+): readonly Extract<StreamTarget, { kind: 'container' }>[] {
+  const replicas =
+    target.kind === 'replica'
+      ? [target.replica]
+      : [...view.replicasOf(target.uid)].map(({ value }) => value);
+  const containers = replicas
+    .filter(({ nodeId, lost }) => nodeId !== '' && !lost)
+    .flatMap((replica) => {
+      const { containerId: current, earlierContainerIds } = replica;
+      const containerId = earlierContainerIds.findLast((id) => id !== current);
+      return containerId === undefined
+        ? []
+        : [{ kind: 'container', containerId, replica } as const];
+    });
+  if (containers.length > 0) return containers;
+  throw new CloudlessError(
+    'notFound',
+    target.kind === 'replica'
+      ? `replica "${target.replica.id}" has no earlier container: it was not restarted in place, or the log is no longer kept`
+      : `no replica of workload "${target.namespace}/${target.name}" has an earlier container: none was restarted in place, or the logs are no longer kept`,
+  );
+}
+
+/**
  * Returns the id of the container of a target: the named container, or the current one of
  * `replica`.
  * @throws kind `precondition` when the replica has no container yet.

@@ -14,9 +14,13 @@ import type { ApiServerDeps } from '../ports.js';
 import { ChangedKeys } from '../watch/wakeup.js';
 import { isBookmark } from './log-cursor.js';
 import type { LogReader, ReplicaLogStream } from './replica-log-stream.js';
+import type { StreamTarget } from './stream-target.js';
 
 /** Bytes of all replicas together that wait for the reader of a followed workload. */
 const MAX_WAITING_BYTES = 256 * 1024;
+
+/** A replica or a container whose log is read. */
+export type LogTarget = Exclude<StreamTarget, { kind: 'workload' }>;
 
 /** Streams the logs of all replicas of a workload. */
 export class WorkloadLogStream {
@@ -35,16 +39,29 @@ export class WorkloadLogStream {
     request: StreamLogsRequest,
     reader: LogReader,
   ): AsyncGenerator<LogEntry> {
-    const replicas = [...this.deps.state.view().replicasOf(uid)]
-      .map(({ value }) => value)
-      .filter(hasLogs);
-    const [first] = replicas;
-    if (first !== undefined && replicas.length === 1) {
-      yield* this.replicaLogs.read({ kind: 'replica', replica: first }, request, reader);
+    const targets = [...this.deps.state.view().replicasOf(uid)]
+      .filter(({ value }) => hasLogs(value))
+      .map(({ value }) => ({ kind: 'replica', replica: value }) as const);
+    yield* this.mergeTargets(targets, request, reader);
+  }
+
+  /**
+   * Streams the stored logs of several replicas or containers. The log of a single target is
+   * streamed in the batches of its agent; several logs are merged by time, one line at a time.
+   * @throws the error of the first log that cannot be read.
+   */
+  async *mergeTargets(
+    targets: readonly LogTarget[],
+    request: StreamLogsRequest,
+    reader: LogReader,
+  ): AsyncGenerator<LogEntry> {
+    const [first] = targets;
+    if (first !== undefined && targets.length === 1) {
+      yield* this.replicaLogs.read(first, request, reader);
       return;
     }
-    const streams = replicas.map((replica) =>
-      splitLines(this.replicaLogs.read({ kind: 'replica', replica }, request, reader)),
+    const streams = targets.map((target) =>
+      splitLines(this.replicaLogs.read(target, request, reader)),
     );
     try {
       const heads = await Promise.all(streams.map((stream) => stream.next()));

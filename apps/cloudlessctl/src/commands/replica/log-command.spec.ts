@@ -4,6 +4,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { ManualClock } from '@cloudless/base/testing';
 import { LogBatchSchema, LogEntrySchema, OutputStream } from '@cloudless/api';
 import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
+import { formatZonedTime, getLocalOffsetMinutes } from '../../output/local-time.js';
 import { NOW_MS, aWorkload, runCli } from '../../testing/run-cli.js';
 
 const anEntry = (
@@ -76,7 +77,7 @@ describe('cloudlessctl logs', () => {
     ).toBe('web-2 | x\nweb-1 | long\nweb-1 | é\nweb-2 | end\n');
   });
 
-  it('sends the values of --tail, --since and --stream, and prints times with --timestamps', async () => {
+  it('sends the values of --tail, --since and --stream, and prints times with --utc', async () => {
     let seen: StreamLogsRequest | undefined;
     const coordinator = {
       streamLogs: async function* (request: StreamLogsRequest) {
@@ -93,9 +94,9 @@ describe('cloudlessctl logs', () => {
       '10m',
       '--stream',
       'stderr',
-      '--timestamps',
+      '--utc',
     ];
-    expect((await runCli(argv, { coordinator })).stdout).toBe('2026-01-01T00:00:01Z a\n');
+    expect((await runCli(argv, { coordinator })).stdout).toBe('2026-01-01T00:00:01.000Z a\n');
     expect(seen).toMatchObject({
       replicaId: '00000000000000aa-1',
       tailLines: 5,
@@ -103,6 +104,52 @@ describe('cloudlessctl logs', () => {
       follow: false,
     });
     expect(seen?.since).toEqual(timestampFromMs(NOW_MS - 600_000));
+  });
+
+  it('prints local times with --timestamps', async () => {
+    const coordinator = {
+      ...createCoordinator(anEntry(1, 1, 'a')),
+      getWorkload: () => singleReplica,
+    };
+    const time = formatZonedTime(NOW_MS + 1000, getLocalOffsetMinutes(NOW_MS + 1000));
+    expect((await runCli(['logs', 'web', '--timestamps'], { coordinator })).stdout).toBe(
+      `${time} a\n`,
+    );
+  });
+
+  it('separates the lines of a restarted container from those of its successor', async () => {
+    const [first, second] = ['1'.repeat(64), '2'.repeat(64)];
+    const inContainer = (containerId: string, sequence: number, line: string): LogEntry =>
+      Object.assign(anEntry(1, sequence, line), { containerId });
+    const entries = [
+      inContainer(first, 1, 'start'),
+      inContainer(first, 2, 'dying'),
+      inContainer(second, 1, 'start'),
+    ];
+    const coordinator = { ...createCoordinator(...entries), getWorkload: () => singleReplica };
+    expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
+      stdout: 'start\ndying\nstart\n',
+      stderr: '--- web-1 was restarted: container 111111111111 ended, 222222222222 follows ---\n',
+    });
+    expect((await runCli(['logs', 'web', '-o', 'json'], { coordinator })).stderr).toBe('');
+  });
+
+  it('asks for the earlier container with --previous, and refuses to follow it', async () => {
+    let seen: StreamLogsRequest | undefined;
+    const coordinator = {
+      getWorkload: () => singleReplica,
+      streamLogs: async function* (request: StreamLogsRequest) {
+        seen = request;
+        yield anEntry(1, 1, 'a');
+      },
+    };
+    await runCli(['logs', 'web', '--previous'], { coordinator });
+    expect(seen).toMatchObject({ name: 'web', previous: true, follow: false });
+    expect(await runCli(['logs', 'web', '--previous', '-f'], { coordinator })).toMatchObject({
+      exitCode: 2,
+      stderr:
+        'cloudlessctl: --follow and --previous exclude each other: the earlier container has ended\n',
+    });
   });
 
   it('prints all lines of a batch as text and as JSON', async () => {

@@ -6,8 +6,6 @@ import { LogEntrySchema, OutputStream } from '@cloudless/api';
 import type { LogEntry, SkippedLines } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
-import { parseReplicaTarget, toTargetFields } from '../../names.js';
-import type { ReplicaTarget } from '../../names.js';
 import { formatCount, formatBytes, formatSpan } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
@@ -15,66 +13,77 @@ import { parseDuration } from '../../quantity.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { Deadline, isSlowReaderError, withReconnect } from '../../call/reconnect.js';
 import { LogPrinter } from '../../views/log-printer.js';
-import { hasFlag, requireOperand, getTextOption } from '../options.js';
+import { getLocalOffsetMinutes } from '../../output/local-time.js';
+import { hasFlag, getTextOption } from '../options.js';
+import { addSelectorOption } from '../workload/select-workloads.js';
+import { findLogSources } from './log-sources.js';
+import { mergeByArrival, mergeByTime } from './merge-logs.js';
 import { ResumableLog } from './resumable-log.js';
 import type { LogRequest } from './resumable-log.js';
 
 /** Adds `logs`. */
 export function addLogCommand(tree: CommandTree, parent: Command): void {
-  tree
-    .addCommand(
+  addSelectorOption(
+    tree.addCommand(
       parent,
-      'logs <target>',
-      'print the log of a workload, replica or container',
+      'logs [targets...]',
+      'print the logs of workloads, replicas or containers',
       showLogs,
-    )
+    ),
+  )
     .option('-f, --follow', 'follow the log')
     .option('--tail <lines>', 'number of newest lines of each replica')
     .option(
       '--since <time>',
       'only lines since a duration ago (10m) or since a time (2026-01-31T12:00:00Z)',
     )
-    .option('--timestamps', 'print the time before each line')
-    .option('--stream <stream>', 'only stdout or only stderr');
+    .option('--timestamps', 'print the local time before each line')
+    .option('--utc', 'print the time before each line in UTC')
+    .option('--stream <stream>', 'only stdout or only stderr')
+    .option('--previous', 'only the container that ran before the last restart of each replica')
+    .option(
+      '--max-replicas <number>',
+      'largest number of replicas to read with several targets (default: 64)',
+    )
+    .addHelpText(
+      'after',
+      `
+Where a replica was restarted, a line on standard error separates the two containers; -o json has the id of the container in each
+line. -l selects the workloads once: --follow does not add workloads that are created later.`,
+    );
 }
 
-/** Prints the log until its end, with `--follow` until the replicas end or Ctrl-C. */
+/** Prints the logs until their ends, with `--follow` until the replicas end or Ctrl-C. */
 async function showLogs(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const { io, settings } = session;
-  const target = parseReplicaTarget(requireOperand(invocation, 0, 'target'), settings.namespace);
-  const request = createRequest(invocation, target);
+  const request = createRequest(invocation);
+  const { sources, prefixes } = await findLogSources(invocation);
+  const isUtc = hasFlag(invocation, 'utc');
   const printer = new LogPrinter({
     style: session.style,
-    timestamps: hasFlag(invocation, 'timestamps'),
-    prefixes: await needsPrefixes(session, target),
+    timestamps: isUtc || hasFlag(invocation, 'timestamps'),
+    getOffsetMinutes: isUtc ? () => 0 : getLocalOffsetMinutes,
+    prefixes,
     write: (data) => session.print(data),
-    ...(target.kind === 'workload' ? { workload: target.workload.name } : {}),
+    writeMarker: (line) => session.printNotice(session.style.dim(line)),
   });
   const deadline = new Deadline(io.clock, io.signal, settings.timeoutMs);
-  const onLost = (reason: string): Promise<void> =>
-    session.printNotice(`connection lost (${reason}), reconnecting`);
-  const log = new ResumableLog(session, request, deadline.signal);
-  const open = (): AsyncIterable<readonly LogEntry[]> => log.open();
   try {
-    const follow = request.follow === true;
-    const entries = follow
-      ? withReconnect(open, {
-          clock: io.clock,
-          signal: deadline.signal,
-          endless: false,
-          onLost,
-          isRetriable: isSlowReaderError,
-        })
-      : open();
-    for await (const batch of entries) {
-      const printed = batch.filter(
+    const logs = sources.map((source) => ({
+      source,
+      batches: openLog(session, { ...request, ...source.request }, deadline.signal),
+    }));
+    for await (const { source, entries } of request.follow === true
+      ? mergeByArrival(logs)
+      : mergeByTime(logs)) {
+      const printed = entries.filter(
         ({ sequence, skipped }) => sequence > 0n || (session.isStructured && skipped !== undefined),
       );
-      for (const entry of batch)
+      for (const entry of entries)
         if (entry.skipped !== undefined)
           await session.printNotice(describeSkipped(entry, entry.skipped));
-      if (!session.isStructured) await printer.print(printed);
+      if (!session.isStructured) await printer.print(printed, source.workload);
       else if (printed.length > 0)
         await session.printItems(printed.map((entry) => toMessageJson(LogEntrySchema, entry)));
     }
@@ -89,6 +98,24 @@ async function showLogs(invocation: Invocation): Promise<void> {
     deadline.cancel();
     await printer.flush();
   }
+}
+
+/** Opens a log. A followed log is resumed after each loss of the connection. */
+function openLog(
+  session: CliSession,
+  request: LogRequest,
+  signal: AbortSignal,
+): AsyncIterable<readonly LogEntry[]> {
+  const log = new ResumableLog(session, request, signal);
+  const open = (): AsyncIterable<readonly LogEntry[]> => log.open();
+  if (request.follow !== true) return open();
+  return withReconnect(open, {
+    clock: session.io.clock,
+    signal,
+    endless: false,
+    onLost: (reason) => session.printNotice(`connection lost (${reason}), reconnecting`),
+    isRetriable: isSlowReaderError,
+  });
 }
 
 /**
@@ -106,12 +133,18 @@ function describeSkipped(
   return `${lines}${size} of ${replicaId} missing: log rotation removed them before they were read`;
 }
 
-function createRequest(invocation: Invocation, target: ReplicaTarget): LogRequest {
+/** Returns the request without the fields that select the log. */
+function createRequest(invocation: Invocation): LogRequest {
   const tail = getTextOption(invocation, 'tail');
   const since = getTextOption(invocation, 'since');
+  const [follow, previous] = [hasFlag(invocation, 'follow'), hasFlag(invocation, 'previous')];
+  if (follow && previous)
+    throw createUsageFailure(
+      '--follow and --previous exclude each other: the earlier container has ended',
+    );
   return {
-    ...toTargetFields(target),
-    follow: hasFlag(invocation, 'follow'),
+    follow,
+    previous,
     maxBatchBytes: BATCH_BYTES,
     ...(tail === undefined ? {} : { tailLines: parseWholeNumber('--tail', tail) }),
     ...(since === undefined ? {} : { since: parseSince(since, invocation.session.nowMs) }),
@@ -145,13 +178,4 @@ function parseStream(text: string | undefined): OutputStream[] {
   if (text === 'stdout') return [OutputStream.STDOUT];
   if (text === 'stderr') return [OutputStream.STDERR];
   throw createUsageFailure(`--stream: expected stdout or stderr, got ${JSON.stringify(text)}`);
-}
-
-/**
- * Returns true when lines are prefixed with their replica: when the workload has several replicas.
- */
-async function needsPrefixes(session: CliSession, target: ReplicaTarget): Promise<boolean> {
-  if (target.kind !== 'workload' || session.isStructured) return false;
-  const { status } = await session.client.getWorkload(target.workload, session.getCallOptions());
-  return Math.max(status?.desiredReplicas ?? 0, status?.totalReplicas ?? 0) > 1;
 }
