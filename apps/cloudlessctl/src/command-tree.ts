@@ -71,7 +71,7 @@ export class CommandTree {
       const session = new CliSession(
         this.io,
         settings,
-        createStyle(this.io, global.color !== false),
+        createStyle(this.io, global.color !== false, global.utc === true),
       );
       const operands = command.args.slice(
         0,
@@ -116,6 +116,7 @@ export function addGlobalOptions(command: Command): void {
     new Option('-n, --namespace <namespace>', 'namespace for names without a namespace'),
     new Option('-o, --output <format>', 'output format: table, wide, json or yaml'),
     new Option('--no-color', 'disable colours'),
+    new Option('--utc', 'show times in UTC instead of local time'),
     new Option('--timeout <duration>', 'time limit of one call, or with --wait of the whole wait'),
     new Option(
       '--request-id <id>',
@@ -132,6 +133,7 @@ export const GLOBAL_OPTION_NAMES = [
   'namespace',
   'output',
   'color',
+  'utc',
   'timeout',
   'requestId',
 ] as const;

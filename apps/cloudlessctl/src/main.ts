@@ -7,6 +7,7 @@ import { LocalFiles } from './io/local-files.js';
 import { listenLocally } from './io/local-listener.js';
 import { ProcessInput, ProcessOutput } from './io/process-streams.js';
 import { findTerminal } from './io/terminal.js';
+import { getLocalOffsetMinutes } from './output/local-time.js';
 
 /**
  * Interval of the HTTP/2 pings. A watch may be silent for hours; a failed ping shows that the
@@ -47,6 +48,7 @@ const io: CliIo = {
   env: process.env,
   files: new LocalFiles(),
   clock: systemClock,
+  getUtcOffset: getLocalOffsetMinutes,
   signal: stopping.signal,
   connect,
   terminal: findTerminal(process.stdin, process.stdout),

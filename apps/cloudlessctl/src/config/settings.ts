@@ -14,6 +14,8 @@ export interface GlobalOptions {
   readonly output?: string;
   /** False with `--no-color`. */
   readonly color?: boolean;
+  /** True with `--utc`. */
+  readonly utc?: boolean;
   readonly timeout?: string;
   readonly requestId?: string;
 }

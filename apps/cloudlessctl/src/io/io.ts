@@ -103,6 +103,10 @@ export interface CliIo {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly files: Files;
   readonly clock: Clock;
+  /**
+   * Returns the minutes that local time is ahead of UTC at a time in milliseconds since the epoch.
+   */
+  getUtcOffset(timeMs: number): number;
   /** Aborted on Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal;
   /**

@@ -6,6 +6,7 @@ import {
   formatBytes,
   formatCpu,
   formatDuration,
+  formatInstant,
   formatLabels,
   formatSpan,
   formatTime,
@@ -109,5 +110,18 @@ describe('formatCount', () => {
       '1 node',
       '2 nodes',
     ]);
+  });
+});
+
+describe('formatInstant', () => {
+  it.each([
+    [0, '2026-01-31T12:00:00Z'],
+    [60, '2026-01-31T13:00:00+01:00'],
+    [-210, '2026-01-31T08:30:00-03:30'],
+    [345, '2026-01-31T17:45:00+05:45'],
+    [-720, '2026-01-31T00:00:00-12:00'],
+    [840, '2026-02-01T02:00:00+14:00'],
+  ])('formats a time at %i minutes ahead of UTC', (offset, text) => {
+    expect(formatInstant(Date.UTC(2026, 0, 31, 12, 0, 0, 999), offset)).toBe(text);
   });
 });

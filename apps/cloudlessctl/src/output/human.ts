@@ -1,5 +1,6 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt';
+import { formatZonedTime } from './local-time.js';
 
 /**
  * Formats the age of a time: `0s`, `59s`, `5m`, `3h`, `12d`. Empty without a time; `0s` for a time
@@ -62,6 +63,17 @@ export function formatTime(time: Timestamp | undefined): string {
   return time === undefined
     ? ''
     : new Date(timestampMs(time)).toISOString().replace(/\.000Z$/, 'Z');
+}
+
+/**
+ * Formats a time to the second with its offset from UTC: `2026-01-31T13:00:00+01:00`, or with `Z`
+ * for an offset of 0.
+ * @param timeMs - Milliseconds since the epoch.
+ * @param offsetMinutes - Minutes that the shown time is ahead of UTC.
+ */
+export function formatInstant(timeMs: number, offsetMinutes: number): string {
+  const wholeSecond = Math.floor(timeMs / 1000) * 1000;
+  return formatZonedTime(wholeSecond, offsetMinutes).replace('.000', '');
 }
 
 /** Formats labels as `a=1,b=2`, sorted by key. A label without a value is its key. */

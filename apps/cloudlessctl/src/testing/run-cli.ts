@@ -44,6 +44,10 @@ export interface CliOptions {
   };
   /** True when standard output and standard error are a terminal. Default: false. */
   readonly isTTY?: boolean;
+  /** Width of standard output and standard error in characters. Default: 200. */
+  readonly columns?: number;
+  /** Minutes that local time is ahead of UTC. Default: 0. */
+  readonly utcOffset?: number;
   /** Default: a clock that stands still at {@link NOW_MS}. */
   readonly clock?: ManualClock;
   /** Aborted for Ctrl-C. */
@@ -100,7 +104,7 @@ export async function runCli(
   let writes = 0;
   const createOutput = (name: 'stdout' | 'stderr'): CliOutput => ({
     isTTY: options.isTTY ?? false,
-    columns: 200,
+    columns: options.columns ?? 200,
     write: async (data) => {
       writes += 1;
       if (name === 'stdout' && options.brokenAfter !== undefined && writes > options.brokenAfter)
@@ -145,6 +149,7 @@ export async function runCli(
       },
     },
     clock: options.clock ?? new ManualClock(NOW_MS),
+    getUtcOffset: () => options.utcOffset ?? 0,
     signal: options.signal ?? new AbortController().signal,
     connect: (server) => {
       servers.push(server);

@@ -1,12 +1,32 @@
 import { ContainerStatus_State as State, type ContainerStatus } from '@cloudless/api';
 import { formatAge } from '../output/human.js';
+import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
+import type { Column } from '../output/table.js';
 
 /** Number of digits of an id or digest in a table, as in `docker ps`. */
 const SHORT_ID_LENGTH = 12;
 /** Maximum length of a command in a table, so that a row fits on a terminal. */
 const MAX_COMMAND_LENGTH = 30;
-const WIDE_HEADERS = ['NAMESPACE', 'WORKLOAD', 'PID', 'RUNTIME', 'RUNTIME ID', 'DIGEST', 'REASON'];
+const COLUMNS: readonly (Column | string)[] = [
+  'CONTAINER',
+  { header: 'IMAGE', fit: 'shorten', minWidth: 16 },
+  { header: 'COMMAND', fit: 'shorten', minWidth: 16, dropOrder: 2 },
+  'REPLICA',
+  { header: 'NODE', fit: 'shorten' },
+  'STATE',
+  { header: 'AGE', dropOrder: 3 },
+  { header: 'ADDRESSES', dropOrder: 1, fit: 'shorten', minWidth: 20 },
+];
+const WIDE_COLUMNS: readonly (Column | string)[] = [
+  'NAMESPACE',
+  'WORKLOAD',
+  'PID',
+  'RUNTIME',
+  'RUNTIME ID',
+  'DIGEST',
+  { header: 'REASON', fit: 'wrap' },
+];
 
 /**
  * Formats containers as a table, similar to `docker ps`.
@@ -15,20 +35,11 @@ const WIDE_HEADERS = ['NAMESPACE', 'WORKLOAD', 'PID', 'RUNTIME', 'RUNTIME ID', '
 export function formatContainerTable(
   containers: readonly ContainerStatus[],
   nowMs: number,
+  style: Style,
   wide: boolean,
 ): string {
   return formatTable(
-    [
-      'CONTAINER',
-      'IMAGE',
-      'COMMAND',
-      'REPLICA',
-      'NODE',
-      'STATE',
-      'AGE',
-      'ADDRESSES',
-      ...(wide ? WIDE_HEADERS : []),
-    ],
+    [...COLUMNS, ...(wide ? WIDE_COLUMNS : [])],
     containers.map((container) => [
       container.containerId.slice(0, SHORT_ID_LENGTH),
       container.image === '' ? '(process)' : container.image,
@@ -40,6 +51,8 @@ export function formatContainerTable(
       formatAddresses(container),
       ...(wide ? toWideCells(container) : []),
     ]),
+    style,
+    { wide },
   );
 }
 

@@ -1,36 +1,46 @@
 import { Event_Severity } from '@cloudless/api';
 import type { Event } from '@cloudless/api';
-import { formatAge, formatTime, formatWord } from '../output/human.js';
-import { getToneColour } from '../output/style.js';
+import { formatAge, formatWord } from '../output/human.js';
+import { formatStyledTime, getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
-import type { Cell } from '../output/table.js';
+import type { Cell, Column } from '../output/table.js';
 
 /** Formats events as a table in the given order. */
 export function formatEventTable(events: readonly Event[], nowMs: number, style: Style): string {
   return formatTable(
-    ['ID', 'AGE', 'SEVERITY', 'REASON', 'ABOUT', 'MESSAGE'],
+    EVENT_COLUMNS,
     events.map((event) => [
       shortenEventId(event.id),
       formatAge(event.time, nowMs),
       toSeverityCell(event, style),
       event.reason,
       formatSubject(event),
-      formatMessage(event),
+      formatMessage(event, style),
     ]),
+    style,
   );
 }
+
+const EVENT_COLUMNS: readonly (Column | string)[] = [
+  { header: 'ID', dropOrder: 3 },
+  'AGE',
+  { header: 'SEVERITY', dropOrder: 1 },
+  { header: 'REASON', dropOrder: 2 },
+  { header: 'ABOUT', fit: 'wrap', minWidth: 16 },
+  { header: 'MESSAGE', fit: 'wrap' },
+];
 
 /** Formats an event as a line of a stream, without column widths. */
 export function formatEventLine(event: Event, style: Style): string {
   const { text, paint } = toSeverityCell(event, style);
   const severity = text.padEnd(7); // `Warning` is the longest severity
   const parts = [
-    formatTime(event.time),
+    formatStyledTime(event.time, style),
     paint?.(severity) ?? severity,
     event.reason,
     formatSubject(event),
-    toOneLine(formatMessage(event)),
+    toOneLine(formatMessage(event, style)),
   ];
   return parts.join('  ');
 }
@@ -52,8 +62,10 @@ export function expandEventId(id: string): string {
 }
 
 /** Returns the message with the number of repetitions. */
-function formatMessage({ message, count, firstTime }: Event): string {
-  return count > 1 ? `${message} (${count} times since ${formatTime(firstTime)})` : message;
+function formatMessage({ message, count, firstTime }: Event, style: Style): string {
+  return count > 1
+    ? `${message} (${count} times since ${formatStyledTime(firstTime, style)})`
+    : message;
 }
 
 /**

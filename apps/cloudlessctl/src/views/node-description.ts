@@ -1,18 +1,12 @@
 import { Condition_Type } from '@cloudless/api';
 import type { Event, Node } from '@cloudless/api';
-import {
-  formatAge,
-  formatBytes,
-  formatCpu,
-  formatLabels,
-  formatTime,
-  formatWord,
-} from '../output/human.js';
+import { formatAge, formatBytes, formatCpu, formatLabels, formatWord } from '../output/human.js';
+import { formatStyledTime, indentStyle } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import { formatDrainSection } from './drain-view.js';
 import { formatEventTable } from './event-view.js';
-import { formatFields, formatSections } from './sections.js';
+import { SECTION_INDENT, formatFields, formatSections } from './sections.js';
 import { formatTaints, formatPlatform, formatStatus } from './node-view.js';
 
 type Field = readonly [string, string];
@@ -24,20 +18,23 @@ export function formatNodeDescription(
   nowMs: number,
   style: Style,
 ): string {
+  const indented = indentStyle(style, SECTION_INDENT);
   return formatSections(style, [
-    ['', formatFields(getIdentityFields(node, nowMs))],
+    ['', formatFields(getIdentityFields(node, nowMs, style))],
     ['Status', formatFields(getStatusFields(node, nowMs))],
-    ['Conditions', formatConditions(node)],
+    ['Conditions', formatConditions(node, indented)],
     ['Drain', formatDrainSection(node.status?.drain, nowMs)],
-    ['Resources', formatResourceTable(node)],
-    ['Events', formatEventTable(events, nowMs, style) || '(none)\n'],
+    ['Resources', formatResourceTable(node, indented)],
+    ['Events', formatEventTable(events, nowMs, indented) || '(none)\n'],
   ]);
 }
 
-function getIdentityFields(node: Node, nowMs: number): readonly Field[] {
+function getIdentityFields(node: Node, nowMs: number, style: Style): readonly Field[] {
   const { createdAt } = node;
   const created =
-    createdAt === undefined ? '' : `${formatTime(createdAt)} (${formatAge(createdAt, nowMs)} ago)`;
+    createdAt === undefined
+      ? ''
+      : `${formatStyledTime(createdAt, style)} (${formatAge(createdAt, nowMs)} ago)`;
   return [
     ['Name', node.id],
     ['Region', node.region],
@@ -68,18 +65,19 @@ function getStatusFields(node: Node, nowMs: number): readonly Field[] {
   ];
 }
 
-function formatConditions({ status }: Node): string {
+function formatConditions({ status }: Node, style: Style): string {
   return formatTable(
-    ['TYPE', 'STATUS', 'REASON'],
+    ['TYPE', 'STATUS', { header: 'REASON', fit: 'wrap' }],
     (status?.conditions ?? []).map(({ type, status: isTrue, reason }) => [
       formatWord(Condition_Type[type] ?? ''),
       isTrue ? 'yes' : 'no',
       reason,
     ]),
+    style,
   );
 }
 
-function formatResourceTable({ status }: Node): string {
+function formatResourceTable({ status }: Node, style: Style): string {
   if (status === undefined) return '';
   const { capacity, reserved, allocated, usage } = status;
   const amounts = [capacity, reserved, allocated, usage];
@@ -91,6 +89,7 @@ function formatResourceTable({ status }: Node): string {
       ['storage', ...amounts.map((amount) => formatOptionalBytes(amount?.storageBytes))],
       ['gpus', ...[capacity, reserved, allocated].map((amount) => String(amount?.gpus ?? 0)), ''],
     ],
+    style,
   );
 }
 

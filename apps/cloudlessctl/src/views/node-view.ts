@@ -4,7 +4,7 @@ import { formatAge, formatBytes, formatCpu, formatLabels, formatWord } from '../
 import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
-import type { Cell } from '../output/table.js';
+import type { Cell, Column } from '../output/table.js';
 import { formatDrainStatus } from './drain-view.js';
 
 /**
@@ -19,16 +19,35 @@ export function formatNodeTable(
   wide: boolean,
 ): string {
   return formatTable(
-    getNodeHeaders(wide),
+    getNodeColumns(wide),
     nodes.map((node) => toNodeCells(node, nowMs, style, wide)),
+    style,
+    { wide },
   );
 }
 
-/** Returns the headers of a node table. */
-export function getNodeHeaders(wide: boolean): readonly string[] {
-  const extra = ['REGION', 'PLATFORM', 'AGENT', 'ADDRESS', 'TAINTS', 'LABELS'];
-  return ['NAME', 'STATUS', 'ZONE', 'REPLICAS', 'CPU', 'MEMORY', 'AGE', ...(wide ? extra : [])];
+/** Returns the columns of a node table. */
+export function getNodeColumns(wide: boolean): readonly (Column | string)[] {
+  return [
+    'NAME',
+    { header: 'STATUS', fit: 'wrap', minWidth: 16, usualWidth: 'Ready,Cordoned'.length },
+    { header: 'ZONE', dropOrder: 3 },
+    { header: 'REPLICAS', dropOrder: 2 },
+    { header: 'CPU', usualWidth: '1000m/16000m'.length },
+    { header: 'MEMORY', usualWidth: '128Mi/15.5Gi'.length },
+    { header: 'AGE', dropOrder: 1, usualWidth: '59m59s'.length },
+    ...(wide ? WIDE_COLUMNS : []),
+  ];
 }
+
+const WIDE_COLUMNS: readonly (Column | string)[] = [
+  'REGION',
+  'PLATFORM',
+  'AGENT',
+  'ADDRESS',
+  { header: 'TAINTS', fit: 'wrap', minWidth: 16 },
+  { header: 'LABELS', fit: 'wrap', minWidth: 16 },
+];
 
 /** Returns the table row of a node. */
 export function toNodeCells(

@@ -1,11 +1,9 @@
-import { reflect } from '@bufbuild/protobuf/reflect';
-import { ScoreTermsSchema, WorkloadPlan_Action } from '@cloudless/api';
-import type { ExplainWorkloadResponse, WorkloadPlan } from '@cloudless/api';
+import { WorkloadPlan_Action } from '@cloudless/api';
+import type { WorkloadPlan } from '@cloudless/api';
 import { formatCount } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
 import { foldSteps } from './fold-steps.js';
-import { formatReplicaTable } from './replica-view.js';
 
 /** Maximum number of step lines, so that a plan fits on a screen. The other steps are counted. */
 const MAX_LINES = 20;
@@ -86,44 +84,4 @@ function abridge(value: string): string {
   return line.length <= MAX_VALUE_LENGTH
     ? line
     : `${line.slice(0, MAX_VALUE_LENGTH / 2)} … ${line.slice(-MAX_VALUE_LENGTH / 2)}`;
-}
-
-/**
- * Formats the explanation of a placement: the summary, a row for each node with the score or the
- * reason why no replica fits, and the replicas.
- */
-export function formatExplanation(
-  explained: ExplainWorkloadResponse,
-  nowMs: number,
-  style: Style,
-): string {
-  const nodes = formatTable(
-    [
-      'NODE',
-      'ZONE',
-      'FITS',
-      'SCORE',
-      ...ScoreTermsSchema.fields.map(({ name }) => name.toUpperCase().replaceAll('_', '-')),
-      'REASON',
-    ],
-    explained.nodes.map(({ nodeId, zone, fits, score, terms, reason }) => [
-      nodeId,
-      zone,
-      fits ? { text: 'yes', paint: style.green } : { text: 'no', paint: style.red },
-      fits ? score.toFixed(3) : '',
-      ...ScoreTermsSchema.fields.map((field) =>
-        fits && terms !== undefined
-          ? Number(reflect(ScoreTermsSchema, terms).get(field)).toFixed(2)
-          : '',
-      ),
-      reason,
-    ]),
-  );
-  return [
-    `${toOneLine(explained.summary)}\n`,
-    nodes,
-    formatReplicaTable(explained.replicas, nowMs, style),
-  ]
-    .filter((part) => part !== '')
-    .join('\n');
 }

@@ -4,28 +4,20 @@ import { formatAge, formatWord } from '../output/human.js';
 import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
-import type { Cell } from '../output/table.js';
+import type { Cell, Column } from '../output/table.js';
 
-/** Formats replicas as a table. `Leaving` and `Stale` are added to the phase. */
+/**
+ * Formats replicas as a table. `Leaving` and `Stale` are added to the phase.
+ * @param wide - True keeps every column on a narrow terminal. Default: false.
+ */
 export function formatReplicaTable(
   replicas: readonly ReplicaStatus[],
   nowMs: number,
   style: Style,
+  wide = false,
 ): string {
   return formatTable(
-    [
-      'REPLICA',
-      'SLOT',
-      'VERSION',
-      'STATUS',
-      'READY',
-      'NODE',
-      'ZONE',
-      'RESTARTS',
-      'AGE',
-      'ENDPOINTS',
-      'REASON',
-    ],
+    REPLICA_COLUMNS,
     replicas.map((replica) => [
       replica.id,
       String(replica.slot),
@@ -37,22 +29,46 @@ export function formatReplicaTable(
       String(replica.restarts),
       formatAge(replica.createdAt, nowMs),
       replica.endpoints.map(({ portName, ip, port }) => `${portName}=${ip}:${port}`).join(','),
-      formatReason(replica),
+      formatReplicaReason(replica),
     ]),
+    style,
+    { wide },
   );
 }
+
+const REPLICA_COLUMNS: readonly (Column | string)[] = [
+  'REPLICA',
+  { header: 'SLOT', dropOrder: 1 },
+  { header: 'VERSION', dropOrder: 5 },
+  'STATUS',
+  'READY',
+  { header: 'NODE', fit: 'shorten' },
+  { header: 'ZONE', dropOrder: 3 },
+  { header: 'RESTARTS', dropOrder: 6 },
+  { header: 'AGE', dropOrder: 4 },
+  { header: 'ENDPOINTS', dropOrder: 2, fit: 'shorten', minWidth: 20 },
+  { header: 'REASON', fit: 'wrap' },
+];
 
 /**
  * Returns the reason of a replica. After a restart, the result also says how the previous container
  * ended.
  */
-function formatReason({ reason, lastExitCode, lastEndReason }: ReplicaStatus): string {
+export function formatReplicaReason({
+  reason,
+  lastExitCode,
+  lastEndReason,
+}: ReplicaStatus): string {
   if (lastExitCode === undefined && lastEndReason === '') return reason;
   const isOnlyExitCode = lastEndReason === '' || lastEndReason === `exit code ${lastExitCode}`;
   return `${reason} (${isOnlyExitCode ? `last exit code ${lastExitCode}` : `last ended: ${lastEndReason}`})`.trimStart();
 }
 
-function toReplicaPhaseCell({ phase, ready, leaving, stale }: ReplicaStatus, style: Style): Cell {
+/** Returns the cell of a phase; `Leaving` and `Stale` are added to the phase. */
+export function toReplicaPhaseCell(
+  { phase, ready, leaving, stale }: ReplicaStatus,
+  style: Style,
+): Cell {
   const marks = `${leaving ? ',Leaving' : ''}${stale ? ',Stale' : ''}`;
   const tone = phase === ReplicaStatus_Phase.FAILED ? 'bad' : ready && !stale ? 'good' : 'busy';
   return {

@@ -176,7 +176,14 @@ export function formatVersionTable(
   style: Style,
 ): string {
   return formatTable(
-    ['VERSION', 'ACTIVE', 'CREATED', 'CAUSE', 'SAME AS', 'RUNS'],
+    [
+      'VERSION',
+      'ACTIVE',
+      'CREATED',
+      { header: 'CAUSE', fit: 'wrap', minWidth: 16 },
+      { header: 'SAME AS', dropOrder: 1 },
+      { header: 'RUNS', fit: 'shorten', minWidth: 16 },
+    ],
     [...versions]
       .sort((a, b) => a.version - b.version)
       .map(({ version, active, createdAt, cause, sameAs, summary }) => [
@@ -187,5 +194,6 @@ export function formatVersionTable(
         sameAs === 0 || sameAs === version ? '' : String(sameAs),
         summary,
       ]),
+    style,
   );
 }

@@ -10,6 +10,9 @@ export function formatFields(fields: readonly (readonly [string, string])[]): st
     .join('');
 }
 
+/** Spaces before the lines of a section with a title. */
+export const SECTION_INDENT = 2;
+
 /**
  * Formats sections with an empty line between them. The body of a section with a title is indented.
  * Sections with an empty body are left out.
@@ -21,7 +24,9 @@ export function formatSections(
   return sections
     .filter(([, body]) => body !== '')
     .map(([title, body]) =>
-      title === '' ? body : `${style.bold(`${title}:`)}\n${body.replaceAll(/^(?=.)/gm, '  ')}`,
+      title === ''
+        ? body
+        : `${style.bold(`${title}:`)}\n${body.replaceAll(/^(?=.)/gm, ' '.repeat(SECTION_INDENT))}`,
     )
     .join('\n');
 }

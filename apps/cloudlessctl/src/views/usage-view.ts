@@ -1,6 +1,8 @@
 import type { ContainerUse, Node } from '@cloudless/api';
 import { formatAge, formatBytes, formatCpu } from '../output/human.js';
+import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
+import type { Column } from '../output/table.js';
 import { formatReservedShare } from './node-view.js';
 
 /**
@@ -117,9 +119,18 @@ export function sortByUsage<Item>(
  * Formats the usage of nodes: measured usage with its share of the capacity, and the resources that
  * replicas reserve of the resources available for workloads.
  */
-export function formatNodeUsageTable(nodes: readonly Node[]): string {
+export function formatNodeUsageTable(nodes: readonly Node[], style: Style): string {
   return formatTable(
-    ['NAME', 'CPU', 'CPU%', 'RESERVED', 'MEMORY', 'MEMORY%', 'RESERVED', 'REPLICAS'],
+    [
+      'NAME',
+      'CPU',
+      'CPU%',
+      { header: 'RESERVED', dropOrder: 2 },
+      'MEMORY',
+      'MEMORY%',
+      { header: 'RESERVED', dropOrder: 3 },
+      { header: 'REPLICAS', dropOrder: 1 },
+    ],
     nodes.map(({ id, status }) => {
       const { usage, capacity } = status ?? {};
       return [
@@ -133,13 +144,24 @@ export function formatNodeUsageTable(nodes: readonly Node[]): string {
         String(status?.replicaCount ?? 0),
       ];
     }),
+    style,
   );
 }
 
 /** Formats the usage of workloads. The column REPLICAS shows measured and all replicas: `2/3`. */
-export function formatWorkloadUsageTable(uses: readonly WorkloadUsage[], wide: boolean): string {
+export function formatWorkloadUsageTable(
+  uses: readonly WorkloadUsage[],
+  style: Style,
+  wide: boolean,
+): string {
   return formatTable(
-    ['NAMESPACE', 'NAME', 'REPLICAS', ...USAGE_HEADERS, ...(wide ? RATE_HEADERS : [])],
+    [
+      { header: 'NAMESPACE', dropOrder: 5 },
+      'NAME',
+      { header: 'REPLICAS', dropOrder: 4 },
+      ...USAGE_COLUMNS,
+      ...(wide ? RATE_HEADERS : []),
+    ],
     uses.map((use) => [
       use.namespace,
       use.name,
@@ -147,6 +169,8 @@ export function formatWorkloadUsageTable(uses: readonly WorkloadUsage[], wide: b
       ...toUsageCells(use),
       ...(wide ? toRateCells(use) : []),
     ]),
+    style,
+    { wide },
   );
 }
 
@@ -157,11 +181,19 @@ export function formatWorkloadUsageTable(uses: readonly WorkloadUsage[], wide: b
 export function formatReplicaUsageTable(
   uses: readonly ContainerUse[],
   nowMs: number,
+  style: Style,
   wide: boolean,
 ): string {
   const wideHeaders = [...RATE_HEADERS, 'THROTTLED', 'MEASURED', 'CONTAINER'];
   return formatTable(
-    ['NAMESPACE', 'WORKLOAD', 'REPLICA', 'NODE', ...USAGE_HEADERS, ...(wide ? wideHeaders : [])],
+    [
+      { header: 'NAMESPACE', dropOrder: 5 },
+      { header: 'WORKLOAD', fit: 'shorten' },
+      'REPLICA',
+      { header: 'NODE', dropOrder: 4, fit: 'shorten' },
+      ...USAGE_COLUMNS,
+      ...(wide ? wideHeaders : []),
+    ],
     uses.map((use) => {
       const {
         namespace,
@@ -190,12 +222,20 @@ export function formatReplicaUsageTable(
         ...(wide ? wideCells : []),
       ];
     }),
+    style,
+    { wide },
   );
 }
 
 /** Number of digits of a container id in a table. */
 const SHORT_ID_LENGTH = 12;
-const USAGE_HEADERS = ['CPU', 'REQUEST/LIMIT', 'MEMORY', 'REQUEST/LIMIT', 'PIDS'];
+const USAGE_COLUMNS: readonly (Column | string)[] = [
+  'CPU',
+  { header: 'REQUEST/LIMIT', dropOrder: 2 },
+  'MEMORY',
+  { header: 'REQUEST/LIMIT', dropOrder: 3 },
+  { header: 'PIDS', dropOrder: 1 },
+];
 const RATE_HEADERS = ['READ', 'WRITTEN', 'RECEIVED', 'SENT'];
 
 type AnyUsage = ContainerUse | WorkloadUsage;

@@ -1,6 +1,7 @@
 import { WorkloadStatus_Phase } from '@cloudless/api';
 import type { Event, ReplicaStatus, Workload } from '@cloudless/api';
-import { formatAge, formatLabels, formatTime, formatWord } from '../output/human.js';
+import { formatAge, formatLabels, formatWord } from '../output/human.js';
+import { formatStyledTime, indentStyle } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatImagePulls } from './container-text.js';
 import { formatRuntimeIds } from './container-view.js';
@@ -11,7 +12,7 @@ import {
   getRolloutFields,
   formatVersionTable,
 } from './rollout-view.js';
-import { formatFields, formatSections } from './sections.js';
+import { SECTION_INDENT, formatFields, formatSections } from './sections.js';
 import { getSpecFields } from './spec-view.js';
 import { formatReplicaTable } from './replica-view.js';
 
@@ -23,14 +24,15 @@ export function formatWorkloadDescription(
   style: Style,
 ): string {
   const { spec, status } = workload;
+  const indented = indentStyle(style, SECTION_INDENT);
   return formatSections(style, [
-    ['', formatFields(getIdentityFields(workload, nowMs))],
+    ['', formatFields(getIdentityFields(workload, nowMs, style))],
     ['Spec', formatFields(getSpecFields(spec))],
     ['Status', formatFields(getStatusFields(workload))],
     ['Rollout', formatRolloutSection(workload, nowMs)],
-    ['Replicas', formatReplicaSection(status?.replicas ?? [], nowMs, style)],
-    ['Versions', formatVersionTable(status?.versions ?? [], nowMs, style) || '(none)\n'],
-    ['Events', formatEventTable(events, nowMs, style) || '(none)\n'],
+    ['Replicas', formatReplicaSection(status?.replicas ?? [], nowMs, indented)],
+    ['Versions', formatVersionTable(status?.versions ?? [], nowMs, indented) || '(none)\n'],
+    ['Events', formatEventTable(events, nowMs, indented) || '(none)\n'],
   ]);
 }
 
@@ -70,6 +72,7 @@ type Field = readonly [string, string];
 function getIdentityFields(
   { namespace, name, uid, generation, createdAt, deletionRequestedAt, spec }: Workload,
   nowMs: number,
+  style: Style,
 ): Field[] {
   return [
     ['Name', name],
@@ -80,7 +83,7 @@ function getIdentityFields(
       'Created',
       createdAt === undefined
         ? ''
-        : `${formatTime(createdAt)} (${formatAge(createdAt, nowMs)} ago)`,
+        : `${formatStyledTime(createdAt, style)} (${formatAge(createdAt, nowMs)} ago)`,
     ],
     [
       'Deletion',

@@ -4,14 +4,13 @@ import { formatAge, formatLabels, formatWord } from '../output/human.js';
 import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
-import type { Cell } from '../output/table.js';
+import type { Cell, Column } from '../output/table.js';
 import { formatRolloutPhase, getUnsettledReason } from './rollout-view.js';
 import { summariseSpec } from './spec-view.js';
 
 /**
  * Formats workloads as a table.
- * @param wide - True adds version, rollout, image with command, labels and uid, and shows the whole
- *   reason.
+ * @param wide - True adds version, rollout, image with command, labels and uid.
  */
 export function formatWorkloadTable(
   workloads: readonly Workload[],
@@ -20,24 +19,34 @@ export function formatWorkloadTable(
   wide: boolean,
 ): string {
   return formatTable(
-    getWorkloadHeaders(wide),
+    getWorkloadColumns(wide),
     workloads.map((workload) => toWorkloadCells(workload, nowMs, style, wide)),
+    style,
+    { wide },
   );
 }
 
-/** Returns the headers of a workload table. */
-export function getWorkloadHeaders(wide: boolean): readonly string[] {
+/** Returns the columns of a workload table. */
+export function getWorkloadColumns(wide: boolean): readonly (Column | string)[] {
   return [
-    'NAMESPACE',
+    { header: 'NAMESPACE', dropOrder: 3 },
     'NAME',
-    'STATUS',
-    'READY',
-    'UPDATED',
-    'AGE',
-    ...(wide ? ['VERSION', 'ROLLOUT', 'RUNS', 'LABELS', 'UID'] : []),
-    'REASON',
+    { header: 'STATUS', usualWidth: 'Terminating'.length },
+    { header: 'READY', usualWidth: '10/10'.length },
+    { header: 'UPDATED', dropOrder: 1 },
+    { header: 'AGE', dropOrder: 2, usualWidth: '59m59s'.length },
+    ...(wide ? WIDE_COLUMNS : []),
+    { header: 'REASON', fit: 'wrap' },
   ];
 }
+
+const WIDE_COLUMNS: readonly (Column | string)[] = [
+  'VERSION',
+  'ROLLOUT',
+  { header: 'RUNS', fit: 'shorten', minWidth: 16 },
+  { header: 'LABELS', fit: 'wrap', minWidth: 16 },
+  'UID',
+];
 
 /** Returns the table row of a workload. */
 export function toWorkloadCells(
@@ -52,7 +61,7 @@ export function toWorkloadCells(
   const extra = [
     version,
     formatRolloutPhase(status?.rollout),
-    shorten(summariseSpec(spec)),
+    summariseSpec(spec),
     formatLabels(spec?.labels ?? {}),
     uid,
   ];
@@ -64,7 +73,7 @@ export function toWorkloadCells(
     String(status?.updatedReplicas ?? 0),
     formatAge(createdAt, nowMs),
     ...(wide ? extra : []),
-    wide ? reason : shorten(reason),
+    reason,
   ];
 }
 
@@ -72,11 +81,4 @@ function toPhaseCell(phase: WorkloadStatus_Phase, style: Style): Cell {
   const isGood = phase === WorkloadStatus_Phase.RUNNING || phase === WorkloadStatus_Phase.SUCCEEDED;
   const tone = phase === WorkloadStatus_Phase.FAILED ? 'bad' : isGood ? 'good' : 'busy';
   return { text: formatWord(WorkloadStatus_Phase[phase] ?? ''), paint: getToneColour(style, tone) };
-}
-
-/** Maximum length of a reason or command in a table. `describe` shows the whole text. */
-const MAX_TEXT_LENGTH = 60;
-
-function shorten(text: string): string {
-  return text.length <= MAX_TEXT_LENGTH ? text : `${text.slice(0, MAX_TEXT_LENGTH - 1)}…`;
 }

@@ -4,7 +4,7 @@ import type { Invocation } from '../../command-tree.js';
 import { followWatch } from '../../call/resume-watch.js';
 import { GrowingTable } from '../../output/table.js';
 import { toMessageJson } from '../../call/cli-session.js';
-import { toNodeCells, getNodeHeaders } from '../../views/node-view.js';
+import { toNodeCells, getNodeColumns } from '../../views/node-view.js';
 import { getTextOption, requireAtMostOneName } from '../options.js';
 
 /**
@@ -20,7 +20,7 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
     labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';
-  const table = new GrowingTable(getNodeHeaders(wide));
+  const table = new GrowingTable(getNodeColumns(wide), style, { wide });
   const toRow = (node: Node) => toNodeCells(node, session.nowMs, style, wide);
   await followWatch(
     session,

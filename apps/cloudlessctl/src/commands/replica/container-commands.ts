@@ -27,7 +27,7 @@ export async function showContainers(
   }
   if (shown.length === 0) return session.printNotice('no containers');
   await session.print(
-    formatContainerTable(shown, session.nowMs, session.settings.output === 'wide'),
+    formatContainerTable(shown, session.nowMs, session.style, session.settings.output === 'wide'),
   );
 }
 

@@ -13,7 +13,6 @@ import { parseDuration } from '../../quantity.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { Deadline, isSlowReaderError, withReconnect } from '../../call/reconnect.js';
 import { LogPrinter } from '../../views/log-printer.js';
-import { getLocalOffsetMinutes } from '../../output/local-time.js';
 import { hasFlag, getTextOption } from '../options.js';
 import { addSelectorOption } from '../workload/select-workloads.js';
 import { findLogSources } from './log-sources.js';
@@ -37,8 +36,7 @@ export function addLogCommand(tree: CommandTree, parent: Command): void {
       '--since <time>',
       'only lines since a duration ago (10m) or since a time (2026-01-31T12:00:00Z)',
     )
-    .option('--timestamps', 'print the local time before each line')
-    .option('--utc', 'print the time before each line in UTC')
+    .option('--timestamps', 'print the time before each line; --utc does so in UTC')
     .option('--stream <stream>', 'only stdout or only stderr')
     .option('--previous', 'only the container that ran before the last restart of each replica')
     .option(
@@ -59,11 +57,12 @@ async function showLogs(invocation: Invocation): Promise<void> {
   const { io, settings } = session;
   const request = createRequest(invocation);
   const { sources, prefixes } = await findLogSources(invocation);
-  const isUtc = hasFlag(invocation, 'utc');
+  const { getUtcOffset } = session.style;
+  const isUtc = getUtcOffset === undefined; // with --utc
   const printer = new LogPrinter({
     style: session.style,
     timestamps: isUtc || hasFlag(invocation, 'timestamps'),
-    getOffsetMinutes: isUtc ? () => 0 : getLocalOffsetMinutes,
+    getOffsetMinutes: getUtcOffset ?? (() => 0),
     prefixes,
     write: (data) => session.print(data),
     writeMarker: (line) => session.printNotice(session.style.dim(line)),

@@ -79,7 +79,7 @@ async function showNodes(invocation: Invocation): Promise<void> {
   if (session.isStructured)
     return session.printValue({ nodes: sorted.map((node) => toMessageJson(NodeSchema, node)) });
   if (sorted.length === 0) return session.printNotice('no nodes');
-  await session.print(formatNodeUsageTable(sorted));
+  await session.print(formatNodeUsageTable(sorted, session.style));
 }
 
 async function showWorkloads(invocation: Invocation): Promise<void> {
@@ -93,7 +93,9 @@ async function showWorkloads(invocation: Invocation): Promise<void> {
     const silentNodes = silent.map((node) => toMessageJson(SilentNodeSchema, node));
     return session.printValue({ workloads: sums.map((sum) => ({ ...sum })), silentNodes });
   }
-  await session.print(formatWorkloadUsageTable(sums, session.settings.output === 'wide'));
+  await session.print(
+    formatWorkloadUsageTable(sums, session.style, session.settings.output === 'wide'),
+  );
   await printGaps(invocation, containers, silent);
 }
 
@@ -112,7 +114,12 @@ async function showReplicas(invocation: Invocation): Promise<void> {
     });
   }
   await session.print(
-    formatReplicaUsageTable(sorted, session.nowMs, session.settings.output === 'wide'),
+    formatReplicaUsageTable(
+      sorted,
+      session.nowMs,
+      session.style,
+      session.settings.output === 'wide',
+    ),
   );
   await printGaps(invocation, containers, silent);
 }

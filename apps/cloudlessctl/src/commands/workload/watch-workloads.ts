@@ -8,7 +8,7 @@ import { followWatch } from '../../call/resume-watch.js';
 import { parseWorkloadName } from '../../names.js';
 import { GrowingTable } from '../../output/table.js';
 import { toMessageJson } from '../../call/cli-session.js';
-import { toWorkloadCells, getWorkloadHeaders } from '../../views/workload-view.js';
+import { toWorkloadCells, getWorkloadColumns } from '../../views/workload-view.js';
 import { hasFlag, getTextOption, requireAtMostOneName } from '../options.js';
 
 /**
@@ -32,7 +32,7 @@ export async function watchWorkloads(
     labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';
-  const table = new GrowingTable(getWorkloadHeaders(wide));
+  const table = new GrowingTable(getWorkloadColumns(wide), style, { wide });
   const toRow = (workload: Workload) => toWorkloadCells(workload, session.nowMs, style, wide);
   await followWatch(
     session,

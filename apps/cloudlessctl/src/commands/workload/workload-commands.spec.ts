@@ -281,16 +281,29 @@ Events:
           },
           { nodeId: 'n2', zone: 'b', fits: false, reason: 'cpu: 500m wanted, 100m free' },
         ],
+        replicas: [
+          { id: 'r1', nodeId: 'n1', zone: 'a' },
+          { id: 'r2', nodeId: 'n3', zone: 'a' },
+          { id: 'r3', nodeId: 'n1', zone: 'a', leaving: true },
+          { id: 'r4' },
+        ],
       }),
     };
-    expect((await runCli(['explain', 'web'], { coordinator })).stdout).toBe(
+    const { stdout } = await runCli(['explain', 'web'], { coordinator });
+    expect(stdout.slice(0, stdout.indexOf('\nREPLICA'))).toBe(
       `1 replica has no node.
 
-NODE   ZONE   FITS   SCORE   LOCALITY   RELIABILITY   COST   UTILISATION   NETWORK-PENALTY   AFFINITY   ANTI-AFFINITY   TAINTS   REASON
-n1     a      yes    0.751   0.70       0.00          0.00   0.00          0.00              0.00       -0.25           0.00     -
-n2     b      no     -       -          -             -      -             -                 -          -               -        cpu: 500m wanted, 100m free
+NODE   ZONE   FITS   IN ZONE   ON NODE   SCORE   REASON
+n1     a      yes    2         1         0.751   -
+n2     b      no     0         0         -       cpu: 500m wanted, 100m free
+
+The next replica goes to the first node. Nodes with fewer replicas of this workload in the zone (IN
+ZONE) come first, then those with fewer on the node (ON NODE), then those with a higher SCORE.
 `,
     );
+    const wide = await runCli(['explain', 'web', '-o', 'wide'], { coordinator });
+    expect(wide.stdout).toContain('LOCALITY   RELIABILITY   COST');
+    expect(wide.stdout).toContain('0.70       0.00          0.00');
   });
 
   it('deletes workloads with delete and workload delete, and fails for an unknown workload without --ignore-not-found', async () => {

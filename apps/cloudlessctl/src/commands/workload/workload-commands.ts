@@ -4,7 +4,7 @@ import type { CommandTree, Invocation } from '../../command-tree.js';
 import { parseWorkloadName } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { addSpecFlags } from '../../flags/spec-flags.js';
-import { formatExplanation } from '../../views/plan-view.js';
+import { formatExplanation } from '../../views/explanation-view.js';
 import { requireOperand } from '../options.js';
 import { addPlanOptions } from '../plan/plan-options.js';
 import { addListOptions, listWorkloads, getWorkloads, describeWorkload } from './list-workloads.js';
@@ -72,5 +72,13 @@ async function explainWorkload(invocation: Invocation): Promise<void> {
   const explained = await session.client.explainWorkload(name, session.getCallOptions());
   if (session.isStructured)
     await session.printValue(toMessageJson(ExplainWorkloadResponseSchema, explained));
-  else await session.print(formatExplanation(explained, session.nowMs, session.style));
+  else
+    await session.print(
+      formatExplanation(
+        explained,
+        session.nowMs,
+        session.style,
+        session.settings.output === 'wide',
+      ),
+    );
 }

@@ -1,0 +1,172 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  ContainerUseSchema,
+  EventSchema,
+  Event_Severity,
+  NodeStatus_Phase,
+  ReplicaStatusSchema,
+  ReplicaStatus_Phase,
+  WorkloadStatus_Phase,
+} from '@cloudless/api';
+import { NOW_MS, aNode, aWorkload, runCli } from '../testing/run-cli.js';
+import type { CliOptions } from '../testing/run-cli.js';
+import { getTextWidth } from './text-width.js';
+
+const REASON =
+  'no node fits: needs 500m CPU, 100m free on the largest of 3 nodes; no container runtime on 2 of 3 nodes';
+
+const replicas = [
+  create(ReplicaStatusSchema, {
+    id: '00000000000000aa-1',
+    version: 2,
+    phase: ReplicaStatus_Phase.RUNNING,
+    ready: true,
+    nodeId: 'edge-frankfurt-1',
+    zone: 'eu-central-1a',
+    createdAt: timestampFromMs(NOW_MS - 3_600_000 * 5),
+    endpoints: [{ portName: 'http', ip: '10.0.0.1', port: 8080 }],
+  }),
+  create(ReplicaStatusSchema, {
+    id: '00000000000000aa-12',
+    slot: 1,
+    version: 2,
+    phase: ReplicaStatus_Phase.STARTING,
+    nodeId: 'edge-frankfurt-2',
+    zone: 'eu-central-1b',
+    restarts: 4,
+    createdAt: timestampFromMs(NOW_MS - 90_000),
+    reason: 'back-off 20 s after exit code 1: Error: connect ECONNREFUSED 10.0.0.9:5432',
+  }),
+  create(ReplicaStatusSchema, { id: '00000000000000aa-13', slot: 2, version: 2, reason: REASON }),
+];
+const workloads = [
+  aWorkload({ spec: { image: 'registry.example.com/shop/web:2.1', labels: { app: 'shop' } } }),
+  aWorkload({
+    name: 'checkout-with-a-long-name',
+    spec: { image: 'registry.example.com/shop/checkout:1.9', replicas: 3, ports: [] },
+    status: {
+      phase: WorkloadStatus_Phase.SCHEDULING,
+      desiredReplicas: 3,
+      readyReplicas: 1,
+      updatedReplicas: 2,
+      reason: REASON,
+      replicas,
+    },
+  }),
+];
+const nodes = [
+  aNode({ id: 'edge-frankfurt-1', zone: 'eu-central-1a', labels: { disk: 'ssd', rack: '7' } }),
+  aNode({
+    id: 'edge-frankfurt-2',
+    zone: 'eu-central-1b',
+    cordoned: true,
+    status: {
+      phase: NodeStatus_Phase.LOST,
+      usage: { cpuMillis: 1200, memoryBytes: 3n << 30n },
+      reason: 'no heartbeat for 12 s',
+    },
+  }),
+];
+const events = [
+  create(EventSchema, {
+    id: '0000000002-0000000017',
+    time: timestampFromMs(NOW_MS - 65_000),
+    severity: Event_Severity.WARNING,
+    reason: 'PlacementFailed',
+    namespace: 'default',
+    workload: 'checkout-with-a-long-name',
+    message: REASON,
+    count: 7,
+    firstTime: timestampFromMs(NOW_MS - 600_000),
+  }),
+  create(EventSchema, {
+    id: '0000000002-0000000018',
+    time: timestampFromMs(NOW_MS - 5_000),
+    reason: 'NodeReady',
+    nodeId: 'edge-frankfurt-1',
+    message: 'the node answers again',
+    count: 1,
+  }),
+];
+const use = create(ContainerUseSchema, {
+  namespace: 'default',
+  workload: 'checkout-with-a-long-name',
+  replicaId: '00000000000000aa-12',
+  containerId: 'c'.repeat(64),
+  nodeId: 'edge-frankfurt-2',
+  cpuMillis: 180n,
+  memoryWorkingSetBytes: 3n << 20n,
+  pidsCurrent: 4n,
+  cpuRequestMillis: 100n,
+  memoryRequestBytes: 1n << 26n,
+  sampledAt: timestampFromMs(NOW_MS - 4_000),
+});
+const cluster: CliOptions = {
+  coordinator: {
+    listWorkloads: () => ({ workloads }),
+    getWorkload: () => workloads[1] ?? aWorkload(),
+    listNodes: () => ({ nodes }),
+    getNode: () => nodes[1] ?? aNode(),
+    listEvents: ({ newestFirst }) => ({ events: newestFirst ? [...events].reverse() : events }),
+    explainWorkload: () => ({
+      summary: '2 of 3 replicas have a node; 1 waits.',
+      nodes: [
+        { nodeId: 'edge-frankfurt-1', zone: 'eu-central-1a', fits: true, score: 0.6612 },
+        { nodeId: 'edge-frankfurt-2', zone: 'eu-central-1b', reason: REASON },
+      ],
+      replicas,
+    }),
+  },
+  agents: {
+    listContainerStats: () => ({ containers: [use] }),
+  },
+};
+const COMMANDS = [
+  'get workloads',
+  'get workloads -o wide',
+  'get nodes',
+  'get nodes -o wide',
+  'get events',
+  'describe checkout-with-a-long-name',
+  'node describe edge-frankfurt-2',
+  'explain checkout-with-a-long-name',
+  'explain checkout-with-a-long-name -o wide',
+  'top node',
+  'top workload',
+  'top replica',
+];
+/** Commands whose output is wider than a narrow terminal by design. */
+const UNLIMITED = / -o wide/;
+
+/** A field of a description. The terminal breaks a long value, so that the value can be copied. */
+const FIELD = /^ *[A-Z][a-z ]+: {2}/;
+
+/** The expected outputs are in `__snapshots__`, one block for each command and width. */
+describe.each(COMMANDS)('cloudlessctl %s', (command) => {
+  it.each([80, 120, 200])('fits into a terminal of %i columns', async (columns) => {
+    const { stdout } = await runCli(command.split(' '), {
+      ...cluster,
+      isTTY: true,
+      columns,
+      env: { NO_COLOR: '1' },
+    });
+    expect(stdout).toMatchSnapshot();
+    const limited = stdout.split('\n').filter((line) => !FIELD.test(line));
+    if (!UNLIMITED.test(command))
+      expect(Math.max(...limited.map(getTextWidth))).toBeLessThanOrEqual(columns);
+  });
+
+  it('cuts nothing and has no colours without a terminal', async () => {
+    const { stdout } = await runCli(command.split(' '), { ...cluster, columns: 80 });
+    expect(stdout).toMatchSnapshot();
+    expect(stdout).not.toContain('…');
+  });
+
+  it('has the same text with colours as without', async () => {
+    const options = { ...cluster, isTTY: true, columns: 100 };
+    const coloured = await runCli(command.split(' '), { ...options, env: { FORCE_COLOR: '1' } });
+    const plain = await runCli(command.split(' '), { ...options, env: { NO_COLOR: '1' } });
+    expect(coloured.stdout.replaceAll(/\x1b\[\d+m/g, '')).toBe(plain.stdout);
+  });
+});
