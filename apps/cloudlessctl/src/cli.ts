@@ -1,26 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { VERSION } from '@cloudless/app-kit';
 import { CommandTree, addGlobalOptions } from './command-tree.js';
-import { addAdminCommands } from './commands/admin/admin-commands.js';
-import { addApplyCommand } from './commands/workload/apply-command.js';
-import { addCompletionCommands } from './commands/general/completion-command.js';
-import { addContextCommands } from './commands/context/context-commands.js';
-import { addEventCommands } from './commands/event/event-commands.js';
-import { addExecCommand } from './commands/replica/exec-command.js';
-import { addGeneralCommands } from './commands/general/general-commands.js';
-import { addLogCommand } from './commands/replica/log-command.js';
-import { addNodeCommands } from './commands/node/node-commands.js';
-import { addPortForwardCommand } from './commands/replica/port-forward-command.js';
-import { addRolloutCommands } from './commands/rollout/rollout-commands.js';
-import {
-  addNodeTopCommand,
-  addTopCommands,
-  addWorkloadTopCommand,
-} from './commands/top/top-commands.js';
-import {
-  addSharedWorkloadCommands,
-  addWorkloadCommands,
-} from './commands/workload/workload-commands.js';
+import { declareCommands } from './commands.js';
 import { CliFailure, ExitCode } from './call/failure.js';
 import { BrokenPipeError } from './io/io.js';
 import type { CliIo } from './io/io.js';
@@ -40,6 +21,7 @@ export async function run(argv: readonly string[], io: CliIo): Promise<number> {
     const tree = new CommandTree(io, argv);
     const program = buildProgram(tree, pendingWrites);
     try {
+      await tree.load(program, argv);
       await program.parseAsync(argv, { from: 'user' });
     } finally {
       await Promise.all(pendingWrites);
@@ -74,38 +56,7 @@ function buildProgram(tree: CommandTree, pendingWrites: Promise<void>[]): Comman
     })
     .addHelpText('after', EXIT_CODES_HELP);
   addGlobalOptions(program);
-  const workload = tree.addGroup(program, 'workload', 'create, show, change and delete workloads');
-  addWorkloadCommands(tree, workload);
-  addRolloutCommands(
-    tree,
-    tree.addGroup(program, 'rollout', 'show, pause, resume, promote and undo rollouts'),
-  );
-  const node = tree.addGroup(program, 'node', 'show, cordon, drain, label and remove nodes');
-  addNodeCommands(tree, node);
-  addNodeTopCommand(tree, node, 'top');
-  addWorkloadTopCommand(tree, workload, 'top');
-  addTopCommands(
-    tree,
-    tree.addGroup(program, 'top', 'show resource usage of nodes, workloads and replicas'),
-  );
-  addContextCommands(
-    tree,
-    tree.addGroup(program, 'context', 'show and change the contexts of the configuration file'),
-  );
-  addAdminCommands(
-    tree,
-    tree.addGroup(program, 'admin', "back up and restore the coordinator's state"),
-  );
-  addApplyCommand(tree, program);
-  addGeneralCommands(tree, program);
-  addEventCommands(tree, program);
-  for (const parent of [workload, program]) {
-    addLogCommand(tree, parent);
-    addExecCommand(tree, parent);
-    addPortForwardCommand(tree, parent);
-    addSharedWorkloadCommands(tree, parent);
-  }
-  addCompletionCommands(tree, program);
+  declareCommands(tree, program);
   return program;
 }
 

@@ -1,16 +1,16 @@
-import { ConnectError } from '@connectrpc/connect';
 import { Option } from 'commander';
 import type { Command } from 'commander';
 import { resolveSettings } from './config/settings.js';
 import type { GlobalOptions } from './config/settings.js';
-import { describeCallFailure } from './call/failure.js';
 import type { CliIo } from './io/io.js';
 import { createStyle } from './output/style.js';
-import { CliSession } from './call/cli-session.js';
+import type { CliSession } from './call/cli-session.js';
+import { LocalSession } from './call/local-session.js';
+import { describeFailure, openSession } from './call/open-session.js';
 
-/** The arguments of one call of a command. */
-export interface Invocation {
-  readonly session: CliSession;
+/** The arguments of one call of a command that needs no coordinator. */
+export interface LocalInvocation {
+  readonly session: LocalSession;
   /** The operands before `--`. */
   readonly operands: readonly string[];
   /** The words after `--`, not parsed; undefined when the command line has no `--`. */
@@ -19,24 +19,37 @@ export interface Invocation {
   readonly options: Readonly<Record<string, unknown>>;
 }
 
+/** The arguments of one call of a command. */
+export interface Invocation extends LocalInvocation {
+  readonly session: CliSession;
+}
+
 /**
  * Runs a command.
  * @returns The exit code; no value means 0.
  */
 export type CommandAction = (invocation: Invocation) => Promise<number | void>;
 
+/** Runs a command that needs no coordinator, as {@link CommandAction}. */
+export type LocalAction = (invocation: LocalInvocation) => Promise<number | void>;
+
+/**
+ * Adds the command of a module below `parent`, or the subcommands of a group to the group `parent`.
+ */
+export type AddCommands = (tree: CommandTree, parent: Command) => unknown;
+
 /**
  * Registers commands and runs the command that the arguments select. A command may be registered
- * below several parents.
+ * below several parents. A command that was only declared has no options and no action until
+ * {@link CommandTree.load} has loaded its module.
  */
 export class CommandTree {
   /** Exit code of the command that ran; 0 before. */
   exitCode = 0;
-  /**
-   * Commands that do not call a coordinator. They also work when the current context does not
-   * exist.
-   */
-  private readonly offlineCommands = new Set<Command>();
+  /** What loads the module of each declared command that is not loaded. */
+  private readonly loaders = new Map<Command, () => Promise<AddCommands>>();
+  /** The declared groups: their modules add subcommands to them. */
+  private readonly groups = new Set<Command>();
 
   constructor(
     readonly io: CliIo,
@@ -44,31 +57,132 @@ export class CommandTree {
   ) {}
 
   /**
-   * Adds a command with the global options and an action.
-   * @param usage - Name and operands, for example `scale <name> <replicas>`.
+   * Declares a command whose module is loaded when the command is selected.
+   * @param load - Imports the function that adds the command with {@link addCommand}, with the same
+   *   name and description.
+   * @param hidden - True: the help text does not list the command.
    */
-  addCommand(parent: Command, usage: string, description: string, action: CommandAction): Command {
-    const command = parent
-      .command(usage)
-      .description(description)
-      .showHelpAfterError('Run the command with --help for usage.');
-    addGlobalOptions(command);
-    this.setAction(command, action);
+  declareCommand(
+    parent: Command,
+    name: string,
+    description: string,
+    load: () => Promise<AddCommands>,
+    { hidden = false } = {},
+  ): Command {
+    const command = parent.command(name, { hidden }).description(description);
+    this.loaders.set(command, load);
     return command;
   }
 
   /**
-   * Sets the action of a command. The action gets a session with the resolved settings, which is
-   * closed after the action. An error of a call is thrown as a {@link CliFailure}.
+   * Declares a command that only contains subcommands. The module is loaded when the group is
+   * selected.
+   * @param load - Imports the function that adds the subcommands to the group.
    */
-  setAction(command: Command, action: CommandAction): void {
+  declareGroup(
+    parent: Command,
+    name: string,
+    description: string,
+    load: () => Promise<AddCommands>,
+  ): Command {
+    const group = this.addGroup(parent, name, description);
+    this.groups.add(group);
+    this.loaders.set(group, load);
+    return group;
+  }
+
+  /**
+   * Loads the module of the command that the words of a command line select, if there is one.
+   * @param words - The words after the program name.
+   */
+  async load(program: Command, words: readonly string[]): Promise<void> {
+    const name = findFirstOperand(program, words);
+    const command = program.commands.find(
+      (candidate) => candidate.name() === name || candidate.aliases().includes(name ?? ''),
+    );
+    if (command !== undefined) await this.loadCommand(program, command);
+  }
+
+  /** Loads the modules of all declared commands. */
+  async loadAll(program: Command): Promise<void> {
+    for (const command of program.commands) await this.loadCommand(program, command);
+  }
+
+  private async loadCommand(parent: Command, command: Command): Promise<void> {
+    const load = this.loaders.get(command);
+    if (load === undefined) return;
+    (await load())(this, this.groups.has(command) ? command : parent);
+    this.loaders.delete(command);
+  }
+
+  /**
+   * Adds a command with the global options and an action. The action gets a session that can call a
+   * coordinator and is closed after the action. An error of a call is thrown as a
+   * {@link CliFailure}.
+   * @param usage - Name and operands, for example `scale <name> <replicas>`.
+   */
+  addCommand(parent: Command, usage: string, description: string, action: CommandAction): Command {
+    const connect: LocalAction = async (invocation) => {
+      const session = await openSession(invocation.session);
+      try {
+        return await action({ ...invocation, session });
+      } catch (reason) {
+        throw await describeFailure(reason, session.settings);
+      } finally {
+        session.close();
+      }
+    };
+    return this.addLocalCommand(parent, usage, description, connect, () => false);
+  }
+
+  /** Adds a command that works without a coordinator and without a valid context. */
+  addOfflineCommand(
+    parent: Command,
+    usage: string,
+    description: string,
+    action: LocalAction,
+  ): Command {
+    return this.addLocalCommand(parent, usage, description, action, () => true);
+  }
+
+  /**
+   * Adds a command whose action itself opens a session to call a coordinator, when it needs one.
+   * @param isOffline - Returns true when the command with these options needs no coordinator. A
+   *   current context that does not exist is then no error.
+   */
+  addLocalCommand(
+    parent: Command,
+    usage: string,
+    description: string,
+    action: LocalAction,
+    isOffline: (options: LocalInvocation['options']) => boolean,
+  ): Command {
+    const [name = '', ...operands] = usage.split(' ');
+    const declared = parent.commands.find(
+      (command) => command.name() === name && this.loaders.has(command),
+    );
+    const command = (declared ?? parent.command(name))
+      .description(description)
+      .showHelpAfterError('Run the command with --help for usage.');
+    for (const operand of operands) command.argument(operand);
+    addGlobalOptions(command);
+    this.setAction(command, action, isOffline);
+    return command;
+  }
+
+  /** Sets the action of a command, which gets a session with the resolved settings. */
+  private setAction(
+    command: Command,
+    action: LocalAction,
+    isOffline: (options: LocalInvocation['options']) => boolean,
+  ): void {
     command.action(async () => {
       const separator = this.argv.indexOf('--');
       const wordsAfterSeparator = separator < 0 ? undefined : this.argv.slice(separator + 1);
       const options = command.opts<Record<string, unknown>>();
       const global = readGlobalOptions(command);
-      const settings = await resolveSettings(global, this.io, this.offlineCommands.has(command));
-      const session = new CliSession(
+      const settings = await resolveSettings(global, this.io, isOffline(options));
+      const session = new LocalSession(
         this.io,
         settings,
         createStyle(this.io, global.color !== false, global.utc === true),
@@ -77,26 +191,8 @@ export class CommandTree {
         0,
         command.args.length - (wordsAfterSeparator?.length ?? 0),
       );
-      try {
-        this.exitCode = (await action({ session, operands, wordsAfterSeparator, options })) ?? 0;
-      } catch (reason) {
-        throw reason instanceof ConnectError ? describeCallFailure(reason, settings) : reason;
-      } finally {
-        session.close();
-      }
+      this.exitCode = (await action({ session, operands, wordsAfterSeparator, options })) ?? 0;
     });
-  }
-
-  /** Adds a command that works without a coordinator and without a valid context. */
-  addOfflineCommand(
-    parent: Command,
-    usage: string,
-    description: string,
-    action: CommandAction,
-  ): Command {
-    const command = this.addCommand(parent, usage, description, action);
-    this.offlineCommands.add(command);
-    return command;
   }
 
   /** Adds a command that only contains subcommands. */
@@ -105,6 +201,25 @@ export class CommandTree {
     addGlobalOptions(command);
     return command;
   }
+}
+
+/**
+ * Returns the first word that is neither an option of `command` nor the value of an option;
+ * undefined when there is none before `--`.
+ */
+function findFirstOperand(command: Command, words: readonly string[]): string | undefined {
+  for (let index = 0; index < words.length; index += 1) {
+    const word = words[index] ?? '';
+    if (word === '--') return undefined;
+    if (!word.startsWith('-')) return word;
+    if (
+      command.options.some(
+        ({ short, long, required }) => required && (short === word || long === word),
+      )
+    )
+      index += 1;
+  }
+  return undefined;
 }
 
 /** Adds the global options. They are accepted before and after a subcommand. */

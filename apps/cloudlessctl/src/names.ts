@@ -1,5 +1,5 @@
 import { createUsageFailure } from './call/failure.js';
-import { DNS_LABEL_RULE, isDnsLabel } from './manifest/parse-manifest.js';
+import { DNS_LABEL_RULE, isDnsLabel } from './dns-label.js';
 
 /** Namespace and name of a workload. */
 export interface WorkloadName {

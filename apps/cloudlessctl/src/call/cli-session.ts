@@ -9,10 +9,8 @@ import {
   type AdminClient,
   type AgentClient,
 } from '@cloudless/api';
-import type { Settings } from '../config/settings.js';
-import type { CliIo, CoordinatorConnection } from '../io/io.js';
-import { printYaml } from '../manifest/print-yaml.js';
-import type { Style } from '../output/style.js';
+import type { CoordinatorConnection } from '../io/io.js';
+import { LocalSession } from './local-session.js';
 
 /** Client of the coordinator service, the public API for workloads, nodes and events. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
@@ -23,18 +21,12 @@ export type CoordinatorClient = Client<typeof CoordinatorService>;
  */
 const CALL_TIMEOUT_MS = 30_000;
 
-/** The clients, settings and output of one run of cloudlessctl. */
-export class CliSession {
+/** The clients, settings and output of a command that calls a coordinator. */
+export class CliSession extends LocalSession {
   private connection: CoordinatorConnection | undefined;
   private adminClient: AdminClient | undefined;
   private agentClient: AgentClient | undefined;
   private coordinatorClient: CoordinatorClient | undefined;
-
-  constructor(
-    readonly io: CliIo,
-    readonly settings: Settings,
-    readonly style: Style,
-  ) {}
 
   /** Client of the coordinator; connects on first use. */
   get client(): CoordinatorClient {
@@ -82,59 +74,6 @@ export class CliSession {
   getRequestId(part?: string): string {
     const { requestId } = this.settings;
     return requestId === '' || part === undefined ? requestId : `${requestId}/${part}`;
-  }
-
-  /** True when results are printed as JSON or YAML. */
-  get isStructured(): boolean {
-    return this.settings.output === 'json' || this.settings.output === 'yaml';
-  }
-
-  /** Current wall-clock time in milliseconds since the epoch, for the ages in tables. */
-  get nowMs(): number {
-    return this.io.clock.wallTime();
-  }
-
-  /** Writes to standard output. */
-  print(data: string | Uint8Array): Promise<void> {
-    return this.io.stdout.write(data);
-  }
-
-  /** Writes a line and a line feed to standard error. */
-  printNotice(line: string): Promise<void> {
-    return this.io.stderr.write(`${line}\n`);
-  }
-
-  /**
-   * Prints a status line: to standard error when the output is JSON or YAML, else to standard
-   * output.
-   */
-  printStatus(line: string): Promise<void> {
-    return this.isStructured ? this.printNotice(line) : this.print(`${line}\n`);
-  }
-
-  /** Prints a value as JSON or YAML. */
-  printValue(value: JsonValue): Promise<void> {
-    return this.print(
-      this.settings.output === 'yaml'
-        ? printYaml(value)
-        : `${JSON.stringify(value, undefined, 2)}\n`,
-    );
-  }
-
-  /** Prints one value of a stream: a line of JSON, or a YAML document. */
-  printItem(value: JsonValue): Promise<void> {
-    return this.print(this.formatItem(value));
-  }
-
-  /** Prints several values of a stream with one write. */
-  printItems(values: readonly JsonValue[]): Promise<void> {
-    return this.print(values.map((value) => this.formatItem(value)).join(''));
-  }
-
-  private formatItem(value: JsonValue): string {
-    return this.settings.output === 'yaml'
-      ? `---\n${printYaml(value)}`
-      : `${JSON.stringify(value)}\n`;
   }
 
   /** Closes the connection, which cancels all calls. Does nothing when no call was made. */

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { sleep } from '@cloudless/base';
 import type { Clock } from '@cloudless/base';
-import { isTransient, isServerReset } from './failure.js';
+import { isTransient, isServerReset } from './call-failure.js';
 
 /** Options of {@link withReconnect}. */
 export interface ReconnectOptions {

@@ -1,23 +1,23 @@
 import { createUsageFailure } from '../call/failure.js';
-import type { Invocation } from '../command-tree.js';
+import type { LocalInvocation } from '../command-tree.js';
 
 /**
  * Returns the value of an option; undefined when the option was not given.
  * @param name - Name of the option in camelCase.
  */
-export function getTextOption({ options }: Invocation, name: string): string | undefined {
+export function getTextOption({ options }: LocalInvocation, name: string): string | undefined {
   const value = options[name];
   return typeof value === 'string' ? value : undefined;
 }
 
 /** Returns the values of a repeatable option; empty when the option was not given. */
-export function getListOption({ options }: Invocation, name: string): readonly string[] {
+export function getListOption({ options }: LocalInvocation, name: string): readonly string[] {
   const value = options[name];
   return Array.isArray(value) ? value.map(String) : [];
 }
 
 /** Returns true when a flag was given. */
-export function hasFlag({ options }: Invocation, name: string): boolean {
+export function hasFlag({ options }: LocalInvocation, name: string): boolean {
   return options[name] === true;
 }
 
@@ -28,7 +28,7 @@ export function hasFlag({ options }: Invocation, name: string): boolean {
  * @throws {@link CliFailure} with the same message as the commander library for a missing argument.
  */
 export function requireOperands(
-  { operands, wordsAfterSeparator }: Invocation,
+  { operands, wordsAfterSeparator }: LocalInvocation,
   ...names: readonly string[]
 ): void {
   const missing = names[operands.length];
@@ -42,7 +42,7 @@ export function requireOperands(
  * @param name - Name of the operand, for the error message.
  * @throws {@link CliFailure} when the operand is missing.
  */
-export function requireOperand({ operands }: Invocation, index: number, name: string): string {
+export function requireOperand({ operands }: LocalInvocation, index: number, name: string): string {
   const value = operands[index];
   if (value === undefined)
     throw createUsageFailure(`the ${name} is missing: only a command may follow --`);
@@ -56,7 +56,7 @@ export function requireOperand({ operands }: Invocation, index: number, name: st
  * @throws {@link CliFailure} when there are more operands than `operandCount`.
  */
 export function getCommandAfterSeparator(
-  { operands, wordsAfterSeparator }: Invocation,
+  { operands, wordsAfterSeparator }: LocalInvocation,
   operandCount: number,
   usage: string,
 ): readonly string[] {

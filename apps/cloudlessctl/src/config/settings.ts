@@ -4,7 +4,8 @@ import type { ConnectionTarget } from '../call/failure.js';
 import type { CliIo } from '../io/io.js';
 import { parseDuration } from '../quantity.js';
 import { suggestSimilar } from '../suggest.js';
-import { getConfigPath, checkNamespace, readContexts, checkServer } from './contexts.js';
+import { checkNamespace, checkServer } from './context.js';
+import { getConfigPath, readContexts } from './contexts.js';
 
 /** The global options as given on the command line. */
 export interface GlobalOptions {

@@ -4,6 +4,7 @@ import { isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
+import { DNS_LABEL_RULE, isDnsLabel } from '../dns-label.js';
 import { suggestSimilar } from '../suggest.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
@@ -21,11 +22,6 @@ export interface Manifest {
   readonly workloads: readonly ManifestWorkload[];
   readonly problems: readonly Problem[];
 }
-
-/** DNS label: the format of namespace and workload names. */
-const DNS_LABEL = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/;
-/** Maximum length of a DNS label. */
-const MAX_NAME_LENGTH = 63;
 
 /**
  * Parses a manifest: YAML or JSON with any number of documents `{ kind?, namespace?, name, spec }`
@@ -117,14 +113,6 @@ function readLabel(reader: YamlReader, entry: Entry, path: string): string | und
   if (text === undefined || isDnsLabel(text)) return text;
   reader.report(entry.value, path, `expected ${DNS_LABEL_RULE}, got ${describeNode(entry.value)}`);
   return undefined;
-}
-
-/** The rule of {@link isDnsLabel} in words. */
-export const DNS_LABEL_RULE = 'up to 63 lower-case letters, digits and inner hyphens';
-
-/** Returns true when a text is a valid name of a workload or namespace. */
-export function isDnsLabel(text: string): boolean {
-  return text.length <= MAX_NAME_LENGTH && DNS_LABEL.test(text);
 }
 
 function describeUnknownKey(key: string): string {

@@ -2,10 +2,10 @@ import type { Command } from 'commander';
 import { toCode } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
-import { restoreLmdbStateStore } from '@cloudless/state-store-lmdb';
-import type { CommandTree, Invocation } from '../../command-tree.js';
-import { CliFailure, toExitCode } from '../../call/failure.js';
-import type { CliSession } from '../../call/cli-session.js';
+import type { CommandTree, Invocation, LocalInvocation } from '../../command-tree.js';
+import { toExitCode } from '../../call/call-failure.js';
+import { CliFailure } from '../../call/failure.js';
+import type { LocalSession } from '../../call/local-session.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { readChunks, writeBackup } from './backup-file.js';
 
@@ -75,7 +75,7 @@ async function runBackup(invocation: Invocation): Promise<void> {
   await printSummary(session, file, summary, `${file}: saved ${describeBackup(summary)}`);
 }
 
-async function verifyBackup(invocation: Invocation): Promise<void> {
+async function verifyBackup(invocation: LocalInvocation): Promise<void> {
   const file = requireOperand(invocation, 0, 'file');
   const summary = await withExitCode(() => verifySnapshot(readChunks(file)), file);
   await printSummary(
@@ -86,11 +86,13 @@ async function verifyBackup(invocation: Invocation): Promise<void> {
   );
 }
 
-async function restoreBackup(invocation: Invocation): Promise<void> {
+async function restoreBackup(invocation: LocalInvocation): Promise<void> {
   const file = requireOperand(invocation, 0, 'file');
   const directory = getTextOption(invocation, 'dataDir') ?? '';
   // Verifies the whole backup first, so that a damaged backup creates nothing.
   await withExitCode(() => verifySnapshot(readChunks(file)), file);
+  // Loaded on use, because the library contains native code.
+  const { restoreLmdbStateStore } = await import('@cloudless/state-store-lmdb');
   const summary = await withExitCode(() =>
     restoreLmdbStateStore({ directory, chunks: readChunks(file) }),
   );
@@ -108,7 +110,7 @@ function describeBackup({ clusterId, revision, entries, bytes }: SnapshotSummary
 
 /** Prints the summary of a backup as JSON or YAML, or else `text`. */
 async function printSummary(
-  session: CliSession,
+  session: LocalSession,
   file: string,
   summary: SnapshotSummary,
   text: string,

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { CommandTree, Invocation } from '../../command-tree.js';
+import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { getConfigPath, editContexts, readContexts } from '../../config/contexts.js';
 import { DEFAULT_SERVER } from '../../config/settings.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
@@ -25,7 +25,7 @@ export function addContextCommands(tree: CommandTree, parent: Command): void {
   );
 }
 
-async function listContexts({ session }: Invocation): Promise<void> {
+async function listContexts({ session }: LocalInvocation): Promise<void> {
   const { current, contexts, path } = await readContexts(
     session.io.files,
     getConfigPath(session.io.env),
@@ -53,7 +53,7 @@ async function listContexts({ session }: Invocation): Promise<void> {
   );
 }
 
-async function showContext({ session }: Invocation): Promise<void> {
+async function showContext({ session }: LocalInvocation): Promise<void> {
   const { server, namespace, context, configPath } = session.settings;
   if (session.isStructured)
     return session.printValue({ server, namespace, context: context ?? null, config: configPath });
@@ -62,7 +62,7 @@ async function showContext({ session }: Invocation): Promise<void> {
   );
 }
 
-async function useContext(invocation: Invocation): Promise<void> {
+async function useContext(invocation: LocalInvocation): Promise<void> {
   const { session } = invocation;
   const name = requireOperand(invocation, 0, 'name');
   const path = getConfigPath(session.io.env);
@@ -77,7 +77,7 @@ async function useContext(invocation: Invocation): Promise<void> {
   await session.printStatus(`context ${name}: is now the current context`);
 }
 
-async function setContext(invocation: Invocation): Promise<void> {
+async function setContext(invocation: LocalInvocation): Promise<void> {
   const { session } = invocation;
   const { serverGiven, server, namespaceGiven, namespace } = session.settings;
   const name = requireOperand(invocation, 0, 'name');

@@ -1,6 +1,6 @@
 import { Argument } from 'commander';
 import type { Command } from 'commander';
-import type { CommandTree, Invocation } from '../../command-tree.js';
+import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { requireOperand } from '../options.js';
 import { findCandidates } from './find-completions.js';
 
@@ -33,14 +33,14 @@ complete -c cloudlessctl -a '(__cloudlessctl_complete)'
 `,
 };
 
-/** Adds `completion` and the hidden command that the completion scripts call. */
-export function addCompletionCommands(tree: CommandTree, program: Command): void {
+/** Adds `completion`. */
+export function addCompletionCommand(tree: CommandTree, parent: Command): void {
   const shell = new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS));
-  const print = async (invocation: Invocation): Promise<void> =>
+  const print = async (invocation: LocalInvocation): Promise<void> =>
     invocation.session.print(SCRIPTS[requireOperand(invocation, 0, 'shell')] ?? '');
   tree
     .addOfflineCommand(
-      program,
+      parent,
       'completion',
       'print the script for shell completion of commands, flags and names',
       print,
@@ -50,13 +50,18 @@ export function addCompletionCommands(tree: CommandTree, program: Command): void
       'after',
       '\nbash: source <(cloudlessctl completion bash)\nzsh:  source <(cloudlessctl completion zsh)\nfish: cloudlessctl completion fish | source',
     );
-  const helper = program
-    .createCommand(HELPER_COMMAND)
-    .copyInheritedSettings(program)
-    .argument('[words...]');
-  program.addCommand(helper, { hidden: true });
-  tree.setAction(helper, async ({ session, wordsAfterSeparator }) => {
-    const candidates = await findCandidates(program, wordsAfterSeparator ?? [], session);
-    await session.print(candidates.map((candidate) => `${candidate}\n`).join(''));
-  });
+}
+
+/** Adds the hidden command that the completion scripts call. */
+export function addCompletionHelper(tree: CommandTree, program: Command): void {
+  tree.addOfflineCommand(
+    program,
+    `${HELPER_COMMAND} [words...]`,
+    'print the candidates for the last word',
+    async ({ session, wordsAfterSeparator = [] }) => {
+      await tree.load(program, wordsAfterSeparator);
+      const candidates = await findCandidates(program, wordsAfterSeparator, session);
+      await session.print(candidates.map((candidate) => `${candidate}\n`).join(''));
+    },
+  );
 }

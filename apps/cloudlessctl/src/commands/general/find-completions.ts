@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { resolvePortName } from '@cloudless/api';
 import { parseWorkloadName } from '../../names.js';
-import type { CliSession } from '../../call/cli-session.js';
+import type { LocalSession } from '../../call/local-session.js';
+import { openSession } from '../../call/open-session.js';
 
 /** Time limit of the calls for one completion: the shell is blocked until the completion ends. */
 const LOOKUP_TIMEOUT_MS = 1_000;
@@ -16,7 +17,7 @@ const MAX_NAMES = 200;
 export async function findCandidates(
   program: Command,
   words: readonly string[],
-  session: CliSession,
+  session: LocalSession,
 ): Promise<readonly string[]> {
   const prefix = words.at(-1) ?? '';
   let command = program;
@@ -51,7 +52,7 @@ export async function findCandidates(
 async function findNames(
   command: Command,
   operands: readonly string[],
-  session: CliSession,
+  localSession: LocalSession,
 ): Promise<readonly string[]> {
   const verb = command.name();
   const choices = command.registeredArguments[operands.length]?.argChoices;
@@ -61,6 +62,7 @@ async function findNames(
     return ['workloads', 'nodes', ...(verb === 'get' ? ['containers', 'events'] : [])];
   const completesNodes = command.parent?.name() === 'node' || /^nodes?$/.test(operands[0] ?? '');
   if (command.registeredArguments.length === 0 || verb === 'create') return [];
+  const session = await openSession(localSession);
   try {
     const options = session.getCallOptions(LOOKUP_TIMEOUT_MS);
     if (completesNodes)
@@ -84,5 +86,7 @@ async function findNames(
     // The coordinator cannot be reached or does not have the workload. The shell completes file
     // names instead; an error message would disturb the command line.
     return [];
+  } finally {
+    session.close();
   }
 }

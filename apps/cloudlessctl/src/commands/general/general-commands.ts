@@ -1,10 +1,6 @@
-import { ConnectError } from '@connectrpc/connect';
 import type { Command } from 'commander';
-import { ServerInfoSchema } from '@cloudless/api';
-import { VERSION } from '@cloudless/app-kit';
 import type { CommandTree, Invocation } from '../../command-tree.js';
-import { ExitCode, describeCallFailure, createUsageFailure } from '../../call/failure.js';
-import { toMessageJson } from '../../call/cli-session.js';
+import { createUsageFailure } from '../../call/failure.js';
 import { suggestSimilar } from '../../suggest.js';
 import { showEvents, addEventOptions } from '../event/event-commands.js';
 import { showContainers } from '../replica/container-commands.js';
@@ -48,8 +44,8 @@ const KINDS_BY_OPTION: Readonly<Record<string, readonly string[]>> = {
   why: ['event'],
 };
 
-/** Adds `get`, `describe` and `version`. */
-export function addGeneralCommands(tree: CommandTree, parent: Command): void {
+/** Adds `get`. */
+export function addGetCommand(tree: CommandTree, parent: Command): void {
   const getCommand = tree.addCommand(
     parent,
     'get <kind> [names...]',
@@ -57,58 +53,16 @@ export function addGeneralCommands(tree: CommandTree, parent: Command): void {
     get,
   );
   addEventOptions(addListOptions(getCommand));
+}
+
+/** Adds `describe`. */
+export function addDescribeCommand(tree: CommandTree, parent: Command): void {
   tree.addCommand(
     parent,
     'describe <kind-or-workload> [name]',
     'show details of a workload or node',
     describeAny,
   );
-  tree
-    .addCommand(
-      parent,
-      'version',
-      'print the versions of cloudlessctl and of the coordinator',
-      showVersion,
-    )
-    .option('--client', 'print only the version of cloudlessctl');
-}
-
-/**
- * Time limit of `version` without `--timeout`. The command is also used to find out whether a
- * coordinator answers, so it does not wait for 30 s.
- */
-const VERSION_TIMEOUT_MS = 3_000;
-
-async function showVersion(invocation: Invocation): Promise<number> {
-  const { session } = invocation;
-  if (!session.isStructured) await session.print(`cloudlessctl ${VERSION}\n`);
-  if (hasFlag(invocation, 'client')) {
-    if (session.isStructured) await session.printValue({ version: VERSION });
-    return ExitCode.ok;
-  }
-  try {
-    const server = await session.client.getServerInfo(
-      {},
-      session.getCallOptions(session.settings.timeoutMs ?? VERSION_TIMEOUT_MS),
-    );
-    if (session.isStructured)
-      await session.printValue({
-        version: VERSION,
-        server: toMessageJson(ServerInfoSchema, server),
-      });
-    else
-      await session.print(
-        `coordinator ${server.version} (cluster ${server.clusterId}, epoch ${server.epoch})\n`,
-      );
-    return ExitCode.ok;
-  } catch (reason) {
-    if (!(reason instanceof ConnectError)) throw reason;
-    // The version of cloudlessctl is printed even when the coordinator does not answer.
-    if (session.isStructured) await session.printValue({ version: VERSION });
-    const failure = describeCallFailure(reason, session.settings);
-    await session.printNotice(`cloudlessctl: ${failure.message}`);
-    return failure.exitCode;
-  }
 }
 
 /** Shows the named objects of a kind, or all objects of the kind. */

@@ -2,12 +2,13 @@ import type { Command } from 'commander';
 import type { CommandTree } from '../../command-tree.js';
 import { requireOperand } from '../options.js';
 import { addPlanOptions } from '../plan/plan-options.js';
+import { addNodeTopCommand } from '../top/top-commands.js';
 import { confirmNodeLost, cordonNode, removeNode, uncordonNode } from './change-node.js';
 import { drainNodes } from './drain-nodes.js';
 import { labelNode, taintNode } from './label-node.js';
 import { describeNode, getNodes, listNodes } from './list-nodes.js';
 
-/** Adds the subcommands of `node`, except `top`. */
+/** Adds the subcommands of `node`. */
 export function addNodeCommands(tree: CommandTree, parent: Command): void {
   tree
     .addCommand(parent, 'list', 'list nodes', listNodes)
@@ -46,6 +47,7 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
       removeNode,
     )
     .option('--force', 'remove the node even if it has replicas; they count as lost');
+  addNodeTopCommand(tree, parent, 'top');
 }
 
 /** Adds `cordon`, `uncordon` and `drain`. */

@@ -4,12 +4,8 @@ import { ConnectError } from '@connectrpc/connect';
 import { PortForwardRequestSchema, Port_Protocol, resolvePortName } from '@cloudless/api';
 import type { PortForwardRequest } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
-import {
-  CliFailure,
-  ExitCode,
-  describeCallFailure,
-  createUsageFailure,
-} from '../../call/failure.js';
+import { describeCallFailure } from '../../call/call-failure.js';
+import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { LocalConnection, LocalListener } from '../../io/io.js';
 import { parseReplicaTarget, toTargetFields } from '../../names.js';
 import type { ReplicaTarget } from '../../names.js';

@@ -7,6 +7,10 @@ import { addSpecFlags } from '../../flags/spec-flags.js';
 import { formatExplanation } from '../../views/explanation-view.js';
 import { requireOperand } from '../options.js';
 import { addPlanOptions } from '../plan/plan-options.js';
+import { addExecCommand } from '../replica/exec-command.js';
+import { addLogCommand } from '../replica/log-command.js';
+import { addPortForwardCommand } from '../replica/port-forward-command.js';
+import { addWorkloadTopCommand } from '../top/top-commands.js';
 import { addListOptions, listWorkloads, getWorkloads, describeWorkload } from './list-workloads.js';
 import { addWaitOption } from './report-change.js';
 import {
@@ -16,7 +20,7 @@ import {
   deleteWorkloads,
 } from './change-workload.js';
 
-/** Adds the subcommands that exist only below `workload`. */
+/** Adds the subcommands of `workload`. */
 export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
   const createCommand = tree.addCommand(
     parent,
@@ -41,10 +45,17 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
   tree.addCommand(parent, 'describe <name>', 'show details of a workload', (invocation) =>
     describeWorkload(invocation, requireOperand(invocation, 0, 'name')),
   );
+  addWorkloadTopCommand(tree, parent, 'top');
+  addLogCommand(tree, parent);
+  addExecCommand(tree, parent);
+  addPortForwardCommand(tree, parent);
+  addScaleCommand(tree, parent);
+  addDeleteCommand(tree, parent);
+  addExplainCommand(tree, parent);
 }
 
-/** Adds `scale`, `delete` and `explain`, which exist below `workload` and at the top level. */
-export function addSharedWorkloadCommands(tree: CommandTree, parent: Command): void {
+/** Adds `scale`. */
+export function addScaleCommand(tree: CommandTree, parent: Command): void {
   addPlanOptions(
     addWaitOption(
       tree.addCommand(
@@ -55,9 +66,17 @@ export function addSharedWorkloadCommands(tree: CommandTree, parent: Command): v
       ),
     ),
   );
+}
+
+/** Adds `delete`. */
+export function addDeleteCommand(tree: CommandTree, parent: Command): void {
   addWaitOption(
     tree.addCommand(parent, 'delete <names...>', 'delete workloads', deleteWorkloads),
   ).option('--ignore-not-found', 'succeed if a workload does not exist');
+}
+
+/** Adds `explain`. */
+export function addExplainCommand(tree: CommandTree, parent: Command): void {
   tree.addCommand(
     parent,
     'explain <name>',

@@ -1,5 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import { isTransient } from './failure.js';
+import { isTransient } from './call-failure.js';
 
 /** Creates the error of a call whose cause is a Node error with this code. */
 const withCause = (code: string): ConnectError =>

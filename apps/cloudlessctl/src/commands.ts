@@ -1,0 +1,125 @@
+import type { Command } from 'commander';
+import type { AddCommands, CommandTree } from './command-tree.js';
+
+/**
+ * Name, description and module of a top-level command. The module is imported only when the command
+ * is selected, so that a command starts without the code of the others.
+ */
+type Declaration = readonly [name: string, description: string, load: () => Promise<AddCommands>];
+
+/** The groups of subcommands. */
+const GROUPS: readonly Declaration[] = [
+  [
+    'workload',
+    'create, show, change and delete workloads',
+    async () => (await import('./commands/workload/workload-commands.js')).addWorkloadCommands,
+  ],
+  [
+    'rollout',
+    'show, pause, resume, promote and undo rollouts',
+    async () => (await import('./commands/rollout/rollout-commands.js')).addRolloutCommands,
+  ],
+  [
+    'node',
+    'show, cordon, drain, label and remove nodes',
+    async () => (await import('./commands/node/node-commands.js')).addNodeCommands,
+  ],
+  [
+    'top',
+    'show resource usage of nodes, workloads and replicas',
+    async () => (await import('./commands/top/top-commands.js')).addTopCommands,
+  ],
+  [
+    'context',
+    'show and change the contexts of the configuration file',
+    async () => (await import('./commands/context/context-commands.js')).addContextCommands,
+  ],
+  [
+    'admin',
+    "back up and restore the coordinator's state",
+    async () => (await import('./commands/admin/admin-commands.js')).addAdminCommands,
+  ],
+];
+
+/** The other commands. The module adds the command with the same name and description. */
+const COMMANDS: readonly Declaration[] = [
+  [
+    'apply',
+    'create or update workloads from manifests; prints the differences and the plan',
+    async () => (await import('./commands/workload/apply-command.js')).addApplyCommand,
+  ],
+  [
+    'get',
+    'list workloads, nodes, containers or events',
+    async () => (await import('./commands/general/general-commands.js')).addGetCommand,
+  ],
+  [
+    'describe',
+    'show details of a workload or node',
+    async () => (await import('./commands/general/general-commands.js')).addDescribeCommand,
+  ],
+  [
+    'events',
+    'list events',
+    async () => (await import('./commands/event/event-commands.js')).addEventCommands,
+  ],
+  [
+    'logs',
+    'print the log of a workload, replica or container',
+    async () => (await import('./commands/replica/log-command.js')).addLogCommand,
+  ],
+  [
+    'exec',
+    'run a command in a workload, replica or container; the command follows --',
+    async () => (await import('./commands/replica/exec-command.js')).addExecCommand,
+  ],
+  [
+    'port-forward',
+    'forward local ports to a workload, replica or container',
+    async () => (await import('./commands/replica/port-forward-command.js')).addPortForwardCommand,
+  ],
+  [
+    'scale',
+    'set the number of replicas',
+    async () => (await import('./commands/workload/workload-commands.js')).addScaleCommand,
+  ],
+  [
+    'delete',
+    'delete workloads',
+    async () => (await import('./commands/workload/workload-commands.js')).addDeleteCommand,
+  ],
+  [
+    'explain',
+    'explain where replicas are placed, or why they are not',
+    async () => (await import('./commands/workload/workload-commands.js')).addExplainCommand,
+  ],
+  [
+    'version',
+    'print the versions of cloudlessctl and of the coordinator',
+    async () => (await import('./commands/general/version-command.js')).addVersionCommand,
+  ],
+  [
+    'completion',
+    'print the script for shell completion of commands, flags and names',
+    async () => (await import('./commands/general/completion-command.js')).addCompletionCommand,
+  ],
+  [
+    'help',
+    'show the help of a command',
+    async () => (await import('./commands/general/help-command.js')).addHelpCommand,
+  ],
+];
+
+/** The hidden command that the completion scripts call. */
+const COMPLETION_HELPER: Declaration = [
+  '__complete',
+  'print the candidates for the last word',
+  async () => (await import('./commands/general/completion-command.js')).addCompletionHelper,
+];
+
+/** Declares all top-level commands, in the order of the help text. */
+export function declareCommands(tree: CommandTree, program: Command): void {
+  for (const group of GROUPS) tree.declareGroup(program, ...group);
+  for (const command of COMMANDS) tree.declareCommand(program, ...command);
+  tree.declareCommand(program, ...COMPLETION_HELPER, { hidden: true });
+}
