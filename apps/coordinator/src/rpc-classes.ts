@@ -50,6 +50,7 @@ const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   getWorkloadVersion: read,
   createPlan: write,
   getPlan: read,
+  listPlans: read,
   executePlan: write,
   listEndpoints: read,
   watchEndpoints: watch,

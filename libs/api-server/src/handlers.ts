@@ -58,6 +58,9 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const streams = new StreamHandlers(deps, tunnels, logs);
   const statistics = new StatisticsHandlers(deps, tunnels);
   const interactive = new InteractiveHandlers(deps, tunnels);
+  const createPlan = audit.wrapUnary(calls.createPlan, (request, entry) =>
+    plans.createPlan(request, entry),
+  );
   const withTimeout = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) =>
     withSlowReaderTimeout(items, deps.clock);
   return {
@@ -125,10 +128,10 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
           rollouts.restartRollout(request, entry),
         ),
         getWorkloadVersion: (request) => rollouts.getWorkloadVersion(request),
-        createPlan: audit.wrapUnary(calls.createPlan, (request, entry) =>
-          plans.createPlan(request, entry),
-        ),
+        createPlan: (request, context) =>
+          request.validateOnly ? plans.predictPlan(request) : createPlan(request, context),
         getPlan: (request) => plans.getPlan(request),
+        listPlans: (request) => plans.listPlans(request),
         executePlan: audit.wrapUnary(calls.executePlan, (request, entry) =>
           plans.executePlan(request, entry),
         ),

@@ -6,11 +6,17 @@ import type {
   ReplicaStatus,
   Workload,
   WorkloadPlan,
+  WorkloadPlan_Action,
   WorkloadSpec,
 } from '@cloudless/api';
-import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock, Log, Meter, Random, Tracer } from '@cloudless/base';
-import type { ClusterState, NodeLiveStatus, PlanSubject } from '@cloudless/cluster-state';
+import type {
+  ClusterState,
+  NodeLiveStatus,
+  NodeSubject,
+  PlanSubject,
+} from '@cloudless/cluster-state';
 
 /** Sessions, leases and live status of nodes. Kept in memory by the leader. */
 export interface NodeLiveness {
@@ -57,12 +63,22 @@ export interface WorkloadPresenterPort {
 
 /** Predicts changes one after the other, each on top of the changes before it. */
 export interface DryRunPlannerPort {
+  /** Adds a node as a change would leave it. Call it for all nodes before any prediction. */
+  putNode(subject: NodeSubject): void;
   planChange(subject: PlanSubject): WorkloadPlan;
+  /** Predicts the deletion of a workload. */
+  planDeletion(workload: WorkloadRecord): WorkloadPlan;
   /**
-   * Predicts the effect of a drain on each workload of the node.
-   * @param node - The node record as the drain would write it.
+   * Predicts that a rollout is paused, resumed or promoted.
+   * @param control - The control record as the change would write it.
    */
-  planDrain(node: NodeRecord): readonly WorkloadPlan[];
+  planRollout(
+    action: WorkloadPlan_Action,
+    workload: WorkloadRecord,
+    control: ControlRecord,
+  ): WorkloadPlan;
+  /** Predicts the effect of the change of a node on each workload that it moves or places. */
+  planMoves(nodeId: string): readonly WorkloadPlan[];
 }
 
 /** Predicts changes, with all of their steps, and explains placements. Changes nothing. */

@@ -32,6 +32,6 @@ export type { SpecUpdate } from './transaction/spec-update.js';
 export { getZone, toEffectiveNode, toTaintKey } from './records/effective-node.js';
 export type { EffectiveNode } from './records/effective-node.js';
 export type { NodeLiveStatus } from './records/node-live-status.js';
-export type { PlanSubject } from './records/plan-subject.js';
+export type { NodeSubject, PlanSubject } from './records/plan-subject.js';
 export { listReplicasHeldBy, toDrainStatus } from './view/drain-status.js';
 export type { DrainSources } from './view/drain-status.js';

@@ -16,6 +16,10 @@ const ACTION_NAMES: Readonly<Record<WorkloadPlan_Action, string>> = {
   [WorkloadPlan_Action.CREATE]: 'create',
   [WorkloadPlan_Action.UPDATE]: 'update',
   [WorkloadPlan_Action.MOVE]: 'move replicas',
+  [WorkloadPlan_Action.DELETE]: 'delete',
+  [WorkloadPlan_Action.PAUSE]: 'pause the rollout',
+  [WorkloadPlan_Action.RESUME]: 'resume the rollout',
+  [WorkloadPlan_Action.PROMOTE]: 'promote the rollout',
 };
 
 /**

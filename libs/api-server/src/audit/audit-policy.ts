@@ -53,6 +53,7 @@ const coordinator: Policies<typeof CoordinatorService> = {
   // Stores a plan. The cluster changes only when the plan is executed.
   createPlan: 'change',
   getPlan: 'readOnly',
+  listPlans: 'readOnly',
   executePlan: 'change',
   listEndpoints: 'readOnly',
   watchEndpoints: 'readOnly',

@@ -1,14 +1,11 @@
-import { clone, create, equals } from '@bufbuild/protobuf';
+import { create } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   EnrollNodeResponseSchema,
-  Event_Category as Category,
-  Event_Severity as Severity,
   ListNodesResponseSchema,
-  NodeStatus_Phase as NodePhase,
   RemoveNodeResponseSchema,
   matchesLabels,
   paginate,
@@ -32,14 +29,7 @@ import {
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
-import {
-  holdsResources,
-  toEffectiveNode,
-  toReplicaKeyId,
-  type ClusterView,
-  type Stored,
-  type Transaction,
-} from '@cloudless/cluster-state';
+import { toEffectiveNode, type Stored } from '@cloudless/cluster-state';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -52,14 +42,22 @@ import type { LivenessChanges } from '../watch/liveness-changes.js';
 import { createNodeSource } from '../watch/watch-nodes.js';
 import { watchRecords } from '../watch/watch-records.js';
 import { startDrain, uncordonNode, type NodeChange } from './drain.js';
-import { describeNodeUpdate, updateNodeRecord } from './node-update.js';
+import {
+  confirmLoss,
+  cordonNode,
+  createNodeEventFields,
+  putNodeChange,
+  releaseBrakeOf,
+  requireNode,
+} from './node-change.js';
+import {
+  deleteReplicasOn,
+  finishRemoval,
+  putNodeRemoval,
+  requireRemovable,
+} from './node-removal.js';
+import { updateNode } from './node-update.js';
 import { presentNode } from './node-presenter.js';
-
-/**
- * Replica records that one commit deletes. The audit record included, a commit stays below the
- * store's limit of 100 writes in a transaction.
- */
-const MAX_REMOVED_PER_COMMIT = 80;
 
 /** Handlers of the node calls of CoordinatorService. */
 export class NodeHandlers {
@@ -120,21 +118,13 @@ export class NodeHandlers {
   }
 
   updateNode(request: UpdateNodeRequest, entry: AuditEntry): Promise<Node> {
-    const { clock } = this.deps;
-    return this.updateRecord(CoordinatorService.method.updateNode, { request, entry }, (before) => {
-      const after = updateNodeRecord(before, request, clock.wallTime());
-      if (equals(NodeRecordSchema, before, after)) return undefined;
-      const message = `node ${after.id} was changed: ${describeNodeUpdate(before, after)}`;
-      return { after, reason: 'NodeUpdated', message };
-    });
+    return this.updateRecord(CoordinatorService.method.updateNode, { request, entry }, (before) =>
+      updateNode(before, request, this.deps.clock.wallTime()),
+    );
   }
 
   cordonNode(request: CordonNodeRequest, entry: AuditEntry): Promise<Node> {
-    return this.updateRecord(CoordinatorService.method.cordonNode, { request, entry }, (before) => {
-      if (before.cordoned) return undefined;
-      const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true });
-      return { after, reason: 'NodeCordoned', message: `node ${after.id} accepts no new replicas` };
-    });
+    return this.updateRecord(CoordinatorService.method.cordonNode, { request, entry }, cordonNode);
   }
 
   uncordonNode(request: UncordonNodeRequest, entry: AuditEntry): Promise<Node> {
@@ -156,61 +146,32 @@ export class NodeHandlers {
   }
 
   async confirmNodeLost(request: ConfirmNodeLostRequest, entry: AuditEntry): Promise<Node> {
-    const { nodes, state } = this.deps;
+    const { nodes } = this.deps;
     const node = await this.updateRecord(
       CoordinatorService.method.confirmNodeLost,
       { request, entry },
-      (before) => {
-        const { phase } = nodes.status(before.id);
-        if (phase !== NodePhase.LOST) {
-          throw new CloudlessError(
-            'precondition',
-            `node "${before.id}" is ${NodePhase[phase]}, not LOST; wait until its lease has ended, or drain it while it is connected`,
-          );
-        }
-        if (before.lossConfirmed) return undefined;
-        const after = Object.assign(clone(NodeRecordSchema, before), { lossConfirmed: true });
-        const message = `node ${after.id} was confirmed dead: its replicas are replaced at once`;
-        return { after, reason: 'NodeLossConfirmed', message };
-      },
+      (before) => confirmLoss(before, nodes.status(before.id).phase),
     );
-    // The stored response of an older call with this request id says nothing about the node now:
-    // the node may have returned since, or may be lost for another time.
-    if (state.view().node(request.nodeId)?.value.lossConfirmed === true)
-      nodes.confirmLost(request.nodeId);
+    releaseBrakeOf(this.deps, request.nodeId);
     return node;
   }
 
   async removeNode(request: RemoveNodeRequest, entry: AuditEntry): Promise<RemoveNodeResponse> {
-    const { state, nodes } = this.deps;
+    const { state } = this.deps;
     const { nodeId } = request;
     const response = await runIdempotent(
       this.deps,
       CoordinatorService.method.removeNode,
       { request, entry },
       async () => {
-        this.checkRemovable(request);
-        await this.removeReplicas(nodeId, entry);
-        const node = this.requireNode(nodeId);
-        const transaction = state
-          .transaction()
-          .require('node', nodeId, node)
-          .delete('node', nodeId)
-          .event({
-            ...createEventFields(node.value, request),
-            reason: 'NodeRemoved',
-            message: `node ${nodeId} was removed`,
-          });
+        requireRemovable(this.deps, state.view(), request);
+        await deleteReplicasOn(state, nodeId, entry);
+        const transaction = state.transaction();
+        putNodeRemoval(transaction, this.requireNode(nodeId), request.requestId);
         return { response: create(RemoveNodeResponseSchema), transaction };
       },
     );
-    // The response may be the stored one of an older call. Another machine may have enrolled under
-    // the node id since.
-    if (state.view().node(nodeId) !== undefined) return response;
-    // A replica may have been placed on the node while its other replicas were removed. Without a
-    // node record, no more can be placed.
-    await this.removeReplicas(nodeId, entry);
-    nodes.removeNode(nodeId);
+    await finishRemoval(this.deps, nodeId, entry);
     return response;
   }
 
@@ -243,7 +204,7 @@ export class NodeHandlers {
         .require('node', record.id, 'absent')
         .put('node', record.id, record)
         .event({
-          ...createEventFields(record, { requestId: '' }),
+          ...createNodeEventFields(record, { requestId: '' }),
           reason: 'NodeEnrolled',
           message: `node ${record.id} was enrolled`,
         }),
@@ -252,38 +213,6 @@ export class NodeHandlers {
       'commitObserved',
     );
     return response;
-  }
-
-  /** @throws kind `precondition` when the node is connected, or has replicas without `force`. */
-  private checkRemovable({ nodeId, force }: RemoveNodeRequest): void {
-    const { state, nodes } = this.deps;
-    this.requireNode(nodeId);
-    const live = [...state.view().replicasOn(nodeId)].filter(({ value }) => holdsResources(value));
-    if (!force && live.length > 0) {
-      throw new CloudlessError(
-        'precondition',
-        `node "${nodeId}" holds ${live.length} replicas; drain it first, or remove it with force`,
-      );
-    }
-    if (nodes.status(nodeId).alive) {
-      throw new CloudlessError(
-        'precondition',
-        `node "${nodeId}" is connected; stop its agent first, or it would enrol again at once`,
-      );
-    }
-  }
-
-  /** Deletes the records of all replicas on a node, in as many commits as necessary. */
-  private async removeReplicas(nodeId: string, entry: AuditEntry): Promise<void> {
-    const { state } = this.deps;
-    for (;;) {
-      const replicas = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
-      if (replicas.length === 0) return;
-      const transaction = state.transaction();
-      for (const { value } of replicas)
-        transaction.delete('replica', toReplicaKeyId(value.uid, value.sequence));
-      await entry.commit(transaction);
-    }
   }
 
   /**
@@ -315,37 +244,7 @@ export class NodeHandlers {
   }
 }
 
-/**
- * Returns the record of a node.
- * @throws kind `notFound` when there is no such node.
- */
-export function requireNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
-  const node = view.node(nodeId);
-  if (node !== undefined) return node;
-  throw new CloudlessError('notFound', `node "${nodeId}" not found`);
-}
-
-/**
- * Adds a changed node record and its event to a transaction, which then fails when the record has
- * changed since `current` was read.
- */
-export function putNodeChange(
-  transaction: Transaction,
-  current: Stored<NodeRecord>,
-  { after, ...event }: NodeChange,
-  requestId: string,
-): Transaction {
-  return transaction
-    .require('node', after.id, current)
-    .put('node', after.id, after)
-    .event({ ...createEventFields(after, { requestId }), ...event });
-}
-
 interface NodeMutationRequest {
   readonly nodeId: string;
   readonly requestId: string;
-}
-
-function createEventFields({ id }: NodeRecord, { requestId }: { readonly requestId: string }) {
-  return { severity: Severity.INFO, category: Category.MEMBERSHIP, nodeId: id, requestId };
 }

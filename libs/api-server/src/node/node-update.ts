@@ -1,9 +1,26 @@
-import { clone } from '@bufbuild/protobuf';
+import { clone, equals } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Taint_Effect, type Taint, type UpdateNodeRequest } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import { toEffectiveNode, toTaintKey } from '@cloudless/cluster-state';
+import type { NodeChange } from './drain.js';
+
+/**
+ * Changes labels, taints, zone or region of a node. Returns undefined when nothing changes.
+ * @param nowMs - Wall-clock milliseconds, the time of new taints.
+ * @throws kind `invalid` when a taint to remove cannot be parsed.
+ */
+export function updateNode(
+  before: NodeRecord,
+  request: UpdateNodeRequest,
+  nowMs: number,
+): NodeChange | undefined {
+  const after = updateNodeRecord(before, request, nowMs);
+  if (equals(NodeRecordSchema, before, after)) return undefined;
+  const message = `node ${after.id} was changed: ${describeNodeUpdate(before, after)}`;
+  return { after, reason: 'NodeUpdated', message };
+}
 
 /**
  * Returns a copy of the record with the changes of the request. A removed label or taint stays

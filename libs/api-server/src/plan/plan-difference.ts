@@ -1,4 +1,45 @@
-import { WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api';
+import {
+  NodePlan_Action as NodeAction,
+  WorkloadPlan_Action as Action,
+  type FieldChange,
+  type NodePlan,
+  type WorkloadPlan,
+} from '@cloudless/api';
+
+/**
+ * Describes the first difference between the nodes of a stored plan and their current outcome:
+ * `node node-1: it was to be cordoned, it would be left as it is now`.
+ * @returns Undefined when everything that a plan shows about nodes is equal.
+ */
+export function describeNodeDifference(
+  planned: readonly NodePlan[],
+  now: readonly NodePlan[],
+): string | undefined {
+  for (const [index, was] of planned.entries()) {
+    const is = now[index];
+    if (is === undefined) continue;
+    const place = `node ${was.nodeId}`;
+    if (was.action !== is.action)
+      return `${place}: it was to be ${NODE_TEXTS[was.action]}, it would be ${NODE_TEXTS[is.action]} now`;
+    if (!hasSameChanges(was.changes, is.changes))
+      return `${place}: the values that the change is based on have changed`;
+    const difference = describeWarnings(toTexts(was), toTexts(is));
+    if (difference !== undefined) return `${place}: ${difference}`;
+  }
+  return undefined;
+}
+
+const NODE_TEXTS: Readonly<Record<NodeAction, string>> = {
+  [NodeAction.NOTHING]: 'left as it is',
+  [NodeAction.CORDON]: 'cordoned',
+  [NodeAction.UNCORDON]: 'uncordoned',
+  [NodeAction.DRAIN]: 'drained',
+  [NodeAction.UPDATE]: 'updated',
+  [NodeAction.REMOVE]: 'removed',
+  [NodeAction.CONFIRM_LOST]: 'confirmed as lost',
+};
+
+const toTexts = ({ warnings }: NodePlan) => ({ warnings: warnings.map(({ message }) => message) });
 
 /**
  * Describes the first difference between a stored plan and its current outcome for people:
@@ -56,6 +97,10 @@ const ACTION_TEXTS: Readonly<Record<Action, string>> = {
   [Action.CREATE]: 'created',
   [Action.UPDATE]: 'updated',
   [Action.MOVE]: 'moved',
+  [Action.DELETE]: 'deleted',
+  [Action.PAUSE]: 'paused',
+  [Action.RESUME]: 'resumed',
+  [Action.PROMOTE]: 'promoted',
 };
 
 /** Fields of a plan that are compared by value, with their texts. */
@@ -82,15 +127,14 @@ function describeSpecChanges(
   { changes: was }: WorkloadPlan,
   { changes: is }: WorkloadPlan,
 ): string | undefined {
-  const isSame =
-    was.length === is.length && was.every((change, index) => isSameChange(change, is[index]));
-  return isSame ? undefined : 'the spec that the change is based on has changed';
+  return hasSameChanges(was, is) ? undefined : 'the spec that the change is based on has changed';
 }
 
-function isSameChange(
-  a: WorkloadPlan['changes'][number],
-  b: WorkloadPlan['changes'][number] | undefined,
-): boolean {
+function hasSameChanges(was: readonly FieldChange[], is: readonly FieldChange[]): boolean {
+  return was.length === is.length && was.every((change, index) => isSameChange(change, is[index]));
+}
+
+function isSameChange(a: FieldChange, b: FieldChange | undefined): boolean {
   return a.path === b?.path && a.before === b.before && a.after === b.after;
 }
 
@@ -139,8 +183,8 @@ function describeSteps(
 }
 
 function describeWarnings(
-  { warnings: was }: WorkloadPlan,
-  { warnings: is }: WorkloadPlan,
+  { warnings: was }: Pick<WorkloadPlan, 'warnings'>,
+  { warnings: is }: Pick<WorkloadPlan, 'warnings'>,
 ): string | undefined {
   const [removed] = was.filter((warning) => !is.includes(warning));
   const [added] = is.filter((warning) => !was.includes(warning));

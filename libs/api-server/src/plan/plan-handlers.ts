@@ -3,11 +3,15 @@ import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
 import {
   CoordinatorService,
   ExecutePlanResponseSchema,
+  ListPlansResponseSchema,
   PlanSchema,
+  paginate,
   type CreatePlanRequest,
   type ExecutePlanRequest,
   type ExecutePlanResponse,
   type GetPlanRequest,
+  type ListPlansRequest,
+  type ListPlansResponse,
   type Plan,
   type WorkloadPlan,
 } from '@cloudless/api';
@@ -15,7 +19,9 @@ import { PlanRecordSchema, type PlanRecord } from '@cloudless/api/store';
 import { CloudlessError, randomHex } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
+import { releaseBrakeOf } from '../node/node-change.js';
 import { presentNode } from '../node/node-presenter.js';
+import { finishRemoval } from '../node/node-removal.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
@@ -25,14 +31,10 @@ import {
   computeOutcomeHash,
   selectPlansToDelete,
 } from '../workload/plan-size.js';
-import { describePlanDifference } from './plan-difference.js';
-import {
-  validateChanges,
-  putChanges,
-  requireUnchanged,
-  planChanges,
-  type PlannedOutcome,
-} from './planned-changes.js';
+import { describeNodeDifference, describePlanDifference } from './plan-difference.js';
+import { summarizePlan } from './plan-summary.js';
+import { planChanges, validateChanges, type PlannedOutcome } from './planned-changes.js';
+import { putChanges, requireUnchanged } from './put-changes.js';
 
 /** Random bytes of a plan id: enough that two of 1 000 stored plans never have the same id. */
 const ID_BYTES = 8;
@@ -55,24 +57,16 @@ export class PlanHandlers {
     validateChanges(request.changes);
     return retryOnConflict({ clock, random, subject: 'the list of plans' }, async () => {
       const view = state.view();
-      const nowMs = clock.wallTime();
-      const { plans, changes } = planChanges(this.deps, view, request.changes, nowMs);
-      // Rejects a plan that affects too many workloads now, instead of at its execution.
-      requireUnchanged(state.transaction(), view, plans);
-      checkSpecBytes(
-        changes.flatMap((checked) => (checked.kind === 'workload' ? [checked.change.spec] : [])),
-      );
-      const plan = truncatePlan(
-        create(PlanSchema, {
-          id: randomHex(random, ID_BYTES),
-          createdAt: timestampFromMs(nowMs),
-          expiresAt: timestampFromMs(nowMs + PLAN_LIFE_MS),
-          changes: request.changes,
-          workloads: [...plans],
-          revision: view.revision,
-        }),
-      );
-      const record = create(PlanRecordSchema, { plan, outcome: computeOutcomeHash(plans) });
+      const { outcome, ...predicted } = this.predict(view, request);
+      const plan = truncatePlan({
+        ...predicted.plan,
+        id: randomHex(random, ID_BYTES),
+        expiresAt: timestampFromMs(toMs(predicted.plan.createdAt) + PLAN_LIFE_MS),
+      });
+      const record = create(PlanRecordSchema, {
+        plan,
+        outcome: computeOutcomeHash(outcome.plans, outcome.nodes),
+      });
       const transaction = state
         .transaction()
         .require('plan', plan.id, 'absent')
@@ -81,6 +75,26 @@ export class PlanHandlers {
       await entry.commit(transaction);
       return plan;
     });
+  }
+
+  /** Predicts the effect of changes. Stores nothing. */
+  predictPlan(request: CreatePlanRequest): Plan {
+    validateChanges(request.changes);
+    return truncatePlan(this.predict(this.deps.state.view(), request).plan);
+  }
+
+  /** Lists the plans that have not expired, newest first. */
+  listPlans(request: ListPlansRequest): ListPlansResponse {
+    const nowMs = this.deps.clock.wallTime();
+    const plans = [...this.deps.state.view().plans()]
+      .map(([, { value }]) => getPlan(value))
+      .filter(({ expiresAt }) => nowMs < toMs(expiresAt))
+      .sort((a, b) => (toAgeKey(a) < toAgeKey(b) ? 1 : -1));
+    const { items, nextPageToken } = paginate(plans, toAgeKey, request, {
+      filter: ['plans'],
+      compare: (a, b) => (a < b ? 1 : a > b ? -1 : 0),
+    });
+    return create(ListPlansResponseSchema, { plans: items.map(summarizePlan), nextPageToken });
   }
 
   getPlan(request: GetPlanRequest): Plan {
@@ -92,8 +106,8 @@ export class PlanHandlers {
    * @throws kind `conflict` when the outcome is no longer the one that the plan shows,
    *   `precondition` when the plan was executed before, `notFound` when it is unknown or expired.
    */
-  executePlan(request: ExecutePlanRequest, entry: AuditEntry): Promise<ExecutePlanResponse> {
-    return runIdempotent(
+  async executePlan(request: ExecutePlanRequest, entry: AuditEntry): Promise<ExecutePlanResponse> {
+    const response = await runIdempotent(
       this.deps,
       CoordinatorService.method.executePlan,
       { request, entry },
@@ -102,7 +116,7 @@ export class PlanHandlers {
         const stored = this.requirePlan(view, request.id);
         const plan = getPlan(stored.value);
         checkNotExecuted(plan);
-        const { changes, plans } = this.requireSameOutcome(view, plan, stored.value.outcome);
+        const { changes, plans } = this.requireSameOutcome(view, stored.value);
         const transaction = state.transaction().require('plan', plan.id, stored);
         const { workloads, nodes } = putChanges(
           this.deps,
@@ -123,18 +137,55 @@ export class PlanHandlers {
         return { response, transaction };
       },
     );
+    await this.finishNodeChanges(request.id, entry);
+    return response;
+  }
+
+  /**
+   * Predicts the outcome of changes.
+   * @throws the errors of {@link planChanges}; kind `exhausted` for changes that one transaction
+   *   cannot make, so that a plan is rejected now instead of at its execution.
+   */
+  private predict(
+    view: ClusterView,
+    { changes }: CreatePlanRequest,
+  ): { readonly plan: Plan; readonly outcome: PlannedOutcome } {
+    const nowMs = this.deps.clock.wallTime();
+    const outcome = planChanges(this.deps, view, changes, nowMs);
+    requireUnchanged(this.deps.state.transaction(), view, outcome.plans);
+    checkSpecBytes(
+      outcome.changes.flatMap((checked) =>
+        checked.kind === 'workload' ? [checked.change.spec] : [],
+      ),
+    );
+    const plan = create(PlanSchema, {
+      createdAt: timestampFromMs(nowMs),
+      changes,
+      workloads: [...outcome.plans],
+      nodes: [...outcome.nodes],
+      revision: view.revision,
+    });
+    return { plan, outcome };
+  }
+
+  /**
+   * Completes the changes of nodes after the commit of a plan, as the calls for these changes do.
+   * Safe to repeat.
+   */
+  private async finishNodeChanges(planId: string, entry: AuditEntry): Promise<void> {
+    const changes = this.deps.state.view().plan(planId)?.value.plan?.changes ?? [];
+    for (const { change } of changes) {
+      if (change.case === 'confirmNodeLost') releaseBrakeOf(this.deps, change.value.nodeId);
+      if (change.case === 'removeNode') await finishRemoval(this.deps, change.value.nodeId, entry);
+    }
   }
 
   /**
    * Predicts the outcome of the plan again.
-   * @param outcomeHash - Hash of the outcome when the plan was created.
    * @throws kind `conflict` with the difference when the outcome is not the stored one.
    */
-  private requireSameOutcome(
-    view: ClusterView,
-    plan: Plan,
-    outcomeHash: Uint8Array,
-  ): PlannedOutcome {
+  private requireSameOutcome(view: ClusterView, record: PlanRecord): PlannedOutcome {
+    const plan = getPlan(record);
     let outcome: PlannedOutcome;
     try {
       outcome = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
@@ -142,10 +193,12 @@ export class PlanHandlers {
       if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
       throw createOutdatedError(plan, reason.message, reason);
     }
-    if (Buffer.compare(computeOutcomeHash(outcome.plans), outcomeHash) === 0) return outcome;
+    const hash = computeOutcomeHash(outcome.plans, outcome.nodes);
+    if (Buffer.compare(hash, record.outcome) === 0) return outcome;
     throw createOutdatedError(
       plan,
-      describePlanDifference(plan.workloads, truncateLike(plan.workloads, outcome.plans)) ??
+      describeNodeDifference(plan.nodes, outcome.nodes) ??
+        describePlanDifference(plan.workloads, truncateLike(plan.workloads, outcome.plans)) ??
         'the outcome after the listed steps has changed',
     );
   }
@@ -228,6 +281,11 @@ function truncateLike(
       ),
     };
   });
+}
+
+/** Returns the sort key of a plan: its creation time, then its id. */
+function toAgeKey({ id, createdAt }: Plan): string {
+  return `${String(toMs(createdAt)).padStart(16, '0')}/${id}`;
 }
 
 function toMs(time: Plan['createdAt']): number {

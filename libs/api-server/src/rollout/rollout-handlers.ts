@@ -3,9 +3,6 @@ import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/proto
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   CoordinatorService,
-  Event_Category as Category,
-  Event_Severity as Severity,
-  RolloutStatus_Phase as Phase,
   WorkloadSpecSchema,
   WorkloadVersionSchema,
   type GetWorkloadVersionRequest,
@@ -18,20 +15,13 @@ import {
   type WorkloadSchema,
   type WorkloadSpec,
   type WorkloadVersion,
-  isRolledOut,
 } from '@cloudless/api';
-import {
-  ControlRecordSchema,
-  type ControlRecord,
-  type VersionRecord,
-  type WorkloadRecord,
-} from '@cloudless/api/store';
+import type { ControlRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
 import { definedFields, CloudlessError } from '@cloudless/base';
 import {
   toCanonicalVersion,
   restoreSpecOfVersion,
   type ClusterView,
-  type Stored,
 } from '@cloudless/cluster-state';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -43,6 +33,15 @@ import {
 } from '../mutation/idempotent-mutation.js';
 import { changeWorkload, type WorkloadChange } from '../workload/workload-change.js';
 import { requireMutableWorkload, requireWorkload, getSpec, type WorkloadName } from '../lookup.js';
+import {
+  decidePause,
+  decidePromotion,
+  decideResume,
+  formatWorkload,
+  putRolloutUpdate,
+  readRollout,
+  type RolloutUpdate,
+} from './rollout-update.js';
 
 /** Handlers of the rollout calls of CoordinatorService. */
 export class RolloutHandlers {
@@ -56,26 +55,7 @@ export class RolloutHandlers {
     return this.updateRollout(
       CoordinatorService.method.pauseRollout,
       { request, entry },
-      (workload, control) => {
-        if (isPaused(workload, control)) return undefined;
-        requireInProgress(workload, control, 'nothing to pause');
-        const failed =
-          control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
-        if (failed)
-          throw new CloudlessError(
-            'precondition',
-            `${formatWorkload(workload)}: ${describeFailure(control)}; ${
-              control.activeVersion === 0
-                ? 'the first rollout of a workload keeps trying: update the workload, scale it to 0, or delete it'
-                : 'it makes no further changes: resume or undo it'
-            }`,
-          );
-        return {
-          change: { pausedVersion: workload.version },
-          reason: 'RolloutPauseRequested',
-          description: 'was requested to pause',
-        };
-      },
+      decidePause,
     );
   }
 
@@ -87,26 +67,7 @@ export class RolloutHandlers {
     return this.updateRollout(
       CoordinatorService.method.resumeRollout,
       { request, entry },
-      (workload, control) => {
-        const failed =
-          control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
-        if (!failed && !isPaused(workload, control)) {
-          const hint =
-            control.rollout?.waitsForPromotion === true
-              ? 'it waits for a promotion: promote it'
-              : 'nothing to resume';
-          throw new CloudlessError(
-            'precondition',
-            `${formatWorkload(workload)}: its rollout is not paused; ${hint}`,
-          );
-        }
-        return {
-          // `retry`: failures before this call, also those during the pause, no longer count.
-          change: { pausedVersion: 0, retry: true },
-          reason: 'RolloutResumeRequested',
-          description: failed ? 'was requested to retry' : 'was requested to resume',
-        };
-      },
+      decideResume,
     );
   }
 
@@ -118,27 +79,7 @@ export class RolloutHandlers {
     return this.updateRollout(
       CoordinatorService.method.promoteRollout,
       { request, entry },
-      (workload, control) => {
-        const { rollout } = control;
-        if (rollout?.version !== workload.version || !rollout.waitsForPromotion) {
-          throw new CloudlessError(
-            'precondition',
-            `${formatWorkload(workload)}: its rollout does not wait for a promotion${describeState(control)}`,
-          );
-        }
-        if (request.version !== 0 && request.version !== rollout.version) {
-          throw new CloudlessError(
-            'precondition',
-            `${formatWorkload(workload)}: version ${rollout.version} waits for a promotion, not version ${request.version}`,
-          );
-        }
-        if (rollout.promoted) return undefined;
-        return {
-          change: { promoted: true },
-          reason: 'RolloutPromoted',
-          description: 'was promoted',
-        };
-      },
+      (workload, control) => decidePromotion(request, workload, control),
     );
   }
 
@@ -211,49 +152,16 @@ export class RolloutHandlers {
       method,
       { request, entry },
       (view): MutationResult<Workload> => {
-        const workload = requireMutableWorkload(view, request);
-        const { uid, namespace, name, version } = workload.value;
-        const control = requireControl(view, workload.value);
-        const update = decide(workload.value, control.value);
-        const response = this.deps.presenter.present(workload.value, /* full */ true);
+        const read = readRollout(view, request);
+        const update = decide(read.workload.value, read.control.value);
+        const response = this.deps.presenter.present(read.workload.value, /* full */ true);
         if (update === undefined) return { response };
-        const next = clone(ControlRecordSchema, control.value);
-        const { pausedVersion, ...rollout } = update.change;
-        if (pausedVersion !== undefined) next.pausedVersion = pausedVersion;
-        // The workload reconciler sets the reason again. Until then, the reason of the pause must
-        // not be shown.
-        if (pausedVersion === 0) next.rolloutReason = '';
-        if (next.rollout !== undefined) Object.assign(next.rollout, rollout);
-        const transaction = this.deps.state
-          .transaction()
-          .require('workload', uid, workload)
-          .require('control', uid, control)
-          .put('control', uid, next)
-          .event({
-            severity: Severity.INFO,
-            category: Category.ROLLOUT,
-            reason: update.reason,
-            message: `the rollout of version ${version} of ${namespace}/${name} ${update.description}`,
-            namespace,
-            workload: name,
-            requestId: request.requestId,
-          });
+        const transaction = this.deps.state.transaction();
+        putRolloutUpdate(transaction, read, update, request.requestId);
         return { response, transaction };
       },
     );
   }
-}
-
-/** A change of the control record of a workload, with the texts of its event. */
-interface RolloutUpdate {
-  readonly change: {
-    /** Version whose rollout is paused; 0: none. */
-    readonly pausedVersion?: number;
-    readonly promoted?: boolean;
-    readonly retry?: boolean;
-  };
-  readonly reason: string;
-  readonly description: string;
 }
 
 /**
@@ -348,40 +256,4 @@ function requireVersion(
     'notFound',
     `${formatWorkload(workload)} has no version ${version}; the kept versions are ${numbers.join(', ')}`,
   );
-}
-
-function requireControl(view: ClusterView, workload: WorkloadRecord): Stored<ControlRecord> {
-  const control = view.control(workload.uid);
-  if (control === undefined)
-    throw new CloudlessError('internal', `${formatWorkload(workload)} has no control record`);
-  return control;
-}
-
-function isPaused({ version }: WorkloadRecord, { pausedVersion }: ControlRecord): boolean {
-  return pausedVersion === version;
-}
-
-/**
- * Requires that the newest version is not rolled out yet.
- * @param hint - End of the error message.
- * @throws kind `precondition` when the rollout of the newest version is completed.
- */
-function requireInProgress(workload: WorkloadRecord, control: ControlRecord, hint: string): void {
-  if (control.rollout?.version !== workload.version || !isRolledOut(control.rolloutPhase)) return;
-  throw new CloudlessError(
-    'precondition',
-    `${formatWorkload(workload)}: version ${workload.version} is rolled out; ${hint}`,
-  );
-}
-
-function describeState({ rolloutPhase, rolloutReason }: ControlRecord): string {
-  return `: it is ${Phase[rolloutPhase]}${rolloutReason === '' ? '' : `, ${rolloutReason}`}`;
-}
-
-function describeFailure({ rolloutReason }: ControlRecord): string {
-  return `its rollout failed: ${rolloutReason}`;
-}
-
-function formatWorkload({ namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>): string {
-  return `workload "${namespace}/${name}"`;
 }

@@ -286,7 +286,12 @@ export class ApiTestBed {
         createPlanner: () => ({
           planChange: ({ namespace, name, current }) =>
             create(WorkloadPlanSchema, { namespace, name, generation: current?.generation ?? 0n }),
-          planDrain: () => [],
+          putNode: () => undefined,
+          planDeletion: ({ namespace, name, generation }) =>
+            create(WorkloadPlanSchema, { namespace, name, generation }),
+          planRollout: (action, { namespace, name, generation }) =>
+            create(WorkloadPlanSchema, { namespace, name, generation, action }),
+          planMoves: () => [],
         }),
         explain: ({ namespace, name }) =>
           create(ExplainWorkloadResponseSchema, { namespace, name }),

@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto';
 import { create, toBinary } from '@bufbuild/protobuf';
 import {
+  NodePlanSchema,
   PlanSchema,
   WorkloadPlanSchema,
   WorkloadSpecSchema,
+  type NodePlan,
   type Plan,
   type WorkloadPlan,
   type WorkloadSpec,
@@ -88,8 +90,13 @@ export function checkSpecBytes(specs: readonly WorkloadSpec[]): void {
  * Hashes the complete predicted outcome of the changes of a plan, so that a later prediction can be
  * compared with it. Scores are excluded: only the chosen nodes matter.
  * @param plans - The plans of the workloads before they are truncated.
+ * @param nodes - The plans of the nodes. Their number of replicas is excluded: where it matters,
+ *   the moves or the warnings differ too.
  */
-export function computeOutcomeHash(plans: readonly WorkloadPlan[]): Uint8Array {
+export function computeOutcomeHash(
+  plans: readonly WorkloadPlan[],
+  nodes: readonly NodePlan[] = [],
+): Uint8Array {
   const hash = createHash('sha256');
   for (const plan of plans) {
     hash.update(
@@ -97,6 +104,8 @@ export function computeOutcomeHash(plans: readonly WorkloadPlan[]): Uint8Array {
     );
     hash.update(JSON.stringify(plan.placements.map(({ nodeId }) => nodeId)));
   }
+  for (const node of nodes)
+    hash.update(toBinary(NodePlanSchema, create(NodePlanSchema, { ...node, replicas: 0 })));
   return hash.digest();
 }
 

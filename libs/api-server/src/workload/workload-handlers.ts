@@ -1,5 +1,4 @@
-import { clone, create } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { create } from '@bufbuild/protobuf';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
@@ -22,20 +21,17 @@ import {
   type Workload,
   type WorkloadPlan,
 } from '@cloudless/api';
-import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
+import type { WorkloadRecord } from '@cloudless/api/store';
 import { toNameKeyId } from '@cloudless/cluster-state';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
-import {
-  runIdempotent,
-  type MutationResult,
-  type MutationDeps,
-} from '../mutation/idempotent-mutation.js';
+import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 import type { LivenessChanges } from '../watch/liveness-changes.js';
 import { watchRecords } from '../watch/watch-records.js';
 import { createWorkloadSource } from '../watch/watch-workloads.js';
-import { checkGeneration, requireWorkload } from '../lookup.js';
-import { createEventFields, changeWorkload } from './workload-change.js';
+import { requireWorkload } from '../lookup.js';
+import { changeWorkload } from './workload-change.js';
+import { planDeletion, putDeletion } from './workload-deletion.js';
 import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
 import { truncateWorkloadPlan } from './plan-size.js';
 
@@ -86,24 +82,12 @@ export class WorkloadHandlers {
       CoordinatorService.method.deleteWorkload,
       { request, entry },
       (view) => {
-        const current = requireWorkload(view, request);
-        checkGeneration(current.value, request.expectedGeneration);
-        if (current.value.deletionRequestedAt !== undefined)
-          return this.createUnchangedResult(current.value);
-        const record = Object.assign(clone(WorkloadRecordSchema, current.value), {
-          deletionRequestedAt: this.getTimestamp(),
-          requestId: request.requestId,
-        });
-        const transaction = this.deps.state
-          .transaction()
-          .require('workload', record.uid, current)
-          .put('workload', record.uid, record)
-          .event({
-            ...createEventFields(record, request.requestId),
-            reason: 'WorkloadDeletionRequested',
-            message: `deletion of ${record.namespace}/${record.name} was requested`,
-          });
-        return { response: this.deps.presenter.present(record, /* full */ true), transaction };
+        const { current, after } = planDeletion(view, request, this.deps.clock.wallTime());
+        const response = this.deps.presenter.present(after ?? current.value, /* full */ true);
+        if (after === undefined) return { response };
+        const transaction = this.deps.state.transaction();
+        putDeletion(transaction, current, after);
+        return { response, transaction };
       },
     );
   }
@@ -157,14 +141,6 @@ export class WorkloadHandlers {
 
   explainWorkload(request: ExplainWorkloadRequest): ExplainWorkloadResponse {
     return this.deps.dryRun.explain(requireWorkload(this.deps.state.view(), request).value);
-  }
-
-  private createUnchangedResult(record: WorkloadRecord): MutationResult<Workload> {
-    return { response: this.deps.presenter.present(record, /* full */ true) };
-  }
-
-  private getTimestamp() {
-    return timestampFromMs(this.deps.clock.wallTime());
   }
 }
 

@@ -1,5 +1,5 @@
 import type { WorkloadSpec } from '@cloudless/api';
-import type { WorkloadRecord } from '@cloudless/api/store';
+import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
 
 /**
  * The subject of a plan: the current workload (undefined when the change creates it) and the new
@@ -11,3 +11,17 @@ export interface PlanSubject {
   readonly current: WorkloadRecord | undefined;
   readonly spec: WorkloadSpec;
 }
+
+/** A node as a change would leave it, for a prediction. */
+export type NodeSubject =
+  | {
+      readonly kind: 'changed';
+      /** The node record as the change would write it. */
+      readonly node: NodeRecord;
+    }
+  | {
+      /** The machine is confirmed as dead: its replicas are replaced at once. */
+      readonly kind: 'lost';
+      readonly node: NodeRecord;
+    }
+  | { readonly kind: 'removed'; readonly nodeId: string };

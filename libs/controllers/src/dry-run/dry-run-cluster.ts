@@ -9,16 +9,18 @@ import {
   type VersionRecord,
   type WorkloadRecord,
 } from '@cloudless/api/store';
-import { replicaIdOf, toReplicaId, toWorkloadId } from '@cloudless/base';
+import { replicaIdOf, toNodeId, toReplicaId, toWorkloadId, type Clock } from '@cloudless/base';
 import {
   copyReplica,
   holdsResources,
   isLive,
   type ClusterState,
   type ClusterView,
+  type NodeSubject,
   type Stored,
 } from '@cloudless/cluster-state';
 import type { Cluster } from '@cloudless/scheduler';
+import { findEviction } from '../drain/eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
@@ -28,6 +30,7 @@ export interface DryRunClusterDeps {
   readonly nodes: NodeDirectory;
   readonly readiness: ReadinessTracker;
   readonly cluster: Cluster;
+  readonly clock: Pick<Clock, 'wallTime'>;
 }
 
 /**
@@ -56,6 +59,7 @@ export class DryRunCluster {
   private readonly controls = new Map<string, ControlRecord>();
   private readonly newVersions = new Map<string, VersionRecord>();
   private readonly nodeRecords = new Map<string, NodeRecord>();
+  private readonly removedNodes = new Set<string>();
   /** All replicas of each workload with a predicted replica, by workload id. */
   private readonly replicas = new Map<string, readonly ReplicaRecord[]>();
   /** The sequence number of the next predicted replica, by workload id. */
@@ -109,13 +113,52 @@ export class DryRunCluster {
       : clone(ControlRecordSchema, control);
   }
 
-  /**
-   * Adds or replaces a node.
-   * @param node - The record that the change would write.
-   */
-  putNode(node: NodeRecord): void {
+  /** Adds, replaces or removes a node as a change would leave it. */
+  putNode(subject: NodeSubject): void {
+    if (subject.kind === 'removed') {
+      this.removedNodes.add(subject.nodeId);
+      this.schedulerModel.removeNode(toNodeId(subject.nodeId));
+      this.changeReplicasOn(subject.nodeId, () => []);
+      return;
+    }
+    const { node } = subject;
     this.nodeRecords.set(node.id, node);
     this.schedulerModel.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
+    const lost = { lost: true, desiredRunning: false, ready: false, phase: Phase.FAILED };
+    if (subject.kind === 'lost')
+      this.changeReplicasOn(node.id, (replica) => [
+        holdsResources(replica) ? copyReplica(replica, lost) : replica,
+      ]);
+  }
+
+  /** Removes a workload with all of its replicas, and releases their resources. */
+  deleteWorkload(workload: WorkloadRecord): void {
+    const { uid } = workload;
+    for (const { id } of this.replicasOf(uid)) this.release(id);
+    this.replicas.set(uid, []);
+    this.workloads.set(uid, workload);
+  }
+
+  /**
+   * Returns true when a replica of the workload has to leave the node: the node is draining, has a
+   * taint that the replica does not tolerate, or is lost.
+   */
+  hasLeavingReplica(uid: string, nodeId: string): boolean {
+    const nowMs = this.deps.clock.wallTime();
+    return this.replicasOf(uid).some(
+      (replica) =>
+        replica.nodeId === nodeId &&
+        (replica.lost ||
+          (holdsResources(replica) && findEviction(this.view, replica, nowMs).draining)),
+    );
+  }
+
+  /** Returns true when a replica of the workload waits for a node. */
+  hasWaitingReplica(uid: string): boolean {
+    return this.replicasOf(uid).some(
+      ({ desiredRunning, nodeId, phase }) =>
+        desiredRunning && nodeId === '' && phase === Phase.PENDING,
+    );
   }
 
   /** Returns all replicas of a workload, including ended and lost replicas. */
@@ -242,6 +285,21 @@ export class DryRunCluster {
     for (const replica of replicas) if (replica.ready) this.predictedReadyIds.add(replica.id);
   }
 
+  /** Replaces each replica on a node, and releases its resources. */
+  private changeReplicasOn(
+    nodeId: string,
+    change: (replica: ReplicaRecord) => readonly ReplicaRecord[],
+  ): void {
+    for (const uid of this.workloadIdsOn(nodeId)) {
+      const replicas = this.replicasOf(uid);
+      for (const replica of replicas) if (replica.nodeId === nodeId) this.release(replica.id);
+      this.replicas.set(
+        uid,
+        replicas.flatMap((replica) => (replica.nodeId === nodeId ? change(replica) : [replica])),
+      );
+    }
+  }
+
   private createOverlay(): DryRunView {
     const { base } = this;
     const toStored = <Value>(value: Value): Stored<Value> => ({ value, revision: base.revision });
@@ -253,7 +311,10 @@ export class DryRunCluster {
     return {
       workload: (uid) => preferPredicted(this.workloads.get(uid), () => base.workload(uid)),
       control: (uid) => preferPredicted(this.controls.get(uid), () => base.control(uid)),
-      node: (id) => preferPredicted(this.nodeRecords.get(id), () => base.node(id)),
+      node: (id) =>
+        this.removedNodes.has(id)
+          ? undefined
+          : preferPredicted(this.nodeRecords.get(id), () => base.node(id)),
       version: (uid, version) => {
         const newVersion = this.newVersions.get(uid);
         return newVersion?.version === version ? newVersion : base.version(uid, version);

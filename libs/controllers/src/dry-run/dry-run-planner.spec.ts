@@ -1,5 +1,7 @@
 import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
+  PlanOutcome_Kind as OutcomeKind,
+  PlanWarning_Kind as WarningKind,
   ReplicaStatus_Phase as Phase,
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
@@ -8,7 +10,12 @@ import {
   type WorkloadPlan,
   type WorkloadSpecSchema,
 } from '@cloudless/api';
-import { DrainRecordSchema, NodeRecordSchema } from '@cloudless/api/store';
+import {
+  ControlRecordSchema,
+  DrainRecordSchema,
+  NodeRecordSchema,
+  type NodeRecord,
+} from '@cloudless/api/store';
 import { TestBed, aSpec } from '../testing/test-bed.js';
 import { WorkloadPresenter } from '../workload/workload-presenter.js';
 import { WorkloadReconciler } from '../workload/workload-reconciler.js';
@@ -61,6 +68,13 @@ const drainedNode = (id: string, force = false) =>
     draining: true,
     drain: create(DrainRecordSchema, { force, total: 1 }),
   });
+
+/** Predicts the drain of nodes in one plan. */
+function planDrain(...nodes: readonly NodeRecord[]): readonly WorkloadPlan[] {
+  const planner = dryRun.createPlanner();
+  for (const node of nodes) planner.putNode({ kind: 'changed', node });
+  return nodes.flatMap(({ id }) => planner.planMoves(id));
+}
 
 describe('DryRunPlanner.planChange', () => {
   it('predicts the creation of a workload with nodes and zones, and commits nothing', async () => {
@@ -225,11 +239,48 @@ describe('DryRunPlanner.planChange', () => {
   });
 });
 
-describe('DryRunPlanner.planDrain', () => {
+describe('DryRunPlanner.planDeletion', () => {
+  it('stops all replicas, warns about the running ones, and releases their resources', async () => {
+    await openWith(['node-1']);
+    await runWorkload({ replicas: 1, ...cpu(3_000) }, ['node-1']);
+    const planner = dryRun.createPlanner();
+    const result = planner.planDeletion(bed.workload());
+    expect(result).toMatchObject({
+      action: Action.DELETE,
+      readyBefore: 1,
+      lowestReady: 0,
+      warningDetails: [
+        { kind: WarningKind.STOPS_REPLICAS, message: '1 replica stops for good', replicas: 1 },
+      ],
+      outcome: { kind: OutcomeKind.DELETED },
+    });
+    expect(textsOf(result)).toEqual(['stop 1 of version 1 (0/1)']);
+    const spec = aSpec({ replicas: 1, ...cpu(3_000) });
+    const other = { namespace: 'default', name: 'other', current: undefined, spec };
+    expect(planner.planChange(other).unplaced).toBe(0);
+  });
+});
+
+describe('DryRunPlanner.planRollout', () => {
+  it('predicts the remaining steps of a resumed rollout, and none of a paused one', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 2, rollout: { minAvailable: 2 } });
+    await bed.updateWorkload({ replicas: 2, command: ['new'], rollout: { minAvailable: 2 } });
+    const control = (pausedVersion: number) =>
+      Object.assign(clone(ControlRecordSchema, bed.control()), { pausedVersion });
+    const paused = dryRun.createPlanner().planRollout(Action.PAUSE, bed.workload(), control(2));
+    expect(paused).toMatchObject({ steps: [], warnings: [], outcome: { kind: OutcomeKind.STAYS } });
+    const resumed = dryRun.createPlanner().planRollout(Action.RESUME, bed.workload(), control(0));
+    expect(textsOf(resumed)).toHaveLength(4);
+    expect(resumed.outcome).toMatchObject({ kind: OutcomeKind.COMPLETES, ready: 2, updated: 2 });
+  });
+});
+
+describe('DryRunPlanner.planMoves', () => {
   it('predicts the replacement of the replica on the drained node', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 2 });
-    const [result, ...others] = dryRun.createPlanner().planDrain(drainedNode('node-1'));
+    const [result, ...others] = planDrain(drainedNode('node-1'));
     expect(others).toEqual([]);
     expect(result).toMatchObject({ action: Action.MOVE, name: 'web', warnings: [], unplaced: 0 });
     expect(textsOf(result!)).toEqual(['create 1 of version 1 (2/3)', 'stop 1 of version 1 (1/3)']);
@@ -239,7 +290,7 @@ describe('DryRunPlanner.planDrain', () => {
   it('warns that the drain would not finish when no other node fits', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 2, ...cpu(3_000) });
-    const [result] = dryRun.createPlanner().planDrain(drainedNode('node-1'));
+    const [result] = planDrain(drainedNode('node-1'));
     expect(result?.warnings).toEqual([
       'the drain of node-1 would not finish: 1 replica would find no node: draining: 1 of 2 nodes, cpu: 1 of 2 nodes',
     ]);
@@ -248,16 +299,55 @@ describe('DryRunPlanner.planDrain', () => {
   it('warns that a forced drain goes below min_available', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 1, rollout: { minAvailable: 1 } }, ['node-1']);
-    const [result] = dryRun.createPlanner().planDrain(drainedNode('node-1', true));
+    const [result] = planDrain(drainedNode('node-1', true));
     expect(result?.warnings).toEqual([
       'the drain is forced: as few as 0 would be ready, and min_available is 1',
     ]);
   });
 
+  it('moves each replica once, to the remaining node, when two of three nodes are drained', async () => {
+    await openWith(['node-1', 'node-2', 'node-3']);
+    await runWorkload({ replicas: 6, ...cpu(100) }, ['node-1', 'node-2', 'node-3']);
+    const [result, ...others] = planDrain(drainedNode('node-1'), drainedNode('node-2'));
+    expect(others).toEqual([]);
+    expect(result).toMatchObject({ name: 'web', unplaced: 0, totalPlacements: 4, warnings: [] });
+    expect(new Set(result?.placements.map(({ nodeId }) => nodeId))).toEqual(new Set(['node-3']));
+  });
+
+  it('replaces the replicas of a node that is confirmed as lost or removed', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 2 });
+    for (const subject of [
+      { kind: 'lost', node: bed.node('node-1') },
+      { kind: 'removed', nodeId: 'node-1' },
+    ] as const) {
+      const planner = dryRun.createPlanner();
+      planner.putNode(subject);
+      const [result] = planner.planMoves('node-1');
+      expect(result).toMatchObject({ action: Action.MOVE, totalPlacements: 1, readyBefore: 1 });
+    }
+  });
+
+  it('places waiting replicas on a node that is uncordoned, and nothing after a cordon', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 1 }, ['node-2']);
+    await bed.changeNode('node-1', { cordoned: true });
+    await bed.createWorkload({ replicas: 2, ...cpu(3_000) }, 'big');
+    const reconciler = new WorkloadReconciler(bed);
+    await bed.advance();
+    await reconciler.close();
+    const planUpdate = (id: string, cordoned: boolean) => {
+      const node = Object.assign(clone(NodeRecordSchema, bed.node(id)), { cordoned });
+      return planDrain(node);
+    };
+    expect(planUpdate('node-1', false)).toMatchObject([{ name: 'big', totalPlacements: 2 }]);
+    expect(planUpdate('node-1', true)).toEqual([]);
+  });
+
   it('ignores workloads without replicas on the node', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 1 }, ['node-2']);
-    expect(dryRun.createPlanner().planDrain(drainedNode('node-1'))).toEqual([]);
+    expect(planDrain(drainedNode('node-1'))).toEqual([]);
   });
 });
 

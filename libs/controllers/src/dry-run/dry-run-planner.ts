@@ -1,14 +1,13 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
 import {
-  Rollout_Strategy as Strategy,
+  PlanOutcome_Kind as OutcomeKind,
   WorkloadPlanSchema,
   WorkloadPlan_Action as Action,
   WorkloadSpecSchema,
   diffSpecs,
   toTemplate,
+  type PlanWarning,
   type WorkloadPlan,
-  type WorkloadSpec,
-  isRolledOut,
 } from '@cloudless/api';
 import {
   WorkloadRecordSchema,
@@ -19,11 +18,21 @@ import {
 import type { Clock } from '@cloudless/base';
 import {
   createVersionRecord,
+  isLive,
   toEffectiveNode,
   type ClusterState,
+  type NodeSubject,
   type PlanSubject,
 } from '@cloudless/cluster-state';
 import type { NodeDirectory } from '../node/node-directory.js';
+import { isGlobal } from '../rollout/global-targets.js';
+import {
+  warnDeletion,
+  warnForcedDrain,
+  warnIncomplete,
+  warnMinAvailable,
+  warnSuperseded,
+} from './plan-warnings.js';
 import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
 import { DryRunCluster, type DryRunClusterDeps } from './dry-run-cluster.js';
 
@@ -39,6 +48,10 @@ export interface DryRunPlannerDeps extends DryRunClusterDeps {
  */
 export class DryRunPlanner {
   private readonly cluster: DryRunCluster;
+  /** Ids of the workloads whose effect was predicted. */
+  private readonly predictedIds = new Set<string>();
+  /** Ids of the workloads with replicas on a changed node, by node id, as before the change. */
+  private readonly workloadIdsByNode = new Map<string, readonly string[]>();
 
   constructor(private readonly deps: DryRunPlannerDeps) {
     this.cluster = new DryRunCluster(deps);
@@ -57,7 +70,7 @@ export class DryRunPlanner {
       !equals(WorkloadSpecSchema, toTemplate(before), toTemplate(subject.spec));
     const control = current === undefined ? undefined : this.cluster.copyControl(current.uid);
     const predicted = this.putPredictedWorkload(subject, newVersion, changes.length > 0);
-    const result = simulateRollout(this.cluster, this.deps, predicted);
+    const result = this.simulate(predicted);
     return create(WorkloadPlanSchema, {
       ...this.toPlanFields(predicted, result),
       action:
@@ -69,52 +82,130 @@ export class DryRunPlanner {
       })),
       newVersion,
       generation: current?.generation ?? 0n,
-      warnings: [
+      ...toWarningFields([
         ...(newVersion ? warnSuperseded(control, predicted.version) : []),
         ...(changes.length > 0 ? warnMinAvailable(subject.spec) : []),
-        ...createEndWarnings(result, `${formatReplicaCount(result.unplaced)} would find no node`),
-      ],
+        ...warnIncomplete(result),
+      ]),
+    });
+  }
+
+  /** Predicts the deletion of a workload: all replicas stop, and release their resources. */
+  planDeletion(workload: WorkloadRecord): WorkloadPlan {
+    const { uid } = workload;
+    this.predictedIds.add(uid);
+    const replicas = this.cluster
+      .replicasOf(uid)
+      .filter((replica) => isLive(replica) && !replica.lost);
+    const running = replicas.filter(({ nodeId }) => nodeId !== '').length;
+    const readyBefore = replicas.filter(({ ready, desiredRunning }) => ready && desiredRunning);
+    let ready = readyBefore.length;
+    const steps = replicas.map((replica) => {
+      if (replica.ready && replica.desiredRunning) ready -= 1;
+      return {
+        description: `stop 1 of version ${replica.version}`,
+        ready,
+        live: replicas.length,
+      };
+    });
+    this.cluster.deleteWorkload(workload);
+    return create(WorkloadPlanSchema, {
+      namespace: workload.namespace,
+      name: workload.name,
+      action: Action.DELETE,
+      generation: workload.generation,
+      steps,
+      totalSteps: steps.length,
+      readyBefore: readyBefore.length,
+      highestLive: replicas.length,
+      outcome: { kind: OutcomeKind.DELETED, message: 'the workload is gone' },
+      ...toWarningFields(warnDeletion(running)),
     });
   }
 
   /**
-   * Predicts a drain: the steps of each workload with replicas on the node, sorted by name.
-   * @param node - The node record as the drain would leave it.
+   * Predicts that a rollout is paused, resumed or promoted.
+   * @param control - The control record as the change would leave it.
    */
-  planDrain(node: NodeRecord): readonly WorkloadPlan[] {
-    this.cluster.putNode(node);
-    const compareNames = (a: WorkloadRecord, b: WorkloadRecord): number =>
-      formatName(a) < formatName(b) ? -1 : 1;
-    return this.cluster
-      .workloadIdsOn(node.id)
-      .flatMap((uid) => this.cluster.view.workload(uid)?.value ?? [])
-      .filter((workload) => workload.deletionRequestedAt === undefined)
-      .sort(compareNames)
-      .map((workload) => this.planMove(workload, node));
-  }
-
-  private planMove(workload: WorkloadRecord, { id, drain }: NodeRecord): WorkloadPlan {
-    const result = simulateRollout(this.cluster, this.deps, workload);
-    const { minAvailable, lowestReady } = result;
-    const subject = `the drain of ${id} would not finish`;
-    const belowMinAvailable =
-      drain?.force === true && lowestReady < minAvailable
-        ? [
-            `the drain is forced: as few as ${lowestReady} would be ready, and min_available is ${minAvailable}`,
-          ]
-        : [];
+  planRollout(action: Action, workload: WorkloadRecord, control: ControlRecord): WorkloadPlan {
+    this.cluster.putControl(control);
+    const result = this.simulate(workload);
     return create(WorkloadPlanSchema, {
       ...this.toPlanFields(workload, result),
-      action: Action.MOVE,
+      action,
       generation: workload.generation,
-      warnings: [
-        ...belowMinAvailable,
-        ...createEndWarnings(
-          result,
-          `${subject}: ${formatReplicaCount(result.unplaced)} would find no node`,
-        ),
-      ],
+      // A pause is meant to stop the rollout.
+      ...toWarningFields(action === Action.PAUSE ? [] : warnIncomplete(result)),
     });
+  }
+
+  /** Adds a node as a change would leave it, for all further predictions. */
+  putNode(subject: NodeSubject): void {
+    const nodeId = subject.kind === 'removed' ? subject.nodeId : subject.node.id;
+    this.workloadIdsByNode.set(nodeId, this.cluster.workloadIdsOn(nodeId));
+    this.cluster.putNode(subject);
+  }
+
+  /**
+   * Predicts the effect of the change of a node: the steps of each workload whose replicas leave
+   * the node, or are placed because the node has changed, sorted by name. Workloads that were
+   * predicted before are omitted.
+   * @param nodeId - A node that was passed to {@link putNode}.
+   */
+  planMoves(nodeId: string): readonly WorkloadPlan[] {
+    const before = this.workloadIdsByNode.get(nodeId) ?? [];
+    const node = this.cluster.view.node(nodeId)?.value;
+    const leaving = before.filter(
+      (uid) => node === undefined || this.cluster.hasLeavingReplica(uid, nodeId),
+    );
+    return [...new Set([...leaving, ...this.listOtherAffected()])]
+      .filter((uid) => !this.predictedIds.has(uid))
+      .flatMap((uid) => this.cluster.view.workload(uid)?.value ?? [])
+      .filter((workload) => workload.deletionRequestedAt === undefined)
+      .sort((a, b) => (formatName(a) < formatName(b) ? -1 : 1))
+      .flatMap((workload) => this.planMove(workload, node, leaving.includes(workload.uid)));
+  }
+
+  /** Returns the ids of the workloads that any change of a node may place or stop. */
+  private listOtherAffected(): readonly string[] {
+    return [...this.deps.state.view().workloads()]
+      .map(({ value }) => value)
+      .filter(({ uid, spec }) => isGlobal(spec) || this.cluster.hasWaitingReplica(uid))
+      .map(({ uid }) => uid);
+  }
+
+  /**
+   * @param node - Undefined when the node is removed.
+   * @param isLeaving - True when replicas of the workload leave the node. The plan of another
+   *   workload is omitted when the same would happen without the change.
+   */
+  private planMove(
+    workload: WorkloadRecord,
+    node: NodeRecord | undefined,
+    isLeaving: boolean,
+  ): readonly WorkloadPlan[] {
+    const result = this.simulate(workload);
+    if (!isLeaving) {
+      const unchanged = simulateRollout(new DryRunCluster(this.deps), this.deps, workload);
+      if (isSameEffect(result, unchanged)) return [];
+    }
+    const isDrain = isLeaving && node?.draining === true;
+    return [
+      create(WorkloadPlanSchema, {
+        ...this.toPlanFields(workload, result),
+        action: Action.MOVE,
+        generation: workload.generation,
+        ...toWarningFields([
+          ...(isDrain && node.drain?.force === true ? warnForcedDrain(result) : []),
+          ...warnIncomplete(result, isDrain ? `the drain of ${node.id} would not finish: ` : ''),
+        ]),
+      }),
+    ];
+  }
+
+  private simulate(workload: WorkloadRecord): DryRunResult {
+    this.predictedIds.add(workload.uid);
+    return simulateRollout(this.cluster, this.deps, workload);
   }
 
   /**
@@ -145,8 +236,8 @@ export class DryRunPlanner {
   }
 
   private toPlanFields({ namespace, name }: WorkloadRecord, result: DryRunResult) {
-    const { steps, placements, unplaced, unplacedReason, lowestReady, highestLive, minAvailable } =
-      result;
+    const { steps, placements, unplaced, unplacedReason, minAvailable } = result;
+    const { readyBefore, lowestReady, highestLive, outcome } = result;
     return {
       namespace,
       name,
@@ -160,9 +251,11 @@ export class DryRunPlanner {
       unplacedReason,
       steps: steps.map((step) => ({ ...step })),
       totalSteps: steps.length,
+      readyBefore,
       lowestReady,
       highestLive,
       minAvailable,
+      outcome,
     };
   }
 
@@ -172,48 +265,23 @@ export class DryRunPlanner {
   }
 }
 
-/** Returns the warning about placements that were not predicted. */
-function warnNotPredicted({ notPredicted }: DryRunResult): readonly string[] {
-  return notPredicted === 0
-    ? []
-    : [
-        `the placement of ${formatReplicaCount(notPredicted)} more was not predicted: the plan is too large`,
-      ];
+/** Returns true when two predictions make the same steps and placements. */
+function isSameEffect(a: DryRunResult, b: DryRunResult): boolean {
+  const toTexts = ({ steps, placements }: DryRunResult): string =>
+    JSON.stringify([steps, placements.map(({ nodeId }) => nodeId)]);
+  return toTexts(a) === toTexts(b);
 }
 
-/**
- * Returns the warnings about a change that would not complete by itself. Replicas without a node
- * block all later steps, so no further reason is needed beside them.
- * @param unplacedText - Warning about the replicas without a node, without the reason.
- */
-function createEndWarnings(result: DryRunResult, unplacedText: string): readonly string[] {
-  const { unplaced, unplacedReason, stuckReason } = result;
-  if (unplaced > 0) return [...warnNotPredicted(result), `${unplacedText}: ${unplacedReason}`];
-  return [...warnNotPredicted(result), ...(stuckReason === undefined ? [] : [stuckReason])];
-}
-
-/** Returns the warning that the change supersedes a rollout that is not complete. */
-function warnSuperseded(control: ControlRecord | undefined, version: number): readonly string[] {
-  const currentVersion = control?.rollout?.version ?? 0;
-  const isSettled = isRolledOut(control?.rolloutPhase);
-  if (currentVersion === 0 || isSettled) return [];
-  return [
-    `the rollout of version ${currentVersion} is not done; version ${version} takes its place`,
-  ];
-}
-
-function warnMinAvailable({ rollout }: WorkloadSpec): readonly string[] {
-  const minAvailable = rollout?.minAvailable ?? 0;
-  if (rollout?.strategy !== Strategy.RECREATE || minAvailable === 0) return [];
-  return [`min_available ${minAvailable} cannot be kept: RECREATE stops all replicas first`];
+/** Returns the warnings of a plan, as texts and with their kinds. */
+function toWarningFields(warnings: readonly PlanWarning[]) {
+  return {
+    warnings: warnings.map(({ message }) => message),
+    warningDetails: [...warnings],
+  };
 }
 
 function toJson(value: unknown): string {
   return value === undefined ? '' : JSON.stringify(value);
-}
-
-function formatReplicaCount(replicas: number): string {
-  return `${replicas} ${replicas === 1 ? 'replica' : 'replicas'}`;
 }
 
 function formatName({ namespace, name }: WorkloadRecord): string {

@@ -1,5 +1,12 @@
 import { create } from '@bufbuild/protobuf';
-import { ReplicaStatus_Phase as Phase, WorkloadSpecSchema, withDefaults } from '@cloudless/api';
+import {
+  PlanOutcomeSchema,
+  PlanOutcome_Kind as OutcomeKind,
+  ReplicaStatus_Phase as Phase,
+  WorkloadSpecSchema,
+  withDefaults,
+  type PlanOutcome,
+} from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
 import { toCanonicalVersion } from '@cloudless/cluster-state';
@@ -44,8 +51,12 @@ export interface DryRunResult {
   readonly highestLive: number;
   /** The resolved `min_available` at the begin. */
   readonly minAvailable: number;
+  /** Number of available replicas that serve before the first step. */
+  readonly readyBefore: number;
   /** Reason why the workload does not reach its spec by itself; undefined when it does. */
   readonly stuckReason: string | undefined;
+  /** The state in which the workload stays. */
+  readonly outcome: PlanOutcome;
 }
 
 export interface DryRunDeps {
@@ -125,8 +136,39 @@ class WorkloadDryRun {
         firstStep?.live ?? prediction.highestLive,
       ),
       minAvailable: observed.minAvailable,
+      readyBefore: countServing(observed),
       stuckReason: this.stuckReason,
+      outcome: this.describeOutcome(),
     };
+  }
+
+  /** Describes the state in which the workload stays after the last step. */
+  private describeOutcome(): PlanOutcome {
+    const { observed } = this.advance();
+    const ready = countServing(observed);
+    const updated = observed.replicas.filter(
+      (replica) => replica.version === observed.version && isServing(observed, replica),
+    ).length;
+    const unplaced = this.placement.unplaced.length;
+    const desired = observed.want;
+    const counts = { ready, updated, desired };
+    if (unplaced === 0 && this.stuckReason === undefined)
+      return create(PlanOutcomeSchema, { kind: OutcomeKind.COMPLETES, ...counts });
+    const progress =
+      updated < ready
+        ? `rollout stays at ${updated} of ${desired}`
+        : `${ready} of ${desired} replicas are ready`;
+    return unplaced > 0
+      ? create(PlanOutcomeSchema, {
+          kind: OutcomeKind.WAITS_FOR_NODE,
+          message: `${progress} until a node fits`,
+          ...counts,
+        })
+      : create(PlanOutcomeSchema, {
+          kind: OutcomeKind.STAYS,
+          message: `${progress}: ${this.stuckReason ?? ''}`,
+          ...counts,
+        });
   }
 
   /**
@@ -334,17 +376,8 @@ class WorkloadDryRun {
    *   blue/green rollout; every version of another rollout serves.
    */
   private addStep(description: string, observed: RolloutObserved, activeVersion?: number): void {
-    const { strategy, replicas } = observed;
-    const servingVersion =
-      activeVersion ?? (strategy?.kind === 'blueGreen' ? strategy.activeVersion : undefined);
-    const live = replicas.filter(({ lost }) => !lost);
-    const ready = live.filter(
-      (replica) =>
-        replica.available &&
-        replica.desired === 'running' &&
-        (servingVersion === undefined || replica.version === servingVersion),
-    );
-    this.steps.push({ description, ready: ready.length, live: live.length });
+    const live = observed.replicas.filter(({ lost }) => !lost).length;
+    this.steps.push({ description, ready: countServing(observed, activeVersion), live });
   }
 
   private toCanonical(version: number): number {
@@ -362,6 +395,29 @@ class WorkloadDryRun {
   private getVersionOf(replicaId: string): number {
     return this.replicasById.get(replicaId)?.version ?? this.workload.version;
   }
+}
+
+/**
+ * Counts the available replicas that serve.
+ * @param activeVersion - Version that serves under blue/green. Default: the active version.
+ */
+function countServing(observed: RolloutObserved, activeVersion?: number): number {
+  return observed.replicas.filter((replica) => isServing(observed, replica, activeVersion)).length;
+}
+
+function isServing(
+  { strategy }: RolloutObserved,
+  replica: RolloutObserved['replicas'][number],
+  activeVersion?: number,
+): boolean {
+  const servingVersion =
+    activeVersion ?? (strategy?.kind === 'blueGreen' ? strategy.activeVersion : undefined);
+  return (
+    replica.available &&
+    !replica.lost &&
+    replica.desired === 'running' &&
+    (servingVersion === undefined || replica.version === servingVersion)
+  );
 }
 
 /**

@@ -308,7 +308,7 @@ describe('plan of several changes', () => {
       message:
         'changes[0].scale.request_id: must be empty: the changes of a plan are made together; pass the id to ExecutePlan; ' +
         'changes[1].restart: changes[0] is about the workload default/web too; a plan contains at most one change of each workload and node; ' +
-        'changes[2]: is empty: set apply, scale, undo, restart or drain',
+        'changes[2]: is empty: set one change, such as apply, scale, delete or drain',
     });
     expect(await errorOf(plan(cluster, scale('gone', 2)))).toEqual({
       code: 'NotFound',

@@ -71,7 +71,8 @@ async function createPlan(session: CliSession, changes: ChangeInit[]): Promise<P
 function describeChange(planned: ChangeInit | undefined): string | undefined {
   const { case: kind, value } = planned?.change ?? {};
   if (kind === undefined || value === undefined) return undefined;
-  if (kind === 'drain') return `node ${value.nodeId ?? ''}: `;
+  if ('nodeId' in value) return `node ${value.nodeId ?? ''}: `;
+  if (!('name' in value)) return undefined;
   return `${formatWorkloadName({ namespace: value.namespace ?? '', name: value.name ?? '' })}: `;
 }
 

@@ -13,7 +13,7 @@ import type { ExecRequestSchema, ExecResponseSchema, PortForwardRequestSchema, P
 import { file_cloudless_api_exec } from "./exec_pb.js";
 import type { ExecCommandRequestSchema, ExecCommandResponseSchema, LogEntrySchema, StreamLogsRequestSchema } from "./logs_pb.js";
 import { file_cloudless_api_logs } from "./logs_pb.js";
-import type { ConfirmNodeLostRequestSchema, CordonNodeRequestSchema, DrainNodeRequest, DrainNodeRequestSchema, GetNodeRequestSchema, ListNodesRequestSchema, ListNodesResponseSchema, Node, NodeSchema, RemoveNodeRequestSchema, RemoveNodeResponseSchema, UncordonNodeRequestSchema, UpdateNodeRequestSchema, WatchNodesRequestSchema, WatchNodesResponseSchema } from "./node_pb.js";
+import type { ConfirmNodeLostRequest, ConfirmNodeLostRequestSchema, CordonNodeRequest, CordonNodeRequestSchema, DrainNodeRequest, DrainNodeRequestSchema, GetNodeRequestSchema, ListNodesRequestSchema, ListNodesResponseSchema, Node, NodeSchema, RemoveNodeRequest, RemoveNodeRequestSchema, RemoveNodeResponseSchema, UncordonNodeRequest, UncordonNodeRequestSchema, UpdateNodeRequest, UpdateNodeRequestSchema, WatchNodesRequestSchema, WatchNodesResponseSchema } from "./node_pb.js";
 import { file_cloudless_api_node } from "./node_pb.js";
 import type { AgentMessageSchema, CoordinatorMessageSchema, EnrollNodeRequestSchema, EnrollNodeResponseSchema, HeartbeatRequestSchema, HeartbeatResponseSchema, TunnelFrameSchema } from "./session_pb.js";
 import { file_cloudless_api_session } from "./session_pb.js";
@@ -27,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/coordinator_service.proto.
  */
 export const file_cloudless_api_coordinator_service: GenFile = /*@__PURE__*/
-  fileDesc("CidjbG91ZGxlc3MvYXBpL2Nvb3JkaW5hdG9yX3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGkiFgoUR2V0U2VydmVySW5mb1JlcXVlc3QifgoKU2VydmVySW5mbxIPCgd2ZXJzaW9uGAEgASgJEhIKCmNsdXN0ZXJfaWQYAiABKAkSDQoFZXBvY2gYAyABKAMSEAoIcmV2aXNpb24YBCABKAMSFAoMcHJvdG9jb2xfbWluGAUgASgFEhQKDHByb3RvY29sX21heBgGIAEoBSLiAQoVQ3JlYXRlV29ya2xvYWRSZXF1ZXN0Ej4KCW5hbWVzcGFjZRgBIAEoCUIrukgociYYPzIiXihbYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyk/JBI4CgRuYW1lGAIgASgJQiq6SCdyJRABGD8yH15bYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyQSMQoEc3BlYxgDIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjQga6SAPIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAIiiAIKFVVwZGF0ZVdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EjEKBHNwZWMYAyABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlY0IGukgDyAEBEi8KC3VwZGF0ZV9tYXNrGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxIcCgpyZXF1ZXN0X2lkGAUgASgJQgi6SAVyAyiAAhIgChNleHBlY3RlZF9nZW5lcmF0aW9uGAYgASgDSACIAQFCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24i1wEKFFNjYWxlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SJQoIcmVwbGljYXMYAyABKAVCDrpIC8gBARoGGMCEPSgASACIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgFIAEoA0gBiAEBQgsKCV9yZXBsaWNhc0IWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiKkAQoVRGVsZXRlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgEIAEoA0gAiAEBQhYKFF9leHBlY3RlZF9nZW5lcmF0aW9uIkkKEkdldFdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/IqsBChRMaXN0V29ya2xvYWRzUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SIAoObGFiZWxfc2VsZWN0b3IYAiABKAlCCLpIBXIDGIAgEh0KCXBhZ2Vfc2l6ZRgDIAEoBUIKukgHGgUY6AcoABIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiACBIYChBpbmNsdWRlX3JlcGxpY2FzGAUgASgIIm4KFUxpc3RXb3JrbG9hZHNSZXNwb25zZRIqCgl3b3JrbG9hZHMYASADKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAyKNAQoVV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIVCgRuYW1lGAIgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAMgASgJQgi6SAVyAxiAIBIfCg5hZnRlcl9yZXZpc2lvbhgEIAEoA0IHukgEIgIoACLHAQoWV2F0Y2hXb3JrbG9hZHNSZXNwb25zZRI4CgRraW5kGAEgASgOMiouY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlLktpbmQSKQoId29ya2xvYWQYAiABKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhAKCHJldmlzaW9uGAMgASgDIjYKBEtpbmQSBwoDUFVUEAASCwoHREVMRVRFRBABEgoKBlNZTkNFRBACEgwKCEJPT0tNQVJLEAMizwEKE1BsYW5Xb3JrbG9hZFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EjgKBG5hbWUYAiABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIxCgRzcGVjGAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWNCBrpIA8gBARIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sigQQKDFdvcmtsb2FkUGxhbhIyCgZhY3Rpb24YASABKA4yIi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbi5BY3Rpb24SKwoHY2hhbmdlcxgCIAMoCzIaLmNsb3VkbGVzcy5hcGkuRmllbGRDaGFuZ2USEwoLbmV3X3ZlcnNpb24YAyABKAgSMwoKcGxhY2VtZW50cxgEIAMoCzIfLmNsb3VkbGVzcy5hcGkuUGxhbm5lZFBsYWNlbWVudBIQCgh1bnBsYWNlZBgFIAEoBRIXCg91bnBsYWNlZF9yZWFzb24YBiABKAkSKQoFc3RlcHMYByADKAsyGi5jbG91ZGxlc3MuYXBpLlBsYW5uZWRTdGVwEhQKDGxvd2VzdF9yZWFkeRgIIAEoBRIVCg1taW5fYXZhaWxhYmxlGAkgASgFEhQKDGhpZ2hlc3RfbGl2ZRgKIAEoBRIQCgh3YXJuaW5ncxgLIAMoCRISCgpnZW5lcmF0aW9uGAwgASgDEhEKCW5hbWVzcGFjZRgNIAEoCRIMCgRuYW1lGA4gASgJEhMKC3RvdGFsX3N0ZXBzGA8gASgFEhgKEHRvdGFsX3BsYWNlbWVudHMYECABKAUiNwoGQWN0aW9uEgsKB05PVEhJTkcQABIKCgZDUkVBVEUQARIKCgZVUERBVEUQAhIICgRNT1ZFEAMiOgoLRmllbGRDaGFuZ2USDAoEcGF0aBgBIAEoCRIOCgZiZWZvcmUYAiABKAkSDQoFYWZ0ZXIYAyABKAkiQAoQUGxhbm5lZFBsYWNlbWVudBIPCgdub2RlX2lkGAEgASgJEgwKBHpvbmUYAiABKAkSDQoFc2NvcmUYAyABKAEiPwoLUGxhbm5lZFN0ZXASEwoLZGVzY3JpcHRpb24YASABKAkSDQoFcmVhZHkYAiABKAUSDAoEbGl2ZRgDIAEoBSJoChNQYXVzZVJvbGxvdXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAIiaQoUUmVzdW1lUm9sbG91dFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAMgASgJQgi6SAVyAyiAAiKEAQoVUHJvbW90ZVJvbGxvdXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAISGAoHdmVyc2lvbhgEIAEoBUIHukgEGgIoACK+AQoSVW5kb1JvbGxvdXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SGwoKdG9fdmVyc2lvbhgDIAEoBUIHukgEGgIoABIcCgpyZXF1ZXN0X2lkGAQgASgJQgi6SAVyAyiAAhIgChNleHBlY3RlZF9nZW5lcmF0aW9uGAUgASgDSACIAQFCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24ipAEKFVJlc3RhcnRSb2xsb3V0UmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EhwKCnJlcXVlc3RfaWQYAyABKAlCCLpIBXIDKIACEiAKE2V4cGVjdGVkX2dlbmVyYXRpb24YBCABKANIAIgBAUIWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiJqChlHZXRXb3JrbG9hZFZlcnNpb25SZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SGAoHdmVyc2lvbhgDIAEoBUIHukgEGgIoASJqCg9Xb3JrbG9hZFZlcnNpb24SKAoEaW5mbxgBIAEoCzIaLmNsb3VkbGVzcy5hcGkuVmVyc2lvbkluZm8SLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYyJOChFDcmVhdGVQbGFuUmVxdWVzdBI5CgdjaGFuZ2VzGAEgAygLMhwuY2xvdWRsZXNzLmFwaS5QbGFubmVkQ2hhbmdlQgq6SAeSAQQIARAQIqICCg1QbGFubmVkQ2hhbmdlEjMKBWFwcGx5GAEgASgLMiIuY2xvdWRsZXNzLmFwaS5QbGFuV29ya2xvYWRSZXF1ZXN0SAASNAoFc2NhbGUYAiABKAsyIy5jbG91ZGxlc3MuYXBpLlNjYWxlV29ya2xvYWRSZXF1ZXN0SAASMQoEdW5kbxgDIAEoCzIhLmNsb3VkbGVzcy5hcGkuVW5kb1JvbGxvdXRSZXF1ZXN0SAASNwoHcmVzdGFydBgEIAEoCzIkLmNsb3VkbGVzcy5hcGkuUmVzdGFydFJvbGxvdXRSZXF1ZXN0SAASMAoFZHJhaW4YBSABKAsyHy5jbG91ZGxlc3MuYXBpLkRyYWluTm9kZVJlcXVlc3RIAEIICgZjaGFuZ2UilAIKBFBsYW4SCgoCaWQYASABKAkSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHY2hhbmdlcxgEIAMoCzIcLmNsb3VkbGVzcy5hcGkuUGxhbm5lZENoYW5nZRIuCgl3b3JrbG9hZHMYBSADKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbhIQCghyZXZpc2lvbhgGIAEoAxIvCgtleGVjdXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiMwoOR2V0UGxhblJlcXVlc3QSIQoCaWQYASABKAlCFbpIEnIQMg5eWzAtOWEtZl17MTZ9JCJVChJFeGVjdXRlUGxhblJlcXVlc3QSIQoCaWQYASABKAlCFbpIEnIQMg5eWzAtOWEtZl17MTZ9JBIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJlChNFeGVjdXRlUGxhblJlc3BvbnNlEioKCXdvcmtsb2FkcxgBIAMoCzIXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSIgoFbm9kZXMYAiADKAsyEy5jbG91ZGxlc3MuYXBpLk5vZGUiTQoWRXhwbGFpbldvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/IqYBChdFeHBsYWluV29ya2xvYWRSZXNwb25zZRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdzdW1tYXJ5GAMgASgJEikKBW5vZGVzGAQgAygLMhouY2xvdWRsZXNzLmFwaS5Ob2RlVmVyZGljdBIuCghyZXBsaWNhcxgFIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cyKDAQoLTm9kZVZlcmRpY3QSDwoHbm9kZV9pZBgBIAEoCRIMCgR6b25lGAIgASgJEgwKBGZpdHMYAyABKAgSDgoGcmVhc29uGAQgASgJEg0KBXNjb3JlGAUgASgBEigKBXRlcm1zGAYgASgLMhkuY2xvdWRsZXNzLmFwaS5TY29yZVRlcm1zIqgBCgpTY29yZVRlcm1zEhAKCGxvY2FsaXR5GAEgASgBEhMKC3JlbGlhYmlsaXR5GAIgASgBEgwKBGNvc3QYAyABKAESEwoLdXRpbGlzYXRpb24YBCABKAESFwoPbmV0d29ya19wZW5hbHR5GAUgASgBEhAKCGFmZmluaXR5GAYgASgBEhUKDWFudGlfYWZmaW5pdHkYByABKAESDgoGdGFpbnRzGAggASgBIksKFExpc3RFbmRwb2ludHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8ibQoVV2F0Y2hFbmRwb2ludHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHwoOYWZ0ZXJfcmV2aXNpb24YAyABKANCB7pIBCICKAAifAoLRW5kcG9pbnRTZXQSMQoJZW5kcG9pbnRzGAEgAygLMh4uY2xvdWRsZXNzLmFwaS5SZXBsaWNhRW5kcG9pbnQSEAoIcmV2aXNpb24YAiABKAMSFgoOcmVhZHlfcmVwbGljYXMYAyABKAUSEAoIYm9va21hcmsYBCABKAgiggEKD1JlcGxpY2FFbmRwb2ludBISCgpyZXBsaWNhX2lkGAEgASgJEg8KB25vZGVfaWQYAiABKAkSDAoEem9uZRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgFEhEKCXBvcnRfbmFtZRgFIAEoCRIKCgJpcBgGIAEoCRIMCgRwb3J0GAcgASgFMowZChJDb29yZGluYXRvclNlcnZpY2USTwoNR2V0U2VydmVySW5mbxIjLmNsb3VkbGVzcy5hcGkuR2V0U2VydmVySW5mb1JlcXVlc3QaGS5jbG91ZGxlc3MuYXBpLlNlcnZlckluZm8SUQoKRW5yb2xsTm9kZRIgLmNsb3VkbGVzcy5hcGkuRW5yb2xsTm9kZVJlcXVlc3QaIS5jbG91ZGxlc3MuYXBpLkVucm9sbE5vZGVSZXNwb25zZRJOCglIZWFydGJlYXQSHy5jbG91ZGxlc3MuYXBpLkhlYXJ0YmVhdFJlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkhlYXJ0YmVhdFJlc3BvbnNlEk0KB1Nlc3Npb24SGy5jbG91ZGxlc3MuYXBpLkFnZW50TWVzc2FnZRohLmNsb3VkbGVzcy5hcGkuQ29vcmRpbmF0b3JNZXNzYWdlKAEwARJECgZUdW5uZWwSGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEZyYW1lGhouY2xvdWRsZXNzLmFwaS5UdW5uZWxGcmFtZSgBMAESPQoHR2V0Tm9kZRIdLmNsb3VkbGVzcy5hcGkuR2V0Tm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSTgoJTGlzdE5vZGVzEh8uY2xvdWRsZXNzLmFwaS5MaXN0Tm9kZXNSZXF1ZXN0GiAuY2xvdWRsZXNzLmFwaS5MaXN0Tm9kZXNSZXNwb25zZRJTCgpXYXRjaE5vZGVzEiAuY2xvdWRsZXNzLmFwaS5XYXRjaE5vZGVzUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuV2F0Y2hOb2Rlc1Jlc3BvbnNlMAESQwoKVXBkYXRlTm9kZRIgLmNsb3VkbGVzcy5hcGkuVXBkYXRlTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSQwoKQ29yZG9uTm9kZRIgLmNsb3VkbGVzcy5hcGkuQ29yZG9uTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSRwoMVW5jb3Jkb25Ob2RlEiIuY2xvdWRsZXNzLmFwaS5VbmNvcmRvbk5vZGVSZXF1ZXN0GhMuY2xvdWRsZXNzLmFwaS5Ob2RlEkEKCURyYWluTm9kZRIfLmNsb3VkbGVzcy5hcGkuRHJhaW5Ob2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJNCg9Db25maXJtTm9kZUxvc3QSJS5jbG91ZGxlc3MuYXBpLkNvbmZpcm1Ob2RlTG9zdFJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSUQoKUmVtb3ZlTm9kZRIgLmNsb3VkbGVzcy5hcGkuUmVtb3ZlTm9kZVJlcXVlc3QaIS5jbG91ZGxlc3MuYXBpLlJlbW92ZU5vZGVSZXNwb25zZRJPCg5DcmVhdGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuQ3JlYXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5VcGRhdGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuVXBkYXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJNCg1TY2FsZVdvcmtsb2FkEiMuY2xvdWRsZXNzLmFwaS5TY2FsZVdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSTwoORGVsZXRlV29ya2xvYWQSJC5jbG91ZGxlc3MuYXBpLkRlbGV0ZVdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSSQoLR2V0V29ya2xvYWQSIS5jbG91ZGxlc3MuYXBpLkdldFdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSWgoNTGlzdFdvcmtsb2FkcxIjLmNsb3VkbGVzcy5hcGkuTGlzdFdvcmtsb2Fkc1JlcXVlc3QaJC5jbG91ZGxlc3MuYXBpLkxpc3RXb3JrbG9hZHNSZXNwb25zZRJfCg5XYXRjaFdvcmtsb2FkcxIkLmNsb3VkbGVzcy5hcGkuV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0GiUuY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlMAESTwoMUGxhbldvcmtsb2FkEiIuY2xvdWRsZXNzLmFwaS5QbGFuV29ya2xvYWRSZXF1ZXN0GhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFBsYW4SYAoPRXhwbGFpbldvcmtsb2FkEiUuY2xvdWRsZXNzLmFwaS5FeHBsYWluV29ya2xvYWRSZXF1ZXN0GiYuY2xvdWRsZXNzLmFwaS5FeHBsYWluV29ya2xvYWRSZXNwb25zZRJLCgxQYXVzZVJvbGxvdXQSIi5jbG91ZGxlc3MuYXBpLlBhdXNlUm9sbG91dFJlcXVlc3QaFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEk0KDVJlc3VtZVJvbGxvdXQSIy5jbG91ZGxlc3MuYXBpLlJlc3VtZVJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5Qcm9tb3RlUm9sbG91dBIkLmNsb3VkbGVzcy5hcGkuUHJvbW90ZVJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJJCgtVbmRvUm9sbG91dBIhLmNsb3VkbGVzcy5hcGkuVW5kb1JvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5SZXN0YXJ0Um9sbG91dBIkLmNsb3VkbGVzcy5hcGkuUmVzdGFydFJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJeChJHZXRXb3JrbG9hZFZlcnNpb24SKC5jbG91ZGxlc3MuYXBpLkdldFdvcmtsb2FkVmVyc2lvblJlcXVlc3QaHi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkVmVyc2lvbhJDCgpDcmVhdGVQbGFuEiAuY2xvdWRsZXNzLmFwaS5DcmVhdGVQbGFuUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuUGxhbhI9CgdHZXRQbGFuEh0uY2xvdWRsZXNzLmFwaS5HZXRQbGFuUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuUGxhbhJUCgtFeGVjdXRlUGxhbhIhLmNsb3VkbGVzcy5hcGkuRXhlY3V0ZVBsYW5SZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5FeGVjdXRlUGxhblJlc3BvbnNlElAKDUxpc3RFbmRwb2ludHMSIy5jbG91ZGxlc3MuYXBpLkxpc3RFbmRwb2ludHNSZXF1ZXN0GhouY2xvdWRsZXNzLmFwaS5FbmRwb2ludFNldBJUCg5XYXRjaEVuZHBvaW50cxIkLmNsb3VkbGVzcy5hcGkuV2F0Y2hFbmRwb2ludHNSZXF1ZXN0GhouY2xvdWRsZXNzLmFwaS5FbmRwb2ludFNldDABElEKCkxpc3RFdmVudHMSIC5jbG91ZGxlc3MuYXBpLkxpc3RFdmVudHNSZXF1ZXN0GiEuY2xvdWRsZXNzLmFwaS5MaXN0RXZlbnRzUmVzcG9uc2USVgoLV2F0Y2hFdmVudHMSIS5jbG91ZGxlc3MuYXBpLldhdGNoRXZlbnRzUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuV2F0Y2hFdmVudHNSZXNwb25zZTABEkkKClN0cmVhbUxvZ3MSIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeTABElQKC0V4ZWNDb21tYW5kEiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVzcG9uc2USQwoERXhlYxIaLmNsb3VkbGVzcy5hcGkuRXhlY1JlcXVlc3QaGy5jbG91ZGxlc3MuYXBpLkV4ZWNSZXNwb25zZSgBMAESWAoLUG9ydEZvcndhcmQSIS5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZSgBMAFiBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_event, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("CidjbG91ZGxlc3MvYXBpL2Nvb3JkaW5hdG9yX3NlcnZpY2UucHJvdG8SDWNsb3VkbGVzcy5hcGkiFgoUR2V0U2VydmVySW5mb1JlcXVlc3QifgoKU2VydmVySW5mbxIPCgd2ZXJzaW9uGAEgASgJEhIKCmNsdXN0ZXJfaWQYAiABKAkSDQoFZXBvY2gYAyABKAMSEAoIcmV2aXNpb24YBCABKAMSFAoMcHJvdG9jb2xfbWluGAUgASgFEhQKDHByb3RvY29sX21heBgGIAEoBSLiAQoVQ3JlYXRlV29ya2xvYWRSZXF1ZXN0Ej4KCW5hbWVzcGFjZRgBIAEoCUIrukgociYYPzIiXihbYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyk/JBI4CgRuYW1lGAIgASgJQiq6SCdyJRABGD8yH15bYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyQSMQoEc3BlYxgDIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjQga6SAPIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAIiiAIKFVVwZGF0ZVdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EjEKBHNwZWMYAyABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlY0IGukgDyAEBEi8KC3VwZGF0ZV9tYXNrGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxIcCgpyZXF1ZXN0X2lkGAUgASgJQgi6SAVyAyiAAhIgChNleHBlY3RlZF9nZW5lcmF0aW9uGAYgASgDSACIAQFCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24i1wEKFFNjYWxlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SJQoIcmVwbGljYXMYAyABKAVCDrpIC8gBARoGGMCEPSgASACIAQESHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgFIAEoA0gBiAEBQgsKCV9yZXBsaWNhc0IWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiKkAQoVRGVsZXRlV29ya2xvYWRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgEIAEoA0gAiAEBQhYKFF9leHBlY3RlZF9nZW5lcmF0aW9uIkkKEkdldFdvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/IqsBChRMaXN0V29ya2xvYWRzUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SIAoObGFiZWxfc2VsZWN0b3IYAiABKAlCCLpIBXIDGIAgEh0KCXBhZ2Vfc2l6ZRgDIAEoBUIKukgHGgUY6AcoABIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiACBIYChBpbmNsdWRlX3JlcGxpY2FzGAUgASgIIm4KFUxpc3RXb3JrbG9hZHNSZXNwb25zZRIqCgl3b3JrbG9hZHMYASADKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAyKNAQoVV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIVCgRuYW1lGAIgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAMgASgJQgi6SAVyAxiAIBIfCg5hZnRlcl9yZXZpc2lvbhgEIAEoA0IHukgEIgIoACLHAQoWV2F0Y2hXb3JrbG9hZHNSZXNwb25zZRI4CgRraW5kGAEgASgOMiouY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlLktpbmQSKQoId29ya2xvYWQYAiABKAsyFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEhAKCHJldmlzaW9uGAMgASgDIjYKBEtpbmQSBwoDUFVUEAASCwoHREVMRVRFRBABEgoKBlNZTkNFRBACEgwKCEJPT0tNQVJLEAMizwEKE1BsYW5Xb3JrbG9hZFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EjgKBG5hbWUYAiABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIxCgRzcGVjGAMgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWNCBrpIA8gBARIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siqQUKDFdvcmtsb2FkUGxhbhIyCgZhY3Rpb24YASABKA4yIi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkUGxhbi5BY3Rpb24SKwoHY2hhbmdlcxgCIAMoCzIaLmNsb3VkbGVzcy5hcGkuRmllbGRDaGFuZ2USEwoLbmV3X3ZlcnNpb24YAyABKAgSMwoKcGxhY2VtZW50cxgEIAMoCzIfLmNsb3VkbGVzcy5hcGkuUGxhbm5lZFBsYWNlbWVudBIQCgh1bnBsYWNlZBgFIAEoBRIXCg91bnBsYWNlZF9yZWFzb24YBiABKAkSKQoFc3RlcHMYByADKAsyGi5jbG91ZGxlc3MuYXBpLlBsYW5uZWRTdGVwEhQKDGxvd2VzdF9yZWFkeRgIIAEoBRIVCg1taW5fYXZhaWxhYmxlGAkgASgFEhQKDGhpZ2hlc3RfbGl2ZRgKIAEoBRIQCgh3YXJuaW5ncxgLIAMoCRISCgpnZW5lcmF0aW9uGAwgASgDEhEKCW5hbWVzcGFjZRgNIAEoCRIMCgRuYW1lGA4gASgJEhMKC3RvdGFsX3N0ZXBzGA8gASgFEhgKEHRvdGFsX3BsYWNlbWVudHMYECABKAUSMwoPd2FybmluZ19kZXRhaWxzGBEgAygLMhouY2xvdWRsZXNzLmFwaS5QbGFuV2FybmluZxIrCgdvdXRjb21lGBIgASgLMhouY2xvdWRsZXNzLmFwaS5QbGFuT3V0Y29tZRIUCgxyZWFkeV9iZWZvcmUYEyABKAUiZwoGQWN0aW9uEgsKB05PVEhJTkcQABIKCgZDUkVBVEUQARIKCgZVUERBVEUQAhIICgRNT1ZFEAMSCgoGREVMRVRFEAQSCQoFUEFVU0UQBRIKCgZSRVNVTUUQBhILCgdQUk9NT1RFEAcikQIKC1BsYW5XYXJuaW5nEi0KBGtpbmQYASABKA4yHy5jbG91ZGxlc3MuYXBpLlBsYW5XYXJuaW5nLktpbmQSDwoHbWVzc2FnZRgCIAEoCRIQCghyZXBsaWNhcxgDIAEoBSKvAQoES2luZBIPCgtVTlNQRUNJRklFRBAAEhAKDE5PX05PREVfRklUUxABEhcKE0JFTE9XX01JTl9BVkFJTEFCTEUQAhISCg5TVE9QU19SRVBMSUNBUxADEhUKEU5PREVfSEFTX1JFUExJQ0FTEAQSFgoSU1VQRVJTRURFU19ST0xMT1VUEAUSFQoRRE9FU19OT1RfQ09NUExFVEUQBhIRCg1OT1RfUFJFRElDVEVEEAciwQEKC1BsYW5PdXRjb21lEi0KBGtpbmQYASABKA4yHy5jbG91ZGxlc3MuYXBpLlBsYW5PdXRjb21lLktpbmQSDwoHbWVzc2FnZRgCIAEoCRINCgVyZWFkeRgDIAEoBRIPCgd1cGRhdGVkGAQgASgFEg8KB2Rlc2lyZWQYBSABKAUiQQoES2luZBINCglDT01QTEVURVMQABISCg5XQUlUU19GT1JfTk9ERRABEgkKBVNUQVlTEAISCwoHREVMRVRFRBADIp4CCghOb2RlUGxhbhIuCgZhY3Rpb24YASABKA4yHi5jbG91ZGxlc3MuYXBpLk5vZGVQbGFuLkFjdGlvbhIPCgdub2RlX2lkGAIgASgJEisKB2NoYW5nZXMYAyADKAsyGi5jbG91ZGxlc3MuYXBpLkZpZWxkQ2hhbmdlEhAKCHJlcGxpY2FzGAQgASgFEiwKCHdhcm5pbmdzGAUgAygLMhouY2xvdWRsZXNzLmFwaS5QbGFuV2FybmluZyJkCgZBY3Rpb24SCwoHTk9USElORxAAEgoKBkNPUkRPThABEgwKCFVOQ09SRE9OEAISCQoFRFJBSU4QAxIKCgZVUERBVEUQBBIKCgZSRU1PVkUQBRIQCgxDT05GSVJNX0xPU1QQBiI6CgtGaWVsZENoYW5nZRIMCgRwYXRoGAEgASgJEg4KBmJlZm9yZRgCIAEoCRINCgVhZnRlchgDIAEoCSJAChBQbGFubmVkUGxhY2VtZW50Eg8KB25vZGVfaWQYASABKAkSDAoEem9uZRgCIAEoCRINCgVzY29yZRgDIAEoASJQCgtQbGFubmVkU3RlcBITCgtkZXNjcmlwdGlvbhgBIAEoCRINCgVyZWFkeRgCIAEoBRIMCgRsaXZlGAMgASgFEg8KB2Jsb2NrZWQYBCABKAgiaAoTUGF1c2VSb2xsb3V0UmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EhwKCnJlcXVlc3RfaWQYAyABKAlCCLpIBXIDKIACImkKFFJlc3VtZVJvbGxvdXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHAoKcmVxdWVzdF9pZBgDIAEoCUIIukgFcgMogAIihAEKFVByb21vdGVSb2xsb3V0UmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EhwKCnJlcXVlc3RfaWQYAyABKAlCCLpIBXIDKIACEhgKB3ZlcnNpb24YBCABKAVCB7pIBBoCKAAivgEKElVuZG9Sb2xsb3V0UmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EhsKCnRvX3ZlcnNpb24YAyABKAVCB7pIBBoCKAASHAoKcmVxdWVzdF9pZBgEIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgFIAEoA0gAiAEBQhYKFF9leHBlY3RlZF9nZW5lcmF0aW9uIqQBChVSZXN0YXJ0Um9sbG91dFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhcKBG5hbWUYAiABKAlCCbpIBnIEEAEYPxIcCgpyZXF1ZXN0X2lkGAMgASgJQgi6SAVyAyiAAhIgChNleHBlY3RlZF9nZW5lcmF0aW9uGAQgASgDSACIAQFCFgoUX2V4cGVjdGVkX2dlbmVyYXRpb24iagoZR2V0V29ya2xvYWRWZXJzaW9uUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/EhgKB3ZlcnNpb24YAyABKAVCB7pIBBoCKAEiagoPV29ya2xvYWRWZXJzaW9uEigKBGluZm8YASABKAsyGi5jbG91ZGxlc3MuYXBpLlZlcnNpb25JbmZvEi0KCHRlbXBsYXRlGAIgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMiZQoRQ3JlYXRlUGxhblJlcXVlc3QSOQoHY2hhbmdlcxgBIAMoCzIcLmNsb3VkbGVzcy5hcGkuUGxhbm5lZENoYW5nZUIKukgHkgEECAEQEBIVCg12YWxpZGF0ZV9vbmx5GAIgASgIIpEHCg1QbGFubmVkQ2hhbmdlEjMKBWFwcGx5GAEgASgLMiIuY2xvdWRsZXNzLmFwaS5QbGFuV29ya2xvYWRSZXF1ZXN0SAASNAoFc2NhbGUYAiABKAsyIy5jbG91ZGxlc3MuYXBpLlNjYWxlV29ya2xvYWRSZXF1ZXN0SAASMQoEdW5kbxgDIAEoCzIhLmNsb3VkbGVzcy5hcGkuVW5kb1JvbGxvdXRSZXF1ZXN0SAASNwoHcmVzdGFydBgEIAEoCzIkLmNsb3VkbGVzcy5hcGkuUmVzdGFydFJvbGxvdXRSZXF1ZXN0SAASMAoFZHJhaW4YBSABKAsyHy5jbG91ZGxlc3MuYXBpLkRyYWluTm9kZVJlcXVlc3RIABI2CgZkZWxldGUYBiABKAsyJC5jbG91ZGxlc3MuYXBpLkRlbGV0ZVdvcmtsb2FkUmVxdWVzdEgAEjIKBmNvcmRvbhgHIAEoCzIgLmNsb3VkbGVzcy5hcGkuQ29yZG9uTm9kZVJlcXVlc3RIABI2Cgh1bmNvcmRvbhgIIAEoCzIiLmNsb3VkbGVzcy5hcGkuVW5jb3Jkb25Ob2RlUmVxdWVzdEgAEjcKC3VwZGF0ZV9ub2RlGAkgASgLMiAuY2xvdWRsZXNzLmFwaS5VcGRhdGVOb2RlUmVxdWVzdEgAEjcKC3JlbW92ZV9ub2RlGAogASgLMiAuY2xvdWRsZXNzLmFwaS5SZW1vdmVOb2RlUmVxdWVzdEgAEkIKEWNvbmZpcm1fbm9kZV9sb3N0GAsgASgLMiUuY2xvdWRsZXNzLmFwaS5Db25maXJtTm9kZUxvc3RSZXF1ZXN0SAASMwoFcGF1c2UYDCABKAsyIi5jbG91ZGxlc3MuYXBpLlBhdXNlUm9sbG91dFJlcXVlc3RIABI1CgZyZXN1bWUYDSABKAsyIy5jbG91ZGxlc3MuYXBpLlJlc3VtZVJvbGxvdXRSZXF1ZXN0SAASNwoHcHJvbW90ZRgOIAEoCzIkLmNsb3VkbGVzcy5hcGkuUHJvbW90ZVJvbGxvdXRSZXF1ZXN0SAASNgoGY3JlYXRlGA8gASgLMiQuY2xvdWRsZXNzLmFwaS5DcmVhdGVXb3JrbG9hZFJlcXVlc3RIABI2CgZ1cGRhdGUYECABKAsyJC5jbG91ZGxlc3MuYXBpLlVwZGF0ZVdvcmtsb2FkUmVxdWVzdEgAQggKBmNoYW5nZSK8AgoEUGxhbhIKCgJpZBgBIAEoCRIuCgpjcmVhdGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdjaGFuZ2VzGAQgAygLMhwuY2xvdWRsZXNzLmFwaS5QbGFubmVkQ2hhbmdlEi4KCXdvcmtsb2FkcxgFIAMoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRQbGFuEhAKCHJldmlzaW9uGAYgASgDEi8KC2V4ZWN1dGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgVub2RlcxgIIAMoCzIXLmNsb3VkbGVzcy5hcGkuTm9kZVBsYW4iTwoQTGlzdFBsYW5zUmVxdWVzdBIdCglwYWdlX3NpemUYASABKAVCCrpIBxoFGOgHKAASHAoKcGFnZV90b2tlbhgCIAEoCUIIukgFcgMYgAgiVwoRTGlzdFBsYW5zUmVzcG9uc2USKQoFcGxhbnMYASADKAsyGi5jbG91ZGxlc3MuYXBpLlBsYW5TdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLNAQoLUGxhblN1bW1hcnkSCgoCaWQYASABKAkSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhlY3V0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3N1bW1hcnkYBSABKAkSEAoId2FybmluZ3MYBiABKAUiMwoOR2V0UGxhblJlcXVlc3QSIQoCaWQYASABKAlCFbpIEnIQMg5eWzAtOWEtZl17MTZ9JCJVChJFeGVjdXRlUGxhblJlcXVlc3QSIQoCaWQYASABKAlCFbpIEnIQMg5eWzAtOWEtZl17MTZ9JBIcCgpyZXF1ZXN0X2lkGAIgASgJQgi6SAVyAyiAAiJlChNFeGVjdXRlUGxhblJlc3BvbnNlEioKCXdvcmtsb2FkcxgBIAMoCzIXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSIgoFbm9kZXMYAiADKAsyEy5jbG91ZGxlc3MuYXBpLk5vZGUiTQoWRXhwbGFpbldvcmtsb2FkUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SFwoEbmFtZRgCIAEoCUIJukgGcgQQARg/IqYBChdFeHBsYWluV29ya2xvYWRSZXNwb25zZRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdzdW1tYXJ5GAMgASgJEikKBW5vZGVzGAQgAygLMhouY2xvdWRsZXNzLmFwaS5Ob2RlVmVyZGljdBIuCghyZXBsaWNhcxgFIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cyKDAQoLTm9kZVZlcmRpY3QSDwoHbm9kZV9pZBgBIAEoCRIMCgR6b25lGAIgASgJEgwKBGZpdHMYAyABKAgSDgoGcmVhc29uGAQgASgJEg0KBXNjb3JlGAUgASgBEigKBXRlcm1zGAYgASgLMhkuY2xvdWRsZXNzLmFwaS5TY29yZVRlcm1zIqgBCgpTY29yZVRlcm1zEhAKCGxvY2FsaXR5GAEgASgBEhMKC3JlbGlhYmlsaXR5GAIgASgBEgwKBGNvc3QYAyABKAESEwoLdXRpbGlzYXRpb24YBCABKAESFwoPbmV0d29ya19wZW5hbHR5GAUgASgBEhAKCGFmZmluaXR5GAYgASgBEhUKDWFudGlfYWZmaW5pdHkYByABKAESDgoGdGFpbnRzGAggASgBIksKFExpc3RFbmRwb2ludHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8ibQoVV2F0Y2hFbmRwb2ludHNSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIXCgRuYW1lGAIgASgJQgm6SAZyBBABGD8SHwoOYWZ0ZXJfcmV2aXNpb24YAyABKANCB7pIBCICKAAifAoLRW5kcG9pbnRTZXQSMQoJZW5kcG9pbnRzGAEgAygLMh4uY2xvdWRsZXNzLmFwaS5SZXBsaWNhRW5kcG9pbnQSEAoIcmV2aXNpb24YAiABKAMSFgoOcmVhZHlfcmVwbGljYXMYAyABKAUSEAoIYm9va21hcmsYBCABKAgiggEKD1JlcGxpY2FFbmRwb2ludBISCgpyZXBsaWNhX2lkGAEgASgJEg8KB25vZGVfaWQYAiABKAkSDAoEem9uZRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgFEhEKCXBvcnRfbmFtZRgFIAEoCRIKCgJpcBgGIAEoCRIMCgRwb3J0GAcgASgFMtwZChJDb29yZGluYXRvclNlcnZpY2USTwoNR2V0U2VydmVySW5mbxIjLmNsb3VkbGVzcy5hcGkuR2V0U2VydmVySW5mb1JlcXVlc3QaGS5jbG91ZGxlc3MuYXBpLlNlcnZlckluZm8SUQoKRW5yb2xsTm9kZRIgLmNsb3VkbGVzcy5hcGkuRW5yb2xsTm9kZVJlcXVlc3QaIS5jbG91ZGxlc3MuYXBpLkVucm9sbE5vZGVSZXNwb25zZRJOCglIZWFydGJlYXQSHy5jbG91ZGxlc3MuYXBpLkhlYXJ0YmVhdFJlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkhlYXJ0YmVhdFJlc3BvbnNlEk0KB1Nlc3Npb24SGy5jbG91ZGxlc3MuYXBpLkFnZW50TWVzc2FnZRohLmNsb3VkbGVzcy5hcGkuQ29vcmRpbmF0b3JNZXNzYWdlKAEwARJECgZUdW5uZWwSGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEZyYW1lGhouY2xvdWRsZXNzLmFwaS5UdW5uZWxGcmFtZSgBMAESPQoHR2V0Tm9kZRIdLmNsb3VkbGVzcy5hcGkuR2V0Tm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSTgoJTGlzdE5vZGVzEh8uY2xvdWRsZXNzLmFwaS5MaXN0Tm9kZXNSZXF1ZXN0GiAuY2xvdWRsZXNzLmFwaS5MaXN0Tm9kZXNSZXNwb25zZRJTCgpXYXRjaE5vZGVzEiAuY2xvdWRsZXNzLmFwaS5XYXRjaE5vZGVzUmVxdWVzdBohLmNsb3VkbGVzcy5hcGkuV2F0Y2hOb2Rlc1Jlc3BvbnNlMAESQwoKVXBkYXRlTm9kZRIgLmNsb3VkbGVzcy5hcGkuVXBkYXRlTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSQwoKQ29yZG9uTm9kZRIgLmNsb3VkbGVzcy5hcGkuQ29yZG9uTm9kZVJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSRwoMVW5jb3Jkb25Ob2RlEiIuY2xvdWRsZXNzLmFwaS5VbmNvcmRvbk5vZGVSZXF1ZXN0GhMuY2xvdWRsZXNzLmFwaS5Ob2RlEkEKCURyYWluTm9kZRIfLmNsb3VkbGVzcy5hcGkuRHJhaW5Ob2RlUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuTm9kZRJNCg9Db25maXJtTm9kZUxvc3QSJS5jbG91ZGxlc3MuYXBpLkNvbmZpcm1Ob2RlTG9zdFJlcXVlc3QaEy5jbG91ZGxlc3MuYXBpLk5vZGUSUQoKUmVtb3ZlTm9kZRIgLmNsb3VkbGVzcy5hcGkuUmVtb3ZlTm9kZVJlcXVlc3QaIS5jbG91ZGxlc3MuYXBpLlJlbW92ZU5vZGVSZXNwb25zZRJPCg5DcmVhdGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuQ3JlYXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5VcGRhdGVXb3JrbG9hZBIkLmNsb3VkbGVzcy5hcGkuVXBkYXRlV29ya2xvYWRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJNCg1TY2FsZVdvcmtsb2FkEiMuY2xvdWRsZXNzLmFwaS5TY2FsZVdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSTwoORGVsZXRlV29ya2xvYWQSJC5jbG91ZGxlc3MuYXBpLkRlbGV0ZVdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSSQoLR2V0V29ya2xvYWQSIS5jbG91ZGxlc3MuYXBpLkdldFdvcmtsb2FkUmVxdWVzdBoXLmNsb3VkbGVzcy5hcGkuV29ya2xvYWQSWgoNTGlzdFdvcmtsb2FkcxIjLmNsb3VkbGVzcy5hcGkuTGlzdFdvcmtsb2Fkc1JlcXVlc3QaJC5jbG91ZGxlc3MuYXBpLkxpc3RXb3JrbG9hZHNSZXNwb25zZRJfCg5XYXRjaFdvcmtsb2FkcxIkLmNsb3VkbGVzcy5hcGkuV2F0Y2hXb3JrbG9hZHNSZXF1ZXN0GiUuY2xvdWRsZXNzLmFwaS5XYXRjaFdvcmtsb2Fkc1Jlc3BvbnNlMAESTwoMUGxhbldvcmtsb2FkEiIuY2xvdWRsZXNzLmFwaS5QbGFuV29ya2xvYWRSZXF1ZXN0GhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFBsYW4SYAoPRXhwbGFpbldvcmtsb2FkEiUuY2xvdWRsZXNzLmFwaS5FeHBsYWluV29ya2xvYWRSZXF1ZXN0GiYuY2xvdWRsZXNzLmFwaS5FeHBsYWluV29ya2xvYWRSZXNwb25zZRJLCgxQYXVzZVJvbGxvdXQSIi5jbG91ZGxlc3MuYXBpLlBhdXNlUm9sbG91dFJlcXVlc3QaFy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkEk0KDVJlc3VtZVJvbGxvdXQSIy5jbG91ZGxlc3MuYXBpLlJlc3VtZVJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5Qcm9tb3RlUm9sbG91dBIkLmNsb3VkbGVzcy5hcGkuUHJvbW90ZVJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJJCgtVbmRvUm9sbG91dBIhLmNsb3VkbGVzcy5hcGkuVW5kb1JvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJPCg5SZXN0YXJ0Um9sbG91dBIkLmNsb3VkbGVzcy5hcGkuUmVzdGFydFJvbGxvdXRSZXF1ZXN0GhcuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZBJeChJHZXRXb3JrbG9hZFZlcnNpb24SKC5jbG91ZGxlc3MuYXBpLkdldFdvcmtsb2FkVmVyc2lvblJlcXVlc3QaHi5jbG91ZGxlc3MuYXBpLldvcmtsb2FkVmVyc2lvbhJDCgpDcmVhdGVQbGFuEiAuY2xvdWRsZXNzLmFwaS5DcmVhdGVQbGFuUmVxdWVzdBoTLmNsb3VkbGVzcy5hcGkuUGxhbhJOCglMaXN0UGxhbnMSHy5jbG91ZGxlc3MuYXBpLkxpc3RQbGFuc1JlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkxpc3RQbGFuc1Jlc3BvbnNlEj0KB0dldFBsYW4SHS5jbG91ZGxlc3MuYXBpLkdldFBsYW5SZXF1ZXN0GhMuY2xvdWRsZXNzLmFwaS5QbGFuElQKC0V4ZWN1dGVQbGFuEiEuY2xvdWRsZXNzLmFwaS5FeGVjdXRlUGxhblJlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLkV4ZWN1dGVQbGFuUmVzcG9uc2USUAoNTGlzdEVuZHBvaW50cxIjLmNsb3VkbGVzcy5hcGkuTGlzdEVuZHBvaW50c1JlcXVlc3QaGi5jbG91ZGxlc3MuYXBpLkVuZHBvaW50U2V0ElQKDldhdGNoRW5kcG9pbnRzEiQuY2xvdWRsZXNzLmFwaS5XYXRjaEVuZHBvaW50c1JlcXVlc3QaGi5jbG91ZGxlc3MuYXBpLkVuZHBvaW50U2V0MAESUQoKTGlzdEV2ZW50cxIgLmNsb3VkbGVzcy5hcGkuTGlzdEV2ZW50c1JlcXVlc3QaIS5jbG91ZGxlc3MuYXBpLkxpc3RFdmVudHNSZXNwb25zZRJWCgtXYXRjaEV2ZW50cxIhLmNsb3VkbGVzcy5hcGkuV2F0Y2hFdmVudHNSZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5XYXRjaEV2ZW50c1Jlc3BvbnNlMAESSQoKU3RyZWFtTG9ncxIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3QaFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5MAESVAoLRXhlY0NvbW1hbmQSIS5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVxdWVzdBoiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZRJDCgRFeGVjEhouY2xvdWRsZXNzLmFwaS5FeGVjUmVxdWVzdBobLmNsb3VkbGVzcy5hcGkuRXhlY1Jlc3BvbnNlKAEwARJYCgtQb3J0Rm9yd2FyZBIhLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXF1ZXN0GiIuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlc3BvbnNlKAEwAWIGcHJvdG8z", [file_buf_validate_validate, file_cloudless_api_event, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message cloudless.api.GetServerInfoRequest
@@ -614,14 +614,15 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
   /**
    * The predicted steps in order, each with the number of ready replicas after it. The prediction
    * assumes that every started replica becomes ready before the next decision. `min_available` is
-   * kept in any case.
+   * kept in any case. When the change cannot be completed, the steps end with a `blocked` step.
    *
    * @generated from field: repeated cloudless.api.PlannedStep steps = 7;
    */
   steps: PlannedStep[];
 
   /**
-   * Smallest number of ready replicas during the change.
+   * Smallest number of ready replicas during the change. When the number of replicas grows, at most
+   * `ready_before`.
    *
    * @generated from field: int32 lowest_ready = 8;
    */
@@ -642,7 +643,7 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
   highestLive: number;
 
   /**
-   * Problems that users should know before they make the change.
+   * Problems that users should know before they make the change, as sentences.
    *
    * @generated from field: repeated string warnings = 11;
    */
@@ -683,6 +684,27 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
    * @generated from field: int32 total_placements = 16;
    */
   totalPlacements: number;
+
+  /**
+   * The warnings with their kinds, in the order of `warnings`.
+   *
+   * @generated from field: repeated cloudless.api.PlanWarning warning_details = 17;
+   */
+  warningDetails: PlanWarning[];
+
+  /**
+   * The state in which the workload stays when nothing more happens by itself.
+   *
+   * @generated from field: cloudless.api.PlanOutcome outcome = 18;
+   */
+  outcome?: PlanOutcome | undefined;
+
+  /**
+   * Number of ready replicas before the change.
+   *
+   * @generated from field: int32 ready_before = 19;
+   */
+  readyBefore: number;
 };
 
 /**
@@ -718,11 +740,39 @@ export enum WorkloadPlan_Action {
   UPDATE = 2,
 
   /**
-   * The spec stays; replicas are moved off a node.
+   * The spec stays; replicas are moved off a node, replaced, or placed on a node.
    *
    * @generated from enum value: MOVE = 3;
    */
   MOVE = 3,
+
+  /**
+   * The workload and all of its replicas are deleted.
+   *
+   * @generated from enum value: DELETE = 4;
+   */
+  DELETE = 4,
+
+  /**
+   * The rollout of the workload is paused.
+   *
+   * @generated from enum value: PAUSE = 5;
+   */
+  PAUSE = 5,
+
+  /**
+   * The rollout of the workload is resumed.
+   *
+   * @generated from enum value: RESUME = 6;
+   */
+  RESUME = 6,
+
+  /**
+   * The rollout of the workload is promoted.
+   *
+   * @generated from enum value: PROMOTE = 7;
+   */
+  PROMOTE = 7,
 }
 
 /**
@@ -730,6 +780,306 @@ export enum WorkloadPlan_Action {
  */
 export const WorkloadPlan_ActionSchema: GenEnum<WorkloadPlan_Action> = /*@__PURE__*/
   enumDesc(file_cloudless_api_coordinator_service, 12, 0);
+
+/**
+ * A problem that a plan predicts.
+ *
+ * @generated from message cloudless.api.PlanWarning
+ */
+export type PlanWarning = Message<"cloudless.api.PlanWarning"> & {
+  /**
+   * Kind of the problem.
+   *
+   * @generated from field: cloudless.api.PlanWarning.Kind kind = 1;
+   */
+  kind: PlanWarning_Kind;
+
+  /**
+   * The problem as a sentence.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * Number of replicas that the problem is about; 0 when it is not about replicas.
+   *
+   * @generated from field: int32 replicas = 3;
+   */
+  replicas: number;
+};
+
+/**
+ * Describes the message cloudless.api.PlanWarning.
+ * Use `create(PlanWarningSchema)` to create a new message.
+ */
+export const PlanWarningSchema: GenMessage<PlanWarning> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 13);
+
+/**
+ * @generated from enum cloudless.api.PlanWarning.Kind
+ */
+export enum PlanWarning_Kind {
+  /**
+   * The kind is unknown to this version of the schema.
+   *
+   * @generated from enum value: UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * No node fits new replicas, which wait without a node.
+   *
+   * @generated from enum value: NO_NODE_FITS = 1;
+   */
+  NO_NODE_FITS = 1,
+
+  /**
+   * Fewer than `min_available` replicas are ready during the change.
+   *
+   * @generated from enum value: BELOW_MIN_AVAILABLE = 2;
+   */
+  BELOW_MIN_AVAILABLE = 2,
+
+  /**
+   * The change ends replicas that run, and starts no others in their place.
+   *
+   * @generated from enum value: STOPS_REPLICAS = 3;
+   */
+  STOPS_REPLICAS = 3,
+
+  /**
+   * The node has replicas, which the change does not move in good order.
+   *
+   * @generated from enum value: NODE_HAS_REPLICAS = 4;
+   */
+  NODE_HAS_REPLICAS = 4,
+
+  /**
+   * The change takes the place of a rollout that has not completed.
+   *
+   * @generated from enum value: SUPERSEDES_ROLLOUT = 5;
+   */
+  SUPERSEDES_ROLLOUT = 5,
+
+  /**
+   * The change does not complete by itself for another reason than a missing node.
+   *
+   * @generated from enum value: DOES_NOT_COMPLETE = 6;
+   */
+  DOES_NOT_COMPLETE = 6,
+
+  /**
+   * A part of the change is too large to be predicted.
+   *
+   * @generated from enum value: NOT_PREDICTED = 7;
+   */
+  NOT_PREDICTED = 7,
+}
+
+/**
+ * Describes the enum cloudless.api.PlanWarning.Kind.
+ */
+export const PlanWarning_KindSchema: GenEnum<PlanWarning_Kind> = /*@__PURE__*/
+  enumDesc(file_cloudless_api_coordinator_service, 13, 0);
+
+/**
+ * The state in which a predicted change of a workload ends.
+ *
+ * @generated from message cloudless.api.PlanOutcome
+ */
+export type PlanOutcome = Message<"cloudless.api.PlanOutcome"> & {
+  /**
+   * Kind of the end.
+   *
+   * @generated from field: cloudless.api.PlanOutcome.Kind kind = 1;
+   */
+  kind: PlanOutcome_Kind;
+
+  /**
+   * The state as a sentence: `rollout stays at 7 of 9 until a node fits`. Empty when the change
+   * completes.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * Number of ready replicas in this state.
+   *
+   * @generated from field: int32 ready = 3;
+   */
+  ready: number;
+
+  /**
+   * Number of ready replicas of the newest version in this state.
+   *
+   * @generated from field: int32 updated = 4;
+   */
+  updated: number;
+
+  /**
+   * Number of replicas that the spec wants.
+   *
+   * @generated from field: int32 desired = 5;
+   */
+  desired: number;
+};
+
+/**
+ * Describes the message cloudless.api.PlanOutcome.
+ * Use `create(PlanOutcomeSchema)` to create a new message.
+ */
+export const PlanOutcomeSchema: GenMessage<PlanOutcome> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 14);
+
+/**
+ * @generated from enum cloudless.api.PlanOutcome.Kind
+ */
+export enum PlanOutcome_Kind {
+  /**
+   * The workload reaches its spec. Waits for promotions are listed as steps.
+   *
+   * @generated from enum value: COMPLETES = 0;
+   */
+  COMPLETES = 0,
+
+  /**
+   * Replicas wait without a node until a node fits.
+   *
+   * @generated from enum value: WAITS_FOR_NODE = 1;
+   */
+  WAITS_FOR_NODE = 1,
+
+  /**
+   * The workload stays as it is for another reason, such as a paused rollout.
+   *
+   * @generated from enum value: STAYS = 2;
+   */
+  STAYS = 2,
+
+  /**
+   * The workload is gone.
+   *
+   * @generated from enum value: DELETED = 3;
+   */
+  DELETED = 3,
+}
+
+/**
+ * Describes the enum cloudless.api.PlanOutcome.Kind.
+ */
+export const PlanOutcome_KindSchema: GenEnum<PlanOutcome_Kind> = /*@__PURE__*/
+  enumDesc(file_cloudless_api_coordinator_service, 14, 0);
+
+/**
+ * The predicted effect of a change on one node.
+ *
+ * @generated from message cloudless.api.NodePlan
+ */
+export type NodePlan = Message<"cloudless.api.NodePlan"> & {
+  /**
+   * Effect on the node.
+   *
+   * @generated from field: cloudless.api.NodePlan.Action action = 1;
+   */
+  action: NodePlan_Action;
+
+  /**
+   * Id of the node.
+   *
+   * @generated from field: string node_id = 2;
+   */
+  nodeId: string;
+
+  /**
+   * The values that change: `zone`, `region`, `labels["disk"]`, `taints["gpu:NO_SCHEDULE"]`.
+   *
+   * @generated from field: repeated cloudless.api.FieldChange changes = 3;
+   */
+  changes: FieldChange[];
+
+  /**
+   * Number of replicas on the node before the change.
+   *
+   * @generated from field: int32 replicas = 4;
+   */
+  replicas: number;
+
+  /**
+   * Problems that users should know before they make the change.
+   *
+   * @generated from field: repeated cloudless.api.PlanWarning warnings = 5;
+   */
+  warnings: PlanWarning[];
+};
+
+/**
+ * Describes the message cloudless.api.NodePlan.
+ * Use `create(NodePlanSchema)` to create a new message.
+ */
+export const NodePlanSchema: GenMessage<NodePlan> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 15);
+
+/**
+ * @generated from enum cloudless.api.NodePlan.Action
+ */
+export enum NodePlan_Action {
+  /**
+   * The change has no effect on the node.
+   *
+   * @generated from enum value: NOTHING = 0;
+   */
+  NOTHING = 0,
+
+  /**
+   * The node accepts no new replicas.
+   *
+   * @generated from enum value: CORDON = 1;
+   */
+  CORDON = 1,
+
+  /**
+   * The node accepts new replicas again.
+   *
+   * @generated from enum value: UNCORDON = 2;
+   */
+  UNCORDON = 2,
+
+  /**
+   * The node accepts no new replicas, and its replicas are moved.
+   *
+   * @generated from enum value: DRAIN = 3;
+   */
+  DRAIN = 3,
+
+  /**
+   * Labels, taints, zone or region change.
+   *
+   * @generated from enum value: UPDATE = 4;
+   */
+  UPDATE = 4,
+
+  /**
+   * The record of the node is removed.
+   *
+   * @generated from enum value: REMOVE = 5;
+   */
+  REMOVE = 5,
+
+  /**
+   * The machine of the node is confirmed as dead.
+   *
+   * @generated from enum value: CONFIRM_LOST = 6;
+   */
+  CONFIRM_LOST = 6,
+}
+
+/**
+ * Describes the enum cloudless.api.NodePlan.Action.
+ */
+export const NodePlan_ActionSchema: GenEnum<NodePlan_Action> = /*@__PURE__*/
+  enumDesc(file_cloudless_api_coordinator_service, 15, 0);
 
 /**
  * A field of a spec that changes.
@@ -764,7 +1114,7 @@ export type FieldChange = Message<"cloudless.api.FieldChange"> & {
  * Use `create(FieldChangeSchema)` to create a new message.
  */
 export const FieldChangeSchema: GenMessage<FieldChange> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 13);
+  messageDesc(file_cloudless_api_coordinator_service, 16);
 
 /**
  * A node that a new replica would be placed on.
@@ -799,7 +1149,7 @@ export type PlannedPlacement = Message<"cloudless.api.PlannedPlacement"> & {
  * Use `create(PlannedPlacementSchema)` to create a new message.
  */
 export const PlannedPlacementSchema: GenMessage<PlannedPlacement> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 14);
+  messageDesc(file_cloudless_api_coordinator_service, 17);
 
 /**
  * One predicted step of a change.
@@ -828,6 +1178,14 @@ export type PlannedStep = Message<"cloudless.api.PlannedStep"> & {
    * @generated from field: int32 live = 3;
    */
   live: number;
+
+  /**
+   * The step cannot happen by itself, and no further step follows: `2 replicas wait: no node fits
+   * (memory: 3 of 3 nodes)`.
+   *
+   * @generated from field: bool blocked = 4;
+   */
+  blocked: boolean;
 };
 
 /**
@@ -835,7 +1193,7 @@ export type PlannedStep = Message<"cloudless.api.PlannedStep"> & {
  * Use `create(PlannedStepSchema)` to create a new message.
  */
 export const PlannedStepSchema: GenMessage<PlannedStep> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 15);
+  messageDesc(file_cloudless_api_coordinator_service, 18);
 
 /**
  * @generated from message cloudless.api.PauseRolloutRequest
@@ -870,7 +1228,7 @@ export type PauseRolloutRequest = Message<"cloudless.api.PauseRolloutRequest"> &
  * Use `create(PauseRolloutRequestSchema)` to create a new message.
  */
 export const PauseRolloutRequestSchema: GenMessage<PauseRolloutRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 16);
+  messageDesc(file_cloudless_api_coordinator_service, 19);
 
 /**
  * @generated from message cloudless.api.ResumeRolloutRequest
@@ -905,7 +1263,7 @@ export type ResumeRolloutRequest = Message<"cloudless.api.ResumeRolloutRequest">
  * Use `create(ResumeRolloutRequestSchema)` to create a new message.
  */
 export const ResumeRolloutRequestSchema: GenMessage<ResumeRolloutRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 17);
+  messageDesc(file_cloudless_api_coordinator_service, 20);
 
 /**
  * @generated from message cloudless.api.PromoteRolloutRequest
@@ -948,7 +1306,7 @@ export type PromoteRolloutRequest = Message<"cloudless.api.PromoteRolloutRequest
  * Use `create(PromoteRolloutRequestSchema)` to create a new message.
  */
 export const PromoteRolloutRequestSchema: GenMessage<PromoteRolloutRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 18);
+  messageDesc(file_cloudless_api_coordinator_service, 21);
 
 /**
  * @generated from message cloudless.api.UndoRolloutRequest
@@ -1000,7 +1358,7 @@ export type UndoRolloutRequest = Message<"cloudless.api.UndoRolloutRequest"> & {
  * Use `create(UndoRolloutRequestSchema)` to create a new message.
  */
 export const UndoRolloutRequestSchema: GenMessage<UndoRolloutRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 19);
+  messageDesc(file_cloudless_api_coordinator_service, 22);
 
 /**
  * @generated from message cloudless.api.RestartRolloutRequest
@@ -1043,7 +1401,7 @@ export type RestartRolloutRequest = Message<"cloudless.api.RestartRolloutRequest
  * Use `create(RestartRolloutRequestSchema)` to create a new message.
  */
 export const RestartRolloutRequestSchema: GenMessage<RestartRolloutRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 20);
+  messageDesc(file_cloudless_api_coordinator_service, 23);
 
 /**
  * @generated from message cloudless.api.GetWorkloadVersionRequest
@@ -1076,7 +1434,7 @@ export type GetWorkloadVersionRequest = Message<"cloudless.api.GetWorkloadVersio
  * Use `create(GetWorkloadVersionRequestSchema)` to create a new message.
  */
 export const GetWorkloadVersionRequestSchema: GenMessage<GetWorkloadVersionRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 21);
+  messageDesc(file_cloudless_api_coordinator_service, 24);
 
 /**
  * A kept version of the replica template.
@@ -1105,7 +1463,7 @@ export type WorkloadVersion = Message<"cloudless.api.WorkloadVersion"> & {
  * Use `create(WorkloadVersionSchema)` to create a new message.
  */
 export const WorkloadVersionSchema: GenMessage<WorkloadVersion> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 22);
+  messageDesc(file_cloudless_api_coordinator_service, 25);
 
 /**
  * @generated from message cloudless.api.CreatePlanRequest
@@ -1118,6 +1476,14 @@ export type CreatePlanRequest = Message<"cloudless.api.CreatePlanRequest"> & {
    * @generated from field: repeated cloudless.api.PlannedChange changes = 1;
    */
   changes: PlannedChange[];
+
+  /**
+   * Validates and predicts the changes without storing a plan: the response has no id and no
+   * `expires_at`. Default: false.
+   *
+   * @generated from field: bool validate_only = 2;
+   */
+  validateOnly: boolean;
 };
 
 /**
@@ -1125,7 +1491,7 @@ export type CreatePlanRequest = Message<"cloudless.api.CreatePlanRequest"> & {
  * Use `create(CreatePlanRequestSchema)` to create a new message.
  */
 export const CreatePlanRequestSchema: GenMessage<CreatePlanRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 23);
+  messageDesc(file_cloudless_api_coordinator_service, 26);
 
 /**
  * A change in the form of the request of its own call. `request_id` must be empty.
@@ -1178,6 +1544,94 @@ export type PlannedChange = Message<"cloudless.api.PlannedChange"> & {
      */
     value: DrainNodeRequest;
     case: "drain";
+  } | {
+    /**
+     * Deletes a workload.
+     *
+     * @generated from field: cloudless.api.DeleteWorkloadRequest delete = 6;
+     */
+    value: DeleteWorkloadRequest;
+    case: "delete";
+  } | {
+    /**
+     * Stops the placement of new replicas on a node.
+     *
+     * @generated from field: cloudless.api.CordonNodeRequest cordon = 7;
+     */
+    value: CordonNodeRequest;
+    case: "cordon";
+  } | {
+    /**
+     * Ends a cordon and a drain.
+     *
+     * @generated from field: cloudless.api.UncordonNodeRequest uncordon = 8;
+     */
+    value: UncordonNodeRequest;
+    case: "uncordon";
+  } | {
+    /**
+     * Changes labels, taints, zone or region of a node.
+     *
+     * @generated from field: cloudless.api.UpdateNodeRequest update_node = 9;
+     */
+    value: UpdateNodeRequest;
+    case: "updateNode";
+  } | {
+    /**
+     * Removes the record of a node.
+     *
+     * @generated from field: cloudless.api.RemoveNodeRequest remove_node = 10;
+     */
+    value: RemoveNodeRequest;
+    case: "removeNode";
+  } | {
+    /**
+     * Confirms that the machine of a lost node is dead.
+     *
+     * @generated from field: cloudless.api.ConfirmNodeLostRequest confirm_node_lost = 11;
+     */
+    value: ConfirmNodeLostRequest;
+    case: "confirmNodeLost";
+  } | {
+    /**
+     * Pauses a rollout.
+     *
+     * @generated from field: cloudless.api.PauseRolloutRequest pause = 12;
+     */
+    value: PauseRolloutRequest;
+    case: "pause";
+  } | {
+    /**
+     * Continues a paused rollout, or retries a failed rollout.
+     *
+     * @generated from field: cloudless.api.ResumeRolloutRequest resume = 13;
+     */
+    value: ResumeRolloutRequest;
+    case: "resume";
+  } | {
+    /**
+     * Promotes a rollout that waits for a promotion.
+     *
+     * @generated from field: cloudless.api.PromoteRolloutRequest promote = 14;
+     */
+    value: PromoteRolloutRequest;
+    case: "promote";
+  } | {
+    /**
+     * Creates a workload, and fails when the workload exists.
+     *
+     * @generated from field: cloudless.api.CreateWorkloadRequest create = 15;
+     */
+    value: CreateWorkloadRequest;
+    case: "create";
+  } | {
+    /**
+     * Changes the spec of a workload, and fails when the workload does not exist.
+     *
+     * @generated from field: cloudless.api.UpdateWorkloadRequest update = 16;
+     */
+    value: UpdateWorkloadRequest;
+    case: "update";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1186,7 +1640,7 @@ export type PlannedChange = Message<"cloudless.api.PlannedChange"> & {
  * Use `create(PlannedChangeSchema)` to create a new message.
  */
 export const PlannedChangeSchema: GenMessage<PlannedChange> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 24);
+  messageDesc(file_cloudless_api_coordinator_service, 27);
 
 /**
  * A stored prediction of changes, which ExecutePlan makes exactly as shown.
@@ -1195,7 +1649,7 @@ export const PlannedChangeSchema: GenMessage<PlannedChange> = /*@__PURE__*/
  */
 export type Plan = Message<"cloudless.api.Plan"> & {
   /**
-   * Id of the plan: 16 hex digits.
+   * Id of the plan: 16 hex digits. Empty: the plan is not stored.
    *
    * @generated from field: string id = 1;
    */
@@ -1209,7 +1663,8 @@ export type Plan = Message<"cloudless.api.Plan"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * End of the time in which the plan can be executed, one hour after its creation.
+   * End of the time in which the plan can be executed, one hour after its creation. Absent: the
+   * plan is not stored.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 3;
    */
@@ -1242,6 +1697,13 @@ export type Plan = Message<"cloudless.api.Plan"> & {
    * @generated from field: google.protobuf.Timestamp executed_at = 7;
    */
   executedAt?: Timestamp | undefined;
+
+  /**
+   * The effect on each node that is changed, in the order of the changes.
+   *
+   * @generated from field: repeated cloudless.api.NodePlan nodes = 8;
+   */
+  nodes: NodePlan[];
 };
 
 /**
@@ -1249,7 +1711,115 @@ export type Plan = Message<"cloudless.api.Plan"> & {
  * Use `create(PlanSchema)` to create a new message.
  */
 export const PlanSchema: GenMessage<Plan> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 25);
+  messageDesc(file_cloudless_api_coordinator_service, 28);
+
+/**
+ * @generated from message cloudless.api.ListPlansRequest
+ */
+export type ListPlansRequest = Message<"cloudless.api.ListPlansRequest"> & {
+  /**
+   * Largest number of plans in the response. 1 to 1000. Default: 100.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the previous page. Default: empty, the first page.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message cloudless.api.ListPlansRequest.
+ * Use `create(ListPlansRequestSchema)` to create a new message.
+ */
+export const ListPlansRequestSchema: GenMessage<ListPlansRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 29);
+
+/**
+ * @generated from message cloudless.api.ListPlansResponse
+ */
+export type ListPlansResponse = Message<"cloudless.api.ListPlansResponse"> & {
+  /**
+   * The stored plans of this page that have not expired, newest first.
+   *
+   * @generated from field: repeated cloudless.api.PlanSummary plans = 1;
+   */
+  plans: PlanSummary[];
+
+  /**
+   * `page_token` of the next page. Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message cloudless.api.ListPlansResponse.
+ * Use `create(ListPlansResponseSchema)` to create a new message.
+ */
+export const ListPlansResponseSchema: GenMessage<ListPlansResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 30);
+
+/**
+ * A stored plan without its details.
+ *
+ * @generated from message cloudless.api.PlanSummary
+ */
+export type PlanSummary = Message<"cloudless.api.PlanSummary"> & {
+  /**
+   * Id of the plan: 16 hex digits.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Time of creation.
+   *
+   * @generated from field: google.protobuf.Timestamp created_at = 2;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * End of the time in which the plan can be executed.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 3;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Time of execution. Absent: the plan has not been executed.
+   *
+   * @generated from field: google.protobuf.Timestamp executed_at = 4;
+   */
+  executedAt?: Timestamp | undefined;
+
+  /**
+   * The changes in one line: `update default/web, drain node-2`.
+   *
+   * @generated from field: string summary = 5;
+   */
+  summary: string;
+
+  /**
+   * Number of warnings of the plan.
+   *
+   * @generated from field: int32 warnings = 6;
+   */
+  warnings: number;
+};
+
+/**
+ * Describes the message cloudless.api.PlanSummary.
+ * Use `create(PlanSummarySchema)` to create a new message.
+ */
+export const PlanSummarySchema: GenMessage<PlanSummary> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_coordinator_service, 31);
 
 /**
  * @generated from message cloudless.api.GetPlanRequest
@@ -1268,7 +1838,7 @@ export type GetPlanRequest = Message<"cloudless.api.GetPlanRequest"> & {
  * Use `create(GetPlanRequestSchema)` to create a new message.
  */
 export const GetPlanRequestSchema: GenMessage<GetPlanRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 26);
+  messageDesc(file_cloudless_api_coordinator_service, 32);
 
 /**
  * @generated from message cloudless.api.ExecutePlanRequest
@@ -1296,21 +1866,22 @@ export type ExecutePlanRequest = Message<"cloudless.api.ExecutePlanRequest"> & {
  * Use `create(ExecutePlanRequestSchema)` to create a new message.
  */
 export const ExecutePlanRequestSchema: GenMessage<ExecutePlanRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 27);
+  messageDesc(file_cloudless_api_coordinator_service, 33);
 
 /**
  * @generated from message cloudless.api.ExecutePlanResponse
  */
 export type ExecutePlanResponse = Message<"cloudless.api.ExecutePlanResponse"> & {
   /**
-   * The workloads that were created or changed, without their replicas.
+   * The workloads that were created or changed, without their replicas. Includes workloads that are
+   * being deleted now.
    *
    * @generated from field: repeated cloudless.api.Workload workloads = 1;
    */
   workloads: Workload[];
 
   /**
-   * The nodes that are being drained.
+   * The nodes that were changed. Removed nodes are omitted.
    *
    * @generated from field: repeated cloudless.api.Node nodes = 2;
    */
@@ -1322,7 +1893,7 @@ export type ExecutePlanResponse = Message<"cloudless.api.ExecutePlanResponse"> &
  * Use `create(ExecutePlanResponseSchema)` to create a new message.
  */
 export const ExecutePlanResponseSchema: GenMessage<ExecutePlanResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 28);
+  messageDesc(file_cloudless_api_coordinator_service, 34);
 
 /**
  * @generated from message cloudless.api.ExplainWorkloadRequest
@@ -1348,7 +1919,7 @@ export type ExplainWorkloadRequest = Message<"cloudless.api.ExplainWorkloadReque
  * Use `create(ExplainWorkloadRequestSchema)` to create a new message.
  */
 export const ExplainWorkloadRequestSchema: GenMessage<ExplainWorkloadRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 29);
+  messageDesc(file_cloudless_api_coordinator_service, 35);
 
 /**
  * @generated from message cloudless.api.ExplainWorkloadResponse
@@ -1395,7 +1966,7 @@ export type ExplainWorkloadResponse = Message<"cloudless.api.ExplainWorkloadResp
  * Use `create(ExplainWorkloadResponseSchema)` to create a new message.
  */
 export const ExplainWorkloadResponseSchema: GenMessage<ExplainWorkloadResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 30);
+  messageDesc(file_cloudless_api_coordinator_service, 36);
 
 /**
  * Result of filtering and scoring one node for one more replica.
@@ -1451,7 +2022,7 @@ export type NodeVerdict = Message<"cloudless.api.NodeVerdict"> & {
  * Use `create(NodeVerdictSchema)` to create a new message.
  */
 export const NodeVerdictSchema: GenMessage<NodeVerdict> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 31);
+  messageDesc(file_cloudless_api_coordinator_service, 37);
 
 /**
  * The parts of a score. The first five are between 0 and 1 and are weighted; the others are added
@@ -1525,7 +2096,7 @@ export type ScoreTerms = Message<"cloudless.api.ScoreTerms"> & {
  * Use `create(ScoreTermsSchema)` to create a new message.
  */
 export const ScoreTermsSchema: GenMessage<ScoreTerms> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 32);
+  messageDesc(file_cloudless_api_coordinator_service, 38);
 
 /**
  * @generated from message cloudless.api.ListEndpointsRequest
@@ -1551,7 +2122,7 @@ export type ListEndpointsRequest = Message<"cloudless.api.ListEndpointsRequest">
  * Use `create(ListEndpointsRequestSchema)` to create a new message.
  */
 export const ListEndpointsRequestSchema: GenMessage<ListEndpointsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 33);
+  messageDesc(file_cloudless_api_coordinator_service, 39);
 
 /**
  * @generated from message cloudless.api.WatchEndpointsRequest
@@ -1585,7 +2156,7 @@ export type WatchEndpointsRequest = Message<"cloudless.api.WatchEndpointsRequest
  * Use `create(WatchEndpointsRequestSchema)` to create a new message.
  */
 export const WatchEndpointsRequestSchema: GenMessage<WatchEndpointsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 34);
+  messageDesc(file_cloudless_api_coordinator_service, 40);
 
 /**
  * The endpoints of a workload: the ports of every ready replica that is not leaving.
@@ -1628,7 +2199,7 @@ export type EndpointSet = Message<"cloudless.api.EndpointSet"> & {
  * Use `create(EndpointSetSchema)` to create a new message.
  */
 export const EndpointSetSchema: GenMessage<EndpointSet> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 35);
+  messageDesc(file_cloudless_api_coordinator_service, 41);
 
 /**
  * One port of one ready replica.
@@ -1691,7 +2262,7 @@ export type ReplicaEndpoint = Message<"cloudless.api.ReplicaEndpoint"> & {
  * Use `create(ReplicaEndpointSchema)` to create a new message.
  */
 export const ReplicaEndpointSchema: GenMessage<ReplicaEndpoint> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_coordinator_service, 36);
+  messageDesc(file_cloudless_api_coordinator_service, 42);
 
 /**
  * The public API of a cluster, served by the coordinator.
@@ -2006,7 +2577,7 @@ export const CoordinatorService: GenService<{
   },
   /**
    * Predicts the effect of changes and stores the prediction for one hour. ExecutePlan makes the
-   * changes.
+   * changes. With `validate_only`, nothing is stored.
    *
    * @generated from rpc cloudless.api.CoordinatorService.CreatePlan
    */
@@ -2014,6 +2585,16 @@ export const CoordinatorService: GenService<{
     methodKind: "unary";
     input: typeof CreatePlanRequestSchema;
     output: typeof PlanSchema;
+  },
+  /**
+   * Lists the stored plans, newest first, one page a call.
+   *
+   * @generated from rpc cloudless.api.CoordinatorService.ListPlans
+   */
+  listPlans: {
+    methodKind: "unary";
+    input: typeof ListPlansRequestSchema;
+    output: typeof ListPlansResponseSchema;
   },
   /**
    * Returns a stored plan. NOT_FOUND after the plan has expired.

@@ -1,0 +1,186 @@
+import {
+  NodePlan_Action as NodeAction,
+  WorkloadPlan_Action as Action,
+  type PlannedChange,
+} from '@cloudless/api';
+import type { NodeRecord } from '@cloudless/api/store';
+import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import type { ClusterView, Stored } from '@cloudless/cluster-state';
+import { startDrain, uncordonNode, type NodeChange } from '../node/drain.js';
+import { confirmLoss, cordonNode, requireNode } from '../node/node-change.js';
+import { requireRemovable } from '../node/node-removal.js';
+import { updateNode } from '../node/node-update.js';
+import type { ApiServerDeps } from '../ports.js';
+import { createRestart, createUndo } from '../rollout/rollout-handlers.js';
+import {
+  decidePause,
+  decidePromotion,
+  decideResume,
+  readRollout,
+  type RolloutRecords,
+  type RolloutUpdate,
+} from '../rollout/rollout-update.js';
+import { planApply, planCreate, planScale, planUpdate } from '../workload/spec-changes.js';
+import type { WorkloadChange } from '../workload/workload-change.js';
+import { planDeletion, type WorkloadDeletion } from '../workload/workload-deletion.js';
+
+/** A change of a plan, validated as the RPC for this single change validates it. */
+export type CheckedChange =
+  | { readonly kind: 'workload'; readonly change: WorkloadChange }
+  | { readonly kind: 'deletion'; readonly change: WorkloadDeletion }
+  | {
+      readonly kind: 'rollout';
+      readonly action: Action.PAUSE | Action.RESUME | Action.PROMOTE;
+      readonly records: RolloutRecords;
+      /** Undefined when the rollout has the requested state already. */
+      readonly update: RolloutUpdate | undefined;
+    }
+  | {
+      readonly kind: 'node';
+      readonly action: NodeAction;
+      readonly current: Stored<NodeRecord>;
+      /** Undefined when the request changes nothing. */
+      readonly change: NodeChange | undefined;
+    }
+  | { readonly kind: 'removal'; readonly current: Stored<NodeRecord> };
+
+export type CheckDeps = Pick<
+  ApiServerDeps,
+  'explainImpossibleLimits' | 'placements' | 'dryRun' | 'clock' | 'nodes'
+>;
+
+/**
+ * Validates a change as the RPC for this change does.
+ * @param createdAtMs - Creation time of the plan, wall-clock milliseconds. Used as the time of a
+ *   restart, so that a later prediction gives the same spec.
+ * @throws the errors of that RPC.
+ */
+export function validateChange(
+  deps: CheckDeps,
+  view: ClusterView,
+  { change }: PlannedChange,
+  createdAtMs: number,
+): CheckedChange {
+  switch (change.case) {
+    case 'apply':
+      return { kind: 'workload', change: planApply(deps, view, change.value) };
+    case 'create':
+      return { kind: 'workload', change: planCreate(deps, view, change.value) };
+    case 'update':
+      return { kind: 'workload', change: planUpdate(deps, view, change.value) };
+    case 'scale':
+      return { kind: 'workload', change: planScale(view, change.value) };
+    case 'undo':
+      return { kind: 'workload', change: createUndo(view, change.value) };
+    case 'restart':
+      return { kind: 'workload', change: createRestart(view, change.value, createdAtMs) };
+    case 'delete':
+      return {
+        kind: 'deletion',
+        change: planDeletion(view, change.value, deps.clock.wallTime()),
+      };
+    case 'pause':
+    case 'resume':
+    case 'promote':
+      return validateRolloutChange(view, change);
+    case undefined:
+      throw new InvalidInputError([{ field: 'changes', message: 'names no change' }]);
+    default:
+      return validateNodeChange(deps, view, change);
+  }
+}
+
+type RolloutChange = Extract<PlannedChange['change'], { case: 'pause' | 'resume' | 'promote' }>;
+
+function validateRolloutChange(view: ClusterView, change: RolloutChange): CheckedChange {
+  const records = readRollout(view, change.value);
+  const [workload, control] = [records.workload.value, records.control.value];
+  switch (change.case) {
+    case 'pause':
+      return {
+        kind: 'rollout',
+        action: Action.PAUSE,
+        records,
+        update: decidePause(workload, control),
+      };
+    case 'resume':
+      return {
+        kind: 'rollout',
+        action: Action.RESUME,
+        records,
+        update: decideResume(workload, control),
+      };
+    case 'promote':
+      return {
+        kind: 'rollout',
+        action: Action.PROMOTE,
+        records,
+        update: decidePromotion(change.value, workload, control),
+      };
+  }
+}
+
+type NodeChangeRequest = Extract<
+  PlannedChange['change'],
+  { case: 'drain' | 'cordon' | 'uncordon' | 'updateNode' | 'removeNode' | 'confirmNodeLost' }
+>;
+
+function validateNodeChange(
+  { clock, nodes, placements }: CheckDeps,
+  view: ClusterView,
+  change: NodeChangeRequest,
+): CheckedChange {
+  const nowMs = clock.wallTime();
+  if (change.case === 'removeNode')
+    return { kind: 'removal', current: requireSmallRemoval({ nodes }, view, change.value) };
+  const current = requireNode(view, change.value.nodeId);
+  const toChecked = (action: NodeAction, decided: NodeChange | undefined): CheckedChange => ({
+    kind: 'node',
+    action,
+    current,
+    change: decided,
+  });
+  switch (change.case) {
+    case 'drain': {
+      const replicaCount = placements.getAllocated(current.value.id).replicas;
+      const facts = { nowMs, replicaCount };
+      return toChecked(NodeAction.DRAIN, startDrain(current.value, change.value, facts));
+    }
+    case 'cordon':
+      return toChecked(NodeAction.CORDON, cordonNode(current.value));
+    case 'uncordon':
+      return toChecked(NodeAction.UNCORDON, uncordonNode(current.value));
+    case 'updateNode':
+      return toChecked(NodeAction.UPDATE, updateNode(current.value, change.value, nowMs));
+    case 'confirmNodeLost':
+      return toChecked(
+        NodeAction.CONFIRM_LOST,
+        confirmLoss(current.value, nodes.status(current.value.id).phase),
+      );
+  }
+}
+
+/**
+ * Replica records that a plan deletes together with their node at most. The execution of a plan is
+ * one transaction of at most 100 writes.
+ */
+const MAX_REMOVED_REPLICAS = 50;
+
+/**
+ * Returns the record of a node that a plan may remove.
+ * @throws the errors of {@link requireRemovable}; kind `exhausted` when the node has more replica
+ *   records than one transaction can delete.
+ */
+function requireSmallRemoval(
+  deps: Pick<ApiServerDeps, 'nodes'>,
+  view: ClusterView,
+  request: Extract<NodeChangeRequest, { case: 'removeNode' }>['value'],
+): Stored<NodeRecord> {
+  const node = requireRemovable(deps, view, request);
+  const count = [...view.replicasOn(request.nodeId)].length;
+  if (count <= MAX_REMOVED_REPLICAS) return node;
+  throw new CloudlessError(
+    'exhausted',
+    `node "${request.nodeId}" has ${count} replica records, and a plan can remove at most ${MAX_REMOVED_REPLICAS} with their node; remove the node without a plan`,
+  );
+}

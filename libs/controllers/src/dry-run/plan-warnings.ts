@@ -1,0 +1,104 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  PlanWarningSchema,
+  PlanWarning_Kind as Kind,
+  Rollout_Strategy as Strategy,
+  isRolledOut,
+  type PlanWarning,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import type { ControlRecord } from '@cloudless/api/store';
+import type { DryRunResult } from './simulate-rollout.js';
+
+/** Returns a count of replicas for people: `1 replica`, `2 replicas`. */
+export function formatReplicaCount(replicas: number): string {
+  return `${replicas} ${replicas === 1 ? 'replica' : 'replicas'}`;
+}
+
+/**
+ * Returns the warnings about a change that would not complete by itself. Replicas without a node
+ * block all later steps, so no further reason is needed beside them.
+ * @param subject - Begin of the sentence about replicas without a node: `the drain of node-1 would
+ *   not finish: `. Default: empty.
+ */
+export function warnIncomplete(result: DryRunResult, subject = ''): readonly PlanWarning[] {
+  const { unplaced, unplacedReason, stuckReason, notPredicted } = result;
+  const warnings: PlanWarning[] = [];
+  if (notPredicted > 0)
+    warnings.push(
+      createWarning(
+        Kind.NOT_PREDICTED,
+        `the placement of ${formatReplicaCount(notPredicted)} more was not predicted: the plan is too large`,
+        notPredicted,
+      ),
+    );
+  if (unplaced > 0)
+    warnings.push(
+      createWarning(
+        Kind.NO_NODE_FITS,
+        `${subject}${formatReplicaCount(unplaced)} would find no node: ${unplacedReason}`,
+        unplaced,
+      ),
+    );
+  else if (stuckReason !== undefined)
+    warnings.push(createWarning(Kind.DOES_NOT_COMPLETE, stuckReason));
+  return warnings;
+}
+
+/** Returns the warning that the change supersedes a rollout that is not complete. */
+export function warnSuperseded(
+  control: ControlRecord | undefined,
+  version: number,
+): readonly PlanWarning[] {
+  const currentVersion = control?.rollout?.version ?? 0;
+  if (currentVersion === 0 || isRolledOut(control?.rolloutPhase)) return [];
+  return [
+    createWarning(
+      Kind.SUPERSEDES_ROLLOUT,
+      `the rollout of version ${currentVersion} is not done; version ${version} takes its place`,
+    ),
+  ];
+}
+
+/** Returns the warning that RECREATE cannot keep an explicit `min_available`. */
+export function warnMinAvailable({ rollout }: WorkloadSpec): readonly PlanWarning[] {
+  const minAvailable = rollout?.minAvailable ?? 0;
+  if (rollout?.strategy !== Strategy.RECREATE || minAvailable === 0) return [];
+  return [
+    createWarning(
+      Kind.BELOW_MIN_AVAILABLE,
+      `min_available ${minAvailable} cannot be kept: RECREATE stops all replicas first`,
+    ),
+  ];
+}
+
+/** Returns the warning that a forced drain goes below `min_available`. */
+export function warnForcedDrain({
+  lowestReady,
+  minAvailable,
+}: DryRunResult): readonly PlanWarning[] {
+  if (lowestReady >= minAvailable) return [];
+  return [
+    createWarning(
+      Kind.BELOW_MIN_AVAILABLE,
+      `the drain is forced: as few as ${lowestReady} would be ready, and min_available is ${minAvailable}`,
+    ),
+  ];
+}
+
+/** Returns the warning about running replicas that a deletion ends. */
+export function warnDeletion(running: number): readonly PlanWarning[] {
+  return running === 0
+    ? []
+    : [
+        createWarning(
+          Kind.STOPS_REPLICAS,
+          `${formatReplicaCount(running)} ${running === 1 ? 'stops' : 'stop'} for good`,
+          running,
+        ),
+      ];
+}
+
+function createWarning(kind: Kind, message: string, replicas = 0): PlanWarning {
+  return create(PlanWarningSchema, { kind, message, replicas });
+}
