@@ -63,10 +63,7 @@ export class Guard {
     this.sendMessage({ kind: 'started', name, process });
   }
 
-  /**
-   * Records that SIGTERM was sent to a process. The guard must not send SIGTERM again, because a
-   * second SIGTERM ends the process without an orderly stop.
-   */
+  /** Records that SIGTERM was sent to a process, so that the guard does not send it again. */
   markStopping(name: string): void {
     this.sendMessage({ kind: 'stopping', name });
   }
@@ -111,6 +108,9 @@ export async function runGuard(input: NodeJS.ReadableStream): Promise<void> {
   const remaining = new Map<string, GuardedProcess>();
   const stopping = new Set<string>();
   const directories: string[] = [];
+  // Only the end of the input ends the guard: task runners send SIGTERM to every process of a tree.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+    process.on(signal, () => undefined);
   for await (const line of createInterface({ input })) {
     const message = parseMessage(line);
     if (message?.kind === 'started') remaining.set(message.name, message.process);

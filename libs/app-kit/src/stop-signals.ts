@@ -10,19 +10,19 @@ const EXIT_BY_SIGNAL = 128;
 /**
  * Lets the first stop signal end this process during its start. The kernel ends the process even
  * when a file system blocks and no JavaScript runs. Call this function before anything else.
- * @returns A function to call once the program has something to close. From that call on, the first
- *   SIGINT and the first SIGTERM do not end the process; the returned promise resolves with the
- *   first of both. A second signal of the same kind ends the process.
+ * @returns A function to call once the program has something to close. From that call on, SIGTERM
+ *   and the first SIGINT do not end the process; the returned promise resolves with the first of
+ *   both. A second SIGINT, a second Ctrl-C, ends the process. Repeated SIGTERM does not, because
+ *   task runners send SIGTERM to every process of a tree, whose parents send it as well.
  */
 export function endOnStopSignals(): () => Promise<ProcessStopSignal> {
   // The kernel does not deliver signals without a handler to process 1 of a container.
   if (process.pid === 1) for (const signal of STOP_SIGNALS) process.once(signal, endBySignal);
   return () =>
     new Promise((resolve) => {
-      for (const signal of STOP_SIGNALS) {
-        process.once(signal, () => resolve(signal));
-        process.off(signal, endBySignal);
-      }
+      process.on('SIGTERM', () => resolve('SIGTERM'));
+      process.once('SIGINT', () => resolve('SIGINT'));
+      for (const signal of STOP_SIGNALS) process.off(signal, endBySignal);
     });
 }
 

@@ -15,7 +15,7 @@ const { spawn } = createRequire(import.meta.url)('@lydell/node-pty') as {
   readonly spawn: (file: string, args: readonly string[], options: object) => Pty;
 };
 
-/** A cloudlessctl that runs in a pseudoterminal. */
+/** A program that runs in a pseudoterminal. */
 export class Terminal {
   /** All output so far. */
   text = '';
@@ -31,14 +31,29 @@ export class Terminal {
     this.exited = new Promise((resolve) => pty.onExit(({ exitCode }) => resolve(exitCode)));
   }
 
+  /**
+   * Starts a program.
+   * @param command - The program and its arguments.
+   * @param env - Added to the environment of the test.
+   */
+  static start(
+    [file = '', ...args]: readonly string[],
+    env: NodeJS.ProcessEnv,
+    size = { columns: 80, rows: 24 },
+  ): Terminal {
+    const allEnv = { ...process.env, ...env };
+    const options = { cwd: repository, env: allEnv, cols: size.columns, rows: size.rows };
+    return new Terminal(spawn(file, args, options));
+  }
+
+  /** Starts a cloudlessctl that uses a cluster. */
   static open(
     cluster: RealCluster,
     args: readonly string[],
     size: { readonly columns: number; readonly rows: number },
   ): Terminal {
-    const env = { ...process.env, ...cluster.ctlEnv };
-    const options = { cwd: repository, env, cols: size.columns, rows: size.rows };
-    return new Terminal(spawn(process.execPath, [findBundle('cloudlessctl'), ...args], options));
+    const command = [process.execPath, findBundle('cloudlessctl'), ...args];
+    return Terminal.start(command, cluster.ctlEnv, size);
   }
 
   sendText(text: string): void {
