@@ -65,7 +65,7 @@ const COMMANDS: readonly Declaration[] = [
   ],
   [
     'logs',
-    'print the log of a workload, replica or container',
+    'print the logs of workloads, replicas or containers',
     async () => (await import('./commands/replica/log-command.js')).addLogCommand,
   ],
   [

@@ -2,67 +2,93 @@ import { NodeSchema } from '@cloudless/api';
 import type { Node } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { toMessageJson } from '../../call/cli-session.js';
-import type { CliSession } from '../../call/cli-session.js';
-import { hasFlag, requireOperand } from '../options.js';
+import { createUsageFailure } from '../../call/failure.js';
+import { changeEach } from '../change-each.js';
+import { hasFlag } from '../options.js';
 
-/** Cordons a node: the node accepts no new replicas. */
-export async function cordonNode(invocation: Invocation): Promise<void> {
+/** Cordons nodes: they accept no new replicas. */
+export async function cordonNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const node = await session.client.cordonNode(
-    createNodeRequest(invocation),
-    session.getCallOptions(),
-  );
-  await printNodeChange(session, node, 'cordoned');
+  await changeNodes(invocation, getNodeIds(invocation), {
+    call: (request) => session.client.cordonNode(request, session.getCallOptions()),
+    change: 'cordoned',
+  });
 }
 
-/** Ends the cordon and the drain of a node. */
-export async function uncordonNode(invocation: Invocation): Promise<void> {
+/** Ends the cordons and the drains of nodes. */
+export async function uncordonNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const node = await session.client.uncordonNode(
-    createNodeRequest(invocation),
-    session.getCallOptions(),
-  );
-  await printNodeChange(session, node, 'uncordoned');
+  await changeNodes(invocation, getNodeIds(invocation), {
+    call: (request) => session.client.uncordonNode(request, session.getCallOptions()),
+    change: 'uncordoned',
+  });
 }
 
 /** Confirms that the machine of a lost node is down, so that its replicas are replaced at once. */
 export async function confirmNodeLost(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const node = await session.client.confirmNodeLost(
-    createNodeRequest(invocation),
-    session.getCallOptions(),
-  );
-  await printNodeChange(session, node, 'confirmed lost');
+  await changeNodes(invocation, getNodeIds(invocation), {
+    call: (request) => session.client.confirmNodeLost(request, session.getCallOptions()),
+    change: 'confirmed lost',
+  });
 }
 
-/** Removes a drained or lost node, or with `--force` any node. */
-export async function removeNode(invocation: Invocation): Promise<void> {
+/** Removes drained or lost nodes, or with `--force` any nodes. */
+export async function removeNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const request = createNodeRequest(invocation);
-  await session.client.removeNode(
-    { ...request, force: hasFlag(invocation, 'force') },
-    session.getCallOptions(),
-  );
-  await session.printStatus(`node ${request.nodeId}: removed`);
+  const force = hasFlag(invocation, 'force');
+  const removed = await changeEach(session, getNodeIds(invocation), {
+    describe: describeNode,
+    change: async (nodeId, requestId) => {
+      await session.client.removeNode({ nodeId, requestId, force }, session.getCallOptions());
+      await session.printStatus(`${describeNode(nodeId)}: removed`);
+    },
+  });
+  removed.throwFailure();
+}
+
+/** The change that {@link changeNodes} makes. */
+export interface NodeChange {
+  /** Makes the change with one call. */
+  call(request: { readonly nodeId: string; readonly requestId: string }): Promise<Node>;
+  /** The change for the status line, for example `cordoned`. */
+  readonly change: string;
 }
 
 /**
- * Prints the status line `node <id>: <change>`, and the node with JSON or YAML output.
- * @param change - The completed change, for example `cordoned`.
+ * Makes the same change of one or several nodes, and prints a status line for each. In JSON or
+ * YAML, one node is printed as an object, several nodes as a list.
+ * @throws {@link CliFailure} with the exit code of the first change that failed, after all others.
  */
-export async function printNodeChange(
-  session: CliSession,
-  node: Node,
-  change: string,
+export async function changeNodes(
+  { session }: Invocation,
+  nodeIds: readonly string[],
+  { call, change }: NodeChange,
 ): Promise<void> {
-  await session.printStatus(`node ${node.id}: ${change}`);
-  if (session.isStructured) await session.printValue(toMessageJson(NodeSchema, node));
+  const changed = await changeEach(session, nodeIds, {
+    describe: describeNode,
+    change: async (nodeId, requestId) => {
+      const node = await call({ nodeId, requestId });
+      await session.printStatus(`${describeNode(node.id)}: ${change}`);
+      return node;
+    },
+  });
+  if (session.isStructured) {
+    const nodes = changed.results.map((node) => toMessageJson(NodeSchema, node));
+    const [only] = nodes;
+    await session.printValue(nodeIds.length === 1 && only !== undefined ? only : { nodes });
+  }
+  changed.throwFailure();
 }
 
-function createNodeRequest(invocation: Invocation): {
-  readonly nodeId: string;
-  readonly requestId: string;
-} {
-  const nodeId = requireOperand(invocation, 0, 'node');
-  return { nodeId, requestId: invocation.session.getRequestId() };
+const describeNode = (nodeId: string): string => `node ${nodeId}`;
+
+/**
+ * Returns the nodes that a command was given, each once.
+ * @throws {@link CliFailure} when there is none.
+ */
+export function getNodeIds({ operands }: Pick<Invocation, 'operands'>): readonly string[] {
+  if (operands.length === 0)
+    throw createUsageFailure("missing required argument 'nodes': only a command may follow --");
+  return [...new Set(operands)];
 }

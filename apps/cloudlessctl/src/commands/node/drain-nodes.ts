@@ -1,10 +1,10 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { NodeSchema } from '@cloudless/api';
-import type { Node } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { parseDurationOption } from '../../config/settings.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { waitUntilDrained } from '../../wait/wait-node.js';
+import { changeEach } from '../change-each.js';
 import { hasFlag, requireOperands, getTextOption } from '../options.js';
 import { handlePlanOptions, type ChangeInit } from '../plan/plan-options.js';
 
@@ -30,21 +30,24 @@ export async function drainNodes(invocation: Invocation): Promise<void> {
   };
   if (await handlePlanOptions(invocation, createDrainChanges)) return;
   requireOperands(invocation, 'nodes');
-  const draining: Node[] = [];
-  for (const nodeId of nodeIds) {
-    const request = {
-      nodeId,
-      ...drainOptions,
-      requestId: session.getRequestId(nodeIds.length === 1 ? undefined : nodeId),
-    };
-    draining.push(await session.client.drainNode(request, session.getCallOptions()));
-    await session.printStatus(`node ${nodeId}: draining`);
+  const drained = await changeEach(session, nodeIds, {
+    describe: (nodeId) => `node ${nodeId}`,
+    change: async (nodeId, requestId) => {
+      const request = { nodeId, ...drainOptions, requestId };
+      const node = await session.client.drainNode(request, session.getCallOptions());
+      await session.printStatus(`node ${nodeId}: draining`);
+      return node;
+    },
+  });
+  const started = drained.results.map(({ id }) => id);
+  const final =
+    hasFlag(invocation, 'wait') && started.length > 0
+      ? await waitUntilDrained(session, started, deadlineMs)
+      : drained.results;
+  if (session.isStructured) {
+    const nodes = final.map((node) => toMessageJson(NodeSchema, node));
+    const [only] = nodes;
+    await session.printValue(nodeIds.length === 1 && only !== undefined ? only : { nodes });
   }
-  const final = hasFlag(invocation, 'wait')
-    ? await waitUntilDrained(session, nodeIds, deadlineMs)
-    : draining;
-  if (!session.isStructured) return;
-  const [only, ...others] = final.map((node) => toMessageJson(NodeSchema, node));
-  if (only !== undefined)
-    await session.printValue(others.length === 0 ? only : { nodes: [only, ...others] });
+  drained.throwFailure();
 }

@@ -4,48 +4,63 @@ import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { parsePairs } from '../../flags/spec-flags.js';
 import { suggestSimilar } from '../../suggest.js';
-import { requireOperand } from '../options.js';
-import { printNodeChange } from './change-node.js';
+import { changeNodes, getNodeIds } from './change-node.js';
 
-/** Sets labels with `key=value` and removes labels with `key-`. */
-export async function labelNode(invocation: Invocation): Promise<void> {
-  const { session, operands } = invocation;
+/** Sets labels of nodes with `key=value` and removes labels with `key-`. */
+export async function labelNodes(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const { nodeIds, changes } = splitOperands(invocation, 'label', 'disk=ssd');
   const setLabels: Record<string, string> = {};
   const removeLabels: string[] = [];
-  for (const { key, value } of parsePairs('label', operands.slice(1))) {
+  for (const { key, value } of parsePairs('label', changes)) {
     if (value === undefined) removeLabels.push(key);
     else setLabels[key] = value;
   }
-  const nodeId = requireOperand(invocation, 0, 'node');
-  await printNodeChange(
-    session,
-    await session.client.updateNode(
-      { nodeId, setLabels, removeLabels, requestId: session.getRequestId() },
-      session.getCallOptions(),
-    ),
-    'labelled',
-  );
+  await changeNodes(invocation, nodeIds, {
+    call: (request) =>
+      session.client.updateNode({ ...request, setLabels, removeLabels }, session.getCallOptions()),
+    change: 'labelled',
+  });
 }
 
-/** Sets and removes taints, see {@link parseTaint}. */
-export async function taintNode(invocation: Invocation): Promise<void> {
-  const { session, operands } = invocation;
+/** Sets and removes taints of nodes, see {@link parseTaint}. */
+export async function taintNodes(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const { nodeIds, changes } = splitOperands(invocation, 'taint', 'gpu=true:NO_SCHEDULE');
   const setTaints: MessageInitShape<typeof TaintSchema>[] = [];
   const removeTaints: string[] = [];
-  for (const text of operands.slice(1)) {
+  for (const text of changes) {
     const taint = parseTaint(text);
     if (typeof taint === 'string') removeTaints.push(taint);
     else setTaints.push(taint);
   }
-  const nodeId = requireOperand(invocation, 0, 'node');
-  await printNodeChange(
-    session,
-    await session.client.updateNode(
-      { nodeId, setTaints, removeTaints, requestId: session.getRequestId() },
-      session.getCallOptions(),
-    ),
-    'tainted',
-  );
+  await changeNodes(invocation, nodeIds, {
+    call: (request) =>
+      session.client.updateNode({ ...request, setTaints, removeTaints }, session.getCallOptions()),
+    change: 'tainted',
+  });
+}
+
+/**
+ * Splits the operands: the first is a node, and so is each next one up to the first label or taint,
+ * which contains `=` or `:` or ends with a hyphen.
+ * @param noun - `label` or `taint`, for the error message.
+ * @param example - A label or taint for the error message.
+ * @throws {@link CliFailure} when there is no node, or no label or taint.
+ */
+function splitOperands(
+  { operands }: Invocation,
+  noun: string,
+  example: string,
+): { readonly nodeIds: readonly string[]; readonly changes: readonly string[] } {
+  const isChange = (text: string): boolean => /[=:]|-$/.test(text);
+  const first = operands.findIndex((text, index) => index > 0 && isChange(text));
+  const changes = first < 0 ? [] : operands.slice(first);
+  if (changes.length === 0)
+    throw createUsageFailure(
+      `the ${noun}s are missing: cloudlessctl node ${noun} ${operands.join(' ') || 'NODE'} ${example}`,
+    );
+  return { nodeIds: getNodeIds({ operands: operands.slice(0, first) }), changes };
 }
 
 /**

@@ -3,9 +3,9 @@ import type { CommandTree } from '../../command-tree.js';
 import { requireOperand } from '../options.js';
 import { addPlanOptions } from '../plan/plan-options.js';
 import { addNodeTopCommand } from '../top/top-commands.js';
-import { confirmNodeLost, cordonNode, removeNode, uncordonNode } from './change-node.js';
+import { confirmNodeLost, cordonNodes, removeNodes, uncordonNodes } from './change-node.js';
 import { drainNodes } from './drain-nodes.js';
-import { labelNode, taintNode } from './label-node.js';
+import { labelNodes, taintNodes } from './label-node.js';
 import { describeNode, getNodes, listNodes } from './list-nodes.js';
 
 /** Adds the subcommands of `node`. */
@@ -21,18 +21,22 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
     describeNode(invocation, requireOperand(invocation, 0, 'node')),
   );
   addSchedulingCommands(tree, parent);
-  tree.addCommand(
-    parent,
-    'label <node> <labels...>',
-    'set labels with key=value, remove labels with key-',
-    labelNode,
-  );
-  tree.addCommand(
-    parent,
-    'taint <node> <taints...>',
-    'set taints with key=value:EFFECT, remove taints with key- or key:EFFECT-',
-    taintNode,
-  );
+  tree
+    .addCommand(
+      parent,
+      'label <nodes...>',
+      'set labels of nodes with key=value, remove labels with key-',
+      labelNodes,
+    )
+    .usage('[options] <nodes...> <labels...>');
+  tree
+    .addCommand(
+      parent,
+      'taint <nodes...>',
+      'set taints of nodes with key=value:EFFECT, remove taints with key- or key:EFFECT-',
+      taintNodes,
+    )
+    .usage('[options] <nodes...> <taints...>');
   tree.addCommand(
     parent,
     'confirm-lost <node>',
@@ -42,22 +46,22 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
   tree
     .addCommand(
       parent,
-      'remove <node>',
-      'remove a drained or lost node from the cluster',
-      removeNode,
+      'remove <nodes...>',
+      'remove drained or lost nodes from the cluster',
+      removeNodes,
     )
-    .option('--force', 'remove the node even if it has replicas; they count as lost');
+    .option('--force', 'remove nodes even if they have replicas, which then count as lost');
   addNodeTopCommand(tree, parent, 'top');
 }
 
 /** Adds `cordon`, `uncordon` and `drain`. */
 function addSchedulingCommands(tree: CommandTree, parent: Command): void {
-  tree.addCommand(parent, 'cordon <node>', 'mark a node as unschedulable', cordonNode);
+  tree.addCommand(parent, 'cordon <nodes...>', 'mark nodes as unschedulable', cordonNodes);
   tree.addCommand(
     parent,
-    'uncordon <node>',
-    'mark a node as schedulable and end its drain',
-    uncordonNode,
+    'uncordon <nodes...>',
+    'mark nodes as schedulable and end their drains',
+    uncordonNodes,
   );
   addPlanOptions(
     tree.addCommand(

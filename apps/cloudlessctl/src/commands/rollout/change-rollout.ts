@@ -9,7 +9,8 @@ import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { formatVersions } from '../../views/rollout-view.js';
 import { requireOperand, requireOperands, getTextOption } from '../options.js';
 import { handlePlanOptions } from '../plan/plan-options.js';
-import { reportChange } from '../workload/report-change.js';
+import { changeWorkloads, reportChange } from '../workload/report-change.js';
+import { selectWorkloads } from '../workload/select-workloads.js';
 import { formatResumeHint } from './rollout-hints.js';
 
 /**
@@ -24,27 +25,23 @@ export const requireWorkloadName = (invocation: Invocation): WorkloadName => {
   );
 };
 
-/** Pauses a rollout, and prints the command that resumes the rollout. */
-export async function pauseRollout(invocation: Invocation): Promise<void> {
+/** Pauses rollouts, and prints the commands that resume them. */
+export async function pauseRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const name = requireWorkloadName(invocation);
-  const paused = await session.client.pauseRollout(
-    { ...name, requestId: session.getRequestId() },
-    session.getCallOptions(),
-  );
-  await reportChange(
-    invocation,
-    paused,
-    `the rollout of ${formatVersions(paused)} is paused; ${formatResumeHint(session, name)}`,
-  );
+  await changeWorkloads(invocation, await selectWorkloads(invocation), {
+    call: (request) => session.client.pauseRollout(request, session.getCallOptions()),
+    describe: (paused) =>
+      `the rollout of ${formatVersions(paused)} is paused; ${formatResumeHint(session, paused)}`,
+  });
 }
 
-/** Resumes a paused rollout, or retries a failed rollout. */
-export async function resumeRollout(invocation: Invocation): Promise<void> {
+/** Resumes paused rollouts, or retries failed rollouts. */
+export async function resumeRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const request = { ...requireWorkloadName(invocation), requestId: session.getRequestId() };
-  const resumed = await session.client.resumeRollout(request, session.getCallOptions());
-  await reportChange(invocation, resumed, `the rollout of ${formatVersions(resumed)} is resumed`);
+  await changeWorkloads(invocation, await selectWorkloads(invocation), {
+    call: (request) => session.client.resumeRollout(request, session.getCallOptions()),
+    describe: (resumed) => `the rollout of ${formatVersions(resumed)} is resumed`,
+  });
 }
 
 /**
@@ -79,41 +76,35 @@ export async function promoteRollout(invocation: Invocation): Promise<void> {
  * Rolls back to an earlier version: by default the newest version with another template that was
  * rolled out completely.
  */
-export async function undoRollout(invocation: Invocation): Promise<void> {
+export async function undoRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const readUndo = () => ({
-    ...requireWorkloadName(invocation),
-    toVersion: readVersionOption(invocation, 'toVersion') ?? 0,
+  const toVersion = readVersionOption(invocation, 'toVersion') ?? 0;
+  const createChanges = async () =>
+    (await selectWorkloads(invocation)).map((name) => ({
+      change: { case: 'undo' as const, value: { ...name, toVersion } },
+    }));
+  if (await handlePlanOptions(invocation, createChanges)) return;
+  await changeWorkloads(invocation, await selectWorkloads(invocation), {
+    call: (request) =>
+      session.client.undoRollout({ ...request, toVersion }, session.getCallOptions()),
+    describe: async (undone) =>
+      `${await readUndoCause(session, undone)}: rolling out as version ${undone.status?.version ?? 0}`,
   });
-  if (await handlePlanOptions(invocation, () => [{ change: { case: 'undo', value: readUndo() } }]))
-    return;
-  const request = { ...readUndo(), requestId: session.getRequestId() };
-  const undone = await session.client.undoRollout(request, session.getCallOptions());
-  const cause = await readUndoCause(session, undone);
-  await reportChange(
-    invocation,
-    undone,
-    `${cause}: rolling out as version ${undone.status?.version ?? 0}`,
-  );
 }
 
 /** Replaces every replica by a replica of a new version with the same template. */
-export async function restartRollout(invocation: Invocation): Promise<void> {
+export async function restartRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  if (
-    await handlePlanOptions(invocation, () => [
-      { change: { case: 'restart', value: requireWorkloadName(invocation) } },
-    ])
-  )
-    return;
-  const request = { ...requireWorkloadName(invocation), requestId: session.getRequestId() };
-  const restarted = await session.client.restartRollout(request, session.getCallOptions());
-  const version = restarted.status?.version ?? 0;
-  await reportChange(
-    invocation,
-    restarted,
-    `restart: replacing every replica, as version ${version}`,
-  );
+  const createChanges = async () =>
+    (await selectWorkloads(invocation)).map((name) => ({
+      change: { case: 'restart' as const, value: name },
+    }));
+  if (await handlePlanOptions(invocation, createChanges)) return;
+  await changeWorkloads(invocation, await selectWorkloads(invocation), {
+    call: (request) => session.client.restartRollout(request, session.getCallOptions()),
+    describe: (restarted) =>
+      `restart: replacing every replica, as version ${restarted.status?.version ?? 0}`,
+  });
 }
 
 /** Returns the recorded cause of the new version, for example `undo to version 1`. */

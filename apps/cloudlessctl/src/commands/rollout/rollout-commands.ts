@@ -2,13 +2,14 @@ import type { Command } from 'commander';
 import type { CommandTree } from '../../command-tree.js';
 import { addPlanOptions } from '../plan/plan-options.js';
 import { addWaitOption } from '../workload/report-change.js';
+import { addSelectorOption } from '../workload/select-workloads.js';
 import { addRolloutStatus } from './rollout-status.js';
 import {
-  pauseRollout,
-  resumeRollout,
+  pauseRollouts,
   promoteRollout,
-  undoRollout,
-  restartRollout,
+  restartRollouts,
+  resumeRollouts,
+  undoRollouts,
 } from './change-rollout.js';
 import { showPlan, showHistory } from './show-rollout.js';
 
@@ -16,15 +17,14 @@ import { showPlan, showHistory } from './show-rollout.js';
 export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   addRolloutStatus(tree, parent);
   tree.addCommand(parent, 'plan <name>', 'show the remaining steps of a rollout', showPlan);
-  tree.addCommand(parent, 'pause <name>', 'pause a rollout', pauseRollout);
-  addWaitOption(
-    tree.addCommand(
-      parent,
-      'resume <name>',
-      'resume a paused rollout, or retry a failed rollout',
-      resumeRollout,
-    ),
+  addSelectorOption(tree.addCommand(parent, 'pause [names...]', 'pause rollouts', pauseRollouts));
+  const resume = tree.addCommand(
+    parent,
+    'resume [names...]',
+    'resume paused rollouts, or retry failed rollouts',
+    resumeRollouts,
   );
+  addWaitOption(addSelectorOption(resume));
   addWaitOption(
     tree.addCommand(
       parent,
@@ -33,24 +33,23 @@ export function addRolloutCommands(tree: CommandTree, parent: Command): void {
       promoteRollout,
     ),
   ).option('--version <number>', 'promote only if this version waits for a promotion');
-  addPlanOptions(
-    addWaitOption(
-      tree.addCommand(parent, 'undo [name]', 'roll back to an earlier version', undoRollout),
-    ),
-  ).option(
+  const undo = tree.addCommand(
+    parent,
+    'undo [names...]',
+    'roll back to an earlier version',
+    undoRollouts,
+  );
+  addPlanOptions(addWaitOption(addSelectorOption(undo))).option(
     '--to-version <number>',
     'version to roll back to; default: the version that was rolled out before',
   );
-  addPlanOptions(
-    addWaitOption(
-      tree.addCommand(
-        parent,
-        'restart [name]',
-        'replace every replica, with the same template',
-        restartRollout,
-      ),
-    ),
+  const restart = tree.addCommand(
+    parent,
+    'restart [names...]',
+    'replace every replica, with the same template',
+    restartRollouts,
   );
+  addPlanOptions(addWaitOption(addSelectorOption(restart)));
   tree
     .addCommand(parent, 'history <name>', 'list the stored versions', showHistory)
     .option('--version <number>', 'show this version as a manifest');

@@ -1,5 +1,4 @@
 import { ConnectError, Code } from '@connectrpc/connect';
-import { WorkloadStatus_Phase } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
@@ -7,12 +6,9 @@ import { withEnvFiles } from '../../flags/env-file.js';
 import { parseWorkloadName } from '../../names.js';
 import type { WorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
-import { needsCurrentSpec, parseWholeNumber, createSpecPatch } from '../../flags/spec-flags.js';
-import { formatWorkloadName, waitUntilDeleted } from '../../wait/wait-workload.js';
-import { getCommandAfterSeparator, hasFlag, requireOperand, requireOperands } from '../options.js';
-import { handlePlanOptions } from '../plan/plan-options.js';
+import { needsCurrentSpec, createSpecPatch } from '../../flags/spec-flags.js';
+import { getCommandAfterSeparator, requireOperand } from '../options.js';
 import { reportChange } from './report-change.js';
-import { printWorkloads } from './list-workloads.js';
 
 /**
  * Attempts of an update that conflicts with concurrent updates. Applies only to updates that first
@@ -87,75 +83,4 @@ async function sendUpdate(
       if (!isConflict || attempt === MAX_UPDATE_ATTEMPTS) throw reason;
     }
   }
-}
-
-/** Sets the number of replicas. */
-export async function scaleWorkload(invocation: Invocation): Promise<void> {
-  const { session } = invocation;
-  const readScaling = () => {
-    requireOperands(invocation, 'name', 'replicas');
-    const name = parseWorkloadName(
-      requireOperand(invocation, 0, 'name'),
-      session.settings.namespace,
-    );
-    return {
-      ...name,
-      replicas: parseWholeNumber(
-        'the number of replicas',
-        requireOperand(invocation, 1, 'number of replicas'),
-      ),
-    };
-  };
-  if (
-    await handlePlanOptions(invocation, () => [{ change: { case: 'scale', value: readScaling() } }])
-  )
-    return;
-  const { replicas, ...name } = readScaling();
-  const scaled = await session.client.scaleWorkload(
-    { ...name, replicas, requestId: session.getRequestId() },
-    session.getCallOptions(),
-  );
-  await reportChange(invocation, scaled, `scaled to ${replicas}`);
-}
-
-/**
- * Deletes workloads. `delete workload web` means the same as `delete web`. With `--wait`, returns
- * when the workloads have no replicas left.
- */
-export async function deleteWorkloads(invocation: Invocation): Promise<void> {
-  const { session, operands } = invocation;
-  const [first = '', ...others] = operands;
-  const startsWithKind = others.length > 0 && ['workload', 'workloads'].includes(first);
-  const names = (startsWithKind ? others : operands).map((text) =>
-    parseWorkloadName(text, session.settings.namespace),
-  );
-  const deleted: Workload[] = [];
-  for (const name of names) {
-    const requestId = session.getRequestId(
-      names.length > 1 ? `${name.namespace}/${name.name}` : undefined,
-    );
-    try {
-      deleted.push(
-        await session.client.deleteWorkload({ ...name, requestId }, session.getCallOptions()),
-      );
-    } catch (reason) {
-      if (
-        !hasFlag(invocation, 'ignoreNotFound') ||
-        !(reason instanceof ConnectError) ||
-        reason.code !== Code.NotFound
-      )
-        throw reason;
-      await session.printStatus(`${formatWorkloadName(name)}: not found`);
-    }
-  }
-  for (const workload of deleted) {
-    if (hasFlag(invocation, 'wait')) {
-      const replicas = [...(await waitUntilDeleted(session, workload))];
-      if (workload.status !== undefined) workload.status.replicas = replicas;
-    } else
-      await session.printStatus(
-        `${formatWorkloadName(workload)}: ${workload.status?.phase === WorkloadStatus_Phase.TERMINATING ? 'is being deleted' : 'deleted'}`,
-      );
-  }
-  if (session.isStructured) await printWorkloads(session, deleted);
 }

@@ -9,12 +9,14 @@ import type { CliSession } from '../../call/cli-session.js';
  * Reads the workloads of manifest files and directories.
  * @param paths - Files; directories, whose .yaml, .yml and .json files are read in the order of
  *   their names; or `-` for standard input.
+ * @param consequence - First line of the message that lists problems.
  * @throws {@link CliFailure} with exit code 2: names the first file that cannot be read or the first
  *   directory without manifests; when there is none, lists the problems of all files.
  */
 export async function readManifests(
   session: CliSession,
   paths: readonly string[],
+  consequence = 'nothing was applied',
 ): Promise<readonly ManifestWorkload[]> {
   const workloads: ManifestWorkload[] = [];
   const problems: string[] = [];
@@ -33,7 +35,7 @@ export async function readManifests(
     }
   }
   if (problems.length > 0)
-    throw new CliFailure(ExitCode.usage, `nothing was applied:\n${problems.join('\n')}`);
+    throw new CliFailure(ExitCode.usage, `${consequence}:\n${problems.join('\n')}`);
   return workloads;
 }
 

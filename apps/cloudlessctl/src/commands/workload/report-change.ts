@@ -4,7 +4,10 @@ import type { Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { formatWorkloadName, waitUntilSettled } from '../../wait/wait-workload.js';
+import type { WorkloadName } from '../../names.js';
+import { changeEach } from '../change-each.js';
 import { hasFlag } from '../options.js';
+import { printWorkloads } from './list-workloads.js';
 
 /** Adds `--wait`. */
 export function addWaitOption(command: Command): Command {
@@ -25,4 +28,46 @@ export async function reportChange(
   await session.printStatus(`${formatWorkloadName(workload)}: ${change}`);
   const final = hasFlag(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload;
   if (session.isStructured) await session.printValue(toMessageJson(WorkloadSchema, final));
+}
+
+/** The change that {@link changeWorkloads} makes. */
+export interface WorkloadChange {
+  /** Makes the change with one call. */
+  call(request: WorkloadName & { readonly requestId: string }): Promise<Workload>;
+  /** Returns the change for the status line, for example `scaled to 3`. */
+  describe(workload: Workload): string | Promise<string>;
+}
+
+/**
+ * Makes the same change of one or several workloads, and prints a status line for each. With
+ * `--wait`, then waits until all changes are complete. In JSON or YAML, one workload is printed as
+ * an object, several as a list.
+ * @throws {@link CliFailure} with the exit code of the first change that failed, after all others.
+ */
+export async function changeWorkloads(
+  invocation: Invocation,
+  names: readonly WorkloadName[],
+  { call, describe }: WorkloadChange,
+): Promise<void> {
+  const { session } = invocation;
+  const changed = await changeEach(session, names, {
+    describe: formatWorkloadName,
+    change: async (name, requestId) => {
+      const workload = await call({ ...name, requestId });
+      await session.printStatus(`${formatWorkloadName(workload)}: ${await describe(workload)}`);
+      return workload;
+    },
+  });
+  const settled = hasFlag(invocation, 'wait')
+    ? await changeEach<Workload, Workload>(session, changed.results, {
+        describe: formatWorkloadName,
+        change: (workload) => waitUntilSettled(session, workload),
+      })
+    : changed;
+  const [only] = settled.results;
+  if (session.isStructured && names.length === 1 && only !== undefined)
+    await session.printValue(toMessageJson(WorkloadSchema, only));
+  else if (session.isStructured) await printWorkloads(session, settled.results);
+  changed.throwFailure();
+  settled.throwFailure();
 }

@@ -13,12 +13,11 @@ import { addPortForwardCommand } from '../replica/port-forward-command.js';
 import { addWorkloadTopCommand } from '../top/top-commands.js';
 import { addListOptions, listWorkloads, getWorkloads, describeWorkload } from './list-workloads.js';
 import { addWaitOption } from './report-change.js';
-import {
-  createWorkload,
-  updateWorkload,
-  scaleWorkload,
-  deleteWorkloads,
-} from './change-workload.js';
+import { collectValue } from '../../flags/flag-values.js';
+import { createWorkload, updateWorkload } from './change-workload.js';
+import { deleteWorkloads } from './delete-workloads.js';
+import { scaleWorkloads } from './scale-workload.js';
+import { addSelectorOption } from './select-workloads.js';
 
 /** Adds the subcommands of `workload`. */
 export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
@@ -56,23 +55,32 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
 
 /** Adds `scale`. */
 export function addScaleCommand(tree: CommandTree, parent: Command): void {
-  addPlanOptions(
-    addWaitOption(
-      tree.addCommand(
-        parent,
-        'scale [name] [replicas]',
-        'set the number of replicas',
-        scaleWorkload,
-      ),
-    ),
+  const command = tree.addCommand(
+    parent,
+    'scale [names...]',
+    'set the number of replicas',
+    scaleWorkloads,
   );
+  addPlanOptions(addWaitOption(addSelectorOption(command)))
+    .option('--replicas <number>', 'number of replicas; without this flag the last operand')
+    .addHelpText(
+      'after',
+      `
+Examples: cloudlessctl scale web 5
+          cloudlessctl scale web api --replicas 5`,
+    );
 }
 
 /** Adds `delete`. */
 export function addDeleteCommand(tree: CommandTree, parent: Command): void {
-  addWaitOption(
-    tree.addCommand(parent, 'delete <names...>', 'delete workloads', deleteWorkloads),
-  ).option('--ignore-not-found', 'succeed if a workload does not exist');
+  const command = tree.addCommand(parent, 'delete [names...]', 'delete workloads', deleteWorkloads);
+  addWaitOption(addSelectorOption(command))
+    .option(
+      '-f, --filename <path>',
+      'workloads of a manifest file, of a directory, or - for standard input (repeatable)',
+      collectValue,
+    )
+    .option('--ignore-not-found', 'succeed if a workload does not exist');
 }
 
 /** Adds `explain`. */

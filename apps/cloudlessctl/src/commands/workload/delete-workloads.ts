@@ -1,0 +1,89 @@
+import { ConnectError, Code } from '@connectrpc/connect';
+import { WorkloadStatus_Phase } from '@cloudless/api';
+import type { Workload } from '@cloudless/api';
+import type { Invocation } from '../../command-tree.js';
+import { createUsageFailure } from '../../call/failure.js';
+import { formatWorkloadName } from '../../names.js';
+import type { WorkloadName } from '../../names.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { waitUntilDeleted } from '../../wait/wait-workload.js';
+import { getListOption, getTextOption, hasFlag } from '../options.js';
+import { changeEach } from '../change-each.js';
+import { printWorkloads } from './list-workloads.js';
+import { readManifests } from './read-manifests.js';
+import { selectWorkloads } from './select-workloads.js';
+
+/**
+ * Deletes workloads: those that are named, with `-l` those with these labels, with `-f` those of
+ * manifests. `delete workload web` means the same as `delete web`. With `--wait`, returns when the
+ * workloads have no replicas left.
+ */
+export async function deleteWorkloads(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const names = await findWorkloads(invocation);
+  const deleted = await changeEach(session, names, {
+    describe: formatWorkloadName,
+    change: (name, requestId) => deleteWorkload(invocation, name, requestId),
+  });
+  const existing = deleted.results.filter((workload) => workload !== undefined);
+  const gone = hasFlag(invocation, 'wait')
+    ? await changeEach<Workload, void>(session, existing, {
+        describe: formatWorkloadName,
+        change: (workload) => waitUntilGone(session, workload),
+      })
+    : undefined;
+  if (session.isStructured) await printWorkloads(session, existing);
+  deleted.throwFailure();
+  gone?.throwFailure();
+}
+
+async function findWorkloads(invocation: Invocation): Promise<readonly WorkloadName[]> {
+  const { session, operands } = invocation;
+  const [first = '', ...others] = operands;
+  const selector = getTextOption(invocation, 'selector');
+  const filenames = getListOption(invocation, 'filename');
+  const isSelected = selector !== undefined || filenames.length > 0;
+  const startsWithKind =
+    (others.length > 0 || isSelected) && ['workload', 'workloads'].includes(first);
+  const texts = startsWithKind ? others : operands;
+  if (filenames.length === 0) return selectWorkloads(invocation, texts);
+  const given = texts.length > 0 ? texts.join(' ') : selector === undefined ? '' : `-l ${selector}`;
+  if (given !== '')
+    throw createUsageFailure(`-f names the workloads to delete: remove ${given} or -f`);
+  return readManifests(session, filenames, 'nothing was deleted');
+}
+
+/**
+ * Deletes one workload and prints its status line, unless `--wait` prints it later.
+ * @returns Undefined when the workload does not exist, with `--ignore-not-found`.
+ */
+async function deleteWorkload(
+  invocation: Invocation,
+  { namespace, name }: WorkloadName,
+  requestId: string,
+): Promise<Workload | undefined> {
+  const { session } = invocation;
+  try {
+    const workload = await session.client.deleteWorkload(
+      { namespace, name, requestId },
+      session.getCallOptions(),
+    );
+    const isStopping = workload.status?.phase === WorkloadStatus_Phase.TERMINATING;
+    if (!hasFlag(invocation, 'wait'))
+      await session.printStatus(
+        `${formatWorkloadName(workload)}: ${isStopping ? 'is being deleted' : 'deleted'}`,
+      );
+    return workload;
+  } catch (reason) {
+    const isMissing = reason instanceof ConnectError && reason.code === Code.NotFound;
+    if (!isMissing || !hasFlag(invocation, 'ignoreNotFound')) throw reason;
+    await session.printStatus(`${formatWorkloadName({ namespace, name })}: not found`);
+    return undefined;
+  }
+}
+
+/** Waits until the workload has no replicas, and stores those that may still run in its status. */
+async function waitUntilGone(session: CliSession, workload: Workload): Promise<void> {
+  const replicas = [...(await waitUntilDeleted(session, workload))];
+  if (workload.status !== undefined) workload.status.replicas = replicas;
+}

@@ -1,0 +1,65 @@
+import type { Invocation } from '../../command-tree.js';
+import { createUsageFailure } from '../../call/failure.js';
+import type { WorkloadName } from '../../names.js';
+import { parseWholeNumber } from '../../flags/spec-flags.js';
+import { getTextOption, requireOperands } from '../options.js';
+import { handlePlanOptions } from '../plan/plan-options.js';
+import { changeWorkloads } from './report-change.js';
+import { selectWorkloads } from './select-workloads.js';
+
+/** A number of replicas, and the workloads that get it. */
+interface Scaling {
+  readonly names: readonly WorkloadName[];
+  readonly replicas: number;
+}
+
+/**
+ * Sets the number of replicas: `scale web 5`, `scale web api --replicas 5` or
+ * `scale -l app=shop --replicas 5`.
+ */
+export async function scaleWorkloads(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const createChanges = async () => {
+    const { names, replicas } = await readScaling(invocation);
+    return names.map((name) => ({
+      change: { case: 'scale' as const, value: { ...name, replicas } },
+    }));
+  };
+  if (await handlePlanOptions(invocation, createChanges)) return;
+  const { names, replicas } = await readScaling(invocation);
+  await changeWorkloads(invocation, names, {
+    call: (request) =>
+      session.client.scaleWorkload({ ...request, replicas }, session.getCallOptions()),
+    describe: () => `scaled to ${replicas}`,
+  });
+}
+
+/**
+ * Reads the number of replicas from `--replicas`, or without this flag from the last operand.
+ * @throws {@link CliFailure} with exit code 2 when the number is missing or given twice.
+ */
+async function readScaling(invocation: Invocation): Promise<Scaling> {
+  const { operands } = invocation;
+  const flag = getTextOption(invocation, 'replicas');
+  if (flag !== undefined) {
+    const last = operands.at(-1);
+    if (operands.length > 1 && last !== undefined && isNumber(last))
+      throw createUsageFailure(
+        `the number of replicas is given twice: remove ${last} or --replicas ${flag}`,
+      );
+    const replicas = parseWholeNumber('--replicas', flag);
+    return { names: await selectWorkloads(invocation), replicas };
+  }
+  if (getTextOption(invocation, 'selector') !== undefined)
+    throw createUsageFailure('-l needs the number of replicas as --replicas NUMBER');
+  requireOperands(invocation, 'name', 'replicas');
+  const [text = '', ...names] = [...operands].reverse();
+  if (names.length > 1 && !isNumber(text))
+    throw createUsageFailure(
+      `give the number of replicas: cloudlessctl scale ${operands.join(' ')} --replicas NUMBER`,
+    );
+  const replicas = parseWholeNumber('the number of replicas', text);
+  return { names: await selectWorkloads(invocation, names.reverse()), replicas };
+}
+
+const isNumber = (text: string): boolean => /^\d+$/.test(text);
