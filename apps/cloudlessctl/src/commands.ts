@@ -49,6 +49,21 @@ const COMMANDS: readonly Declaration[] = [
     async () => (await import('./commands/workload/apply-command.js')).addApplyCommand,
   ],
   [
+    'init',
+    'write a first manifest with comments; a command may follow --',
+    async () => (await import('./commands/manifest/init-command.js')).addInitCommand,
+  ],
+  [
+    'convert',
+    'translate Compose files and Kubernetes objects to manifests',
+    async () => (await import('./commands/manifest/convert-command.js')).addConvertCommand,
+  ],
+  [
+    'schema',
+    'print the JSON Schema of manifests, for editors',
+    async () => (await import('./commands/manifest/schema-command.js')).addSchemaCommand,
+  ],
+  [
     'get',
     'list workloads, nodes, containers or events',
     async () => (await import('./commands/general/general-commands.js')).addGetCommand,
@@ -90,7 +105,7 @@ const COMMANDS: readonly Declaration[] = [
   ],
   [
     'explain',
-    'explain where replicas are placed, or why they are not',
+    'explain the placement of a workload, or a manifest field such as spec.rollout',
     async () => (await import('./commands/workload/workload-commands.js')).addExplainCommand,
   ],
   [

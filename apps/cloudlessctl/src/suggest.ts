@@ -25,6 +25,21 @@ export function suggestSimilar(word: string, candidates: Iterable<string>): stri
   return found === undefined ? '' : `; did you mean ${found}?`;
 }
 
+/**
+ * Returns the end of an error message about an unknown key: the most similar known key, or else all
+ * known keys when they are few.
+ * @param help - Names the command that lists the known keys, when they are many.
+ */
+export function suggestKnown(word: string, known: Iterable<string>, help: string): string {
+  const names = [...known];
+  const similar = suggestSimilar(word, names);
+  if (similar !== '') return similar;
+  return names.length <= MAX_LISTED ? `; known: ${names.join(', ')}` : `; ${help}`;
+}
+
+/** Largest number of known keys in a message. */
+const MAX_LISTED = 12;
+
 /** Maximum share of the letters that may differ. One letter may always differ. */
 const MAX_DIFFERENCE = 0.4;
 

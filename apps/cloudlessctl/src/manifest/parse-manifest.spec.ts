@@ -108,6 +108,35 @@ describe('parseManifest', () => {
     ).toEqual({ A: '1' });
   });
 
+  it('inserts the entries of merge keys, which the entries beside them replace', () => {
+    const { workloads, problems: found } = parse(
+      `x-base: &base { replicas: 2, env: { A: a } }
+x-limits: &limits { replicas: 9, resources: { limits: { pids: 5 } } }
+name: web
+spec:
+  <<: [*base, *limits]
+  image: nginx
+  env: { <<: { A: other, B: b }, B: c }
+`,
+    );
+    expect(found).toEqual([]);
+    expect(workloads[0]?.spec).toMatchObject({
+      image: 'nginx',
+      replicas: 2,
+      env: { A: 'other', B: 'c' },
+      resources: { limits: { pids: 5 } },
+    });
+  });
+
+  it('bounds merge keys that refer to themselves', () => {
+    expect(problems('name: web\nspec: &a\n  <<: *a\n').at(-1)).toMatch(/nested merge keys|aliases/);
+  });
+
+  it('refuses a .json file that is YAML but not JSON', () => {
+    const { problems: found } = parseManifest('a.json', bytes('{"name":"a",\n"spec":{},}'), 'prod');
+    expect(found.map(formatProblem)).toEqual([expect.stringMatching(/^a\.json:2:\d+: not JSON: /)]);
+  });
+
   it.each(
     [
       { spec: '{terminationGracePeriod: 500ms}', json: { terminationGracePeriod: '0.500s' } },
@@ -172,7 +201,15 @@ describe('parseManifest', () => {
       spec: '{rollout: {maxSurg: 1}}',
       problem: 'web.yaml:2:18: spec.rollout.maxSurg: unknown key; did you mean maxSurge?',
     },
-    { spec: '{zzzzzz: 2}', problem: 'web.yaml:2:8: spec.zzzzzz: unknown key' },
+    {
+      spec: '{zzzzzz: 2}',
+      problem: 'web.yaml:2:8: spec.zzzzzz: unknown key; "cloudlessctl explain spec" lists the keys',
+    },
+    {
+      spec: '{rollout: {steps: [{manual: true}]}}',
+      problem:
+        'web.yaml:2:27: spec.rollout.steps[0].manual: unknown key; known: replicas, percent, wait, promotion',
+    },
     {
       spec: '{replicas: 2.5}',
       problem: 'web.yaml:2:18: spec.replicas: expected a whole number, got the number 2.5',
@@ -283,7 +320,11 @@ describe('parseManifest', () => {
       problem:
         'web.yaml:3:1: Flow map in block collection must be sufficiently indented and end with a }',
     },
-    { spec: '{<<: {image: x}}', problem: 'web.yaml:2:8: spec.<<: unknown key' },
+    {
+      spec: '{"<<": {image: x}}',
+      problem: 'web.yaml:2:8: spec.<<: unknown key; "cloudlessctl explain spec" lists the keys',
+    },
+    { spec: '{<<: 3}', problem: 'web.yaml:2:12: spec: expected a map, got the number 3' },
     {
       spec: '{env: {__proto__: x}}',
       problem: 'web.yaml:2:14: spec.env["__proto__"]: cannot be used as a key',
@@ -361,7 +402,7 @@ describe('parseManifest', () => {
 
   it('rejects an alias to a node that contains the alias', () => {
     expect(problems('name: a\nspec: &s {placement: *s}')[0]).toBe(
-      'web.yaml:2:11: spec.placement.placement: unknown key',
+      'web.yaml:2:11: spec.placement.placement: unknown key; known: regions, zones, locality, nodeSelector, affinity, antiAffinity, tolerations, spread',
     );
   });
 });

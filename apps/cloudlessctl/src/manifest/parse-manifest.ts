@@ -5,7 +5,7 @@ import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
 import { DNS_LABEL_RULE, isDnsLabel } from '../dns-label.js';
-import { suggestSimilar } from '../suggest.js';
+import { suggestKnown } from '../suggest.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
 import type { Entry, Problem } from './yaml-reader.js';
@@ -25,7 +25,7 @@ export interface Manifest {
 
 /**
  * Parses a manifest: YAML or JSON with any number of documents `{ kind?, namespace?, name, spec }`
- * or lists of such maps.
+ * or lists of such maps. Keys that begin with `x-` beside `spec` are ignored: a place for anchors.
  * @param file - File name for messages.
  * @param defaultNamespace - Namespace of documents without a namespace.
  * @returns The workloads, and the problems of all documents. A file without a workload is a
@@ -89,7 +89,8 @@ function readDocument(
     else if (entry.key === 'name') name = readLabel(reader, entry, path);
     else if (entry.key === 'spec')
       spec = readMessage(reader, document, WorkloadSpecSchema, entry.value, entry.keyNode, path);
-    else reader.report(entry.keyNode, path, describeUnknownKey(entry.key));
+    else if (!entry.key.startsWith('x-'))
+      reader.report(entry.keyNode, path, describeUnknownKey(entry.key));
   }
   for (const key of ['name', 'spec']) {
     if (!entries.some((entry) => entry.key === key))
@@ -119,7 +120,7 @@ function describeUnknownKey(key: string): string {
   if (KEYS_SET_BY_CLUSTER.has(key)) return 'is set by the cluster; remove it';
   if (key === 'apiVersion' || key === 'metadata')
     return 'unknown key; namespace, name and spec belong at the top level';
-  return `unknown key${suggestSimilar(key, ['kind', 'namespace', 'name', 'spec'])}`;
+  return `unknown key${suggestKnown(key, ['kind', 'namespace', 'name', 'spec'], '')}`;
 }
 
 /** Keys of the output of `get -o yaml` that a manifest must not contain. */

@@ -1,6 +1,6 @@
 import { LineCounter, isAlias, isMap, isScalar, isSeq, parseAllDocuments } from 'yaml';
-import type { Document, Node } from 'yaml';
-import { suggestSimilar } from '../suggest.js';
+import type { Document, Node, Scalar } from 'yaml';
+import { suggestKnown } from '../suggest.js';
 import { quoteText } from '../quantity.js';
 
 /** A problem of a file: position, field path and message. */
@@ -67,21 +67,28 @@ export class YamlReader {
    * Returns the entries of a map with string keys; reports a problem and returns undefined for any
    * other node. Other keys and repeated keys are reported and left out.
    * @param anchor - Node that gives the line number when `node` is absent.
+   * @param depth - Number of merge keys that led to this map.
    */
   readEntries(
     document: Document.Parsed,
     node: Node | null,
     anchor: Node | null,
     path: string,
+    depth = 0,
   ): readonly Entry[] | undefined {
     if (!isMap(node)) {
       this.report(node ?? anchor, path, `expected a map, got ${describeNode(node)}`);
       return undefined;
     }
     const entries: Entry[] = [];
+    const merged: Entry[] = [];
     const seen = new Set<string>();
     for (const pair of node.items) {
       const keyNode = this.resolveAlias(document, pair.key as Node | null);
+      if (isMergeKey(keyNode)) {
+        merged.push(...this.readMerged(document, pair.value as Node | null, keyNode, path, depth));
+        continue;
+      }
       if (keyNode === null || !isScalar(keyNode) || typeof keyNode.value !== 'string') {
         const hint =
           isScalar(keyNode) && keyNode.source !== undefined ? `; write "${keyNode.source}"` : '';
@@ -107,7 +114,33 @@ export class YamlReader {
         value: this.resolveAlias(document, pair.value as Node | null),
       });
     }
+    for (const entry of merged) {
+      if (seen.has(entry.key)) continue;
+      seen.add(entry.key);
+      entries.push(entry);
+    }
     return entries;
+  }
+
+  /** Returns the entries of the map, or of each map of the list, that a merge key (`<<`) names. */
+  private readMerged(
+    document: Document.Parsed,
+    value: Node | null,
+    anchor: Node | null,
+    path: string,
+    depth: number,
+  ): readonly Entry[] {
+    const target = this.resolveAlias(document, value);
+    if (depth >= MAX_DEPTH) {
+      this.report(anchor, path, `more than ${MAX_DEPTH} nested merge keys`);
+      return [];
+    }
+    const sources = isSeq(target)
+      ? target.items.map((item) => this.resolveAlias(document, item as Node | null))
+      : [target];
+    return sources.flatMap(
+      (source) => this.readEntries(document, source, anchor, path, depth + 1) ?? [],
+    );
   }
 
   /** Returns the items of a list; reports a problem and returns undefined for any other node. */
@@ -136,9 +169,11 @@ export class YamlReader {
     return undefined;
   }
 
-  /** Reports an unknown key and suggests a similar known key. */
+  /** Reports an unknown key with a similar known key, or else with all known keys. */
   reportUnknownKey(entry: Entry, path: string, known: Iterable<string>): void {
-    this.report(entry.keyNode, path, `unknown key${suggestSimilar(entry.key, known)}`);
+    const parent = path.slice(0, -entry.key.length - 1).replaceAll(/\[[^\]]*\]/g, '');
+    const help = `"cloudlessctl explain ${parent}" lists the keys`;
+    this.report(entry.keyNode, path, `unknown key${suggestKnown(entry.key, known, help)}`);
   }
 
   /**
@@ -171,6 +206,7 @@ export class YamlReader {
       this.reportAt(0, '', 'not UTF-8 text');
       return [];
     }
+    if (this.file.endsWith('.json') && !this.isJson(text)) return [];
     try {
       const documents = parseAllDocuments(text, {
         version: '1.2',
@@ -198,6 +234,26 @@ export class YamlReader {
     }
   }
 
+  /** Reports the first place where a text is not JSON, although its file name says so. */
+  private isJson(text: string): boolean {
+    try {
+      JSON.parse(text);
+      return true;
+    } catch (reason) {
+      const message = reason instanceof Error ? reason.message : String(reason);
+      const offset = Number(/ at position (\d+)/.exec(message)?.[1] ?? 0);
+      this.lines.addNewLine(0);
+      for (let index = text.indexOf('\n'); index >= 0; index = text.indexOf('\n', index + 1))
+        this.lines.addNewLine(index + 1);
+      this.reportAt(
+        offset,
+        '',
+        `not JSON: ${message.replace(/ (?:in JSON )?at position.*$/s, '')}`,
+      );
+      return false;
+    }
+  }
+
   private reportAt(offset: number, path: string, message: string): void {
     if (this.problems.length >= MAX_PROBLEMS) return;
     const { line, col } = this.lines.linePos(offset);
@@ -219,6 +275,11 @@ export function describeNode(node: Node | null): string {
   if (typeof node.value === 'string') return `the string ${quoteText(node.value)}`;
   if (typeof node.value === 'boolean') return String(node.value);
   return `the number ${node.source ?? String(node.value)}`;
+}
+
+/** Returns true for the key `<<` without quotes, which inserts the entries of other maps. */
+function isMergeKey(node: Node | null): node is Scalar {
+  return isScalar(node) && node.value === '<<' && node.type === 'PLAIN';
 }
 
 function getFirstLine(message: string): string {

@@ -39,7 +39,11 @@ export async function readManifests(
   return workloads;
 }
 
-async function readFiles(
+/**
+ * Reads the files of `--filename`.
+ * @throws {@link CliFailure} with exit code 2 for a path that cannot be read.
+ */
+export async function readFiles(
   io: CliIo,
   paths: readonly string[],
 ): Promise<readonly { readonly file: string; readonly bytes: Uint8Array }[]> {
@@ -52,6 +56,10 @@ async function readFiles(
       files.push({ file: '<stdin>', bytes });
       continue;
     }
+    if (/^https?:\/\//.test(path))
+      throw createUsageFailure(
+        `${path}: addresses are not read; use: curl -fsSL ${path} | cloudlessctl … -f -`,
+      );
     // Undefined: the path is a file.
     const names = await withPathInError(path, () => io.files.list(path));
     const manifests = names?.filter((name) => /\.(ya?ml|json)$/.test(name)).sort();

@@ -4,8 +4,9 @@ import type { CommandTree, Invocation } from '../../command-tree.js';
 import { parseWorkloadName } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { addSpecFlags } from '../../flags/spec-flags.js';
+import { createUsageFailure } from '../../call/failure.js';
 import { formatExplanation } from '../../views/explanation-view.js';
-import { requireOperand } from '../options.js';
+import { hasFlag, requireOperand } from '../options.js';
 import { addPlanOptions } from '../plan/plan-options.js';
 import { addExecCommand } from '../replica/exec-command.js';
 import { addLogCommand } from '../replica/log-command.js';
@@ -85,17 +86,40 @@ export function addDeleteCommand(tree: CommandTree, parent: Command): void {
 
 /** Adds `explain`. */
 export function addExplainCommand(tree: CommandTree, parent: Command): void {
-  tree.addCommand(
-    parent,
-    'explain <name>',
-    'explain where replicas are placed, or why they are not',
-    explainWorkload,
-  );
+  tree
+    .addCommand(
+      parent,
+      'explain <workload-or-field>',
+      'explain the placement of a workload, or a manifest field such as spec.rollout',
+      explain,
+    )
+    .option('--recursive', 'with a field: list the fields at every level below');
 }
 
-async function explainWorkload(invocation: Invocation): Promise<void> {
+async function explain(invocation: Invocation): Promise<void> {
+  const operand = requireOperand(invocation, 0, 'workload or field');
+  if (isFieldPath(operand)) {
+    // The schema of manifests is large, and explaining a workload does not need it.
+    const { explainField } = await import('../manifest/explain-field.js');
+    return explainField(invocation, operand);
+  }
+  if (hasFlag(invocation, 'recursive'))
+    throw createUsageFailure('--recursive applies to manifest fields such as spec.rollout');
+  return explainWorkload(invocation, operand);
+}
+
+/**
+ * Returns true when the operand is a field of a manifest, such as `spec` or `spec.rollout`, and not
+ * a workload. Names of workloads have no dots; a workload called `spec` is explained as
+ * `<namespace>/spec`.
+ */
+function isFieldPath(operand: string): boolean {
+  return /^(?:spec|manifest)$|^[^/]*\./.test(operand);
+}
+
+async function explainWorkload(invocation: Invocation, operand: string): Promise<void> {
   const { session } = invocation;
-  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
+  const name = parseWorkloadName(operand, session.settings.namespace);
   const explained = await session.client.explainWorkload(name, session.getCallOptions());
   if (session.isStructured)
     await session.printValue(toMessageJson(ExplainWorkloadResponseSchema, explained));

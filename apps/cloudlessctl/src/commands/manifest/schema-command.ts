@@ -1,0 +1,18 @@
+import type { Command } from 'commander';
+import { manifestSchema } from '@cloudless/api/manifest-schema';
+import type { CommandTree, Invocation } from '../../command-tree.js';
+
+/** Adds `schema`. */
+export function addSchemaCommand(tree: CommandTree, parent: Command): void {
+  tree.addOfflineCommand(
+    parent,
+    'schema',
+    'print the JSON Schema of manifests, for editors',
+    printSchema,
+  );
+}
+
+/** Prints the JSON Schema of manifests. Editors read the schema as JSON, whatever `--output` is. */
+async function printSchema({ session }: Invocation): Promise<void> {
+  await session.print(`${JSON.stringify(manifestSchema, undefined, 2)}\n`);
+}

@@ -1,0 +1,134 @@
+import type { ConvertedWorkload } from './convert.js';
+import { convertPod } from './kubernetes-pod.js';
+import { SourceMap, isMap, withoutEmpty } from './source-map.js';
+import type { ReportNote } from './source-map.js';
+import { toDnsLabel } from './words.js';
+
+/** Returns true when a document of a file is a Kubernetes object. */
+export function isKubernetesObject(document: unknown): boolean {
+  return isMap(document) && 'apiVersion' in document && 'kind' in document;
+}
+
+/** What to do about kinds of objects that are no workloads. */
+const KIND_REASONS: Readonly<Record<string, string>> = {
+  ConfigMap: 'only values that a workload of the same file refers to are converted',
+  CronJob: 'run the job from a scheduler of your own',
+  HorizontalPodAutoscaler: 'change the number with "cloudlessctl scale"',
+  Ingress: 'point your proxy at the endpoints that ListEndpoints returns',
+  Job: 'use a workload whose restart policy is ON_FAILURE',
+  Namespace: 'a namespace exists as soon as a workload is in it',
+  PersistentVolumeClaim: 'use a named volume, which the node keeps',
+  PodDisruptionBudget: 'set rollout.minAvailable of the workload',
+  Secret: 'secrets are not supported yet',
+  Service: 'every ready replica of a workload with ports is an endpoint of the workload',
+};
+
+/** Keys of `spec` that have no equivalent, by kind of object or for all kinds. */
+const SPEC_REASONS: Readonly<Record<string, string>> = {
+  podManagementPolicy: 'replicas start at the same time',
+  serviceName: 'replicas have no names of their own in DNS',
+  volumeClaimTemplates: 'use a named volume, which the node keeps',
+};
+
+/**
+ * Converts one Kubernetes object: a Deployment, StatefulSet, DaemonSet, ReplicaSet or Pod.
+ * @param configMaps - Data of the ConfigMaps of the same input, by `namespace/name`.
+ * @returns Empty for every other kind, which is reported.
+ */
+export function convertKubernetes(
+  document: unknown,
+  configMaps: ReadonlyMap<string, Readonly<Record<string, string>>>,
+  report: ReportNote,
+): readonly ConvertedWorkload[] {
+  const object = new SourceMap(document, [], report);
+  const kind = object.takeText('kind') ?? '';
+  object.ignore('apiVersion', 'status');
+  if (!['Deployment', 'StatefulSet', 'DaemonSet', 'ReplicaSet', 'Pod'].includes(kind)) {
+    const reason = Object.hasOwn(KIND_REASONS, kind) ? `: ${KIND_REASONS[kind]}` : '';
+    object.note('kind', `${kind} has no equivalent${reason}`);
+    return [];
+  }
+  const metadata = object.takeMap('metadata');
+  const source = metadata.takeText('name') ?? kind;
+  const name = toDnsLabel(source);
+  if (name !== source) metadata.note('name', `renamed to ${name}: names are DNS labels`);
+  const namespace = metadata.takeText('namespace');
+  const labels = metadata.takeMap('labels').takePairs();
+  const annotations = metadata.takeMap('annotations').takePairs();
+  metadata.ignore('creationTimestamp', 'uid', 'resourceVersion', 'generation', 'managedFields');
+  metadata.finish();
+  const spec = object.takeMap('spec');
+  object.finish();
+  const context = { configMaps, namespace: namespace ?? 'default' };
+  const converted =
+    kind === 'Pod' ? convertPod(spec, context) : convertController(kind, spec, context);
+  if (kind === 'StatefulSet')
+    object.note('kind', 'StatefulSet: replicas have no fixed names and no volume of their own');
+  return [{ namespace, name, spec: withoutEmpty({ ...converted, labels, annotations }) }];
+}
+
+function convertController(
+  kind: string,
+  spec: SourceMap,
+  context: Parameters<typeof convertPod>[1],
+): Record<string, unknown> {
+  const template = spec.takeMap('template');
+  const metadata = template.takeMap('metadata');
+  metadata.ignore('labels', 'creationTimestamp', 'name');
+  metadata.finish();
+  const replicas = spec.takeInteger('replicas');
+  const deadline = spec.takeInteger('progressDeadlineSeconds');
+  const minReady = spec.takeInteger('minReadySeconds');
+  spec.ignore('selector', 'revisionHistoryLimit');
+  const fields = {
+    ...convertPod(template.takeMap('spec'), context),
+    ...withoutEmpty({
+      mode: kind === 'DaemonSet' ? 'GLOBAL' : undefined,
+      replicas: kind === 'DaemonSet' ? undefined : (replicas ?? 1),
+      rollout: withoutEmpty({
+        ...convertStrategy(spec, replicas ?? 1),
+        progressDeadline: deadline === undefined ? undefined : `${deadline}s`,
+        minReadyDuration: minReady === undefined ? undefined : `${minReady}s`,
+      }),
+    }),
+  };
+  template.finish();
+  if (spec.takeFlag('paused') === true)
+    spec.note('paused', 'has no equivalent: pause the rollout with "cloudlessctl rollout pause"');
+  spec.finish(SPEC_REASONS);
+  return fields;
+}
+
+/** Converts `strategy` of a Deployment and `updateStrategy` of the other kinds. */
+function convertStrategy(spec: SourceMap, replicas: number): Record<string, unknown> {
+  const key = spec.keys.includes('updateStrategy') ? 'updateStrategy' : 'strategy';
+  const strategy = spec.takeMap(key);
+  const type = strategy.takeText('type');
+  const rolling = strategy.takeMap('rollingUpdate');
+  const fields = withoutEmpty({
+    strategy: type === 'Recreate' ? 'RECREATE' : undefined,
+    maxSurge: takeCount(rolling, 'maxSurge', replicas, Math.ceil),
+    maxUnavailable: takeCount(rolling, 'maxUnavailable', replicas, Math.floor),
+  });
+  rolling.finish();
+  strategy.finish();
+  if (type === 'OnDelete')
+    strategy.note('type', 'OnDelete has no equivalent: rollouts begin at once');
+  return fields;
+}
+
+/** Takes a number or a percentage of the replicas. */
+function takeCount(
+  map: SourceMap,
+  key: string,
+  replicas: number,
+  round: (count: number) => number,
+): number | undefined {
+  const text = map.takeText(key);
+  if (text === undefined) return undefined;
+  const percent = /^(\d+)%$/.exec(text)?.[1];
+  if (percent === undefined) return /^\d+$/.test(text) ? Number(text) : undefined;
+  const count = round((replicas * Number(percent)) / 100);
+  map.note(key, `${text} of ${replicas} replicas became ${count}`);
+  return count;
+}
