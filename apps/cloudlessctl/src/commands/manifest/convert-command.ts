@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { CommandTree, Invocation } from '../../command-tree.js';
+import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import { convertManifest } from '../../manifest/convert/convert.js';
 import { formatProblem } from '../../manifest/yaml-reader.js';
@@ -27,7 +27,7 @@ export function addConvertCommand(tree: CommandTree, parent: Command): void {
  * Prints the manifests to standard output, and all that was left out or changed to standard error.
  * Variables of Compose files get their values from the environment.
  */
-async function convert(invocation: Invocation): Promise<number> {
+async function convert(invocation: LocalInvocation): Promise<number> {
   const { session } = invocation;
   const manifests: string[] = [];
   const notes: string[] = [];

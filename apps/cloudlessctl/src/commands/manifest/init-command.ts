@@ -1,7 +1,7 @@
 import { basename, dirname, join } from 'node:path/posix';
 import type { Command } from 'commander';
 import { manifestSchema } from '@cloudless/api/manifest-schema';
-import type { CommandTree, Invocation } from '../../command-tree.js';
+import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import type { Files } from '../../io/io.js';
 import { DNS_LABEL_RULE, isDnsLabel } from '../../dns-label.js';
@@ -27,7 +27,7 @@ export function addInitCommand(tree: CommandTree, parent: Command): void {
     .option('--force', 'replace an existing file');
 }
 
-async function initManifest(invocation: Invocation): Promise<void> {
+async function initManifest(invocation: LocalInvocation): Promise<void> {
   const { session, operands } = invocation;
   const file = operands[0] ?? DEFAULT_FILE;
   const command = getCommandAfterSeparator(
@@ -61,7 +61,7 @@ async function initManifest(invocation: Invocation): Promise<void> {
 }
 
 /** Returns `--name`, or the file name without its extension. */
-function getName(invocation: Invocation, file: string): string {
+function getName(invocation: LocalInvocation, file: string): string {
   const given = getTextOption(invocation, 'name');
   const name = given ?? (file === '-' ? 'web' : basename(file).replace(/\.[^.]*$/, ''));
   if (isDnsLabel(name)) return name;

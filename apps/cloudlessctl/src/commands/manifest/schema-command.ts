@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { manifestSchema } from '@cloudless/api/manifest-schema';
-import type { CommandTree, Invocation } from '../../command-tree.js';
+import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 
 /** Adds `schema`. */
 export function addSchemaCommand(tree: CommandTree, parent: Command): void {
@@ -13,6 +13,6 @@ export function addSchemaCommand(tree: CommandTree, parent: Command): void {
 }
 
 /** Prints the JSON Schema of manifests. Editors read the schema as JSON, whatever `--output` is. */
-async function printSchema({ session }: Invocation): Promise<void> {
+async function printSchema({ session }: LocalInvocation): Promise<void> {
   await session.print(`${JSON.stringify(manifestSchema, undefined, 2)}\n`);
 }

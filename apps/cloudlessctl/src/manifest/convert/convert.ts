@@ -1,14 +1,14 @@
 import { LineCounter, isMap as isYamlMap, isPair, isSeq, parseAllDocuments } from 'yaml';
 import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
-import { convertCompose, isComposeFile } from './compose.js';
-import { convertKubernetes, isKubernetesObject } from './kubernetes.js';
-import { SourceMap, isMap } from './source-map.js';
-import type { ReportNote } from './source-map.js';
 import { parseManifest } from '../parse-manifest.js';
 import { printYaml } from '../print-yaml.js';
 import { MAX_ALIASES, MAX_FILE_BYTES } from '../yaml-reader.js';
 import type { Problem } from '../yaml-reader.js';
+import { convertCompose, isComposeFile } from './compose.js';
+import { convertKubernetes, isKubernetesObject } from './kubernetes.js';
+import { SourceMap, isMap } from './source-map.js';
+import type { ReportNote } from './source-map.js';
 
 /** A workload that a foreign file describes, as the JSON form of a manifest. */
 export interface ConvertedWorkload {
