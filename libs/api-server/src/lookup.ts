@@ -18,7 +18,10 @@ export function requireWorkload(view: ClusterView, request: WorkloadName): Store
   const namespace = resolveNamespace(request);
   const workload = view.workloadByName(namespace, request.name);
   if (workload !== undefined) return workload;
-  throw new CloudlessError('notFound', `workload "${namespace}/${request.name}" not found`);
+  throw new CloudlessError(
+    'WORKLOAD_NOT_FOUND',
+    `workload "${namespace}/${request.name}" not found`,
+  );
 }
 
 /**
@@ -44,14 +47,18 @@ export function requireMutableWorkload(
 export function checkGeneration(record: WorkloadRecord, expected: bigint | undefined): void {
   if (expected === undefined || expected === record.generation) return;
   throw new CloudlessError(
-    'conflict',
+    'GENERATION_CONFLICT',
     `workload "${record.namespace}/${record.name}" is at generation ${record.generation}, not ${expected}; read the workload again and repeat the change`,
+    { metadata: { generation: String(record.generation), expected: String(expected) } },
   );
 }
 
 /** Creates the error for a change of a workload that is being deleted. */
 export function createDeletingError({ namespace, name }: WorkloadName): CloudlessError {
-  return new CloudlessError('precondition', `workload "${namespace}/${name}" is being deleted`);
+  return new CloudlessError(
+    'WORKLOAD_DELETING',
+    `workload "${namespace}/${name}" is being deleted`,
+  );
 }
 
 /** Returns the spec of a workload; an empty spec when the record has none. */

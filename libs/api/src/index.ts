@@ -26,6 +26,7 @@ export {
 } from './wire/errors.js';
 export { ERROR_DOMAIN, readErrorDetails, toReasonEnum } from './wire/error-details.js';
 export type { ErrorDetails } from './wire/error-details.js';
+export { fromTunnelError, toTunnelError } from './wire/tunnel-errors.js';
 export { ExecResultAssembler, splitExecResult } from './wire/exec-result-parts.js';
 export { listHostPorts } from './spec/host-ports.js';
 export type { ReplicaHostPort } from './spec/host-ports.js';

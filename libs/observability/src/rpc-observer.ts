@@ -5,7 +5,7 @@ import {
   type StreamRequest,
   type UnaryRequest,
 } from '@connectrpc/connect';
-import { formatCode, parseTraceId } from '@cloudless/api';
+import { formatCode, parseTraceId, readErrorDetails } from '@cloudless/api';
 import {
   DURATION_BUCKETS,
   Throttle,
@@ -45,8 +45,8 @@ export function createRpcObserver({
   const warnings = new Throttle({ clock, ...WARNINGS });
   const calls = meter.counter({
     name: 'cloudless_rpc_calls_total',
-    help: 'Calls that ended, by method and code: ok, or as the API spells errors.',
-    labels: ['method', 'code'],
+    help: 'Calls that ended, by method, code (ok, or as the API spells errors) and reason of the error (empty when there is none).',
+    labels: ['method', 'code', 'reason'],
   });
   const duration = meter.histogram({
     name: 'cloudless_rpc_duration_seconds',
@@ -70,8 +70,10 @@ export function createRpcObserver({
   ): void => {
     const method = request.method.name;
     openCounts.set(method, (openCounts.get(method) ?? 1) - 1);
-    const code = failure === undefined ? 'ok' : formatCode(ConnectError.from(failure.reason).code);
-    calls.add(1, { method, code });
+    const error = failure === undefined ? undefined : ConnectError.from(failure.reason);
+    const code = error === undefined ? 'ok' : formatCode(error.code);
+    const reason = error === undefined ? undefined : readErrorDetails(error).reason;
+    calls.add(1, { method, code, reason: reason ?? '' });
     const durationMs = Math.round((clock.now() - startedMs) * 1_000) / 1_000;
     if (!request.stream) duration.observe(durationMs / 1_000, { method });
     const fields = {
@@ -80,13 +82,13 @@ export function createRpcObserver({
       durationMs,
       ...describeCaller(request, getClientAddress?.(request)),
     };
-    if (failure === undefined || code === formatCode(Code.Canceled))
+    if (error === undefined || code === formatCode(Code.Canceled))
       return log.debug('call ended', fields);
     const throttled = warnings.take(`${method} ${code}`);
-    const reason = ConnectError.from(failure.reason).rawMessage;
+    const failureFields = { ...fields, reason: error?.rawMessage, errorReason: reason };
     if (throttled.passes)
-      log.warn('call failed', { ...fields, reason, repeated: throttled.suppressed?.count });
-    else log.debug('call failed', { ...fields, reason });
+      log.warn('call failed', { ...failureFields, repeated: throttled.suppressed?.count });
+    else log.debug('call failed', failureFields);
   };
   return (next) => async (request) => {
     const method = request.method.name;

@@ -291,7 +291,7 @@ describe('ops port', () => {
     expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
     const text = await response.text();
     expect(text).toMatch(
-      /^cloudless_rpc_calls_total\{method="[^"]*CreateWorkload",code="ok"\} [1-9]\d*$/m,
+      /^cloudless_rpc_calls_total\{method="[^"]*CreateWorkload",code="ok",reason=""\} [1-9]\d*$/m,
     );
     expect(text).toMatch(/^# TYPE cloudless_rpc_duration_seconds histogram$/m);
   });

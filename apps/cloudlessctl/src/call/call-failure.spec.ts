@@ -1,5 +1,8 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import { isTransient } from './call-failure.js';
+import { toConnectError } from '@cloudless/api';
+import { CloudlessError, type ErrorReason } from '@cloudless/base';
+import { describeCallFailure, isTransient } from './call-failure.js';
+import { ExitCode } from './failure.js';
 
 /** Creates the error of a call whose cause is a Node error with this code. */
 const withCause = (code: string): ConnectError =>
@@ -11,6 +14,31 @@ const withCause = (code: string): ConnectError =>
     Object.assign(new Error('x'), { code }),
   );
 
+describe('describeCallFailure', () => {
+  const target = { server: 'http://127.0.0.1:8080', configPath: '/home/u/config.yaml' };
+  const exitCodeOf = (error: ConnectError): number => describeCallFailure(error, target).exitCode;
+
+  it.each<{ reason: ErrorReason; exitCode: number }>([
+    { reason: 'NO_CAPACITY', exitCode: ExitCode.noCapacity },
+    { reason: 'LIMIT_REACHED', exitCode: ExitCode.noCapacity },
+    { reason: 'RATE_LIMITED', exitCode: ExitCode.unavailable },
+    { reason: 'SERVER_OVERLOADED', exitCode: ExitCode.unavailable },
+    { reason: 'TOO_MANY_STREAMS', exitCode: ExitCode.unavailable },
+    { reason: 'REQUEST_TOO_LARGE', exitCode: ExitCode.usage },
+    { reason: 'STORE_FULL', exitCode: ExitCode.error },
+    { reason: 'ROLLOUT_FAILED', exitCode: ExitCode.rolloutFailed },
+    { reason: 'PLAN_STALE', exitCode: ExitCode.conflict },
+    { reason: 'WORKLOAD_NOT_FOUND', exitCode: ExitCode.notFound },
+    { reason: 'LEADERSHIP_LOST', exitCode: ExitCode.unavailable },
+  ])('returns exit code $exitCode for the reason $reason', ({ reason, exitCode }) => {
+    expect(exitCodeOf(toConnectError(new CloudlessError(reason, 'x')))).toBe(exitCode);
+  });
+
+  it('returns the exit code of the error code without a reason', () => {
+    expect(exitCodeOf(new ConnectError('x', Code.ResourceExhausted))).toBe(ExitCode.noCapacity);
+  });
+});
+
 describe('isTransient', () => {
   it.each([
     {
@@ -19,6 +47,27 @@ describe('isTransient', () => {
       expected: true,
     },
     { name: 'a refused connection', reason: withCause('ECONNREFUSED'), expected: true },
+    {
+      name: 'an untrusted certificate',
+      reason: withCause('SELF_SIGNED_CERT_IN_CHAIN'),
+      expected: false,
+    },
+    {
+      name: 'a server without TLS',
+      reason: withCause('ERR_SSL_WRONG_VERSION_NUMBER'),
+      expected: false,
+    },
+    {
+      name: 'UNAVAILABLE because of an expired certificate',
+      reason: new ConnectError(
+        'x',
+        Code.Unavailable,
+        undefined,
+        undefined,
+        Object.assign(new Error('x'), { code: 'CERT_HAS_EXPIRED' }),
+      ),
+      expected: false,
+    },
     {
       name: 'a stream that the server reset',
       reason: new ConnectError('http/2 stream closed with error code CANCEL (0x8)', Code.Canceled),

@@ -1,4 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
+import { readErrorDetails } from '@cloudless/api';
+import type { ErrorReason } from '@cloudless/base';
 import { CliFailure, ExitCode, type ConnectionTarget } from './failure.js';
 
 /** The exit code for each error code. The type requires an entry for every error code. */
@@ -21,9 +23,26 @@ const EXIT_CODES: Readonly<Record<Code, number>> = {
   [Code.Unauthenticated]: ExitCode.error,
 };
 
-/** Returns the exit code for an error code of the coordinator. */
-export function toExitCode(code: Code): number {
-  return EXIT_CODES[code];
+/** The exit codes of reasons that are more specific than the code of the error. */
+const REASON_EXIT_CODES: Partial<Readonly<Record<ErrorReason, number>>> = {
+  // RESOURCE_EXHAUSTED, but not a lack of capacity of the nodes: a later call can succeed.
+  RATE_LIMITED: ExitCode.unavailable,
+  SERVER_OVERLOADED: ExitCode.unavailable,
+  TOO_MANY_STREAMS: ExitCode.unavailable,
+  // RESOURCE_EXHAUSTED, and the same call fails again.
+  REQUEST_TOO_LARGE: ExitCode.usage,
+  RESPONSE_TOO_LARGE: ExitCode.error,
+  SLOW_READER: ExitCode.error,
+  STORE_FULL: ExitCode.error,
+  ROLLOUT_FAILED: ExitCode.rolloutFailed,
+};
+
+/**
+ * Returns the exit code for an error of the coordinator: by its reason when the reason is known and
+ * more specific, otherwise by its code.
+ */
+export function toExitCode(code: Code, reason?: ErrorReason): number {
+  return (reason === undefined ? undefined : REASON_EXIT_CODES[reason]) ?? EXIT_CODES[code];
 }
 
 /** Returns true for the error of a call to a coordinator. */
@@ -36,12 +55,12 @@ export function isCallError(reason: unknown): reason is ConnectError {
  * address and the settings that may be wrong.
  */
 export function describeCallFailure(reason: ConnectError, target: ConnectionTarget): CliFailure {
-  const exitCode = toExitCode(reason.code);
-  const network = findNetworkReason(reason);
+  const exitCode = toExitCode(reason.code, readErrorDetails(reason).reason);
+  const network = findNetworkFailure(reason);
   if (network !== undefined) {
     return new CliFailure(
       ExitCode.unavailable,
-      `cannot reach the coordinator at ${target.server}: ${network}. Is it running (npm start)? ` +
+      `cannot reach the coordinator at ${target.server}: ${network.text}. Is it running (npm start)? ` +
         `Check --server, CLOUDLESS_SERVER or ${target.context === undefined ? 'a context' : `the context '${target.context}'`} in ${target.configPath}`,
       { cause: reason },
     );
@@ -65,21 +84,32 @@ function toCodeName(code: Code): string {
   return Code[code].replaceAll(/(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase();
 }
 
+/** Why a connection failed. */
+interface NetworkFailure {
+  readonly text: string;
+  /** True when a later attempt may succeed. */
+  readonly isPassing: boolean;
+}
+
 /**
  * Returns why the connection failed, found by the Node error code in the chain of causes; undefined
  * when the error has no such cause, for example when a coordinator answered.
  */
-function findNetworkReason(reason: ConnectError): string | undefined {
+function findNetworkFailure(reason: ConnectError): NetworkFailure | undefined {
   let cause: unknown = reason.cause;
   for (let link = 0; link < MAX_CAUSES && typeof cause === 'object' && cause !== null; link += 1) {
-    const networkReason = 'code' in cause ? NETWORK_REASONS[String(cause.code)] : undefined;
-    if (networkReason !== undefined) return networkReason;
+    const code = 'code' in cause ? String(cause.code) : '';
+    const passing = PASSING_NETWORK_REASONS[code];
+    if (passing !== undefined) return { text: passing, isPassing: true };
+    const lasting = LASTING_NETWORK_REASONS[code];
+    if (lasting !== undefined) return { text: lasting, isPassing: false };
     cause = 'cause' in cause ? cause.cause : undefined;
   }
   return undefined;
 }
 
-const NETWORK_REASONS: Readonly<Record<string, string>> = {
+/** Failures of the connection that a later attempt may not meet. */
+const PASSING_NETWORK_REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ENOTFOUND: 'no such host',
   EAI_AGAIN: 'the host name cannot be resolved at the moment',
@@ -91,10 +121,19 @@ const NETWORK_REASONS: Readonly<Record<string, string>> = {
   ERR_HTTP2_ERROR: 'the server does not speak HTTP/2',
   ERR_HTTP2_SESSION_ERROR: 'connection closed',
   ERR_HTTP2_STREAM_CANCEL: 'connection closed',
+};
+
+const UNTRUSTED = 'the certificate of the server is not trusted';
+
+/** Failures of the connection that every later attempt meets too. */
+const LASTING_NETWORK_REASONS: Readonly<Record<string, string>> = {
   ERR_SSL_WRONG_VERSION_NUMBER: 'the server does not speak TLS; use http:// instead of https://',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate of the server is not trusted',
-  SELF_SIGNED_CERT_IN_CHAIN: 'the certificate of the server is not trusted',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate of the server is not trusted',
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
+  CERT_HAS_EXPIRED: 'the certificate of the server has expired',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate of the server is for another host name',
 };
 
 /** Number of causes that are examined. A chain of causes may be a cycle. */
@@ -102,15 +141,13 @@ const MAX_CAUSES = 8;
 
 /**
  * Returns true when a later attempt of the same call may succeed: the coordinator died, could not be
- * reached, or answered UNAVAILABLE, for example because it is not the leader.
+ * reached, or answered UNAVAILABLE, for example because it is not the leader. False for a connection
+ * that fails in the same way each time, such as one to a server with an untrusted certificate.
  */
 export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;
-  return (
-    isServerReset(reason) ||
-    reason.code === Code.Unavailable ||
-    findNetworkReason(reason) !== undefined
-  );
+  if (isServerReset(reason)) return true;
+  return findNetworkFailure(reason)?.isPassing ?? reason.code === Code.Unavailable;
 }
 
 /**

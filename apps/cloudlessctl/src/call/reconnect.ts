@@ -1,4 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
+import { readErrorDetails } from '@cloudless/api';
 import { sleep } from '@cloudless/base';
 import type { Clock } from '@cloudless/base';
 import { isTransient, isServerReset } from './call-failure.js';
@@ -83,10 +84,14 @@ export async function* withReconnect<Item>(
 /**
  * Returns true for the error with which the coordinator ends a stream whose client reads too
  * slowly, for example because `less` shows the output. Watches and logs can be resumed after this
- * error.
+ * error. An error without a reason comes from an older coordinator.
  */
 export function isSlowReaderError(reason: unknown): boolean {
-  return reason instanceof ConnectError && reason.code === Code.ResourceExhausted;
+  return (
+    reason instanceof ConnectError &&
+    reason.code === Code.ResourceExhausted &&
+    (readErrorDetails(reason).reason ?? 'SLOW_READER') === 'SLOW_READER'
+  );
 }
 
 /** A time limit as an abort signal. Call {@link cancel} when the work has ended. */

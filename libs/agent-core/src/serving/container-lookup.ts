@@ -45,7 +45,7 @@ export class ContainerLookup {
     if (request.containerId !== '') return this.requireContainer(request.containerId);
     if (request.replicaId !== '' && replicas.find(request.replicaId) === undefined) {
       throw new CloudlessError(
-        'notFound',
+        'REPLICA_NOT_FOUND',
         `replica "${request.replicaId}" is not on node ${nodeId}`,
       );
     }
@@ -67,7 +67,7 @@ export class ContainerLookup {
         ? `workload ${resolveNamespace(request)}/${request.name}`
         : `replica ${request.replicaId}`;
     throw new CloudlessError(
-      'precondition',
+      'REPLICA_NOT_RUNNING',
       `${target} has no running container on node ${nodeId}`,
     );
   }
@@ -109,7 +109,7 @@ export class ContainerLookup {
     }
     if (ids.size > 0) return [...ids].sort();
     throw new CloudlessError(
-      'notFound',
+      'WORKLOAD_NOT_FOUND',
       `workload ${namespace}/${request.name} has no replica on node ${nodeId}`,
     );
   }
@@ -135,7 +135,10 @@ export class ContainerLookup {
     const short =
       idOrPrefix.length > MIN_PREFIX ? `${idOrPrefix.slice(0, MIN_PREFIX)}…` : idOrPrefix;
     if (first === undefined)
-      throw new CloudlessError('notFound', `container "${short}" is not on node ${nodeId}`);
+      throw new CloudlessError(
+        'CONTAINER_NOT_FOUND',
+        `container "${short}" is not on node ${nodeId}`,
+      );
     if (found.length === 1) return first;
     throw new InvalidInputError([
       {

@@ -145,7 +145,10 @@ export class LogService {
   ): AsyncGenerator<readonly LogEntry[]> {
     const { runtime, replicas, nodeId, clock } = this.options;
     if (replicas.find(replicaId) === undefined)
-      throw new CloudlessError('notFound', `replica "${replicaId}" is not on node ${nodeId}`);
+      throw new CloudlessError(
+        'REPLICA_NOT_FOUND',
+        `replica "${replicaId}" is not on node ${nodeId}`,
+      );
     const sources = { runtime, replicas };
     for await (const { containerId, batch, position } of followReplica(
       replicaId,

@@ -92,7 +92,7 @@ function requireEndpoint(
   const endpoint = endpoints.find(({ portName }) => portName === name);
   if (endpoint !== undefined) return endpoint;
   throw new CloudlessError(
-    'precondition',
+    'REPLICA_NOT_RUNNING',
     `port ${name} of replica ${replicaId} has no address yet`,
   );
 }

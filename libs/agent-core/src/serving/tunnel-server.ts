@@ -4,13 +4,12 @@ import {
   CloudlessError,
   errorFields,
   errorKindOf,
-  errorMessageOf,
   type Clock,
   type Log,
   type Timer,
 } from '@cloudless/base';
 import {
-  toCode,
+  toTunnelError,
   LogChannelFramesSchema,
   splitExecResult,
   TunnelEndSchema,
@@ -21,6 +20,7 @@ import {
   type ExecRequest,
   type OpenTunnel,
   type PortForwardRequest,
+  type TunnelError,
   type TunnelFrame,
   type TunnelRefused,
 } from '@cloudless/api';
@@ -252,14 +252,11 @@ export class TunnelServer {
     }
   }
 
-  /** Returns code and message for the coordinator. Internal errors are logged and not disclosed. */
-  private toError(reason: unknown): { readonly code: number; readonly message: string } {
-    const kind = errorKindOf(reason);
-    if (kind === 'internal') this.options.log.error('tunnel failed', errorFields(reason));
-    return {
-      code: toCode(kind),
-      message: kind === 'internal' ? 'internal error' : errorMessageOf(reason),
-    };
+  /** Returns the error for the coordinator. Internal errors are logged and not disclosed. */
+  private toError(reason: unknown): TunnelError {
+    if (errorKindOf(reason) === 'internal')
+      this.options.log.error('tunnel failed', errorFields(reason));
+    return toTunnelError(reason);
   }
 }
 

@@ -1,4 +1,5 @@
 import {
+  ErrorReason,
   Event_Category as Category,
   Event_Severity as Severity,
   ReplicaStatus_Phase as Phase,
@@ -59,6 +60,7 @@ describe('AuditLog', () => {
       severity: Severity.WARNING,
       message: 'anonymous called CordonNode on node node-9: not_found',
       audit: { result: 'not_found' },
+      errorReason: ErrorReason.NODE_NOT_FOUND,
     });
   });
 

@@ -5,11 +5,13 @@ import {
   Event_Category as Category,
   Event_Severity as Severity,
   formatCode,
+  readErrorDetails,
   resolveNamespace,
   toConnectError,
   parseTraceId,
+  toReasonEnum,
 } from '@cloudless/api';
-import { Throttle, errorFields, type SuppressedEvents } from '@cloudless/base';
+import { Throttle, errorFields, type ErrorReason, type SuppressedEvents } from '@cloudless/base';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
@@ -118,10 +120,11 @@ export class AuditLog {
    * error of the store is logged, so that the client receives the error of its call.
    */
   private async recordFailure(entry: AuditEntry, reason: unknown): Promise<void> {
-    const { code } = toConnectError(reason);
-    if (entry.recorded && code === Code.Canceled) return;
+    const error = toConnectError(reason);
+    if (entry.recorded && error.code === Code.Canceled) return;
     try {
-      await this.recordResult(entry, formatCode(code));
+      const { reason: errorReason } = readErrorDetails(error);
+      await this.recordResult(entry, formatCode(error.code), errorReason);
     } catch (failure) {
       this.deps.log.warn('refused call not recorded', {
         rpc: entry.facts.rpc,
@@ -131,11 +134,20 @@ export class AuditLog {
   }
 
   /** Commits a record in a transaction of its own, unless the rate limit suppresses the record. */
-  private async recordResult(entry: AuditEntry, result: string): Promise<void> {
+  private async recordResult(
+    entry: AuditEntry,
+    result: string,
+    errorReason?: ErrorReason,
+  ): Promise<void> {
     const { rpc, address } = entry.facts;
-    const throttled = this.throttle.take(`${address} ${rpc} ${result}`);
-    if (throttled.passes) await entry.write(result, throttled.suppressed);
+    const throttled = this.throttle.take(`${address} ${rpc} ${result} ${errorReason ?? ''}`);
+    if (throttled.passes) await entry.write(result, { ...throttled, errorReason });
   }
+}
+
+interface AuditDetails {
+  readonly suppressed?: SuppressedEvents | undefined;
+  readonly errorReason?: ErrorReason | undefined;
 }
 
 interface AuditFacts {
@@ -188,15 +200,21 @@ export class AuditEntry {
   /**
    * Commits a record of the call.
    * @param result - `ok`, `started`, `unchanged`, or the error code: `not_found`.
-   * @param suppressed - Earlier equal calls without a record, which this record counts too.
+   * @param details - The reason of the error, and earlier equal calls without a record, which this
+   *   record counts too.
    */
-  async write(result: string, suppressed?: SuppressedEvents): Promise<void> {
+  async write(result: string, details: AuditDetails = {}): Promise<void> {
+    const { suppressed, errorReason } = details;
     const counted =
       suppressed === undefined
         ? {}
         : { count: suppressed.count + 1, firstTime: timestampFromMs(suppressed.sinceMs) };
     await this.state.commitObserved(
-      this.state.transaction().event({ ...this.createEvent(result), ...counted }),
+      this.state.transaction().event({
+        ...this.createEvent(result),
+        ...(errorReason === undefined ? {} : { errorReason: toReasonEnum(errorReason) }),
+        ...counted,
+      }),
     );
     this.recorded = true;
   }

@@ -33,7 +33,7 @@ export class KeyedMutex {
     const queue = this.queues.get(object) ?? { last: Promise.resolve(), waiting: 0 };
     if (queue.waiting >= this.maxWaiting) {
       throw new CloudlessError(
-        'exhausted',
+        'RATE_LIMITED',
         `${queue.waiting} changes of ${object} wait already; try again later`,
       );
     }

@@ -25,7 +25,7 @@ export function cordonNode(before: NodeRecord): NodeChange | undefined {
 export function confirmLoss(before: NodeRecord, phase: NodePhase): NodeChange | undefined {
   if (phase !== NodePhase.LOST) {
     throw new CloudlessError(
-      'precondition',
+      'NODE_NOT_LOST',
       `node "${before.id}" is ${NodePhase[phase]}, not LOST; wait until its lease has ended, or drain it while it is connected`,
     );
   }
@@ -54,7 +54,7 @@ export function releaseBrakeOf(
 export function requireNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
   const node = view.node(nodeId);
   if (node !== undefined) return node;
-  throw new CloudlessError('notFound', `node "${nodeId}" not found`);
+  throw new CloudlessError('NODE_NOT_FOUND', `node "${nodeId}" not found`);
 }
 
 /**

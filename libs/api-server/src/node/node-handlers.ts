@@ -189,7 +189,7 @@ export class NodeHandlers {
     if (existing?.value.instanceId === request.instanceId) return response;
     if (existing !== undefined) {
       throw new CloudlessError(
-        'exists',
+        'NODE_EXISTS',
         `node "${request.nodeId}" is enrolled by another machine; choose another name, or remove that node first`,
       );
     }

@@ -32,13 +32,13 @@ export function requireRemovable(
   const live = [...view.replicasOn(nodeId)].filter(({ value }) => holdsResources(value));
   if (!force && live.length > 0) {
     throw new CloudlessError(
-      'precondition',
+      'NODE_IN_USE',
       `node "${nodeId}" holds ${live.length} replicas; drain it first, or remove it with force`,
     );
   }
   if (nodes.status(nodeId).alive) {
     throw new CloudlessError(
-      'precondition',
+      'NODE_IN_USE',
       `node "${nodeId}" is connected; stop its agent first, or it would enrol again at once`,
     );
   }

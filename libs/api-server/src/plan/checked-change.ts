@@ -180,7 +180,7 @@ function requireSmallRemoval(
   const count = [...view.replicasOn(request.nodeId)].length;
   if (count <= MAX_REMOVED_REPLICAS) return node;
   throw new CloudlessError(
-    'exhausted',
+    'REQUEST_TOO_LARGE',
     `node "${request.nodeId}" has ${count} replica records, and a plan can remove at most ${MAX_REMOVED_REPLICAS} with their node; remove the node without a plan`,
   );
 }

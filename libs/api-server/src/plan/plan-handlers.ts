@@ -208,14 +208,14 @@ export class PlanHandlers {
     const stored = view.plan(id);
     if (stored === undefined) {
       throw new CloudlessError(
-        'notFound',
+        'PLAN_NOT_FOUND',
         `plan "${id}" not found: plans are stored for one hour; create a new plan`,
       );
     }
     const expiresMs = toMs(getPlan(stored.value).expiresAt);
     if (this.deps.clock.wallTime() < expiresMs) return stored;
     throw new CloudlessError(
-      'notFound',
+      'PLAN_NOT_FOUND',
       `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; create a new plan`,
     );
   }
@@ -245,14 +245,14 @@ function checkNotExecuted({ id, executedAt }: Plan): void {
   if (executedAt === undefined) return;
   const when = new Date(timestampMs(executedAt)).toISOString();
   throw new CloudlessError(
-    'precondition',
+    'PLAN_EXECUTED',
     `plan "${id}" was already executed at ${when}; create a new plan`,
   );
 }
 
 function createOutdatedError({ id }: Plan, difference: string, cause?: unknown): CloudlessError {
   return new CloudlessError(
-    'conflict',
+    'PLAN_STALE',
     `plan "${id}" is outdated: ${difference}; create a new plan`,
     { cause },
   );

@@ -95,7 +95,7 @@ export function requireUnchanged(
   }
   if (transaction.toCompares().length > MAX_COMPARES) {
     throw new CloudlessError(
-      'exhausted',
+      'REQUEST_TOO_LARGE',
       `the plan is about ${workloads.length} workloads, more than one transaction can compare; plan fewer changes at a time, or drain without a plan`,
     );
   }

@@ -217,7 +217,7 @@ export function findUndoTarget(
     const target = requireVersion(view, workload, toVersion);
     if (toCanonical(toVersion) !== toCanonical(version)) return target;
     throw new CloudlessError(
-      'precondition',
+      'NO_EARLIER_VERSION',
       `${formatWorkload(workload)} has the template of version ${toVersion} already`,
     );
   }
@@ -233,7 +233,7 @@ export function findUndoTarget(
   const hint =
     others.length === 0 ? '' : ' that was rolled out; name one of its versions with to_version';
   throw new CloudlessError(
-    'precondition',
+    'NO_EARLIER_VERSION',
     `${formatWorkload(workload)} has no earlier version to go back to${hint}`,
   );
 }
@@ -253,7 +253,7 @@ function requireVersion(
   if (storedVersion !== undefined) return storedVersion;
   const numbers = view.versions(workload.uid).map((known) => known.version);
   throw new CloudlessError(
-    'notFound',
+    'VERSION_NOT_FOUND',
     `${formatWorkload(workload)} has no version ${version}; the kept versions are ${numbers.join(', ')}`,
   );
 }

@@ -53,7 +53,7 @@ export function decidePause(
     control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
   if (failed)
     throw new CloudlessError(
-      'precondition',
+      'ROLLOUT_PHASE',
       `${formatWorkload(workload)}: ${describeFailure(control)}; ${
         control.activeVersion === 0
           ? 'the first rollout of a workload keeps trying: update the workload, scale it to 0, or delete it'
@@ -80,7 +80,7 @@ export function decideResume(workload: WorkloadRecord, control: ControlRecord): 
         ? 'it waits for a promotion: promote it'
         : 'nothing to resume';
     throw new CloudlessError(
-      'precondition',
+      'ROLLOUT_PHASE',
       `${formatWorkload(workload)}: its rollout is not paused; ${hint}`,
     );
   }
@@ -105,13 +105,13 @@ export function decidePromotion(
   const { rollout } = control;
   if (rollout?.version !== workload.version || !rollout.waitsForPromotion) {
     throw new CloudlessError(
-      'precondition',
+      'ROLLOUT_PHASE',
       `${formatWorkload(workload)}: its rollout does not wait for a promotion${describeState(control)}`,
     );
   }
   if (request.version !== 0 && request.version !== rollout.version) {
     throw new CloudlessError(
-      'precondition',
+      'ROLLOUT_PHASE',
       `${formatWorkload(workload)}: version ${rollout.version} waits for a promotion, not version ${request.version}`,
     );
   }
@@ -180,7 +180,7 @@ function isPaused({ version }: WorkloadRecord, { pausedVersion }: ControlRecord)
 function requireInProgress(workload: WorkloadRecord, control: ControlRecord, hint: string): void {
   if (control.rollout?.version !== workload.version || !isRolledOut(control.rolloutPhase)) return;
   throw new CloudlessError(
-    'precondition',
+    'ROLLOUT_PHASE',
     `${formatWorkload(workload)}: version ${workload.version} is rolled out; ${hint}`,
   );
 }

@@ -46,10 +46,10 @@ export async function admitNode(deps: NodeAdmissionDeps, hello: Hello): Promise<
   await retryOnConflict({ ...deps, subject: `node "${hello.nodeId}"` }, async () => {
     const node = deps.state.view().node(hello.nodeId);
     if (node === undefined)
-      throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
+      throw new CloudlessError('NODE_NOT_FOUND', `node "${hello.nodeId}" is not enrolled`);
     if (node.value.instanceId !== hello.instanceId) {
       throw new CloudlessError(
-        'precondition',
+        'WRONG_CLUSTER',
         `node "${hello.nodeId}" is enrolled by another machine; choose another name`,
       );
     }
@@ -65,7 +65,7 @@ export async function admitNode(deps: NodeAdmissionDeps, hello: Hello): Promise<
 function checkCompatible({ state, foreignAgents }: NodeAdmissionDeps, hello: Hello): void {
   if (hello.protocolMin > PROTOCOL_MAX || hello.protocolMax < PROTOCOL_MIN) {
     throw new CloudlessError(
-      'precondition',
+      'VERSION_SKEW',
       `the agent supports protocol ${hello.protocolMin} to ${hello.protocolMax}, ` +
         `this coordinator supports ${PROTOCOL_MIN} to ${PROTOCOL_MAX}; install matching versions`,
     );
@@ -73,7 +73,7 @@ function checkCompatible({ state, foreignAgents }: NodeAdmissionDeps, hello: Hel
   if (hello.clusterId !== state.clusterId) {
     if (hello.clusterId !== '') foreignAgents.recordRefusal(hello.nodeId, hello.clusterId);
     throw new CloudlessError(
-      'precondition',
+      'WRONG_CLUSTER',
       `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,
     );
   }

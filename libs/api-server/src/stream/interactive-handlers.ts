@@ -73,7 +73,7 @@ export class InteractiveHandlers {
       if (frame.value.response.case === 'exit') return;
     }
     throw new CloudlessError(
-      'unavailable',
+      'STREAM_INTERRUPTED',
       `node "${replica.nodeId}" ended the call without a result`,
     );
   }

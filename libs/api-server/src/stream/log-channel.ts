@@ -5,7 +5,7 @@ import {
   LogChannelSchema,
   TunnelEndSchema,
   TunnelFrameSchema,
-  toErrorKind,
+  fromTunnelError,
   computeLogCost,
   type LogChannelFrame,
   type LogEntry,
@@ -93,7 +93,7 @@ export class LogChannel {
   private async run(tunnels: TunnelOpener): Promise<void> {
     const target = { case: 'logChannel', value: create(LogChannelSchema) } as const;
     let reason: unknown = new CloudlessError(
-      'unavailable',
+      'STREAM_INTERRUPTED',
       `the stream from node "${this.nodeId}" was interrupted`,
     );
     try {
@@ -125,10 +125,7 @@ export class LogChannel {
     }
     this.readers.delete(logId);
     if (frame.case !== 'error') endReader(reader, 'complete');
-    else
-      endReader(reader, {
-        reason: new CloudlessError(toErrorKind(frame.value.code), frame.value.message),
-      });
+    else endReader(reader, { reason: fromTunnelError(frame.value) });
   }
 
   /**

@@ -42,7 +42,7 @@ export class ReplicaLogStream {
     while (!signal.aborted) {
       try {
         if (nodeId === '')
-          throw new CloudlessError('precondition', `replica "${id}" has no node yet`);
+          throw new CloudlessError('REPLICA_NOT_RUNNING', `replica "${id}" has no node yet`);
         const value = createAgentRequest(target, request, cursor, hasReceived);
         for await (const entry of this.logs.read(nodeId, value, signal, client)) {
           hasReceived = true;

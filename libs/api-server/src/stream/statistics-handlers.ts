@@ -68,7 +68,10 @@ export class StatisticsHandlers {
     for await (const { frame } of this.tunnels.open(nodeId, { case: 'stats', value }, signal)) {
       if (frame.case === 'stats') return frame.value;
     }
-    throw new CloudlessError('unavailable', `node "${nodeId}" ended the call without a result`);
+    throw new CloudlessError(
+      'STREAM_INTERRUPTED',
+      `node "${nodeId}" ended the call without a result`,
+    );
   }
 
   /**
@@ -125,7 +128,7 @@ export class StatisticsHandlers {
   }: ListContainerStatsRequest): ReplicaRecord[] {
     const view = this.deps.state.view();
     if (nodeId !== '' && view.node(nodeId) === undefined)
-      throw new CloudlessError('notFound', `node "${nodeId}" not found`);
+      throw new CloudlessError('NODE_NOT_FOUND', `node "${nodeId}" not found`);
     const uid = name === '' ? undefined : requireWorkload(view, { namespace, name }).value.uid;
     const candidates = [...(uid === undefined ? view.replicas() : view.replicasOf(uid))].map(
       ({ value }) => value,
@@ -161,7 +164,10 @@ export class StatisticsHandlers {
       )) {
         if (frame.case === 'statsList') return frame.value.containers;
       }
-      throw new CloudlessError('unavailable', `node "${nodeId}" ended the call without a result`);
+      throw new CloudlessError(
+        'STREAM_INTERRUPTED',
+        `node "${nodeId}" ended the call without a result`,
+      );
     } catch (reason) {
       if (timedOut)
         throw new CloudlessError('deadline', `no answer within ${NODE_DEADLINE_MS / 1_000} s`, {

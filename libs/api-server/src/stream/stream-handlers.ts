@@ -141,7 +141,7 @@ export class StreamHandlers {
       if (frame.case === 'exec') return result.finish(frame.value);
     }
     throw new CloudlessError(
-      'unavailable',
+      'STREAM_INTERRUPTED',
       `node "${replica.nodeId}" ended the call without a result`,
     );
   }
@@ -161,7 +161,7 @@ export class StreamHandlers {
       if (frame.case === 'status') return frame.value;
     }
     throw new CloudlessError(
-      'unavailable',
+      'STREAM_INTERRUPTED',
       `node "${replica.nodeId}" ended the call without a result`,
     );
   }

@@ -42,12 +42,12 @@ export class StreamQuota {
     const clientTotal = node.byClient.get(client) ?? 0;
     if (clientTotal >= perClient)
       throw new CloudlessError(
-        'exhausted',
+        'TOO_MANY_STREAMS',
         `this client has ${clientTotal} ${noun} of node "${nodeId}" open; close some first`,
       );
     if (node.total >= perNode)
       throw new CloudlessError(
-        'exhausted',
+        'TOO_MANY_STREAMS',
         `${node.total} ${noun} of node "${nodeId}" are open; close some first`,
       );
     node.total += 1;

@@ -53,7 +53,7 @@ export function resolveTarget(view: ClusterView, request: StreamTargetRequest): 
   if (request.replicaId !== '') {
     const replica = view.replica(request.replicaId)?.value;
     if (replica === undefined)
-      throw new CloudlessError('notFound', `replica "${request.replicaId}" not found`);
+      throw new CloudlessError('REPLICA_NOT_FOUND', `replica "${request.replicaId}" not found`);
     return { kind: 'replica', replica };
   }
   const { uid, name } = requireWorkload(view, request).value;
@@ -77,7 +77,8 @@ export function findContainer(
     }
   }
   const [first, second] = matches;
-  if (first === undefined) throw new CloudlessError('notFound', `container "${prefix}" not found`);
+  if (first === undefined)
+    throw new CloudlessError('CONTAINER_NOT_FOUND', `container "${prefix}" not found`);
   if (second !== undefined) {
     throw new InvalidInputError([
       {
@@ -128,7 +129,10 @@ export function listPreviousContainers(
 export function requireContainer(target: StreamTarget, replica: ReplicaRecord): string {
   const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
   if (containerId === '')
-    throw new CloudlessError('precondition', `replica "${replica.id}" has no running container`);
+    throw new CloudlessError(
+      'REPLICA_NOT_RUNNING',
+      `replica "${replica.id}" has no running container`,
+    );
   return containerId;
 }
 
@@ -153,7 +157,7 @@ export function listReadyReplicas(
     .sort((a, b) => a.slot - b.slot);
   if (ready.length > 0) return ready;
   throw new CloudlessError(
-    'precondition',
+    'REPLICA_NOT_RUNNING',
     `no replica of workload "${target.namespace}/${target.name}" is ready`,
   );
 }
@@ -173,7 +177,7 @@ export function requireRunningReplica(
     .sort((a, b) => Number(b.ready) - Number(a.ready) || a.slot - b.slot)[0];
   if (running !== undefined) return running;
   throw new CloudlessError(
-    'precondition',
+    'REPLICA_NOT_RUNNING',
     `no replica of workload "${target.namespace}/${target.name}" is running`,
   );
 }

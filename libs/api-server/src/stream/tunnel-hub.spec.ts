@@ -6,8 +6,11 @@ import {
   NodeStatus_Phase as NodePhase,
   ReplicaStatus_Phase as Phase,
   TunnelFrameSchema,
+  fromConnectError,
+  toTunnelError,
   type TunnelFrame,
 } from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import type { ScriptedAgent } from '../testing/scripted-agent.js';
 
@@ -52,16 +55,16 @@ describe('TunnelHub', () => {
     expect(agent.tunnelRequests[0]?.tunnelId).toMatch(/^[0-9a-f]{32}$/);
   });
 
-  it('fails with the code and message of the error that the agent sends', async () => {
+  it('fails with the code, reason and message of the error that the agent sends', async () => {
     const response = execute();
-    const value = {
-      $typeName: 'cloudless.api.TunnelError' as const,
-      code: 5,
-      message: 'no program',
-    };
-    const outcome = expect(response).rejects.toMatchObject({ code: 5, rawMessage: 'no program' });
+    const value = toTunnelError(new CloudlessError('CONTAINER_NOT_FOUND', 'no program'));
+    const outcome = expect(response.catch((reason: unknown) => fromConnectError(reason)));
     await answer({ case: 'error', value });
-    await outcome;
+    await outcome.resolves.toMatchObject({
+      kind: 'notFound',
+      reason: 'CONTAINER_NOT_FOUND',
+      message: 'no program',
+    });
   });
 
   it.each([

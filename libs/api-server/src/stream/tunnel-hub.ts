@@ -5,7 +5,7 @@ import {
   OpenTunnelSchema,
   readFirstMessage,
   fromConnectError,
-  toErrorKind,
+  fromTunnelError,
   computeWindowCost,
   type OpenTunnel,
   type TunnelFrame,
@@ -178,13 +178,13 @@ class AgentTunnel {
 function toStreamError(nodeId: string, cause: unknown): CloudlessError {
   return fromConnectError(cause).kind === 'exhausted'
     ? new CloudlessError(
-        'exhausted',
+        'RESPONSE_TOO_LARGE',
         `node "${nodeId}" has executed the call, but its response is too large; request less data`,
         {
           cause,
         },
       )
-    : new CloudlessError('unavailable', `the stream from node "${nodeId}" was interrupted`, {
+    : new CloudlessError('STREAM_INTERRUPTED', `the stream from node "${nodeId}" was interrupted`, {
         cause,
       });
 }
@@ -211,7 +211,7 @@ export class TunnelHub implements TunnelOpener {
       onRefused: (nodeId, { tunnelId, reason }) => {
         const tunnel = this.waiting.get(tunnelId);
         if (tunnel?.nodeId === nodeId)
-          tunnel.fail(new CloudlessError('exhausted', `node "${nodeId}": ${reason}`));
+          tunnel.fail(new CloudlessError('TOO_MANY_STREAMS', `node "${nodeId}": ${reason}`));
       },
       onSessionEnded: (nodeId) => {
         for (const tunnel of this.waiting.values())
@@ -240,7 +240,8 @@ export class TunnelHub implements TunnelOpener {
     const { random, clock } = this.deps;
     const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
     const tunnel = this.add(nodeId, input, this.getQuota(target)?.acquire(nodeId, client));
-    const fail = (message: string): void => tunnel.fail(new CloudlessError('unavailable', message));
+    const fail = (message: string): void =>
+      tunnel.fail(new CloudlessError('NODE_UNREACHABLE', message));
     const timer = clock.setTimer(DIAL_WITHIN_MS, () =>
       fail(`node "${nodeId}" did not answer within ${DIAL_WITHIN_MS} ms`),
     );
@@ -274,13 +275,15 @@ export class TunnelHub implements TunnelOpener {
         item = await tunnel.next(frames)
       ) {
         const { frame } = item.value;
-        if (frame.case === 'error')
-          throw new CloudlessError(toErrorKind(frame.value.code), frame.value.message);
+        if (frame.case === 'error') throw fromTunnelError(frame.value);
         if (frame.case === 'end') return;
         if (frame.case === 'window') tunnel.grant(frame.value);
         else yield item.value;
       }
-      throw new CloudlessError('unavailable', `the stream from node "${nodeId}" was interrupted`);
+      throw new CloudlessError(
+        'STREAM_INTERRUPTED',
+        `the stream from node "${nodeId}" was interrupted`,
+      );
     } finally {
       release();
     }
@@ -344,7 +347,7 @@ export class TunnelHub implements TunnelOpener {
       releaseQuota();
       if (this.closed) throw createClosingError();
       throw new CloudlessError(
-        'exhausted',
+        'TOO_MANY_STREAMS',
         `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`,
       );
     }
@@ -362,9 +365,9 @@ export class TunnelHub implements TunnelOpener {
 }
 
 function createClosingError(): CloudlessError {
-  return new CloudlessError('unavailable', 'the coordinator is shutting down');
+  return new CloudlessError('SHUTTING_DOWN', 'the coordinator is shutting down');
 }
 
 function createUnreachableError(nodeId: string): CloudlessError {
-  return new CloudlessError('unavailable', `node "${nodeId}" is not connected`);
+  return new CloudlessError('NODE_UNREACHABLE', `node "${nodeId}" is not connected`);
 }

@@ -9,7 +9,10 @@ import { CloudlessError } from '@cloudless/base';
 export function findRelatedEvents(events: readonly Event[], id: string): readonly Event[] {
   const start = events.find((event) => event.id === id);
   if (start === undefined)
-    throw new CloudlessError('notFound', `event "${id}" not found; it may no longer be stored`);
+    throw new CloudlessError(
+      'EVENT_NOT_FOUND',
+      `event "${id}" not found; it may no longer be stored`,
+    );
   const byId = new Map(events.map((event) => [event.id, event]));
   const related = new Set<string>([id]);
   for (

@@ -23,7 +23,7 @@ export function withSlowReaderTimeout<Item extends { readonly revision: bigint }
       let timer: Timer | undefined;
       let timeoutError: CloudlessError | undefined;
       const onTimeout = (revision: bigint): void => {
-        timeoutError = new CloudlessError('exhausted', formatTimeoutMessage(revision));
+        timeoutError = new CloudlessError('SLOW_READER', formatTimeoutMessage(revision));
         source.return?.().catch(() => undefined);
       };
       return {

@@ -67,7 +67,7 @@ export function truncatePlan(plan: Plan): Plan {
     if (bytes <= MAX_PLAN_BYTES) return truncated;
     if (limit > 0) continue;
     throw new CloudlessError(
-      'exhausted',
+      'REQUEST_TOO_LARGE',
       `the plan takes ${bytes} bytes without its steps, but a stored plan may take at most ${MAX_PLAN_BYTES}; put fewer changes into one plan`,
     );
   }
@@ -81,7 +81,7 @@ export function checkSpecBytes(specs: readonly WorkloadSpec[]): void {
   const bytes = specs.reduce((sum, spec) => sum + toBinary(WorkloadSpecSchema, spec).length, 0);
   if (bytes <= MAX_SPEC_BYTES) return;
   throw new CloudlessError(
-    'exhausted',
+    'REQUEST_TOO_LARGE',
     `the new specs take ${bytes} bytes, but one plan may write at most ${MAX_SPEC_BYTES}; put fewer changes into a plan`,
   );
 }

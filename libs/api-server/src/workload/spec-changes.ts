@@ -131,5 +131,5 @@ function createExistsError({
     deletionRequestedAt === undefined
       ? 'already exists; update it, or choose another name'
       : 'is being deleted; wait until it is gone';
-  return new CloudlessError('exists', `workload "${namespace}/${name}" ${hint}`);
+  return new CloudlessError('WORKLOAD_EXISTS', `workload "${namespace}/${name}" ${hint}`);
 }

@@ -51,7 +51,7 @@ export class ExecResultAssembler {
       part.stdout.length + part.stderr.length + part.stdoutRaw.length + part.stderrRaw.length;
     if (this.length > MAX_RESULT_LENGTH) {
       throw new CloudlessError(
-        'exhausted',
+        'RESPONSE_TOO_LARGE',
         'the command was executed, but its result is larger than 1 MiB for each stream',
       );
     }

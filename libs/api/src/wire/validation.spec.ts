@@ -464,7 +464,7 @@ describe('validation rules of the proto files', () => {
  * accept a report of a newer agent with values that it does not know.
  */
 function isUserInput(typeName: string): boolean {
-  return !/\.(ReplicaReport|Condition|LogEntry|ContainerStatus|ContainerStats|ImagePullStatus)$/.test(
+  return !/\.(ReplicaReport|Condition|LogEntry|ContainerStatus|ContainerStats|ImagePullStatus|TunnelError)$/.test(
     typeName,
   );
 }

@@ -8,7 +8,7 @@ export class LeadershipLostError extends CloudlessError {
   /** @param epoch - The epoch of the leadership that ended. */
   constructor(epoch: bigint, cause?: unknown) {
     super(
-      'unavailable',
+      'LEADERSHIP_LOST',
       `this coordinator no longer leads (its epoch was ${epoch}); ask the one that does`,
       { cause },
     );

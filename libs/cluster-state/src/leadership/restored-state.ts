@@ -40,7 +40,7 @@ export interface OrderState {
 /** The store was rolled back: no decision may be committed until an operator accepts the state. */
 export class RestoredStateError extends CloudlessError {
   constructor(restored: RestoredState, current: OrderState) {
-    super('precondition', describeRestoredState(restored, current));
+    super('STORE_ROLLED_BACK', describeRestoredState(restored, current));
   }
 }
 

@@ -1,5 +1,5 @@
 import { create } from '@bufbuild/protobuf';
-import { EventSchema } from '@cloudless/api';
+import { ErrorReason, EventSchema } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { decodeRecord } from '../records/records.js';
 import { copyReplica } from '../records/replicas.js';
@@ -32,6 +32,19 @@ describe('events of a transaction', () => {
       { id: 'e2', causeId: 'e1', requestId: 'r1' },
       { id: 'e3', causeId: '', requestId: '' },
     ]);
+  });
+
+  it.each([
+    { reason: 'ReplicasUnplaced', errorReason: ErrorReason.NO_CAPACITY },
+    { reason: 'ReplicasPlaced', errorReason: ErrorReason.ERROR_REASON_UNSPECIFIED },
+    { reason: 'constructor', errorReason: ErrorReason.ERROR_REASON_UNSPECIFIED },
+  ])('with the reason $reason get the error reason $errorReason', ({ reason, errorReason }) => {
+    expect(decodeEvents(aTransaction().event({ reason }))).toMatchObject([{ reason, errorReason }]);
+  });
+
+  it('keep the error reason that they were added with', () => {
+    const event = { reason: 'GetWorkload', errorReason: ErrorReason.WORKLOAD_NOT_FOUND };
+    expect(decodeEvents(aTransaction().event(event))).toMatchObject([event]);
   });
 
   it('get the prepended event as their cause unless they name another cause', () => {

@@ -11,6 +11,7 @@ import {
   type RecordOf,
 } from '../records/records.js';
 import type { Stored } from '../view/view.js';
+import { toEventErrorReason } from './event-error-reason.js';
 
 /** The fields of a new event. The transaction sets id, time and the id of the cause. */
 export type EventInit = Omit<
@@ -127,6 +128,7 @@ export class Transaction {
         init;
       const cause = causedBy === undefined ? undefined : (stamped.get(causedBy) ?? causedBy);
       const event = create(EventSchema, {
+        errorReason: toEventErrorReason(fields.reason ?? ''),
         ...fields,
         id: this.eventStamp.nextId(),
         time: timestampFromMs(this.eventStamp.nowMs()),

@@ -93,7 +93,7 @@ export class ViewFollower {
   async close(): Promise<void> {
     this.stopping.abort();
     await this.following;
-    this.end(new CloudlessError('unavailable', 'the coordinator is stopping'));
+    this.end(new CloudlessError('SHUTTING_DOWN', 'the coordinator is stopping'));
   }
 
   private async follow(snapshot: Revision): Promise<void> {
@@ -101,13 +101,16 @@ export class ViewFollower {
     try {
       for (let after = snapshot; !signal.aborted; after = await this.load()) {
         if ((await this.watch(after)) === 'compacted') continue;
-        if (!signal.aborted) throw new CloudlessError('unavailable', 'the state store was closed');
+        if (!signal.aborted)
+          throw new CloudlessError('STORE_UNAVAILABLE', 'the state store was closed');
         return;
       }
     } catch (reason) {
       if (signal.aborted) return;
       this.log.error('state store watch failed', errorFields(reason));
-      this.end(new CloudlessError('unavailable', 'the state store failed', { cause: reason }));
+      this.end(
+        new CloudlessError('STORE_UNAVAILABLE', 'the state store failed', { cause: reason }),
+      );
     }
   }
 

@@ -60,7 +60,7 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
       this.items.length = 0;
       this.fail(
         new CloudlessError(
-          'exhausted',
+          'SLOW_READER',
           `the reader fell more than ${this.options.limit} items behind`,
         ),
       );

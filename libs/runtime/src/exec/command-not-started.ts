@@ -16,7 +16,7 @@ export class CommandNotStartedError extends CloudlessError {
     message: string,
     options: ErrorOptions = {},
   ) {
-    super('invalid', message, options);
+    super('COMMAND_NOT_STARTED', message, options);
   }
 }
 

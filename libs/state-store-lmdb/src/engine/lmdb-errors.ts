@@ -52,7 +52,7 @@ export async function mayHaveSpace(file: string): Promise<boolean> {
 /** Creates the error for a write to a full disk. */
 export function diskFullError(file: string, cause: unknown): CloudlessError {
   return new CloudlessError(
-    'exhausted',
+    'STORE_FULL',
     `disk full: no space left for ${file}, nothing was written; free some space on its file system, and writes continue automatically`,
     { cause },
   );

@@ -113,7 +113,7 @@ export class CommitQueue {
   /** Takes the queue out of service: rejects all queued commands, and all later ones. */
   private fail(cause: unknown): CloudlessError {
     const failure = new CloudlessError(
-      'unavailable',
+      'STORE_UNAVAILABLE',
       'the store is out of service: it is unknown whether the last write was committed; open the store again',
       { cause },
     );

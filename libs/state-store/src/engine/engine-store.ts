@@ -240,7 +240,8 @@ class EngineStore implements StateStore {
 
   private checkOpen(): void {
     if (this.failure !== undefined) throw this.failure;
-    if (this.closed !== undefined) throw new CloudlessError('unavailable', 'the store is closed');
+    if (this.closed !== undefined)
+      throw new CloudlessError('STORE_UNAVAILABLE', 'the store is closed');
   }
 }
 

@@ -16,6 +16,6 @@ export class StorageFault extends CloudlessError {
     message: string,
     options?: { readonly cause?: unknown },
   ) {
-    super('unavailable', message, options);
+    super('STORE_UNAVAILABLE', message, options);
   }
 }

@@ -141,8 +141,12 @@ async function withExitCode<Result>(action: () => Promise<Result>, file?: string
   } catch (reason) {
     if (!(reason instanceof CloudlessError)) throw reason;
     const prefix = file === undefined || reason.message.includes(file) ? '' : `${file}: `;
-    throw new CliFailure(toExitCode(toCode(reason.kind)), `${prefix}${reason.message}`, {
-      cause: reason,
-    });
+    throw new CliFailure(
+      toExitCode(toCode(reason.kind), reason.reason),
+      `${prefix}${reason.message}`,
+      {
+        cause: reason,
+      },
+    );
   }
 }

@@ -63,7 +63,9 @@ async function createPlan(session: CliSession, changes: ChangeInit[]): Promise<P
       /changes\[(\d+)\]\.\w+\.?/g,
       (place, index) => describeChange(changes[Number(index)]) ?? place,
     );
-    throw new ConnectError(message, reason.code);
+    const renamed = new ConnectError(message, reason.code);
+    renamed.details = reason.details;
+    throw renamed;
   }
 }
 

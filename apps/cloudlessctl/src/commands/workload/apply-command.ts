@@ -110,7 +110,12 @@ async function planAll(
   const lines = refusals.map(
     ({ workload, reason }) => `${formatWorkloadName(workload)}: ${reason.rawMessage}`,
   );
-  throw new ConnectError(['nothing was applied:', ...lines].join('\n'), first.reason.code);
+  const refusal = new ConnectError(
+    ['nothing was applied:', ...lines].join('\n'),
+    first.reason.code,
+  );
+  refusal.details = first.reason.details;
+  throw refusal;
 }
 
 /**
