@@ -14,6 +14,7 @@ import { serveAgentService } from './agent-service.js';
 import type { AgentConfig } from './config.js';
 import { lockDataDirectory } from './data/data-directory.js';
 import { FileAgentStore } from './data/file-agent-store.js';
+import { isMachineShuttingDown } from './machine/machine-shutdown.js';
 import { openMachine, readBootId } from './machine/machine.js';
 import { checkGrpc } from './probes/check-grpc.js';
 import { checkHttp } from './probes/check-http.js';
@@ -112,7 +113,12 @@ export async function runAgent(
       resetCommand: `cloudless-agent reset --data-dir ${config.dataDir}`,
     };
     const agent = (started = await Agent.start(options, signal));
-    cleanup.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));
+    cleanup.push(async () =>
+      agent.stop({
+        stopWorkloads: config.stopWorkloadsOnExit,
+        machineStops: await isMachineShuttingDown(),
+      }),
+    );
     const ops =
       config.opsListen === undefined
         ? undefined

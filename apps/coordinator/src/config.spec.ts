@@ -13,6 +13,8 @@ describe('parseCoordinatorConfig', () => {
       dataDir: '/data',
       leaseMs: 3_000,
       pingMs: 900,
+      leaveGraceMs: 60_000,
+      hungAfterMs: undefined,
       logLevel: 'info',
       logFormat: 'json',
       otlpEndpoint: undefined,
@@ -28,8 +30,17 @@ describe('parseCoordinatorConfig', () => {
 
   it('parses ports, durations, engines and weights', () => {
     expect(
-      parse({ port: '0', leaseMs: '10s', state: 'memory', weights: '1,0,0,0.5,0' }),
+      parse({
+        port: '0',
+        leaseMs: '10s',
+        leaveGraceMs: '0s',
+        hungAfterMs: '1m',
+        state: 'memory',
+        weights: '1,0,0,0.5,0',
+      }),
     ).toMatchObject({
+      leaveGraceMs: 0,
+      hungAfterMs: 60_000,
       port: 0,
       leaseMs: 10_000,
       state: 'memory',
@@ -51,6 +62,11 @@ describe('parseCoordinatorConfig', () => {
       values: { leaseMs: '1s' },
       message: '--lease: a lease of 1000 ms is less than three times the ping interval of 900 ms',
     },
+    {
+      values: { hungAfterMs: '2s' },
+      message: '--hung-after: 2000 ms is shorter than the lease of 3000 ms',
+    },
+    { values: { leaveGraceMs: '-1s' }, message: 'leaveGraceMs: "-1s"' },
     { values: { weights: '0,0,0,0,0' }, message: 'must be five numbers from 0, not all 0' },
     { values: { weights: '1,2,3' }, message: 'must be five numbers from 0, not all 0' },
     { values: { weights: '1,1,1,1,-1' }, message: 'must be five numbers from 0, not all 0' },

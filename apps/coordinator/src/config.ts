@@ -31,6 +31,16 @@ export interface CoordinatorConfig {
   readonly leaseMs: number;
   /** Interval at which agents send PINGs, milliseconds; at most a third of the lease. */
   readonly pingMs: number;
+  /**
+   * Time within which an agent that left in good order may return before its node is lost,
+   * milliseconds; 0: such a node is lost when its lease ends.
+   */
+  readonly leaveGraceMs: number;
+  /**
+   * Time after the last turn of an agent's main loop at which its node is lost although the agent
+   * renews the lease, milliseconds; at least the lease. Undefined: 30 s, or a longer lease.
+   */
+  readonly hungAfterMs: number | undefined;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: 'json' | 'pretty';
   /** Base URL of an OTLP receiver of traces; undefined: no tracing. */
@@ -85,6 +95,8 @@ export function parseCoordinatorConfig(
     dataDir: textField(dataDir, { pattern: /./, expected: 'a path' }),
     leaseMs: durationField(3_000, 300, 600_000),
     pingMs: durationField(900, 50, 200_000),
+    leaveGraceMs: durationField(60_000, 0, 86_400_000),
+    hungAfterMs: { ...durationField(0, 300, 3_600_000), fallback: undefined },
     logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
     logFormat: oneOfField('json', ['json', 'pretty']),
     otlpEndpoint: otlpEndpointField,
@@ -100,6 +112,10 @@ export function parseCoordinatorConfig(
   if (config.leaseMs < 3 * config.pingMs) {
     const message = `a lease of ${config.leaseMs} ms is less than three times the ping interval of ${config.pingMs} ms: one lost packet would lose a node`;
     throw new InvalidInputError([{ field: '--lease', message }]);
+  }
+  if (config.hungAfterMs !== undefined && config.hungAfterMs < config.leaseMs) {
+    const message = `${config.hungAfterMs} ms is shorter than the lease of ${config.leaseMs} ms: a slow agent would be lost before its lease ends`;
+    throw new InvalidInputError([{ field: '--hung-after', message }]);
   }
   requireLoopback(config.host);
   return config;

@@ -128,6 +128,8 @@ export async function startCoordinator(
       random,
       log,
       leaseMs: config.leaseMs,
+      leaveGraceMs: config.leaveGraceMs,
+      ...definedFields({ hungAfterMs: config.hungAfterMs }),
       retention: getRetention(config),
       meter: metrics,
       tracer,

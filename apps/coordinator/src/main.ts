@@ -43,6 +43,14 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     'lease of a node: time without a PING after which the node is lost (default 3s)',
   ],
   pingMs: ['--ping-interval <duration>', "interval of the agents' PINGs (default 900ms)"],
+  leaveGraceMs: [
+    '--leave-grace <duration>',
+    'time within which an agent that was stopped in good order may return before its replicas are replaced; 0s: none (default 1m)',
+  ],
+  hungAfterMs: [
+    '--hung-after <duration>',
+    'time after which a node whose agent is alive but does not work is lost (default 30s, or a longer lease)',
+  ],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
   otlpEndpoint: [

@@ -17,7 +17,13 @@ describe('classifyRpc', () => {
   });
 
   it('returns priority control for the calls of agents, and stop for calls that reduce load', () => {
-    expect(rpcsWithPriority('control')).toEqual(['EnrollNode', 'Heartbeat', 'Session', 'Tunnel']);
+    expect(rpcsWithPriority('control')).toEqual([
+      'EnrollNode',
+      'Heartbeat',
+      'RenewLease',
+      'Session',
+      'Tunnel',
+    ]);
     expect(rpcsWithPriority('stop')).toEqual([
       'CordonNode',
       'DrainNode',

@@ -21,6 +21,7 @@ const watch: CallClass = { priority: 'read', interleaved: true };
 const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   enrollNode: control,
   heartbeat: control,
+  renewLease: control,
   session: control,
   tunnel: control,
   getServerInfo: read,

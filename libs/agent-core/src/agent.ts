@@ -210,8 +210,17 @@ export class Agent {
    * Closes the session and stops the control loops. Containers keep running, and the next agent
    * adopts them.
    * @param stopWorkloads - Also stops every container, each with its own grace period.
+   * @param machineStops - The machine is shutting down, which ends the containers: the coordinator
+   *   need not wait for the return of the agent before it replaces them.
    */
-  async stop({ stopWorkloads = false } = {}): Promise<void> {
+  async stop({ stopWorkloads = false, machineStops = false } = {}): Promise<void> {
+    if (stopWorkloads)
+      this.session.setDeparture({
+        reason: 'the agent stops its workloads',
+        replicasContinue: false,
+      });
+    else if (machineStops)
+      this.session.setDeparture({ reason: 'the machine shuts down', replicasContinue: false });
     this.stopping.abort();
     this.removeMetrics();
     await Promise.all([...this.loops, this.tunnels.close()]);

@@ -71,6 +71,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
           nodes.enrollNode(request, entry),
         ),
         heartbeat: (request) => sessions.handleHeartbeat(request),
+        renewLease: (request) => sessions.handleRenewLease(request),
         session: (messages, context) => sessions.runSession(messages, context),
         tunnel: (messages, context) => tunnels.handleTunnel(messages, context),
         getNode: (request) => nodes.getNode(request),

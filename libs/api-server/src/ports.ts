@@ -25,13 +25,21 @@ export interface NodeLiveness {
    * @returns The number of the session, for {@link endSession}.
    */
   startSession(nodeId: string): number;
-  /** Extends the lease of a node by a full lease duration. Called for each message and ping. */
-  renewLease(nodeId: string): void;
+  /**
+   * Extends the lease of a node by a full lease duration. Called for each message and ping.
+   * @param loopAgeMs - Milliseconds since the main loop of the agent last turned. Default 0.
+   */
+  renewLease(nodeId: string, loopAgeMs?: number): void;
   /**
    * Marks the node as disconnected; its lease runs on. Without effect when a newer session of the
    * node has started.
    */
   endSession(nodeId: string, session: number): void;
+  /**
+   * Marks the node as away: its agent left in good order, its replicas continue, and the agent may
+   * return within the leave grace. Without effect when a newer session of the node has started.
+   */
+  leaveSession(nodeId: string, session: number, reason: string): void;
   /** Stores the conditions of a node, and its usage when given. */
   updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
   /** Deletes all live state of a node that was removed from the cluster. */
@@ -40,7 +48,7 @@ export interface NodeLiveness {
   confirmLost(nodeId: string): void;
   /** Returns the live status of a node; phase UNKNOWN for an unknown node. */
   status(nodeId: string): NodeLiveStatus;
-  /** True while the node has a live session: `status(nodeId).alive`, without the other values. */
+  /** The value of `status(nodeId).alive`, without the other values. */
   isAlive(nodeId: string): boolean;
   /**
    * Calls the listener with the id of each node whose liveness or conditions changed.

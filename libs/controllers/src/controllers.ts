@@ -1,5 +1,6 @@
 import type { NodeRecord } from '@cloudless/api/store';
 import {
+  definedFields,
   noMeter,
   noTracer,
   toNodeId,
@@ -30,6 +31,16 @@ export interface ControllersOptions {
   readonly log: Log;
   /** Milliseconds for which a node is trusted after its last message. */
   readonly leaseMs: number;
+  /**
+   * Milliseconds within which an agent that left in good order may return before its node is lost.
+   * Default 60 000.
+   */
+  readonly leaveGraceMs?: number;
+  /**
+   * Milliseconds after the last turn of an agent's main loop at which its node is lost. Default
+   * 30 000, or `leaseMs` if that is longer.
+   */
+  readonly hungAfterMs?: number;
   readonly weights?: ScoreWeights;
   /** Retention of events, audit records and request results, where it differs from the default. */
   readonly retention?: Partial<RetentionLimits>;
@@ -73,6 +84,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     log: log.child({ component: 'nodes' }),
     leaseMs: options.leaseMs,
     meter,
+    ...definedFields({ leaveGraceMs: options.leaveGraceMs, hungAfterMs: options.hungAfterMs }),
   });
   // A lost node whose replicas have not been replaced yet gets a lease like the others. When the
   // lease ends, the node is lost again and its replicas are replaced.
@@ -81,7 +93,10 @@ export function startControllers(options: ControllersOptions): Controllers {
   nodes.start(
     [...state.view().nodes()]
       .map(({ value }) => value)
-      .flatMap((node) => (isExpected(node) ? [node.id] : [])),
+      .filter(isExpected)
+      .map(({ id, lost, lossConfirmed, departure }) =>
+        lost || lossConfirmed ? { id } : { id, departure },
+      ),
   );
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const model = new ClusterModel({ state, nodes, cluster });

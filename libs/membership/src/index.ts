@@ -6,7 +6,7 @@ export type {
   NodeState,
   RenewalResult,
   Transition,
-} from './membership.js';
+} from './node-state.js';
 export { createReplacementBrake } from './replacement-brake.js';
 export type { BrakeOptions, BrakeState, ReplacementBrake } from './replacement-brake.js';
 export { createQuarantine } from './quarantine.js';

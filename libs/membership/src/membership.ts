@@ -1,111 +1,23 @@
 import { assert, type NodeId } from '@cloudless/base';
-
-export interface MembershipOptions {
-  /**
-   * Milliseconds for which a node is trusted after its last message. Default 3 000; agents renew
-   * every 900 ms.
-   */
-  readonly leaseMs?: number;
-  /**
-   * Milliseconds in which a node whose connection was reset may reconnect. Default 250; at most
-   * `leaseMs`.
-   */
-  readonly reconnectWindowMs?: number;
-}
-
-/**
- * State of a node:
- * - `expected`: leased after a change of the leader, has not joined this leader yet;
- * - `connected`: has a session and a running lease;
- * - `reconnecting`: its connection broke, and the reconnect window is running;
- * - `lost`: its lease ended; only a new join brings it back.
- */
-export type NodeState = 'expected' | 'connected' | 'reconnecting' | 'lost';
-
-/** Why a lease ended: no message came, or the connection broke and was not restored. */
-export type LossCause = 'silence' | 'reset';
-
-/** A change of a node's state. Times are milliseconds of the caller's clock. */
-export type Transition =
-  | { readonly kind: 'alive'; readonly nodeId: NodeId; readonly atMs: number }
-  | {
-      readonly kind: 'lost';
-      readonly nodeId: NodeId;
-      readonly atMs: number;
-      readonly cause: LossCause;
-    };
-
-/**
- * Result of a renewal. A node with result `lost` or `unknown` has to join again, with its
- * inventory.
- */
-export type RenewalResult = 'renewed' | 'lost' | 'unknown';
-
-/**
- * The table of node leases. Every method takes `nowMs`, monotonic milliseconds of the caller's
- * clock; wall clocks play no part. A lease ends only in `sweep`: a renewal before the sweep counts,
- * however late it is.
- */
-export interface Membership {
-  /**
-   * Records a new session of a node and gives the node a full lease. The next sweep reports
-   * `alive`, unless the node had a session or could still reconnect.
-   * @returns The session number for `loseConnection`, so that the late end of an older session
-   *   changes nothing.
-   */
-  join(nodeId: NodeId, nowMs: number): number;
-  /**
-   * Renews the lease of a node. A node in state `expected` needs no join for this, and stays
-   * `expected`.
-   */
-  renew(nodeId: NodeId, nowMs: number): RenewalResult;
-  /**
-   * Records that the connection of a session broke. Starts the reconnect window when the node is
-   * `connected` and the session is its newest one; changes nothing otherwise.
-   * @param session - Number that `join` returned. Default: the newest session of the node.
-   */
-  loseConnection(nodeId: NodeId, nowMs: number, session?: number): void;
-  /** Removes a node. No sweep reports a transition of the node any more. */
-  leave(nodeId: NodeId): void;
-  /**
-   * Ends the leases and reconnect windows that are due.
-   * @returns The transitions since the last sweep, oldest first.
-   */
-  sweep(nowMs: number): readonly Transition[];
-  /**
-   * Extends every running lease and reconnect window by `lagMs`: the caller's event loop was
-   * blocked for that time, so no message could be received.
-   */
-  extendLeases(lagMs: number): void;
-  /**
-   * Gives a full lease to every node that is not lost, and to each node of `registered`, known or
-   * not, lost or not. Called after a change of the leader, as a new leader cannot know which nodes
-   * were silent before. No node becomes `alive` by this call.
-   * @param extraMs - Milliseconds added to these leases, as many nodes cannot reconnect at the same
-   *   moment. The first join of an expected node ends its extra time. Default 0.
-   */
-  renewAll(nowMs: number, registered?: Iterable<NodeId>, extraMs?: number): void;
-  /**
-   * Returns the time at which the next lease or reconnect window ends without a renewal. No sweep
-   * before that time reports a loss.
-   * @returns Undefined when no lease is running.
-   */
-  nextDeadline(): number | undefined;
-  /** Returns the state of a node; undefined when the node never joined, or has left. */
-  getState(nodeId: NodeId): NodeState | undefined;
-  /** Returns the number of nodes in each state. */
-  counts(): Readonly<Record<NodeState, number>>;
-}
+import type {
+  LossCause,
+  Membership,
+  MembershipOptions,
+  NodeState,
+  RenewalResult,
+  Transition,
+} from './node-state.js';
 
 /**
  * Creates an empty lease table.
- * @throws An assertion error when the reconnect window is longer than the lease, or one of them is
- *   not above 0.
+ * @throws An assertion error when the reconnect window is not above 0 or longer than the lease, or
+ *   when a node would count as hung before its lease ends.
  */
 export function createMembership(options: MembershipOptions = {}): Membership {
   return new LeaseTable(
     options.leaseMs ?? DEFAULT_LEASE_MS,
     options.reconnectWindowMs ?? DEFAULT_RECONNECT_WINDOW_MS,
+    options.hungAfterMs ?? DEFAULT_HUNG_AFTER_MS,
   );
 }
 
@@ -116,6 +28,8 @@ const DEFAULT_LEASE_MS = 3_000;
  * agent.
  */
 const DEFAULT_RECONNECT_WINDOW_MS = 250;
+/** Ten leases: far longer than a starved machine delays an agent that will continue. */
+const DEFAULT_HUNG_AFTER_MS = 30_000;
 /**
  * From this many nodes on, simultaneous resets of more than half of the nodes point to the network,
  * not to agents.
@@ -132,14 +46,37 @@ interface NodeLease {
    * Used while `reconnecting`.
    */
   reconnectSince: number;
+  /** Newest time at which the main loop of the agent certainly turned, minus all extensions. */
+  turnedAt: number;
+  /** End of the grace, minus all extensions. Used while `away`. */
+  graceEndsAt: number;
 }
+
+/** States that a join leaves without reporting the node as `alive`. */
+const TRUSTED: ReadonlySet<NodeState> = new Set(['connected', 'slow', 'reconnecting', 'away']);
+
+const createLease = (state: NodeState, session: number, renewedAt: number): NodeLease => ({
+  state,
+  session,
+  renewedAt,
+  reconnectSince: 0,
+  turnedAt: renewedAt,
+  graceEndsAt: 0,
+});
+
+/** Returns true when the node has a session, and it is `session` if that is given. */
+const hasSession = (entry: NodeLease, session: number | undefined): boolean =>
+  (entry.state === 'connected' || entry.state === 'slow') &&
+  (session === undefined || session === entry.session);
 
 class LeaseTable implements Membership {
   private readonly entries = new Map<NodeId, NodeLease>();
   private readonly stateCounts: Record<NodeState, number> = {
     expected: 0,
     connected: 0,
+    slow: 0,
     reconnecting: 0,
+    away: 0,
     lost: 0,
   };
   private pendingTransitions: Transition[] = [];
@@ -153,7 +90,9 @@ class LeaseTable implements Membership {
   constructor(
     private readonly leaseMs: number,
     private readonly reconnectWindowMs: number,
+    private readonly hungAfterMs: number,
   ) {
+    assert(hungAfterMs >= leaseMs, 'a node hangs no earlier than its lease ends');
     assert(
       reconnectWindowMs > 0 && reconnectWindowMs <= leaseMs,
       'the reconnect window is above 0 and no longer than the lease',
@@ -164,32 +103,58 @@ class LeaseTable implements Membership {
     const session = (this.sessions += 1);
     const renewedAt = nowMs - this.extendedMs;
     const entry = this.entries.get(nodeId);
-    const wasTrusted = entry?.state === 'connected' || entry?.state === 'reconnecting';
-    if (!wasTrusted) this.pendingTransitions.push({ kind: 'alive', nodeId, atMs: nowMs });
+    const wasTrusted = entry !== undefined && TRUSTED.has(entry.state);
+    if (!wasTrusted) this.report('alive', nodeId, nowMs);
+    if (entry?.state === 'slow') this.report('recovered', nodeId, nowMs);
     if (entry === undefined) {
-      this.add(nodeId, { state: 'connected', session, renewedAt, reconnectSince: 0 });
+      this.add(nodeId, createLease('connected', session, renewedAt));
     } else {
       this.setState(entry, 'connected');
       entry.session = session;
       entry.renewedAt = wasTrusted ? Math.max(entry.renewedAt, renewedAt) : renewedAt;
+      entry.turnedAt = renewedAt;
     }
     return session;
   }
 
-  renew(nodeId: NodeId, nowMs: number): RenewalResult {
+  renew(nodeId: NodeId, nowMs: number, loopAgeMs = 0): RenewalResult {
     const entry = this.entries.get(nodeId);
     if (entry === undefined) return 'unknown';
     if (entry.state === 'lost') return 'lost';
-    entry.renewedAt = Math.max(entry.renewedAt, nowMs - this.extendedMs);
+    const renewedAt = nowMs - this.extendedMs;
+    entry.renewedAt = Math.max(entry.renewedAt, renewedAt);
+    entry.turnedAt = Math.max(entry.turnedAt, renewedAt - Math.max(0, loopAgeMs));
+    if (entry.state === 'slow' && renewedAt - entry.turnedAt < this.leaseMs) {
+      this.setState(entry, 'connected');
+      this.report('recovered', nodeId, nowMs);
+    }
     return 'renewed';
   }
 
   loseConnection(nodeId: NodeId, nowMs: number, session?: number): void {
     const entry = this.entries.get(nodeId);
-    if (entry?.state !== 'connected' || (session !== undefined && session !== entry.session))
-      return;
+    if (entry === undefined || !hasSession(entry, session)) return;
+    if (entry.state === 'slow') this.report('recovered', nodeId, nowMs);
     this.setState(entry, 'reconnecting');
     entry.reconnectSince = nowMs - this.extendedMs;
+  }
+
+  depart(nodeId: NodeId, nowMs: number, graceMs: number, session?: number): boolean {
+    const entry = this.entries.get(nodeId);
+    if (entry === undefined) return false;
+    const isExpected = entry.state === 'expected' && session === undefined;
+    if (!isExpected && !hasSession(entry, session)) return false;
+    if (entry.state === 'slow') this.report('recovered', nodeId, nowMs);
+    this.setState(entry, 'away');
+    entry.graceEndsAt = nowMs - this.extendedMs + Math.max(0, graceMs);
+    return true;
+  }
+
+  endGrace(nodeId: NodeId): void {
+    const entry = this.entries.get(nodeId);
+    if (entry?.state !== 'away') return;
+    entry.graceEndsAt = -Infinity;
+    entry.renewedAt = -Infinity;
   }
 
   leave(nodeId: NodeId): void {
@@ -208,10 +173,15 @@ class LeaseTable implements Membership {
       // Infinity stays until the node joins again, so that the last node of a mass reset has as
       // much time as the first, although fewer than half of the nodes are still reconnecting.
       if (massReset && entry.state === 'reconnecting') entry.reconnectSince = Infinity;
-      if (entry.state === 'lost' || this.getDeadline(entry, massReset) + this.extendedMs > nowMs)
+      if (entry.state === 'lost') continue;
+      if (this.getDeadline(entry, massReset) + this.extendedMs > nowMs) {
+        const isLate = entry.turnedAt + this.leaseMs + this.extendedMs <= nowMs;
+        if (entry.state !== 'connected' || !isLate) continue;
+        this.setState(entry, 'slow');
+        this.report('slow', nodeId, nowMs);
         continue;
-      const cause =
-        entry.state === 'reconnecting' && entry.reconnectSince !== Infinity ? 'reset' : 'silence';
+      }
+      const cause = this.explainLoss(entry, nowMs);
       this.pendingTransitions.push({ kind: 'lost', nodeId, atMs: nowMs, cause });
       this.setState(entry, 'lost');
     }
@@ -228,12 +198,12 @@ class LeaseTable implements Membership {
     const renewedAt = nowMs - this.extendedMs + extraMs;
     for (const entry of this.entries.values()) {
       entry.renewedAt = Math.max(entry.renewedAt, renewedAt);
+      entry.turnedAt = Math.max(entry.turnedAt, renewedAt);
       if (entry.state === 'reconnecting') this.setState(entry, 'expected');
     }
     for (const nodeId of registered) {
       const entry = this.entries.get(nodeId);
-      if (entry === undefined)
-        this.add(nodeId, { state: 'expected', session: 0, renewedAt, reconnectSince: 0 });
+      if (entry === undefined) this.add(nodeId, createLease('expected', 0, renewedAt));
       else if (entry.state === 'lost') this.setState(entry, 'expected');
     }
   }
@@ -251,6 +221,11 @@ class LeaseTable implements Membership {
     return this.entries.get(nodeId)?.state;
   }
 
+  getLoopAgeMs(nodeId: NodeId, nowMs: number): number | undefined {
+    const entry = this.entries.get(nodeId);
+    return entry && Math.max(0, nowMs - entry.turnedAt - this.extendedMs);
+  }
+
   counts(): Readonly<Record<NodeState, number>> {
     return { ...this.stateCounts };
   }
@@ -260,17 +235,37 @@ class LeaseTable implements Membership {
    * cause. The lease then decides about the loss of a node, not the reconnect window.
    */
   private isMassReset(): boolean {
-    const { expected, connected, reconnecting } = this.stateCounts;
-    return (
-      reconnecting >= MASS_RESET_NODES && reconnecting * 2 > expected + connected + reconnecting
-    );
+    const { expected, connected, slow, reconnecting } = this.stateCounts;
+    // Nodes that are away have no connection that could have broken.
+    const others = expected + connected + slow;
+    return reconnecting >= MASS_RESET_NODES && reconnecting > others;
   }
 
   private getDeadline(entry: NodeLease, massReset: boolean): number {
     const lease = entry.renewedAt + this.leaseMs;
-    return entry.state === 'reconnecting' && !massReset
-      ? Math.min(lease, entry.reconnectSince + this.reconnectWindowMs)
-      : lease;
+    switch (entry.state) {
+      case 'connected':
+      case 'slow':
+        return Math.min(lease, entry.turnedAt + this.hungAfterMs);
+      case 'reconnecting':
+        return massReset ? lease : Math.min(lease, entry.reconnectSince + this.reconnectWindowMs);
+      case 'away':
+        return Math.max(lease, entry.graceEndsAt);
+      case 'expected':
+      case 'lost':
+        return lease;
+    }
+  }
+
+  private explainLoss(entry: NodeLease, nowMs: number): LossCause {
+    if (entry.state === 'away') return 'departure';
+    if (entry.state === 'reconnecting')
+      return entry.reconnectSince === Infinity ? 'silence' : 'reset';
+    return entry.renewedAt + this.leaseMs + this.extendedMs > nowMs ? 'hung' : 'silence';
+  }
+
+  private report(kind: 'alive' | 'slow' | 'recovered', nodeId: NodeId, atMs: number): void {
+    this.pendingTransitions.push({ kind, nodeId, atMs });
   }
 
   private add(nodeId: NodeId, entry: NodeLease): void {

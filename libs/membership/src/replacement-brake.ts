@@ -1,5 +1,5 @@
 import type { NodeId } from '@cloudless/base';
-import type { Transition } from './membership.js';
+import type { LossCause, Transition } from './node-state.js';
 
 /** Thresholds and durations of the brake. */
 export interface BrakeOptions {
@@ -33,7 +33,8 @@ export type BrakeState =
 /**
  * Pauses replacement when more than half of the nodes fall silent together: the coordinator is then
  * more likely cut off than all these nodes are dead, and the other nodes could not take the load.
- * Losses by reset do not count: a machine that resets a connection is reachable.
+ * Losses by reset do not count: a machine that resets a connection is reachable. Agents that left
+ * and did not return count: their machines most likely run on, in the middle of a slow upgrade.
  */
 export interface ReplacementBrake {
   /** Records the transitions of a membership sweep. */
@@ -51,6 +52,8 @@ export interface ReplacementBrake {
   confirmLost(nodeIds?: Iterable<NodeId>): void;
 }
 
+const BRAKED: ReadonlySet<LossCause> = new Set(['silence', 'departure', 'hung']);
+
 export function createReplacementBrake(options: BrakeOptions = {}): ReplacementBrake {
   const { windowMs = 30_000, minNodes = 4, holdMs = 300_000 } = options;
   /** Silent nodes with the time of their loss. */
@@ -62,9 +65,10 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
   return {
     apply(transitions) {
       for (const transition of transitions) {
-        if (transition.kind === 'lost' && transition.cause === 'silence')
-          silent.set(transition.nodeId, transition.atMs);
-        else silent.delete(transition.nodeId);
+        const { kind, nodeId, atMs } = transition;
+        if (kind === 'slow' || kind === 'recovered') continue;
+        if (kind === 'lost' && BRAKED.has(transition.cause)) silent.set(nodeId, atMs);
+        else silent.delete(nodeId);
       }
     },
     check(nowMs, aliveCount) {

@@ -22,7 +22,7 @@ import { endSpan } from './object-tracer.js';
  * RPCs of agents that stay open while the node is connected, or that are made all the time. Their
  * spans would have no information.
  */
-const UNTRACED = new Set(['Session', 'Heartbeat', 'Tunnel']);
+const UNTRACED = new Set(['Session', 'Heartbeat', 'RenewLease', 'Tunnel']);
 
 /** Continues the caller's trace, or starts a new trace, and runs the handler in this trace. */
 export function createServerTracing(tracer: Tracer): Interceptor {

@@ -34,7 +34,7 @@ import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-
 import { toInventory } from './inventory.js';
 import { PingMonitor, type PingTimes } from './ping-monitor.js';
 import { ReconnectBackoff } from './reconnect-backoff.js';
-import { SessionOutbox } from './session-outbox.js';
+import { SessionOutbox, type Departure } from './session-outbox.js';
 
 export interface SessionClientOptions {
   readonly transport: CoordinatorTransport;
@@ -99,6 +99,8 @@ export class SessionClient {
   private isUnknownToCoordinator = false;
   /** Capabilities in the newest Hello, sorted and joined with spaces. */
   private announcedCapabilities = '';
+  /** What the Goodbye of this agent says. */
+  private departure: Departure = { reason: 'the agent is stopping', replicasContinue: true };
   /** Ends the current session; the next session begins soon. */
   private endSession: (reason: CloudlessError) => void = () => undefined;
   private readonly backoff: ReconnectBackoff;
@@ -110,6 +112,11 @@ export class SessionClient {
   /** True while a coordinator has accepted the session. */
   get connected(): boolean {
     return this.outbox !== undefined;
+  }
+
+  /** Sets what the Goodbye says; call it before the signal of {@link run} is aborted. */
+  setDeparture(departure: Departure): void {
+    this.departure = departure;
   }
 
   /**
@@ -188,7 +195,10 @@ export class SessionClient {
       (replicaId) => replicas.findReport(replicaId),
     );
     const sendGoodbye = (): void => {
-      outbox.sendGoodbye('the agent is stopping');
+      // From here on the leases of exclusive replicas run out, as the coordinator assumes: it counts
+      // from the Goodbye.
+      attempt.admitted = false;
+      outbox.sendGoodbye(this.departure);
       clock.setTimer(GOODBYE_TIMEOUT_MS, () => connection?.close());
     };
     const unsubscribe = replicas.subscribe({

@@ -25,7 +25,7 @@ function createOutbox(reports: ReadonlyMap<string, ReplicaReport> = new Map()) {
 
 /** Returns all queued messages. */
 async function drain(outbox: SessionOutbox): Promise<readonly Message[]> {
-  outbox.sendGoodbye('end');
+  outbox.sendGoodbye({ reason: 'end', replicasContinue: true });
   const messages: Message[] = [];
   for await (const { message } of outbox) messages.push(message);
   return messages.slice(0, -1);

@@ -15,6 +15,13 @@ import {
  */
 const MAX_WAITING_REFUSALS = 256;
 
+/** Content of a Goodbye. */
+export interface Departure {
+  readonly reason: string;
+  /** True when the replicas run on without the agent, which is expected to return. */
+  readonly replicasContinue: boolean;
+}
+
 /**
  * Messages that wait to be sent in one session. The size is bounded: a replica has at most one
  * queued report, whose content is read when the report is sent.
@@ -25,7 +32,7 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
   private readonly orderRefusals = new Map<string, OrderRefused>();
   private tunnelRefusals: TunnelRefused[] = [];
   private usage: Usage | undefined;
-  private goodbye: string | undefined;
+  private goodbye: Departure | undefined;
   private ended = false;
   private wake: (() => void) | undefined;
 
@@ -75,8 +82,8 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
   }
 
   /** Queues a Goodbye after all other messages; the messages end after the Goodbye. */
-  sendGoodbye(reason: string): void {
-    this.goodbye = reason;
+  sendGoodbye(departure: Departure): void {
+    this.goodbye = departure;
     this.wakeReader();
   }
 
@@ -94,7 +101,7 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
       if (message !== undefined) yield create(AgentMessageSchema, { message });
       else if (this.goodbye !== undefined) {
         yield create(AgentMessageSchema, {
-          message: { case: 'goodbye', value: create(GoodbyeSchema, { reason: this.goodbye }) },
+          message: { case: 'goodbye', value: create(GoodbyeSchema, this.goodbye) },
         });
         return;
       } else await new Promise<void>((resolve) => (this.wake = resolve));

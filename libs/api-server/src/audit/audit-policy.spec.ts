@@ -7,7 +7,7 @@ const methods = [CoordinatorService, AgentService, AdminService].flatMap(
 /** Names of methods that only read. */
 const READ_ONLY_NAME = /^(Get|List|Watch|Plan|Explain|StreamLogs)/;
 /** Methods that agents call all the time. */
-const AGENT_METHODS = ['Heartbeat', 'Session', 'Tunnel'];
+const AGENT_METHODS = ['Heartbeat', 'RenewLease', 'Session', 'Tunnel'];
 
 describe('getAuditPolicy', () => {
   it.each(methods.map((method) => ({ name: method.toString().replace('rpc ', ''), method })))(

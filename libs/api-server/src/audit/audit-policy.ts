@@ -24,6 +24,7 @@ const coordinator: Policies<typeof CoordinatorService> = {
   getServerInfo: 'readOnly',
   enrollNode: 'change',
   heartbeat: 'agentReport',
+  renewLease: 'agentReport',
   session: 'agentReport',
   tunnel: 'agentReport',
   getNode: 'readOnly',

@@ -20,13 +20,13 @@ export function cordonNode(before: NodeRecord): NodeChange | undefined {
 /**
  * Confirms that the machine of a node is dead. Returns undefined when that is confirmed already.
  * @param phase - Phase of the node now.
- * @throws kind `precondition` when the node is not lost.
+ * @throws kind `precondition` when the node is neither lost nor away.
  */
 export function confirmLoss(before: NodeRecord, phase: NodePhase): NodeChange | undefined {
-  if (phase !== NodePhase.LOST) {
+  if (phase !== NodePhase.LOST && phase !== NodePhase.AWAY) {
     throw new CloudlessError(
       'NODE_NOT_LOST',
-      `node "${before.id}" is ${NodePhase[phase]}, not LOST; wait until its lease has ended, or drain it while it is connected`,
+      `node "${before.id}" is ${NodePhase[phase]}, not LOST or AWAY; wait until its lease has ended, or drain it while it is connected`,
     );
   }
   if (before.lossConfirmed) return undefined;
@@ -36,7 +36,7 @@ export function confirmLoss(before: NodeRecord, phase: NodePhase): NodeChange | 
 }
 
 /**
- * Releases the replacement brake for a node whose loss is confirmed. Call it after the commit of
+ * Releases the replacement brake for a node whose loss is confirmed, and ends its leave grace. Call it after the commit of
  * {@link confirmLoss}, also after a repeated call: the stored response of an older call says nothing
  * about the node now, which may have returned since, or may be lost for another time.
  */

@@ -6,6 +6,7 @@ import {
   ConditionSchema,
   NodeCapacitySchema,
   NodeSchema,
+  NodeStatus_Phase as NodePhase,
   NodeStatusSchema,
   type Node,
 } from '@cloudless/api';
@@ -22,6 +23,7 @@ export function presentNode(
   record: NodeRecord,
 ): Node {
   const live = nodes.status(record.id);
+  const isConnected = live.phase === NodePhase.READY;
   const { hello } = record;
   const { region, zone, labels, taints } = toEffectiveNode(record);
   const allocated = placements.getAllocated(record.id);
@@ -41,7 +43,7 @@ export function presentNode(
       phase: live.phase,
       reason: live.reason,
       conditions: [
-        createCondition(ConditionType.READY, live.alive, live.reason),
+        createCondition(ConditionType.READY, isConnected, live.reason),
         createCondition(ConditionType.MEMORY_PRESSURE, live.memoryPressure),
         createCondition(ConditionType.DISK_PRESSURE, live.diskPressure),
         createCondition(ConditionType.NETWORK_UNAVAILABLE, live.networkUnavailable),
@@ -53,6 +55,7 @@ export function presentNode(
             ? 'the container runtime does not answer: no new container is placed on this node'
             : '',
         ),
+        createCondition(ConditionType.AGENT_SLOW, live.agentSlow, live.agentSlowReason),
       ],
       allocated: create(NodeCapacitySchema, {
         cpuMillis: allocated.cpuMillis,
@@ -72,7 +75,7 @@ export function presentNode(
         drain,
         usage: live.usage,
       }),
-      ...(live.connectedSinceMs === undefined || !live.alive
+      ...(live.connectedSinceMs === undefined || !isConnected
         ? {}
         : { connectedSince: timestampFromMs(live.connectedSinceMs) }),
       ...(live.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(live.lastSeenMs) }),

@@ -1,4 +1,4 @@
-import type { RemoveNodeRequest } from '@cloudless/api';
+import { NodeStatus_Phase as NodePhase, type RemoveNodeRequest } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import {
@@ -36,7 +36,7 @@ export function requireRemovable(
       `node "${nodeId}" holds ${live.length} replicas; drain it first, or remove it with force`,
     );
   }
-  if (nodes.status(nodeId).alive) {
+  if (nodes.status(nodeId).phase === NodePhase.READY) {
     throw new CloudlessError(
       'NODE_IN_USE',
       `node "${nodeId}" is connected; stop its agent first, or it would enrol again at once`,

@@ -8,6 +8,7 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
+import { randomHex } from '@cloudless/base';
 import type { ApiServerDeps } from '../ports.js';
 import { negotiateProtocol } from './node-admission.js';
 import type { OrderMetrics } from './order-metrics.js';
@@ -24,6 +25,8 @@ export const RESEND_MS = 1_000;
 /** State of the session of one connected agent: its inventory, orders and outgoing messages. */
 export class AgentSession {
   readonly nodeId: string;
+  /** Random text that identifies the session; the agent sends it with RenewLease. */
+  readonly id: string;
   /** Protocol version that both sides use. */
   readonly protocol: number;
   /** Newest epoch whose orders the agent had accepted when the session began. */
@@ -45,11 +48,12 @@ export class AgentSession {
   private isAdmitted = false;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'>,
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'random'>,
     private readonly metrics: OrderMetrics,
     hello: Hello,
   ) {
     this.nodeId = hello.nodeId;
+    this.id = randomHex(deps.random, 16);
     this.protocol = negotiateProtocol(hello);
     this.highestEpoch = hello.highestEpoch;
     this.orphans = new OrphanTracker(deps, this.nodeId, RESEND_MS, (order) =>

@@ -6,7 +6,7 @@ import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import type { ApiServerDeps } from '../ports.js';
 
 /**
- * Ends the loss of a node whose agent is connected again: begins the lease first, then writes the
+ * Ends the loss, or the departure, of a node whose agent is connected again: begins the lease first, then writes the
  * node record. Send orders to the node only after that. If the record were written first, the node
  * reconciler would see a present node without a lease, and would write the loss again.
  *
@@ -14,10 +14,11 @@ import type { ApiServerDeps } from '../ports.js';
  * yet. A loss of the node that the node reconciler has decided but not committed then conflicts and
  * has no effect. A loss of the replicas of the node conflicts too, or is committed first, and the
  * orders then contain it. Without this write, a replica could run on the node and, declared lost,
- * be replaced on another node as well.
+ * be replaced on another node as well. The same holds while the agent is away, when the node
+ * reconciler replaces EXCLUSIVE replicas.
  *
  * @param join - Begins the lease of the node. Called synchronously, once.
- * @returns Resolves when the record says that the node is not lost, or when the node has no record
+ * @returns Resolves when the record says that the node is neither lost nor away, or when the node has no record
  *   any more.
  * @throws kind `unavailable` when store conflicts persist.
  */
@@ -27,15 +28,18 @@ export async function returnNode(
   join: () => void,
 ): Promise<void> {
   const { state, nodes } = deps;
-  let mustWrite = nodes.status(nodeId).phase === NodePhase.LOST;
+  const { phase } = nodes.status(nodeId);
+  let mustWrite = phase === NodePhase.LOST || phase === NodePhase.AWAY;
   join();
   await retryOnConflict({ ...deps, subject: `node "${nodeId}"` }, async () => {
     const node = state.view().node(nodeId);
-    if (node === undefined || (!mustWrite && !node.value.lost)) return;
+    if (node === undefined) return;
+    const { lost, departure } = node.value;
+    if (!mustWrite && !lost && departure === undefined) return;
     // After a conflict the record has changed, so an older decision conflicts without this write.
     mustWrite = false;
     const transaction = state.transaction();
-    if (node.value.lost) putNodeReturn(transaction, state.view(), node);
+    if (lost || departure !== undefined) putNodeReturn(transaction, state.view(), node);
     else
       transaction
         .require('node', nodeId, node)

@@ -1,17 +1,21 @@
 import { create } from '@bufbuild/protobuf';
-import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { durationFromMs, durationMs } from '@bufbuild/protobuf/wkt';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorMessageSchema,
   HeartbeatResponseSchema,
   NodeStatus_Phase as NodePhase,
+  RenewLeaseResponseSchema,
   WelcomeSchema,
   type AgentMessage,
   type CoordinatorMessage,
   type HeartbeatRequest,
   type HeartbeatResponse,
+  type Goodbye,
   type Hello,
   type OpenTunnel,
+  type RenewLeaseRequest,
+  type RenewLeaseResponse,
   type ReplicaReport,
   type Welcome,
 } from '@cloudless/api';
@@ -121,7 +125,7 @@ export class SessionHub implements TunnelRequester {
     void this.readMessages(session, incoming);
     try {
       yield create(CoordinatorMessageSchema, {
-        message: { case: 'welcome', value: this.createWelcome(hello.value) },
+        message: { case: 'welcome', value: this.createWelcome(hello.value, session.id) },
       });
       for await (const message of session.outbox.drain(clock, context.signal)) {
         // Drops orders that were queued before the rollback was detected. They are sent again once
@@ -152,12 +156,13 @@ export class SessionHub implements TunnelRequester {
     }
     if (inventory?.last === true)
       this.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
-    if (nodes.status(nodeId).alive) nodes.renewLease(nodeId);
+    const isConnected = (): boolean => nodes.status(nodeId).phase === NodePhase.READY;
+    if (isConnected()) nodes.renewLease(nodeId);
     // No order may be sent before all reports are written: a replica that is missing in the
     // inventory has ended and must not be started again.
     await this.reportQueue.flushed(nodeId);
     await returnNode(this.deps, nodeId, () => {
-      if (!nodes.status(nodeId).alive) nodes.startSession(nodeId);
+      if (!isConnected()) nodes.startSession(nodeId);
     });
     nodes.updateStatus(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
     const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
@@ -173,7 +178,7 @@ export class SessionHub implements TunnelRequester {
     });
   }
 
-  private createWelcome(hello: Hello): Welcome {
+  private createWelcome(hello: Hello, sessionId = ''): Welcome {
     const { state, timings } = this.deps;
     return create(WelcomeSchema, {
       clusterId: state.clusterId,
@@ -182,6 +187,7 @@ export class SessionHub implements TunnelRequester {
       lease: durationFromMs(timings.leaseMs),
       pingInterval: durationFromMs(timings.pingMs),
       usageInterval: durationFromMs(timings.usageMs),
+      sessionId,
       ...computeReconnectTimes(this.nodeCount, timings.leaseMs),
     });
   }
@@ -211,6 +217,36 @@ export class SessionHub implements TunnelRequester {
       sessionCount.set(admitted, { admitted: 'true' });
       sessionCount.set(this.sessions.size - admitted, { admitted: 'false' });
     });
+  }
+
+  /**
+   * Handles the RenewLease call, by which an agent whose main loop does not turn keeps its lease.
+   * Only the newest session of a node that has been admitted may do so: neither an older session nor
+   * an older process of the agent can extend the lease of another one.
+   * @throws kind `precondition` for any other session.
+   */
+  handleRenewLease({ nodeId, sessionId, loopAge }: RenewLeaseRequest): RenewLeaseResponse {
+    const session = this.sessions.get(nodeId);
+    if (session?.id !== sessionId || session.number === undefined) {
+      throw new CloudlessError(
+        'precondition',
+        `session_id: is not the current session of node "${nodeId}"; open a new session`,
+      );
+    }
+    this.deps.nodes.renewLease(nodeId, loopAge === undefined ? 0 : durationMs(loopAge));
+    return create(RenewLeaseResponseSchema);
+  }
+
+  /**
+   * Ends the session of an agent that leaves in good order. Its replicas keep their places for the
+   * leave grace, unless they end with the agent.
+   */
+  private handleGoodbye(session: AgentSession, { reason, replicasContinue }: Goodbye): void {
+    const { nodeId, number } = session;
+    this.deps.log.info('agent says goodbye', { nodeId, reason, replicasContinue });
+    if (number !== undefined && replicasContinue && this.isCurrent(session))
+      this.deps.nodes.leaveSession(nodeId, number, reason);
+    this.endSession(session);
   }
 
   /** Ends a session. A repeated call does nothing. */
@@ -289,7 +325,7 @@ export class SessionHub implements TunnelRequester {
         this.tunnelListener.onRefused(nodeId, message.value);
         return;
       case 'goodbye':
-        this.deps.log.info('agent says goodbye', { nodeId, reason: message.value.reason });
+        this.handleGoodbye(session, message.value);
         return;
       case 'hello':
       case undefined:

@@ -6,6 +6,8 @@ import type { NodeLiveness } from '../ports.js';
 export class FakeNodes implements NodeLiveness {
   /** Number of calls of `renewLease`, by node id. */
   readonly renewals = new Map<string, number>();
+  /** The last `loopAgeMs` passed to `renewLease`, by node id. */
+  readonly loopAges = new Map<string, number>();
   /** The last conditions passed to `updateStatus`, by node id. */
   readonly conditions = new Map<string, readonly Condition[]>();
   /** Ids of the nodes passed to `confirmLost`. */
@@ -24,7 +26,8 @@ export class FakeNodes implements NodeLiveness {
     return this.lastSession;
   }
 
-  renewLease(nodeId: string): void {
+  renewLease(nodeId: string, loopAgeMs = 0): void {
+    this.loopAges.set(nodeId, loopAgeMs);
     this.renewals.set(nodeId, (this.renewals.get(nodeId) ?? 0) + 1);
   }
 
@@ -32,6 +35,12 @@ export class FakeNodes implements NodeLiveness {
     if (this.sessions.get(nodeId) !== session) return;
     this.sessions.delete(nodeId);
     if (this.phases.get(nodeId) === NodePhase.READY) this.setPhase(nodeId, NodePhase.DISCONNECTED);
+  }
+
+  leaveSession(nodeId: string, session: number): void {
+    if (this.sessions.get(nodeId) !== session) return;
+    this.sessions.delete(nodeId);
+    this.setPhase(nodeId, NodePhase.AWAY);
   }
 
   updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void {
@@ -60,6 +69,8 @@ export class FakeNodes implements NodeLiveness {
       diskPressure: false,
       networkUnavailable: false,
       containersUnavailable: false,
+      agentSlow: false,
+      agentSlowReason: '',
       quarantined: false,
       reliability: 1,
       ...(usage === undefined ? {} : { usage }),

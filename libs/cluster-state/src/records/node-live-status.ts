@@ -3,7 +3,10 @@ import type { NodeStatus_Phase as Phase, NodeUsage } from '@cloudless/api';
 /** The current state of a node that is kept in memory only: liveness, usage and conditions. */
 export interface NodeLiveStatus {
   readonly phase: Phase;
-  /** True while the node has a live session: its reports are current. */
+  /**
+   * True while the node has a live session and the main loop of its agent turns: its reports are
+   * current.
+   */
   readonly alive: boolean;
   readonly reason: string;
   readonly memoryPressure: boolean;
@@ -11,6 +14,10 @@ export interface NodeLiveStatus {
   readonly networkUnavailable: boolean;
   /** True while the container runtime of the node does not answer. */
   readonly containersUnavailable: boolean;
+  /** True while the session is alive and the main loop of the agent does not turn. */
+  readonly agentSlow: boolean;
+  /** Why the agent is slow, with the age of its last turn; empty while it is not slow. */
+  readonly agentSlowReason: string;
   /** True while the node is quarantined: it was lost too often and receives nothing new. */
   readonly quarantined: boolean;
   /** Share of the last hour in which the node was ready, 0 to 1. */

@@ -5,8 +5,8 @@ import type { ClusterView, Stored } from '../view/view.js';
 import type { Transaction } from './transaction.js';
 
 /**
- * Adds the return of a lost node to a transaction, with an event. The commit conflicts when the
- * node record has changed since it was read.
+ * Adds the return of a node that is lost, or whose agent had left, to a transaction, with an event.
+ * The commit conflicts when the node record has changed since it was read.
  */
 export function putNodeReturn(
   transaction: Transaction,
@@ -18,15 +18,19 @@ export function putNodeReturn(
     lost: false,
     lossConfirmed: false,
   });
+  delete record.departure;
+  const { lost } = node.value;
   return transaction
     .require('node', id, node)
     .put('node', id, record)
     .event({
       severity: Severity.INFO,
       category: Category.MEMBERSHIP,
-      reason: 'NodeReturned',
-      message: `node ${id} has returned`,
+      reason: lost ? 'NodeReturned' : 'AgentReturned',
+      message: lost
+        ? `node ${id} has returned`
+        : `node ${id}: the agent has returned within its grace`,
       nodeId: id,
-      causedBy: view.lastEvent({ kind: 'node', nodeId: id }, ['NodeLost']),
+      causedBy: view.lastEvent({ kind: 'node', nodeId: id }, [lost ? 'NodeLost' : 'AgentLeft']),
     });
 }

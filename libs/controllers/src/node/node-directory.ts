@@ -23,7 +23,9 @@ import {
   type Membership,
   type NodeState,
 } from '@cloudless/membership';
+import type { DepartureRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
+import { explainDeparture, formatSeconds, restoreDeparture, type Departure } from './departures.js';
 import { NodeMetrics } from './node-metrics.js';
 
 export interface NodeDirectoryOptions {
@@ -31,7 +33,30 @@ export interface NodeDirectoryOptions {
   readonly log: Log;
   /** Milliseconds for which a node is trusted after its last message, above 0. */
   readonly leaseMs: number;
+  /**
+   * Milliseconds within which an agent that left in good order may return before its node is lost.
+   * 0: such a node is lost when its lease ends. Default {@link DEFAULT_LEAVE_GRACE_MS}.
+   */
+  readonly leaveGraceMs?: number;
+  /**
+   * Milliseconds after the last turn of an agent's main loop at which its node is lost although its
+   * lease is renewed. At least `leaseMs`. Default {@link DEFAULT_HUNG_AFTER_MS}, or `leaseMs` if
+   * that is longer.
+   */
+  readonly hungAfterMs?: number;
   readonly meter?: Meter;
+}
+
+/** Long enough for the upgrade or restart of an agent. */
+export const DEFAULT_LEAVE_GRACE_MS = 60_000;
+/** Ten leases of 3 s: longer than a starved machine delays an agent that will continue. */
+export const DEFAULT_HUNG_AFTER_MS = 30_000;
+
+/** A node that a new coordinator expects to connect. */
+export interface ExpectedNode {
+  readonly id: string;
+  /** Departure of its agent, which an earlier coordinator has recorded. */
+  readonly departure?: DepartureRecord | undefined;
 }
 
 /** Last report of a node, kept in memory only. Times are wall-clock milliseconds. */
@@ -61,6 +86,8 @@ const MAX_SWEEP_DELAY_MS = 100;
 const phases: Record<NodeState, Phase> = {
   expected: Phase.UNKNOWN,
   connected: Phase.READY,
+  slow: Phase.READY,
+  away: Phase.AWAY,
   reconnecting: Phase.DISCONNECTED,
   lost: Phase.LOST,
 };
@@ -69,7 +96,8 @@ const phases: Record<NodeState, Phase> = {
  * Liveness and live status of all nodes. A broken connection makes a node DISCONNECTED immediately:
  * nothing new is placed there, and its replicas no longer count as available. The node is LOST only
  * when the lease has ended as well: after a reset connection its replicas most likely continue
- * while the agent restarts.
+ * while the agent restarts. A node whose agent left in good order is AWAY, with the longer grace.
+ * A node whose agent's main loop does not turn keeps its session and its replicas, but is not alive.
  */
 export class NodeDirectory {
   private readonly membership: Membership;
@@ -83,33 +111,49 @@ export class NodeDirectory {
   private readonly usageListeners = new Set<(nodeId: string) => void>();
   /** When each lost node was lost, on the monotonic clock. */
   private readonly lostAtMs = new Map<string, number>();
+  /** Departures of the agents that are away. */
+  private readonly departures = new Map<string, Departure>();
+  private readonly leaveGraceMs: number;
+  private readonly hungAfterMs: number;
   private lastSweepMs: number;
   private timer: Timer | undefined;
   private readonly metrics: NodeMetrics;
 
   constructor(private readonly options: NodeDirectoryOptions) {
+    const { leaseMs, leaveGraceMs = DEFAULT_LEAVE_GRACE_MS } = options;
+    this.leaveGraceMs = leaveGraceMs;
+    this.hungAfterMs = options.hungAfterMs ?? Math.max(leaseMs, DEFAULT_HUNG_AFTER_MS);
     this.membership = createMembership({
-      leaseMs: options.leaseMs,
-      reconnectWindowMs: options.leaseMs,
+      leaseMs,
+      reconnectWindowMs: leaseMs,
+      hungAfterMs: this.hungAfterMs,
     });
     this.lastSweepMs = options.clock.now();
     this.metrics = new NodeMetrics(options.meter ?? noMeter, () => ({
       quarantined: this.quarantined.size,
+      slow: this.membership.counts().slow,
+      away: this.membership.counts().away,
       held: this.checkReplacementBrake().kind === 'holding',
     }));
   }
 
   /**
-   * Gives every registered node a full lease plus time to reconnect, and starts the lease sweep.
-   * @param registered - Ids of the nodes that are expected to have a running agent.
+   * Gives every registered node a full lease plus time to reconnect, continues the graces of agents
+   * that are away, and starts the lease sweep.
+   * @param registered - The nodes that are expected to have a running agent, or to get one again.
    */
-  start(registered: Iterable<string>): void {
-    const nodeIds = [...registered].map(toNodeId);
-    this.membership.renewAll(
-      this.options.clock.now(),
-      nodeIds,
-      nodeIds.length * RETURN_MS_PER_NODE,
-    );
+  start(registered: Iterable<ExpectedNode>): void {
+    const { clock } = this.options;
+    const now = clock.now();
+    const nodes = [...registered];
+    const nodeIds = nodes.map(({ id }) => toNodeId(id));
+    this.membership.renewAll(now, nodeIds, nodeIds.length * RETURN_MS_PER_NODE);
+    for (const { id, departure: record } of nodes) {
+      if (record === undefined) continue;
+      const departure = restoreDeparture(record, now);
+      this.membership.depart(toNodeId(id), now, departure.graceMs);
+      this.departures.set(id, departure);
+    }
     this.lastSweepMs = this.options.clock.now();
     this.scheduleSweep();
   }
@@ -147,6 +191,7 @@ export class NodeDirectory {
     const { clock } = this.options;
     const session = this.membership.join(toNodeId(nodeId), clock.now());
     this.lostAtMs.delete(nodeId);
+    this.departures.delete(nodeId);
     const liveState = this.ensureLiveState(nodeId);
     liveState.connectedSinceMs = clock.wallTime();
     liveState.lastSeenMs = clock.wallTime();
@@ -155,10 +200,14 @@ export class NodeDirectory {
     return session;
   }
 
-  /** Renews the lease of a node. Call it for every message or ping of the node. */
-  renewLease(nodeId: string): void {
+  /**
+   * Renews the lease of a node. Call it for every message or ping of the node.
+   * @param loopAgeMs - Milliseconds since the main loop of the agent last turned. Default 0: the
+   *   main loop sent the message.
+   */
+  renewLease(nodeId: string, loopAgeMs = 0): void {
     const { clock } = this.options;
-    this.membership.renew(toNodeId(nodeId), clock.now());
+    this.membership.renew(toNodeId(nodeId), clock.now(), loopAgeMs);
     this.ensureLiveState(nodeId).lastSeenMs = clock.wallTime();
   }
 
@@ -172,6 +221,45 @@ export class NodeDirectory {
     if (this.membership.getState(toNodeId(nodeId)) !== 'reconnecting') return;
     this.reliability.record(toNodeId(nodeId), false, clock.now());
     this.notify(nodeId);
+  }
+
+  /**
+   * Records that the agent of a session left in good order and that its replicas continue. The node
+   * is lost only when the agent does not return within the leave grace. Does nothing when a newer
+   * session of the node has begun.
+   * @param reason - Reason that the agent gave.
+   */
+  leaveSession(nodeId: string, session: number, reason: string): void {
+    const { clock } = this.options;
+    const { leaveGraceMs: graceMs } = this;
+    if (graceMs === 0) return this.endSession(nodeId, session);
+    if (!this.membership.depart(toNodeId(nodeId), clock.now(), graceMs, session)) return;
+    const leftAtMs = clock.wallTime();
+    this.departures.set(nodeId, {
+      leftAtMs,
+      graceMs,
+      reason,
+      sinceMs: clock.now(),
+      restored: false,
+    });
+    this.reliability.record(toNodeId(nodeId), false, clock.now());
+    this.notify(nodeId);
+  }
+
+  /** Returns the departure of an agent; undefined while the node is not away. */
+  getDeparture(nodeId: string): Departure | undefined {
+    return this.membership.getState(toNodeId(nodeId)) === 'away'
+      ? this.departures.get(nodeId)
+      : undefined;
+  }
+
+  /**
+   * Returns the milliseconds since the lease of a node that is away would have ended without the
+   * grace; undefined when the node is not away. Negative while the lease still runs.
+   */
+  leaseEndedForMs(nodeId: string): number | undefined {
+    const departure = this.getDeparture(nodeId);
+    return departure && this.options.clock.now() - departure.sinceMs - this.options.leaseMs;
   }
 
   /** Records the conditions and the usage that an agent reports. */
@@ -196,6 +284,7 @@ export class NodeDirectory {
     this.quarantined.delete(toNodeId(nodeId));
     this.liveStates.delete(nodeId);
     this.lostAtMs.delete(nodeId);
+    this.departures.delete(nodeId);
     this.notify(nodeId);
   }
 
@@ -210,15 +299,16 @@ export class NodeDirectory {
 
   /**
    * Records that an operator confirmed the loss of a node: the node no longer counts for the
-   * replacement brake.
+   * replacement brake, and the grace of a node that is away ends.
    */
   confirmLost(nodeId: string): void {
+    this.membership.endGrace(toNodeId(nodeId));
     this.brake.confirmLost([toNodeId(nodeId)]);
     this.notify(nodeId);
   }
 
   /**
-   * Returns true when a node has a live session. Cheap, as every pass calls this function for every
+   * Returns true when a node has a live session and the main loop of its agent turns. Cheap, as every pass calls this function for every
    * replica.
    */
   isAlive(nodeId: string): boolean {
@@ -235,7 +325,9 @@ export class NodeDirectory {
     return {
       phase,
       alive: state === 'connected',
-      reason: phaseReasons[phase],
+      reason: this.explainPhase(nodeId, phase),
+      agentSlow: state === 'slow',
+      agentSlowReason: state === 'slow' ? this.explainSlowness(id, now) : '',
       memoryPressure: liveState?.conditions.get(ConditionType.MEMORY_PRESSURE) ?? false,
       diskPressure: liveState?.conditions.get(ConditionType.DISK_PRESSURE) ?? false,
       networkUnavailable: liveState?.conditions.get(ConditionType.NETWORK_UNAVAILABLE) ?? false,
@@ -256,8 +348,22 @@ export class NodeDirectory {
    * @returns `holding` while replicas of lost nodes must not be replaced.
    */
   checkReplacementBrake(): BrakeState {
-    const { connected, expected, reconnecting } = this.membership.counts();
-    return this.brake.check(this.options.clock.now(), connected + expected + reconnecting);
+    const { lost: _lost, ...trusted } = this.membership.counts();
+    const trustedCount = Object.values(trusted).reduce((sum, count) => sum + count, 0);
+    return this.brake.check(this.options.clock.now(), trustedCount);
+  }
+
+  private explainPhase(nodeId: string, phase: Phase): string {
+    const departure = phase === Phase.AWAY ? this.departures.get(nodeId) : undefined;
+    return departure === undefined ? phaseReasons[phase] : explainDeparture(departure);
+  }
+
+  private explainSlowness(nodeId: NodeId, now: number): string {
+    const age = formatSeconds(this.membership.getLoopAgeMs(nodeId, now) ?? 0);
+    return (
+      `the main loop of the agent last turned ${age} ago: the machine is starved, or the agent ` +
+      `hangs. The node is lost ${formatSeconds(this.hungAfterMs)} after the last turn`
+    );
   }
 
   private scheduleSweep(): void {
@@ -278,13 +384,16 @@ export class NodeDirectory {
     // The brake is checked immediately: a later check may fall outside the window within which
     // losses count together.
     if (transitions.length > 0) this.checkReplacementBrake();
-    for (const { kind, nodeId } of transitions) {
+    for (const transition of transitions) {
+      const { kind, nodeId } = transition;
+      if (kind === 'slow' || kind === 'recovered') this.recordSlowness(nodeId, kind === 'slow');
       if (kind !== 'lost') continue;
+      this.departures.delete(nodeId);
       this.metrics.recordLoss();
       this.quarantine.recordLoss(nodeId, now);
       this.lostAtMs.set(nodeId, now);
       this.reliability.record(nodeId, false, now);
-      this.options.log.warn('node lost', { nodeId });
+      this.options.log.warn('node lost', { nodeId, cause: transition.cause });
       if (this.quarantine.quarantinedUntil(nodeId, now) !== undefined) this.quarantined.add(nodeId);
       this.notify(nodeId);
     }
@@ -293,6 +402,14 @@ export class NodeDirectory {
       this.quarantined.delete(nodeId);
       this.notify(nodeId);
     }
+  }
+
+  private recordSlowness(nodeId: NodeId, slow: boolean): void {
+    const { clock, log } = this.options;
+    if (slow) log.warn('agent is slow', { nodeId });
+    else log.info('agent has recovered', { nodeId });
+    this.reliability.record(nodeId, this.isAlive(nodeId), clock.now());
+    this.notify(nodeId);
   }
 
   private ensureLiveState(nodeId: string): LiveState {
@@ -321,5 +438,6 @@ const phaseReasons: Record<Phase, string> = {
   [Phase.READY]: '',
   [Phase.DISCONNECTED]:
     'the connection to its agent broke; waiting for the agent until the lease ends',
+  [Phase.AWAY]: 'its agent left in good order',
   [Phase.LOST]: 'its lease ended: no message from its agent',
 };

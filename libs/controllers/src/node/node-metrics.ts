@@ -9,15 +9,28 @@ export class NodeMetrics {
   /** @param readState - Called at each scrape. `held`: the replacement brake holds. */
   constructor(
     meter: Meter,
-    readState: () => { readonly quarantined: number; readonly held: boolean },
+    readState: () => {
+      readonly quarantined: number;
+      readonly slow: number;
+      readonly away: number;
+      readonly held: boolean;
+    },
   ) {
     this.losses = meter.counter({
       name: 'cloudless_node_losses_total',
-      help: 'Nodes whose lease ended because no message came from their agent.',
+      help: 'Nodes that were lost: their lease ended, their agent did not return, or it hung.',
     });
     const quarantined = meter.gauge({
       name: 'cloudless_nodes_quarantined',
       help: 'Nodes that receive nothing new because they were lost too often.',
+    });
+    const slow = meter.gauge({
+      name: 'cloudless_agents_slow',
+      help: 'Nodes with a live session whose agent has a main loop that does not turn.',
+    });
+    const away = meter.gauge({
+      name: 'cloudless_agents_away',
+      help: 'Nodes whose agent left in good order and may still return within the leave grace.',
     });
     const held = meter.gauge({
       name: 'cloudless_replacement_held',
@@ -30,6 +43,8 @@ export class NodeMetrics {
     this.stop = meter.onExpose(() => {
       const state = readState();
       quarantined.set(state.quarantined);
+      slow.set(state.slow);
+      away.set(state.away);
       held.set(state.held ? 1 : 0);
       sweepDelay.set(this.maxDelayMs / 1_000);
       this.maxDelayMs = 0;

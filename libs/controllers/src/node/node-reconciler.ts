@@ -1,4 +1,4 @@
-import { clone } from '@bufbuild/protobuf';
+import { clone, equals } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   Event_Category as Category,
@@ -6,7 +6,13 @@ import {
   NodeStatus_Phase as NodePhase,
   ReplicaStatus_Phase as Phase,
 } from '@cloudless/api';
-import { NodeRecordSchema, type NodeRecord, type ReplicaRecord } from '@cloudless/api/store';
+import {
+  DepartureRecordSchema,
+  NodeRecordSchema,
+  type DepartureRecord,
+  type NodeRecord,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
 import {
   WorkQueue,
   logFailure,
@@ -22,11 +28,13 @@ import {
   holdsResources,
   putNodeReturn,
   type ClusterState,
+  type EventInit,
   type RecordChange,
   type Stored,
 } from '@cloudless/cluster-state';
 import { commitOrReconcileAgain } from '../common/commit.js';
 import { toMs } from '../common/duration.js';
+import { explainDeparture, toDepartureRecord } from './departures.js';
 import type { NodeDirectory } from './node-directory.js';
 
 export interface NodeReconcilerDeps {
@@ -43,6 +51,8 @@ export interface NodeReconcilerDeps {
  * event, the commit stays below the 100 writes of a transaction.
  */
 const MAX_LOST_PER_COMMIT = 45;
+/** Shortest time between two AgentSlow events of one node, milliseconds. */
+const SLOW_EVENT_INTERVAL_MS = 30_000;
 /** Milliseconds until the replacement brake is checked again while it holds. */
 const BRAKE_RECHECK_MS = 1_000;
 
@@ -55,6 +65,8 @@ export class NodeReconciler {
   private readonly unsubscribes: (() => void)[];
   /** Begin of the hold of the replacement brake for which an event was recorded last. */
   private reportedHoldSinceMs: number | undefined;
+  /** When the last AgentSlow event of a node was recorded, until its AgentRecovered event. */
+  private readonly slowReportedAtMs = new Map<string, number>();
 
   constructor(private readonly deps: NodeReconcilerDeps) {
     this.queue = new WorkQueue<string>({
@@ -114,9 +126,21 @@ export class NodeReconciler {
     const node = state.view().node(nodeId);
     if (node === undefined) return { kind: 'done' };
     const { phase } = nodes.status(nodeId);
-    if (phase === NodePhase.READY && node.value.lost) return this.commitReturn(node);
-    if (phase === NodePhase.LOST) return this.commitLoss(node);
-    return { kind: 'done' };
+    const { lost, departure } = node.value;
+    switch (phase) {
+      case NodePhase.READY:
+        if (lost || departure !== undefined) return this.commitReturn(node);
+        return this.reportSlowness(nodeId);
+      case NodePhase.AWAY:
+        return this.commitDeparture(node);
+      case NodePhase.DISCONNECTED:
+        // The agent has returned and its connection broke before that was recorded.
+        return departure === undefined ? { kind: 'done' } : this.commitReturn(node);
+      case NodePhase.LOST:
+        return this.commitLoss(node);
+      case NodePhase.UNKNOWN:
+        return { kind: 'done' };
+    }
   }
 
   private commitReturn(node: Stored<NodeRecord>): Promise<WorkResult> {
@@ -124,12 +148,88 @@ export class NodeReconciler {
     return commitOrReconcileAgain(state, putNodeReturn(state.transaction(), state.view(), node));
   }
 
-  private async commitLoss(node: Stored<NodeRecord>): Promise<WorkResult> {
-    const { state, nodes, clock } = this.deps;
+  /**
+   * Records that an agent left in good order, so that the next coordinator continues its grace. Then
+   * replaces the EXCLUSIVE replicas of the node as if its lease had ended without a grace: their
+   * containers end by themselves when no agent renews their leases.
+   */
+  private async commitDeparture(node: Stored<NodeRecord>): Promise<WorkResult> {
+    const { state, nodes } = this.deps;
     const { id } = node.value;
-    const transaction = state.transaction();
+    const departure = nodes.getDeparture(id);
+    if (departure === undefined) return { kind: 'done' };
+    const record = toDepartureRecord(departure);
+    const { departure: recorded } = node.value;
+    if (recorded === undefined || !equals(DepartureRecordSchema, recorded, record)) {
+      const transaction = state.transaction().event({
+        severity: Severity.INFO,
+        category: Category.MEMBERSHIP,
+        reason: 'AgentLeft',
+        message: `node ${id}: ${explainDeparture(departure)}`,
+        nodeId: id,
+      });
+      putNode(transaction, node, { departure: record });
+      return commitOrReconcileAgain(state, transaction);
+    }
+    const exclusive = [...state.view().replicasOn(id)].filter(
+      ({ value }) =>
+        holdsResources(value) && value.stopAfter !== undefined && !value.stopAfterUnconfirmed,
+    );
+    if (exclusive.length === 0) return { kind: 'done' };
+    const leaseEndedForMs = nodes.leaseEndedForMs(id) ?? 0;
+    const waitMs = ({ value }: Stored<ReplicaRecord>): number =>
+      Math.max(0, toMs(value.lostAfter) - leaseEndedForMs);
+    const due = exclusive.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
+    if (due.length === 0) return { kind: 'after', delayMs: Math.min(...exclusive.map(waitMs)) };
+    return this.commitReplicaLosses(node, due, {
+      why: 'its agent left and did not return before lost_after; an EXCLUSIVE replica ends by itself without an agent',
+      causedBy: state.view().lastEvent({ kind: 'node', nodeId: id }, ['AgentLeft']),
+    });
+  }
+
+  /** Records one event when an agent becomes slow, and one when it recovers. */
+  private async reportSlowness(nodeId: string): Promise<WorkResult> {
+    const { nodes, state, clock } = this.deps;
+    const { agentSlow, agentSlowReason } = nodes.status(nodeId);
+    const reportedAtMs = this.slowReportedAtMs.get(nodeId);
+    if (!agentSlow) {
+      if (reportedAtMs === undefined) return { kind: 'done' };
+      // An agent that is slow again and again has one pair of events for each interval.
+      const delayMs = reportedAtMs + SLOW_EVENT_INTERVAL_MS - clock.now();
+      if (delayMs > 0) return { kind: 'after', delayMs };
+      this.slowReportedAtMs.delete(nodeId);
+      return commitOrReconcileAgain(
+        state,
+        state.transaction().event({
+          severity: Severity.INFO,
+          category: Category.MEMBERSHIP,
+          reason: 'AgentRecovered',
+          message: `node ${nodeId}: the main loop of the agent turns again`,
+          nodeId,
+          causedBy: state.view().lastEvent({ kind: 'node', nodeId }, ['AgentSlow']),
+        }),
+      );
+    }
+    if (reportedAtMs !== undefined) return { kind: 'done' };
+    this.slowReportedAtMs.set(nodeId, clock.now());
+    return commitOrReconcileAgain(
+      state,
+      state.transaction().event({
+        severity: Severity.WARNING,
+        category: Category.MEMBERSHIP,
+        reason: 'AgentSlow',
+        message: `node ${nodeId}: ${agentSlowReason}`,
+        nodeId,
+      }),
+    );
+  }
+
+  private async commitLoss(node: Stored<NodeRecord>): Promise<WorkResult> {
+    const { state, nodes } = this.deps;
+    const { id } = node.value;
     if (!node.value.lost) {
-      putNode(transaction, node, { lost: true });
+      const transaction = state.transaction();
+      putNode(transaction, node, { lost: true, departure: undefined });
       const { reason } = nodes.status(id);
       transaction.event({
         severity: Severity.ERROR,
@@ -152,6 +252,20 @@ export class NodeReconciler {
       confirmed ? 0 : Math.max(0, toMs(value.lostAfter) - (nodes.lostForMs(id) ?? 0));
     const due = holders.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
     if (due.length === 0) return { kind: 'after', delayMs: Math.min(...holders.map(waitMs)) };
+    return this.commitReplicaLosses(node, due, {
+      why: this.explainReplacement(confirmed),
+      causedBy: this.findLossEvent(id, confirmed),
+    });
+  }
+
+  private commitReplicaLosses(
+    node: Stored<NodeRecord>,
+    due: readonly Stored<ReplicaRecord>[],
+    { why, causedBy }: { readonly why: string; readonly causedBy: EventInit['causedBy'] },
+  ): Promise<WorkResult> {
+    const { state, clock } = this.deps;
+    const { id } = node.value;
+    const transaction = state.transaction();
     // The commit fails when the node has returned in the meantime.
     transaction.require('node', id, node);
     for (const replica of due) {
@@ -176,9 +290,9 @@ export class NodeReconciler {
       replicaIds: due.map(({ value }) => value.id),
       decision: {
         id: `loss/${id}@${state.view().revision}`,
-        why: this.explainReplacement(confirmed),
+        why,
       },
-      causedBy: this.findLossEvent(id, confirmed),
+      causedBy,
     });
     return commitOrReconcileAgain(this.deps.state, transaction);
   }
@@ -215,8 +329,13 @@ export class NodeReconciler {
 function putNode(
   transaction: ReturnType<ClusterState['transaction']>,
   node: Stored<NodeRecord>,
-  changes: { readonly lost: boolean },
+  {
+    departure,
+    ...changes
+  }: { readonly lost?: boolean; readonly departure: DepartureRecord | undefined },
 ): void {
   const next = Object.assign(clone(NodeRecordSchema, node.value), changes);
+  if (departure === undefined) delete next.departure;
+  else next.departure = departure;
   transaction.require('node', next.id, node).put('node', next.id, next);
 }

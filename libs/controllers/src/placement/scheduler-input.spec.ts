@@ -15,6 +15,8 @@ describe('toSchedulerNode', () => {
       diskPressure: false,
       networkUnavailable: false,
       containersUnavailable: false,
+      agentSlow: false,
+      agentSlowReason: '',
       quarantined: false,
     };
     const node = toSchedulerNode(create(NodeRecordSchema, { id: 'node-1', hello: impossible }), {

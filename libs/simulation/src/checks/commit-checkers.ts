@@ -224,6 +224,19 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
   return [...capacityViolations, ...taintViolations];
 };
 
+/**
+ * Invariant 17: while the agent of a node is away in good order, only its EXCLUSIVE replicas, which
+ * end without an agent, are declared lost.
+ */
+export const graceKeepsReplicas: Checker = ({ view, changes }) =>
+  findReplicaChanges(changes).flatMap(({ before, after }) => {
+    if (before?.lost !== false || after?.lost !== true) return [];
+    const node = view.node(after.nodeId)?.value;
+    return node === undefined || node.lost || before.stopAfter !== undefined
+      ? []
+      : [`${after.id} was declared lost, but its node ${after.nodeId} is not`];
+  });
+
 /** Invariant 17: only replicas on nodes that are not alive are declared lost. */
 export const onlyDeadNodesLoseReplicas: Checker = ({ changes, nodeFacts }) =>
   findReplicaChanges(changes).flatMap(({ before, after }) =>
@@ -278,6 +291,7 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
   stopsKeepMinAvailable,
   placementsFit,
   onlyDeadNodesLoseReplicas,
+  graceKeepsReplicas,
   specsOnlyGoForward,
   requestsAreAppliedOnce,
 ];

@@ -7,6 +7,7 @@ export type FaultKind =
   | 'pauseCoordinator'
   | 'killAgent'
   | 'crashAgent'
+  | 'leaveAgent'
   | 'pauseAgent'
   | 'rebootMachine'
   | 'machineVanishes'
@@ -35,6 +36,7 @@ const WEIGHTS: Readonly<Record<FaultKind, number>> = {
   pauseCoordinator: 1,
   killAgent: 2,
   crashAgent: 3,
+  leaveAgent: 2,
   pauseAgent: 1,
   rebootMachine: 0.7,
   machineVanishes: 0.3,
@@ -89,11 +91,13 @@ const PAUSES_MS: readonly [WorldPlan['pauseMs'], ...WorldPlan['pauseMs'][]] = [
  */
 export function planWorld(random: SimRandom): WorldPlan {
   const isLarge = random.chance(0.04);
-  const kinds = Object.keys(WEIGHTS) as FaultKind[];
+  const kinds = (Object.keys(WEIGHTS) as FaultKind[]).filter((kind) => kind !== 'leaveAgent');
   const share = random.pick([0.15, 0.4, 0.8]);
   const weights = Object.fromEntries(
     kinds.filter(() => random.chance(share)).map((kind) => [kind, WEIGHTS[kind]]),
   );
+  // Agents that are killed in a world also leave in good order there.
+  if ('killAgent' in weights) weights['leaveAgent'] = WEIGHTS.leaveAgent;
   return {
     nodes: isLarge
       ? random.wholeNumber(20, 40)

@@ -43,6 +43,12 @@ export function injectFault(
       if (node.agentProcess === undefined) return undefined;
       node.killAgent();
       return `the agent of ${node.id} is killed`;
+    case 'leaveAgent': {
+      // Most agents return within the grace, some only after it.
+      const absenceMs = random.chance(0.2) ? random.between(9_000, 12_000) : durationMs;
+      if (!node.leaveAgent(absenceMs)) return undefined;
+      return `the agent of ${node.id} leaves in good order for ${Math.round(absenceMs)} ms`;
+    }
     case 'crashAgent':
       return scheduleCrash(node.agentProcess, `the agent of ${node.id}`, random);
     case 'pauseAgent':
@@ -75,6 +81,7 @@ type NetworkOrDiskFault = Exclude<
   | 'pauseCoordinator'
   | 'killAgent'
   | 'crashAgent'
+  | 'leaveAgent'
   | 'pauseAgent'
   | 'rebootMachine'
   | 'machineVanishes'

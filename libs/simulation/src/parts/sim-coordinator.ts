@@ -30,6 +30,8 @@ export interface CoordinatorOptions {
   readonly random: Random;
   readonly log: Log;
   readonly leaseMs: number;
+  /** Time within which an agent that left may return, milliseconds. */
+  readonly leaveGraceMs: number;
   /**
    * Returns how long the view waits before it applies the next batch of changes, milliseconds; 0:
    * no delay.
@@ -115,6 +117,7 @@ export class SimCoordinator {
       random,
       log,
       leaseMs,
+      leaveGraceMs,
       wrapStore,
       wrapClock,
       wrapState,
@@ -134,7 +137,14 @@ export class SimCoordinator {
     state.subscribe((changes) => readySince.apply(changes, process.clock.now()));
     const stateFor = (reader: 'controllers' | 'api'): ClusterState =>
       wrapState?.(state, reader, clock) ?? state;
-    const real = startControllers({ state: stateFor('controllers'), clock, random, log, leaseMs });
+    const real = startControllers({
+      state: stateFor('controllers'),
+      clock,
+      random,
+      log,
+      leaseMs,
+      leaveGraceMs,
+    });
     const controllers = wrapControllers?.(real, { state, clock }) ?? real;
     this.parts.controllers = controllers;
     const api = createApiServer({

@@ -68,6 +68,9 @@ const IMAGE_CAPABILITIES = [
 /** Shortest and longest duration of a call to the runtime, milliseconds. */
 const RUNTIME_MS = [0.5, 20] as const;
 
+/** Longest duration of a stop of the agent, milliseconds. */
+const MAX_STOP_MS = 2_000;
+
 /** A machine with its containers and the agent's disk, which outlive the agent processes. */
 export class SimNode {
   readonly id: string;
@@ -83,6 +86,9 @@ export class SimNode {
   quietSince: number | undefined = 0;
   /** Time of the world at which an agent process last started or resumed. */
   activeSince = 0;
+  /** Times of the world at which agents began to leave in good order, oldest first. */
+  readonly leftAt: number[] = [];
+  private absenceMs: number | undefined;
   private runtime: FakeRuntime;
   private boots = 1;
   private process: SimProcess | undefined;
@@ -168,6 +174,33 @@ export class SimNode {
 
   killAgent(): void {
     this.agentProcess?.kill();
+  }
+
+  /**
+   * Stops the agent in good order: it says Goodbye, and its containers run on.
+   * @param absenceMs - Time after which the world starts the next agent, milliseconds.
+   * @returns False when no agent runs.
+   */
+  leaveAgent(absenceMs: number): boolean {
+    const { agent, process } = this;
+    const { time } = this.options;
+    if (agent === undefined || process?.isRunning !== true) return false;
+    this.leftAt.push(time.now());
+    this.absenceMs = absenceMs;
+    void agent.stop().then(() => process.kill());
+    // As a service manager does with a process that does not end.
+    time.setTimer(MAX_STOP_MS, () => process.kill());
+    return true;
+  }
+
+  /**
+   * Returns the planned absence of the agent that just ended, milliseconds, once; undefined when its
+   * end was not planned.
+   */
+  takeAbsenceMs(): number | undefined {
+    const { absenceMs } = this;
+    this.absenceMs = undefined;
+    return absenceMs;
   }
 
   pauseAgent(): void {

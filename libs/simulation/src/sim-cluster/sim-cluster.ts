@@ -5,7 +5,7 @@ import { ROLLOUT_CHECKERS } from '../checks/rollout-checkers.js';
 import { ContainerChecker } from '../checks/container-checker.js';
 import { ReconnectStormChecker } from '../checks/reconnect-storm-checker.js';
 import { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
-import { createFalseLossChecker } from '../checks/false-losses.js';
+import { createLossCheckers } from '../checks/false-losses.js';
 import { StoreWatcher, WorkloadWatcher } from '../checks/watch-checker.js';
 import { findRolloutsInProgress, findUnfinishedRollouts } from '../checks/rollout-progress.js';
 import { findDifferences, findReservationMismatches } from '../checks/convergence.js';
@@ -55,6 +55,8 @@ export interface SimOutcome {
 
 /** Lease of a node, milliseconds. */
 const LEASE_MS = 3_000;
+/** Grace of agents that leave, milliseconds; shorter than the default, so that some graces end. */
+const LEAVE_GRACE_MS = 8_000;
 /**
  * Fewest nodes of a world with host ports. After a quarter of the nodes is destroyed, one node is
  * left for each of two replicas and their two replacements.
@@ -73,6 +75,7 @@ const CALL_CHECK_MS = 20;
 const QUIET_MS = LEASE_MS + 2_000;
 /** Shortest and longest time until a dead process is started again, milliseconds. */
 const RESTART_MS = [30, 1_500] as const;
+const LONG_RESTART_MS = [2_000, 6_000] as const;
 /** Only the first violations are kept, because one violation causes others. */
 const MAX_VIOLATIONS = 5;
 
@@ -148,7 +151,11 @@ export class SimCluster {
       trace: this.trace,
       containers: this.containers,
       acknowledgements: this.acknowledgements,
-      checkers: [...COMMIT_CHECKERS, ...ROLLOUT_CHECKERS, createFalseLossChecker(this, LEASE_MS)],
+      checkers: [
+        ...COMMIT_CHECKERS,
+        ...ROLLOUT_CHECKERS,
+        ...createLossCheckers(this, LEASE_MS, LEAVE_GRACE_MS),
+      ],
       reportViolation: violation,
     });
     this.operator = new SimOperator(this.records, () => this.users[0]);
@@ -384,6 +391,7 @@ export class SimCluster {
       random: random.toPlainRandom(),
       log,
       leaseMs: LEASE_MS,
+      leaveGraceMs: LEAVE_GRACE_MS,
       time,
       watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
       onCommit: (revision, nodeFacts) => this.commits.recordNodeFacts(revision, nodeFacts),
@@ -421,9 +429,11 @@ export class SimCluster {
     processOf()?.onDeath(() => {
       this.trace.add(node.id, 'agent is dead');
       const isLong = this.inTurmoil && this.random.chance(0.2);
-      this.later(
-        isLong ? this.random.between(2_000, 6_000) : this.random.between(...RESTART_MS),
-        () => this.startAgent(node),
+      const range: readonly [number, number] = isLong ? LONG_RESTART_MS : RESTART_MS;
+      const restartMs = this.random.between(...range);
+      const absenceMs = node.takeAbsenceMs();
+      this.later(this.inTurmoil ? (absenceMs ?? restartMs) : restartMs, () =>
+        this.startAgent(node),
       );
     });
   }

@@ -40,6 +40,8 @@ const MAX_WITH_HOST_PORT = 2;
 const MAX_LOSSES = 2;
 /** Longer than a lease of 3 s, so that a node that is away this long is lost. Milliseconds. */
 const ABSENCE_MS = 4_000;
+/** Grace of agents that leave in good order, milliseconds. */
+const LEAVE_GRACE_MS = 4_000;
 /** Steps in which time advances, milliseconds. */
 const STEP_MS = 50;
 /** Longest delay of a commit in a slow store, milliseconds. */
@@ -111,6 +113,7 @@ export class RandomWorld {
     const cluster = await TestCluster.start({
       ...options,
       seed,
+      leaveGraceMs: LEAVE_GRACE_MS,
       ...(storeSpeed === 'slow' ? { commitDelayMs } : {}),
       onStateOpened: (state) => world?.checkCommits(state),
     });
@@ -299,6 +302,10 @@ export class RandomWorld {
       [`${nodeId} stops slowly`, () => void (agent.obeysStops = false)],
       [`${nodeId} stops at once`, () => void (agent.obeysStops = true)],
       [`${nodeId} drops an order`, () => void (agent.dropsOrders += 1)],
+      [
+        `${nodeId} leaves in good order`,
+        () => this.disconnectForAWhile(agent, () => agent.leave(), LEAVE_GRACE_MS + 1_000),
+      ],
       [`${nodeId} reconnects`, () => agent.disconnect()],
       [`${nodeId} disconnects`, () => this.disconnectForAWhile(agent, () => agent.disconnect())],
       [
@@ -327,7 +334,11 @@ export class RandomWorld {
   }
 
   /** Disconnects an agent for less than a lease, or for so long that the node is lost. */
-  private disconnectForAWhile(agent: ScriptedAgent, disconnect: () => void): void {
+  private disconnectForAWhile(
+    agent: ScriptedAgent,
+    disconnect: () => void,
+    absenceMs = ABSENCE_MS,
+  ): void {
     const { nodeId } = agent;
     const losses = this.losses.get(nodeId) ?? 0;
     if (this.away.has(nodeId)) return;
@@ -335,7 +346,7 @@ export class RandomWorld {
     if (isLost) this.losses.set(nodeId, losses + 1);
     this.away.add(nodeId);
     disconnect();
-    this.cluster.clock.setTimer(isLost ? ABSENCE_MS : 800, () => this.reconnectAgent(agent));
+    this.cluster.clock.setTimer(isLost ? absenceMs : 800, () => this.reconnectAgent(agent));
   }
 
   private reconnectAgent(agent: ScriptedAgent): void {

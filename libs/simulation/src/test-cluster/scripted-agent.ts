@@ -4,6 +4,7 @@ import {
   AgentMessageSchema,
   createCoordinatorClient,
   type EndpointSchema,
+  GoodbyeSchema,
   HelloSchema,
   InventorySchema,
   ReplicaReportSchema,
@@ -105,6 +106,15 @@ export class ScriptedAgent {
   disconnect(): void {
     this.session?.abort();
     this.session = undefined;
+  }
+
+  /**
+   * Says Goodbye and leaves.
+   * @param replicasContinue - Content of the Goodbye.
+   */
+  leave(replicasContinue = true): void {
+    const value = create(GoodbyeSchema, { reason: 'the agent is stopping', replicasContinue });
+    this.send({ message: { case: 'goodbye', value } });
   }
 
   get isConnected(): boolean {

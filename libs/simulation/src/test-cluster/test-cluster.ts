@@ -36,6 +36,8 @@ export interface TestClusterOptions {
   readonly seed?: number;
   readonly log?: Log;
   readonly leaseMs?: number;
+  /** Time within which an agent that left may return, milliseconds. Default 60 000. */
+  readonly leaveGraceMs?: number;
   /**
    * Returns the delay of the next commit, milliseconds. A later commit with a shorter delay
    * overtakes an earlier commit. Default: 0.
@@ -140,7 +142,16 @@ export class TestCluster {
       meter,
     });
     this.options.onStateOpened?.(state);
-    const controllers = startControllers({ state, clock, random, log, leaseMs, meter, retention });
+    const controllers = startControllers({
+      state,
+      clock,
+      random,
+      log,
+      leaseMs,
+      meter,
+      retention,
+      ...definedFields({ leaveGraceMs: this.options.leaveGraceMs }),
+    });
     const api = createApiServer({
       state,
       clock,

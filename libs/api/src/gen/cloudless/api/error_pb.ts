@@ -232,7 +232,7 @@ export enum ErrorReason {
   REPLICA_NOT_RUNNING = 53,
 
   /**
-   * FAILED_PRECONDITION: the node is not LOST.
+   * FAILED_PRECONDITION: the node is neither LOST nor AWAY.
    *
    * @generated from enum value: NODE_NOT_LOST = 54;
    */
