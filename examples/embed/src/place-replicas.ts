@@ -47,4 +47,6 @@ const database: PlacementRequest = {
   resources: { cpuMillis: 2_000, memoryBytes: 512 * MIB },
 };
 for (const node of cluster.explain(database))
-  console.log(`database on ${node.nodeId}: ${node.fits ? 'fits' : node.detail}`);
+  console.log(
+    `database on ${node.nodeId}: ${node.fits ? 'fits' : node.reasons.map(({ text }) => text).join('; ')}`,
+  );

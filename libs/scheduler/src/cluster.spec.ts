@@ -112,7 +112,10 @@ describe('Cluster.place', () => {
     ]);
     const first = cluster.place(aRequest(), 3);
     expect(first.map(({ placed }) => placed)).toEqual([true, true, false]);
-    expect(first[2]).toEqual({ placed: false, reasons: [{ filter: 'cpu', nodes: 1, of: 1 }] });
+    expect(first[2]).toMatchObject({
+      placed: false,
+      reasons: [{ filter: 'cpu', nodes: 1, of: 1 }],
+    });
     expect(cluster.usage(n1)).toMatchObject({ allocated: nothing, replicas: 0 });
     expect(cluster.place(aRequest(), 3)).toEqual(first);
   });
@@ -157,7 +160,9 @@ describe('Cluster.explain', () => {
       ['n4', false],
     ]);
     expect(explanations[1]).toMatchObject({ workloadReplicas: { onNode: 1, inZone: 1 } });
-    expect(explanations[2]).toMatchObject({ filter: 'cordoned', detail: 'the node is cordoned' });
+    expect(explanations[2]).toMatchObject({
+      reasons: [{ filter: 'cordoned', text: 'the node is cordoned' }],
+    });
     expect(placedOn(cluster, request)).toEqual(['n2']);
   });
 });

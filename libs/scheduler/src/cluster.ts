@@ -1,7 +1,8 @@
 import type { NodeId, ReplicaId } from '@cloudless/base';
 import type { Candidate } from './placement/candidate.js';
 import { explainNodes, type NodeExplanation } from './placement/explain.js';
-import { canStay, findNodeFailure } from './filters/pipeline.js';
+import { suggestChange, type Suggestion } from './placement/suggest-change.js';
+import { canStay, findNodeFailure, listReasons } from './filters/pipeline.js';
 import { Ledger } from './reservations/ledger.js';
 import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
@@ -110,6 +111,13 @@ export interface Cluster {
    */
   eligibleNodes(request: PlacementRequest): EligibleNode[];
   /**
+   * Finds the smallest change of the request or of one node after which one replica fits.
+   * @returns undefined when a replica fits, when the cluster has no nodes, or when no change of one
+   *   node and the request suffices, for example because all nodes are lost.
+   * @throws InvalidInputError
+   */
+  suggest(request: PlacementRequest): Suggestion | undefined;
+  /**
    * Describes for each node whether the next replica fits there. The first node that fits is the
    * one that `place` would choose.
    * @throws InvalidInputError
@@ -191,7 +199,9 @@ class IncrementalCluster implements Cluster {
         // Nothing was placed, so the result is the same for all remaining replicas.
         const refusal: Placement = {
           placed: false,
-          reasons: countReasons(run.listFailures().filter((failure) => failure !== undefined)),
+          reasons: countReasons(
+            run.candidates.map((candidate) => listReasons(candidate, run, 'cluster')),
+          ),
         };
         return [...placements, ...Array.from({ length: count - placements.length }, () => refusal)];
       }
@@ -209,7 +219,7 @@ class IncrementalCluster implements Cluster {
       const failure = run.failureOf(candidate);
       return failure === undefined
         ? assign(run, candidate)
-        : { placed: false, reasons: countReasons([failure]) };
+        : { placed: false, reasons: countReasons([listReasons(candidate, run, 'node')]) };
     });
   }
 
@@ -227,6 +237,15 @@ class IncrementalCluster implements Cluster {
 
   explain(request: PlacementRequest): NodeExplanation[] {
     return explainNodes(this.startRun(request));
+  }
+
+  suggest(request: PlacementRequest): Suggestion | undefined {
+    return suggestChange(this.startRun(request), (node, changed) => {
+      const nodes = new Map(this.nodes).set(node.id, indexNode(node));
+      const run = new PlacementRun(toFullRequest(changed), this.weights, nodes, this.ledger);
+      const candidate = run.candidates.find((other) => other.node.id === node.id);
+      return candidate !== undefined && run.failureOf(candidate) === undefined;
+    });
   }
 
   clone(): Cluster {

@@ -1,6 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
-import { createCluster, describeReasons, type PlacementRequest } from './index.js';
+import {
+  createCluster,
+  describeReasons,
+  describeSuggestion,
+  type PlacementRequest,
+} from './index.js';
 
 /** The code between the two marks is the example of the README, word for word. */
 function example(console: { readonly log: (line: string) => void }): void {
@@ -37,15 +42,16 @@ function example(console: { readonly log: (line: string) => void }): void {
   // A sixth replica does not fit in zones a and b. Why?
   const [refused] = cluster.place({ ...web, zones: ['a', 'b'] }, 1);
   if (refused?.placed === false) {
-    console.log(describeReasons(refused.reasons)); // cpu: 2 of 3 nodes, zone: 1 of 3 nodes
+    console.log(describeReasons(refused.reasons)); // needs 800m CPU, more than is free: 2 of 3 nodes; in none of the zones a, b: 1 of 3 nodes
   }
+  const suggestion = cluster.suggest({ ...web, zones: ['a', 'b'] });
+  if (suggestion !== undefined) console.log(describeSuggestion(suggestion)); // would fit on n1 with at most 400m CPU
   for (const node of cluster.explain({ ...web, zones: ['a', 'b'] })) {
-    console.log(
-      `${node.nodeId}: ${node.fits ? `fits, score ${node.score.toFixed(2)}` : node.detail}`,
-    );
+    const verdict = node.fits ? `score ${node.score.toFixed(2)}` : node.reasons[0]?.text;
+    console.log(`${node.nodeId}: ${verdict}`);
     // n3: is in zone c, needs one of a, b
-    // n1: needs 800 m CPU, 400 m free
-    // n2: needs 800 m CPU, 400 m free
+    // n1: needs 800m CPU, 400m free
+    // n2: needs 800m CPU, 400m free
   }
   // README end
 }
@@ -60,7 +66,7 @@ function codeHere(): string {
 describe('README of scheduler', () => {
   const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
   const block = /```ts\n(?<code>.*?)```/s.exec(readme)?.groups?.['code'] ?? '';
-  const body = block.replace(/^import .*\n/gm, '').trimStart();
+  const body = block.replace(/^import [^;]*;\n/gm, '').trimStart();
 
   it('contains the code of this spec', () => {
     expect(body).not.toBe('');
@@ -77,6 +83,6 @@ describe('README of scheduler', () => {
       (match) => match.groups?.['said'],
     );
     expect(printed).toEqual([...trailing, ...listed]);
-    expect(printed).toHaveLength(5);
+    expect(printed).toHaveLength(6);
   });
 });

@@ -323,21 +323,21 @@ describe('exit codes of cloudlessctl', () => {
     await cluster.client.deleteWorkload({ name: 'deaf' });
   });
 
-  it('are 7 when --timeout expires while replicas have no node', async () => {
+  it('are 7 without a time-out when no node can ever run a replica, with all reasons', async () => {
     const { code, stderr } = await runCtl(
       'workload',
       'create',
       'image',
       '--image',
       'nginx:alpine',
+      '--zone',
+      'zone-q',
       '--wait',
-      '--timeout',
-      '1s',
     );
     expect({ code, stderr }).toEqual({
       code: 7,
       stderr: expect.stringContaining(
-        '1 of 1 replicas without a node: no node fits: capability runtime.cri: 2 of 2 nodes',
+        'no node fits: no container runtime: 2 of 2 nodes; not in zone zone-q: 2 of 2 nodes',
       ) as string,
     });
     expect(await runCtl('delete', 'image', '--wait')).toMatchObject({ code: 0 });
@@ -526,9 +526,9 @@ describe('cloudlessctl', () => {
       name: 'far',
       spec: { command: ['true'], placement: { zones: ['zone-x'] } },
     });
-    await cluster.waitForWorkload('far', ({ status }) => status!.reason.includes('zone:'));
+    await cluster.waitForWorkload('far', ({ status }) => status!.reason.includes('not in zone'));
     const text = await getOutput('explain', 'far');
-    expect(text).toContain('1 of 1 replicas without a node: no node fits: zone: 2 of 2 nodes');
+    expect(text).toContain('1 of 1 replicas without a node: no node fits: not in zone zone-x: 2 of 2 nodes');
     for (const node of ['agent-1', 'agent-2'])
       expect(text).toMatch(new RegExp(`^${node} +zone-[ab] +no .*zone`, 'm'));
     expect(JSON.parse(await getOutput('explain', 'far', '-o', 'json'))).toMatchObject({

@@ -26,10 +26,10 @@ describe('placement', () => {
       spec: { ...sleeper, placement: { zones: ['zone-x'] } },
     });
     const waiting = await cluster.waitForWorkload('zoned', ({ status }) =>
-      status!.reason.includes('zone:'),
+      status!.reason.includes('not in zone'),
     );
     expect(waiting.status!.reason).toBe(
-      '1 of 1 replicas without a node: no node fits: zone: 3 of 3 nodes',
+      '1 of 1 replicas without a node: no node fits: not in zone zone-x: 3 of 3 nodes',
     );
     await cluster.startAgent('agent-x', 'zone-x');
     const placed = await cluster.waitUntilSettled('zoned');
@@ -42,7 +42,7 @@ describe('placement', () => {
       spec: { ...sleeper, placement: { nodeSelector: { disk: 'ssd' } } },
     });
     await cluster.waitForWorkload('labelled', ({ status }) =>
-      status!.reason.includes('node selector disk=ssd: 4 of 4 nodes'),
+      status!.reason.includes('lacks the label disk=ssd: 4 of 4 nodes'),
     );
     expect(await cluster.runCtl('node', 'label', 'agent-2', 'disk=ssd')).toMatchObject({ code: 0 });
     expect((await cluster.waitUntilSettled('labelled')).status!.replicas[0]?.nodeId).toBe(
@@ -56,9 +56,9 @@ describe('placement', () => {
       spec: { image: 'nginx:alpine', replicas: 2 },
     });
     const waiting = await cluster.waitForWorkload('image', ({ status }) =>
-      status!.reason.includes('capability'),
+      status!.reason.includes('container runtime'),
     );
-    expect(waiting.status!.reason).toContain('capability runtime.cri: 4 of 4 nodes');
+    expect(waiting.status!.reason).toContain('no container runtime: 4 of 4 nodes');
   });
 
   it('moves the replicas of a node that is drained, and uncordon ends the drain', async () => {

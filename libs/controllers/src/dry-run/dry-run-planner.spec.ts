@@ -2,6 +2,7 @@ import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   PlanOutcome_Kind as OutcomeKind,
   PlanWarning_Kind as WarningKind,
+  PlacementReason_Kind,
   ReplicaStatus_Phase as Phase,
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
@@ -101,8 +102,13 @@ describe('DryRunPlanner.planChange', () => {
   it('predicts the replicas that no node fits, with the reason and a warning', async () => {
     await openWith(['node-1']);
     const result = plan({ replicas: 2, ...cpu(3_000) });
-    expect(result).toMatchObject({ unplaced: 1, unplacedReason: 'cpu: 1 of 1 nodes' });
-    expect(result.warnings).toEqual(['1 replica would find no node: cpu: 1 of 1 nodes']);
+    expect(result).toMatchObject({
+      unplaced: 1,
+      unplacedReason: 'needs 3 CPU, more than is free: 1 of 1 nodes',
+    });
+    expect(result.warnings).toEqual([
+      '1 replica would find no node: needs 3 CPU, more than is free: 1 of 1 nodes',
+    ]);
   });
 
   it('predicts nothing for an unchanged spec', async () => {
@@ -292,7 +298,7 @@ describe('DryRunPlanner.planMoves', () => {
     await runWorkload({ replicas: 2, ...cpu(3_000) });
     const [result] = planDrain(drainedNode('node-1'));
     expect(result?.warnings).toEqual([
-      'the drain of node-1 would not finish: 1 replica would find no node: draining: 1 of 2 nodes, cpu: 1 of 2 nodes',
+      'the drain of node-1 would not finish: 1 replica would find no node: being drained: 1 of 2 nodes; needs 3 CPU, more than is free: 1 of 2 nodes',
     ]);
   });
 
@@ -359,9 +365,35 @@ describe('DryRunService.explain', () => {
     expect(result.summary).toBe('1 of 1 replicas are ready; 1 of 2 nodes would take one more');
     expect(result.nodes).toMatchObject([
       { nodeId: 'node-2', fits: true, reason: '' },
-      { nodeId: 'node-1', fits: false, reason: 'needs 3000 m CPU, 1000 m free' },
+      { nodeId: 'node-1', fits: false, reason: 'needs 3 CPU, 1 free' },
     ]);
     expect(result.replicas).toHaveLength(1);
+  });
+
+  it('gives all reasons of each node, the refusal and the smallest change when no node fits', async () => {
+    await openWith(['node-1', 'node-2']);
+    await bed.changeNode('node-2', { cordoned: true });
+    await bed.createWorkload({ replicas: 1, image: 'nginx', ...cpu(9_000) });
+    const { refusal, suggestion, nodes } = dryRun.explain(bed.workload());
+    expect(refusal).toBe(
+      'no node fits: no container runtime: 2 of 2 nodes; needs 9 CPU, more than the node has: 2 of 2 nodes; cordoned: 1 of 2 nodes',
+    );
+    expect(suggestion).toBe(
+      'would fit on node-1 with a container runtime (containerd) and with at most 4 CPU; or use command instead of image',
+    );
+    expect(nodes[0]).toMatchObject({
+      nodeId: 'node-1',
+      reason: 'no container runtime; needs 9 CPU, the node has 4',
+      reasons: [
+        { kind: PlacementReason_Kind.CAPABILITY, lasting: true, text: 'no container runtime' },
+        { kind: PlacementReason_Kind.CPU, lasting: true, text: 'needs 9 CPU, the node has 4' },
+      ],
+    });
+    expect(nodes[1]?.reasons.at(-1)).toMatchObject({
+      kind: PlacementReason_Kind.CORDONED,
+      lasting: false,
+      text: 'the node is cordoned',
+    });
   });
 
   it('counts a node that runs its replica of a GLOBAL workload as fitting', async () => {

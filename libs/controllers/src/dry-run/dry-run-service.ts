@@ -13,10 +13,17 @@ import {
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { findImpossibleLimits } from '@cloudless/rollout';
+import {
+  describeReasons,
+  describeSuggestion,
+  type Cluster,
+  type PlacementRequest,
+} from '@cloudless/scheduler';
 import { toEffectiveNode, type PlanSubject } from '@cloudless/cluster-state';
 import { toPlacementRequest } from '../placement/scheduler-input.js';
 import { isGlobal, findGlobalTargets, findOccupiedTargets } from '../rollout/global-targets.js';
 import type { WorkloadPresenter } from '../workload/workload-presenter.js';
+import { toApiReason } from '../placement/api-reason.js';
 import { DryRunPlanner, type DryRunPlannerDeps } from './dry-run-planner.js';
 
 export interface DryRunServiceDeps extends DryRunPlannerDeps {
@@ -48,8 +55,9 @@ export class DryRunService {
     const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value);
     const targets = findGlobalTargets({ ...this.deps, view }, record, replicas);
     const occupiedTargets = targets && findOccupiedTargets(targets, replicas);
+    const request = toPlacementRequest(record, template);
     const verdicts = cluster
-      .explain(toPlacementRequest(record, template))
+      .explain(request)
       .map((verdict) =>
         occupiedTargets?.has(verdict.nodeId) === true
           ? { ...verdict, fits: true as const }
@@ -75,14 +83,30 @@ export class DryRunService {
           nodeId,
           zone,
           fits,
-          reason: verdict.fits ? '' : verdict.detail,
+          reason: verdict.fits ? '' : verdict.reasons.map(({ text }) => text).join('; '),
+          reasons: verdict.fits ? [] : verdict.reasons.map(toApiReason),
           score,
           terms: create(ScoreTermsSchema, terms),
         });
       }),
       replicas: status?.replicas ?? [],
+      ...(fitting === 0 ? explainRefusal(cluster, request) : {}),
     });
   }
+}
+
+/** Explains why no node fits a request, and the smallest change after which one does. */
+function explainRefusal(
+  cluster: Pick<Cluster, 'place' | 'suggest'>,
+  request: PlacementRequest,
+): { readonly refusal: string; readonly suggestion: string } {
+  const [placement] = cluster.place(request, 1);
+  const suggestion = cluster.suggest(request);
+  return {
+    refusal:
+      placement?.placed === false ? `no node fits: ${describeReasons(placement.reasons)}` : '',
+    suggestion: suggestion === undefined ? '' : describeSuggestion(suggestion),
+  };
 }
 
 /**

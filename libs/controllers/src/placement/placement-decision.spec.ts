@@ -64,11 +64,11 @@ const outcomesOf = ({ decided }: PlacementDecision) =>
 describe('decideAny', () => {
   it('places as many replicas as fit, and gives the reason to all others, also beyond the limit', () => {
     const decision = decideAny(aClusterWithRoomFor(1, 1), request, waitingReplicas(6), 4);
-    const reason = 'no node fits: cpu: 2 of 2 nodes';
+    const reason = 'no node fits: needs 100m CPU, more than is free: 2 of 2 nodes';
     expect(outcomesOf(decision)).toEqual(['n1', 'n2', reason, reason, reason, reason]);
     expect(decision).toMatchObject({
       isAtomic: false,
-      refusal: 'no node fits 4 replicas: cpu: 2 of 2 nodes',
+      refusal: 'no node fits 4 replicas: needs 100m CPU, more than is free: 2 of 2 nodes',
     });
   });
 
@@ -85,11 +85,11 @@ describe('decideBound', () => {
     const decision = decideBound(aClusterWithRoomFor(0, 5), request, replicas);
     expect(outcomesOf(decision)).toEqual([
       'n2',
-      'node n1 does not fit: cpu',
+      'node n1 does not fit: needs 100m CPU, the node has 0',
       'node n9 is not in the cluster',
     ]);
     expect(decision.refusal).toBe(
-      '2 replicas cannot be placed each on its node: node n1 does not fit: cpu; node n9 is not in the cluster',
+      '2 replicas cannot be placed each on its node: node n1 does not fit: needs 100m CPU, the node has 0; node n9 is not in the cluster',
     );
   });
 
@@ -97,7 +97,7 @@ describe('decideBound', () => {
     const replicas = waitingReplicas(7, (index) => ({ onlyNodeId: `n${index + 1}` }));
     const { refusal } = decideBound(aClusterWithRoomFor(0, 0, 0, 0, 0, 0, 0), request, replicas);
     expect(refusal).toMatch(
-      /^7 replicas cannot .*: node n1 .*; node n5 does not fit: cpu; and 2 more$/,
+      /^7 replicas cannot .*: node n1 .*; node n5 does not fit: needs 100m CPU, the node has 0; and 2 more$/,
     );
   });
 });
@@ -116,7 +116,7 @@ describe('decideSet', () => {
 
   it('places no replica when a part of the set finds no node, and gives the size of that part', () => {
     const reason =
-      'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 3 of 3 nodes';
+      'the new set of 5 replicas is placed as a whole, and 2 of them find no node: needs 100m CPU, more than is free: 3 of 3 nodes';
     const decision = decideSet(aClusterWithRoomFor(1, 1, 1), request, waitingReplicas(5), {
       size: 5,
       missing: 5,
@@ -133,7 +133,7 @@ describe('decideSet', () => {
       complete: true,
     });
     expect(outcomesOf(decision)[0]).toBe(
-      'the new set of 6 replicas is placed as a whole, and 1 of them finds no node: cpu: 1 of 1 nodes',
+      'the new set of 6 replicas is placed as a whole, and 1 of them finds no node: needs 100m CPU, more than is free: 1 of 1 nodes',
     );
   });
 

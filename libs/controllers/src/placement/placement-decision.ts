@@ -8,7 +8,6 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import {
-  describeFailure,
   describeReasons,
   type Cluster,
   type Placement,
@@ -184,11 +183,11 @@ function describeRefusal(placement: Placement): string {
 function describeBoundRefusal(
   _why: string,
   { onlyNodeId }: ReplicaRecord,
-  [reason]: readonly PlacementReason[],
+  reasons: readonly PlacementReason[],
 ): string {
-  return reason === undefined
+  return reasons.length === 0
     ? `node ${onlyNodeId} is not in the cluster`
-    : `node ${onlyNodeId} does not fit: ${describeFailure(reason)}`;
+    : `node ${onlyNodeId} does not fit: ${reasons.map(({ text }) => text).join('; ')}`;
 }
 
 function formatReplicaCount(replicas: number): string {

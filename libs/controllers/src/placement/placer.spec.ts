@@ -51,10 +51,10 @@ describe('Placer', () => {
     expect(bed.replicas()).toMatchObject([
       { nodeId: 'node-1' },
       { nodeId: 'node-1' },
-      { nodeId: '', reason: 'no node fits: cpu: 1 of 1 nodes' },
+      { nodeId: '', reason: 'no node fits: needs 2 CPU, more than is free: 1 of 1 nodes' },
     ]);
     expect(bed.events('ReplicasUnplaced')).toMatchObject([
-      { message: 'no node fits 1 replica: cpu: 1 of 1 nodes' },
+      { message: 'no node fits 1 replica: needs 2 CPU, more than is free: 1 of 1 nodes' },
     ]);
     expect(await meter.read('cloudless_placements_total', { result: 'placed' })).toBe(2);
     expect(await meter.read('cloudless_placements_total', { result: 'unplaced' })).toBe(1);

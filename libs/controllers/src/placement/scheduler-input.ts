@@ -63,7 +63,8 @@ export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus):
     availability: {
       lost: record.lost || !liveStatus.alive,
       draining: record.draining,
-      cordoned: record.cordoned,
+      // A drain cordons the node, too: one reason says it.
+      cordoned: record.cordoned && !record.draining,
       quarantined: liveStatus.quarantined,
     },
   };

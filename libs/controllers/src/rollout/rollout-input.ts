@@ -92,9 +92,8 @@ export function toRolloutInput(
       forced: eviction.forced,
       // A replica that is ready for less than min_ready_duration, or is on a silent node, may
       // serve, so it must not be stopped like an unready replica.
-      notYetAvailable:
-        readyForMs !== undefined ||
-        (replica.nodeId !== '' && !sources.nodes.isAlive(replica.nodeId)),
+      notYetAvailable: readyForMs !== undefined || isOnSilentNode(sources, replica),
+      onSilentNode: isOnSilentNode(sources, replica),
       createdSequence: Number(replica.sequence),
       nodeId: replica.nodeId === '' ? replica.onlyNodeId : replica.nodeId,
       ...(isUnplaceable(replica) ? { unplaced: replica.reason } : {}),
@@ -191,4 +190,11 @@ function withoutPinned(
     ...(pinnedNodes.length === 0 ? {} : { pinnedNodes: pinnedNodes.sort() }),
     replicas: replicas.filter(({ id }) => !pinned.has(id)),
   };
+}
+
+function isOnSilentNode(
+  { nodes }: Pick<RolloutInputSources, 'nodes'>,
+  { nodeId }: ReplicaRecord,
+): boolean {
+  return nodeId !== '' && !nodes.isAlive(nodeId);
 }

@@ -1,4 +1,5 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
+import { timestampFromMs, type Timestamp } from '@bufbuild/protobuf/wkt';
 import {
   Event_Category as Category,
   Event_Severity as Severity,
@@ -9,6 +10,7 @@ import {
   ControlRecordSchema,
   VersionRecordSchema,
   type ControlRecord,
+  type RolloutRecord,
   type VersionRecord,
 } from '@cloudless/api/store';
 import {
@@ -48,6 +50,7 @@ export function advancePass(
   const replicas = pass.replicas.map(({ value }) => value);
   const isNewRollout = state.version !== version;
   const sources = { view, rollout: nextControl.rollout };
+  const endedAt = nextControl.rollout?.endedAt;
   const failures = isNewRollout
     ? 0
     : (nextControl.rollout?.failedGone ?? 0) +
@@ -66,6 +69,7 @@ export function advancePass(
   nextControl.observedGeneration = generation;
   if (nextControl.rollout !== undefined) {
     nextControl.rollout.failedNew = failures;
+    updateEnd(nextControl.rollout, isNewRollout ? undefined : endedAt, advance.state, nowMs);
     if (isNewRollout)
       Object.assign(nextControl.rollout, {
         firstSequence: nextControl.nextSequence,
@@ -78,6 +82,27 @@ export function advancePass(
   if (advance.rollBackTo !== undefined) rollBack(pass, advance.rollBackTo, nowMs);
   return advance;
 }
+
+/**
+ * Sets the end of a rollout in its first pass in a final phase. Removes the end when the rollout goes
+ * on, for example after a ResumeRollout.
+ * @param endedAt - The end that the record had; undefined without one, and for a new rollout.
+ */
+function updateEnd(
+  rollout: RolloutRecord,
+  endedAt: Timestamp | undefined,
+  { phase }: RolloutAdvance['state'],
+  nowMs: number,
+): void {
+  if (FINAL_PHASES.has(phase)) rollout.endedAt = endedAt ?? timestampFromMs(nowMs);
+  else delete rollout.endedAt;
+}
+
+const FINAL_PHASES: ReadonlySet<RolloutAdvance['state']['phase']> = new Set([
+  'completed',
+  'failed',
+  'rolledBack',
+]);
 
 /**
  * Updates the failure in the control record. The failure is kept until its rollout completes after

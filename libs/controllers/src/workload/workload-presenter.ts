@@ -16,7 +16,6 @@ import {
   type RolloutStatus,
   type VersionInfo,
   type Workload,
-  type WorkloadSpec,
 } from '@cloudless/api';
 import type {
   ControlRecord,
@@ -42,6 +41,7 @@ import {
   type GlobalTargetSources,
 } from '../rollout/global-targets.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
+import { describeTemplateChanges, summarizeTemplate } from './template-changes.js';
 
 /** Builds the API messages of workloads and replicas from records and liveness. */
 export class WorkloadPresenter {
@@ -62,7 +62,9 @@ export class WorkloadPresenter {
     const versions = full
       ? view
           .versions(record.uid)
-          .map((version) => toVersionInfo(version, control?.activeVersion || record.version))
+          .map((version, index, kept) =>
+            toVersionInfo(version, kept[index - 1], control?.activeVersion || record.version),
+          )
       : [];
     const targets = findGlobalTargets({ ...this.targetSources, view }, record, replicas);
     return create(WorkloadSchema, {
@@ -223,6 +225,7 @@ function toRolloutStatus(
     strategy: rollout.strategy,
     ...definedFields({
       startedAt: rollout.startedAt,
+      endedAt: rollout.endedAt,
       until: rollout.until,
       failure: rollout.failure,
     }),
@@ -299,13 +302,12 @@ function explainStatus({
   if (ready + succeeded >= desired)
     return targets === undefined ? '' : explainGlobalTargets(targets, replicas);
   const unready = staying.find((replica) => !replica.ready && replica.reason !== '');
-  if (unready !== undefined)
-    return `${ready} of ${desired} ready: replica ${unready.id}: ${unready.reason}`;
+  if (unready !== undefined) return `replica ${unready.id}: ${unready.reason}`;
   const lastFailedReplica = replicas.findLast(
     ({ phase, lost }) => phase === ReplicaPhase.FAILED && !lost,
   );
   if (lastFailedReplica !== undefined)
-    return `${ready} of ${desired} ready: replica ${lastFailedReplica.id} failed: ${lastFailedReplica.reason}`;
+    return `replica ${lastFailedReplica.id} failed: ${lastFailedReplica.reason}`;
   return control?.rolloutReason ?? '';
 }
 
@@ -324,8 +326,10 @@ function explainGlobalTargets(
   return `${subject} at another version as ${where} nothing new: ${nodes.sort().join(', ')}`;
 }
 
+/** @param previous - The kept version before; undefined for the oldest one. */
 function toVersionInfo(
   { version, template, createdAt, sameAs, cause }: VersionRecord,
+  previous: VersionRecord | undefined,
   active: number,
 ): VersionInfo {
   return create(VersionInfoSchema, {
@@ -334,16 +338,7 @@ function toVersionInfo(
     cause,
     active: version === active,
     summary: template === undefined ? '' : summarizeTemplate(template),
+    changes: describeTemplateChanges(previous?.template, template),
     ...definedFields({ createdAt }),
   });
 }
-
-/** Returns a summary of a template in one line: its image, or its command line. */
-export function summarizeTemplate(spec: WorkloadSpec): string {
-  const words = spec.image !== '' ? [spec.image] : [...spec.command, ...spec.args];
-  const text = words.join(' ');
-  return text.length > MAX_SUMMARY ? `${text.slice(0, MAX_SUMMARY - 1)}…` : text;
-}
-
-/** Most characters of a summary, so that it fits into a table column. */
-const MAX_SUMMARY = 80;

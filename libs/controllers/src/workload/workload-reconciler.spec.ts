@@ -55,6 +55,8 @@ describe('WorkloadReconciler at creation and scaling', () => {
   it('completes the first rollout when all replicas are ready, and then commits nothing', async () => {
     await runWorkload({ replicas: 2 });
     expect(bed.control()).toMatchObject({ rolloutPhase: RolloutPhase.COMPLETED, activeVersion: 1 });
+    const { startedAt, endedAt } = bed.control()?.rollout ?? {};
+    expect(Number(endedAt?.seconds)).toBeGreaterThan(Number(startedAt?.seconds));
     const { revision } = bed.state.view();
     await bed.advance(120_000);
     expect(bed.state.view().revision).toBe(revision);

@@ -13,7 +13,13 @@ import {
   type MissingReplica,
   type ReplicaTally,
 } from './replica-tally.js';
-import { waitPaused, formatReplicaCount, waitFor, explainSetWait } from './waiting.js';
+import {
+  waitPaused,
+  formatReplicaCount,
+  waitFor,
+  explainSetWait,
+  explainSettling,
+} from './waiting.js';
 
 type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
 
@@ -150,9 +156,5 @@ function explainUnfinishedSet(
   if (newSet.unready > 0)
     return waitFor('notReady', 'replicas', `${ready} are ready, ${newSet.unready} not yet`);
   if (newSet.notYetAvailable === 0) return undefined;
-  return waitFor(
-    'notYetAvailable',
-    'replicas',
-    `${ready} are available; ${newSet.notYetAvailable} not yet: ready for less than min_ready_duration, or on silent nodes`,
-  );
+  return waitFor('notYetAvailable', 'replicas', explainSettling(newSet));
 }

@@ -23,6 +23,8 @@ export interface RolloutReplica {
    * an unready replica. The state ends by time. Default false; ignored when `available`.
    */
   readonly notYetAvailable?: boolean;
+  /** True when `notYetAvailable` has its reason in a silent node. For texts only. Default false. */
+  readonly onSilentNode?: boolean;
   /** Creation order within the workload; the newest replica has the highest number. */
   readonly createdSequence: number;
   /**

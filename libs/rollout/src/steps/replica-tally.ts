@@ -38,6 +38,8 @@ export interface ReplicaTally {
   readonly unready: number;
   /** Number of replicas that are `notYetAvailable` and not stopping. */
   readonly notYetAvailable: number;
+  /** Number of these on silent nodes. The others are ready for less than min_ready_duration. */
+  readonly onSilentNodes: number;
   /** Reason why no node fits the oldest unplaced replica; undefined when none is unplaced. */
   readonly unplaced: string | undefined;
   /** Number of stops that are committed but not confirmed. */
@@ -74,6 +76,7 @@ export function tallyReplicas(
     available: 0,
     unready: 0,
     notYetAvailable: 0,
+    onSilentNodes: 0,
     leaving: 0,
     leavingAvailable: 0,
     draining: 0,
@@ -91,8 +94,10 @@ export function tallyReplicas(
       continue;
     }
     if (replica.available) counts.available += 1;
-    else if (isNotYetAvailable(replica)) counts.notYetAvailable += 1;
-    else counts.unready += 1;
+    else if (isNotYetAvailable(replica)) {
+      counts.notYetAvailable += 1;
+      if (replica.onSilentNode === true) counts.onSilentNodes += 1;
+    } else counts.unready += 1;
     if (
       replica.unplaced !== undefined &&
       (oldestUnplaced === undefined || isOlder(replica, oldestUnplaced))

@@ -30,12 +30,7 @@ export function explainSetWait(
       'replicas',
       `${available} of ${want} replicas are ready, ${unready} not yet${explainMissingRoom(limits, tally)}`,
     );
-  if (notYetAvailable > 0)
-    return waitFor(
-      'notYetAvailable',
-      'replicas',
-      `${available} of ${want} replicas are available; ${notYetAvailable} not yet: ready for less than min_ready_duration, or on silent nodes`,
-    );
+  if (notYetAvailable > 0) return waitFor('notYetAvailable', 'replicas', explainSettling(tally));
   if (leaving > 0)
     return waitFor('stopping', 'replicas', `${formatReplicaCount(leaving)} still stopping`);
   if (tally.availableVictims.length === 0 && tally.missing.length === 0) return undefined;
@@ -50,6 +45,17 @@ export function explainSetWait(
   const text = describeImpossibleLimits(limits);
   assert(text !== undefined, 'limits that allow a step always lead to one');
   return waitFor('impossibleLimits', 'spec', text);
+}
+
+/**
+ * Explains why ready replicas are not available yet. `settling` is the normal end of a healthy
+ * rollout: all replicas are ready, some for less than min_ready_duration.
+ */
+export function explainSettling({ onSilentNodes }: Pick<ReplicaTally, 'onSilentNodes'>): string {
+  if (onSilentNodes === 0) return 'settling';
+  return onSilentNodes === 1
+    ? 'the node of 1 ready replica does not answer at the moment'
+    : `the nodes of ${onSilentNodes} ready replicas do not answer at the moment`;
 }
 
 /**

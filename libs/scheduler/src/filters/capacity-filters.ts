@@ -2,9 +2,10 @@ import { describeHostPort } from '../input/host-ports.js';
 import type { IndexedNode } from '../input/node.js';
 import type { FullRequest } from '../input/request.js';
 import { findShortage, NO_RESOURCES, RESOURCE_FIELDS } from '../input/resources.js';
-import { describeShortage } from '../input/units.js';
+import type { ResourceField } from '../input/resources.js';
+import { describeAmount, describeExcess, describeShortage } from '../input/units.js';
 import type { Filter } from './filter.js';
-import { describeFailure, FILTER_OF_RESOURCE } from './reasons.js';
+import { FILTER_OF_RESOURCE, type PlacementFilter } from './reasons.js';
 
 /** Excludes nodes that hold as many replicas as they allow. */
 export const maxReplicas: Filter = {
@@ -13,6 +14,8 @@ export const maxReplicas: Filter = {
     replicas >= node.maxReplicas ? { filter: 'replicas' } : undefined,
   explain: (_failure, { node, replicas }) =>
     `holds ${replicas} replicas of at most ${node.maxReplicas}`,
+  summarise: () => 'holds its largest number of replicas',
+  isLasting: (_failure, { node }) => node.maxReplicas === 0,
 };
 
 /** Excludes nodes on which less of a resource is free than the request needs. */
@@ -22,23 +25,37 @@ export const resources: Filter = {
     const resource = findShortage(request.resources, node.allocatable, allocated);
     return resource && { filter: FILTER_OF_RESOURCE[resource] };
   },
-  explain: ({ filter }, { node, allocated }, { request }) =>
-    RESOURCE_FIELDS.filter((field) => FILTER_OF_RESOURCE[field] === filter)
-      .map((field) =>
-        describeShortage(
-          field,
-          request.resources[field],
-          Math.max(0, node.allocatable[field] - allocated[field]),
-        ),
-      )
-      .join(),
+  listAll: ({ node, allocated }, { request }) =>
+    RESOURCE_FIELDS.filter((field) => {
+      const only = { ...NO_RESOURCES, [field]: request.resources[field] };
+      return findShortage(only, node.allocatable, allocated) !== undefined;
+    }).map((field) => ({ filter: FILTER_OF_RESOURCE[field] })),
+  explain: ({ filter }, { node, allocated }, { request }) => {
+    const field = toResourceField(filter);
+    const [need, has] = [request.resources[field], node.allocatable[field]];
+    return need > has
+      ? describeExcess(field, need, has)
+      : describeShortage(field, need, Math.max(0, has - allocated[field]));
+  },
+  summarise: ({ filter }, { node }, { request }) => {
+    const field = toResourceField(filter);
+    const need = request.resources[field];
+    const most = need > node.allocatable[field] ? 'the node has' : 'is free';
+    return `needs ${describeAmount(field, need)}, more than ${most}`;
+  },
+  isLasting: ({ filter }, { node }, { request }) => {
+    const field = toResourceField(filter);
+    return request.resources[field] > node.allocatable[field];
+  },
 };
 
 /** Excludes nodes on which another replica holds a requested host port. */
 export const hostPorts: Filter = {
   names: ['hostPort'],
   check: ({ heldPort }) => heldPort && { filter: 'hostPort', detail: describeHostPort(heldPort) },
-  explain: (failure) => describeFailure(failure),
+  explain: ({ detail = '' }) => `host port ${detail} is taken`,
+  summarise: ({ detail = '' }) => `host port ${detail} is taken`,
+  isLasting: () => false,
 };
 
 /** Returns true when the node could hold one replica if it held nothing else. */
@@ -47,4 +64,9 @@ export function fitsWhenEmpty(node: IndexedNode, request: FullRequest): boolean 
     node.maxReplicas > 0 &&
     findShortage(request.resources, node.allocatable, NO_RESOURCES) === undefined
   );
+}
+
+/** Returns the resource whose shortage a filter reports. */
+export function toResourceField(filter: PlacementFilter): ResourceField {
+  return RESOURCE_FIELDS.find((field) => FILTER_OF_RESOURCE[field] === filter) ?? 'cpuMillis';
 }

@@ -24,10 +24,24 @@ export interface Filter<
    */
   check(node: Node, run: Run): Failure | undefined;
   /**
-   * Describes a failure that `check` returned for this node, for example `needs 500 m CPU, 200 m
-   * free`.
+   * Returns all failures on the node, for explanations. Empty exactly when `check` returns
+   * undefined. Absent for filters that fail in one way only.
+   */
+  listAll?(node: Node, run: Run): readonly Failure[];
+  /**
+   * Describes a failure on this node in words, for example `needs 500m CPU, 200m free`.
    */
   explain(failure: Failure, node: Node, run: Run): string;
+  /**
+   * Describes a failure without the numbers and names of the node, so that equal failures of
+   * several nodes have the same text: `needs 500m CPU, more than is free`.
+   */
+  summarise(failure: Failure, node: Node, run: Run): string;
+  /**
+   * Returns true when only a change of the workload or of the cluster ends the failure, and false
+   * when time may end the failure.
+   */
+  isLasting(failure: Failure, node: Node, run: Run): boolean;
 }
 
 /** A filter that depends only on the node and the request. */

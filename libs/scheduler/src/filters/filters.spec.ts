@@ -61,7 +61,7 @@ const rows: Record<string, readonly Row[]> = {
     {
       name: 'excludes a draining node',
       node: { availability: { draining: true } },
-      refused: 'draining',
+      refused: 'being drained',
       detail: 'the node is being drained',
     },
     {
@@ -77,9 +77,9 @@ const rows: Record<string, readonly Row[]> = {
       detail: 'the node is quarantined',
     },
     {
-      name: 'reports a cordoned and lost node as lost',
+      name: 'reports all conditions of a cordoned and lost node, the gravest first',
       node: { availability: { cordoned: true, lost: true } },
-      refused: 'lost',
+      refused: 'lost: 1 of 1 nodes; cordoned',
     },
     {
       name: 'accepts a node with pressure conditions and an unavailable network',
@@ -91,21 +91,21 @@ const rows: Record<string, readonly Row[]> = {
     {
       name: 'excludes a node in another region',
       request: { regions: ['us'] },
-      refused: 'region',
+      refused: 'not in region us',
       detail: 'is in region eu, needs us',
     },
     {
       name: 'excludes a node of unknown region',
       node: { region: '' },
       request: { regions: ['us', 'eu'] },
-      refused: 'region',
+      refused: 'in none of the regions us, eu',
       detail: 'is in no region, needs one of us, eu',
     },
     { name: 'accepts a node in the zone', request: { zones: ['a'] } },
     {
       name: 'excludes a node in another zone',
       request: { zones: ['b', 'c'] },
-      refused: 'zone',
+      refused: 'in none of the zones b, c',
       detail: 'is in zone a, needs one of b, c',
     },
     {
@@ -123,15 +123,15 @@ const rows: Record<string, readonly Row[]> = {
       name: 'excludes a node that lacks a capability',
       node: { capabilities: ['runtime.process'] },
       request: { capabilities: ['runtime.process', 'runtime.cri'] },
-      refused: 'capability runtime.cri',
-      detail: 'lacks the capability runtime.cri',
+      refused: 'no container runtime',
+      detail: 'no container runtime',
     },
     {
       name: 'excludes a node with a suspended capability that the request needs',
       node: { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
       request: { capabilities: ['runtime.cri'] },
-      refused: 'capability runtime.cri (unavailable at the moment)',
-      detail: 'lacks the capability runtime.cri (unavailable at the moment)',
+      refused: 'the container runtime is unavailable at the moment',
+      detail: 'the container runtime is unavailable at the moment',
     },
     {
       name: 'accepts a node with a suspended capability that the request does not need',
@@ -142,9 +142,9 @@ const rows: Record<string, readonly Row[]> = {
       request: { capabilities: ['runtime.process'] },
     },
     {
-      name: 'names the first missing capability in alphabetical order',
+      name: 'names all missing capabilities, a missing runtime first',
       request: { capabilities: ['runtime.cri', 'exec.tty'] },
-      refused: 'capability exec.tty',
+      refused: 'no container runtime: 1 of 1 nodes; lacks the capability exec.tty',
     },
   ],
   'node selector': [
@@ -157,14 +157,14 @@ const rows: Record<string, readonly Row[]> = {
       name: 'excludes a node with another value of the label',
       node: labelled,
       request: { nodeSelector: { disk: 'nvme' } },
-      refused: 'node selector disk=nvme',
+      refused: 'lacks the label disk=nvme',
       detail: 'lacks the label disk=nvme',
     },
     {
       name: 'excludes a node without a label whose key is a property of every JavaScript object',
       node: labelled,
       request: { nodeSelector: { constructor: 'x' } },
-      refused: 'node selector constructor=x',
+      refused: 'lacks the label constructor=x',
     },
   ],
   'node affinity': [
@@ -177,13 +177,13 @@ const rows: Record<string, readonly Row[]> = {
       name: 'In excludes another value',
       node: labelled,
       request: affinity('In', 'disk', 'nvme', 'hdd'),
-      refused: 'node affinity disk in (hdd, nvme)',
+      refused: 'does not meet disk in (hdd, nvme)',
       detail: 'does not meet disk in (hdd, nvme)',
     },
     {
       name: 'In excludes a node without the label',
       request: affinity('In', 'disk', 'ssd'),
-      refused: 'node affinity disk in (ssd)',
+      refused: 'does not meet disk in (ssd)',
     },
     {
       name: 'NotIn accepts another value',
@@ -194,19 +194,19 @@ const rows: Record<string, readonly Row[]> = {
       name: 'NotIn excludes a listed value',
       node: labelled,
       request: affinity('NotIn', 'disk', 'ssd'),
-      refused: 'node affinity disk not in (ssd)',
+      refused: 'does not meet disk not in (ssd)',
     },
     { name: 'NotIn accepts a node without the label', request: affinity('NotIn', 'disk', 'ssd') },
     { name: 'Exists accepts any value', node: labelled, request: affinity('Exists', 'disk') },
     {
       name: 'Exists excludes a node without the label',
       request: affinity('Exists', 'disk'),
-      refused: 'node affinity disk exists',
+      refused: 'does not meet disk exists',
     },
     {
       name: 'Exists excludes a node without a label whose key is a property of every object',
       request: affinity('Exists', 'toString'),
-      refused: 'node affinity toString exists',
+      refused: 'does not meet toString exists',
     },
     {
       name: 'DoesNotExist accepts a node without the label',
@@ -216,14 +216,14 @@ const rows: Record<string, readonly Row[]> = {
       name: 'DoesNotExist excludes a node with the label',
       node: labelled,
       request: affinity('DoesNotExist', 'disk'),
-      refused: 'node affinity disk does not exist',
+      refused: 'does not meet disk does not exist',
     },
     { name: 'Gt accepts a larger value', node: labelled, request: affinity('Gt', 'cores', '7') },
     {
       name: 'Gt excludes an equal value',
       node: labelled,
       request: affinity('Gt', 'cores', '8'),
-      refused: 'node affinity cores > 8',
+      refused: 'does not meet cores > 8',
     },
     {
       name: 'Gt compares numbers, not strings',
@@ -235,13 +235,13 @@ const rows: Record<string, readonly Row[]> = {
       name: 'Lt excludes an equal value',
       node: labelled,
       request: affinity('Lt', 'cores', '8'),
-      refused: 'node affinity cores < 8',
+      refused: 'does not meet cores < 8',
     },
     {
       name: 'Lt excludes a value that is not a number',
       node: labelled,
       request: affinity('Lt', 'disk', '8'),
-      refused: 'node affinity disk < 8',
+      refused: 'does not meet disk < 8',
     },
     {
       name: 'excludes a node when one of two terms does not match',
@@ -252,7 +252,7 @@ const rows: Record<string, readonly Row[]> = {
           ...(affinity('Exists', 'gpu').nodeAffinity ?? []),
         ],
       },
-      refused: 'node affinity gpu exists',
+      refused: 'does not meet gpu exists',
     },
     {
       name: 'preferred terms exclude no node',
@@ -272,7 +272,7 @@ const rows: Record<string, readonly Row[]> = {
           { mode: 'required', requirements: [{ key: 'disk', operator: 'Exists' }] },
         ],
       },
-      refused: 'node anti-affinity disk exists',
+      refused: 'matches the anti-affinity disk exists',
       detail: 'matches the anti-affinity disk exists',
     },
     {
@@ -304,13 +304,13 @@ const rows: Record<string, readonly Row[]> = {
     {
       name: 'NoSchedule excludes the node',
       node: { taints: [dedicated] },
-      refused: 'taint dedicated=gpu:NoSchedule',
+      refused: 'has the taint dedicated=gpu:NoSchedule, which is not tolerated',
       detail: 'has the taint dedicated=gpu:NoSchedule, which is not tolerated',
     },
     {
       name: 'NoExecute excludes the node',
       node: { taints: [evicting] },
-      refused: 'taint spot:NoExecute',
+      refused: 'has the taint spot:NoExecute, which is not tolerated',
     },
     {
       name: 'PreferNoSchedule excludes no node',
@@ -327,7 +327,7 @@ const rows: Record<string, readonly Row[]> = {
       name: 'Equal does not tolerate a taint with another value',
       node: { taints: [dedicated] },
       request: { tolerations: [{ key: 'dedicated', operator: 'Equal', value: 'db' }] },
-      refused: 'taint dedicated=gpu:NoSchedule',
+      refused: 'has the taint dedicated=gpu:NoSchedule, which is not tolerated',
     },
     {
       name: 'Equal tolerates a taint when neither side has a value',
@@ -343,13 +343,13 @@ const rows: Record<string, readonly Row[]> = {
       name: 'Exists does not tolerate another key',
       node: { taints: [dedicated] },
       request: { tolerations: [{ key: 'spot', operator: 'Exists' }] },
-      refused: 'taint dedicated=gpu:NoSchedule',
+      refused: 'has the taint dedicated=gpu:NoSchedule, which is not tolerated',
     },
     {
       name: 'Exists does not tolerate another effect',
       node: { taints: [dedicated] },
       request: { tolerations: [{ key: 'dedicated', operator: 'Exists', effect: 'NoExecute' }] },
-      refused: 'taint dedicated=gpu:NoSchedule',
+      refused: 'has the taint dedicated=gpu:NoSchedule, which is not tolerated',
     },
     {
       name: 'Exists without a key tolerates every taint',
@@ -360,7 +360,7 @@ const rows: Record<string, readonly Row[]> = {
       name: 'Exists without a key tolerates only its effect',
       node: { taints: [dedicated, evicting] },
       request: { tolerations: [{ operator: 'Exists', effect: 'NoSchedule' }] },
-      refused: 'taint spot:NoExecute',
+      refused: 'has the taint spot:NoExecute, which is not tolerated',
     },
   ],
   capacity: [
@@ -373,62 +373,62 @@ const rows: Record<string, readonly Row[]> = {
       name: 'excludes a node with too little CPU',
       node: { capacity: small },
       request: needing({ cpuMillis: 1_001 }),
-      refused: 'cpu',
-      detail: 'needs 1001 m CPU, 1000 m free',
+      refused: 'needs 1001m CPU, more than the node has',
+      detail: 'needs 1001m CPU, the node has 1',
     },
     {
       name: 'excludes a node when the system reservation leaves too little CPU',
       node: { capacity: small, systemReserved: { cpuMillis: 800, memoryBytes: 0 } },
       request: needing({ cpuMillis: 500 }),
-      refused: 'cpu',
-      detail: 'needs 500 m CPU, 200 m free',
+      refused: 'needs 500m CPU, more than the node has',
+      detail: 'needs 500m CPU, the node has 200m',
     },
     {
       name: 'excludes a node with too little memory',
       node: { capacity: small },
       request: needing({ memoryBytes: 2 * GIB }),
-      refused: 'memory',
-      detail: 'needs 2 GiB memory, 1 GiB free',
+      refused: 'needs 2Gi memory, more than the node has',
+      detail: 'needs 2Gi memory, the node has 1Gi',
     },
     {
       name: 'excludes a node that lacks one byte of memory',
       node: { capacity: small },
       request: needing({ memoryBytes: GIB + 1 }),
-      refused: 'memory',
-      detail: 'needs 1073741825 B memory, 1073741824 B free',
+      refused: 'needs 1073741825 memory, more than the node has',
+      detail: 'needs 1073741825 bytes memory, the node has 1073741824 bytes',
     },
     {
       name: 'excludes a node when the system reservation leaves too little memory',
       node: { capacity: small, systemReserved: { cpuMillis: 0, memoryBytes: 512 * MIB } },
       request: needing({ memoryBytes: GIB }),
-      refused: 'memory',
-      detail: 'needs 1 GiB memory, 512 MiB free',
+      refused: 'needs 1Gi memory, more than the node has',
+      detail: 'needs 1Gi memory, the node has 512Mi',
     },
     {
       name: 'excludes a node with too little storage',
       node: { capacity: small },
       request: needing({ storageBytes: 1.5 * GIB }),
-      refused: 'storage',
-      detail: 'needs 1.5 GiB storage, 1 GiB free',
+      refused: 'needs 1536Mi storage, more than the node has',
+      detail: 'needs 1.5Gi storage, the node has 1Gi',
     },
     {
       name: 'excludes a node with too little bandwidth',
       node: { capacity: small },
       request: needing({ bandwidthBps: 20_000_000 }),
-      refused: 'bandwidth',
-      detail: 'needs 20 Mbit/s bandwidth, 1 Mbit/s free',
+      refused: 'needs 20 Mbit/s bandwidth, more than the node has',
+      detail: 'needs 20 Mbit/s bandwidth, the node has 1 Mbit/s',
     },
     {
       name: 'excludes a node with too few GPUs',
       node: { capacity: small },
       request: needing({ gpus: 2 }),
-      refused: 'gpu',
-      detail: 'needs 2 GPUs, 1 free',
+      refused: 'needs 2 GPUs, more than the node has',
+      detail: 'needs 2 GPUs, the node has 1',
     },
     {
       name: 'excludes a node that allows no replicas',
       node: { maxReplicas: 0 },
-      refused: 'replicas',
+      refused: 'holds its largest number of replicas',
       detail: 'holds 0 replicas of at most 0',
     },
   ],
@@ -443,12 +443,12 @@ describe.each(Object.entries(rows))('filter %s', (_group, group) => {
       refused && `${refused}: 1 of 1 nodes`,
     );
     expect(explanation?.fits).toBe(refused === undefined);
-    if (detail !== undefined) expect(explanation).toMatchObject({ detail });
+    if (detail !== undefined) expect(explanation).toMatchObject({ reasons: [{ text: detail }] });
   });
 });
 
-describe('filter order', () => {
-  // Each step repairs the first failing filter of a node on which every filter fails.
+describe('all failing filters of a node', () => {
+  // Each step repairs one filter of a node on which every filter fails.
   const steps: readonly {
     readonly filter: PlacementFilter;
     readonly node?: Partial<SchedulerNode>;
@@ -463,10 +463,11 @@ describe('filter order', () => {
     { filter: 'quarantined', node: { availability: {} } },
     { filter: 'region', node: { region: 'us' } },
     { filter: 'zone', node: { zone: 'z' } },
-    { filter: 'capability', request: { capabilities: [] } },
+    { filter: 'capability', request: { capabilities: ['exec.tty'] } },
     { filter: 'nodeSelector', request: { nodeSelector: {} } },
     { filter: 'nodeAffinity', request: { nodeAffinity: [] } },
     { filter: 'nodeAntiAffinity', request: { nodeAntiAffinity: [] } },
+    { filter: 'suspendedCapability', node: { suspendedCapabilities: [] } },
     { filter: 'taint', node: { taints: [] } },
     { filter: 'replicas', node: { maxReplicas: 9 } },
     {
@@ -483,19 +484,21 @@ describe('filter order', () => {
     { filter: 'spread', node: { labels: { rack: 'r1' } } },
   ];
 
-  it('is the order of PLACEMENT_FILTERS', () => {
+  it('are reported until each is repaired, in the order of PLACEMENT_FILTERS', () => {
     const hostPorts = [{ protocol: 'tcp', number: 80 }] as const;
     const held = aReservation('web-1', { hostPorts });
     const everywhere = { topology: 'node', mode: 'required' } as const;
     let node = aNode('n1', {
       availability: { lost: true, draining: true, cordoned: true, quarantined: true },
+      capabilities: ['exec.tty'],
+      suspendedCapabilities: ['exec.tty'],
       taints: [dedicated],
       maxReplicas: 1,
     });
     let request = aRequest({
       regions: ['us'],
       zones: ['z'],
-      capabilities: ['runtime.cri'],
+      capabilities: ['runtime.cri', 'exec.tty'],
       nodeSelector: { disk: 'ssd' },
       ...affinity('Exists', 'disk'),
       nodeAntiAffinity: [{ mode: 'required', requirements: [] }],
@@ -516,7 +519,8 @@ describe('filter order', () => {
     const seen: (PlacementFilter | undefined)[] = [];
     for (const step of steps) {
       const [explanation] = aCluster([node], [held]).explain(request);
-      seen.push(explanation?.fits === false ? explanation.filter : undefined);
+      const failing = explanation?.fits === false ? explanation.reasons : [];
+      seen.push(PLACEMENT_FILTERS.find((name) => failing.some(({ filter }) => filter === name)));
       node = { ...node, ...step.node };
       request = { ...request, ...step.request };
     }
@@ -527,7 +531,7 @@ describe('filter order', () => {
 });
 
 describe('reasons of a refusal', () => {
-  it('count each node once, most nodes first', () => {
+  it('count a node under each of its failures, most nodes first', () => {
     const tiny = { cpuMillis: 100, memoryBytes: GIB };
     const cluster = aCluster([
       aNode('n1', { capacity: tiny }),
@@ -538,12 +542,18 @@ describe('reasons of a refusal', () => {
     expect(placement).toEqual({
       placed: false,
       reasons: [
-        { filter: 'cpu', nodes: 2, of: 3 },
-        { filter: 'zone', nodes: 1, of: 3 },
+        {
+          filter: 'cpu',
+          lasting: true,
+          text: 'needs 500m CPU, more than the node has',
+          nodes: 3,
+          of: 3,
+        },
+        { filter: 'zone', lasting: true, text: 'not in zone a', nodes: 1, of: 3 },
       ],
     });
     expect(placement?.placed === false && describeReasons(placement.reasons)).toBe(
-      'cpu: 2 of 3 nodes, zone: 1 of 3 nodes',
+      'needs 500m CPU, more than the node has: 3 of 3 nodes; not in zone a: 1 of 3 nodes',
     );
   });
 
@@ -555,7 +565,53 @@ describe('reasons of a refusal', () => {
     ]);
     const [placement] = cluster.place(aRequest({ zones: ['a'] }), 1);
     expect(placement?.placed === false && describeReasons(placement.reasons)).toBe(
-      'zone: 1 of 3 nodes, taint dedicated=gpu:NoSchedule: 1 of 3 nodes, taint spot:NoExecute: 1 of 3 nodes',
+      'not in zone a: 1 of 3 nodes; has the taint dedicated=gpu:NoSchedule, which is not tolerated: 1 of 3 nodes; has the taint spot:NoExecute, which is not tolerated: 1 of 3 nodes',
+    );
+  });
+
+  it('name lasting reasons before temporary ones, and a missing runtime before its limits', () => {
+    const cluster = aCluster([
+      aNode('n1', { zone: 'b', availability: { cordoned: true }, capabilities: [] }),
+    ]);
+    const request = aRequest({ zones: ['a'], capabilities: ['limits.cpu', 'runtime.cri'] });
+    expect(cluster.explain(request)).toMatchObject([
+      {
+        fits: false,
+        reasons: [
+          { filter: 'capability', lasting: true, text: 'no container runtime' },
+          { filter: 'zone', lasting: true, text: 'is in zone b, needs a' },
+          { filter: 'capability', lasting: true, text: 'cannot limit CPU' },
+          { filter: 'cordoned', lasting: false, text: 'the node is cordoned' },
+        ],
+      },
+    ]);
+  });
+
+  it('call a shortage lasting only when the request is larger than the node', () => {
+    const cluster = aCluster(
+      [aNode('n1', { capacity: { cpuMillis: 1_000, memoryBytes: 32 * GIB } })],
+      [aReservation('db-1', { resources: { cpuMillis: 800, memoryBytes: 0 } })],
+    );
+    const request = aRequest({ resources: { cpuMillis: 500, memoryBytes: 100 * GIB } });
+    expect(cluster.explain(request)).toMatchObject([
+      {
+        reasons: [
+          { filter: 'memory', lasting: true, text: 'needs 100Gi memory, the node has 32Gi' },
+          { filter: 'cpu', lasting: false, text: 'needs 500m CPU, 200m free' },
+        ],
+      },
+    ]);
+    const [placement] = cluster.place(request, 1);
+    expect(placement?.placed === false && describeReasons(placement.reasons)).toBe(
+      'needs 100Gi memory, more than the node has: 1 of 1 nodes; needs 500m CPU, more than is free: 1 of 1 nodes',
+    );
+  });
+
+  it('are cut after six reasons', () => {
+    const labels = Object.fromEntries('abcdefgh'.split('').map((key) => [key, '1']));
+    const [placement] = aCluster([aNode('n1')]).place(aRequest({ nodeSelector: labels }), 1);
+    expect(placement?.placed === false && describeReasons(placement.reasons)).toMatch(
+      /lacks the label f=1: 1 of 1 nodes; 2 more reasons$/,
     );
   });
 

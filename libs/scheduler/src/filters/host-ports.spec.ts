@@ -76,7 +76,7 @@ describe('filter of host ports', () => {
       refused && `${refused}: 1 of 1 nodes`,
     );
     expect(cluster.explain(request)).toMatchObject([
-      refused === undefined ? { fits: true } : { fits: false, detail: refused },
+      refused === undefined ? { fits: true } : { fits: false, reasons: [{ text: refused }] },
     ]);
     // Eligibility does not consider held ports, as a port may become free.
     expect(cluster.eligibleNodes(request)).toEqual([{ nodeId: 'n1', schedulable: true }]);
@@ -112,7 +112,7 @@ describe('filter of host ports', () => {
       aReservation(`on-${id}`, { nodeId: toNodeId(id), hostPorts: tcp(80) }),
     );
     expect(refusalOf(aCluster(nodes, held).place(aRequest({ hostPorts: tcp(80) }), 1)[0])).toBe(
-      'host port 80 is taken: 2 of 3 nodes, cpu: 1 of 3 nodes',
+      'host port 80 is taken: 2 of 3 nodes; needs 500m CPU, more than the node has: 1 of 3 nodes; needs 512Mi memory, more than the node has: 1 of 3 nodes',
     );
   });
 

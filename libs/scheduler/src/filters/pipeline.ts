@@ -18,7 +18,7 @@ import {
   suspendedCapabilities,
   taints,
 } from './node-filters.js';
-import type { Failure } from './reasons.js';
+import { compareReasons, type Failure, type NodeReason } from './reasons.js';
 import { requiredSpread, workloadAffinity, workloadAntiAffinity } from './workload-filters.js';
 
 /**
@@ -50,9 +50,8 @@ const CANDIDATE_FILTERS: readonly Filter[] = [
 ];
 
 /**
- * All filters in the order in which they are checked. A node is counted under its first failing
- * filter: conditions that no other replica can change come first, then capacity, then conditions
- * that depend on other replicas.
+ * All filters in the order in which they are checked: conditions that no other replica can change
+ * come first, then capacity, then conditions that depend on other replicas.
  */
 export const FILTERS: readonly Filter[] = [...NODE_FILTERS, ...CANDIDATE_FILTERS, requiredSpread];
 
@@ -83,14 +82,26 @@ export function canStay({ node }: FilterNode, run: FilterRequest): boolean {
   );
 }
 
-/** Describes a failure on one node, for example `needs 500 m CPU, 200 m free`. */
-export function explainFailure(
-  failure: Failure,
+/**
+ * Returns all failures of a candidate in words, the most telling first; empty when the candidate
+ * fits.
+ * @param wording - `node`: with the names and numbers of the node, for example `needs 500m CPU, 200m
+ *   free`. `cluster`: without them, so that equal failures of several nodes have the same text.
+ */
+export function listReasons(
   candidate: FilterCandidate,
   run: FilterRun,
-): string {
-  const filter = FILTERS.find(({ names }) => names.includes(failure.filter));
-  return filter?.explain(failure, candidate, run) ?? failure.filter;
+  wording: 'node' | 'cluster',
+): readonly NodeReason[] {
+  return FILTERS.flatMap((filter) => {
+    const failures = filter.listAll?.(candidate, run) ?? [filter.check(candidate, run)];
+    return failures.flatMap((failure): NodeReason[] => {
+      if (failure === undefined) return [];
+      const lasting = filter.isLasting(failure, candidate, run);
+      const describe = wording === 'node' ? filter.explain : filter.summarise;
+      return [{ ...failure, lasting, text: describe(failure, candidate, run) }];
+    });
+  }).sort(compareReasons);
 }
 
 function findFailure<Node extends FilterNode, Run extends FilterRequest>(

@@ -2,9 +2,8 @@ import { compareNumbers, compareText } from '../order.js';
 import type { ResourceField } from '../input/resources.js';
 
 /**
- * The names of all filters, in the order in which they are checked. A node is counted under its
- * first failing filter. Filters that only the node and the request decide come first, then
- * capacity, then filters that depend on other replicas.
+ * The names of all filters, in the order in which they are checked. Filters that only the node and
+ * the request decide come first, then capacity, then filters that depend on other replicas.
  */
 export const PLACEMENT_FILTERS = [
   'lost',
@@ -17,6 +16,7 @@ export const PLACEMENT_FILTERS = [
   'nodeSelector',
   'nodeAffinity',
   'nodeAntiAffinity',
+  'suspendedCapability',
   'taint',
   'replicas',
   'cpu',
@@ -42,66 +42,75 @@ export interface Failure {
   readonly detail?: string;
 }
 
+/** A failed filter in words. */
+export interface NodeReason extends Failure {
+  /**
+   * True when only a change of the workload or of the cluster ends the failure; false when time may
+   * end the failure, as for resources that other replicas hold, or a cordoned node.
+   */
+  readonly lasting: boolean;
+  /** Short text, for example `no container runtime` or `needs 500m CPU, 200m free`. */
+  readonly text: string;
+}
+
 /**
- * Number of nodes with the same first failure. The `nodes` of all reasons of one refusal sum to
- * `of`.
+ * Number of nodes with the same failure. A node is counted under each of its failures, so that the
+ * `nodes` of all reasons may sum to more than `of`.
  */
-export interface PlacementReason extends Failure {
+export interface PlacementReason extends NodeReason {
   readonly nodes: number;
   /** Number of nodes in the cluster. */
   readonly of: number;
 }
 
+/** Most reasons in one line. The reasons of the most nodes come first, others seldom help. */
+const MAX_DESCRIBED = 6;
+
 /**
- * Formats reasons as one line: `cpu: 2 of 3 nodes, zone: 1 of 3 nodes`. Without reasons: `no nodes
- * in the cluster`.
+ * Formats reasons as one line: `no container runtime: 3 of 3 nodes; not in zone b: 2 of 3 nodes`.
+ * Without reasons: `no nodes in the cluster`.
  */
 export function describeReasons(reasons: readonly PlacementReason[]): string {
   if (reasons.length === 0) return 'no nodes in the cluster';
-  return reasons
-    .map((reason) => `${describeFailure(reason)}: ${reason.nodes} of ${reason.of} nodes`)
-    .join(', ');
+  const shown = reasons
+    .slice(0, MAX_DESCRIBED)
+    .map(({ text, nodes, of }) => `${text}: ${nodes} of ${of} nodes`);
+  const hidden = reasons.length - shown.length;
+  return [...shown, ...(hidden > 0 ? [`${hidden} more reasons`] : [])].join('; ');
+}
+
+/** Counts equal failures, ordered by most nodes, then as {@link compareReasons} orders. */
+export function countReasons(nodes: readonly (readonly NodeReason[])[]): PlacementReason[] {
+  const counts = new Map<string, { readonly reason: NodeReason; nodes: number }>();
+  for (const reason of nodes.flat()) {
+    const key = `${reason.filter} ${String(reason.lasting)} ${reason.text}`;
+    const count = counts.get(key);
+    if (count === undefined) counts.set(key, { reason, nodes: 1 });
+    else count.nodes += 1;
+  }
+  return Array.from(counts.values(), (count) => ({
+    ...count.reason,
+    nodes: count.nodes,
+    of: nodes.length,
+  })).sort((a, b) => compareNumbers(b.nodes, a.nodes) || compareReasons(a, b));
 }
 
 /**
- * Formats a failed filter for people: `node selector disk=ssd`, `capability runtime.cri`, `cpu`,
- * `host port 8080 is taken`.
+ * Orders reasons, the most telling first: lasting ones before temporary ones; among these a missing
+ * runtime before everything that follows from it, then the order of the filters, then the detail.
  */
-export function describeFailure({ filter, detail }: Failure): string {
-  if (filter === 'hostPort') return `host port ${detail ?? ''} is taken`;
-  const words = FILTER_LABELS[filter] ?? filter;
-  return detail === undefined ? words : `${words} ${detail}`;
+export function compareReasons(a: NodeReason, b: NodeReason): number {
+  return (
+    compareNumbers(Number(b.lasting), Number(a.lasting)) ||
+    compareNumbers(rankOf(a), rankOf(b)) ||
+    compareText(a.detail ?? '', b.detail ?? '')
+  );
 }
 
-/** Display names of filters that differ from their identifier. */
-const FILTER_LABELS: Partial<Record<PlacementFilter, string>> = {
-  nodeSelector: 'node selector',
-  nodeAffinity: 'node affinity',
-  nodeAntiAffinity: 'node anti-affinity',
-  workloadAffinity: 'workload affinity',
-  workloadAntiAffinity: 'workload anti-affinity',
-};
-
-/** Counts equal failures, ordered by most nodes, then by filter order, then by detail. */
-export function countReasons(failures: readonly Failure[]): PlacementReason[] {
-  const counts = new Map<string, { readonly failure: Failure; nodes: number }>();
-  for (const failure of failures) {
-    const key = `${failure.filter} ${failure.detail ?? ''}`;
-    const count = counts.get(key);
-    if (count === undefined) counts.set(key, { failure, nodes: 1 });
-    else count.nodes += 1;
-  }
-  const rank = (reason: PlacementReason): number => PLACEMENT_FILTERS.indexOf(reason.filter);
-  return Array.from(counts.values(), ({ failure, nodes }) => ({
-    ...failure,
-    nodes,
-    of: failures.length,
-  })).sort(
-    (a, b) =>
-      compareNumbers(b.nodes, a.nodes) ||
-      compareNumbers(rank(a), rank(b)) ||
-      compareText(a.detail ?? '', b.detail ?? ''),
-  );
+function rankOf({ filter, detail = '' }: Failure): number {
+  return filter === 'capability' && detail.startsWith('runtime.')
+    ? -1
+    : PLACEMENT_FILTERS.indexOf(filter);
 }
 
 /** The filter that reports a shortage of each resource. */

@@ -154,10 +154,10 @@ describe('required workload affinity', () => {
     const request = aRequest({ workloadAffinity: [required('zone', 'db')] });
     const [refused] = cluster.place(request, 1);
     expect(refused?.placed === false && describeReasons(refused.reasons)).toBe(
-      'workload affinity zone: 4 of 4 nodes',
+      'no replica of app in (db) in the same zone: 4 of 4 nodes',
     );
     expect(cluster.explain(request)[0]).toMatchObject({
-      detail: 'needs a replica of app in (db) in the same zone, none in zone a',
+      reasons: [{ text: 'needs a replica of app in (db) in the same zone, none in zone a' }],
     });
   });
 });
@@ -217,7 +217,7 @@ describe('required workload anti-affinity', () => {
       false,
     ]);
     expect(placements[4]?.placed === false && describeReasons(placements[4].reasons)).toBe(
-      'workload anti-affinity node: 4 of 4 nodes',
+      'anti-affinity to a replica in the same node: 4 of 4 nodes',
     );
   });
 
@@ -228,7 +228,7 @@ describe('required workload anti-affinity', () => {
       .explain(request)
       .find(({ nodeId }) => nodeId === 'n1');
     expect(nodeN1).toMatchObject({
-      detail: 'anti-affinity to app in (db), which has a replica in node n1',
+      reasons: [{ text: 'anti-affinity to app in (db), which has a replica in node n1' }],
     });
   });
 
@@ -286,8 +286,12 @@ describe('required workload anti-affinity', () => {
     it('allows a workload again when the existing replica is released', () => {
       const cluster = aCluster(nodes, [replicaWithTerm('n1', required('region', 'web'))]);
       expect(cluster.explain(aRequest())[0]).toMatchObject({
-        filter: 'workloadAntiAffinity',
-        detail: 'the anti-affinity of a replica in region eu excludes this workload',
+        reasons: [
+          {
+            filter: 'workloadAntiAffinity',
+            text: 'the anti-affinity of a replica in region eu excludes this workload',
+          },
+        ],
       });
       cluster.release(replicaWithTerm('n1', required('region', 'web')).replicaId);
       expect(placedOn(cluster, aRequest())).toEqual(['n1']);

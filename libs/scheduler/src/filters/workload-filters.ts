@@ -17,6 +17,9 @@ export const workloadAffinity: Filter = {
   },
   explain: ({ detail: topology = '' }, { node }, { affinity }) =>
     `needs a replica of ${describeSelectors(affinity, topology)} in the same ${topology}, none in ${describeDomain(node, topology)}`,
+  summarise: ({ detail: topology = '' }, _node, { affinity }) =>
+    `no replica of ${describeSelectors(affinity, topology)} in the same ${topology}`,
+  isLasting: () => false,
 };
 
 /**
@@ -38,6 +41,8 @@ export const workloadAntiAffinity: Filter = {
       ? `the anti-affinity of a replica in ${domain} excludes this workload`
       : `anti-affinity to ${describeSelectors(antiAffinity, topology)}, which has a replica in ${domain}`;
   },
+  summarise: ({ detail: topology = '' }) => `anti-affinity to a replica in the same ${topology}`,
+  isLasting: () => false,
 };
 
 /** Excludes nodes whose domain is full under a required spread, and nodes in no domain. */
@@ -54,6 +59,11 @@ export const requiredSpread: Filter = {
     const emptiest = spreadCeiling - maxSkew;
     return `replicas: ${inSpread.count} in ${domain}, ${emptiest} in the emptiest ${topology}; they may differ by ${maxSkew}`;
   },
+  summarise: ({ detail: topology = '' }, { inSpread }) =>
+    Number.isFinite(inSpread.count)
+      ? `the spread over ${topology} allows no further replica`
+      : `in no ${topology}, but the spread requires one`,
+  isLasting: (_failure, { inSpread }) => !Number.isFinite(inSpread.count),
 };
 
 /**

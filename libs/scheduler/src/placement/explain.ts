@@ -1,6 +1,6 @@
 import type { NodeId } from '@cloudless/base';
-import { explainFailure } from '../filters/pipeline.js';
-import type { PlacementFilter } from '../filters/reasons.js';
+import { listReasons } from '../filters/pipeline.js';
+import type { NodeReason } from '../filters/reasons.js';
 import { compareNumbers, compareText } from '../order.js';
 import type { ScoreTerms } from '../scoring/score.js';
 import { compareCandidates, type Candidate } from './candidate.js';
@@ -33,10 +33,8 @@ interface NodeFits {
 
 interface NodeDoesNotFit {
   readonly fits: false;
-  /** First filter that fails, in the order of {@link PLACEMENT_FILTERS}. */
-  readonly filter: PlacementFilter;
-  /** Reason as a short text, for example `needs 500 m CPU, 200 m free`. */
-  readonly detail: string;
+  /** All filters that fail, the most telling first. At least one. */
+  readonly reasons: readonly NodeReason[];
 }
 
 /**
@@ -64,8 +62,7 @@ export function explainNodes(run: PlacementRun): NodeExplanation[] {
       ? { fits: true as const }
       : {
           fits: false as const,
-          filter: failure.filter,
-          detail: explainFailure(failure, candidate, run),
+          reasons: listReasons(candidate, run, 'node'),
         }),
   }));
 }

@@ -154,7 +154,7 @@ describe('Cluster.placeOn', () => {
     ]);
     const [refused, placed, unknown] = cluster.placeOn(aRequest(), ids('n1', 'n2', 'n3'));
     expect(refused?.placed === false && describeReasons(refused.reasons)).toBe(
-      'memory: 1 of 1 nodes',
+      'needs 512Mi memory, the node has 256Mi: 1 of 1 nodes',
     );
     expect(placed).toMatchObject({ placed: true, nodeId: 'n2' });
     expect(unknown).toEqual({ placed: false, reasons: [] });
@@ -187,11 +187,13 @@ describe('Cluster.placeOn', () => {
                 .find(({ nodeId }) => nodeId === nodeIds[index]);
               if (verdict === undefined) throw new Error('explain returned no entry for this node');
               const { nodeId, score, terms } = verdict;
-              const filter = verdict.fits ? undefined : verdict.filter;
               expect(placement).toMatchObject(
                 verdict.fits
                   ? { placed: true, nodeId, score, terms }
-                  : { placed: false, reasons: [{ filter, nodes: 1, of: 1 }] },
+                  : {
+                      placed: false,
+                      reasons: verdict.reasons.map(({ filter }) => ({ filter, nodes: 1, of: 1 })),
+                    },
               );
               if (placement.placed)
                 cluster.reserve(reservationFor(request, `new-${index}`, nodeId));

@@ -113,7 +113,7 @@ export class PlacementRun implements FilterRun {
     return this.candidates.map((candidate) => this.failureOf(candidate));
   }
 
-  /** Returns why the next replica does not fit on one candidate; undefined when it fits. */
+  /** Returns the first reason why the next replica does not fit on a candidate. */
   failureOf(candidate: Candidate): Failure | undefined {
     return candidate.failure ?? requiredSpread.check(candidate, this);
   }

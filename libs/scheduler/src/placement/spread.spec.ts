@@ -117,7 +117,7 @@ describe('Cluster with a required spread', () => {
     ]);
     const last = placements[6];
     expect(last?.placed === false && describeReasons(last.reasons)).toBe(
-      'spread zone: 2 of 3 nodes, replicas: 1 of 3 nodes',
+      'the spread over zone allows no further replica: 2 of 3 nodes; holds its largest number of replicas: 1 of 3 nodes',
     );
   });
 
@@ -140,7 +140,7 @@ describe('Cluster with a required spread', () => {
     );
     const details = cluster
       .explain(aRequest(spread('zone')))
-      .map((node) => `${node.nodeId} ${node.fits ? 'fits' : node.detail}`);
+      .map((node) => `${node.nodeId} ${node.fits ? 'fits' : node.reasons[0]?.text}`);
     expect(details).toEqual([
       'n3 fits',
       'n1 replicas: 1 in zone a, 0 in the emptiest zone; they may differ by 1',
@@ -212,7 +212,16 @@ describe('Cluster with a required spread', () => {
     const [refused] = aCluster([aNode('n2')]).place(aRequest(spread('rack')), 1);
     expect(refused).toEqual({
       placed: false,
-      reasons: [{ filter: 'spread', detail: 'rack', nodes: 1, of: 1 }],
+      reasons: [
+        {
+          filter: 'spread',
+          detail: 'rack',
+          lasting: true,
+          text: 'in no rack, but the spread requires one',
+          nodes: 1,
+          of: 1,
+        },
+      ],
     });
   });
 });

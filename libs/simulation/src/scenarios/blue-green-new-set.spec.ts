@@ -43,7 +43,7 @@ describe('new set of a blue/green rollout', () => {
     expect(waiting).toHaveLength(5);
     expect(countPlaced(waiting)).toBe(0);
     const unplacedReason =
-      'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 2 of 2 nodes';
+      'the new set of 5 replicas is placed as a whole, and 2 of them find no node: needs 100m CPU, more than is free: 2 of 2 nodes';
     expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([unplacedReason]));
     expect((await readWeb(cluster)).status).toMatchObject({
       readyReplicas: 5,
@@ -102,7 +102,7 @@ describe('new set of a blue/green rollout', () => {
     const waiting = await readReplicas(cluster, 2);
     expect(countPlaced(waiting)).toBe(0);
     const unplacedReason =
-      'the new set of 100 replicas is placed as a whole, and 1 of them finds no node: cpu: 1 of 1 nodes';
+      'the new set of 100 replicas is placed as a whole, and 1 of them finds no node: needs 100m CPU, more than is free: 1 of 1 nodes';
     expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([unplacedReason]));
   });
 

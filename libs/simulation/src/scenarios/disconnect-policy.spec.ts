@@ -120,7 +120,7 @@ describe('disconnect policy EXCLUSIVE', () => {
     await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
     await cluster.advance(500);
     expect((await readWeb(cluster)).status?.reason).toContain(
-      'capability disconnect.exclusive: 1 of 1 nodes',
+      'lacks the capability disconnect.exclusive: 1 of 1 nodes',
     );
   });
 

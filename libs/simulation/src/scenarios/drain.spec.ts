@@ -160,7 +160,7 @@ describe('drain of a node', () => {
     expect(status).toMatchObject({ phase: DrainPhase.DRAINING, total: 1, remaining: 1 });
     expect(status?.waiting).toEqual([
       expect.stringMatching(
-        /^default\/web: 1 replica: 1 replacement has no node: no node fits: draining: 1 of 2 nodes, cpu: 1 of 2 nodes$/,
+        /^default\/web: 1 replica: 1 replacement has no node: no node fits: needs 3 CPU, more than is free: 2 of 2 nodes; being drained: 1 of 2 nodes$/,
       ),
     ]);
     await cluster.addNode('node-3');
@@ -335,17 +335,17 @@ describe('drain of a node', () => {
     const watch = watchDrain(cluster, 'node-1');
     await drain(cluster, 'node-1');
     await cluster.advance(1_000);
-    expect(watch.seen.at(-1)).toContain('draining: 1 of 2 nodes, cpu: 1 of 2 nodes');
+    expect(watch.seen.at(-1)).toContain(
+      'needs 3 CPU, more than is free: 2 of 2 nodes; being drained: 1 of 2 nodes',
+    );
     await cluster.addNode('node-3', {
       capacity: { cpuMillis: 1_000, memoryBytes: 8n * 1024n ** 3n },
     });
     await cluster.advance(1_000);
-    expect(watch.seen.at(-1)).toContain('cpu: 2 of 3 nodes, draining: 1 of 3 nodes');
+    expect(watch.seen.at(-1)).toContain('more than is free: 2 of 3 nodes');
     await cluster.addNode('node-4');
     await cluster.advance(1_000);
-    expect(watch.seen.at(-1)).toContain(
-      'default/web: 1 replica: 2 of 2 replicas are available; 1 not yet: ready for less than min_ready_duration',
-    );
+    expect(watch.seen.at(-1)).toContain('default/web: 1 replica: settling');
     await cluster.advance(4_000);
     expect((await watch.end()).at(-1)).toBe('DRAINED 0/1');
   });
@@ -405,7 +405,7 @@ describe('concurrent drains', () => {
       .flatMap((status) => status?.waiting ?? []);
     expect(waiting.length).toBeGreaterThanOrEqual(2);
     for (const line of waiting)
-      expect(line).toMatch(/no node: no node fits: draining: 3 of 3 nodes$/);
+      expect(line).toMatch(/no node: no node fits: being drained: 3 of 3 nodes$/);
     await cluster.complete(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
     expect(await lowestReady(cluster, 5_000)).toBeGreaterThanOrEqual(2);
     expect(await nodesInUse(cluster)).toEqual(['node-2']);

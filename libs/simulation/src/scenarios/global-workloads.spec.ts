@@ -210,7 +210,7 @@ describe('GLOBAL workload', () => {
       phase: Phase.SCHEDULING,
       desiredReplicas: 2,
       readyReplicas: 1,
-      reason: '1 of 2 replicas without a node: node node-1 does not fit: cpu',
+      reason: '1 of 2 replicas without a node: node node-1 does not fit: needs 100m CPU, 0 free',
     });
     const explained = await cluster.complete(() => cluster.client.explainWorkload({ name: 'web' }));
     expect(explained.summary).toContain(
@@ -219,7 +219,7 @@ describe('GLOBAL workload', () => {
     const verdicts = Object.fromEntries(
       explained.nodes.map(({ nodeId, fits, reason }) => [nodeId, fits ? 'fits' : reason]),
     );
-    expect(verdicts).toEqual({ 'node-1': 'needs 100 m CPU, 0 m free', 'node-2': 'fits' });
+    expect(verdicts).toEqual({ 'node-1': 'needs 100m CPU, 0 free', 'node-2': 'fits' });
     await cluster.complete(() => cluster.client.deleteWorkload({ name: 'fill' }));
     await cluster.advance(5_000);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 2 });
@@ -391,7 +391,10 @@ describe('update of a GLOBAL workload', () => {
     const crowded = await cluster.complete(() =>
       cluster.client.planWorkload({ name: 'web', spec }),
     );
-    expect(crowded).toMatchObject({ unplaced: 1, unplacedReason: 'node node-3 does not fit: cpu' });
+    expect(crowded).toMatchObject({
+      unplaced: 1,
+      unplacedReason: 'node node-3 does not fit: needs 100m CPU, the node has 50m',
+    });
     expect(crowded.placements).toHaveLength(2);
     expect((await cluster.complete(() => cluster.client.listWorkloads({}))).workloads).toEqual([]);
   });

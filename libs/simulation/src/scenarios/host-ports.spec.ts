@@ -152,7 +152,7 @@ describe('host port of a replica', () => {
     await cluster.advance(2_000);
     const { status } = await cluster.complete(() => cluster.client.getNode({ nodeId: 'node-2' }));
     expect(status?.drain?.waiting).toEqual([
-      expect.stringContaining('draining: 2 of 3 nodes, host port 8080 is taken: 1 of 3 nodes'),
+      expect.stringContaining('being drained: 2 of 3 nodes; host port 8080 is taken: 2 of 3 nodes'),
     ]);
     expect(cluster.violations).toEqual([]);
   });

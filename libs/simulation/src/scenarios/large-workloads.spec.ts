@@ -38,7 +38,7 @@ describe('large workload', () => {
     await createWeb(cluster, { ...tiny, replicas: 120, placement: { zones: ['nowhere'] } });
     await cluster.advance(1_000, 100);
     const reasons = (await readWeb(cluster)).status?.replicas.map(({ reason }) => reason);
-    expect(new Set(reasons)).toEqual(new Set(['no node fits: zone: 1 of 1 nodes']));
+    expect(new Set(reasons)).toEqual(new Set(['no node fits: not in zone nowhere: 1 of 1 nodes']));
     expect(reasons).toHaveLength(120);
   });
 });

@@ -431,7 +431,7 @@ describe('plan content', () => {
     const stuck = onlyWorkload(await plan(cluster, drain('node-1')));
     expect(stuck.warnings).toEqual([
       expect.stringMatching(
-        /^the drain of node-1 would not finish: 3 replicas would find no node: draining: 1 of 1 nodes$/,
+        /^the drain of node-1 would not finish: 3 replicas would find no node: being drained: 1 of 1 nodes$/,
       ),
     ]);
     const forced = onlyWorkload(await plan(cluster, drain('node-1', { force: true })));

@@ -137,7 +137,7 @@ describe('life cycle of a workload', () => {
       totalReplicas: 4,
       updatedReplicas: 2,
     });
-    expect(status?.reason).toContain('2 of 3 ready');
+    expect(status?.reason).toContain('replica ');
     expect(status?.reason).toContain('not listening yet');
     expect(status?.rollout?.reason).toContain('not yet');
   });
@@ -214,7 +214,7 @@ describe('placement of a workload', () => {
     const waiting = await read(cluster);
     expect(waiting.status?.phase).toBe(Phase.PENDING);
     expect(waiting.status?.reason).toBe(
-      '3 of 3 replicas without a node: no node fits: zone: 3 of 3 nodes',
+      '3 of 3 replicas without a node: no node fits: not in zone zone-x: 3 of 3 nodes',
     );
     await cluster.addNode('node-x', { zone: 'zone-x' });
     await cluster.advance(1_000);
@@ -225,7 +225,9 @@ describe('placement of a workload', () => {
     const cluster = await startThreeZones();
     await createWeb(cluster, { placement: { nodeSelector: { disk: 'ssd' } } });
     await cluster.advance(100);
-    expect((await read(cluster)).status?.reason).toContain('node selector disk=ssd: 3 of 3 nodes');
+    expect((await read(cluster)).status?.reason).toContain(
+      'lacks the label disk=ssd: 3 of 3 nodes',
+    );
     await cluster.complete(() =>
       cluster.client.updateNode({ nodeId: 'node-b', setLabels: { disk: 'ssd' } }),
     );
@@ -241,7 +243,7 @@ describe('placement of a workload', () => {
     const cluster = await startThreeZones();
     await createWeb(cluster, { command: [], image: 'nginx:alpine' });
     await cluster.advance(100);
-    expect((await read(cluster)).status?.reason).toContain('capability runtime.cri: 3 of 3 nodes');
+    expect((await read(cluster)).status?.reason).toContain('no container runtime: 3 of 3 nodes');
   });
 
   it('prefers higher priority when capacity is short', async () => {
@@ -257,7 +259,9 @@ describe('placement of a workload', () => {
     await cluster.addNode('node-a');
     await cluster.advance(500);
     expect((await read(cluster, 'high')).status?.readyReplicas).toBe(1);
-    expect((await read(cluster, 'low')).status?.reason).toContain('cpu: 1 of 1 nodes');
+    expect((await read(cluster, 'low')).status?.reason).toContain(
+      'needs 3 CPU, more than is free: 1 of 1 nodes',
+    );
   });
 });
 

@@ -1,0 +1,32 @@
+/**
+ * Words for capabilities that users know under another name, after "no" or "cannot". Every other
+ * capability is named as such.
+ */
+const MISSING: Readonly<Record<string, string>> = {
+  'runtime.cri': 'no container runtime',
+  'runtime.process': 'no process runtime',
+  'limits.cpu': 'cannot limit CPU',
+  'limits.memory': 'cannot limit memory',
+  'limits.pids': 'cannot limit the number of processes',
+  'process.limits.cpu': 'cannot limit the CPU of processes',
+  'process.limits.memory': 'cannot limit the memory of processes',
+  'process.limits.pids': 'cannot limit the number of processes of a replica',
+  'ports.host': 'cannot map host ports',
+  'network.host': 'does not share the network of the node',
+  'volumes.emptydir': 'cannot mount emptyDir volumes',
+  'volumes.memory': 'cannot mount volumes in memory',
+  'volumes.hostpath': 'cannot mount host paths',
+  'volumes.named': 'cannot mount named volumes',
+};
+
+/** Describes in words that a node lacks a capability: `no container runtime`. */
+export function describeMissingCapability(capability: string): string {
+  return MISSING[capability] ?? `lacks the capability ${capability}`;
+}
+
+/** Describes in words that a capability of a node is suspended at the moment. */
+export function describeSuspendedCapability(capability: string): string {
+  if (capability === 'runtime.cri') return 'the container runtime is unavailable at the moment';
+  if (capability === 'runtime.process') return 'the process runtime is unavailable at the moment';
+  return `the capability ${capability} is unavailable at the moment`;
+}
