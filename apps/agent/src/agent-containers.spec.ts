@@ -114,7 +114,8 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
     expect(await refused.waitForExit()).toBe(1);
     expect(refused.stderr.join('\n')).toBe(
       `cloudless-agent: containers of this agent may be running in the container runtime at ${socketPath} and cannot be removed; start the runtime ` +
-        `and reset again, or leave the containers there and remove ${getContainerRecordPath(dataDir)}`,
+        `and reset again, or leave the containers there and remove ${getContainerRecordPath(dataDir)}\n` +
+        `  cause: connect ENOENT ${socketPath}`,
     );
     expect(existsSync(join(dataDir, 'identity.json'))).toBe(true);
     removeContainerRecord(dataDir);

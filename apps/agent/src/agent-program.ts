@@ -67,7 +67,10 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     'stop all workloads when the agent stops; for clusters that are being removed',
   ],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
-  logFormat: ['--log-format <format>', 'json or pretty (default json)'],
+  logFormat: [
+    '--log-format <format>',
+    'auto, json or pretty; auto is pretty on a terminal and json elsewhere (default auto)',
+  ],
   opsListen: [
     '--ops-listen <host:port>',
     'serve /health, /ready and /metrics at this address; loopback only; port 0: a free port',

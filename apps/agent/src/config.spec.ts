@@ -47,7 +47,7 @@ describe('parseAgentConfig', () => {
       maxPids: 4_096,
       stopWorkloadsOnExit: false,
       logLevel: 'info',
-      logFormat: 'json',
+      logFormat: 'auto',
       opsListen: undefined,
       otlpEndpoint: undefined,
     });

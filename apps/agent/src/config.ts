@@ -13,7 +13,7 @@ import {
 } from '@cloudless/base';
 import { Taint_Effect } from '@cloudless/api';
 import { isLoopbackHost } from '@cloudless/identity';
-import { otlpEndpointField } from '@cloudless/observability';
+import { LOG_FORMATS, otlpEndpointField, type LogFormat } from '@cloudless/observability';
 
 /** Taint of this node. */
 export interface AgentTaint {
@@ -78,7 +78,7 @@ export interface AgentConfig {
   /** Stops all workloads when the agent stops; otherwise the next agent adopts them. */
   readonly stopWorkloadsOnExit: boolean;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
-  readonly logFormat: 'json' | 'pretty';
+  readonly logFormat: LogFormat;
   /** Address of /health, /ready and /metrics; undefined: not served. Loopback only. */
   readonly opsListen: { readonly host: string; readonly port: number } | undefined;
   /** Base address of an OTLP receiver of traces; undefined: no traces. */
@@ -159,7 +159,7 @@ export function parseAgentConfig(
       maxPids: wholeNumberField(4_096, 1, 4_194_304),
       stopWorkloadsOnExit: switchField(false),
       logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
-      logFormat: oneOfField('json', ['json', 'pretty']),
+      logFormat: oneOfField('auto', LOG_FORMATS),
       opsListen: { fallback: undefined, parse: parseListen },
       otlpEndpoint: otlpEndpointField,
     },

@@ -1,8 +1,19 @@
 import { CommanderError, type OptionValues } from 'commander';
-import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@cloudless/base';
-import { createLog, noTracing, createOtlpLayer, startTracing } from '@cloudless/observability';
+import { StoppedError, type LogFields } from '@cloudless/base';
+import {
+  chooseLogStyle,
+  createLog,
+  createOtlpLayer,
+  noTracing,
+  startTracing,
+} from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
-import { EXIT_USAGE, describeFailure, readSettingLayers } from '@cloudless/app-kit/settings';
+import {
+  EXIT_FAILURE,
+  EXIT_USAGE,
+  describeFailure,
+  readSettingLayers,
+} from '@cloudless/app-kit/settings';
 import {
   endBySignal,
   endMemoryProtection,
@@ -42,10 +53,12 @@ async function run(options: OptionValues): Promise<number> {
   const config = parseAgentConfig(layers, process.env);
   let tracing = noTracing;
   const moment = (): LogFields => tracing.getLogFields();
-  const { logLevel: level, logFormat: format } = config;
-  const log = createLog({ level, format, component: 'agent', contextFields: moment }).child({
-    nodeId: config.name,
-  });
+  const log = createLog({
+    level: config.logLevel,
+    ...chooseLogStyle(config.logFormat, process.stdout, process.env),
+    component: 'agent',
+    contextFields: moment,
+  }).child({ nodeId: config.name });
   protectFromOutOfMemory();
   const stopping = new AbortController();
   let stopped: Promise<ProcessStopSignal> | undefined;
@@ -94,9 +107,8 @@ async function run(options: OptionValues): Promise<number> {
       log.info('agent stopped before it had started');
       return 0;
     }
-    log.error('agent cannot run', errorFields(reason));
-    process.stderr.write(`cloudless-agent: ${errorMessageOf(reason)}\n`);
-    return 1;
+    process.stderr.write(describeFailure('cloudless-agent', reason).text);
+    return EXIT_FAILURE;
   } finally {
     await tracing.close();
   }

@@ -16,7 +16,7 @@ describe('parseCoordinatorConfig', () => {
       leaveGraceMs: 60_000,
       hungAfterMs: undefined,
       logLevel: 'info',
-      logFormat: 'json',
+      logFormat: 'auto',
       otlpEndpoint: undefined,
       auditRetentionMs: 30 * 86_400_000,
       eventRetentionMs: 30 * 86_400_000,

@@ -11,7 +11,7 @@ import {
 } from '@cloudless/base';
 import { DEFAULT_RETENTION } from '@cloudless/controllers';
 import { requireLoopback } from '@cloudless/identity';
-import { otlpEndpointField } from '@cloudless/observability';
+import { LOG_FORMATS, otlpEndpointField, type LogFormat } from '@cloudless/observability';
 import type { ScoreWeights } from '@cloudless/scheduler';
 import { DEFAULT_HISTORY_BYTES } from '@cloudless/state-store';
 
@@ -42,7 +42,7 @@ export interface CoordinatorConfig {
    */
   readonly hungAfterMs: number | undefined;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
-  readonly logFormat: 'json' | 'pretty';
+  readonly logFormat: LogFormat;
   /** Base URL of an OTLP receiver of traces; undefined: no tracing. */
   readonly otlpEndpoint: string | undefined;
   /** Retention of audit records, milliseconds. */
@@ -98,7 +98,7 @@ export function parseCoordinatorConfig(
     leaveGraceMs: durationField(60_000, 0, 86_400_000),
     hungAfterMs: { ...durationField(0, 300, 3_600_000), fallback: undefined },
     logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
-    logFormat: oneOfField('json', ['json', 'pretty']),
+    logFormat: oneOfField('auto', LOG_FORMATS),
     otlpEndpoint: otlpEndpointField,
     auditRetentionMs: durationField(DEFAULT_RETENTION.auditMs, 1_000, 3_650 * DAY_MS),
     eventRetentionMs: durationField(DEFAULT_RETENTION.eventMs, 1_000, 3_650 * DAY_MS),

@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { errorFields, type LogFields } from '@cloudless/base';
 import {
   OTLP_ENDPOINT_VARIABLE,
+  chooseLogStyle,
   createLog,
   noTracing,
   createOtlpLayer,
@@ -52,7 +53,10 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     'time after which a node whose agent is alive but does not work is lost (default 30s, or a longer lease)',
   ],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
-  logFormat: ['--log-format <format>', 'json or pretty (default json)'],
+  logFormat: [
+    '--log-format <format>',
+    'auto, json or pretty; auto is pretty on a terminal and json elsewhere (default auto)',
+  ],
   otlpEndpoint: [
     '--otlp-endpoint <url>',
     `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`,
@@ -100,7 +104,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
   const contextFields = (): LogFields => tracing.getLogFields();
   const log = createLog({
     level: config.logLevel,
-    format: config.logFormat,
+    ...chooseLogStyle(config.logFormat, process.stdout, process.env),
     component: 'coordinator',
     contextFields,
   });
@@ -140,9 +144,6 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     }
     await coordinator.close();
     return typeof reason === 'string' ? 0 : EXIT_FAILED;
-  } catch (reason) {
-    log.error('coordinator failed', errorFields(reason));
-    throw reason;
   } finally {
     await tracing.close();
     clearInterval(alive);

@@ -43,7 +43,7 @@ export function parseConfig<Config extends object>(
       if (declaredKey === undefined) {
         problems.push({
           field: `${source}: ${nameOf(key)}`,
-          message: `is not a setting; the settings are ${keys.join(', ')}`,
+          message: `is not a setting; the settings are ${keys.map(nameOf).join(', ')}`,
         });
         continue;
       }

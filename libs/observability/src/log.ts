@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import winston from 'winston';
 import { CloudlessError, type Log, type LogFields } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
+import type { LogStyle } from './log-style.js';
 import { toJsonLine, toPrettyLine, type LogLevel, type LogEntry } from './format.js';
 
 export interface LogOptions {
@@ -10,6 +11,8 @@ export interface LogOptions {
   readonly level: LogLevel;
   /** `json` for machines, `pretty` for a terminal. A file always gets JSON. */
   readonly format: 'json' | 'pretty';
+  /** Adds colours to the format `pretty`, see `chooseLogStyle`. Default: no colours. */
+  readonly colors?: boolean;
   /** The first field of every line. A child log may override it. */
   readonly component: string;
   /** Stream to which lines are written; default standard output; `null` for no stream. */
@@ -51,6 +54,7 @@ export function createLog(options: LogOptions): ClosableLog {
   const {
     level,
     format,
+    colors = false,
     component,
     stream = process.stdout,
     file,
@@ -58,7 +62,7 @@ export function createLog(options: LogOptions): ClosableLog {
     contextFields = () => ({}),
   } = options;
   const transports: winston.transport[] = [];
-  if (stream !== null) transports.push(createStreamTransport(stream, format));
+  if (stream !== null) transports.push(createStreamTransport(stream, { format, colors }));
   if (file !== undefined) transports.push(createFileTransport(file));
   const logger = winston.createLogger({
     level,
@@ -148,14 +152,14 @@ function formatWith(toText: (line: LogEntry) => string): winston.Logform.Format 
 
 function createStreamTransport(
   stream: NodeJS.WritableStream,
-  format: 'json' | 'pretty',
+  { format, colors }: LogStyle,
 ): winston.transport {
   // Without a listener, EPIPE of a closed standard output would end the process.
   stream.on('error', ignoreError);
   return new winston.transports.Stream({
     stream,
     eol: '\n',
-    format: formatWith(format === 'json' ? toJsonLine : toPrettyLine),
+    format: formatWith(format === 'json' ? toJsonLine : (line) => toPrettyLine(line, { colors })),
   });
 }
 

@@ -1,6 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
-import { CloudlessError, errorMessageOf, type ConfigLayer } from '@cloudless/base';
+import {
+  CloudlessError,
+  InvalidInputError,
+  errorMessageOf,
+  type ConfigLayer,
+} from '@cloudless/base';
 
 /**
  * The names of a program's settings on the command line and in the environment.
@@ -24,7 +29,7 @@ const MAX_ALIASES = 100;
 export function addSettingFlags(command: FlagTarget, { flags }: SettingNames): void {
   command.option(
     '--config <file>',
-    'settings as YAML or JSON, keys in camelCase; environment wins over it, and flags over both',
+    'settings as YAML or JSON: flags without dashes, such as dataDir; the environment and flags override them',
   );
   for (const [flag, help] of Object.values(flags)) command.option(flag, help);
 }
@@ -52,7 +57,7 @@ export function getEnvName(names: SettingNames, key: string): string {
  *   it, the variable `<prefix>CONFIG` is.
  * @param env - Environment variables. A variable with the program's prefix that matches no setting
  *   stays in the layer under its own name, so that `parseConfig` reports it as unknown.
- * @throws kind `invalid` when the file cannot be read or is not a map.
+ * @throws kind `invalid` when the file cannot be read, is not a map, or sets a setting twice.
  */
 export async function readSettingLayers(
   names: SettingNames,
@@ -60,9 +65,7 @@ export async function readSettingLayers(
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<readonly ConfigLayer[]> {
   const { config, ...flags } = options;
-  const keyOfOption = new Map(
-    Object.keys(names.flags).map((key) => [getOptionName(names, key), key]),
-  );
+  const keyOfOption = getKeysByOption(names);
   const fromFlags = Object.fromEntries(
     Object.entries(flags).map(([name, value]) => [keyOfOption.get(name) ?? name, value]),
   );
@@ -78,7 +81,7 @@ export async function readSettingLayers(
     programVariables.map(([name, value]) => [keyOfVariable.get(name) ?? name, value]),
   );
   return [
-    ...(path === undefined ? [] : [{ source: path, values: await readSettings(path) }]),
+    ...(path === undefined ? [] : [await readFileLayer(names, path)]),
     {
       source: 'environment',
       values: fromEnv,
@@ -90,9 +93,41 @@ export async function readSettingLayers(
 
 /** Returns the name of a setting in commander's `opts()`: `dataDir` for `--data-dir`. */
 function getOptionName(names: SettingNames, key: string): string {
-  return getFlagName(names, key)
-    .slice('--'.length)
-    .replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+  return toCamelCase(getFlagName(names, key).slice('--'.length));
+}
+
+/** Converts `data-dir` to `dataDir`, as commander does for its options. */
+function toCamelCase(name: string): string {
+  return name.replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** Returns the key of each setting by its name in commander's `opts()`. */
+function getKeysByOption(names: SettingNames): ReadonlyMap<string, string> {
+  return new Map(Object.keys(names.flags).map((key) => [getOptionName(names, key), key]));
+}
+
+/**
+ * Reads the settings of a file. A file names a setting like its flag, `dataDir` or `data-dir`; the
+ * key of the setting is accepted, too.
+ * @throws kind `invalid` when the file cannot be read, is not a map, or sets a setting twice.
+ */
+async function readFileLayer(names: SettingNames, path: string): Promise<ConfigLayer> {
+  const keyOfOption = getKeysByOption(names);
+  const nameByKey = new Map<string, string>();
+  const values: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(await readSettings(path))) {
+    const key = keyOfOption.get(toCamelCase(name)) ?? name;
+    const otherName = nameByKey.get(key);
+    if (otherName !== undefined) {
+      const message = `is the same setting as ${otherName}; remove one of them`;
+      throw new InvalidInputError([{ field: `${path}: ${name}`, message }]);
+    }
+    nameByKey.set(key, name);
+    Object.defineProperty(values, key, { value, enumerable: true });
+  }
+  const nameOf = (key: string): string =>
+    nameByKey.get(key) ?? (Object.hasOwn(names.flags, key) ? getOptionName(names, key) : key);
+  return { source: path, values, nameOf };
 }
 
 /** Reads the file of settings; an empty file has no settings. */

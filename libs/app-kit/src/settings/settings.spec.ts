@@ -89,14 +89,15 @@ describe('settings', () => {
       file: undefined,
       env: { APP_PROT: '1' },
       options: {},
-      message: 'environment: APP_PROT: is not a setting',
+      message:
+        'environment: APP_PROT: is not a setting; the settings are APP_PORT, APP_DATA_DIR, APP_LEASE',
     },
     {
       name: 'an unknown key',
       file: 'prot: 1',
       env: {},
       options: {},
-      message: 'settings.yaml: prot: is not a setting; the settings are port, dataDir, leaseMs',
+      message: 'settings.yaml: prot: is not a setting; the settings are port, dataDir, lease',
     },
     {
       name: 'a duplicate key',
@@ -122,6 +123,25 @@ describe('settings', () => {
   it('are read from a flag whose name differs from the key', async () => {
     expect((await read(undefined, {}, { lease: '7' })).leaseMs).toBe(7);
     await expect(read(undefined, {}, { lease: 'x' })).rejects.toThrow('command line: --lease: "x"');
+  });
+
+  it.each(['lease', 'leaseMs'])('are read from the key %s of a file', async (key) => {
+    expect((await read(`${key}: 7`, {}, {})).leaseMs).toBe(7);
+    await expect(read(`${key}: x`, {}, {})).rejects.toThrow(`settings.yaml: ${key}: "x" must be`);
+  });
+
+  it.each(['dataDir', 'data-dir'])('are read from the key %s of a file', async (key) => {
+    expect((await read(`${key}: /d`, {}, {})).dataDir).toBe('/d');
+  });
+
+  it('are rejected when a file has two keys for one setting', async () => {
+    await expect(read('lease: 1\nleaseMs: 2', {}, {})).rejects.toThrow(
+      'settings.yaml: leaseMs: is the same setting as lease; remove one of them',
+    );
+  });
+
+  it('are rejected when a file has an inherited member of objects as a key', async () => {
+    await expect(read('{"__proto__": {"port": 1}}', {}, {})).rejects.toThrow('is not a setting');
   });
 
   it('are rejected with an error that names the file when the file is missing', async () => {
@@ -159,5 +179,15 @@ describe('describeFailure', () => {
       text: 'app: port in use\n',
       exitCode: 1,
     });
+  });
+
+  it.each([
+    { message: 'no port', text: 'app: no port\n  cause: EADDRINUSE: bind\n' },
+    { message: 'no port: EADDRINUSE: bind', text: 'app: no port: EADDRINUSE: bind\n' },
+  ])('adds the first cause to the text "$message" unless it is there', ({ message, text }) => {
+    const first = new Error('EADDRINUSE: bind');
+    const cause = new CloudlessError('unavailable', 'cannot listen', { cause: first });
+    const reason = new CloudlessError('invalid', message, { cause });
+    expect(describeFailure('app', reason)).toEqual({ text, exitCode: 2 });
   });
 });
