@@ -25,6 +25,11 @@ const GROUPS: readonly Declaration[] = [
     async () => (await import('./commands/node/node-commands.js')).addNodeCommands,
   ],
   [
+    'plan',
+    'list, show and execute stored plans',
+    async () => (await import('./commands/plan/plan-commands.js')).addPlanCommands,
+  ],
+  [
     'top',
     'show resource usage of nodes, workloads and replicas',
     async () => (await import('./commands/top/top-commands.js')).addTopCommands,

@@ -14,8 +14,8 @@ describe('foldSteps', () => {
         step('switch to version 2'),
       ]),
     ).toEqual([
-      { text: 'create 2 of version 2', ready: 2, live: 5, steps: 2 },
-      { text: 'switch to version 2', ready: 3, live: 4, steps: 1 },
+      { text: 'create 2 of version 2', ready: 2, live: 5, steps: 2, blocked: false },
+      { text: 'switch to version 2', ready: 3, live: 4, steps: 1, blocked: false },
     ]);
   });
 
@@ -41,9 +41,16 @@ describe('foldSteps', () => {
         ready: 3,
         live: 5,
         steps: 24,
+        blocked: false,
       },
-      { text: 'wait until promoted', ready: 4, live: 4, steps: 1 },
-      { text: 'create 1 of version 2, stop 1 of version 1 — 2 times', ready: 3, live: 5, steps: 4 },
+      { text: 'wait until promoted', ready: 4, live: 4, steps: 1, blocked: false },
+      {
+        text: 'create 1 of version 2, stop 1 of version 1 — 2 times',
+        ready: 3,
+        live: 5,
+        steps: 4,
+        blocked: false,
+      },
     ]);
   });
 

@@ -9,7 +9,14 @@ export interface FoldedSteps {
   readonly live: number;
   /** Number of steps. */
   readonly steps: number;
+  /** True for a step that cannot happen. */
+  readonly blocked: boolean;
 }
+
+/** The part of a step that is shown. */
+export type ShownStep = Pick<PlannedStep, 'description' | 'ready' | 'live'> & {
+  readonly blocked?: boolean;
+};
 
 /** A plan with at most this number of lines is short enough to show every round. */
 const MAX_UNFOLDED_LINES = 8;
@@ -20,17 +27,13 @@ const MAX_ROUND_LINES = 4;
  * Combines equal consecutive steps: `create 3 of version 2`. In longer plans, repeated rounds are
  * combined too: `… — 12 times`.
  */
-export function foldSteps(
-  steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[],
-): readonly FoldedSteps[] {
+export function foldSteps(steps: readonly ShownStep[]): readonly FoldedSteps[] {
   const lines = joinEqual(steps);
   return lines.length <= MAX_UNFOLDED_LINES ? lines : foldRounds(lines);
 }
 
 /** Combines equal consecutive steps that create or stop a replica. */
-function joinEqual(
-  steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[],
-): readonly FoldedSteps[] {
+function joinEqual(steps: readonly ShownStep[]): readonly FoldedSteps[] {
   const lines: FoldedSteps[] = [];
   let begin = 0;
   while (begin < steps.length) {
@@ -44,6 +47,7 @@ function joinEqual(
       ready: Math.min(...run.map(({ ready }) => ready)),
       live: Math.max(...run.map(({ live }) => live)),
       steps: run.length,
+      blocked: first.blocked === true,
     });
     begin = end;
   }
@@ -68,6 +72,7 @@ function foldRounds(lines: readonly FoldedSteps[]): readonly FoldedSteps[] {
       ready: Math.min(...all.map(({ ready }) => ready)),
       live: Math.max(...all.map(({ live }) => live)),
       steps: all.reduce((sum, { steps }) => sum + steps, 0),
+      blocked: all.some(({ blocked }) => blocked),
     });
     begin += length * times;
   }

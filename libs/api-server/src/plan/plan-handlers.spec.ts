@@ -187,7 +187,7 @@ describe('PlanHandlers', () => {
         ],
       },
     ]);
-    await bed.client.executePlan({ id });
+    expect(await bed.client.executePlan({ id })).toMatchObject({ removedNodeIds: ['node-1'] });
     expect(bed.state.view().node('node-1')).toBeUndefined();
     expect([...bed.state.view().replicasOn('node-1')]).toEqual([]);
   });

@@ -133,6 +133,9 @@ export class PlanHandlers {
         const response = create(ExecutePlanResponseSchema, {
           workloads: workloads.map((record) => presenter.present(record, /* full */ false)),
           nodes: nodes.map((record) => presentNode(this.deps, record)),
+          removedNodeIds: changes.flatMap((checked) =>
+            checked.kind === 'removal' ? [checked.current.value.id] : [],
+          ),
         });
         return { response, transaction };
       },

@@ -1,6 +1,6 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { WorkloadPlan_Action, type CreatePlanRequest } from '@cloudless/api';
+import { NodePlan_Action, WorkloadPlan_Action, type CreatePlanRequest } from '@cloudless/api';
 import { NOW_MS, aNode, aWorkload, runCli, type FakeCoordinator } from '../../testing/run-cli.js';
 
 const ID = '00112233aabbccdd';
@@ -52,7 +52,7 @@ describe('option --plan', () => {
         '  create 1 of version 2   2       2     4',
         '  stop 1 of version 1     2       2     4',
         '  lowest ready 2 (minimum 2), highest live 4',
-        `plan ${ID}, kept until 2026-01-01T01:00:00Z: cloudlessctl apply --plan-id ${ID}`,
+        `plan ${ID}, kept until 2026-01-01T01:00:00Z: cloudlessctl plan execute ${ID}`,
         '',
       ].join('\n'),
     });
@@ -115,10 +115,16 @@ describe('option --plan', () => {
 
   it('names each node that a drain finds without replicas to move', async () => {
     const coordinator: FakeCoordinator = {
-      createPlan: ({ changes }) => ({ id: ID, changes, workloads: [] }),
+      createPlan: ({ changes }) => ({
+        id: ID,
+        changes,
+        nodes: ['n1', 'n2'].map((nodeId) => ({ nodeId, action: NodePlan_Action.DRAIN })),
+      }),
     };
     const result = await runCli(['node', 'drain', 'n1', 'n2', '--plan'], { coordinator });
-    expect(result.stdout).toContain('node n1: no replicas to move\nnode n2: no replicas to move\n');
+    expect(result.stdout).toContain(
+      'node n1: drain: no replicas to move\nnode n2: drain: no replicas to move\n',
+    );
   });
 
   it.each([
@@ -160,7 +166,7 @@ describe('option --plan-id', () => {
           requests.push({ id, requestId });
           return {
             workloads: [aWorkload(), aWorkload({ name: 'new', generation: 1n })],
-            nodes: [aNode()],
+            nodes: [aNode({ draining: true })],
           };
         },
       };

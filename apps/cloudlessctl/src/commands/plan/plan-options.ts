@@ -1,8 +1,8 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { Command } from 'commander';
-import { ExecutePlanResponseSchema, PlanSchema, type PlannedChangeSchema } from '@cloudless/api';
-import type { ExecutePlanResponse, Plan } from '@cloudless/api';
+import { PlanSchema, type PlannedChangeSchema } from '@cloudless/api';
+import type { Plan } from '@cloudless/api';
 import { GLOBAL_OPTION_NAMES } from '../../command-tree.js';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
@@ -10,10 +10,9 @@ import { formatWorkloadName } from '../../names.js';
 import { formatTime } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
-import { formatPlan } from '../../views/plan-view.js';
-import { waitUntilDrained } from '../../wait/wait-node.js';
-import { waitUntilSettled } from '../../wait/wait-workload.js';
+import { formatPlannedChanges } from '../../views/stored-plan-view.js';
 import { hasFlag, getTextOption } from '../options.js';
+import { executeStoredPlan } from './execute-plan.js';
 
 /** A change of a plan, as CreatePlan accepts it. */
 export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
@@ -85,7 +84,7 @@ function describeChange(planned: ChangeInit | undefined): string | undefined {
 const OPTIONS_WITH_PLAN_ID: readonly string[] = [...GLOBAL_OPTION_NAMES, 'planId', 'wait'];
 
 async function executePlan(invocation: Invocation, id: string): Promise<void> {
-  const { session, operands, options } = invocation;
+  const { operands, options } = invocation;
   const otherOptions = Object.keys(options).filter((name) => !OPTIONS_WITH_PLAN_ID.includes(name));
   if (operands.length > 0 || otherOptions.length > 0) {
     throw createUsageFailure(
@@ -94,54 +93,14 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
   }
   if (!/^[0-9a-f]{16}$/.test(id))
     throw createUsageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
-  const executed = await session.client.executePlan(
-    { id, requestId: session.getRequestId() },
-    session.getCallOptions(),
-  );
-  await printExecuted(session, executed);
-  const final = hasFlag(invocation, 'wait') ? await waitUntilExecuted(session, executed) : executed;
-  if (session.isStructured)
-    await session.printValue(toMessageJson(ExecutePlanResponseSchema, final));
-}
-
-async function printExecuted(
-  session: CliSession,
-  { workloads, nodes }: ExecutePlanResponse,
-): Promise<void> {
-  for (const workload of workloads)
-    await session.printStatus(
-      `${formatWorkloadName(workload)}: ${workload.generation === 1n ? 'created' : 'updated'}`,
-    );
-  for (const { id } of nodes) await session.printStatus(`node ${id}: draining`);
-  if (workloads.length + nodes.length === 0)
-    await session.printStatus('nothing to change, the workloads are as planned');
-}
-
-/**
- * Waits until the workloads have settled and the nodes are drained.
- * @returns The response with the final states.
- */
-async function waitUntilExecuted(
-  session: CliSession,
-  { $typeName, workloads, nodes }: ExecutePlanResponse,
-): Promise<ExecutePlanResponse> {
-  const settled = [];
-  for (const workload of workloads) settled.push(await waitUntilSettled(session, workload));
-  const nodeIds = nodes.map(({ id }) => id);
-  const drained = nodeIds.length === 0 ? [] : await waitUntilDrained(session, nodeIds, undefined);
-  return { $typeName, workloads: settled, nodes: [...drained] };
+  await executeStoredPlan(invocation, id);
 }
 
 async function printPlan(session: CliSession, plan: Plan): Promise<void> {
   if (session.isStructured) return session.printValue(toMessageJson(PlanSchema, plan));
-  for (const workload of plan.workloads)
-    await session.print(formatPlan(formatWorkloadName(workload), workload, session.style));
-  for (const { change } of plan.changes) {
-    const isEmptyDrain = change.case === 'drain' && plan.workloads.length === 0;
-    if (isEmptyDrain) await session.print(`node ${change.value.nodeId}: no replicas to move\n`);
-  }
+  await session.print(formatPlannedChanges(plan, session.style));
   const until = formatTime(plan.expiresAt);
   await session.print(
-    `plan ${plan.id}, kept until ${until}: cloudlessctl apply --plan-id ${plan.id}\n`,
+    `plan ${plan.id}, kept until ${until}: cloudlessctl plan execute ${plan.id}\n`,
   );
 }

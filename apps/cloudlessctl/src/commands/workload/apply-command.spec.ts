@@ -34,6 +34,7 @@ function aCoordinator(): { calls: string[]; options: Parameters<typeof runCli>[1
               newVersion: true,
               unplaced: 1,
               unplacedReason: 'no node has a container runtime',
+              warnings: ['1 replica would find no node: no node has a container runtime'],
             };
           return {
             action: WorkloadPlan_Action.UPDATE,
@@ -93,7 +94,8 @@ describe('cloudlessctl apply', () => {
       `workload default/web: update
   replicas: 2 -> 3
   image: (absent) -> "nginx"
-  args: (absent) -> ["${'x'.repeat(58)} … ${'x'.repeat(58)}"]
+  args:
+  + - ${'x'.repeat(200)}
   new version: every replica is replaced
   new replicas on: n1 (2), n2 (1)
   STEP                    READY   MIN   LIVE
@@ -103,7 +105,7 @@ describe('cloudlessctl apply', () => {
 workload default/web: updated
 workload default/same: unchanged
 workload batch/job: create
-  1 replica cannot be placed: no node has a container runtime
+  warning: 1 replica would find no node: no node has a container runtime
 workload batch/job: created
 `,
     );
