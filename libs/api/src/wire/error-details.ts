@@ -42,6 +42,8 @@ const RETRY_AFTER_MS: Partial<Readonly<Record<ErrorReason, number>>> = {
  * Python, refuse trailers of more than 8 KiB, which contain the details in base64 and the message.
  */
 const MAX_VIOLATION_BYTES = 2_048;
+/** Largest number of characters of the field or the message of one violation. */
+const MAX_TEXT_LENGTH = 300;
 const encoder = new TextEncoder();
 
 /**
@@ -69,14 +71,25 @@ export function createErrorDetails(error: CloudlessError): OutgoingDetails {
   return details;
 }
 
-/** Returns the first violations that fit into {@link MAX_VIOLATION_BYTES}, and at least one. */
-function takeViolations(violations: readonly Violation[]): readonly Violation[] {
+/**
+ * Returns the first violations that fit into {@link MAX_VIOLATION_BYTES}, and at least one. Cuts
+ * long texts.
+ */
+function takeViolations(all: readonly Violation[]): readonly Violation[] {
   let bytes = 0;
+  const violations = all.map(({ field, message }) => ({
+    field: cut(field),
+    message: cut(message),
+  }));
   const end = violations.findIndex(({ field, message }, index) => {
     bytes += encoder.encode(field + message).byteLength;
     return index > 0 && bytes > MAX_VIOLATION_BYTES;
   });
   return end === -1 ? violations : violations.slice(0, end);
+}
+
+function cut(text: string): string {
+  return text.length <= MAX_TEXT_LENGTH ? text : `${text.slice(0, MAX_TEXT_LENGTH)}…`;
 }
 
 /** What the details of a received error say. */

@@ -1,4 +1,4 @@
-import { Code, type ConnectError } from '@connectrpc/connect';
+import type { ConnectError } from '@connectrpc/connect';
 import type { Clock, Timer } from '@cloudless/base';
 import { FairQueue } from './fair-queue.js';
 import { CALL_PRIORITIES, type CallPriority, type PriorityLimits } from './call-priority.js';
@@ -254,7 +254,7 @@ function createRefusal(priority: CallPriority, reason: ShedReason): ConnectError
     waited: `the call waited too long behind other ${calls}`,
   }[reason];
   return createRetryableError(
-    Code.ResourceExhausted,
+    reason === 'overload' ? 'SERVER_OVERLOADED' : 'RATE_LIMITED',
     `${explanation}; try again in ${RETRY_AFTER_MS[reason] / 1_000} s`,
     RETRY_AFTER_MS[reason],
   );

@@ -133,7 +133,7 @@ describe('a request message', () => {
     const message = expect.stringContaining(
       'more than 20000 fields, elements and entries',
     ) as string;
-    const refused = { code: 'resource_exhausted', message };
+    const refused = expect.objectContaining({ code: 'resource_exhausted', message }) as object;
     expect(JSON.parse((await http1(url, { body: json })).body.toString())).toEqual(refused);
     const proto = { 'content-type': 'application/proto' };
     expect(

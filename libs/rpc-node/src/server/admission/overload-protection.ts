@@ -1,5 +1,4 @@
 import type { DescMethod } from '@bufbuild/protobuf';
-import { ConnectError, Code } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { assert, type Clock, type Log } from '@cloudless/base';
 import type { CallCanceller } from '../transport/call-lifetimes.js';
@@ -15,6 +14,7 @@ import { readAhead } from './read-ahead.js';
 import { toPeerKey } from './peer-key.js';
 import { StreamLimiter } from './stream-limiter.js';
 import { EventLoopQuota } from './event-loop-quota.js';
+import { createError } from './retryable-error.js';
 
 export interface OverloadProtectionSettings extends Pick<
   RpcServerOptions,
@@ -186,10 +186,7 @@ export class OverloadProtection {
     const { handler, connection } = call;
     const unread = this.unreadResponses.track(this.getPrincipal(call), () => {
       call.control.cancel(
-        new ConnectError(
-          'too many responses are unread on the server; read them faster',
-          Code.ResourceExhausted,
-        ),
+        createError('SLOW_READER', 'too many responses are unread on the server; read them faster'),
       );
       resetCall(call);
     });

@@ -1,9 +1,9 @@
 import { constants } from 'node:http2';
-import { Code, ConnectError } from '@connectrpc/connect';
 import type { Clock, Log, Timer } from '@cloudless/base';
 import type { CallCanceller } from '../transport/call-lifetimes.js';
 import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
 import type { TrackedBytes } from './byte-budget.js';
+import { createError } from './retryable-error.js';
 
 export interface ResponsePacerSettings {
   readonly clock: Clock;
@@ -82,9 +82,9 @@ export class ResponsePacer {
         connectionId: call.connectionId,
       });
       call.control.cancel(
-        new ConnectError(
+        createError(
+          'SLOW_READER',
           `the response was not read for ${seconds} s; read it while it arrives, or ask for less`,
-          Code.ResourceExhausted,
         ),
       );
       onNextTimer(clock.setTimer(slowReaderTimeoutMs, () => resetCall(call)));

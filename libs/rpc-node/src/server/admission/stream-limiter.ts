@@ -1,5 +1,6 @@
-import { Code, ConnectError } from '@connectrpc/connect';
+import type { ConnectError } from '@connectrpc/connect';
 import type { CallPriority } from './call-priority.js';
+import { createError } from './retryable-error.js';
 
 /** Limits of open streams; the comments are at `RpcLimits`. */
 export interface StreamLimits {
@@ -78,7 +79,7 @@ export class StreamLimiter {
 
   private refuse(message: string): ConnectError {
     this.refusedCount += 1;
-    return new ConnectError(message, Code.ResourceExhausted);
+    return createError('TOO_MANY_STREAMS', message);
   }
 }
 

@@ -1,14 +1,22 @@
 import * as http from 'node:http';
-import { CoordinatorService } from '@cloudless/api';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { errorFromJsonBytes } from '@connectrpc/connect/protocol-connect';
+import { findTrailerError } from '@connectrpc/connect/protocol-grpc';
+import { CoordinatorService, readErrorDetails } from '@cloudless/api';
 import { serversOfTest } from '../testing/fixture.js';
 import { envelope, http1, http2Request, JSON_TYPE, type RawResponse } from '../testing/raw-http.js';
 
 const open = serversOfTest(afterEach);
 const MIB = 1024 * 1024;
+const FALLBACK = new ConnectError('not a Connect error', Code.Unknown);
 /** Field 1 with length 127, but only one byte of data. */
 const TRUNCATED = Buffer.from([0x0a, 0x7f, 0x01]);
 
-const parseBody = ({ body }: RawResponse): unknown => JSON.parse(body.toString());
+/** Returns code and message of an error; another body unchanged. */
+const parseBody = ({ body }: RawResponse): unknown => {
+  const json = JSON.parse(body.toString()) as Record<string, unknown>;
+  return 'details' in json ? { code: json['code'], message: json['message'] } : json;
+};
 
 describe('a request with malformed JSON', () => {
   it.each([
@@ -68,6 +76,31 @@ describe('a request with malformed JSON', () => {
   );
 });
 
+describe('a malformed request', () => {
+  it('gets the reason MALFORMED_REQUEST in each protocol', async () => {
+    const { url } = await open();
+    const body = '{"name":';
+    const reason = { reason: 'MALFORMED_REQUEST', metadata: {}, violations: [] };
+    const unary = await http1(url, { body });
+    expect(readErrorDetails(errorFromJsonBytes(unary.body, undefined, FALLBACK))).toEqual(reason);
+    const grpc = await http2Request(url, {
+      headers: { 'content-type': 'application/grpc+json' },
+      body: envelope(body),
+    });
+    const trailers = grpc.trailers as Record<string, string>;
+    const error = findTrailerError(
+      new Headers(Object.entries(trailers).filter(([, value]) => typeof value === 'string')),
+    );
+    expect(error && readErrorDetails(error)).toEqual(reason);
+    const web = await http1(url, {
+      headers: { 'content-type': 'application/grpc-web+json' },
+      body: envelope(body),
+    });
+    expect(web.body.toString()).toContain('grpc-message: cannot decode message');
+    expect(web.body.toString()).toContain('grpc-status-details-bin: ');
+  });
+});
+
 describe('a request with malformed protobuf', () => {
   const message =
     'not a valid cloudless.api.CreateWorkloadRequest in the binary format: premature EOF';
@@ -122,7 +155,7 @@ describe('a request with malformed protobuf', () => {
       body: envelope(TRUNCATED),
     });
     expect(body[0]).toBe(0b10);
-    expect(JSON.parse(body.subarray(5).toString())).toEqual({
+    expect(JSON.parse(body.subarray(5).toString())).toMatchObject({
       error: {
         code: 'invalid_argument',
         message:
@@ -149,7 +182,7 @@ describe('an exception of a handler', () => {
       headers: { 'content-type': 'application/grpc' },
       body: envelope(''),
     });
-    expect(trailers).toMatchObject({ 'grpc-status': '13', 'grpc-message': 'internal%20error' });
+    expect(trailers).toMatchObject({ 'grpc-status': '13', 'grpc-message': 'internal error' });
   });
 });
 

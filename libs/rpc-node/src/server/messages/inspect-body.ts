@@ -1,6 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { compressionBrotli, compressionGzip } from '@connectrpc/connect-node';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { createError } from '../admission/retryable-error.js';
 import { countBinaryParts, countJsonParts } from './message-parts.js';
 
 /** Compressions that the server accepts. */
@@ -41,9 +42,9 @@ export function inspectBody(
       ? countJsonParts(bytes, maxMessageParts)
       : countBinaryParts(handler.method.input, bytes, maxMessageParts);
     if (parts <= maxMessageParts) return bytes;
-    throw new ConnectError(
+    throw createError(
+      'REQUEST_TOO_LARGE',
       `the message has more than ${maxMessageParts} fields, elements and entries (32 characters of text count as one); send less at once`,
-      Code.ResourceExhausted,
     );
   };
   if (/^application\/(grpc|connect\+)/i.test(type)) {
@@ -218,10 +219,10 @@ function encodeEnvelope(flags: number, data: Uint8Array): Uint8Array {
   return Buffer.concat([head, data]);
 }
 
-function createTooLargeError(readMaxBytes: number, length?: number): ConnectError {
+export function createTooLargeError(readMaxBytes: number, length?: number): ConnectError {
   const size = length === undefined ? 'message' : `message of ${length} bytes`;
-  return new ConnectError(
+  return createError(
+    'REQUEST_TOO_LARGE',
     `the ${size} is larger than ${readMaxBytes} bytes, the largest that this server accepts`,
-    Code.ResourceExhausted,
   );
 }

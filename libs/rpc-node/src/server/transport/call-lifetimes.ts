@@ -1,11 +1,11 @@
 import {
-  Code,
   ConnectError,
   createContextKey,
   type ContextKey,
   type Interceptor,
 } from '@connectrpc/connect';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { createError } from '../admission/retryable-error.js';
 import { AbortableCall } from './abortable-call.js';
 
 export interface CallLifetimesSettings {
@@ -109,10 +109,7 @@ export class CallLifetimes {
     const { clock, unaryDeadlineMs } = this.settings;
     return clock.setTimer(unaryDeadlineMs, () =>
       call.abort(
-        new ConnectError(
-          `${rpc} gave no answer within ${unaryDeadlineMs} ms`,
-          Code.DeadlineExceeded,
-        ),
+        createError('DEADLINE_EXCEEDED', `${rpc} gave no answer within ${unaryDeadlineMs} ms`),
       ),
     );
   }

@@ -1,10 +1,11 @@
 import * as http from 'node:http';
 import * as http2 from 'node:http2';
 import * as net from 'node:net';
-import { Code, ConnectError, createConnectRouter, type ConnectRouter } from '@connectrpc/connect';
+import { createConnectRouter, type ConnectRouter } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { silentLog, type Log } from '@cloudless/base';
 import { Health } from '@cloudless/api/grpc';
+import { createError } from '../admission/retryable-error.js';
 import { OverloadProtection } from '../admission/overload-protection.js';
 import { HealthState, registerHealthService } from '../health/health.js';
 import { inputErrorInterceptor } from '../messages/input-errors.js';
@@ -138,7 +139,7 @@ class PlaintextServer implements RpcServer {
   private async shutDown(graceMs: number): Promise<void> {
     const closed = new Promise<void>((resolve) => this.listener.close(() => resolve()));
     this.health.setAll('notServing');
-    this.lifetimes.endStreams(new ConnectError('the server is shutting down', Code.Unavailable));
+    this.lifetimes.endStreams(createError('SHUTTING_DOWN', 'the server is shutting down'));
     for (const response of this.openResponses) response.shouldKeepAlive = false;
     for (const connection of this.connections.all) connection.drain();
     const destroyAll = (): void => {
