@@ -195,7 +195,8 @@ const steps = {
   documents: async () =>
     nodeTests(['tools/checks/documents.test.mjs', 'tools/checks/words.test.mjs']),
   // The tools that the other steps use.
-  tools: async () => nodeTests(['tools/jest/fast-check.test.mjs']),
+  tools: async () =>
+    nodeTests(['tools/jest/fast-check.test.mjs', 'tools/checks/cli-bundle.test.mjs']),
   'buf lint': check(() => run('buf', ['lint'])),
   'buf breaking': check(() => run('buf', ['breaking', '--against', 'proto/baseline.binpb'])),
   'generated code': check(drift),

@@ -1,6 +1,7 @@
 import { Option } from 'commander';
 import type { Command } from 'commander';
-import { resolveSettings } from './config/settings.js';
+import { withValues } from './completion/value-kinds.js';
+import { OUTPUT_FORMATS, resolveSettings } from './config/settings.js';
 import type { GlobalOptions } from './config/settings.js';
 import type { CliIo } from './io/io.js';
 import { createStyle } from './output/style.js';
@@ -227,9 +228,12 @@ export function addGlobalOptions(command: Command): void {
   const heading = 'Global options:';
   const options = [
     new Option('--server <url>', 'URL of the coordinator'),
-    new Option('--context <name>', 'context of the configuration file to use'),
+    new Option('--context <context>', 'context of the configuration file to use'),
     new Option('-n, --namespace <namespace>', 'namespace for names without a namespace'),
-    new Option('-o, --output <format>', 'output format: table, wide, json or yaml'),
+    withValues(
+      new Option('-o, --output <format>', 'output format: table, wide, json or yaml'),
+      OUTPUT_FORMATS,
+    ),
     new Option('--no-color', 'disable colours'),
     new Option('--utc', 'show times in UTC instead of local time'),
     new Option('--timeout <duration>', 'time limit of one call, or with --wait of the whole wait'),

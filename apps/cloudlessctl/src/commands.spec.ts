@@ -1,6 +1,7 @@
 import { Command } from 'commander';
-import { CommandTree } from './command-tree.js';
+import { CommandTree, addGlobalOptions } from './command-tree.js';
 import { declareCommands } from './commands.js';
+import { getOperandValues, getOptionValues } from './completion/value-kinds.js';
 import { runCli } from './testing/run-cli.js';
 import type { CliIo } from './io/io.js';
 
@@ -62,8 +63,8 @@ describe('help', () => {
       argv: ['node', 'help', 'drain'],
       usage: 'Usage: cloudlessctl node drain [options] [nodes...]',
     },
-    { argv: ['help', 'scale'], usage: 'Usage: cloudlessctl scale [options] [name] [replicas]' },
-    { argv: ['scale', '-h'], usage: 'Usage: cloudlessctl scale [options] [name] [replicas]' },
+    { argv: ['help', 'scale'], usage: 'Usage: cloudlessctl scale [options] [workload] [replicas]' },
+    { argv: ['scale', '-h'], usage: 'Usage: cloudlessctl scale [options] [workload] [replicas]' },
   ])('prints the usage of the command for $argv', async ({ argv, usage }) => {
     const { exitCode, stdout, stderr } = await runCli(argv);
     expect({ exitCode, usage: stdout.split('\n')[0], stderr }).toEqual({
@@ -79,5 +80,26 @@ describe('help', () => {
       stderr:
         "cloudlessctl: unknown command 'drian'; did you mean drain?; see: cloudlessctl node --help\n",
     });
+  });
+});
+
+describe('shell completion of every command', () => {
+  it('knows what to offer for every operand and every value of an option', async () => {
+    const { tree, program } = declareAll();
+    addGlobalOptions(program);
+    await tree.loadAll(program);
+    const unknown: string[] = [];
+    const visit = (command: Command, path: string): void => {
+      for (const argument of command.registeredArguments)
+        if (getOperandValues(argument) === undefined)
+          unknown.push(`${path} <${argument.name()}>: see completion/value-kinds.ts`);
+      for (const option of command.options)
+        if (option.required && getOptionValues(option) === undefined)
+          unknown.push(`${path} ${option.flags}: see completion/value-kinds.ts`);
+      for (const child of command.commands) visit(child, `${path} ${child.name()}`);
+    };
+    for (const command of program.commands)
+      if (!command.name().startsWith('_')) visit(command, command.name());
+    expect(unknown).toEqual([]);
   });
 });

@@ -44,7 +44,8 @@ export interface Settings extends ConnectionTarget {
 /** Address without any setting: the coordinator of a development cluster. */
 export const DEFAULT_SERVER = 'http://127.0.0.1:8080';
 const DEFAULT_NAMESPACE = 'default';
-const OUTPUT_FORMATS: readonly OutputFormat[] = ['table', 'wide', 'json', 'yaml'];
+/** The formats of `--output`. */
+export const OUTPUT_FORMATS: readonly OutputFormat[] = ['table', 'wide', 'json', 'yaml'];
 
 /**
  * Resolves the settings. Precedence of the server: `--server`, the context of `--context`,

@@ -25,6 +25,7 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
     value: 'policy',
     description: 'image pull policy: IF_NOT_PRESENT, ALWAYS or NEVER',
     path: 'image_pull.policy',
+    values: listEnumNames(ImagePull_PolicySchema),
     parse: createEnumParser('--pull', listEnumNames(ImagePull_PolicySchema)),
   },
   {

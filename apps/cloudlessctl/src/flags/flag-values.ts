@@ -11,6 +11,8 @@ export interface SpecFlag {
   readonly flag: string;
   /** Placeholder of the value in the help: `reference`. */
   readonly value: string;
+  /** The values that shell completion offers. Default: those of the placeholder. */
+  readonly values?: readonly string[];
   readonly description: string;
   /** Path of the field below `spec`, as in an update mask: `image_pull.policy`. */
   readonly path: string;

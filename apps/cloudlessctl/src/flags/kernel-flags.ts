@@ -65,6 +65,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--platform',
     value: 'platform',
+    values: ['linux/amd64', 'linux/arm64'],
     path: 'image_pull.platform',
     parse: parseText,
     description: 'platform of the image and of the node, such as linux/arm64',

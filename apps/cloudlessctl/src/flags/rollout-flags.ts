@@ -23,6 +23,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     value: 'strategy',
     description: 'rollout strategy: ROLLING_UPDATE, RECREATE or BLUE_GREEN',
     path: 'rollout.strategy',
+    values: listEnumNames(Rollout_StrategySchema),
     parse: createEnumParser('--strategy', listEnumNames(Rollout_StrategySchema)),
   },
   ...createCountFlags({
@@ -64,6 +65,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     value: 'action',
     description: 'action when a rollout fails: PAUSE or ROLLBACK',
     path: 'rollout.on_failure',
+    values: listEnumNames(Rollout_OnFailureSchema),
     parse: createEnumParser('--on-failure', listEnumNames(Rollout_OnFailureSchema)),
   },
   {
@@ -71,6 +73,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     value: 'promotion',
     description: 'BLUE_GREEN: AUTO or MANUAL switch',
     path: 'rollout.promotion',
+    values: listEnumNames(Rollout_PromotionSchema),
     parse: createEnumParser('--promotion', listEnumNames(Rollout_PromotionSchema)),
   },
   {

@@ -16,12 +16,13 @@ const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...CONTAINER_FLAGS, 
 
 /** Adds the flags of a workload spec to a command. Every flag may be given several times. */
 export function addSpecFlags(command: Command): void {
-  for (const { flag, value, description, repeatable } of SPEC_FLAGS) {
+  for (const { flag, value, values, description, repeatable } of SPEC_FLAGS) {
     const option = new Option(
       `${flag} <${value}>`,
       repeatable ? `${description} (repeatable)` : description,
     );
     option.argParser(collectValue);
+    if (values !== undefined) option.argChoices = [...values];
     command.addOption(option);
   }
   const envFile = new Option(

@@ -187,6 +187,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     value: 'policy',
     description: 'restart policy: ALWAYS, ON_FAILURE or NEVER',
     path: 'restart.policy',
+    values: listEnumNames(RestartPolicy_PolicySchema),
     parse: createEnumParser('--restart', listEnumNames(RestartPolicy_PolicySchema)),
   },
   {
@@ -201,6 +202,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     value: 'mode',
     description: 'REPLICATED, or GLOBAL for one replica on each matching node',
     path: 'mode',
+    values: listEnumNames(WorkloadSpec_ModeSchema),
     parse: createEnumParser('--mode', listEnumNames(WorkloadSpec_ModeSchema)),
   },
   {
@@ -224,13 +226,14 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--runtime',
     value: 'runtime',
+    values: ['process', 'cri'],
     description: 'runtime: process or cri',
     path: 'runtime',
     parse: parseText,
   },
   {
     flag: '--working-dir',
-    value: 'path',
+    value: 'directory',
     description: 'working directory',
     path: 'working_dir',
     parse: parseText,

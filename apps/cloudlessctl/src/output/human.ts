@@ -1,6 +1,6 @@
-import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt';
 import { formatZonedTime } from './local-time.js';
+import { timestampMs } from './timestamp.js';
 
 /**
  * Formats the age of a time: `0s`, `59s`, `5m`, `3h`, `12d`. Empty without a time; `0s` for a time

@@ -1,8 +1,8 @@
-import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
 import pc from 'picocolors';
 import type { CliIo } from '../io/io.js';
 import { formatInstant } from './human.js';
+import { timestampMs } from './timestamp.js';
 
 /**
  * How results are shown: colour functions, which return the text unchanged when colours are off,

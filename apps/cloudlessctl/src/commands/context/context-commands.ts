@@ -16,10 +16,10 @@ export function addContextCommands(tree: CommandTree, parent: Command): void {
     'show the context, server and namespace in use',
     showContext,
   );
-  tree.addOfflineCommand(parent, 'use <name>', 'set the current context', useContext);
+  tree.addOfflineCommand(parent, 'use <context>', 'set the current context', useContext);
   tree.addOfflineCommand(
     parent,
-    'set <name>',
+    'set <context>',
     'create or change a context with --server and --namespace',
     setContext,
   );

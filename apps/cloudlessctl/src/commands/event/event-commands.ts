@@ -53,14 +53,14 @@ export function addEventCommands(tree: CommandTree, parent: Command): void {
 /** Adds the options that select events. */
 export function addEventOptions(command: Command): Command {
   return command
-    .option('--workload <name>', 'only for this workload')
+    .option('--workload <workload>', 'only for this workload')
     .option('--node <node>', 'only for this node')
     .option(
       '--limit <number>',
       `number of newest events, at most ${MAX_LIMIT} (default: ${DEFAULT_LIMIT})`,
     )
     .option('--audit', 'list audit records instead of other events')
-    .option('--why <id>', 'show the causes and consequences of an event as a tree')
+    .option('--why <event>', 'show the causes and consequences of an event as a tree')
     .option('-w, --watch', 'watch for changes after the list');
 }
 

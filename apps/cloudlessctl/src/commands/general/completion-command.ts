@@ -2,42 +2,17 @@ import { Argument } from 'commander';
 import type { Command } from 'commander';
 import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { requireOperand } from '../options.js';
-import { findCandidates } from './find-completions.js';
-
-/**
- * Hidden command that the completion scripts call with the words of the command line after `--`.
- * The helper command completes the last word.
- */
-const HELPER_COMMAND = '__complete';
-
-const SCRIPTS: Readonly<Record<string, string>> = {
-  bash: `_cloudlessctl() {
-  local IFS=$'\\n'
-  COMPREPLY=($(cloudlessctl ${HELPER_COMMAND} -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-}
-complete -o default -F _cloudlessctl cloudlessctl
-`,
-  zsh: `#compdef cloudlessctl
-_cloudlessctl() {
-  local -a candidates
-  candidates=("\${(@f)$(cloudlessctl ${HELPER_COMMAND} -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
-  [[ -n "$candidates" ]] && compadd -a candidates || _files
-}
-compdef _cloudlessctl cloudlessctl
-`,
-  fish: `function __cloudlessctl_complete
-  set -l words (commandline -opc)[2..-1] (commandline -ct)
-  cloudlessctl ${HELPER_COMMAND} -- $words 2>/dev/null
-end
-complete -c cloudlessctl -a '(__cloudlessctl_complete)'
-`,
-};
+import { LocalSession } from '../../call/local-session.js';
+import { findCandidates } from '../../completion/find-candidates.js';
+import { COMPLETION_SCRIPTS, formatCandidates } from '../../completion/scripts.js';
+import { resolveSettings } from '../../config/settings.js';
+import type { GlobalOptions } from '../../config/settings.js';
 
 /** Adds `completion`. */
 export function addCompletionCommand(tree: CommandTree, parent: Command): void {
-  const shell = new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS));
+  const shell = new Argument('<shell>', 'the shell').choices(Object.keys(COMPLETION_SCRIPTS));
   const print = async (invocation: LocalInvocation): Promise<void> =>
-    invocation.session.print(SCRIPTS[requireOperand(invocation, 0, 'shell')] ?? '');
+    invocation.session.print(COMPLETION_SCRIPTS[requireOperand(invocation, 0, 'shell')] ?? '');
   tree
     .addOfflineCommand(
       parent,
@@ -48,7 +23,14 @@ export function addCompletionCommand(tree: CommandTree, parent: Command): void {
     .addArgument(shell)
     .addHelpText(
       'after',
-      '\nbash: source <(cloudlessctl completion bash)\nzsh:  source <(cloudlessctl completion zsh)\nfish: cloudlessctl completion fish | source',
+      `
+Enable completion in the current shell, and in every new shell with the same line in its start file:
+  bash  source <(cloudlessctl completion bash)       ~/.bashrc
+  zsh   source <(cloudlessctl completion zsh)        ~/.zshrc
+  fish  cloudlessctl completion fish | source        ~/.config/fish/config.fish
+
+Shells complete the command cloudlessctl, not "npx cloudlessctl". In a checkout, first run:
+  PATH="$PWD/node_modules/.bin:$PATH"`,
     );
 }
 
@@ -56,12 +38,16 @@ export function addCompletionCommand(tree: CommandTree, parent: Command): void {
 export function addCompletionHelper(tree: CommandTree, program: Command): void {
   tree.addOfflineCommand(
     program,
-    `${HELPER_COMMAND} [words...]`,
+    '__complete [words...]',
     'print the candidates for the last word',
     async ({ session, wordsAfterSeparator = [] }) => {
-      await tree.load(program, wordsAfterSeparator);
-      const candidates = await findCandidates(program, wordsAfterSeparator, session);
-      await session.print(candidates.map((candidate) => `${candidate}\n`).join(''));
+      const open = async (options: GlobalOptions): Promise<LocalSession> => {
+        const settings = await resolveSettings(options, session.io);
+        return new LocalSession(session.io, settings, session.style);
+      };
+      await session.print(
+        formatCandidates(await findCandidates(tree, program, wordsAfterSeparator, open)),
+      );
     },
   );
 }

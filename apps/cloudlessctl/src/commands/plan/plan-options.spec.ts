@@ -140,7 +140,7 @@ describe('option --plan', () => {
       argv: ['apply', '-f', '-', '--plan', '--dry-run'],
       says: '--dry-run and --plan exclude each other',
     },
-    { argv: ['scale', '--plan'], says: "missing required argument 'name'" },
+    { argv: ['scale', '--plan'], says: "missing required argument 'workload'" },
     { argv: ['apply', '--plan'], says: "required option '-f, --filename <path>' not specified" },
     { argv: ['node', 'drain', '--plan'], says: "missing required argument 'nodes'" },
   ])('rejects $argv with: $says', async ({ argv, says }) => {

@@ -21,7 +21,7 @@ export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
 export function addPlanOptions(command: Command): Command {
   return command
     .option('--plan', 'only show the change, and store it as a plan for an hour')
-    .option('--plan-id <id>', 'execute a stored plan exactly as it was shown');
+    .option('--plan-id <plan>', 'execute a stored plan exactly as it was shown');
 }
 
 /**

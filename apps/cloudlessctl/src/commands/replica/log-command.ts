@@ -1,9 +1,11 @@
+import { Option } from 'commander';
 import type { Command } from 'commander';
 import { fromJson } from '@bufbuild/protobuf';
 import { TimestampSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
 import { LogEntrySchema, OutputStream } from '@cloudless/api';
 import type { LogEntry, SkippedLines } from '@cloudless/api';
+import { withValues } from '../../completion/value-kinds.js';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import { formatCount, formatBytes, formatSpan } from '../../output/human.js';
@@ -37,7 +39,12 @@ export function addLogCommand(tree: CommandTree, parent: Command): void {
       'only lines since a duration ago (10m) or since a time (2026-01-31T12:00:00Z)',
     )
     .option('--timestamps', 'print the time before each line; --utc does so in UTC')
-    .option('--stream <stream>', 'only stdout or only stderr')
+    .addOption(
+      withValues(new Option('--stream <stream>', 'only stdout or only stderr'), [
+        'stdout',
+        'stderr',
+      ]),
+    )
     .option('--previous', 'only the container that ran before the last restart of each replica')
     .option(
       '--max-replicas <number>',

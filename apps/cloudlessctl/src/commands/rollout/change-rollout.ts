@@ -18,7 +18,7 @@ import { formatResumeHint } from './rollout-hints.js';
  * @throws {@link CliFailure} when the name is missing or invalid.
  */
 export const requireWorkloadName = (invocation: Invocation): WorkloadName => {
-  requireOperands(invocation, 'name');
+  requireOperands(invocation, 'workload');
   return parseWorkloadName(
     requireOperand(invocation, 0, 'name'),
     invocation.session.settings.namespace,

@@ -16,11 +16,11 @@ import { showPlan, showHistory } from './show-rollout.js';
 /** Adds the subcommands of `rollout`. */
 export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   addRolloutStatus(tree, parent);
-  tree.addCommand(parent, 'plan <name>', 'show the remaining steps of a rollout', showPlan);
-  addSelectorOption(tree.addCommand(parent, 'pause [names...]', 'pause rollouts', pauseRollouts));
+  tree.addCommand(parent, 'plan <workload>', 'show the remaining steps of a rollout', showPlan);
+  addSelectorOption(tree.addCommand(parent, 'pause [workloads...]', 'pause rollouts', pauseRollouts));
   const resume = tree.addCommand(
     parent,
-    'resume [names...]',
+    'resume [workloads...]',
     'resume paused rollouts, or retry failed rollouts',
     resumeRollouts,
   );
@@ -28,14 +28,14 @@ export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   addWaitOption(
     tree.addCommand(
       parent,
-      'promote <name>',
+      'promote <workload>',
       'continue a rollout that waits for a promotion',
       promoteRollout,
     ),
   ).option('--version <number>', 'promote only if this version waits for a promotion');
   const undo = tree.addCommand(
     parent,
-    'undo [names...]',
+    'undo [workloads...]',
     'roll back to an earlier version',
     undoRollouts,
   );
@@ -45,12 +45,12 @@ export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   );
   const restart = tree.addCommand(
     parent,
-    'restart [names...]',
+    'restart [workloads...]',
     'replace every replica, with the same template',
     restartRollouts,
   );
   addPlanOptions(addWaitOption(addSelectorOption(restart)));
   tree
-    .addCommand(parent, 'history <name>', 'list the stored versions', showHistory)
+    .addCommand(parent, 'history <workload>', 'list the stored versions', showHistory)
     .option('--version <number>', 'show this version as a manifest');
 }

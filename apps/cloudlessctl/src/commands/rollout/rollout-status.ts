@@ -20,7 +20,12 @@ const REDRAW_MS = 1_000;
 /** Adds `rollout status`. */
 export function addRolloutStatus(tree: CommandTree, parent: Command): void {
   tree
-    .addCommand(parent, 'status <name>', 'show the status of a rollout until it ends', showStatus)
+    .addCommand(
+      parent,
+      'status <workload>',
+      'show the status of a rollout until it ends',
+      showStatus,
+    )
     .addOption(
       new Option('--watch <boolean>', 'false: print the current status and exit')
         .choices(['true', 'false'])

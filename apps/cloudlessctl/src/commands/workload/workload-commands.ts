@@ -32,17 +32,17 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
   addWaitOption(createCommand);
   const update = tree.addCommand(
     parent,
-    'update <name> [command...]',
+    'update <workload> [command...]',
     'change only the fields that the flags set',
     updateWorkload,
   );
   addSpecFlags(update);
   addWaitOption(update);
   addListOptions(tree.addCommand(parent, 'list', 'list workloads', listWorkloads)).alias('ls');
-  tree.addCommand(parent, 'get <names...>', 'show workloads', (invocation) =>
+  tree.addCommand(parent, 'get <workloads...>', 'show workloads', (invocation) =>
     getWorkloads(invocation, invocation.operands),
   );
-  tree.addCommand(parent, 'describe <name>', 'show details of a workload', (invocation) =>
+  tree.addCommand(parent, 'describe <workload>', 'show details of a workload', (invocation) =>
     describeWorkload(invocation, requireOperand(invocation, 0, 'name')),
   );
   addWorkloadTopCommand(tree, parent, 'top');
@@ -58,7 +58,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
 export function addScaleCommand(tree: CommandTree, parent: Command): void {
   const command = tree.addCommand(
     parent,
-    'scale [names...]',
+    'scale [workloads...]',
     'set the number of replicas',
     scaleWorkloads,
   );
@@ -74,7 +74,7 @@ Examples: cloudlessctl scale web 5
 
 /** Adds `delete`. */
 export function addDeleteCommand(tree: CommandTree, parent: Command): void {
-  const command = tree.addCommand(parent, 'delete [names...]', 'delete workloads', deleteWorkloads);
+  const command = tree.addCommand(parent, 'delete [workloads...]', 'delete workloads', deleteWorkloads);
   addWaitOption(addSelectorOption(command))
     .option(
       '-f, --filename <path>',

@@ -1,0 +1,185 @@
+import { resolvePortName } from '@cloudless/api';
+import type { Event, Node, Workload } from '@cloudless/api';
+import type { CliSession } from '../call/cli-session.js';
+import type { LocalSession } from '../call/local-session.js';
+import { openSession } from '../call/open-session.js';
+import { getConfigPath, readContexts } from '../config/contexts.js';
+import { DEFAULT_SERVER } from '../config/settings.js';
+import { parseWorkloadName } from '../names.js';
+import { formatCount } from '../output/human.js';
+import type { Candidate } from './find-candidates.js';
+import type { ValueKind } from './value-kinds.js';
+
+/** Time limit of the calls for one completion: the shell is blocked until the completion ends. */
+const LOOKUP_TIMEOUT_MS = 1_000;
+
+/** Most objects that one completion requests from the coordinator: one page of a list. */
+const MAX_OBJECTS = 200;
+
+/** Number of newest events that completion offers. */
+const MAX_EVENTS = 50;
+
+/** Hex digits of a container id that select the container. */
+const CONTAINER_ID_LENGTH = 12;
+
+/** Longest description of a candidate, which is shown on the same line. */
+const MAX_DESCRIPTION_LENGTH = 80;
+
+/** Returns the names of one kind. Throws when the coordinator cannot be reached. */
+type Lookup = (session: CliSession, operands: readonly string[]) => Promise<readonly Candidate[]>;
+
+const LOOKUPS: Readonly<Partial<Record<ValueKind, Lookup>>> = {
+  workload: findWorkloads,
+  kindOrWorkload: findWorkloads,
+  node: async (session) => (await listNodes(session)).map(toNodeCandidate),
+  region: async (session) => countValues((await listNodes(session)).map(({ region }) => region)),
+  zone: async (session) => countValues((await listNodes(session)).map(({ zone }) => zone)),
+  namespace: findNamespaces,
+  event: findEvents,
+  plan: findPlans,
+  port: findPorts,
+  nameOfKind: findNamesOfKind,
+};
+
+/**
+ * Returns the names of a kind with descriptions. Returns no names when the configuration is invalid
+ * or the coordinator cannot be reached: an error message would disturb the command line.
+ * @param operands - The operands before the word that is completed.
+ * @param open - Creates the session to use.
+ */
+export async function findNames(
+  kind: ValueKind,
+  operands: readonly string[],
+  open: () => Promise<LocalSession>,
+): Promise<readonly Candidate[]> {
+  try {
+    const local = await open();
+    if (kind === 'context') return await findContexts(local);
+    const session = await openSession(local);
+    try {
+      return (await LOOKUPS[kind]?.(session, operands)) ?? [];
+    } finally {
+      session.close();
+    }
+  } catch {
+    return [];
+  }
+}
+
+async function findContexts({ io }: LocalSession): Promise<readonly Candidate[]> {
+  const { contexts } = await readContexts(io.files, getConfigPath(io.env));
+  return [...contexts].map(([value, { server = DEFAULT_SERVER }]) => ({
+    value,
+    description: server,
+  }));
+}
+
+async function listWorkloads(session: CliSession, namespace: string): Promise<readonly Workload[]> {
+  const request = { namespace, pageSize: MAX_OBJECTS };
+  return (await session.client.listWorkloads(request, session.getCallOptions(LOOKUP_TIMEOUT_MS)))
+    .workloads;
+}
+
+async function findWorkloads(session: CliSession): Promise<readonly Candidate[]> {
+  const workloads = await listWorkloads(session, session.settings.namespace);
+  return workloads.map(({ name, spec, status }) => ({
+    value: name,
+    description: shorten(
+      `${status?.readyReplicas ?? 0}/${status?.desiredReplicas ?? 0} ready ${spec?.image ?? ''}`,
+    ),
+  }));
+}
+
+async function findNamespaces(session: CliSession): Promise<readonly Candidate[]> {
+  const workloads = await listWorkloads(session, '');
+  return countValues(
+    workloads.map(({ namespace }) => namespace),
+    'workload',
+  );
+}
+
+async function listNodes(session: CliSession): Promise<readonly Node[]> {
+  const request = { pageSize: MAX_OBJECTS };
+  return (await session.client.listNodes(request, session.getCallOptions(LOOKUP_TIMEOUT_MS))).nodes;
+}
+
+function toNodeCandidate({ id, zone, status }: Node): Candidate {
+  const replicas = status?.replicaCount ?? 0;
+  return { value: id, description: `zone ${zone}, ${formatCount(replicas, 'replica')}` };
+}
+
+async function findEvents(session: CliSession): Promise<readonly Candidate[]> {
+  const { events } = await session.client.listEvents(
+    { pageSize: MAX_EVENTS, newestFirst: true },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return events.map(({ id, reason, message }: Event) => ({
+    value: id,
+    description: shorten(`${reason}: ${message}`),
+  }));
+}
+
+async function findPlans(session: CliSession): Promise<readonly Candidate[]> {
+  const { plans } = await session.client.listPlans(
+    { pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return plans
+    .filter(({ executedAt }) => executedAt === undefined)
+    .map(({ id, summary }) => ({ value: id, description: shorten(summary) }));
+}
+
+/** Returns the ports of the workload that the first operand names. */
+async function findPorts(
+  session: CliSession,
+  [target = '']: readonly string[],
+): Promise<readonly Candidate[]> {
+  const { spec } = await session.client.getWorkload(
+    parseWorkloadName(target, session.settings.namespace),
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return (spec?.ports ?? []).map((port) => ({
+    value: resolvePortName(port),
+    description: `port ${port.containerPort}`,
+  }));
+}
+
+/** Returns the objects of the kind that the first operand names. */
+async function findNamesOfKind(
+  session: CliSession,
+  [kind = '']: readonly string[],
+): Promise<readonly Candidate[]> {
+  if (/^(workloads?|wl)$/i.test(kind)) return findWorkloads(session);
+  if (/^nodes?$/i.test(kind)) return (await listNodes(session)).map(toNodeCandidate);
+  return /^containers?$/i.test(kind) ? findContainers(session) : [];
+}
+
+async function findContainers(session: CliSession): Promise<readonly Candidate[]> {
+  const { containers } = await session.agents.listContainers(
+    {},
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return containers
+    .filter(({ namespace }) => namespace === session.settings.namespace)
+    .map(({ containerId, workload, nodeId }) => ({
+      value: containerId.slice(0, CONTAINER_ID_LENGTH),
+      description: `${workload} on ${nodeId}`,
+    }));
+}
+
+/** Returns each different value with the number of objects that have it, sorted. */
+function countValues(values: readonly string[], noun = 'node'): readonly Candidate[] {
+  const counts = new Map<string, number>();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  return [...counts]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([value, count]) => ({ value, description: formatCount(count, noun) }));
+}
+
+/** Returns the first line of a text, of limited length. */
+function shorten(text: string): string {
+  const [line = ''] = text.split('\n');
+  return line.length <= MAX_DESCRIPTION_LENGTH
+    ? line.trim()
+    : `${line.slice(0, MAX_DESCRIPTION_LENGTH - 1)}…`;
+}

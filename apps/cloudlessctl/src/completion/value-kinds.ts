@@ -1,0 +1,90 @@
+import type { Argument, Option } from 'commander';
+
+/** What shell completion offers for the value of an option or for an operand. */
+export type ValueKind =
+  /** Names and ids, see `find-names.ts`. */
+  | 'workload'
+  | 'node'
+  | 'namespace'
+  | 'context'
+  | 'region'
+  | 'zone'
+  | 'event'
+  | 'plan'
+  /** Ports of the workload that the first operand names. */
+  | 'port'
+  /** Kinds of `get` and `describe`; objects of the kind that the first operand names. */
+  | 'kind'
+  | 'kindOrWorkload'
+  | 'nameOfKind'
+  /** Words that select a command, for `help`. */
+  | 'command'
+  /** Names of local files and directories. */
+  | 'file'
+  | 'directory'
+  /** Nothing: a number, a new name or another text that the user invents. */
+  | 'freeText';
+
+/**
+ * The kind of each placeholder, such as `node` of `--node <node>` and `drain [nodes...]`. An option
+ * or operand with any other placeholder must have {@link withValues}; a test checks all of them.
+ */
+const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
+  workload: 'workload',
+  workloads: 'workload',
+  target: 'workload',
+  targets: 'workload',
+  node: 'node',
+  nodes: 'node',
+  namespace: 'namespace',
+  context: 'context',
+  region: 'region',
+  zone: 'zone',
+  event: 'event',
+  plan: 'plan',
+  ports: 'port',
+  kind: 'kind',
+  'kind-or-workload': 'kindOrWorkload',
+  names: 'nameOfKind',
+  file: 'file',
+  path: 'file',
+  dir: 'directory',
+  ...toFreeText([
+    ...['name', 'id', 'text', 'url', 'reference', 'address', 'selector', 'capability', 'directory'],
+    ...['number', 'replicas', 'number[%]', 'lines', 'cores', 'bytes', 'duration', 'time', 'step'],
+    ...['key=value', 'name=value', 'name:address', 'name=soft[:hard]', 'path[:path[:rwm]]'],
+    ...['[name=][host:]number', 'volume', 'check', 'labels', 'taints'],
+  ]),
+};
+
+function toFreeText(placeholders: readonly string[]): Readonly<Record<string, ValueKind>> {
+  return Object.fromEntries(placeholders.map((placeholder) => [placeholder, 'freeText']));
+}
+
+/**
+ * Sets the values that shell completion offers. The action checks the value itself, with a message
+ * that names the option.
+ */
+export function withValues<Target extends Option | Argument>(
+  target: Target,
+  values: readonly string[],
+): Target {
+  target.argChoices = [...values];
+  return target;
+}
+
+/**
+ * Returns what completion offers for the value of an option; undefined when neither its placeholder
+ * is known nor it has values, and for an option without a value.
+ */
+export function getOptionValues(option: Option): readonly string[] | ValueKind | undefined {
+  const [, placeholder = ''] = /[<[](.+)[>\]]$/.exec(option.flags) ?? [];
+  return option.argChoices ?? KIND_BY_PLACEHOLDER[placeholder];
+}
+
+/** Returns what completion offers for an operand, as {@link getOptionValues} does for options. */
+export function getOperandValues(argument: Argument): readonly string[] | ValueKind | undefined {
+  const values = argument.argChoices ?? KIND_BY_PLACEHOLDER[argument.name()];
+  // The command of `exec` and `create` follows --; the words of `help` select a command.
+  return values ?? (argument.name() === 'command' ? 'command' : undefined);
+}

@@ -1,0 +1,76 @@
+// Which modules each command of cloudlessctl reads before it runs. Their number decides the start
+// time, and unlike a time it is the same on every machine.
+import assert from 'node:assert/strict';
+import { before, describe, it } from 'node:test';
+import { build } from 'esbuild';
+import { cliBundle } from '../build.mjs';
+
+/** Modules that a command without a coordinator must not read. */
+const HEAVY = /node_modules\/(@bufbuild|@connectrpc|yaml|lmdb|log-update)\/|libs\/api\//;
+
+/** Modules of the HTTP/2 client, which is read with the first call. */
+const HTTP_CLIENT = /node_modules\/@connectrpc\/connect-node\//;
+
+let outputs;
+before(async () => {
+  const { metafile } = await build({ ...cliBundle, write: false, metafile: true });
+  outputs = metafile.outputs;
+});
+
+/** @returns the source files that are read when a bundle file is imported */
+function listInputs(file, seen = new Set()) {
+  if (seen.has(file)) return [];
+  seen.add(file);
+  const { inputs, imports } = outputs[file];
+  const next = imports.filter(({ kind, external }) => kind === 'import-statement' && !external);
+  return [...Object.keys(inputs), ...next.flatMap(({ path }) => listInputs(path, seen))];
+}
+
+/** @returns the bundle file whose entry is a source file of cloudlessctl */
+function findOutput(source) {
+  const entry = `apps/cloudlessctl/src/${source}`;
+  const found = Object.keys(outputs).find((file) => outputs[file].entryPoint === entry);
+  assert.ok(found, `${entry} is no entry of a bundle file; is it still imported with import()?`);
+  return found;
+}
+
+describe('bundle of cloudlessctl', () => {
+  for (const [command, source] of [
+    ['--help', 'main.ts'],
+    ['version --client', 'commands/general/version-command.ts'],
+    ['help', 'commands/general/help-command.ts'],
+    ['completion', 'commands/general/completion-command.ts'],
+    ['context', 'commands/context/context-commands.ts'],
+  ]) {
+    it(`${command} reads neither the API nor YAML nor the data store`, () => {
+      const inputs = [...listInputs(findOutput('main.ts')), ...listInputs(findOutput(source))];
+      assert.deepEqual(
+        inputs.filter((input) => HEAVY.test(input)),
+        [],
+      );
+    });
+  }
+
+  it('no command reads the HTTP/2 client before its first call', () => {
+    const client = findOutput('io/http2-connection.ts');
+    assert.ok(listInputs(client).some((input) => HTTP_CLIENT.test(input)));
+    for (const file of Object.keys(outputs)) {
+      if (file === client || !file.endsWith('.mjs')) continue;
+      assert.deepEqual(
+        listInputs(file).filter((input) => HTTP_CLIENT.test(input)),
+        [],
+        file,
+      );
+    }
+  });
+
+  it('no file contains the validator, which only the coordinator uses', () => {
+    const validator = /node_modules\/@bufbuild\/(cel|re2)\//;
+    for (const [file, { inputs }] of Object.entries(outputs))
+      assert.deepEqual(
+        Object.keys(inputs).filter((input) => validator.test(input)),
+        [],
+        file,
+      );
+  });
+});
