@@ -63,8 +63,8 @@ describe('help', () => {
       argv: ['node', 'help', 'drain'],
       usage: 'Usage: cloudlessctl node drain [options] [nodes...]',
     },
-    { argv: ['help', 'scale'], usage: 'Usage: cloudlessctl scale [options] [workload] [replicas]' },
-    { argv: ['scale', '-h'], usage: 'Usage: cloudlessctl scale [options] [workload] [replicas]' },
+    { argv: ['help', 'scale'], usage: 'Usage: cloudlessctl scale [options] [workloads...]' },
+    { argv: ['scale', '-h'], usage: 'Usage: cloudlessctl scale [options] [workloads...]' },
   ])('prints the usage of the command for $argv', async ({ argv, usage }) => {
     const { exitCode, stdout, stderr } = await runCli(argv);
     expect({ exitCode, usage: stdout.split('\n')[0], stderr }).toEqual({

@@ -57,14 +57,13 @@ describe('shell completion', () => {
     { words: ['work'], found: ['workload'] },
     { words: ['node', 'un'], found: ['uncordon'] },
     { words: ['scale', ''], found: ['web', 'worker'] },
-    { words: ['scale', 'web', ''], found: [] },
     { words: ['logs', 'wo'], found: ['worker'] },
     { words: ['delete', 'web', 'wo'], found: ['worker'] },
     { words: ['port-forward', 'wo'], found: ['worker'] },
     { words: ['port-forward', 'worker', ''], found: ['http', 'port-9090'] },
     { words: ['node', 'drain', ''], found: ['web1', 'web2'] },
     { words: ['node', 'drain', 'web1', ''], found: ['web1', 'web2'] },
-    { words: ['node', 'cordon', 'web1', ''], found: [] },
+    { words: ['node', 'describe', 'web1', ''], found: [] },
     { words: ['get', ''], found: ['workloads', 'nodes', 'containers', 'events'] },
     { words: ['get', 'w'], found: ['workloads'] },
     { words: ['get', 'node', ''], found: ['web1', 'web2'] },
@@ -125,7 +124,7 @@ describe('shell completion', () => {
     expect(await complete('apply', '--plan-id', '6')).toEqual([
       '6f1d0c9be2a45718\tupdate default/web',
     ]);
-    expect(await complete('node', 'cor')).toEqual(['cordon\tmark a node as unschedulable']);
+    expect(await complete('node', 'cor')).toEqual(['cordon\tmark nodes as unschedulable']);
   });
 
   it.each([{ words: ['context', 'use', ''] }, { words: ['get', 'nodes', '--context', ''] }])(

@@ -32,6 +32,7 @@ export type ValueKind =
 const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
   workload: 'workload',
   workloads: 'workload',
+  'workload-or-field': 'workload',
   target: 'workload',
   targets: 'workload',
   node: 'node',
@@ -50,7 +51,18 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
   path: 'file',
   dir: 'directory',
   ...toFreeText([
-    ...['name', 'id', 'text', 'url', 'reference', 'address', 'selector', 'capability', 'directory'],
+    ...[
+      'name',
+      'id',
+      'text',
+      'url',
+      'reference',
+      'image',
+      'address',
+      'selector',
+      'capability',
+      'directory',
+    ],
     ...['number', 'replicas', 'number[%]', 'lines', 'cores', 'bytes', 'duration', 'time', 'step'],
     ...['key=value', 'name=value', 'name:address', 'name=soft[:hard]', 'path[:path[:rwm]]'],
     ...['[name=][host:]number', 'volume', 'check', 'labels', 'taints'],

@@ -2,7 +2,7 @@ import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import type { WorkloadName } from '../../names.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
-import { getTextOption, requireOperands } from '../options.js';
+import { getTextOption, requireOperand, requireOperands } from '../options.js';
 import { handlePlanOptions } from '../plan/plan-options.js';
 import { changeWorkloads } from './report-change.js';
 import { selectWorkloads } from './select-workloads.js';
@@ -52,7 +52,8 @@ async function readScaling(invocation: Invocation): Promise<Scaling> {
   }
   if (getTextOption(invocation, 'selector') !== undefined)
     throw createUsageFailure('-l needs the number of replicas as --replicas NUMBER');
-  requireOperands(invocation, 'name', 'replicas');
+  requireOperands(invocation, 'workload', 'replicas');
+  requireOperand(invocation, 1, 'number of replicas');
   const [text = '', ...names] = [...operands].reverse();
   if (names.length > 1 && !isNumber(text))
     throw createUsageFailure(
