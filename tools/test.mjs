@@ -196,7 +196,11 @@ const steps = {
     nodeTests(['tools/checks/documents.test.mjs', 'tools/checks/words.test.mjs']),
   // The tools that the other steps use.
   tools: async () =>
-    nodeTests(['tools/jest/fast-check.test.mjs', 'tools/checks/cli-bundle.test.mjs']),
+    nodeTests([
+      'tools/jest/fast-check.test.mjs',
+      'tools/checks/cli-bundle.test.mjs',
+      'tools/start.test.mjs',
+    ]),
   'buf lint': check(() => run('buf', ['lint'])),
   'buf breaking': check(() => run('buf', ['breaking', '--against', 'proto/baseline.binpb'])),
   'generated code': check(drift),

@@ -1,12 +1,14 @@
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
-import { makeDirectory, READY_MESSAGES } from '@cloudless/app-kit';
+import { makeDirectory, READY_MESSAGES, systemClock } from '@cloudless/app-kit';
 import { ProgramProcess, type ReadyFields } from './program-process.js';
 import type { Guard } from './guard.js';
 
 /** Layout of a development cluster. Port 0 selects a free port. */
 export interface DevClusterOptions {
   readonly dataDir: string;
+  /** True when the data directory is removed at the end. */
+  readonly isTemporary: boolean;
   readonly port: number;
   readonly opsPort: number;
   /** Port of the first agent's API; the others follow. 0 selects a free port for each. */
@@ -23,6 +25,11 @@ export interface DevClusterOptions {
   readonly onLine: (name: string, line: string) => void;
   /** Runs when an agent has ended unexpectedly and is restarted, as a service manager would do. */
   readonly onRestart: (name: string) => void;
+  /**
+   * Runs every 10 s while the cluster starts, with the programs that are not ready and the time
+   * since the start.
+   */
+  readonly onWaiting: (names: readonly string[], elapsedMs: number) => void;
   readonly guard: Guard;
 }
 
@@ -56,6 +63,8 @@ export type ContainerSupport = { readonly runtime: string } | { readonly why: st
  * the program hangs.
  */
 const READY_TIMEOUT_MS = 180_000;
+/** Interval of {@link DevClusterOptions.onWaiting}: more than a start takes on a quiet machine. */
+const WAITING_NOTICE_MS = 10_000;
 const PORTS_PER_AGENT = 1_000;
 /**
  * Agents first stop workloads, with their grace periods, and remove containers with networks and
@@ -76,6 +85,7 @@ export async function startDevCluster(
   signal: AbortSignal,
 ): Promise<DevCluster> {
   const children = new Map<string, ProgramProcess>();
+  const starting = new Set<string>();
   let stopping = false;
   let fail: (reason: Error) => void = () => undefined;
   const failed = new Promise<never>((_, reject) => (fail = reject));
@@ -91,6 +101,7 @@ export async function startDevCluster(
       program,
       args: [...args, '--data-dir', join(options.dataDir, name), '--log-format', 'json'],
       logFile: join(options.dataDir, `${name}.log`),
+      keepsLog: !options.isTemporary,
       readyMessage: READY_MESSAGES[program],
       readyTimeoutMs: READY_TIMEOUT_MS,
       onLine: (line) => options.onLine(name, line),
@@ -98,6 +109,11 @@ export async function startDevCluster(
       guard: options.guard,
     });
     children.set(name, child);
+    starting.add(name);
+    void child.ready.then(
+      () => starting.delete(name),
+      () => starting.delete(name),
+    );
     const ready = await child.ready.catch((reason: unknown) => {
       // The program names its own flags; the user gave those of dev-cluster.
       throw new CloudlessError(
@@ -109,9 +125,7 @@ export async function startDevCluster(
     void child.exited.then(() => {
       if (stopping) return;
       if (program === 'coordinator')
-        return fail(
-          new Error(`${name} has ended; its log is ${join(options.dataDir, `${name}.log`)}`),
-        );
+        return fail(new CloudlessError('unavailable', child.describeFailure('has ended')));
       options.onRestart(name);
       start(name, program, args).catch(fail);
     });
@@ -124,7 +138,13 @@ export async function startDevCluster(
     await children.get(COORDINATOR)?.stop();
   };
   const startAll = async (): Promise<DevCluster> => {
-    await makeDirectory(options.dataDir, 0o700);
+    await makeDirectory(options.dataDir, 0o700).catch((reason: unknown) => {
+      throw new CloudlessError(
+        'precondition',
+        `cannot create the data directory ${options.dataDir}: ${errorMessageOf(reason)}; choose another one with --data-dir`,
+        { cause: reason },
+      );
+    });
     const { url, opsUrl } = await start(COORDINATOR, 'coordinator', [
       '--port',
       String(options.port),
@@ -133,21 +153,8 @@ export async function startDevCluster(
     ]);
     const agents = await Promise.all(
       Array.from({ length: options.agents }, async (_, index) => {
-        const name = `agent-${index + 1}`;
-        const zone = `zone-${ZONES[index % ZONES.length] ?? 'a'}`;
-        const firstPort = options.workloadPort + index * PORTS_PER_AGENT;
-        const ready = await start(name, 'agent', [
-          ...['run', '--name', name, '--coordinator', String(url)],
-          ...['--region', 'local', '--zone', zone],
-          ...['--listen', `127.0.0.1:${options.agentPort === 0 ? 0 : options.agentPort + index}`],
-          ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
-          ...[
-            '--runtime',
-            options.runtime,
-            ...(options.criSocket === undefined ? [] : ['--cri-socket', options.criSocket]),
-          ],
-          '--stop-workloads-on-exit',
-        ]);
+        const { name, zone, args } = describeAgent(options, index, String(url));
+        const ready = await start(name, 'agent', args);
         return {
           name,
           zone,
@@ -159,12 +166,46 @@ export async function startDevCluster(
     const [{ containers } = { containers: { why: 'there is no agent' } }] = agents;
     return { url: String(url), opsUrl: String(opsUrl), agents, containers, failed, stop };
   };
+  const notice = startWaitingNotices(() => [...starting], options.onWaiting);
   try {
     return await Promise.race([startAll(), rejectOnAbort(signal)]);
   } catch (reason) {
     await stop();
     throw reason;
+  } finally {
+    clearInterval(notice);
   }
+}
+
+/** Returns the name, the zone and the command line of an agent. */
+function describeAgent(
+  { agentPort, workloadPort, runtime, criSocket }: DevClusterOptions,
+  index: number,
+  url: string,
+): { readonly name: string; readonly zone: string; readonly args: readonly string[] } {
+  const name = `agent-${index + 1}`;
+  const zone = `zone-${ZONES[index % ZONES.length] ?? 'a'}`;
+  const firstPort = workloadPort + index * PORTS_PER_AGENT;
+  const args = [
+    ...['run', '--name', name, '--coordinator', url, '--region', 'local', '--zone', zone],
+    ...['--listen', `127.0.0.1:${agentPort === 0 ? 0 : agentPort + index}`],
+    ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
+    ...['--runtime', runtime, ...(criSocket === undefined ? [] : ['--cri-socket', criSocket])],
+    '--stop-workloads-on-exit',
+  ];
+  return { name, zone, args };
+}
+
+/** Calls `onWaiting` at an interval until the result is cleared. */
+function startWaitingNotices(
+  listNames: () => readonly string[],
+  onWaiting: DevClusterOptions['onWaiting'],
+): NodeJS.Timeout {
+  const startedMs = systemClock.now();
+  return setInterval(
+    () => onWaiting(listNames(), systemClock.now() - startedMs),
+    WAITING_NOTICE_MS,
+  );
 }
 
 function rejectOnAbort(signal: AbortSignal): Promise<never> {

@@ -2,13 +2,14 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import pc from 'picocolors';
 import { errorFields, errorMessageOf, StoppedError } from '@cloudless/base';
-import { endBySignal } from '@cloudless/app-kit';
+import { endBySignal, VERSION } from '@cloudless/app-kit';
+import { jsonToPrettyLine } from '@cloudless/observability/format';
 import { onBrokenOutput } from './broken-output.js';
 import { runDemo } from './demo.js';
 import { startDevCluster, type DevCluster } from './dev-cluster.js';
+import { formatHelp, parseFlags, type Flags } from './flags.mjs';
 import { Guard, GUARD_ARGUMENT, runGuard } from './guard.js';
 import { describeRuntime } from './describe-runtime.js';
 import { CommandLine } from './run-command.js';
@@ -21,21 +22,6 @@ const EXIT_INTERRUPTED = 130;
 const END_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 type EndSignal = (typeof END_SIGNALS)[number];
 
-/** The command line, see the descriptions of the flags below. */
-interface Flags {
-  readonly port: number;
-  readonly opsPort: number;
-  readonly agentPort: number;
-  readonly workloadPort: number;
-  readonly agents: number;
-  readonly runtime: string;
-  readonly criSocket?: string;
-  readonly dataDir?: string;
-  readonly example?: string;
-  readonly demo?: true;
-  readonly verbose?: true;
-}
-
 const write = (text: string): void => void process.stdout.write(text);
 
 /** Runs the dev cluster, or the guard of another dev cluster. Returns the exit code. */
@@ -44,49 +30,15 @@ async function main(argv: readonly string[]): Promise<number> {
     await runGuard(process.stdin);
     return 0;
   }
-  const command = new Command('dev-cluster')
-    .description('One coordinator and several agents on this machine, in plaintext on loopback.')
-    .option('--port <number>', 'port of the API', parsePort, 8080)
-    .option('--ops-port <number>', 'port of /health, /ready and /metrics', parsePort, 8081)
-    .option(
-      '--agent-port <number>',
-      "port of the first agent's API; the others follow",
-      parsePort,
-      9092,
-    )
-    .option('--workload-port <number>', 'first port for workloads', parsePort, 20_000)
-    .option('--agents <number>', 'number of agents', parsePort, 3)
-    .addOption(
-      new Option(
-        '--runtime <name>',
-        'auto, process or cri: container runtime of the agents beside plain processes',
-      )
-        .choices(['auto', 'process', 'cri'])
-        .default('auto'),
-    )
-    .option(
-      '--cri-socket <path>',
-      'socket of the container runtime; default: the first that answers',
-    )
-    .option(
-      '--data-dir <path>',
-      'data directory; default: a temporary directory that is removed at the end',
-    )
-    .option('--example <file>', 'manifest to apply after the start')
-    .option('--demo', 'show the life of the example step by step, then stop')
-    .option('--verbose', 'print the logs of all programs')
-    .exitOverride();
-  try {
-    command.parse(argv as string[]);
-  } catch (reason) {
-    if (reason instanceof CommanderError) return reason.exitCode === 0 ? 0 : EXIT_USAGE;
-    throw reason;
+  const parsed = parseFlags(argv.slice(2));
+  if (parsed.kind === 'invalid') return failUsage(parsed.message);
+  if (parsed.kind !== 'run') {
+    write(parsed.kind === 'help' ? formatHelp() : `${VERSION}\n`);
+    return 0;
   }
-  const flags = command.opts<Flags>();
-  if (flags.example !== undefined && !existsSync(flags.example)) {
-    process.stderr.write(`${pc.red('dev-cluster:')} file ${flags.example} does not exist\n`);
-    return EXIT_USAGE;
-  }
+  const { flags } = parsed;
+  if (flags.example !== undefined && !existsSync(flags.example))
+    return failUsage(`--example: file ${flags.example} does not exist`);
   const starting = new AbortController();
   let endObservation = (): void => undefined;
   const interrupted = new Promise<EndSignal>((resolve) => {
@@ -109,11 +61,18 @@ async function main(argv: readonly string[]): Promise<number> {
       {
         ...flags,
         dataDir,
+        isTemporary: flags.dataDir === undefined,
         guard,
+        onWaiting: (names, elapsedMs) =>
+          write(`Still starting ${names.join(', ')} (${Math.round(elapsedMs / 1_000)} s) …\n`),
         onRestart: (name) =>
           write(`${pc.yellow(`${name} has ended; it is restarted and adopts its workloads`)}\n`),
         onLine: (name, line) =>
-          flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined,
+          flags.verbose === true
+            ? write(
+                `${pc.dim(name)} ${jsonToPrettyLine(line, { colors: pc.isColorSupported }) ?? line}\n`,
+              )
+            : undefined,
       },
       starting.signal,
     );
@@ -154,7 +113,12 @@ async function showUntilInterrupted(
   interrupted: Promise<EndSignal>,
   { signal, guard }: { readonly signal: AbortSignal; readonly guard: Guard },
 ): Promise<number> {
-  const commands = new CommandLine(cluster.url, write, signal, guard);
+  const commands = new CommandLine(cluster.url, {
+    write,
+    signal,
+    guard,
+    hasTerminal: hasTerminal(flags),
+  });
   const work = showExample(cluster, flags, commands);
   work.catch(() => undefined); // the result of interrupted work is not needed
   const endSignal = await Promise.race([work, interrupted]);
@@ -163,6 +127,14 @@ async function showUntilInterrupted(
   write(formatHints(cluster));
   await interrupted;
   return 0;
+}
+
+/**
+ * Returns true when commands can write to the terminal of this program themselves. With `--verbose`
+ * they cannot, because logs would destroy what they draw.
+ */
+function hasTerminal({ verbose }: Flags): boolean {
+  return process.stdout.isTTY && process.stderr.isTTY && verbose !== true;
 }
 
 /** Applies the example, and runs the demo with `--demo`. */
@@ -213,12 +185,10 @@ ${url === 'http://127.0.0.1:8080' ? '' : `  (cloudlessctl finds this cluster wit
 ${pc.bold('Ctrl-C')} stops everything.
 `;
 
-/** Parses a port, or a number of agents, from 0 to 65535. */
-function parsePort(text: string): number {
-  const value = Number(text);
-  if (!/^\d+$/.test(text) || value > 65_535)
-    throw new InvalidArgumentError('It must be a whole number from 0 to 65535.');
-  return value;
+/** Reports wrong usage. Returns the exit code. */
+function failUsage(message: string): number {
+  process.stderr.write(`${pc.red('dev-cluster:')} ${message}\n`);
+  return EXIT_USAGE;
 }
 
 process.exitCode = await main(process.argv);

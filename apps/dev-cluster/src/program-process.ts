@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { CloudlessError } from '@cloudless/base';
 import { systemClock } from '@cloudless/app-kit';
+import { jsonToPrettyLine } from '@cloudless/observability/format';
 import type { Guard } from './guard.js';
 
 /** The programs of a cluster. */
@@ -27,6 +28,8 @@ export interface ProgramOptions {
   readonly program: Program;
   readonly args: readonly string[];
   readonly logFile: string;
+  /** False when the log file is in a temporary directory, which is removed at the end. */
+  readonly keepsLog: boolean;
   /** Message of the log line that the program writes when it serves. */
   readonly readyMessage: string;
   /** Time from the start within which the program must write that line. */
@@ -41,7 +44,8 @@ export interface ProgramOptions {
 export class ProgramProcess {
   /** Resolves when the process has ended. */
   readonly exited: Promise<void>;
-  private lastLines: string[] = [];
+  private lastTexts: readonly string[] = [];
+  private lastLogLines: readonly string[] = [];
 
   private constructor(
     private readonly options: ProgramOptions,
@@ -64,8 +68,7 @@ export class ProgramProcess {
         file.write(`${line}\n`);
         options.onLine(line);
         const fields = parseLine(line);
-        // Lines that are not JSON are for people; JSON lines are in the log file.
-        if (fields === undefined) this.rememberLine(line);
+        this.rememberLine(line, fields !== undefined);
         if (fields?.['message'] === options.readyMessage) resolve(fields);
       };
       for (const stream of [process.stdout, process.stderr]) {
@@ -114,16 +117,29 @@ export class ProgramProcess {
     timer.cancel();
   }
 
-  private createNotReadyError(failure: string): CloudlessError {
-    const { name, logFile } = this.options;
-    return new CloudlessError(
-      'unavailable',
-      [`${name} ${failure}; its log is ${logFile}`, ...this.lastLines].join('\n'),
-    );
+  /**
+   * Returns a message about a failure of the program: where its log is, and the last lines that the
+   * program wrote.
+   * @param failure - What happened, such as `has ended`.
+   */
+  describeFailure(failure: string): string {
+    const { name, logFile, keepsLog } = this.options;
+    const log = keepsLog ? `its log is ${logFile}` : '--data-dir DIR would keep its log';
+    // A program explains its end in text; log lines say what it did before.
+    const lines = this.lastTexts.length > 0 ? this.lastTexts : this.lastLogLines;
+    const output =
+      lines.length > 0 ? lines.map((line) => `  ${line}`) : ['  (the program wrote nothing)'];
+    return [`${name} ${failure}; ${log}. Its last lines:`, ...output].join('\n');
   }
 
-  private rememberLine(line: string): void {
-    this.lastLines = [...this.lastLines, line].slice(-LAST_LINES);
+  private createNotReadyError(failure: string): CloudlessError {
+    return new CloudlessError('unavailable', this.describeFailure(failure));
+  }
+
+  private rememberLine(line: string, isLogLine: boolean): void {
+    if (isLogLine)
+      this.lastLogLines = [...this.lastLogLines, jsonToPrettyLine(line) ?? line].slice(-LAST_LINES);
+    else this.lastTexts = [...this.lastTexts, line].slice(-LAST_LINES);
   }
 }
 

@@ -17,40 +17,43 @@ export class CommandLine {
   constructor(
     /** Base URL of the coordinator. */
     private readonly server: string,
-    private readonly write: (text: string) => void,
-    /** Aborts the running command. */
-    private readonly signal: AbortSignal,
-    private readonly guard: Guard,
+    private readonly options: {
+      readonly write: (text: string) => void;
+      /** Aborts the running command. */
+      readonly signal: AbortSignal;
+      readonly guard: Guard;
+      /**
+       * True when commands write to the terminal of this program, with its width and colours;
+       * false: `write` gets their output.
+       */
+      readonly hasTerminal: boolean;
+    },
   ) {}
 
   /**
    * Runs `cloudlessctl <args>`.
-   * @returns The standard output.
    * @throws {@link CloudlessError} of kind `internal` that names the command when its exit code is
    *   not 0, and the abort error of Node when `signal` is aborted.
    */
-  async run(...args: readonly string[]): Promise<string> {
+  async run(...args: readonly string[]): Promise<void> {
+    const { write, signal, guard, hasTerminal } = this.options;
     const commandText = `cloudlessctl ${args.map(quote).join(' ')}`;
-    this.write(`\n${pc.bold(`$ ${commandText}`)}\n`);
+    write(`\n${pc.bold(`$ ${commandText}`)}\n`);
     const [executable = process.execPath, ...before] = getCommand('cloudlessctl');
+    const output = hasTerminal ? 'inherit' : 'pipe';
     const child = spawn(executable, [...before, '--server', this.server, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      signal: this.signal,
+      stdio: ['ignore', output, output],
+      signal,
     });
-    this.guard.registerProcess(COMMAND, { pid: child.pid, stage: 1, graceMs: COMMAND_GRACE_MS });
-    let output = '';
-    child.stdout.setEncoding('utf8').on('data', (text: string) => {
-      output += text;
-      this.write(text);
-    });
-    child.stderr.setEncoding('utf8').on('data', (text: string) => this.write(text));
+    guard.registerProcess(COMMAND, { pid: child.pid, stage: 1, graceMs: COMMAND_GRACE_MS });
+    for (const stream of [child.stdout, child.stderr])
+      stream?.setEncoding('utf8').on('data', (text: string) => write(text));
     const code = await new Promise<number | null>((resolve, reject) => {
       child.once('error', reject);
       child.once('close', resolve);
-    }).finally(() => this.guard.removeProcess(COMMAND));
+    }).finally(() => guard.removeProcess(COMMAND));
     if (code !== 0)
       throw new CloudlessError('internal', `"${commandText}" ended with ${code ?? 'a signal'}`);
-    return output;
   }
 }
 

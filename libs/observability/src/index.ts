@@ -1,7 +1,6 @@
 export { createFailureLog } from './failure-log.js';
 export { createLog } from './log.js';
 export type { ClosableLog, LogOptions } from './log.js';
-export { jsonToPrettyLine } from './format.js';
 export type { LogLevel } from './format.js';
 export { LOG_FORMATS, chooseLogStyle } from './log-style.js';
 export type { LogFormat, LogStyle } from './log-style.js';

@@ -183,21 +183,25 @@ describe('dev-cluster', () => {
     process.kill(Number(coordinator.split(' ')[0]), 'SIGKILL');
     expect(await cluster.exited).toBe(1);
     expect(cluster.lines.join('\n')).toMatch(
-      /^dev-cluster: coordinator has ended; its log is .*coordinator\.log$/m,
+      /^dev-cluster: coordinator has ended; --data-dir DIR would keep its log\. Its last lines:\n {2}\S+ (INFO|WARN) .*$/m,
     );
   });
 
   it.each([
-    { name: 'an unknown flag', flags: ['--prot', '1'], message: "unknown option '--prot'" },
+    {
+      name: 'an unknown flag',
+      flags: ['--prot', '1'],
+      message: 'unknown flag --prot; see --help for the flags',
+    },
     {
       name: 'an unknown runtime',
       flags: ['--runtime', 'docker'],
-      message: 'Allowed choices are auto, process, cri.',
+      message: '--runtime: "docker" must be one of auto, process, cri',
     },
     {
       name: 'an invalid port',
       flags: ['--port', '99999'],
-      message: 'It must be a whole number from 0 to 65535.',
+      message: '--port: "99999" must be a whole number from 0 to 65535',
     },
   ])('rejects $name', async ({ flags, message }) => {
     expect(await runToExit(...flags)).toMatchObject({
