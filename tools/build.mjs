@@ -48,9 +48,11 @@ export async function build() {
   await Promise.all([
     bundle({
       ...common,
-      entryPoints: Object.fromEntries(
-        apps.map((app) => [`${app}/main`, `apps/${app}/src/main.ts`]),
-      ),
+      entryPoints: {
+        ...Object.fromEntries(apps.map((app) => [`${app}/main`, `apps/${app}/src/main.ts`])),
+        // The thread that keeps the lease of an agent while its main loop stands still.
+        'agent/lease-worker': 'apps/agent/src/lease/lease-worker.ts',
+      },
       outdir: 'dist/apps',
     }),
     bundle(cliBundle),

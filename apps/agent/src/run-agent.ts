@@ -14,6 +14,7 @@ import { serveAgentService } from './agent-service.js';
 import type { AgentConfig } from './config.js';
 import { lockDataDirectory } from './data/data-directory.js';
 import { FileAgentStore } from './data/file-agent-store.js';
+import { startLeaseThread } from './lease/lease-thread.js';
 import { isMachineShuttingDown } from './machine/machine-shutdown.js';
 import { openMachine, readBootId } from './machine/machine.js';
 import { checkGrpc } from './probes/check-grpc.js';
@@ -67,6 +68,8 @@ export async function runAgent(
     const metrics = createMetrics({ process: true });
     const lagMeter = startLoopLagMeter(systemClock, metrics);
     cleanup.push(async () => lagMeter.close());
+    const leaseThread = startLeaseThread(log.child({ component: 'lease' }));
+    cleanup.push(() => leaseThread.close());
     // Listens first, so that the first Hello can contain the address.
     let server: RpcServer | undefined;
     if (config.listen !== undefined) {
@@ -83,6 +86,7 @@ export async function runAgent(
       bootId: readBootId(),
       coordinators: config.coordinator,
       transport: createCoordinatorTransport([tracing.clientInterceptor]),
+      leaseKeeper: leaseThread,
       meter: metrics,
       runtime: runtimes.runtime,
       onClusterKnown: (clusterId) => runtimes.setCluster(clusterId),

@@ -29,6 +29,7 @@ import type { TcpDial } from './serving/tcp-dial.js';
 import { TunnelServer } from './serving/tunnel-server.js';
 import type { CoordinatorTransport } from './session/coordinator-transport.js';
 import type { NodeDescription } from './node/node-description.js';
+import type { LeaseKeeper } from './session/lease-keeper.js';
 import { SessionClient } from './session/session-client.js';
 import { createContainerMetrics } from './stats/container-metrics.js';
 import type { StatsReader } from './stats/stats-reader.js';
@@ -41,6 +42,11 @@ export interface AgentOptions {
   /** Base addresses of coordinators, at least one. The agent tries one after the other. */
   readonly coordinators: readonly string[];
   readonly transport: CoordinatorTransport;
+  /**
+   * Keeps the lease of the node while the main loop of the agent does not turn. Absent: the node is
+   * then lost when its lease ends.
+   */
+  readonly leaseKeeper?: LeaseKeeper;
   readonly runtime: ContainerRuntime;
   /**
    * Called with the cluster id as soon as the agent knows it: at the start when the id is stored,
@@ -153,6 +159,7 @@ export class Agent {
       random,
       log: log.child({ component: 'session' }),
       resetCommand,
+      leaseKeeper: options.leaseKeeper,
       onEnrolled: (clusterId) => this.handleEnrollment(clusterId),
       openTunnel: (request, address) => this.tunnels.accept(request, address),
     });

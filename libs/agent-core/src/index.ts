@@ -27,3 +27,4 @@ export { CONTAINER_LABELS, fromContainerLabels } from './container/container-lab
 export type { ContainerOwner } from './container/container-labels.js';
 export { isEnded, isForward, isPhase } from './replica/replica-phase.js';
 export type { ReplicaPhase } from './replica/replica-phase.js';
+export type { KeptSession, LeaseKeeper } from './session/lease-keeper.js';

@@ -79,9 +79,14 @@ export class PingMonitor {
 
   private schedule(): void {
     const untilLostMs = Math.max(0, this.lastAnswerMs + this.times.leaseMs - this.clock.now());
-    this.timer.current = this.clock.setTimer(Math.min(this.times.pingIntervalMs, untilLostMs), () =>
-      this.ping(),
-    );
+    const delayMs = Math.min(this.times.pingIntervalMs, untilLostMs);
+    const dueMs = this.clock.now() + delayMs;
+    this.timer.current = this.clock.setTimer(delayMs, () => {
+      // No answer could be received while this loop stood still.
+      const now = this.clock.now();
+      this.lastAnswerMs = Math.min(now, this.lastAnswerMs + Math.max(0, now - dueMs));
+      this.ping();
+    });
   }
 
   private fail(reason: CloudlessError): void {

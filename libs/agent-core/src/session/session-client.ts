@@ -32,6 +32,7 @@ import {
 import type { CoordinatorContact } from './coordinator-contact.js';
 import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-transport.js';
 import { toInventory } from './inventory.js';
+import type { LeaseKeeper } from './lease-keeper.js';
 import { PingMonitor, type PingTimes } from './ping-monitor.js';
 import { ReconnectBackoff } from './reconnect-backoff.js';
 import { SessionOutbox, type Departure } from './session-outbox.js';
@@ -58,6 +59,8 @@ export interface SessionClientOptions {
    * foreign cluster.
    */
   readonly resetCommand: string;
+  /** Keeps the lease while the main loop does not turn. Absent: nothing does. */
+  readonly leaseKeeper?: LeaseKeeper | undefined;
   /** Called and awaited when this node has been enrolled, before its Hello. */
   readonly onEnrolled: (clusterId: string) => Promise<void>;
   /** Begins to serve a tunnel and returns undefined, or returns the refusal. */
@@ -190,6 +193,7 @@ export class SessionClient {
     signal.addEventListener('abort', stopDialing, { once: true });
     let connection: CoordinatorConnection | undefined;
     let pingMonitor: PingMonitor | undefined;
+    let welcome: Welcome | undefined;
     const outbox = new SessionOutbox(
       () => this.createFirstMessages(),
       (replicaId) => replicas.findReport(replicaId),
@@ -198,6 +202,7 @@ export class SessionClient {
       // From here on the leases of exclusive replicas run out, as the coordinator assumes: it counts
       // from the Goodbye.
       attempt.admitted = false;
+      this.options.leaseKeeper?.release();
       outbox.sendGoodbye(this.departure);
       clock.setTimer(GOODBYE_TIMEOUT_MS, () => connection?.close());
     };
@@ -228,11 +233,13 @@ export class SessionClient {
           signal.removeEventListener('abort', stopDialing);
           if (signal.aborted) sendGoodbye();
           else signal.addEventListener('abort', sendGoodbye, { once: true });
-          await this.handleWelcome(message.message.value, address, outbox, pingMonitor);
+          welcome = message.message.value;
+          await this.handleWelcome(welcome, address, outbox, pingMonitor);
           attempt.welcomed = true;
         } else if (message.message.case === 'admitted') {
           attempt.admitted = true;
           pingMonitor.pingNow();
+          if (welcome !== undefined && !signal.aborted) this.keepLease(welcome, address);
         } else {
           if (!attempt.welcomed)
             throw new CloudlessError(
@@ -251,6 +258,7 @@ export class SessionClient {
       signal.removeEventListener('abort', stopDialing);
       signal.removeEventListener('abort', sendGoodbye);
       unsubscribe();
+      this.options.leaseKeeper?.release();
       pingMonitor?.stop();
       outbox.end();
       if (this.outbox === outbox) this.outbox = undefined;
@@ -315,16 +323,21 @@ export class SessionClient {
       });
     }
     await identity.raiseEpoch(epoch);
-    pingMonitor.setTimes({
-      pingIntervalMs: toPositiveMs(welcome.pingInterval, DEFAULT_TIMES.pingIntervalMs),
-      leaseMs: toPositiveMs(welcome.lease, DEFAULT_TIMES.leaseMs),
-    });
+    pingMonitor.setTimes(toPingTimes(welcome));
     this.backoff.applyWelcome(welcome);
     this.outbox = outbox;
     this.lastFailure.clear();
     log.info('session established', { coordinator: address, clusterId, epoch });
     this.sendUsage();
     this.scheduleUsage(toPositiveMs(welcome.usageInterval, DEFAULT_USAGE_INTERVAL_MS), outbox);
+  }
+
+  /** Lets the lease keeper watch over the session, if the coordinator knows RenewLease. */
+  private keepLease(welcome: Welcome, address: string): void {
+    const { sessionId } = welcome;
+    const { nodeId } = this.options.identity.current;
+    if (sessionId !== '')
+      this.options.leaseKeeper?.keep({ address, nodeId, sessionId, ...toPingTimes(welcome) });
   }
 
   private scheduleUsage(intervalMs: number, outbox: SessionOutbox): void {
@@ -393,6 +406,13 @@ export class SessionClient {
       log.error('no session: the coordinator rejects this agent', fields);
     else log.warn('no session; replicas keep running', fields);
   }
+}
+
+function toPingTimes(welcome: Welcome): PingTimes {
+  return {
+    pingIntervalMs: toPositiveMs(welcome.pingInterval, DEFAULT_TIMES.pingIntervalMs),
+    leaseMs: toPositiveMs(welcome.lease, DEFAULT_TIMES.leaseMs),
+  };
 }
 
 function toPositiveMs(duration: Duration | undefined, defaultMs: number): number {

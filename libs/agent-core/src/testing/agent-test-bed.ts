@@ -9,6 +9,7 @@ import {
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
+import type { LeaseKeeper } from '../session/lease-keeper.js';
 import { Agent } from '../agent.js';
 import type { NodeReading } from '../node/node-monitor.js';
 import type { StatsReader } from '../stats/stats-reader.js';
@@ -32,6 +33,7 @@ export class AgentTestBed {
   log: Log = silentLog;
   meter: Meter = noMeter;
   stats: StatsReader | undefined;
+  leaseKeeper: LeaseKeeper | undefined;
   /** Addresses `ip:port` that accept no connection; `*` for all. */
   readonly closedPorts = new Set<string>();
   /** Returns the status of HTTP checks by path, or throws the failure. */
@@ -101,7 +103,7 @@ export class AgentTestBed {
           return this.grpc(service);
         },
       },
-      ...definedFields({ stats: this.stats }),
+      ...definedFields({ stats: this.stats, leaseKeeper: this.leaseKeeper }),
       clock: this.clock,
       random: this.random,
       log: this.log,
@@ -128,7 +130,9 @@ export class AgentTestBed {
   }
 
   /** Stops the agent gracefully. */
-  async stop(options: { readonly stopWorkloads?: boolean } = {}): Promise<void> {
+  async stop(
+    options: { readonly stopWorkloads?: boolean; readonly machineStops?: boolean } = {},
+  ): Promise<void> {
     const stopped = this.agent.stop(options);
     this.current = undefined;
     await this.clock.advance(60_000);

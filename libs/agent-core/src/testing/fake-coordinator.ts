@@ -143,6 +143,10 @@ export class FakeCoordinator implements CoordinatorTransport {
     this.reportHistory.push(report);
   }
 
+  /** False: behaves as a coordinator that does not know RenewLease. */
+  sendsSessionIds = true;
+  private welcomes = 0;
+
   private createWelcome() {
     return create(WelcomeSchema, {
       clusterId: this.clusterId,
@@ -151,6 +155,7 @@ export class FakeCoordinator implements CoordinatorTransport {
       lease: durationFromMs(3_000),
       pingInterval: durationFromMs(900),
       usageInterval: durationFromMs(10_000),
+      sessionId: this.sendsSessionIds ? `session-${(this.welcomes += 1)}` : '',
     });
   }
 }

@@ -200,3 +200,55 @@ describe('an agent that leaves in good order', () => {
     expect((await readNode(cluster, 'node-1')).status?.phase).toBe(NodePhase.READY);
   });
 });
+
+describe('an agent whose main loop does not turn', () => {
+  const eventTexts = (cluster: TestCluster): readonly string[] =>
+    [...cluster.state.view().events()]
+      .filter(({ reason }) => ['AgentSlow', 'AgentRecovered', 'NodeLost'].includes(reason))
+      .map(({ reason }) => reason);
+
+  /** Lets a thread of the agent of `node-1` renew the lease while its main loop is blocked. */
+  async function block(cluster: TestCluster, durationMs: number): Promise<void> {
+    const agent = cluster.agents.get('node-1')!;
+    agent.sendsPings = false;
+    for (let ageMs = 0; ageMs < durationMs; ageMs += 500) {
+      cluster.controllers.nodes.renewLease('node-1', ageMs);
+      await cluster.advance(500);
+    }
+    agent.sendsPings = true;
+  }
+
+  it('keeps its replicas, and is not alive while its reports are older than a lease', async () => {
+    const cluster = await startWeb();
+    const before = wantedIds(cluster);
+    await block(cluster, 2_000);
+    expect(cluster.controllers.nodes.isAlive('node-1')).toBe(true);
+    await cluster.advance(1_000);
+    await block(cluster, 20_000);
+    expect(wantedIds(cluster)).toEqual(before);
+    expect(cluster.controllers.nodes.isAlive('node-1')).toBe(false);
+    const { status } = await readNode(cluster, 'node-1');
+    expect([status?.phase, status?.conditions.at(-1)]).toMatchObject([
+      NodePhase.READY,
+      {
+        status: true,
+        reason: expect.stringMatching(
+          /^the main loop of the agent last turned [\d.]+s ago.*The node is lost 30s after the last turn$/,
+        ) as string,
+      },
+    ]);
+    await cluster.advance(30_000);
+    expect([cluster.controllers.nodes.isAlive('node-1'), wantedIds(cluster)]).toEqual([
+      true,
+      before,
+    ]);
+    expect(eventTexts(cluster)).toEqual(['AgentSlow', 'AgentRecovered']);
+  });
+
+  it('is lost when it hangs, although its lease is renewed', async () => {
+    const cluster = await startWeb();
+    await block(cluster, 31_000);
+    expect(wantedNodes(cluster)).toEqual(['node-2', 'node-2']);
+    expect(eventTexts(cluster)).toEqual(['AgentSlow', 'NodeLost']);
+  });
+});

@@ -1,0 +1,43 @@
+import { Worker, type WorkerOptions } from 'node:worker_threads';
+import type { LeaseKeeper } from '@cloudless/agent-core';
+import { errorFields, type Log } from '@cloudless/base';
+import { createLoopMark, markTurn } from './loop-mark.js';
+
+/** Time between two marks of the main loop, milliseconds. */
+const MARK_INTERVAL_MS = 100;
+/** The thread holds a few objects. Small heaps keep its share of the agent's memory small. */
+const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 4 };
+
+function startWorker(options: WorkerOptions): Worker {
+  if (!import.meta.url.endsWith('.ts')) {
+    const bundle = new URL('./lease-worker.mjs', import.meta.url);
+    return new Worker(bundle, { ...options, resourceLimits: RESOURCE_LIMITS });
+  }
+  // From source: tsx translates only what the main thread loads, unless it is registered again.
+  const tsx = import.meta.resolve('tsx/esm/api');
+  const source = new URL('./lease-worker.ts', import.meta.url).href;
+  const load = `import(${JSON.stringify(tsx)}).then((tsx) => (tsx.register(), import(${JSON.stringify(source)})));`;
+  return new Worker(load, { ...options, eval: true });
+}
+
+/**
+ * Starts the thread that keeps the lease of the node while the main loop does not turn. The agent
+ * works without the thread when it cannot start or fails: the node is then lost as soon as the main
+ * loop stands still for a lease.
+ */
+export function startLeaseThread(log: Log): LeaseKeeper & { close(): Promise<void> } {
+  const mark = createLoopMark();
+  const marking = setInterval(() => markTurn(mark), MARK_INTERVAL_MS);
+  marking.unref();
+  const worker = startWorker({ workerData: mark, name: 'cloudless-lease' });
+  worker.unref();
+  worker.on('error', (reason) => log.error('lease thread failed', errorFields(reason)));
+  return {
+    keep: (session) => worker.postMessage(session),
+    release: () => worker.postMessage(undefined),
+    close: async () => {
+      clearInterval(marking);
+      await worker.terminate();
+    },
+  };
+}
