@@ -92,7 +92,8 @@ function formatPlacements(plan: WorkloadPlan, style: Style): readonly string[] {
 function formatSteps(plan: WorkloadPlan, style: Style): readonly string[] {
   if (plan.steps.length === 0) return [];
   const folded = foldSteps(plan.steps);
-  const shown = folded.slice(0, MAX_LINES);
+  // A step that cannot happen is the last one, and must not be hidden.
+  const shown = folded.filter(({ blocked }, index) => blocked || index < MAX_LINES);
   const rows = shown.map(({ text, ready, live, blocked }) => [
     blocked ? { text, paint: style.yellow } : text,
     `${ready}`,

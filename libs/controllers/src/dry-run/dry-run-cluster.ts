@@ -246,6 +246,13 @@ export class DryRunCluster {
     return placed;
   }
 
+  /** Returns the replica with the reason why no node fits, as the placer records the reason. */
+  refuseReplica(replica: ReplicaRecord, reason: string): ReplicaRecord {
+    return this.createdReplicas.has(replica)
+      ? Object.assign(replica, { reason })
+      : copyReplica(replica, { reason });
+  }
+
   /** Adds replicas to a workload. A replica replaces an earlier replica with the same id. */
   putReplicas(uid: string, replicas: readonly ReplicaRecord[]): void {
     if (replicas.length === 0) return;

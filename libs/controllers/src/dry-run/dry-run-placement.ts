@@ -50,7 +50,7 @@ export class DryRunPlacement {
       }
       for (const { replica, outcome } of this.decide(version, group, observed).decided) {
         if ('reason' in outcome) {
-          unplaced.push(replica.value);
+          unplaced.push(this.cluster.refuseReplica(replica.value, outcome.reason));
           this.reason = shortenReason(outcome.reason);
         } else {
           this.placements.push({ nodeId: outcome.nodeId, score: outcome.score });

@@ -4,6 +4,7 @@ import {
   PlanWarning_Kind as WarningKind,
   PlacementReason_Kind,
   ReplicaStatus_Phase as Phase,
+  Rollout_OnFailure as OnFailure,
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
   WorkloadPlan_Action as Action,
@@ -172,6 +173,42 @@ describe('DryRunPlanner.planChange', () => {
       'create 1 of version 2 (2/3)',
       'stop 1 of version 1 (2/3)',
     ]);
+  });
+
+  it('predicts the promotion that a last canary step with all replicas waits for', async () => {
+    await openWith(['node-1', 'node-2']);
+    const rollout = {
+      minAvailable: 2,
+      steps: [{ percent: 100, promotion: Promotion.MANUAL }],
+    };
+    await runWorkload({ replicas: 2, rollout });
+    const result = plan({ replicas: 2, command: ['new'], rollout });
+    expect(textsOf(result).slice(-2)).toEqual([
+      'stop 1 of version 1 (2/3)',
+      'wait until promoted (2/2)',
+    ]);
+    expect(result.outcome).toMatchObject({ kind: OutcomeKind.COMPLETES, updated: 2 });
+  });
+
+  it('ends the steps of an update at the replicas that no node fits, with the state that stays', async () => {
+    await openWith(['node-1', 'node-2']);
+    const rollout = { minAvailable: 1, maxUnavailable: 1, onFailure: OnFailure.ROLLBACK };
+    await runWorkload({ replicas: 2, rollout, ...cpu(1_000) });
+    const result = plan({ replicas: 2, command: ['new'], rollout, ...cpu(8_000) });
+    expect(result.steps.at(-1)).toMatchObject({ blocked: true, ready: 1, live: 3 });
+    expect(result.steps.at(-1)?.description).toMatch(/^2 replicas wait: no node fits \(.+\)$/);
+    expect(result).toMatchObject({
+      readyBefore: 2,
+      warningDetails: [{ kind: WarningKind.NO_NODE_FITS, replicas: 2 }],
+      outcome: {
+        kind: OutcomeKind.WAITS_FOR_NODE,
+        message:
+          'rollout stays at 0 of 2 until a node fits, and rolls back to version 1 after 10m without progress',
+        ready: 1,
+        updated: 0,
+        desired: 2,
+      },
+    });
   });
 
   it('predicts the switch of a blue/green rollout and the time for which it keeps the previous set', async () => {

@@ -130,12 +130,14 @@ export class DryRunPlanner {
   planRollout(action: Action, workload: WorkloadRecord, control: ControlRecord): WorkloadPlan {
     this.cluster.putControl(control);
     const result = this.simulate(workload);
+    // A pause is meant to stop the rollout.
+    const isPause = action === Action.PAUSE;
+    const steps = isPause ? result.steps.filter(({ blocked }) => blocked !== true) : result.steps;
     return create(WorkloadPlanSchema, {
-      ...this.toPlanFields(workload, result),
+      ...this.toPlanFields(workload, { ...result, steps }),
       action,
       generation: workload.generation,
-      // A pause is meant to stop the rollout.
-      ...toWarningFields(action === Action.PAUSE ? [] : warnIncomplete(result)),
+      ...toWarningFields(isPause ? [] : warnIncomplete(result)),
     });
   }
 
@@ -268,7 +270,10 @@ export class DryRunPlanner {
 /** Returns true when two predictions make the same steps and placements. */
 function isSameEffect(a: DryRunResult, b: DryRunResult): boolean {
   const toTexts = ({ steps, placements }: DryRunResult): string =>
-    JSON.stringify([steps, placements.map(({ nodeId }) => nodeId)]);
+    JSON.stringify([
+      steps.filter(({ blocked }) => blocked !== true),
+      placements.map(({ nodeId }) => nodeId),
+    ]);
   return toTexts(a) === toTexts(b);
 }
 

@@ -1,7 +1,5 @@
 import { create } from '@bufbuild/protobuf';
 import {
-  PlanOutcomeSchema,
-  PlanOutcome_Kind as OutcomeKind,
   ReplicaStatus_Phase as Phase,
   WorkloadSpecSchema,
   withDefaults,
@@ -25,6 +23,8 @@ import { toRolloutInput } from '../rollout/rollout-input.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout/rollout-state.js';
 import { countStillWanted } from '../replica/finished.js';
 import { DryRunPlacement } from './dry-run-placement.js';
+import { countServing, describeOutcome } from './plan-outcome.js';
+import { formatReplicaCount } from './plan-warnings.js';
 import type { DryRunCluster } from './dry-run-cluster.js';
 
 /** One predicted step. */
@@ -35,6 +35,8 @@ export interface DryRunStep {
   readonly ready: number;
   /** Number of live replicas after the step. */
   readonly live: number;
+  /** True for the last step of a prediction when that step cannot happen by itself. */
+  readonly blocked?: boolean;
 }
 
 /** Prediction for one workload, up to the point where nothing more happens by itself. */
@@ -118,6 +120,7 @@ class WorkloadDryRun {
     if (rounds === MAX_ROUNDS)
       this.stuckReason = 'the rollout needs more rounds than a dry run predicts';
     this.storeState();
+    this.addBlockedStep();
     // The counts of a workload that needs no step.
     const prediction = predictRollout(observed);
     const [firstStep] = this.steps;
@@ -138,37 +141,28 @@ class WorkloadDryRun {
       minAvailable: observed.minAvailable,
       readyBefore: countServing(observed),
       stuckReason: this.stuckReason,
-      outcome: this.describeOutcome(),
+      outcome: describeOutcome({
+        observed: this.advance().observed,
+        state: this.state,
+        settings: toRolloutSettings(this.workload.spec ?? create(WorkloadSpecSchema)),
+        unplaced: this.placement.unplaced.length,
+        stuckReason: this.stuckReason,
+      }),
     };
   }
 
-  /** Describes the state in which the workload stays after the last step. */
-  private describeOutcome(): PlanOutcome {
-    const { observed } = this.advance();
-    const ready = countServing(observed);
-    const updated = observed.replicas.filter(
-      (replica) => replica.version === observed.version && isServing(observed, replica),
-    ).length;
-    const unplaced = this.placement.unplaced.length;
-    const desired = observed.want;
-    const counts = { ready, updated, desired };
-    if (unplaced === 0 && this.stuckReason === undefined)
-      return create(PlanOutcomeSchema, { kind: OutcomeKind.COMPLETES, ...counts });
-    const progress =
-      updated < ready
-        ? `rollout stays at ${updated} of ${desired}`
-        : `${ready} of ${desired} replicas are ready`;
-    return unplaced > 0
-      ? create(PlanOutcomeSchema, {
-          kind: OutcomeKind.WAITS_FOR_NODE,
-          message: `${progress} until a node fits`,
-          ...counts,
-        })
-      : create(PlanOutcomeSchema, {
-          kind: OutcomeKind.STAYS,
-          message: `${progress}: ${this.stuckReason ?? ''}`,
-          ...counts,
-        });
+  /** Ends the steps with the step that cannot happen, when the workload does not reach its spec. */
+  private addBlockedStep(): void {
+    const { unplaced, reason } = this.placement;
+    const count = unplaced.length;
+    const description =
+      count > 0
+        ? `${formatReplicaCount(count)} ${count === 1 ? 'waits' : 'wait'}: no node fits (${reason})`
+        : this.stuckReason;
+    if (description === undefined) return;
+    this.addStep(description, this.advance().observed);
+    const blocked = this.steps.pop();
+    if (blocked !== undefined) this.steps.push({ ...blocked, blocked: true });
   }
 
   /**
@@ -210,21 +204,20 @@ class WorkloadDryRun {
         );
       return isSwitch;
     }
-    if (decision.kind === 'converged') {
-      if ((observed.pinnedNodes ?? []).length > 0) this.stuckReason = state.reason;
-      return before.stepsDone !== state.stepsDone;
-    }
+    // A canary step that covers all replicas waits although the planner has nothing left to do.
     if (state.waitsForPromotion && !state.promoted) {
       this.addStep('wait until promoted', observed);
       this.state = { ...state, promoted: true };
       return true;
     }
-    if (
-      state.waitsUntilMs !== undefined &&
-      this.addTimedWait(state, decision.reason.kind, observed)
-    ) {
+    const waitKind = decision.kind === 'waiting' ? decision.reason.kind : undefined;
+    if (state.waitsUntilMs !== undefined && this.addTimedWait(state, waitKind, observed)) {
       this.nowMs = Math.max(this.nowMs, state.waitsUntilMs);
       return true;
+    }
+    if (decision.kind === 'converged') {
+      if ((observed.pinnedNodes ?? []).length > 0) this.stuckReason = state.reason;
+      return before.stepsDone !== state.stepsDone;
     }
     this.stuckReason =
       state.phase === 'failed' ? `its rollout has failed: ${state.reason}` : decision.reason.text;
@@ -238,7 +231,7 @@ class WorkloadDryRun {
    */
   private addTimedWait(
     state: RolloutState,
-    waitKind: WaitReason['kind'],
+    waitKind: WaitReason['kind'] | undefined,
     observed: RolloutObserved,
   ): boolean {
     const { canarySteps, pauseMs } = toRolloutSettings(
@@ -395,29 +388,6 @@ class WorkloadDryRun {
   private getVersionOf(replicaId: string): number {
     return this.replicasById.get(replicaId)?.version ?? this.workload.version;
   }
-}
-
-/**
- * Counts the available replicas that serve.
- * @param activeVersion - Version that serves under blue/green. Default: the active version.
- */
-function countServing(observed: RolloutObserved, activeVersion?: number): number {
-  return observed.replicas.filter((replica) => isServing(observed, replica, activeVersion)).length;
-}
-
-function isServing(
-  { strategy }: RolloutObserved,
-  replica: RolloutObserved['replicas'][number],
-  activeVersion?: number,
-): boolean {
-  const servingVersion =
-    activeVersion ?? (strategy?.kind === 'blueGreen' ? strategy.activeVersion : undefined);
-  return (
-    replica.available &&
-    !replica.lost &&
-    replica.desired === 'running' &&
-    (servingVersion === undefined || replica.version === servingVersion)
-  );
 }
 
 /**

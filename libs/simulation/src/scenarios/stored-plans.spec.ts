@@ -567,7 +567,11 @@ describe('plan content', () => {
     expect(made.warnings[0]).toMatch(
       /the new set of 2 replicas is placed as a whole, and 1 of them finds no node/,
     );
-    expect(describePlan(made)).toEqual(['create 1 of version 2', 'create 1 of version 2']);
+    expect(describePlan(made)).toEqual([
+      'create 1 of version 2',
+      'create 1 of version 2',
+      expect.stringMatching(/^2 replicas wait: no node fits \(the new set of 2 replicas/),
+    ]);
   });
 
   it('of a rolling update without capacity ends at the step where the update would wait', async () => {
@@ -577,7 +581,10 @@ describe('plan content', () => {
     await createWeb(cluster, { replicas: 2, resources, rollout: { ...QUICK, minAvailable: 2 } });
     await cluster.advance(1_000);
     const waiting = onlyWorkload(await plan(cluster, apply('web', { args: ['new'] })));
-    expect(describePlan(waiting)).toEqual(['create 1 of version 2']);
+    expect(describePlan(waiting)).toEqual([
+      'create 1 of version 2',
+      expect.stringMatching(/^1 replica waits: no node fits \(/),
+    ]);
     expect(waiting).toMatchObject({ unplaced: 1, lowestReady: 2 });
     const inPlace = { ...QUICK, minAvailable: 1, maxSurge: 0, maxUnavailable: 1 };
     const inPlacePlan = onlyWorkload(
