@@ -199,6 +199,7 @@ const steps = {
     nodeTests([
       'tools/jest/fast-check.test.mjs',
       'tools/checks/cli-bundle.test.mjs',
+      'tools/checks/cli-package.test.mjs',
       'tools/start.test.mjs',
     ]),
   'buf lint': check(() => run('buf', ['lint'])),

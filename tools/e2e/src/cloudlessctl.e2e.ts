@@ -528,7 +528,9 @@ describe('cloudlessctl', () => {
     });
     await cluster.waitForWorkload('far', ({ status }) => status!.reason.includes('not in zone'));
     const text = await getOutput('explain', 'far');
-    expect(text).toContain('1 of 1 replicas without a node: no node fits: not in zone zone-x: 2 of 2 nodes');
+    expect(text).toContain(
+      '1 of 1 replicas without a node: no node fits: not in zone zone-x: 2 of 2 nodes',
+    );
     for (const node of ['agent-1', 'agent-2'])
       expect(text).toMatch(new RegExp(`^${node} +zone-[ab] +no .*zone`, 'm'));
     expect(JSON.parse(await getOutput('explain', 'far', '-o', 'json'))).toMatchObject({

@@ -76,8 +76,7 @@ describe.each(
         phase: 'PENDING',
         desiredReplicas: 2,
         readyReplicas: 0,
-        reason:
-          '2 of 2 replicas without a node: no node fits: no container runtime: 1 of 1 nodes',
+        reason: '2 of 2 replicas without a node: no node fits: no container runtime: 1 of 1 nodes',
       },
     });
     const update = { name: 'test', spec: { image: 'nginx:1.27-alpine' } };

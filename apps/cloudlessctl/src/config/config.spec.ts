@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { connectNodeAdapter, createConnectTransport } from '@connectrpc/connect-node';
 import { CoordinatorService } from '@cloudless/api';
 import { aNode, runCli } from '../testing/run-cli.js';
+import { checkServer } from './context.js';
 
 const PATH = '/home/me/.config/cloudless/config.yaml';
 const CONFIG =
@@ -210,5 +211,51 @@ describe('cloudlessctl node get', () => {
         'cloudlessctl: cannot reach the coordinator at http://127.0.0.1:9000: connection refused. Is it running (npm start)? ' +
         `Check --server, CLOUDLESS_SERVER or the context 'dev' in ${PATH}\n`,
     });
+  });
+});
+
+describe('checkServer', () => {
+  const SUCH_AS = 'such as http://h:8080';
+  it.each([
+    { server: 'http://h:8080', problem: undefined },
+    { server: 'https://[::1]:8443/', problem: undefined },
+    {
+      server: 'h:8080',
+      problem: 'expected an address such as http://127.0.0.1:8080, got "h:8080"',
+    },
+    {
+      server: 'ftp://h',
+      problem: 'expected an address such as http://127.0.0.1:8080, got "ftp://h"',
+    },
+    {
+      server: 'http://h:8080/api',
+      problem: `expected an address without a path, ${SUCH_AS}, got "http://h:8080/api"`,
+    },
+    {
+      server: 'http://h:8080/?a=1',
+      problem: `expected an address without a query, ${SUCH_AS}, got "http://h:8080/?a=1"`,
+    },
+    {
+      server: 'http://h:8080?',
+      problem: `expected an address without a query, ${SUCH_AS}, got "http://h:8080?"`,
+    },
+    {
+      server: 'http://h:8080#nodes',
+      problem: `expected an address without a fragment, ${SUCH_AS}, got "http://h:8080#nodes"`,
+    },
+    {
+      server: 'http://h:8080#',
+      problem: `expected an address without a fragment, ${SUCH_AS}, got "http://h:8080#"`,
+    },
+    {
+      server: 'http://me@h:8080',
+      problem: `expected an address without a user name and password, ${SUCH_AS}`,
+    },
+    {
+      server: 'http://:secret@h:8080',
+      problem: `expected an address without a user name and password, ${SUCH_AS}`,
+    },
+  ])('returns for $server: $problem', ({ server, problem }) => {
+    expect(checkServer(server)).toBe(problem);
   });
 });

@@ -19,20 +19,30 @@ export interface Contexts {
 }
 
 /**
- * Validates the address of a coordinator: `http` or `https`, with a host and without path, query
- * and user name.
+ * Validates the address of a coordinator: `http` or `https`, with a host, and without user name,
+ * password, path, query and fragment.
  * @returns The problem; undefined when the address is valid.
  */
 export function checkServer(server: string): string | undefined {
   const url = URL.canParse(server) ? new URL(server) : undefined;
-  const isBaseUrl =
-    url !== undefined &&
-    (url.protocol === 'http:' || url.protocol === 'https:') &&
-    url.pathname === '/' &&
-    url.search === '';
-  return isBaseUrl && url.hostname !== '' && url.username === ''
+  const isHttp = url?.protocol === 'http:' || url?.protocol === 'https:';
+  if (url === undefined || !isHttp || url.hostname === '')
+    return `expected an address such as http://127.0.0.1:8080, got ${JSON.stringify(server)}`;
+  // The message does not repeat the address, which may contain a password.
+  if (url.username !== '' || url.password !== '')
+    return `expected an address without a user name and password, such as ${url.origin}`;
+  const extra = findExtraPart(server, url);
+  return extra === undefined
     ? undefined
-    : `expected an address such as http://127.0.0.1:8080, got ${JSON.stringify(server)}`;
+    : `expected an address without a ${extra}, such as ${url.origin}, got ${JSON.stringify(server)}`;
+}
+
+/** Returns the name of the first part after the port; undefined when there is none. */
+function findExtraPart(server: string, url: URL): string | undefined {
+  if (url.pathname !== '/') return 'path';
+  // The class URL has neither a query for "?" alone nor a fragment for "#" alone.
+  if (/^[^#]*\?/.test(server)) return 'query';
+  return server.includes('#') ? 'fragment' : undefined;
 }
 
 /**

@@ -4,7 +4,7 @@ import { CloudlessError } from '@cloudless/base';
 import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 import type { CommandTree, Invocation, LocalInvocation } from '../../command-tree.js';
 import { toExitCode } from '../../call/call-failure.js';
-import { CliFailure } from '../../call/failure.js';
+import { CliFailure, ExitCode } from '../../call/failure.js';
 import type { LocalSession } from '../../call/local-session.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { readChunks, writeBackup } from './backup-file.js';
@@ -94,13 +94,24 @@ async function restoreBackup(invocation: LocalInvocation): Promise<void> {
   // Loaded on use, because the library contains native code.
   const { restoreLmdbStateStore } = await import('@cloudless/state-store-lmdb');
   const summary = await withExitCode(() =>
-    restoreLmdbStateStore({ directory, chunks: readChunks(file) }),
+    restoreLmdbStateStore({ directory, chunks: readChunks(file) }).catch(describeMissingPackage),
   );
   await printSummary(
     invocation.session,
     file,
     summary,
     `${directory}: restored ${describeBackup(summary)}\nstart a coordinator with: cloudless-coordinator --data-dir ${directory}`,
+  );
+}
+
+/** Throws the error; for a missing LMDB package, a message that says how to install the package. */
+function describeMissingPackage(reason: unknown): never {
+  if (!(reason instanceof Error) || !('code' in reason) || reason.code !== 'ERR_MODULE_NOT_FOUND')
+    throw reason;
+  throw new CliFailure(
+    ExitCode.error,
+    'admin restore needs the package lmdb, which is not installed; install cloudlessctl with its optional packages (npm install --global cloudlessctl-VERSION.tgz), or run it in a checkout',
+    { cause: reason },
   );
 }
 

@@ -17,7 +17,9 @@ import { showPlan, showHistory } from './show-rollout.js';
 export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   addRolloutStatus(tree, parent);
   tree.addCommand(parent, 'plan <workload>', 'show the remaining steps of a rollout', showPlan);
-  addSelectorOption(tree.addCommand(parent, 'pause [workloads...]', 'pause rollouts', pauseRollouts));
+  addSelectorOption(
+    tree.addCommand(parent, 'pause [workloads...]', 'pause rollouts', pauseRollouts),
+  );
   const resume = tree.addCommand(
     parent,
     'resume [workloads...]',

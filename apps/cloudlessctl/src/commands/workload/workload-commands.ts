@@ -12,9 +12,9 @@ import { addExecCommand } from '../replica/exec-command.js';
 import { addLogCommand } from '../replica/log-command.js';
 import { addPortForwardCommand } from '../replica/port-forward-command.js';
 import { addWorkloadTopCommand } from '../top/top-commands.js';
+import { collectValue } from '../../flags/flag-values.js';
 import { addListOptions, listWorkloads, getWorkloads, describeWorkload } from './list-workloads.js';
 import { addWaitOption } from './report-change.js';
-import { collectValue } from '../../flags/flag-values.js';
 import { createWorkload, updateWorkload } from './change-workload.js';
 import { deleteWorkloads } from './delete-workloads.js';
 import { scaleWorkloads } from './scale-workload.js';
@@ -74,7 +74,12 @@ Examples: cloudlessctl scale web 5
 
 /** Adds `delete`. */
 export function addDeleteCommand(tree: CommandTree, parent: Command): void {
-  const command = tree.addCommand(parent, 'delete [workloads...]', 'delete workloads', deleteWorkloads);
+  const command = tree.addCommand(
+    parent,
+    'delete [workloads...]',
+    'delete workloads',
+    deleteWorkloads,
+  );
   addWaitOption(addSelectorOption(command))
     .option(
       '-f, --filename <path>',

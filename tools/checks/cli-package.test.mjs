@@ -1,0 +1,109 @@
+// The packed cloudlessctl works outside of the checkout, installed by npm and as a single file.
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { build } from 'esbuild';
+import { packCli } from '../pack-cli.mjs';
+import { root } from '../setup.mjs';
+
+const folder = mkdtempSync(join(tmpdir(), 'cloudless package '));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+let packed;
+let installed;
+before(async () => {
+  await writeBackup(join(folder, 'today.backup'));
+  packed = await packCli(folder);
+  const prefix = join(folder, 'prefix');
+  // Optional packages are native, and the test needs no network.
+  const npm = ['install', '--global', '--prefix', prefix, '--omit=optional', '--ignore-scripts'];
+  execFileSync('npm', [...npm, '--offline', '--no-audit', '--no-fund', packed.archive], {
+    cwd: folder,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  installed = join(prefix, 'bin', 'cloudlessctl');
+});
+
+/** Writes a backup of an empty store. */
+async function writeBackup(file) {
+  const { outputFiles } = await build({
+    stdin: {
+      contents: `export { createMemoryStateStore, exportSnapshot } from '@cloudless/state-store';
+        export { systemClock } from '@cloudless/app-kit';`,
+      resolveDir: join(root, 'apps/cloudlessctl'),
+    },
+    bundle: true,
+    write: false,
+    platform: 'node',
+    format: 'esm',
+    conditions: ['@cloudless/source'],
+  });
+  const bundle = join(folder, 'state-store.mjs');
+  writeFileSync(bundle, outputFiles[0].text);
+  const { createMemoryStateStore, exportSnapshot, systemClock } = await import(bundle);
+  const store = createMemoryStateStore({ clock: systemClock });
+  const chunks = [];
+  for await (const chunk of exportSnapshot(store, { clusterId: 'cluster-1', schemaVersion: 1 }))
+    chunks.push(chunk);
+  writeFileSync(file, Buffer.concat(chunks));
+}
+
+/** Runs a program in the temporary folder. */
+function run(program, args) {
+  const env = { PATH: process.env.PATH, HOME: folder };
+  const { status, stdout, stderr } = spawnSync(program, args, {
+    cwd: folder,
+    env,
+    encoding: 'utf8',
+  });
+  return { status, stdout, stderr };
+}
+
+for (const { name, program } of [
+  { name: 'installed package', program: () => installed },
+  { name: 'single file', program: () => packed.file },
+]) {
+  describe(`${name} of cloudlessctl`, () => {
+    it('prints its version', () => {
+      const { status, stdout, stderr } = run(program(), ['version', '--client']);
+      assert.deepEqual({ status, stderr }, { status: 0, stderr: '' });
+      assert.match(stdout, /^cloudlessctl \d+\.\d+\.\d+\n$/);
+    });
+
+    it('prints completion scripts, and completes', () => {
+      const { stdout } = run(program(), ['completion', 'bash']);
+      assert.match(stdout, /^_cloudlessctl\(\) \{$/m);
+      assert.equal(
+        run(program(), ['__complete', '--', 'node', 'drai']).stdout.split('\t')[0],
+        'drain',
+      );
+    });
+
+    it('passes options that Node.js has too to the command', () => {
+      const args = ['workload', 'create', 'web', '--env-file', 'missing.env'];
+      const { status, stderr } = run(program(), args);
+      assert.equal(status, 2);
+      assert.match(stderr, /^cloudlessctl: nothing to run/);
+    });
+
+    it('loads the client of the API with the first call', () => {
+      const { status, stderr } = run(program(), ['get', 'nodes', '--server', 'http://127.0.0.1:1']);
+      assert.equal(status, 5);
+      assert.match(
+        stderr,
+        /^cloudlessctl: cannot reach the coordinator at http:\/\/127\.0\.0\.1:1/,
+      );
+    });
+
+    it('verifies a backup, and names the missing package that only a restore needs', () => {
+      assert.equal(run(program(), ['admin', 'verify', 'today.backup']).status, 0);
+      const args = ['admin', 'restore', 'today.backup', '--data-dir', 'data'];
+      const { status, stderr } = run(program(), args);
+      assert.equal(status, 1);
+      assert.match(stderr, /^cloudlessctl: admin restore needs the package lmdb, which is not/);
+    });
+  });
+}
