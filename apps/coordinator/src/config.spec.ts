@@ -24,6 +24,7 @@ describe('parseCoordinatorConfig', () => {
       eventBytes: 4 * 1024 ** 2,
       requestBytes: 64 * 1024 ** 2,
       historyBytes: 64 * 1024 ** 2,
+      allowedOrigins: [],
       weights: undefined,
     });
   });
@@ -37,8 +38,10 @@ describe('parseCoordinatorConfig', () => {
         hungAfterMs: '1m',
         state: 'memory',
         weights: '1,0,0,0.5,0',
+        allowedOrigins: 'https://a.example, http://10.0.0.5:3000',
       }),
     ).toMatchObject({
+      allowedOrigins: ['https://a.example', 'http://10.0.0.5:3000'],
       leaveGraceMs: 0,
       hungAfterMs: 60_000,
       port: 0,
@@ -67,6 +70,16 @@ describe('parseCoordinatorConfig', () => {
       message: '--hung-after: 2000 ms is shorter than the lease of 3000 ms',
     },
     { values: { leaveGraceMs: '-1s' }, message: 'leaveGraceMs: "-1s"' },
+    {
+      values: { allowedOrigins: 'https://a.example/' },
+      message: '"https://a.example/" is not a web',
+    },
+    { values: { allowedOrigins: '*' }, message: '"*" is not a web origin' },
+    { values: { allowedOrigins: 'https://a.example,null' }, message: '"null" is not a web origin' },
+    {
+      values: { allowedOrigins: 'HTTPS://A.example' },
+      message: '"HTTPS://A.example" is not a web',
+    },
     { values: { weights: '0,0,0,0,0' }, message: 'must be five numbers from 0, not all 0' },
     { values: { weights: '1,2,3' }, message: 'must be five numbers from 0, not all 0' },
     { values: { weights: '1,1,1,1,-1' }, message: 'must be five numbers from 0, not all 0' },

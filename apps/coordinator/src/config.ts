@@ -57,6 +57,8 @@ export interface CoordinatorConfig {
   readonly requestBytes: number;
   /** Limit of the bytes of the change history in the data file. */
   readonly historyBytes: number;
+  /** Web origins that may call the API, in addition to those on loopback; empty: none. */
+  readonly allowedOrigins: readonly string[];
   /** Weights of the terms of the placement score; undefined: the defaults of the scheduler. */
   readonly weights: ScoreWeights | undefined;
 }
@@ -106,6 +108,7 @@ export function parseCoordinatorConfig(
     eventBytes: sizeField(DEFAULT_RETENTION.eventBytes, MIN_BYTES, MAX_BYTES),
     requestBytes: sizeField(DEFAULT_RETENTION.requestBytes, MIN_BYTES, MAX_BYTES),
     historyBytes: sizeField(DEFAULT_HISTORY_BYTES, MIN_BYTES, MAX_BYTES),
+    allowedOrigins: { fallback: [], parse: parseOrigins },
     weights: { fallback: undefined, parse: parseWeights },
   };
   const config = parseConfig(fields, layers);
@@ -119,6 +122,29 @@ export function parseCoordinatorConfig(
   }
   requireLoopback(config.host);
   return config;
+}
+
+/**
+ * Parses `https://console.example,http://10.0.0.5:3000`: origins as browsers send them, which is
+ * scheme, host and a port that is not the default one.
+ */
+function parseOrigins(
+  raw: unknown,
+): { readonly value: readonly string[] } | { readonly problem: string } {
+  const list: readonly unknown[] = Array.isArray(raw)
+    ? raw
+    : typeof raw === 'string'
+      ? raw.split(',').map((origin) => origin.trim())
+      : [raw];
+  const invalid = list.find((origin) => typeof origin !== 'string' || !isOrigin(origin));
+  if (invalid === undefined) return { value: list as readonly string[] };
+  return {
+    problem: `"${String(invalid)}" is not a web origin; use scheme, host and port as browsers send them, such as https://console.example or http://10.0.0.5:3000, without a path`,
+  };
+}
+
+function isOrigin(text: string): boolean {
+  return /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }
 
 const WEIGHT_NAMES = ['locality', 'reliability', 'cost', 'utilisation', 'network penalty'] as const;

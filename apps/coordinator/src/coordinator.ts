@@ -180,6 +180,7 @@ export async function startCoordinator(
       ],
       reflectedServices: [CoordinatorService, AgentService, AdminService],
       health,
+      allowedOrigins: config.allowedOrigins,
       classifyCall: classifyRpc,
       getLoopLagMs: () => lag.takeMaxMs(),
       clock,

@@ -79,6 +79,10 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     '--history-bytes <size>',
     'size limit of the change history for resumed watches (default 64Mi)',
   ],
+  allowedOrigins: [
+    '--allowed-origin <origins>',
+    'web origins that may call the API beside those on loopback, separated by commas (default none)',
+  ],
   weights: [
     '--weights <numbers>',
     'weights of the score: locality,reliability,cost,utilisation,network penalty',

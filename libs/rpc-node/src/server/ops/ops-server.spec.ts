@@ -81,7 +81,7 @@ describe('startOpsServer', () => {
   });
 
   it.each([
-    { path: '/', method: 'GET', headers: {}, status: 404 },
+    { path: '/nope', method: 'GET', headers: {}, status: 404 },
     { path: '/constructor', method: 'GET', headers: {}, status: 404 },
     { path: '/health', method: 'POST', headers: {}, status: 405 },
     {
@@ -95,6 +95,16 @@ describe('startOpsServer', () => {
   ])('answers $method $path with $status', async ({ path, method, headers, status }) => {
     const { get } = await open();
     expect(await get(path, method, headers)).toMatchObject({ status });
+  });
+
+  it.each([
+    { path: '/', status: 200 },
+    { path: '/nope', status: 404 },
+  ])('answers $status at $path with the list of its pages', async ({ path, status }) => {
+    const { get, server } = await open();
+    const page = await get(path);
+    expect(page.status).toBe(status);
+    expect(page.body.toString()).toContain(`curl ${server.url}/health`);
   });
 
   it('rejects an address that is not loopback, and a port in use with an error that names --ops-port', async () => {

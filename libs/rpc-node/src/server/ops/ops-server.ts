@@ -73,10 +73,7 @@ export async function startOpsServer(options: OpsServerOptions): Promise<OpsServ
     if (decision.kind === 'refuse') return createStatusPage(403, 'refused', [decision.reason]);
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
-    if (page === undefined)
-      return createStatusPage(404, 'notFound', [
-        `no page at this path; try ${Object.keys(pages).join(', ')}`,
-      ]);
+    if (page === undefined) return createHelpPage(path, request.headers.host ?? '');
     if (request.method !== 'GET' && request.method !== 'HEAD')
       return { ...createStatusPage(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
     try {
@@ -123,6 +120,22 @@ function toPage(report: HealthReport): Page {
   return degraded.length === 0
     ? createJsonPage(200, { status: 'ok' })
     : createStatusPage(200, 'degraded', degraded);
+}
+
+/** The page at `/` and, with status 404, at every unknown path: what this server has. */
+function createHelpPage(path: string, host: string): Page {
+  const text = [
+    ...(path === '/' ? [] : ['There is no page at this path.', '']),
+    'This port has the health and the metrics of a Cloudless process:',
+    `  curl http://${host}/health    200 while the process works; a restart may help otherwise`,
+    `  curl http://${host}/ready     200 while the process serves calls`,
+    `  curl http://${host}/metrics   all metrics, in the format of Prometheus`,
+    '',
+    'The API is on another port (default 8080 for a coordinator, 9092 for an agent).',
+    'Documentation: docs/operating/monitoring.md in the source of Cloudless.',
+    '',
+  ].join('\n');
+  return { status: path === '/' ? 200 : 404, type: 'text/plain; charset=utf-8', body: text };
 }
 
 function createStatusPage(status: number, name: string, reasons: readonly string[]): Page {

@@ -12,9 +12,12 @@ import type {
 } from '../admission/overload-protection.js';
 import { withInputErrors } from '../messages/input-errors.js';
 import { inspectBody } from '../messages/inspect-body.js';
+import { allowsGet, toPostRequest, type PostRequest } from '../messages/plain-requests.js';
+import { toConnectStream, toPlainStream } from '../messages/plain-streams.js';
 import type { RpcLimits } from '../options.js';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 import { checkRequestOrigin } from './origin-check.js';
+import { renderHelp } from './help-text.js';
 import { connectionKey, type ServerConnection } from './connection.js';
 import { CallCanceller, callCancellerKey } from './call-lifetimes.js';
 import { shouldLogOccurrence } from './log-sampling.js';
@@ -67,7 +70,9 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         undefined,
         contextValues,
       );
-      const { header, signal } = universal;
+      const { signal, url } = universal;
+      const post = toPostRequest(handler, universal.method, new URL(url), universal.header);
+      const header = post?.header ?? universal.header;
       const call: IncomingCall = {
         handler,
         connection,
@@ -77,12 +82,22 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         signal,
         control,
       };
-      const { body, withFinish } = await admit(call);
-      const inspected = inspectBody(handler, { header, body }, settings.limits);
-      const result = addErrorText(
-        await withInputErrors(handler)({ ...universal, ...inspected }),
+      const { body, withFinish } = await admit(call, post);
+      const checked = inspectBody(
         handler,
+        { header, body: post?.queryBody ?? body },
+        settings.limits,
       );
+      const inspected = post?.format === undefined ? checked : toConnectStream(checked);
+      const method = post === undefined ? universal.method : 'POST';
+      const answer = addErrorText(
+        await withInputErrors(handler)({ ...universal, method, ...inspected }),
+        handler,
+        header,
+      );
+      const result = post?.format === undefined ? answer : await toPlainStream(answer, post.format);
+      if (post?.queryBody !== undefined && !result.header?.has('Cache-Control'))
+        response.setHeader('Cache-Control', 'no-cache');
       const responseBody =
         result.body &&
         protection.paceResponse(
@@ -114,13 +129,16 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
    * Admits a call. A refused call also goes to Connect, with a body that fails: Connect encodes the
    * error in the protocol of the call. Requests that Connect refuses itself need no admission.
    */
-  const admit = async (call: IncomingCall): Promise<AdmittedCall> => {
+  const admit = async (
+    call: IncomingCall,
+    post: PostRequest | undefined,
+  ): Promise<AdmittedCall> => {
     const { handler, request, header, signal, control } = call;
     const withFinish = (responseBody: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> =>
       responseBody;
     const isCall =
-      handler.allowedMethods.includes(request.method ?? '') &&
-      handler.supportedContentType(header.get('content-type') ?? '');
+      post !== undefined &&
+      (post.format !== undefined || handler.supportedContentType(header.get('content-type') ?? ''));
     if (!isCall) return { body: toRequestBody(request), withFinish };
     try {
       return await protection.admit(call);
@@ -154,7 +172,13 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
       );
       return;
     }
-    const decision = checkRequestOrigin(request, settings.allowedOrigins);
+    const path = (request.url ?? '').split('?', 1)[0] ?? '';
+    const handler = byPath.get(path);
+    const decision = checkRequestOrigin(
+      request,
+      settings.allowedOrigins,
+      handler === undefined ? METHODS : listMethods(handler),
+    );
     if (decision.kind === 'refuse') {
       refusedCount += 1;
       if (shouldLogOccurrence(refusedCount))
@@ -167,16 +191,20 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
       return;
     }
     for (const [name, value] of Object.entries(decision.headers)) response.setHeader(name, value);
-    const path = (request.url ?? '').split('?', 1)[0] ?? '';
-    const handler = byPath.get(path);
     if (decision.kind === 'preflight') response.writeHead(204).end();
     else if (handler !== undefined) void serveCall(handler, connection, request, response);
+    else if (METHODS_OF_READERS.includes(request.method ?? ''))
+      sendText(
+        response,
+        path === '/' ? 200 : 404,
+        `${path === '/' ? '' : 'There is no RPC at this path.\n\n'}${renderHelp(settings.handlers, toOrigin(request))}`,
+      );
     else
       sendError(
         response,
         404,
         'unimplemented',
-        'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads',
+        'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads, and GET / lists them',
       );
   };
 }
@@ -191,28 +219,63 @@ const ignoreError = (): void => undefined;
 function addErrorText(
   response: UniversalServerResponse,
   handler: UniversalHandler,
+  requestHeader: Headers,
 ): UniversalServerResponse {
   if (response.body !== undefined) return response;
-  const help = HELP_BY_STATUS[response.status];
+  const isPlain = /json/i.test(requestHeader.get('content-type') ?? '');
+  const help =
+    response.status === 415 && isPlain
+      ? (HELP_WITH_STREAMS[handler.method.methodKind] ?? HELP_BY_STATUS[415])
+      : HELP_BY_STATUS[response.status];
   if (help === undefined) return response;
   const header = new Headers(response.header);
   header.set('Content-Type', 'application/json');
-  if (response.status === 405)
-    header.set(
-      'Allow',
-      handler.allowedMethods
-        .filter((name, index, names) => names.indexOf(name) === index)
-        .join(', '),
-    );
+  if (response.status === 405) header.set('Allow', listMethods(handler).join(', '));
   return { ...response, header, body: toBody(errorJson('unimplemented', help)) };
 }
 
 /** Error texts by HTTP status. */
 const HELP_BY_STATUS: Readonly<Record<number, string>> = {
-  405: 'this RPC needs POST',
+  405: 'this RPC needs POST; a GET is possible only for RPCs that change nothing',
   415: 'this content type is not served; use application/json or application/proto (Connect), application/grpc or application/grpc-web',
   505: 'streams in both directions need HTTP/2; try --http2-prior-knowledge',
 };
+
+/** Error texts for plain JSON that is sent to an RPC with streams. */
+const HELP_WITH_STREAMS: Partial<
+  Readonly<Record<UniversalHandler['method']['methodKind'], string>>
+> = {
+  server_streaming:
+    'this RPC answers with a stream; add the header "Accept: application/x-ndjson" for one JSON message in each line or "Accept: text/event-stream" for server-sent events, or use a client of Connect, gRPC or gRPC-Web',
+  client_streaming:
+    'this RPC receives a stream; use a client of Connect (application/connect+json), gRPC or gRPC-Web',
+  bidi_streaming:
+    'this RPC has streams in both directions; use a client of Connect (application/connect+json) or gRPC over HTTP/2',
+};
+
+/** Methods that this server answers at all. */
+const METHODS: readonly string[] = ['GET', 'POST'];
+/** Methods of people who look at an address; calls use POST, or GET at the path of an RPC. */
+const METHODS_OF_READERS: readonly string[] = ['GET', 'HEAD'];
+
+function listMethods({ method }: UniversalHandler): readonly string[] {
+  return allowsGet(method) ? METHODS : ['POST'];
+}
+
+/** Returns the address that the client used. The Host has been checked. */
+function toOrigin({ headers }: AnyRequest): string {
+  const authority = headers[':authority'] ?? headers.host ?? '';
+  return `http://${String(authority)}`;
+}
+
+function sendText(response: AnyResponse, status: number, text: string): void {
+  response.writeHead(status, {
+    'Content-Type': 'text/plain; charset=utf-8',
+    'Content-Length': Buffer.byteLength(text),
+    'X-Content-Type-Options': 'nosniff',
+  });
+  response.end(text);
+}
 
 function hasClientGone(request: AnyRequest): boolean {
   return 'stream' in request

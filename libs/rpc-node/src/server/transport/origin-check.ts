@@ -21,11 +21,14 @@ export type OriginDecision =
 /**
  * Protects a plaintext server on loopback from web pages of other sites (DNS rebinding, cross-site
  * requests). Host and `:authority` must name this machine; an origin must be on loopback or in
- * `allowedOrigins`; no origin is allowed.
+ * `allowedOrigins`; no origin is allowed, unless the browser says that a page of another site
+ * embeds the response, for example as an image.
+ * @param allowedMethods - Methods for the answer to a preflight. Default: GET.
  */
 export function checkRequestOrigin(
   request: CheckedRequest,
   allowedOrigins: readonly string[],
+  allowedMethods: readonly string[] = ['GET'],
 ): OriginDecision {
   const { headers } = request;
   const authority = headers[':authority'];
@@ -40,7 +43,11 @@ export function checkRequestOrigin(
   const origin = headers.origin;
   const check = checkOrigin(origin, allowedOrigins);
   if (!check.allowed) return { kind: 'refuse', reason: check.reason };
-  if (origin === undefined) return { kind: 'pass', headers: {} };
+  if (origin === undefined) {
+    return isForeignSubresource(headers)
+      ? { kind: 'refuse', reason: 'a page of another site may not embed responses of this server' }
+      : { kind: 'pass', headers: {} };
+  }
   const originHeaders = { 'Access-Control-Allow-Origin': origin, Vary: 'Origin' };
   if (request.method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) {
     return {
@@ -59,11 +66,23 @@ export function checkRequestOrigin(
     kind: 'preflight',
     headers: {
       ...originHeaders,
-      'Access-Control-Allow-Methods': cors.allowedMethods.join(', '),
+      'Access-Control-Allow-Methods': allowedMethods.join(', '),
       'Access-Control-Allow-Headers': cors.allowedHeaders.join(', '),
       'Access-Control-Max-Age': String(PREFLIGHT_MAX_AGE_SECONDS),
     },
   };
+}
+
+/**
+ * Returns true for a request without an origin that a page of another site makes, other than by a
+ * link.
+ * @see W3C Fetch Metadata Request Headers, sections 2.2 and 2.3
+ */
+function isForeignSubresource(headers: IncomingHttpHeaders): boolean {
+  const site = headers['sec-fetch-site'];
+  return (
+    (site === 'cross-site' || site === 'same-site') && headers['sec-fetch-mode'] !== 'navigate'
+  );
 }
 
 /** Two hours: the longest time that Chromium caches a preflight. */

@@ -1,0 +1,55 @@
+import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { allowsGet } from '../messages/plain-requests.js';
+
+/**
+ * Returns the text for people who open the address of the API: how to call, and the paths.
+ * @param origin - Address of the server in the examples, such as `http://127.0.0.1:8080`.
+ */
+export function renderHelp(handlers: readonly UniversalHandler[], origin: string): string {
+  const read = handlers.find(
+    ({ method, requestPath }) =>
+      method.methodKind === 'unary' && allowsGet(method) && /\/(List|Get)/.test(requestPath),
+  );
+  const stream = handlers.find(
+    ({ method }) => method.methodKind === 'server_streaming' && allowsGet(method),
+  );
+  const json = "-H 'content-type: application/json' -d '{}'";
+  const service = handlers[0]?.service.typeName ?? '';
+  return [
+    'This is a Cloudless API: Connect, gRPC, gRPC-Web and plain JSON on one port.',
+    ...(read === undefined
+      ? []
+      : [
+          '',
+          'A call with curl; RPCs marked GET also answer a GET:',
+          `  curl ${origin}${read.requestPath} ${json}`,
+          `  curl '${origin}${read.requestPath}?encoding=json&message=%7B%7D'`,
+        ]),
+    ...(stream === undefined
+      ? []
+      : [
+          '',
+          'A stream with curl, one JSON message in each line; or accept: text/event-stream:',
+          `  curl -N ${origin}${stream.requestPath} -H 'accept: application/x-ndjson' ${json}`,
+        ]),
+    '',
+    'A call with gRPC; the server has reflection:',
+    `  buf curl --http2-prior-knowledge --protocol grpc --list-methods ${origin}/${service}`,
+    '',
+    'Documentation: README.md and docs/operating in the source of Cloudless.',
+    'Health, readiness and metrics are on another port: /health, /ready, /metrics (default 8081).',
+    '',
+    'RPCs:',
+    ...handlers.map(({ requestPath, method }) => `  ${requestPath}${describeMethod(method)}`),
+    '',
+  ].join('\n');
+}
+
+function describeMethod(method: UniversalHandler['method']): string {
+  const notes = [
+    ...(allowsGet(method) ? ['GET'] : []),
+    ...(method.methodKind === 'server_streaming' ? ['stream'] : []),
+    ...(method.methodKind === 'bidi_streaming' ? ['stream in both directions'] : []),
+  ];
+  return notes.length === 0 ? '' : `  (${notes.join(', ')})`;
+}
