@@ -5,6 +5,7 @@ import { toMessageJson } from '../../call/cli-session.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { changeEach } from '../change-each.js';
 import { hasFlag } from '../options.js';
+import { findRebalanceHint } from './rebalance-hint.js';
 
 /** Cordons nodes: they accept no new replicas. */
 export async function cordonNodes(invocation: Invocation): Promise<void> {
@@ -21,6 +22,7 @@ export async function uncordonNodes(invocation: Invocation): Promise<void> {
   await changeNodes(invocation, getNodeIds(invocation), {
     call: (request) => session.client.uncordonNode(request, session.getCallOptions()),
     change: 'uncordoned',
+    findHint: (node) => findRebalanceHint(session, node),
   });
 }
 
@@ -53,6 +55,8 @@ export interface NodeChange {
   call(request: { readonly nodeId: string; readonly requestId: string }): Promise<Node>;
   /** The change for the status line, for example `cordoned`. */
   readonly change: string;
+  /** Returns a hint to print after the status line, or undefined. Not called for JSON or YAML. */
+  findHint?(node: Node): Promise<string | undefined>;
 }
 
 /**
@@ -63,13 +67,15 @@ export interface NodeChange {
 export async function changeNodes(
   { session }: Invocation,
   nodeIds: readonly string[],
-  { call, change }: NodeChange,
+  { call, change, findHint }: NodeChange,
 ): Promise<void> {
   const changed = await changeEach(session, nodeIds, {
     describe: describeNode,
     change: async (nodeId, requestId) => {
       const node = await call({ nodeId, requestId });
       await session.printStatus(`${describeNode(node.id)}: ${change}`);
+      const hint = session.isStructured ? undefined : await findHint?.(node);
+      if (hint !== undefined) await session.printNotice(hint);
       return node;
     },
   });

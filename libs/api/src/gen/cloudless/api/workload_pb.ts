@@ -2751,7 +2751,8 @@ export type ReplicaStatus = Message<"cloudless.api.ReplicaStatus"> & {
   lastExitCode?: number | undefined;
 
   /**
-   * The session of its node is not alive, so this status may be out of date.
+   * The session of its node is not alive, or the agent is slow (AGENT_SLOW), so this status may be
+   * out of date.
    *
    * @generated from field: bool stale = 15;
    */

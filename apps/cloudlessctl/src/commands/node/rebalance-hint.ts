@@ -1,0 +1,68 @@
+import {
+  Rollout_Strategy as Strategy,
+  WorkloadSpec_Mode as Mode,
+  WorkloadStatus_Phase as Phase,
+} from '@cloudless/api';
+import type { Node, Workload } from '@cloudless/api';
+import type { CliSession } from '../../call/cli-session.js';
+
+/** Workloads that the hint looks at; enough to find one in most clusters, and a small response. */
+const MAX_LISTED = 50;
+/** Workloads whose placement is explained until one can use the node. */
+const MAX_EXPLAINED = 3;
+
+/**
+ * Returns a hint for a node that accepts replicas again while other nodes run more of a workload:
+ * nothing moves back by itself. Undefined when no workload would be spread better by a restart, and
+ * when that cannot be found out.
+ */
+export async function findRebalanceHint(
+  session: CliSession,
+  node: Node,
+): Promise<string | undefined> {
+  try {
+    const { workloads } = await session.client.listWorkloads(
+      { includeReplicas: true, pageSize: MAX_LISTED },
+      session.getCallOptions(),
+    );
+    const candidates = workloads.filter((workload) => wouldSpreadBetter(workload, node.id));
+    for (const { namespace, name } of candidates.slice(0, MAX_EXPLAINED)) {
+      const { nodes } = await session.client.explainWorkload(
+        { namespace, name },
+        session.getCallOptions(),
+      );
+      if (!nodes.some(({ nodeId, fits }) => nodeId === node.id && fits)) continue;
+      const operand = namespace === session.settings.namespace ? name : `${namespace}/${name}`;
+      return formatHint(node, operand);
+    }
+  } catch {
+    // The node is uncordoned; a hint is not worth an error.
+  }
+  return undefined;
+}
+
+/**
+ * Returns true when a restart would spread a workload more evenly: some node runs at least two more
+ * of its replicas than this node, and a restart keeps the workload available.
+ */
+function wouldSpreadBetter({ spec, status }: Workload, nodeId: string): boolean {
+  const isEligible =
+    spec?.mode === Mode.REPLICATED &&
+    spec.rollout?.strategy !== Strategy.RECREATE &&
+    status?.phase === Phase.RUNNING;
+  if (!isEligible) return false;
+  const counts = new Map<string, number>();
+  for (const replica of status.replicas) {
+    if (replica.nodeId === '' || replica.leaving) continue;
+    counts.set(replica.nodeId, (counts.get(replica.nodeId) ?? 0) + 1);
+  }
+  return Math.max(0, ...counts.values()) >= (counts.get(nodeId) ?? 0) + 2;
+}
+
+function formatHint({ id, status }: Node, operand: string): string {
+  const count = status?.replicaCount ?? 0;
+  return (
+    `${id} runs ${count} ${count === 1 ? 'replica' : 'replicas'}; new replicas may go there. ` +
+    `To move existing replicas now: cloudlessctl rollout restart ${operand}`
+  );
+}
