@@ -70,7 +70,7 @@ describe('cloudlessctl rollout', () => {
     expect((await runRollout('undo', 'calm', '--to-version', '1')).code).toBe(4);
     expect(await runRollout('status', 'calm')).toEqual({
       code: 0,
-      stdout: 'workload default/calm: version 1 is rolled out: 3 of 3 ready (minimum 2)\n',
+      stdout: 'workload default/calm: version 1 is rolled out: 3 of 3 ready\n',
       stderr: '',
     });
     expect(await getOutput(runRollout('plan', 'calm'))).toContain('no steps left');
@@ -92,7 +92,7 @@ describe('canary rollout', () => {
       stderr: 'promote the rollout with: cloudlessctl rollout promote canary\n',
     });
     expect(status.stdout).toMatch(
-      /version 2, from version 1: Paused, 1 of 3 new ready, 2 old, 3 ready \(minimum 2\): step 1 of 1/,
+      /version 2, from version 1: Paused, 3 of 3 ready, 1 updated, 2 old: step 1 of 1/,
     );
     expect(JSON.parse((await runRollout('status', 'canary', '-o', 'json')).stdout)).toMatchObject({
       ...{
@@ -131,7 +131,7 @@ describe('canary rollout', () => {
     const timedOut = await runRollout('status', 'slow', '--timeout', '500ms');
     expect(timedOut.code).toBe(6);
     expect(timedOut.stderr).toContain(
-      'the rollout is not complete after 0s: workload default/slow: version 2, from version 1: InProgress',
+      'the rollout did not complete within 0s: workload default/slow: version 2, from version 1: InProgress',
     );
     expect(await getOutput(runRollout('pause', 'slow'))).toContain(
       'is paused; resume the rollout with: cloudlessctl rollout resume slow',

@@ -317,7 +317,7 @@ describe('exit codes of cloudlessctl', () => {
     expect({ code, stderr }).toEqual({
       code: 6,
       stderr: expect.stringMatching(
-        /^cloudlessctl: workload default\/deaf is not complete after 1s: 0 of 1 ready, .*waiting for port http/,
+        /^cloudlessctl: workload default\/deaf did not become ready within 1s: 0 of 1 ready: .*waiting for port http/,
       ) as string,
     });
     await cluster.client.deleteWorkload({ name: 'deaf' });

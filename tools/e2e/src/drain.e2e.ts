@@ -107,7 +107,7 @@ describe('drain of a node', () => {
     const timedOut = await cluster.runCtl(...drain, '--deadline', '10m', '--timeout', '1s');
     expect(timedOut).toMatchObject({
       code: 6,
-      stderr: expect.stringContaining('is not drained after 1s') as unknown,
+      stderr: expect.stringContaining('was not drained within 1s') as unknown,
     });
     expect((await cluster.client.getWorkload({ name: 'bound' })).status?.readyReplicas).toBe(1);
     expect(await cluster.runCtl(...drain, '--deadline', '1s')).toMatchObject({ code: 0 });

@@ -10,11 +10,7 @@ import type {
 import { formatAge, formatSpan, formatWord } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
-import { countRollout } from '../wait/rollout-counts.js';
-import type { RolloutCounts } from '../wait/rollout-counts.js';
-
-/** Width of a progress bar in characters. */
-const BAR_WIDTH = 30;
+import { countRollout, describeCounts, describeProgress } from '../wait/rollout-counts.js';
 
 /** Formats the phase of a rollout: `Paused, step 2 of 3`; empty without a rollout. */
 export function formatRolloutPhase(rollout: RolloutStatus | undefined): string {
@@ -37,38 +33,14 @@ export function getUnsettledReason(rollout: RolloutStatus | undefined): string {
 /** Formats the state of a rollout on one line: versions, phase, replica counts and reason. */
 export function formatRolloutLine(workload: Workload): string {
   const { rollout } = workload.status ?? {};
-  const reason = toOneLine(rollout?.reason ?? '');
+  const reason = rollout?.reason ?? '';
   // The reason contains the step when the rollout waits at a step.
   const phase = reason.includes('step ')
     ? formatWord(RolloutStatus_Phase[rollout?.phase ?? 0] ?? '')
     : formatRolloutPhase(rollout);
-  const { desired, updatedReady, old, ready, minimum } = countRollout(workload);
-  if (rollout?.phase === RolloutStatus_Phase.COMPLETED && old === 0) {
-    return `${formatVersions(workload)} is rolled out: ${ready} of ${desired} ready (minimum ${minimum})`;
-  }
-  const counts = `${updatedReady} of ${desired} new ready, ${old} old, ${ready} ready (minimum ${minimum})`;
-  return `${formatVersions(workload)}: ${phase}, ${counts}${reason === '' ? '' : `: ${reason}`}`;
-}
-
-/**
- * Returns the lines of the live view: progress bars of ready, new and old replicas, and the reason
- * for waiting.
- */
-export function formatRolloutBlock(workload: Workload, nowMs: number): readonly string[] {
-  const { rollout } = workload.status ?? {};
-  const counts = countRollout(workload);
-  const { desired, updated, updatedReady, old, ready, minimum } = counts;
-  const scale = Math.max(1, desired, ready, updated, old);
-  const timeLeft = formatTimeLeft(rollout, nowMs);
-  return [
-    `${'phase'.padEnd(6)} ${formatRolloutPhase(rollout)}`,
-    `${'ready'.padEnd(6)} ${drawBar(ready, scale, minimum)} ${ready} of ${desired}, minimum ${minimum}`,
-    `${'new'.padEnd(6)} ${drawBar(updatedReady, scale)} ${updatedReady} of ${desired} ready${formatStarting(counts)}`,
-    `${'old'.padEnd(6)} ${drawBar(old, scale)} ${old}`,
-    [rollout?.reason ?? '', timeLeft === '' ? '' : `(${timeLeft} left)`]
-      .filter((part) => part !== '')
-      .join(' '),
-  ];
+  if (rollout?.phase === RolloutStatus_Phase.COMPLETED && countRollout(workload).old === 0)
+    return `${formatVersions(workload)} is rolled out: ${describeCounts(workload)}`;
+  return `${formatVersions(workload)}: ${phase}, ${describeProgress(workload)}`;
 }
 
 /**
@@ -83,34 +55,15 @@ export function formatVersions({ status }: Workload): string {
 }
 
 /**
- * Formats a progress bar: `[#####|....]`.
- * @param scale - Count of a full bar.
- * @param mark - Count at which `|` is drawn: the required minimum.
+ * Describes the time at which the state of a rollout ends by itself: `fails if nothing happens for
+ * 9m` for the progress deadline, otherwise `4m left`. Empty without such a time.
  */
-function drawBar(count: number, scale: number, mark?: number): string {
-  const filled = Math.round((Math.min(count, scale) * BAR_WIDTH) / scale);
-  const cells = [...'#'.repeat(filled).padEnd(BAR_WIDTH, '.')];
-  if (mark !== undefined && mark > 0)
-    cells[Math.min(BAR_WIDTH, Math.round((mark * BAR_WIDTH) / scale)) - 1] = '|';
-  return `[${cells.join('')}]`;
-}
-
-function formatStarting({ updated, updatedReady }: RolloutCounts): string {
-  return updated > updatedReady ? `, ${updated - updatedReady} starting` : '';
-}
-
-/**
- * Returns the time until the current step, pause or deadline ends: `4m30s`; empty without a time
- * limit.
- */
-function formatTimeLeft(rollout: RolloutStatus | undefined, nowMs: number): string {
-  if (rollout?.until === undefined || hasEnded(rollout)) return '';
-  return formatSpan(Math.ceil((timestampMs(rollout.until) - nowMs) / 1000) * 1000);
-}
-
-/** Returns true when a rollout is complete, was rolled back or has failed. */
-function hasEnded({ phase }: RolloutStatus): boolean {
-  return isRolledOut(phase) || phase === RolloutStatus_Phase.FAILED;
+export function describeLimit(rollout: RolloutStatus | undefined, nowMs: number): string {
+  if (rollout?.until === undefined || isRolledOut(rollout.phase)) return '';
+  if (rollout.phase === RolloutStatus_Phase.FAILED) return '';
+  const left = formatSpan(Math.ceil((timestampMs(rollout.until) - nowMs) / 1000) * 1000);
+  const isPause = /\bstep \d|kept/.test(rollout.reason);
+  return isPause ? `${left} left` : `fails if nothing happens for ${left}`;
 }
 
 /** Returns lines with the failing replica, its exit code and its last log lines. */
@@ -156,20 +109,33 @@ export function getRolloutFields(
 ): readonly (readonly [string, string])[] {
   const { rollout } = workload.status ?? {};
   if (rollout === undefined) return [];
-  const { strategy, startedAt, reason, failedNew, failure } = rollout;
+  const { strategy, reason, failedNew, failure } = rollout;
+  // A complete rollout waits for nothing; `settling` then means a replica that was just replaced.
+  const isRepeated =
+    reason === failure?.reason || (isRolledOut(rollout.phase) && reason === 'settling');
   return [
     ['Phase', formatRolloutPhase(rollout)],
     ['Strategy', formatWord(Rollout_Strategy[strategy] ?? '')],
-    ['Version', formatVersions(workload)],
-    ['Started', startedAt === undefined ? '' : `${formatAge(startedAt, nowMs)} ago`],
-    ['Reason', reason === failure?.reason ? '' : reason],
-    ['Time left', formatTimeLeft(rollout, nowMs)],
+    ['Version', formatVersions(workload).replace(/^version /, '')],
+    ['Started', formatDurationOfRollout(rollout, nowMs)],
+    ['Reason', isRepeated ? '' : reason],
+    ['Limit', describeLimit(rollout, nowMs)],
     ['Failed new', failedNew === 0 ? '' : String(failedNew)],
     ['Failure', failure === undefined ? '' : `version ${failure.version}: ${failure.reason}`],
   ];
 }
 
-/** Formats the stored versions as a table, oldest first. */
+/** Formats start and duration: `7s ago`, after the end `7m ago, took 14s`. */
+function formatDurationOfRollout({ startedAt, endedAt }: RolloutStatus, nowMs: number): string {
+  if (startedAt === undefined) return '';
+  const took =
+    endedAt === undefined
+      ? ''
+      : `, took ${formatSpan(timestampMs(endedAt) - timestampMs(startedAt))}`;
+  return `${formatAge(startedAt, nowMs)} ago${took}`;
+}
+
+/** Formats the stored versions as a table, oldest first, each with what it changed. */
 export function formatVersionTable(
   versions: readonly VersionInfo[],
   nowMs: number,
@@ -182,17 +148,18 @@ export function formatVersionTable(
       'CREATED',
       { header: 'CAUSE', fit: 'wrap', minWidth: 16 },
       { header: 'SAME AS', dropOrder: 1 },
-      { header: 'RUNS', fit: 'shorten', minWidth: 16 },
+      { header: 'CHANGES', fit: 'wrap', minWidth: 16 },
     ],
     [...versions]
       .sort((a, b) => a.version - b.version)
-      .map(({ version, active, createdAt, cause, sameAs, summary }) => [
+      .map(({ version, active, createdAt, cause, sameAs, summary, changes }) => [
         String(version),
         active ? { text: 'yes', paint: style.green } : '',
         createdAt === undefined ? '' : `${formatAge(createdAt, nowMs)} ago`,
         cause === '' ? (version === 1 ? 'create' : 'change') : cause,
         sameAs === 0 || sameAs === version ? '' : String(sameAs),
-        summary,
+        // The oldest kept version has nothing to compare with.
+        changes.length > 0 ? changes.join(', ') : cause === 'restart' ? 'nothing' : summary,
       ]),
     style,
   );

@@ -4,20 +4,15 @@ import { formatCount } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import type { CliSession } from '../call/cli-session.js';
 import { describeDrain } from '../views/drain-view.js';
-import { Progress } from './progress.js';
-import { roundCount } from './rollout-counts.js';
+import { drawBar, drawResult, drawTitle, type PictureLine } from './picture.js';
+import { Progress, type PictureView } from './progress.js';
 
-/** Maximum number of waiting reasons shown for each node, so that the display fits on a screen. */
-const MAX_WAITING = 8;
-
-/**
- * Shows the progress of drains: redrawn on a terminal, otherwise a line for each relevant change.
- */
+/** Shows the progress of drains in one view: a picture on a terminal, elsewhere few lines. */
 export class DrainProgress {
   /** Last drain status of each node. */
   private readonly drains = new Map<string, DrainStatus>();
-  /** Last reported state of each node, without counts that fluctuate. */
-  private readonly reported = new Map<string, string>();
+  /** Nodes that have had their last line. */
+  private readonly ended = new Set<string>();
   private readonly progress: Progress;
 
   constructor(
@@ -30,16 +25,22 @@ export class DrainProgress {
   /** Shows a new drain status of a node. */
   async showDrain(nodeId: string, drain: DrainStatus): Promise<void> {
     this.drains.set(nodeId, drain);
-    if (this.progress.isRedrawn) return this.progress.showState(...this.formatAll());
+    const isDrained = drain.phase === DrainStatus_Phase.DRAINED;
+    // The line of each drained node is printed once.
+    const isLastLine = isDrained && !this.ended.has(nodeId);
+    if (isDrained) this.ended.add(nodeId);
     const [reason, ...others] = drain.waiting;
-    const suffix = others.length === 0 ? '' : ` (and ${others.length} more)`;
-    const line = `node ${nodeId}: ${describeDrain(drain)}${reason === undefined ? '' : `: ${toOneLine(reason)}${suffix}`}`;
-    // A line is printed when fewer replicas remain, the phase changes or the reason changes. Counts
-    // in a reason fluctuate and are ignored.
-    const state = `${roundCount(drain.remaining, drain.total)} ${drain.phase} ${(reason ?? '').replaceAll(/\d+/g, '#')}`;
-    const hasChanged = this.reported.get(nodeId) !== state;
-    this.reported.set(nodeId, state);
-    await this.progress.showState(line, [], hasChanged);
+    const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
+    const reasonText = reason === undefined ? '' : `: ${toOneLine(reason)}${more}`;
+    const drains = [...this.drains.values()];
+    const total = drains.reduce((sum, other) => sum + other.total, 0);
+    const remaining = drains.reduce((sum, other) => sum + other.remaining, 0);
+    await this.progress.showState({
+      text: `node ${nodeId}: ${describeDrain(drain)}${reasonText}`,
+      fraction: total === 0 ? 0 : 1 - remaining / total,
+      isFinal: isLastLine,
+      draw: (view) => this.drawAll(view),
+    });
   }
 
   /** Ends redrawing. The last state stays on the terminal. */
@@ -47,24 +48,33 @@ export class DrainProgress {
     this.progress.end();
   }
 
-  /** Formats all drains: the headline, and the lines below. */
-  private formatAll(): readonly [headline: string, details: readonly string[]] {
-    const lines = this.nodeIds.flatMap((nodeId) => {
-      const drain = this.drains.get(nodeId);
-      if (drain === undefined) return [`node ${nodeId}: …`];
-      const waiting = drain.waiting.slice(0, MAX_WAITING).map((line) => `- ${line}`);
-      const hiddenCount = drain.waiting.length - MAX_WAITING;
-      return [
-        `node ${nodeId}: ${describeDrain(drain)}`,
-        ...waiting,
-        ...(hiddenCount > 0 ? [`- and ${hiddenCount} more`] : []),
-      ];
-    });
-    const [only = '', ...below] = lines;
-    if (this.nodeIds.length === 1) return [only, below];
-    const drainedCount = [...this.drains.values()].filter(
-      ({ phase }) => phase === DrainStatus_Phase.DRAINED,
-    ).length;
-    return [`${drainedCount} of ${formatCount(this.nodeIds.length, 'node')} drained`, lines];
+  /** Draws a bar and the reasons of each node; a line for each node that is drained. */
+  private drawAll(view: PictureView): readonly PictureLine[] {
+    const nodes = this.nodeIds.flatMap((nodeId) => this.drawNode(nodeId, view));
+    if (this.nodeIds.length === 1) return nodes;
+    const summary = `${this.ended.size} of ${formatCount(this.nodeIds.length, 'node')} drained`;
+    const isDone = this.ended.size === this.nodeIds.length;
+    return isDone
+      ? [...nodes, drawResult(summary, view)]
+      : [drawTitle(summary, '', view), ...nodes];
+  }
+
+  private drawNode(nodeId: string, view: PictureView): readonly PictureLine[] {
+    const drain = this.drains.get(nodeId);
+    const label = `node ${nodeId}`;
+    if (drain === undefined) return [[{ text: `${label}: …` }]];
+    if (drain.phase === DrainStatus_Phase.DRAINED) return [drawResult(`${label}: drained`, view)];
+    const { remaining, total, waiting } = drain;
+    return [
+      drawTitle(label, 'is being drained', view),
+      drawBar(
+        {
+          ...{ title: 'moved', count: total - remaining, scale: total, paint: view.style.green },
+          text: describeDrain(drain),
+        },
+        view,
+      ),
+      ...waiting.map((line) => [{ text: `  ${toOneLine(line)}` }]),
+    ];
   }
 }

@@ -6,7 +6,7 @@ import {
 } from '@cloudless/api';
 import type { RolloutStatus, Workload } from '@cloudless/api';
 import { ExitCode } from '../call/failure.js';
-import { formatWord } from '../output/human.js';
+import { describeProgress } from './rollout-counts.js';
 
 /** Progress of a workload towards a requested generation. */
 export type WorkloadProgress =
@@ -63,44 +63,15 @@ export function judgeWorkload(
     ready === total &&
     total + succeededReplicas >= desired;
   if (isSettled) return { kind: 'done', text: `${ready} of ${desired} ready${finished}` };
-  const oldSuffix = total > updated ? `, ${total - updated} old` : '';
   return {
     kind: 'waiting',
-    text: `${ready} of ${desired} ready, ${updated} updated${oldSuffix}${finished}${COUNTS_ONLY.test(reason) ? '' : reasonSuffix}`,
+    text: describeProgress(workload) + finished,
     unplaced: hasUnplaced(workload),
   };
 }
 
-/** Matches a reason that only repeats the counts of ready replicas. */
-const COUNTS_ONLY = /^\d+ of \d+ replicas are ready, \d+ not yet$/;
-
-/**
- * Returns one line for each replica that has not stopped or succeeded.
- * @param maxLines - Maximum number of replicas; a further line counts the others.
- */
-export function describeReplicas(workload: Workload, maxLines: number): readonly string[] {
-  const replicas = (workload.status?.replicas ?? []).filter(
-    ({ phase }) => phase !== ReplicaStatus_Phase.STOPPED && phase !== ReplicaStatus_Phase.SUCCEEDED,
-  );
-  const lines = replicas
-    .slice(0, maxLines)
-    .map(({ id, phase, ready, nodeId, version, reason }) =>
-      [
-        id,
-        formatWord(ReplicaStatus_Phase[phase]),
-        ready ? 'ready' : 'not ready',
-        `v${version}`,
-        nodeId,
-        reason,
-      ]
-        .filter((part) => part !== '')
-        .join('  '),
-    );
-  return replicas.length > maxLines ? [...lines, `and ${replicas.length - maxLines} more`] : lines;
-}
-
 /** Returns true when a replica has no node and the status contains the reason. */
-function hasUnplaced({ status }: Workload): boolean {
+export function hasUnplaced({ status }: Workload): boolean {
   if (status === undefined) return false;
   const isScheduling =
     status.phase === WorkloadStatus_Phase.PENDING ||

@@ -1,20 +1,50 @@
 import { Writable } from 'node:stream';
 import { createLogUpdate } from 'log-update';
 import type { CliSession } from '../call/cli-session.js';
-import { toOneLine } from '../output/table.js';
+import type { Style } from '../output/style.js';
+import { formatPicture, type PictureLine } from './picture.js';
+import { ProgressThrottle, type ProgressLine } from './progress-throttle.js';
+
+/** Interval at which a picture is drawn again, because it shows times in seconds. */
+const REDRAW_MS = 1_000;
+/** Height of a terminal that does not tell its size. */
+const DEFAULT_ROWS = 24;
+
+/** Sizes, times and colours for a picture. */
+export interface PictureView {
+  /** Width of the terminal in character cells. */
+  readonly width: number;
+  /** Number of lines that fit on the terminal. */
+  readonly height: number;
+  readonly nowMs: number;
+  /** Milliseconds since the wait began. */
+  readonly elapsedMs: number;
+  readonly style: Style;
+  /** True when the terminal shows characters beyond ASCII. */
+  readonly hasUnicode: boolean;
+}
+
+/** A state of the work. */
+export interface ProgressState extends ProgressLine {
+  /** Draws the state on a terminal. Lines that do not fit are cut. */
+  draw(view: PictureView): readonly PictureLine[];
+}
 
 /**
- * Shows progress: redrawn in place on a terminal, otherwise a line for each new headline. Call
- * {@link end} when the work has ended.
+ * Shows progress: on a terminal one picture that is redrawn in place, elsewhere few lines, see
+ * {@link ProgressThrottle}. Call {@link end} when the work has ended.
  */
 export class Progress {
-  private lastHeadline = '';
-  /** The first error of a redraw, which the next call of `showState` throws. */
+  /** The first error of a write, which the next call of `showState` throws. */
   private writeError: unknown;
   private readonly redraw: ReturnType<typeof createLogUpdate> | undefined;
+  private readonly throttle = new ProgressThrottle();
+  private readonly startedAtMs: number;
+  private timer: { cancel(): void } | undefined;
 
   constructor(private readonly session: CliSession) {
-    const output = session.isStructured ? session.io.stderr : session.io.stdout;
+    this.startedAtMs = session.io.clock.now();
+    const output = this.output;
     if (!output.isTTY) return;
     const stream = new Writable({
       decodeStrings: false,
@@ -34,37 +64,54 @@ export class Progress {
     });
   }
 
-  /** True when the output is redrawn in place. */
-  get isRedrawn(): boolean {
-    return this.redraw !== undefined;
-  }
-
-  /**
-   * Shows a state.
-   * @param details - Lines below the headline, for terminals only.
-   * @param hasChanged - True prints the headline when the output is not redrawn. Default: true when
-   *   the headline differs from the previous headline.
-   */
-  async showState(
-    headline: string,
-    details: readonly string[] = [],
-    hasChanged = headline !== this.lastHeadline,
-  ): Promise<void> {
+  /** Shows a state. */
+  async showState(state: ProgressState): Promise<void> {
+    this.timer?.cancel();
     if (this.writeError !== undefined) throw this.writeError;
-    if (this.redraw !== undefined) {
-      this.redraw(
-        [headline, ...details.map((line) => `  ${toOneLine(line)}`)]
-          .map((line) => line.trimEnd())
-          .join('\n'),
-      );
-    } else if (hasChanged) {
-      await this.session.printStatus(headline);
-    }
-    this.lastHeadline = headline;
+    if (this.redraw === undefined) return this.printLine(state);
+    this.drawPicture(state);
   }
 
   /** Ends redrawing. The last state stays on the terminal. */
   end(): void {
+    this.timer?.cancel();
     this.redraw?.done();
   }
+
+  private get output() {
+    const { isStructured, io } = this.session;
+    return isStructured ? io.stderr : io.stdout;
+  }
+
+  private drawPicture(state: ProgressState): void {
+    const { io, style, nowMs } = this.session;
+    const { columns } = this.output;
+    const view: PictureView = {
+      width: columns,
+      height: io.terminal?.size.rows ?? DEFAULT_ROWS,
+      nowMs,
+      elapsedMs: io.clock.now() - this.startedAtMs,
+      style,
+      hasUnicode: isUnicodeLocale(io.env),
+    };
+    // The line below the picture holds the cursor.
+    this.redraw?.(formatPicture(state.draw(view), columns, Math.max(1, view.height - 1)));
+    if (state.isFinal) return;
+    this.timer = io.clock.setTimer(REDRAW_MS, () => this.drawPicture(state));
+  }
+
+  private async printLine(state: ProgressState): Promise<void> {
+    const { clock } = this.session.io;
+    const decision = this.throttle.decide(state, clock.now());
+    if (decision.kind === 'print') return this.session.printStatus(state.text);
+    if (decision.kind === 'drop') return;
+    this.timer = clock.setTimer(decision.inMs, () => {
+      this.printLine(state).catch((reason: unknown) => (this.writeError ??= reason));
+    });
+  }
+}
+
+function isUnicodeLocale(env: Readonly<Record<string, string | undefined>>): boolean {
+  const locale = env['LC_ALL'] || env['LC_CTYPE'] || env['LANG'] || '';
+  return env['TERM'] !== 'linux' && /utf-?8/i.test(locale);
 }

@@ -1,4 +1,7 @@
+import { withDefaults } from '@cloudless/api';
 import type { VersionInfo, Workload } from '@cloudless/api';
+import { formatDuration } from '../output/human.js';
+import { toOneLine } from '../output/table.js';
 
 /** Numbers of replicas of a workload during a rollout. */
 export interface RolloutCounts {
@@ -41,38 +44,50 @@ function findCanonicalVersion(versions: readonly VersionInfo[], version: number)
 }
 
 /**
- * Rounds a count for progress lines, so that a large workload prints at most about 10 lines.
- * @returns The count itself when the total is at most 10, otherwise the number of full tenths.
+ * Describes the counts: `5 of 9 ready`, in a rollout `5 of 5 ready, 1 extra, 3 updated, 3 old`, after
+ * a scale-down `2 of 2 ready, 1 stopping`.
  */
-export function roundCount(count: number, total: number): number {
-  return total <= 10 ? count : Math.floor((count * 10) / total);
+export function describeCounts(workload: Workload): string {
+  const { desired, updated, old, ready } = countRollout(workload);
+  const { rollout, versions = [] } = workload.status ?? {};
+  const hasOldVersion = (rollout?.fromVersion ?? 0) > 0 || versions.length > 1;
+  const isRolling = hasOldVersion && old > 0;
+  const oldText = isRolling ? `${old} old` : `${old} stopping`;
+  return [
+    `${Math.min(ready, desired)} of ${desired} ready`,
+    ready > desired ? `${ready - desired} extra` : '',
+    isRolling ? `${updated} updated` : '',
+    old > 0 ? oldText : '',
+  ]
+    .filter((part) => part !== '')
+    .join(', ');
 }
 
-/**
- * Selects the states for which a line of progress is printed: more updated replicas are ready than
- * before, or phase, step, version or reason are new. Counts that fluctuate are ignored.
- */
-export class MilestoneFilter {
-  /** Highest rounded number of updated ready replicas so far. */
-  private best = -1;
-  /** Combinations of phase, step, version and reason that have had a line. */
-  private readonly reported = new Set<string>();
+/** Returns the completed share of a rollout or scaling, from 0 to 1. */
+export function getFraction(workload: Workload): number {
+  const { desired, updatedReady } = countRollout(workload);
+  return desired === 0 ? 0 : Math.min(1, updatedReady / desired);
+}
 
-  /**
-   * Returns true when a line is printed for a state. Records the state.
-   * @param reason - Reason why the workload is not complete. Numbers and replica ids in the reason
-   *   are ignored.
-   */
-  isMilestone(workload: Workload, reason: string): boolean {
-    const { updatedReady, desired } = countRollout(workload);
-    const reached = roundCount(updatedReady, desired);
-    const { phase = 0, step = 0, version = 0 } = workload.status?.rollout ?? {};
-    const kind = [phase, step, version, reason.replaceAll(/\b[0-9a-f]{16}-\d+\b|\d+/g, '#')].join(
-      '|',
-    );
-    const isMilestone = reached > this.best || !this.reported.has(kind);
-    this.best = Math.max(this.best, reached);
-    this.reported.add(kind);
-    return isMilestone;
-  }
+/** Reason of the coordinator while all replicas are ready, some for less than min_ready_duration. */
+const SETTLING = 'settling';
+/** Matches reasons, or starts of reasons, that only repeat counts. */
+const COUNTS = /^(?:\d+ of \d+ replicas are ready, \d+ not yet$|\d+ of \d+ ready: )/;
+
+/**
+ * Returns why a workload is not complete, without counts that {@link describeCounts} shows: `settling
+ * (2s)` while ready replicas wait for min_ready_duration. Empty without a reason.
+ */
+export function getWaitReason({ spec, status }: Workload): string {
+  const reason = (status?.reason || status?.rollout?.reason || '').replace(COUNTS, '');
+  if (reason !== SETTLING) return reason;
+  const duration = spec === undefined ? undefined : withDefaults(spec).rollout?.minReadyDuration;
+  return duration === undefined ? SETTLING : `${SETTLING} (${formatDuration(duration)})`;
+}
+
+/** Describes the counts and the reason of a workload that is not complete, on one line. */
+export function describeProgress(workload: Workload): string {
+  const reason = toOneLine(getWaitReason(workload));
+  if (reason === '') return describeCounts(workload);
+  return `${describeCounts(workload)}${reason.startsWith(SETTLING) ? ', ' : ': '}${reason}`;
 }

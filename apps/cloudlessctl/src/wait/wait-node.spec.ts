@@ -124,12 +124,13 @@ describe('cloudlessctl node drain', () => {
     const { exitCode, stdout } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], {
       coordinator,
       isTTY: true,
+      env: { NO_COLOR: '1' },
     });
     expect(exitCode).toBe(0);
     for (const text of [
       '0 of 2 nodes drained',
-      'node web1: 2 of 3 replicas left',
-      `  - ${WAITS}`,
+      '0s\nmoved  [#############...........................] 2 of 3 replicas left',
+      `  ${WAITS}`,
       '2 of 2 nodes drained',
     ]) {
       expect(stdout).toContain(text);
@@ -226,7 +227,7 @@ describe('cloudlessctl node drain', () => {
     await clock.advance(1);
     expect(await running).toMatchObject({
       exitCode: 6,
-      stderr: `cloudlessctl: node web1 is not drained after ${duration}: 2 of 3 replicas left\n  ${WAITS}\n`,
+      stderr: `cloudlessctl: node web1 was not drained within ${duration}: 2 of 3 replicas left\n  ${WAITS}\n`,
     });
   });
 });

@@ -76,7 +76,7 @@ async function followDrain(
     if (!deadline.hasExpired || reason instanceof CliFailure) throw reason;
     throw new CliFailure(
       ExitCode.timeout,
-      `node ${nodeId} is not drained after ${formatSpan(timeoutMs)}: ${state}`,
+      `node ${nodeId} was not drained within ${formatSpan(timeoutMs)}: ${state}`,
     );
   }
 }

@@ -54,22 +54,22 @@ describe('judgeWorkload', () => {
     {
       name: 'missing a ready replica',
       status: { readyReplicas: 1 },
-      expected: { kind: 'waiting', text: '1 of 2 ready, 2 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '1 of 2 ready', unplaced: false },
     },
     {
       name: 'running an old replica',
       status: { totalReplicas: 3 },
-      expected: { kind: 'waiting', text: '2 of 2 ready, 2 updated, 1 old', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready, 1 stopping', unplaced: false },
     },
     {
       name: 'running a surplus replica',
       status: { totalReplicas: 3, updatedReplicas: 3, readyReplicas: 3 },
-      expected: { kind: 'waiting', text: '3 of 2 ready, 3 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready, 1 extra', unplaced: false },
     },
     {
       name: 'rolling out',
       status: aRolloutStatus(RolloutStatus_Phase.IN_PROGRESS),
-      expected: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready', unplaced: false },
     },
     {
       name: 'rolling out, with a reason that only repeats the counts',
@@ -77,7 +77,7 @@ describe('judgeWorkload', () => {
         RolloutStatus_Phase.IN_PROGRESS,
         '1 of 2 replicas are ready, 1 not yet',
       ),
-      expected: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready', unplaced: false },
     },
     {
       name: 'rolling out, with another reason',
@@ -87,14 +87,14 @@ describe('judgeWorkload', () => {
       ),
       expected: {
         kind: 'waiting',
-        text: '2 of 2 ready, 2 updated: step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
+        text: '2 of 2 ready: step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
         unplaced: false,
       },
     },
     {
       name: 'unplaced',
       status: aPendingStatus('no room'),
-      expected: { kind: 'waiting', text: '1 of 2 ready, 2 updated: no room', unplaced: true },
+      expected: { kind: 'waiting', text: '1 of 2 ready: no room', unplaced: true },
     },
     {
       name: 'in a failed rollout',
@@ -157,7 +157,7 @@ describe('judgeWorkload', () => {
           failure: FAILURE,
         }),
       },
-      expected: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready', unplaced: false },
     },
     {
       name: 'being rolled back',
@@ -252,7 +252,7 @@ describe('option --wait', () => {
       exitCode: 0,
       stderr: '',
       stdout:
-        'workload default/web: scaled to 2\nworkload default/web: 1 of 2 ready, 2 updated\nworkload default/web: 2 of 2 ready\n',
+        'workload default/web: scaled to 2\nworkload default/web: 1 of 2 ready\nworkload default/web: 2 of 2 ready\n',
     });
   });
 
@@ -343,14 +343,19 @@ describe('option --wait', () => {
     });
   });
 
-  it('redraws the progress and shows each replica on a terminal', async () => {
+  it('redraws a bar and the result on a terminal', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
       watchWorkloads: createWatch(halfReady, aWorkload()),
     };
-    const { stdout, exitCode } = await runCli(scale, { coordinator, isTTY: true });
+    const { stdout, exitCode } = await runCli(scale, {
+      coordinator,
+      isTTY: true,
+      env: { NO_COLOR: '1' },
+    });
     expect(exitCode).toBe(0);
-    expect(stdout).toContain('00000000000000aa-1  Running  ready  v1  node1');
+    expect(stdout).toContain('ready  [####################....................] 1 of 2');
+    expect(stdout).toContain('workload default/web: 2 of 2 ready (0s)\n');
     expect(stdout).toContain('\u001b[');
   });
 
@@ -361,7 +366,7 @@ describe('option --wait', () => {
     };
     const { stdout, stderr } = await runCli([...scale, '-o', 'json'], { coordinator });
     expect(JSON.parse(stdout)).toMatchObject({ status: { readyReplicas: 2 } });
-    expect(stderr).toContain('workload default/web: 1 of 2 ready, 2 updated\n');
+    expect(stderr).toContain('workload default/web: 1 of 2 ready\n');
   });
 
   it('fails at once when the rollout fails, and prints the last log lines of the failing replica', async () => {
@@ -410,8 +415,7 @@ describe('option --wait', () => {
   it('exits with 6 when --timeout expires', async () => {
     expect(await runUntilTimeout(halfReady)).toMatchObject({
       exitCode: 6,
-      stderr:
-        'cloudlessctl: workload default/web is not complete after 30s: 1 of 2 ready, 2 updated\n',
+      stderr: 'cloudlessctl: workload default/web did not become ready within 30s: 1 of 2 ready\n',
     });
   });
 
@@ -421,7 +425,7 @@ describe('option --wait', () => {
     ).toMatchObject({
       exitCode: 7,
       stderr:
-        'cloudlessctl: workload default/web is not complete after 30s: 1 of 2 ready, 2 updated: no node has 4000m cpu\n',
+        'cloudlessctl: workload default/web did not become ready within 30s: 1 of 2 ready: no node has 4000m cpu\n',
     });
   });
 

@@ -8,10 +8,14 @@ import { toOneLine } from '../output/table.js';
 import { formatPromoteHint } from '../commands/rollout/rollout-hints.js';
 import type { CliSession } from '../call/cli-session.js';
 import { formatFailure } from '../views/rollout-view.js';
-import { describeReplicas, judgeWorkload } from './judge-workload.js';
+import { judgeWorkload } from './judge-workload.js';
 import type { WorkloadProgress } from './judge-workload.js';
-import { MilestoneFilter, roundCount } from './rollout-counts.js';
+import { drawBar, drawResult, drawTitle } from './picture.js';
+import type { PictureView, Progress } from './progress.js';
+import { RefusalCheck } from './refusal-check.js';
+import { getFraction } from './rollout-counts.js';
 import { watchWorkload } from './watch-workload.js';
+import { drawWorkload } from './workload-picture.js';
 
 export { formatWorkloadName };
 
@@ -20,12 +24,16 @@ export { formatWorkloadName };
  */
 export const WAIT_TIMEOUT_MS = 10 * 60_000;
 
-/** Maximum number of replicas shown on a terminal, so that the display fits on a screen. */
-const MAX_REPLICA_LINES = 12;
 /** Number of log lines shown after a failure; the last lines usually contain the error. */
 const LAST_LOG_LINES = 10;
 /** Time limit for reading these lines, because the node may not answer. */
 const LAST_LOG_TIMEOUT_MS = 3_000;
+
+/** Options of {@link waitUntilSettled}. */
+export interface WaitOptions {
+  /** True waits on when no present node can ever run a replica. Default: false. */
+  readonly waitCapacity?: boolean;
+}
 
 /**
  * Waits until a workload has reached a generation or waits for a promotion, and shows the progress.
@@ -33,53 +41,65 @@ const LAST_LOG_TIMEOUT_MS = 3_000;
  *   the state to reach.
  * @returns The reached state.
  * @throws {@link CliFailure} with exit code 4 when the workload is deleted, 6 when the time
- *   expires, 7 when the time expires and replicas have no node, 8 when the rollout fails, is rolled
- *   back or is paused.
+ *   expires, 7 when the time expires and replicas have no node, or when every node refuses them for
+ *   a reason that time does not change, 8 when the rollout fails, is rolled back or is paused.
  */
-export async function waitUntilSettled(session: CliSession, wanted: Workload): Promise<Workload> {
+export async function waitUntilSettled(
+  session: CliSession,
+  wanted: Workload,
+  { waitCapacity = false }: WaitOptions = {},
+): Promise<Workload> {
   const label = formatWorkloadName(wanted);
-  const milestones = new MilestoneFilter();
+  const refusal = new RefusalCheck(session, wanted);
   let last: WorkloadProgress = {
     kind: 'waiting',
     text: 'no status received',
     unplaced: false,
   };
-  return watchWorkload(session, {
-    subject: wanted,
-    timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
-    onTimeout: (after) => {
-      const unplaced = last.kind === 'waiting' && last.unplaced;
-      const exitCode = unplaced ? ExitCode.noCapacity : ExitCode.timeout;
-      return new CliFailure(exitCode, `${label} is not complete after ${after}: ${last.text}`);
-    },
-    evaluate: async (workload, progress) => {
-      if (workload === undefined)
-        throw new CliFailure(ExitCode.conflict, `${label} was deleted while waiting`);
-      last = judgeWorkload(workload, wanted.generation, wanted.status?.version);
-      const text = toOneLine(last.text);
-      await progress.showState(
-        `${label}: ${text}`,
-        describeReplicas(workload, MAX_REPLICA_LINES),
-        last.kind === 'done' ||
-          (last.kind === 'waiting' && milestones.isMilestone(workload, extractReason(text))),
+  const onTimeout = (after: string): CliFailure => {
+    const unplaced = last.kind === 'waiting' && last.unplaced;
+    const exitCode = unplaced ? ExitCode.noCapacity : ExitCode.timeout;
+    return new CliFailure(exitCode, `${label} did not become ready within ${after}: ${last.text}`);
+  };
+  const evaluate = async (
+    workload: Workload | undefined,
+    progress: Progress,
+  ): Promise<Workload | undefined> => {
+    if (workload === undefined)
+      throw new CliFailure(ExitCode.conflict, `${label} was deleted while waiting`);
+    last = judgeWorkload(workload, wanted.generation, wanted.status?.version);
+    const text = toOneLine(last.text);
+    refusal.setUnplaced(!waitCapacity && last.kind === 'waiting' && last.unplaced);
+    if (last.kind === 'failed')
+      throw await withFailureDetails(
+        session,
+        workload,
+        new CliFailure(last.exitCode, `${label}: ${text}`),
       );
-      if (last.kind === 'failed')
-        throw await withFailureDetails(
-          session,
-          workload,
-          new CliFailure(last.exitCode, `${label}: ${text}`),
-        );
-      if (last.kind !== 'done') return undefined;
-      if (workload.status?.rollout?.waitsForPromotion)
-        await session.printNotice(formatPromoteHint(session, workload));
-      return workload;
-    },
-  });
+    const isFinal = last.kind === 'done';
+    await progress.showState({
+      text: `${label}: ${text}`,
+      fraction: getFraction(workload),
+      isFinal,
+      draw: (view) =>
+        isFinal ? [drawResult(`${label}: ${text}`, view)] : drawWorkload(workload, view),
+    });
+    if (!isFinal) return undefined;
+    if (workload.status?.rollout?.waitsForPromotion)
+      await session.printNotice(formatPromoteHint(session, workload));
+    return workload;
+  };
+  try {
+    const timeoutMs = session.settings.timeoutMs ?? WAIT_TIMEOUT_MS;
+    return await watchWorkload(session, {
+      ...{ subject: wanted, timeoutMs, abortSignal: refusal.signal },
+      onTimeout,
+      evaluate,
+    });
+  } finally {
+    refusal.end();
+  }
 }
-
-/** Returns the reason in a progress text, which follows the counts; empty without a reason. */
-const extractReason = (text: string): string =>
-  text.includes(': ') ? text.slice(text.indexOf(': ')) : '';
 
 /**
  * Waits until a workload is deleted, and prints the replicas that may still run on lost nodes.
@@ -95,31 +115,38 @@ export async function waitUntilDeleted(
   let mayStillRun = (deleted.status?.replicas ?? []).filter((replica) => replica.mayStillRun);
   let stateSuffix = '';
   let highestTotal = 0;
-  let lowestShown = Number.POSITIVE_INFINITY;
   const stranded = await watchWorkload(session, {
     subject: deleted,
     timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
     onTimeout: (after) =>
-      new CliFailure(ExitCode.timeout, `${label} is not deleted after ${after}${stateSuffix}`),
+      new CliFailure(ExitCode.timeout, `${label} was not deleted within ${after}${stateSuffix}`),
     // When the workload was deleted before the watch, only the response of the deletion names
     // replicas.
     evaluate: async (workload, progress, remaining = mayStillRun) => {
       if (workload === undefined) {
-        await progress.showState(`${label}: deleted`);
+        const text = `${label}: deleted`;
+        const draw = (view: PictureView) => [drawResult(text, view)];
+        await progress.showState({ text, fraction: 1, isFinal: true, draw });
         return remaining.filter((replica) => replica.mayStillRun);
       }
       const { totalReplicas = 0, reason = '', replicas = [] } = workload.status ?? {};
       mayStillRun = replicas.filter((replica) => replica.mayStillRun);
-      stateSuffix = `: ${formatCount(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
+      const left = `${formatCount(totalReplicas, 'replica')} left`;
+      stateSuffix = `: ${left}${reason === '' ? '' : `, ${reason}`}`;
       highestTotal = Math.max(highestTotal, totalReplicas);
-      const rounded = roundCount(totalReplicas, highestTotal);
-      const details = describeReplicas(workload, MAX_REPLICA_LINES);
-      await progress.showState(
-        `${label}: ${formatCount(totalReplicas, 'replica')} left`,
-        details,
-        rounded < lowestShown,
-      );
-      lowestShown = Math.min(lowestShown, rounded);
+      const scale = highestTotal;
+      await progress.showState({
+        text: `${label}: ${left}`,
+        fraction: highestTotal === 0 ? 0 : 1 - totalReplicas / highestTotal,
+        isFinal: false,
+        draw: (view) => [
+          drawTitle(label, 'is being deleted', view),
+          drawBar(
+            { title: 'left', count: totalReplicas, scale, text: left, paint: view.style.yellow },
+            view,
+          ),
+        ],
+      });
       return undefined;
     },
   });

@@ -15,6 +15,8 @@ export interface WorkloadWatch<Result> {
   readonly subject: Workload;
   /** Undefined: no time limit. */
   readonly timeoutMs: number | undefined;
+  /** Ends the watch with its reason when aborted. Default: none. */
+  readonly abortSignal?: AbortSignal;
   /**
    * Creates the error for an expired time limit.
    * @param after - The time limit as text, for example `10m`.
@@ -48,7 +50,11 @@ export async function watchWorkload<Result>(
   const deadline = new Deadline(clock, signal, timeoutMs);
   const progress = new Progress(session);
   try {
-    for await (const { workload, remaining } of watchStates(session, subject, deadline.signal)) {
+    const ended =
+      watch.abortSignal === undefined
+        ? deadline.signal
+        : AbortSignal.any([deadline.signal, watch.abortSignal]);
+    for await (const { workload, remaining } of watchStates(session, subject, ended)) {
       const result = await watch.evaluate(workload, progress, remaining);
       if (result !== undefined) return result;
     }
@@ -57,6 +63,7 @@ export async function watchWorkload<Result>(
       `the watch of ${formatWorkloadName(subject)} ended unexpectedly`,
     );
   } catch (reason) {
+    if (watch.abortSignal?.aborted) throw watch.abortSignal.reason;
     if (deadline.hasExpired && !(reason instanceof CliFailure))
       throw watch.onTimeout(formatSpan(timeoutMs ?? 0));
     throw reason;

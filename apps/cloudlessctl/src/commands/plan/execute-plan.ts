@@ -7,6 +7,7 @@ import { formatWorkloadName } from '../../names.js';
 import { waitUntilDrained } from '../../wait/wait-node.js';
 import { waitUntilDeleted, waitUntilSettled } from '../../wait/wait-workload.js';
 import { hasFlag } from '../options.js';
+import { getWaitOptions } from '../wait-options.js';
 
 /** Executes a stored plan, and with `--wait` waits until its workloads and nodes have settled. */
 export async function executeStoredPlan(invocation: Invocation, id: string): Promise<void> {
@@ -16,7 +17,9 @@ export async function executeStoredPlan(invocation: Invocation, id: string): Pro
     session.getCallOptions(),
   );
   await printExecuted(session, executed);
-  const final = hasFlag(invocation, 'wait') ? await waitUntilExecuted(session, executed) : executed;
+  const final = hasFlag(invocation, 'wait')
+    ? await waitUntilExecuted(invocation, executed)
+    : executed;
   if (session.isStructured)
     await session.printValue(toMessageJson(ExecutePlanResponseSchema, final));
 }
@@ -48,13 +51,14 @@ function describeNode(node: Node): string {
  * @returns The response with the final states.
  */
 async function waitUntilExecuted(
-  session: CliSession,
+  invocation: Invocation,
   executed: ExecutePlanResponse,
 ): Promise<ExecutePlanResponse> {
+  const { session } = invocation;
   const workloads: Workload[] = [];
   for (const workload of executed.workloads) {
     if (workload.deletionRequestedAt === undefined) {
-      workloads.push(await waitUntilSettled(session, workload));
+      workloads.push(await waitUntilSettled(session, workload, getWaitOptions(invocation)));
     } else {
       await waitUntilDeleted(session, workload);
       workloads.push(workload);

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { PlanSchema, PlanSummarySchema } from '@cloudless/api';
 import type { PlanSummary } from '@cloudless/api';
+import { WAIT_CAPACITY_TEXT } from '../../wait/refusal-check.js';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
@@ -22,7 +23,8 @@ export function addPlanCommands(tree: CommandTree, group: Command): void {
       'execute a stored plan exactly as it was shown',
       (invocation) => executeStoredPlan(invocation, requirePlanId(invocation)),
     )
-    .option('--wait', 'wait until the workloads have settled and the nodes are drained');
+    .option('--wait', 'wait until the workloads have settled and the nodes are drained')
+    .option('--wait-capacity', WAIT_CAPACITY_TEXT);
 }
 
 async function listPlans({ session }: Invocation): Promise<void> {

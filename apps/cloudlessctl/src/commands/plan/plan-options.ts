@@ -81,7 +81,12 @@ function describeChange(planned: ChangeInit | undefined): string | undefined {
  * The options that may be combined with `--plan-id`. Every other option would change the meaning of
  * a plan that the user has already seen.
  */
-const OPTIONS_WITH_PLAN_ID: readonly string[] = [...GLOBAL_OPTION_NAMES, 'planId', 'wait'];
+const OPTIONS_WITH_PLAN_ID: readonly string[] = [
+  ...GLOBAL_OPTION_NAMES,
+  'planId',
+  'wait',
+  'waitCapacity',
+];
 
 async function executePlan(invocation: Invocation, id: string): Promise<void> {
   const { operands, options } = invocation;

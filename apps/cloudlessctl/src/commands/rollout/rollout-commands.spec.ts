@@ -156,7 +156,7 @@ describe('cloudlessctl rollout plan', () => {
     };
     expect((await runCli(['rollout', 'plan', 'web'], { coordinator })).stdout).toBe(
       [
-        'workload default/web: version 2, from version 1: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3): waits for replica x',
+        'workload default/web: version 2, from version 1: InProgress, 4 of 4 ready, 1 updated, 3 old: waits for replica x',
         '  STEP                  READY   MIN   LIVE',
         '  stop 1 of version 1   3       3     4',
         '  lowest ready 3 (minimum 3), highest live 5',
@@ -200,7 +200,7 @@ describe('cloudlessctl rollout history', () => {
   it('lists the stored versions, oldest first in the table', async () => {
     expect((await runCli(['rollout', 'history', 'web'], { coordinator })).stdout).toBe(
       [
-        'VERSION   ACTIVE   CREATED    CAUSE               SAME AS   RUNS',
+        'VERSION   ACTIVE   CREATED    CAUSE               SAME AS   CHANGES',
         '1         -        120m ago   create              -         web:1',
         '2         -        -          change              -         web:2',
         '3         yes      -          undo to version 1   1         web:1',

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { CommandTree } from '../../command-tree.js';
 import { addPlanOptions } from '../plan/plan-options.js';
-import { addWaitOption } from '../workload/report-change.js';
+import { addWaitOption } from '../wait-options.js';
 import { addSelectorOption } from '../workload/select-workloads.js';
 import { addRolloutStatus } from './rollout-status.js';
 import {

@@ -28,7 +28,7 @@ const follow = (
 const prefix = 'workload default/web: version 2, from version 1';
 
 describe('cloudlessctl rollout status', () => {
-  it('prints a line for each change until the rollout is complete', async () => {
+  it('prints a line for each step of progress until the rollout is complete', async () => {
     const states = [
       aRollout(),
       aRollout(),
@@ -40,10 +40,9 @@ describe('cloudlessctl rollout status', () => {
       exitCode: 0,
       stderr: '',
       stdout: [
-        `${prefix}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)`,
-        `${prefix}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3): waits for replica x`,
-        `${prefix}: InProgress, 3 of 4 new ready, 1 old, 4 ready (minimum 3)`,
-        'workload default/web: version 2 is rolled out: 4 of 4 ready (minimum 3)',
+        `${prefix}: InProgress, 4 of 4 ready, 1 updated, 3 old`,
+        `${prefix}: InProgress, 4 of 4 ready, 3 updated, 1 old`,
+        'workload default/web: version 2 is rolled out: 4 of 4 ready',
         '',
       ].join('\n'),
     });
@@ -106,7 +105,7 @@ describe('cloudlessctl rollout status', () => {
   it('exits with 0 and prints the promote command when the rollout waits for a promotion', async () => {
     expect(await follow([promotion])).toMatchObject({
       exitCode: 0,
-      stdout: `${prefix}: Paused, 1 of 4 new ready, 3 old, 4 ready (minimum 3): step 1 of 2: waits for a promotion\n`,
+      stdout: `${prefix}: Paused, 4 of 4 ready, 1 updated, 3 old: step 1 of 2: waits for a promotion\n`,
       stderr: 'promote the rollout with: cloudlessctl rollout promote web\n',
     });
   });
@@ -123,7 +122,7 @@ describe('cloudlessctl rollout status', () => {
       await runCli(['rollout', 'status', 'web', '--watch=false'], { coordinator }),
     ).toMatchObject({
       exitCode: 0,
-      stdout: `${prefix}: InProgress, step 1 of 3, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
+      stdout: `${prefix}: InProgress, step 1 of 3, 4 of 4 ready, 1 updated, 3 old\n`,
     });
     const { stdout, exitCode } = await runCli(['rollout', 'status', 'web', '-o', 'json'], {
       coordinator,
@@ -170,7 +169,7 @@ describe('cloudlessctl rollout status', () => {
     await clock.advance(30_000);
     expect(await running).toMatchObject({
       exitCode: 6,
-      stderr: `cloudlessctl: the rollout is not complete after 30s: ${prefix}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
+      stderr: `cloudlessctl: the rollout did not complete within 30s: ${prefix}: InProgress, 4 of 4 ready, 1 updated, 3 old\n`,
     });
   });
 
@@ -181,16 +180,19 @@ describe('cloudlessctl rollout status', () => {
     const onStdout = (text: string): void => void (drawn += text);
     const until = timestampFromMs(NOW_MS + 90_000);
     const waiting = aRollout({ reason: 'step 1 of 3: waits 2m', step: 1, steps: 3, until });
-    const running = follow([waiting], [], { clock, onStdout, isTTY: true, signal: stop.signal });
+    const running = follow([waiting], [], {
+      ...{ clock, onStdout, isTTY: true, signal: stop.signal },
+      env: { NO_COLOR: '1' },
+    });
     while (!drawn.includes('left')) await new Promise((resolve) => setImmediate(resolve));
     expect(drawn).toContain(
       [
-        prefix,
-        '  phase  InProgress, step 1 of 3',
-        '  ready  [######################|#######] 4 of 4, minimum 3',
-        '  new    [########......................] 1 of 4 ready',
-        '  old    [#######################.......] 3',
-        '  step 1 of 3: waits 2m (90s left)',
+        'workload default/web  version 2, from version 1, step 1 of 3  0s',
+        'ready  [#############################|##########] 4 of 4, minimum 3',
+        'new    [##########..............................] 1 of 4 ready',
+        'old    [##############################..........] 3',
+        '  step 1 of 3: waits 2m',
+        '  90s left',
       ].join('\n'),
     );
     await clock.advance(1_000);

@@ -8,14 +8,16 @@ import { CliFailure, ExitCode } from '../../call/failure.js';
 import { formatWorkloadName, parseWorkloadName } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
-import { formatRolloutBlock, formatRolloutLine, formatVersions } from '../../views/rollout-view.js';
+import { formatRolloutLine } from '../../views/rollout-view.js';
+import { hasUnplaced } from '../../wait/judge-workload.js';
+import { drawResult } from '../../wait/picture.js';
+import { RefusalCheck, WAIT_CAPACITY_TEXT } from '../../wait/refusal-check.js';
+import { getFraction } from '../../wait/rollout-counts.js';
 import { withFailureDetails } from '../../wait/wait-workload.js';
 import { watchWorkload } from '../../wait/watch-workload.js';
+import { drawWorkload } from '../../wait/workload-picture.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { formatPromoteHint, formatResumeHint } from './rollout-hints.js';
-
-/** Interval at which the remaining time is redrawn on a terminal. The time is shown in seconds. */
-const REDRAW_MS = 1_000;
 
 /** Adds `rollout status`. */
 export function addRolloutStatus(tree: CommandTree, parent: Command): void {
@@ -32,11 +34,12 @@ export function addRolloutStatus(tree: CommandTree, parent: Command): void {
         .default('true'),
     )
     .option('--wait-promotion', 'keep waiting while the rollout waits for a promotion')
+    .option('--wait-capacity', WAIT_CAPACITY_TEXT)
     .addHelpText(
       'after',
       `
-Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, and
-with 6 when --timeout expires. -o json and yaml print the current status.`,
+Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with
+7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status.`,
     );
 }
 
@@ -55,8 +58,10 @@ async function showStatus(invocation: Invocation): Promise<number> {
     const result = findResult(session, workload, /* waitPromotion */ false);
     return reportResult(session, workload, result);
   }
-  const waitPromotion = hasFlag(invocation, 'waitPromotion');
-  const [final, result] = await followRollout(session, workload, waitPromotion);
+  const [final, result] = await followRollout(session, workload, {
+    waitPromotion: hasFlag(invocation, 'waitPromotion'),
+    waitCapacity: hasFlag(invocation, 'waitCapacity'),
+  });
   return reportResult(session, final, result);
 }
 
@@ -67,51 +72,58 @@ interface RolloutResult {
   readonly text: string;
 }
 
+/** What `rollout status` waits for. */
+interface FollowOptions {
+  /** True continues while the rollout waits for a promotion. */
+  readonly waitPromotion: boolean;
+  /** True continues when no present node can ever run a replica. */
+  readonly waitCapacity: boolean;
+}
+
 /**
- * Prints each state until the rollout ends or waits for a user.
+ * Shows the progress until the rollout ends or waits for a user.
  * @param subject - The current state of the workload.
- * @param waitPromotion - True continues while the rollout waits for a promotion.
  * @returns The last state of the workload, and the result of the rollout.
- * @throws {@link CliFailure} when `--timeout` expires or the workload was deleted.
+ * @throws {@link CliFailure} when `--timeout` expires, the workload was deleted, or no node can ever
+ *   run a replica.
  */
 async function followRollout(
   session: CliSession,
   subject: Workload,
-  waitPromotion: boolean,
+  { waitPromotion, waitCapacity }: FollowOptions,
 ): Promise<readonly [Workload, RolloutResult]> {
-  const { clock } = session.io;
-  let redrawTimer: { cancel(): void } | undefined;
+  const refusal = new RefusalCheck(session, subject);
   let last = formatLine(subject);
   try {
     return await watchWorkload<readonly [Workload, RolloutResult]>(session, {
       subject,
       timeoutMs: session.settings.timeoutMs,
+      abortSignal: refusal.signal,
       onTimeout: (after) =>
-        new CliFailure(ExitCode.timeout, `the rollout is not complete after ${after}: ${last}`),
+        new CliFailure(ExitCode.timeout, `the rollout did not complete within ${after}: ${last}`),
       evaluate: async (workload, progress) => {
-        redrawTimer?.cancel();
         if (workload === undefined)
           throw new CliFailure(
             ExitCode.conflict,
             `${formatWorkloadName(subject)} was deleted while waiting`,
           );
-        last = formatLine(workload);
-        const drawState = async (): Promise<void> => {
-          if (!progress.isRedrawn) return progress.showState(last);
-          await progress.showState(
-            `${formatWorkloadName(workload)}: ${formatVersions(workload)}`,
-            formatRolloutBlock(workload, session.nowMs),
-          );
-          // A failed write is ignored here, because the write of the next state then fails too.
-          redrawTimer = clock.setTimer(REDRAW_MS, () => void drawState().catch(() => undefined));
-        };
-        await drawState();
         const result = findResult(session, workload, waitPromotion);
+        refusal.setUnplaced(!waitCapacity && result === undefined && hasUnplaced(workload));
+        last = formatLine(workload);
+        const isGood = result?.exitCode === ExitCode.ok;
+        const text = last;
+        await progress.showState({
+          text,
+          fraction: getFraction(workload),
+          isFinal: result !== undefined,
+          draw: (view) =>
+            isGood ? [drawResult(text, view)] : drawWorkload(workload, view),
+        });
         return result === undefined ? undefined : [workload, result];
       },
     });
   } finally {
-    redrawTimer?.cancel();
+    refusal.end();
   }
 }
 

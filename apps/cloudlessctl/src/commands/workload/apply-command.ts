@@ -2,6 +2,8 @@ import type { Command } from 'commander';
 import { ConnectError } from '@connectrpc/connect';
 import { WorkloadPlanSchema, WorkloadPlan_Action } from '@cloudless/api';
 import type { Workload, WorkloadPlan } from '@cloudless/api';
+import { WAIT_CAPACITY_TEXT } from '../../wait/refusal-check.js';
+import { getWaitOptions } from '../wait-options.js';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { isTransient } from '../../call/call-failure.js';
 import { createUsageFailure } from '../../call/failure.js';
@@ -32,7 +34,8 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
       collectValue,
     )
     .option('--dry-run', 'print the plan and change nothing')
-    .option('--wait', 'wait until the change is complete, at most 10m or --timeout');
+    .option('--wait', 'wait until the change is complete, at most 10m or --timeout')
+    .option('--wait-capacity', WAIT_CAPACITY_TEXT);
 }
 
 interface PlannedWorkload {
@@ -58,7 +61,11 @@ async function apply(invocation: Invocation): Promise<void> {
   }
   const final: Workload[] = [];
   for (const workload of applied)
-    final.push(hasFlag(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload);
+    final.push(
+      hasFlag(invocation, 'wait')
+        ? await waitUntilSettled(session, workload, getWaitOptions(invocation))
+        : workload,
+    );
   if (session.isStructured) await printWorkloads(session, final);
 }
 

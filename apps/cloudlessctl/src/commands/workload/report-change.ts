@@ -1,4 +1,3 @@
-import type { Command } from 'commander';
 import { WorkloadSchema } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
@@ -7,12 +6,8 @@ import { formatWorkloadName, waitUntilSettled } from '../../wait/wait-workload.j
 import type { WorkloadName } from '../../names.js';
 import { changeEach } from '../change-each.js';
 import { hasFlag } from '../options.js';
+import { getWaitOptions } from '../wait-options.js';
 import { printWorkloads } from './list-workloads.js';
-
-/** Adds `--wait`. */
-export function addWaitOption(command: Command): Command {
-  return command.option('--wait', 'wait until the change is complete, at most 10m or --timeout');
-}
 
 /**
  * Prints the status line `workload <name>: <change>`, and the workload with JSON or YAML output.
@@ -26,7 +21,9 @@ export async function reportChange(
 ): Promise<void> {
   const { session } = invocation;
   await session.printStatus(`${formatWorkloadName(workload)}: ${change}`);
-  const final = hasFlag(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload;
+  const final = hasFlag(invocation, 'wait')
+    ? await waitUntilSettled(session, workload, getWaitOptions(invocation))
+    : workload;
   if (session.isStructured) await session.printValue(toMessageJson(WorkloadSchema, final));
 }
 
@@ -61,7 +58,7 @@ export async function changeWorkloads(
   const settled = hasFlag(invocation, 'wait')
     ? await changeEach<Workload, Workload>(session, changed.results, {
         describe: formatWorkloadName,
-        change: (workload) => waitUntilSettled(session, workload),
+        change: (workload) => waitUntilSettled(session, workload, getWaitOptions(invocation)),
       })
     : changed;
   const [only] = settled.results;
