@@ -42,12 +42,13 @@ describe('cloudlessctl', () => {
     },
     {
       argv: ['get', 'events', '-l', 'a=b'],
-      message: 'cloudlessctl: --selector applies to workloads and nodes, not to events',
+      message:
+        'cloudlessctl: --selector applies to workloads, nodes, replicas and namespaces, not to events',
     },
     {
       argv: ['get', 'nodes', '-A'],
       message:
-        'cloudlessctl: --all-namespaces applies to workloads, events and containers, not to nodes',
+        'cloudlessctl: --all-namespaces applies to workloads, replicas, events, containers and namespaces, not to nodes',
     },
     {
       argv: ['get', 'workloads', '--audit'],
@@ -63,12 +64,13 @@ describe('cloudlessctl', () => {
     },
     {
       argv: ['get', 'pods'],
-      message: 'cloudlessctl: unknown kind "pods": expected workloads, nodes, containers or events',
+      message:
+        'cloudlessctl: unknown kind "pods": expected workloads, replicas, containers, nodes, events or namespaces; here: replicas',
     },
     {
       argv: ['get', 'nods'],
       message:
-        'cloudlessctl: unknown kind "nods": expected workloads, nodes, containers or events; did you mean node?',
+        'cloudlessctl: unknown kind "nods": expected workloads, replicas, containers, nodes, events or namespaces; did you mean node?',
     },
     {
       argv: ['describe', 'Web!'],
@@ -78,7 +80,7 @@ describe('cloudlessctl', () => {
     {
       argv: ['get', 'workloads', '-o', 'jsn'],
       message:
-        'cloudlessctl: --output: expected one of table, wide, json, yaml, got "jsn"; did you mean json?',
+        'cloudlessctl: --output: expected one of table, wide, json, yaml, name, manifest, jsonpath=TEMPLATE, custom-columns=HEADER:PATH,…, got "jsn"; did you mean json?',
     },
     {
       argv: ['get', 'nodes', '--timeout', '5'],

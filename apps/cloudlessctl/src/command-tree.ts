@@ -186,7 +186,11 @@ export class CommandTree {
       const session = new LocalSession(
         this.io,
         settings,
-        createStyle(this.io, global.color !== false, global.utc === true),
+        createStyle(this.io, {
+          hasColours: global.color !== false,
+          isUtc: global.utc === true,
+          hidesHeaders: options['headers'] === false,
+        }),
       );
       const operands = command.args.slice(
         0,
@@ -231,7 +235,10 @@ export function addGlobalOptions(command: Command): void {
     new Option('--context <context>', 'context of the configuration file to use'),
     new Option('-n, --namespace <namespace>', 'namespace for names without a namespace'),
     withValues(
-      new Option('-o, --output <format>', 'output format: table, wide, json or yaml'),
+      new Option(
+        '-o, --output <format>',
+        "table, wide, json, yaml, name, manifest, jsonpath='{.items[*].name}' or custom-columns=NAME:.name",
+      ),
       OUTPUT_FORMATS,
     ),
     new Option('--no-color', 'disable colours'),

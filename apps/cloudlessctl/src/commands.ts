@@ -70,7 +70,7 @@ const COMMANDS: readonly Declaration[] = [
   ],
   [
     'get',
-    'list workloads, nodes, containers or events',
+    'list workloads, replicas, containers, nodes, events or namespaces',
     async () => (await import('./commands/general/general-commands.js')).addGetCommand,
   ],
   [

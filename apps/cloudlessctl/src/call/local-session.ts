@@ -1,6 +1,7 @@
 import type { JsonValue } from '@bufbuild/protobuf';
 import type { Settings } from '../config/settings.js';
 import type { CliIo } from '../io/io.js';
+import type { StreamFormatter } from '../output/format-value.js';
 import type { Style } from '../output/style.js';
 
 /**
@@ -8,14 +9,21 @@ import type { Style } from '../output/style.js';
  * this class alone, so that they start without the clients and the schema of the API.
  */
 export class LocalSession {
+  private stream: StreamFormatter | undefined;
+
   constructor(
     readonly io: CliIo,
     readonly settings: Settings,
     readonly style: Style,
   ) {}
 
-  /** True when results are printed as JSON or YAML. */
+  /** True when results are printed for programs: in every format but the tables. */
   get isStructured(): boolean {
+    return this.settings.output !== 'table' && this.settings.output !== 'wide';
+  }
+
+  /** True when a stream prints its items whole: `-o json` and `-o yaml`. */
+  get printsEnvelopes(): boolean {
     return this.settings.output === 'json' || this.settings.output === 'yaml';
   }
 
@@ -42,32 +50,28 @@ export class LocalSession {
     return this.isStructured ? this.printNotice(line) : this.print(`${line}\n`);
   }
 
-  /** Prints a value as JSON or YAML. */
+  /**
+   * Prints a value in the format of `--output`.
+   * @throws {@link CliFailure} with exit code 2 when the value has no name for `-o name`.
+   */
   async printValue(value: JsonValue): Promise<void> {
-    await this.print(
-      this.settings.output === 'yaml'
-        ? await formatYaml(value)
-        : `${JSON.stringify(value, undefined, 2)}\n`,
-    );
+    const { settings, style } = this;
+    if (settings.output === 'json') return this.print(`${JSON.stringify(value, undefined, 2)}\n`);
+    const { formatValue } = await import('../output/format-value.js');
+    await this.print(formatValue(value, settings, style));
   }
 
-  /** Prints one value of a stream: a line of JSON, or a YAML document. */
+  /** Prints one value of a stream: a line of JSON, a YAML document, or as {@link printValue}. */
   async printItem(value: JsonValue): Promise<void> {
     await this.printItems([value]);
   }
 
   /** Prints several values of a stream with one write. */
   async printItems(values: readonly JsonValue[]): Promise<void> {
-    const items =
-      this.settings.output === 'yaml'
-        ? (await Promise.all(values.map(formatYaml))).map((item) => `---\n${item}`)
-        : values.map((value) => `${JSON.stringify(value)}\n`);
-    await this.print(items.join(''));
+    if (this.settings.output === 'json')
+      return this.print(values.map((value) => `${JSON.stringify(value)}\n`).join(''));
+    const { StreamFormatter } = await import('../output/format-value.js');
+    this.stream ??= new StreamFormatter(this.settings, this.style);
+    await this.print(this.stream.format(values));
   }
-}
-
-/** Formats a value as YAML. The YAML library is loaded on first use. */
-async function formatYaml(value: JsonValue): Promise<string> {
-  const { printYaml } = await import('../manifest/print-yaml.js');
-  return printYaml(value);
 }

@@ -64,27 +64,37 @@ export async function* resumeWatch<Item extends { readonly revision: bigint }>(
 }
 
 /**
- * Calls `onItem` for each item of a watch, one after the other, until Ctrl-C.
- * @throws {@link CliFailure} with exit code 6 when `--timeout` expires.
+ * Calls `onItem` for each item of a watch, one after the other, until Ctrl-C or the end of
+ * `--timeout`. A watch whose time is up has done its work: the end is a notice, not a failure.
+ * @param onEnd - Called once at the end, also after a failure. Default: nothing.
+ * @throws {@link CliFailure} with exit code 6 when `--timeout` expires before the first item.
  */
 export async function followWatch<Item extends { readonly revision: bigint }>(
   session: CliSession,
   watch: ResumableWatch<Item>,
   onItem: (item: Item) => Promise<void>,
+  onEnd: () => Promise<void> = () => Promise.resolve(),
 ): Promise<void> {
   const { clock, signal } = session.io;
   const { timeoutMs } = session.settings;
   const deadline = new Deadline(clock, signal, timeoutMs);
+  let hasItem = watch.hasAnswered ?? false;
   try {
-    for await (const item of resumeWatch(session, watch, deadline.signal)) await onItem(item);
+    for await (const item of resumeWatch(session, watch, deadline.signal)) {
+      hasItem = true;
+      await onItem(item);
+    }
   } catch (reason) {
-    if (deadline.hasExpired)
+    if (!deadline.hasExpired) throw reason;
+    const span = formatSpan(timeoutMs ?? 0);
+    if (!hasItem)
       throw new CliFailure(
         ExitCode.timeout,
-        `stopped watching: --timeout expired after ${formatSpan(timeoutMs ?? 0)}`,
+        `the coordinator at ${session.settings.server} did not answer within ${span} (--timeout)`,
       );
-    throw reason;
+    await session.printNotice(`stopped watching after ${span} (--timeout)`);
   } finally {
     deadline.cancel();
+    await onEnd();
   }
 }

@@ -85,7 +85,10 @@ describe('shell completion', () => {
   });
 
   it.each([
-    { words: ['get', 'nodes', '-o', ''], found: ['table', 'wide', 'json', 'yaml'] },
+    {
+      words: ['get', 'nodes', '-o', ''],
+      found: ['table', 'wide', 'json', 'yaml', 'name', 'manifest'],
+    },
     { words: ['-o', 'j'], found: ['json'] },
     { words: ['get', 'nodes', '--output=y'], found: ['--output=yaml'] },
     { words: ['get', 'nodes', '-oj'], found: ['-ojson'] },

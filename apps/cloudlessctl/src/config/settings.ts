@@ -2,6 +2,7 @@ import { definedFields } from '@cloudless/base';
 import { createUsageFailure } from '../call/failure.js';
 import type { ConnectionTarget } from '../call/failure.js';
 import type { CliIo } from '../io/io.js';
+import type { OutputChoice, OutputFormat } from '../output/output-format.js';
 import { parseDuration } from '../quantity.js';
 import { suggestSimilar } from '../suggest.js';
 import { checkNamespace, checkServer } from './context.js';
@@ -21,20 +22,16 @@ export interface GlobalOptions {
   readonly requestId?: string;
 }
 
-/** Format of results. */
-export type OutputFormat = 'table' | 'wide' | 'json' | 'yaml';
-
 /**
  * The settings of a command: global options, environment, configuration file and defaults combined.
  */
-export interface Settings extends ConnectionTarget {
+export interface Settings extends ConnectionTarget, OutputChoice {
   /** Namespace of names that are given without a namespace. */
   readonly namespace: string;
   /** True when `--server` was given. */
   readonly serverGiven: boolean;
   /** True when `--namespace` was given. */
   readonly namespaceGiven: boolean;
-  readonly output: OutputFormat;
   /** Present only when `--timeout` was given. */
   readonly timeoutMs?: number;
   /** Empty without `--request-id`. */
@@ -44,8 +41,15 @@ export interface Settings extends ConnectionTarget {
 /** Address without any setting: the coordinator of a development cluster. */
 export const DEFAULT_SERVER = 'http://127.0.0.1:8080';
 const DEFAULT_NAMESPACE = 'default';
-/** The formats of `--output`. */
-export const OUTPUT_FORMATS: readonly OutputFormat[] = ['table', 'wide', 'json', 'yaml'];
+/** The formats of `--output` that take no template. */
+export const OUTPUT_FORMATS: readonly OutputFormat[] = [
+  'table',
+  'wide',
+  'json',
+  'yaml',
+  'name',
+  'manifest',
+];
 
 /**
  * Resolves the settings. Precedence of the server: `--server`, the context of `--context`,
@@ -61,13 +65,7 @@ export async function resolveSettings(
   io: CliIo,
   offline = false,
 ): Promise<Settings> {
-  const output = OUTPUT_FORMATS.find((format) => format === (options.output ?? 'table'));
-  if (output === undefined) {
-    const hint = suggestSimilar(options.output ?? '', OUTPUT_FORMATS);
-    throw createUsageFailure(
-      `--output: expected one of ${OUTPUT_FORMATS.join(', ')}, got ${JSON.stringify(options.output)}${hint}`,
-    );
-  }
+  const choice = await readOutputChoice(options.output);
   const { path, current, contexts } = await readContexts(io.files, getConfigPath(io.env));
   const name = options.context ?? current;
   const context = name === undefined ? undefined : contexts.get(name);
@@ -90,12 +88,19 @@ export async function resolveSettings(
     namespace,
     serverGiven: options.server !== undefined,
     namespaceGiven: options.namespace !== undefined,
-    output,
+    ...choice,
     ...(options.timeout === undefined
       ? {}
       : { timeoutMs: parseDurationOption('--timeout', options.timeout) }),
     requestId: options.requestId ?? '',
   };
+}
+
+/** Parses `--output`. The parser of templates is loaded only when a format other than these is given. */
+async function readOutputChoice(text = 'table'): Promise<OutputChoice> {
+  if (text === 'table' || text === 'json' || text === 'yaml') return { output: text };
+  const { parseOutput } = await import('../output/output-format.js');
+  return parseOutput(text);
 }
 
 /**

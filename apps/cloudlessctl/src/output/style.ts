@@ -11,6 +11,8 @@ import { timestampMs } from './timestamp.js';
 export type Style = ReturnType<typeof pc.createColors> & {
   /** Width of the terminal in character cells. Absent: the output is no terminal, so no limit. */
   readonly tableWidth?: number | undefined;
+  /** True with `--no-headers`: tables have no header. Default: false. */
+  readonly hidesHeaders?: boolean;
   /**
    * Returns the minutes that local time is ahead of UTC at a time in milliseconds since the epoch.
    * Absent: times are shown in UTC.
@@ -21,10 +23,17 @@ export type Style = ReturnType<typeof pc.createColors> & {
 /**
  * Creates the style of an output. Colours are on for a terminal unless `TERM=dumb`, and for every
  * output with `FORCE_COLOR`. `NO_COLOR` and `--no-color` turn colours off and take precedence.
- * @param hasColours - False with `--no-color`.
- * @param isUtc - True with `--utc`: times are shown in UTC instead of local time.
+ * @param choice - `hasColours`: false with `--no-color`. `isUtc`: true with `--utc`, which shows
+ *   times in UTC instead of local time. `hidesHeaders`: true with `--no-headers`.
  */
-export function createStyle(io: CliIo, hasColours: boolean, isUtc = false): Style {
+export function createStyle(
+  io: CliIo,
+  {
+    hasColours,
+    isUtc,
+    hidesHeaders,
+  }: { readonly hasColours: boolean; readonly isUtc: boolean; readonly hidesHeaders: boolean },
+): Style {
   const { env, stdout } = io;
   const isForced =
     env['FORCE_COLOR'] !== undefined && env['FORCE_COLOR'] !== '' && env['FORCE_COLOR'] !== '0';
@@ -33,6 +42,7 @@ export function createStyle(io: CliIo, hasColours: boolean, isUtc = false): Styl
   return {
     ...pc.createColors(isColoured),
     tableWidth: stdout.isTTY ? stdout.columns : undefined,
+    hidesHeaders,
     getUtcOffset: isUtc ? undefined : io.getUtcOffset,
   };
 }

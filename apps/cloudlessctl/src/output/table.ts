@@ -18,6 +18,8 @@ export type Row = readonly (Cell | string)[];
 export interface TableSpace {
   /** Width of the terminal in character cells. Absent: no limit, nothing is cut or left out. */
   readonly tableWidth?: number | undefined;
+  /** True: the table has no header. Default: false. */
+  readonly hidesHeaders?: boolean;
 }
 
 /** Options of {@link formatTable}. */
@@ -43,13 +45,9 @@ export function formatTable(
   const all = columns.map(toColumn);
   const header = all.map((column) => toCell(column.header));
   const lines = rows.map((row) => all.map((_, index) => toCell(row[index] ?? '')));
-  const layout = layOutColumns(
-    all,
-    measureColumns(all, [header, ...lines]),
-    space.tableWidth,
-    wide,
-  );
-  return [header, ...lines].map((cells) => formatRow(all, cells, layout)).join('');
+  const shown = space.hidesHeaders === true ? lines : [header, ...lines];
+  const layout = layOutColumns(all, measureColumns(all, shown), space.tableWidth, wide);
+  return shown.map((cells) => formatRow(all, cells, layout)).join('');
 }
 
 /**
@@ -91,7 +89,8 @@ export class GrowingTable {
     const { columns, space, options } = this;
     const layout = layOutColumns(columns, this.naturalWidths, space.tableWidth, options.wide);
     const positions = getPositions(layout);
-    const shown = positions === this.positions ? lines : [this.header, ...lines];
+    const shown =
+      positions === this.positions || space.hidesHeaders === true ? lines : [this.header, ...lines];
     this.positions = positions;
     return shown.map((cells) => formatRow(columns, cells, layout)).join('');
   }

@@ -7,13 +7,19 @@ import { formatTable } from '../output/table.js';
 import { formatDrainSection } from './drain-view.js';
 import { formatEventTable } from './event-view.js';
 import { SECTION_INDENT, formatFields, formatSections } from './sections.js';
+import { formatNodeReplicas } from './replica-list-view.js';
+import type { PlacedReplica } from './replica-list-view.js';
 import { formatTaints, formatPlatform, formatStatus } from './node-view.js';
 
 type Field = readonly [string, string];
 
-/** Formats the description of a node in sections. */
+/**
+ * Formats the description of a node in sections.
+ * @param replicas - The replicas on the node.
+ */
 export function formatNodeDescription(
   node: Node,
+  replicas: readonly PlacedReplica[],
   events: readonly Event[],
   nowMs: number,
   style: Style,
@@ -25,6 +31,7 @@ export function formatNodeDescription(
     ['Conditions', formatConditions(node, indented)],
     ['Drain', formatDrainSection(node.status?.drain, nowMs)],
     ['Resources', formatResourceTable(node, indented)],
+    ['Replicas', formatNodeReplicas(replicas, nowMs, indented) || '(none)\n'],
     ['Events', formatEventTable(events, nowMs, indented) || '(none)\n'],
   ]);
 }

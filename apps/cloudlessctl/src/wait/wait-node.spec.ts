@@ -247,7 +247,11 @@ describe('output for a node with a drain', () => {
   it('shows the deadline and the waiting reasons in describe', async () => {
     const node = aDrainingNode(2);
     node.status!.drain!.deadline = timestampFromMs(NOW_MS + 300_000);
-    const coordinator = { getNode: () => node, listEvents: () => ({}) };
+    const coordinator = {
+      getNode: () => node,
+      listEvents: () => ({}),
+      listWorkloads: () => ({}),
+    };
     const { stdout } = await runCli(['describe', 'node', 'web1'], { coordinator });
     expect(stdout).toContain(
       [

@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
   EndpointSetSchema,
@@ -68,6 +69,9 @@ export class EndpointAndEventHandlers {
           newestFirst,
           categories.join(','),
           relatedTo,
+          request.reasons.join(','),
+          request.severities.join(','),
+          request.since === undefined ? '' : String(timestampMs(request.since)),
         ],
         ...(newestFirst ? { compare: compareDescending } : {}),
       },

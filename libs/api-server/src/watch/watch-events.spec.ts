@@ -1,4 +1,5 @@
-import { Event_Category as Category } from '@cloudless/api';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 let bed: ApiTestBed;
@@ -102,5 +103,26 @@ describe('watchEvents', () => {
       if (items.length === 2) break;
     }
     expect(items).toEqual([revision, revision + 1n]);
+  });
+});
+
+describe('the filters of listEvents', () => {
+  it.each([
+    {
+      name: 'reasons, in any case',
+      request: { reasons: ['nodecordoned'] },
+      found: ['NodeCordoned'],
+    },
+    { name: 'severities', request: { severities: [Severity.ERROR] }, found: [] },
+    { name: 'a time in the future', request: { since: timestampFromMs(4e12) }, found: [] },
+    {
+      name: 'a time in the past',
+      request: { since: timestampFromMs(0), categories: [Category.MEMBERSHIP] },
+      found: ['NodeCordoned'],
+    },
+  ])('select by $name', async ({ request, found }) => {
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    const { events } = await bed.client.listEvents(request);
+    expect(events.map(({ reason }) => reason)).toEqual(found);
   });
 });

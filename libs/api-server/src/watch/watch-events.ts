@@ -1,8 +1,11 @@
 import { create } from '@bufbuild/protobuf';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import type { Timestamp } from '@bufbuild/protobuf/wkt';
 import {
   WatchEventsResponseSchema,
   type Event,
   type Event_Category,
+  type Event_Severity,
   type WatchEventsRequest,
   type WatchEventsResponse,
 } from '@cloudless/api';
@@ -18,13 +21,21 @@ export function createEventFilter(request: {
   readonly workload: string;
   readonly nodeId: string;
   readonly categories: readonly Event_Category[];
+  readonly reasons: readonly string[];
+  readonly severities: readonly Event_Severity[];
+  readonly since?: Timestamp | undefined;
 }): (event: Event) => boolean {
-  const { namespace, workload, nodeId, categories } = request;
+  const { namespace, workload, nodeId, categories, severities } = request;
+  const reasons = request.reasons.map((reason) => reason.toLowerCase());
+  const sinceMs = request.since === undefined ? undefined : timestampMs(request.since);
   return (event) =>
     (namespace === '' || event.namespace === namespace) &&
     (workload === '' || event.workload === workload) &&
     (nodeId === '' || event.nodeId === nodeId) &&
-    (categories.length === 0 || categories.includes(event.category));
+    (categories.length === 0 || categories.includes(event.category)) &&
+    (severities.length === 0 || severities.includes(event.severity)) &&
+    (reasons.length === 0 || reasons.includes(event.reason.toLowerCase())) &&
+    (sinceMs === undefined || event.time === undefined || timestampMs(event.time) >= sinceMs);
 }
 
 /** An event id: epoch and number within the epoch, zero-padded so that ids sort by age. */

@@ -81,4 +81,15 @@ describe('WorkloadHandlers', () => {
     const [, full] = (await bed.client.listWorkloads({ includeReplicas: true })).workloads;
     expect([plain, full].map((one) => one?.status?.replicas.length)).toEqual([0, 1]);
   });
+
+  it('lists only the workloads with a replica on the node, and only these replicas, with node_id', async () => {
+    await bed.putReplica('w-0', { nodeId: 'node-1' });
+    await bed.putReplica('w-1', { nodeId: 'node-2' });
+    const onNode = async (nodeId: string) =>
+      (await bed.client.listWorkloads({ nodeId, includeReplicas: true })).workloads.map(
+        ({ name, status }) => [name, status?.replicas.map(({ id }) => id)],
+      );
+    expect(await onNode('node-1')).toEqual([['web-w', ['w-0']]]);
+    expect(await onNode('node-3')).toEqual([]);
+  });
 });

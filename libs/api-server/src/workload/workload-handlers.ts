@@ -101,21 +101,30 @@ export class WorkloadHandlers {
 
   listWorkloads(request: ListWorkloadsRequest): ListWorkloadsResponse {
     const selector = parseLabelSelector(request.labelSelector);
-    const matching = [...this.deps.state.view().workloads()]
+    const view = this.deps.state.view();
+    const { nodeId } = request;
+    const onNode = [...(nodeId === '' ? [] : view.replicasOn(nodeId))].map(({ value }) => value);
+    const uidsOnNode = new Set(onNode.map(({ uid }) => uid));
+    const idsOnNode = new Set(onNode.map(({ id }) => id));
+    const matching = [...view.workloads()]
       .map(({ value }) => value)
       .filter((record) => request.namespace === '' || record.namespace === request.namespace)
       .filter((record) => matchesLabels(selector, record.spec?.labels ?? {}))
+      .filter((record) => nodeId === '' || uidsOnNode.has(record.uid))
       .sort((a, b) => (toNameKey(a) < toNameKey(b) ? -1 : 1));
     const { items, nextPageToken } = paginate(matching, toNameKey, request, {
-      filter: ['workloads', request.namespace, request.labelSelector],
+      filter: ['workloads', request.namespace, request.labelSelector, nodeId],
     });
-    const workloads = items.map((record) =>
-      this.deps.presenter.present(record, request.includeReplicas),
-    );
+    const workloads = items.map((record) => {
+      const workload = this.deps.presenter.present(record, request.includeReplicas);
+      if (nodeId !== '' && workload.status !== undefined)
+        workload.status.replicas = workload.status.replicas.filter(({ id }) => idsOnNode.has(id));
+      return workload;
+    });
     return create(ListWorkloadsResponseSchema, {
       workloads,
       nextPageToken,
-      revision: this.deps.state.view().revision,
+      revision: view.revision,
     });
   }
 

@@ -1,14 +1,16 @@
+import { Option } from 'commander';
 import type { Command } from 'commander';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { CallOptions } from '@connectrpc/connect';
-import { EventSchema, Event_Category } from '@cloudless/api';
+import { EventSchema } from '@cloudless/api';
 import type { Event, WatchEventsResponse } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
+import { withValues } from '../../completion/value-kinds.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { followWatch } from '../../call/resume-watch.js';
-import { parseWorkloadName } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
+import { collectValue } from '../../flags/flag-values.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import {
   formatEventLine,
@@ -16,38 +18,21 @@ import {
   formatEventTree,
   expandEventId,
 } from '../../views/event-view.js';
+import { addOutputOptions, printObjects } from '../general/list-objects.js';
+import type { ObjectKind } from '../general/list-objects.js';
 import { hasFlag, getTextOption } from '../options.js';
+import { parseSince } from '../since.js';
+import { readEventFilter, requireSubjects } from './event-filter.js';
+import type { EventFilter } from './event-filter.js';
 
 /** Number of events that are listed without `--limit`. */
 const DEFAULT_LIMIT = 100;
 /** Largest page of events that the API returns. One page is read. */
 const MAX_LIMIT = 1000;
-/** Number of events in the description of a workload or a node. */
-const RECENT_EVENTS = 10;
-/**
- * All categories except AUDIT. An audit record repeats the content of the other events of the same
- * change.
- */
-const NON_AUDIT_CATEGORIES = [
-  Event_Category.MEMBERSHIP,
-  Event_Category.SCHEDULING,
-  Event_Category.ROLLOUT,
-  Event_Category.WORKLOAD,
-  Event_Category.SECURITY,
-  Event_Category.SYSTEM,
-];
-
-/** Selects events. A field that is empty or absent selects every value. */
-interface EventFilter {
-  readonly namespace?: string;
-  readonly workload?: string;
-  readonly nodeId?: string;
-  readonly categories?: Event_Category[];
-}
 
 /** Adds `events`. */
 export function addEventCommands(tree: CommandTree, parent: Command): void {
-  addEventOptions(tree.addCommand(parent, 'events', 'list events', showEvents));
+  addOutputOptions(addEventOptions(tree.addCommand(parent, 'events', 'list events', showEvents)));
 }
 
 /** Adds the options that select events. */
@@ -59,29 +44,28 @@ export function addEventOptions(command: Command): Command {
       '--limit <number>',
       `number of newest events, at most ${MAX_LIMIT} (default: ${DEFAULT_LIMIT})`,
     )
+    .option('--since <time>', 'only events since a duration ago (10m) or since a time')
+    .addOption(
+      withValues(new Option('--type <type>', 'only of these types').argParser(collectValue), [
+        'Membership',
+        'Scheduling',
+        'Rollout',
+        'Workload',
+        'Security',
+        'System',
+        'Audit',
+      ]),
+    )
+    .option('--reason <text>', 'only with these reasons, for example ReplicaPlaced', collectValue)
+    .addOption(
+      withValues(
+        new Option('--severity <severity>', 'only of these severities').argParser(collectValue),
+        ['Info', 'Warning', 'Error'],
+      ),
+    )
     .option('--audit', 'list audit records instead of other events')
     .option('--why <event>', 'show the causes and consequences of an event as a tree')
     .option('-w, --watch', 'watch for changes after the list');
-}
-
-/**
- * Returns the newest events that match the filter, oldest first. Returns no events when the
- * coordinator has no events service: a description is useful without events.
- */
-export async function listRecentEvents(
-  session: CliSession,
-  filter: EventFilter,
-): Promise<readonly Event[]> {
-  try {
-    const { events } = await session.client.listEvents(
-      { categories: NON_AUDIT_CATEGORIES, ...filter, pageSize: RECENT_EVENTS, newestFirst: true },
-      session.getCallOptions(),
-    );
-    return events.reverse();
-  } catch (reason) {
-    if (reason instanceof ConnectError && reason.code === Code.Unimplemented) return [];
-    throw reason;
-  }
 }
 
 /**
@@ -92,28 +76,32 @@ export async function showEvents(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const explainedId = getTextOption(invocation, 'why');
   if (explainedId !== undefined) return explainEvent(session, expandEventId(explainedId));
-  const filter = readFilter(invocation);
+  const filter = readEventFilter(invocation);
   const limit = parseWholeNumber(
     '--limit',
     getTextOption(invocation, 'limit') ?? String(DEFAULT_LIMIT),
   );
   if (limit < 1 || limit > MAX_LIMIT)
     throw createUsageFailure(`--limit: expected 1 to ${MAX_LIMIT}, got ${limit}`);
-  const watch = hasFlag(invocation, 'watch');
-  const request = { ...filter, pageSize: limit, newestFirst: true };
+  const sinceText = getTextOption(invocation, 'since');
+  const since = sinceText === undefined ? {} : { since: parseSince(sinceText, session.nowMs) };
+  const request = { ...filter, ...since, pageSize: limit, newestFirst: true };
   const { events, revision } = await session.client.listEvents(request, session.getCallOptions());
   events.reverse();
-  if (watch) {
+  if (events.length === 0) await requireSubjects(invocation, filter);
+  if (hasFlag(invocation, 'watch')) {
     for (const event of events) await printEvent(session, event);
     await watchEvents(session, filter, { id: events.at(-1)?.id ?? '', revision });
-  } else if (session.isStructured) {
-    await session.printValue({ events: events.map((event) => toMessageJson(EventSchema, event)) });
-  } else if (events.length === 0) {
-    await session.printNotice('no events');
-  } else {
-    await session.print(formatEventTable(events, session.nowMs, session.style));
-  }
+  } else await printObjects(invocation, EVENT_KIND, events, 'no events');
 }
+
+/** How events are listed. */
+const EVENT_KIND: ObjectKind<Event> = {
+  plural: 'events',
+  fields: EventSchema.fields.map(({ jsonName }) => jsonName),
+  toJson: (event) => toMessageJson(EventSchema, event),
+  formatTable: (events, { nowMs, style }) => formatEventTable(events, nowMs, style),
+};
 
 /** Prints the tree of the causes and consequences of an event. */
 async function explainEvent(session: CliSession, id: string): Promise<void> {
@@ -169,15 +157,4 @@ function printEvent(session: CliSession, event: Event): Promise<void> {
   return session.isStructured
     ? session.printItem(toMessageJson(EventSchema, event))
     : session.print(`${formatEventLine(event, session.style)}\n`);
-}
-
-function readFilter(invocation: Invocation): EventFilter {
-  const { settings } = invocation.session;
-  const workload = getTextOption(invocation, 'workload');
-  const nodeId = getTextOption(invocation, 'node');
-  const workloadName =
-    workload === undefined ? undefined : parseWorkloadName(workload, settings.namespace);
-  const namespace = workloadName?.namespace ?? (settings.namespaceGiven ? settings.namespace : '');
-  const categories = hasFlag(invocation, 'audit') ? [Event_Category.AUDIT] : NON_AUDIT_CATEGORIES;
-  return { namespace, workload: workloadName?.name ?? '', nodeId: nodeId ?? '', categories };
 }

@@ -14,7 +14,7 @@ describe('cloudlessctl node', () => {
     expect(
       (
         await runCli(['node', 'describe', 'web1'], {
-          coordinator: { ...coordinator, listEvents: () => ({}) },
+          coordinator: { ...coordinator, listEvents: () => ({}), listWorkloads: () => ({}) },
         })
       ).stdout,
     ).toContain('Reliability:  100.0 % of the last hour');

@@ -3,17 +3,21 @@ import type { CommandTree } from '../../command-tree.js';
 import { requireOperand } from '../options.js';
 import { addPlanOptions } from '../plan/plan-options.js';
 import { addNodeTopCommand } from '../top/top-commands.js';
+import { addOutputOptions } from '../general/list-objects.js';
 import { confirmNodeLost, cordonNodes, removeNodes, uncordonNodes } from './change-node.js';
 import { drainNodes } from './drain-nodes.js';
+import { describeNode } from './describe-node.js';
 import { labelNodes, taintNodes } from './label-node.js';
-import { describeNode, getNodes, listNodes } from './list-nodes.js';
+import { getNodes, listNodes } from './list-nodes.js';
 
 /** Adds the subcommands of `node`. */
 export function addNodeCommands(tree: CommandTree, parent: Command): void {
-  tree
-    .addCommand(parent, 'list', 'list nodes', listNodes)
-    .alias('ls')
-    .option('-l, --selector <selector>', 'only with these labels, for example disk=ssd');
+  addOutputOptions(
+    tree
+      .addCommand(parent, 'list', 'list nodes', listNodes)
+      .alias('ls')
+      .option('-l, --selector <selector>', 'only with these labels, for example disk=ssd'),
+  );
   tree.addCommand(parent, 'get <nodes...>', 'show nodes', (invocation) =>
     getNodes(invocation, invocation.operands),
   );

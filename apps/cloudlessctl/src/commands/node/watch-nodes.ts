@@ -2,10 +2,12 @@ import { WatchNodesResponse_Kind as NodeKind, WatchNodesResponseSchema } from '@
 import type { Node } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { followWatch } from '../../call/resume-watch.js';
-import { GrowingTable } from '../../output/table.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { toNodeCells, getNodeColumns } from '../../views/node-view.js';
+import { readFieldFilter } from '../general/list-objects.js';
+import { WatchTable } from '../general/watch-table.js';
 import { getTextOption, requireAtMostOneName } from '../options.js';
+import { NODE_KIND } from './list-nodes.js';
 
 /**
  * Lists the nodes, then prints a row for each change until Ctrl-C. With `-o json`, each watch item
@@ -20,22 +22,29 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
     labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';
-  const table = new GrowingTable(getNodeColumns(wide), style, { wide });
+  const table = new WatchTable(session, getNodeColumns(wide));
+  const filter = readFieldFilter(invocation, NODE_KIND);
   const toRow = (node: Node) => toNodeCells(node, session.nowMs, style, wide);
   await followWatch(
     session,
     {
       open: (afterRevision, options) =>
         session.client.watchNodes({ ...request, afterRevision }, options),
+      onRestart: () => table.restart(),
     },
     async (item) => {
       const { kind, node } = item;
-      if (node === undefined) return;
+      if (node === undefined) return table.flush();
+      const isDeleted = kind === NodeKind.DELETED;
+      if (!isDeleted && filter?.(NODE_KIND.toJson(node)) === false) return;
       if (session.isStructured)
-        return session.printItem(toMessageJson(WatchNodesResponseSchema, item));
-      await session.print(
-        table.add(kind === NodeKind.DELETED ? [node.id, 'Deleted'] : toRow(node)),
-      );
+        return session.printItem(
+          session.printsEnvelopes
+            ? toMessageJson(WatchNodesResponseSchema, item)
+            : NODE_KIND.toJson(node),
+        );
+      await table.add(node.id, isDeleted ? [node.id, 'Deleted'] : toRow(node));
     },
+    () => table.flush(),
   );
 }

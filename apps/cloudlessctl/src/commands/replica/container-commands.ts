@@ -4,6 +4,8 @@ import { createUsageFailure } from '../../call/failure.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { formatContainerTable } from '../../views/container-view.js';
 import { parseWorkloadName } from '../../names.js';
+import { printObjects } from '../general/list-objects.js';
+import type { ObjectKind } from '../general/list-objects.js';
 import { hasFlag, getTextOption } from '../options.js';
 
 /**
@@ -20,16 +22,21 @@ export async function showContainers(
   const selected = containers.filter((container) => isSelected(invocation, container));
   const shown =
     names.length === 0 ? selected : names.map((name) => requireContainer(containers, name));
-  if (session.isStructured) {
-    return session.printValue({
-      containers: shown.map((container) => toMessageJson(ContainerStatusSchema, container)),
-    });
-  }
-  if (shown.length === 0) return session.printNotice('no containers');
-  await session.print(
-    formatContainerTable(shown, session.nowMs, session.style, session.settings.output === 'wide'),
-  );
+  await printObjects(invocation, CONTAINER_KIND, shown, 'no containers');
 }
+
+const CONTAINER_KIND: ObjectKind<ContainerStatus> = {
+  plural: 'containers',
+  fields: ContainerStatusSchema.fields.map(({ jsonName }) => jsonName),
+  toJson: (container) => toMessageJson(ContainerStatusSchema, container),
+  formatTable: (containers, session) =>
+    formatContainerTable(
+      containers,
+      session.nowMs,
+      session.style,
+      session.settings.output === 'wide',
+    ),
+};
 
 function isSelected(
   invocation: Invocation,

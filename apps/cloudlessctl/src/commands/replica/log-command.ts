@@ -1,8 +1,5 @@
 import { Option } from 'commander';
 import type { Command } from 'commander';
-import { fromJson } from '@bufbuild/protobuf';
-import { TimestampSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
-import type { Timestamp } from '@bufbuild/protobuf/wkt';
 import { LogEntrySchema, OutputStream } from '@cloudless/api';
 import type { LogEntry, SkippedLines } from '@cloudless/api';
 import { withValues } from '../../completion/value-kinds.js';
@@ -11,11 +8,11 @@ import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js'
 import { formatCount, formatBytes, formatSpan } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
-import { parseDuration } from '../../quantity.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { Deadline, isSlowReaderError, withReconnect } from '../../call/reconnect.js';
 import { LogPrinter } from '../../views/log-printer.js';
 import { hasFlag, getTextOption } from '../options.js';
+import { parseSince } from '../since.js';
 import { addSelectorOption } from '../workload/select-workloads.js';
 import { findLogSources } from './log-sources.js';
 import { mergeByArrival, mergeByTime } from './merge-logs.js';
@@ -156,27 +153,6 @@ function createRequest(invocation: Invocation): LogRequest {
     ...(since === undefined ? {} : { since: parseSince(since, invocation.session.nowMs) }),
     streams: parseStream(getTextOption(invocation, 'stream')),
   };
-}
-
-/**
- * Parses the value of `--since`: a duration before now, or an RFC 3339 time.
- * @param nowMs - Wall-clock time in milliseconds since the epoch.
- */
-function parseSince(text: string, nowMs: number): Timestamp {
-  const duration = parseDuration(text);
-  if ('value' in duration && duration.value >= 0n)
-    return timestampFromMs(nowMs - Number(duration.value / 1_000_000n));
-  try {
-    return fromJson(TimestampSchema, text);
-  } catch (reason) {
-    throw new CliFailure(
-      ExitCode.usage,
-      `--since: expected a duration such as 10m or a time such as 2026-01-31T12:00:00Z, got ${JSON.stringify(text)}`,
-      {
-        cause: reason,
-      },
-    );
-  }
 }
 
 function parseStream(text: string | undefined): OutputStream[] {

@@ -1,23 +1,46 @@
 import type { Command } from 'commander';
-import { WorkloadSchema } from '@cloudless/api';
-import type { Workload } from '@cloudless/api';
+import { WorkloadSchema, WorkloadStatusSchema } from '@cloudless/api';
+import type { ListWorkloadsRequest, Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { parseWorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { formatWorkloadDescription } from '../../views/workload-description.js';
 import { formatWorkloadTable } from '../../views/workload-view.js';
+import { listRecentEvents } from '../event/list-recent-events.js';
+import { addOutputOptions, printObjects } from '../general/list-objects.js';
+import type { ObjectKind } from '../general/list-objects.js';
 import { hasFlag, getTextOption } from '../options.js';
-import { listRecentEvents } from '../event/event-commands.js';
+import { findWorkload } from './find-workload.js';
 
 /** Workloads of one page. The API allows 1000; smaller pages keep each response small. */
 const PAGE_SIZE = 500;
+/** Workloads of one page with their replicas, of which there may be thousands. */
+const PAGE_SIZE_WITH_REPLICAS = 50;
+
+/** How workloads are listed. */
+export const WORKLOAD_KIND: ObjectKind<Workload> = {
+  plural: 'workloads',
+  fields: [...WorkloadSchema.fields, ...WorkloadStatusSchema.fields].map(
+    ({ jsonName }) => jsonName,
+  ),
+  toJson: (workload) => toMessageJson(WorkloadSchema, workload),
+  formatTable: (workloads, session) =>
+    formatWorkloadTable(
+      workloads,
+      session.nowMs,
+      session.style,
+      session.settings.output === 'wide',
+    ),
+};
 
 /** Adds the options that select the workloads or nodes to list. */
 export function addListOptions(command: Command): Command {
-  return command
-    .option('-A, --all-namespaces', 'include all namespaces')
-    .option('-l, --selector <selector>', 'only with these labels, for example disk=ssd');
+  return addOutputOptions(
+    command
+      .option('-A, --all-namespaces', 'include all namespaces')
+      .option('-l, --selector <selector>', 'only with these labels, for example disk=ssd'),
+  );
 }
 
 /** Lists the workloads of a namespace, or of all namespaces with `--all-namespaces`. */
@@ -25,39 +48,50 @@ export async function listWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const namespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
   const labelSelector = getTextOption(invocation, 'selector') ?? '';
+  const workloads = await listAllWorkloads(session, { namespace, labelSelector });
+  await printObjects(
+    invocation,
+    WORKLOAD_KIND,
+    workloads,
+    namespace === '' ? 'no workloads' : `no workloads in namespace ${namespace}`,
+  );
+}
+
+/** Returns the workloads of all pages of a list. */
+export async function listAllWorkloads(
+  session: CliSession,
+  filter: Partial<Omit<ListWorkloadsRequest, '$typeName' | 'pageSize' | 'pageToken'>>,
+): Promise<readonly Workload[]> {
+  const pageSize = filter.includeReplicas === true ? PAGE_SIZE_WITH_REPLICAS : PAGE_SIZE;
   const workloads: Workload[] = [];
   let pageToken = '';
   do {
     const page = await session.client.listWorkloads(
-      { namespace, labelSelector, pageSize: PAGE_SIZE, pageToken },
+      { ...filter, pageSize, pageToken },
       session.getCallOptions(),
     );
     workloads.push(...page.workloads);
     pageToken = page.nextPageToken;
   } while (pageToken !== '');
-  if (workloads.length === 0 && !session.isStructured) {
-    await session.printNotice(
-      namespace === '' ? 'no workloads' : `no workloads in namespace ${namespace}`,
-    );
-    return;
-  }
-  await printWorkloads(session, workloads);
+  return workloads;
 }
 
 /** Shows workloads by name: in JSON or YAML, one workload as an object, several as a list. */
 export async function getWorkloads(
-  { session }: Invocation,
+  invocation: Invocation,
   names: readonly string[],
 ): Promise<void> {
+  const { session } = invocation;
   const workloadNames = names.map((name) => parseWorkloadName(name, session.settings.namespace));
   const workloads: Workload[] = [];
-  for (const name of workloadNames)
-    workloads.push(await session.client.getWorkload(name, session.getCallOptions()));
-  const [only] = workloads;
-  if (session.isStructured && workloads.length === 1 && only !== undefined)
-    await session.printValue(toMessageJson(WorkloadSchema, only));
-  else await printWorkloads(session, workloads);
+  for (const name of workloadNames) workloads.push(await findWorkload(session, name));
+  await printObjects(invocation, WORKLOAD_KIND, workloads, NO_MATCH, {
+    single: names.length === 1,
+  });
 }
+
+/** Notice when none of the named objects meets the conditions. */
+export const NO_MATCH = 'no object meets the conditions of --field-selector';
 
 /**
  * Shows the spec, the status and the newest events of one workload.
@@ -65,7 +99,7 @@ export async function getWorkloads(
  */
 export async function describeWorkload({ session }: Invocation, text: string): Promise<void> {
   const name = parseWorkloadName(text, session.settings.namespace);
-  const workload = await session.client.getWorkload(name, session.getCallOptions());
+  const workload = await findWorkload(session, name);
   if (session.isStructured) return session.printValue(toMessageJson(WorkloadSchema, workload));
   const events = await listRecentEvents(session, {
     namespace: name.namespace,
@@ -79,18 +113,7 @@ export async function printWorkloads(
   session: CliSession,
   workloads: readonly Workload[],
 ): Promise<void> {
-  if (session.isStructured) {
-    await session.printValue({
-      workloads: workloads.map((workload) => toMessageJson(WorkloadSchema, workload)),
-    });
-  } else {
-    await session.print(
-      formatWorkloadTable(
-        workloads,
-        session.nowMs,
-        session.style,
-        session.settings.output === 'wide',
-      ),
-    );
-  }
+  if (session.isStructured)
+    await session.printValue({ workloads: workloads.map(WORKLOAD_KIND.toJson) });
+  else await session.print(WORKLOAD_KIND.formatTable(workloads, session));
 }

@@ -6,10 +6,12 @@ import type { Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { followWatch } from '../../call/resume-watch.js';
 import { parseWorkloadName } from '../../names.js';
-import { GrowingTable } from '../../output/table.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { toWorkloadCells, getWorkloadColumns } from '../../views/workload-view.js';
+import { readFieldFilter } from '../general/list-objects.js';
+import { WatchTable } from '../general/watch-table.js';
 import { hasFlag, getTextOption, requireAtMostOneName } from '../options.js';
+import { WORKLOAD_KIND } from './list-workloads.js';
 
 /**
  * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json`, each watch
@@ -32,26 +34,32 @@ export async function watchWorkloads(
     labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';
-  const table = new GrowingTable(getWorkloadColumns(wide), style, { wide });
+  const table = new WatchTable(session, getWorkloadColumns(wide));
+  const filter = readFieldFilter(invocation, WORKLOAD_KIND);
   const toRow = (workload: Workload) => toWorkloadCells(workload, session.nowMs, style, wide);
   await followWatch(
     session,
     {
       open: (afterRevision, options) =>
         session.client.watchWorkloads({ ...request, afterRevision }, options),
+      onRestart: () => table.restart(),
     },
     async (item) => {
       const { kind, workload } = item;
-      if (workload === undefined) return;
+      if (workload === undefined) return table.flush();
+      const isDeleted = kind === WorkloadKind.DELETED;
+      if (!isDeleted && filter?.(WORKLOAD_KIND.toJson(workload)) === false) return;
       if (session.isStructured)
-        return session.printItem(toMessageJson(WatchWorkloadsResponseSchema, item));
-      await session.print(
-        table.add(
-          kind === WorkloadKind.DELETED
-            ? [workload.namespace, workload.name, 'Deleted']
-            : toRow(workload),
-        ),
+        return session.printItem(
+          session.printsEnvelopes
+            ? toMessageJson(WatchWorkloadsResponseSchema, item)
+            : WORKLOAD_KIND.toJson(workload),
+        );
+      await table.add(
+        `${workload.namespace}/${workload.name}`,
+        isDeleted ? [workload.namespace, workload.name, 'Deleted'] : toRow(workload),
       );
     },
+    () => table.flush(),
   );
 }

@@ -1,0 +1,81 @@
+import { createUsageFailure } from '../../call/failure.js';
+import { suggestSimilar } from '../../suggest.js';
+
+/** A kind of object that `get` lists. */
+export type Kind = 'workload' | 'node' | 'replica' | 'container' | 'event' | 'namespace';
+
+/** The kinds by each accepted word. */
+const KINDS: Readonly<Record<string, Kind>> = {
+  workload: 'workload',
+  workloads: 'workload',
+  wl: 'workload',
+  node: 'node',
+  nodes: 'node',
+  no: 'node',
+  replica: 'replica',
+  replicas: 'replica',
+  container: 'container',
+  containers: 'container',
+  event: 'event',
+  events: 'event',
+  ev: 'event',
+  namespace: 'namespace',
+  namespaces: 'namespace',
+  ns: 'namespace',
+};
+
+/** What this cluster has instead of the kinds of other systems. */
+const FOREIGN_KINDS: Readonly<Record<string, string>> = {
+  po: 'replicas',
+  pod: 'replicas',
+  pods: 'replicas',
+  alloc: 'replicas',
+  allocs: 'replicas',
+  task: 'replicas',
+  tasks: 'replicas',
+  ps: 'replicas',
+  deploy: 'workloads',
+  deployment: 'workloads',
+  deployments: 'workloads',
+  daemonset: 'workloads',
+  daemonsets: 'workloads',
+  statefulset: 'workloads',
+  statefulsets: 'workloads',
+  job: 'workloads',
+  jobs: 'workloads',
+  service: 'workloads',
+  services: 'workloads',
+  machine: 'nodes',
+  machines: 'nodes',
+};
+
+/** The plural of each kind, as in the texts and in JSON. */
+export const PLURALS: Readonly<Record<Kind, string>> = {
+  workload: 'workloads',
+  node: 'nodes',
+  replica: 'replicas',
+  container: 'containers',
+  event: 'events',
+  namespace: 'namespaces',
+};
+
+/** The kinds for help texts and messages. */
+export const KIND_LIST = 'workloads, replicas, containers, nodes, events or namespaces';
+
+/** Returns the kind that a word names; undefined for another word. */
+export function findKind(word: string): Kind | undefined {
+  return KINDS[word.toLowerCase()];
+}
+
+/**
+ * Parses a kind, singular or plural, in any case.
+ * @throws {@link CliFailure} with exit code 2 for another word; the message names the kind that
+ *   takes the place of a kind of another system.
+ */
+export function parseKind(word: string): Kind {
+  const kind = findKind(word);
+  if (kind !== undefined) return kind;
+  const here = FOREIGN_KINDS[word.toLowerCase()];
+  const hint = here === undefined ? suggestSimilar(word, Object.keys(KINDS)) : `; here: ${here}`;
+  throw createUsageFailure(`unknown kind ${JSON.stringify(word)}: expected ${KIND_LIST}${hint}`);
+}
