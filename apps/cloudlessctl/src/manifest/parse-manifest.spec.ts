@@ -354,10 +354,6 @@ spec:
         'web.yaml:1:1: apiVersion: unknown key; namespace, name and spec belong at the top level',
     },
     {
-      text: 'name: a\nspec: {}\nstatus: {}',
-      problem: 'web.yaml:3:1: status: is set by the cluster; remove it',
-    },
-    {
       text: 'nmae: a\nname: a\nspec: {}',
       problem: 'web.yaml:1:1: nmae: unknown key; did you mean name?',
     },

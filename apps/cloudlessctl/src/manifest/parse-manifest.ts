@@ -1,6 +1,6 @@
 import { fromJson } from '@bufbuild/protobuf';
 import type { JsonValue } from '@bufbuild/protobuf';
-import { isSeq } from 'yaml';
+import { isMap, isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
@@ -37,18 +37,13 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
   const workloads: ManifestWorkload[] = [];
   const seen = new Set<string>();
   for (const document of reader.documents) {
-    const root = reader.resolveAlias(document, document.contents);
-    const nodes = isSeq(root)
-      ? root.items.map((item) => reader.resolveAlias(document, item as Node | null))
-      : root === null
-        ? []
-        : [root];
+    const { nodes, prefix } = findWorkloadNodes(reader, document);
     nodes.forEach((node, index) => {
       const workload = readDocument(
         reader,
         document,
         node,
-        isSeq(root) ? `[${index}].` : '',
+        prefix === undefined ? '' : `${prefix}[${index}].`,
         defaultNamespace,
       );
       if (workload === undefined) return;
@@ -61,6 +56,25 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
   if (workloads.length === 0 && reader.problems.length === 0)
     reader.report(null, '', 'contains no workload');
   return { workloads, problems: reader.problems };
+}
+
+/**
+ * Returns the nodes of the workloads of a document: the document itself, the items of a list, or
+ * the items of `workloads`, as in the output of `get -o yaml`.
+ * @returns `prefix`: path of the list; undefined when the document is one workload.
+ */
+function findWorkloadNodes(
+  reader: YamlReader,
+  document: Document.Parsed,
+): { readonly nodes: readonly (Node | null)[]; readonly prefix: string | undefined } {
+  const root = reader.resolveAlias(document, document.contents);
+  const list = isMap(root) && root.items.length === 1 ? root.get('workloads', true) : undefined;
+  const items = isSeq(root) ? root : isSeq(list) ? list : undefined;
+  if (items === undefined) return { nodes: root === null ? [] : [root], prefix: undefined };
+  return {
+    nodes: items.items.map((item) => reader.resolveAlias(document, item as Node | null)),
+    prefix: items === root ? '' : 'workloads',
+  };
 }
 
 /**
@@ -89,7 +103,7 @@ function readDocument(
     else if (entry.key === 'name') name = readLabel(reader, entry, path);
     else if (entry.key === 'spec')
       spec = readMessage(reader, document, WorkloadSpecSchema, entry.value, entry.keyNode, path);
-    else if (!entry.key.startsWith('x-'))
+    else if (!entry.key.startsWith('x-') && !KEYS_SET_BY_CLUSTER.has(entry.key))
       reader.report(entry.keyNode, path, describeUnknownKey(entry.key));
   }
   for (const key of ['name', 'spec']) {
@@ -117,13 +131,15 @@ function readLabel(reader: YamlReader, entry: Entry, path: string): string | und
 }
 
 function describeUnknownKey(key: string): string {
-  if (KEYS_SET_BY_CLUSTER.has(key)) return 'is set by the cluster; remove it';
   if (key === 'apiVersion' || key === 'metadata')
     return 'unknown key; namespace, name and spec belong at the top level';
   return `unknown key${suggestKnown(key, ['kind', 'namespace', 'name', 'spec'], '')}`;
 }
 
-/** Keys of the output of `get -o yaml` that a manifest must not contain. */
+/**
+ * Keys of the output of `get -o yaml` that the cluster writes. They are ignored, so that the output
+ * can be changed and applied.
+ */
 const KEYS_SET_BY_CLUSTER = new Set([
   'status',
   'uid',

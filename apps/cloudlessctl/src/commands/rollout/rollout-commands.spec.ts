@@ -218,12 +218,13 @@ describe('cloudlessctl rollout history', () => {
       coordinator,
     });
     expect(stdout).toBe(
-      `# version 2, restart, 2026-01-01T00:00:00Z; replicas, rollout and disconnect are not part of a version
+      `# version 2, restart, 2026-01-01T00:00:00Z; replicas, rollout and disconnect are those of the workload now
 kind: Workload
 namespace: default
 name: web
 spec:
   image: web:2
+  replicas: 2
   terminationGracePeriod: 5s
 `,
     );

@@ -116,8 +116,7 @@ async function followRollout(
           text,
           fraction: getFraction(workload),
           isFinal: result !== undefined,
-          draw: (view) =>
-            isGood ? [drawResult(text, view)] : drawWorkload(workload, view),
+          draw: (view) => (isGood ? [drawResult(text, view)] : drawWorkload(workload, view)),
         });
         return result === undefined ? undefined : [workload, result];
       },

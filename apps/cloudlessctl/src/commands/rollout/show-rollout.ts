@@ -1,4 +1,4 @@
-import { toJson } from '@bufbuild/protobuf';
+import { clone, create } from '@bufbuild/protobuf';
 import {
   RolloutStatus_Phase,
   VersionInfoSchema,
@@ -6,12 +6,13 @@ import {
   WorkloadSpecSchema,
   WorkloadVersionSchema,
 } from '@cloudless/api';
+import { definedFields } from '@cloudless/base';
 import type { Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
-import { printYaml } from '../../manifest/print-yaml.js';
+import { printManifests } from '../../manifest/print-manifest.js';
 import { formatWorkloadName } from '../../names.js';
 import type { WorkloadName } from '../../names.js';
-import { formatTime } from '../../output/human.js';
+import { formatStyledTime } from '../../output/style.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatPlanLines } from '../../views/plan-view.js';
@@ -77,12 +78,27 @@ async function showVersion(
     { namespace, name, version },
     session.getCallOptions(),
   );
-  if (session.isStructured) return session.printValue(toMessageJson(WorkloadVersionSchema, stored));
+  if (session.isStructured && session.settings.output !== 'manifest')
+    return session.printValue(toMessageJson(WorkloadVersionSchema, stored));
   const { info, template } = stored;
-  const summary = [`version ${version}`, info?.cause ?? '', formatTime(info?.createdAt)]
+  const summary = [
+    `version ${version}`,
+    info?.cause ?? '',
+    formatStyledTime(info?.createdAt, session.style),
+  ]
     .filter((part) => part !== '')
     .join(', ');
-  const spec = template === undefined ? {} : toJson(WorkloadSpecSchema, template);
-  await session.print(`# ${summary}; replicas, rollout and disconnect are not part of a version\n`);
-  await session.print(printYaml({ kind: 'Workload', namespace, name, spec }));
+  const { spec: current } = await session.client.getWorkload(
+    { namespace, name },
+    session.getCallOptions(),
+  );
+  // A version is the replica template; the other settings are those of the workload now.
+  const { replicas, rollout, disconnect } = current ?? {};
+  const spec = Object.assign(
+    clone(WorkloadSpecSchema, template ?? create(WorkloadSpecSchema)),
+    definedFields({ replicas, rollout, disconnect }),
+  );
+  const note = 'replicas, rollout and disconnect are those of the workload now';
+  await session.print(`# ${summary}; ${note}\n`);
+  await session.print(printManifests([{ namespace, name, spec }]));
 }

@@ -1,7 +1,9 @@
+import { create } from '@bufbuild/protobuf';
 import type { Command } from 'commander';
-import { WorkloadSchema, WorkloadStatusSchema } from '@cloudless/api';
+import { WorkloadSchema, WorkloadSpecSchema, WorkloadStatusSchema } from '@cloudless/api';
 import type { ListWorkloadsRequest, Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
+import { printManifests } from '../../manifest/print-manifest.js';
 import { parseWorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { toMessageJson } from '../../call/cli-session.js';
@@ -31,6 +33,14 @@ export const WORKLOAD_KIND: ObjectKind<Workload> = {
       session.nowMs,
       session.style,
       session.settings.output === 'wide',
+    ),
+  formatManifests: (workloads) =>
+    printManifests(
+      workloads.map(({ namespace, name, spec = create(WorkloadSpecSchema) }) => ({
+        namespace,
+        name,
+        spec,
+      })),
     ),
 };
 
