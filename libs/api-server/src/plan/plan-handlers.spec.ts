@@ -192,6 +192,14 @@ describe('PlanHandlers', () => {
     expect([...bed.state.view().replicasOn('node-1')]).toEqual([]);
   });
 
+  it('rejects an invalid change with the path of its field in the proto', async () => {
+    await bed.putNode('a');
+    const value = { nodeId: 'a', removeTaints: ['x:NO'] };
+    await expect(
+      bed.client.createPlan({ changes: [{ change: { case: 'updateNode', value } }] }),
+    ).rejects.toThrow('changes[0].update_node.remove_taints[0]: "NO" is not an effect');
+  });
+
   it('rejects the confirmation of the loss of a node that is not lost', async () => {
     await bed.putNode('a');
     await expect(

@@ -97,7 +97,9 @@ export class DryRunPlanner {
     const replicas = this.cluster
       .replicasOf(uid)
       .filter((replica) => isLive(replica) && !replica.lost);
-    const running = replicas.filter(({ nodeId }) => nodeId !== '').length;
+    const running = replicas.filter(
+      ({ nodeId, desiredRunning }) => nodeId !== '' && desiredRunning,
+    ).length;
     const readyBefore = replicas.filter(({ ready, desiredRunning }) => ready && desiredRunning);
     let ready = readyBefore.length;
     const steps = replicas.map((replica) => {
