@@ -109,7 +109,7 @@ describe('cloudlessctl', () => {
     {
       argv: ['workload', 'create', 'web', '--image', 'x', '--restart', 'nver'],
       message:
-        'cloudlessctl: --restart: expected one of ALWAYS, ON_FAILURE, NEVER, got "nver"; did you mean NEVER?',
+        'cloudlessctl: --restart: expected one of Always, OnFailure, Never, got "nver"; did you mean Never?',
     },
     {
       argv: ['workload', 'update', 'web'],
@@ -123,7 +123,7 @@ describe('cloudlessctl', () => {
     {
       argv: ['node', 'taint', 'web1', 'a=b:NOPE'],
       message:
-        'cloudlessctl: a=b:NOPE: unknown effect, expected one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+        'cloudlessctl: a=b:NOPE: unknown effect, expected one of NoSchedule, PreferNoSchedule, NoExecute, got "NOPE"',
     },
     {
       argv: ['apply'],

@@ -299,7 +299,7 @@ describe('container flags', () => {
     { flags: ['--group', '-1'], says: '--group: expected a numeric id, got "-1"' },
     {
       flags: ['--pull', 'allways'],
-      says: '--pull: expected one of IF_NOT_PRESENT, ALWAYS, NEVER, got "allways"; did you mean ALWAYS?',
+      says: '--pull: expected one of IfNotPresent, Always, Never, got "allways"; did you mean Always?',
     },
     { flags: ['--pids-limit', 'x'], says: '--pids-limit: expected a whole number, got "x"' },
     {

@@ -6,6 +6,7 @@ import {
   isNone,
   parseList,
   listEnumNames,
+  listEnumWords,
   parseNumericId,
   parseText,
   createUnitParser,
@@ -25,7 +26,7 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
     value: 'policy',
     description: 'image pull policy: IF_NOT_PRESENT, ALWAYS or NEVER',
     path: 'image_pull.policy',
-    values: listEnumNames(ImagePull_PolicySchema),
+    values: listEnumWords(ImagePull_PolicySchema),
     parse: createEnumParser('--pull', listEnumNames(ImagePull_PolicySchema)),
   },
   {

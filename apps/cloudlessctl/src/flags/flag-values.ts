@@ -3,7 +3,8 @@ import { createUsageFailure } from '../call/failure.js';
 import { toDurationJson } from '../manifest/read-scalar.js';
 import { parseDuration } from '../quantity.js';
 import type { Parsed } from '../quantity.js';
-import { suggestSimilar } from '../suggest.js';
+import { formatWord } from '../output/human.js';
+import { describeExpectedEnum, findEnumName } from './enum-words.js';
 
 /** A flag that sets one field of a workload spec. */
 export interface SpecFlag {
@@ -105,21 +106,16 @@ export function createUnitParser(
   };
 }
 
-/**
- * Creates a parser for the names of an enum; case does not matter, and hyphens count as
- * underscores.
- */
+/** Creates a parser for the names of an enum in any usual spelling, see {@link findEnumName}. */
 export function createEnumParser(
   flag: string,
   enumNames: readonly string[],
 ): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const text = texts.at(-1) ?? '';
-    const name = text.toUpperCase().replaceAll('-', '_');
-    if (enumNames.includes(name)) return name;
-    throw createUsageFailure(
-      `${flag}: expected one of ${enumNames.join(', ')}, got ${JSON.stringify(text)}${suggestSimilar(text, enumNames)}`,
-    );
+    const name = findEnumName(text, enumNames);
+    if (name !== undefined) return name;
+    throw createUsageFailure(`${flag}: ${describeExpectedEnum(text, enumNames)}`);
   };
 }
 
@@ -164,3 +160,6 @@ export const createDurationParser = (flag: string): SpecFlag['parse'] =>
 export const listEnumNames = (schema: {
   readonly values: readonly { readonly name: string }[];
 }): readonly string[] => schema.values.map(({ name }) => name);
+/** Returns the value names of an enum as tables show them: `OnFailure`. */
+export const listEnumWords = (schema: Parameters<typeof listEnumNames>[0]): readonly string[] =>
+  listEnumNames(schema).map(formatWord);

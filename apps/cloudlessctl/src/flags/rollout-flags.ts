@@ -10,6 +10,7 @@ import { toDurationJson } from '../manifest/read-scalar.js';
 import {
   createDurationParser,
   listEnumNames,
+  listEnumWords,
   parseWholeNumber,
   createWholeNumberParser,
   createEnumParser,
@@ -23,7 +24,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     value: 'strategy',
     description: 'rollout strategy: ROLLING_UPDATE, RECREATE or BLUE_GREEN',
     path: 'rollout.strategy',
-    values: listEnumNames(Rollout_StrategySchema),
+    values: listEnumWords(Rollout_StrategySchema),
     parse: createEnumParser('--strategy', listEnumNames(Rollout_StrategySchema)),
   },
   ...createCountFlags({
@@ -65,7 +66,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     value: 'action',
     description: 'action when a rollout fails: PAUSE or ROLLBACK',
     path: 'rollout.on_failure',
-    values: listEnumNames(Rollout_OnFailureSchema),
+    values: listEnumWords(Rollout_OnFailureSchema),
     parse: createEnumParser('--on-failure', listEnumNames(Rollout_OnFailureSchema)),
   },
   {
@@ -73,7 +74,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     value: 'promotion',
     description: 'BLUE_GREEN: AUTO or MANUAL switch',
     path: 'rollout.promotion',
-    values: listEnumNames(Rollout_PromotionSchema),
+    values: listEnumWords(Rollout_PromotionSchema),
     parse: createEnumParser('--promotion', listEnumNames(Rollout_PromotionSchema)),
   },
   {

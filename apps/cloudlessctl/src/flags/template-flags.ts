@@ -7,6 +7,7 @@ import {
   createDurationParser,
   parseList,
   listEnumNames,
+  listEnumWords,
   createPairParser,
   parseText,
   createUnitParser,
@@ -187,7 +188,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     value: 'policy',
     description: 'restart policy: ALWAYS, ON_FAILURE or NEVER',
     path: 'restart.policy',
-    values: listEnumNames(RestartPolicy_PolicySchema),
+    values: listEnumWords(RestartPolicy_PolicySchema),
     parse: createEnumParser('--restart', listEnumNames(RestartPolicy_PolicySchema)),
   },
   {
@@ -202,7 +203,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     value: 'mode',
     description: 'REPLICATED, or GLOBAL for one replica on each matching node',
     path: 'mode',
-    values: listEnumNames(WorkloadSpec_ModeSchema),
+    values: listEnumWords(WorkloadSpec_ModeSchema),
     parse: createEnumParser('--mode', listEnumNames(WorkloadSpec_ModeSchema)),
   },
   {

@@ -77,12 +77,12 @@ export function toNodeCells(
   ];
 }
 
-/** Formats taints as `key=value:NO_SCHEDULE`, separated by commas. */
+/** Formats taints as `key=value:NoSchedule`, separated by commas. */
 export function formatTaints(taints: readonly Taint[]): string {
   return taints
     .map(
       ({ key, value, effect }) =>
-        `${key}${value === '' ? '' : `=${value}`}:${Taint_Effect[effect]}`,
+        `${key}${value === '' ? '' : `=${value}`}:${formatWord(Taint_Effect[effect] ?? '')}`,
     )
     .join(',');
 }

@@ -87,7 +87,7 @@ describe('rollout output', () => {
     };
     const coordinator = { getWorkload: () => aWorkload({ spec }), listEvents: () => ({}) };
     expect((await runCli(['describe', 'web'], { coordinator })).stdout).toContain(
-      'ROLLING_UPDATE, max failed new 0, progress deadline 1m, rollback on failure, steps 1,wait=5m; 25%,manual\n',
+      'RollingUpdate, max failed new 0, progress deadline 1m, rollback on failure, steps 1,wait=5m; 25%,manual\n',
     );
   });
 });

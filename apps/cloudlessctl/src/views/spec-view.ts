@@ -7,7 +7,13 @@ import {
   withDefaults,
 } from '@cloudless/api';
 import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
-import { formatBytes, formatCpu, formatDuration, formatLabels } from '../output/human.js';
+import {
+  formatBytes,
+  formatCpu,
+  formatDuration,
+  formatLabels,
+  formatWord,
+} from '../output/human.js';
 import {
   formatDevices,
   formatImage,
@@ -60,7 +66,7 @@ export function getSpecFields(
       restart === undefined
         ? ''
         : [
-            RestartPolicy_Policy[restart.policy],
+            formatWord(RestartPolicy_Policy[restart.policy] ?? ''),
             ...(restart.maxRetries === undefined ? [] : [`at most ${restart.maxRetries} times`]),
           ].join(', '),
     ],
@@ -75,7 +81,7 @@ export function getSpecFields(
   ];
 }
 
-/** Formats the rollout settings that are set, for example `ROLLING_UPDATE, max surge 2`. */
+/** Formats the rollout settings that are set, for example `RollingUpdate, max surge 2`. */
 function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): string {
   const {
     maxSurge,
@@ -88,7 +94,7 @@ function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): s
     steps,
   } = rollout;
   const parts = [
-    Rollout_Strategy[rollout.strategy],
+    formatWord(Rollout_Strategy[rollout.strategy] ?? ''),
     ...Object.entries({
       'max surge': maxSurge,
       'max unavailable': maxUnavailable,

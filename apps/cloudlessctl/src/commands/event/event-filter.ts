@@ -3,9 +3,8 @@ import { Event_Category, Event_CategorySchema, Event_SeveritySchema } from '@clo
 import type { Event_Severity } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
-import { formatWord } from '../../output/human.js';
+import { describeExpectedEnum, findEnumName } from '../../flags/enum-words.js';
 import { parseWorkloadName } from '../../names.js';
-import { suggestSimilar } from '../../suggest.js';
 import { findWorkload } from '../workload/find-workload.js';
 import { findNode } from '../node/find-node.js';
 import { getListOption, getTextOption, hasFlag } from '../options.js';
@@ -68,16 +67,13 @@ function readNumbers(invocation: Invocation, option: string, schema: DescEnum): 
   return getListOption(invocation, option)
     .flatMap((text) => text.split(','))
     .map((text) => {
-      const found = schema.values.find(({ name }) => simplify(name) === simplify(text));
+      const names = schema.values.map(({ name }) => name);
+      const name = findEnumName(text, names);
+      const found = schema.values.find((value) => value.name === name);
       if (found !== undefined) return found.number;
-      const names = schema.values.map(({ name }) => formatWord(name));
-      throw createUsageFailure(
-        `--${option}: expected one of ${names.join(', ')}, got ${JSON.stringify(text)}${suggestSimilar(text, names)}`,
-      );
+      throw createUsageFailure(`--${option}: ${describeExpectedEnum(text, names)}`);
     });
 }
-
-const simplify = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, '');
 
 /**
  * Checks that the workload and the node of a filter exist, because without events a misspelled name

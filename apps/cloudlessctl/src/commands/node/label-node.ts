@@ -1,9 +1,9 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { type TaintSchema, type Taint_Effect, Taint_EffectSchema } from '@cloudless/api';
+import { type TaintSchema, Taint_Effect, Taint_EffectSchema } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { parsePairs } from '../../flags/spec-flags.js';
-import { suggestSimilar } from '../../suggest.js';
+import { describeExpectedEnum, findEnumName } from '../../flags/enum-words.js';
 import { changeNodes, getNodeIds } from './change-node.js';
 
 /** Sets labels of nodes with `key=value` and removes labels with `key-`. */
@@ -72,23 +72,22 @@ function splitOperands(
 function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string {
   const match = /^([^=:]+?)(?:=([^:]*))?(?::([^:]+?))?(-?)$/.exec(text);
   const [, key = '', value, effectName, remove] = match ?? [];
-  if (effectName !== undefined) parseEffect(text, effectName); // rejects an unknown effect
+  const effect = effectName === undefined ? undefined : parseEffect(text, effectName);
   if (remove === '-' && value === undefined)
-    return effectName === undefined ? key : `${key}:${effectName}`;
-  if (match === null || effectName === undefined) {
+    return effect === undefined ? key : `${key}:${Taint_Effect[effect]}`;
+  if (match === null || effect === undefined) {
     throw createUsageFailure(
       `expected key=value:EFFECT to set a taint, key- or key:EFFECT- to remove it, got ${JSON.stringify(text)}`,
     );
   }
-  return { key, value: value ?? '', effect: parseEffect(text, effectName) };
+  return { key, value: value ?? '', effect };
 }
 
 function parseEffect(text: string, name: string): Taint_Effect {
   const names = Taint_EffectSchema.values.map((value) => value.name);
-  const effect = Taint_EffectSchema.values.find((value) => value.name === name);
+  const found = findEnumName(name, names);
+  const effect = Taint_EffectSchema.values.find((value) => value.name === found);
   if (effect === undefined)
-    throw createUsageFailure(
-      `${text}: unknown effect, expected one of ${names.join(', ')}${suggestSimilar(name, names)}`,
-    );
+    throw createUsageFailure(`${text}: unknown effect, ${describeExpectedEnum(name, names)}`);
   return effect.number;
 }

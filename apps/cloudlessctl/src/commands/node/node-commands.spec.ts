@@ -65,7 +65,7 @@ describe('cloudlessctl node', () => {
     ];
     const coordinator = { listNodes: () => ({ nodes: [{ id: 'web1', taints }] }) };
     expect((await runCli(['get', 'nodes', '-o', 'wide'], { coordinator })).stdout).toContain(
-      ' gpu=yes:NO_SCHEDULE,old:NO_EXECUTE ',
+      ' gpu=yes:NoSchedule,old:NoExecute ',
     );
   });
 
@@ -84,7 +84,7 @@ describe('cloudlessctl node', () => {
     };
     await runCli(['node', 'label', 'web1', 'disk=ssd', 'old-'], { coordinator });
     await runCli(
-      ['node', 'taint', 'web1', 'gpu=yes:NO_SCHEDULE', 'x:NO_EXECUTE', 'old-', 'a:NO_SCHEDULE-'],
+      ['node', 'taint', 'web1', 'gpu=yes:NO_SCHEDULE', 'x:NoExecute', 'old-', 'a:no-schedule-'],
       { coordinator },
     );
     await runCli(['node', 'remove', 'web1', '--force'], { coordinator });
