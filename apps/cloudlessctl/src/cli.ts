@@ -7,7 +7,8 @@ import { BrokenPipeError } from './io/io.js';
 import type { CliIo } from './io/io.js';
 
 const EXIT_CODES_HELP = `
-Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unavailable, 6 timeout, 7 no capacity, 8 rollout failed.
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unavailable, 6 timeout, 7 no capacity, 8 rollout failed,
+9 not confirmed.
 exec exits with the exit code of its command.`;
 
 /**

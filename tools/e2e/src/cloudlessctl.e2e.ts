@@ -333,6 +333,7 @@ describe('exit codes of cloudlessctl', () => {
       '--zone',
       'zone-q',
       '--wait',
+      '--accept-warnings',
     );
     expect({ code, stderr }).toEqual({
       code: 7,

@@ -75,7 +75,15 @@ describe('drain of a node', () => {
   it('fails at its deadline with the remaining replicas, and succeeds with --force', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: pinnedWorkload });
     await cluster.waitUntilSettled('bound');
-    const failed = await cluster.runCtl('node', 'drain', 'agent-2', '--deadline', '4s', '--wait');
+    const failed = await cluster.runCtl(
+      'node',
+      'drain',
+      'agent-2',
+      '--deadline',
+      '4s',
+      '--wait',
+      '--accept-warnings',
+    );
     expect(failed).toMatchObject({
       code: 1,
       stdout: expect.stringContaining('1 of 1 replica left') as unknown,
@@ -140,7 +148,15 @@ describe('drain of a node', () => {
   it('continues with the same deadline when the coordinator is killed, and cloudlessctl keeps waiting', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: pinnedWorkload });
     await cluster.waitUntilSettled('bound');
-    const waiting = cluster.runCtl('node', 'drain', 'agent-2', '--deadline', '10m', '--wait');
+    const waiting = cluster.runCtl(
+      'node',
+      'drain',
+      'agent-2',
+      '--deadline',
+      '10m',
+      '--wait',
+      '--accept-warnings',
+    );
     const before = await waitForNode(
       'agent-2',
       ({ status }) => status?.drain?.waiting[0]?.includes('no node') === true,

@@ -17,6 +17,8 @@ export const ExitCode = {
   timeout: 6,
   noCapacity: 7,
   rolloutFailed: 8,
+  /** The change needs a confirmation: the user declined, or nobody could be asked. */
+  notConfirmed: 9,
   /** Ctrl-C: 128 + SIGINT, as in shells. */
   interrupted: 130,
 } as const;

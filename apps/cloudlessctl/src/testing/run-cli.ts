@@ -41,6 +41,8 @@ export interface CliOptions {
     readonly kind: CliInput['kind'];
     readonly text: string;
     readonly failure?: Error;
+    /** True: the input does not end after the text. */
+    readonly isOpen?: boolean;
   };
   /** True when standard output and standard error are a terminal. Default: false. */
   readonly isTTY?: boolean;
@@ -126,6 +128,7 @@ export async function runCli(
       readChunks: async function* () {
         yield new TextEncoder().encode(options.stdin?.text ?? '');
         if (options.stdin?.failure !== undefined) throw options.stdin.failure;
+        if (options.stdin?.isOpen === true) await new Promise(() => undefined);
       },
     },
     env: { HOME: '/home/me', ...options.env },

@@ -5,12 +5,15 @@ import { toMessageJson } from '../../call/cli-session.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { changeEach } from '../change-each.js';
 import { hasFlag } from '../options.js';
+import { handleChangeOptions } from '../plan/plan-options.js';
 import { findRebalanceHint } from './rebalance-hint.js';
+import type { ChangeInit } from '../plan/predict-changes.js';
 
 /** Cordons nodes: they accept no new replicas. */
 export async function cordonNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   await changeNodes(invocation, getNodeIds(invocation), {
+    plan: (nodeId) => ({ case: 'cordon', value: { nodeId } }),
     call: (request) => session.client.cordonNode(request, session.getCallOptions()),
     change: 'cordoned',
   });
@@ -20,6 +23,7 @@ export async function cordonNodes(invocation: Invocation): Promise<void> {
 export async function uncordonNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   await changeNodes(invocation, getNodeIds(invocation), {
+    plan: (nodeId) => ({ case: 'uncordon', value: { nodeId } }),
     call: (request) => session.client.uncordonNode(request, session.getCallOptions()),
     change: 'uncordoned',
     findHint: (node) => findRebalanceHint(session, node),
@@ -30,6 +34,7 @@ export async function uncordonNodes(invocation: Invocation): Promise<void> {
 export async function confirmNodeLost(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   await changeNodes(invocation, getNodeIds(invocation), {
+    plan: (nodeId) => ({ case: 'confirmNodeLost', value: { nodeId } }),
     call: (request) => session.client.confirmNodeLost(request, session.getCallOptions()),
     change: 'confirmed lost',
   });
@@ -39,7 +44,13 @@ export async function confirmNodeLost(invocation: Invocation): Promise<void> {
 export async function removeNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const force = hasFlag(invocation, 'force');
-  const removed = await changeEach(session, getNodeIds(invocation), {
+  const nodeIds = getNodeIds(invocation);
+  const createChanges = () =>
+    nodeIds.map((nodeId) => ({
+      change: { case: 'removeNode' as const, value: { nodeId, force } },
+    }));
+  if (await handleChangeOptions(invocation, createChanges, { isForced: force })) return;
+  const removed = await changeEach(session, nodeIds, {
     describe: describeNode,
     change: async (nodeId, requestId) => {
       await session.client.removeNode({ nodeId, requestId, force }, session.getCallOptions());
@@ -51,6 +62,8 @@ export async function removeNodes(invocation: Invocation): Promise<void> {
 
 /** The change that {@link changeNodes} makes. */
 export interface NodeChange {
+  /** Returns the change of one node for its prediction. */
+  plan(nodeId: string): NonNullable<ChangeInit['change']>;
   /** Makes the change with one call. */
   call(request: { readonly nodeId: string; readonly requestId: string }): Promise<Node>;
   /** The change for the status line, for example `cordoned`. */
@@ -60,15 +73,18 @@ export interface NodeChange {
 }
 
 /**
- * Makes the same change of one or several nodes, and prints a status line for each. In JSON or
- * YAML, one node is printed as an object, several nodes as a list.
+ * Makes the same change of one or several nodes, after {@link handleChangeOptions}, and prints a
+ * status line for each. In JSON or YAML, one node is printed as an object, several nodes as a list.
  * @throws {@link CliFailure} with the exit code of the first change that failed, after all others.
  */
 export async function changeNodes(
-  { session }: Invocation,
+  invocation: Invocation,
   nodeIds: readonly string[],
-  { call, change, findHint }: NodeChange,
+  { plan, call, change, findHint }: NodeChange,
 ): Promise<void> {
+  const { session } = invocation;
+  const createChanges = () => nodeIds.map((nodeId) => ({ change: plan(nodeId) }));
+  if (await handleChangeOptions(invocation, createChanges)) return;
   const changed = await changeEach(session, nodeIds, {
     describe: describeNode,
     change: async (nodeId, requestId) => {

@@ -6,7 +6,8 @@ import { toMessageJson } from '../../call/cli-session.js';
 import { waitUntilDrained } from '../../wait/wait-node.js';
 import { changeEach } from '../change-each.js';
 import { hasFlag, requireOperands, getTextOption } from '../options.js';
-import { handlePlanOptions, type ChangeInit } from '../plan/plan-options.js';
+import { handleChangeOptions } from '../plan/plan-options.js';
+import type { ChangeInit } from '../plan/predict-changes.js';
 
 /**
  * Drains nodes: with `--plan` stores the drains as a plan, with `--plan-id` executes a stored plan.
@@ -28,7 +29,8 @@ export async function drainNodes(invocation: Invocation): Promise<void> {
       change: { case: 'drain', value: { nodeId, ...drainOptions } },
     }));
   };
-  if (await handlePlanOptions(invocation, createDrainChanges)) return;
+  const confirmation = { isForced: hasFlag(invocation, 'force') };
+  if (await handleChangeOptions(invocation, createDrainChanges, confirmation)) return;
   requireOperands(invocation, 'nodes');
   const drained = await changeEach(session, nodeIds, {
     describe: (nodeId) => `node ${nodeId}`,

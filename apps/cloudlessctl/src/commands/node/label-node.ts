@@ -17,6 +17,7 @@ export async function labelNodes(invocation: Invocation): Promise<void> {
     else setLabels[key] = value;
   }
   await changeNodes(invocation, nodeIds, {
+    plan: (nodeId) => ({ case: 'updateNode', value: { nodeId, setLabels, removeLabels } }),
     call: (request) =>
       session.client.updateNode({ ...request, setLabels, removeLabels }, session.getCallOptions()),
     change: 'labelled',
@@ -35,6 +36,7 @@ export async function taintNodes(invocation: Invocation): Promise<void> {
     else setTaints.push(taint);
   }
   await changeNodes(invocation, nodeIds, {
+    plan: (nodeId) => ({ case: 'updateNode', value: { nodeId, setTaints, removeTaints } }),
     call: (request) =>
       session.client.updateNode({ ...request, setTaints, removeTaints }, session.getCallOptions()),
     change: 'tainted',

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { CommandTree } from '../../command-tree.js';
 import { requireOperand } from '../options.js';
-import { addPlanOptions } from '../plan/plan-options.js';
+import { addChangeOptions, addPlanOptions } from '../plan/plan-options.js';
 import { addNodeTopCommand } from '../top/top-commands.js';
 import { addOutputOptions } from '../general/list-objects.js';
 import { confirmNodeLost, cordonNodes, removeNodes, uncordonNodes } from './change-node.js';
@@ -25,47 +25,53 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
     describeNode(invocation, requireOperand(invocation, 0, 'node')),
   );
   addSchedulingCommands(tree, parent);
-  tree
-    .addCommand(
+  addChangeOptions(
+    tree.addCommand(
       parent,
       'label <nodes...>',
       'set labels of nodes with key=value, remove labels with key-',
       labelNodes,
-    )
-    .usage('[options] <nodes...> <labels...>');
-  tree
-    .addCommand(
+    ),
+  ).usage('[options] <nodes...> <labels...>');
+  addChangeOptions(
+    tree.addCommand(
       parent,
       'taint <nodes...>',
       'set taints of nodes with key=value:EFFECT, remove taints with key- or key:EFFECT-',
       taintNodes,
-    )
-    .usage('[options] <nodes...> <taints...>');
-  tree.addCommand(
-    parent,
-    'confirm-lost <node>',
-    'confirm that a lost node is down, so that its replicas are replaced at once',
-    confirmNodeLost,
+    ),
+  ).usage('[options] <nodes...> <taints...>');
+  addChangeOptions(
+    tree.addCommand(
+      parent,
+      'confirm-lost <node>',
+      'confirm that a lost node is down, so that its replicas are replaced at once',
+      confirmNodeLost,
+    ),
   );
-  tree
-    .addCommand(
+  addChangeOptions(
+    tree.addCommand(
       parent,
       'remove <nodes...>',
       'remove drained or lost nodes from the cluster',
       removeNodes,
-    )
-    .option('--force', 'remove nodes even if they have replicas, which then count as lost');
+    ),
+  ).option('--force', 'remove nodes even if they have replicas, which then count as lost');
   addNodeTopCommand(tree, parent, 'top');
 }
 
 /** Adds `cordon`, `uncordon` and `drain`. */
 function addSchedulingCommands(tree: CommandTree, parent: Command): void {
-  tree.addCommand(parent, 'cordon <nodes...>', 'mark nodes as unschedulable', cordonNodes);
-  tree.addCommand(
-    parent,
-    'uncordon <nodes...>',
-    'mark nodes as schedulable and end their drains',
-    uncordonNodes,
+  addChangeOptions(
+    tree.addCommand(parent, 'cordon <nodes...>', 'mark nodes as unschedulable', cordonNodes),
+  );
+  addChangeOptions(
+    tree.addCommand(
+      parent,
+      'uncordon <nodes...>',
+      'mark nodes as schedulable and end their drains',
+      uncordonNodes,
+    ),
   );
   addPlanOptions(
     tree.addCommand(

@@ -24,7 +24,7 @@ export async function executeStoredPlan(invocation: Invocation, id: string): Pro
     await session.printValue(toMessageJson(ExecutePlanResponseSchema, final));
 }
 
-async function printExecuted(
+export async function printExecuted(
   session: CliSession,
   { workloads, nodes, removedNodeIds }: ExecutePlanResponse,
 ): Promise<void> {

@@ -1,37 +1,60 @@
-import type { MessageInitShape } from '@bufbuild/protobuf';
-import { Code, ConnectError } from '@connectrpc/connect';
 import type { Command } from 'commander';
-import { PlanSchema, type PlannedChangeSchema } from '@cloudless/api';
+import { PlanSchema } from '@cloudless/api';
 import type { Plan } from '@cloudless/api';
 import { GLOBAL_OPTION_NAMES } from '../../command-tree.js';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
-import { formatWorkloadName } from '../../names.js';
 import { formatTime } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatPlannedChanges } from '../../views/stored-plan-view.js';
 import { hasFlag, getTextOption } from '../options.js';
+import { confirmChanges, type Confirmation } from './confirm-change.js';
 import { executeStoredPlan } from './execute-plan.js';
+import { createPlan, groupChanges, predictChanges, type ChangeInit } from './predict-changes.js';
 
-/** A change of a plan, as CreatePlan accepts it. */
-export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
-
-/** Adds `--plan` and `--plan-id` to a command whose changes {@link handlePlanOptions} can plan. */
-export function addPlanOptions(command: Command): Command {
+/** Adds the options of every command that makes changes: how to preview and to confirm them. */
+export function addChangeOptions(command: Command): Command {
   return command
+    .option('--dry-run', 'only show the change; nothing is changed or stored')
     .option('--plan', 'only show the change, and store it as a plan for an hour')
-    .option('--plan-id <plan>', 'execute a stored plan exactly as it was shown');
+    .option('--accept-warnings', 'make the change even if its prediction has warnings')
+    .option('-y, --yes', 'answer the questions of this command with yes');
+}
+
+/** Adds the options of {@link addChangeOptions} and `--plan-id`. */
+export function addPlanOptions(command: Command): Command {
+  return addChangeOptions(command).option(
+    '--plan-id <plan>',
+    'execute a stored plan exactly as it was shown',
+  );
+}
+
+/** Returns the changes that a command would make. */
+export type CreateChanges = () => readonly ChangeInit[] | Promise<readonly ChangeInit[]>;
+
+/**
+ * Handles `--plan-id`, `--dry-run` and `--plan`, and otherwise predicts the changes and confirms
+ * their warnings, see {@link confirmChanges}.
+ * @returns True when the command is done; false when it may make the changes.
+ */
+export async function handleChangeOptions(
+  invocation: Invocation,
+  createChanges: CreateChanges,
+  confirmation: Confirmation = {},
+): Promise<boolean> {
+  if (await handlePreviewOptions(invocation, createChanges)) return true;
+  await confirmChanges(invocation, await createChanges(), confirmation);
+  return false;
 }
 
 /**
- * Handles `--plan` and `--plan-id`.
- * @param changes - Called with `--plan`: the changes that the command would make.
- * @returns True when the command is done; false when neither option was given.
+ * Handles `--plan-id`, `--dry-run` and `--plan`.
+ * @returns True when the command is done.
  */
-export async function handlePlanOptions(
+export async function handlePreviewOptions(
   invocation: Invocation,
-  changes: () => readonly ChangeInit[] | Promise<readonly ChangeInit[]>,
+  createChanges: CreateChanges,
 ): Promise<boolean> {
   const { session } = invocation;
   const planId = getTextOption(invocation, 'planId');
@@ -39,42 +62,32 @@ export async function handlePlanOptions(
     await executePlan(invocation, planId);
     return true;
   }
-  if (!hasFlag(invocation, 'plan')) return false;
+  const [isPlan, isDryRun] = [hasFlag(invocation, 'plan'), hasFlag(invocation, 'dryRun')];
+  if (!isPlan && !isDryRun) return false;
+  if (isPlan && isDryRun)
+    throw createUsageFailure(
+      '--dry-run and --plan exclude each other: --dry-run only prints the plan, --plan also stores it',
+    );
+  const flag = isPlan ? '--plan' : '--dry-run';
   if (hasFlag(invocation, 'wait'))
-    throw createUsageFailure('--plan changes nothing to wait for; use --wait with --plan-id');
+    throw createUsageFailure(`${flag} changes nothing to wait for; remove --wait`);
   if (session.settings.requestId !== '')
-    throw createUsageFailure('--plan changes nothing; use --request-id with --plan-id');
-  await printPlan(session, await createPlan(session, [...(await changes())]));
+    throw createUsageFailure(
+      `${flag} changes nothing; ${isPlan ? 'use --request-id with --plan-id' : 'remove --request-id'}`,
+    );
+  const changes = await createChanges();
+  if (isDryRun) await printPrediction(session, await predictChanges(session, changes));
+  else await printPlan(session, await storePlan(session, changes));
   return true;
 }
 
-/**
- * Creates a plan.
- * @throws {@link ConnectError} with the code of the coordinator. The message of a refused change
- *   names its workload or node, instead of the index of the change in the request.
- */
-async function createPlan(session: CliSession, changes: ChangeInit[]): Promise<Plan> {
-  try {
-    return await session.client.createPlan({ changes }, session.getCallOptions());
-  } catch (reason) {
-    if (!(reason instanceof ConnectError) || reason.code !== Code.InvalidArgument) throw reason;
-    const message = reason.rawMessage.replaceAll(
-      /changes\[(\d+)\]\.\w+\.?/g,
-      (place, index) => describeChange(changes[Number(index)]) ?? place,
+async function storePlan(session: CliSession, changes: readonly ChangeInit[]): Promise<Plan> {
+  const [first = [], ...others] = groupChanges(changes);
+  if (others.length > 0)
+    throw createUsageFailure(
+      `one plan stores at most ${first.length} changes, and this command makes ${changes.length}; make several plans, or use --dry-run`,
     );
-    const renamed = new ConnectError(message, reason.code);
-    renamed.details = reason.details;
-    throw renamed;
-  }
-}
-
-/** Returns the prefix `workload <name>: ` or `node <id>: ` of a message about a change. */
-function describeChange(planned: ChangeInit | undefined): string | undefined {
-  const { case: kind, value } = planned?.change ?? {};
-  if (kind === undefined || value === undefined) return undefined;
-  if ('nodeId' in value) return `node ${value.nodeId ?? ''}: `;
-  if (!('name' in value)) return undefined;
-  return `${formatWorkloadName({ namespace: value.namespace ?? '', name: value.name ?? '' })}: `;
+  return createPlan(session, first, /* validateOnly */ false);
 }
 
 /**
@@ -86,6 +99,7 @@ const OPTIONS_WITH_PLAN_ID: readonly string[] = [
   'planId',
   'wait',
   'waitCapacity',
+  'yes',
 ];
 
 async function executePlan(invocation: Invocation, id: string): Promise<void> {
@@ -99,6 +113,16 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
   if (!/^[0-9a-f]{16}$/.test(id))
     throw createUsageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
   await executeStoredPlan(invocation, id);
+}
+
+/** Prints predictions. In JSON or YAML, one prediction is an object, several are a list. */
+export async function printPrediction(session: CliSession, plans: readonly Plan[]): Promise<void> {
+  const [only] = plans;
+  if (!session.isStructured)
+    await session.print(plans.map((plan) => formatPlannedChanges(plan, session.style)).join(''));
+  else if (plans.length === 1 && only !== undefined)
+    await session.printValue(toMessageJson(PlanSchema, only));
+  else await session.printValue({ plans: plans.map((plan) => toMessageJson(PlanSchema, plan)) });
 }
 
 async function printPlan(session: CliSession, plan: Plan): Promise<void> {

@@ -8,8 +8,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { formatVersions } from '../../views/rollout-view.js';
 import { requireOperand, requireOperands, getTextOption } from '../options.js';
-import { handlePlanOptions } from '../plan/plan-options.js';
-import { changeWorkloads, reportChange } from '../workload/report-change.js';
+import { changeWorkloads } from '../workload/report-change.js';
 import { selectWorkloads } from '../workload/select-workloads.js';
 import { formatResumeHint } from './rollout-hints.js';
 
@@ -28,20 +27,24 @@ export const requireWorkloadName = (invocation: Invocation): WorkloadName => {
 /** Pauses rollouts, and prints the commands that resume them. */
 export async function pauseRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  await changeWorkloads(invocation, await selectWorkloads(invocation), {
+  await changeWorkloads(invocation, async () => ({
+    names: await selectWorkloads(invocation),
+    plan: (name) => ({ case: 'pause', value: name }),
     call: (request) => session.client.pauseRollout(request, session.getCallOptions()),
     describe: (paused) =>
       `the rollout of ${formatVersions(paused)} is paused; ${formatResumeHint(session, paused)}`,
-  });
+  }));
 }
 
 /** Resumes paused rollouts, or retries failed rollouts. */
 export async function resumeRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  await changeWorkloads(invocation, await selectWorkloads(invocation), {
+  await changeWorkloads(invocation, async () => ({
+    names: await selectWorkloads(invocation),
+    plan: (name) => ({ case: 'resume', value: name }),
     call: (request) => session.client.resumeRollout(request, session.getCallOptions()),
     describe: (resumed) => `the rollout of ${formatVersions(resumed)} is resumed`,
-  });
+  }));
 }
 
 /**
@@ -51,25 +54,24 @@ export async function resumeRollouts(invocation: Invocation): Promise<void> {
 export async function promoteRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const version = readVersionOption(invocation, 'version') ?? 0;
-  const request = {
-    ...requireWorkloadName(invocation),
-    version,
-    requestId: session.getRequestId(),
-  };
-  const promoted = await session.client.promoteRollout(request, session.getCallOptions());
-  const {
-    strategy,
-    version: promotedVersion = 0,
-    step = 0,
-    steps = 0,
-  } = promoted.status?.rollout ?? {};
+  await changeWorkloads(invocation, async () => ({
+    names: [requireWorkloadName(invocation)],
+    plan: (name) => ({ case: 'promote', value: { ...name, version } }),
+    call: (request) =>
+      session.client.promoteRollout({ ...request, version }, session.getCallOptions()),
+    describe: describePromotion,
+  }));
+}
+
+function describePromotion({ status }: Workload): string {
+  const { strategy, version = 0, step = 0, steps = 0 } = status?.rollout ?? {};
   const next =
     strategy === Rollout_Strategy.BLUE_GREEN
       ? 'traffic switches to this version now'
       : step === 0
         ? 'the remaining replicas are replaced'
         : `the rollout continues after step ${step} of ${steps}`;
-  await reportChange(invocation, promoted, `version ${promotedVersion} is promoted: ${next}`);
+  return `version ${version} is promoted: ${next}`;
 }
 
 /**
@@ -78,33 +80,29 @@ export async function promoteRollout(invocation: Invocation): Promise<void> {
  */
 export async function undoRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const toVersion = readVersionOption(invocation, 'toVersion') ?? 0;
-  const createChanges = async () =>
-    (await selectWorkloads(invocation)).map((name) => ({
-      change: { case: 'undo' as const, value: { ...name, toVersion } },
-    }));
-  if (await handlePlanOptions(invocation, createChanges)) return;
-  await changeWorkloads(invocation, await selectWorkloads(invocation), {
-    call: (request) =>
-      session.client.undoRollout({ ...request, toVersion }, session.getCallOptions()),
-    describe: async (undone) =>
-      `${await readUndoCause(session, undone)}: rolling out as version ${undone.status?.version ?? 0}`,
+  await changeWorkloads(invocation, async () => {
+    const toVersion = readVersionOption(invocation, 'toVersion') ?? 0;
+    return {
+      names: await selectWorkloads(invocation),
+      plan: (name) => ({ case: 'undo', value: { ...name, toVersion } }),
+      call: (request) =>
+        session.client.undoRollout({ ...request, toVersion }, session.getCallOptions()),
+      describe: async (undone) =>
+        `${await readUndoCause(session, undone)}: rolling out as version ${undone.status?.version ?? 0}`,
+    };
   });
 }
 
 /** Replaces every replica by a replica of a new version with the same template. */
 export async function restartRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const createChanges = async () =>
-    (await selectWorkloads(invocation)).map((name) => ({
-      change: { case: 'restart' as const, value: name },
-    }));
-  if (await handlePlanOptions(invocation, createChanges)) return;
-  await changeWorkloads(invocation, await selectWorkloads(invocation), {
+  await changeWorkloads(invocation, async () => ({
+    names: await selectWorkloads(invocation),
+    plan: (name) => ({ case: 'restart', value: name }),
     call: (request) => session.client.restartRollout(request, session.getCallOptions()),
     describe: (restarted) =>
       `restart: replacing every replica, as version ${restarted.status?.version ?? 0}`,
-  });
+  }));
 }
 
 /** Returns the recorded cause of the new version, for example `undo to version 1`. */

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CommandTree } from '../../command-tree.js';
-import { addPlanOptions } from '../plan/plan-options.js';
+import { addChangeOptions, addPlanOptions } from '../plan/plan-options.js';
 import { addWaitOption } from '../wait-options.js';
 import { addSelectorOption } from '../workload/select-workloads.js';
 import { addRolloutStatus } from './rollout-status.js';
@@ -17,24 +17,25 @@ import { showPlan, showHistory } from './show-rollout.js';
 export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   addRolloutStatus(tree, parent);
   tree.addCommand(parent, 'plan <workload>', 'show the remaining steps of a rollout', showPlan);
-  addSelectorOption(
-    tree.addCommand(parent, 'pause [workloads...]', 'pause rollouts', pauseRollouts),
-  );
+  const pause = tree.addCommand(parent, 'pause [workloads...]', 'pause rollouts', pauseRollouts);
+  addChangeOptions(addSelectorOption(pause));
   const resume = tree.addCommand(
     parent,
     'resume [workloads...]',
     'resume paused rollouts, or retry failed rollouts',
     resumeRollouts,
   );
-  addWaitOption(addSelectorOption(resume));
-  addWaitOption(
-    tree.addCommand(
-      parent,
-      'promote <workload>',
-      'continue a rollout that waits for a promotion',
-      promoteRollout,
-    ),
-  ).option('--version <number>', 'promote only if this version waits for a promotion');
+  addChangeOptions(addWaitOption(addSelectorOption(resume)));
+  const promote = tree.addCommand(
+    parent,
+    'promote <workload>',
+    'continue a rollout that waits for a promotion',
+    promoteRollout,
+  );
+  addChangeOptions(addWaitOption(promote)).option(
+    '--version <number>',
+    'promote only if this version waits for a promotion',
+  );
   const undo = tree.addCommand(
     parent,
     'undo [workloads...]',

@@ -8,6 +8,7 @@ import type { WorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { needsCurrentSpec, createSpecPatch } from '../../flags/spec-flags.js';
 import { getCommandAfterSeparator, requireOperand } from '../options.js';
+import { handleChangeOptions } from '../plan/plan-options.js';
 import { reportChange } from './report-change.js';
 
 /**
@@ -28,6 +29,8 @@ export async function createWorkload(invocation: Invocation): Promise<void> {
   if (command.length === 0 && options['image'] === undefined)
     throw createUsageFailure('nothing to run: give --image, or a command after --');
   const { spec } = createSpecPatch(await withEnvFiles(options, session.io), command);
+  const createChanges = () => [{ change: { case: 'create' as const, value: { ...name, spec } } }];
+  if (await handleChangeOptions(invocation, createChanges)) return;
   const created = await session.client.createWorkload(
     { ...name, spec, requestId: session.getRequestId() },
     session.getCallOptions(),
@@ -48,6 +51,11 @@ export async function updateWorkload(invocation: Invocation): Promise<void> {
   // Validates the flags before anything is sent.
   if (createSpecPatch(options, command).paths.length === 0)
     throw createUsageFailure('nothing to change: give at least one flag, or a command after --');
+  const createChanges = async () => {
+    const request = await createUpdate(session, name, options, command);
+    return [{ change: { case: 'update' as const, value: request } }];
+  };
+  if (await handleChangeOptions(invocation, createChanges)) return;
   const updated = await sendUpdate(session, name, options, command);
   await reportChange(invocation, updated, 'updated');
 }
@@ -60,27 +68,38 @@ async function sendUpdate(
   command: readonly string[],
 ): Promise<Workload> {
   for (let attempt = 1; ; attempt += 1) {
-    // An update replaces a map, such as the labels, as a whole. So cloudlessctl reads the current
-    // map, applies the flags, and sends the generation that it read. The coordinator refuses the
-    // update when another change came between.
-    const current = needsCurrentSpec(options)
-      ? await session.client.getWorkload(name, session.getCallOptions())
-      : undefined;
-    const { spec, paths } = createSpecPatch(options, command, current?.spec);
-    const precondition = current === undefined ? {} : { expectedGeneration: current.generation };
-    const request = {
-      ...name,
-      spec,
-      updateMask: { paths: [...paths] },
-      requestId: session.getRequestId(),
-      ...precondition,
-    };
+    const request = await createUpdate(session, name, options, command);
     try {
-      return await session.client.updateWorkload(request, session.getCallOptions());
+      return await session.client.updateWorkload(
+        { ...request, requestId: session.getRequestId() },
+        session.getCallOptions(),
+      );
     } catch (reason) {
       const isConflict =
-        current !== undefined && reason instanceof ConnectError && reason.code === Code.Aborted;
+        request.expectedGeneration !== undefined &&
+        reason instanceof ConnectError &&
+        reason.code === Code.Aborted;
       if (!isConflict || attempt === MAX_UPDATE_ATTEMPTS) throw reason;
     }
   }
+}
+
+/**
+ * Returns the update that the flags describe. An update replaces a map, such as the labels, as a
+ * whole. So cloudlessctl reads the current map, applies the flags, and sends the generation that it
+ * read. The coordinator refuses the update when another change came between.
+ */
+async function createUpdate(
+  session: CliSession,
+  name: WorkloadName,
+  options: Invocation['options'],
+  command: readonly string[],
+) {
+  const current = needsCurrentSpec(options)
+    ? await session.client.getWorkload(name, session.getCallOptions())
+    : undefined;
+  const { spec, paths } = createSpecPatch(options, command, current?.spec);
+  const precondition: { readonly expectedGeneration?: bigint } =
+    current === undefined ? {} : { expectedGeneration: current.generation };
+  return { ...name, spec, updateMask: { paths: [...paths] }, ...precondition };
 }

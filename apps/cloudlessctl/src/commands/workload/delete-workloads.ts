@@ -8,7 +8,9 @@ import type { WorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { waitUntilDeleted } from '../../wait/wait-workload.js';
 import { getListOption, getTextOption, hasFlag } from '../options.js';
+import { formatCount } from '../../output/human.js';
 import { changeEach } from '../change-each.js';
+import { handleChangeOptions } from '../plan/plan-options.js';
 import { printWorkloads } from './list-workloads.js';
 import { readManifests } from './read-manifests.js';
 import { selectWorkloads } from './select-workloads.js';
@@ -21,6 +23,16 @@ import { selectWorkloads } from './select-workloads.js';
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const names = await findWorkloads(invocation);
+  const createChanges = () =>
+    names.map(({ namespace, name }) => ({
+      change: { case: 'delete' as const, value: { namespace, name } },
+    }));
+  // A selector or a file may name more workloads than the user has in mind.
+  const isNamed =
+    getTextOption(invocation, 'selector') === undefined &&
+    getListOption(invocation, 'filename').length === 0;
+  const question = `Delete ${formatCount(names.length, 'workload')}?`;
+  if (await handleChangeOptions(invocation, createChanges, isNamed ? {} : { question })) return;
   const deleted = await changeEach(session, names, {
     describe: formatWorkloadName,
     change: (name, requestId) => deleteWorkload(invocation, name, requestId),

@@ -5,6 +5,8 @@ import { toMessageJson } from '../../call/cli-session.js';
 import { formatWorkloadName, waitUntilSettled } from '../../wait/wait-workload.js';
 import type { WorkloadName } from '../../names.js';
 import { changeEach } from '../change-each.js';
+import { handleChangeOptions } from '../plan/plan-options.js';
+import type { ChangeInit } from '../plan/predict-changes.js';
 import { hasFlag } from '../options.js';
 import { getWaitOptions } from '../wait-options.js';
 import { printWorkloads } from './list-workloads.js';
@@ -29,6 +31,9 @@ export async function reportChange(
 
 /** The change that {@link changeWorkloads} makes. */
 export interface WorkloadChange {
+  readonly names: readonly WorkloadName[];
+  /** Returns the change of one workload for its prediction. */
+  plan(name: WorkloadName): NonNullable<ChangeInit['change']>;
   /** Makes the change with one call. */
   call(request: WorkloadName & { readonly requestId: string }): Promise<Workload>;
   /** Returns the change for the status line, for example `scaled to 3`. */
@@ -36,17 +41,24 @@ export interface WorkloadChange {
 }
 
 /**
- * Makes the same change of one or several workloads, and prints a status line for each. With
- * `--wait`, then waits until all changes are complete. In JSON or YAML, one workload is printed as
- * an object, several as a list.
+ * Makes the same change of one or several workloads, after {@link handleChangeOptions}, and prints
+ * a status line for each. With `--wait`, then waits until all changes are complete. In JSON or
+ * YAML, one workload is printed as an object, several as a list.
+ * @param readChange - Reads the operands and flags. Not called with `--plan-id`.
  * @throws {@link CliFailure} with the exit code of the first change that failed, after all others.
  */
 export async function changeWorkloads(
   invocation: Invocation,
-  names: readonly WorkloadName[],
-  { call, describe }: WorkloadChange,
+  readChange: () => Promise<WorkloadChange>,
 ): Promise<void> {
   const { session } = invocation;
+  let reading: Promise<WorkloadChange> | undefined;
+  const createChanges = async () => {
+    const { names, plan } = await (reading ??= readChange());
+    return names.map((name) => ({ change: plan(name) }));
+  };
+  if (await handleChangeOptions(invocation, createChanges)) return;
+  const { names, call, describe } = await (reading ??= readChange());
   const changed = await changeEach(session, names, {
     describe: formatWorkloadName,
     change: async (name, requestId) => {

@@ -3,7 +3,6 @@ import { createUsageFailure } from '../../call/failure.js';
 import type { WorkloadName } from '../../names.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { getTextOption, requireOperand, requireOperands } from '../options.js';
-import { handlePlanOptions } from '../plan/plan-options.js';
 import { changeWorkloads } from './report-change.js';
 import { selectWorkloads } from './select-workloads.js';
 
@@ -19,18 +18,15 @@ interface Scaling {
  */
 export async function scaleWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const createChanges = async () => {
+  await changeWorkloads(invocation, async () => {
     const { names, replicas } = await readScaling(invocation);
-    return names.map((name) => ({
-      change: { case: 'scale' as const, value: { ...name, replicas } },
-    }));
-  };
-  if (await handlePlanOptions(invocation, createChanges)) return;
-  const { names, replicas } = await readScaling(invocation);
-  await changeWorkloads(invocation, names, {
-    call: (request) =>
-      session.client.scaleWorkload({ ...request, replicas }, session.getCallOptions()),
-    describe: () => `scaled to ${replicas}`,
+    return {
+      names,
+      plan: (name) => ({ case: 'scale', value: { ...name, replicas } }),
+      call: (request) =>
+        session.client.scaleWorkload({ ...request, replicas }, session.getCallOptions()),
+      describe: () => `scaled to ${replicas}`,
+    };
   });
 }
 

@@ -58,6 +58,24 @@ export async function listSelectedWorkloads(
   const { namespace } = session.settings;
   if (labelSelector.trim() === '')
     throw createUsageFailure('-l is empty, which would select every workload; give a label');
+  const workloads = await listWorkloadsWithLabels(session, namespace, labelSelector);
+  if (workloads.length === 0)
+    throw new CliFailure(
+      ExitCode.notFound,
+      `no workload in namespace ${namespace} has the labels ${labelSelector}`,
+    );
+  return workloads;
+}
+
+/**
+ * Lists the workloads with certain labels.
+ * @param namespace - Empty: all namespaces.
+ */
+export async function listWorkloadsWithLabels(
+  session: CliSession,
+  namespace: string,
+  labelSelector: string,
+): Promise<readonly Workload[]> {
   const workloads: Workload[] = [];
   let pageToken = '';
   do {
@@ -68,11 +86,6 @@ export async function listSelectedWorkloads(
     workloads.push(...page.workloads);
     pageToken = page.nextPageToken;
   } while (pageToken !== '');
-  if (workloads.length === 0)
-    throw new CliFailure(
-      ExitCode.notFound,
-      `no workload in namespace ${namespace} has the labels ${labelSelector}`,
-    );
   return workloads;
 }
 

@@ -7,7 +7,7 @@ import { addSpecFlags } from '../../flags/spec-flags.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { formatExplanation } from '../../views/explanation-view.js';
 import { hasFlag, requireOperand } from '../options.js';
-import { addPlanOptions } from '../plan/plan-options.js';
+import { addChangeOptions, addPlanOptions } from '../plan/plan-options.js';
 import { addExecCommand } from '../replica/exec-command.js';
 import { addLogCommand } from '../replica/log-command.js';
 import { addPortForwardCommand } from '../replica/port-forward-command.js';
@@ -29,7 +29,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
     createWorkload,
   );
   addSpecFlags(createCommand);
-  addWaitOption(createCommand);
+  addChangeOptions(addWaitOption(createCommand));
   const update = tree.addCommand(
     parent,
     'update <workload> [command...]',
@@ -37,7 +37,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
     updateWorkload,
   );
   addSpecFlags(update);
-  addWaitOption(update);
+  addChangeOptions(addWaitOption(update));
   addListOptions(tree.addCommand(parent, 'list', 'list workloads', listWorkloads)).alias('ls');
   tree.addCommand(parent, 'get <workloads...>', 'show workloads', (invocation) =>
     getWorkloads(invocation, invocation.operands),
@@ -80,7 +80,7 @@ export function addDeleteCommand(tree: CommandTree, parent: Command): void {
     'delete workloads',
     deleteWorkloads,
   );
-  addWaitOption(addSelectorOption(command))
+  addChangeOptions(addWaitOption(addSelectorOption(command)))
     .option(
       '-f, --filename <path>',
       'workloads of a manifest file, of a directory, or - for standard input (repeatable)',

@@ -1,0 +1,174 @@
+import { ConnectError, Code } from '@connectrpc/connect';
+import type { Plan } from '@cloudless/api';
+import type { Invocation } from '../../command-tree.js';
+import { CliFailure, ExitCode } from '../../call/failure.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { formatCount } from '../../output/human.js';
+import { toOneLine } from '../../output/table.js';
+import { formatPlannedChanges } from '../../views/stored-plan-view.js';
+import { hasFlag } from '../options.js';
+import {
+  collectWarnings,
+  predictChanges,
+  predictEach,
+  type ChangeInit,
+  type PredictedWarnings,
+} from './predict-changes.js';
+
+/** When a command asks. */
+export interface Confirmation {
+  /**
+   * Question that is asked on a terminal even without warnings, with the changes above it. Absent:
+   * only warnings are asked about.
+   */
+  readonly question?: string;
+  /** True with `--force`, which accepts the warnings about what it does. Default: false. */
+  readonly isForced?: boolean;
+}
+
+/**
+ * Predicts the changes of a command before they are made. Returns when they may be made: there is no
+ * warning that needs a confirmation, or the user has confirmed. A prediction that fails stops
+ * nothing, because the change then fails for the same reason, or is repeated with a request id.
+ * @throws {@link CliFailure} with exit code 9 when the user declines, or when there are warnings and
+ *   nobody can be asked; with exit code 4 when the warnings have changed since the question.
+ */
+export async function confirmChanges(
+  invocation: Invocation,
+  changes: readonly ChangeInit[],
+  { question, isForced = false }: Confirmation = {},
+): Promise<void> {
+  const { session } = invocation;
+  const plans = await predictLeniently(session, changes);
+  const warnings = collectWarnings(plans, isForced);
+  const asksAnyway = question !== undefined && canAsk(session) && !hasFlag(invocation, 'yes');
+  if (asksAnyway)
+    await session.io.stderr.write(
+      plans.map((plan) => formatPlannedChanges(plan, session.style)).join(''),
+    );
+  const wasAsked = await confirmWarnings(invocation, warnings, {
+    ...(asksAnyway ? { question } : {}),
+    areShown: asksAnyway,
+  });
+  if (!wasAsked) return;
+  const now = collectWarnings(await predictLeniently(session, changes), isForced);
+  requireSameWarnings(warnings, now);
+}
+
+/** Options of {@link confirmWarnings}. */
+export interface WarningOptions {
+  /** Question that is asked in any case. Absent: the user is only asked about warnings. */
+  readonly question?: string;
+  /** True when a plan with the warnings was printed before. */
+  readonly areShown: boolean;
+}
+
+/**
+ * Shows warnings, and asks or refuses when some need a confirmation.
+ * @returns True when the user was asked and has confirmed.
+ * @throws {@link CliFailure} with exit code 9 when the change is not confirmed.
+ */
+export async function confirmWarnings(
+  invocation: Invocation,
+  { asked, shown }: PredictedWarnings,
+  { question, areShown }: WarningOptions,
+): Promise<boolean> {
+  const { session } = invocation;
+  const isAccepted = hasFlag(invocation, 'acceptWarnings');
+  if (asked.length > 0 && !isAccepted && !canAsk(session)) {
+    throw new CliFailure(
+      ExitCode.notConfirmed,
+      [
+        `nothing was changed: the change has ${formatCount(asked.length, 'warning')}; to make it anyway, use --accept-warnings`,
+        ...asked.map((warning) => `  ${toOneLine(warning)}`),
+      ].join('\n'),
+    );
+  }
+  for (const warning of areShown ? [] : [...asked, ...shown])
+    await session.printNotice(session.style.yellow(`warning: ${toOneLine(warning)}`));
+  if (hasFlag(invocation, 'yes')) return false;
+  if (question === undefined && (asked.length === 0 || isAccepted)) return false;
+  if (await ask(session, question ?? 'Continue?')) return true;
+  throw new CliFailure(ExitCode.notConfirmed, 'nothing was changed');
+}
+
+/** Returns true when the user can be asked: standard input and standard output are a terminal. */
+function canAsk({ io }: CliSession): boolean {
+  return io.terminal !== undefined;
+}
+
+/**
+ * Predicts the changes; a change that the coordinator refuses, or cannot predict, has no
+ * prediction.
+ */
+async function predictLeniently(
+  session: CliSession,
+  changes: readonly ChangeInit[],
+): Promise<readonly Plan[]> {
+  try {
+    return await predictChanges(session, changes);
+  } catch (reason) {
+    if (!(reason instanceof ConnectError)) throw reason;
+    if (UNPREDICTED.has(reason.code))
+      await session.printNotice(`the effect was not predicted: ${reason.rawMessage}`);
+    if (changes.length < 2) return [];
+  }
+  try {
+    return (await predictEach(session, changes)).plans;
+  } catch (reason) {
+    if (!(reason instanceof ConnectError)) throw reason;
+    return [];
+  }
+}
+
+/** Errors of a prediction that do not mean that the change fails too. */
+const UNPREDICTED: ReadonlySet<Code> = new Set([
+  Code.ResourceExhausted,
+  Code.DeadlineExceeded,
+  Code.Internal,
+]);
+
+/** @throws {@link CliFailure} with exit code 4 when there are new warnings to confirm. */
+export function requireSameWarnings(before: PredictedWarnings, now: PredictedWarnings): void {
+  const added = now.asked.filter((warning) => !before.asked.includes(warning));
+  if (added.length === 0) return;
+  throw new CliFailure(
+    ExitCode.conflict,
+    [
+      'nothing was changed: the cluster has changed since the prediction; run the command again. New warnings:',
+      ...added.map((warning) => `  ${toOneLine(warning)}`),
+    ].join('\n'),
+  );
+}
+
+/** Asks a question on the terminal. Any other answer than `y` or `yes` means no. */
+async function ask(session: CliSession, question: string): Promise<boolean> {
+  const { io } = session;
+  await io.stderr.write(`${question} [y/N] `);
+  const answer = await readLine(io);
+  if (answer === undefined) await io.stderr.write('\n');
+  return /^\s*y(es)?\s*$/i.test(answer ?? '');
+}
+
+/**
+ * Reads one line of standard input.
+ * @returns Undefined at the end of the input.
+ * @throws the reason of the abort when the command is ended, for example with Ctrl-C.
+ */
+async function readLine({ stdin, signal }: CliSession['io']): Promise<string | undefined> {
+  const aborted = new Promise<never>((_, reject) => {
+    const stop = (): void => reject(new Error('the command was ended', { cause: signal.reason }));
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop, { once: true });
+  });
+  const read = async (): Promise<string | undefined> => {
+    const decoder = new TextDecoder();
+    let text = '';
+    for await (const chunk of stdin.readChunks()) {
+      text += decoder.decode(chunk, { stream: true });
+      if (text.includes('\n')) return text.slice(0, text.indexOf('\n'));
+    }
+    return text === '' ? undefined : text;
+  };
+  return Promise.race([read(), aborted]);
+}

@@ -1,0 +1,160 @@
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { PlanWarning_Kind as Kind } from '@cloudless/api';
+import type { Plan, PlannedChangeSchema } from '@cloudless/api';
+import { formatWorkloadName } from '../../names.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { isTransient } from '../../call/call-failure.js';
+
+/** A change of a plan, as CreatePlan accepts it. */
+export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
+
+/** Limit of the API for the changes of one plan. */
+export const MAX_CHANGES = 16;
+
+/**
+ * Creates a plan.
+ * @param validateOnly - True: nothing is stored.
+ * @throws {@link ConnectError} with the code of the coordinator. The message of a refused change
+ *   names its workload or node, instead of the index of the change in the request.
+ */
+export async function createPlan(
+  session: CliSession,
+  changes: readonly ChangeInit[],
+  validateOnly: boolean,
+): Promise<Plan> {
+  try {
+    return await session.client.createPlan(
+      { changes: [...changes], validateOnly },
+      session.getCallOptions(),
+    );
+  } catch (reason) {
+    if (!(reason instanceof ConnectError) || reason.code !== Code.InvalidArgument) throw reason;
+    const message = reason.rawMessage.replaceAll(
+      /changes\[(\d+)\]\.\w+\.?/g,
+      (place, index) => describeSubject(changes[Number(index)]) ?? place,
+    );
+    const refusal = new ConnectError(message, reason.code);
+    refusal.details = reason.details;
+    throw refusal;
+  }
+}
+
+/**
+ * Predicts the effect of changes without storing a plan. More changes than one plan may contain are
+ * predicted in groups, each from the present state.
+ * @throws {@link ConnectError}, as {@link createPlan}.
+ */
+export async function predictChanges(
+  session: CliSession,
+  changes: readonly ChangeInit[],
+): Promise<readonly Plan[]> {
+  const plans: Plan[] = [];
+  for (const group of groupChanges(changes)) plans.push(await createPlan(session, group, true));
+  return plans;
+}
+
+/** Splits changes into groups, each small enough for one plan. */
+export function groupChanges(changes: readonly ChangeInit[]): readonly (readonly ChangeInit[])[] {
+  const groups: (readonly ChangeInit[])[] = [];
+  for (let start = 0; start < changes.length; start += MAX_CHANGES)
+    groups.push(changes.slice(start, start + MAX_CHANGES));
+  return groups;
+}
+
+/** A change that the coordinator refuses. */
+export interface Refusal {
+  /** The workload or node of the change: `workload default/web`. */
+  readonly subject: string;
+  readonly reason: ConnectError;
+}
+
+/**
+ * Predicts each change for itself: after the prediction of all changes has failed, this tells which
+ * of them the coordinator refuses.
+ * @throws A connection error, unchanged.
+ */
+export async function predictEach(
+  session: CliSession,
+  changes: readonly ChangeInit[],
+): Promise<{ readonly plans: readonly Plan[]; readonly refusals: readonly Refusal[] }> {
+  const plans: Plan[] = [];
+  const refusals: Refusal[] = [];
+  for (const change of changes) {
+    try {
+      plans.push(await createPlan(session, [change], true));
+    } catch (reason) {
+      if (!(reason instanceof ConnectError) || isTransient(reason)) throw reason;
+      refusals.push({ subject: (describeSubject(change) ?? '').replace(/: $/, ''), reason });
+    }
+  }
+  return { plans, refusals };
+}
+
+/** Returns the prefix `workload <name>: ` or `node <id>: ` of a message about a change. */
+function describeSubject(planned: ChangeInit | undefined): string | undefined {
+  const value = planned?.change?.value;
+  if (value === undefined) return undefined;
+  if ('nodeId' in value) return `node ${value.nodeId ?? ''}: `;
+  if (!('name' in value)) return undefined;
+  return `${formatWorkloadName({ namespace: value.namespace ?? '', name: value.name ?? '' })}: `;
+}
+
+/**
+ * What a warning means for the command: `ask`: the change needs a confirmation. `show`: the warning
+ * is printed and the change is made. `ignore`: the warning describes what the user asked for.
+ */
+type Weight = 'ask' | 'show' | 'ignore';
+
+/**
+ * A change that takes the place of another rollout is how a failing rollout is mended, and a large
+ * rollout may need more steps than a prediction has, so neither stops a change. A deletion ends
+ * replicas on purpose.
+ */
+const WEIGHTS: Readonly<Record<Kind, Weight>> = {
+  [Kind.UNSPECIFIED]: 'ask',
+  [Kind.NO_NODE_FITS]: 'ask',
+  [Kind.BELOW_MIN_AVAILABLE]: 'ask',
+  [Kind.NODE_HAS_REPLICAS]: 'ask',
+  [Kind.SUPERSEDES_ROLLOUT]: 'show',
+  [Kind.DOES_NOT_COMPLETE]: 'show',
+  [Kind.NOT_PREDICTED]: 'show',
+  [Kind.STOPS_REPLICAS]: 'ignore',
+};
+
+/** The warnings of predictions as sentences, each with its workload or node. */
+export interface PredictedWarnings {
+  /** The warnings that need a confirmation. */
+  readonly asked: readonly string[];
+  /** The warnings that are only shown. */
+  readonly shown: readonly string[];
+}
+
+/** The warnings that `--force` accepts: a forced drain also stops replicas that fit nowhere else. */
+const ACCEPTED_BY_FORCE: ReadonlySet<Kind> = new Set([
+  Kind.NO_NODE_FITS,
+  Kind.BELOW_MIN_AVAILABLE,
+  Kind.NODE_HAS_REPLICAS,
+]);
+
+/**
+ * Returns the warnings of predictions.
+ * @param isForced - True: warnings about what `--force` does on purpose are only shown.
+ */
+export function collectWarnings(plans: readonly Plan[], isForced = false): PredictedWarnings {
+  const asked: string[] = [];
+  const shown: string[] = [];
+  const add = (subject: string, kind: Kind, message: string): void => {
+    const weight = isForced && ACCEPTED_BY_FORCE.has(kind) ? 'show' : (WEIGHTS[kind] ?? 'ask');
+    if (weight === 'ask') asked.push(`${subject}: ${message}`);
+    if (weight === 'show') shown.push(`${subject}: ${message}`);
+  };
+  for (const { workloads, nodes } of plans) {
+    for (const workload of workloads)
+      for (const { kind, message } of workload.warningDetails)
+        add(formatWorkloadName(workload), kind, message);
+    for (const { nodeId, warnings } of nodes)
+      for (const { kind, message } of warnings) add(`node ${nodeId}`, kind, message);
+  }
+  return { asked, shown };
+}
