@@ -5,6 +5,7 @@
  */
 module.exports = [
   'backup',
+  'clients',
   'cloudlessctl',
   'cloudlessctl-rollout',
   'drain',

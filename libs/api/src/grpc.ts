@@ -23,3 +23,4 @@ export type HealthClient = Client<typeof Health>;
 export function createHealthClient(transport: Transport): HealthClient {
   return createClient(Health, transport);
 }
+export { file_google_rpc_error_details } from './gen/google/rpc/error_details_pb.js';

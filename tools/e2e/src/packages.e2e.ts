@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { repository, runToEnd } from './support/processes.js';
@@ -51,6 +51,33 @@ const PACKED_FILES =
 async function writeJson(path: string, value: unknown): Promise<void> {
   await writeFile(join(scratch, path), JSON.stringify(value, null, 2));
 }
+
+describe('the libraries', () => {
+  it('can be required from CommonJS, each with every entry of its exports', async () => {
+    const names = await readdir(join(repository, 'libs'));
+    execFileSync(
+      join(repository, 'node_modules/.bin/tsc'),
+      ['-b', ...names.map((name) => `libs/${name}/tsconfig.lib.json`)],
+      { cwd: repository },
+    );
+    const manifests = await Promise.all(
+      names.map((name) => readFile(join(repository, 'libs', name, 'package.json'), 'utf8')),
+    );
+    const entries = manifests
+      .map((text) => JSON.parse(text) as { readonly name: string; readonly exports: object })
+      .flatMap(({ name, exports }) => Object.keys(exports).map((entry) => name + entry.slice(1)))
+      // suites for Jest, which exist only inside of Jest
+      .filter((entry) => !entry.endsWith('/conformance'));
+    expect(entries.length).toBeGreaterThan(names.length);
+    const program = `for (const entry of ${JSON.stringify(entries)}) {
+      try { require(entry); } catch (reason) { console.log(entry + ': ' + reason.message); }
+    }`;
+    const run = await runToEnd(process.execPath, ['--no-warnings', '--eval', program], {
+      cwd: repository,
+    });
+    expect(run).toMatchObject({ code: 0, stdout: '' });
+  });
+});
 
 describe('npm packages of base, scheduler and api', () => {
   it('can be installed in another Nx workspace, imported and required', async () => {

@@ -16,6 +16,8 @@ export interface CallResult {
   readonly message: string;
   /** The received messages as JSON with zero values. */
   readonly items: readonly unknown[];
+  /** Details of the error as the tool prints them; only with `buf curl`. */
+  readonly details?: unknown;
 }
 
 /** A tool that can send a call in one protocol. */
@@ -89,7 +91,8 @@ function createCurlCaller(name: string, flags: readonly string[]): Caller {
       if (code === 0) return { code: 'ok', message: '', items };
       const error = parseDocuments(stderr.split('\n'))[0] as Partial<CallResult> | undefined;
       if (error === undefined) throw new Error(`buf curl ended with ${code}: ${stderr}`);
-      return { code: error.code ?? '', message: error.message ?? '', items };
+      const { code: name = '', message = '', details = [] } = error;
+      return { code: name, message, items, details };
     },
   };
 }

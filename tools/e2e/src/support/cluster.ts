@@ -106,13 +106,18 @@ export class RealCluster {
    *   subdirectory `coordinator`.
    * @param criSocket - Socket of a container runtime for the agents. Default: agents run processes
    *   only.
+   * @param coordinatorFlags - Additional flags of the coordinator.
    */
   static async start(
     zones: readonly string[] = ['zone-a', 'zone-b', 'zone-c'],
     prepare: (directory: string) => Promise<void> = async () => undefined,
-    { criSocket }: { readonly criSocket?: string } = {},
+    {
+      criSocket,
+      coordinatorFlags,
+    }: { readonly criSocket?: string; readonly coordinatorFlags?: readonly string[] } = {},
   ): Promise<RealCluster> {
-    const cluster = new RealCluster(await mkdtemp(join(tmpdir(), 'cloudless-e2e-')), criSocket);
+    const directory = await mkdtemp(join(tmpdir(), 'cloudless-e2e-'));
+    const cluster = new RealCluster(directory, criSocket, coordinatorFlags);
     try {
       await prepare(cluster.directory);
       await cluster.startCoordinator();

@@ -9,10 +9,11 @@ import {
   type DescService,
 } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
+import { file_google_rpc_error_details } from '@cloudless/api/grpc';
 
 /**
- * Finds the descriptor file that declares a symbol, among the files of the reflected services and
- * all files that these import. Immutable.
+ * Finds the descriptor file that declares a symbol, among the files of the reflected services, all
+ * files that these import, and the file of the error details. Immutable.
  */
 export class ReflectionIndex {
   /** Full names of the reflected services, sorted. */
@@ -26,6 +27,8 @@ export class ReflectionIndex {
   constructor(services: readonly DescService[]) {
     this.serviceNames = [...new Set(services.map((service) => service.typeName))].sort();
     for (const service of services) this.addFile(service.file);
+    // Details of errors are no part of any RPC; clients that print them look their types up.
+    this.addFile(file_google_rpc_error_details);
   }
 
   /**
