@@ -59,10 +59,10 @@ describe('stored plan', () => {
       '--plan',
     );
     expect(shown.stdout).toMatch(/^workload default\/web: create\n/);
-    const [, id = ''] = /cloudlessctl apply --plan-id ([0-9a-f]{16})\n$/.exec(shown.stdout) ?? [];
+    const [, id = ''] = /cloudlessctl plan execute ([0-9a-f]{16})\n$/.exec(shown.stdout) ?? [];
     expect((await cluster.client.listWorkloads({})).workloads).toEqual([]);
     const { workloads } = await cluster.client.getPlan({ id });
-    expect(await cluster.runCtl('apply', '--plan-id', id, '--wait')).toMatchObject({
+    expect(await cluster.runCtl('plan', 'execute', id, '--wait')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^workload default\/web: created\n/),
     });
