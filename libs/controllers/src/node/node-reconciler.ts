@@ -56,6 +56,21 @@ const SLOW_EVENT_INTERVAL_MS = 30_000;
 /** Milliseconds until the replacement brake is checked again while it holds. */
 const BRAKE_RECHECK_MS = 1_000;
 
+/** Why replicas are declared lost, for the records and for users. */
+interface LossExplanation {
+  readonly texts: {
+    /** Why the replica does not serve. */
+    readonly reason: string;
+    /** Why the replica is stopped when its node is back. */
+    readonly stopReason: string;
+    /** What happened to the replicas, after their number. */
+    readonly event: string;
+  };
+  /** Why the decision was made. */
+  readonly why: string;
+  readonly causedBy: EventInit['causedBy'];
+}
+
 /**
  * Records losses and returns of nodes: marks a lost node and its replicas as lost, and clears the
  * mark when the node returns.
@@ -124,8 +139,10 @@ export class NodeReconciler {
     // The change of the cluster record wakes this loop when an operator accepts the state.
     if (state.storeRolledBack !== undefined) return { kind: 'done' };
     const node = state.view().node(nodeId);
-    if (node === undefined) return { kind: 'done' };
     const { phase } = nodes.status(nodeId);
+    // The events about the removal or the loss end the story of a slow agent.
+    if (node === undefined || phase === NodePhase.LOST) this.slowReportedAtMs.delete(nodeId);
+    if (node === undefined) return { kind: 'done' };
     const { lost, departure } = node.value;
     switch (phase) {
       case NodePhase.READY:
@@ -182,6 +199,11 @@ export class NodeReconciler {
     const due = exclusive.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
     if (due.length === 0) return { kind: 'after', delayMs: Math.min(...exclusive.map(waitMs)) };
     return this.commitReplicaLosses(node, due, {
+      texts: {
+        reason: `the agent of node ${id} left, and an EXCLUSIVE replica ends without it`,
+        stopReason: `the agent of node ${id} left and the EXCLUSIVE replica was replaced`,
+        event: `replaced, because the agent of node ${id} left`,
+      },
       why: 'its agent left and did not return before lost_after; an EXCLUSIVE replica ends by itself without an agent',
       causedBy: state.view().lastEvent({ kind: 'node', nodeId: id }, ['AgentLeft']),
     });
@@ -253,6 +275,11 @@ export class NodeReconciler {
     const due = holders.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
     if (due.length === 0) return { kind: 'after', delayMs: Math.min(...holders.map(waitMs)) };
     return this.commitReplicaLosses(node, due, {
+      texts: {
+        reason: `node ${id} is lost`,
+        stopReason: `node ${id} was lost and the replica was replaced`,
+        event: `lost with node ${id}`,
+      },
       why: this.explainReplacement(confirmed),
       causedBy: this.findLossEvent(id, confirmed),
     });
@@ -261,7 +288,7 @@ export class NodeReconciler {
   private commitReplicaLosses(
     node: Stored<NodeRecord>,
     due: readonly Stored<ReplicaRecord>[],
-    { why, causedBy }: { readonly why: string; readonly causedBy: EventInit['causedBy'] },
+    { texts, why, causedBy }: LossExplanation,
   ): Promise<WorkResult> {
     const { state, clock } = this.deps;
     const { id } = node.value;
@@ -275,8 +302,8 @@ export class NodeReconciler {
         desiredRunning: false,
         ready: false,
         phase: Phase.FAILED,
-        reason: `node ${id} is lost`,
-        stopReason: `node ${id} was lost and the replica was replaced`,
+        reason: texts.reason,
+        stopReason: texts.stopReason,
         orderRevision: state.view().revision,
       };
       transaction.updateReplica(replica, copyReplica(replica.value, lost));
@@ -285,7 +312,7 @@ export class NodeReconciler {
       severity: Severity.WARNING,
       category: Category.MEMBERSHIP,
       reason: 'ReplicasLost',
-      message: `${due.length} ${due.length === 1 ? 'replica' : 'replicas'} lost with node ${id}`,
+      message: `${due.length} ${due.length === 1 ? 'replica' : 'replicas'} ${texts.event}`,
       nodeId: id,
       replicaIds: due.map(({ value }) => value.id),
       decision: {

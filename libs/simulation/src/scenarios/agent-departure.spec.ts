@@ -161,6 +161,12 @@ describe('an agent that leaves in good order', () => {
     await cluster.advance(600);
     expect(wantedNodes(cluster)).toEqual(['node-2', 'node-2']);
     expect(cluster.state.view().node('node-1')?.value.lost).toBe(false);
+    const losses = [...cluster.state.view().events()].filter(
+      ({ reason }) => reason === 'ReplicasLost',
+    );
+    expect(losses.map(({ message }) => message)).toEqual([
+      '1 replica replaced, because the agent of node node-1 left',
+    ]);
     await cluster.reconnect('node-1');
     await cluster.advance(3_000);
     const left = [...cluster.agents.get('node-1')!.replicas.values()];

@@ -48,6 +48,23 @@ describe('node uncordon', () => {
     });
   });
 
+  it('names the workload with the largest difference', async () => {
+    const workload = (name: string, count: number) =>
+      aWorkload({
+        name,
+        spec: { mode: Mode.REPLICATED },
+        status: { replicas: Array.from({ length: count }, () => ({ nodeId: 'web2' })) },
+      });
+    const coordinator = {
+      uncordonNode: () => aNode(),
+      listWorkloads: () => ({ workloads: [workload('small', 2), workload('large', 5)] }),
+      explainWorkload: () => ({ nodes: [{ nodeId: 'web1', fits: true }] }),
+    };
+    expect((await runCli(['node', 'uncordon', 'web1'], { coordinator })).stderr).toContain(
+      'rollout restart large\n',
+    );
+  });
+
   it('names the namespace of a workload in another one', async () => {
     expect((await uncordon({ on: ['web2', 'web2'], namespace: 'team' })).stderr).toContain(
       'rollout restart team/shop\n',

@@ -8,6 +8,8 @@ import type { CliSession } from '../../call/cli-session.js';
 
 /** Workloads that the hint looks at; enough to find one in most clusters, and a small response. */
 const MAX_LISTED = 50;
+/** Smallest difference that a restart can make smaller. */
+const MIN_SURPLUS = 2;
 /** Workloads whose placement is explained until one can use the node. */
 const MAX_EXPLAINED = 3;
 
@@ -25,7 +27,11 @@ export async function findRebalanceHint(
       { includeReplicas: true, pageSize: MAX_LISTED },
       session.getCallOptions(),
     );
-    const candidates = workloads.filter((workload) => wouldSpreadBetter(workload, node.id));
+    const candidates = workloads
+      .map((workload) => ({ workload, gain: countSurplus(workload, node.id) }))
+      .filter(({ gain }) => gain >= MIN_SURPLUS)
+      .sort((a, b) => b.gain - a.gain)
+      .map(({ workload }) => workload);
     for (const { namespace, name } of candidates.slice(0, MAX_EXPLAINED)) {
       const { nodes } = await session.client.explainWorkload(
         { namespace, name },
@@ -42,21 +48,21 @@ export async function findRebalanceHint(
 }
 
 /**
- * Returns true when a restart would spread a workload more evenly: some node runs at least two more
- * of its replicas than this node, and a restart keeps the workload available.
+ * Returns how many more replicas of a workload the fullest node runs than this node; 0 when a
+ * restart is not advisable: it would stop all replicas first, or a rollout is in progress.
  */
-function wouldSpreadBetter({ spec, status }: Workload, nodeId: string): boolean {
+function countSurplus({ spec, status }: Workload, nodeId: string): number {
   const isEligible =
     spec?.mode === Mode.REPLICATED &&
     spec.rollout?.strategy !== Strategy.RECREATE &&
     status?.phase === Phase.RUNNING;
-  if (!isEligible) return false;
+  if (!isEligible) return 0;
   const counts = new Map<string, number>();
   for (const replica of status.replicas) {
     if (replica.nodeId === '' || replica.leaving) continue;
     counts.set(replica.nodeId, (counts.get(replica.nodeId) ?? 0) + 1);
   }
-  return Math.max(0, ...counts.values()) >= (counts.get(nodeId) ?? 0) + 2;
+  return Math.max(0, ...counts.values()) - (counts.get(nodeId) ?? 0);
 }
 
 function formatHint({ id, status }: Node, operand: string): string {
