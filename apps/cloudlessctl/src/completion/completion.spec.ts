@@ -64,7 +64,11 @@ describe('shell completion', () => {
     { words: ['node', 'drain', ''], found: ['web1', 'web2'] },
     { words: ['node', 'drain', 'web1', ''], found: ['web1', 'web2'] },
     { words: ['node', 'describe', 'web1', ''], found: [] },
-    { words: ['get', ''], found: ['workloads', 'nodes', 'containers', 'events'] },
+    {
+      words: ['get', ''],
+      found: ['workloads', 'replicas', 'nodes', 'containers', 'events', 'namespaces'],
+    },
+    { words: ['get', 'ns', ''], found: ['default', 'prod', 'team'] },
     { words: ['get', 'w'], found: ['workloads'] },
     { words: ['get', 'node', ''], found: ['web1', 'web2'] },
     { words: ['get', 'wl', ''], found: ['web', 'worker'] },

@@ -24,9 +24,11 @@ export interface Candidates {
 /** The kinds of `get`, and those of them that `describe` accepts. */
 const KINDS: readonly Candidate[] = [
   { value: 'workloads', description: 'kind' },
+  { value: 'replicas', description: 'kind' },
   { value: 'nodes', description: 'kind' },
   { value: 'containers', description: 'kind' },
   { value: 'events', description: 'kind' },
+  { value: 'namespaces', description: 'kind' },
 ];
 const DESCRIBED_KINDS = KINDS.filter(({ value }) => value === 'workloads' || value === 'nodes');
 

@@ -150,7 +150,8 @@ async function findNamesOfKind(
   [kind = '']: readonly string[],
 ): Promise<readonly Candidate[]> {
   if (/^(workloads?|wl)$/i.test(kind)) return findWorkloads(session);
-  if (/^nodes?$/i.test(kind)) return (await listNodes(session)).map(toNodeCandidate);
+  if (/^(nodes?|no)$/i.test(kind)) return (await listNodes(session)).map(toNodeCandidate);
+  if (/^(namespaces?|ns)$/i.test(kind)) return findNamespaces(session);
   return /^containers?$/i.test(kind) ? findContainers(session) : [];
 }
 

@@ -127,6 +127,8 @@ const COMMANDS = [
   'get workloads -o wide',
   'get nodes',
   'get nodes -o wide',
+  'get replicas',
+  'get replicas -o wide',
   'get events',
   'describe checkout-with-a-long-name',
   'node describe edge-frankfurt-2',

@@ -42,7 +42,7 @@ const LEAST_WRAP_WIDTH = 12;
  * that is still too wide stays so.
  * @param naturalWidths - Width of the widest cell of each column.
  * @param width - Width of the terminal in character cells; undefined: no limit.
- * @param keepAll - True keeps every column.
+ * @param keepAll - True keeps every column and shortens no cell; cells may still wrap.
  */
 export function layOutColumns(
   columns: readonly Column[],
@@ -56,7 +56,7 @@ export function layOutColumns(
   const shown = [...all];
   const gap = NARROW_GAP;
   let minWidths = naturalWidths.map((natural, index) =>
-    Math.min(natural, getMinWidth(columns[index])),
+    Math.min(natural, getMinWidth(columns[index], keepAll)),
   );
   while (!keepAll && getTotal(shown, minWidths, gap) > width) {
     const dropped = findDropped(columns, shown);
@@ -96,8 +96,9 @@ function growColumns(
   return widths;
 }
 
-function getMinWidth(column: Column | undefined): number {
-  if (column?.fit === undefined) return Infinity;
+/** Returns the smallest width of a column; with `keepsText`, only wrapped columns may be narrower. */
+function getMinWidth(column: Column | undefined, keepsText: boolean): number {
+  if (column?.fit === undefined || (keepsText && column.fit === 'shorten')) return Infinity;
   return Math.max(column.header.length, column.minWidth ?? DEFAULT_MIN_WIDTHS[column.fit]);
 }
 

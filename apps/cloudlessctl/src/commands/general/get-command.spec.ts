@@ -177,6 +177,13 @@ describe('cloudlessctl get replicas', () => {
     });
   });
 
+  it('names the conditions that no replica meets', async () => {
+    expect(await get('replicas', '-A', '--field-selector', 'phase=runing')).toMatchObject({
+      exitCode: 0,
+      stderr: 'no replicas with --field-selector phase=runing\n',
+    });
+  });
+
   it('names what is selected when there is no replica', async () => {
     expect(await get('replicas', '-n', 'none', '--node', 'n1')).toMatchObject({
       exitCode: 0,

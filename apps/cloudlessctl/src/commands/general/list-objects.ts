@@ -47,7 +47,8 @@ export function readFieldFilter<Item>(
 /**
  * Prints objects as the options ask: selected by `--field-selector`, sorted by `--sort-by`, in the
  * format of `--output`.
- * @param empty - Notice for a table without objects.
+ * @param empty - Notice when there are no objects. When `--field-selector` selects none of several
+ *   objects, the notice says so.
  * @param options - `single`: true when one object was asked for by its name; then JSON and YAML have
  *   the object instead of a list.
  */
@@ -65,7 +66,11 @@ export async function printObjects<Item>(
   checkManifestKind(session, kind);
   const selected = filter === undefined ? items : items.filter((item) => filter(kind.toJson(item)));
   const sorted = sortPath === undefined ? selected : sortByPath(selected, kind, sortPath);
-  await printList(session, kind, sorted, empty, single);
+  const isFilteredOut = items.length > 0 && selected.length === 0;
+  const notice = isFilteredOut
+    ? `no ${kind.plural} with --field-selector ${getTextOption(invocation, 'fieldSelector') ?? ''}`
+    : empty;
+  await printList(session, kind, sorted, notice, single);
 }
 
 /**

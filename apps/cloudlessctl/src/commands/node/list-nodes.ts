@@ -52,11 +52,5 @@ export async function listAllNodes(
 export async function getNodes(invocation: Invocation, names: readonly string[]): Promise<void> {
   const nodes: Node[] = [];
   for (const nodeId of names) nodes.push(await findNode(invocation.session, nodeId));
-  await printObjects(
-    invocation,
-    NODE_KIND,
-    nodes,
-    'no object meets the conditions of --field-selector',
-    { single: names.length === 1 },
-  );
+  await printObjects(invocation, NODE_KIND, nodes, 'no nodes', { single: names.length === 1 });
 }

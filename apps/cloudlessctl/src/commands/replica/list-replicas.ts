@@ -66,8 +66,7 @@ export async function getReplicas(invocation: Invocation, ids: readonly string[]
       );
     return item;
   });
-  const empty = 'no object meets the conditions of --field-selector';
-  await printObjects(invocation, REPLICA_KIND, found, empty, { single: ids.length === 1 });
+  await printObjects(invocation, REPLICA_KIND, found, 'no replicas', { single: ids.length === 1 });
 }
 
 /** A replica id: the uid of the workload and a number. */

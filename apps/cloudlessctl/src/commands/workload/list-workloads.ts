@@ -95,13 +95,10 @@ export async function getWorkloads(
   const workloadNames = names.map((name) => parseWorkloadName(name, session.settings.namespace));
   const workloads: Workload[] = [];
   for (const name of workloadNames) workloads.push(await findWorkload(session, name));
-  await printObjects(invocation, WORKLOAD_KIND, workloads, NO_MATCH, {
+  await printObjects(invocation, WORKLOAD_KIND, workloads, 'no workloads', {
     single: names.length === 1,
   });
 }
-
-/** Notice when none of the named objects meets the conditions. */
-export const NO_MATCH = 'no object meets the conditions of --field-selector';
 
 /**
  * Shows the spec, the status and the newest events of one workload.
