@@ -246,7 +246,7 @@ describe('Membership with random departures and slow agents', () => {
             for (const [id, node] of trusted) {
               const state = membership.getState(id);
               if (node.graceEndsAt !== undefined) expect(state).toBe('away');
-              // The evidence of a node is used only while its main loop has turned within a lease.
+              // The reports of a node are used only while its main loop has turned within a lease.
               else expect(state).toBe(node.turnedAt + LEASE_MS > nowMs ? 'connected' : 'slow');
             }
           }

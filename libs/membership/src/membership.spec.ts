@@ -147,7 +147,12 @@ describe('Membership', () => {
     it('gives every registered node a full lease, and reports a node alive when the node joins', () => {
       const membership = createMembership();
       membership.renewAll(10_000, nodeIds(2));
-      expect(membership.counts()).toMatchObject({ expected: 2, connected: 0, reconnecting: 0, lost: 0 });
+      expect(membership.counts()).toMatchObject({
+        expected: 2,
+        connected: 0,
+        reconnecting: 0,
+        lost: 0,
+      });
       membership.join(toNodeId('n0'), 10_500);
       expect(sweep(membership, 12_999)).toEqual(['alive n0']);
       expect(sweep(membership, 13_000)).toEqual(['lost n1 silence']);
@@ -178,7 +183,12 @@ describe('Membership', () => {
       expect(sweep(membership, 3_000)).toEqual(['lost n2 silence']);
       membership.loseConnection(toNodeId('n1'), 5_000);
       membership.renewAll(5_100);
-      expect(membership.counts()).toMatchObject({ expected: 1, connected: 1, reconnecting: 0, lost: 1 });
+      expect(membership.counts()).toMatchObject({
+        expected: 1,
+        connected: 1,
+        reconnecting: 0,
+        lost: 1,
+      });
       membership.renewAll(5_100, nodeIds(3));
       expect(sweep(membership, 8_099)).toEqual([]);
       expect(sweep(membership, 8_100)).toHaveLength(3);

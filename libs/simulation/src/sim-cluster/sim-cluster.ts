@@ -74,8 +74,8 @@ const CALL_CHECK_MS = 20;
  */
 const QUIET_MS = LEASE_MS + 2_000;
 /** Shortest and longest time until a dead process is started again, milliseconds. */
-const RESTART_MS = [30, 1_500] as const;
-const LONG_RESTART_MS = [2_000, 6_000] as const;
+const RESTART_MS: readonly [number, number] = [30, 1_500];
+const LONG_RESTART_MS: readonly [number, number] = [2_000, 6_000];
 /** Only the first violations are kept, because one violation causes others. */
 const MAX_VIOLATIONS = 5;
 
@@ -429,8 +429,7 @@ export class SimCluster {
     processOf()?.onDeath(() => {
       this.trace.add(node.id, 'agent is dead');
       const isLong = this.inTurmoil && this.random.chance(0.2);
-      const range: readonly [number, number] = isLong ? LONG_RESTART_MS : RESTART_MS;
-      const restartMs = this.random.between(...range);
+      const restartMs = this.random.between(...(isLong ? LONG_RESTART_MS : RESTART_MS));
       const absenceMs = node.takeAbsenceMs();
       this.later(this.inTurmoil ? (absenceMs ?? restartMs) : restartMs, () =>
         this.startAgent(node),
