@@ -85,6 +85,8 @@ const LIST_KEYS = new Set([
   'replicas',
   'namespaces',
   'versions',
+  'plans',
+  'contexts',
 ]);
 
 function withItems(value: JsonValue): JsonValue {

@@ -9,7 +9,6 @@ import {
   formatInstant,
   formatLabels,
   formatSpan,
-  formatTime,
   formatWord,
 } from './human.js';
 
@@ -80,14 +79,6 @@ describe('formatBytes', () => {
 describe('formatCpu', () => {
   it('formats whole cores as a number, and other values as thousandths', () => {
     expect([formatCpu(0), formatCpu(250), formatCpu(2_000)]).toEqual(['0', '250m', '2']);
-  });
-});
-
-describe('formatTime', () => {
-  it('omits a fraction of zero, and returns an empty text without a time', () => {
-    expect(formatTime(timestampFromMs(1_500))).toBe('1970-01-01T00:00:01.500Z');
-    expect(formatTime(timestampFromMs(2_000))).toBe('1970-01-01T00:00:02Z');
-    expect(formatTime(undefined)).toBe('');
   });
 });
 

@@ -58,13 +58,6 @@ export function formatCpu(millis: number): string {
   return millis % 1000 === 0 ? String(millis / 1000) : `${millis}m`;
 }
 
-/** Formats a time as `2026-01-31T12:00:00Z`; empty without a time. */
-export function formatTime(time: Timestamp | undefined): string {
-  return time === undefined
-    ? ''
-    : new Date(timestampMs(time)).toISOString().replace(/\.000Z$/, 'Z');
-}
-
 /**
  * Formats a time to the second with its offset from UTC: `2026-01-31T13:00:00+01:00`, or with `Z`
  * for an offset of 0.

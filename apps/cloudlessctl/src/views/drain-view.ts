@@ -1,7 +1,9 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { DrainStatus_Phase } from '@cloudless/api';
 import type { DrainStatus } from '@cloudless/api';
-import { formatCount, formatSpan, formatTime } from '../output/human.js';
+import { formatCount, formatSpan } from '../output/human.js';
+import { formatStyledTime } from '../output/style.js';
+import type { Style } from '../output/style.js';
 import { toOneLine } from '../output/table.js';
 import { formatFields } from './sections.js';
 
@@ -29,7 +31,11 @@ export function formatDrainStatus(drain: DrainStatus | undefined): string | unde
 }
 
 /** Formats the drain section of a node description; empty without a drain. */
-export function formatDrainSection(drain: DrainStatus | undefined, nowMs: number): string {
+export function formatDrainSection(
+  drain: DrainStatus | undefined,
+  nowMs: number,
+  style: Style,
+): string {
   if (drain === undefined) return '';
   const { phase, startedAt, deadline, force, remaining, total, waiting } = drain;
   const phaseTexts: Partial<Record<DrainStatus_Phase, string>> = {
@@ -43,10 +49,10 @@ export function formatDrainSection(drain: DrainStatus | undefined, nowMs: number
   const deadlineText =
     deadline === undefined
       ? ''
-      : `${formatTime(deadline)}${isRunning ? ` (in ${formatSpan(leftMs)}; ${consequence})` : ''}`;
+      : `${formatStyledTime(deadline, style)}${isRunning ? ` (in ${formatSpan(leftMs)}; ${consequence})` : ''}`;
   const fields = formatFields([
     ['Phase', phaseTexts[phase] ?? ''],
-    ['Started', formatTime(startedAt)],
+    ['Started', formatStyledTime(startedAt, style)],
     [
       'Deadline',
       deadline === undefined && force ? 'none: all replicas are stopped at once' : deadlineText,

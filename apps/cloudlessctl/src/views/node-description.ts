@@ -29,7 +29,7 @@ export function formatNodeDescription(
     ['', formatFields(getIdentityFields(node, nowMs, style))],
     ['Status', formatFields(getStatusFields(node, nowMs))],
     ['Conditions', formatConditions(node, indented)],
-    ['Drain', formatDrainSection(node.status?.drain, nowMs)],
+    ['Drain', formatDrainSection(node.status?.drain, nowMs, style)],
     ['Resources', formatResourceTable(node, indented)],
     ['Replicas', formatNodeReplicas(replicas, nowMs, indented) || '(none)\n'],
     ['Events', formatEventTable(events, nowMs, indented) || '(none)\n'],

@@ -4,7 +4,7 @@ import type { Plan } from '@cloudless/api';
 import { GLOBAL_OPTION_NAMES } from '../../command-tree.js';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
-import { formatTime } from '../../output/human.js';
+import { formatStyledTime } from '../../output/style.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatPlannedChanges } from '../../views/stored-plan-view.js';
@@ -128,7 +128,7 @@ export async function printPrediction(session: CliSession, plans: readonly Plan[
 async function printPlan(session: CliSession, plan: Plan): Promise<void> {
   if (session.isStructured) return session.printValue(toMessageJson(PlanSchema, plan));
   await session.print(formatPlannedChanges(plan, session.style));
-  const until = formatTime(plan.expiresAt);
+  const until = formatStyledTime(plan.expiresAt, session.style);
   await session.print(
     `plan ${plan.id}, kept until ${until}: cloudlessctl plan execute ${plan.id}\n`,
   );
