@@ -4,7 +4,7 @@ import {
   type PlannedChange,
 } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
-import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
 import { startDrain, uncordonNode, type NodeChange } from '../node/drain.js';
 import { confirmLoss, cordonNode, requireNode } from '../node/node-change.js';
@@ -132,7 +132,7 @@ function validateNodeChange(
 ): CheckedChange {
   const nowMs = clock.wallTime();
   if (change.case === 'removeNode')
-    return { kind: 'removal', current: requireSmallRemoval({ nodes }, view, change.value) };
+    return { kind: 'removal', current: requireRemovable({ nodes }, view, change.value) };
   const current = requireNode(view, change.value.nodeId);
   const toChecked = (action: NodeAction, decided: NodeChange | undefined): CheckedChange => ({
     kind: 'node',
@@ -158,29 +158,4 @@ function validateNodeChange(
         confirmLoss(current.value, nodes.status(current.value.id).phase),
       );
   }
-}
-
-/**
- * Replica records that a plan deletes together with their node at most. The execution of a plan is
- * one transaction of at most 100 writes.
- */
-const MAX_REMOVED_REPLICAS = 50;
-
-/**
- * Returns the record of a node that a plan may remove.
- * @throws the errors of {@link requireRemovable}; kind `exhausted` when the node has more replica
- *   records than one transaction can delete.
- */
-function requireSmallRemoval(
-  deps: Pick<ApiServerDeps, 'nodes'>,
-  view: ClusterView,
-  request: Extract<NodeChangeRequest, { case: 'removeNode' }>['value'],
-): Stored<NodeRecord> {
-  const node = requireRemovable(deps, view, request);
-  const count = [...view.replicasOn(request.nodeId)].length;
-  if (count <= MAX_REMOVED_REPLICAS) return node;
-  throw new CloudlessError(
-    'REQUEST_TOO_LARGE',
-    `node "${request.nodeId}" has ${count} replica records, and a plan can remove at most ${MAX_REMOVED_REPLICAS} with their node; remove the node without a plan`,
-  );
 }

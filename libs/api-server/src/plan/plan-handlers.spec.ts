@@ -192,6 +192,18 @@ describe('PlanHandlers', () => {
     expect([...bed.state.view().replicasOn('node-1')]).toEqual([]);
   });
 
+  it('rejects the removal of nodes with more replicas than one transaction can delete', async () => {
+    for (const id of ['a', 'b']) await bed.putNode(id);
+    for (let index = 0; index < 51; index += 1)
+      await bed.putReplica(`w-${index}`, { nodeId: index % 2 === 0 ? 'a' : 'b' });
+    const changes = ['a', 'b'].map((nodeId) => ({
+      change: { case: 'removeNode' as const, value: { nodeId, force: true } },
+    }));
+    await expect(bed.client.createPlan({ changes })).rejects.toThrow(
+      'nodes a, b have 51 replica records, and a plan can remove at most 50',
+    );
+  });
+
   it('rejects an invalid change with the path of its field in the proto', async () => {
     await bed.putNode('a');
     const value = { nodeId: 'a', removeTaints: ['x:NO'] };

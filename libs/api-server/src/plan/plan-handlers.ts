@@ -34,7 +34,7 @@ import {
 import { describeNodeDifference, describePlanDifference } from './plan-difference.js';
 import { summarizePlan } from './plan-summary.js';
 import { planChanges, validateChanges, type PlannedOutcome } from './planned-changes.js';
-import { putChanges, requireUnchanged } from './put-changes.js';
+import { checkRemovedReplicas, putChanges, requireUnchanged } from './put-changes.js';
 
 /** Random bytes of a plan id: enough that two of 1 000 stored plans never have the same id. */
 const ID_BYTES = 8;
@@ -156,6 +156,7 @@ export class PlanHandlers {
     const nowMs = this.deps.clock.wallTime();
     const outcome = planChanges(this.deps, view, changes, nowMs);
     requireUnchanged(this.deps.state.transaction(), view, outcome.plans);
+    checkRemovedReplicas(view, outcome.changes);
     checkSpecBytes(
       outcome.changes.flatMap((checked) =>
         checked.kind === 'workload' ? [checked.change.spec] : [],

@@ -66,6 +66,28 @@ export function putChanges(
 }
 
 /**
+ * Replica records that a plan deletes together with their nodes at most. The execution of a plan is
+ * one transaction of at most 100 writes.
+ */
+const MAX_REMOVED_REPLICAS = 50;
+
+/**
+ * Checks that one transaction can delete the replica records of all nodes that a plan removes.
+ * @throws kind `exhausted` when there are more than {@link MAX_REMOVED_REPLICAS}.
+ */
+export function checkRemovedReplicas(view: ClusterView, changes: readonly CheckedChange[]): void {
+  const nodeIds = changes.flatMap((checked) =>
+    checked.kind === 'removal' ? [checked.current.value.id] : [],
+  );
+  const count = nodeIds.reduce((sum, nodeId) => sum + [...view.replicasOn(nodeId)].length, 0);
+  if (count <= MAX_REMOVED_REPLICAS) return;
+  throw new CloudlessError(
+    'exhausted',
+    `${nodeIds.length === 1 ? `node ${nodeIds[0]} has` : `nodes ${nodeIds.join(', ')} have`} ${count} replica records, and a plan can remove at most ${MAX_REMOVED_REPLICAS} with their nodes; remove nodes without a plan`,
+  );
+}
+
+/**
  * Conditions that a plan adds to its transaction. The store allows 100; the leadership, the plan
  * record and the request id need the rest.
  */
