@@ -2,13 +2,13 @@ import type { NodeId, ReplicaId } from '@cloudless/base';
 import type { Candidate } from './placement/candidate.js';
 import { explainNodes, type NodeExplanation } from './placement/explain.js';
 import { suggestChange, type Suggestion } from './placement/suggest-change.js';
-import { canStay, findNodeFailure, listReasons } from './filters/pipeline.js';
+import { canStay, countReasons, findNodeFailure, listReasons } from './filters/pipeline.js';
 import { Ledger } from './reservations/ledger.js';
 import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
 import { PlacementRun } from './placement/placement-run.js';
 import { Problems } from './input/problems.js';
-import { countReasons, type PlacementReason } from './filters/reasons.js';
+import type { PlacementReason } from './filters/reasons.js';
 import { toFullRequest, type PlacementRequest } from './input/request.js';
 import { checkReservation, type Reservation } from './input/reservation.js';
 import { clampToZero, subtractResources, type Resources } from './input/resources.js';
@@ -199,9 +199,7 @@ class IncrementalCluster implements Cluster {
         // Nothing was placed, so the result is the same for all remaining replicas.
         const refusal: Placement = {
           placed: false,
-          reasons: countReasons(
-            run.candidates.map((candidate) => listReasons(candidate, run, 'cluster')),
-          ),
+          reasons: countReasons(run.candidates, run),
         };
         return [...placements, ...Array.from({ length: count - placements.length }, () => refusal)];
       }
@@ -219,7 +217,10 @@ class IncrementalCluster implements Cluster {
       const failure = run.failureOf(candidate);
       return failure === undefined
         ? assign(run, candidate)
-        : { placed: false, reasons: countReasons([listReasons(candidate, run, 'node')]) };
+        : {
+            placed: false,
+            reasons: listReasons(candidate, run).map((reason) => ({ ...reason, nodes: 1, of: 1 })),
+          };
     });
   }
 

@@ -76,6 +76,8 @@ export async function waitUntilSettled(
         workload,
         new CliFailure(last.exitCode, `${label}: ${text}`),
       );
+    // The coordinator observes a change within milliseconds: nothing to show until then.
+    if ((workload.status?.observedGeneration ?? 0n) < wanted.generation) return undefined;
     const isFinal = last.kind === 'done';
     await progress.showState({
       text: `${label}: ${text}`,

@@ -25,7 +25,8 @@ export function drawWorkload(workload: Workload, view: PictureView): readonly Pi
   ];
   const reason = toOneLine(getWaitReason(workload));
   const reasonLines = wrapText(reason, Math.max(20, width - 2)).slice(0, MAX_REASON_LINES);
-  const limit = describeLimit(rollout, view.nowMs);
+  // A workload that settles needs nothing more to happen.
+  const limit = reason.startsWith('settling') ? '' : describeLimit(rollout, view.nowMs);
   const tail = [
     ...(reason === '' ? [] : reasonLines).map((text) => [{ text: `  ${text}` }]),
     ...(limit === '' ? [] : [[{ text: `  ${limit}`, paint: style.dim }]]),

@@ -132,8 +132,11 @@ function createFilter({ filter, listDetails, explain, isLasting }: ListFilter): 
       const detail = smallest(listDetails(node, run));
       return detail === undefined ? undefined : { filter, detail };
     },
-    listAll: (node, run) =>
-      [...new Set(listDetails(node, run))].sort().map((detail) => ({ filter, detail })),
+    listAll: (node, run) => {
+      const details = listDetails(node, run);
+      const unique = details.length > 1 ? [...new Set(details)].sort() : details;
+      return unique.map((detail) => ({ filter, detail }));
+    },
     explain: ({ detail = '' }) => explain(detail),
     summarise: ({ detail = '' }) => explain(detail),
     isLasting: () => isLasting,

@@ -18,7 +18,14 @@ import {
   suspendedCapabilities,
   taints,
 } from './node-filters.js';
-import { compareReasons, type Failure, type NodeReason } from './reasons.js';
+import {
+  compareCounts,
+  compareReasons,
+  type Failure,
+  type NodeReason,
+  type PlacementFilter,
+  type PlacementReason,
+} from './reasons.js';
 import { requiredSpread, workloadAffinity, workloadAntiAffinity } from './workload-filters.js';
 
 /**
@@ -83,25 +90,63 @@ export function canStay({ node }: FilterNode, run: FilterRequest): boolean {
 }
 
 /**
- * Returns all failures of a candidate in words, the most telling first; empty when the candidate
- * fits.
- * @param wording - `node`: with the names and numbers of the node, for example `needs 500m CPU, 200m
- *   free`. `cluster`: without them, so that equal failures of several nodes have the same text.
+ * Returns all failures of a candidate in words, with the names and numbers of the node, the most
+ * telling first; empty when the candidate fits.
  */
-export function listReasons(
+export function listReasons(candidate: FilterCandidate, run: FilterRun): readonly NodeReason[] {
+  const reasons: NodeReason[] = [];
+  visitFailures(candidate, run, (filter, failure) => {
+    const lasting = filter.isLasting(failure, candidate, run);
+    reasons.push({ ...failure, lasting, text: filter.explain(failure, candidate, run) });
+  });
+  return reasons.sort(compareReasons);
+}
+
+/**
+ * Counts the failures of all candidates, in words without the names and numbers of single nodes. A
+ * text is made once for all nodes with the same failure, as a refusal may concern 1 000 nodes.
+ */
+export function countReasons(
+  candidates: readonly FilterCandidate[],
+  run: FilterRun,
+): readonly PlacementReason[] {
+  const counts = new Map<
+    PlacementFilter,
+    Map<string, { -readonly [Key in keyof PlacementReason]: PlacementReason[Key] }>[]
+  >();
+  for (const candidate of candidates)
+    visitFailures(candidate, run, (filter, failure) => {
+      const lasting = filter.isLasting(failure, candidate, run);
+      const ofFilter = counts.get(failure.filter) ?? [new Map(), new Map()];
+      counts.set(failure.filter, ofFilter);
+      const byDetail = ofFilter[lasting ? 1 : 0];
+      const count = byDetail?.get(failure.detail ?? '');
+      if (count !== undefined) count.nodes += 1;
+      else {
+        const text = filter.summarise(failure, candidate, run);
+        const reason = { ...failure, lasting, text, nodes: 1, of: candidates.length };
+        byDetail?.set(failure.detail ?? '', reason);
+      }
+    });
+  return [...counts.values()]
+    .flat()
+    .flatMap((byDetail) => [...byDetail.values()])
+    .sort(compareCounts);
+}
+
+/** Calls `visit` for each failure of a candidate, in the order of the filters. */
+function visitFailures(
   candidate: FilterCandidate,
   run: FilterRun,
-  wording: 'node' | 'cluster',
-): readonly NodeReason[] {
-  return FILTERS.flatMap((filter) => {
-    const failures = filter.listAll?.(candidate, run) ?? [filter.check(candidate, run)];
-    return failures.flatMap((failure): NodeReason[] => {
-      if (failure === undefined) return [];
-      const lasting = filter.isLasting(failure, candidate, run);
-      const describe = wording === 'node' ? filter.explain : filter.summarise;
-      return [{ ...failure, lasting, text: describe(failure, candidate, run) }];
-    });
-  }).sort(compareReasons);
+  visit: (filter: Filter, failure: Failure) => void,
+): void {
+  for (const filter of FILTERS) {
+    const first = filter.check(candidate, run);
+    if (first === undefined) continue;
+    // Only a failed filter is asked for all its failures.
+    if (filter.listAll === undefined) visit(filter, first);
+    else for (const failure of filter.listAll(candidate, run)) visit(filter, failure);
+  }
 }
 
 function findFailure<Node extends FilterNode, Run extends FilterRequest>(

@@ -79,20 +79,9 @@ export function describeReasons(reasons: readonly PlacementReason[]): string {
   return [...shown, ...(hidden > 0 ? [`${hidden} more reasons`] : [])].join('; ');
 }
 
-/** Counts equal failures, ordered by most nodes, then as {@link compareReasons} orders. */
-export function countReasons(nodes: readonly (readonly NodeReason[])[]): PlacementReason[] {
-  const counts = new Map<string, { readonly reason: NodeReason; nodes: number }>();
-  for (const reason of nodes.flat()) {
-    const key = `${reason.filter} ${String(reason.lasting)} ${reason.text}`;
-    const count = counts.get(key);
-    if (count === undefined) counts.set(key, { reason, nodes: 1 });
-    else count.nodes += 1;
-  }
-  return Array.from(counts.values(), (count) => ({
-    ...count.reason,
-    nodes: count.nodes,
-    of: nodes.length,
-  })).sort((a, b) => compareNumbers(b.nodes, a.nodes) || compareReasons(a, b));
+/** Orders counted reasons: by most nodes, then as {@link compareReasons} orders. */
+export function compareCounts(a: PlacementReason, b: PlacementReason): number {
+  return compareNumbers(b.nodes, a.nodes) || compareReasons(a, b);
 }
 
 /**

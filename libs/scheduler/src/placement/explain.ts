@@ -62,7 +62,7 @@ export function explainNodes(run: PlacementRun): NodeExplanation[] {
       ? { fits: true as const }
       : {
           fits: false as const,
-          reasons: listReasons(candidate, run, 'node'),
+          reasons: listReasons(candidate, run),
         }),
   }));
 }

@@ -66,7 +66,7 @@ export function suggestChange(
 /** Returns a fix for each reason of a candidate; undefined when a reason has none. */
 function listFixes(candidate: Candidate, run: PlacementRun): readonly PricedFix[] | undefined {
   const fixes = new Map<string, PricedFix>();
-  for (const reason of listReasons(candidate, run, 'node')) {
+  for (const reason of listReasons(candidate, run)) {
     const priced = findFix(reason, candidate, run.request.resources);
     if (priced === undefined) return undefined;
     fixes.set(JSON.stringify(priced.fix), priced);
