@@ -3,12 +3,11 @@ import { VERSION } from '@cloudless/app-kit';
 import { CommandTree, addGlobalOptions } from './command-tree.js';
 import { declareCommands } from './commands.js';
 import { CliFailure, ExitCode } from './call/failure.js';
+import { addNotes, formatHelp } from './help/help-format.js';
 import { BrokenPipeError } from './io/io.js';
 import type { CliIo } from './io/io.js';
 
-const EXIT_CODES_HELP = `
-Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unavailable, 6 timeout, 7 no capacity, 8 rollout failed,
-9 not confirmed.
+const EXIT_CODES_HELP = `Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unavailable, 6 timeout, 7 no capacity, 8 rollout failed, 9 not confirmed.
 exec exits with the exit code of its command.`;
 
 /**
@@ -54,8 +53,9 @@ function buildProgram(tree: CommandTree, pendingWrites: Promise<void>[]): Comman
       getErrHelpWidth: () => io.stderr.columns,
       getOutHasColors: () => false,
       getErrHasColors: () => false,
-    })
-    .addHelpText('after', EXIT_CODES_HELP);
+    });
+  formatHelp(program);
+  addNotes(program, EXIT_CODES_HELP);
   addGlobalOptions(program);
   declareCommands(tree, program);
   return program;

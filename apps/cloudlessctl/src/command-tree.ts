@@ -3,6 +3,8 @@ import type { Command } from 'commander';
 import { withValues } from './completion/value-kinds.js';
 import { OUTPUT_FORMATS, resolveSettings } from './config/settings.js';
 import type { GlobalOptions } from './config/settings.js';
+import { GLOBAL_OPTIONS_HEADING, addHelpEnd } from './help/help-format.js';
+import { OPERAND_DESCRIPTIONS } from './help/operands.js';
 import type { CliIo } from './io/io.js';
 import { createStyle } from './output/style.js';
 import type { CliSession } from './call/cli-session.js';
@@ -165,8 +167,12 @@ export class CommandTree {
     const command = (declared ?? parent.command(name))
       .description(description)
       .showHelpAfterError('Run the command with --help for usage.');
-    for (const operand of operands) command.argument(operand);
+    for (const operand of operands) {
+      const name = operand.replaceAll(/[<>[\].]/g, '');
+      command.argument(operand, OPERAND_DESCRIPTIONS[name]);
+    }
     addGlobalOptions(command);
+    addHelpEnd(command, getCommandPath(command));
     this.setAction(command, action, isOffline);
     return command;
   }
@@ -227,29 +233,48 @@ function findFirstOperand(command: Command, words: readonly string[]): string | 
   return undefined;
 }
 
+/** Returns the names that select a command, without the program name: `node drain`. */
+function getCommandPath(command: Command): string {
+  const { parent } = command;
+  return parent === null || parent.parent === null
+    ? command.name()
+    : `${getCommandPath(parent)} ${command.name()}`;
+}
+
 /** Adds the global options. They are accepted before and after a subcommand. */
 export function addGlobalOptions(command: Command): void {
-  const heading = 'Global options:';
   const options = [
-    new Option('--server <url>', 'URL of the coordinator'),
-    new Option('--context <context>', 'context of the configuration file to use'),
-    new Option('-n, --namespace <namespace>', 'namespace for names without a namespace'),
+    new Option(
+      '--server <url>',
+      'URL of the coordinator (default: that of the context, else http://127.0.0.1:8080)',
+    ),
+    new Option(
+      '--context <context>',
+      'context of the configuration file (default: the current context)',
+    ),
+    new Option(
+      '-n, --namespace <namespace>',
+      'namespace of names without one (default: that of the context, else default)',
+    ),
     withValues(
       new Option(
         '-o, --output <format>',
-        "table, wide, json, yaml, name, manifest, jsonpath='{.items[*].name}' or custom-columns=NAME:.name",
+        "table, wide, json, yaml, name, manifest, jsonpath='{.items[*].name}' or custom-columns=NAME:.name (default: table)",
       ),
       OUTPUT_FORMATS,
     ),
     new Option('--no-color', 'disable colours'),
     new Option('--utc', 'show times in UTC instead of local time'),
-    new Option('--timeout <duration>', 'time limit of one call, or with --wait of the whole wait'),
+    new Option(
+      '--timeout <duration>',
+      'time limit of a call (default: 30s), with --wait of the whole wait (default: 10m)',
+    ),
     new Option(
       '--request-id <id>',
       'request id of a change: repeated calls with the same id take effect once',
     ),
   ];
-  for (const option of options) command.addOption(option.helpGroup(heading));
+  for (const option of options) command.addOption(option.helpGroup(GLOBAL_OPTIONS_HEADING));
 }
 
 /** The global options by their camelCase names in {@link Invocation.options}. */

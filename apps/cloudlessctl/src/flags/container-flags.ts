@@ -114,7 +114,7 @@ export const CONTAINER_SWITCHES: readonly SpecSwitch[] = [
   { flag: '--non-root', description: 'refuse to start as root', path: 'security.run_as_non_root' },
   {
     flag: '--init',
-    description: 'run an init process that reaps orphaned processes (default); --no-init runs none',
+    description: 'run an init process that reaps orphaned processes (default: --init)',
     path: 'init',
   },
   {

@@ -4,36 +4,57 @@ import { Option } from 'commander';
 import type { Command } from 'commander';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
+import { withValues } from '../completion/value-kinds.js';
 import { CONTAINER_FLAGS, CONTAINER_SWITCHES } from './container-flags.js';
 import { collectValue } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
+import { FLAG_DEFAULTS, FLAG_HEADINGS, getFlagHeading } from './flag-help.js';
 import { ROLLOUT_FLAGS } from './rollout-flags.js';
 import { TEMPLATE_FLAGS } from './template-flags.js';
 
 export { parsePairs, parseWholeNumber } from './flag-values.js';
 
-const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...CONTAINER_FLAGS, ...ROLLOUT_FLAGS];
+/** The flags of a workload spec, except switches. */
+export const SPEC_FLAGS: readonly SpecFlag[] = [
+  ...TEMPLATE_FLAGS,
+  ...CONTAINER_FLAGS,
+  ...ROLLOUT_FLAGS,
+];
 
-/** Adds the flags of a workload spec to a command. Every flag may be given several times. */
-export function addSpecFlags(command: Command): void {
-  for (const { flag, value, values, description, repeatable } of SPEC_FLAGS) {
-    const option = new Option(
-      `${flag} <${value}>`,
-      repeatable ? `${description} (repeatable)` : description,
-    );
-    option.argParser(collectValue);
-    if (values !== undefined) option.argChoices = [...values];
-    command.addOption(option);
+/**
+ * Adds the flags of a workload spec to a command, grouped for the help. Every flag may be given
+ * several times.
+ * @param hasDefaults - True for a command that creates a workload: the help shows the defaults.
+ */
+export function addSpecFlags(command: Command, hasDefaults: boolean): void {
+  for (const heading of FLAG_HEADINGS) {
+    for (const option of createOptions(hasDefaults)) {
+      if (option.helpGroupHeading === heading) command.addOption(option);
+    }
   }
+}
+
+function createOptions(hasDefaults: boolean): readonly Option[] {
+  const flags = SPEC_FLAGS.map(({ flag, value, values, description, repeatable, path }) => {
+    const text = [
+      description,
+      ...(repeatable === true ? ['(repeatable)'] : []),
+      ...(hasDefaults && flag in FLAG_DEFAULTS ? [`(default: ${FLAG_DEFAULTS[flag]})`] : []),
+    ].join(' ');
+    const option = new Option(`${flag} <${value}>`, text).helpGroup(getFlagHeading(path));
+    return (values === undefined ? option : withValues(option, values)).argParser(collectValue);
+  });
   const envFile = new Option(
     '--env-file <file>',
     'file of NAME=VALUE lines; --env takes precedence (repeatable)',
   );
-  command.addOption(envFile.argParser(collectValue));
-  for (const { flag, description } of CONTAINER_SWITCHES) {
-    command.option(flag, description);
-    command.addOption(new Option(flag.replace('--', '--no-'), `not ${flag}`).hideHelp());
-  }
+  const switches = CONTAINER_SWITCHES.flatMap(({ flag, description, path }) => [
+    new Option(flag, description).helpGroup(getFlagHeading(path)),
+    new Option(flag.replace('--', '--no-'), `not ${flag}`)
+      .helpGroup(getFlagHeading(path))
+      .hideHelp(),
+  ]);
+  return [...flags, envFile.argParser(collectValue).helpGroup(getFlagHeading('env')), ...switches];
 }
 
 /** The fields of a spec that were set by flags, with their update mask. */

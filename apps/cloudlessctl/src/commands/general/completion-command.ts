@@ -24,7 +24,7 @@ export function addCompletionCommand(tree: CommandTree, parent: Command): void {
     .addHelpText(
       'after',
       `
-Enable completion in the current shell, and in every new shell with the same line in its start file:
+Enable completion in this shell, and in new shells with the same line in the file:
   bash  source <(cloudlessctl completion bash)       ~/.bashrc
   zsh   source <(cloudlessctl completion zsh)        ~/.zshrc
   fish  cloudlessctl completion fish | source        ~/.config/fish/config.fish

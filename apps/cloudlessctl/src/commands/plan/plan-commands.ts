@@ -15,11 +15,11 @@ const PAGE_SIZE = 500;
 /** Adds `plan list`, `plan show` and `plan execute`. */
 export function addPlanCommands(tree: CommandTree, group: Command): void {
   tree.addCommand(group, 'list', 'list the stored plans, newest first', listPlans);
-  tree.addCommand(group, 'show <id>', 'show a stored plan', showPlan);
+  tree.addCommand(group, 'show <plan>', 'show a stored plan', showPlan);
   tree
     .addCommand(
       group,
-      'execute <id>',
+      'execute <plan>',
       'execute a stored plan exactly as it was shown',
       (invocation) => executeStoredPlan(invocation, requirePlanId(invocation)),
     )

@@ -27,7 +27,6 @@ export function addExecCommand(tree: CommandTree, parent: Command): void {
       'run a command in a workload, replica or container; the command follows --',
       exec,
     )
-    .addHelpText('after', '\nExample: cloudlessctl exec -it web -- sh')
     .option('-i, --stdin', 'stream standard input to the command')
     .option('-t, --tty', 'allocate a terminal; Ctrl-C is sent to the command')
     .option('--no-stdin', 'do not read standard input');

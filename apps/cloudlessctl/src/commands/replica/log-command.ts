@@ -8,6 +8,7 @@ import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js'
 import { formatCount, formatBytes, formatSpan } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
+import { addNotes } from '../../help/help-format.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { Deadline, isSlowReaderError, withReconnect } from '../../call/reconnect.js';
 import { LogPrinter } from '../../views/log-printer.js';
@@ -21,14 +22,13 @@ import type { LogRequest } from './resumable-log.js';
 
 /** Adds `logs`. */
 export function addLogCommand(tree: CommandTree, parent: Command): void {
-  addSelectorOption(
-    tree.addCommand(
-      parent,
-      'logs [targets...]',
-      'print the logs of workloads, replicas or containers',
-      showLogs,
-    ),
-  )
+  const command = tree.addCommand(
+    parent,
+    'logs [targets...]',
+    'print the logs of workloads, replicas or containers',
+    showLogs,
+  );
+  addSelectorOption(command)
     .option('-f, --follow', 'follow the log')
     .option('--tail <lines>', 'number of newest lines of each replica')
     .option(
@@ -46,13 +46,11 @@ export function addLogCommand(tree: CommandTree, parent: Command): void {
     .option(
       '--max-replicas <number>',
       'largest number of replicas to read with several targets (default: 64)',
-    )
-    .addHelpText(
-      'after',
-      `
-Where a replica was restarted, a line on standard error separates the two containers; -o json has the id of the container in each
-line. -l selects the workloads once: --follow does not add workloads that are created later.`,
     );
+  addNotes(
+    command,
+    'Where a replica was restarted, a line on standard error separates the two containers; -o json has the id of the container in each line. -l selects the workloads once: --follow does not add workloads that are created later.',
+  );
 }
 
 /** Prints the logs until their ends, with `--follow` until the replicas end or Ctrl-C. */

@@ -6,6 +6,7 @@ import type { PortForwardRequest } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { describeCallFailure } from '../../call/call-failure.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
+import { addNotes } from '../../help/help-format.js';
 import type { LocalConnection, LocalListener } from '../../io/io.js';
 import { parseReplicaTarget, toTargetFields } from '../../names.js';
 import type { ReplicaTarget } from '../../names.js';
@@ -30,19 +31,16 @@ interface Forwarding {
 
 /** Adds `port-forward`. */
 export function addPortForwardCommand(tree: CommandTree, parent: Command): void {
-  tree
-    .addCommand(
-      parent,
-      'port-forward <target> <ports...>',
-      'forward local ports to a workload, replica or container',
-      forwardPorts,
-    )
-    .addHelpText(
-      'after',
-      '\nPorts are [LOCAL:]PORT. PORT is the name or number of a declared port, LOCAL is a port of this machine. Without LOCAL, or with\n' +
-        '0, the system chooses a free port. Each connection to a workload goes to one of its ready replicas.\n' +
-        'Example: cloudlessctl port-forward web 8080:http',
-    );
+  const command = tree.addCommand(
+    parent,
+    'port-forward <target> <ports...>',
+    'forward local ports to a workload, replica or container',
+    forwardPorts,
+  );
+  addNotes(
+    command,
+    'Ports are [LOCAL:]PORT. PORT is the name or number of a declared port, LOCAL is a port of this machine. Without LOCAL, or with 0, the system chooses a free port. Each connection to a workload goes to one of its ready replicas.',
+  );
 }
 
 /**

@@ -5,6 +5,7 @@ import { RolloutStatusSchema, RolloutStatus_Phase } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode } from '../../call/failure.js';
+import { addNotes } from '../../help/help-format.js';
 import { formatWorkloadName, parseWorkloadName } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
@@ -21,26 +22,24 @@ import { formatPromoteHint, formatResumeHint } from './rollout-hints.js';
 
 /** Adds `rollout status`. */
 export function addRolloutStatus(tree: CommandTree, parent: Command): void {
-  tree
-    .addCommand(
-      parent,
-      'status <workload>',
-      'show the status of a rollout until it ends',
-      showStatus,
-    )
+  const command = tree.addCommand(
+    parent,
+    'status <workload>',
+    'show the status of a rollout until it ends',
+    showStatus,
+  );
+  command
     .addOption(
-      new Option('--watch <boolean>', 'false: print the current status and exit')
+      new Option('--watch <boolean>', 'with false, print the current status and exit')
         .choices(['true', 'false'])
         .default('true'),
     )
     .option('--wait-promotion', 'keep waiting while the rollout waits for a promotion')
-    .option('--wait-capacity', WAIT_CAPACITY_TEXT)
-    .addHelpText(
-      'after',
-      `
-Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with
-7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status.`,
-    );
+    .option('--wait-capacity', WAIT_CAPACITY_TEXT);
+  addNotes(
+    command,
+    'Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with 7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status.',
+  );
 }
 
 async function showStatus(invocation: Invocation): Promise<number> {

@@ -28,7 +28,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
     'create a workload; its command follows --',
     createWorkload,
   );
-  addSpecFlags(createCommand);
+  addSpecFlags(createCommand, true);
   addChangeOptions(addWaitOption(createCommand));
   const update = tree.addCommand(
     parent,
@@ -36,7 +36,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
     'change only the fields that the flags set',
     updateWorkload,
   );
-  addSpecFlags(update);
+  addSpecFlags(update, false);
   addChangeOptions(addWaitOption(update));
   addListOptions(tree.addCommand(parent, 'list', 'list workloads', listWorkloads)).alias('ls');
   tree.addCommand(parent, 'get <workloads...>', 'show workloads', (invocation) =>
@@ -62,14 +62,10 @@ export function addScaleCommand(tree: CommandTree, parent: Command): void {
     'set the number of replicas',
     scaleWorkloads,
   );
-  addPlanOptions(addWaitOption(addSelectorOption(command)))
-    .option('--replicas <number>', 'number of replicas; without this flag the last operand')
-    .addHelpText(
-      'after',
-      `
-Examples: cloudlessctl scale web 5
-          cloudlessctl scale web api --replicas 5`,
-    );
+  addPlanOptions(addWaitOption(addSelectorOption(command))).option(
+    '--replicas <number>',
+    'number of replicas; without this flag the last operand',
+  );
 }
 
 /** Adds `delete`. */

@@ -1,0 +1,22 @@
+/** What the user gives for each operand, by its placeholder. */
+export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
+  workload: 'name of a workload, [namespace/]name',
+  workloads: 'names of workloads, each [namespace/]name',
+  'workload-or-field': 'name of a workload, or a field of manifests such as spec.rollout',
+  name: 'name, up to 63 lower-case letters, digits and inner hyphens',
+  target: 'workload ([namespace/]name), replica id or container id',
+  targets: 'workloads ([namespace/]name), replica ids or container ids',
+  command: 'words after --, the command that runs in the container',
+  ports: '[LOCAL:]PORT; PORT is the name or number of a declared port',
+  node: 'name of a node',
+  nodes: 'names of nodes',
+  labels: 'key=value to set, key- to remove',
+  taints: 'key=value:EFFECT to set, key- or key:EFFECT- to remove',
+  kind: 'workloads (wl), nodes, containers or events',
+  names: 'names of objects of this kind; without names, all of them',
+  'kind-or-workload': 'workload or node, or the name of a workload',
+  context: 'name of a context',
+  plan: 'id of a stored plan',
+  file: 'path of a file',
+  shell: 'bash, zsh or fish',
+};
