@@ -66,12 +66,16 @@ describe('shell completion', () => {
     { words: ['node', 'describe', 'web1', ''], found: [] },
     {
       words: ['get', ''],
-      found: ['workloads', 'replicas', 'nodes', 'containers', 'events', 'namespaces'],
+      found: ['workloads', 'nodes', 'replicas', 'containers', 'events', 'namespaces'],
     },
-    { words: ['get', 'ns', ''], found: ['default', 'prod', 'team'] },
     { words: ['get', 'w'], found: ['workloads'] },
     { words: ['get', 'node', ''], found: ['web1', 'web2'] },
     { words: ['get', 'wl', ''], found: ['web', 'worker'] },
+    { words: ['get', 'ns', ''], found: ['default', 'prod', 'team'] },
+    {
+      words: ['-n', 'prod', 'get', 'replicas', ''],
+      found: ['00000000000000aa-1', '00000000000000aa-2'],
+    },
     { words: ['get', 'containers', ''], found: ['0123456789ab'] },
     { words: ['get', 'events', ''], found: [] },
     { words: ['describe', 'w'], found: ['web', 'worker', 'workloads'] },

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { GlobalOptions } from '../config/settings.js';
 import type { CommandTree } from '../command-tree.js';
 import type { LocalSession } from '../call/local-session.js';
+import { PLURALS } from '../commands/general/kinds.js';
 import { findOption, findSubcommand, parseWords, splitFlag } from './parse-words.js';
 import type { ParsedWords } from './parse-words.js';
 import { getOperandValues, getOptionValues } from './value-kinds.js';
@@ -22,14 +23,10 @@ export interface Candidates {
 }
 
 /** The kinds of `get`, and those of them that `describe` accepts. */
-const KINDS: readonly Candidate[] = [
-  { value: 'workloads', description: 'kind' },
-  { value: 'replicas', description: 'kind' },
-  { value: 'nodes', description: 'kind' },
-  { value: 'containers', description: 'kind' },
-  { value: 'events', description: 'kind' },
-  { value: 'namespaces', description: 'kind' },
-];
+const KINDS: readonly Candidate[] = Object.values(PLURALS).map((value) => ({
+  value,
+  description: 'kind',
+}));
 const DESCRIBED_KINDS = KINDS.filter(({ value }) => value === 'workloads' || value === 'nodes');
 
 /**

@@ -3,6 +3,7 @@ import type { Event, Node, Workload } from '@cloudless/api';
 import type { CliSession } from '../call/cli-session.js';
 import type { LocalSession } from '../call/local-session.js';
 import { openSession } from '../call/open-session.js';
+import { findKind } from '../commands/general/kinds.js';
 import { getConfigPath, readContexts } from '../config/contexts.js';
 import { DEFAULT_SERVER } from '../config/settings.js';
 import { parseWorkloadName } from '../names.js';
@@ -149,10 +150,30 @@ async function findNamesOfKind(
   session: CliSession,
   [kind = '']: readonly string[],
 ): Promise<readonly Candidate[]> {
-  if (/^(workloads?|wl)$/i.test(kind)) return findWorkloads(session);
-  if (/^(nodes?|no)$/i.test(kind)) return (await listNodes(session)).map(toNodeCandidate);
-  if (/^(namespaces?|ns)$/i.test(kind)) return findNamespaces(session);
-  return /^containers?$/i.test(kind) ? findContainers(session) : [];
+  switch (findKind(kind)) {
+    case 'workload':
+      return findWorkloads(session);
+    case 'node':
+      return (await listNodes(session)).map(toNodeCandidate);
+    case 'container':
+      return findContainers(session);
+    case 'replica':
+      return findReplicas(session);
+    case 'namespace':
+      return findNamespaces(session);
+    default:
+      return [];
+  }
+}
+
+async function findReplicas(session: CliSession): Promise<readonly Candidate[]> {
+  const workloads = await listWorkloads(session, session.settings.namespace);
+  return workloads.flatMap(({ name, status }) =>
+    (status?.replicas ?? []).map(({ id, nodeId }) => ({
+      value: id,
+      description: `${name} on ${nodeId === '' ? 'no node' : nodeId}`,
+    })),
+  );
 }
 
 async function findContainers(session: CliSession): Promise<readonly Candidate[]> {

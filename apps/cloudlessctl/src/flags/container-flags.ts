@@ -24,7 +24,7 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--pull',
     value: 'policy',
-    description: 'image pull policy: IF_NOT_PRESENT, ALWAYS or NEVER',
+    description: 'image pull policy',
     path: 'image_pull.policy',
     values: listEnumWords(ImagePull_PolicySchema),
     parse: createEnumParser('--pull', listEnumNames(ImagePull_PolicySchema)),

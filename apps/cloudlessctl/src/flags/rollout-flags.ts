@@ -22,7 +22,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--strategy',
     value: 'strategy',
-    description: 'rollout strategy: ROLLING_UPDATE, RECREATE or BLUE_GREEN',
+    description: 'rollout strategy',
     path: 'rollout.strategy',
     values: listEnumWords(Rollout_StrategySchema),
     parse: createEnumParser('--strategy', listEnumNames(Rollout_StrategySchema)),
@@ -58,13 +58,13 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     ],
     '--pause-duration': [
       'pause_duration',
-      'BLUE_GREEN: time to keep the previous version after the switch',
+      'BlueGreen: time to keep the previous version after the switch',
     ],
   }),
   {
     flag: '--on-failure',
     value: 'action',
-    description: 'action when a rollout fails: PAUSE or ROLLBACK',
+    description: 'action when a rollout fails',
     path: 'rollout.on_failure',
     values: listEnumWords(Rollout_OnFailureSchema),
     parse: createEnumParser('--on-failure', listEnumNames(Rollout_OnFailureSchema)),
@@ -72,7 +72,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--promotion',
     value: 'promotion',
-    description: 'BLUE_GREEN: AUTO or MANUAL switch',
+    description: 'BlueGreen: switch to the new version',
     path: 'rollout.promotion',
     values: listEnumWords(Rollout_PromotionSchema),
     parse: createEnumParser('--promotion', listEnumNames(Rollout_PromotionSchema)),

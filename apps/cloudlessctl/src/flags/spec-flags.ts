@@ -36,12 +36,9 @@ export function addSpecFlags(command: Command, hasDefaults: boolean): void {
 
 function createOptions(hasDefaults: boolean): readonly Option[] {
   const flags = SPEC_FLAGS.map(({ flag, value, values, description, repeatable, path }) => {
-    const text = [
-      description,
-      ...(repeatable === true ? ['(repeatable)'] : []),
-      ...(hasDefaults && flag in FLAG_DEFAULTS ? [`(default: ${FLAG_DEFAULTS[flag]})`] : []),
-    ].join(' ');
+    const text = repeatable === true ? `${description} (repeatable)` : description;
     const option = new Option(`${flag} <${value}>`, text).helpGroup(getFlagHeading(path));
+    option.defaultValueDescription = hasDefaults ? FLAG_DEFAULTS[flag] : undefined;
     return (values === undefined ? option : withValues(option, values)).argParser(collectValue);
   });
   const envFile = new Option(

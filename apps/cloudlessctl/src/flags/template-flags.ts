@@ -186,7 +186,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--restart',
     value: 'policy',
-    description: 'restart policy: ALWAYS, ON_FAILURE or NEVER',
+    description: 'restart policy',
     path: 'restart.policy',
     values: listEnumWords(RestartPolicy_PolicySchema),
     parse: createEnumParser('--restart', listEnumNames(RestartPolicy_PolicySchema)),
@@ -201,7 +201,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--mode',
     value: 'mode',
-    description: 'REPLICATED, or GLOBAL for one replica on each matching node',
+    description: 'Global runs one replica on each matching node',
     path: 'mode',
     values: listEnumWords(WorkloadSpec_ModeSchema),
     parse: createEnumParser('--mode', listEnumNames(WorkloadSpec_ModeSchema)),

@@ -61,12 +61,15 @@ function listNegatable(command: Command): Set<string> {
 }
 
 /** Adds the values that the description does not name, and the default value. */
-function describeOption({ description, argChoices = [], defaultValue, required }: Option): string {
+function describeOption(option: Option): string {
+  const { description, argChoices = [], defaultValue, defaultValueDescription, required } = option;
   const missing = argChoices.some((value) => !description.includes(value));
+  const given = required && typeof defaultValue === 'string' ? defaultValue : undefined;
+  const shown = defaultValueDescription ?? given;
   return [
     toSentence(description),
     ...(missing ? [`(${argChoices.join(', ')})`] : []),
-    ...(required && typeof defaultValue === 'string' ? [`(default: ${defaultValue})`] : []),
+    ...(shown === undefined ? [] : [`(default: ${shown})`]),
   ].join(' ');
 }
 

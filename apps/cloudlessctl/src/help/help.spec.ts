@@ -35,11 +35,8 @@ async function listCommands(): Promise<{
 
 describe('help', () => {
   it.each([
-    { words: [] },
     { words: ['get'] },
-    { words: ['scale'] },
     { words: ['node'] },
-    { words: ['node', 'drain'] },
     { words: ['workload', 'create'] },
     { words: ['rollout', 'status'] },
   ])('of $words is as in the snapshot', async ({ words }) => {

@@ -12,7 +12,7 @@ export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   nodes: 'names of nodes',
   labels: 'key=value to set, key- to remove',
   taints: 'key=value:EFFECT to set, key- or key:EFFECT- to remove',
-  kind: 'workloads (wl), nodes, containers or events',
+  kind: 'workloads (wl), replicas, containers, nodes (no), events or namespaces (ns)',
   names: 'names of objects of this kind; without names, all of them',
   'kind-or-workload': 'workload or node, or the name of a workload',
   context: 'name of a context',

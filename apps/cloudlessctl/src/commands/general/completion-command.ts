@@ -24,12 +24,12 @@ export function addCompletionCommand(tree: CommandTree, parent: Command): void {
     .addHelpText(
       'after',
       `
-Enable completion in this shell, and in new shells with the same line in the file:
+Enable completion in this shell. For new shells, add the line to the file:
   bash  source <(cloudlessctl completion bash)       ~/.bashrc
   zsh   source <(cloudlessctl completion zsh)        ~/.zshrc
   fish  cloudlessctl completion fish | source        ~/.config/fish/config.fish
 
-Shells complete the command cloudlessctl, not "npx cloudlessctl". In a checkout, first run:
+Shells complete cloudlessctl, not "npx cloudlessctl". In a checkout, first run:
   PATH="$PWD/node_modules/.bin:$PATH"`,
     );
 }
