@@ -38,7 +38,8 @@ function createOptions(hasDefaults: boolean): readonly Option[] {
   const flags = SPEC_FLAGS.map(({ flag, value, values, description, repeatable, path }) => {
     const text = repeatable === true ? `${description} (repeatable)` : description;
     const option = new Option(`${flag} <${value}>`, text).helpGroup(getFlagHeading(path));
-    option.defaultValueDescription = hasDefaults ? FLAG_DEFAULTS[flag] : undefined;
+    const shown = hasDefaults ? FLAG_DEFAULTS[flag] : undefined;
+    if (shown !== undefined) option.defaultValueDescription = shown;
     return (values === undefined ? option : withValues(option, values)).argParser(collectValue);
   });
   const envFile = new Option(

@@ -59,6 +59,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'apply -f web.yaml --wait',
     'apply -f manifests/ --dry-run',
     'apply -f web.yaml --plan',
+    'apply -f app/ --set shop --prune',
     'apply --plan-id 6f1d0c9be2a45718 --wait',
   ],
   get: [

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
+import { addNotes } from '../../help/help-format.js';
 import { collectValue } from '../../flags/flag-values.js';
 import { WAIT_CAPACITY_TEXT } from '../../wait/refusal-check.js';
 import { getListOption, hasFlag } from '../options.js';
@@ -12,14 +13,13 @@ import { readManifests } from './read-manifests.js';
 
 /** Adds `apply`. */
 export function addApplyCommand(tree: CommandTree, parent: Command): void {
-  addPlanOptions(
-    tree.addCommand(
-      parent,
-      'apply',
-      'create or update workloads from manifests; prints the differences and the plan',
-      apply,
-    ),
-  )
+  const command = tree.addCommand(
+    parent,
+    'apply',
+    'create or update workloads from manifests; prints the differences and the plan',
+    apply,
+  );
+  addPlanOptions(command)
     .option(
       '-f, --filename <path>',
       'manifest file, directory, or - for standard input (repeatable)',
@@ -28,14 +28,11 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
     .option('--set <name>', 'record the workloads as members of this set, with a label')
     .option('--prune', 'delete the workloads of the set that the manifests no longer contain')
     .option('--wait', 'wait until the change is complete, at most 10m or --timeout')
-    .option('--wait-capacity', WAIT_CAPACITY_TEXT)
-    .addHelpText(
-      'after',
-      `
-The plan is shown first, and then executed exactly as shown. With warnings, the command asks on a terminal and otherwise needs
---accept-warnings; --prune asks on a terminal. Exit code 9: not confirmed, nothing was changed.
-Example: cloudlessctl apply -f app/ --set shop --prune`,
-    );
+    .option('--wait-capacity', WAIT_CAPACITY_TEXT);
+  addNotes(
+    command,
+    'The plan is shown first, and then executed exactly as shown. With warnings, the command asks on a terminal and otherwise needs --accept-warnings; --prune asks on a terminal. Exit code 9: not confirmed, nothing was changed.',
+  );
 }
 
 /**
