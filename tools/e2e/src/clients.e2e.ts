@@ -112,6 +112,26 @@ describe('curl', () => {
     expect(get(cluster.url)).toContain(`curl ${cluster.url}/${COORDINATOR}/`);
     expect(get(cluster.opsUrl)).toContain('/metrics');
   });
+
+  it('finds the reason of a problem in the events', async () => {
+    const call = (method: string, body: object): unknown =>
+      JSON.parse(
+        execFileSync('curl', ['-s', '--json', JSON.stringify(body), url(method)], {
+          encoding: 'utf8',
+        }),
+      );
+    const events = spawn('curl', [
+      ...['-sN', '-H', 'accept: application/x-ndjson'],
+      ...['--json', '{"categories":["SCHEDULING"],"afterRevision":"1"}', url('WatchEvents')],
+    ]);
+    call('CreateWorkload', { name: 'nowhere', spec: { command: ['sleep', '1'] } });
+    let text = '';
+    while (!text.includes('ReplicasUnplaced'))
+      text += String(((await once(events.stdout, 'data')) as [Buffer])[0]);
+    events.kill();
+    expect(text).toContain('"errorReason":"NO_CAPACITY"');
+    expect(call('DeleteWorkload', { name: 'nowhere' })).toMatchObject({ name: 'nowhere' });
+  });
 });
 
 it('a Connect client reads with GET when useHttpGet is set', async () => {

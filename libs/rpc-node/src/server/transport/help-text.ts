@@ -14,7 +14,6 @@ export function renderHelp(handlers: readonly UniversalHandler[], origin: string
     ({ method }) => method.methodKind === 'server_streaming' && allowsGet(method),
   );
   const json = "-H 'content-type: application/json' -d '{}'";
-  const service = handlers[0]?.service.typeName ?? '';
   return [
     'This is a Cloudless API: Connect, gRPC, gRPC-Web and plain JSON on one port.',
     ...(read === undefined
@@ -33,8 +32,13 @@ export function renderHelp(handlers: readonly UniversalHandler[], origin: string
           `  curl -N ${origin}${stream.requestPath} -H 'accept: application/x-ndjson' ${json}`,
         ]),
     '',
-    'A call with gRPC; the server has reflection:',
-    `  buf curl --http2-prior-knowledge --protocol grpc --list-methods ${origin}/${service}`,
+    'The server has reflection; list the RPCs and call with gRPC:',
+    `  buf curl --http2-prior-knowledge --list-methods ${origin}`,
+    ...(read === undefined
+      ? []
+      : [
+          `  buf curl --http2-prior-knowledge --protocol grpc -d '{}' ${origin}${read.requestPath}`,
+        ]),
     '',
     'Documentation: README.md and docs/operating in the source of Cloudless.',
     'Health, readiness and metrics are on another port: /health, /ready, /metrics (default 8081).',
