@@ -284,7 +284,7 @@ class OpenCriRuntime implements CriRuntime {
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncGenerator<ExecEvent> {
-    return withStartFailure(request, this.streamExec(containerId, request, signal));
+    return withStartFailure(containerId, request, this.streamExec(containerId, request, signal));
   }
 
   private async *streamExec(

@@ -267,6 +267,7 @@ class SupervisedRuntime implements ProcessRuntime {
     await this.getConnection();
     const { directory } = this.options;
     yield* withStartFailure(
+      containerId,
       request,
       streamExec(directory, this.settings, containerId, request, signal),
     );

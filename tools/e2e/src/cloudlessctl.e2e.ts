@@ -375,7 +375,9 @@ describe('cloudlessctl', () => {
       ...{
         code: 127,
         stdout: '',
-        stderr: expect.stringMatching(/^command: no executable no-such-program in PATH .*\n$/),
+        stderr: expect.stringMatching(
+          /^container [0-9a-f]{12}: command: no executable no-such-program in PATH .*\n$/,
+        ),
       },
     });
     expect(await runCtl('exec', 'talker', '--', '/etc/passwd')).toMatchObject({

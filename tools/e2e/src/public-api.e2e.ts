@@ -160,7 +160,8 @@ describe('AgentService', () => {
           containerId: replica.containerId.slice(0, 12),
           command,
         });
-      const stderr = 'command: no executable file /no/such/program\n';
+      const id = replica.containerId.slice(0, 12);
+      const stderr = `container ${id}: command: no executable file /no/such/program\n`;
       expect(await requireOnly(exec(['/no/such/program']))).toMatchObject({
         exitCode: 127,
         stdout: '',

@@ -100,6 +100,19 @@ describe('a change of several subjects', () => {
     expect(workloads.map(({ name }) => name)).toEqual(['a', 'c']);
   });
 
+  it('names a subject once when the message of the failure names it', async () => {
+    const { coordinator } = createCoordinator();
+    const pauseRollout = ({ name }: { name: string }) => {
+      if (name === 'b') throw new ConnectError('workload "default/b" not found', Code.NotFound);
+      return aWorkload({ name });
+    };
+    const argv = ['rollout', 'pause', 'a', 'b'];
+    const { stderr } = await runCli(argv, { coordinator: { ...coordinator, pauseRollout } });
+    expect(stderr).toBe(
+      'cloudlessctl: workload "default/b" not found (NOT_FOUND)\ncloudlessctl: 1 of 2 changes failed\n',
+    );
+  });
+
   it('names the subjects that were not tried when the coordinator cannot be reached', async () => {
     const { coordinator, changed } = createCoordinator({ b: Code.Unavailable });
     const { exitCode, stderr } = await runCli(['node', 'cordon', 'a', 'b', 'c', 'd'], {

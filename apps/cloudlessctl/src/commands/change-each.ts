@@ -52,7 +52,9 @@ export async function changeEach<Subject, Result>(
       const failure = toFailure(reason, session);
       firstFailure ??= failure;
       failures += 1;
-      await session.printNotice(`cloudlessctl: ${name}: ${failure.message}`);
+      // Most messages of the coordinator name the subject themselves.
+      const isNamed = failure.message.includes(`"${name.replace(/^\w+ /, '')}"`);
+      await session.printNotice(`cloudlessctl: ${isNamed ? '' : `${name}: `}${failure.message}`);
       const untried = subjects.slice(index + 1);
       if (!isTransient(reason) || untried.length === 0) continue;
       failures += untried.length;

@@ -164,7 +164,11 @@ class InMemoryRuntime implements FakeRuntime {
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncIterable<ExecEvent> {
-    return withStartFailure(request, this.execWithoutStartFailure(containerId, request, signal));
+    return withStartFailure(
+      containerId,
+      request,
+      this.execWithoutStartFailure(containerId, request, signal),
+    );
   }
 
   private async *execWithoutStartFailure(

@@ -6,8 +6,8 @@ import { createUsageFailure } from '../../call/failure.js';
 import { changeEach } from '../change-each.js';
 import { hasFlag } from '../options.js';
 import { handleChangeOptions } from '../plan/plan-options.js';
-import { findRebalanceHint } from './rebalance-hint.js';
 import type { ChangeInit } from '../plan/predict-changes.js';
+import { findRebalanceHint } from './rebalance-hint.js';
 
 /** Cordons nodes: they accept no new replicas. */
 export async function cordonNodes(invocation: Invocation): Promise<void> {
