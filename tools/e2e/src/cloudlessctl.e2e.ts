@@ -250,13 +250,14 @@ describe('exit codes of cloudlessctl', () => {
       args: ['get', 'wrkloads'],
       code: 2,
       message:
-        'unknown kind "wrkloads": expected workloads, nodes, containers or events; did you mean workloads?',
+        'unknown kind "wrkloads": expected workloads, replicas, containers, nodes, events or namespaces; did you mean workloads?',
     },
     {
       name: 'an unknown format',
       args: ['get', 'nodes', '-o', 'jsn'],
       code: 2,
-      message: '--output: expected one of table, wide, json, yaml, got "jsn"; did you mean json?',
+      message:
+        '--output: expected one of table, wide, json, yaml, name, manifest, jsonpath=TEMPLATE, custom-columns=HEADER:PATH,…, got "jsn"; did you mean json?',
     },
     {
       name: 'a value that the coordinator refuses',
@@ -563,7 +564,7 @@ describe('cloudlessctl node', () => {
     const wide = (await getOutput('node', 'list', '-o', 'wide'))
       .split('\n')
       .find((line) => line.startsWith('agent-1 '));
-    for (const part of ['Ready,Cordoned', 'dedicated=db:NO_SCHEDULE', 'disk=ssd', 'rack=7'])
+    for (const part of ['Ready,Cordoned', 'dedicated=db:NoSchedule', 'disk=ssd', 'rack=7'])
       expect(wide).toContain(part);
     expect(
       JSON.parse(await getOutput('node', 'list', '-l', 'disk=ssd', '-o', 'json')),
@@ -584,7 +585,7 @@ describe('cloudlessctl node', () => {
     {
       args: ['node', 'taint', 'agent-1', 'a=b:NEVER'],
       message:
-        'a=b:NEVER: unknown effect, expected one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+        'a=b:NEVER: unknown effect, expected one of NoSchedule, PreferNoSchedule, NoExecute, got',
     },
     {
       args: ['node', 'taint', 'agent-1', 'a=b'],
