@@ -632,7 +632,7 @@ describe('cloudlessctl', () => {
     { words: ['workload', 'sc'], candidates: ['scale'] },
     { words: ['scale', 'talk'], candidates: ['talker'] },
     { words: ['node', 'describe', ''], candidates: ['agent-1', 'agent-2'] },
-    { words: ['workload', 'scale', '--wa'], candidates: ['--wait'] },
+    { words: ['workload', 'scale', '--wa'], candidates: ['--wait', '--wait-capacity'] },
   ])('completes $words to $candidates in bash', async ({ words, candidates }) => {
     const script = `
       cloudlessctl() { "$NODE" "$BUNDLE" "$@"; }
