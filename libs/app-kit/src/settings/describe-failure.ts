@@ -21,7 +21,7 @@ export function describeFailure(
       : [errorMessageOf(reason)];
   const cause = errorFields(reason)
     .causes?.at(-1)
-    ?.replace(/^Error: /, '');
+    ?.replace(/^\w*Error: /, '');
   const isNews = cause !== undefined && !problems.some((problem) => problem.includes(cause));
   return {
     text: [

@@ -1,7 +1,14 @@
 import { spawn } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { CloudlessError, errorKindOf, sleep, type Clock, type StopSignal } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorKindOf,
+  errorMessageOf,
+  sleep,
+  type Clock,
+  type StopSignal,
+} from '@cloudless/base';
 import { toSupervisorArguments } from '../supervisor/run-supervisor.js';
 
 export interface LauncherOptions {
@@ -13,8 +20,14 @@ export interface LauncherOptions {
   readonly clock: Clock;
 }
 
-/** Longest wait for a new supervisor to accept connections. */
-const START_TIMEOUT_MS = 15_000;
+/**
+ * Longest wait for a new supervisor to accept connections. A start takes 0.2 s; from source, with
+ * other starts on a busy machine, it took more than 15 s.
+ */
+const START_TIMEOUT_MS = 60_000;
+/** Number of lines of the error output of a supervisor that a message quotes. */
+const QUOTED_LINES = 5;
+const ERROR_FILE = 'supervisor.err';
 /** Delay between attempts to connect to the new supervisor. */
 const POLL_MS = 5;
 
@@ -24,8 +37,8 @@ const POLL_MS = 5;
  * the lock of the directory and the others exit.
  * @param connect - Called until it does not fail with kind `unavailable`. Its other errors are
  *   thrown.
- * @throws kind `unavailable` when no supervisor accepts a connection within 15 s. The file
- *   `supervisor.err` in the directory has its error output.
+ * @throws kind `unavailable` when no supervisor accepts a connection within 60 s. The cause quotes
+ *   the end of `supervisor.err` in the directory, the error output of supervisors.
  */
 export async function connectOrStart<Connected>(
   connect: () => Promise<Connected>,
@@ -42,16 +55,7 @@ export async function connectOrStart<Connected>(
       } catch (reason) {
         if (errorKindOf(reason) !== 'unavailable') throw reason;
         if (clock.now() >= deadlineMs) {
-          throw new CloudlessError(
-            'unavailable',
-            'the process supervisor does not answer: see supervisor.err in its directory',
-            {
-              // For logs only: API callers must not see where the agent keeps its data.
-              cause: new CloudlessError('unavailable', `no supervisor answers in ${directory}`, {
-                cause: reason,
-              }),
-            },
-          );
+          throw createNoAnswerError(directory, reason);
         }
       }
       if (child === undefined || child.hasExited()) child = startSupervisor(options);
@@ -60,6 +64,30 @@ export async function connectOrStart<Connected>(
   } finally {
     child?.unref();
   }
+}
+
+/** Creates the error for a supervisor that does not answer. */
+function createNoAnswerError(directory: string, reason: unknown): CloudlessError {
+  // For logs only: API callers must not see where the agent keeps its data.
+  const details = `no supervisor answers in ${directory} (${errorMessageOf(reason)}); ${quoteErrorFile(directory)}`;
+  return new CloudlessError(
+    'unavailable',
+    `the process supervisor does not answer within ${START_TIMEOUT_MS / 1_000} s: it cannot start, or the machine is too busy`,
+    { cause: new CloudlessError('unavailable', details) },
+  );
+}
+
+/** Returns the last lines of the error output of supervisors, or that there is none. */
+function quoteErrorFile(directory: string): string {
+  let text: string;
+  try {
+    text = readFileSync(path.join(directory, ERROR_FILE), 'utf8').trim();
+  } catch (reason) {
+    return `${ERROR_FILE} cannot be read: ${errorMessageOf(reason)}`;
+  }
+  if (text === '') return `${ERROR_FILE} is empty`;
+  const lines = text.split('\n').slice(-QUOTED_LINES);
+  return `${ERROR_FILE} ends with:\n${lines.map((line) => `    ${line}`).join('\n')}`;
 }
 
 /**
@@ -73,7 +101,7 @@ function startSupervisor({ supervisorCommand, directory, idleMs }: LauncherOptio
   const [file, ...args] = supervisorCommand;
   if (file === undefined)
     throw new CloudlessError('invalid', 'supervisorCommand: must not be empty');
-  const errorFile = openSync(path.join(directory, 'supervisor.err'), 'a', 0o600);
+  const errorFile = openSync(path.join(directory, ERROR_FILE), 'a', 0o600);
   const child = spawn(file, [...args, ...toSupervisorArguments(directory, idleMs)], {
     detached: true,
     stdio: ['ignore', errorFile, errorFile],
