@@ -3,7 +3,7 @@ import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/ap
 import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
 import { CloudlessError, createSeededRandom, silentLog, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { LeadershipLostError, openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { ReplicaReportQueue } from './replica-report-queue.js';
 
@@ -135,5 +135,32 @@ describe('suppressed readiness events of replicas', () => {
     expect(countMergedEvents(world)).toBe(2);
     await world.reports.close();
     await state.close();
+  });
+});
+
+describe('ReplicaReportQueue.flushed', () => {
+  it('rejects, also later calls, when the leadership is lost before the reports are written', async () => {
+    const world = await createWorld(1);
+    const lost = new LeadershipLostError(1n);
+    world.state.commitObserved = () => Promise.reject(lost);
+    enqueueReadiness(world, true, 0, 1);
+    await expect(world.reports.flushed('node-1')).rejects.toBe(lost);
+    await expect(world.reports.flushed('node-1')).rejects.toBe(lost);
+    await world.reports.close();
+    await world.state.close();
+  });
+
+  it('rejects when the queue is closed before the reports are written', async () => {
+    const world = await createWorld(1);
+    world.state.commitObserved = () =>
+      Promise.reject(new CloudlessError('unavailable', 'the disk is full'));
+    enqueueReadiness(world, true, 0, 1);
+    const flushed = expect(world.reports.flushed('node-1')).rejects.toThrow(
+      'this coordinator is stopping',
+    );
+    await settle();
+    await world.reports.close();
+    await flushed;
+    await world.state.close();
   });
 });

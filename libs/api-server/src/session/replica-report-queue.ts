@@ -13,6 +13,7 @@ import {
 } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
 import {
+  CloudlessError,
   type Counter,
   noMeter,
   WorkQueue,
@@ -61,8 +62,10 @@ export class ReplicaReportQueue {
   private readonly waiting = new Map<string, Map<string, ReplicaReport>>();
   /** Nodes with a commit in progress. */
   private readonly writing = new Set<string>();
-  /** Callbacks of {@link flushed}, by node id. */
-  private readonly waiters = new Map<string, (() => void)[]>();
+  /** Callbacks of {@link flushed}, by node id. Called with an error when reports stay unwritten. */
+  private readonly waiters = new Map<string, ((error?: Error) => void)[]>();
+  /** Why no further report is written; undefined while reports are written. */
+  private endReason: Error | undefined;
   private readonly queue: WorkQueue<string>;
   private readonly eventThrottle: EventThrottle;
   private readonly reportCount: Counter;
@@ -96,19 +99,30 @@ export class ReplicaReportQueue {
   }
 
   /**
-   * Resolves when every report of the node that was enqueued so far is written. Does not resolve
-   * when the leadership is lost before that.
+   * Resolves when every report of the node that was enqueued so far is written.
+   * @throws {@link LeadershipLostError} when the leadership is lost before that, kind `unavailable`
+   *   when the queue is closed before that.
    */
   flushed(nodeId: string): Promise<void> {
     if (!this.waiting.has(nodeId) && !this.writing.has(nodeId)) return Promise.resolve();
-    return new Promise((resolve) =>
-      this.waiters.set(nodeId, [...(this.waiters.get(nodeId) ?? []), resolve]),
-    );
+    return new Promise((resolve, reject) => {
+      if (this.endReason !== undefined) return reject(this.endReason);
+      const onEnd = (error?: Error): void => (error === undefined ? resolve() : reject(error));
+      this.waiters.set(nodeId, [...(this.waiters.get(nodeId) ?? []), onEnd]);
+    });
   }
 
   /** Waits for commits in progress and writes no further reports. */
-  close(): Promise<void> {
-    return this.queue.stop();
+  async close(): Promise<void> {
+    await this.queue.stop();
+    this.failWaiters(new CloudlessError('unavailable', 'this coordinator is stopping'));
+  }
+
+  /** Ends every call of {@link flushed}, because no further report is written. */
+  private failWaiters(reason: Error): void {
+    this.endReason ??= reason;
+    for (const onEnd of [...this.waiters.values()].flat()) onEnd(reason);
+    this.waiters.clear();
   }
 
   private async writeAndNotify(nodeId: string): Promise<WorkResult> {
@@ -118,7 +132,7 @@ export class ReplicaReportQueue {
     } finally {
       this.writing.delete(nodeId);
       if (!this.waiting.has(nodeId)) {
-        for (const resolve of this.waiters.get(nodeId) ?? []) resolve();
+        for (const onEnd of this.waiters.get(nodeId) ?? []) onEnd();
         this.waiters.delete(nodeId);
       }
     }
@@ -175,7 +189,10 @@ export class ReplicaReportQueue {
         nodeId,
         new Map([...taken.map((report) => [report.replicaId, report] as const), ...newer]),
       );
-      if (reason instanceof LeadershipLostError) return { kind: 'done' };
+      if (reason instanceof LeadershipLostError) {
+        this.failWaiters(reason);
+        return { kind: 'done' };
+      }
       if (errorKindOf(reason) !== 'conflict') throw reason;
       return { kind: 'again' };
     }

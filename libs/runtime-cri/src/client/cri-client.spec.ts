@@ -53,6 +53,43 @@ describe('CriClient.unansweredMs', () => {
   });
 });
 
+describe('CriClient.onReconnected', () => {
+  it.each([
+    { name: 'once after a quick call that exceeded its timeout', quick: true, calls: 1 },
+    { name: 'not after work that exceeded its timeout', quick: false, calls: 0 },
+  ])('is called $name', async ({ quick, calls }) => {
+    const server = new FakeCriServer();
+    const reached = new Promise<void>((resolve) => {
+      server.overrides.listContainers = () => {
+        resolve();
+        return new Promise(() => undefined); // never responds
+      };
+    });
+    await server.listen();
+    const clock = new ManualClock();
+    let reconnected = 0;
+    const onReconnected = (): void => void (reconnected += 1);
+    const client = new CriClient({ socketPath: server.socketPath, clock, onReconnected });
+    try {
+      const list: Parameters<CriClient['callQuick']>[1] = (runtime, signal) =>
+        runtime.listContainers({}, { signal });
+      const stuck = quick
+        ? client.callQuick('ListContainers', list)
+        : client.callSlow('ListContainers', list);
+      const failed = expect(stuck).rejects.toThrow('did not answer ListContainers in');
+      await reached;
+      await clock.advance(240_000);
+      await failed;
+      await client.version();
+      await client.version();
+      expect(reconnected).toBe(calls);
+    } finally {
+      client.close();
+      await server.dispose();
+    }
+  });
+});
+
 describe('CriClient.close', () => {
   const server = new FakeCriServer();
   let onListCall = (): void => undefined;

@@ -17,8 +17,10 @@ export interface CriClientOptions {
   /** Timeout in milliseconds of {@link CriClient.callQuick} and `callQuickImage`. Default 30 s. */
   readonly quickTimeoutMs?: number;
   /**
-   * Called when a call succeeds after an earlier call failed because the runtime was unreachable. A
-   * call that only exceeded its timeout does not count as such a failure.
+   * Called when a call succeeds after an earlier call failed because the runtime was unreachable, or
+   * after a {@link CriClient.callQuick} or `callQuickImage` exceeded its timeout: the runtime may
+   * have been restarted or reconfigured in the meantime. Work that exceeds its timeout does not
+   * count, because the runtime answers other calls.
    */
   readonly onReconnected?: () => void;
 }
@@ -100,9 +102,7 @@ export class CriClient {
     call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
     this.unansweredSince ??= this.options.clock.now();
-    return this.callWithin(this.options.quickTimeoutMs ?? QUICK_TIMEOUT_MS, name, (signal) =>
-      call(this.runtimeCalls, signal),
-    );
+    return this.callQuickly(name, (signal) => call(this.runtimeCalls, signal));
   }
 
   /**
@@ -125,9 +125,7 @@ export class CriClient {
     name: string,
     call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
-    return this.callWithin(this.options.quickTimeoutMs ?? QUICK_TIMEOUT_MS, name, (signal) =>
-      call(this.imageCalls, signal),
-    );
+    return this.callQuickly(name, (signal) => call(this.imageCalls, signal));
   }
 
   /** Makes a call that pulls or removes images. Its timeout is 30 min. */
@@ -193,10 +191,20 @@ export class CriClient {
     );
   }
 
+  private callQuickly<Result>(
+    name: string,
+    call: (signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
+    const limitMs = this.options.quickTimeoutMs ?? QUICK_TIMEOUT_MS;
+    return this.callWithin(limitMs, name, call, () => (this.isUnreachable = true));
+  }
+
+  /** @param onTimeout - Called when the call exceeds `limitMs`. */
   private async callWithin<Result>(
     limitMs: number,
     name: string,
     call: (signal: AbortSignal) => Promise<Result>,
+    onTimeout: () => void = () => undefined,
   ): Promise<Result> {
     if (this.closing.signal.aborted) throw createClosedError();
     const limit = new AbortController();
@@ -214,6 +222,7 @@ export class CriClient {
     } catch (reason) {
       if (this.closing.signal.aborted) throw createClosedError();
       if (timedOut) {
+        onTimeout();
         throw new CloudlessError(
           'unavailable',
           `the container runtime at ${this.socketPath} did not answer ${name} in ${limitMs} ms: see its log`,
