@@ -3,6 +3,7 @@ import { WorkloadSpecSchema } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { toCanonicalVersion } from '@cloudless/cluster-state';
 import type { RolloutObserved } from '@cloudless/rollout';
+import { describeSuggestion, type PlacementRequest } from '@cloudless/scheduler';
 import {
   decideAny,
   decideBound,
@@ -19,6 +20,7 @@ export class DryRunPlacement {
   unplaced: readonly ReplicaRecord[] = [];
   /** Reason why no node fits the last of {@link unplaced}. */
   reason = '';
+  private refusedRequest: PlacementRequest | undefined;
   /** Number of replicas whose placement was not predicted: the budget of the plan was exhausted. */
   notPredicted = 0;
 
@@ -48,10 +50,12 @@ export class DryRunPlacement {
         );
         continue;
       }
-      for (const { replica, outcome } of this.decide(version, group, observed).decided) {
+      const request = this.createRequest(version);
+      for (const { replica, outcome } of this.decide(version, request, group, observed).decided) {
         if ('reason' in outcome) {
           unplaced.push(this.cluster.refuseReplica(replica.value, outcome.reason));
           this.reason = shortenReason(outcome.reason);
+          this.refusedRequest = request;
         } else {
           this.placements.push({ nodeId: outcome.nodeId, score: outcome.score });
           placed.push(this.cluster.placeReplica(this.workload, replica.value, outcome.nodeId));
@@ -62,17 +66,31 @@ export class DryRunPlacement {
     return placed;
   }
 
+  /**
+   * Returns the smallest change after which a node fits the last of {@link unplaced}; an empty text
+   * when none is known, and when the budget of the plan is exhausted.
+   */
+  suggestChange(): string {
+    if (this.refusedRequest === undefined || !this.cluster.consumePlacementBudget()) return '';
+    const suggestion = this.cluster.schedulerModel.suggest(this.refusedRequest);
+    return suggestion === undefined ? '' : describeSuggestion(suggestion);
+  }
+
+  private createRequest(version: number): PlacementRequest {
+    const { uid, spec } = this.workload;
+    return toPlacementRequest(
+      this.workload,
+      this.cluster.view.version(uid, version)?.template ?? spec ?? create(WorkloadSpecSchema),
+    );
+  }
+
   private decide(
     version: number,
+    request: PlacementRequest,
     group: readonly ReplicaRecord[],
     { strategy, want }: RolloutObserved,
   ): PlacementDecision {
-    const { schedulerModel, view } = this.cluster;
-    const { uid, spec } = this.workload;
-    const request = toPlacementRequest(
-      this.workload,
-      view.version(uid, version)?.template ?? spec ?? create(WorkloadSpecSchema),
-    );
+    const { schedulerModel } = this.cluster;
     const replicas = group.map((value) => ({ value, revision: 0n }));
     if (group.some(({ onlyNodeId }) => onlyNodeId !== ''))
       return decideBound(schedulerModel, request, replicas);

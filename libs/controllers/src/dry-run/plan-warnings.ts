@@ -22,7 +22,7 @@ export function formatReplicaCount(replicas: number): string {
  *   not finish: `. Default: empty.
  */
 export function warnIncomplete(result: DryRunResult, subject = ''): readonly PlanWarning[] {
-  const { unplaced, unplacedReason, stuckReason, notPredicted } = result;
+  const { unplaced, unplacedReason, suggestion, stuckReason, notPredicted } = result;
   const warnings: PlanWarning[] = [];
   if (notPredicted > 0)
     warnings.push(
@@ -33,13 +33,14 @@ export function warnIncomplete(result: DryRunResult, subject = ''): readonly Pla
       ),
     );
   if (unplaced > 0)
-    warnings.push(
-      createWarning(
+    warnings.push({
+      ...createWarning(
         Kind.NO_NODE_FITS,
         `${subject}${formatReplicaCount(unplaced)} would find no node: ${unplacedReason}`,
         unplaced,
       ),
-    );
+      suggestion,
+    });
   else if (stuckReason !== undefined)
     warnings.push(createWarning(Kind.DOES_NOT_COMPLETE, stuckReason));
   return warnings;

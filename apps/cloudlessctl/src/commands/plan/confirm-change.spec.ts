@@ -9,11 +9,13 @@ import { anInteractiveTerminal } from '../../testing/terminal-answers.js';
 interface Warning {
   readonly kind: Kind;
   readonly message: string;
+  readonly suggestion?: string;
 }
 
 const noNode: Warning = {
   kind: Kind.NO_NODE_FITS,
   message: '2 replicas would find no node: memory',
+  suggestion: 'would fit on n1 with at most 1Gi memory',
 };
 const forced: Warning = { kind: Kind.NODE_HAS_REPLICAS, message: '3 replicas count as lost' };
 const superseded: Warning = { kind: Kind.SUPERSEDES_ROLLOUT, message: 'version 2 is not done' };
@@ -41,7 +43,7 @@ function createCoordinator(...warnings: readonly (readonly Warning[] | ConnectEr
       if (found instanceof ConnectError) throw found;
       const [first] = request.changes;
       const value = first?.change.value;
-      const details = found.map(({ kind, message }) => ({ kind, message }));
+      const details = found.map((warning) => ({ ...warning }));
       if (value !== undefined && 'nodeId' in value)
         return { changes: request.changes, nodes: [{ nodeId: value.nodeId, warnings: details }] };
       return {
@@ -105,9 +107,9 @@ describe('the prediction of a change', () => {
       const { coordinator, changed, requests } = createCoordinator([noNode]);
       const argv = line.split(' ');
       const refused = await runCli(argv, { coordinator });
-      expect(refused.exitCode).toBe(9);
+      expect(refused.exitCode).toBe(7);
       expect(refused.stderr).toMatch(
-        /^cloudlessctl: nothing was changed: the change has 1 warning; to make it anyway, use --accept-warnings\n {2}(workload default\/web|node n1): 2 replicas would find no node: memory\n$/,
+        /^cloudlessctl: nothing was changed: the change has 1 warning; to make it anyway, use --accept-warnings\n {2}(workload default\/web|node n1): 2 replicas would find no node: memory; smallest change: would fit on n1 with at most 1Gi memory\n$/,
       );
       expect((await runCli([...argv, '--dry-run'], { coordinator })).stdout).toContain(
         '2 replicas would find no node',
@@ -142,7 +144,7 @@ describe('the prediction of a change', () => {
     expect(await runCli(argv, { coordinator, ...anInteractiveTerminal('n\n') })).toMatchObject({
       exitCode: 9,
       stderr:
-        'warning: workload default/web: 2 replicas would find no node: memory\nContinue? [y/N] cloudlessctl: nothing was changed\n',
+        'warning: workload default/web: 2 replicas would find no node: memory; smallest change: would fit on n1 with at most 1Gi memory\nContinue? [y/N] cloudlessctl: nothing was changed\n',
     });
     expect(changed).toEqual([]);
     await runCli(argv, { coordinator, ...anInteractiveTerminal('y\n') });
@@ -159,7 +161,7 @@ describe('the prediction of a change', () => {
     });
     expect(result.exitCode).toBe(4);
     expect(result.stderr).toContain(
-      'run the command again. New warnings:\n  workload default/web: 5 replicas would find no node\n',
+      'run the command again. New warnings:\n  workload default/web: 5 replicas would find no node; smallest change: would fit on n1 with at most 1Gi memory\n',
     );
     expect(changed).toEqual([]);
   });
@@ -207,7 +209,7 @@ describe('the prediction of a change', () => {
       [noNode],
     );
     const argv = ['scale', 'web', 'api', '--replicas', '5'];
-    expect((await runCli(argv, { coordinator })).exitCode).toBe(9);
+    expect((await runCli(argv, { coordinator })).exitCode).toBe(7);
     expect(changed).toEqual([]);
   });
 

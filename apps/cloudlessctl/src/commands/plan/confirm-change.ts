@@ -30,8 +30,8 @@ export interface Confirmation {
  * Predicts the changes of a command before they are made. Returns when they may be made: there is no
  * warning that needs a confirmation, or the user has confirmed. A prediction that fails stops
  * nothing, because the change then fails for the same reason, or is repeated with a request id.
- * @throws {@link CliFailure} with exit code 9 when the user declines, or when there are warnings and
- *   nobody can be asked; with exit code 4 when the warnings have changed since the question.
+ * @throws {@link CliFailure} with exit code 9 when the user declines; with exit code 9, or 7 when no
+ *   node fits a replica, when there are warnings and nobody can be asked; with exit code 4 when the warnings have changed since the question.
  */
 export async function confirmChanges(
   invocation: Invocation,
@@ -66,18 +66,19 @@ export interface WarningOptions {
 /**
  * Shows warnings, and asks or refuses when some need a confirmation.
  * @returns True when the user was asked and has confirmed.
- * @throws {@link CliFailure} with exit code 9 when the change is not confirmed.
+ * @throws {@link CliFailure} with exit code 9 when the change is not confirmed, or 7 when nobody can
+ *   be asked and no node fits a replica.
  */
 export async function confirmWarnings(
   invocation: Invocation,
-  { asked, shown }: PredictedWarnings,
+  { asked, shown, lacksCapacity }: PredictedWarnings,
   { question, areShown }: WarningOptions,
 ): Promise<boolean> {
   const { session } = invocation;
   const isAccepted = hasFlag(invocation, 'acceptWarnings');
   if (asked.length > 0 && !isAccepted && !canAsk(session)) {
     throw new CliFailure(
-      ExitCode.notConfirmed,
+      lacksCapacity ? ExitCode.noCapacity : ExitCode.notConfirmed,
       [
         `nothing was changed: the change has ${formatCount(asked.length, 'warning')}; to make it anyway, use --accept-warnings`,
         ...asked.map((warning) => `  ${toOneLine(warning)}`),

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { PlanWarning_Kind as Kind } from '@cloudless/api';
-import type { Plan, PlannedChangeSchema } from '@cloudless/api';
+import type { Plan, PlanWarning, PlannedChangeSchema } from '@cloudless/api';
 import { formatWorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { isTransient } from '../../call/call-failure.js';
@@ -128,6 +128,8 @@ export interface PredictedWarnings {
   readonly asked: readonly string[];
   /** The warnings that are only shown. */
   readonly shown: readonly string[];
+  /** True when one of `asked` says that no node fits a replica. */
+  readonly lacksCapacity: boolean;
 }
 
 /** The warnings that `--force` accepts: a forced drain also stops replicas that fit nowhere else. */
@@ -144,17 +146,19 @@ const ACCEPTED_BY_FORCE: ReadonlySet<Kind> = new Set([
 export function collectWarnings(plans: readonly Plan[], isForced = false): PredictedWarnings {
   const asked: string[] = [];
   const shown: string[] = [];
-  const add = (subject: string, kind: Kind, message: string): void => {
+  let lacksCapacity = false;
+  const add = (subject: string, { kind, message, suggestion }: PlanWarning): void => {
     const weight = isForced && ACCEPTED_BY_FORCE.has(kind) ? 'show' : (WEIGHTS[kind] ?? 'ask');
-    if (weight === 'ask') asked.push(`${subject}: ${message}`);
+    const hint = suggestion === '' ? '' : `; smallest change: ${suggestion}`;
+    if (weight === 'ask') asked.push(`${subject}: ${message}${hint}`);
     if (weight === 'show') shown.push(`${subject}: ${message}`);
+    lacksCapacity ||= weight === 'ask' && kind === Kind.NO_NODE_FITS;
   };
   for (const { workloads, nodes } of plans) {
     for (const workload of workloads)
-      for (const { kind, message } of workload.warningDetails)
-        add(formatWorkloadName(workload), kind, message);
+      for (const warning of workload.warningDetails) add(formatWorkloadName(workload), warning);
     for (const { nodeId, warnings } of nodes)
-      for (const { kind, message } of warnings) add(`node ${nodeId}`, kind, message);
+      for (const warning of warnings) add(`node ${nodeId}`, warning);
   }
-  return { asked, shown };
+  return { asked, shown, lacksCapacity };
 }

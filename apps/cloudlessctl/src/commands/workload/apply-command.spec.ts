@@ -223,7 +223,7 @@ describe('cloudlessctl apply with warnings', () => {
       expect(
         await runCli(['apply', '-f', 'a.yaml', ...flags], { coordinator, files }),
       ).toMatchObject({
-        exitCode: 9,
+        exitCode: 7,
         stderr: `cloudlessctl: nothing was changed: the change has 1 warning; to make it anyway, use --accept-warnings\n  ${warning}\n`,
       });
     }

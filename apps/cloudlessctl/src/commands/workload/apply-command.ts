@@ -31,7 +31,7 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
     .option('--wait-capacity', WAIT_CAPACITY_TEXT);
   addNotes(
     command,
-    'The plan is shown first, and then executed exactly as shown. With warnings, the command asks on a terminal and otherwise needs --accept-warnings; --prune asks on a terminal. Exit code 9: not confirmed, nothing was changed.',
+    'The plan is shown first, and then executed exactly as shown. With warnings, the command asks on a terminal and otherwise needs --accept-warnings; --prune asks on a terminal. Exit code 9, or 7 when no node fits: not confirmed, nothing was changed.',
   );
 }
 
