@@ -151,6 +151,7 @@ describeContainers('an agent with containers', () => {
       name: 'a host path',
       spec: { volumes: [aHostPath('/srv')] },
       capability: 'volumes.hostpath',
+      reason: 'cannot mount host paths',
     },
     {
       name: 'another runtime class',
@@ -159,11 +160,11 @@ describeContainers('an agent with containers', () => {
     },
   ])(
     'keeps a workload with $name pending when no node has the capability',
-    async ({ spec, capability }) => {
+    async ({ spec, capability, reason = `lacks the capability ${capability}` }) => {
       const name = capability.replace('.', '-');
       await cluster.client.createWorkload({ name, spec: { ...SLEEPER, ...spec } });
-      const { status } = await waitUntilPending(name, capability);
-      expect(status!.reason).toContain(`capability ${capability}`);
+      const { status } = await waitUntilPending(name, reason);
+      expect(status!.reason).toContain('no node fits');
       await remove(name);
     },
   );
