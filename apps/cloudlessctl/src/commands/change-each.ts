@@ -13,6 +13,8 @@ export interface EachChange<Subject, Result> {
    * @param requestId - Request id of this change; empty without `--request-id`.
    */
   change(subject: Subject, requestId: string): Promise<Result>;
+  /** What one subject counts as in the message about failures. Default: `change`. */
+  readonly noun?: string;
 }
 
 /** The results of {@link changeEach}. */
@@ -35,7 +37,7 @@ export interface EachResult<Result> {
 export async function changeEach<Subject, Result>(
   session: CliSession,
   subjects: readonly Subject[],
-  { describe, change }: EachChange<Subject, Result>,
+  { describe, change, noun = 'change' }: EachChange<Subject, Result>,
 ): Promise<EachResult<Result>> {
   const results: Result[] = [];
   let firstFailure: CliFailure | undefined;
@@ -53,7 +55,9 @@ export async function changeEach<Subject, Result>(
       firstFailure ??= failure;
       failures += 1;
       // Most messages of the coordinator name the subject themselves.
-      const isNamed = failure.message.includes(`"${name.replace(/^\w+ /, '')}"`);
+      const isNamed =
+        failure.message.startsWith(`${name}: `) ||
+        failure.message.includes(`"${name.replace(/^\w+ /, '')}"`);
       await session.printNotice(`cloudlessctl: ${isNamed ? '' : `${name}: `}${failure.message}`);
       const untried = subjects.slice(index + 1);
       if (!isTransient(reason) || untried.length === 0) continue;
@@ -66,7 +70,7 @@ export async function changeEach<Subject, Result>(
     results,
     throwFailure: () => {
       if (firstFailure === undefined) return;
-      const message = `${failures} of ${formatCount(subjects.length, 'change')} failed`;
+      const message = `${failures} of ${formatCount(subjects.length, noun)} failed`;
       throw new CliFailure(firstFailure.exitCode, message);
     },
   };

@@ -15,7 +15,11 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'workload list': ['workload list', 'workload list -A -l app=shop -o wide'],
   'workload get': ['workload get web', 'workload get web -o yaml'],
   'workload top': ['workload top', 'workload top web --node web1'],
-  'rollout status': ['rollout status web', 'rollout status web --watch=false -o json'],
+  'rollout status': [
+    'rollout status web',
+    'rollout status -l app=shop',
+    'rollout status web --watch=false -o json',
+  ],
   'rollout plan': ['rollout plan web', 'rollout plan prod/web -o json'],
   'rollout pause': ['rollout pause web', 'rollout pause -l app=shop'],
   'rollout resume': ['rollout resume web', 'rollout resume web --wait'],

@@ -4,8 +4,8 @@ import { ManualClock } from '@cloudless/base/testing';
 import { RolloutStatus_Phase as Phase } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import { FAILURE, aRollout, createWatch } from '../../testing/a-rollout.js';
-import { NOW_MS, runCli } from '../../testing/run-cli.js';
-import type { CliOptions, CliResult } from '../../testing/run-cli.js';
+import { NOW_MS, aWorkload, runCli } from '../../testing/run-cli.js';
+import type { CliOptions, CliResult, FakeCoordinator } from '../../testing/run-cli.js';
 
 const done = aRollout({ phase: Phase.COMPLETED }, { updated: 4 });
 const promotion = aRollout({
@@ -199,5 +199,32 @@ describe('cloudlessctl rollout status', () => {
     while (!drawn.includes('89s left')) await new Promise((resolve) => setImmediate(resolve));
     stop.abort();
     expect((await running).exitCode).toBe(130);
+  });
+
+  it('shows several rollouts, and ends with the exit code of the first that did not succeed', async () => {
+    const failed = { phase: Phase.FAILED, reason: 'crashed' };
+    const completed = { phase: Phase.COMPLETED };
+    const coordinator: FakeCoordinator = {
+      listWorkloads: () => ({ workloads: [aWorkload({ name: 'api' }), aWorkload()] }),
+      getWorkload: ({ name }) =>
+        aWorkload({ name, status: { rollout: name === 'api' ? failed : completed } }),
+    };
+    const argv = ['rollout', 'status', '-l', 'app=shop', '--watch=false'];
+    const { exitCode, stdout, stderr } = await runCli(argv, { coordinator });
+    expect(exitCode).toBe(8);
+    expect(stdout).toMatch(/^workload default\/api: .*\nworkload default\/web: .*\n$/);
+    expect(stderr).toMatch(/^cloudlessctl: workload default\/api: .*crashed/);
+    expect(stderr).toMatch(/\ncloudlessctl: 1 of 2 rollouts failed\n$/);
+    const json = await runCli([...argv, '-o', 'json'], { coordinator });
+    expect(json.exitCode).toBe(8);
+    expect(
+      json.stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as unknown),
+    ).toMatchObject([
+      { namespace: 'default', name: 'api', status: { phase: 'FAILED' } },
+      { namespace: 'default', name: 'web', status: { phase: 'COMPLETED' } },
+    ]);
   });
 });

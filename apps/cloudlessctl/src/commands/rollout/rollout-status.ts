@@ -6,7 +6,8 @@ import type { Workload } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import { addNotes } from '../../help/help-format.js';
-import { formatWorkloadName, parseWorkloadName } from '../../names.js';
+import { formatWorkloadName } from '../../names.js';
+import type { WorkloadName } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatRolloutLine } from '../../views/rollout-view.js';
@@ -17,18 +18,20 @@ import { getFraction } from '../../wait/rollout-counts.js';
 import { withFailureDetails } from '../../wait/wait-workload.js';
 import { watchWorkload } from '../../wait/watch-workload.js';
 import { drawWorkload } from '../../wait/workload-picture.js';
-import { hasFlag, requireOperand, getTextOption } from '../options.js';
+import { changeEach } from '../change-each.js';
+import { hasFlag, getTextOption } from '../options.js';
+import { addSelectorOption, selectWorkloads } from '../workload/select-workloads.js';
 import { formatPromoteHint, formatResumeHint } from './rollout-hints.js';
 
 /** Adds `rollout status`. */
 export function addRolloutStatus(tree: CommandTree, parent: Command): void {
   const command = tree.addCommand(
     parent,
-    'status <workload>',
-    'show the status of a rollout until it ends',
-    showStatus,
+    'status [workloads...]',
+    'show the status of rollouts until they end',
+    showStatuses,
   );
-  command
+  addSelectorOption(command)
     .addOption(
       new Option('--watch <boolean>', 'with false, print the current status and exit')
         .choices(['true', 'false'])
@@ -38,20 +41,46 @@ export function addRolloutStatus(tree: CommandTree, parent: Command): void {
     .option('--wait-capacity', WAIT_CAPACITY_TEXT);
   addNotes(
     command,
-    'Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with 7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status.',
+    'Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with 7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status. Several rollouts are shown one after the other; the exit code is that of the first that did not succeed.',
   );
 }
 
-async function showStatus(invocation: Invocation): Promise<number> {
+async function showStatuses(invocation: Invocation): Promise<number> {
   const { session } = invocation;
-  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
-  const workload = await session.client.getWorkload(name, session.getCallOptions());
-  if (session.isStructured) {
-    await session.printValue(
-      toMessageJson(RolloutStatusSchema, workload.status?.rollout ?? create(RolloutStatusSchema)),
+  const names = await selectWorkloads(invocation);
+  if (session.isStructured) return printStatuses(session, names);
+  const { throwFailure } = await changeEach(session, names, {
+    describe: formatWorkloadName,
+    change: (name) => showStatus(invocation, name),
+    noun: 'rollout',
+  });
+  throwFailure();
+  return ExitCode.ok;
+}
+
+/**
+ * Prints the current status of a rollout; of several rollouts one value each.
+ * @returns The exit code of the first rollout that did not succeed.
+ */
+async function printStatuses(session: CliSession, names: readonly WorkloadName[]): Promise<number> {
+  let exitCode: number = ExitCode.ok;
+  for (const name of names) {
+    const workload = await session.client.getWorkload(name, session.getCallOptions());
+    const status = toMessageJson(
+      RolloutStatusSchema,
+      workload.status?.rollout ?? create(RolloutStatusSchema),
     );
-    return findResult(session, workload, /* waitPromotion */ false)?.exitCode ?? ExitCode.ok;
+    if (names.length === 1) await session.printValue(status);
+    else await session.printItem({ ...name, status });
+    const result = findResult(session, workload, /* waitPromotion */ false);
+    if (exitCode === ExitCode.ok) exitCode = result?.exitCode ?? ExitCode.ok;
   }
+  return exitCode;
+}
+
+async function showStatus(invocation: Invocation, name: WorkloadName): Promise<void> {
+  const { session } = invocation;
+  const workload = await session.client.getWorkload(name, session.getCallOptions());
   if (getTextOption(invocation, 'watch') === 'false') {
     await session.print(`${formatLine(workload)}\n`);
     const result = findResult(session, workload, /* waitPromotion */ false);
@@ -128,15 +157,14 @@ async function followRollout(
 /**
  * Prints the result of the rollout.
  * @param result - Undefined while the rollout is in progress.
- * @returns The exit code.
  * @throws {@link CliFailure} when the rollout did not succeed.
  */
 async function reportResult(
   session: CliSession,
   workload: Workload,
   result: RolloutResult | undefined,
-): Promise<number> {
-  if (result === undefined) return ExitCode.ok;
+): Promise<void> {
+  if (result === undefined) return;
   if (result.exitCode !== ExitCode.ok) {
     throw await withFailureDetails(
       session,
@@ -145,7 +173,6 @@ async function reportResult(
     );
   }
   if (result.text !== '') await session.printNotice(result.text);
-  return ExitCode.ok;
 }
 
 /**
