@@ -1,6 +1,6 @@
 // Bundles each app into dist/apps/<app>/main.mjs. Run it alone with `npm run build`.
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { root, setup } from './setup.mjs';
 
@@ -43,9 +43,7 @@ export const cliBundle = {
 /** @returns when all bundles are written */
 export async function build() {
   const { build: bundle } = await import('esbuild');
-  // The names of chunks change with their content.
-  rmSync(join(root, cliFolder, 'chunks'), { recursive: true, force: true });
-  await Promise.all([
+  const [, { metafile }] = await Promise.all([
     bundle({
       ...common,
       entryPoints: {
@@ -55,8 +53,22 @@ export async function build() {
       },
       outdir: 'dist/apps',
     }),
-    bundle(cliBundle),
+    bundle({ ...cliBundle, metafile: true }),
   ]);
+  removeStaleChunks(Object.keys(metafile.outputs));
+}
+
+/**
+ * Removes the chunks of earlier builds after the new chunks are written: a cloudlessctl that starts
+ * during the build finds a complete set. The names of chunks change with their content.
+ */
+function removeStaleChunks(outputs) {
+  const kept = new Set(outputs.map((path) => resolve(root, path)));
+  const folder = join(root, cliFolder, 'chunks');
+  for (const name of existsSync(folder) ? readdirSync(folder) : []) {
+    const path = join(folder, name);
+    if (!kept.has(path)) rmSync(path);
+  }
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
