@@ -5,7 +5,8 @@ import { toOneLine } from '../output/table.js';
 import type { CliSession } from '../call/cli-session.js';
 import { describeDrain } from '../views/drain-view.js';
 import { drawBar, drawResult, drawTitle, type PictureLine } from './picture.js';
-import { Progress, type PictureView } from './progress.js';
+import type { PictureView } from './picture.js';
+import { Progress } from './progress.js';
 
 /** Shows the progress of drains in one view: a picture on a terminal, elsewhere few lines. */
 export class DrainProgress {

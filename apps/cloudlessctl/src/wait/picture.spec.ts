@@ -7,7 +7,7 @@ import { getTextWidth } from '../output/text-width.js';
 import { aRollout } from '../testing/a-rollout.js';
 import { NOW_MS, aWorkload } from '../testing/run-cli.js';
 import { formatPicture } from './picture.js';
-import type { PictureView } from './progress.js';
+import type { PictureView } from './picture.js';
 import { drawWorkload } from './workload-picture.js';
 
 const view = (changes: Partial<PictureView> = {}): PictureView => ({

@@ -1,7 +1,21 @@
 import { formatSpan } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import { getTextWidth, padText, shortenText } from '../output/text-width.js';
-import type { PictureView } from './progress.js';
+import type { Style } from '../output/style.js';
+
+/** Sizes, times and colours for a picture. */
+export interface PictureView {
+  /** Width of the terminal in character cells. */
+  readonly width: number;
+  /** Number of lines that fit on the terminal. */
+  readonly height: number;
+  readonly nowMs: number;
+  /** Milliseconds since the wait began. */
+  readonly elapsedMs: number;
+  readonly style: Style;
+  /** True when the terminal shows characters beyond ASCII. */
+  readonly hasUnicode: boolean;
+}
 
 /** A part of a line with one colour. */
 export interface Segment {

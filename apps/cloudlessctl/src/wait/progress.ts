@@ -1,28 +1,13 @@
 import { Writable } from 'node:stream';
 import { createLogUpdate } from 'log-update';
 import type { CliSession } from '../call/cli-session.js';
-import type { Style } from '../output/style.js';
-import { formatPicture, type PictureLine } from './picture.js';
+import { formatPicture, type PictureLine, type PictureView } from './picture.js';
 import { ProgressThrottle, type ProgressLine } from './progress-throttle.js';
 
 /** Interval at which a picture is drawn again, because it shows times in seconds. */
 const REDRAW_MS = 1_000;
 /** Height of a terminal that does not tell its size. */
 const DEFAULT_ROWS = 24;
-
-/** Sizes, times and colours for a picture. */
-export interface PictureView {
-  /** Width of the terminal in character cells. */
-  readonly width: number;
-  /** Number of lines that fit on the terminal. */
-  readonly height: number;
-  readonly nowMs: number;
-  /** Milliseconds since the wait began. */
-  readonly elapsedMs: number;
-  readonly style: Style;
-  /** True when the terminal shows characters beyond ASCII. */
-  readonly hasUnicode: boolean;
-}
 
 /** A state of the work. */
 export interface ProgressState extends ProgressLine {

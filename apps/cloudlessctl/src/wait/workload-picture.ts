@@ -6,7 +6,7 @@ import { toOneLine } from '../output/table.js';
 import { padText, wrapText } from '../output/text-width.js';
 import { describeLimit, formatVersions } from '../views/rollout-view.js';
 import { drawBar, drawTitle, type Bar, type PictureLine } from './picture.js';
-import type { PictureView } from './progress.js';
+import type { PictureView } from './picture.js';
 import { countRollout, getWaitReason } from './rollout-counts.js';
 
 /** Most lines of the reason. */

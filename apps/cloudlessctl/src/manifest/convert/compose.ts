@@ -9,7 +9,7 @@ import {
 import { interpolate } from './interpolate.js';
 import { SourceMap, isMap, withoutEmpty } from './source-map.js';
 import type { ReportNote } from './source-map.js';
-import type { ConvertedWorkload } from './convert.js';
+import type { ConvertedWorkload } from './converted-workload.js';
 import { splitWords, toDnsLabel } from './words.js';
 
 /** Returns true when a document of a file is a Compose file. */

@@ -5,18 +5,11 @@ import { parseManifest } from '../parse-manifest.js';
 import { printYaml } from '../print-yaml.js';
 import { MAX_ALIASES, MAX_FILE_BYTES } from '../yaml-reader.js';
 import type { Problem } from '../yaml-reader.js';
+import type { ConvertedWorkload } from './converted-workload.js';
 import { convertCompose, isComposeFile } from './compose.js';
 import { convertKubernetes, isKubernetesObject } from './kubernetes.js';
 import { SourceMap, isMap } from './source-map.js';
 import type { ReportNote } from './source-map.js';
-
-/** A workload that a foreign file describes, as the JSON form of a manifest. */
-export interface ConvertedWorkload {
-  /** Undefined: the namespace of the command line that applies the manifest. */
-  readonly namespace: string | undefined;
-  readonly name: string;
-  readonly spec: Readonly<Record<string, unknown>>;
-}
 
 /** Result of a conversion. */
 export interface Conversion {

@@ -1,4 +1,4 @@
-import type { ConvertedWorkload } from './convert.js';
+import type { ConvertedWorkload } from './converted-workload.js';
 import { convertPod } from './kubernetes-pod.js';
 import { SourceMap, isMap, withoutEmpty } from './source-map.js';
 import type { ReportNote } from './source-map.js';
