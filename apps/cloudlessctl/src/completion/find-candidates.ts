@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { GlobalOptions } from '../config/settings.js';
 import type { CommandTree } from '../command-tree.js';
 import type { LocalSession } from '../call/local-session.js';
-import { PLURALS } from '../commands/general/kinds.js';
+import { PLURALS } from '../kinds.js';
 import { findOption, findSubcommand, parseWords, splitFlag } from './parse-words.js';
 import type { ParsedWords } from './parse-words.js';
 import { getOperandValues, getOptionValues } from './value-kinds.js';

@@ -3,7 +3,7 @@ import type { Event, Node, Workload } from '@cloudless/api';
 import type { CliSession } from '../call/cli-session.js';
 import type { LocalSession } from '../call/local-session.js';
 import { openSession } from '../call/open-session.js';
-import { findKind } from '../commands/general/kinds.js';
+import { findKind } from '../kinds.js';
 import { getConfigPath, readContexts } from '../config/contexts.js';
 import { DEFAULT_SERVER } from '../config/settings.js';
 import { parseWorkloadName } from '../names.js';

@@ -5,7 +5,7 @@ import { CliFailure, ExitCode } from '../call/failure.js';
 import { formatWorkloadName } from '../names.js';
 import { formatCount } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
-import { formatPromoteHint } from '../commands/rollout/rollout-hints.js';
+import { formatPromoteHint } from '../views/rollout-hints.js';
 import type { CliSession } from '../call/cli-session.js';
 import { formatFailure } from '../views/rollout-view.js';
 import { judgeWorkload } from './judge-workload.js';

@@ -16,8 +16,8 @@ import {
   getWorkloads,
   listWorkloads,
 } from '../workload/list-workloads.js';
-import { KIND_LIST, PLURALS, findKind, parseKind } from './kinds.js';
-import type { Kind } from './kinds.js';
+import { KIND_LIST, PLURALS, findKind, parseKind } from '../../kinds.js';
+import type { Kind } from '../../kinds.js';
 
 /**
  * `get` has the options of every kind. This table lists the kinds that accept an option; an option

@@ -10,7 +10,7 @@ import { formatVersions } from '../../views/rollout-view.js';
 import { requireOperand, requireOperands, getTextOption } from '../options.js';
 import { changeWorkloads } from '../workload/report-change.js';
 import { selectWorkloads } from '../workload/select-workloads.js';
-import { formatResumeHint } from './rollout-hints.js';
+import { formatResumeHint } from '../../views/rollout-hints.js';
 
 /**
  * Returns the workload name that the command was given.

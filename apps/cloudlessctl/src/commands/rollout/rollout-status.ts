@@ -21,7 +21,7 @@ import { drawWorkload } from '../../wait/workload-picture.js';
 import { changeEach } from '../change-each.js';
 import { hasFlag, getTextOption } from '../options.js';
 import { addSelectorOption, selectWorkloads } from '../workload/select-workloads.js';
-import { formatPromoteHint, formatResumeHint } from './rollout-hints.js';
+import { formatPromoteHint, formatResumeHint } from '../../views/rollout-hints.js';
 
 /** Adds `rollout status`. */
 export function addRolloutStatus(tree: CommandTree, parent: Command): void {

@@ -1,5 +1,5 @@
-import type { WorkloadName } from '../../names.js';
-import type { CliSession } from '../../call/cli-session.js';
+import type { WorkloadName } from '../names.js';
+import type { CliSession } from '../call/cli-session.js';
 
 /** Returns the hint `resume the rollout with: <command>`. */
 export function formatResumeHint(session: CliSession, name: WorkloadName): string {

@@ -1,5 +1,5 @@
-import { createUsageFailure } from '../../call/failure.js';
-import { suggestSimilar } from '../../suggest.js';
+import { createUsageFailure } from './call/failure.js';
+import { suggestSimilar } from './suggest.js';
 
 /** A kind of object that `get` lists. */
 export type Kind = 'workload' | 'node' | 'replica' | 'container' | 'event' | 'namespace';
