@@ -55,6 +55,13 @@ const rows: readonly Row[] = [
     labels: { loop: 'janitor', result: 'after' },
     perform: (cluster) => cluster.advance(61_000, 500),
   },
+  {
+    metric: 'cloudless_agents_away',
+    perform: async (cluster) => {
+      cluster.agents.get('node-1')!.leave();
+      await cluster.advance(1_000, 50);
+    },
+  },
   { metric: 'cloudless_loop_pass_duration_seconds', labels: { loop: 'workload' }, perform: web },
   { metric: 'cloudless_placements_total', labels: { result: 'placed' }, perform: web },
   {
@@ -119,6 +126,7 @@ const TESTED_ELSEWHERE = [
   'cloudless_loop_oldest_wait_seconds',
   'cloudless_loop_retrying',
   'cloudless_lease_sweep_lag_seconds',
+  'cloudless_agents_slow',
 ];
 
 describe('loop metrics', () => {
