@@ -191,7 +191,7 @@ describe('cloudlessctl rollout history', () => {
     await getOutput(runUpdate('shown', '--env', 'V=2', '--wait'));
     const text = await getOutput(runRollout('history', 'shown', '--version', '1'));
     expect(text).toMatch(
-      /^# version 1, \d{4}-.*; replicas, rollout and disconnect are not part of a version\nkind: Workload\n/,
+      /^# version 1, \d{4}-.*; replicas, rollout and disconnect are those of the workload now\nkind: Workload\n/,
     );
     const file = join(cluster.directory, 'shown.yaml');
     await writeFile(file, text);

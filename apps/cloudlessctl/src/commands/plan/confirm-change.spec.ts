@@ -180,6 +180,12 @@ describe('the prediction of a change', () => {
       isShown: false,
     },
     {
+      name: 'ignores that an undo takes the place of a rollout',
+      line: 'rollout undo web',
+      warning: superseded,
+      isShown: false,
+    },
+    {
       name: 'shows what --force does',
       line: 'node remove n1 --force',
       warning: forced,

@@ -154,9 +154,13 @@ export function collectWarnings(plans: readonly Plan[], isForced = false): Predi
     if (weight === 'show') shown.push(`${subject}: ${message}`);
     lacksCapacity ||= weight === 'ask' && kind === Kind.NO_NODE_FITS;
   };
-  for (const { workloads, nodes } of plans) {
+  for (const { changes, workloads, nodes } of plans) {
+    // To undo a rollout is to take its place.
+    const isUndo = changes.every(({ change }) => change.case === 'undo');
     for (const workload of workloads)
-      for (const warning of workload.warningDetails) add(formatWorkloadName(workload), warning);
+      for (const warning of workload.warningDetails)
+        if (!isUndo || warning.kind !== Kind.SUPERSEDES_ROLLOUT)
+          add(formatWorkloadName(workload), warning);
     for (const { nodeId, warnings } of nodes)
       for (const warning of warnings) add(`node ${nodeId}`, warning);
   }
