@@ -26,7 +26,8 @@ export interface MembershipOptions {
  *   length of a lease, so its reports are not current;
  * - `reconnecting`: its connection broke, and the reconnect window is running;
  * - `away`: its agent left in good order, and the grace is running;
- * - `lost`: its lease ended; only a new join brings it back.
+ * - `lost`: for a {@link LossCause}, with or without a running lease; only a new join brings it
+ *   back.
  */
 export type NodeState = 'expected' | 'connected' | 'slow' | 'reconnecting' | 'away' | 'lost';
 

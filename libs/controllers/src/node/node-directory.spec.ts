@@ -1,3 +1,4 @@
+import { NodeStatus_Phase as Phase } from '@cloudless/api';
 import { silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { NodeDirectory } from './node-directory.js';
@@ -19,4 +20,79 @@ describe('NodeDirectory', () => {
     });
     nodes.close();
   });
+
+  it.each([
+    {
+      name: 'no message came',
+      lose: (): void => undefined,
+      reason: 'its lease ended: no message from its agent',
+    },
+    {
+      name: 'the connection broke',
+      lose: (nodes: NodeDirectory, session: number) => nodes.endSession('a', session),
+      reason: 'its lease ended: no message from its agent',
+    },
+    {
+      name: 'the agent left and did not return',
+      lose: (nodes: NodeDirectory, session: number) => nodes.leaveSession('a', session, 'upgrade'),
+      reason: 'its agent left and did not return within 20s',
+    },
+    {
+      name: 'an operator confirmed the loss of a node that is away',
+      lose: (nodes: NodeDirectory, session: number) => {
+        nodes.leaveSession('a', session, 'upgrade');
+        nodes.confirmLost('a');
+      },
+      reason: 'its agent left, and an operator confirmed the loss',
+    },
+  ])('explains the loss of a node when $name', async ({ lose, reason }) => {
+    const { clock, nodes } = startDirectory();
+    lose(nodes, nodes.startSession('a'));
+    await clock.advance(21_000);
+    expect(nodes.status('a')).toMatchObject({ phase: Phase.LOST, reason });
+    nodes.close();
+  });
+
+  it('explains the loss of a node whose agent hangs while its lease is renewed', async () => {
+    const { clock, nodes } = startDirectory();
+    nodes.startSession('a');
+    for (let loopAgeMs = 0; loopAgeMs <= 12_000; loopAgeMs += 1_000) {
+      nodes.renewLease('a', loopAgeMs);
+      await clock.advance(1_000);
+    }
+    expect(nodes.status('a')).toMatchObject({
+      phase: Phase.LOST,
+      reason: 'the main loop of its agent did not turn for 10s',
+    });
+    nodes.close();
+  });
+
+  it('counts no node that is away for the replacement brake after its loss was confirmed', async () => {
+    const { clock, nodes } = startDirectory();
+    for (const nodeId of NODES) {
+      const session = nodes.startSession(nodeId);
+      if (nodeId === 'e') continue;
+      nodes.leaveSession(nodeId, session, '');
+    }
+    for (const nodeId of ['a', 'b', 'c', 'd']) {
+      nodes.confirmLost(nodeId);
+      expect(nodes.status(nodeId).phase).toBe(Phase.LOST);
+    }
+    await clock.advance(200);
+    expect(nodes.checkReplacementBrake().kind).toBe('released');
+    nodes.close();
+  });
 });
+
+function startDirectory(): { readonly clock: ManualClock; readonly nodes: NodeDirectory } {
+  const clock = new ManualClock();
+  const nodes = new NodeDirectory({
+    clock,
+    log: silentLog,
+    leaseMs: 3_000,
+    leaveGraceMs: 20_000,
+    hungAfterMs: 10_000,
+  });
+  nodes.start([]);
+  return { clock, nodes };
+}

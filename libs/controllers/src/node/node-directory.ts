@@ -26,6 +26,7 @@ import {
 import type { DepartureRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
 import { explainDeparture, formatSeconds, restoreDeparture, type Departure } from './departures.js';
+import { explainLoss } from './losses.js';
 import { NodeMetrics } from './node-metrics.js';
 
 export interface NodeDirectoryOptions {
@@ -109,8 +110,8 @@ export class NodeDirectory {
   private readonly liveStates = new Map<string, LiveState>();
   private readonly listeners = new Set<(nodeId: string) => void>();
   private readonly usageListeners = new Set<(nodeId: string) => void>();
-  /** When each lost node was lost, on the monotonic clock. */
-  private readonly lostAtMs = new Map<string, number>();
+  /** When each lost node was lost, on the monotonic clock, and why, for users. */
+  private readonly losses = new Map<string, { readonly atMs: number; readonly reason: string }>();
   /** Departures of the agents that are away. */
   private readonly departures = new Map<string, Departure>();
   private readonly leaveGraceMs: number;
@@ -190,7 +191,7 @@ export class NodeDirectory {
   startSession(nodeId: string): number {
     const { clock } = this.options;
     const session = this.membership.join(toNodeId(nodeId), clock.now());
-    this.lostAtMs.delete(nodeId);
+    this.losses.delete(nodeId);
     this.departures.delete(nodeId);
     const liveState = this.ensureLiveState(nodeId);
     liveState.connectedSinceMs = clock.wallTime();
@@ -283,18 +284,18 @@ export class NodeDirectory {
     this.brake.confirmLost([toNodeId(nodeId)]);
     this.quarantined.delete(toNodeId(nodeId));
     this.liveStates.delete(nodeId);
-    this.lostAtMs.delete(nodeId);
+    this.losses.delete(nodeId);
     this.departures.delete(nodeId);
     this.notify(nodeId);
   }
 
   /**
-   * Returns the milliseconds since this coordinator saw the lease of a node end; undefined when the
-   * node is not lost.
+   * Returns the milliseconds since this coordinator saw the loss of a node; undefined when the node
+   * is not lost.
    */
   lostForMs(nodeId: string): number | undefined {
-    const atMs = this.lostAtMs.get(nodeId);
-    return atMs === undefined ? undefined : this.options.clock.now() - atMs;
+    const loss = this.losses.get(nodeId);
+    return loss && this.options.clock.now() - loss.atMs;
   }
 
   /**
@@ -302,8 +303,10 @@ export class NodeDirectory {
    * replacement brake, and the grace of a node that is away ends.
    */
   confirmLost(nodeId: string): void {
-    this.membership.endGrace(toNodeId(nodeId));
-    this.brake.confirmLost([toNodeId(nodeId)]);
+    const id = toNodeId(nodeId);
+    this.membership.endGrace(id);
+    // Only a sweep makes a node that is away lost, and adds the node to the replacement brake.
+    this.sweep(id);
     this.notify(nodeId);
   }
 
@@ -354,6 +357,8 @@ export class NodeDirectory {
   }
 
   private explainPhase(nodeId: string, phase: Phase): string {
+    const loss = phase === Phase.LOST ? this.losses.get(nodeId) : undefined;
+    if (loss !== undefined) return loss.reason;
     const departure = phase === Phase.AWAY ? this.departures.get(nodeId) : undefined;
     return departure === undefined ? phaseReasons[phase] : explainDeparture(departure);
   }
@@ -373,14 +378,16 @@ export class NodeDirectory {
     });
   }
 
-  private sweep(): void {
+  /** @param confirmedId - A node whose loss an operator confirms: the brake does not count it. */
+  private sweep(confirmedId?: NodeId): void {
     const now = this.options.clock.now();
     const delayMs = now - this.lastSweepMs - SWEEP_MS;
     this.lastSweepMs = now;
-    this.metrics.recordSweep(delayMs);
+    this.metrics.recordSweep(Math.max(0, delayMs));
     if (delayMs > MAX_SWEEP_DELAY_MS) this.membership.extendLeases(delayMs);
     const transitions = this.membership.sweep(now);
     this.brake.apply(transitions);
+    if (confirmedId !== undefined) this.brake.confirmLost([confirmedId]);
     // The brake is checked immediately: a later check may fall outside the window within which
     // losses count together.
     if (transitions.length > 0) this.checkReplacementBrake();
@@ -388,10 +395,17 @@ export class NodeDirectory {
       const { kind, nodeId } = transition;
       if (kind === 'slow' || kind === 'recovered') this.recordSlowness(nodeId, kind === 'slow');
       if (kind !== 'lost') continue;
+      this.losses.set(nodeId, {
+        atMs: now,
+        reason: explainLoss(transition.cause, {
+          graceMs: this.departures.get(nodeId)?.graceMs ?? this.leaveGraceMs,
+          hungAfterMs: this.hungAfterMs,
+          confirmed: nodeId === confirmedId,
+        }),
+      });
       this.departures.delete(nodeId);
       this.metrics.recordLoss();
       this.quarantine.recordLoss(nodeId, now);
-      this.lostAtMs.set(nodeId, now);
       this.reliability.record(nodeId, false, now);
       this.options.log.warn('node lost', { nodeId, cause: transition.cause });
       if (this.quarantine.quarantinedUntil(nodeId, now) !== undefined) this.quarantined.add(nodeId);

@@ -49,7 +49,7 @@ describe('NodeReconciler after the loss of a node', () => {
         replicaIds: ['web-1'],
         causeId: lost?.id,
         decision: {
-          why: 'its lease has ended, lost_after of its replicas has passed, and the replacement brake is released',
+          why: 'the node is lost, lost_after of its replicas has passed, and the replacement brake is released',
         },
       },
     ]);

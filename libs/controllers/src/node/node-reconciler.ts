@@ -332,7 +332,7 @@ export class NodeReconciler {
   private explainReplacement(confirmed: boolean): string {
     return confirmed
       ? 'an operator has confirmed that the machine is dead'
-      : 'its lease has ended, lost_after of its replicas has passed, and the replacement brake is released';
+      : 'the node is lost, lost_after of its replicas has passed, and the replacement brake is released';
   }
 
   /**
