@@ -64,7 +64,8 @@ export const KIND_LIST = 'workloads, replicas, containers, nodes, events or name
 
 /** Returns the kind that a word names; undefined for another word. */
 export function findKind(word: string): Kind | undefined {
-  return KINDS[word.toLowerCase()];
+  const key = word.toLowerCase();
+  return Object.hasOwn(KINDS, key) ? KINDS[key] : undefined;
 }
 
 /**
@@ -75,7 +76,8 @@ export function findKind(word: string): Kind | undefined {
 export function parseKind(word: string): Kind {
   const kind = findKind(word);
   if (kind !== undefined) return kind;
-  const here = FOREIGN_KINDS[word.toLowerCase()];
+  const key = word.toLowerCase();
+  const here = Object.hasOwn(FOREIGN_KINDS, key) ? FOREIGN_KINDS[key] : undefined;
   const hint = here === undefined ? suggestSimilar(word, Object.keys(KINDS)) : `; here: ${here}`;
   throw createUsageFailure(`unknown kind ${JSON.stringify(word)}: expected ${KIND_LIST}${hint}`);
 }

@@ -1,5 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import type { ListWorkloadsRequest } from '@cloudless/api';
 import { EventSchema, PlanSummarySchema } from '@cloudless/api';
 import { NOW_MS, aNode, aWorkload, runCli } from '../testing/run-cli.js';
 
@@ -11,13 +12,19 @@ contexts:
 `;
 
 const coordinator = {
-  listWorkloads: ({ namespace }: { namespace: string }) => ({
+  listWorkloads: ({ namespace, includeReplicas }: ListWorkloadsRequest) => ({
     workloads: [
       aWorkload(),
       aWorkload({ name: 'worker' }),
       aWorkload({ name: 'shop', namespace: 'prod' }),
       aWorkload({ name: 'board', namespace: 'team' }),
-    ].filter((workload) => namespace === '' || workload.namespace === namespace),
+    ]
+      .filter((workload) => namespace === '' || workload.namespace === namespace)
+      .map((workload) => {
+        // Like the coordinator, which leaves the replicas out of a list unless they are requested.
+        if (!includeReplicas) workload.status!.replicas = [];
+        return workload;
+      }),
   }),
   listNodes: () => ({ nodes: [aNode(), aNode({ id: 'web2', zone: 'b' })] }),
   getWorkload: () =>

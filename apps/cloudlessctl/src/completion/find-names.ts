@@ -1,5 +1,6 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import { resolvePortName } from '@cloudless/api';
-import type { Event, Node, Workload } from '@cloudless/api';
+import type { Event, ListWorkloadsRequestSchema, Node, Workload } from '@cloudless/api';
 import type { CliSession } from '../call/cli-session.js';
 import type { LocalSession } from '../call/local-session.js';
 import { openSession } from '../call/open-session.js';
@@ -76,7 +77,13 @@ async function findContexts({ io }: LocalSession): Promise<readonly Candidate[]>
 }
 
 async function listWorkloads(session: CliSession, namespace: string): Promise<readonly Workload[]> {
-  const request = { namespace, pageSize: MAX_OBJECTS };
+  return listPage(session, { namespace, pageSize: MAX_OBJECTS });
+}
+
+async function listPage(
+  session: CliSession,
+  request: MessageInitShape<typeof ListWorkloadsRequestSchema>,
+): Promise<readonly Workload[]> {
   return (await session.client.listWorkloads(request, session.getCallOptions(LOOKUP_TIMEOUT_MS)))
     .workloads;
 }
@@ -166,8 +173,15 @@ async function findNamesOfKind(
   }
 }
 
+/** Workloads whose replicas are completed; a workload may have thousands of replicas. */
+const WORKLOADS_WITH_REPLICAS = 50;
+
 async function findReplicas(session: CliSession): Promise<readonly Candidate[]> {
-  const workloads = await listWorkloads(session, session.settings.namespace);
+  const workloads = await listPage(session, {
+    namespace: session.settings.namespace,
+    pageSize: WORKLOADS_WITH_REPLICAS,
+    includeReplicas: true,
+  });
   return workloads.flatMap(({ name, status }) =>
     (status?.replicas ?? []).map(({ id, nodeId }) => ({
       value: id,

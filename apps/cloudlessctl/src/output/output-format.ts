@@ -71,10 +71,23 @@ function parseCustomColumns(text: string): readonly CustomColumn[] {
  * @throws {@link CliFailure} with exit code 2 for an invalid path.
  */
 export function parseSortPath(text: string): readonly PathSegment[] {
+  return parsePathOption(text, '--sort-by', '--sort-by .name');
+}
+
+/**
+ * Parses a path that is the value of an option.
+ * @param example - A valid use of the option, for the message.
+ * @throws {@link CliFailure} with exit code 2 when the path is invalid.
+ */
+export function parsePathOption(
+  text: string,
+  option: string,
+  example: string,
+): readonly PathSegment[] {
   try {
     return parseJsonPath(text);
   } catch (reason) {
     if (!(reason instanceof JsonPathError)) throw reason;
-    throw createUsageFailure(`--sort-by: ${reason.message}; for example --sort-by .name`);
+    throw createUsageFailure(`${option}: ${reason.message}; for example ${example}`);
   }
 }

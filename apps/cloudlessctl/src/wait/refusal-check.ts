@@ -53,18 +53,20 @@ export class RefusalCheck {
 
   private async check(): Promise<void> {
     const { client } = this.session;
+    const own = this.timer;
     try {
       const explained = await client.explainWorkload(
         { namespace: this.name.namespace, name: this.name.name },
         this.session.getCallOptions(RECHECK_MS),
       );
-      if (this.isEnded || this.timer === undefined) return;
+      if (this.isEnded || this.timer !== own) return;
       if (isRefusedForGood(explained))
         return this.controller.abort(createRefusal(this.name, explained));
     } catch {
       // The wait goes on: the next check, or the watch, shows a lasting fault.
     }
-    if (!this.isEnded && this.timer !== undefined) this.timer = this.schedule(RECHECK_MS);
+    // Another timer means that all replicas had a node meanwhile: the grace began again.
+    if (!this.isEnded && this.timer === own) this.timer = this.schedule(RECHECK_MS);
   }
 }
 

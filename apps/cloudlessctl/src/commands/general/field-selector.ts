@@ -1,6 +1,7 @@
 import type { JsonValue } from '@bufbuild/protobuf';
 import { createUsageFailure } from '../../call/failure.js';
-import { formatJsonText, parseJsonPath, selectJsonPath } from '../../output/json-path.js';
+import { formatJsonText, selectJsonPath } from '../../output/json-path.js';
+import { parsePathOption } from '../../output/output-format.js';
 import type { PathSegment } from '../../output/json-path-parser.js';
 import { suggestSimilar } from '../../suggest.js';
 
@@ -32,7 +33,7 @@ function parseCondition(text: string, fields: readonly string[]): FieldFilter {
     throw createUsageFailure(
       `--field-selector: there is no field ${JSON.stringify(first)}${suggestSimilar(first, fields)}; -o json shows all fields`,
     );
-  const path = parseJsonPath(field);
+  const path = parsePathOption(field, '--field-selector', '--field-selector phase=Running');
   const target = simplify(wanted);
   return (object) => {
     const found = findValues(path, object);

@@ -160,6 +160,12 @@ describe('cloudlessctl get replicas', () => {
       exitCode: 2,
     },
     {
+      argv: ['--field-selector', 'phase[0=x'],
+      message:
+        '--field-selector: position 9: expected ] but found the end; for example --field-selector phase=Running',
+      exitCode: 2,
+    },
+    {
       argv: ['-o', 'manifest'],
       message: '-o manifest applies to workloads, not to replicas',
       exitCode: 2,

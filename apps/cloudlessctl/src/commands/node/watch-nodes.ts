@@ -24,6 +24,7 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
   const wide = settings.output === 'wide';
   const table = new WatchTable(session, getNodeColumns(wide));
   const filter = readFieldFilter(invocation, NODE_KIND);
+  const shown = new Set<string>();
   const toRow = (node: Node) => toNodeCells(node, session.nowMs, style, wide);
   await followWatch(
     session,
@@ -35,15 +36,23 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
     async (item) => {
       const { kind, node } = item;
       if (node === undefined) return table.flush();
-      const isDeleted = kind === NodeKind.DELETED;
-      if (!isDeleted && filter?.(NODE_KIND.toJson(node)) === false) return;
+      const key = node.id;
+      // With a filter, an object that no longer matches is gone, and one that never matched is not
+      // mentioned.
+      const isDeleted = kind === NodeKind.DELETED || filter?.(NODE_KIND.toJson(node)) === false;
+      if (isDeleted && filter !== undefined && !shown.has(key)) return;
+      if (isDeleted) shown.delete(key);
+      else shown.add(key);
       if (session.isStructured)
         return session.printItem(
           session.printsEnvelopes
-            ? toMessageJson(WatchNodesResponseSchema, item)
+            ? toMessageJson(
+                WatchNodesResponseSchema,
+                isDeleted ? { ...item, kind: NodeKind.DELETED } : item,
+              )
             : NODE_KIND.toJson(node),
         );
-      await table.add(node.id, isDeleted ? [node.id, 'Deleted'] : toRow(node));
+      await table.add(key, isDeleted ? [node.id, 'Deleted'] : toRow(node));
     },
     () => table.flush(),
   );

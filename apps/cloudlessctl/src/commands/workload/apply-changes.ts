@@ -150,8 +150,9 @@ interface GroupContext {
 }
 
 /**
- * Executes one plan. A plan that is outdated is made again, when nobody has confirmed it, or when an
- * earlier group of the same command has changed the cluster and there are no new warnings.
+ * Executes one plan. A plan that is outdated is made and shown again, when nobody has confirmed it,
+ * or when an earlier group of the same command has changed the cluster and there are no new
+ * warnings.
  */
 async function executeGroup(
   invocation: Invocation,
@@ -180,6 +181,8 @@ async function executeGroup(
       if (attempt === MAX_ATTEMPTS) throw reason;
       const before = collectWarnings([group.plan]);
       group.plan = await createPlan(session, group.changes, false);
+      await session.printNotice('the cluster has changed, the new plan is:');
+      await showPlans(session, [group.plan]);
       if (!isAccepted) requireSameWarnings(before, collectWarnings([group.plan]));
     }
   }

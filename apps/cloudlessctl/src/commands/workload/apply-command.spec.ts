@@ -255,6 +255,25 @@ describe('cloudlessctl apply with warnings', () => {
     expect(calls.includes('execute plan-1')).toBe(exitCode === 0);
   });
 
+  it('shows the new plan before it executes a plan that nobody was asked about', async () => {
+    let isOutdated = true;
+    const { calls, coordinator } = aCoordinator([], () => {
+      if (!isOutdated) return;
+      isOutdated = false;
+      throw new ConnectError('plan "plan-1" is outdated', Code.Aborted);
+    });
+    const result = await runCli(['apply', '-f', 'a.yaml', '--accept-warnings'], {
+      coordinator,
+      files,
+    });
+    expect(result).toMatchObject({
+      exitCode: 0,
+      stderr: 'the cluster has changed, the new plan is:\n',
+    });
+    expect(result.stdout.match(/^workload default\/crowded: /gm)?.length).toBeGreaterThan(2);
+    expect(calls).toEqual(['predict', 'plan', 'execute plan-1', 'plan', 'execute plan-2']);
+  });
+
   it('does not execute another outcome than the one that was confirmed', async () => {
     const { calls, coordinator } = aCoordinator([], () => {
       throw new ConnectError('plan "plan-1" is outdated: no node fits 2 now', Code.Aborted);
@@ -296,6 +315,19 @@ describe('cloudlessctl apply --set', () => {
     expect(result).toMatchObject({ exitCode: 0 });
     expect(result.stdout).toContain('workload default/old: is being deleted\n');
     expect(plans[0]?.changes.map(({ change }) => change.case)).toEqual(['apply', 'delete']);
+  });
+
+  it('deletes only in the namespaces of the manifests and of the command line, at the listed generation', async () => {
+    const { plans, coordinator } = aCoordinator([
+      aMember('web', 'shop'),
+      aMember('old', 'shop'),
+      { ...aMember('far', 'shop'), namespace: 'staging' },
+    ]);
+    const argv = ['apply', '-f', 'a.yaml', '--set', 'shop', '--prune'];
+    await runCli(argv, { coordinator, files });
+    expect(plans[0]?.changes.slice(1).map(({ change }) => change)).toMatchObject([
+      { case: 'delete', value: { namespace: 'default', name: 'old', expectedGeneration: 3n } },
+    ]);
   });
 
   it('asks on a terminal before it deletes, unless --yes', async () => {

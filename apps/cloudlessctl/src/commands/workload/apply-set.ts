@@ -49,8 +49,14 @@ export function addToSet(
   });
 }
 
+/** A workload to delete, unless its spec changes before the deletion. */
+export interface PrunedWorkload extends WorkloadName {
+  readonly expectedGeneration: bigint;
+}
+
 /**
- * Returns the workloads of the set, in all namespaces, that no manifest contains any more.
+ * Returns the workloads of the set that no manifest contains any more, in the namespaces of the
+ * manifests and of the command line.
  * @throws {@link CliFailure} with exit code 4 when a manifest names a workload of another set, so
  *   that two sets never delete each other's workloads.
  */
@@ -59,7 +65,7 @@ export async function findWorkloadsToPrune(
   workloads: readonly ManifestWorkload[],
   setName: string,
   isPruned: boolean,
-): Promise<readonly WorkloadName[]> {
+): Promise<readonly PrunedWorkload[]> {
   const applied = new Set(workloads.map(formatWorkloadName));
   const members = await listWorkloadsWithLabels(session, '', APPLY_SET_LABEL);
   for (const member of members) {
@@ -71,12 +77,21 @@ export async function findWorkloadsToPrune(
     );
   }
   if (!isPruned) return [];
+  const namespaces = new Set([
+    session.settings.namespace,
+    ...workloads.map(({ namespace }) => namespace),
+  ]);
   return members
     .filter(
       (member) =>
+        namespaces.has(member.namespace) &&
         member.spec?.labels[APPLY_SET_LABEL] === setName &&
         member.deletionRequestedAt === undefined &&
         !applied.has(formatWorkloadName(member)),
     )
-    .map(({ namespace, name }) => ({ namespace, name }));
+    .map(({ namespace, name, generation }) => ({
+      namespace,
+      name,
+      expectedGeneration: generation,
+    }));
 }

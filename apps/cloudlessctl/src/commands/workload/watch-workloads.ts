@@ -36,6 +36,7 @@ export async function watchWorkloads(
   const wide = settings.output === 'wide';
   const table = new WatchTable(session, getWorkloadColumns(wide));
   const filter = readFieldFilter(invocation, WORKLOAD_KIND);
+  const shown = new Set<string>();
   const toRow = (workload: Workload) => toWorkloadCells(workload, session.nowMs, style, wide);
   await followWatch(
     session,
@@ -47,16 +48,25 @@ export async function watchWorkloads(
     async (item) => {
       const { kind, workload } = item;
       if (workload === undefined) return table.flush();
-      const isDeleted = kind === WorkloadKind.DELETED;
-      if (!isDeleted && filter?.(WORKLOAD_KIND.toJson(workload)) === false) return;
+      const key = `${workload.namespace}/${workload.name}`;
+      // With a filter, an object that no longer matches is gone, and one that never matched is not
+      // mentioned.
+      const isDeleted =
+        kind === WorkloadKind.DELETED || filter?.(WORKLOAD_KIND.toJson(workload)) === false;
+      if (isDeleted && filter !== undefined && !shown.has(key)) return;
+      if (isDeleted) shown.delete(key);
+      else shown.add(key);
       if (session.isStructured)
         return session.printItem(
           session.printsEnvelopes
-            ? toMessageJson(WatchWorkloadsResponseSchema, item)
+            ? toMessageJson(
+                WatchWorkloadsResponseSchema,
+                isDeleted ? { ...item, kind: WorkloadKind.DELETED } : item,
+              )
             : WORKLOAD_KIND.toJson(workload),
         );
       await table.add(
-        `${workload.namespace}/${workload.name}`,
+        key,
         isDeleted ? [workload.namespace, workload.name, 'Deleted'] : toRow(workload),
       );
     },
