@@ -75,14 +75,14 @@ export function checkRequestOrigin(
 
 /**
  * Returns true for a request without an origin that a page of another site makes, other than by a
- * link.
- * @see W3C Fetch Metadata Request Headers, sections 2.2 and 2.3
+ * link. An `<iframe>` navigates like a link, but its destination is not a document.
+ * @see W3C Fetch Metadata Request Headers, sections 2.1 to 2.3
  */
 function isForeignSubresource(headers: IncomingHttpHeaders): boolean {
   const site = headers['sec-fetch-site'];
-  return (
-    (site === 'cross-site' || site === 'same-site') && headers['sec-fetch-mode'] !== 'navigate'
-  );
+  const isLink =
+    headers['sec-fetch-mode'] === 'navigate' && headers['sec-fetch-dest'] === 'document';
+  return (site === 'cross-site' || site === 'same-site') && !isLink;
 }
 
 /** Two hours: the longest time that Chromium caches a preflight. */

@@ -212,17 +212,20 @@ describe('CORS', () => {
     expect(await preflight(`${SERVICE}/CreateWorkload`)).toMatchObject({ [name]: 'POST' });
   });
 
-  it('refuses a GET that a page of another site embeds, and serves a link', async () => {
+  it.each([
+    { name: 'an image', mode: 'no-cors', dest: 'image', status: 403 },
+    { name: 'a frame', mode: 'navigate', dest: 'iframe', status: 403 },
+    { name: 'an object', mode: 'navigate', dest: 'object', status: 403 },
+    { name: 'a link', mode: 'navigate', dest: 'document', status: 200 },
+  ])('answers $status to a GET by $name of another site', async ({ mode, dest, status }) => {
     const { url } = await open();
     const path = `${SERVICE}/GetWorkload?message=%7B%22name%22%3A%22a%22%7D`;
-    const send = (mode: string) =>
-      http1(url, {
-        method: 'GET',
-        path,
-        headers: { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': mode },
-      });
-    expect(await send('no-cors')).toMatchObject({ status: 403 });
-    expect(await send('navigate')).toMatchObject({ status: 200 });
+    const headers = {
+      'sec-fetch-site': 'cross-site',
+      'sec-fetch-mode': mode,
+      'sec-fetch-dest': dest,
+    };
+    expect(await http1(url, { method: 'GET', path, headers })).toMatchObject({ status });
   });
 });
 
