@@ -126,7 +126,7 @@ function toPage(report: HealthReport): Page {
 function createHelpPage(path: string, host: string): Page {
   const text = [
     ...(path === '/' ? [] : ['There is no page at this path.', '']),
-    'This port has the health and the metrics of a Cloudless process:',
+    'This port serves health checks and metrics of a Cloudless process:',
     `  curl http://${host}/health    200 while the process works; a restart may help otherwise`,
     `  curl http://${host}/ready     200 while the process serves calls`,
     `  curl http://${host}/metrics   all metrics, in the format of Prometheus`,
