@@ -66,6 +66,40 @@ describe('WindowedInputSender', () => {
     sender.stop();
   });
 
+  it('keeps no empty input and nothing after the end while the window is closed', async () => {
+    const { sender, sending, socket } = startSending(
+      inputOf(
+        ...Array.from({ length: 1_000 }, () => typed('')),
+        typed('a'),
+        ...Array.from({ length: 1_000 }, (): ExecInput => ({ kind: 'end' })),
+        typed('b'),
+      ),
+    );
+    await settle();
+    expect(sender['waiting']).toHaveLength(2);
+    socket.destroy();
+    sender.stop();
+    await sending;
+  });
+
+  it('sends no empty frames, and nothing after the end but a terminal size', async () => {
+    const { frames, sender, sending } = startSending(
+      inputOf(
+        typed(''),
+        typed('a'),
+        typed(''),
+        { kind: 'end' },
+        { kind: 'end' },
+        typed('b'),
+        RESIZE,
+      ),
+    );
+    await settle();
+    sender.addWindow(1024);
+    await sending;
+    expect(frames).toEqual(['resize', 'stdin 1', 'stdinEnd']);
+  });
+
   it('splits a large item into chunks of 64 KiB', async () => {
     const data = new Uint8Array(150 * 1024);
     const { frames, sender, sending } = startSending(inputOf({ kind: 'stdin', data }));

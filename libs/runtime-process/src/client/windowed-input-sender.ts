@@ -33,9 +33,10 @@ export class WindowedInputSender {
   /** Input that was read from the caller and waits for the window, oldest first. */
   private readonly waiting: (Uint8Array | 'end')[] = [];
   private waitingBytes = 0;
-  private isEndSent = false;
-  /** Continue what waits for the window, or for input to send; and what waits to read on. */
+  private hasEnd = false;
+  /** Wakes the sender loop. */
   private wakeSender: (() => void) | undefined;
+  /** Wakes the reader loop. */
   private wakeReader: (() => void) | undefined;
 
   /** @param isWindowed - False: the supervisor has no flow control. */
@@ -94,9 +95,15 @@ export class WindowedInputSender {
     }
   }
 
+  /**
+   * Drops empty input, which would fill `waiting` without a limit, and everything after the end: a
+   * terminal would take a second end as Ctrl-D.
+   */
   private putWaiting(item: Uint8Array | 'end'): void {
+    if (this.hasEnd || item.length === 0) return;
     this.waiting.push(item);
-    if (item !== 'end') this.waitingBytes += item.length;
+    if (item === 'end') this.hasEnd = true;
+    else this.waitingBytes += item.length;
     this.wakeSender?.();
   }
 
@@ -104,7 +111,10 @@ export class WindowedInputSender {
   private async sendWaiting(): Promise<void> {
     while (!this.socket.destroyed) {
       const item = this.waiting[0];
-      if (item === 'end') return this.sendEnd();
+      if (item === 'end') {
+        await writeWithBackpressure(this.socket, encodeFrame('stdinEnd'));
+        return;
+      }
       if (item === undefined || this.window <= 0) {
         await new Promise<void>((resolve) => (this.wakeSender = resolve));
         continue;
@@ -118,12 +128,5 @@ export class WindowedInputSender {
       await writeWithBackpressure(this.socket, encodeFrame('stdin', chunk));
       if (this.waitingBytes < MAX_WAITING_BYTES) this.wakeReader?.();
     }
-  }
-
-  /** Sends the end of the input at most once: a terminal would take a second end as Ctrl-D. */
-  private async sendEnd(): Promise<void> {
-    if (this.isEndSent) return;
-    this.isEndSent = true;
-    await writeWithBackpressure(this.socket, encodeFrame('stdinEnd'));
   }
 }
