@@ -19,6 +19,10 @@ export { PLACEMENT_FILTERS, describeReasons } from './filters/reasons.js';
 export type { Failure, NodeReason, PlacementFilter, PlacementReason } from './filters/reasons.js';
 export type { NodeExplanation } from './placement/explain.js';
 export { applyFixes, type PlacementFix } from './placement/placement-fix.js';
-export { describeSuggestion, type Suggestion } from './placement/suggest-change.js';
+export {
+  MAX_SUGGESTION_TRIALS,
+  describeSuggestion,
+  type Suggestion,
+} from './placement/suggest-change.js';
 export { DEFAULT_WEIGHTS, normaliseWeights } from './scoring/score.js';
 export type { ScoreTerms, ScoreWeights } from './scoring/score.js';

@@ -24,6 +24,7 @@ import { findEviction } from '../drain/eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
+import type { PlacementBudget } from './placement-budget.js';
 
 export interface DryRunClusterDeps {
   readonly state: ClusterState;
@@ -32,12 +33,6 @@ export interface DryRunClusterDeps {
   readonly cluster: Cluster;
   readonly clock: Pick<Clock, 'wallTime'>;
 }
-
-/**
- * Most node evaluations of one plan: each placement decision evaluates every node once. This many
- * evaluations take about 0.1 s, during which the coordinator does nothing else.
- */
-const MAX_NODE_EVALUATIONS = 20_000;
 
 /**
  * The part of the cluster view that a dry run reads. A predicted record hides the record of the
@@ -64,17 +59,18 @@ export class DryRunCluster {
   private readonly replicas = new Map<string, readonly ReplicaRecord[]>();
   /** The sequence number of the next predicted replica, by workload id. */
   private readonly sequences = new Map<string, bigint>();
-  private readonly nodeCount: number;
-  private evaluatedNodes = 0;
   private readonly createdReplicas = new Set<ReplicaRecord>();
   /** Ids of the replicas that are predicted to be ready for long enough to be available. */
   private readonly predictedReadyIds = new Set<string>();
 
-  constructor(private readonly deps: DryRunClusterDeps) {
+  /** @param budget - Shared by all simulated clusters of one plan. */
+  constructor(
+    private readonly deps: DryRunClusterDeps,
+    readonly budget: PlacementBudget,
+  ) {
     this.base = deps.state.view();
     this.schedulerModel = deps.cluster.clone();
     this.view = this.createOverlay();
-    this.nodeCount = [...this.base.nodes()].length;
   }
 
   /**
@@ -195,15 +191,6 @@ export class DryRunCluster {
    */
   release(replicaId: string): void {
     this.schedulerModel.release(toReplicaId(replicaId));
-  }
-
-  /**
-   * Counts one placement decision against the budget of the plan.
-   * @returns False when the budget is exhausted, so that the decision must not be made.
-   */
-  consumePlacementBudget(): boolean {
-    this.evaluatedNodes += this.nodeCount;
-    return this.evaluatedNodes <= MAX_NODE_EVALUATIONS;
   }
 
   /**

@@ -43,7 +43,7 @@ export class DryRunPlacement {
     for (const [version, group] of groupByVersion(replicas, (number) =>
       toCanonicalVersion(this.cluster.view, this.workload.uid, number),
     )) {
-      if (!this.cluster.consumePlacementBudget()) {
+      if (!this.cluster.budget.consumeDecision()) {
         this.notPredicted += group.length;
         placed.push(
           ...group.map((replica) => this.cluster.placeReplica(this.workload, replica, '')),
@@ -68,10 +68,10 @@ export class DryRunPlacement {
 
   /**
    * Returns the smallest change after which a node fits the last of {@link unplaced}; an empty text
-   * when none is known, and when the budget of the plan is exhausted.
+   * when none is known, and when the rest of the budget of the plan is too small.
    */
   suggestChange(): string {
-    if (this.refusedRequest === undefined || !this.cluster.consumePlacementBudget()) return '';
+    if (this.refusedRequest === undefined || !this.cluster.budget.consumeSuggestion()) return '';
     const suggestion = this.cluster.schedulerModel.suggest(this.refusedRequest);
     return suggestion === undefined ? '' : describeSuggestion(suggestion);
   }

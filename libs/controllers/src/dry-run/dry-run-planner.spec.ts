@@ -387,6 +387,40 @@ describe('DryRunPlanner.planMoves', () => {
     expect(planUpdate('node-1', true)).toEqual([]);
   });
 
+  it('compares all waiting workloads on one copy of the unchanged cluster', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 1 }, ['node-2']);
+    const reconciler = new WorkloadReconciler(bed);
+    for (const name of ['a', 'b', 'c'])
+      await bed.createWorkload({ replicas: 1, ...cpu(3_000) }, name);
+    await bed.createWorkload({ mode: Mode.GLOBAL, ...cpu(9_000) }, 'd');
+    await bed.advance();
+    await reconciler.close();
+    let clones = 0;
+    const original = bed.cluster.clone.bind(bed.cluster);
+    bed.cluster.clone = () => {
+      clones += 1;
+      return original();
+    };
+    // Both nodes are free for a and b, and none for c, with and without the change.
+    const relabelled = Object.assign(clone(NodeRecordSchema, bed.node('node-1')), { zone: 'x' });
+    expect(planDrain(relabelled)).toEqual([]);
+    expect(clones).toBe(2);
+  });
+
+  it('shows one workload as not predicted, and omits the later ones, in a very large plan', async () => {
+    await openWith(Array.from({ length: 2_000 }, (_, index) => `node-${index}`));
+    const reconciler = new WorkloadReconciler(bed);
+    for (let index = 0; index < 12; index += 1)
+      await bed.createWorkload({ replicas: 1, ...cpu(9_000) }, `web-${index}`);
+    await bed.advance();
+    await reconciler.close();
+    const plans = planDrain(clone(NodeRecordSchema, bed.node('node-1')));
+    expect(plans.map(({ warnings }) => warnings)).toEqual([
+      ['the placement of 1 replica more was not predicted: the plan is too large'],
+    ]);
+  });
+
   it('ignores workloads without replicas on the node', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 1 }, ['node-2']);

@@ -35,6 +35,7 @@ import {
 } from './plan-warnings.js';
 import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
 import { DryRunCluster, type DryRunClusterDeps } from './dry-run-cluster.js';
+import { PlacementBudget } from './placement-budget.js';
 
 export interface DryRunPlannerDeps extends DryRunClusterDeps {
   readonly state: ClusterState;
@@ -48,13 +49,17 @@ export interface DryRunPlannerDeps extends DryRunClusterDeps {
  */
 export class DryRunPlanner {
   private readonly cluster: DryRunCluster;
+  /** The cluster without the predicted changes. Created when the first comparison needs it. */
+  private unchangedCluster: DryRunCluster | undefined;
+  private readonly budget: PlacementBudget;
   /** Ids of the workloads whose effect was predicted. */
   private readonly predictedIds = new Set<string>();
   /** Ids of the workloads with replicas on a changed node, by node id, as before the change. */
   private readonly workloadIdsByNode = new Map<string, readonly string[]>();
 
   constructor(private readonly deps: DryRunPlannerDeps) {
-    this.cluster = new DryRunCluster(deps);
+    this.budget = new PlacementBudget([...deps.state.view().nodes()].length);
+    this.cluster = new DryRunCluster(deps, this.budget);
   }
 
   /**
@@ -181,17 +186,21 @@ export class DryRunPlanner {
   /**
    * @param node - Undefined when the node is removed.
    * @param isLeaving - True when replicas of the workload leave the node. The plan of another
-   *   workload is omitted when the same would happen without the change.
+   *   workload is omitted when the same would happen without the change, and when the budget of
+   *   the plan is exhausted: then a workload before has the warning NOT_PREDICTED.
    */
   private planMove(
     workload: WorkloadRecord,
     node: NodeRecord | undefined,
     isLeaving: boolean,
   ): readonly WorkloadPlan[] {
-    const result = this.simulate(workload);
+    if (!isLeaving && this.budget.isExhausted) return [];
+    let result = this.simulate(workload);
     if (!isLeaving) {
-      const unchanged = simulateRollout(new DryRunCluster(this.deps), this.deps, workload);
-      if (isSameEffect(result, unchanged)) return [];
+      const unchanged = this.simulateUnchanged(workload);
+      const notPredicted = Math.max(result.notPredicted, unchanged.notPredicted);
+      if (notPredicted === 0 && isSameEffect(result, unchanged)) return [];
+      result = { ...result, notPredicted };
     }
     const isDrain = isLeaving && node?.draining === true;
     return [
@@ -210,6 +219,15 @@ export class DryRunPlanner {
   private simulate(workload: WorkloadRecord): DryRunResult {
     this.predictedIds.add(workload.uid);
     return simulateRollout(this.cluster, this.deps, workload);
+  }
+
+  /**
+   * Predicts what happens to a workload without the changes. All these workloads share one cluster,
+   * as in the prediction with the changes: a workload takes the resources that an earlier one left.
+   */
+  private simulateUnchanged(workload: WorkloadRecord): DryRunResult {
+    this.unchangedCluster ??= new DryRunCluster(this.deps, this.budget);
+    return simulateRollout(this.unchangedCluster, this.deps, workload);
   }
 
   /**

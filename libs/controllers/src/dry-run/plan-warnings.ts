@@ -22,7 +22,7 @@ export function formatReplicaCount(replicas: number): string {
  *   not finish: `. Default: empty.
  */
 export function warnIncomplete(result: DryRunResult, subject = ''): readonly PlanWarning[] {
-  const { unplaced, unplacedReason, suggestion, stuckReason, notPredicted } = result;
+  const { unplaced, unplacedReason, stuckReason, notPredicted } = result;
   const warnings: PlanWarning[] = [];
   if (notPredicted > 0)
     warnings.push(
@@ -39,7 +39,7 @@ export function warnIncomplete(result: DryRunResult, subject = ''): readonly Pla
         `${subject}${formatReplicaCount(unplaced)} would find no node: ${unplacedReason}`,
         unplaced,
       ),
-      suggestion,
+      suggestion: result.suggestChange(),
     });
   else if (stuckReason !== undefined)
     warnings.push(createWarning(Kind.DOES_NOT_COMPLETE, stuckReason));

@@ -46,8 +46,11 @@ export interface DryRunResult {
   /** Number of new replicas that no node fits. The reason is in {@link unplacedReason}. */
   readonly unplaced: number;
   readonly unplacedReason: string;
-  /** The smallest change after which a node fits such a replica; empty when none is known. */
-  readonly suggestion: string;
+  /**
+   * Finds the smallest change after which a node fits such a replica; empty when none is known.
+   * Consumes budget of the plan: call it only for a result that is shown.
+   */
+  readonly suggestChange: () => string;
   /** Number of new replicas whose placement was not predicted. */
   readonly notPredicted: number;
   /** Lowest {@link DryRunStep.ready} and highest {@link DryRunStep.live} of all steps. */
@@ -131,7 +134,8 @@ class WorkloadDryRun {
       placements: this.placement.placements,
       unplaced: this.placement.unplaced.length,
       unplacedReason: this.placement.unplaced.length === 0 ? '' : this.placement.reason,
-      suggestion: this.placement.unplaced.length === 0 ? '' : this.placement.suggestChange(),
+      suggestChange: () =>
+        this.placement.unplaced.length === 0 ? '' : this.placement.suggestChange(),
       notPredicted: this.placement.notPredicted,
       lowestReady: this.steps.reduce(
         (lowest, { ready }) => Math.min(lowest, ready),

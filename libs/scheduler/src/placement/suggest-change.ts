@@ -24,7 +24,7 @@ export interface Suggestion {
  * Most proposals that are tried. A proposal seldom fails: only when the changed request counts its
  * spread over other domains than before.
  */
-const MAX_TRIALS = 8;
+export const MAX_SUGGESTION_TRIALS = 8;
 
 /**
  * Finds the node that needs the smallest change.
@@ -46,7 +46,7 @@ export function suggestChange(
       (a, b) =>
         compareNumbers(a.cost, b.cost) || compareText(a.candidate.node.id, b.candidate.node.id),
     )
-    .slice(0, MAX_TRIALS);
+    .slice(0, MAX_SUGGESTION_TRIALS);
   const { spread, ...rest } = request;
   const asGiven: PlacementRequest = { ...rest, ...(spread === undefined ? {} : { spread }) };
   for (const { candidate, fixes } of proposals) {

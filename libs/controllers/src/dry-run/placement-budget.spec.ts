@@ -1,0 +1,32 @@
+import { PlacementBudget } from './placement-budget.js';
+
+/** Nodes of a cluster that allows 20 placement decisions for each plan. */
+const NODES = 1_000;
+
+function countDecisions(budget: PlacementBudget): number {
+  let count = 0;
+  while (budget.consumeDecision()) count += 1;
+  return count;
+}
+
+describe('PlacementBudget', () => {
+  it('allows decisions up to 20 000 node evaluations, and then none', () => {
+    const budget = new PlacementBudget(NODES);
+    expect(countDecisions(budget)).toBe(20);
+    expect(budget.isExhausted).toBe(true);
+    expect(budget.consumeSuggestion()).toBe(false);
+  });
+
+  it('counts a suggestion as the evaluation of all nodes in each of its 8 trials', () => {
+    const budget = new PlacementBudget(NODES);
+    expect(budget.consumeSuggestion()).toBe(true);
+    expect(countDecisions(budget)).toBe(12);
+  });
+
+  it('still allows decisions after a suggestion for which the rest was too small', () => {
+    const budget = new PlacementBudget(NODES);
+    expect([1, 2, 3].map(() => budget.consumeSuggestion())).toEqual([true, true, false]);
+    expect(budget.isExhausted).toBe(false);
+    expect(countDecisions(budget)).toBe(4);
+  });
+});
