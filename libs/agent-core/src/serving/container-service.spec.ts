@@ -88,9 +88,16 @@ describe('streamLogs', () => {
     testBed.machine.write(idOf(testBed), 'stdout', 'c1\n');
     expect(await readAll(testBed, request)).toEqual(['b1', 'b2']);
     expect(await readAll(testBed, { name: 'web', previous: true })).toEqual(['b1', 'b2']);
-    await expect(readAll(testBed, { ...request, follow: true })).rejects.toThrow(
-      'previous: cannot be combined with follow',
-    );
+    const conflicts: readonly [string, Parameters<typeof readAll>[1]][] = [
+      ['follow', { follow: true }],
+      ['container_id', { containerId: idOf(testBed) }],
+      ['after', { after: [{ containerId: idOf(testBed), sequence: 1n }] }],
+      ['after_sequence', { afterSequence: 1n }],
+    ];
+    for (const [field, fields] of conflicts)
+      await expect(readAll(testBed, { ...request, ...fields })).rejects.toThrow(
+        new RegExp(`previous: cannot be combined with ${field}$`),
+      );
   });
 
   it('follows a replica over restarts in place until the final phase of the replica', async () => {

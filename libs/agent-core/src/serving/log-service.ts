@@ -6,7 +6,12 @@ import {
   type Clock,
   type ContainerId,
 } from '@cloudless/base';
-import { OutputStream, type LogEntry, type StreamLogsRequest } from '@cloudless/api';
+import {
+  OutputStream,
+  findPreviousConflict,
+  type LogEntry,
+  type StreamLogsRequest,
+} from '@cloudless/api';
 import type { ContainerRuntime, ContainerStatus, LogRequest } from '@cloudless/runtime';
 import { createBookmark, createPosition, toLogEntries } from '../container/log-entry.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
@@ -66,12 +71,10 @@ export class LogService {
       request.after.map(({ containerId, sequence }) => [containerId, sequence]),
     );
     const { maxBatchBytes, previous } = request;
-    if (previous && (request.follow || request.containerId !== ''))
+    const conflict = previous ? findPreviousConflict(request) : undefined;
+    if (conflict !== undefined)
       throw new InvalidInputError([
-        {
-          field: 'previous',
-          message: `cannot be combined with ${request.follow ? 'follow' : 'container_id'}`,
-        },
+        { field: 'previous', message: `cannot be combined with ${conflict}` },
       ]);
     if (request.containerId !== '') {
       const { status, owner } = await this.lookup.requireContainer(request.containerId);

@@ -204,6 +204,16 @@ describe('StreamHandlers.streamLogs with previous', () => {
       fields: { containerId: 'c1' },
       message: 'previous: cannot be combined with container_id',
     },
+    {
+      name: 'positions after which a stream resumes',
+      fields: { name: 'web', after: [{ containerId: 'a'.repeat(64), sequence: 1n }] },
+      message: 'previous: cannot be combined with after',
+    },
+    {
+      name: 'a sequence number after which a stream resumes',
+      fields: { replicaId: 'r-2', afterSequence: 1n },
+      message: 'previous: cannot be combined with after_sequence',
+    },
   ])('refuses $name', async ({ fields, message }) => {
     await expect(readPrevious([], fields)).rejects.toThrow(message);
   });

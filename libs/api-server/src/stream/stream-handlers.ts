@@ -7,6 +7,7 @@ import {
   ListContainersResponseSchema,
   StreamLogsRequestSchema,
   decodeLines,
+  findPreviousConflict,
   type ContainerStatus,
   type ExecCommandRequest,
   type ExecCommandResponse,
@@ -93,12 +94,10 @@ export class StreamHandlers {
     request: StreamLogsRequest,
     reader: LogReader,
   ): AsyncGenerator<LogEntry> {
-    if (target.kind === 'container' || request.follow)
+    const conflict = findPreviousConflict(request);
+    if (conflict !== undefined || target.kind === 'container')
       throw new InvalidInputError([
-        {
-          field: 'previous',
-          message: `cannot be combined with ${request.follow ? 'follow' : 'container_id'}`,
-        },
+        { field: 'previous', message: `cannot be combined with ${conflict ?? 'container_id'}` },
       ]);
     const containers = listPreviousContainers(this.deps.state.view(), target);
     yield* this.workloadLogs.mergeTargets(containers, request, reader);

@@ -111,8 +111,8 @@ export type StreamLogsRequest = Message<"cloudless.api.StreamLogsRequest"> & {
   /**
    * Only the lines of the earlier container of each replica: the kept container that was replaced
    * last, when the replica was restarted in place. Replicas without an earlier container are left
-   * out; when none has one, the call fails with NOT_FOUND. Cannot be combined with `follow` or
-   * `container_id`. Default: false, the lines of all kept containers.
+   * out; when none has one, the call fails with NOT_FOUND. Cannot be combined with `follow`,
+   * `container_id`, `after` or `after_sequence`. Default: false, the lines of all kept containers.
    *
    * @generated from field: bool previous = 12;
    */
