@@ -1,5 +1,6 @@
 export { decideNextSteps } from './steps/next-steps.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './steps/next-steps.js';
+export { formatReplicaCount } from './steps/waiting.js';
 export type { RolloutObserved, RolloutReplica, RolloutStrategy } from './steps/observed.js';
 export { findImpossibleLimits, resolveLimits, validateVoluntaryStop } from './steps/limits.js';
 export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './steps/limits.js';

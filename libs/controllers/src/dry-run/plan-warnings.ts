@@ -8,12 +8,8 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ControlRecord } from '@cloudless/api/store';
+import { formatReplicaCount } from '@cloudless/rollout';
 import type { DryRunResult } from './simulate-rollout.js';
-
-/** Returns a count of replicas for people: `1 replica`, `2 replicas`. */
-export function formatReplicaCount(replicas: number): string {
-  return `${replicas} ${replicas === 1 ? 'replica' : 'replicas'}`;
-}
 
 /**
  * Returns the warnings about a change that would not complete by itself. Replicas without a node

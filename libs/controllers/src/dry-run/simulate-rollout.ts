@@ -12,6 +12,7 @@ import {
   advanceRollout,
   predictRollout,
   formatDuration,
+  formatReplicaCount,
   type PredictedStep,
   type RolloutAdvance,
   type RolloutObserved,
@@ -24,7 +25,6 @@ import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout
 import { countStillWanted } from '../replica/finished.js';
 import { DryRunPlacement } from './dry-run-placement.js';
 import { countServing, describeOutcome } from './plan-outcome.js';
-import { formatReplicaCount } from './plan-warnings.js';
 import type { DryRunCluster } from './dry-run-cluster.js';
 
 /** One predicted step. */

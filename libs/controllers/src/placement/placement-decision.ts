@@ -7,6 +7,7 @@ import {
   type ClusterView,
   type Stored,
 } from '@cloudless/cluster-state';
+import { formatReplicaCount } from '@cloudless/rollout';
 import {
   describeReasons,
   type Cluster,
@@ -188,8 +189,4 @@ function describeBoundRefusal(
   return reasons.length === 0
     ? `node ${onlyNodeId} is not in the cluster`
     : `node ${onlyNodeId} does not fit: ${reasons.map(({ text }) => text).join('; ')}`;
-}
-
-function formatReplicaCount(replicas: number): string {
-  return `${replicas} ${replicas === 1 ? 'replica' : 'replicas'}`;
 }

@@ -83,5 +83,6 @@ function explainMissingRoom(
 export const waitPaused = (others: number): RolloutDecision =>
   waitFor('paused', 'spec', `paused with ${formatReplicaCount(others)} of other versions`);
 
+/** Returns a count of replicas for users: `1 replica`, `2 replicas`. */
 export const formatReplicaCount = (count: number): string =>
   count === 1 ? '1 replica' : `${count} replicas`;
