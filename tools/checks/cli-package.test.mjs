@@ -73,6 +73,18 @@ for (const { name, program } of [
       assert.match(stdout, /^cloudlessctl \d+\.\d+\.\d+\n$/);
     });
 
+    it('writes and edits the contexts of the configuration file', () => {
+      for (const args of [
+        ['context', 'set', 'try', '--server', 'http://127.0.0.1:28080'],
+        ['context', 'set', 'other', '--server', 'http://127.0.0.1:28081'],
+        ['context', 'use', 'try'],
+      ]) {
+        const { status, stderr } = run(program(), args);
+        assert.deepEqual({ status, stderr }, { status: 0, stderr: '' }, args.join(' '));
+      }
+      assert.match(run(program(), ['context', 'list']).stdout, /try +http:\/\/127\.0\.0\.1:28080/);
+    });
+
     it('prints completion scripts, and completes', () => {
       const { stdout } = run(program(), ['completion', 'bash']);
       assert.match(stdout, /^_cloudlessctl\(\) \{$/m);

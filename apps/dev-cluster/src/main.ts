@@ -171,6 +171,7 @@ const CONTAINER_HINTS = `  npx cloudlessctl workload create web --image nginx:al
 
 const formatHints = ({ url, containers }: DevCluster): string => `
 ${pc.bold('Try, in another terminal:')}
+${url === 'http://127.0.0.1:8080' ? '' : `  export CLOUDLESS_SERVER=${url}\n`}\
   npx cloudlessctl workload list
   npx cloudlessctl workload describe hello
   npx cloudlessctl scale hello 5 --wait
@@ -181,7 +182,7 @@ ${pc.bold('Try, in another terminal:')}
   npx cloudlessctl events --watch
 ${'runtime' in containers ? CONTAINER_HINTS : ''}\
   curl -s ${url}/cloudless.api.CoordinatorService/GetWorkload -H 'content-type: application/json' -d '{"name":"hello"}'
-${url === 'http://127.0.0.1:8080' ? '' : `  (cloudlessctl finds this cluster with --server ${url})\n`}
+
 ${pc.bold('Ctrl-C')} stops everything.
 `;
 

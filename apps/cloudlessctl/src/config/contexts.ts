@@ -39,13 +39,9 @@ export async function editContexts(
 ): Promise<void> {
   await readContexts(files, path);
   const bytes = await readIfPresent(files, path);
-  const { Document, isMap, parseDocument } = await import('yaml');
-  const document: Document =
-    bytes === undefined ? new Document({}) : parseDocument(new TextDecoder().decode(bytes));
-  if (!isMap(document.contents))
-    document.contents = document.createNode({}) as typeof document.contents;
-  edit(document);
-  await files.write(path, document.toString());
+  // A module of our own: in a bundle, import() of a CommonJS package has only a default export.
+  const { editDocument } = await import('./edit-document.js');
+  await files.write(path, editDocument(bytes, edit));
 }
 
 /** Reads a file; undefined when the file does not exist. */

@@ -39,7 +39,7 @@ export async function taintNodes(invocation: Invocation): Promise<void> {
     plan: (nodeId) => ({ case: 'updateNode', value: { nodeId, setTaints, removeTaints } }),
     call: (request) =>
       session.client.updateNode({ ...request, setTaints, removeTaints }, session.getCallOptions()),
-    change: 'tainted',
+    change: setTaints.length > 0 ? 'tainted' : 'has these taints no longer',
   });
 }
 
@@ -66,8 +66,8 @@ function splitOperands(
 }
 
 /**
- * Parses `key=value:EFFECT` or `key:EFFECT`, which set a taint, and `key-` or `key:EFFECT-`, which
- * remove taints.
+ * Parses `key=value:EFFECT` or `key:EFFECT`, which set a taint, and `key-`, `key:EFFECT-` or
+ * `key=value:EFFECT-`, which remove taints; a key has at most one taint of an effect.
  * @returns The taint to set. For a removal: the text without the final hyphen.
  * @throws {@link CliFailure} for any other text and for an unknown effect.
  */
@@ -75,7 +75,7 @@ function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string
   const match = /^([^=:]+?)(?:=([^:]*))?(?::([^:]+?))?(-?)$/.exec(text);
   const [, key = '', value, effectName, remove] = match ?? [];
   const effect = effectName === undefined ? undefined : parseEffect(text, effectName);
-  if (remove === '-' && value === undefined)
+  if (remove === '-' && (value === undefined || effect !== undefined))
     return effect === undefined ? key : `${key}:${Taint_Effect[effect]}`;
   if (match === null || effect === undefined) {
     throw createUsageFailure(

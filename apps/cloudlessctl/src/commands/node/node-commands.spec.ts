@@ -84,7 +84,16 @@ describe('cloudlessctl node', () => {
     };
     await runCli(['node', 'label', 'web1', 'disk=ssd', 'old-'], { coordinator });
     await runCli(
-      ['node', 'taint', 'web1', 'gpu=yes:NO_SCHEDULE', 'x:NoExecute', 'old-', 'a:no-schedule-'],
+      [
+        'node',
+        'taint',
+        'web1',
+        'gpu=yes:NO_SCHEDULE',
+        'x:NoExecute',
+        'old-',
+        'a:no-schedule-',
+        'spot=ending:NO_EXECUTE-',
+      ],
       { coordinator },
     );
     await runCli(['node', 'remove', 'web1', '--force'], { coordinator });
@@ -96,7 +105,7 @@ describe('cloudlessctl node', () => {
           { key: 'gpu', value: 'yes', effect: Taint_Effect.NO_SCHEDULE },
           { key: 'x', value: '', effect: Taint_Effect.NO_EXECUTE },
         ],
-        removeTaints: ['old', 'a:NO_SCHEDULE'],
+        removeTaints: ['old', 'a:NO_SCHEDULE', 'spot:NO_EXECUTE'],
       },
     ]);
     expect(forced).toEqual([true]);
