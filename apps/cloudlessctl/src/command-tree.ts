@@ -49,7 +49,7 @@ export type AddCommands = (tree: CommandTree, parent: Command) => unknown;
 export class CommandTree {
   /** Exit code of the command that ran; 0 before. */
   exitCode = 0;
-  /** What loads the module of each declared command that is not loaded. */
+  /** Loader of the module of each declared command whose module is not loaded. */
   private readonly loaders = new Map<Command, () => Promise<AddCommands>>();
   /** The declared groups: their modules add subcommands to them. */
   private readonly groups = new Set<Command>();

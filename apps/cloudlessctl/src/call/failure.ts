@@ -17,7 +17,7 @@ export const ExitCode = {
   timeout: 6,
   noCapacity: 7,
   rolloutFailed: 8,
-  /** The change needs a confirmation: the user declined, or nobody could be asked. */
+  /** The change needs a confirmation, and the user declined or standard input is no terminal. */
   notConfirmed: 9,
   /** Ctrl-C: 128 + SIGINT, as in shells. */
   interrupted: 130,

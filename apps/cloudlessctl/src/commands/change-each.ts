@@ -4,7 +4,7 @@ import { CliFailure } from '../call/failure.js';
 import type { CliSession } from '../call/cli-session.js';
 import { formatCount } from '../output/human.js';
 
-/** What {@link changeEach} does with each subject. */
+/** The change that {@link changeEach} makes of each subject. */
 export interface EachChange<Subject, Result> {
   /** Returns the name of a subject in messages: `workload default/web`. */
   describe(subject: Subject): string;
@@ -13,7 +13,7 @@ export interface EachChange<Subject, Result> {
    * @param requestId - Request id of this change; empty without `--request-id`.
    */
   change(subject: Subject, requestId: string): Promise<Result>;
-  /** What one subject counts as in the message about failures. Default: `change`. */
+  /** Singular noun of the changes in the message about failures. Default: `change`. */
   readonly noun?: string;
 }
 

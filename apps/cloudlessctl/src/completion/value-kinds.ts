@@ -1,6 +1,6 @@
 import type { Argument, Option } from 'commander';
 
-/** What shell completion offers for the value of an option or for an operand. */
+/** Candidates that shell completion offers for the value of an option, or for an operand. */
 export type ValueKind =
   /** Names and ids, see `find-names.ts`. */
   | 'workload'

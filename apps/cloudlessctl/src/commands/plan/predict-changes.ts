@@ -101,7 +101,7 @@ function describeSubject(planned: ChangeInit | undefined): string | undefined {
 }
 
 /**
- * What a warning means for the command: `ask`: the change needs a confirmation. `show`: the warning
+ * Effect of a warning on the command: `ask`: the change needs a confirmation. `show`: the warning
  * is printed and the change is made. `ignore`: the warning describes what the user asked for.
  */
 type Weight = 'ask' | 'show' | 'ignore';

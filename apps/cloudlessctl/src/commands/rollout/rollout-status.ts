@@ -100,7 +100,7 @@ interface RolloutResult {
   readonly text: string;
 }
 
-/** What `rollout status` waits for. */
+/** Conditions under which `rollout status` keeps waiting. */
 interface FollowOptions {
   /** True continues while the rollout waits for a promotion. */
   readonly waitPromotion: boolean;

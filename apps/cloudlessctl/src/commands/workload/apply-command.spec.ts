@@ -168,7 +168,7 @@ workload batch/job: created
     );
   });
 
-  it('makes an outdated plan again when nobody was asked about it', async () => {
+  it('creates a new plan in place of an outdated plan without questions', async () => {
     let attempts = 0;
     const { calls, coordinator } = aCoordinator([], () => {
       attempts += 1;
@@ -255,7 +255,7 @@ describe('cloudlessctl apply with warnings', () => {
     expect(calls.includes('execute plan-1')).toBe(exitCode === 0);
   });
 
-  it('shows the new plan before it executes a plan that nobody was asked about', async () => {
+  it('prints the new plan in place of an outdated plan before the execution', async () => {
     let isOutdated = true;
     const { calls, coordinator } = aCoordinator([], () => {
       if (!isOutdated) return;
@@ -274,7 +274,7 @@ describe('cloudlessctl apply with warnings', () => {
     expect(calls).toEqual(['predict', 'plan', 'execute plan-1', 'plan', 'execute plan-2']);
   });
 
-  it('does not execute another outcome than the one that was confirmed', async () => {
+  it('refuses an outdated plan that the user has confirmed', async () => {
     const { calls, coordinator } = aCoordinator([], () => {
       throw new ConnectError('plan "plan-1" is outdated: no node fits 2 now', Code.Aborted);
     });
