@@ -25,7 +25,7 @@ describe('describeCallFailure', () => {
     { reason: 'SERVER_OVERLOADED', exitCode: ExitCode.unavailable },
     { reason: 'TOO_MANY_STREAMS', exitCode: ExitCode.unavailable },
     { reason: 'REQUEST_TOO_LARGE', exitCode: ExitCode.usage },
-    { reason: 'STORE_FULL', exitCode: ExitCode.error },
+    { reason: 'STORE_FULL', exitCode: ExitCode.noCapacity },
     { reason: 'ROLLOUT_FAILED', exitCode: ExitCode.rolloutFailed },
     { reason: 'PLAN_STALE', exitCode: ExitCode.conflict },
     { reason: 'WORKLOAD_NOT_FOUND', exitCode: ExitCode.notFound },

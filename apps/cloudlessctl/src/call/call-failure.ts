@@ -33,7 +33,6 @@ const REASON_EXIT_CODES: Partial<Readonly<Record<ErrorReason, number>>> = {
   REQUEST_TOO_LARGE: ExitCode.usage,
   RESPONSE_TOO_LARGE: ExitCode.error,
   SLOW_READER: ExitCode.error,
-  STORE_FULL: ExitCode.error,
   ROLLOUT_FAILED: ExitCode.rolloutFailed,
 };
 
