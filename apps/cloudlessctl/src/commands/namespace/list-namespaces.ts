@@ -5,7 +5,7 @@ import { formatTable } from '../../output/table.js';
 import { printObjects } from '../general/list-objects.js';
 import type { ObjectKind } from '../general/list-objects.js';
 import { getTextOption } from '../options.js';
-import { listAllWorkloads } from '../workload/list-workloads.js';
+import { listAllWorkloads } from '../workload/fetch-workloads.js';
 
 /** A namespace that has a workload, with the sums over its workloads. */
 interface NamespaceSummary {

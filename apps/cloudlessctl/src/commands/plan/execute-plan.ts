@@ -9,6 +9,11 @@ import { waitUntilDeleted, waitUntilSettled } from '../../wait/wait-workload.js'
 import { hasFlag } from '../options.js';
 import { getWaitOptions } from '../wait-options.js';
 
+/** Returns true for a text with the form of a plan id. */
+export function isPlanId(text: string): boolean {
+  return /^[0-9a-f]{16}$/.test(text);
+}
+
 /** Executes a stored plan, and with `--wait` waits until its workloads and nodes have settled. */
 export async function executeStoredPlan(invocation: Invocation, id: string): Promise<void> {
   const { session } = invocation;

@@ -7,7 +7,7 @@ import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { formatPlanTable, formatStoredPlan } from '../../views/stored-plan-view.js';
-import { executeStoredPlan } from './execute-plan.js';
+import { executeStoredPlan, isPlanId } from './execute-plan.js';
 
 /** Plans of one page. A summary is small. */
 const PAGE_SIZE = 500;
@@ -66,7 +66,7 @@ async function showPlan(invocation: Invocation): Promise<void> {
 
 /** @throws a usage failure when the operand is no plan id. */
 function requirePlanId({ operands: [id = ''] }: Invocation): string {
-  if (/^[0-9a-f]{16}$/.test(id)) return id;
+  if (isPlanId(id)) return id;
   throw createUsageFailure(
     `${JSON.stringify(id)} is not a plan id: expected 16 hex digits; plan list shows the ids`,
   );

@@ -10,7 +10,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import { formatPlannedChanges } from '../../views/stored-plan-view.js';
 import { hasFlag, getTextOption } from '../options.js';
 import { confirmChanges, type Confirmation } from './confirm-change.js';
-import { executeStoredPlan } from './execute-plan.js';
+import { executeStoredPlan, isPlanId } from './execute-plan.js';
 import { createPlan, groupChanges, predictChanges, type ChangeInit } from './predict-changes.js';
 
 /** Adds the options of every command that makes changes: how to preview and to confirm them. */
@@ -110,7 +110,7 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
       '--plan-id executes the stored plan: remove the operands and all flags of this command except --wait',
     );
   }
-  if (!/^[0-9a-f]{16}$/.test(id))
+  if (!isPlanId(id))
     throw createUsageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
   await executeStoredPlan(invocation, id);
 }

@@ -2,7 +2,7 @@ import { withDefaults } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import type { CliSession } from '../../call/cli-session.js';
 import type { PlacedReplica } from '../../views/replica-list-view.js';
-import { listAllWorkloads } from '../workload/list-workloads.js';
+import { listAllWorkloads } from '../workload/fetch-workloads.js';
 
 /** Selects replicas. A field that is absent selects every value. */
 export interface ReplicaFilter {

@@ -8,7 +8,7 @@ import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
 import { formatWorkloadName } from '../../names.js';
 import type { WorkloadName } from '../../names.js';
 import { getTextOption, hasFlag } from '../options.js';
-import { listWorkloadsWithLabels } from './select-workloads.js';
+import { listAllWorkloads } from './fetch-workloads.js';
 
 /** Label that holds the set of a workload. `apply --set` writes it, and `--prune` reads it. */
 export const APPLY_SET_LABEL = 'apply-set';
@@ -67,7 +67,7 @@ export async function findWorkloadsToPrune(
   isPruned: boolean,
 ): Promise<readonly PrunedWorkload[]> {
   const applied = new Set(workloads.map(formatWorkloadName));
-  const members = await listWorkloadsWithLabels(session, '', APPLY_SET_LABEL);
+  const members = await listAllWorkloads(session, { labelSelector: APPLY_SET_LABEL });
   for (const member of members) {
     const owner = member.spec?.labels[APPLY_SET_LABEL] ?? '';
     if (owner === setName || !applied.has(formatWorkloadName(member))) continue;

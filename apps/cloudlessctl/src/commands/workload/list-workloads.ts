@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import type { Command } from 'commander';
 import { WorkloadSchema, WorkloadSpecSchema, WorkloadStatusSchema } from '@cloudless/api';
-import type { ListWorkloadsRequest, Workload } from '@cloudless/api';
+import type { Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { printManifests } from '../../manifest/print-manifest.js';
 import { parseWorkloadName } from '../../names.js';
@@ -13,12 +13,8 @@ import { listRecentEvents } from '../event/list-recent-events.js';
 import { addOutputOptions, printObjects } from '../general/list-objects.js';
 import type { ObjectKind } from '../general/list-objects.js';
 import { hasFlag, getTextOption } from '../options.js';
+import { listAllWorkloads } from './fetch-workloads.js';
 import { findWorkload } from './find-workload.js';
-
-/** Workloads of one page. The API allows 1000; smaller pages keep each response small. */
-const PAGE_SIZE = 500;
-/** Workloads of one page with their replicas, of which there may be thousands. */
-const PAGE_SIZE_WITH_REPLICAS = 50;
 
 /** How workloads are listed. */
 export const WORKLOAD_KIND: ObjectKind<Workload> = {
@@ -65,25 +61,6 @@ export async function listWorkloads(invocation: Invocation): Promise<void> {
     workloads,
     namespace === '' ? 'no workloads' : `no workloads in namespace ${namespace}`,
   );
-}
-
-/** Returns the workloads of all pages of a list. */
-export async function listAllWorkloads(
-  session: CliSession,
-  filter: Partial<Omit<ListWorkloadsRequest, '$typeName' | 'pageSize' | 'pageToken'>>,
-): Promise<readonly Workload[]> {
-  const pageSize = filter.includeReplicas === true ? PAGE_SIZE_WITH_REPLICAS : PAGE_SIZE;
-  const workloads: Workload[] = [];
-  let pageToken = '';
-  do {
-    const page = await session.client.listWorkloads(
-      { ...filter, pageSize, pageToken },
-      session.getCallOptions(),
-    );
-    workloads.push(...page.workloads);
-    pageToken = page.nextPageToken;
-  } while (pageToken !== '');
-  return workloads;
 }
 
 /** Shows workloads by name: in JSON or YAML, one workload as an object, several as a list. */

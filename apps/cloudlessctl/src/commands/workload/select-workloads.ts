@@ -6,9 +6,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import { parseWorkloadName } from '../../names.js';
 import type { WorkloadName } from '../../names.js';
 import { getTextOption } from '../options.js';
-
-/** Workloads of one page. The API allows 1000; smaller pages keep each response small. */
-const PAGE_SIZE = 500;
+import { listAllWorkloads } from './fetch-workloads.js';
 
 /** Adds `--selector`, with which a command acts on every workload with certain labels. */
 export function addSelectorOption(command: Command): Command {
@@ -58,34 +56,12 @@ export async function listSelectedWorkloads(
   const { namespace } = session.settings;
   if (labelSelector.trim() === '')
     throw createUsageFailure('-l is empty, which would select every workload; give a label');
-  const workloads = await listWorkloadsWithLabels(session, namespace, labelSelector);
+  const workloads = await listAllWorkloads(session, { namespace, labelSelector });
   if (workloads.length === 0)
     throw new CliFailure(
       ExitCode.notFound,
       `no workload in namespace ${namespace} has the labels ${labelSelector}`,
     );
-  return workloads;
-}
-
-/**
- * Lists the workloads with certain labels.
- * @param namespace - Empty: all namespaces.
- */
-export async function listWorkloadsWithLabels(
-  session: CliSession,
-  namespace: string,
-  labelSelector: string,
-): Promise<readonly Workload[]> {
-  const workloads: Workload[] = [];
-  let pageToken = '';
-  do {
-    const page = await session.client.listWorkloads(
-      { namespace, labelSelector, pageSize: PAGE_SIZE, pageToken },
-      session.getCallOptions(),
-    );
-    workloads.push(...page.workloads);
-    pageToken = page.nextPageToken;
-  } while (pageToken !== '');
   return workloads;
 }
 
