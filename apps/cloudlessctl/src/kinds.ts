@@ -24,7 +24,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   ns: 'namespace',
 };
 
-/** What this cluster has instead of the kinds of other systems. */
+/** The kind of this cluster that corresponds to each kind of other systems. */
 const FOREIGN_KINDS: Readonly<Record<string, string>> = {
   po: 'replicas',
   pod: 'replicas',

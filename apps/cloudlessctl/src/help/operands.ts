@@ -1,4 +1,4 @@
-/** What the user gives for each operand, by its placeholder. */
+/** Description of each operand, by its placeholder such as `workload`. */
 export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   workload: 'name of a workload, [namespace/]name',
   workloads: 'names of workloads, each [namespace/]name',

@@ -12,7 +12,7 @@ export interface ProgressLine {
   readonly isFinal: boolean;
 }
 
-/** What to do with a line: print it, drop it, or print it later unless another line comes first. */
+/** Decision about a line: print it, drop it, or print it later unless another line comes first. */
 export type ThrottleDecision =
   | { readonly kind: 'print' }
   | { readonly kind: 'drop' }

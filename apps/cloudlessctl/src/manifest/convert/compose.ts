@@ -17,7 +17,7 @@ export function isComposeFile(document: unknown): boolean {
   return isMap(document) && 'services' in document && !('apiVersion' in document);
 }
 
-/** What to do about keys of a service that have no equivalent. */
+/** Replacement for each key of a service without an equivalent, for the note. */
 const SERVICE_REASONS: Readonly<Record<string, string>> = {
   build: 'build and push the image first, then set image',
   configs: 'put the files into the image or into a volume',

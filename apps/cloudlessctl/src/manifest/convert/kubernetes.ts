@@ -9,7 +9,7 @@ export function isKubernetesObject(document: unknown): boolean {
   return isMap(document) && 'apiVersion' in document && 'kind' in document;
 }
 
-/** What to do about kinds of objects that are no workloads. */
+/** Replacement for each kind of object that is no workload, for the note. */
 const KIND_REASONS: Readonly<Record<string, string>> = {
   ConfigMap: 'only values that a workload of the same file refers to are converted',
   CronJob: 'run the job from a scheduler of your own',
