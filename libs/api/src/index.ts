@@ -1,7 +1,19 @@
 export * from './gen.js';
 export { listRequiredCapabilities } from './spec/capabilities.js';
-export { createAdminClient, createAgentClient, createCoordinatorClient } from './wire/clients.js';
-export type { AdminClient, AgentClient, CoordinatorClient } from './wire/clients.js';
+export {
+  createAdminClient,
+  createAgentClient,
+  createCoordinatorClient,
+  createIdentityClient,
+  createUserClient,
+} from './wire/clients.js';
+export type {
+  AdminClient,
+  AgentClient,
+  CoordinatorClient,
+  IdentityClient,
+  UserClient,
+} from './wire/clients.js';
 export {
   FIRST_MESSAGE_TIMEOUT_MS,
   readFirstMessage,

@@ -28,8 +28,11 @@ export const ERROR_REASON_KINDS = {
   VERSION_NOT_FOUND: 'notFound',
   PLAN_NOT_FOUND: 'notFound',
   EVENT_NOT_FOUND: 'notFound',
+  USER_NOT_FOUND: 'notFound',
+  TOKEN_NOT_FOUND: 'notFound',
   WORKLOAD_EXISTS: 'exists',
   NODE_EXISTS: 'exists',
+  USER_EXISTS: 'exists',
   WORKLOAD_DELETING: 'precondition',
   ROLLOUT_PHASE: 'precondition',
   NO_EARLIER_VERSION: 'precondition',
@@ -40,6 +43,8 @@ export const ERROR_REASON_KINDS = {
   VERSION_SKEW: 'precondition',
   PLAN_EXECUTED: 'precondition',
   STORE_ROLLED_BACK: 'precondition',
+  NO_IDENTITIES: 'precondition',
+  LAST_ADMIN: 'precondition',
   GENERATION_CONFLICT: 'conflict',
   PLAN_STALE: 'conflict',
   NO_CAPACITY: 'exhausted',
@@ -60,6 +65,12 @@ export const ERROR_REASON_KINDS = {
   REPLICA_FAILED: 'precondition',
   IMAGE_PULL_FAILED: 'precondition',
   ROLLOUT_FAILED: 'precondition',
+  INVALID_TOKEN: 'unauthenticated',
+  CERTIFICATE_INVALID: 'unauthenticated',
+  CERTIFICATE_EXPIRED: 'unauthenticated',
+  CERTIFICATE_NOT_YET_VALID: 'unauthenticated',
+  CREDENTIAL_REVOKED: 'unauthenticated',
+  NODE_BANNED: 'denied',
 } as const satisfies Readonly<Record<string, ErrorKind>>;
 
 /** The cause of an error, for programs: the name of a value of `cloudless.api.ErrorReason`. */

@@ -6,6 +6,7 @@ export type { ChangeListener, ClusterStateOptions } from './cluster-state.js';
 export { RestoredStateError } from './leadership/restored-state.js';
 export type { OrderState, AgentOrderState } from './leadership/restored-state.js';
 export {
+  CERTIFICATE_AUTHORITY_KEY,
   REMOVED_EVENTS_KEY,
   decodeRecord,
   toNameKeyId,

@@ -1,5 +1,11 @@
 import { createClient, type Client, type Transport } from '@connectrpc/connect';
-import { AdminService, AgentService, CoordinatorService } from '../gen.js';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  IdentityService,
+  UserService,
+} from '../gen.js';
 
 /** Client of CoordinatorService, the public API of a coordinator. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
@@ -10,6 +16,10 @@ export type CoordinatorClient = Client<typeof CoordinatorService>;
 export type AgentClient = Client<typeof AgentService>;
 /** Client of AdminService, the operator API of a coordinator. */
 export type AdminClient = Client<typeof AdminService>;
+/** Client of IdentityService: join tokens, certificates of nodes, bans and the certificate authority. */
+export type IdentityClient = Client<typeof IdentityService>;
+/** Client of UserService: users, roles and credentials. */
+export type UserClient = Client<typeof UserService>;
 
 /**
  * Creates a client of the public API.
@@ -40,4 +50,20 @@ export function createAgentClient(transport: Transport): AgentClient {
  */
 export function createAdminClient(transport: Transport): AdminClient {
   return createClient(AdminService, transport);
+}
+
+/**
+ * Creates a client of IdentityService.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
+export function createIdentityClient(transport: Transport): IdentityClient {
+  return createClient(IdentityService, transport);
+}
+
+/**
+ * Creates a client of UserService.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
+export function createUserClient(transport: Transport): UserClient {
+  return createClient(UserService, transport);
 }

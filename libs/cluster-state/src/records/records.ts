@@ -1,15 +1,20 @@
 import { fromBinary, toBinary, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
 import { EventSchema } from '@cloudless/api';
 import {
+  CertificateAuthorityRecordSchema,
   ClusterRecordSchema,
   ControlRecordSchema,
+  CredentialRecordSchema,
   EvidenceRecordSchema,
+  JoinTokenRecordSchema,
   LeaderRecordSchema,
+  NodeBanRecordSchema,
   NodeRecordSchema,
   PlanRecordSchema,
   RemovedEventsRecordSchema,
   ReplicaRecordSchema,
   RequestRecordSchema,
+  UserRecordSchema,
   VersionRecordSchema,
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
@@ -43,6 +48,16 @@ export const recordSchemas = {
   plan: PlanRecordSchema,
   /** The newest removed event of each category; id `events`. */
   removed: RemovedEventsRecordSchema,
+  /** The certificate authority without its keys; id `ca`. */
+  ca: CertificateAuthorityRecordSchema,
+  /** id: id of the join token. */
+  jointoken: JoinTokenRecordSchema,
+  /** id: name of the user. */
+  user: UserRecordSchema,
+  /** Credential of a user; id: id of the credential. */
+  credential: CredentialRecordSchema,
+  /** id: node id. */
+  ban: NodeBanRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;
@@ -103,6 +118,7 @@ export const toNameKeyId = (namespace: string, name: string): string => `${names
 export const CLUSTER_ID_KEY = 'cluster';
 export const LEADER_KEY = 'leader';
 export const REMOVED_EVENTS_KEY = 'events';
+export const CERTIFICATE_AUTHORITY_KEY = 'ca';
 /** Builds an event id. Ids sort by epoch, then by count within the epoch. */
 export const toEventId = (epoch: bigint, count: number): string =>
   `${padNumber(epoch)}-${padNumber(count)}`;

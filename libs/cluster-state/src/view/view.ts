@@ -1,18 +1,24 @@
 import { ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
 import type {
+  CertificateAuthorityRecord,
   ControlRecord,
+  CredentialRecord,
   EvidenceRecord,
+  JoinTokenRecord,
   PlanRecord,
+  NodeBanRecord,
   NodeRecord,
   RemovedEventsRecord,
   ReplicaRecord,
   RequestRecord,
+  UserRecord,
   VersionRecord,
   WorkloadRecord,
 } from '@cloudless/api/store';
 import { definedFields } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
 import {
+  CERTIFICATE_AUTHORITY_KEY,
   REMOVED_EVENTS_KEY,
   toNameKeyId,
   type RecordKind,
@@ -79,6 +85,17 @@ export interface ClusterView {
   requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
   /** The newest removed event of each category; undefined when no event was removed. */
   removedEvents(): Stored<RemovedEventsRecord> | undefined;
+  /** The certificate authority; undefined in a cluster without identities. */
+  certificateAuthority(): Stored<CertificateAuthorityRecord> | undefined;
+  joinToken(id: string): Stored<JoinTokenRecord> | undefined;
+  joinTokens(): Iterable<Stored<JoinTokenRecord>>;
+  user(name: string): Stored<UserRecord> | undefined;
+  users(): Iterable<Stored<UserRecord>>;
+  credential(id: string): Stored<CredentialRecord> | undefined;
+  credentials(): Iterable<Stored<CredentialRecord>>;
+  /** The ban of a node; undefined when the node is not banned. */
+  nodeBan(nodeId: string): Stored<NodeBanRecord> | undefined;
+  nodeBans(): Iterable<Stored<NodeBanRecord>>;
 }
 
 type ReplicaGroups = Map<string, Map<string, Stored<ReplicaRecord>>>;
@@ -101,6 +118,11 @@ export class IndexedView implements ClusterView {
       evidence: new Map(),
       plan: new Map(),
       removed: new Map(),
+      ca: new Map(),
+      jointoken: new Map(),
+      user: new Map(),
+      credential: new Map(),
+      ban: new Map(),
     };
   private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
   private readonly replicasByWorkload: ReplicaGroups = new Map();
@@ -216,6 +238,42 @@ export class IndexedView implements ClusterView {
 
   requests(): Iterable<readonly [string, Stored<RequestRecord>]> {
     return this.byKind.request;
+  }
+
+  certificateAuthority(): Stored<CertificateAuthorityRecord> | undefined {
+    return this.byKind.ca.get(CERTIFICATE_AUTHORITY_KEY);
+  }
+
+  joinToken(id: string): Stored<JoinTokenRecord> | undefined {
+    return this.byKind.jointoken.get(id);
+  }
+
+  joinTokens(): Iterable<Stored<JoinTokenRecord>> {
+    return this.byKind.jointoken.values();
+  }
+
+  user(name: string): Stored<UserRecord> | undefined {
+    return this.byKind.user.get(name);
+  }
+
+  users(): Iterable<Stored<UserRecord>> {
+    return this.byKind.user.values();
+  }
+
+  credential(id: string): Stored<CredentialRecord> | undefined {
+    return this.byKind.credential.get(id);
+  }
+
+  credentials(): Iterable<Stored<CredentialRecord>> {
+    return this.byKind.credential.values();
+  }
+
+  nodeBan(nodeId: string): Stored<NodeBanRecord> | undefined {
+    return this.byKind.ban.get(nodeId);
+  }
+
+  nodeBans(): Iterable<Stored<NodeBanRecord>> {
+    return this.byKind.ban.values();
   }
 
   removedEvents(): Stored<RemovedEventsRecord> | undefined {

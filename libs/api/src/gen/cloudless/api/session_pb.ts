@@ -11,6 +11,8 @@ import type { ErrorReason } from "./error_pb.js";
 import { file_cloudless_api_error } from "./error_pb.js";
 import type { ExecRequest, ExecResponse, ExecStart, PortForwardRequest, PortForwardResponse, PortForwardStart } from "./exec_pb.js";
 import { file_cloudless_api_exec } from "./exec_pb.js";
+import type { NodeCertificate, TrustBundle } from "./identity_pb.js";
+import { file_cloudless_api_identity } from "./identity_pb.js";
 import type { ContainerStatus, ExecCommandRequest, ExecCommandResponse, GetContainerStatusRequest, LogEntry, StreamLogsRequest } from "./logs_pb.js";
 import { file_cloudless_api_logs } from "./logs_pb.js";
 import type { Condition, NodeCapacity, NodeUsage } from "./node_pb.js";
@@ -27,7 +29,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/session.proto.
  */
 export const file_cloudless_api_session: GenFile = /*@__PURE__*/
-  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgiOQoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCSL4BAoFSGVsbG8SFAoMcHJvdG9jb2xfbWluGAEgASgFEhQKDHByb3RvY29sX21heBgCIAEoBRIaCgdub2RlX2lkGAMgASgJQgm6SAZyBBABGD8SEwoLaW5zdGFuY2VfaWQYBCABKAkSEgoKY2x1c3Rlcl9pZBgFIAEoCRIPCgdib290X2lkGAYgASgJEhUKDWhpZ2hlc3RfZXBvY2gYByABKAMSFwoGcmVnaW9uGAggASgJQge6SARyAhg/EhUKBHpvbmUYCSABKAlCB7pIBHICGD8SOwoGbGFiZWxzGAogAygLMiAuY2xvdWRsZXNzLmFwaS5IZWxsby5MYWJlbHNFbnRyeUIJukgGmgEDEIABEiQKBnRhaW50cxgLIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSLQoIY2FwYWNpdHkYDCABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRItCghyZXNlcnZlZBgNIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5EhQKDG1heF9yZXBsaWNhcxgOIAEoBRIUCgxjYXBhYmlsaXRpZXMYDyADKAkSFQoNYWdlbnRfdmVyc2lvbhgQIAEoCRIUCgxhcmNoaXRlY3R1cmUYESABKAkSGAoQb3BlcmF0aW5nX3N5c3RlbRgSIAEoCRIVCg1hZ2VudF9hZGRyZXNzGBMgASgJEiwKCmNvbmRpdGlvbnMYFCADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbhotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItkCCgxBZ2VudE1lc3NhZ2USJQoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvSAASLQoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnlIABIuCgZyZXBvcnQYAyABKAsyHC5jbG91ZGxlc3MuYXBpLlJlcGxpY2FSZXBvcnRIABIlCgV1c2FnZRgEIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2VIABIuCgdyZWZ1c2VkGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5PcmRlclJlZnVzZWRIABI2Cg50dW5uZWxfcmVmdXNlZBgGIAEoCzIcLmNsb3VkbGVzcy5hcGkuVHVubmVsUmVmdXNlZEgAEikKB2dvb2RieWUYByABKAsyFi5jbG91ZGxlc3MuYXBpLkdvb2RieWVIAEIJCgdtZXNzYWdlIkkKCUludmVudG9yeRIuCghyZXBsaWNhcxgBIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydBIMCgRsYXN0GAIgASgIIpwECg1SZXBsaWNhUmVwb3J0EhIKCnJlcGxpY2FfaWQYASABKAkSFAoMd29ya2xvYWRfdWlkGAIgASgJEhYKDm9yZGVyX3JldmlzaW9uGAMgASgDEjEKBXBoYXNlGAQgASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAUgASgIEg4KBnJlYXNvbhgGIAEoCRIUCgxjb250YWluZXJfaWQYByABKAkSEAoIcmVzdGFydHMYCCABKAUSKgoJZW5kcG9pbnRzGAkgAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIbCg5sYXN0X2V4aXRfY29kZRgKIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgMIAMoCRIXCg9sYXN0X2VuZF9yZWFzb24YDSABKAkSEQoJZm9yZ290dGVuGA4gASgIEhIKCmxhc3RfbGluZXMYDyADKAkSMgoKaW1hZ2VfcHVsbBgQIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzEjAKCWNvbnRhaW5lchgeIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyRmFjdHNCEQoPX2xhc3RfZXhpdF9jb2RlIl4KBVVzYWdlEicKBXVzYWdlGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Ob2RlVXNhZ2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uInUKDE9yZGVyUmVmdXNlZBISCgpyZXBsaWNhX2lkGAEgASgJEhYKDm9yZGVyX3JldmlzaW9uGAIgASgDEhUKDWhlbGRfcmV2aXNpb24YAyABKAMSEgoKaGVsZF9lcG9jaBgEIAEoAxIOCgZyZWFzb24YBSABKAkiMgoNVHVubmVsUmVmdXNlZBIRCgl0dW5uZWxfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjQKB0dvb2RieWUSDgoGcmVhc29uGAEgASgJEhkKEXJlcGxpY2FzX2NvbnRpbnVlGAIgASgIItABChJDb29yZGluYXRvck1lc3NhZ2USKQoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZUgAEiUKBW9yZGVyGAIgASgLMhQuY2xvdWRsZXNzLmFwaS5PcmRlckgAEjAKC29wZW5fdHVubmVsGAMgASgLMhkuY2xvdWRsZXNzLmFwaS5PcGVuVHVubmVsSAASKwoIYWRtaXR0ZWQYBCABKAsyFy5jbG91ZGxlc3MuYXBpLkFkbWl0dGVkSABCCQoHbWVzc2FnZSLOAgoHV2VsY29tZRISCgpjbHVzdGVyX2lkGAEgASgJEg0KBWVwb2NoGAIgASgDEhAKCHByb3RvY29sGAMgASgFEigKBWxlYXNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDXBpbmdfaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOdXNhZ2VfaW50ZXJ2YWwYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMwoQcmVjb25uZWN0X3NwcmVhZBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI2ChNyZWNvbm5lY3RfcGF1c2VfbWF4GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhIKCnNlc3Npb25faWQYCSABKAkiCgoIQWRtaXR0ZWQi5QEKBU9yZGVyEg0KBWVwb2NoGAEgASgDEhYKDm9yZGVyX3JldmlzaW9uGAIgASgDEhIKCnJlcGxpY2FfaWQYAyABKAkSFAoMd29ya2xvYWRfdWlkGAQgASgJEioKBXN0YXJ0GAUgASgLMhkuY2xvdWRsZXNzLmFwaS5TdGFydE9yZGVySAASKAoEc3RvcBgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuU3RvcE9yZGVySAASLAoGZm9yZ2V0GAcgASgLMhouY2xvdWRsZXNzLmFwaS5Gb3JnZXRPcmRlckgAQgcKBW9yZGVyIqoBCgpTdGFydE9yZGVyEhEKCW5hbWVzcGFjZRgBIAEoCRIQCgh3b3JrbG9hZBgCIAEoCRIPCgd2ZXJzaW9uGAMgASgFEgwKBHNsb3QYBCABKAUSKQoEc3BlYxgFIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjEi0KCnN0b3BfYWZ0ZXIYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ifwoJU3RvcE9yZGVyEjEKDnByZV9zdG9wX2RlbGF5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGdyYWNlX3BlcmlvZBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZyZWFzb24YAyABKAkiDQoLRm9yZ2V0T3JkZXIiqAQKCk9wZW5UdW5uZWwSEQoJdHVubmVsX2lkGAEgASgJEi4KC2RpYWxfd2l0aGluGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKBGxvZ3MYAyABKAsyIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0SAASMQoEZXhlYxgEIAEoCzIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0SAASOgoGc3RhdHVzGAUgASgLMiguY2xvdWRsZXNzLmFwaS5HZXRDb250YWluZXJTdGF0dXNSZXF1ZXN0SAASLwoLZXhlY19zdHJlYW0YBiABKAsyGC5jbG91ZGxlc3MuYXBpLkV4ZWNTdGFydEgAEjcKDHBvcnRfZm9yd2FyZBgHIAEoCzIfLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRTdGFydEgAEjgKBXN0YXRzGAggASgLMicuY2xvdWRsZXNzLmFwaS5HZXRDb250YWluZXJTdGF0c1JlcXVlc3RIABI+CgpzdGF0c19saXN0GAkgASgLMiguY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyU3RhdHNSZXF1ZXN0SAASMAoLbG9nX2NoYW5uZWwYCiABKAsyGS5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxIABIWCg5leGVjX2luX3BpZWNlcxgUIAEoCEIICgZ0YXJnZXQiDAoKTG9nQ2hhbm5lbCLkBQoLVHVubmVsRnJhbWUSEwoJdHVubmVsX2lkGAEgASgJSAASJgoDbG9nGAIgASgLMhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeUgAEjIKBGV4ZWMYAyABKAsyIi5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVzcG9uc2VIABIwCgZzdGF0dXMYBCABKAsyHi5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXR1c0gAEisKBWVycm9yGAUgASgLMhouY2xvdWRsZXNzLmFwaS5UdW5uZWxFcnJvckgAEicKA2VuZBgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuVHVubmVsRW5kSAASEAoGd2luZG93GAcgASgDSAASMAoKZXhlY19pbnB1dBgIIAEoCzIaLmNsb3VkbGVzcy5hcGkuRXhlY1JlcXVlc3RIABIyCgtleGVjX291dHB1dBgJIAEoCzIbLmNsb3VkbGVzcy5hcGkuRXhlY1Jlc3BvbnNlSAASOgoNZm9yd2FyZF9pbnB1dBgKIAEoCzIhLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXF1ZXN0SAASPAoOZm9yd2FyZF9vdXRwdXQYCyABKAsyIi5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVzcG9uc2VIABIuCgVzdGF0cxgMIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHNIABI/CgpzdGF0c19saXN0GA0gASgLMikuY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZUgAEjYKC2xvZ19jaGFubmVsGA4gASgLMh8uY2xvdWRsZXNzLmFwaS5Mb2dDaGFubmVsRnJhbWVzSAASOAoKZXhlY19waWVjZRgUIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAQgcKBWZyYW1lIkIKEExvZ0NoYW5uZWxGcmFtZXMSLgoGZnJhbWVzGAEgAygLMh4uY2xvdWRsZXNzLmFwaS5Mb2dDaGFubmVsRnJhbWUimQIKD0xvZ0NoYW5uZWxGcmFtZRIOCgZsb2dfaWQYASABKAMSMAoEb3BlbhgCIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIQCgZ3aW5kb3cYAyABKANIABIpCgVjbG9zZRgEIAEoCzIYLmNsb3VkbGVzcy5hcGkuVHVubmVsRW5kSAASKAoFZW50cnkYBSABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASKwoFZXJyb3IYBiABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAcgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIAEIHCgVmcmFtZSILCglUdW5uZWxFbmQiWAoLVHVubmVsRXJyb3ISDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEioKBnJlYXNvbhgDIAEoDjIaLmNsb3VkbGVzcy5hcGkuRXJyb3JSZWFzb24ikQEKEEhlYXJ0YmVhdFJlcXVlc3QSKwoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvQga6SAPIAQESKwoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnkSIwoFdXNhZ2UYAyABKAsyFC5jbG91ZGxlc3MuYXBpLlVzYWdlImIKEUhlYXJ0YmVhdFJlc3BvbnNlEicKB3dlbGNvbWUYASABKAsyFi5jbG91ZGxlc3MuYXBpLldlbGNvbWUSJAoGb3JkZXJzGAIgAygLMhQuY2xvdWRsZXNzLmFwaS5PcmRlciKIAQoRUmVuZXdMZWFzZVJlcXVlc3QSGgoHbm9kZV9pZBgBIAEoCUIJukgGcgQQARg/Eh0KCnNlc3Npb25faWQYAiABKAlCCbpIBnIEEAEYQBI4Cghsb29wX2FnZRgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkILukgIyAEBqgECMgAiFAoSUmVuZXdMZWFzZVJlc3BvbnNlYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_error, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgibgoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCRIzCgtjZXJ0aWZpY2F0ZRgDIAEoCzIeLmNsb3VkbGVzcy5hcGkuTm9kZUNlcnRpZmljYXRlIvgECgVIZWxsbxIUCgxwcm90b2NvbF9taW4YASABKAUSFAoMcHJvdG9jb2xfbWF4GAIgASgFEhoKB25vZGVfaWQYAyABKAlCCbpIBnIEEAEYPxITCgtpbnN0YW5jZV9pZBgEIAEoCRISCgpjbHVzdGVyX2lkGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSFQoNaGlnaGVzdF9lcG9jaBgHIAEoAxIXCgZyZWdpb24YCCABKAlCB7pIBHICGD8SFQoEem9uZRgJIAEoCUIHukgEcgIYPxI7CgZsYWJlbHMYCiADKAsyIC5jbG91ZGxlc3MuYXBpLkhlbGxvLkxhYmVsc0VudHJ5Qgm6SAaaAQMQgAESJAoGdGFpbnRzGAsgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBItCghjYXBhY2l0eRgMIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5Ei0KCHJlc2VydmVkGA0gASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSFAoMbWF4X3JlcGxpY2FzGA4gASgFEhQKDGNhcGFiaWxpdGllcxgPIAMoCRIVCg1hZ2VudF92ZXJzaW9uGBAgASgJEhQKDGFyY2hpdGVjdHVyZRgRIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGBIgASgJEhUKDWFnZW50X2FkZHJlc3MYEyABKAkSLAoKY29uZGl0aW9ucxgUIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi2QIKDEFnZW50TWVzc2FnZRIlCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9IABItCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeUgAEi4KBnJlcG9ydBgDIAEoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydEgAEiUKBXVzYWdlGAQgASgLMhQuY2xvdWRsZXNzLmFwaS5Vc2FnZUgAEi4KB3JlZnVzZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk9yZGVyUmVmdXNlZEgAEjYKDnR1bm5lbF9yZWZ1c2VkGAYgASgLMhwuY2xvdWRsZXNzLmFwaS5UdW5uZWxSZWZ1c2VkSAASKQoHZ29vZGJ5ZRgHIAEoCzIWLmNsb3VkbGVzcy5hcGkuR29vZGJ5ZUgAQgkKB21lc3NhZ2UiSQoJSW52ZW50b3J5Ei4KCHJlcGxpY2FzGAEgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhUmVwb3J0EgwKBGxhc3QYAiABKAginAQKDVJlcGxpY2FSZXBvcnQSEgoKcmVwbGljYV9pZBgBIAEoCRIUCgx3b3JrbG9hZF91aWQYAiABKAkSFgoOb3JkZXJfcmV2aXNpb24YAyABKAMSMQoFcGhhc2UYBCABKA4yIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FTdGF0dXMuUGhhc2USDQoFcmVhZHkYBSABKAgSDgoGcmVhc29uGAYgASgJEhQKDGNvbnRhaW5lcl9pZBgHIAEoCRIQCghyZXN0YXJ0cxgIIAEoBRIqCgllbmRwb2ludHMYCSADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50EhsKDmxhc3RfZXhpdF9jb2RlGAogASgFSACIAQESLgoKc3RhcnRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVZWFybGllcl9jb250YWluZXJfaWRzGAwgAygJEhcKD2xhc3RfZW5kX3JlYXNvbhgNIAEoCRIRCglmb3Jnb3R0ZW4YDiABKAgSEgoKbGFzdF9saW5lcxgPIAMoCRIyCgppbWFnZV9wdWxsGBAgASgLMh4uY2xvdWRsZXNzLmFwaS5JbWFnZVB1bGxTdGF0dXMSMAoJY29udGFpbmVyGB4gASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJGYWN0c0IRCg9fbGFzdF9leGl0X2NvZGUiXgoFVXNhZ2USJwoFdXNhZ2UYASABKAsyGC5jbG91ZGxlc3MuYXBpLk5vZGVVc2FnZRIsCgpjb25kaXRpb25zGAIgAygLMhguY2xvdWRsZXNzLmFwaS5Db25kaXRpb24idQoMT3JkZXJSZWZ1c2VkEhIKCnJlcGxpY2FfaWQYASABKAkSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSFQoNaGVsZF9yZXZpc2lvbhgDIAEoAxISCgpoZWxkX2Vwb2NoGAQgASgDEg4KBnJlYXNvbhgFIAEoCSIyCg1UdW5uZWxSZWZ1c2VkEhEKCXR1bm5lbF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNAoHR29vZGJ5ZRIOCgZyZWFzb24YASABKAkSGQoRcmVwbGljYXNfY29udGludWUYAiABKAgijgIKEkNvb3JkaW5hdG9yTWVzc2FnZRIpCgd3ZWxjb21lGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5XZWxjb21lSAASJQoFb3JkZXIYAiABKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVySAASMAoLb3Blbl90dW5uZWwYAyABKAsyGS5jbG91ZGxlc3MuYXBpLk9wZW5UdW5uZWxIABIrCghhZG1pdHRlZBgEIAEoCzIXLmNsb3VkbGVzcy5hcGkuQWRtaXR0ZWRIABI8ChFyZW5ld19jZXJ0aWZpY2F0ZRgFIAEoCzIfLmNsb3VkbGVzcy5hcGkuUmVuZXdDZXJ0aWZpY2F0ZUgAQgkKB21lc3NhZ2UizgIKB1dlbGNvbWUSEgoKY2x1c3Rlcl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoAxIQCghwcm90b2NvbBgDIAEoBRIoCgVsZWFzZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1waW5nX2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnVzYWdlX2ludGVydmFsGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEHJlY29ubmVjdF9zcHJlYWQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTcmVjb25uZWN0X3BhdXNlX21heBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpzZXNzaW9uX2lkGAkgASgJIgoKCEFkbWl0dGVkIkQKEFJlbmV3Q2VydGlmaWNhdGUSMAoMdHJ1c3RfYnVuZGxlGAEgASgLMhouY2xvdWRsZXNzLmFwaS5UcnVzdEJ1bmRsZSLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiqgEKClN0YXJ0T3JkZXISEQoJbmFtZXNwYWNlGAEgASgJEhAKCHdvcmtsb2FkGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEc2xvdBgEIAEoBRIpCgRzcGVjGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLQoKc3RvcF9hZnRlchgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ/CglTdG9wT3JkZXISMQoOcHJlX3N0b3BfZGVsYXkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSINCgtGb3JnZXRPcmRlciKoBAoKT3BlblR1bm5lbBIRCgl0dW5uZWxfaWQYASABKAkSLgoLZGlhbF93aXRoaW4YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoEbG9ncxgDIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIxCgRleGVjGAQgASgLMiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3RIABI6CgZzdGF0dXMYBSABKAsyKC5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXR1c1JlcXVlc3RIABIvCgtleGVjX3N0cmVhbRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuRXhlY1N0YXJ0SAASNwoMcG9ydF9mb3J3YXJkGAcgASgLMh8uY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFN0YXJ0SAASOAoFc3RhdHMYCCABKAsyJy5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXRzUmVxdWVzdEgAEj4KCnN0YXRzX2xpc3QYCSABKAsyKC5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1JlcXVlc3RIABIwCgtsb2dfY2hhbm5lbBgKIAEoCzIZLmNsb3VkbGVzcy5hcGkuTG9nQ2hhbm5lbEgAEhYKDmV4ZWNfaW5fcGllY2VzGBQgASgIQggKBnRhcmdldCIMCgpMb2dDaGFubmVsIuQFCgtUdW5uZWxGcmFtZRITCgl0dW5uZWxfaWQYASABKAlIABImCgNsb2cYAiABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASMgoEZXhlYxgDIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAEjAKBnN0YXR1cxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzSAASKwoFZXJyb3IYBSABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAYgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIQCgZ3aW5kb3cYByABKANIABIwCgpleGVjX2lucHV0GAggASgLMhouY2xvdWRsZXNzLmFwaS5FeGVjUmVxdWVzdEgAEjIKC2V4ZWNfb3V0cHV0GAkgASgLMhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2VIABI6Cg1mb3J3YXJkX2lucHV0GAogASgLMiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3RIABI8Cg5mb3J3YXJkX291dHB1dBgLIAEoCzIiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZUgAEi4KBXN0YXRzGAwgASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0c0gAEj8KCnN0YXRzX2xpc3QYDSABKAsyKS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1Jlc3BvbnNlSAASNgoLbG9nX2NoYW5uZWwYDiABKAsyHy5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZXNIABI4CgpleGVjX3BpZWNlGBQgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSABCBwoFZnJhbWUiQgoQTG9nQ2hhbm5lbEZyYW1lcxIuCgZmcmFtZXMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZSKZAgoPTG9nQ2hhbm5lbEZyYW1lEg4KBmxvZ19pZBgBIAEoAxIwCgRvcGVuGAIgASgLMiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdEgAEhAKBndpbmRvdxgDIAEoA0gAEikKBWNsb3NlGAQgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIoCgVlbnRyeRgFIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIrCgVlcnJvchgGIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYByABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAQgcKBWZyYW1lIgsKCVR1bm5lbEVuZCJYCgtUdW5uZWxFcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSKgoGcmVhc29uGAMgASgOMhouY2xvdWRsZXNzLmFwaS5FcnJvclJlYXNvbiKRAQoQSGVhcnRiZWF0UmVxdWVzdBIrCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9CBrpIA8gBARIrCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeRIjCgV1c2FnZRgDIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2UiYgoRSGVhcnRiZWF0UmVzcG9uc2USJwoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZRIkCgZvcmRlcnMYAiADKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVyIogBChFSZW5ld0xlYXNlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHQoKc2Vzc2lvbl9pZBgCIAEoCUIJukgGcgQQARhAEjgKCGxvb3BfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgu6SAjIAQGqAQIyACIUChJSZW5ld0xlYXNlUmVzcG9uc2ViBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_error, file_cloudless_api_exec, file_cloudless_api_identity, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Registers a machine as a node. A cluster without identities (plaintext on loopback) needs no
@@ -52,14 +54,15 @@ export type EnrollNodeRequest = Message<"cloudless.api.EnrollNodeRequest"> & {
   instanceId: string;
 
   /**
-   * Certificate signing request. UNIMPLEMENTED while the cluster has no identities.
+   * Certificate signing request in DER. The coordinator uses only the public key. Required together
+   * with `token`; FAILED_PRECONDITION in a cluster without identities.
    *
    * @generated from field: bytes csr = 3;
    */
   csr: Uint8Array;
 
   /**
-   * Join token. UNIMPLEMENTED while the cluster has no identities.
+   * Text of a join token. Required in a cluster with identities.
    *
    * @generated from field: string token = 4;
    */
@@ -90,6 +93,13 @@ export type EnrollNodeResponse = Message<"cloudless.api.EnrollNodeResponse"> & {
    * @generated from field: string cluster_id = 2;
    */
   clusterId: string;
+
+  /**
+   * The certificate of the node. Absent in a cluster without identities.
+   *
+   * @generated from field: cloudless.api.NodeCertificate certificate = 3;
+   */
+  certificate?: NodeCertificate | undefined;
 };
 
 /**
@@ -673,6 +683,14 @@ export type CoordinatorMessage = Message<"cloudless.api.CoordinatorMessage"> & {
      */
     value: Admitted;
     case: "admitted";
+  } | {
+    /**
+     * The agent must renew its certificate now.
+     *
+     * @generated from field: cloudless.api.RenewCertificate renew_certificate = 5;
+     */
+    value: RenewCertificate;
+    case: "renewCertificate";
   } | { case: undefined; value?: undefined };
 };
 
@@ -778,6 +796,28 @@ export const AdmittedSchema: GenMessage<Admitted> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 12);
 
 /**
+ * Asks the agent to call RenewNodeCertificate now, because the trust bundle or the issuing key of
+ * the cluster has changed. The coordinator repeats the message until the agent has called.
+ *
+ * @generated from message cloudless.api.RenewCertificate
+ */
+export type RenewCertificate = Message<"cloudless.api.RenewCertificate"> & {
+  /**
+   * The new trust bundle. The agent stores the bundle before the call.
+   *
+   * @generated from field: cloudless.api.TrustBundle trust_bundle = 1;
+   */
+  trustBundle?: TrustBundle | undefined;
+};
+
+/**
+ * Describes the message cloudless.api.RenewCertificate.
+ * Use `create(RenewCertificateSchema)` to create a new message.
+ */
+export const RenewCertificateSchema: GenMessage<RenewCertificate> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 13);
+
+/**
  * An order for one replica, fenced by epoch and order revision. The coordinator repeats it until a
  * report acknowledges it; a forget order until a report has `forgotten`.
  *
@@ -849,7 +889,7 @@ export type Order = Message<"cloudless.api.Order"> & {
  * Use `create(OrderSchema)` to create a new message.
  */
 export const OrderSchema: GenMessage<Order> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 13);
+  messageDesc(file_cloudless_api_session, 14);
 
 /**
  * The replica to start.
@@ -906,7 +946,7 @@ export type StartOrder = Message<"cloudless.api.StartOrder"> & {
  * Use `create(StartOrderSchema)` to create a new message.
  */
 export const StartOrderSchema: GenMessage<StartOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 14);
+  messageDesc(file_cloudless_api_session, 15);
 
 /**
  * How to stop the replica.
@@ -941,7 +981,7 @@ export type StopOrder = Message<"cloudless.api.StopOrder"> & {
  * Use `create(StopOrderSchema)` to create a new message.
  */
 export const StopOrderSchema: GenMessage<StopOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 15);
+  messageDesc(file_cloudless_api_session, 16);
 
 /**
  * @generated from message cloudless.api.ForgetOrder
@@ -954,7 +994,7 @@ export type ForgetOrder = Message<"cloudless.api.ForgetOrder"> & {
  * Use `create(ForgetOrderSchema)` to create a new message.
  */
 export const ForgetOrderSchema: GenMessage<ForgetOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 16);
+  messageDesc(file_cloudless_api_session, 17);
 
 /**
  * Asks the agent to call Tunnel with this id, which is valid for one call.
@@ -1061,7 +1101,7 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
  * Use `create(OpenTunnelSchema)` to create a new message.
  */
 export const OpenTunnelSchema: GenMessage<OpenTunnel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 17);
+  messageDesc(file_cloudless_api_session, 18);
 
 /**
  * Many logs in one tunnel.
@@ -1076,7 +1116,7 @@ export type LogChannel = Message<"cloudless.api.LogChannel"> & {
  * Use `create(LogChannelSchema)` to create a new message.
  */
 export const LogChannelSchema: GenMessage<LogChannel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 18);
+  messageDesc(file_cloudless_api_session, 19);
 
 /**
  * A message of a tunnel.
@@ -1220,7 +1260,7 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
  * Use `create(TunnelFrameSchema)` to create a new message.
  */
 export const TunnelFrameSchema: GenMessage<TunnelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 19);
+  messageDesc(file_cloudless_api_session, 20);
 
 /**
  * Frames of the logs of a LogChannel, in order.
@@ -1241,7 +1281,7 @@ export type LogChannelFrames = Message<"cloudless.api.LogChannelFrames"> & {
  * Use `create(LogChannelFramesSchema)` to create a new message.
  */
 export const LogChannelFramesSchema: GenMessage<LogChannelFrames> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 20);
+  messageDesc(file_cloudless_api_session, 21);
 
 /**
  * A frame of one log of a LogChannel.
@@ -1319,7 +1359,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
  * Use `create(LogChannelFrameSchema)` to create a new message.
  */
 export const LogChannelFrameSchema: GenMessage<LogChannelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 21);
+  messageDesc(file_cloudless_api_session, 22);
 
 /**
  * The end of a tunnel or of a log.
@@ -1334,7 +1374,7 @@ export type TunnelEnd = Message<"cloudless.api.TunnelEnd"> & {
  * Use `create(TunnelEndSchema)` to create a new message.
  */
 export const TunnelEndSchema: GenMessage<TunnelEnd> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 22);
+  messageDesc(file_cloudless_api_session, 23);
 
 /**
  * The failure of a tunnel or of a log.
@@ -1369,7 +1409,7 @@ export type TunnelError = Message<"cloudless.api.TunnelError"> & {
  * Use `create(TunnelErrorSchema)` to create a new message.
  */
 export const TunnelErrorSchema: GenMessage<TunnelError> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 23);
+  messageDesc(file_cloudless_api_session, 24);
 
 /**
  * The messages of a session in a single call, for tools and proxies that cannot stream. Content and
@@ -1405,7 +1445,7 @@ export type HeartbeatRequest = Message<"cloudless.api.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 24);
+  messageDesc(file_cloudless_api_session, 25);
 
 /**
  * @generated from message cloudless.api.HeartbeatResponse
@@ -1431,7 +1471,7 @@ export type HeartbeatResponse = Message<"cloudless.api.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 25);
+  messageDesc(file_cloudless_api_session, 26);
 
 /**
  * Renews the lease of a node while the main loop of its agent cannot.
@@ -1466,7 +1506,7 @@ export type RenewLeaseRequest = Message<"cloudless.api.RenewLeaseRequest"> & {
  * Use `create(RenewLeaseRequestSchema)` to create a new message.
  */
 export const RenewLeaseRequestSchema: GenMessage<RenewLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 26);
+  messageDesc(file_cloudless_api_session, 27);
 
 /**
  * @generated from message cloudless.api.RenewLeaseResponse
@@ -1479,5 +1519,5 @@ export type RenewLeaseResponse = Message<"cloudless.api.RenewLeaseResponse"> & {
  * Use `create(RenewLeaseResponseSchema)` to create a new message.
  */
 export const RenewLeaseResponseSchema: GenMessage<RenewLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 27);
+  messageDesc(file_cloudless_api_session, 28);
 

@@ -8,10 +8,14 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Plan } from "../api/coordinator_service_pb.js";
 import { file_cloudless_api_coordinator_service } from "../api/coordinator_service_pb.js";
+import type { CertificateAuthorityRotation_Phase, JoinToken, NodeBan } from "../api/identity_pb.js";
+import { file_cloudless_api_identity } from "../api/identity_pb.js";
 import type { DrainStatus_Phase } from "../api/node_pb.js";
 import { file_cloudless_api_node } from "../api/node_pb.js";
 import type { Hello } from "../api/session_pb.js";
 import { file_cloudless_api_session } from "../api/session_pb.js";
+import type { User, UserCredential } from "../api/user_pb.js";
+import { file_cloudless_api_user } from "../api/user_pb.js";
 import type { ContainerFacts, Endpoint, ImagePullStatus, ReplicaStatus_Phase, Rollout_Strategy, RolloutFailure, RolloutStatus_Phase, Taint, WorkloadSpec } from "../api/workload_pb.js";
 import { file_cloudless_api_workload } from "../api/workload_pb.js";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
@@ -22,7 +26,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/store/records.proto.
  */
 export const file_cloudless_store_records: GenFile = /*@__PURE__*/
-  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIuQBCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCRISCgpyb2xsZWRfb3V0GAcgASgIIpADCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5Ei8KB3JvbGxvdXQYCCABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUm9sbG91dFJlY29yZBIWCg5wYXVzZWRfdmVyc2lvbhgJIAEoBRpMCgxCYWNrb2ZmRW50cnkSCwoDa2V5GAEgASgFEisKBXZhbHVlGAIgASgLMhwuY2xvdWRsZXNzLnN0b3JlLlNsb3RCYWNrb2ZmOgI4ASKEBQoNUm9sbG91dFJlY29yZBIPCgd2ZXJzaW9uGAEgASgFEhQKDGZyb21fdmVyc2lvbhgCIAEoBRIxCghzdHJhdGVneRgDIAEoDjIfLmNsb3VkbGVzcy5hcGkuUm9sbG91dC5TdHJhdGVneRIuCgpzdGFydGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGVwc19kb25lGAUgASgFEjMKD3N0ZXBfcmVhY2hlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoTd2FpdHNfZm9yX3Byb21vdGlvbhgHIAEoCBIQCghwcm9tb3RlZBgIIAEoCBISCgpmYWlsZWRfbmV3GAkgASgFEhAKCHByb2dyZXNzGAogASgDEi8KC3Byb2dyZXNzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtzd2l0Y2hlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoHZmFpbHVyZRgNIAEoCzIdLmNsb3VkbGVzcy5hcGkuUm9sbG91dEZhaWx1cmUSEgoKcm9sbHNfYmFjaxgOIAEoBRIQCghmb3JnaXZlbhgPIAEoBRINCgVyZXRyeRgQIAEoCBITCgtmYWlsZWRfZ29uZRgRIAEoBRIWCg5maXJzdF9zZXF1ZW5jZRgSIAEoAxIpCgV1bnRpbBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIh0KDkV2aWRlbmNlUmVjb3JkEgsKA3VpZBgBIAEoCSJACgpQbGFuUmVjb3JkEiEKBHBsYW4YASABKAsyEy5jbG91ZGxlc3MuYXBpLlBsYW4SDwoHb3V0Y29tZRgCIAEoDCJPCgtTbG90QmFja29mZhIQCghmYWlsdXJlcxgBIAEoBRIuCgpub3RfYmVmb3JlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLoBgoNUmVwbGljYVJlY29yZBIKCgJpZBgBIAEoCRILCgN1aWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSDAoEc2xvdBgEIAEoBRIPCgd2ZXJzaW9uGAUgASgFEg8KB25vZGVfaWQYBiABKAkSFwoPZGVzaXJlZF9ydW5uaW5nGAcgASgIEjEKBXBoYXNlGAggASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAkgASgIEg4KBnJlYXNvbhgKIAEoCRIUCgxjb250YWluZXJfaWQYCyABKAkSEAoIcmVzdGFydHMYDCABKAUSKgoJZW5kcG9pbnRzGA0gAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIuCgpjcmVhdGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZWFkeV9zaW5jZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoObGFzdF9leGl0X2NvZGUYECABKAVIAIgBARIWCg5vcmRlcl9yZXZpc2lvbhgRIAEoAxIMCgRsb3N0GBIgASgIEisKB2xvc3RfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3N0b3BfcmVhc29uGBQgASgJEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgVIAMoCRItCgpzdG9wX2FmdGVyGB4gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCmxvc3RfYWZ0ZXIYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHgoWc3RvcF9hZnRlcl91bmNvbmZpcm1lZBggIAEoCBIXCg9sYXN0X2VuZF9yZWFzb24YFiABKAkSFAoMb25seV9ub2RlX2lkGBcgASgJEhIKCmxhc3RfbGluZXMYGCADKAkSMgoKaW1hZ2VfcHVsbBgZIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzEjAKCWNvbnRhaW5lchgoIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyRmFjdHNCEQoPX2xhc3RfZXhpdF9jb2RlIrwFCgpOb2RlUmVjb3JkEgoKAmlkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKBmxhYmVscxgEIAMoCzInLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLkxhYmVsc0VudHJ5EhYKDnJlbW92ZWRfbGFiZWxzGAUgAygJEiQKBnRhaW50cxgGIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSFgoOcmVtb3ZlZF90YWludHMYDSADKAkSEQoEem9uZRgHIAEoCUgAiAEBEhMKBnJlZ2lvbhgIIAEoCUgBiAEBEhAKCGNvcmRvbmVkGAkgASgIEhAKCGRyYWluaW5nGAogASgIEiMKBWhlbGxvGAsgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsbxIMCgRsb3N0GAwgASgIEhYKDmxvc3NfY29uZmlybWVkGA4gASgIEisKBWRyYWluGA8gASgLMhwuY2xvdWRsZXNzLnN0b3JlLkRyYWluUmVjb3JkEkIKDHRhaW50c19zaW5jZRgQIAMoCzIsLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLlRhaW50c1NpbmNlRW50cnkSMwoJZGVwYXJ0dXJlGBEgASgLMiAuY2xvdWRsZXNzLnN0b3JlLkRlcGFydHVyZVJlY29yZBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGk4KEFRhaW50c1NpbmNlRW50cnkSCwoDa2V5GAEgASgJEikKBXZhbHVlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcDoCOAFCBwoFX3pvbmVCCQoHX3JlZ2lvbiJ4Cg9EZXBhcnR1cmVSZWNvcmQSKwoHbGVmdF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFZ3JhY2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJIroBCgtEcmFpblJlY29yZBIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghkZWFkbGluZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZm9yY2UYAyABKAgSDQoFdG90YWwYBCABKAUSLwoFcGhhc2UYBSABKA4yIC5jbG91ZGxlc3MuYXBpLkRyYWluU3RhdHVzLlBoYXNlIqYBChNSZW1vdmVkRXZlbnRzUmVjb3JkElYKEm5ld2VzdF9ieV9jYXRlZ29yeRgBIAMoCzI6LmNsb3VkbGVzcy5zdG9yZS5SZW1vdmVkRXZlbnRzUmVjb3JkLk5ld2VzdEJ5Q2F0ZWdvcnlFbnRyeRo3ChVOZXdlc3RCeUNhdGVnb3J5RW50cnkSCwoDa2V5GAEgASgFEg0KBXZhbHVlGAIgASgJOgI4ASKCAQoNUmVxdWVzdFJlY29yZBIOCgZtZXRob2QYASABKAkSEQoJYm9keV9oYXNoGAIgASgMEhQKDHdvcmtsb2FkX3VpZBgDIAEoCRIQCghyZXNwb25zZRgEIAEoDBImCgJhdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBiBnByb3RvMw", [file_cloudless_api_coordinator_service, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIuQBCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCRISCgpyb2xsZWRfb3V0GAcgASgIIpADCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5Ei8KB3JvbGxvdXQYCCABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUm9sbG91dFJlY29yZBIWCg5wYXVzZWRfdmVyc2lvbhgJIAEoBRpMCgxCYWNrb2ZmRW50cnkSCwoDa2V5GAEgASgFEisKBXZhbHVlGAIgASgLMhwuY2xvdWRsZXNzLnN0b3JlLlNsb3RCYWNrb2ZmOgI4ASKEBQoNUm9sbG91dFJlY29yZBIPCgd2ZXJzaW9uGAEgASgFEhQKDGZyb21fdmVyc2lvbhgCIAEoBRIxCghzdHJhdGVneRgDIAEoDjIfLmNsb3VkbGVzcy5hcGkuUm9sbG91dC5TdHJhdGVneRIuCgpzdGFydGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGVwc19kb25lGAUgASgFEjMKD3N0ZXBfcmVhY2hlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoTd2FpdHNfZm9yX3Byb21vdGlvbhgHIAEoCBIQCghwcm9tb3RlZBgIIAEoCBISCgpmYWlsZWRfbmV3GAkgASgFEhAKCHByb2dyZXNzGAogASgDEi8KC3Byb2dyZXNzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtzd2l0Y2hlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoHZmFpbHVyZRgNIAEoCzIdLmNsb3VkbGVzcy5hcGkuUm9sbG91dEZhaWx1cmUSEgoKcm9sbHNfYmFjaxgOIAEoBRIQCghmb3JnaXZlbhgPIAEoBRINCgVyZXRyeRgQIAEoCBITCgtmYWlsZWRfZ29uZRgRIAEoBRIWCg5maXJzdF9zZXF1ZW5jZRgSIAEoAxIpCgV1bnRpbBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIh0KDkV2aWRlbmNlUmVjb3JkEgsKA3VpZBgBIAEoCSJACgpQbGFuUmVjb3JkEiEKBHBsYW4YASABKAsyEy5jbG91ZGxlc3MuYXBpLlBsYW4SDwoHb3V0Y29tZRgCIAEoDCJPCgtTbG90QmFja29mZhIQCghmYWlsdXJlcxgBIAEoBRIuCgpub3RfYmVmb3JlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLoBgoNUmVwbGljYVJlY29yZBIKCgJpZBgBIAEoCRILCgN1aWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSDAoEc2xvdBgEIAEoBRIPCgd2ZXJzaW9uGAUgASgFEg8KB25vZGVfaWQYBiABKAkSFwoPZGVzaXJlZF9ydW5uaW5nGAcgASgIEjEKBXBoYXNlGAggASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAkgASgIEg4KBnJlYXNvbhgKIAEoCRIUCgxjb250YWluZXJfaWQYCyABKAkSEAoIcmVzdGFydHMYDCABKAUSKgoJZW5kcG9pbnRzGA0gAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIuCgpjcmVhdGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZWFkeV9zaW5jZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoObGFzdF9leGl0X2NvZGUYECABKAVIAIgBARIWCg5vcmRlcl9yZXZpc2lvbhgRIAEoAxIMCgRsb3N0GBIgASgIEisKB2xvc3RfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3N0b3BfcmVhc29uGBQgASgJEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgVIAMoCRItCgpzdG9wX2FmdGVyGB4gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCmxvc3RfYWZ0ZXIYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHgoWc3RvcF9hZnRlcl91bmNvbmZpcm1lZBggIAEoCBIXCg9sYXN0X2VuZF9yZWFzb24YFiABKAkSFAoMb25seV9ub2RlX2lkGBcgASgJEhIKCmxhc3RfbGluZXMYGCADKAkSMgoKaW1hZ2VfcHVsbBgZIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzEjAKCWNvbnRhaW5lchgoIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyRmFjdHNCEQoPX2xhc3RfZXhpdF9jb2RlIvMFCgpOb2RlUmVjb3JkEgoKAmlkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKBmxhYmVscxgEIAMoCzInLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLkxhYmVsc0VudHJ5EhYKDnJlbW92ZWRfbGFiZWxzGAUgAygJEiQKBnRhaW50cxgGIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSFgoOcmVtb3ZlZF90YWludHMYDSADKAkSEQoEem9uZRgHIAEoCUgAiAEBEhMKBnJlZ2lvbhgIIAEoCUgBiAEBEhAKCGNvcmRvbmVkGAkgASgIEhAKCGRyYWluaW5nGAogASgIEiMKBWhlbGxvGAsgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsbxIMCgRsb3N0GAwgASgIEhYKDmxvc3NfY29uZmlybWVkGA4gASgIEisKBWRyYWluGA8gASgLMhwuY2xvdWRsZXNzLnN0b3JlLkRyYWluUmVjb3JkEkIKDHRhaW50c19zaW5jZRgQIAMoCzIsLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLlRhaW50c1NpbmNlRW50cnkSMwoJZGVwYXJ0dXJlGBEgASgLMiAuY2xvdWRsZXNzLnN0b3JlLkRlcGFydHVyZVJlY29yZBI1CghpZGVudGl0eRgSIAEoCzIjLmNsb3VkbGVzcy5zdG9yZS5Ob2RlSWRlbnRpdHlSZWNvcmQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARpOChBUYWludHNTaW5jZUVudHJ5EgsKA2tleRgBIAEoCRIpCgV2YWx1ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXA6AjgBQgcKBV96b25lQgkKB19yZWdpb24itwEKEk5vZGVJZGVudGl0eVJlY29yZBIzCgdjdXJyZW50GAEgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEjQKCHByZXZpb3VzGAIgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEh8KF3RydXN0X2J1bmRsZV9nZW5lcmF0aW9uGAMgASgDEhUKDWpvaW5fdG9rZW5faWQYBCABKAkigQEKEUNlcnRpZmljYXRlUmVjb3JkEg4KBnNlcmlhbBgBIAEoCRIZChFwdWJsaWNfa2V5X3NoYTI1NhgCIAEoCRItCglub3RfYWZ0ZXIYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmdlbmVyYXRpb24YBCABKAUieAoPRGVwYXJ0dXJlUmVjb3JkEisKB2xlZnRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBWdyYWNlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSK6AQoLRHJhaW5SZWNvcmQSLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZGVhZGxpbmUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWZvcmNlGAMgASgIEg0KBXRvdGFsGAQgASgFEi8KBXBoYXNlGAUgASgOMiAuY2xvdWRsZXNzLmFwaS5EcmFpblN0YXR1cy5QaGFzZSKmAQoTUmVtb3ZlZEV2ZW50c1JlY29yZBJWChJuZXdlc3RfYnlfY2F0ZWdvcnkYASADKAsyOi5jbG91ZGxlc3Muc3RvcmUuUmVtb3ZlZEV2ZW50c1JlY29yZC5OZXdlc3RCeUNhdGVnb3J5RW50cnkaNwoVTmV3ZXN0QnlDYXRlZ29yeUVudHJ5EgsKA2tleRgBIAEoBRINCgV2YWx1ZRgCIAEoCToCOAEiggEKDVJlcXVlc3RSZWNvcmQSDgoGbWV0aG9kGAEgASgJEhEKCWJvZHlfaGFzaBgCIAEoDBIUCgx3b3JrbG9hZF91aWQYAyABKAkSEAoIcmVzcG9uc2UYBCABKAwSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIuIBChpDZXJ0aWZpY2F0ZUF1dGhvcml0eVJlY29yZBIUCgx0cnVzdF9kb21haW4YASABKAkSKgoFcm9vdHMYAiADKAsyGy5jbG91ZGxlc3Muc3RvcmUuUm9vdFJlY29yZBIaChJpc3N1aW5nX2dlbmVyYXRpb24YAyABKAUSHwoXdHJ1c3RfYnVuZGxlX2dlbmVyYXRpb24YBCABKAMSRQoIcm90YXRpb24YBSABKAsyMy5jbG91ZGxlc3Muc3RvcmUuQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvblJlY29yZCItCgpSb290UmVjb3JkEhIKCmdlbmVyYXRpb24YASABKAUSCwoDcGVtGAIgASgJIsgBCiJDZXJ0aWZpY2F0ZUF1dGhvcml0eVJvdGF0aW9uUmVjb3JkEkAKBXBoYXNlGAEgASgOMjEuY2xvdWRsZXNzLmFwaS5DZXJ0aWZpY2F0ZUF1dGhvcml0eVJvdGF0aW9uLlBoYXNlEi4KCnN0YXJ0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGNvbXBsZXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAifQoPSm9pblRva2VuUmVjb3JkEicKBXRva2VuGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Kb2luVG9rZW4SDAoEaG1hYxgCIAEoDBIzCghiaW5kaW5ncxgDIAMoCzIhLmNsb3VkbGVzcy5zdG9yZS5Kb2luVG9rZW5CaW5kaW5nIlMKEEpvaW5Ub2tlbkJpbmRpbmcSEwoLaW5zdGFuY2VfaWQYASABKAkSGQoRcHVibGljX2tleV9zaGEyNTYYAiABKAkSDwoHbm9kZV9pZBgDIAEoCSIvCgpVc2VyUmVjb3JkEiEKBHVzZXIYASABKAsyEy5jbG91ZGxlc3MuYXBpLlVzZXIivgEKEENyZWRlbnRpYWxSZWNvcmQSMQoKY3JlZGVudGlhbBgBIAEoCzIdLmNsb3VkbGVzcy5hcGkuVXNlckNyZWRlbnRpYWwSDAoEaG1hYxgCIAEoDBIzCgdjdXJyZW50GAMgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEjQKCHByZXZpb3VzGAQgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkIjQKDU5vZGVCYW5SZWNvcmQSIwoDYmFuGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5Ob2RlQmFuYgZwcm90bzM", [file_cloudless_api_coordinator_service, file_cloudless_api_identity, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_user, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * /meta/cluster
@@ -978,6 +982,13 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
    * @generated from field: cloudless.store.DepartureRecord departure = 17;
    */
   departure?: DepartureRecord | undefined;
+
+  /**
+   * The certificates of the node. Absent in a cluster without identities.
+   *
+   * @generated from field: cloudless.store.NodeIdentityRecord identity = 18;
+   */
+  identity?: NodeIdentityRecord | undefined;
 };
 
 /**
@@ -986,6 +997,90 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
  */
 export const NodeRecordSchema: GenMessage<NodeRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 12);
+
+/**
+ * The certificates of a node.
+ *
+ * @generated from message cloudless.store.NodeIdentityRecord
+ */
+export type NodeIdentityRecord = Message<"cloudless.store.NodeIdentityRecord"> & {
+  /**
+   * The newest certificate.
+   *
+   * @generated from field: cloudless.store.CertificateRecord current = 1;
+   */
+  current?: CertificateRecord | undefined;
+
+  /**
+   * The certificate before, accepted until `current` was used. Absent: there is none.
+   *
+   * @generated from field: cloudless.store.CertificateRecord previous = 2;
+   */
+  previous?: CertificateRecord | undefined;
+
+  /**
+   * Generation of the trust bundle that the agent has confirmed.
+   *
+   * @generated from field: int64 trust_bundle_generation = 3;
+   */
+  trustBundleGeneration: bigint;
+
+  /**
+   * Id of the join token with which the machine joined.
+   *
+   * @generated from field: string join_token_id = 4;
+   */
+  joinTokenId: string;
+};
+
+/**
+ * Describes the message cloudless.store.NodeIdentityRecord.
+ * Use `create(NodeIdentityRecordSchema)` to create a new message.
+ */
+export const NodeIdentityRecordSchema: GenMessage<NodeIdentityRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 13);
+
+/**
+ * A certificate that the cluster has issued.
+ *
+ * @generated from message cloudless.store.CertificateRecord
+ */
+export type CertificateRecord = Message<"cloudless.store.CertificateRecord"> & {
+  /**
+   * Serial number, hexadecimal.
+   *
+   * @generated from field: string serial = 1;
+   */
+  serial: string;
+
+  /**
+   * SHA-256 of the public key (SubjectPublicKeyInfo in DER), hexadecimal.
+   *
+   * @generated from field: string public_key_sha256 = 2;
+   */
+  publicKeySha256: string;
+
+  /**
+   * End of the validity.
+   *
+   * @generated from field: google.protobuf.Timestamp not_after = 3;
+   */
+  notAfter?: Timestamp | undefined;
+
+  /**
+   * Generation of the certificate authority that issued the certificate.
+   *
+   * @generated from field: int32 generation = 4;
+   */
+  generation: number;
+};
+
+/**
+ * Describes the message cloudless.store.CertificateRecord.
+ * Use `create(CertificateRecordSchema)` to create a new message.
+ */
+export const CertificateRecordSchema: GenMessage<CertificateRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 14);
 
 /**
  * The departure of an agent that left in good order.
@@ -1020,7 +1115,7 @@ export type DepartureRecord = Message<"cloudless.store.DepartureRecord"> & {
  * Use `create(DepartureRecordSchema)` to create a new message.
  */
 export const DepartureRecordSchema: GenMessage<DepartureRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 13);
+  messageDesc(file_cloudless_store_records, 15);
 
 /**
  * A drain.
@@ -1069,7 +1164,7 @@ export type DrainRecord = Message<"cloudless.store.DrainRecord"> & {
  * Use `create(DrainRecordSchema)` to create a new message.
  */
 export const DrainRecordSchema: GenMessage<DrainRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 14);
+  messageDesc(file_cloudless_store_records, 16);
 
 /**
  * /removed/events: ids of the newest removed events, so that a watch that would miss an event is
@@ -1092,7 +1187,7 @@ export type RemovedEventsRecord = Message<"cloudless.store.RemovedEventsRecord">
  * Use `create(RemovedEventsRecordSchema)` to create a new message.
  */
 export const RemovedEventsRecordSchema: GenMessage<RemovedEventsRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 15);
+  messageDesc(file_cloudless_store_records, 17);
 
 /**
  * /request/<id>: the result of a request. Kept for one hour, or for less when all results together
@@ -1142,5 +1237,271 @@ export type RequestRecord = Message<"cloudless.store.RequestRecord"> & {
  * Use `create(RequestRecordSchema)` to create a new message.
  */
 export const RequestRecordSchema: GenMessage<RequestRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 16);
+  messageDesc(file_cloudless_store_records, 18);
+
+/**
+ * /ca/ca: the certificate authority. The keys are files of the coordinator and never in the store.
+ *
+ * @generated from message cloudless.store.CertificateAuthorityRecord
+ */
+export type CertificateAuthorityRecord = Message<"cloudless.store.CertificateAuthorityRecord"> & {
+  /**
+   * Trust domain.
+   *
+   * @generated from field: string trust_domain = 1;
+   */
+  trustDomain: string;
+
+  /**
+   * The trusted roots, oldest first.
+   *
+   * @generated from field: repeated cloudless.store.RootRecord roots = 2;
+   */
+  roots: RootRecord[];
+
+  /**
+   * Generation that issues certificates.
+   *
+   * @generated from field: int32 issuing_generation = 3;
+   */
+  issuingGeneration: number;
+
+  /**
+   * Number of the trust bundle. Grows with each change of the roots.
+   *
+   * @generated from field: int64 trust_bundle_generation = 4;
+   */
+  trustBundleGeneration: bigint;
+
+  /**
+   * The current or last rotation.
+   *
+   * @generated from field: cloudless.store.CertificateAuthorityRotationRecord rotation = 5;
+   */
+  rotation?: CertificateAuthorityRotationRecord | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.CertificateAuthorityRecord.
+ * Use `create(CertificateAuthorityRecordSchema)` to create a new message.
+ */
+export const CertificateAuthorityRecordSchema: GenMessage<CertificateAuthorityRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 19);
+
+/**
+ * A trusted root.
+ *
+ * @generated from message cloudless.store.RootRecord
+ */
+export type RootRecord = Message<"cloudless.store.RootRecord"> & {
+  /**
+   * Generation of the certificate authority.
+   *
+   * @generated from field: int32 generation = 1;
+   */
+  generation: number;
+
+  /**
+   * The certificate in PEM.
+   *
+   * @generated from field: string pem = 2;
+   */
+  pem: string;
+};
+
+/**
+ * Describes the message cloudless.store.RootRecord.
+ * Use `create(RootRecordSchema)` to create a new message.
+ */
+export const RootRecordSchema: GenMessage<RootRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 20);
+
+/**
+ * A rotation of the certificate authority.
+ *
+ * @generated from message cloudless.store.CertificateAuthorityRotationRecord
+ */
+export type CertificateAuthorityRotationRecord = Message<"cloudless.store.CertificateAuthorityRotationRecord"> & {
+  /**
+   * Current phase.
+   *
+   * @generated from field: cloudless.api.CertificateAuthorityRotation.Phase phase = 1;
+   */
+  phase: CertificateAuthorityRotation_Phase;
+
+  /**
+   * Start of the rotation.
+   *
+   * @generated from field: google.protobuf.Timestamp started_at = 2;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * End of the rotation. Absent: the rotation runs.
+   *
+   * @generated from field: google.protobuf.Timestamp completed_at = 3;
+   */
+  completedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.CertificateAuthorityRotationRecord.
+ * Use `create(CertificateAuthorityRotationRecordSchema)` to create a new message.
+ */
+export const CertificateAuthorityRotationRecordSchema: GenMessage<CertificateAuthorityRotationRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 21);
+
+/**
+ * /jointoken/<id>
+ *
+ * @generated from message cloudless.store.JoinTokenRecord
+ */
+export type JoinTokenRecord = Message<"cloudless.store.JoinTokenRecord"> & {
+  /**
+   * The token; `uses` is in this record, too.
+   *
+   * @generated from field: cloudless.api.JoinToken token = 1;
+   */
+  token?: JoinToken | undefined;
+
+  /**
+   * HMAC-SHA-256 of the text of the token with the token secret of the coordinator.
+   *
+   * @generated from field: bytes hmac = 2;
+   */
+  hmac: Uint8Array;
+
+  /**
+   * For each item of `token.uses`: the machine and key to which the use is bound.
+   *
+   * @generated from field: repeated cloudless.store.JoinTokenBinding bindings = 3;
+   */
+  bindings: JoinTokenBinding[];
+};
+
+/**
+ * Describes the message cloudless.store.JoinTokenRecord.
+ * Use `create(JoinTokenRecordSchema)` to create a new message.
+ */
+export const JoinTokenRecordSchema: GenMessage<JoinTokenRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 22);
+
+/**
+ * The machine and key to which one use of a join token is bound.
+ *
+ * @generated from message cloudless.store.JoinTokenBinding
+ */
+export type JoinTokenBinding = Message<"cloudless.store.JoinTokenBinding"> & {
+  /**
+   * Instance id of the machine.
+   *
+   * @generated from field: string instance_id = 1;
+   */
+  instanceId: string;
+
+  /**
+   * SHA-256 of the public key, hexadecimal.
+   *
+   * @generated from field: string public_key_sha256 = 2;
+   */
+  publicKeySha256: string;
+
+  /**
+   * Id of the node.
+   *
+   * @generated from field: string node_id = 3;
+   */
+  nodeId: string;
+};
+
+/**
+ * Describes the message cloudless.store.JoinTokenBinding.
+ * Use `create(JoinTokenBindingSchema)` to create a new message.
+ */
+export const JoinTokenBindingSchema: GenMessage<JoinTokenBinding> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 23);
+
+/**
+ * /user/<name>
+ *
+ * @generated from message cloudless.store.UserRecord
+ */
+export type UserRecord = Message<"cloudless.store.UserRecord"> & {
+  /**
+   * The user.
+   *
+   * @generated from field: cloudless.api.User user = 1;
+   */
+  user?: User | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.UserRecord.
+ * Use `create(UserRecordSchema)` to create a new message.
+ */
+export const UserRecordSchema: GenMessage<UserRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 24);
+
+/**
+ * /credential/<id>: a credential of a user.
+ *
+ * @generated from message cloudless.store.CredentialRecord
+ */
+export type CredentialRecord = Message<"cloudless.store.CredentialRecord"> & {
+  /**
+   * The credential.
+   *
+   * @generated from field: cloudless.api.UserCredential credential = 1;
+   */
+  credential?: UserCredential | undefined;
+
+  /**
+   * TOKEN: HMAC-SHA-256 of the text of the token with the token secret of the coordinator.
+   *
+   * @generated from field: bytes hmac = 2;
+   */
+  hmac: Uint8Array;
+
+  /**
+   * CERTIFICATE: the newest certificate.
+   *
+   * @generated from field: cloudless.store.CertificateRecord current = 3;
+   */
+  current?: CertificateRecord | undefined;
+
+  /**
+   * CERTIFICATE: the certificate before, accepted until `current` was used.
+   *
+   * @generated from field: cloudless.store.CertificateRecord previous = 4;
+   */
+  previous?: CertificateRecord | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.CredentialRecord.
+ * Use `create(CredentialRecordSchema)` to create a new message.
+ */
+export const CredentialRecordSchema: GenMessage<CredentialRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 25);
+
+/**
+ * /ban/<node id>
+ *
+ * @generated from message cloudless.store.NodeBanRecord
+ */
+export type NodeBanRecord = Message<"cloudless.store.NodeBanRecord"> & {
+  /**
+   * The ban.
+   *
+   * @generated from field: cloudless.api.NodeBan ban = 1;
+   */
+  ban?: NodeBan | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.NodeBanRecord.
+ * Use `create(NodeBanRecordSchema)` to create a new message.
+ */
+export const NodeBanRecordSchema: GenMessage<NodeBanRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 26);
 
