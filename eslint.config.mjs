@@ -16,13 +16,17 @@ const layers = {
     siblings: ['base'],
     packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@bufbuild/protovalidate'],
   },
+  security: {
+    siblings: ['api', 'base'],
+    packages: ['@bufbuild/protobuf', '@peculiar/x509', 'reflect-metadata'],
+  },
   state: { siblings: ['port', 'api', 'base'], packages: ['@bufbuild/protobuf'] },
   logic: {
-    siblings: ['state', 'core', 'port', 'api', 'base'],
+    siblings: ['state', 'core', 'port', 'security', 'api', 'base'],
     packages: ['@bufbuild/protobuf', '@connectrpc/connect'],
   },
   adapter: {
-    siblings: ['core', 'port', 'api', 'base', 'adapter'],
+    siblings: ['core', 'port', 'security', 'api', 'base', 'adapter'],
     packages: [
       '@bufbuild/protobuf',
       '@connectrpc/connect',
@@ -36,8 +40,10 @@ const layers = {
       'yaml',
     ],
   },
-  sim: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter', 'sim'] },
-  app: { siblings: ['base', 'core', 'port', 'api', 'state', 'logic', 'adapter'] },
+  sim: {
+    siblings: ['base', 'core', 'port', 'api', 'security', 'state', 'logic', 'adapter', 'sim'],
+  },
+  app: { siblings: ['base', 'core', 'port', 'api', 'security', 'state', 'logic', 'adapter'] },
 };
 
 const scopes = {
@@ -214,7 +220,7 @@ export default tseslint.config(
   {
     files: ['libs/**/*.ts'],
     ignores: [
-      'libs/{state-store-lmdb,runtime-process,runtime-cri,cgroup-reader,identity,observability,rpc-node,app-kit}/**',
+      'libs/{state-store-lmdb,runtime-process,runtime-cri,cgroup-reader,observability,rpc-node,app-kit}/**',
       ...specs,
     ],
     rules: {

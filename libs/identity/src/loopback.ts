@@ -26,8 +26,8 @@ export function isLoopbackHost(host: string): boolean {
 }
 
 /**
- * Refuses addresses that other machines can reach, because without identities clients cannot be
- * told apart.
+ * Refuses addresses that other machines can reach, because without TLS clients cannot be told
+ * apart.
  * @returns The address to bind. `localhost` becomes 127.0.0.1, independently of the resolver.
  * @throws kind `precondition` when the host is not on loopback.
  */
@@ -36,8 +36,7 @@ export function requireLoopback(host: string): string {
     return host.toLowerCase() === 'localhost' ? '127.0.0.1' : stripBrackets(host);
   throw new CloudlessError(
     'precondition',
-    `refusing to listen on ${host === '' ? 'every address' : host} without TLS; identities are not available in this version, ` +
-      'so only 127.0.0.1, ::1 or localhost are accepted',
+    `refusing to listen on ${host === '' ? 'every address' : host} without TLS; use --tls on or listen on 127.0.0.1`,
   );
 }
 

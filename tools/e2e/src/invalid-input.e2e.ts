@@ -614,8 +614,7 @@ describe('program with invalid settings', () => {
 
   const describePortInUse = (flag: string): string =>
     `port ${port} on 127.0.0.1 is in use; stop the program that uses it or choose another port with ${flag}`;
-  const noLoopback =
-    'without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted';
+  const noLoopback = 'without TLS; use --tls on or listen on 127.0.0.1';
 
   it.each([
     {

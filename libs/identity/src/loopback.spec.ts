@@ -1,11 +1,5 @@
 import fc from 'fast-check';
-import {
-  checkHostHeader,
-  checkOrigin,
-  isLoopbackHost,
-  getPrincipal,
-  requireLoopback,
-} from './index.js';
+import { checkHostHeader, checkOrigin, isLoopbackHost, requireLoopback } from './index.js';
 
 describe('requireLoopback', () => {
   it.each([
@@ -36,9 +30,9 @@ describe('requireLoopback', () => {
     expect(() => requireLoopback(host)).toThrow(expect.objectContaining({ kind: 'precondition' }));
   });
 
-  it('names the allowed addresses in the error', () => {
+  it('names the flag and an address to listen on in the error', () => {
     expect(() => requireLoopback('0.0.0.0')).toThrow(
-      'refusing to listen on 0.0.0.0 without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted',
+      'refusing to listen on 0.0.0.0 without TLS; use --tls on or listen on 127.0.0.1',
     );
   });
 });
@@ -162,26 +156,4 @@ describe('checkOrigin', () => {
       allowed: false,
     });
   });
-});
-
-describe('getPrincipal', () => {
-  it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1'])(
-    'returns the anonymous principal for a call from %s',
-    (remoteAddress) => {
-      expect(getPrincipal({ remoteAddress })).toEqual({
-        kind: 'anonymous-loopback',
-        name: 'anonymous@loopback',
-        address: remoteAddress,
-      });
-    },
-  );
-
-  it.each(['', '10.0.0.1', '::ffff:10.0.0.1'])(
-    'rejects a call from %j with unauthenticated',
-    (remoteAddress) => {
-      expect(() => getPrincipal({ remoteAddress })).toThrow(
-        expect.objectContaining({ kind: 'unauthenticated' }),
-      );
-    },
-  );
 });

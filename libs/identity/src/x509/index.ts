@@ -1,0 +1,2 @@
+export { createKeyAndCsr, readCsr } from './csr.js';
+export type { CsrKey, KeyAndCsr } from './csr.js';
