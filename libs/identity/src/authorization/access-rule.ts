@@ -1,0 +1,38 @@
+import type { RoleName } from '../principal.js';
+
+/**
+ * Which principals may make the calls of one RPC. Every field adds principals; a rule without
+ * fields permits nobody. `anonymous@loopback`, the principal of every call in a cluster without
+ * TLS, may make every call that has a rule.
+ */
+export interface AccessRule {
+  /** Every client, also one without credentials. Invalid credentials are refused all the same. */
+  readonly unauthenticated?: true;
+  /** Every user and every node. */
+  readonly authenticated?: true;
+  /**
+   * Nodes. `self`: a node acts only for itself. `assigned`: in addition, only for replicas that are
+   * assigned to the node.
+   */
+  readonly node?: 'self' | 'assigned';
+  /** Also a node whose certificate has expired, for itself. */
+  readonly expiredNode?: true;
+  /** Coordinators. */
+  readonly controller?: true;
+  readonly user?: UserRule;
+}
+
+/** What a user needs for a call. */
+export interface UserRule {
+  readonly role: RoleName;
+  /**
+   * - `namespace`: the role in the namespace of the object; in each of the namespaces when the call is
+   *   about several objects.
+   * - `cluster`: the role in the whole cluster.
+   * - `filtered`: the role in some namespace; the result contains only objects of namespaces in
+   *   which the user has the role.
+   * - `self`: no role for the credentials of the user; the role in the whole cluster for the
+   *   credentials of another user.
+   */
+  readonly scope: 'namespace' | 'cluster' | 'filtered' | 'self';
+}

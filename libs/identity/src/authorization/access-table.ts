@@ -1,0 +1,171 @@
+import type { DescMethod, DescService } from '@bufbuild/protobuf';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  IdentityService,
+  UserService,
+} from '@cloudless/api';
+import { Health, ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
+import type { RoleName } from '../principal.js';
+import type { AccessRule, UserRule } from './access-rule.js';
+
+/** One rule for each RPC of a service: a new RPC without a rule does not compile. */
+type Rules<Service extends { readonly method: object }> = {
+  readonly [Rpc in keyof Service['method']]: AccessRule;
+};
+
+const user = (role: RoleName, scope: UserRule['scope']): AccessRule => ({ user: { role, scope } });
+
+/** Everybody: health checks, and machines that are about to get an identity. */
+const everybody: AccessRule = { unauthenticated: true };
+/** Facts about the server that every known client needs. */
+const everyIdentity: AccessRule = { authenticated: true };
+/** What agents do all the time. */
+const nodeItself: AccessRule = { node: 'self' };
+
+/** Reads one object of a namespace. */
+const read = user('viewer', 'namespace');
+/** Lists or watches objects of all namespaces that the caller may read. */
+const list = user('viewer', 'filtered');
+/** Changes objects of a namespace, or gets into containers. */
+const change = user('operator', 'namespace');
+/** Reads nodes, which belong to no namespace. */
+const readNodes = user('viewer', 'cluster');
+/** Changes that move workloads between nodes, and that can be undone. */
+const changeNodes = user('operator', 'cluster');
+/** Changes that end what runs on nodes, or that give rights. */
+const administer = user('admin', 'cluster');
+/** Credentials of users. */
+const ownCredentials = user('admin', 'self');
+
+const coordinator: Rules<typeof CoordinatorService> = {
+  getServerInfo: everyIdentity,
+  // Proves its right by a join token in the request.
+  enrollNode: everybody,
+  heartbeat: nodeItself,
+  renewLease: nodeItself,
+  session: nodeItself,
+  // The id in the first frame was sent only to the node that is meant.
+  tunnel: nodeItself,
+  getNode: readNodes,
+  listNodes: readNodes,
+  watchNodes: readNodes,
+  updateNode: changeNodes,
+  cordonNode: changeNodes,
+  uncordonNode: changeNodes,
+  drainNode: changeNodes,
+  confirmNodeLost: administer,
+  removeNode: administer,
+  createWorkload: change,
+  updateWorkload: change,
+  scaleWorkload: change,
+  deleteWorkload: change,
+  getWorkload: read,
+  listWorkloads: list,
+  watchWorkloads: list,
+  // Needs the role of the change, because the answer shows what the scheduler would do.
+  planWorkload: change,
+  explainWorkload: read,
+  pauseRollout: change,
+  resumeRollout: change,
+  promoteRollout: change,
+  undoRollout: change,
+  restartRollout: change,
+  getWorkloadVersion: read,
+  // The changes of a plan need what the RPCs for these changes need.
+  createPlan: change,
+  listPlans: list,
+  getPlan: read,
+  executePlan: change,
+  listEndpoints: read,
+  watchEndpoints: read,
+  listEvents: list,
+  watchEvents: list,
+  streamLogs: read,
+  execCommand: change,
+  exec: change,
+  portForward: change,
+};
+
+const agent: Rules<typeof AgentService> = {
+  streamLogs: read,
+  execCommand: change,
+  exec: change,
+  portForward: change,
+  getContainerStatus: read,
+  listContainers: list,
+  getContainerStats: read,
+  listContainerStats: list,
+};
+
+const admin: Rules<typeof AdminService> = {
+  backup: administer,
+  acceptRestoredState: administer,
+};
+
+const identity: Rules<typeof IdentityService> = {
+  createJoinToken: administer,
+  listJoinTokens: administer,
+  revokeJoinToken: administer,
+  renewNodeCertificate: { node: 'self', expiredNode: true },
+  issueWorkloadCertificate: { node: 'assigned' },
+  authorizeAgentCall: { node: 'self' },
+  banNode: administer,
+  unbanNode: administer,
+  listNodeBans: readNodes,
+  getCertificateAuthority: administer,
+  rotateCertificateAuthority: administer,
+  skipCertificateAuthorityWait: administer,
+};
+
+const users: Rules<typeof UserService> = {
+  createUser: administer,
+  // An admin of a namespace sees the users that have a role there, and only these roles.
+  listUsers: user('admin', 'filtered'),
+  deleteUser: administer,
+  grant: user('admin', 'namespace'),
+  revoke: user('admin', 'namespace'),
+  createUserToken: ownCredentials,
+  listUserTokens: ownCredentials,
+  revokeUserToken: ownCredentials,
+  issueUserCertificate: ownCredentials,
+  whoAmI: everyIdentity,
+};
+
+const health: Rules<typeof Health> = { check: everybody, watch: everybody };
+const reflectionV1: Rules<typeof ServerReflectionV1> = { serverReflectionInfo: everyIdentity };
+const reflectionV1Alpha: Rules<typeof ServerReflectionV1Alpha> = {
+  serverReflectionInfo: everyIdentity,
+};
+
+const rules = new Map<string, Readonly<Record<string, AccessRule>>>([
+  [CoordinatorService.typeName, coordinator],
+  [AgentService.typeName, agent],
+  [AdminService.typeName, admin],
+  [IdentityService.typeName, identity],
+  [UserService.typeName, users],
+  [Health.typeName, health],
+  [ServerReflectionV1.typeName, reflectionV1],
+  [ServerReflectionV1Alpha.typeName, reflectionV1Alpha],
+]);
+
+/** All services that the table has rules for. */
+export const ACCESS_TABLE_SERVICES: readonly DescService[] = [
+  CoordinatorService,
+  AgentService,
+  AdminService,
+  IdentityService,
+  UserService,
+  Health,
+  ServerReflectionV1,
+  ServerReflectionV1Alpha,
+];
+
+/** Returns the rule of an RPC; undefined for an unknown RPC, which nobody may call. */
+export function getAccessRule(method: DescMethod): AccessRule | undefined {
+  const byName = rules.get(method.parent.typeName);
+  return byName !== undefined && Object.hasOwn(byName, method.localName)
+    ? byName[method.localName]
+    : undefined;
+}
