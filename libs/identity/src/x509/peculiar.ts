@@ -8,6 +8,7 @@ export {
   ExtendedKeyUsageExtension,
   KeyUsageFlags,
   KeyUsagesExtension,
+  Name,
   Pkcs10CertificateRequestGenerator,
   SubjectAlternativeNameExtension,
   SubjectKeyIdentifierExtension,
