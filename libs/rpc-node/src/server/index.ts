@@ -11,6 +11,9 @@ export type {
 export type { PriorityLoad, ShedReason } from './admission/call-admission.js';
 export { connectionKey } from './transport/connection.js';
 export type { ClientConnection } from './transport/connection.js';
+export { callerKey } from './transport/call-authorization.js';
+export type { AuthorizeCall, CallCredentials, Caller } from './transport/call-authorization.js';
+export type { PeerCertificates, ServerTls } from './transport/tls-acceptor.js';
 export { HealthState } from './health/health.js';
 export type { ServingStatus } from './health/health.js';
 export { startOpsServer } from './ops/ops-server.js';

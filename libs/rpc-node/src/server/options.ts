@@ -1,7 +1,9 @@
 import type { DescService } from '@bufbuild/protobuf';
 import type { ConnectRouter, Interceptor } from '@connectrpc/connect';
 import type { Clock, Log } from '@cloudless/base';
+import type { AuthorizeCall } from './transport/call-authorization.js';
 import type { ClientConnection } from './transport/connection.js';
+import type { ServerTls } from './transport/tls-acceptor.js';
 import type { PriorityLoad } from './admission/call-admission.js';
 import type { HealthState } from './health/health.js';
 import type { ClassifyCall, CallPriority, PriorityLimits } from './admission/call-priority.js';
@@ -11,7 +13,8 @@ import type { OverloadLevel } from './admission/overload-detector.js';
 export interface RpcLimits {
   /**
    * Open sockets of the server. Beyond the limit, a new connection replaces the oldest connection
-   * without calls. When all connections have calls, the new connection is closed.
+   * whose TLS handshake is not complete, or else the oldest connection without calls. When all
+   * connections have calls, the new connection is closed.
    */
   readonly maxConnections: number;
   /** Open streams of one HTTP/2 session. */
@@ -83,7 +86,12 @@ export interface RpcLimits {
   readonly unaryDeadlineMs: number;
   /** Longest deadline that a client may set; at most 2^31-1, the longest timer of Node. */
   readonly maxTimeoutMs: number;
-  /** Longest time from the start of a connection to the first request head or HTTP/2 preface. */
+  /** Longest time from the first bytes of a TLS connection to the end of the handshake. */
+  readonly handshakeTimeoutMs: number;
+  /**
+   * Longest time from the start of a connection, or from the end of its TLS handshake, to the first
+   * request head or HTTP/2 preface.
+   */
   readonly headTimeoutMs: number;
   /**
    * Longest time from the head of a request to the end of its body; for a client stream, from the
@@ -137,18 +145,26 @@ export const defaultRpcLimits: RpcLimits = {
   slowReaderTimeoutMs: 30_000,
   unaryDeadlineMs: 30_000,
   maxTimeoutMs: 24 * 60 * 60 * 1000,
+  handshakeTimeoutMs: 10_000,
   headTimeoutMs: 10_000,
   bodyTimeoutMs: 30_000,
   idleTimeoutMs: 60_000,
 };
 
 export interface RpcServerOptions {
-  /** A loopback address or `localhost`; any other address is refused. */
+  /** Address to listen on. Without `tls`: a loopback address or `localhost`. */
   readonly host: string;
   /** 0 to 65535; 0 lets the system choose. */
   readonly port: number;
   /** Registers the services. The server adds health and reflection. */
   readonly registerRoutes: (router: ConnectRouter) => void;
+  /** Default: plaintext. */
+  readonly tls?: ServerTls;
+  /**
+   * Decides for each call, also of health and reflection, whether its client may call. Those who
+   * may use reflection also get the list of RPCs in help texts. Default: every client may call.
+   */
+  readonly authorize?: AuthorizeCall;
   /** Clock of every time limit except the deadlines of clients, which use the system clock. */
   readonly clock: Clock;
   /** Default: no log. */
@@ -162,15 +178,18 @@ export interface RpcServerOptions {
    * in which every service has `serving`.
    */
   readonly health?: HealthState;
-  /** Web origins that may call the server, in addition to loopback origins. Default: none. */
+  /**
+   * Web origins that may call the server, in addition to loopback origins in plaintext, or to the
+   * origin of the server itself with `tls`. Default: none.
+   */
   readonly allowedOrigins?: readonly string[];
   /** Overrides single values of {@link defaultRpcLimits}. */
   readonly limits?: Partial<RpcLimits>;
   /** Class of each RPC that `registerRoutes` registers. Default: every RPC is a write. */
   readonly classifyCall?: ClassifyCall;
   /**
-   * Returns the name of the client whose limits a call counts against. Default: the id of the
-   * connection.
+   * Returns the name of the client whose limits a call counts against. Default: the name of the
+   * principal that `authorize` returns; for anonymous clients, the id of the connection.
    * @param connection - Undefined when the connection closed while the call came in.
    */
   readonly getPrincipal?: (connection: ClientConnection | undefined, header: Headers) => string;
@@ -215,6 +234,11 @@ export interface RpcServer {
   readonly url: string;
   readonly openConnections: number;
   getLoad(): RpcLoad;
+  /**
+   * Ends the open streams and running calls whose clients may no longer call. Without this call,
+   * they end within a second after their `Caller.check` throws.
+   */
+  recheckCallers(): void;
   /**
    * Accepts nothing new, ends streams with UNAVAILABLE at once, lets other calls run for `graceMs`,
    * then destroys the rest. Resolves when the last socket is closed. Later calls return the same

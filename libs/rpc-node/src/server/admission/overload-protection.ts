@@ -1,6 +1,7 @@
 import type { DescMethod } from '@bufbuild/protobuf';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { assert, type Clock, type Log } from '@cloudless/base';
+import { toLimitedClient, type Caller } from '../transport/call-authorization.js';
 import type { CallCanceller } from '../transport/call-lifetimes.js';
 import type { ServerConnection } from '../transport/connection.js';
 import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
@@ -37,6 +38,8 @@ export interface IncomingCall {
   readonly signal: AbortSignal;
   /** Ends the call with an error that the client receives. */
   readonly control: CallCanceller;
+  /** Undefined when the server has no `authorize`, and for a call that is refused. */
+  readonly caller?: Caller | undefined;
 }
 
 /** A call that may start. */
@@ -124,6 +127,14 @@ export class OverloadProtection {
   }
 
   /**
+   * Waits until a call of a client without the right to call may be refused: refusals of one client
+   * must not delay the calls of others.
+   */
+  waitForRefusal(call: IncomingCall): Promise<void> {
+    return this.refusalQuota.acquire(this.getPrincipal(call), call.signal);
+  }
+
+  /**
    * Reads the request if it is a single message, then waits until the call may start.
    * @throws ConnectError RESOURCE_EXHAUSTED when the call is refused.
    */
@@ -207,10 +218,8 @@ export class OverloadProtection {
     };
   }
 
-  private getPrincipal({ connection, header }: IncomingCall): string {
-    return (
-      this.settings.getPrincipal?.(connection, header) ?? connection?.id ?? 'closed connection'
-    );
+  private getPrincipal({ caller, connection, header }: IncomingCall): string {
+    return this.settings.getPrincipal?.(connection, header) ?? toLimitedClient(caller, connection);
   }
 }
 

@@ -4,9 +4,11 @@ import {
   type ContextKey,
   type Interceptor,
 } from '@connectrpc/connect';
-import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
+import { toConnectError } from '@cloudless/api';
 import { createError } from '../admission/retryable-error.js';
 import { AbortableCall } from './abortable-call.js';
+import { callerKey, type Caller } from './call-authorization.js';
 
 export interface CallLifetimesSettings {
   readonly clock: Clock;
@@ -47,9 +49,15 @@ export const callCancellerKey: ContextKey<CallCanceller | undefined> = createCon
 /** Headers with the deadline of a client, in Connect and in gRPC. */
 const DEADLINE_HEADERS = ['connect-timeout-ms', 'grpc-timeout'];
 
+/** Time between two checks of the clients of open calls, in milliseconds. */
+const RECHECK_INTERVAL_MS = 1_000;
+
 /** Limits how long calls last. `interceptor` must be the outermost interceptor of a server. */
 export class CallLifetimes {
   private readonly streams = new Set<AbortableCall>();
+  /** Open calls whose client can lose the right to call. */
+  private readonly checkedCalls = new Map<AbortableCall, Caller>();
+  private recheckTimer: Timer | undefined;
   private endReason: ConnectError | undefined;
 
   constructor(private readonly settings: CallLifetimesSettings) {}
@@ -60,6 +68,17 @@ export class CallLifetimes {
   endStreams(reason: ConnectError): void {
     this.endReason = reason;
     for (const call of [...this.streams]) call.abort(reason);
+  }
+
+  /** Ends the open calls whose clients may no longer call, each with the error of its check. */
+  recheckCallers(): void {
+    for (const [call, caller] of [...this.checkedCalls]) {
+      try {
+        checkCaller(caller);
+      } catch (reason) {
+        call.abort(reason);
+      }
+    }
   }
 
   /**
@@ -73,15 +92,23 @@ export class CallLifetimes {
       ? undefined
       : this.startDeadline(call, request.header, request.method.name);
     if (request.stream) this.streams.add(call);
+    const caller = request.contextValues.get(callerKey);
+    if (caller !== undefined) {
+      this.checkedCalls.set(call, caller);
+      this.startRecheckTimer();
+    }
     const releaseCall = (): void => {
       timer?.cancel();
       this.streams.delete(call);
+      this.stopChecks(call);
       call.release();
     };
     try {
       if (request.stream && this.endReason !== undefined) call.abort(this.endReason);
       request.contextValues.get(callCancellerKey)?.onCancel((reason) => call.abort(reason));
       if (call.signal.aborted) throw call.signal.reason;
+      // the request may have taken long to arrive
+      if (caller !== undefined) checkCaller(caller);
       const response = await call.race(next({ ...request, signal: call.signal }));
       if (!response.stream) {
         releaseCall();
@@ -98,6 +125,21 @@ export class CallLifetimes {
       throw reason;
     }
   };
+
+  private startRecheckTimer(): void {
+    this.recheckTimer ??= this.settings.clock.setTimer(RECHECK_INTERVAL_MS, () => {
+      this.recheckTimer = undefined;
+      this.recheckCallers();
+      if (this.checkedCalls.size > 0) this.startRecheckTimer();
+    });
+  }
+
+  private stopChecks(call: AbortableCall): void {
+    this.checkedCalls.delete(call);
+    if (this.checkedCalls.size > 0) return;
+    this.recheckTimer?.cancel();
+    this.recheckTimer = undefined;
+  }
 
   private startDeadline(
     call: AbortableCall,
@@ -118,5 +160,14 @@ export class CallLifetimes {
   private logUnexpected(reason: unknown, rpc: string): void {
     if (!(reason instanceof ConnectError))
       this.settings.log.error('rpc handler failed', { rpc, ...errorFields(reason) });
+  }
+}
+
+/** @throws ConnectError when the calls of `caller` must end. */
+function checkCaller(caller: Caller): void {
+  try {
+    caller.check();
+  } catch (reason) {
+    throw toConnectError(reason);
   }
 }

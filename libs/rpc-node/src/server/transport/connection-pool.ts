@@ -4,6 +4,8 @@ import type { ServerConnection } from './connection.js';
 /** The open connections of a server, at most `limit`. */
 export class ConnectionPool {
   private readonly bySocket = new Map<Socket, ServerConnection>();
+  /** Connections whose TLS handshake is not complete. Oldest first. */
+  private readonly handshaking = new Set<ServerConnection>();
   /** Connections that never had a call. Oldest first. */
   private readonly unused = new Set<ServerConnection>();
 
@@ -35,8 +37,22 @@ export class ConnectionPool {
 
   remove(socket: Socket): void {
     const connection = this.bySocket.get(socket);
-    if (connection !== undefined) this.markBusy(connection);
+    if (connection !== undefined) {
+      this.handshaking.delete(connection);
+      this.markBusy(connection);
+    }
     this.bySocket.delete(socket);
+  }
+
+  /** Records that the TLS handshake of a new connection starts. */
+  markHandshaking(connection: ServerConnection): void {
+    this.unused.delete(connection);
+    this.handshaking.add(connection);
+  }
+
+  /** Records that the TLS handshake of a connection is complete. */
+  markSecure(connection: ServerConnection): void {
+    if (this.handshaking.delete(connection)) this.unused.add(connection);
   }
 
   /** Records that a connection without calls got a call. */
@@ -51,14 +67,15 @@ export class ConnectionPool {
   }
 
   /**
-   * Makes room for one more connection. At the limit, closes the oldest connection that never had a
-   * call, or else the connection that is idle for the longest time.
+   * Makes room for one more connection. At the limit, closes the oldest connection whose TLS
+   * handshake is not complete, or else the oldest connection that never had a call, or else the
+   * connection that is idle for the longest time.
    * @returns `available` when the pool was below the limit, `evicted` when a connection was closed,
    *   `full` when every connection has open calls.
    */
   makeRoom(): 'available' | 'evicted' | 'full' {
     if (this.bySocket.size < this.limit) return 'available';
-    const [oldest] = this.unused.size > 0 ? this.unused : this.idle;
+    const [oldest] = [this.handshaking, this.unused, this.idle].find(({ size }) => size > 0) ?? [];
     if (oldest === undefined) return 'full';
     oldest.destroy();
     this.remove(oldest.socket);

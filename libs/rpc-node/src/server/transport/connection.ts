@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { createContextKey, type ContextKey } from '@connectrpc/connect';
 import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
+import type { PeerCertificates } from './tls-acceptor.js';
 
 /** The connection of a call, in the form that handlers get. */
 export interface ClientConnection {
@@ -9,6 +10,13 @@ export interface ClientConnection {
   /** IP address of the client; empty when the socket closed at once. */
   readonly remoteAddress: string;
   readonly protocol: 'h2' | 'http/1.1';
+  /** True when the connection is encrypted; false for plaintext. */
+  readonly tls: boolean;
+  /**
+   * The certificates of the client as the client sent them, not verified. Undefined in plaintext
+   * and without a client certificate.
+   */
+  readonly peer?: PeerCertificates | undefined;
   /**
    * Runs `listener` at each HTTP/2 PING of the client. HTTP/1.1 has no PING.
    * @returns A function that ends the subscription.
@@ -20,6 +28,8 @@ export interface ClientConnection {
    * @returns A function that ends the subscription.
    */
   onClose(listener: () => void): () => void;
+  /** Closes the connection once its running calls have ended. HTTP/2 accepts no new calls. */
+  drain(): void;
   /** Closes the socket at once, and ends every call on it. */
   destroy(): void;
 }
@@ -42,6 +52,8 @@ export interface ConnectionSettings {
   readonly clock: Clock;
   readonly log: Log;
   /** As in `RpcLimits`. */
+  readonly handshakeTimeoutMs: number;
+  /** As in `RpcLimits`. */
   readonly headTimeoutMs: number;
   /** As in `RpcLimits`. */
   readonly idleTimeoutMs: number;
@@ -56,6 +68,8 @@ export interface ConnectionSettings {
 export class ServerConnection implements ClientConnection {
   readonly remoteAddress: string;
   protocol: 'h2' | 'http/1.1' = 'http/1.1';
+  tls = false;
+  peer: PeerCertificates | undefined;
   private readonly pingListeners = new Set<() => void>();
   private readonly closeListeners = new Set<() => void>();
   private closed = false;
@@ -63,26 +77,41 @@ export class ServerConnection implements ClientConnection {
   private draining = false;
   private timer: Timer;
   private drainSession: (() => void) | undefined;
+  /** The socket that requests are read from: within TLS, or else the socket itself. */
+  private stream: Socket;
 
+  /** @param socket - The accepted socket, below TLS. */
   constructor(
     readonly id: string,
     readonly socket: Socket,
     private readonly settings: ConnectionSettings,
   ) {
     this.remoteAddress = socket.remoteAddress ?? '';
-    this.timer = this.closeAfter(settings.headTimeoutMs, 'no request within the head timeout');
-    socket.on('error', (reason) =>
-      settings.log.debug('connection failed', { connectionId: id, ...errorFields(reason) }),
-    );
+    this.stream = socket;
+    this.timer = this.closeAfter(settings.headTimeoutMs, NO_REQUEST);
+    this.logErrorsOf(socket);
     socket.once('close', () => this.onClosed());
   }
 
+  /** Records the start of a TLS handshake: the handshake timeout applies. */
+  onHandshakeStart(): void {
+    this.tls = true;
+    this.restartTimer(this.settings.handshakeTimeoutMs, 'no TLS handshake within its timeout');
+  }
+
+  /** Records the end of a TLS handshake: the head timeout applies again. */
+  onHandshakeEnd(secure: Socket, peer: PeerCertificates | undefined): void {
+    this.stream = secure;
+    this.peer = peer;
+    this.logErrorsOf(secure);
+    this.restartTimer(this.settings.headTimeoutMs, NO_REQUEST);
+  }
+
   /**
-   * Records that the connection speaks HTTP/2: the idle timeout applies, and `drain` ends the
-   * session with GOAWAY.
+   * Records the start of an HTTP/2 session: the idle timeout applies, and `drain` ends the session
+   * with GOAWAY.
    */
-  switchToHttp2(drain: () => void): void {
-    this.protocol = 'h2';
+  onSessionStart(drain: () => void): void {
     this.drainSession = drain;
     if (this.openCalls === 0) this.restartTimer(this.settings.idleTimeoutMs, 'idle');
   }
@@ -99,7 +128,7 @@ export class ServerConnection implements ClientConnection {
     this.openCalls -= 1;
     if (this.openCalls > 0 || this.closed) return;
     this.settings.onBusyChange?.(this, 'idle');
-    if (this.draining && this.drainSession === undefined) this.socket.destroySoon();
+    if (this.draining && this.drainSession === undefined) this.stream.destroySoon();
     else this.restartTimer(this.settings.idleTimeoutMs, 'idle');
   }
 
@@ -141,6 +170,16 @@ export class ServerConnection implements ClientConnection {
     this.pingListeners.clear();
   }
 
+  /** Without a listener, an error of a socket would end the process. */
+  private logErrorsOf(socket: Socket): void {
+    socket.on('error', (reason) =>
+      this.settings.log.debug('connection failed', {
+        connectionId: this.id,
+        ...errorFields(reason),
+      }),
+    );
+  }
+
   private restartTimer(delayMs: number, reason: string): void {
     this.timer.cancel();
     this.timer = this.closeAfter(delayMs, reason);
@@ -170,6 +209,9 @@ export class ServerConnection implements ClientConnection {
     }
   }
 }
+
+/** Reason in the log for a connection that the server closes before its first request. */
+const NO_REQUEST = 'no request within the head timeout';
 
 /** Adds a listener. A function that is added twice has two independent subscriptions. */
 function subscribe(listeners: Set<() => void>, listener: () => void): () => void {

@@ -1,9 +1,11 @@
+import type { DescMethod } from '@bufbuild/protobuf';
 import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
 import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
 import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
+import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect';
 import { definedFields, errorFields, type Clock, type Log } from '@cloudless/base';
 import type {
   AdmittedCall,
@@ -15,9 +17,15 @@ import { inspectBody } from '../messages/inspect-body.js';
 import { allowsGet, toPostRequest, type PostRequest } from '../messages/plain-requests.js';
 import { toConnectStream, toPlainStream } from '../messages/plain-streams.js';
 import type { RpcLimits } from '../options.js';
-import type { AnyRequest, AnyResponse } from './http-types.js';
+import { toHeaders, type AnyRequest, type AnyResponse } from './http-types.js';
 import { checkRequestOrigin } from './origin-check.js';
 import { renderHelp } from './help-text.js';
+import {
+  authorizeCall,
+  callerKey,
+  type Authorization,
+  type AuthorizeCall,
+} from './call-authorization.js';
 import { connectionKey, type ServerConnection } from './connection.js';
 import { CallCanceller, callCancellerKey } from './call-lifetimes.js';
 import { shouldLogOccurrence } from './log-sampling.js';
@@ -32,6 +40,9 @@ export interface DispatchSettings {
   readonly limits: RpcLimits;
   readonly maxHeaderBytes: number;
   readonly allowedOrigins: readonly string[];
+  readonly authorize?: AuthorizeCall | undefined;
+  /** The RPC whose clients may see the list of RPCs. */
+  readonly listingMethod: DescMethod;
 }
 
 /**
@@ -45,8 +56,8 @@ export type Dispatch = (
 ) => void;
 
 /**
- * Checks host, origin, head size and path of each request, then applies the body timeout and the
- * overload protection before it runs Connect's handler.
+ * Checks host, origin, head size and path of each request and the right of its client to call, then
+ * applies the body timeout and the overload protection before it runs Connect's handler.
  */
 export function createDispatch(settings: DispatchSettings): Dispatch {
   const { log, protection } = settings;
@@ -73,6 +84,12 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
       const { signal, url } = universal;
       const post = toPostRequest(handler, universal.method, new URL(url), universal.header);
       const header = post?.header ?? universal.header;
+      const authorization = authorizeCall(settings.authorize, {
+        method: handler.method,
+        connection,
+        header: universal.header,
+      });
+      contextValues.set(callerKey, authorization.caller);
       const call: IncomingCall = {
         handler,
         connection,
@@ -81,8 +98,14 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         header,
         signal,
         control,
+        caller: authorization.caller,
       };
-      const { body, withFinish } = await admit(call, post);
+      if (authorization.refusal !== undefined && !isCall(call, post)) {
+        await protection.waitForRefusal(call);
+        sendRefusal(response, authorization.refusal);
+        return;
+      }
+      const { body, withFinish } = await admit(call, post, authorization);
       const checked = inspectBody(
         handler,
         { header, body: post?.queryBody ?? body },
@@ -132,15 +155,17 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
   const admit = async (
     call: IncomingCall,
     post: PostRequest | undefined,
+    { refusal }: Authorization,
   ): Promise<AdmittedCall> => {
-    const { handler, request, header, signal, control } = call;
+    const { request, signal, control } = call;
     const withFinish = (responseBody: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> =>
       responseBody;
-    const isCall =
-      post !== undefined &&
-      (post.format !== undefined || handler.supportedContentType(header.get('content-type') ?? ''));
-    if (!isCall) return { body: toRequestBody(request), withFinish };
+    if (!isCall(call, post)) return { body: toRequestBody(request), withFinish };
     try {
+      if (refusal !== undefined) {
+        await protection.waitForRefusal(call);
+        throw refusal;
+      }
       return await protection.admit(call);
     } catch (reason) {
       if (signal.aborted || !(reason instanceof ConnectError)) throw reason;
@@ -174,11 +199,11 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     }
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const handler = byPath.get(path);
-    const decision = checkRequestOrigin(
-      request,
-      settings.allowedOrigins,
-      handler === undefined ? METHODS : listMethods(handler),
-    );
+    const decision = checkRequestOrigin(request, {
+      allowedOrigins: settings.allowedOrigins,
+      tls: isSecure(request),
+      allowedMethods: handler === undefined ? METHODS : listMethods(handler),
+    });
     if (decision.kind === 'refuse') {
       refusedCount += 1;
       if (shouldLogOccurrence(refusedCount))
@@ -193,20 +218,49 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     for (const [name, value] of Object.entries(decision.headers)) response.setHeader(name, value);
     if (decision.kind === 'preflight') response.writeHead(204).end();
     else if (handler !== undefined) void serveCall(handler, connection, request, response);
-    else if (METHODS_OF_READERS.includes(request.method ?? ''))
-      sendText(
-        response,
-        path === '/' ? 200 : 404,
-        `${path === '/' ? '' : 'There is no RPC at this path.\n\n'}${renderHelp(settings.handlers, toOrigin(request))}`,
-      );
-    else
-      sendError(
-        response,
-        404,
-        'unimplemented',
-        'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads, and GET / lists them',
-      );
+    else serveOtherPath(settings, connection, request, response);
   };
+}
+
+/** Answers at a path without an RPC: with help, or with an error. */
+function serveOtherPath(
+  settings: DispatchSettings,
+  connection: ServerConnection | undefined,
+  request: AnyRequest,
+  response: AnyResponse,
+): void {
+  const { refusal } = authorizeCall(settings.authorize, {
+    method: settings.listingMethod,
+    connection,
+    header: toHeaders(request),
+  });
+  const isRoot = (request.url ?? '').split('?', 1)[0] === '/';
+  if (refusal !== undefined && !isRoot) sendRefusal(response, refusal);
+  else if (METHODS_OF_READERS.includes(request.method ?? '')) {
+    const help = renderHelp(settings.handlers, toOrigin(request), refusal?.rawMessage);
+    sendText(
+      response,
+      isRoot ? 200 : 404,
+      `${isRoot ? '' : 'There is no RPC at this path.\n\n'}${help}`,
+    );
+  } else
+    sendError(
+      response,
+      404,
+      'unimplemented',
+      'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads, and GET / lists them',
+    );
+}
+
+/**
+ * Returns true when Connect can answer in the protocol of the call. Connect refuses all other
+ * requests by their HTTP method or content type.
+ */
+function isCall({ handler, header }: IncomingCall, post: PostRequest | undefined): boolean {
+  return (
+    post !== undefined &&
+    (post.format !== undefined || handler.supportedContentType(header.get('content-type') ?? ''))
+  );
 }
 
 /**
@@ -262,10 +316,19 @@ function listMethods({ method }: UniversalHandler): readonly string[] {
   return allowsGet(method) ? METHODS : ['POST'];
 }
 
-/** Returns the address that the client used. The Host has been checked. */
-function toOrigin({ headers }: AnyRequest): string {
-  const authority = headers[':authority'] ?? headers.host ?? '';
-  return `http://${String(authority)}`;
+/** Returns the address that the client used. */
+function toOrigin(request: AnyRequest): string {
+  const authority = request.headers[':authority'] ?? request.headers.host ?? '';
+  return `${isSecure(request) ? 'https' : 'http'}://${String(authority)}`;
+}
+
+function isSecure({ socket }: AnyRequest): boolean {
+  return 'encrypted' in socket && socket.encrypted === true;
+}
+
+/** Sends the refusal of a client that may not call, without Connect. */
+function sendRefusal(response: AnyResponse, refusal: ConnectError): void {
+  sendJson(response, codeToHttpStatus(refusal.code), errorToJson(refusal, undefined));
 }
 
 function sendText(response: AnyResponse, status: number, text: string): void {
@@ -306,7 +369,11 @@ function sendError(
   code: RefusalCode,
   message: string,
 ): void {
-  const body = errorJson(code, message);
+  sendJson(response, status, { code, message });
+}
+
+function sendJson(response: AnyResponse, status: number, content: object): void {
+  const body = JSON.stringify(content);
   response.writeHead(status, {
     'Content-Type': 'application/json',
     'Content-Length': Buffer.byteLength(body),

@@ -1,30 +1,39 @@
 import type { Server } from 'node:net';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
-import { requireLoopback } from '@cloudless/identity';
+import { isLoopbackHost, requireLoopback } from '@cloudless/identity';
 
 /** Address on which a server listens. */
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
-  /** `http://host:port`, without a slash at the end. */
+  /** `http://host:port` or `https://host:port`, without a slash at the end. */
   readonly url: string;
 }
 
+/** Where a server listens. */
+export interface ListenOptions {
+  /** Address or host name; `localhost` is 127.0.0.1. Without TLS: an address of loopback. */
+  readonly host: string;
+  /** 0 to 65535; 0 lets the system choose. */
+  readonly port: number;
+  /** The command-line option that error messages name, such as `--port`. */
+  readonly portOption: string;
+  /** True when the server speaks TLS: clients on other machines can then be told apart. */
+  readonly tls: boolean;
+}
+
 /**
- * Starts to accept connections on a loopback address.
- * @param port - 0 to 65535; 0 lets the system choose.
- * @param portOption - The command-line option that error messages name, such as `--port`.
- * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is
- *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port,
- *   `precondition` when this machine does not have the address.
+ * Starts to accept connections. Without TLS, only on a loopback address.
+ * @throws CloudlessError `precondition` when the host is not loopback and `tls` is false, `invalid`
+ *   when the host is empty or the port is out of range, `unavailable` when the port is in use,
+ *   `denied` when the system refuses the port, `precondition` when this machine does not have the
+ *   address.
  */
-export async function listenOnLoopback(
+export async function listen(
   server: Server,
-  host: string,
-  port: number,
-  portOption: string,
+  { host, port, portOption, tls }: ListenOptions,
 ): Promise<ListenAddress> {
-  const bindHost = requireLoopback(host);
+  const bindHost = tls && !isLoopbackHost(host) ? requireHost(host) : requireLoopback(host);
   if (!Number.isInteger(port) || port < 0 || port > 65_535) {
     throw new InvalidInputError([
       {
@@ -46,7 +55,19 @@ export async function listenOnLoopback(
   if (bound === null || typeof bound === 'string')
     throw new CloudlessError('internal', 'a TCP server has no address');
   const urlHost = bindHost.includes(':') ? `[${bindHost}]` : bindHost;
-  return { host: bindHost, port: bound.port, url: `http://${urlHost}:${bound.port}` };
+  return {
+    host: bindHost,
+    port: bound.port,
+    url: `${tls ? 'https' : 'http'}://${urlHost}:${bound.port}`,
+  };
+}
+
+/** Returns the address to bind, without the brackets of an IPv6 address in a URL. */
+function requireHost(host: string): string {
+  if (host !== '') return host.replace(/^\[(.*)\]$/, '$1');
+  throw new InvalidInputError([
+    { field: 'host', message: 'the host is empty; use 0.0.0.0 or :: for every address' },
+  ]);
 }
 
 function toListenError(

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { cors } from '@connectrpc/connect';
-import { checkHostHeader, checkOrigin } from '@cloudless/identity';
+import { checkHostHeader, checkOrigin, type RequestCheck } from '@cloudless/identity';
 import { RETRY_AFTER_HEADER } from '../admission/retryable-error.js';
 
 /** The part of an HTTP/1.1 or HTTP/2 request that {@link checkRequestOrigin} reads. */
@@ -18,30 +18,34 @@ export type OriginDecision =
   | { readonly kind: 'preflight'; readonly headers: Readonly<Record<string, string>> }
   | { readonly kind: 'refuse'; readonly reason: string };
 
+/** Rules of {@link checkRequestOrigin}. */
+export interface OriginRules {
+  /** Web origins that may call the server. */
+  readonly allowedOrigins: readonly string[];
+  /**
+   * True when the request came over TLS. The certificate of the server then protects from DNS
+   * rebinding: any host is allowed, and of the origins only the origin of the server itself and
+   * `allowedOrigins`. False: the host must name this machine, and origins on loopback are allowed.
+   */
+  readonly tls: boolean;
+  /** Methods for the answer to a preflight. Default: GET. */
+  readonly allowedMethods?: readonly string[];
+}
+
 /**
- * Protects a plaintext server on loopback from web pages of other sites (DNS rebinding, cross-site
- * requests). Host and `:authority` must name this machine; an origin must be on loopback or in
- * `allowedOrigins`; no origin is allowed, unless the browser says that a page of another site
- * embeds the response, for example as an image.
- * @param allowedMethods - Methods for the answer to a preflight. Default: GET.
+ * Protects a server from web pages of other sites (DNS rebinding, cross-site requests). No origin
+ * is allowed, unless the browser says that a page of another site embeds the response, for example
+ * as an image.
  */
 export function checkRequestOrigin(
   request: CheckedRequest,
-  allowedOrigins: readonly string[],
-  allowedMethods: readonly string[] = ['GET'],
+  { allowedOrigins, tls, allowedMethods = ['GET'] }: OriginRules,
 ): OriginDecision {
   const { headers } = request;
-  const authority = headers[':authority'];
-  const hosts =
-    typeof authority === 'string' && headers.host !== undefined
-      ? [authority, headers.host]
-      : [authority ?? headers.host];
-  for (const host of hosts) {
-    const check = checkHostHeader(Array.isArray(host) ? host.join() : host);
-    if (!check.allowed) return { kind: 'refuse', reason: check.reason };
-  }
   const origin = headers.origin;
-  const check = checkOrigin(origin, allowedOrigins);
+  const check = tls
+    ? checkSecureOrigin(origin, headers, allowedOrigins)
+    : checkLoopbackRequest(headers, allowedOrigins);
   if (!check.allowed) return { kind: 'refuse', reason: check.reason };
   if (origin === undefined) {
     return isForeignSubresource(headers)
@@ -71,6 +75,48 @@ export function checkRequestOrigin(
       'Access-Control-Max-Age': String(PREFLIGHT_MAX_AGE_SECONDS),
     },
   };
+}
+
+/** Allows only hosts of this machine, and origins of this machine or in `allowedOrigins`. */
+function checkLoopbackRequest(
+  headers: IncomingHttpHeaders,
+  allowedOrigins: readonly string[],
+): RequestCheck {
+  for (const host of listHosts(headers)) {
+    const check = checkHostHeader(host);
+    if (!check.allowed) return check;
+  }
+  return checkOrigin(headers.origin, allowedOrigins);
+}
+
+/** Allows no origin, the origin of the server as the client addresses it, and `allowedOrigins`. */
+function checkSecureOrigin(
+  origin: string | undefined,
+  headers: IncomingHttpHeaders,
+  allowedOrigins: readonly string[],
+): RequestCheck {
+  const hosts = listHosts(headers);
+  const isSameOrigin =
+    hosts.length > 0 && hosts.every((host) => origin === `https://${String(host).toLowerCase()}`);
+  return origin === undefined || isSameOrigin || allowedOrigins.includes(origin)
+    ? { allowed: true }
+    : {
+        allowed: false,
+        reason: `origin ${JSON.stringify(origin.slice(0, MAX_SHOWN_ORIGIN))} may not call this server; only pages of this server and of its allowed origins may`,
+      };
+}
+
+/** Characters of a refused origin that the reason repeats. */
+const MAX_SHOWN_ORIGIN = 100;
+
+/** The Host header, and `:authority` of HTTP/2. */
+function listHosts(headers: IncomingHttpHeaders): readonly (string | undefined)[] {
+  const authority = headers[':authority'];
+  const hosts =
+    typeof authority === 'string' && headers.host !== undefined
+      ? [authority, headers.host]
+      : [authority ?? headers.host];
+  return hosts.map((host) => (Array.isArray(host) ? host.join() : host));
 }
 
 /**

@@ -1,10 +1,10 @@
 import * as http from 'node:http';
 import * as http2 from 'node:http2';
-import * as net from 'node:net';
+import type * as net from 'node:net';
 import { createConnectRouter, type ConnectRouter } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { silentLog, type Log } from '@cloudless/base';
-import { Health } from '@cloudless/api/grpc';
+import { Health, ServerReflectionV1 } from '@cloudless/api/grpc';
 import { createError } from '../admission/retryable-error.js';
 import { OverloadProtection } from '../admission/overload-protection.js';
 import { HealthState, registerHealthService } from '../health/health.js';
@@ -19,18 +19,16 @@ import {
 } from '../options.js';
 import { registerReflectionService } from '../reflection/reflection.js';
 import { CallLifetimes } from './call-lifetimes.js';
-import { ConnectionPool } from './connection-pool.js';
-import { ServerConnection } from './connection.js';
+import { ConnectionAcceptor } from './connection-acceptor.js';
+import type { ServerConnection } from './connection.js';
 import { createDispatch, type Dispatch } from './dispatch.js';
-import { listenOnLoopback, type ListenAddress } from './listen.js';
-import { shouldLogOccurrence } from './log-sampling.js';
+import type { ListenAddress } from './listen.js';
 import { StreamResetLimiter } from './stream-reset-limiter.js';
-import { detectProtocol } from './detect-protocol.js';
 
 /**
- * Starts a server that speaks Connect, gRPC and gRPC-Web on one plaintext port, over HTTP/1.1 and
- * HTTP/2 with prior knowledge.
- * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is
+ * Starts a server that speaks Connect, gRPC and gRPC-Web on one port over HTTP/1.1 and HTTP/2: with
+ * TLS 1.3, or in plaintext (HTTP/2 with prior knowledge).
+ * @throws CloudlessError `precondition` when the host is not loopback and `tls` is absent, `invalid` when the port is
  *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port.
  * @throws Error when `classifyCall` returns undefined for an RPC.
  * @example
@@ -39,33 +37,38 @@ import { detectProtocol } from './detect-protocol.js';
  * await server.close(5_000);
  */
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
-  const server = new PlaintextServer(options);
+  const server = new HttpRpcServer(options);
   await server.listen();
   return server;
 }
 
-class PlaintextServer implements RpcServer {
+class HttpRpcServer implements RpcServer {
   private readonly limits: RpcLimits;
   private readonly log: Log;
   private readonly health: HealthState;
   private readonly lifetimes: CallLifetimes;
   private readonly protection: OverloadProtection;
-  private readonly listener = net.createServer({ allowHalfOpen: true, noDelay: true });
   private readonly http1: http.Server;
   private readonly http2: http2.Http2Server;
-  private readonly connections: ConnectionPool;
+  private readonly connections: ConnectionAcceptor;
+  private readonly http1Connections = new WeakMap<net.Socket, ServerConnection>();
   private readonly sessions = new WeakMap<http2.Http2Session, ServerConnection>();
   private readonly openResponses = new Set<http.ServerResponse>();
   private readonly dispatch: Dispatch;
   private bound: ListenAddress | undefined;
   private closing: Promise<void> | undefined;
-  private nextConnectionNumber = 1;
-  private droppedCount = 0;
 
   constructor(private readonly options: RpcServerOptions) {
     const limits = (this.limits = { ...defaultRpcLimits, ...options.limits });
     const log = (this.log = options.log ?? silentLog);
-    this.connections = new ConnectionPool(limits.maxConnections);
+    this.connections = new ConnectionAcceptor({
+      ...limits,
+      clock: options.clock,
+      log,
+      tls: options.tls,
+      protocols: ['h2', 'http/1.1'],
+      serve: (connection, stream) => this.serve(connection, stream),
+    });
     this.health = options.health ?? new HealthState();
     this.lifetimes = new CallLifetimes({
       clock: options.clock,
@@ -82,6 +85,8 @@ class PlaintextServer implements RpcServer {
       bodyTimeoutMs: limits.bodyTimeoutMs,
       maxHeaderBytes: limits.maxHeaderBytes,
       allowedOrigins: options.allowedOrigins ?? [],
+      authorize: options.authorize,
+      listingMethod: ServerReflectionV1.method.serverReflectionInfo,
     });
     this.http1 = http.createServer({
       maxHeaderSize: limits.maxHeaderBytes,
@@ -98,15 +103,11 @@ class PlaintextServer implements RpcServer {
       maxSessionRejectedStreams: limits.maxSessionRejectedStreams,
     });
     this.http2.on('request', (request, response) => this.onHttp2Request(request, response));
-    this.listener.on('connection', (socket) => this.onConnection(socket));
   }
 
   async listen(): Promise<void> {
     const { host, port, portOption = '--port' } = this.options;
-    this.bound = await listenOnLoopback(this.listener, host, port, portOption);
-    this.listener.on('error', (reason) =>
-      this.log.error('listener failed', { error: reason.message }),
-    );
+    this.bound = await this.connections.listen(host, port, portOption);
   }
 
   get address(): ListenAddress {
@@ -127,8 +128,12 @@ class PlaintextServer implements RpcServer {
     return {
       ...this.protection.getLoad(),
       connections: this.connections.size,
-      connectionsDropped: this.droppedCount,
+      connectionsDropped: this.connections.dropped,
     };
+  }
+
+  recheckCallers(): void {
+    this.lifetimes.recheckCallers();
   }
 
   close(graceMs = 0): Promise<void> {
@@ -137,23 +142,15 @@ class PlaintextServer implements RpcServer {
 
   /** Destroys all connections at the end of the grace period. */
   private async shutDown(graceMs: number): Promise<void> {
-    const closed = new Promise<void>((resolve) => this.listener.close(() => resolve()));
     this.health.setAll('notServing');
     this.lifetimes.endStreams(createError('SHUTTING_DOWN', 'the server is shutting down'));
     for (const response of this.openResponses) response.shouldKeepAlive = false;
-    for (const connection of this.connections.all) connection.drain();
-    const destroyAll = (): void => {
-      for (const connection of this.connections.all) connection.destroy();
-    };
-    if (graceMs <= 0) destroyAll();
-    const timer = this.options.clock.setTimer(Math.max(0, graceMs), destroyAll);
-    await closed;
-    // the listener closes slightly before its last sockets emit `close`
-    await Promise.all(
-      this.connections.sockets.map(
-        (socket) => new Promise((resolve) => socket.once('close', resolve)),
-      ),
+    this.connections.drain();
+    if (graceMs <= 0) this.connections.destroyAll();
+    const timer = this.options.clock.setTimer(Math.max(0, graceMs), () =>
+      this.connections.destroyAll(),
     );
+    await this.connections.waitUntilClosed();
     timer.cancel();
   }
 
@@ -183,34 +180,14 @@ class PlaintextServer implements RpcServer {
     return router.handlers;
   }
 
-  private onConnection(socket: net.Socket): void {
-    const { clock, onConnection } = this.options;
-    const { headTimeoutMs, idleTimeoutMs } = this.limits;
-    const space = this.connections.makeRoom();
-    if (space !== 'available') this.recordDrop();
-    if (space === 'full') {
-      socket.destroy();
-      return;
-    }
-    const connection = new ServerConnection(`c${this.nextConnectionNumber++}`, socket, {
-      clock,
-      log: this.log,
-      headTimeoutMs,
-      idleTimeoutMs,
-      onBusyChange: (changed, state) =>
-        state === 'busy' ? this.connections.markBusy(changed) : this.connections.markIdle(changed),
-    });
-    this.connections.add(socket, connection);
-    socket.once('close', () => this.connections.remove(socket));
-    detectProtocol(socket, (protocol) => {
-      if (protocol === 'h2') this.serveHttp2(socket, connection);
-      else this.serveHttp1(socket);
-      onConnection?.(connection);
-    });
-    if (this.closing !== undefined) connection.drain();
+  private serve(connection: ServerConnection, stream: net.Socket): void {
+    if (connection.protocol === 'h2') this.serveHttp2(stream, connection);
+    else this.serveHttp1(stream, connection);
+    this.options.onConnection?.(connection);
   }
 
-  private serveHttp1(socket: net.Socket): void {
+  private serveHttp1(socket: net.Socket, connection: ServerConnection): void {
+    this.http1Connections.set(socket, connection);
     this.http1.emit('connection', socket);
     process.nextTick(() => socket.resume());
   }
@@ -218,7 +195,7 @@ class PlaintextServer implements RpcServer {
   private serveHttp2(socket: net.Socket, connection: ServerConnection): void {
     const attachSession = (session: http2.Http2Session): void => {
       this.sessions.set(session, connection);
-      connection.switchToHttp2(() => session.close());
+      connection.onSessionStart(() => session.close());
       session.on('ping', () => connection.onPingReceived());
       const resets = new StreamResetLimiter(this.options.clock, this.limits);
       session.on('stream', (stream) => {
@@ -240,7 +217,7 @@ class PlaintextServer implements RpcServer {
   }
 
   private onHttp1Request(request: http.IncomingMessage, response: http.ServerResponse): void {
-    const connection = this.connections.get(request.socket);
+    const connection = this.http1Connections.get(request.socket);
     if (this.closing !== undefined) response.shouldKeepAlive = false;
     this.openResponses.add(response);
     connection?.onCallStart();
@@ -261,15 +238,5 @@ class PlaintextServer implements RpcServer {
       request,
       response,
     );
-  }
-
-  /** Counts a connection that was closed because too many are open. */
-  private recordDrop(): void {
-    this.droppedCount += 1;
-    if (!shouldLogOccurrence(this.droppedCount)) return;
-    this.log.warn('connections closed: too many are open', {
-      open: this.connections.size,
-      closed: this.droppedCount,
-    });
   }
 }

@@ -1,0 +1,156 @@
+import * as net from 'node:net';
+import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { ConnectionPool } from './connection-pool.js';
+import { ServerConnection } from './connection.js';
+import { detectProtocol } from './detect-protocol.js';
+import { listen, type ListenAddress } from './listen.js';
+import { shouldLogOccurrence } from './log-sampling.js';
+import { MisdirectedClients } from './misdirected-clients.js';
+import { TlsAcceptor, type ServerTls } from './tls-acceptor.js';
+
+export interface ConnectionAcceptorSettings {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Undefined: plaintext. */
+  readonly tls: ServerTls | undefined;
+  /** Protocols that TLS clients may choose, the preferred first. */
+  readonly protocols: readonly ('h2' | 'http/1.1')[];
+  /** As in `RpcLimits`. */
+  readonly maxConnections: number;
+  /** As in `RpcLimits`. */
+  readonly handshakeTimeoutMs: number;
+  /** As in `RpcLimits`. */
+  readonly headTimeoutMs: number;
+  /** As in `RpcLimits`. */
+  readonly idleTimeoutMs: number;
+  /**
+   * Serves a connection whose protocol is known.
+   * @param stream - The socket to read requests from: within TLS, or else of the connection.
+   */
+  readonly serve: (connection: ServerConnection, stream: net.Socket) => void;
+}
+
+/**
+ * Listens on a port, limits the number of connections, detects the protocol of each and makes the
+ * TLS handshakes.
+ */
+export class ConnectionAcceptor {
+  private readonly listener = net.createServer({ allowHalfOpen: true, noDelay: true });
+  private readonly pool: ConnectionPool;
+  private readonly tls: TlsAcceptor | undefined;
+  private readonly misdirected: MisdirectedClients;
+  private nextNumber = 1;
+  private droppedCount = 0;
+  private draining = false;
+
+  constructor(private readonly settings: ConnectionAcceptorSettings) {
+    const { log, tls, protocols, maxConnections } = settings;
+    this.pool = new ConnectionPool(maxConnections);
+    this.misdirected = new MisdirectedClients(log);
+    this.tls = tls === undefined ? undefined : new TlsAcceptor(tls, protocols, log);
+    this.listener.on('connection', (socket) => this.accept(socket));
+  }
+
+  /** Starts to listen; see {@link listen} for the errors. */
+  async listen(host: string, port: number, portOption: string): Promise<ListenAddress> {
+    try {
+      const tls = this.tls !== undefined;
+      const address = await listen(this.listener, { host, port, portOption, tls });
+      this.listener.on('error', (reason) =>
+        this.settings.log.error('listener failed', errorFields(reason)),
+      );
+      return address;
+    } catch (reason) {
+      this.tls?.close();
+      throw reason;
+    }
+  }
+
+  /** Number of open connections. */
+  get size(): number {
+    return this.pool.size;
+  }
+
+  /** Number of connections that were closed because too many were open. */
+  get dropped(): number {
+    return this.droppedCount;
+  }
+
+  /** Accepts no more connections, and closes each open connection once its calls have ended. */
+  drain(): void {
+    this.draining = true;
+    this.listener.close();
+    this.tls?.close();
+    for (const connection of this.pool.all) connection.drain();
+  }
+
+  /** Destroys all connections. */
+  destroyAll(): void {
+    for (const connection of this.pool.all) connection.destroy();
+  }
+
+  /** Resolves once the listener and the last socket are closed. Must follow `drain`. */
+  async waitUntilClosed(): Promise<void> {
+    if (this.listener.listening)
+      throw new Error('the listener is open; call drain() before waitUntilClosed()');
+    await this.closed;
+    // the listener closes slightly before its last sockets emit `close`
+    await Promise.all(
+      this.pool.sockets.map((socket) => new Promise((resolve) => socket.once('close', resolve))),
+    );
+  }
+
+  private readonly closed = new Promise<void>((resolve) => this.listener.once('close', resolve));
+
+  private accept(socket: net.Socket): void {
+    const { pool } = this;
+    const space = pool.makeRoom();
+    if (space !== 'available') this.recordDrop();
+    if (space === 'full') {
+      socket.destroy();
+      return;
+    }
+    const connection = new ServerConnection(`c${this.nextNumber++}`, socket, {
+      ...this.settings,
+      onBusyChange: (changed, state) =>
+        state === 'busy' ? pool.markBusy(changed) : pool.markIdle(changed),
+    });
+    pool.add(socket, connection);
+    socket.once('close', () => pool.remove(socket));
+    this.detect(socket, connection);
+    if (this.draining) connection.drain();
+  }
+
+  private detect(socket: net.Socket, connection: ServerConnection): void {
+    const { settings, tls, pool } = this;
+    detectProtocol(socket, (protocol) => {
+      if (tls !== undefined && protocol === 'tls') {
+        pool.markHandshaking(connection);
+        connection.onHandshakeStart();
+        tls.accept(socket, (secure, peer) => {
+          pool.markSecure(connection);
+          connection.onHandshakeEnd(secure, peer);
+          connection.protocol = secure.alpnProtocol === 'h2' ? 'h2' : 'http/1.1';
+          settings.serve(connection, secure);
+        });
+      } else if (tls !== undefined) {
+        this.misdirected.refusePlaintext(connection, protocol);
+      } else if (protocol === 'tls') {
+        this.misdirected.refuseTls(connection);
+      } else {
+        connection.protocol = protocol;
+        settings.serve(connection, socket);
+      }
+    });
+  }
+
+  /** Counts a connection that was closed because too many are open. */
+  private recordDrop(): void {
+    this.droppedCount += 1;
+    if (!shouldLogOccurrence(this.droppedCount)) return;
+    this.settings.log.warn('connections closed: too many are open', {
+      open: this.pool.size,
+      closed: this.droppedCount,
+    });
+  }
+}
