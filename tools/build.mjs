@@ -4,8 +4,6 @@ import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { root, setup } from './setup.mjs';
 
-const apps = ['coordinator', 'agent', 'dev-cluster'];
-
 /** Options of every bundle. */
 const common = {
   absWorkingDir: root,
@@ -40,20 +38,35 @@ export const cliBundle = {
   chunkNames: 'chunks/[name]-[hash]',
 };
 
+/** The bundle of the coordinator. */
+export const coordinatorBundle = {
+  ...common,
+  entryPoints: { main: 'apps/coordinator/src/main.ts' },
+  outdir: 'dist/apps/coordinator',
+};
+
+/** The bundle of the agent, with the thread that keeps the lease while the main loop stands still. */
+export const agentBundle = {
+  ...common,
+  entryPoints: {
+    main: 'apps/agent/src/main.ts',
+    'lease-worker': 'apps/agent/src/lease/lease-worker.ts',
+  },
+  outdir: 'dist/apps/agent',
+};
+
+const devClusterBundle = {
+  ...common,
+  entryPoints: { main: 'apps/dev-cluster/src/main.ts' },
+  outdir: 'dist/apps/dev-cluster',
+};
+
 /** @returns when all bundles are written */
 export async function build() {
   const { build: bundle } = await import('esbuild');
-  const [, { metafile }] = await Promise.all([
-    bundle({
-      ...common,
-      entryPoints: {
-        ...Object.fromEntries(apps.map((app) => [`${app}/main`, `apps/${app}/src/main.ts`])),
-        // The thread that keeps the lease of an agent while its main loop stands still.
-        'agent/lease-worker': 'apps/agent/src/lease/lease-worker.ts',
-      },
-      outdir: 'dist/apps',
-    }),
+  const [{ metafile }] = await Promise.all([
     bundle({ ...cliBundle, metafile: true }),
+    ...[coordinatorBundle, agentBundle, devClusterBundle].map(bundle),
   ]);
   removeStaleChunks(Object.keys(metafile.outputs));
 }

@@ -104,15 +104,25 @@ async function restoreBackup(invocation: LocalInvocation): Promise<void> {
   );
 }
 
-/** Throws the error; for a missing LMDB package, a message that says how to install the package. */
+/**
+ * Throws the error; for a missing LMDB package, or one without a binary for this machine, a message
+ * that says where the command works.
+ */
 function describeMissingPackage(reason: unknown): never {
-  if (!(reason instanceof Error) || !('code' in reason) || reason.code !== 'ERR_MODULE_NOT_FOUND')
-    throw reason;
-  throw new CliFailure(
-    ExitCode.error,
-    'admin restore needs the package lmdb, which is not installed; install cloudlessctl with its optional packages (npm install --global cloudlessctl-VERSION.tgz), or run it in a checkout',
-    { cause: reason },
-  );
+  if (!(reason instanceof Error)) throw reason;
+  if (/^Cannot find package 'lmdb'/.test(reason.message))
+    throw new CliFailure(
+      ExitCode.error,
+      'admin restore needs the package lmdb, which is not installed; install cloudlessctl as an npm package (npm install --global cloudlessctl-VERSION.tgz), or run the command in a checkout',
+      { cause: reason },
+    );
+  if (reason.message.startsWith('No native build was found'))
+    throw new CliFailure(
+      ExitCode.error,
+      `admin restore needs the package lmdb, and this cloudlessctl was packed without its binary for ${process.platform}-${process.arch}; restore on the machine of the coordinator`,
+      { cause: reason },
+    );
+  throw reason;
 }
 
 function describeBackup({ clusterId, revision, entries, bytes }: SnapshotSummary): string {
