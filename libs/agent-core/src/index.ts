@@ -10,6 +10,7 @@ export type {
 export type {
   CoordinatorConnection,
   CoordinatorTransport,
+  IdentityCalls,
 } from './session/coordinator-transport.js';
 export type { NodeDescription } from './node/node-description.js';
 export type { StatsReader } from './stats/stats-reader.js';

@@ -63,6 +63,9 @@ class SimulatedAgent {
         this.connection = connection;
         return {
           enroll: (request) => connection.enroll(request),
+          renewNodeCertificate: (request) => connection.renewNodeCertificate(request),
+          issueWorkloadCertificate: (request) => connection.issueWorkloadCertificate(request),
+          authorizeAgentCall: (request) => connection.authorizeAgentCall(request),
           openSession: (outgoing) => connection.openSession(this.dropWhenMuted(outgoing)),
           openTunnel: (outgoing) => connection.openTunnel(outgoing),
           ping: () => (this.state === 'muted' ? Promise.resolve() : connection.ping()),

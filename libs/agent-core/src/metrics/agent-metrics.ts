@@ -23,6 +23,9 @@ export function instrumentTransport(
         dials.add(1, { result: 'ok' });
         return {
           enroll: (request) => connection.enroll(request),
+          renewNodeCertificate: (request) => connection.renewNodeCertificate(request),
+          issueWorkloadCertificate: (request) => connection.issueWorkloadCertificate(request),
+          authorizeAgentCall: (request) => connection.authorizeAgentCall(request),
           openSession: (outgoing) => {
             sessions.add();
             return connection.openSession(outgoing);

@@ -1,9 +1,15 @@
 import type {
   AgentMessage,
+  AuthorizeAgentCallRequest,
+  AuthorizeAgentCallResponse,
   CoordinatorMessage,
   EnrollNodeRequest,
   EnrollNodeResponse,
+  IssueWorkloadCertificateRequest,
+  NodeCertificate,
+  RenewNodeCertificateRequest,
   TunnelFrame,
+  WorkloadCertificate,
 } from '@cloudless/api';
 
 /**
@@ -18,8 +24,21 @@ export interface CoordinatorTransport {
   connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection>;
 }
 
+/**
+ * Calls that need the certificate of the node. They fail with NO_IDENTITIES in a cluster without
+ * identities.
+ */
+export interface IdentityCalls {
+  /** The RenewNodeCertificate call. The new certificate replaces that of the connection. */
+  renewNodeCertificate(request: RenewNodeCertificateRequest): Promise<NodeCertificate>;
+  /** The IssueWorkloadCertificate call. */
+  issueWorkloadCertificate(request: IssueWorkloadCertificateRequest): Promise<WorkloadCertificate>;
+  /** The AuthorizeAgentCall call. */
+  authorizeAgentCall(request: AuthorizeAgentCallRequest): Promise<AuthorizeAgentCallResponse>;
+}
+
 /** One open connection. All its calls fail with `unavailable` when it is closed or breaks. */
-export interface CoordinatorConnection {
+export interface CoordinatorConnection extends IdentityCalls {
   /** The EnrollNode call. */
   enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse>;
   /**

@@ -2,18 +2,23 @@ import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError } from '@cloudless/base';
 import {
+  AuthorizeAgentCallResponseSchema,
   CoordinatorMessageSchema,
   EnrollNodeResponseSchema,
   OpenTunnelSchema,
   TunnelFrameSchema,
   WelcomeSchema,
   type AgentMessage,
+  type AuthorizeAgentCallRequest,
+  type AuthorizeAgentCallResponse,
   type CoordinatorMessage,
   type EnrollNodeRequest,
   type EnrollNodeResponse,
   type Hello,
+  type NodeCertificate,
   type OpenTunnel,
   type Order,
+  type RenewNodeCertificateRequest,
   type ReplicaReport,
   type TunnelFrame,
 } from '@cloudless/api';
@@ -41,6 +46,16 @@ export class FakeCoordinator implements CoordinatorTransport {
   admitsNodes = true;
   /** While set, sessions and enrolments fail with this error. */
   failure: CloudlessError | undefined;
+  /**
+   * Answers RenewNodeCertificate; a call that this function rejects fails. Default: as a coordinator
+   * without identities.
+   */
+  renewNodeCertificate: (request: RenewNodeCertificateRequest) => Promise<NodeCertificate> = () =>
+    Promise.reject(noIdentitiesError());
+  /** Fields of the responses to EnrollNode, beside the ids of node and cluster. */
+  enrolment: Partial<Pick<EnrollNodeResponse, 'certificate'>> = {};
+  /** Answers AuthorizeAgentCall. */
+  authorizeAgentCall: (request: AuthorizeAgentCallRequest) => boolean = () => true;
   /** While false, only the first frame of a tunnel is read, as by a slow reader. */
   readsTunnels = true;
 
@@ -178,6 +193,28 @@ class FakeConnection implements CoordinatorConnection {
     return create(EnrollNodeResponseSchema, {
       nodeId: request.nodeId,
       clusterId: this.coordinator.clusterId,
+      ...this.coordinator.enrolment,
+    });
+  }
+
+  async renewNodeCertificate(request: RenewNodeCertificateRequest): Promise<NodeCertificate> {
+    this.assertOpen();
+    return this.coordinator.renewNodeCertificate(request);
+  }
+
+  issueWorkloadCertificate(): Promise<never> {
+    return Promise.reject(noIdentitiesError());
+  }
+
+  async authorizeAgentCall(
+    request: AuthorizeAgentCallRequest,
+  ): Promise<AuthorizeAgentCallResponse> {
+    this.assertOpen();
+    const allowed = this.coordinator.authorizeAgentCall(request);
+    return create(AuthorizeAgentCallResponseSchema, {
+      allowed,
+      principal: 'user/ada',
+      reason: allowed ? '' : 'no role',
     });
   }
 
@@ -260,4 +297,8 @@ class FakeConnection implements CoordinatorConnection {
 
 function createBrokenError(): CloudlessError {
   return new CloudlessError('unavailable', 'the connection broke');
+}
+
+function noIdentitiesError(): CloudlessError {
+  return new CloudlessError('NO_IDENTITIES', 'this cluster has no identities');
 }

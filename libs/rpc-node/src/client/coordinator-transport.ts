@@ -2,13 +2,21 @@ import * as http2 from 'node:http2';
 import { CloudlessError } from '@cloudless/base';
 import {
   createCoordinatorClient,
+  createIdentityClient,
   fromConnectError,
   type AgentMessage,
+  type AuthorizeAgentCallRequest,
+  type AuthorizeAgentCallResponse,
   type CoordinatorClient,
   type CoordinatorMessage,
   type EnrollNodeRequest,
   type EnrollNodeResponse,
+  type IdentityClient,
+  type IssueWorkloadCertificateRequest,
+  type NodeCertificate,
+  type RenewNodeCertificateRequest,
   type TunnelFrame,
+  type WorkloadCertificate,
 } from '@cloudless/api';
 import { createGrpcTransportOver, type CallInterceptors } from './grpc-transport.js';
 
@@ -66,6 +74,7 @@ export const coordinatorTransport = createCoordinatorTransport();
  */
 export class CoordinatorConnection {
   private readonly client: CoordinatorClient;
+  private readonly identityClient: IdentityClient;
   private readonly closing = new AbortController();
 
   constructor(
@@ -76,18 +85,29 @@ export class CoordinatorConnection {
     session.once('close', () =>
       this.closing.abort(new CloudlessError('unavailable', 'the connection was closed')),
     );
-    this.client = createCoordinatorClient(
-      createGrpcTransportOver(session, address, READ_MAX_BYTES, interceptors),
-    );
+    const transport = createGrpcTransportOver(session, address, READ_MAX_BYTES, interceptors);
+    this.client = createCoordinatorClient(transport);
+    this.identityClient = createIdentityClient(transport);
   }
 
   /** Enrols the node of the agent. */
-  async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
-    try {
-      return await this.client.enrollNode(request, { signal: this.closing.signal });
-    } catch (reason) {
-      throw this.toFailure(reason);
-    }
+  enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
+    return this.call((options) => this.client.enrollNode(request, options));
+  }
+
+  /** Renews the certificate of the node. The new certificate replaces that of the connection. */
+  renewNodeCertificate(request: RenewNodeCertificateRequest): Promise<NodeCertificate> {
+    return this.call((options) => this.identityClient.renewNodeCertificate(request, options));
+  }
+
+  /** Obtains a certificate for the workload of a replica on the node. */
+  issueWorkloadCertificate(request: IssueWorkloadCertificateRequest): Promise<WorkloadCertificate> {
+    return this.call((options) => this.identityClient.issueWorkloadCertificate(request, options));
+  }
+
+  /** Asks whether a user may make a call to the AgentService of the node. */
+  authorizeAgentCall(request: AuthorizeAgentCallRequest): Promise<AuthorizeAgentCallResponse> {
+    return this.call((options) => this.identityClient.authorizeAgentCall(request, options));
   }
 
   /**
@@ -129,6 +149,16 @@ export class CoordinatorConnection {
   /** Closes the connection and ends all its calls at once. Later calls have no effect. */
   close(): void {
     this.session.destroy();
+  }
+
+  private async call<Response>(
+    start: (options: { readonly signal: AbortSignal }) => Promise<Response>,
+  ): Promise<Response> {
+    try {
+      return await start({ signal: this.closing.signal });
+    } catch (reason) {
+      throw this.toFailure(reason);
+    }
   }
 
   private async *openStream<Message>(

@@ -8,7 +8,7 @@ import type {
 import { fromConnectError } from '@cloudless/api';
 import type { CoordinatorConnection } from '@cloudless/agent-core';
 import type { CallConnection } from '@cloudless/api-server';
-import type { Clock } from '@cloudless/base';
+import { CloudlessError, type Clock } from '@cloudless/base';
 import { PushQueue } from '@cloudless/runtime';
 import type { SimCoordinator } from './sim-coordinator.js';
 import { SimPipe, connectionError, type LinkUser, type SimLink } from './sim-link.js';
@@ -90,6 +90,19 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
         });
       });
     });
+  }
+
+  // Simulated clusters have no identities, like a coordinator that serves without TLS.
+  renewNodeCertificate(): Promise<never> {
+    return Promise.reject(noIdentitiesError());
+  }
+
+  issueWorkloadCertificate(): Promise<never> {
+    return Promise.reject(noIdentitiesError());
+  }
+
+  authorizeAgentCall(): Promise<never> {
+    return Promise.reject(noIdentitiesError());
   }
 
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
@@ -288,3 +301,7 @@ async function* read<Item>(queue: PushQueue<Item>): AsyncGenerator<Item> {
 
 /** Header by which a coordinator identifies the connection of a call. */
 export const CONNECTION_HEADER = 'x-simulated-connection';
+
+function noIdentitiesError(): CloudlessError {
+  return new CloudlessError('NO_IDENTITIES', 'this cluster has no identities');
+}
