@@ -1,6 +1,12 @@
 export * from './gen.js';
 export { listRequiredCapabilities } from './spec/capabilities.js';
 export {
+  requestsIdentity,
+  WORKLOAD_IDENTITY_CAPABILITY,
+  WORKLOAD_IDENTITY_PATH,
+  WORKLOAD_IDENTITY_VOLUME,
+} from './spec/workload-identity.js';
+export {
   createAdminClient,
   createAgentClient,
   createCoordinatorClient,

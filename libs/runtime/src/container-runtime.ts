@@ -41,7 +41,12 @@ export interface VolumeRequest {
         readonly namespace: string;
         readonly workload: string;
         readonly name: string;
-      };
+      }
+    /**
+     * Directory that the caller has created and keeps up to date. `inMemory`: a tmpfs is mounted
+     * there.
+     */
+    | { readonly kind: 'prepared'; readonly path: string; readonly inMemory: boolean };
 }
 
 /**

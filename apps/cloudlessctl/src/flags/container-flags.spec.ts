@@ -92,6 +92,8 @@ describe('container flags', () => {
       spec: { init: false, shmSizeBytes: 128n << 20n },
     },
     { flags: ['--init'], spec: { init: true } },
+    { flags: ['--identity'], spec: { identity: {} } },
+    { flags: ['--no-identity'], spec: {} },
     {
       flags: [
         '--ulimit',

@@ -132,6 +132,12 @@ export const CONTAINER_SWITCHES: readonly SpecSwitch[] = [
     description: 'use the network of the node',
     path: 'network.host_network',
   },
+  {
+    flag: '--identity',
+    description: 'give each replica a certificate and key of the workload',
+    path: 'identity',
+    isMessage: true,
+  },
 ];
 
 /**

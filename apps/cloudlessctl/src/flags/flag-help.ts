@@ -14,6 +14,7 @@ const HEADINGS: readonly (readonly [prefix: string, heading: string])[] = [
   ['placement.', 'Placement:'],
   ['rollout.', 'Rollout:'],
   ['security.', 'Security:'],
+  ['identity', 'Security:'],
   ['sysctls', 'Security:'],
   ['devices', 'Security:'],
   ['network.', 'Network:'],

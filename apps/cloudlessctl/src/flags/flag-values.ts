@@ -45,6 +45,8 @@ export interface SpecSwitch {
   readonly description: string;
   /** Path of the field below `spec`, as in an update mask. */
   readonly path: string;
+  /** True for a message without fields: the flag sets the message, `--no-NAME` removes the message. */
+  readonly isMessage?: boolean;
 }
 
 /** Appends a value to the values of an option. Argument parser for the commander library. */

@@ -111,10 +111,12 @@ export function createSpecPatch(
     );
     paths.push(path, ...(alternative === undefined ? [] : [alternative.path]));
   }
-  for (const { flag, path } of CONTAINER_SWITCHES) {
+  for (const { flag, path, isMessage = false } of CONTAINER_SWITCHES) {
     const value = options[toOptionName(flag)];
     if (typeof value !== 'boolean') continue;
-    setField(json, path.split('.').map(toCamelCase), value);
+    const keys = path.split('.').map(toCamelCase);
+    if (!isMessage) setField(json, keys, value);
+    else if (value) setField(json, keys, {});
     paths.push(path);
   }
   return { spec: fromJson(WorkloadSpecSchema, json), paths };

@@ -4,6 +4,7 @@ import {
   Rollout_Promotion,
   Rollout_Strategy,
   WorkloadSpec_Mode,
+  requestsIdentity,
   withDefaults,
 } from '@cloudless/api';
 import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
@@ -52,6 +53,7 @@ export function getSpecFields(
     ['Network', formatNetwork(spec.network)],
     ['Volumes', formatVolumes(spec.volumes)],
     ['Security', formatSecurity(spec.security)],
+    ['Identity', requestsIdentity(spec) ? 'certificate of the workload' : ''],
     ['Container', formatKernelSettings(spec)],
     ['Devices', formatDevices(spec.devices)],
     ['Environment', formatLabels(spec.env)],

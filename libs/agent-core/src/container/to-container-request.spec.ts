@@ -20,6 +20,48 @@ const container = {
   containerId: toContainerId('a'.repeat(64)),
 };
 
+describe('toContainerRequest with identity', () => {
+  const order = aStartOrder({
+    spec: create(WorkloadSpecSchema, {
+      image: 'a',
+      identity: {},
+      env: { CLOUDLESS_IDENTITY_DIR: '/elsewhere' },
+      volumes: [{ name: 'run', mountPath: '/var/run', source: { case: 'emptyDir', value: {} } }],
+    }),
+  });
+
+  it('mounts the directory read-only after the volumes and names the directory in the environment', () => {
+    const identity = { path: '/data/identities/web-1', inMemory: true };
+    const { env, volumes } = toContainerRequest(order, { ...container, identity });
+    expect(env['CLOUDLESS_IDENTITY_DIR']).toBe('/var/run/cloudless/identity');
+    expect(volumes).toEqual([
+      expect.objectContaining({ name: 'run' }),
+      {
+        name: 'cloudless-identity',
+        mountPath: '/var/run/cloudless/identity',
+        readOnly: true,
+        source: { kind: 'prepared', ...identity },
+      },
+    ]);
+  });
+
+  it('fails without a directory and names the missing capability', () => {
+    expect(() => toContainerRequest(order, container)).toThrow(
+      expect.objectContaining({
+        kind: 'unimplemented',
+        message: 'spec.identity: this node lacks the capability identity.workload',
+      }),
+    );
+  });
+
+  it('sets no directory for a spec without identity', () => {
+    const identity = { path: '/data/identities/web-1', inMemory: true };
+    const { env, volumes } = toContainerRequest(aStartOrder(), { ...container, identity });
+    expect(env).not.toHaveProperty('CLOUDLESS_IDENTITY_DIR');
+    expect(volumes).toBeUndefined();
+  });
+});
+
 describe('toContainerRequest', () => {
   it('contains every field of the spec that concerns a container', () => {
     const spec = create(WorkloadSpecSchema, {
@@ -373,7 +415,12 @@ describe('toContainerRequest with one leaf field of the spec set', () => {
   const anImage = (init: Init = {}): WorkloadSpec =>
     create(WorkloadSpecSchema, { image: 'nginx', ...init });
   const requestText = (spec: WorkloadSpec): string =>
-    JSON.stringify(toContainerRequest(aStartOrder({ spec }), container));
+    JSON.stringify(
+      toContainerRequest(aStartOrder({ spec }), {
+        ...container,
+        identity: { path: '/identity', inMemory: true },
+      }),
+    );
   const withLeaf = (spec: WorkloadSpec): string =>
     requestText(updateSpec(anImage(), spec, undefined));
   /** Specs, by leaf path, for leaves that need other fields or a value that the sample lacks. */

@@ -2,15 +2,24 @@ import { definedFields, CloudlessError, type ContainerId } from '@cloudless/base
 import {
   DEFAULTS,
   Port_Protocol,
+  requestsIdentity,
   resolvePortName,
+  WORKLOAD_IDENTITY_CAPABILITY,
+  WORKLOAD_IDENTITY_PATH,
+  WORKLOAD_IDENTITY_VOLUME,
   type Order,
   type Resources,
   type StartOrder,
   type WorkloadSpec,
 } from '@cloudless/api';
-import type { ContainerLease, ContainerRequest, PortRequest } from '@cloudless/runtime';
+import type {
+  ContainerLease,
+  ContainerRequest,
+  PortRequest,
+  VolumeRequest,
+} from '@cloudless/runtime';
 import { toContainerLabels } from './container-labels.js';
-import { toIsolation } from './to-isolation.js';
+import { toIsolation, type Isolation } from './to-isolation.js';
 
 /** Container and node that a request is for. */
 export interface ContainerIdentity {
@@ -21,6 +30,15 @@ export interface ContainerIdentity {
   readonly restarts?: number;
   /** Lease of the container; set for an exclusive replica. */
   readonly lease?: ContainerLease;
+  /** Directory with the certificate and key of the replica; required when the spec has `identity`. */
+  readonly identity?: IdentityDirectory;
+}
+
+/** Directory on this node with the certificate and key of one replica. */
+export interface IdentityDirectory {
+  readonly path: string;
+  /** True when a tmpfs is mounted at `path`. */
+  readonly inMemory: boolean;
 }
 
 /**
@@ -31,6 +49,7 @@ export interface ContainerIdentity {
  */
 export function toContainerRequest(order: Order, container: ContainerIdentity): ContainerRequest {
   const { start, spec } = requireStart(order);
+  const identity = requestsIdentity(spec) ? requireIdentity(container) : undefined;
   const labels = toContainerLabels(
     {
       clusterId: container.clusterId,
@@ -52,15 +71,39 @@ export function toContainerRequest(order: Order, container: ContainerIdentity): 
     ...(spec.image === '' ? {} : { image: spec.image }),
     command: spec.command,
     args: spec.args,
-    env: { ...spec.env, ...createReplicaVariables(order, start, container) },
+    env: {
+      ...spec.env,
+      ...createReplicaVariables(order, start, container),
+      ...(identity === undefined ? {} : { CLOUDLESS_IDENTITY_DIR: WORKLOAD_IDENTITY_PATH }),
+    },
     ...(spec.workingDir === '' ? {} : { workingDir: spec.workingDir }),
     ports: spec.ports.map((port) => toPortRequest(port, spec)),
     limits: toLimits(spec.resources),
     requests: toRequests(spec.resources),
     group: order.replicaId,
-    ...toIsolation(spec, start),
+    ...withIdentity(toIsolation(spec, start), identity),
     ...definedFields({ lease: container.lease }),
   };
+}
+
+function requireIdentity({ identity }: ContainerIdentity): IdentityDirectory {
+  if (identity !== undefined) return identity;
+  throw new CloudlessError(
+    'unimplemented',
+    `spec.identity: this node lacks the capability ${WORKLOAD_IDENTITY_CAPABILITY}`,
+  );
+}
+
+/** Adds the mount of the directory with the certificate. The API reserves the name of the volume. */
+function withIdentity(isolation: Isolation, identity: IdentityDirectory | undefined): Isolation {
+  if (identity === undefined) return isolation;
+  const mount: VolumeRequest = {
+    name: WORKLOAD_IDENTITY_VOLUME,
+    mountPath: WORKLOAD_IDENTITY_PATH,
+    readOnly: true,
+    source: { kind: 'prepared', ...identity },
+  };
+  return { ...isolation, volumes: [...(isolation.volumes ?? []), mount] };
 }
 
 /**

@@ -295,6 +295,10 @@ export const manifestSchema: RootSchema = {
       "$ref": "#/definitions/Device"
      },
      "maxItems": 64
+    },
+    "identity": {
+     "description": "Gives each replica a certificate of the workload: `identity: {}`. Absent: no certificate. Needs a container, and a node with a certificate of its own.",
+     "$ref": "#/definitions/WorkloadIdentity"
     }
    },
    "additionalProperties": false
@@ -984,6 +988,12 @@ export const manifestSchema: RootSchema = {
      "pattern": "^r?w?m?$"
     }
    },
+   "additionalProperties": false
+  },
+  "WorkloadIdentity": {
+   "description": "Requests a certificate with the SPIFFE ID `spiffe://<trust domain>/workload/<namespace>.<workload>` for each replica. The directory that the environment variable `CLOUDLESS_IDENTITY_DIR` names has the files `tls.crt` (certificate, issuing certificate and root), `tls.key` and `ca.crt` (the roots to trust) in PEM. The agent replaces the files before the certificate expires, without a restart.",
+   "type": "object",
+   "properties": {},
    "additionalProperties": false
   },
   "ResourceList": {

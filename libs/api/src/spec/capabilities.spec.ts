@@ -69,6 +69,11 @@ describe('listRequiredCapabilities', () => {
       needs: ['runtime.cri', 'container.init'],
     },
     {
+      name: 'an identity',
+      given: { image: 'a', identity: {} },
+      needs: ['runtime.cri', 'identity.workload'],
+    },
+    {
       name: 'the size of /dev/shm',
       given: { image: 'a', shmSizeBytes: 1n },
       needs: ['runtime.cri', 'container.shm'],

@@ -7,6 +7,7 @@ import {
   type WorkloadSpec,
 } from '../gen.js';
 import { resolveDisconnectTimes } from './defaults.js';
+import { requestsIdentity, WORKLOAD_IDENTITY_CAPABILITY } from './workload-identity.js';
 
 /** Capability that a node needs for each kind of volume. */
 const VOLUME_CAPABILITIES: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
@@ -52,6 +53,7 @@ export function listRequiredCapabilities(
     ...(template.ulimits.length > 0 ? ['container.ulimits'] : []),
     ...listNetworkCapabilities(template),
     ...listVolumeCapabilities(template),
+    ...(requestsIdentity(template) ? [WORKLOAD_IDENTITY_CAPABILITY] : []),
     ...(template.security === undefined ? [] : listSecurityCapabilities(template.security)),
     ...(isExclusive ? ['cri.disconnect.exclusive'] : []),
   ];

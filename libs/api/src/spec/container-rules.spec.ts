@@ -44,6 +44,7 @@ describe('checkSpec for fields that need a container', () => {
     { field: 'spec.image_pull', spec: { imagePull: { platform: 'linux/amd64' } } },
     { field: 'spec.init', spec: { init: false } },
     { field: 'spec.shm_size_bytes', spec: { shmSizeBytes: 1n } },
+    { field: 'spec.identity', spec: { identity: {} } },
     { field: 'spec.ulimits', spec: { ulimits: [{ name: 'nofile', soft: 5n }] } },
     { field: 'spec.sysctls', spec: { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } } },
     { field: 'spec.devices', spec: { devices: [{ hostPath: '/dev/fuse' }] } },
@@ -341,6 +342,24 @@ describe('checkSpec for volumes', () => {
       'spec.volumes[0].mount_path: "/dev/shm" is created by shm_size_bytes; remove one of them';
     expect(problemsOfImage({ volumes: [at('/dev/shm')], shmSizeBytes: 1n })).toEqual([violation]);
     expect(problemsOfImage({ volumes: [at('/dev/shm')] })).toEqual([]);
+  });
+
+  it.each(['/var/run/cloudless/identity', '/var/run/cloudless/identity/tls.key'])(
+    'rejects a volume at %s only together with identity',
+    (mountPath) => {
+      const violation = `spec.volumes[0].mount_path: "${mountPath}" is used by spec.identity; choose another directory`;
+      expect(problemsOfImage({ volumes: [at(mountPath)], identity: {} })).toEqual([violation]);
+      expect(problemsOfImage({ volumes: [at(mountPath)] })).toEqual([]);
+      expect(problemsOfImage({ volumes: [at('/var/run/cloudless')], identity: {} })).toEqual([]);
+    },
+  );
+
+  it('rejects a volume with the name of the volume of identity', () => {
+    const volumes = [at('/a', { name: 'cloudless-identity' })];
+    expect(problemsOfImage({ volumes, identity: {} })).toEqual([
+      'spec.volumes[0].name: "cloudless-identity" is used by spec.identity; choose another name',
+    ]);
+    expect(problemsOfImage({ volumes })).toEqual([]);
   });
 
   it.each<{ name: string; volumes: VolumeInit[]; expected: string }>([

@@ -13,6 +13,7 @@ import { validateSecurity } from './security-rules.js';
 import { validateSysctls } from './sysctl-rules.js';
 import { validateUlimits } from './ulimit-rules.js';
 import { validateVolumes } from './volume-rules.js';
+import { requestsIdentity } from './workload-identity.js';
 
 const NEEDS_CONTAINER = 'needs a container: set image';
 
@@ -47,6 +48,7 @@ function* listContainerFields(spec: WorkloadSpec): Generator<string> {
   if (spec.ulimits.length > 0) yield 'spec.ulimits';
   if (Object.keys(spec.sysctls).length > 0) yield 'spec.sysctls';
   if (spec.devices.length > 0) yield 'spec.devices';
+  if (requestsIdentity(spec)) yield 'spec.identity';
   for (const [index, port] of spec.ports.entries())
     if (port.hostPort !== 0) yield `spec.ports[${index}].host_port`;
 }

@@ -280,6 +280,7 @@ describe('checkSpec', () => {
  */
 const SUPPORTED = [
   'init',
+  'identity',
   ...['name', 'soft', 'hard'].map((name) => `ulimits.${name}`),
   'image_pull.platform',
   ...['host_path', 'container_path', 'permissions'].map((name) => `devices.${name}`),

@@ -25,6 +25,12 @@ describe('toTemplate', () => {
 
   it.each<{ name: string; one: Init; other: Init; result: 'equal' | 'different' }>([
     { name: 'the replica count', one: { replicas: 1 }, other: { replicas: 9 }, result: 'equal' },
+    {
+      name: 'the identity',
+      one: { image: 'a' },
+      other: { image: 'a', identity: {} },
+      result: 'different',
+    },
     { name: 'the rollout', one: {}, other: { rollout: { maxSurge: 3 } }, result: 'equal' },
     {
       name: 'disconnect',

@@ -1,6 +1,11 @@
 import type { Violation } from '@cloudless/base';
 import type { Volume, WorkloadSpec } from '../gen.js';
 import { findPathProblem, isWithin } from './absolute-path.js';
+import {
+  requestsIdentity,
+  WORKLOAD_IDENTITY_PATH,
+  WORKLOAD_IDENTITY_VOLUME,
+} from './workload-identity.js';
 
 /** Paths that the container runtime mounts itself, so no volume can be mounted there. */
 const RESERVED_PATHS = ['/', '/dev'];
@@ -13,13 +18,19 @@ const SHARED_MEMORY = '/dev/shm';
 /**
  * Validates volumes beyond the rules of the proto. The paths of the violations start with `spec`.
  */
-export function* validateVolumes({ volumes, shmSizeBytes }: WorkloadSpec): Generator<Violation> {
+export function* validateVolumes(spec: WorkloadSpec): Generator<Violation> {
+  const { volumes, shmSizeBytes } = spec;
   const names = new Set<string>();
   const paths = new Set<string>();
   for (const [index, volume] of volumes.entries()) {
     const field = `spec.volumes[${index}]`;
     if (names.has(volume.name))
       yield { field: `${field}.name`, message: `"${volume.name}" is used twice` };
+    else if (requestsIdentity(spec) && volume.name === WORKLOAD_IDENTITY_VOLUME)
+      yield {
+        field: `${field}.name`,
+        message: `"${volume.name}" is used by spec.identity; choose another name`,
+      };
     names.add(volume.name);
     const problem =
       findMountPathProblem(volume.mountPath) ??
@@ -28,6 +39,16 @@ export function* validateVolumes({ volumes, shmSizeBytes }: WorkloadSpec): Gener
       yield {
         field: `${field}.mount_path`,
         message: `"${SHARED_MEMORY}" is created by shm_size_bytes; remove one of them`,
+      };
+    }
+    if (
+      problem === undefined &&
+      requestsIdentity(spec) &&
+      isWithin(volume.mountPath, WORKLOAD_IDENTITY_PATH)
+    ) {
+      yield {
+        field: `${field}.mount_path`,
+        message: `${JSON.stringify(volume.mountPath)} is used by spec.identity; choose another directory`,
       };
     }
     if (problem !== undefined)

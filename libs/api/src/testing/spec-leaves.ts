@@ -45,8 +45,9 @@ function listLeaves(
 
 function createValue(field: DescField): unknown {
   if (field.fieldKind === 'map') return { key: 'value' };
-  const value =
-    field.message !== undefined
+  const value = field.message?.typeName.startsWith('cloudless.')
+    ? {} // a message without fields, whose presence is a value
+    : field.message !== undefined
       ? durationFromMs(7_000)
       : field.enum !== undefined
         ? 1

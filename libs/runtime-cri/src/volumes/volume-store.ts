@@ -126,6 +126,8 @@ export class VolumeStore {
         await mountMemory(`volumes.${name}`, directory, { ...source.memory, mode, groupId });
         return { ...toMount(directory, true), inMemory: true };
       }
+      case 'prepared':
+        return { ...toMount(source.path, true), inMemory: source.inMemory };
       case 'named':
         return toMount(
           await this.makeVolume(name, ['named', source.namespace, source.workload, source.name]),

@@ -308,6 +308,7 @@ const VOLUME_CAPABILITY = {
   emptyDir: 'volumes.emptydir',
   hostPath: 'volumes.hostpath',
   named: 'volumes.named',
+  prepared: 'runtime.cri',
 } as const;
 
 /** Lists the fields that only container runtimes support, with the capability that each needs. */

@@ -17,6 +17,8 @@ const MISSING: Readonly<Record<string, string>> = {
   'volumes.memory': 'cannot mount volumes in memory',
   'volumes.hostpath': 'cannot mount host paths',
   'volumes.named': 'cannot mount named volumes',
+  'identity.workload':
+    'cannot give replicas an identity (capability identity.workload: a node certificate and a container runtime)',
 };
 
 /** Describes in words that a node lacks a capability: `no container runtime`. */

@@ -20,7 +20,9 @@ function leavesOf(message: DescMessage, prefix = ''): string[] {
       field.fieldKind === 'message' || (field.fieldKind === 'list' && field.listKind === 'message')
         ? field.message
         : undefined;
-    return inner?.typeName.startsWith('cloudless.') === true ? leavesOf(inner, `${path}.`) : [path];
+    const isOwn = inner?.typeName.startsWith('cloudless.') === true;
+    // The presence of a message without fields is a value.
+    return isOwn && inner.fields.length > 0 ? leavesOf(inner, `${path}.`) : [path];
   });
 }
 
@@ -415,6 +417,7 @@ const rows: Readonly<Record<string, Row>> = {
   ),
   'volumes.empty_dir.medium': ofVolume({}, { emptyDir: { medium: 'MEMORY' } }),
   init: ofImage({}, { init: false }),
+  identity: ofImage({}, { identity: {} }),
   shm_size_bytes: ofImage({}, { shmSizeBytes: '1048576' }),
   'ulimits.name': ofUlimit({ name: 'nproc' }),
   'ulimits.soft': ofUlimit({ soft: '2000' }),
@@ -572,7 +575,11 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
           orderRevision: 0n,
           epoch: 0n,
         });
-        const place = { clusterId: 'c', nodeId, containerId: toContainerId('0'.repeat(64)) };
+        const identity = { path: '/identity', inMemory: true };
+        const place = {
+          ...{ clusterId: 'c', nodeId, identity },
+          containerId: toContainerId('0'.repeat(64)),
+        };
         return {
           nodeId,
           request: toContainerRequest(orderWithoutIds, place),
