@@ -122,7 +122,8 @@ export type UserCredential = Message<"cloudless.api.UserCredential"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Time from which on the credential is refused.
+   * Time from which on the credential is refused. A certificate of a credential is never valid
+   * for longer.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 6;
    */
@@ -379,7 +380,8 @@ export type CreateUserTokenRequest = Message<"cloudless.api.CreateUserTokenReque
   description: string;
 
   /**
-   * Time until the token expires. 1 s to 5 years. Default: 90 days.
+   * Time until the token expires. 1 s to 5 years. Default: 90 days, or until the credential of the
+   * call expires when that is earlier and the caller is not admin of the whole cluster.
    *
    * @generated from field: google.protobuf.Duration lifetime = 3;
    */
@@ -683,7 +685,8 @@ export const UserService: GenService<{
     output: typeof UserSchema;
   },
   /**
-   * Lists users by name, one page a call.
+   * Lists users by name, one page a call. A caller that is admin only of namespaces gets the users
+   * with a role in these namespaces, and only these roles.
    *
    * @generated from rpc cloudless.api.UserService.ListUsers
    */
@@ -727,7 +730,8 @@ export const UserService: GenService<{
   },
   /**
    * Creates a bearer token. The response contains the secret text, which is not stored and cannot be
-   * read again.
+   * read again. Only an admin of the whole cluster may create a token for another user, or a token
+   * that is valid for longer than the credential of the call.
    *
    * @generated from rpc cloudless.api.UserService.CreateUserToken
    */
@@ -760,7 +764,7 @@ export const UserService: GenService<{
   /**
    * Issues a client certificate for the user of the caller. Called with a certificate, the call
    * renews the credential of that certificate; called with a bearer token, a new credential is
-   * created that ends with the token's revocation.
+   * created that ends with the expiry or the revocation of the token.
    *
    * @generated from rpc cloudless.api.UserService.IssueUserCertificate
    */
