@@ -1,1 +1,16 @@
-export { syncDirectory } from './sync-directory.js';
+export {
+  createAuthority,
+  listGenerations,
+  loadAuthority,
+  loadOrCreateAuthority,
+  removeAuthority,
+} from './authority-files.js';
+export type { AuthorityOptions } from './authority-files.js';
+export {
+  makePrivateDirectory,
+  readSecretFile,
+  replaceSecretFile,
+  writeSecretFile,
+} from './secret-file.js';
+export { loadOrCreateTokenSecret } from './token-secret.js';
+export type { TokenSecret } from './token-secret.js';

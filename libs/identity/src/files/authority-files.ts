@@ -1,0 +1,161 @@
+import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CloudlessError } from '@cloudless/base';
+import { CertificateAuthority } from '../x509/certificate-authority.js';
+import type { AuthorityPems } from '../x509/certificate-authority.js';
+import { fileError, hasCode, refuse } from './file-errors.js';
+import {
+  createSyncedFile,
+  makePrivateDirectory,
+  readSecretFile,
+  syncDirectory,
+} from './secret-file.js';
+
+/** Of what cluster the authority is, and the time. */
+export interface AuthorityOptions {
+  readonly trustDomain: string;
+  /** See {@link CertificateAuthority.create}. */
+  readonly clusterId?: string;
+  readonly nowMs: number;
+}
+
+/** Files of one generation. The certificates are no secrets, but nobody else needs the files. */
+const FILES: Readonly<Record<keyof AuthorityPems, string>> = {
+  rootPem: 'root.crt',
+  rootKeyPem: 'root.key',
+  issuingPem: 'issuing.crt',
+  issuingKeyPem: 'issuing.key',
+};
+const GENERATION = /^[1-9]\d{0,8}$/;
+
+/**
+ * Returns the generations of the certificate authority in a directory, in ascending order. Empty
+ * when the directory does not exist.
+ */
+export async function listGenerations(directory: string): Promise<number[]> {
+  const names = await readdir(directory).catch((reason: unknown) => {
+    if (hasCode(reason, 'ENOENT')) return [];
+    throw fileError(reason, `the directory ${directory} cannot be read`);
+  });
+  return names
+    .filter((name) => GENERATION.test(name))
+    .map(Number)
+    .sort((left, right) => left - right);
+}
+
+/**
+ * Loads one generation from `<directory>/<generation>/`.
+ * @throws {@link CloudlessError} of kind `precondition` when a file is missing, accessible by others
+ *   or damaged, or the parts do not belong together. The files are never changed.
+ */
+export async function loadAuthority(
+  directory: string,
+  generation: number,
+  options: AuthorityOptions,
+): Promise<CertificateAuthority> {
+  const path = join(directory, String(generation));
+  const exists = await stat(path).then(
+    () => true,
+    () => false,
+  );
+  if (!exists) {
+    throw refuse(
+      `the certificate authority has no directory ${path}; restore the directory from the backup`,
+    );
+  }
+  await makePrivateDirectory(directory);
+  await makePrivateDirectory(path);
+  const readPem = async (name: string): Promise<string> => {
+    try {
+      return Buffer.from(await readSecretFile(join(path, name))).toString('utf8');
+    } catch (reason) {
+      if (!(reason instanceof CloudlessError) || reason.kind !== 'notFound') throw reason;
+      throw refuse(
+        `the certificate authority is incomplete: ${join(path, name)} is missing; restore the directory ${path} from the backup`,
+      );
+    }
+  };
+  const pems: AuthorityPems = {
+    rootPem: await readPem(FILES.rootPem),
+    rootKeyPem: await readPem(FILES.rootKeyPem),
+    issuingPem: await readPem(FILES.issuingPem),
+    issuingKeyPem: await readPem(FILES.issuingKeyPem),
+  };
+  try {
+    return await CertificateAuthority.load(pems, { ...options, generation });
+  } catch (reason) {
+    if (!(reason instanceof CloudlessError)) throw reason;
+    throw new CloudlessError(reason.reason, `${path}: ${reason.message}`);
+  }
+}
+
+/**
+ * Creates a generation in `<directory>/<generation>/`. The directory appears complete or not at all,
+ * also after a power failure; what an earlier attempt left behind is removed.
+ * @param directory - Created when missing; the parent must exist.
+ * @throws {@link CloudlessError} of kind `exists` when the generation exists, which is never
+ *   overwritten.
+ */
+export async function createAuthority(
+  directory: string,
+  generation: number,
+  options: AuthorityOptions,
+): Promise<CertificateAuthority> {
+  await makePrivateDirectory(directory);
+  const path = join(directory, String(generation));
+  const draft = join(directory, `${generation}.new`);
+  const { authority, ...pems } = await CertificateAuthority.create({ ...options, generation });
+  try {
+    await rm(draft, { recursive: true, force: true });
+    await mkdir(draft, { mode: 0o700 });
+    for (const [key, name] of Object.entries(FILES))
+      await createSyncedFile(join(draft, name), pems[key as keyof AuthorityPems]);
+    await syncDirectory(draft);
+    await rename(draft, path); // fails when `path` is a directory with content
+    await syncDirectory(directory);
+  } catch (reason) {
+    await rm(draft, { recursive: true, force: true }).catch(() => undefined);
+    if (hasCode(reason, 'ENOTEMPTY') || hasCode(reason, 'EEXIST') || hasCode(reason, 'ENOTDIR')) {
+      throw new CloudlessError(
+        'exists',
+        `the certificate authority already has ${path}, which is never overwritten`,
+      );
+    }
+    throw fileError(reason, `the certificate authority cannot be written to ${path}`);
+  }
+  return authority;
+}
+
+/**
+ * Loads the newest generation; creates generation 1 when there is none.
+ *
+ * A cluster that already has an authority must call {@link loadAuthority} with the generation of its
+ * records instead, so that lost files end the start and not the trust of all nodes.
+ */
+export async function loadOrCreateAuthority(
+  directory: string,
+  options: AuthorityOptions,
+): Promise<CertificateAuthority> {
+  const newest = (await listGenerations(directory)).at(-1);
+  return newest === undefined
+    ? createAuthority(directory, 1, options)
+    : loadAuthority(directory, newest, options);
+}
+
+/**
+ * Removes the keys and certificates of a generation, at the end of a rotation. Does nothing when the
+ * generation does not exist.
+ */
+export async function removeAuthority(directory: string, generation: number): Promise<void> {
+  const path = join(directory, String(generation));
+  const draft = join(directory, `${generation}.removed`);
+  try {
+    await rm(draft, { recursive: true, force: true });
+    // After a crash the generation is either complete or no longer listed.
+    await rename(path, draft);
+    await rm(draft, { recursive: true, force: true });
+    await syncDirectory(directory);
+  } catch (reason) {
+    if (!hasCode(reason, 'ENOENT')) throw fileError(reason, `${path} cannot be removed`);
+  }
+}

@@ -1,0 +1,35 @@
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import type { ErrorKind } from '@cloudless/base';
+
+/** Returns true for an error of the operating system with a code such as `ENOENT`. */
+export function hasCode(reason: unknown, code: string): boolean {
+  return (reason as NodeJS.ErrnoException | undefined)?.code === code;
+}
+
+const KINDS: Readonly<Record<string, ErrorKind>> = {
+  ENOENT: 'notFound',
+  EEXIST: 'exists',
+  ENOSPC: 'exhausted',
+  EDQUOT: 'exhausted',
+};
+
+/** Returns an error of the operating system as one of ours; other errors stay as they are. */
+export function fileError(reason: unknown, problem: string): unknown {
+  const { code } = reason as NodeJS.ErrnoException;
+  if (reason instanceof CloudlessError || code === undefined) return reason;
+  return new CloudlessError(
+    KINDS[code] ?? 'precondition',
+    `${problem}: ${errorMessageOf(reason)}`,
+    { cause: reason },
+  );
+}
+
+/** Returns an error of kind `precondition`. */
+export function refuse(message: string): CloudlessError {
+  return new CloudlessError('precondition', message);
+}
+
+/** Quotes a path for a shell. */
+export function quotePath(path: string): string {
+  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'\\''`)}'`;
+}
