@@ -65,12 +65,12 @@ describe('cloudlessctl', () => {
     {
       argv: ['get', 'pods'],
       message:
-        'cloudlessctl: unknown kind "pods": expected workloads, replicas, containers, nodes, events or namespaces; here: replicas',
+        'cloudlessctl: unknown kind "pods": expected workloads, replicas, containers, nodes, events, namespaces, users or tokens; here: replicas',
     },
     {
       argv: ['get', 'nods'],
       message:
-        'cloudlessctl: unknown kind "nods": expected workloads, replicas, containers, nodes, events or namespaces; did you mean node?',
+        'cloudlessctl: unknown kind "nods": expected workloads, replicas, containers, nodes, events, namespaces, users or tokens; did you mean node?',
     },
     {
       argv: ['describe', 'Web!'],

@@ -9,7 +9,7 @@ import type { CliIo } from './io/io.js';
 import { createStyle } from './output/style.js';
 import type { CliSession } from './call/cli-session.js';
 import { LocalSession } from './call/local-session.js';
-import { describeFailure, openSession } from './call/open-session.js';
+import { withCallFailures } from './call/open-session.js';
 
 /** The arguments of one call of a command that needs no coordinator. */
 export interface LocalInvocation {
@@ -125,16 +125,8 @@ export class CommandTree {
    * @param usage - Name and operands, for example `scale <name> <replicas>`.
    */
   addCommand(parent: Command, usage: string, description: string, action: CommandAction): Command {
-    const connect: LocalAction = async (invocation) => {
-      const session = await openSession(invocation.session);
-      try {
-        return await action({ ...invocation, session });
-      } catch (reason) {
-        throw await describeFailure(reason, session.settings);
-      } finally {
-        session.close();
-      }
-    };
+    const connect: LocalAction = (invocation) =>
+      withCallFailures(invocation.session, (session) => action({ ...invocation, session }));
     return this.addLocalCommand(parent, usage, description, connect, () => false);
   }
 

@@ -21,7 +21,7 @@ const GROUPS: readonly Declaration[] = [
   ],
   [
     'node',
-    'show, cordon, drain, label and remove nodes',
+    'show, cordon, drain, label, join, ban and remove nodes',
     async () => (await import('./commands/node/node-commands.js')).addNodeCommands,
   ],
   [
@@ -35,13 +35,23 @@ const GROUPS: readonly Declaration[] = [
     async () => (await import('./commands/top/top-commands.js')).addTopCommands,
   ],
   [
+    'user',
+    'create, show and delete users, their roles and their tokens',
+    async () => (await import('./commands/user/user-commands.js')).addUserCommands,
+  ],
+  [
+    'token',
+    'create, list and revoke join tokens for machines',
+    async () => (await import('./commands/token/token-commands.js')).addTokenCommands,
+  ],
+  [
     'context',
     'show and change the contexts of the configuration file',
     async () => (await import('./commands/context/context-commands.js')).addContextCommands,
   ],
   [
     'admin',
-    "back up and restore the coordinator's state",
+    "back up and restore the coordinator's state; certificate authority",
     async () => (await import('./commands/admin/admin-commands.js')).addAdminCommands,
   ],
 ];
@@ -70,7 +80,7 @@ const COMMANDS: readonly Declaration[] = [
   ],
   [
     'get',
-    'list workloads, replicas, containers, nodes, events or namespaces',
+    'list workloads, replicas, containers, nodes, events, namespaces, users or tokens',
     async () => (await import('./commands/general/general-commands.js')).addGetCommand,
   ],
   [

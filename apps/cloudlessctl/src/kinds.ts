@@ -2,7 +2,8 @@ import { createUsageFailure } from './call/failure.js';
 import { suggestSimilar } from './suggest.js';
 
 /** A kind of object that `get` lists. */
-export type Kind = 'workload' | 'node' | 'replica' | 'container' | 'event' | 'namespace';
+export type Kind =
+  'workload' | 'node' | 'replica' | 'container' | 'event' | 'namespace' | 'user' | 'token';
 
 /** The kinds by each accepted word. */
 const KINDS: Readonly<Record<string, Kind>> = {
@@ -22,6 +23,10 @@ const KINDS: Readonly<Record<string, Kind>> = {
   namespace: 'namespace',
   namespaces: 'namespace',
   ns: 'namespace',
+  user: 'user',
+  users: 'user',
+  token: 'token',
+  tokens: 'token',
 };
 
 /** The kind of this cluster that corresponds to each kind of other systems. */
@@ -57,10 +62,13 @@ export const PLURALS: Readonly<Record<Kind, string>> = {
   container: 'containers',
   event: 'events',
   namespace: 'namespaces',
+  user: 'users',
+  token: 'tokens',
 };
 
 /** The kinds for help texts and messages. */
-export const KIND_LIST = 'workloads, replicas, containers, nodes, events or namespaces';
+export const KIND_LIST =
+  'workloads, replicas, containers, nodes, events, namespaces, users or tokens';
 
 /** Returns the kind that a word names; undefined for another word. */
 export function findKind(word: string): Kind | undefined {

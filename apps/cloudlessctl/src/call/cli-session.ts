@@ -6,8 +6,12 @@ import {
   AdminService,
   AgentService,
   CoordinatorService,
+  IdentityService,
+  UserService,
   type AdminClient,
   type AgentClient,
+  type IdentityClient,
+  type UserClient,
 } from '@cloudless/api';
 import type { CoordinatorConnection } from '../io/io.js';
 import { LocalSession } from './local-session.js';
@@ -27,6 +31,8 @@ export class CliSession extends LocalSession {
   private adminClient: AdminClient | undefined;
   private agentClient: AgentClient | undefined;
   private coordinatorClient: CoordinatorClient | undefined;
+  private identityClient: IdentityClient | undefined;
+  private userClient: UserClient | undefined;
 
   /** Client of the coordinator; connects on first use. */
   get client(): CoordinatorClient {
@@ -41,6 +47,16 @@ export class CliSession extends LocalSession {
   /** Client of the agent service, which the coordinator serves for the containers of all nodes. */
   get agents(): AgentClient {
     return (this.agentClient ??= createClient(AgentService, this.transport));
+  }
+
+  /** Client of the service for join tokens, bans and the certificate authority. */
+  get identities(): IdentityClient {
+    return (this.identityClient ??= createClient(IdentityService, this.transport));
+  }
+
+  /** Client of the service for users and their credentials. */
+  get users(): UserClient {
+    return (this.userClient ??= createClient(UserService, this.transport));
   }
 
   private get transport(): Transport {

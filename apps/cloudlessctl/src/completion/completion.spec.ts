@@ -62,7 +62,7 @@ const withoutDescriptions = (lines: readonly string[]): readonly string[] =>
 describe('shell completion', () => {
   it.each([
     { words: ['work'], found: ['workload'] },
-    { words: ['node', 'un'], found: ['uncordon'] },
+    { words: ['node', 'un'], found: ['uncordon', 'unban'] },
     { words: ['scale', ''], found: ['web', 'worker'] },
     { words: ['logs', 'wo'], found: ['worker'] },
     { words: ['delete', 'web', 'wo'], found: ['worker'] },
@@ -73,7 +73,16 @@ describe('shell completion', () => {
     { words: ['node', 'describe', 'web1', ''], found: [] },
     {
       words: ['get', ''],
-      found: ['workloads', 'nodes', 'replicas', 'containers', 'events', 'namespaces'],
+      found: [
+        'workloads',
+        'nodes',
+        'replicas',
+        'containers',
+        'events',
+        'namespaces',
+        'users',
+        'tokens',
+      ],
     },
     { words: ['get', 'w'], found: ['workloads'] },
     { words: ['get', 'node', ''], found: ['web1', 'web2'] },

@@ -39,6 +39,9 @@ const LOOKUPS: Readonly<Partial<Record<ValueKind, Lookup>>> = {
   namespace: findNamespaces,
   event: findEvents,
   plan: findPlans,
+  user: findUsers,
+  joinToken: findJoinTokens,
+  credential: findCredentials,
   port: findPorts,
   nameOfKind: findNamesOfKind,
 };
@@ -137,6 +140,37 @@ async function findPlans(session: CliSession): Promise<readonly Candidate[]> {
     .map(({ id, summary }) => ({ value: id, description: shorten(summary) }));
 }
 
+async function findUsers(session: CliSession): Promise<readonly Candidate[]> {
+  const { users } = await session.users.listUsers(
+    { pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return users.map(({ name, grants }) => ({
+    value: name,
+    description: formatCount(grants.length, 'role'),
+  }));
+}
+
+async function findJoinTokens(session: CliSession): Promise<readonly Candidate[]> {
+  const { tokens } = await session.identities.listJoinTokens(
+    { pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return tokens
+    .filter(({ revokedAt }) => revokedAt === undefined)
+    .map(({ id, description }) => ({ value: id, description: shorten(description) }));
+}
+
+async function findCredentials(session: CliSession): Promise<readonly Candidate[]> {
+  const { credentials } = await session.users.listUserTokens(
+    { pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return credentials
+    .filter(({ revokedAt }) => revokedAt === undefined)
+    .map(({ id, description }) => ({ value: id, description: shorten(description) }));
+}
+
 /** Returns the ports of the workload that the first operand names. */
 async function findPorts(
   session: CliSession,
@@ -168,6 +202,8 @@ async function findNamesOfKind(
       return findReplicas(session);
     case 'namespace':
       return findNamespaces(session);
+    case 'user':
+      return findUsers(session);
     default:
       return [];
   }

@@ -11,6 +11,10 @@ export type ValueKind =
   | 'zone'
   | 'event'
   | 'plan'
+  | 'user'
+  | 'joinToken'
+  /** Credentials of the user of `--user`, or of the caller. */
+  | 'credential'
   /** Ports of the workload that the first operand names. */
   | 'port'
   /** Kinds of `get` and `describe`; objects of the kind that the first operand names. */
@@ -43,6 +47,11 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
   zone: 'zone',
   event: 'event',
   plan: 'plan',
+  user: 'user',
+  users: 'user',
+  token: 'joinToken',
+  tokens: 'joinToken',
+  credentials: 'credential',
   ports: 'port',
   kind: 'kind',
   'kind-or-workload': 'kindOrWorkload',
@@ -66,6 +75,7 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
     ...['number', 'replicas', 'number[%]', 'lines', 'cores', 'bytes', 'duration', 'time', 'step'],
     ...['key=value', 'name=value', 'name:address', 'name=soft[:hard]', 'path[:path[:rwm]]'],
     ...['[name=][host:]number', 'volume', 'check', 'labels', 'taints'],
+    ...['pattern', 'cidr', 'user-name', 'server'],
   ]),
 };
 

@@ -86,6 +86,43 @@ export interface Files {
   list(path: string): Promise<readonly string[] | undefined>;
   /** Replaces the file atomically and creates its directory when needed. */
   write(path: string, text: string): Promise<void>;
+  /** Returns true when a file or a directory of this name exists. */
+  exists(path: string): Promise<boolean>;
+  /**
+   * Reads a file with a secret.
+   * @throws {@link OpenSecretError} when others than the owner of the file can read the file, and an
+   *   error with `code: 'ENOENT'` when the file does not exist.
+   */
+  readSecret(path: string): Promise<Uint8Array>;
+  /**
+   * Creates a file with mode 0600. Its directory must exist.
+   * @throws An error with `code: 'EEXIST'` when the file exists.
+   */
+  createSecret(path: string, text: string): Promise<void>;
+  /**
+   * Replaces a file with mode 0600 atomically, after the new content is on the disk. Creates its
+   * directory with mode 0700 when needed.
+   */
+  replaceSecret(path: string, text: string): Promise<void>;
+  /**
+   * Creates a lock file that other processes respect. A lock file that is older than
+   * `staleAfterMs` was left by a process that died, and is replaced.
+   * @returns A function that removes the lock file; undefined when another process has the lock.
+   */
+  lock(path: string, staleAfterMs: number): Promise<(() => Promise<void>) | undefined>;
+  /** Removes a file or a directory with its files, if there is one. */
+  remove(path: string): Promise<void>;
+}
+
+/** Others than the owner can read a file with a secret. */
+export class OpenSecretError extends Error {
+  override readonly name = 'OpenSecretError';
+  /** @param mode - Permission bits of the file. */
+  constructor(path: string, mode: number) {
+    super(
+      `${path} has mode ${mode.toString(8).padStart(4, '0')}, so others can read the secret; run: chmod 600 ${path}`,
+    );
+  }
 }
 
 /** A connection to a coordinator. */

@@ -1,8 +1,22 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, readdir, rename, stat, writeFile } from 'node:fs/promises';
+import {
+  access,
+  link,
+  open,
+  readFile,
+  readdir,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { makeDirectory } from '@cloudless/app-kit';
+import { OpenSecretError } from './io.js';
 import type { Files } from './io.js';
+
+/** Permission bits of the group and of others. */
+const OTHERS = 0o077;
 
 /** The files of this machine. */
 export class LocalFiles implements Files {
@@ -16,8 +30,101 @@ export class LocalFiles implements Files {
 
   async write(path: string, text: string): Promise<void> {
     await makeDirectory(dirname(path));
-    const temporaryPath = `${path}.${randomBytes(4).toString('hex')}`;
+    const temporaryPath = toTemporaryPath(path);
     await writeFile(temporaryPath, text, { mode: 0o600 });
     await rename(temporaryPath, path);
   }
+
+  exists(path: string): Promise<boolean> {
+    return access(path).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  async readSecret(path: string): Promise<Uint8Array> {
+    // The mode is that of the opened file, which cannot be exchanged after the check.
+    const file = await open(path, 'r');
+    try {
+      const info = await file.stat();
+      // A pipe such as that of the shell's <(…) has no other readers.
+      if (info.isFile() && (info.mode & OTHERS) !== 0)
+        throw new OpenSecretError(path, info.mode & 0o777);
+      return new Uint8Array(await file.readFile());
+    } finally {
+      await file.close();
+    }
+  }
+
+  createSecret(path: string, text: string): Promise<void> {
+    return writeSynced(path, text);
+  }
+
+  async replaceSecret(path: string, text: string): Promise<void> {
+    await makeDirectory(dirname(path), 0o700);
+    const temporaryPath = toTemporaryPath(path);
+    await writeSynced(temporaryPath, text);
+    await rename(temporaryPath, path);
+  }
+
+  async lock(path: string, staleAfterMs: number): Promise<(() => Promise<void>) | undefined> {
+    const unlock = (): Promise<void> => rm(path, { force: true });
+    for (let attempt = 0; attempt < 2; attempt += 1) {
+      try {
+        await writeFile(path, `${process.pid}\n`, { flag: 'wx', mode: 0o600 });
+        return unlock;
+      } catch (reason) {
+        if (!isErrorWithCode(reason, 'EEXIST')) throw reason;
+      }
+      if (!(await removeStaleLock(path, staleAfterMs))) return undefined;
+    }
+    return undefined;
+  }
+
+  remove(path: string): Promise<void> {
+    return rm(path, { force: true, recursive: true });
+  }
+}
+
+/**
+ * Removes a lock file of a process that died.
+ * @returns False when the lock file is not stale.
+ */
+async function removeStaleLock(path: string, staleAfterMs: number): Promise<boolean> {
+  const isStale = async (file: string): Promise<boolean> =>
+    Date.now() - (await stat(file)).mtimeMs > staleAfterMs;
+  try {
+    if (!(await isStale(path))) return false;
+    // Of several processes that see the stale file, only one renames this file. If another process
+    // has created its lock meanwhile, that lock is put back.
+    const taken = toTemporaryPath(path);
+    await rename(path, taken);
+    const wasStale = await isStale(taken);
+    if (!wasStale) await link(taken, path);
+    await rm(taken, { force: true });
+    return wasStale;
+  } catch (reason) {
+    if (isErrorWithCode(reason, 'ENOENT')) return true;
+    if (isErrorWithCode(reason, 'EEXIST')) return false;
+    throw reason;
+  }
+}
+
+/** Creates a file with mode 0600 and flushes it to the disk. */
+async function writeSynced(path: string, text: string): Promise<void> {
+  const file = await open(path, 'wx', 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+function toTemporaryPath(path: string): string {
+  return `${path}.${randomBytes(4).toString('hex')}`;
+}
+
+function isErrorWithCode(reason: unknown, code: string): boolean {
+  return (reason as { readonly code?: unknown }).code === code;
 }

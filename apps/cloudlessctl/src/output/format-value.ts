@@ -87,6 +87,10 @@ const LIST_KEYS = new Set([
   'versions',
   'plans',
   'contexts',
+  'users',
+  'tokens',
+  'credentials',
+  'bans',
 ]);
 
 function withItems(value: JsonValue): JsonValue {
@@ -105,7 +109,7 @@ function getObjectName(item: JsonValue): string {
     const { namespace, name } = item;
     if (typeof name === 'string')
       return typeof namespace === 'string' ? `${namespace}/${name}` : name;
-    for (const key of ['id', 'containerId', 'version'])
+    for (const key of ['id', 'containerId', 'version', 'nodeId'])
       if (typeof item[key] === 'string' || typeof item[key] === 'number') return String(item[key]);
   }
   throw createUsageFailure('--output name: the result of this command has no name');

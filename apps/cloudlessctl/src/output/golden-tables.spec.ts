@@ -1,12 +1,20 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
+  CertificateAuthorityRotation_Phase as RotationPhase,
+  CertificateAuthoritySchema,
   ContainerUseSchema,
   EventSchema,
   Event_Severity,
   NodeStatus_Phase,
+  JoinTokenSchema,
+  NodeBanSchema,
   ReplicaStatusSchema,
   ReplicaStatus_Phase,
+  Role,
+  UserCredentialSchema,
+  UserCredential_Kind as CredentialKind,
+  UserSchema,
   WorkloadStatus_Phase,
 } from '@cloudless/api';
 import { NOW_MS, aNode, aWorkload, runCli } from '../testing/run-cli.js';
@@ -102,6 +110,92 @@ const use = create(ContainerUseSchema, {
   memoryRequestBytes: 1n << 26n,
   sampledAt: timestampFromMs(NOW_MS - 4_000),
 });
+const DAY_MS = 86_400_000;
+const users = [
+  create(UserSchema, {
+    name: 'ada.lovelace@example.com',
+    createdAt: timestampFromMs(NOW_MS - 40 * DAY_MS),
+    grants: [
+      { role: Role.VIEWER, namespace: '' },
+      { role: Role.OPERATOR, namespace: 'shop' },
+      { role: Role.OPERATOR, namespace: 'checkout-with-a-long-name' },
+    ],
+  }),
+  create(UserSchema, { name: 'grace', createdAt: timestampFromMs(NOW_MS - 5_000) }),
+];
+const credentials = [
+  create(UserCredentialSchema, {
+    id: 'k3v9x0aq71bd',
+    user: 'ada',
+    kind: CredentialKind.TOKEN,
+    description: 'nightly backup job of the shop on the build server',
+    createdBy: 'user/admin',
+    createdAt: timestampFromMs(NOW_MS - 89 * DAY_MS),
+    expiresAt: timestampFromMs(NOW_MS + DAY_MS),
+  }),
+  create(UserCredentialSchema, {
+    id: '0m4c8e2fz6ty',
+    user: 'ada',
+    kind: CredentialKind.CERTIFICATE,
+    description: 'laptop',
+    createdBy: 'user/ada',
+    tokenId: 'k3v9x0aq71bd',
+    createdAt: timestampFromMs(NOW_MS - 10 * DAY_MS),
+    expiresAt: timestampFromMs(NOW_MS - DAY_MS),
+  }),
+  create(UserCredentialSchema, {
+    id: 'p9q8r7s6t5u4',
+    user: 'ada',
+    kind: CredentialKind.TOKEN,
+    createdBy: 'user/ada',
+    createdAt: timestampFromMs(NOW_MS - 20 * DAY_MS),
+    expiresAt: timestampFromMs(NOW_MS + 70 * DAY_MS),
+    revokedAt: timestampFromMs(NOW_MS - 3_600_000),
+  }),
+];
+const joinTokens = [
+  create(JoinTokenSchema, {
+    id: 'k3v9x0aq71bd',
+    description: 'machines of the rack in Frankfurt that come in the spring',
+    maxUses: 10,
+    nodeIdPattern: 'edge-frankfurt-*',
+    labels: { site: 'frankfurt', disk: 'ssd' },
+    cidrs: ['10.0.0.0/8', '2001:db8::/32'],
+    createdBy: 'user/admin',
+    createdAt: timestampFromMs(NOW_MS - 3_600_000),
+    expiresAt: timestampFromMs(NOW_MS + 23 * 3_600_000),
+    uses: [{ nodeId: 'edge-frankfurt-1' }, { nodeId: 'edge-frankfurt-2' }],
+  }),
+  create(JoinTokenSchema, {
+    id: '0m4c8e2fz6ty',
+    maxUses: 1,
+    createdBy: 'user/ada',
+    createdAt: timestampFromMs(NOW_MS - 2 * DAY_MS),
+    expiresAt: timestampFromMs(NOW_MS - DAY_MS),
+    uses: [{ nodeId: 'web1' }],
+  }),
+];
+const authority = create(CertificateAuthoritySchema, {
+  trustDomain: 'cloudless',
+  trustBundleGeneration: 2n,
+  roots: [
+    {
+      generation: 1,
+      sha256: '3f'.repeat(32),
+      notAfter: timestampFromMs(NOW_MS + 3000 * DAY_MS),
+      issues: true,
+    },
+    { generation: 2, sha256: 'a0'.repeat(32), notAfter: timestampFromMs(NOW_MS + 3650 * DAY_MS) },
+  ],
+  rotation: {
+    phase: RotationPhase.DISTRIBUTING,
+    startedAt: timestampFromMs(NOW_MS - 90_000),
+    waitingNodes: ['a1', 'a2', 'a3', 'a4', 'a5', 'a6'],
+    waitingNodeCount: 140,
+    waitingUsers: ['ada'],
+    completedNodeCount: 4860,
+  },
+});
 const cluster: CliOptions = {
   coordinator: {
     listWorkloads: () => ({ workloads }),
@@ -121,6 +215,21 @@ const cluster: CliOptions = {
   agents: {
     listContainerStats: () => ({ containers: [use] }),
   },
+  users: { listUsers: () => ({ users }), listUserTokens: () => ({ credentials }) },
+  identities: {
+    listJoinTokens: () => ({ tokens: joinTokens }),
+    listNodeBans: () => ({
+      bans: [
+        create(NodeBanSchema, {
+          nodeId: 'edge-frankfurt-2',
+          bannedAt: timestampFromMs(NOW_MS - 600_000),
+          bannedBy: 'user/ada',
+          reason: 'the machine was stolen from the rack in Frankfurt, see the report of the police',
+        }),
+      ],
+    }),
+    getCertificateAuthority: () => authority,
+  },
 };
 const COMMANDS = [
   'get workloads',
@@ -137,6 +246,13 @@ const COMMANDS = [
   'top node',
   'top workload',
   'top replica',
+  'user list',
+  'user token list ada',
+  'user token list ada -o wide',
+  'token list',
+  'token list -o wide',
+  'node bans',
+  'admin ca',
 ];
 /** Commands whose output is wider than a narrow terminal by design. */
 const UNLIMITED = / -o wide/;

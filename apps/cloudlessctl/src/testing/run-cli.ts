@@ -5,8 +5,11 @@ import { createRouterTransport } from '@connectrpc/connect';
 import type { ServiceImpl, Transport } from '@connectrpc/connect';
 import { ManualClock } from '@cloudless/base/testing';
 import {
+  AdminService,
   AgentService,
   CoordinatorService,
+  IdentityService,
+  UserService,
   NodeSchema,
   NodeStatusSchema,
   NodeStatus_Phase,
@@ -17,7 +20,7 @@ import {
 } from '@cloudless/api';
 import type { Node, Workload } from '@cloudless/api';
 import { run } from '../cli.js';
-import { BrokenPipeError } from '../io/io.js';
+import { BrokenPipeError, OpenSecretError } from '../io/io.js';
 import type { CliIo, CliInput, CliOutput, Terminal } from '../io/io.js';
 
 /** The methods that a fake coordinator implements; other methods fail with UNIMPLEMENTED. */
@@ -28,10 +31,18 @@ export interface CliOptions {
   readonly coordinator?: FakeCoordinator;
   /** Methods of the fake agent service. */
   readonly agents?: Partial<ServiceImpl<typeof AgentService>>;
+  /** Methods of the fake admin service. */
+  readonly admin?: Partial<ServiceImpl<typeof AdminService>>;
+  /** Methods of the fake identity service. */
+  readonly identities?: Partial<ServiceImpl<typeof IdentityService>>;
+  /** Methods of the fake user service. */
+  readonly users?: Partial<ServiceImpl<typeof UserService>>;
   /** Transport to use instead of the fake services. */
   readonly transport?: Transport;
   /** Content of each existing file by path. */
   readonly files?: Record<string, string>;
+  /** Mode of files that others than the owner can read, such as 0o644. Default: 0600. */
+  readonly modes?: Readonly<Record<string, number>>;
   /** Environment variables in addition to `HOME=/home/me`. */
   readonly env?: Readonly<Record<string, string>>;
   /**
@@ -102,6 +113,9 @@ export async function runCli(
     createRouterTransport(({ service }) => {
       service(CoordinatorService, options.coordinator ?? {});
       service(AgentService, options.agents ?? {});
+      service(AdminService, options.admin ?? {});
+      service(IdentityService, options.identities ?? {});
+      service(UserService, options.users ?? {});
     });
   let writes = 0;
   const createOutput = (name: 'stdout' | 'stderr'): CliOutput => ({
@@ -149,6 +163,33 @@ export async function runCli(
       },
       write: async (path, text) => {
         files[path] = text;
+      },
+      exists: async (path) =>
+        Object.keys(files).some((file) => file === path || file.startsWith(`${path}/`)),
+      readSecret: async (path) => {
+        const mode = options.modes?.[path];
+        if (mode !== undefined) throw new OpenSecretError(path, mode);
+        const text = files[path];
+        if (text === undefined)
+          throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
+        return new TextEncoder().encode(text);
+      },
+      createSecret: async (path, text) => {
+        if (files[path] !== undefined)
+          throw Object.assign(new Error(`EEXIST: ${path}`), { code: 'EEXIST' });
+        files[path] = text;
+      },
+      replaceSecret: async (path, text) => {
+        files[path] = text;
+      },
+      lock: async (path) => {
+        if (files[path] !== undefined) return undefined;
+        files[path] = '';
+        return async () => void delete files[path];
+      },
+      remove: async (path) => {
+        for (const file of Object.keys(files))
+          if (file === path || file.startsWith(`${path}/`)) delete files[file];
       },
     },
     clock: options.clock ?? new ManualClock(NOW_MS),

@@ -8,8 +8,9 @@ import { CliFailure, ExitCode } from '../../call/failure.js';
 import type { LocalSession } from '../../call/local-session.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { readChunks, writeBackup } from './backup-file.js';
+import { addAuthorityCommands } from './certificate-authority.js';
 
-/** Adds the subcommands of `admin`: backup, verify, restore and accept-restored-state. */
+/** Adds the subcommands of `admin`. */
 export function addAdminCommands(tree: CommandTree, parent: Command): void {
   tree
     .addCommand(
@@ -39,6 +40,7 @@ export function addAdminCommands(tree: CommandTree, parent: Command): void {
     'after an old state was restored: use this state, and stop replicas that it does not know',
     acceptRestoredState,
   );
+  addAuthorityCommands(tree, parent);
 }
 
 async function acceptRestoredState({ session }: Invocation): Promise<void> {

@@ -8,6 +8,8 @@ import { describeNode } from '../node/describe-node.js';
 import { getNodes, listNodes } from '../node/list-nodes.js';
 import { hasFlag, requireOperand } from '../options.js';
 import { watchNodes } from '../node/watch-nodes.js';
+import { listTokens } from '../token/token-commands.js';
+import { listUsers } from '../user/list-users.js';
 import { getReplicas, listReplicas, watchReplicas } from '../replica/list-replicas.js';
 import { watchWorkloads } from '../workload/watch-workloads.js';
 import {
@@ -77,6 +79,12 @@ async function get(invocation: Invocation): Promise<void> {
       return showContainers(invocation, names);
     case 'namespace':
       return listNamespaces(invocation, names);
+    case 'user':
+      return listUsers(invocation, names);
+    case 'token':
+      if (hasNames)
+        throw createUsageFailure('tokens have no names: filter with --field-selector id=…');
+      return listTokens(invocation);
     case 'event':
       if (hasNames)
         throw createUsageFailure('events have no names: filter with --workload or --node');

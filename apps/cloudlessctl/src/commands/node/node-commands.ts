@@ -4,9 +4,11 @@ import { requireOperand } from '../options.js';
 import { addChangeOptions, addPlanOptions } from '../plan/plan-options.js';
 import { addNodeTopCommand } from '../top/top-commands.js';
 import { addOutputOptions } from '../general/list-objects.js';
+import { banNodes, listBans, unbanNodes } from './ban-nodes.js';
 import { confirmNodeLost, cordonNodes, removeNodes, uncordonNodes } from './change-node.js';
 import { drainNodes } from './drain-nodes.js';
 import { describeNode } from './describe-node.js';
+import { addJoinCommand } from './join-command.js';
 import { labelNodes, taintNodes } from './label-node.js';
 import { getNodes, listNodes } from './list-nodes.js';
 
@@ -57,7 +59,28 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
       removeNodes,
     ),
   ).option('--force', 'remove nodes even if they have replicas, which then count as lost');
+  addIdentityCommands(tree, parent);
   addNodeTopCommand(tree, parent, 'top');
+}
+
+/** Adds `join-command`, `ban`, `unban` and `bans`. */
+function addIdentityCommands(tree: CommandTree, parent: Command): void {
+  addJoinCommand(tree, parent);
+  tree
+    .addCommand(
+      parent,
+      'ban <nodes...>',
+      'refuse the certificates of nodes and end their connections',
+      banNodes,
+    )
+    .option('--reason <text>', 'why the nodes are banned');
+  tree.addCommand(
+    parent,
+    'unban <nodes...>',
+    'remove the bans of nodes, so that the machines may join again',
+    unbanNodes,
+  );
+  addOutputOptions(tree.addCommand(parent, 'bans', 'list banned nodes', listBans));
 }
 
 /** Adds `cordon`, `uncordon` and `drain`. */

@@ -6,6 +6,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import { formatCount } from '../../output/human.js';
 import { toOneLine } from '../../output/table.js';
 import { formatPlannedChanges } from '../../views/stored-plan-view.js';
+import { askUser, canAsk } from '../ask-user.js';
 import { hasFlag } from '../options.js';
 import {
   collectWarnings,
@@ -41,7 +42,7 @@ export async function confirmChanges(
   const { session } = invocation;
   const plans = await predictLeniently(session, changes);
   const warnings = collectWarnings(plans, isForced);
-  const asksAnyway = question !== undefined && canAsk(session) && !hasFlag(invocation, 'yes');
+  const asksAnyway = question !== undefined && canAsk(session.io) && !hasFlag(invocation, 'yes');
   if (asksAnyway)
     await session.io.stderr.write(
       plans.map((plan) => formatPlannedChanges(plan, session.style)).join(''),
@@ -76,7 +77,7 @@ export async function confirmWarnings(
 ): Promise<boolean> {
   const { session } = invocation;
   const isAccepted = hasFlag(invocation, 'acceptWarnings');
-  if (asked.length > 0 && !isAccepted && !canAsk(session)) {
+  if (asked.length > 0 && !isAccepted && !canAsk(session.io)) {
     throw new CliFailure(
       lacksCapacity ? ExitCode.noCapacity : ExitCode.notConfirmed,
       [
@@ -89,13 +90,8 @@ export async function confirmWarnings(
     await session.printNotice(session.style.yellow(`warning: ${toOneLine(warning)}`));
   if (hasFlag(invocation, 'yes')) return false;
   if (question === undefined && (asked.length === 0 || isAccepted)) return false;
-  if (await ask(session, question ?? 'Continue?')) return true;
+  if (await askUser(session.io, question ?? 'Continue?')) return true;
   throw new CliFailure(ExitCode.notConfirmed, 'nothing was changed');
-}
-
-/** Returns true when the user can be asked: standard input and standard output are a terminal. */
-function canAsk({ io }: CliSession): boolean {
-  return io.terminal !== undefined;
 }
 
 /**
@@ -140,36 +136,4 @@ export function requireSameWarnings(before: PredictedWarnings, now: PredictedWar
       ...added.map((warning) => `  ${toOneLine(warning)}`),
     ].join('\n'),
   );
-}
-
-/** Asks a question on the terminal. Any other answer than `y` or `yes` means no. */
-async function ask(session: CliSession, question: string): Promise<boolean> {
-  const { io } = session;
-  await io.stderr.write(`${question} [y/N] `);
-  const answer = await readLine(io);
-  if (answer === undefined) await io.stderr.write('\n');
-  return /^\s*y(es)?\s*$/i.test(answer ?? '');
-}
-
-/**
- * Reads one line of standard input.
- * @returns Undefined at the end of the input.
- * @throws the reason of the abort when the command is ended, for example with Ctrl-C.
- */
-async function readLine({ stdin, signal }: CliSession['io']): Promise<string | undefined> {
-  const aborted = new Promise<never>((_, reject) => {
-    const stop = (): void => reject(new Error('the command was ended', { cause: signal.reason }));
-    if (signal.aborted) stop();
-    else signal.addEventListener('abort', stop, { once: true });
-  });
-  const read = async (): Promise<string | undefined> => {
-    const decoder = new TextDecoder();
-    let text = '';
-    for await (const chunk of stdin.readChunks()) {
-      text += decoder.decode(chunk, { stream: true });
-      if (text.includes('\n')) return text.slice(0, text.indexOf('\n'));
-    }
-    return text === '' ? undefined : text;
-  };
-  return Promise.race([read(), aborted]);
 }

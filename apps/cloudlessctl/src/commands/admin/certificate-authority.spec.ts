@@ -1,0 +1,126 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { ManualClock } from '@cloudless/base/testing';
+import {
+  CertificateAuthorityRotation_Phase as Phase,
+  CertificateAuthoritySchema,
+} from '@cloudless/api';
+import type { CertificateAuthority } from '@cloudless/api';
+import { NOW_MS, runCli } from '../../testing/run-cli.js';
+import { anInteractiveTerminal } from '../../testing/terminal-answers.js';
+
+const YEAR_MS = 365 * 86_400_000;
+
+/** Creates an authority in a phase of its rotation. */
+function anAuthority(
+  phase: Phase,
+  waitingNodes: readonly string[] = [],
+  waitingUsers: readonly string[] = [],
+): CertificateAuthority {
+  return create(CertificateAuthoritySchema, {
+    trustDomain: 'cloudless',
+    trustBundle: '-----BEGIN CERTIFICATE-----\n',
+    trustBundleGeneration: 2n,
+    roots: [
+      { generation: 1, sha256: 'ab'.repeat(32), notAfter: timestampFromMs(NOW_MS + 9 * YEAR_MS) },
+      {
+        generation: 2,
+        sha256: 'cd'.repeat(32),
+        notAfter: timestampFromMs(NOW_MS + 10 * YEAR_MS),
+        issues: phase !== Phase.DISTRIBUTING,
+      },
+    ],
+    rotation: {
+      phase,
+      startedAt: timestampFromMs(NOW_MS),
+      waitingNodes: [...waitingNodes],
+      waitingNodeCount: waitingNodes.length,
+      waitingUsers: [...waitingUsers],
+      completedNodeCount: 3 - waitingNodes.length,
+    },
+  });
+}
+
+describe('cloudlessctl admin ca', () => {
+  it('prints only the trust bundle with --pem', async () => {
+    const identities = { getCertificateAuthority: () => anAuthority(Phase.COMPLETED) };
+    expect(await runCli(['admin', 'ca', '--pem'], { identities })).toMatchObject({
+      exitCode: 0,
+      stdout: '-----BEGIN CERTIFICATE-----\n',
+      stderr: '',
+    });
+  });
+});
+
+describe('cloudlessctl admin rotate-ca', () => {
+  it('starts a rotation and names the command that follows it', async () => {
+    const identities = {
+      rotateCertificateAuthority: () => anAuthority(Phase.DISTRIBUTING, ['web1', 'web2'], ['ada']),
+    };
+    const { exitCode, stdout, stderr } = await runCli(['admin', 'rotate-ca'], { identities });
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 0,
+      stderr: 'follow the rotation with: cloudlessctl admin rotate-ca --wait\n',
+    });
+    expect(stdout).toContain(
+      'Rotation:      phase 1 of 2, the new root is distributed; 1 of 3 nodes; waiting for nodes web1, web2; waiting for users ada\n',
+    );
+  });
+
+  it('prints a line for each change with --wait until the rotation is complete', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const states = [
+      anAuthority(Phase.DISTRIBUTING, ['web1']),
+      anAuthority(Phase.REISSUING, ['web1', 'web2']),
+      anAuthority(Phase.COMPLETED),
+    ];
+    const identities = {
+      rotateCertificateAuthority: () => anAuthority(Phase.DISTRIBUTING, ['web1']),
+      getCertificateAuthority: () => states.shift() ?? anAuthority(Phase.COMPLETED),
+    };
+    const running = runCli(['admin', 'rotate-ca', '--wait'], { identities, clock });
+    let isDone = false;
+    void running.finally(() => (isDone = true));
+    while (!isDone) {
+      await clock.advance(1_000);
+    }
+    const { exitCode, stderr } = await running;
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 0,
+      stderr:
+        'rotation: phase 1 of 2, the new root is distributed; 2 of 3 nodes; waiting for nodes web1\n' +
+        'rotation: phase 2 of 2, certificates are issued by the new root; 1 of 3 nodes; waiting for nodes web1, web2\n' +
+        'rotation: complete, only the new root is trusted\n',
+    });
+  });
+
+  it.each([
+    { name: 'without a terminal', options: {}, exitCode: 9, skips: 0 },
+    {
+      name: 'when the user declines',
+      options: anInteractiveTerminal('n\n'),
+      exitCode: 9,
+      skips: 0,
+    },
+    {
+      name: 'when the user confirms',
+      options: anInteractiveTerminal('y\n'),
+      exitCode: 0,
+      skips: 1,
+    },
+  ])('skips the wait $name: $skips times', async ({ options, exitCode, skips }) => {
+    let count = 0;
+    const identities = {
+      getCertificateAuthority: () => anAuthority(Phase.REISSUING, ['web1'], ['ada']),
+      skipCertificateAuthorityWait: () => {
+        count += 1;
+        return anAuthority(Phase.COMPLETED);
+      },
+    };
+    const result = await runCli(['admin', 'rotate-ca', '--skip-wait'], { identities, ...options });
+    expect({ exitCode: result.exitCode, count }).toEqual({ exitCode, count: skips });
+    expect(result.stderr).toContain(
+      'In the last phase, 1 nodes that have not completed it must join again, and 1 users must log in again.',
+    );
+  });
+});

@@ -1,0 +1,37 @@
+import type { CliIo } from '../io/io.js';
+
+/** Returns true when the user can be asked: standard input and standard output are a terminal. */
+export function canAsk({ terminal }: CliIo): boolean {
+  return terminal !== undefined;
+}
+
+/** Asks a question on the terminal. Any other answer than `y` or `yes` means no. */
+export async function askUser(io: CliIo, question: string): Promise<boolean> {
+  await io.stderr.write(`${question} [y/N] `);
+  const answer = await readLine(io);
+  if (answer === undefined) await io.stderr.write('\n');
+  return /^\s*y(es)?\s*$/i.test(answer ?? '');
+}
+
+/**
+ * Reads one line of standard input.
+ * @returns Undefined at the end of the input.
+ * @throws the reason of the abort when the command is ended, for example with Ctrl-C.
+ */
+export async function readLine({ stdin, signal }: CliIo): Promise<string | undefined> {
+  const aborted = new Promise<never>((_, reject) => {
+    const stop = (): void => reject(new Error('the command was ended', { cause: signal.reason }));
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop, { once: true });
+  });
+  const read = async (): Promise<string | undefined> => {
+    const decoder = new TextDecoder();
+    let text = '';
+    for await (const chunk of stdin.readChunks()) {
+      text += decoder.decode(chunk, { stream: true });
+      if (text.includes('\n')) return text.slice(0, text.indexOf('\n'));
+    }
+    return text === '' ? undefined : text;
+  };
+  return Promise.race([read(), aborted]);
+}
