@@ -85,7 +85,7 @@ export async function runAgent(
       nodeId: config.name,
       bootId: readBootId(),
       coordinators: config.coordinator,
-      transport: createCoordinatorTransport([tracing.clientInterceptor]),
+      transport: createCoordinatorTransport({ interceptors: [tracing.clientInterceptor] }),
       leaseKeeper: leaseThread,
       meter: metrics,
       runtime: runtimes.runtime,

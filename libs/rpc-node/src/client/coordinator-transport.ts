@@ -1,4 +1,4 @@
-import * as http2 from 'node:http2';
+import type * as http2 from 'node:http2';
 import { CloudlessError } from '@cloudless/base';
 import {
   createCoordinatorClient,
@@ -19,53 +19,53 @@ import {
   type WorkloadCertificate,
 } from '@cloudless/api';
 import { createGrpcTransportOver, type CallInterceptors } from './grpc-transport.js';
+import type { ClientTls } from './tls/client-tls.js';
+import { connectHttp2Session } from './tls/http2-session.js';
 
 /** Limit of one message from the coordinator. Larger than the largest order, which has a spec. */
 const READ_MAX_BYTES = 8 * 1024 * 1024;
 
+/** Settings of {@link createCoordinatorTransport}. */
+export interface CoordinatorTransportOptions {
+  /** Interceptors of all calls; the first is the outermost. Default: none. */
+  readonly interceptors?: CallInterceptors;
+  /**
+   * Returns the current key, certificates and servers; called for each connection. Needed for
+   * addresses with `https://`.
+   */
+  readonly tls?: () => ClientTls;
+}
+
 /**
- * Creates a transport that opens plaintext HTTP/2 connections to coordinators. An agent keeps its
- * lease by HTTP/2 PING, so an agent must own its connection: the session manager of Connect
- * restarts its ping timer whenever data arrives, and therefore cannot keep a lease.
- * @param interceptors - Interceptors of all calls; the first is the outermost.
+ * Creates a transport that opens HTTP/2 connections to coordinators, with TLS 1.3 to `https://` and
+ * in plaintext to `http://`. An agent keeps its lease by HTTP/2 PING, so an agent must own its
+ * connection: the session manager of Connect restarts its ping timer whenever data arrives, and
+ * therefore cannot keep a lease.
  * @example
- * const connection = await createCoordinatorTransport().connect('http://127.0.0.1:8080', signal);
+ * const transport = createCoordinatorTransport({ tls: () => clientTls });
+ * const connection = await transport.connect('https://10.0.0.1:8080', signal);
  * await connection.ping();
  * connection.close();
  */
-export const createCoordinatorTransport = (interceptors: CallInterceptors = []) => ({
+export const createCoordinatorTransport = ({
+  interceptors = [],
+  tls,
+}: CoordinatorTransportOptions = {}) => ({
   /**
    * Opens a new connection, which the caller must close.
-   * @param address - Base URL, such as `http://127.0.0.1:8080`.
+   * @param address - Base URL, such as `https://10.0.0.1:8080`.
    * @param signal - Aborts the attempt; has no effect once the connection is open.
    * @throws kind `unavailable` when the coordinator cannot be reached, or `signal` is aborted
-   *   first.
+   *   first; CERTIFICATE_INVALID, CERTIFICATE_EXPIRED or CERTIFICATE_NOT_YET_VALID when the
+   *   coordinator is not trusted; `precondition` for `https://` without `tls`.
    */
-  connect: (address: string, signal: AbortSignal): Promise<CoordinatorConnection> =>
-    new Promise((resolve, reject) => {
-      const fail = (cause: unknown): void =>
-        reject(
-          new CloudlessError('unavailable', `no coordinator reached at ${address}`, { cause }),
-        );
-      if (signal.aborted) return fail(signal.reason);
-      const session = http2.connect(address);
-      const abortConnect = (): void => {
-        session.destroy();
-        fail(signal.reason);
-      };
-      signal.addEventListener('abort', abortConnect, { once: true });
-      // stays after the connection is open, when `fail` has no effect: an unhandled error event
-      // would end the process, and calls and pings fail with the same error
-      session.on('error', fail);
-      session.once('close', () => signal.removeEventListener('abort', abortConnect));
-      session.once('connect', () => {
-        signal.removeEventListener('abort', abortConnect);
-        resolve(new CoordinatorConnection(session, address, interceptors));
-      });
-    }),
+  connect: async (address: string, signal: AbortSignal): Promise<CoordinatorConnection> => {
+    const session = await connectHttp2Session(address, tls?.(), signal);
+    return new CoordinatorConnection(session, address, interceptors);
+  },
 });
 
-/** A transport without interceptors. */
+/** A transport without interceptors, for plaintext. */
 export const coordinatorTransport = createCoordinatorTransport();
 
 /**

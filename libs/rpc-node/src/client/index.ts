@@ -1,4 +1,8 @@
 export { coordinatorTransport, createCoordinatorTransport } from './coordinator-transport.js';
-export type { CoordinatorConnection } from './coordinator-transport.js';
+export type {
+  CoordinatorConnection,
+  CoordinatorTransportOptions,
+} from './coordinator-transport.js';
 export { createGrpcTransportOver } from './grpc-transport.js';
 export type { CallInterceptors } from './grpc-transport.js';
+export * from './tls/index.js';

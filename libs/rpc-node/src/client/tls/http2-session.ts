@@ -1,0 +1,90 @@
+import * as http2 from 'node:http2';
+import type { TLSSocket } from 'node:tls';
+import { CloudlessError } from '@cloudless/base';
+import type { ClientTls } from './client-tls.js';
+import { openTlsSocket } from './open-tls-socket.js';
+import { createUnreachableError } from './tls-errors.js';
+
+/**
+ * Starts to open an HTTP/2 session, on which requests wait until the session is open. The session
+ * emits `error` when the server is not reached or not trusted; see {@link openTlsSocket}.
+ * @param address - Base URL. With `http://` the session is in plaintext, whatever `clientTls` is.
+ * @throws kind `precondition` for an address with `https://` without `clientTls`.
+ */
+export function openHttp2Session(
+  address: string,
+  clientTls: ClientTls | undefined,
+): http2.ClientHttp2Session {
+  if (!address.startsWith('https:')) return http2.connect(address);
+  if (clientTls === undefined) {
+    throw new CloudlessError(
+      'precondition',
+      `${address} needs TLS, but this client has no certificate authority to trust; log in or join first`,
+    );
+  }
+  return http2.connect(address, { createConnection: () => openTlsSocket(address, clientTls) });
+}
+
+/**
+ * Opens an HTTP/2 session, which the caller must close.
+ * @param signal - Aborts the attempt; has no effect once the session is open.
+ * @throws As {@link openHttp2Session}, and `CloudlessError` with the errors of the session; kind
+ *   `unavailable` when `signal` is aborted first.
+ */
+export function connectHttp2Session(
+  address: string,
+  clientTls: ClientTls | undefined,
+  signal: AbortSignal,
+): Promise<http2.ClientHttp2Session> {
+  return waitForOpen(address, () => openHttp2Session(address, clientTls), 'connect', signal);
+}
+
+/**
+ * Opens a TLS connection for HTTP/2, which the caller must close; see {@link openTlsSocket}.
+ * @param signal - Aborts the attempt; has no effect once the connection is open.
+ * @throws CloudlessError as {@link openTlsSocket}; kind `unavailable` when `signal` is aborted first.
+ */
+export function connectTls(
+  address: string,
+  clientTls: ClientTls,
+  signal: AbortSignal,
+): Promise<TLSSocket> {
+  return waitForOpen(address, () => openTlsSocket(address, clientTls), 'secureConnect', signal);
+}
+
+/** What a session and a socket have in common. */
+interface Connection {
+  once(event: string, listener: () => void): unknown;
+  on(event: 'error', listener: (reason: unknown) => void): unknown;
+  destroy(): unknown;
+}
+
+async function waitForOpen<Opened extends Connection>(
+  address: string,
+  open: () => Opened,
+  openEvent: string,
+  signal: AbortSignal,
+): Promise<Opened> {
+  if (signal.aborted) throw createUnreachableError(address, signal.reason);
+  const connection = open();
+  return new Promise((resolve, reject) => {
+    const fail = (cause: unknown): void =>
+      reject(cause instanceof CloudlessError ? cause : createUnreachableError(address, cause));
+    const abort = (): void => {
+      connection.destroy();
+      fail(signal.reason);
+    };
+    signal.addEventListener('abort', abort, { once: true });
+    // Stays after the connection is open, when `fail` has no effect: an unhandled error event would
+    // end the process, and calls and pings fail with the same error.
+    connection.on('error', fail);
+    connection.once('close', () => {
+      signal.removeEventListener('abort', abort);
+      fail(undefined);
+    });
+    connection.once(openEvent, () => {
+      signal.removeEventListener('abort', abort);
+      resolve(connection);
+    });
+  });
+}
