@@ -9,3 +9,7 @@ export type { CsrKey, KeyAndCsr } from './csr.js';
 export { PeerVerifier, hashRoot } from './peer-verifier.js';
 export type { AllowedPeers, PeerIdentity } from './peer-verifier.js';
 export { decodeCertificates } from './pem.js';
+export { encodeCertificates, readChain } from './read-chain.js';
+export type { StoredChain } from './read-chain.js';
+export { createServerCertificate, splitHosts } from './server-certificate.js';
+export type { KeyAndChain } from './server-certificate.js';

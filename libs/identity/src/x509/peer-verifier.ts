@@ -100,9 +100,10 @@ export class PeerVerifier {
     const leaf = readCertificate(leafDer, 'the certificate');
     checkLeaf(leaf, allowed?.usage);
     const { certificate: issuing, root } = this.findIssuer(leaf, others);
-    checkValidity(root.certificate, 'the root certificate', nowMs, 0);
-    checkValidity(issuing, 'the issuing certificate', nowMs, 0);
-    checkValidity(leaf, 'the certificate', nowMs, allowed?.expiredGraceMs ?? 0);
+    const isServer = allowed?.usage === 'client';
+    checkValidity(root.certificate, 'the root certificate', nowMs, isServer);
+    checkValidity(issuing, 'the issuing certificate', nowMs, isServer);
+    checkValidity(leaf, 'the certificate', nowMs, isServer, allowed?.expiredGraceMs);
     return {
       id: this.readId(leaf, allowed),
       serial: leaf.serial,
@@ -218,25 +219,30 @@ function checkLeaf({ extensions }: Certificate, usage: 'client' | 'server' | und
     throw refuse('the certificate is not made for servers (extended key usage serverAuth)');
 }
 
-/** Compares with whole milliseconds; a certificate is still valid in the second of `notAfter`. */
+/**
+ * Both ends of the validity are included.
+ * @param isServer - Whether this process is the server, whose clients compare `serverTime` with their
+ *   own clock.
+ */
 function checkValidity(
   { notBeforeMs, notAfterMs }: Certificate,
   what: string,
   nowMs: number,
-  expiredGraceMs: number,
+  isServer: boolean,
+  expiredGraceMs = 0,
 ): void {
-  if (nowMs < notBeforeMs) {
-    throw new CloudlessError(
-      'CERTIFICATE_NOT_YET_VALID',
-      `${what} is valid from ${formatTime(notBeforeMs)} on, and the clock here shows ${formatTime(nowMs)}; compare the clocks of both machines`,
-    );
-  }
-  if (nowMs > notAfterMs + expiredGraceMs) {
-    throw new CloudlessError(
-      'CERTIFICATE_EXPIRED',
-      `${what} expired at ${formatTime(notAfterMs)}, and the clock here shows ${formatTime(nowMs)}`,
-    );
-  }
+  const isEarly = nowMs < notBeforeMs;
+  if (!isEarly && nowMs <= notAfterMs + expiredGraceMs) return;
+  const notBefore = formatTime(notBeforeMs);
+  const notAfter = formatTime(notAfterMs);
+  const now = formatTime(nowMs);
+  throw new CloudlessError(
+    isEarly ? 'CERTIFICATE_NOT_YET_VALID' : 'CERTIFICATE_EXPIRED',
+    isEarly
+      ? `${what} is valid from ${notBefore} on, and the clock here shows ${now}; compare the clocks of both machines`
+      : `${what} expired at ${notAfter}, and the clock here shows ${now}`,
+    { metadata: { notBefore, notAfter, ...(isServer ? { serverTime: now } : {}) } },
+  );
 }
 
 function formatTime(ms: number): string {

@@ -1,0 +1,2 @@
+export { CERTIFICATE_MISTAKES, TestAuthority, importKey } from './test-authority.js';
+export type { CertificateMistake, TestCredential } from './test-authority.js';
