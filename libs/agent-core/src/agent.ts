@@ -15,6 +15,7 @@ import {
 import { listAvailable, type AvailableContainers, type ContainerRuntime } from '@cloudless/runtime';
 import type { AgentIdentity, AgentStore, StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
+import { CertificateClient, type NodeIdentityOptions } from './identity/certificate-client.js';
 import { IdentityKeeper } from './store/identity-keeper.js';
 import { instrumentTransport, registerAgentMetrics } from './metrics/agent-metrics.js';
 import { instrumentProbes } from './metrics/instrument-probes.js';
@@ -27,7 +28,7 @@ import { RuntimeHealthMonitor } from './node/runtime-health-monitor.js';
 import { ContainerService } from './serving/container-service.js';
 import type { TcpDial } from './serving/tcp-dial.js';
 import { TunnelServer } from './serving/tunnel-server.js';
-import type { CoordinatorTransport } from './session/coordinator-transport.js';
+import type { CoordinatorTransport, IdentityCalls } from './session/coordinator-transport.js';
 import type { NodeDescription } from './node/node-description.js';
 import type { LeaseKeeper } from './session/lease-keeper.js';
 import { SessionClient } from './session/session-client.js';
@@ -42,6 +43,8 @@ export interface AgentOptions {
   /** Base addresses of coordinators, at least one. The agent tries one after the other. */
   readonly coordinators: readonly string[];
   readonly transport: CoordinatorTransport;
+  /** Identity of the node, in a cluster with identities. Absent: the cluster has none. */
+  readonly nodeIdentity?: NodeIdentityOptions;
   /**
    * Keeps the lease of the node while the main loop of the agent does not turn. Absent: the node is
    * then lost when its lease ends.
@@ -104,6 +107,7 @@ export class Agent {
   private readonly tunnels: TunnelServer;
   private readonly sampler: StatsSampler | undefined;
   private readonly session: SessionClient;
+  private readonly certificates: CertificateClient | undefined;
   private readonly nodeMonitor: NodeMonitor;
   private readonly runtimeHealthMonitor: RuntimeHealthMonitor;
   private readonly stopping = new AbortController();
@@ -145,8 +149,10 @@ export class Agent {
       log,
       containerRuntimeCondition: () => healthMonitor.condition,
     });
+    this.certificates = createCertificateClient(options, identity);
     this.session = new SessionClient({
       transport,
+      certificates: this.certificates,
       addresses: options.coordinators,
       identity,
       replicas,
@@ -214,6 +220,14 @@ export class Agent {
   }
 
   /**
+   * Calls that need the identity of this node, over the connection of its session; undefined without
+   * a session or an identity.
+   */
+  get identityCalls(): IdentityCalls | undefined {
+    return this.certificates?.calls;
+  }
+
+  /**
    * Closes the session and stops the control loops. Containers keep running, and the next agent
    * adopts them.
    * @param stopWorkloads - Also stops every container, each with its own grace period.
@@ -254,6 +268,8 @@ export class Agent {
       this.runtimeHealthMonitor.run(() => this.session.sendUsage(), this.stopping.signal),
     );
     this.loops.push(this.session.run(this.stopping.signal));
+    if (this.certificates !== undefined)
+      this.loops.push(this.certificates.run(this.stopping.signal));
     if (this.sampler !== undefined) this.loops.push(this.sampler.run(this.stopping.signal));
   }
 
@@ -363,6 +379,22 @@ function createSampler(
     clock,
     log: log.child({ component: 'stats' }),
     ...observer,
+  });
+}
+
+function createCertificateClient(
+  { nodeIdentity, transport, clock, random, log, meter }: AgentOptions,
+  identity: IdentityKeeper,
+): CertificateClient | undefined {
+  if (nodeIdentity === undefined) return undefined;
+  return new CertificateClient({
+    ...nodeIdentity,
+    transport,
+    identity,
+    clock,
+    random,
+    log: log.child({ component: 'identity' }),
+    ...definedFields({ meter }),
   });
 }
 

@@ -29,3 +29,8 @@ export type { ContainerOwner } from './container/container-labels.js';
 export { isEnded, isForward, isPhase } from './replica/replica-phase.js';
 export type { ReplicaPhase } from './replica/replica-phase.js';
 export type { KeptSession, LeaseKeeper } from './session/lease-keeper.js';
+export type { CertificateRequest, IdentityFacts, NodeIdentity } from './identity/node-identity.js';
+export type { IdentityFileName, IdentityFiles } from './identity/identity-files.js';
+export { NodeIdentityStore } from './identity/node-identity-store.js';
+export { NodeIdentityKeeper } from './identity/node-identity-keeper.js';
+export type { NodeIdentityOptions } from './identity/certificate-client.js';

@@ -8,6 +8,8 @@ import type { Welcome } from '@cloudless/api';
 const FIRST_MS = 50;
 /** Longest delay until a Welcome sets another maximum. */
 const DEFAULT_MAX_MS = 1_000;
+/** Longest delay after a refusal that only an operator can change. Half of the delay is random. */
+const REFUSED_MS = 30_000;
 /** Random part of the delay after a failure. */
 const JITTER = 0.5;
 
@@ -47,6 +49,11 @@ export class ReconnectBackoff {
     this.failures += 1;
     const policy: BackoffPolicy = { firstMs: FIRST_MS, maxMs: this.maxMs, jitter: JITTER };
     return backoffDelayMs(policy, this.failures, this.random);
+  }
+
+  /** Returns the delay after all coordinators refused this agent, milliseconds. */
+  delayAfterRefusal(): number {
+    return REFUSED_MS * (1 - JITTER * this.random.next());
   }
 }
 

@@ -2,12 +2,9 @@ import { create } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import {
   CloudlessError,
-  errorFields,
   errorKindOf,
-  errorMessageOf,
   sleep,
   type Clock,
-  type ErrorKind,
   type Log,
   type Random,
 } from '@cloudless/base';
@@ -16,10 +13,10 @@ import {
   type AgentMessage,
   type CoordinatorMessage,
   type OpenTunnel,
-  type Order,
   type TunnelRefused,
   type Welcome,
 } from '@cloudless/api';
+import type { CertificateClient } from '../identity/certificate-client.js';
 import type { IdentityKeeper } from '../store/identity-keeper.js';
 import type { NodeMonitor } from '../node/node-monitor.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
@@ -33,8 +30,10 @@ import type { CoordinatorContact } from './coordinator-contact.js';
 import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-transport.js';
 import { toInventory } from './inventory.js';
 import type { LeaseKeeper } from './lease-keeper.js';
+import { OrderIntake } from './order-intake.js';
 import { PingMonitor, type PingTimes } from './ping-monitor.js';
 import { ReconnectBackoff } from './reconnect-backoff.js';
+import { SessionFailureLog } from './session-failure-log.js';
 import { SessionOutbox, type Departure } from './session-outbox.js';
 
 export interface SessionClientOptions {
@@ -61,6 +60,8 @@ export interface SessionClientOptions {
   readonly resetCommand: string;
   /** Keeps the lease while the main loop does not turn. Absent: nothing does. */
   readonly leaseKeeper?: LeaseKeeper | undefined;
+  /** Joins the cluster and renews the certificate. Undefined: the cluster has no identities. */
+  readonly certificates?: CertificateClient | undefined;
   /** Called and awaited when this node has been enrolled, before its Hello. */
   readonly onEnrolled: (clusterId: string) => Promise<void>;
   /** Begins to serve a tunnel and returns undefined, or returns the refusal. */
@@ -78,26 +79,11 @@ const DEFAULT_TIMES: PingTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;
 /** Time to deliver the Goodbye, milliseconds; limits how long a stop of the agent takes. */
 const GOODBYE_TIMEOUT_MS = 500;
-/**
- * Maximum number of orders that are being stored at the same time. At this number the agent stops
- * reading the session.
- */
-const MAX_ORDERS_IN_FLIGHT = 32;
-/** Error kinds that an operator must resolve: retries alone do not succeed. */
-const NEEDS_OPERATOR: readonly ErrorKind[] = [
-  'invalid',
-  'denied',
-  'precondition',
-  'unauthenticated',
-  'unimplemented',
-  'exists',
-];
-
 /** Keeps a session with one of the coordinators. Replicas keep running without a session. */
 export class SessionClient {
   private outbox: SessionOutbox | undefined;
-  /** Newest logged failure text, by coordinator address. */
-  private readonly lastFailure = new Map<string, string>();
+  private readonly failureLog: SessionFailureLog;
+  private readonly orders: OrderIntake;
   /** True after a coordinator rejected the Hello of this node as not enrolled. */
   private isUnknownToCoordinator = false;
   /** Capabilities in the newest Hello, sorted and joined with spaces. */
@@ -110,6 +96,8 @@ export class SessionClient {
 
   constructor(private readonly options: SessionClientOptions) {
     this.backoff = new ReconnectBackoff(options.random);
+    this.failureLog = new SessionFailureLog(options.log);
+    this.orders = new OrderIntake(options.replicas, options.log);
   }
 
   /** True while a coordinator has accepted the session. */
@@ -146,23 +134,32 @@ export class SessionClient {
     while (!signal.aborted) {
       const address = addresses[addressIndex % addresses.length] ?? '';
       const attempt = { welcomed: false, admitted: false };
+      let isRefused = false;
       try {
         await this.runSession(address, attempt, signal);
         if (!signal.aborted)
-          this.logFailure(
+          this.failureLog.logFailure(
             address,
             new CloudlessError('unavailable', 'the coordinator ended the session'),
           );
       } catch (reason) {
-        if (!signal.aborted) this.logFailure(address, reason);
+        const advice = this.options.certificates?.noteFailure(reason);
+        isRefused = advice?.retrySlowly ?? false;
+        if (!signal.aborted) this.failureLog.logFailure(address, reason, advice?.remedy);
       }
       if (!attempt.welcomed) addressIndex += 1;
       await sleep(
         clock,
-        attempt.welcomed ? this.backoff.delayAfterSession() : this.backoff.delayAfterFailure(),
+        this.chooseDelay(attempt.welcomed, isRefused && addressIndex % addresses.length === 0),
         signal,
       ).catch(() => undefined);
     }
+  }
+
+  /** @param isRefused - True when the coordinators refuse this agent: only an operator can help. */
+  private chooseDelay(welcomed: boolean, isRefused: boolean): number {
+    if (isRefused) return this.backoff.delayAfterRefusal();
+    return welcomed ? this.backoff.delayAfterSession() : this.backoff.delayAfterFailure();
   }
 
   /**
@@ -175,7 +172,7 @@ export class SessionClient {
     attempt: { welcomed: boolean; admitted: boolean },
     signal: AbortSignal,
   ): Promise<void> {
-    const { transport, clock, replicas, identity, addresses } = this.options;
+    const { transport, clock, replicas, addresses } = this.options;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
     const abortSession = (reason: CloudlessError): void => {
@@ -192,6 +189,7 @@ export class SessionClient {
       abortSession(new CloudlessError('unavailable', 'the agent is stopping'));
     signal.addEventListener('abort', stopDialing, { once: true });
     let connection: CoordinatorConnection | undefined;
+    let detach: (() => void) | undefined;
     let pingMonitor: PingMonitor | undefined;
     let welcome: Welcome | undefined;
     const outbox = new SessionOutbox(
@@ -212,9 +210,11 @@ export class SessionClient {
       onForgotten: (report) => outbox.reportForgotten(report),
     });
     try {
+      await this.prepareIdentity(address, dialing.signal);
       const open = await transport.connect(address, dialing.signal);
       connection = open;
       if (failure !== undefined) throw failure;
+      detach = this.options.certificates?.attach(open);
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
       pingMonitor = new PingMonitor(
         open,
@@ -225,8 +225,7 @@ export class SessionClient {
           if (attempt.admitted) this.options.contact.confirm(sentAtMs);
         },
       );
-      if (identity.current.clusterId === undefined || this.isUnknownToCoordinator)
-        await this.enroll(open);
+      if (this.needsEnrolment()) await this.enroll(open);
       for await (const message of open.openSession(outbox)) {
         if (message.message.case === 'welcome') {
           answerTimer.cancel();
@@ -258,6 +257,7 @@ export class SessionClient {
       signal.removeEventListener('abort', stopDialing);
       signal.removeEventListener('abort', sendGoodbye);
       unsubscribe();
+      detach?.();
       this.options.leaseKeeper?.release();
       pingMonitor?.stop();
       outbox.end();
@@ -284,21 +284,39 @@ export class SessionClient {
     return [...this.options.capabilities()].sort().join(' ');
   }
 
+  /** Joins the cluster or renews an expired certificate, if the cluster has identities. */
+  private async prepareIdentity(address: string, signal: AbortSignal): Promise<void> {
+    const { certificates } = this.options;
+    if (certificates === undefined) return;
+    await certificates.prepare(address, (clusterId) => this.requireOwnCluster(clusterId), signal);
+    if (certificates.clusterId !== undefined) await this.joinCluster(certificates.clusterId);
+  }
+
+  /** A node with an identity is enrolled by its join. */
+  private needsEnrolment(): boolean {
+    const { identity, certificates } = this.options;
+    if (certificates !== undefined) return false;
+    return identity.current.clusterId === undefined || this.isUnknownToCoordinator;
+  }
+
   private async enroll(connection: CoordinatorConnection): Promise<void> {
     const { identity, log } = this.options;
     const { nodeId, instanceId } = identity.current;
     const { clusterId } = await connection.enroll(
       create(EnrollNodeRequestSchema, { nodeId, instanceId }),
     );
-    if (clusterId === '')
-      throw new CloudlessError('invalid', 'the coordinator did not send a cluster id');
-    this.requireOwnCluster(clusterId);
-    if (identity.current.clusterId === undefined) {
-      await identity.joinCluster(clusterId);
-      await this.options.onEnrolled(clusterId);
-    }
+    await this.joinCluster(clusterId);
     this.isUnknownToCoordinator = false;
     log.info('node enrolled', { clusterId });
+  }
+
+  /** Stores the cluster of this node. Has no effect when the node knows its cluster. */
+  private async joinCluster(clusterId: string): Promise<void> {
+    const { identity, onEnrolled } = this.options;
+    this.requireOwnCluster(clusterId);
+    if (identity.current.clusterId !== undefined) return;
+    await identity.joinCluster(clusterId);
+    await onEnrolled(clusterId);
   }
 
   private async handleWelcome(
@@ -326,7 +344,7 @@ export class SessionClient {
     pingMonitor.setTimes(toPingTimes(welcome));
     this.backoff.applyWelcome(welcome);
     this.outbox = outbox;
-    this.lastFailure.clear();
+    this.failureLog.clear();
     log.info('session established', { coordinator: address, clusterId, epoch });
     this.sendUsage();
     this.scheduleUsage(toPositiveMs(welcome.usageInterval, DEFAULT_USAGE_INTERVAL_MS), outbox);
@@ -348,42 +366,28 @@ export class SessionClient {
     });
   }
 
-  /** Orders that are being stored. */
-  private readonly inFlight = new Set<Promise<void>>();
-
   private async handleMessage(
     { message }: CoordinatorMessage,
     address: string,
     outbox: SessionOutbox,
   ): Promise<void> {
     if (message.case === 'order') {
-      this.handleOrder(message.value);
-      if (this.inFlight.size >= MAX_ORDERS_IN_FLIGHT) await Promise.race(this.inFlight);
+      await this.orders.accept(message.value);
     } else if (message.case === 'openTunnel') {
       const refusal = this.options.openTunnel(message.value, address);
       if (refusal !== undefined) outbox.refuseTunnel(refusal);
+    } else if (message.case === 'renewCertificate' && this.options.certificates !== undefined) {
+      await this.options.certificates.requestRenewal(message.value.trustBundle);
     } else {
       this.options.log.debug('message of an unsupported kind ignored');
     }
   }
 
-  private handleOrder(order: Order): void {
-    const handled = this.options.replicas
-      .handleOrder(order)
-      .catch((reason: unknown) => {
-        this.options.log.error('order failed', {
-          replicaId: order.replicaId,
-          revision: order.orderRevision,
-          ...errorFields(reason),
-        });
-      })
-      .finally(() => this.inFlight.delete(handled));
-    this.inFlight.add(handled);
-  }
-
   /** @throws kind `precondition` when this agent belongs to another cluster. */
   private requireOwnCluster(clusterId: string): void {
     const { identity, resetCommand } = this.options;
+    if (clusterId === '')
+      throw new CloudlessError('invalid', 'the coordinator did not send a cluster id');
     const own = identity.current.clusterId;
     if (own === undefined || own === clusterId) return;
     throw new CloudlessError(
@@ -391,20 +395,6 @@ export class SessionClient {
       `this agent belongs to cluster ${own}, and the coordinator to cluster ${clusterId}; to remove the agent from its ` +
         `cluster, which also stops its workloads, stop the agent and run: ${resetCommand}`,
     );
-  }
-
-  /**
-   * Logs a failure. The same failure of an address is logged once, until a session is established.
-   */
-  private logFailure(address: string, reason: unknown): void {
-    const { log } = this.options;
-    const text = errorMessageOf(reason);
-    const fields = { coordinator: address, ...errorFields(reason) };
-    if (this.lastFailure.get(address) === text) return log.debug('still no session', fields);
-    this.lastFailure.set(address, text);
-    if (NEEDS_OPERATOR.includes(errorKindOf(reason)))
-      log.error('no session: the coordinator rejects this agent', fields);
-    else log.warn('no session; replicas keep running', fields);
   }
 }
 

@@ -11,6 +11,7 @@ import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import type { LeaseKeeper } from '../session/lease-keeper.js';
 import { Agent } from '../agent.js';
+import type { NodeIdentityOptions } from '../identity/certificate-client.js';
 import type { NodeReading } from '../node/node-monitor.js';
 import type { StatsReader } from '../stats/stats-reader.js';
 import { FakeCoordinator } from './fake-coordinator.js';
@@ -34,6 +35,7 @@ export class AgentTestBed {
   meter: Meter = noMeter;
   stats: StatsReader | undefined;
   leaseKeeper: LeaseKeeper | undefined;
+  nodeIdentity: NodeIdentityOptions | undefined;
   /** Addresses `ip:port` that accept no connection; `*` for all. */
   readonly closedPorts = new Set<string>();
   /** Returns the status of HTTP checks by path, or throws the failure. */
@@ -103,7 +105,11 @@ export class AgentTestBed {
           return this.grpc(service);
         },
       },
-      ...definedFields({ stats: this.stats, leaseKeeper: this.leaseKeeper }),
+      ...definedFields({
+        stats: this.stats,
+        leaseKeeper: this.leaseKeeper,
+        nodeIdentity: this.nodeIdentity,
+      }),
       clock: this.clock,
       random: this.random,
       log: this.log,

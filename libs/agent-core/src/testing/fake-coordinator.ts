@@ -46,14 +46,17 @@ export class FakeCoordinator implements CoordinatorTransport {
   admitsNodes = true;
   /** While set, sessions and enrolments fail with this error. */
   failure: CloudlessError | undefined;
+  /** While set, only sessions fail with this error. */
+  sessionFailure: CloudlessError | undefined;
   /**
    * Answers RenewNodeCertificate; a call that this function rejects fails. Default: as a coordinator
    * without identities.
    */
   renewNodeCertificate: (request: RenewNodeCertificateRequest) => Promise<NodeCertificate> = () =>
     Promise.reject(noIdentitiesError());
-  /** Fields of the responses to EnrollNode, beside the ids of node and cluster. */
-  enrolment: Partial<Pick<EnrollNodeResponse, 'certificate'>> = {};
+  /** Returns the certificate for the response to EnrollNode. Default: none. */
+  enrollNode: (request: EnrollNodeRequest) => Partial<Pick<EnrollNodeResponse, 'certificate'>> =
+    () => ({});
   /** Answers AuthorizeAgentCall. */
   authorizeAgentCall: (request: AuthorizeAgentCallRequest) => boolean = () => true;
   /** While false, only the first frame of a tunnel is read, as by a slow reader. */
@@ -193,7 +196,7 @@ class FakeConnection implements CoordinatorConnection {
     return create(EnrollNodeResponseSchema, {
       nodeId: request.nodeId,
       clusterId: this.coordinator.clusterId,
-      ...this.coordinator.enrolment,
+      ...this.coordinator.enrollNode(request),
     });
   }
 
@@ -220,7 +223,7 @@ class FakeConnection implements CoordinatorConnection {
 
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
     const session = new PushQueue<CoordinatorMessage>({ limit: QUEUE_LIMIT });
-    const { failure } = this.coordinator;
+    const failure = this.coordinator.failure ?? this.coordinator.sessionFailure;
     if (failure !== undefined) session.fail(failure);
     else if (this.closed) session.fail(createBrokenError());
     else {

@@ -3,3 +3,6 @@ export { aForgetOrder, aStartOrder, aStopOrder } from './builders.js';
 export { FakeStats, createFakeSample } from './fake-stats.js';
 export { FakeCoordinator } from './fake-coordinator.js';
 export { MemoryAgentStore } from './memory-agent-store.js';
+export { CrashError, MemoryIdentityFiles } from './memory-identity-files.js';
+export { FakeAuthority } from './fake-authority.js';
+export { SecureAgentTestBed } from './secure-agent-test-bed.js';
