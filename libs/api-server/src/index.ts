@@ -10,3 +10,16 @@ export type {
   SessionTimings,
 } from './ports.js';
 export { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
+export { Authenticator } from './access/authenticator.js';
+export type {
+  AuthenticatedConnection,
+  AuthenticatorDeps,
+  IncomingCall,
+} from './access/authenticator.js';
+export type { ApiCaller, CallCredential, Caller } from './access/caller.js';
+export type { CertificateFacts } from './access/certificate-authentication.js';
+export type {
+  CertificateOrder,
+  CertificateVerifier,
+  IdentityPort,
+} from './access/identity-port.js';

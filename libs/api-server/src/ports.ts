@@ -17,6 +17,9 @@ import type {
   NodeSubject,
   PlanSubject,
 } from '@cloudless/cluster-state';
+import type { Caller } from './access/caller.js';
+import type { CertificateFacts } from './access/certificate-authentication.js';
+import type { IdentityPort } from './access/identity-port.js';
 
 /** Sessions, leases and live status of nodes. Kept in memory by the leader. */
 export interface NodeLiveness {
@@ -155,6 +158,18 @@ export interface ApiServerDeps {
   readonly explainImpossibleLimits: (spec: WorkloadSpec) => string | undefined;
   /** Returns the connection of a call; undefined for a call within one process. */
   readonly getConnection: (context: HandlerContext) => CallConnection | undefined;
+  /**
+   * Returns the client of a call, as `Authenticator.authorize` has returned it. Default: the client
+   * of every call is `anonymous@loopback`. Required with `identity`.
+   */
+  readonly getCaller?: (context: HandlerContext) => Caller | undefined;
+  /** Absent in a cluster without TLS, which has no users. */
+  readonly identity?: IdentityPort;
+  /**
+   * Makes a renewed certificate count for the connection of a caller; `replaceCredential` of
+   * `Authenticator`. Default: nothing.
+   */
+  readonly replaceCredential?: (caller: Caller, certificate: CertificateFacts) => void;
   /** Version of the program, such as `0.1.0`. */
   readonly version: string;
   readonly timings: SessionTimings;

@@ -2,7 +2,7 @@ import { Code, ConnectError, createClient, createRouterTransport } from '@connec
 import { CoordinatorService } from '@cloudless/api';
 import type { LogFields } from '@cloudless/base';
 import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
-import { createRpcObserver } from './rpc-observer.js';
+import { createRpcObserver, type RpcObserverOptions } from './rpc-observer.js';
 
 interface Line {
   readonly level: string;
@@ -10,7 +10,7 @@ interface Line {
   readonly fields: LogFields;
 }
 
-function aServer() {
+function aServer(options: Partial<RpcObserverOptions> = {}) {
   const clock = new ManualClock();
   const meter = new RecordingMeter();
   const lines: Line[] = [];
@@ -27,7 +27,13 @@ function aServer() {
   };
   let endStream: () => void = () => undefined;
   const streamEnded = new Promise<void>((resolve) => (endStream = resolve));
-  const observer = createRpcObserver({ clock, log, meter, getClientAddress: () => '127.0.0.1' });
+  const observer = createRpcObserver({
+    clock,
+    log,
+    meter,
+    getClientAddress: () => '127.0.0.1',
+    ...options,
+  });
   const transport = createRouterTransport(
     (router) =>
       router.service(CoordinatorService, {
@@ -71,13 +77,19 @@ describe('createRpcObserver', () => {
         message: 'call ended',
         fields: {
           ...fields,
-          principal: 'anonymous',
+          principal: 'anonymous@loopback',
           address: '127.0.0.1',
           requestId: 'r1',
           traceId,
         },
       },
     ]);
+  });
+
+  it('logs the principal of the call', async () => {
+    const { client, lines } = aServer({ getPrincipal: () => 'user/ada' });
+    await client.scaleWorkload({ name: 'web' });
+    expect(lines[0]?.fields).toMatchObject({ principal: 'user/ada' });
   });
 
   it('logs five warnings about failed calls of one method, then one each 10 s with the number in between', async () => {

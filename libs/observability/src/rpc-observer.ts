@@ -22,10 +22,15 @@ export interface RpcObserverOptions {
   readonly meter?: Meter;
   /** Returns the client's address; default: no address in log lines. */
   readonly getClientAddress?: (request: UnaryRequest | StreamRequest) => string | undefined;
+  /**
+   * Returns the name of the principal that makes a call. Default: `anonymous@loopback`, the
+   * principal of every call in a cluster without TLS.
+   */
+  readonly getPrincipal?: (request: UnaryRequest | StreamRequest) => string | undefined;
 }
 
-/** Principal of every call, until clients have identities. */
-const PRINCIPAL = 'anonymous';
+/** Principal of a call without an identity. */
+const ANONYMOUS = 'anonymous@loopback';
 /**
  * Warnings about one method and one code that are logged without delay; after these, one warning
  * each `everyMs`.
@@ -41,6 +46,7 @@ export function createRpcObserver({
   log,
   meter = noMeter,
   getClientAddress,
+  getPrincipal,
 }: RpcObserverOptions): Interceptor {
   const warnings = new Throttle({ clock, ...WARNINGS });
   const calls = meter.counter({
@@ -80,7 +86,8 @@ export function createRpcObserver({
       rpc: `${request.service.typeName}/${method}`,
       code,
       durationMs,
-      ...describeCaller(request, getClientAddress?.(request)),
+      principal: getPrincipal?.(request) ?? ANONYMOUS,
+      ...describeCall(request, getClientAddress?.(request)),
     };
     if (error === undefined || code === formatCode(Code.Canceled))
       return log.debug('call ended', fields);
@@ -112,9 +119,9 @@ export function createRpcObserver({
 }
 
 /**
- * Returns log fields with principal, address, request id and trace id, as far as they are known.
+ * Returns log fields with address, request id and trace id, as far as they are known.
  */
-function describeCaller(request: UnaryRequest | StreamRequest, address: string | undefined) {
+function describeCall(request: UnaryRequest | StreamRequest, address: string | undefined) {
   const traceId = parseTraceId(request.header);
   const message: unknown = request.stream ? {} : request.message;
   const requestId =
@@ -122,7 +129,6 @@ function describeCaller(request: UnaryRequest | StreamRequest, address: string |
       ? message.requestId
       : '';
   return {
-    principal: PRINCIPAL,
     ...(address === undefined || address === '' ? {} : { address }),
     ...(requestId === '' ? {} : { requestId }),
     ...(traceId === '' ? {} : { traceId }),

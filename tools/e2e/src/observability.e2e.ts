@@ -164,7 +164,7 @@ describe('observability', () => {
     expect(audit.events.find(({ reason }) => reason === 'CreateWorkload')).toMatchObject({
       requestId: 'create-web',
       workload: 'web',
-      audit: { principal: 'anonymous', address: '127.0.0.1', result: 'ok', traceId: TRACE_ID },
+      audit: { principal: 'anonymous@loopback', address: '127.0.0.1', result: 'ok', traceId: TRACE_ID },
     });
     const { events } = JSON.parse((await cluster.runCtl('events', '-o', 'json')).stdout) as {
       events: Record<string, unknown>[];

@@ -25,12 +25,12 @@ describe('AuditLog', () => {
     expect(bed.events('CreateWorkload')[0]).toMatchObject({
       category: Category.AUDIT,
       severity: Severity.INFO,
-      message: 'anonymous from 10.0.0.3 called CreateWorkload on prod/web: ok',
+      message: 'anonymous@loopback from 10.0.0.3 called CreateWorkload on prod/web: ok',
       namespace: 'prod',
       workload: 'web',
       requestId: 'r1',
       audit: {
-        principal: 'anonymous',
+        principal: 'anonymous@loopback',
         address: '10.0.0.3',
         rpc: 'cloudless.api.CoordinatorService/CreateWorkload',
         result: 'ok',
@@ -58,7 +58,7 @@ describe('AuditLog', () => {
     await expect(bed.client.cordonNode({ nodeId: 'node-9' })).rejects.toThrow('not found');
     expect(bed.events('CordonNode')[0]).toMatchObject({
       severity: Severity.WARNING,
-      message: 'anonymous called CordonNode on node node-9: not_found',
+      message: 'anonymous@loopback called CordonNode on node node-9: not_found',
       audit: { result: 'not_found' },
       errorReason: ErrorReason.NODE_NOT_FOUND,
     });
@@ -92,7 +92,7 @@ describe('AuditLog', () => {
       replicaId: 'w-0',
       nodeId: 'node-1',
       workload: 'web-w',
-      message: 'anonymous called ExecCommand on replica w-0, running cat with 2 arguments: started',
+      message: 'anonymous@loopback called ExecCommand on replica w-0, running cat with 2 arguments: started',
       audit: { program: 'cat', argumentCount: 2 },
     });
     expect(JSON.stringify(started?.message)).not.toContain('secret');

@@ -2,8 +2,6 @@ import type { DescMethod, DescMethodUnary, MessageShape, DescMessage } from '@bu
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, type HandlerContext } from '@connectrpc/connect';
 import {
-  Event_Category as Category,
-  Event_Severity as Severity,
   formatCode,
   readErrorDetails,
   resolveNamespace,
@@ -13,20 +11,10 @@ import {
 } from '@cloudless/api';
 import { Throttle, errorFields, type ErrorReason, type SuppressedEvents } from '@cloudless/base';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
+import type { CallAccess } from '../access/call-access.js';
+import type { ApiCaller } from '../access/caller.js';
 import type { ApiServerDeps } from '../ports.js';
-
-/** The objects that a call is about. A field is absent when the call has no such object. */
-export interface AuditSubject {
-  readonly namespace?: string;
-  readonly workload?: string;
-  readonly nodeId?: string;
-  readonly replicaId?: string;
-  /**
-   * The words of a command. The audit record contains only the first word and the number of the
-   * others, because arguments may contain secrets.
-   */
-  readonly command?: readonly string[];
-}
+import { createAuditEvent, type AuditFacts, type AuditSubject } from './audit-event.js';
 
 /**
  * A handler of a unary call. The handler commits its change by `entry.commit`, or records the start
@@ -39,7 +27,7 @@ type UnaryHandler<Request, Response> = (
 ) => Promise<Response> | Response;
 
 /**
- * Calls of one client to one method with the same result (an error code, or `unchanged`) that get a
+ * Calls of one principal from one address to one method with the same result (an error code, or `unchanged`) that get a
  * record each. Later calls are merged into at most one record every {@link MERGE_MS}, so that a
  * client in a retry loop does not fill the store.
  */
@@ -57,6 +45,7 @@ export class AuditLog {
 
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'getConnection'>,
+    private readonly access: CallAccess,
   ) {
     this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: MERGE_MS });
   }
@@ -105,14 +94,17 @@ export class AuditLog {
   ): AuditEntry {
     const address = this.deps.getConnection(context)?.remoteAddress ?? '';
     const traceId = parseTraceId(context.requestHeader);
-    const entry = new AuditEntry(this.deps.state, {
+    const caller = this.access.getCaller(context);
+    const { principal, credential } = caller;
+    return new AuditEntry(this.deps.state, caller, {
       rpc: `${method.parent.typeName}/${method.name}`,
       address,
       traceId,
+      principal: principal.name,
+      credentialId: credential?.kind === 'user' ? credential.id : '',
       subject,
       requestId,
     });
-    return entry;
   }
 
   /**
@@ -139,8 +131,10 @@ export class AuditLog {
     result: string,
     errorReason?: ErrorReason,
   ): Promise<void> {
-    const { rpc, address } = entry.facts;
-    const throttled = this.throttle.take(`${address} ${rpc} ${result} ${errorReason ?? ''}`);
+    const { rpc, address, principal } = entry.facts;
+    const throttled = this.throttle.take(
+      `${principal} ${address} ${rpc} ${result} ${errorReason ?? ''}`,
+    );
     if (throttled.passes) await entry.write(result, { ...throttled, errorReason });
   }
 }
@@ -148,16 +142,6 @@ export class AuditLog {
 interface AuditDetails {
   readonly suppressed?: SuppressedEvents | undefined;
   readonly errorReason?: ErrorReason | undefined;
-}
-
-interface AuditFacts {
-  /** Full name of the method: `cloudless.api.CoordinatorService/CordonNode`. */
-  readonly rpc: string;
-  /** Address of the client; empty for calls within one process. */
-  readonly address: string;
-  readonly traceId: string;
-  readonly subject: AuditSubject;
-  readonly requestId: string;
 }
 
 /** The audit record of one call. */
@@ -168,6 +152,8 @@ export class AuditEntry {
 
   constructor(
     private readonly state: ApiServerDeps['state'],
+    /** The client of the call. */
+    readonly caller: ApiCaller,
     readonly facts: AuditFacts,
   ) {
     this.subject = facts.subject;
@@ -220,48 +206,8 @@ export class AuditEntry {
   }
 
   private createEvent(result: string): EventInit {
-    const { rpc, address, traceId, requestId } = this.facts;
-    const { command, ...subject } = this.subject;
-    const [program = '', ...args] = command ?? [];
-    const isSuccess = result === 'ok' || result === 'started' || result === 'unchanged';
-    const method = rpc.slice(rpc.indexOf('/') + 1);
-    const from = address === '' ? '' : ` from ${address}`;
-    const running =
-      program === ''
-        ? ''
-        : `, running ${program} with ${args.length} ${args.length === 1 ? 'argument' : 'arguments'}`;
-    return {
-      severity: isSuccess ? Severity.INFO : Severity.WARNING,
-      category: Category.AUDIT,
-      reason: method,
-      message: `${PRINCIPAL}${from} called ${method}${describeSubject(subject)}${running}: ${result}`,
-      ...subject,
-      requestId,
-      audit: {
-        principal: PRINCIPAL,
-        address,
-        rpc,
-        result,
-        program,
-        argumentCount: args.length,
-        traceId,
-      },
-    };
+    return createAuditEvent({ ...this.facts, subject: this.subject, result });
   }
-}
-
-/** The name of every caller, because the cluster has no identities yet. */
-const PRINCIPAL = 'anonymous';
-
-function describeSubject({
-  namespace,
-  workload,
-  nodeId,
-  replicaId,
-}: Omit<AuditSubject, 'command'>): string {
-  if (replicaId !== undefined && replicaId !== '') return ` on replica ${replicaId}`;
-  if (workload !== undefined && workload !== '') return ` on ${namespace}/${workload}`;
-  return nodeId === undefined || nodeId === '' ? '' : ` on node ${nodeId}`;
 }
 
 /** Reads the subject from the fields `namespace`, `name`, `nodeId` and `replicaId` of a request. */

@@ -1,6 +1,6 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
-import type { AuditSubject } from './audit-log.js';
+import type { AuditSubject } from './audit-event.js';
 
 /** Returns the audit subject of a call that acts on one replica. */
 export function toAuditSubject(

@@ -6,6 +6,7 @@ import { WorkloadSchema, resolveNamespace } from '@cloudless/api';
 import { RequestRecordSchema, type RequestRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
+import { ANONYMOUS_LOOPBACK } from '@cloudless/identity';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { retryOnConflict } from './retry-on-conflict.js';
@@ -36,6 +37,7 @@ export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 't
  * with the same id and body returns the stored response and changes nothing.
  * @param decide - Called with the current view, once for each attempt. May await other work before
  *   it reads the state, but must decide without awaiting after that.
+ * @param checkReplay - Checks that the caller may still receive a stored response.
  * @throws the errors of `decide`; kind `invalid` when the request id was used for another call;
  *   `exhausted` when too many calls on the same object wait; `unavailable` when conflicts persist
  *   and nothing was written.
@@ -47,14 +49,21 @@ export async function runIdempotent<Request extends DescMessage, Response extend
   decide: (
     view: ClusterView,
   ) => MutationResult<MessageShape<Response>> | Promise<MutationResult<MessageShape<Response>>>,
+  checkReplay: (response: MessageShape<Response>) => void = () => undefined,
 ): Promise<MessageShape<Response>> {
   const { requestId } = request;
+  const principal = entry.caller.principal.name;
+  const replay = (record: RequestRecord): MessageShape<Response> => {
+    const response = replayResponse(record, method, bodyHash, principal);
+    checkReplay(response);
+    return response;
+  };
   const bodyHash = requestId === '' ? new Uint8Array() : hashRequest(method.input, request);
   const subject = describeSubject(request);
   const attempt = async (): Promise<MessageShape<Response>> => {
     const view = deps.state.view();
     const earlier = requestId === '' ? undefined : view.request(requestId);
-    if (earlier !== undefined) return replayResponse(earlier.value, method, bodyHash);
+    if (earlier !== undefined) return replay(earlier.value);
     let decided: MutationResult<MessageShape<Response>>;
     try {
       decided = await decide(view);
@@ -62,7 +71,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
       // While `decide` awaited other work, a call with the same id may have committed.
       const meanwhile = requestId === '' ? undefined : deps.state.view().request(requestId);
       if (meanwhile === undefined) throw reason;
-      return replayResponse(meanwhile.value, method, bodyHash);
+      return replay(meanwhile.value);
     }
     const { response, transaction = requestId === '' ? undefined : deps.state.transaction() } =
       decided;
@@ -74,6 +83,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
         workloadUid: isMessage(response, WorkloadSchema) ? response.uid : '',
         response: toBinary(method.output, toStoredResponse(response)),
         at: timestampFromMs(deps.clock.wallTime()),
+        principal,
       });
       transaction.require('request', requestId, 'absent').put('request', requestId, record);
     }
@@ -108,13 +118,22 @@ function toStoredResponse<Response>(response: Response): Response {
 
 /**
  * Returns the stored response of an earlier call.
- * @throws kind `invalid` when that call had another method or another body.
+ * @throws kind `invalid` when that call had another principal, another method or another body.
  */
 function replayResponse<Request extends DescMessage, Response extends DescMessage>(
   record: RequestRecord,
   method: DescMethodUnary<Request, Response>,
   bodyHash: Uint8Array,
+  principal: string,
 ): MessageShape<Response> {
+  if ((record.principal || ANONYMOUS_LOOPBACK.name) !== principal) {
+    throw new InvalidInputError([
+      {
+        field: 'request_id',
+        message: 'was used by another caller within the last hour; use a new one',
+      },
+    ]);
+  }
   if (record.method !== method.name || Buffer.compare(record.bodyHash, bodyHash) !== 0) {
     throw new InvalidInputError([
       {

@@ -1,11 +1,13 @@
 import { create, clone, toBinary } from '@bufbuild/protobuf';
 import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   ExecutePlanResponseSchema,
   ListPlansResponseSchema,
   PlanSchema,
   paginate,
+  resolveNamespace,
   type CreatePlanRequest,
   type ExecutePlanRequest,
   type ExecutePlanResponse,
@@ -22,6 +24,8 @@ import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import { releaseBrakeOf } from '../node/node-change.js';
 import { presentNode } from '../node/node-presenter.js';
 import { finishRemoval } from '../node/node-removal.js';
+import { CallAccess } from '../access/call-access.js';
+import type { ApiCaller } from '../access/caller.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
@@ -32,6 +36,7 @@ import {
   selectPlansToDelete,
 } from '../workload/plan-size.js';
 import { describeNodeDifference, describePlanDifference } from './plan-difference.js';
+import { isVisiblePlan, requireChanges } from './plan-access.js';
 import { summarizePlan } from './plan-summary.js';
 import { planChanges, validateChanges, type PlannedOutcome } from './planned-changes.js';
 import { checkRemovedReplicas, putChanges, requireUnchanged } from './put-changes.js';
@@ -49,12 +54,17 @@ export class PlanHandlers {
   /** Encoded sizes of plan records in bytes. A record is never changed in place. */
   private readonly recordBytes = new WeakMap<PlanRecord, number>();
 
-  constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
+  private readonly access: CallAccess;
+
+  constructor(private readonly deps: ApiServerDeps & MutationDeps) {
+    this.access = new CallAccess(deps);
+  }
 
   /** Predicts the effect of changes and stores the prediction. The cluster does not change. */
   async createPlan(request: CreatePlanRequest, entry: AuditEntry): Promise<Plan> {
     const { state, clock, random } = this.deps;
     validateChanges(request.changes);
+    requireChanges(this.access, entry.caller, request.changes);
     return retryOnConflict({ clock, random, subject: 'the list of plans' }, async () => {
       const view = state.view();
       const { outcome, ...predicted } = this.predict(view, request);
@@ -78,17 +88,20 @@ export class PlanHandlers {
   }
 
   /** Predicts the effect of changes. Stores nothing. */
-  predictPlan(request: CreatePlanRequest): Plan {
+  predictPlan(request: CreatePlanRequest, context: HandlerContext): Plan {
     validateChanges(request.changes);
+    requireChanges(this.access, this.access.getCaller(context), request.changes);
     return truncatePlan(this.predict(this.deps.state.view(), request).plan);
   }
 
-  /** Lists the plans that have not expired, newest first. */
-  listPlans(request: ListPlansRequest): ListPlansResponse {
+  /** Lists the plans that have not expired and that the caller may read, newest first. */
+  listPlans(request: ListPlansRequest, context: HandlerContext): ListPlansResponse {
+    const caller = this.access.getCaller(context);
     const nowMs = this.deps.clock.wallTime();
     const plans = [...this.deps.state.view().plans()]
       .map(([, { value }]) => getPlan(value))
       .filter(({ expiresAt }) => nowMs < toMs(expiresAt))
+      .filter((plan) => isVisiblePlan(this.access, caller, plan))
       .sort((a, b) => (toAgeKey(a) < toAgeKey(b) ? 1 : -1));
     const { items, nextPageToken } = paginate(plans, toAgeKey, request, {
       filter: ['plans'],
@@ -97,8 +110,9 @@ export class PlanHandlers {
     return create(ListPlansResponseSchema, { plans: items.map(summarizePlan), nextPageToken });
   }
 
-  getPlan(request: GetPlanRequest): Plan {
-    return getPlan(this.requirePlan(this.deps.state.view(), request.id).value);
+  getPlan(request: GetPlanRequest, context: HandlerContext): Plan {
+    const caller = this.access.getCaller(context);
+    return getPlan(this.requirePlan(this.deps.state.view(), request.id, caller).value);
   }
 
   /**
@@ -113,8 +127,9 @@ export class PlanHandlers {
       { request, entry },
       (view) => {
         const { presenter, state, tracer, clock } = this.deps;
-        const stored = this.requirePlan(view, request.id);
+        const stored = this.requirePlan(view, request.id, entry.caller);
         const plan = getPlan(stored.value);
+        requireChanges(this.access, entry.caller, plan.changes);
         checkNotExecuted(plan);
         const { changes, plans } = this.requireSameOutcome(view, stored.value);
         const transaction = state.transaction().require('plan', plan.id, stored);
@@ -139,6 +154,7 @@ export class PlanHandlers {
         });
         return { response, transaction };
       },
+      (response) => this.checkReplay(entry.caller, response),
     );
     await this.finishNodeChanges(request.id, entry);
     return response;
@@ -207,10 +223,27 @@ export class PlanHandlers {
     );
   }
 
-  /** @throws kind `notFound` when the plan does not exist or has expired. */
-  private requirePlan(view: ClusterView, id: string): Stored<PlanRecord> {
+  /**
+   * Checks that the caller may still make the changes that a stored response shows.
+   * @throws kind `denied`.
+   */
+  private checkReplay(
+    caller: ApiCaller,
+    { workloads, nodes, removedNodeIds }: ExecutePlanResponse,
+  ): void {
+    const method = CoordinatorService.method.executePlan;
+    for (const workload of workloads)
+      this.access.requireNamespace(caller, method, resolveNamespace(workload));
+    if (nodes.length + removedNodeIds.length > 0) this.access.requireNamespace(caller, method, '');
+  }
+
+  /**
+   * @throws kind `notFound` when the plan does not exist, has expired, or the caller may not read the
+   *   plan.
+   */
+  private requirePlan(view: ClusterView, id: string, caller: ApiCaller): Stored<PlanRecord> {
     const stored = view.plan(id);
-    if (stored === undefined) {
+    if (stored === undefined || !isVisiblePlan(this.access, caller, getPlan(stored.value))) {
       throw new CloudlessError(
         'PLAN_NOT_FOUND',
         `plan "${id}" not found: plans are stored for one hour; create a new plan`,

@@ -22,6 +22,7 @@ import {
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
+import { CallAccess } from '../access/call-access.js';
 import type { ApiServerDeps } from '../ports.js';
 import { AgentSession, RESEND_MS } from './agent-session.js';
 import { admitNode, negotiateProtocol } from './node-admission.js';
@@ -44,6 +45,7 @@ export class SessionHub implements TunnelRequester {
   private readonly reportQueue: ReplicaReportQueue;
   private readonly rollbackDetector: RollbackDetector;
   private readonly orderMetrics: OrderMetrics;
+  private readonly access: CallAccess;
   private readonly unsubscribes: (() => void)[];
   private timer: Timer | undefined;
   /** Number of enrolled nodes, connected or not. */
@@ -55,6 +57,7 @@ export class SessionHub implements TunnelRequester {
   };
 
   constructor(private readonly deps: ApiServerDeps & { readonly foreignAgents: ForeignAgents }) {
+    this.access = new CallAccess(deps);
     this.reportQueue = new ReplicaReportQueue(deps);
     this.rollbackDetector = new RollbackDetector(deps);
     this.orderMetrics = new OrderMetrics(deps);
@@ -112,6 +115,7 @@ export class SessionHub implements TunnelRequester {
         'invalid',
         'message: the first message of a session must be `hello`',
       );
+    this.access.requireNode(this.access.getCaller(context), hello.value.nodeId);
     await admitNode(this.deps, hello.value);
     this.rollbackDetector.checkHello(hello.value);
     const session = this.openSession(hello.value);
@@ -142,10 +146,14 @@ export class SessionHub implements TunnelRequester {
   }
 
   /** Handles the Heartbeat call: one unary call that opens, uses and leaves a session. */
-  async handleHeartbeat(request: HeartbeatRequest): Promise<HeartbeatResponse> {
+  async handleHeartbeat(
+    request: HeartbeatRequest,
+    context: HandlerContext,
+  ): Promise<HeartbeatResponse> {
     const { nodes } = this.deps;
     const { hello, inventory } = request;
     if (hello === undefined) throw new CloudlessError('invalid', 'hello: is required');
+    this.access.requireNode(this.access.getCaller(context), hello.nodeId);
     await admitNode(this.deps, hello);
     const { nodeId } = hello;
     const reports = inventory?.replicas ?? [];
@@ -223,9 +231,13 @@ export class SessionHub implements TunnelRequester {
    * Handles the RenewLease call, by which an agent whose main loop does not turn keeps its lease.
    * Only the newest session of a node that has been admitted may do so: neither an older session nor
    * an older process of the agent can extend the lease of another one.
-   * @throws kind `precondition` for any other session.
+   * @throws kind `precondition` for any other session, `denied` for another node.
    */
-  handleRenewLease({ nodeId, sessionId, loopAge }: RenewLeaseRequest): RenewLeaseResponse {
+  handleRenewLease(
+    { nodeId, sessionId, loopAge }: RenewLeaseRequest,
+    context: HandlerContext,
+  ): RenewLeaseResponse {
+    this.access.requireNode(this.access.getCaller(context), nodeId);
     const session = this.sessions.get(nodeId);
     if (session?.id !== sessionId || session.number === undefined) {
       throw new CloudlessError(

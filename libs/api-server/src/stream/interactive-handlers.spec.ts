@@ -9,7 +9,8 @@ import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store'
 import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
-import type { AuditEntry, AuditSubject } from '../audit/audit-log.js';
+import type { AuditEntry } from '../audit/audit-log.js';
+import type { AuditSubject } from '../audit/audit-event.js';
 import { InteractiveHandlers } from './interactive-handlers.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 

@@ -1,6 +1,7 @@
 import { clone, create } from '@bufbuild/protobuf';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
+  CoordinatorService,
   ExecInputEndSchema,
   ExecStartSchema,
   PortForwardEndSchema,
@@ -16,6 +17,7 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError, errorKindOf } from '@cloudless/base';
+import { CallAccess, type AccessDeps, type TargetPermission } from '../access/call-access.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { toAuditSubject } from '../audit/audit-subject.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -27,15 +29,21 @@ import {
 } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
+/** The calls whose rules apply; AgentService has the same rules for its calls of these names. */
+const calls = CoordinatorService.method;
+
 /** Handlers of the bidirectional calls Exec and PortForward. */
 export class InteractiveHandlers {
+  private readonly access: CallAccess;
   /** Number of forwarded connections to workloads, by which replicas are chosen in turn. */
   private nextReplica = 0;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'getConnection'>,
+    private readonly deps: AccessDeps & Pick<ApiServerDeps, 'clock' | 'getConnection'>,
     private readonly tunnels: TunnelOpener,
-  ) {}
+  ) {
+    this.access = new CallAccess(deps);
+  }
 
   /**
    * Runs a command in a container and streams its input and output. For a workload, the command
@@ -53,7 +61,8 @@ export class InteractiveHandlers {
     const first = (await readFirstMessage(items, this.deps.clock))?.request;
     if (first?.case !== 'start') throw createStartMissingError();
     const view = this.deps.state.view();
-    const target = resolveTarget(view, first.value);
+    const permission = this.access.createTargetPermission(context, calls.exec);
+    const target = resolveTarget(view, first.value, permission);
     const replica =
       target.kind === 'workload' ? requireRunningReplica(view, target) : target.replica;
     const containerId = requireContainer(target, replica);
@@ -92,7 +101,8 @@ export class InteractiveHandlers {
     const items = requests[Symbol.asyncIterator]();
     const first = (await readFirstMessage(items, this.deps.clock))?.request;
     if (first?.case !== 'start') throw createStartMissingError();
-    const candidates = this.listCandidates(first.value);
+    const permission = this.access.createTargetPermission(context, calls.portForward);
+    const candidates = this.listCandidates(first.value, permission);
     for (const [index, { replica, containerId }] of candidates.entries()) {
       // One record for each attempt, because each attempt is about another replica.
       await entry.recordStart(toAuditSubject(this.deps.state.view(), replica));
@@ -134,9 +144,10 @@ export class InteractiveHandlers {
    */
   private listCandidates(
     start: PortForwardStart,
+    permission: TargetPermission,
   ): readonly { readonly replica: ReplicaRecord; readonly containerId: string }[] {
     const view = this.deps.state.view();
-    const target = resolveTarget(view, start);
+    const target = resolveTarget(view, start, permission);
     if (target.kind !== 'workload')
       return [{ replica: target.replica, containerId: requireContainer(target, target.replica) }];
     const ready = listReadyReplicas(view, target);

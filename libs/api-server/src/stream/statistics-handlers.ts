@@ -1,6 +1,7 @@
 import { clone, create } from '@bufbuild/protobuf';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
+  AgentService,
   GetContainerStatsRequestSchema,
   ListContainerStatsRequestSchema,
   ListContainerStatsResponseSchema,
@@ -24,6 +25,7 @@ import {
 } from '@cloudless/base';
 import { isLive } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
+import { CallAccess, getReplicaNamespace, type AccessDeps } from '../access/call-access.js';
 import { requireWorkload } from '../lookup.js';
 import { requireContainer, resolveTarget } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
@@ -38,12 +40,18 @@ const PARALLEL_NODES = 16;
  */
 const NODE_DEADLINE_MS = 3_000;
 
+const calls = AgentService.method;
+
 /** Handlers of the statistics calls, which query agents through tunnels. */
 export class StatisticsHandlers {
+  private readonly access: CallAccess;
+
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock'>,
+    private readonly deps: AccessDeps & Pick<ApiServerDeps, 'clock'>,
     private readonly tunnels: TunnelOpener,
-  ) {}
+  ) {
+    this.access = new CallAccess(deps);
+  }
 
   /**
    * Returns the resource usage of one running container.
@@ -52,14 +60,19 @@ export class StatisticsHandlers {
    */
   async getContainerStats(
     request: GetContainerStatsRequest,
-    { signal }: HandlerContext,
+    context: HandlerContext,
   ): Promise<ContainerStats> {
+    const { signal } = context;
     if (request.containerId === '' && request.replicaId === '') {
       throw new InvalidInputError([
         { field: 'container_id', message: 'either container_id or replica_id is required' },
       ]);
     }
-    const target = resolveTarget(this.deps.state.view(), { ...request, namespace: '', name: '' });
+    const target = resolveTarget(
+      this.deps.state.view(),
+      { ...request, namespace: '', name: '' },
+      this.access.createTargetPermission(context, calls.getContainerStats),
+    );
     if (target.kind === 'workload')
       throw new CloudlessError('internal', 'a request without a name means no workload');
     const containerId = requireContainer(target, target.replica);
@@ -77,14 +90,21 @@ export class StatisticsHandlers {
   /**
    * Lists the resource usage of the containers of one page of running replicas. Queries the nodes
    * of these replicas; a node that does not answer is listed in `silent_nodes` with the reason.
-   * @throws kind `notFound` when the requested workload or node does not exist.
+   * @throws kind `notFound` when the requested workload or node does not exist. A caller without a
+   *   role in the whole cluster gets no containers for an unknown node.
    */
   async listContainerStats(
     request: ListContainerStatsRequest,
-    { signal }: HandlerContext,
+    context: HandlerContext,
   ): Promise<ListContainerStatsResponse> {
+    const { signal } = context;
     const { namespace, name, nodeId } = request;
-    const replicas = this.listRunningReplicas(request).sort((a, b) =>
+    const isVisible = this.access.createFilter(
+      this.access.getCaller(context),
+      calls.listContainerStats,
+      name === '' ? namespace : resolveNamespace(request),
+    );
+    const replicas = this.listRunningReplicas(request, isVisible).sort((a, b) =>
       toSortKey(a) < toSortKey(b) ? -1 : 1,
     );
     const filter = ['container stats', namespace, name, nodeId];
@@ -121,13 +141,12 @@ export class StatisticsHandlers {
   }
 
   /** @throws kind `notFound` when the workload or the node does not exist. */
-  private listRunningReplicas({
-    namespace,
-    name,
-    nodeId,
-  }: ListContainerStatsRequest): ReplicaRecord[] {
+  private listRunningReplicas(
+    { namespace, name, nodeId }: ListContainerStatsRequest,
+    isVisible: (namespace: string) => boolean,
+  ): ReplicaRecord[] {
     const view = this.deps.state.view();
-    if (nodeId !== '' && view.node(nodeId) === undefined)
+    if (nodeId !== '' && view.node(nodeId) === undefined && isVisible(''))
       throw new CloudlessError('NODE_NOT_FOUND', `node "${nodeId}" not found`);
     const uid = name === '' ? undefined : requireWorkload(view, { namespace, name }).value.uid;
     const candidates = [...(uid === undefined ? view.replicas() : view.replicasOf(uid))].map(
@@ -136,6 +155,7 @@ export class StatisticsHandlers {
     return candidates.filter((replica) => {
       if (!isLive(replica) || replica.containerId === '' || replica.nodeId === '') return false;
       if (nodeId !== '' && replica.nodeId !== nodeId) return false;
+      if (!isVisible(getReplicaNamespace(view, replica))) return false;
       if (name !== '' || namespace === '') return true;
       const workload = view.workload(replica.uid)?.value;
       return workload !== undefined && resolveNamespace(workload) === namespace;

@@ -1,6 +1,8 @@
 import { clone, create } from '@bufbuild/protobuf';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
+  AgentService,
+  CoordinatorService,
   ExecCommandRequestSchema,
   GetContainerStatusRequestSchema,
   ExecResultAssembler,
@@ -17,6 +19,7 @@ import {
   type StreamLogsRequest,
 } from '@cloudless/api';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import { CallAccess, getReplicaNamespace, type AccessDeps } from '../access/call-access.js';
 import { presentContainer } from '../workload/container-presenter.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { toAuditSubject } from '../audit/audit-subject.js';
@@ -34,19 +37,24 @@ import {
 } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
+/** The calls whose rules apply; AgentService has the same rules for its calls of these names. */
+const calls = CoordinatorService.method;
+
 /** Size of the batches that agents send when the client requests single lines. */
 const BATCH_BYTES = 64 * 1024;
 
 /** Handlers of the log, exec and container calls, which reach agents through tunnels. */
 export class StreamHandlers {
+  private readonly access: CallAccess;
   private readonly replicaLogs: ReplicaLogStream;
   private readonly workloadLogs: WorkloadLogStream;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'getConnection'>,
+    private readonly deps: AccessDeps & Pick<ApiServerDeps, 'clock' | 'log' | 'getConnection'>,
     private readonly tunnels: TunnelOpener,
     logs: NodeLogReader,
   ) {
+    this.access = new CallAccess(deps);
     this.replicaLogs = new ReplicaLogStream(deps, logs);
     this.workloadLogs = new WorkloadLogStream(deps, this.replicaLogs);
   }
@@ -61,16 +69,18 @@ export class StreamHandlers {
     const batchRequest = Object.assign(clone(StreamLogsRequestSchema, request), {
       maxBatchBytes: isSingleLines ? BATCH_BYTES : request.maxBatchBytes,
     });
-    const entries = this.streamEntries(batchRequest, { signal: context.signal, client });
+    const permission = this.access.createTargetPermission(context, calls.streamLogs);
+    const target = resolveTarget(this.deps.state.view(), request, permission);
+    const entries = this.streamEntries(target, batchRequest, { signal: context.signal, client });
     if (!isSingleLines) return yield* entries;
     for await (const entry of entries) yield* decodeLines(entry);
   }
 
   private async *streamEntries(
+    target: StreamTarget,
     request: StreamLogsRequest,
     reader: LogReader,
   ): AsyncGenerator<LogEntry> {
-    const target = resolveTarget(this.deps.state.view(), request);
     if (request.previous) {
       yield* this.streamPrevious(target, request, reader);
       return;
@@ -115,7 +125,8 @@ export class StreamHandlers {
     context: HandlerContext,
   ): Promise<ExecCommandResponse> {
     const view = this.deps.state.view();
-    const target = resolveTarget(view, request);
+    const permission = this.access.createTargetPermission(context, calls.execCommand);
+    const target = resolveTarget(view, request, permission);
     const replica =
       target.kind === 'workload' ? requireRunningReplica(view, target) : target.replica;
     const containerId = requireContainer(target, replica);
@@ -148,9 +159,14 @@ export class StreamHandlers {
   /** Returns the status of a container as its agent sees it now. */
   async getContainerStatus(
     request: GetContainerStatusRequest,
-    { signal }: HandlerContext,
+    context: HandlerContext,
   ): Promise<ContainerStatus> {
-    const { containerId, replica } = findContainer(this.deps.state.view(), request.containerId);
+    const { signal } = context;
+    const { containerId, replica } = findContainer(
+      this.deps.state.view(),
+      request.containerId,
+      this.access.createTargetPermission(context, AgentService.method.getContainerStatus),
+    );
     const value = Object.assign(clone(GetContainerStatusRequestSchema, request), { containerId });
     for await (const { frame } of this.tunnels.open(
       replica.nodeId,
@@ -169,11 +185,17 @@ export class StreamHandlers {
    * Lists the current container of each replica as its agent last reported it. Does not query the
    * agents. Replicas that are lost are omitted.
    */
-  listContainers(): ListContainersResponse {
+  listContainers(context: HandlerContext): ListContainersResponse {
+    const isVisible = this.access.createFilter(
+      this.access.getCaller(context),
+      AgentService.method.listContainers,
+      '',
+    );
     const view = this.deps.state.view();
     const containers = [...view.replicas()]
       .map(({ value }) => value)
       .filter(({ containerId, lost }) => containerId !== '' && !lost)
+      .filter((replica) => isVisible(getReplicaNamespace(view, replica)))
       .sort((a, b) => (a.id < b.id ? -1 : 1))
       .map((replica) => presentContainer(view, replica));
     return create(ListContainersResponseSchema, { containers });

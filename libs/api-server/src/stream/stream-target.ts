@@ -2,6 +2,7 @@ import { resolveNamespace } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
+import { getReplicaNamespace, type TargetPermission } from '../access/call-access.js';
 import { requireWorkload } from '../lookup.js';
 
 /** The fields by which a log or exec request names its target. */
@@ -26,9 +27,14 @@ export type StreamTarget =
 /**
  * Finds the target of a request.
  * @throws kind `invalid` when the request names no target, two targets, or an ambiguous prefix;
- *   `notFound` when the target does not exist.
+ *   `notFound` when the target does not exist, also for a replica or container that the caller may
+ *   not name; `denied` for a workload that the caller may not name.
  */
-export function resolveTarget(view: ClusterView, request: StreamTargetRequest): StreamTarget {
+export function resolveTarget(
+  view: ClusterView,
+  request: StreamTargetRequest,
+  permission: TargetPermission,
+): StreamTarget {
   const givenFields = [
     ...(request.containerId === '' ? [] : ['container_id']),
     ...(request.replicaId === '' ? [] : ['replica_id']),
@@ -49,13 +55,15 @@ export function resolveTarget(view: ClusterView, request: StreamTargetRequest): 
         message: `cannot be combined with ${givenFields[0] ?? ''}`,
       },
     ]);
-  if (request.containerId !== '') return findContainer(view, request.containerId);
+  if (request.containerId !== '') return findContainer(view, request.containerId, permission);
   if (request.replicaId !== '') {
     const replica = view.replica(request.replicaId)?.value;
-    if (replica === undefined)
+    if (replica === undefined || !permission.isPermitted(getReplicaNamespace(view, replica)))
       throw new CloudlessError('REPLICA_NOT_FOUND', `replica "${request.replicaId}" not found`);
+    permission.requireNamespace(getReplicaNamespace(view, replica));
     return { kind: 'replica', replica };
   }
+  permission.requireNamespace(resolveNamespace(request));
   const { uid, name } = requireWorkload(view, request).value;
   return { kind: 'workload', uid, namespace: resolveNamespace(request), name };
 }
@@ -63,16 +71,22 @@ export function resolveTarget(view: ClusterView, request: StreamTargetRequest): 
 /**
  * Finds a container by its id or a unique prefix of it, including earlier containers of a replica,
  * whose logs the node may still have.
+ * Containers that the caller may not name do not count.
  * @throws kind `notFound` when no id begins with `prefix`, `invalid` when several do.
  */
 export function findContainer(
   view: ClusterView,
   prefix: string,
+  permission: TargetPermission,
 ): Extract<StreamTarget, { kind: 'container' }> {
   const matches: Extract<StreamTarget, { kind: 'container' }>[] = [];
   for (const { value } of view.replicas()) {
     for (const containerId of [value.containerId, ...value.earlierContainerIds]) {
-      if (containerId !== '' && containerId.startsWith(prefix))
+      if (
+        containerId !== '' &&
+        containerId.startsWith(prefix) &&
+        permission.isPermitted(getReplicaNamespace(view, value))
+      )
         matches.push({ kind: 'container', containerId, replica: value });
     }
   }
@@ -87,6 +101,7 @@ export function findContainer(
       },
     ]);
   }
+  permission.requireNamespace(getReplicaNamespace(view, first.replica));
   return first;
 }
 

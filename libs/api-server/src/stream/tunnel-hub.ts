@@ -206,6 +206,8 @@ export class TunnelHub implements TunnelOpener {
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'random' | 'clock'>,
     private readonly sessions: TunnelRequester,
+    /** Returns true when the client of a call is the agent of the node. */
+    private readonly isMadeFor: (nodeId: string, context: HandlerContext) => boolean = () => true,
   ) {
     sessions.setTunnelListener({
       onRefused: (nodeId, { tunnelId, reason }) => {
@@ -295,14 +297,14 @@ export class TunnelHub implements TunnelOpener {
    */
   async *handleTunnel(
     messages: AsyncIterable<TunnelFrame>,
-    _context: HandlerContext,
+    context: HandlerContext,
   ): AsyncGenerator<TunnelFrame> {
     const frames = messages[Symbol.asyncIterator]();
     const opening = (await readFirstMessage(frames, this.deps.clock))?.frame;
     if (opening?.case !== 'tunnelId')
       throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
     const tunnel = this.waiting.get(opening.value);
-    if (tunnel === undefined)
+    if (tunnel === undefined || !this.isMadeFor(tunnel.nodeId, context))
       throw new CloudlessError(
         'notFound',
         'no request waits for this tunnel; it may have timed out',

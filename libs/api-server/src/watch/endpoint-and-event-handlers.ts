@@ -2,11 +2,13 @@ import { create } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
+  CoordinatorService,
   EndpointSetSchema,
   ListEventsResponseSchema,
   ReplicaEndpointSchema,
   paginate,
   type EndpointSet,
+  type Event,
   type ListEndpointsRequest,
   type ListEventsRequest,
   type ListEventsResponse,
@@ -16,6 +18,7 @@ import {
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { createServingFilter, getZone, isLive } from '@cloudless/cluster-state';
+import { CallAccess } from '../access/call-access.js';
 import type { ApiServerDeps } from '../ports.js';
 import { requireWorkload } from '../lookup.js';
 import type { LivenessChanges } from './liveness-changes.js';
@@ -26,9 +29,13 @@ import { findRelatedEvents } from './related-events.js';
 
 /** Handlers of the endpoint and event calls of CoordinatorService. */
 export class EndpointAndEventHandlers {
+  private readonly access: CallAccess;
+
   constructor(
     private readonly deps: ApiServerDeps & { readonly livenessChanges: LivenessChanges },
-  ) {}
+  ) {
+    this.access = new CallAccess(deps);
+  }
 
   listEndpoints(request: ListEndpointsRequest): EndpointSet {
     return this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);
@@ -51,11 +58,18 @@ export class EndpointAndEventHandlers {
     }
   }
 
-  listEvents(request: ListEventsRequest): ListEventsResponse {
+  listEvents(request: ListEventsRequest, context: HandlerContext): ListEventsResponse {
+    const isVisible = this.access.createFilter(
+      this.access.getCaller(context),
+      CoordinatorService.method.listEvents,
+      request.namespace,
+    );
     const view = this.deps.state.view();
     const { namespace, workload, nodeId, newestFirst, categories, relatedTo } = request;
-    const events = relatedTo === '' ? view.events() : findRelatedEvents(view.events(), relatedTo);
-    const matching = events.filter(createEventFilter(request));
+    const all = view.events();
+    const isVisibleEvent = ({ namespace }: Event): boolean => isVisible(namespace);
+    const events = relatedTo === '' ? all : findRelatedEvents(all, relatedTo, isVisibleEvent);
+    const matching = events.filter(isVisibleEvent).filter(createEventFilter(request));
     const { items, nextPageToken } = paginate(
       newestFirst ? matching.reverse() : matching,
       ({ id }) => id,
@@ -85,9 +99,14 @@ export class EndpointAndEventHandlers {
 
   watchEvents(
     request: WatchEventsRequest,
-    { signal }: HandlerContext,
+    context: HandlerContext,
   ): AsyncGenerator<WatchEventsResponse> {
-    return watchEvents(this.deps, request, signal);
+    const isVisible = this.access.createFilter(
+      this.access.getCaller(context),
+      CoordinatorService.method.watchEvents,
+      request.namespace,
+    );
+    return watchEvents(this.deps, request, context.signal, isVisible);
   }
 
   /** Returns the endpoints of the ready replicas that are not leaving, by sequence number. */

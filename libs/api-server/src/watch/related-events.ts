@@ -4,10 +4,14 @@ import { CloudlessError } from '@cloudless/base';
 /**
  * Returns an event with its direct and indirect causes and consequences, oldest first.
  * @param events - Sorted by id in ascending order: a cause comes before its consequences.
- * @throws kind `notFound` when the event does not exist or is no longer stored.
+ * @throws kind `notFound` when the event does not exist, is no longer stored, or is not visible.
  */
-export function findRelatedEvents(events: readonly Event[], id: string): readonly Event[] {
-  const start = events.find((event) => event.id === id);
+export function findRelatedEvents(
+  events: readonly Event[],
+  id: string,
+  isVisible: (event: Event) => boolean,
+): readonly Event[] {
+  const start = events.find((event) => event.id === id && isVisible(event));
   if (start === undefined)
     throw new CloudlessError(
       'EVENT_NOT_FOUND',

@@ -45,6 +45,8 @@ const EVENT_ID = /^\d{10,20}-\d{10,20}$/;
  * Streams every event after `after_id` or `after_revision`, or every new event when the request has
  * neither, with a bookmark after the past events and after each 15 s of silence. No event is
  * skipped: the watch reads the history of the store at the speed of the client.
+ * @param isVisible - Returns true for the namespaces whose events are sent; empty in its argument for
+ *   events that belong to no namespace. Default: all events.
  * @throws kind `invalid` for a malformed `after_id`, and for `after_id` with `after_revision`;
  *   `compacted` when an event after the position may have been removed, or the history does not
  *   contain the requested revision, or has not reached it.
@@ -53,6 +55,7 @@ export async function* watchEvents(
   { state, clock }: { readonly state: ClusterState; readonly clock: Clock },
   request: WatchEventsRequest,
   signal: StopSignal,
+  isVisible: (namespace: string) => boolean = () => true,
 ): AsyncGenerator<WatchEventsResponse> {
   if (request.afterId !== '' && request.afterRevision > 0n) {
     throw new InvalidInputError([
@@ -63,7 +66,8 @@ export async function* watchEvents(
     const message = `is not the id of an event: ${JSON.stringify(request.afterId)}; pass the id of a received event`;
     throw new InvalidInputError([{ field: 'after_id', message }]);
   }
-  const matchesRequest = createEventFilter(request);
+  const isSelected = createEventFilter(request);
+  const matchesRequest = (event: Event): boolean => isVisible(event.namespace) && isSelected(event);
   if (request.afterRevision > 0n) await state.checkRevision(request.afterRevision);
   const view = state.view();
   const { revision: startRevision } = view;

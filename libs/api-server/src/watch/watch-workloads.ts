@@ -22,17 +22,20 @@ import type { WatchSource } from './watch-records.js';
 
 /**
  * Creates the watch source of workloads.
+ * @param isVisible - Returns true for the namespaces whose workloads are sent.
  * @throws kind `invalid` when the label selector cannot be parsed.
  */
 export function createWorkloadSource(
   deps: Pick<ApiServerDeps, 'state' | 'presenter'>,
   request: WatchWorkloadsRequest,
+  isVisible: (namespace: string) => boolean,
 ): WatchSource<'workload', WatchWorkloadsResponse> {
   const selector = parseLabelSelector(request.labelSelector);
   return {
     ...createWorkloadRecordSource(),
     matchesFilter: (record) =>
       (request.namespace === '' || record.namespace === request.namespace) &&
+      isVisible(record.namespace) &&
       (request.name === '' || record.name === request.name) &&
       matchesLabels(selector, record.spec?.labels ?? {}),
     listKeysAffectedByLiveness: (view, nodeId, kind) =>

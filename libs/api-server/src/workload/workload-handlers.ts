@@ -23,6 +23,7 @@ import {
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { toNameKeyId } from '@cloudless/cluster-state';
+import { CallAccess } from '../access/call-access.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
@@ -37,10 +38,14 @@ import { truncateWorkloadPlan } from './plan-size.js';
 
 /** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {
+  private readonly access: CallAccess;
+
   constructor(
     private readonly deps: ApiServerDeps &
       MutationDeps & { readonly livenessChanges: LivenessChanges },
-  ) {}
+  ) {
+    this.access = new CallAccess(deps);
+  }
 
   createWorkload(request: CreateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
     validateSpec(this.deps, request.spec);
@@ -99,7 +104,12 @@ export class WorkloadHandlers {
     );
   }
 
-  listWorkloads(request: ListWorkloadsRequest): ListWorkloadsResponse {
+  listWorkloads(request: ListWorkloadsRequest, context: HandlerContext): ListWorkloadsResponse {
+    const isVisible = this.access.createFilter(
+      this.access.getCaller(context),
+      CoordinatorService.method.listWorkloads,
+      request.namespace,
+    );
     const selector = parseLabelSelector(request.labelSelector);
     const view = this.deps.state.view();
     const { nodeId } = request;
@@ -108,7 +118,8 @@ export class WorkloadHandlers {
     const idsOnNode = new Set(onNode.map(({ id }) => id));
     const matching = [...view.workloads()]
       .map(({ value }) => value)
-      .filter((record) => request.namespace === '' || record.namespace === request.namespace)
+      .filter(({ namespace }) => request.namespace === '' || namespace === request.namespace)
+      .filter(({ namespace }) => isVisible(namespace))
       .filter((record) => matchesLabels(selector, record.spec?.labels ?? {}))
       .filter((record) => nodeId === '' || uidsOnNode.has(record.uid))
       .sort((a, b) => (toNameKey(a) < toNameKey(b) ? -1 : 1));
@@ -130,13 +141,18 @@ export class WorkloadHandlers {
 
   watchWorkloads(
     request: WatchWorkloadsRequest,
-    { signal }: HandlerContext,
+    context: HandlerContext,
   ): AsyncGenerator<WatchWorkloadsResponse> {
+    const isVisible = this.access.createFilter(
+      this.access.getCaller(context),
+      CoordinatorService.method.watchWorkloads,
+      request.namespace,
+    );
     return watchRecords(
       this.deps,
-      createWorkloadSource(this.deps, request),
+      createWorkloadSource(this.deps, request, isVisible),
       request.afterRevision,
-      signal,
+      context.signal,
     );
   }
 

@@ -113,7 +113,7 @@ describe('audit log', () => {
         {
           reason: rpc,
           audit: {
-            principal: 'anonymous',
+            principal: 'anonymous@loopback',
             address: '127.0.0.7',
             rpc: expect.stringContaining(`/${rpc}`),
             result,

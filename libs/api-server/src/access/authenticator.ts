@@ -1,0 +1,339 @@
+import type { DescMethod } from '@bufbuild/protobuf';
+import { Role } from '@cloudless/api';
+import type { UserRecord } from '@cloudless/api/store';
+import { CloudlessError, noMeter, type Clock, type Log, type Meter } from '@cloudless/base';
+import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
+import { ANONYMOUS_LOOPBACK, type Grant, type Principal, type RoleName } from '@cloudless/identity';
+import { checkCall, getAccessRule } from '@cloudless/identity/authorization';
+import type { ApiCaller, CallCredential, Caller } from './caller.js';
+import {
+  ConnectionCertificates,
+  checkCertificate,
+  type CertificateFacts,
+  type ValidCertificate,
+} from './certificate-authentication.js';
+import { createDeniedError } from './call-access.js';
+import { CredentialIndex } from './credential-index.js';
+import type { IdentityPort } from './identity-port.js';
+import { RefusalLog } from './refusal-log.js';
+import { RefusedCallError } from './refusal.js';
+import {
+  findTokenCredential,
+  readBearerToken,
+  requireUsableToken,
+} from './token-authentication.js';
+
+/** The connection of a call, as far as the authentication needs it. */
+export interface AuthenticatedConnection {
+  readonly id: string;
+  readonly remoteAddress: string;
+  /** The certificates that the client presented. Undefined: none. */
+  readonly peer?: { readonly chainDer: readonly Uint8Array[] } | undefined;
+  /** Closes the connection once its running calls have ended. */
+  drain(): void;
+}
+
+/** A call before its request is read. */
+export interface IncomingCall {
+  readonly method: DescMethod;
+  /** Undefined when the connection closed while the call came in. */
+  readonly connection: AuthenticatedConnection | undefined;
+  readonly header: Headers;
+}
+
+export interface AuthenticatorDeps {
+  readonly state: ClusterState;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Absent in a cluster without TLS: every call has the principal `anonymous@loopback`. */
+  readonly identity?: IdentityPort;
+  /** Default: no metrics. */
+  readonly meter?: Meter;
+  /**
+   * Called when a client has presented its newest certificate, as long as the certificate before is
+   * still accepted. `id` is that of {@link CallCredential}.
+   */
+  readonly onCredentialUsed?: (kind: 'node' | 'user', id: string, serial: string) => void;
+}
+
+/** What a call has proved, and the part that may change while the call is open. */
+interface Authentication {
+  readonly principal: Principal;
+  readonly credential?: CallCredential | undefined;
+}
+
+/**
+ * Decides for each call which principal makes it, and whether the principal may make such calls at
+ * all. A client certificate is verified once for each connection, and again after a change of the
+ * trust bundle; its validity and revocation, and those of bearer tokens, are checked in each call
+ * and while calls are open.
+ */
+export class Authenticator {
+  private readonly certificates = new WeakMap<AuthenticatedConnection, ConnectionCertificates>();
+  private readonly principals = new WeakMap<UserRecord, Principal>();
+  private readonly credentials: CredentialIndex;
+  private readonly refusals: RefusalLog;
+  private readonly listeners = new Set<() => void>();
+  private readonly unsubscribes: readonly (() => void)[];
+
+  constructor(private readonly deps: AuthenticatorDeps) {
+    const { state, identity } = deps;
+    this.credentials = new CredentialIndex(state);
+    this.refusals = new RefusalLog({ ...deps, meter: deps.meter ?? noMeter });
+    this.unsubscribes = [
+      state.subscribe((changes) => {
+        if (changes.some(isRelevant)) this.notify();
+      }),
+      identity?.onChange(() => this.notify()) ?? (() => undefined),
+      () => this.credentials.close(),
+    ];
+  }
+
+  /**
+   * Authenticates a call and checks the access table.
+   * @throws {@link CloudlessError} `unauthenticated` for missing or invalid credentials, `denied`
+   *   for a missing role, `invalid` for a bearer token beside a client certificate. The refusal is
+   *   counted and recorded in the audit log.
+   */
+  authorize({ method, connection, header }: IncomingCall): ApiCaller {
+    const authenticate = this.createAuthentication(connection, header);
+    try {
+      const caller = new AuthenticatedCaller(authenticate, method, connection?.id ?? '');
+      caller.check();
+      return caller;
+    } catch (reason) {
+      this.refusals.record(method, connection?.remoteAddress ?? '', header, reason);
+      if (reason instanceof RefusedCallError && connection?.peer !== undefined) connection.drain();
+      throw reason;
+    }
+  }
+
+  /**
+   * Makes a renewed certificate count for the connection of a caller, so that its open streams go on
+   * after the expiry of the presented certificate.
+   */
+  replaceCredential(caller: Caller, certificate: CertificateFacts): void {
+    if (caller instanceof AuthenticatedCaller) caller.replaceCertificate(certificate);
+  }
+
+  /**
+   * Calls the listener when open calls must be checked again: after changes of users, credentials,
+   * bans, identities of nodes, and the trust bundle.
+   * @returns A function that ends the subscription.
+   */
+  onChange(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  close(): void {
+    for (const unsubscribe of this.unsubscribes) unsubscribe();
+  }
+
+  /** Returns a function that authenticates the call now, for its start and each later check. */
+  private createAuthentication(
+    connection: AuthenticatedConnection | undefined,
+    header: Headers,
+  ): AuthenticateNow {
+    const { identity, state, clock } = this.deps;
+    if (identity === undefined)
+      return { authenticate: () => ({ principal: ANONYMOUS_LOOPBACK }), replace: () => undefined };
+    const chainDer = connection?.peer?.chainDer;
+    if (connection !== undefined && chainDer !== undefined) {
+      const certificates =
+        this.certificates.get(connection) ?? new ConnectionCertificates(chainDer);
+      this.certificates.set(connection, certificates);
+      return {
+        authenticate: (isStart) => {
+          if (isStart && header.has('authorization')) throw createTwoCredentialsError();
+          const nowMs = clock.wallTime();
+          const certificate = certificates.get(identity.verifier, nowMs);
+          const valid = checkCertificate(state.view(), this.credentials, certificate, nowMs);
+          if (isStart) this.reportUse(valid);
+          return this.toAuthentication(valid);
+        },
+        replace: (facts) => certificates.replace(facts),
+      };
+    }
+    let credentialId: string | undefined;
+    return {
+      authenticate: (isStart) => {
+        if (isStart) {
+          const token = readBearerToken(header);
+          credentialId =
+            token === undefined
+              ? undefined
+              : findTokenCredential(state.view(), identity.tokenSecret, token);
+        }
+        if (credentialId === undefined)
+          return { principal: { kind: 'unauthenticated', name: 'unauthenticated' } };
+        const { credential } = requireUsableToken(state.view(), credentialId, clock.wallTime());
+        return {
+          principal: this.toUserPrincipal(credential?.user ?? ''),
+          credential: { kind: 'user', id: credentialId },
+        };
+      },
+      replace: () => undefined,
+    };
+  }
+
+  private toAuthentication(valid: ValidCertificate): Authentication {
+    switch (valid.kind) {
+      case 'controller':
+        return { principal: { kind: 'controller', name: `controller/${valid.id}` } };
+      case 'node': {
+        const { nodeId, expiredAtMs, credential } = valid;
+        const name = `node/${nodeId}`;
+        return expiredAtMs === undefined
+          ? { principal: { kind: 'node', name, nodeId }, credential }
+          : { principal: { kind: 'expired-node', name, nodeId, expiredAtMs }, credential };
+      }
+      case 'user':
+        return {
+          principal: this.toUserPrincipal(valid.record.credential?.user ?? ''),
+          credential: valid.credential,
+        };
+    }
+  }
+
+  /** Returns the principal of a user with the current roles. */
+  private toUserPrincipal(userName: string): Principal {
+    const record = this.deps.state.view().user(userName)?.value;
+    const known = record === undefined ? undefined : this.principals.get(record);
+    if (known !== undefined) return known;
+    const principal: Principal = {
+      kind: 'user',
+      name: `user/${userName}`,
+      userName,
+      grants: toGrants(record),
+    };
+    if (record !== undefined) this.principals.set(record, principal);
+    return principal;
+  }
+
+  private reportUse(valid: ValidCertificate): void {
+    if (valid.kind === 'controller' || !valid.confirmsCurrent) return;
+    const { kind, id, serial = '' } = valid.credential;
+    this.deps.onCredentialUsed?.(kind, id, serial);
+  }
+
+  private notify(): void {
+    for (const listener of this.listeners) listener();
+  }
+}
+
+interface AuthenticateNow {
+  /** @param isStart - True: for the start of the call; false: for a later check. */
+  readonly authenticate: (isStart: boolean) => Authentication;
+  /** Makes a renewed certificate count for the connection. */
+  readonly replace: (facts: CertificateFacts) => void;
+}
+
+/** A caller whose credentials are checked again with each {@link check}. */
+class AuthenticatedCaller implements ApiCaller {
+  private current: Authentication;
+  private readonly requirements: (() => void)[] = [];
+
+  /** @throws the error of the authentication. */
+  constructor(
+    private readonly authentication: AuthenticateNow,
+    private readonly method: DescMethod,
+    readonly connectionId: string,
+  ) {
+    this.current = authentication.authenticate(/* isStart */ true);
+  }
+
+  /** The principal with its current roles; without roles once its credentials are refused. */
+  get principal(): Principal {
+    this.tryRefresh();
+    return this.current.principal;
+  }
+
+  get credential(): CallCredential | undefined {
+    this.tryRefresh();
+    return this.current.credential;
+  }
+
+  check(): void {
+    this.current = this.authentication.authenticate(/* isStart */ false);
+    const { principal } = this.current;
+    const decision = checkCall(getAccessRule(this.method), principal);
+    if (!decision.allowed) throw createRefusal(decision, principal, this.method);
+    for (const requirement of this.requirements) requirement();
+  }
+
+  require(requirement: () => void): void {
+    requirement();
+    this.requirements.push(requirement);
+  }
+
+  replaceCertificate(facts: CertificateFacts): void {
+    this.authentication.replace(facts);
+  }
+
+  private tryRefresh(): void {
+    try {
+      this.current = this.authentication.authenticate(/* isStart */ false);
+    } catch {
+      const { principal } = this.current;
+      // The next check ends the call. Until then the caller has no role.
+      if (principal.kind === 'user')
+        this.current = { ...this.current, principal: { ...principal, grants: [] } };
+    }
+  }
+}
+
+function createRefusal(
+  decision: Extract<ReturnType<typeof checkCall>, { allowed: false }>,
+  principal: Principal,
+  method: DescMethod,
+): CloudlessError {
+  if (decision.code === 'denied') return createDeniedError(principal, method, decision);
+  return principal.kind === 'expired-node'
+    ? new RefusedCallError('expired certificate', 'CERTIFICATE_EXPIRED', decision.message, {
+        principal: principal.name,
+      })
+    : new RefusedCallError('no credentials', 'UNAUTHENTICATED', decision.message);
+}
+
+function createTwoCredentialsError(): CloudlessError {
+  return new CloudlessError(
+    'invalid',
+    'the call has a client certificate and a bearer token; send one of them',
+  );
+}
+
+const ROLES: Readonly<Record<Role, RoleName | undefined>> = {
+  [Role.ROLE_UNSPECIFIED]: undefined,
+  [Role.VIEWER]: 'viewer',
+  [Role.OPERATOR]: 'operator',
+  [Role.ADMIN]: 'admin',
+};
+
+/** Returns the roles of a user. Roles of a newer version of this program are ignored. */
+export function toGrants(record: UserRecord | undefined): readonly Grant[] {
+  return (record?.user?.grants ?? []).flatMap(({ role, namespace }) => {
+    const name = ROLES[role];
+    return name === undefined ? [] : [{ role: name, namespace }];
+  });
+}
+
+/** Returns true for a change after which an open call may no longer be permitted. */
+function isRelevant(change: RecordChange): boolean {
+  switch (change.kind) {
+    case 'user':
+    case 'credential':
+    case 'ban':
+    case 'ca':
+      return true;
+    case 'node':
+      return (
+        change.after === undefined ||
+        (change.before !== undefined &&
+          change.before.identity?.current?.serial !== change.after.identity?.current?.serial) ||
+        change.before?.identity?.previous?.serial !== change.after.identity?.previous?.serial
+      );
+    default:
+      return false;
+  }
+}

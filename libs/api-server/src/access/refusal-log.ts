@@ -1,0 +1,93 @@
+import type { DescMethod } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { formatCode, parseTraceId, toCode, toReasonEnum } from '@cloudless/api';
+import {
+  CloudlessError,
+  Throttle,
+  errorFields,
+  type Clock,
+  type Counter,
+  type Log,
+  type Meter,
+} from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
+import { createAuditEvent } from '../audit/audit-event.js';
+import { RefusedCallError, type RefusalCause } from './refusal.js';
+
+/**
+ * Refusals of one cause that get a record each; later ones are merged into at most one record every
+ * {@link MERGE_MS}. Refused clients cost nothing to make, so neither their addresses nor what they
+ * send may multiply the records.
+ */
+const BURST = 20;
+const MERGE_MS = 10_000;
+
+/** Counts refused calls, and records them in the audit log. */
+export class RefusalLog {
+  private readonly throttle: Throttle;
+  private readonly counter: Counter;
+
+  constructor(
+    private readonly deps: {
+      readonly state: ClusterState;
+      readonly clock: Clock;
+      readonly log: Log;
+      readonly meter: Meter;
+    },
+  ) {
+    this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: MERGE_MS });
+    this.counter = deps.meter.counter({
+      name: 'cloudless_calls_refused_total',
+      help: 'Calls that were refused before their request was read, by cause: a missing or invalid credential, or a missing role.',
+      labels: ['cause'],
+    });
+  }
+
+  /**
+   * Records a refused call. The audit record is written in the background, because a refused client
+   * must not cost more than the refusal.
+   */
+  record(method: DescMethod, address: string, header: Headers, reason: unknown): void {
+    if (!(reason instanceof CloudlessError) || reason.kind === 'internal') return;
+    const { refused, refusalCause: cause } = toRefusal(reason);
+    this.counter.add(1, { cause });
+    const throttled = this.throttle.take(cause);
+    if (!throttled.passes) return;
+    const { suppressed } = throttled;
+    const { state, log } = this.deps;
+    const event = createAuditEvent({
+      rpc: `${method.parent.typeName}/${method.name}`,
+      address,
+      traceId: parseTraceId(header),
+      principal: refused.principal ?? 'unauthenticated',
+      credentialId: refused.credentialId ?? '',
+      cause,
+      subject: {},
+      requestId: '',
+      result: formatCode(toCode(reason.kind)),
+    });
+    const counted =
+      suppressed === undefined
+        ? {}
+        : { count: suppressed.count + 1, firstTime: timestampFromMs(suppressed.sinceMs) };
+    state
+      .commitObserved(
+        state
+          .transaction()
+          .event({ ...event, ...counted, errorReason: toReasonEnum(reason.reason) }),
+      )
+      .catch((failure: unknown) =>
+        log.warn('refused call not recorded', { rpc: method.name, cause, ...errorFields(failure) }),
+      );
+  }
+}
+
+function toRefusal(reason: CloudlessError): {
+  readonly refusalCause: RefusalCause;
+  readonly refused: RefusedCallError['refused'];
+} {
+  if (reason instanceof RefusedCallError) return reason;
+  if (reason.kind === 'invalid') return { refusalCause: 'token beside a certificate', refused: {} };
+  const principal = reason.metadata?.['principal'];
+  return { refusalCause: 'missing role', refused: principal === undefined ? {} : { principal } };
+}

@@ -1,0 +1,180 @@
+import type { ServiceImpl } from '@connectrpc/connect';
+import { CoordinatorService } from '@cloudless/api';
+import type { Clock } from '@cloudless/base';
+import type { NodeHandlers } from '../node/node-handlers.js';
+import type { PlanHandlers } from '../plan/plan-handlers.js';
+import type { RolloutHandlers } from '../rollout/rollout-handlers.js';
+import type { SessionHub } from '../session/session-hub.js';
+import type { InteractiveHandlers } from '../stream/interactive-handlers.js';
+import type { StreamHandlers } from '../stream/stream-handlers.js';
+import type { TunnelHub } from '../stream/tunnel-hub.js';
+import type { EndpointAndEventHandlers } from '../watch/endpoint-and-event-handlers.js';
+import { withSlowReaderTimeout } from '../watch/slow-reader-timeout.js';
+import type { WorkloadHandlers } from '../workload/workload-handlers.js';
+import type { CallRoutes } from './call-routes.js';
+
+type Coordinator = ServiceImpl<typeof CoordinatorService>;
+const calls = CoordinatorService.method;
+
+/** The handlers of CoordinatorService by subject. */
+export interface CoordinatorHandlers {
+  readonly clock: Clock;
+  readonly getServerInfo: Coordinator['getServerInfo'];
+  readonly sessions: SessionHub;
+  readonly tunnels: TunnelHub;
+  readonly nodes: NodeHandlers;
+  readonly workloads: WorkloadHandlers;
+  readonly rollouts: RolloutHandlers;
+  readonly plans: PlanHandlers;
+  readonly endpointsAndEvents: EndpointAndEventHandlers;
+  readonly streams: StreamHandlers;
+  readonly interactive: InteractiveHandlers;
+}
+
+/** Creates the implementation of CoordinatorService. */
+export function createCoordinatorRoutes(
+  routes: CallRoutes,
+  handlers: CoordinatorHandlers,
+): Coordinator {
+  const { sessions, tunnels, getServerInfo } = handlers;
+  return {
+    getServerInfo,
+    heartbeat: (request, context) => sessions.handleHeartbeat(request, context),
+    renewLease: (request, context) => sessions.handleRenewLease(request, context),
+    session: (messages, context) => sessions.runSession(messages, context),
+    tunnel: (messages, context) => tunnels.handleTunnel(messages, context),
+    ...createNodeRoutes(routes, handlers),
+    ...createWorkloadRoutes(routes, handlers),
+    ...createRolloutRoutes(routes, handlers),
+    ...createPlanRoutes(routes, handlers),
+    ...createReadRoutes(routes, handlers),
+    ...createStreamRoutes(routes, handlers),
+  };
+}
+
+function createNodeRoutes(routes: CallRoutes, { nodes, clock }: CoordinatorHandlers) {
+  return {
+    enrollNode: routes.change(calls.enrollNode, (request, entry) =>
+      nodes.enrollNode(request, entry),
+    ),
+    getNode: (request) => nodes.getNode(request),
+    listNodes: (request) => nodes.listNodes(request),
+    watchNodes: (request, context) =>
+      withSlowReaderTimeout(nodes.watchNodes(request, context), clock),
+    updateNode: routes.change(calls.updateNode, (request, entry) =>
+      nodes.updateNode(request, entry),
+    ),
+    cordonNode: routes.change(calls.cordonNode, (request, entry) =>
+      nodes.cordonNode(request, entry),
+    ),
+    uncordonNode: routes.change(calls.uncordonNode, (request, entry) =>
+      nodes.uncordonNode(request, entry),
+    ),
+    drainNode: routes.change(calls.drainNode, (request, entry) => nodes.drainNode(request, entry)),
+    confirmNodeLost: routes.change(calls.confirmNodeLost, (request, entry) =>
+      nodes.confirmNodeLost(request, entry),
+    ),
+    removeNode: routes.change(calls.removeNode, (request, entry) =>
+      nodes.removeNode(request, entry),
+    ),
+  } satisfies Partial<Coordinator>;
+}
+
+function createWorkloadRoutes(routes: CallRoutes, { workloads, clock }: CoordinatorHandlers) {
+  return {
+    createWorkload: routes.changeWorkload(calls.createWorkload, (request, entry) =>
+      workloads.createWorkload(request, entry),
+    ),
+    updateWorkload: routes.changeWorkload(calls.updateWorkload, (request, entry) =>
+      workloads.updateWorkload(request, entry),
+    ),
+    scaleWorkload: routes.changeWorkload(calls.scaleWorkload, (request, entry) =>
+      workloads.scaleWorkload(request, entry),
+    ),
+    deleteWorkload: routes.changeWorkload(calls.deleteWorkload, (request, entry) =>
+      workloads.deleteWorkload(request, entry),
+    ),
+    getWorkload: routes.readWorkload(calls.getWorkload, (request) =>
+      workloads.getWorkload(request),
+    ),
+    listWorkloads: (request, context) => workloads.listWorkloads(request, context),
+    watchWorkloads: (request, context) =>
+      withSlowReaderTimeout(workloads.watchWorkloads(request, context), clock),
+    planWorkload: routes.readWorkload(calls.planWorkload, (request) =>
+      workloads.planWorkload(request),
+    ),
+    explainWorkload: routes.readWorkload(calls.explainWorkload, (request) =>
+      workloads.explainWorkload(request),
+    ),
+  } satisfies Partial<Coordinator>;
+}
+
+function createRolloutRoutes(routes: CallRoutes, { rollouts }: CoordinatorHandlers) {
+  return {
+    pauseRollout: routes.changeWorkload(calls.pauseRollout, (request, entry) =>
+      rollouts.pauseRollout(request, entry),
+    ),
+    resumeRollout: routes.changeWorkload(calls.resumeRollout, (request, entry) =>
+      rollouts.resumeRollout(request, entry),
+    ),
+    promoteRollout: routes.changeWorkload(calls.promoteRollout, (request, entry) =>
+      rollouts.promoteRollout(request, entry),
+    ),
+    undoRollout: routes.changeWorkload(calls.undoRollout, (request, entry) =>
+      rollouts.undoRollout(request, entry),
+    ),
+    restartRollout: routes.changeWorkload(calls.restartRollout, (request, entry) =>
+      rollouts.restartRollout(request, entry),
+    ),
+    getWorkloadVersion: routes.readWorkload(calls.getWorkloadVersion, (request) =>
+      rollouts.getWorkloadVersion(request),
+    ),
+  } satisfies Partial<Coordinator>;
+}
+
+function createPlanRoutes(routes: CallRoutes, { plans }: CoordinatorHandlers) {
+  const createPlan = routes.change(calls.createPlan, (request, entry) =>
+    plans.createPlan(request, entry),
+  );
+  return {
+    createPlan: (request, context) =>
+      request.validateOnly ? plans.predictPlan(request, context) : createPlan(request, context),
+    getPlan: (request, context) => plans.getPlan(request, context),
+    listPlans: (request, context) => plans.listPlans(request, context),
+    executePlan: routes.change(calls.executePlan, (request, entry) =>
+      plans.executePlan(request, entry),
+    ),
+  } satisfies Partial<Coordinator>;
+}
+
+function createReadRoutes(routes: CallRoutes, { endpointsAndEvents, clock }: CoordinatorHandlers) {
+  return {
+    listEndpoints: routes.readWorkload(calls.listEndpoints, (request) =>
+      endpointsAndEvents.listEndpoints(request),
+    ),
+    watchEndpoints: (request, context) => {
+      routes.requireWorkload(calls.watchEndpoints, request, context);
+      return withSlowReaderTimeout(endpointsAndEvents.watchEndpoints(request, context), clock);
+    },
+    listEvents: (request, context) => endpointsAndEvents.listEvents(request, context),
+    watchEvents: (request, context) =>
+      withSlowReaderTimeout(endpointsAndEvents.watchEvents(request, context), clock),
+  } satisfies Partial<Coordinator>;
+}
+
+function createStreamRoutes(routes: CallRoutes, { streams, interactive }: CoordinatorHandlers) {
+  return {
+    streamLogs: (request, context) => streams.streamLogs(request, context),
+    execCommand: routes.change(calls.execCommand, (request, entry, context) =>
+      streams.execCommand(request, entry, context),
+    ),
+    exec: (requests, context) =>
+      routes.audit.wrapStream(calls.exec, context, (entry) =>
+        interactive.exec(requests, entry, context),
+      ),
+    portForward: (requests, context) =>
+      routes.audit.wrapStream(calls.portForward, context, (entry) =>
+        interactive.portForward(requests, entry, context),
+      ),
+  } satisfies Partial<Coordinator>;
+}
