@@ -34,5 +34,18 @@ export { getZone, toEffectiveNode, toTaintKey } from './records/effective-node.j
 export type { EffectiveNode } from './records/effective-node.js';
 export type { NodeLiveStatus } from './records/node-live-status.js';
 export type { NodeSubject, PlanSubject } from './records/plan-subject.js';
+export {
+  NODE_RENEWAL_GRACE_MS,
+  RENEWAL_SETTLE_MS,
+  advanceRotation,
+  createAuthorityRecord,
+  getRotationProgress,
+  getServerGeneration,
+  isRotating,
+  needsRenewal,
+  putRotationPhase,
+  startRotation,
+} from './identity/certificate-authority.js';
+export type { RotationProgress } from './identity/certificate-authority.js';
 export { listReplicasHeldBy, toDrainStatus } from './view/drain-status.js';
 export type { DrainSources } from './view/drain-status.js';

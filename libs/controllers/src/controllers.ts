@@ -15,6 +15,7 @@ import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './placement/cluster-model.js';
 import { DrainReconciler } from './drain/drain-reconciler.js';
 import { Janitor } from './janitor.js';
+import { RotationReconciler } from './identity/rotation-reconciler.js';
 import { NodeDirectory } from './node/node-directory.js';
 import { NodeReconciler } from './node/node-reconciler.js';
 import { Placer } from './placement/placer.js';
@@ -121,6 +122,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     retention: options.retention ?? {},
   });
   const drains = new DrainReconciler({ ...common, log: log.child({ component: 'nodes' }) });
+  const rotation = new RotationReconciler({ ...common, log: log.child({ component: 'identity' }) });
   return {
     nodes,
     presenter,
@@ -139,6 +141,7 @@ export function startControllers(options: ControllersOptions): Controllers {
         placer.close(),
         nodeReconciler.close(),
         drains.close(),
+        rotation.close(),
         janitor.close(),
       ]);
       model.close();

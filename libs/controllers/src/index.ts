@@ -1,3 +1,11 @@
+export { ClusterIdentities } from './identity/cluster-identities.js';
+export type {
+  AuthorityKeys,
+  CertificateLifetimes,
+  ClusterIdentitiesOptions,
+} from './identity/cluster-identities.js';
+export { ServerCertificate } from './identity/server-certificate.js';
+export type { KeyAndChain, ServerCertificateOptions } from './identity/server-certificate.js';
 export { startControllers } from './controllers.js';
 export type { Controllers, ControllersOptions } from './controllers.js';
 export { NodeDirectory } from './node/node-directory.js';

@@ -1,0 +1,271 @@
+import { CloudlessError, errorFields, errorKindOf, type Clock, type Log } from '@cloudless/base';
+import {
+  CERTIFICATE_AUTHORITY_KEY,
+  createAuthorityRecord,
+  getServerGeneration,
+  type ClusterState,
+} from '@cloudless/cluster-state';
+import type { CertificateAuthorityRecord } from '@cloudless/api/store';
+import { formatSpiffeId, type SpiffeId } from '@cloudless/identity';
+import {
+  PeerVerifier,
+  hashRoot,
+  type CertificateAuthority,
+  type CertificateChain,
+} from '@cloudless/identity/x509';
+
+/** The key files of the certificate authority. */
+export interface AuthorityKeys {
+  /** Returns the generations whose files are complete, ascending. */
+  list(): Promise<readonly number[]>;
+  /**
+   * Loads a generation.
+   * @throws kind `precondition` when its files are missing, damaged or accessible by others.
+   */
+  load(generation: number): Promise<CertificateAuthority>;
+  /** Creates a generation durably. Never overwrites one. */
+  create(generation: number): Promise<CertificateAuthority>;
+}
+
+/** Lifetimes of new certificates, milliseconds. */
+export interface CertificateLifetimes {
+  readonly nodeMs: number;
+  readonly userMs: number;
+  readonly workloadMs: number;
+}
+
+export interface ClusterIdentitiesOptions {
+  readonly state: ClusterState;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly keys: AuthorityKeys;
+  readonly trustDomain: string;
+  /** Id of this coordinator in its SPIFFE ID. */
+  readonly coordinatorName: string;
+  /** Key of the HMAC by which tokens are stored. */
+  readonly tokenSecret: Uint8Array;
+  readonly lifetimes: CertificateLifetimes;
+}
+
+/** The trusted roots. */
+interface TrustBundle {
+  readonly generation: bigint;
+  readonly pem: string;
+  readonly rootSha256s: readonly string[];
+}
+
+/**
+ * The certificate authority of the cluster: the record in the store says which generations are
+ * trusted and which one issues, the key files of this coordinator do the signing. Follows the
+ * record.
+ */
+export class ClusterIdentities {
+  readonly trustDomain: string;
+  readonly tokenSecret: Uint8Array;
+  readonly lifetimes: CertificateLifetimes;
+  readonly coordinatorId: SpiffeId;
+  readonly coordinatorIds: readonly string[];
+  private readonly authorities = new Map<number, Promise<CertificateAuthority>>();
+  private readonly listeners = new Set<() => void>();
+  private readonly unsubscribe: () => void;
+  private record: CertificateAuthorityRecord;
+  private bundle: TrustBundle;
+  private peerVerifier: PeerVerifier;
+
+  private constructor(
+    private readonly options: ClusterIdentitiesOptions,
+    record: CertificateAuthorityRecord,
+  ) {
+    const { trustDomain, coordinatorName, state } = options;
+    this.trustDomain = trustDomain;
+    this.tokenSecret = options.tokenSecret;
+    this.lifetimes = options.lifetimes;
+    this.coordinatorId = { trustDomain, kind: 'controller', id: coordinatorName };
+    this.coordinatorIds = [formatSpiffeId(this.coordinatorId)];
+    this.record = record;
+    this.bundle = toTrustBundle(record);
+    this.peerVerifier = new PeerVerifier({ trustDomain, bundlePem: this.bundle.pem });
+    this.unsubscribe = state.subscribe((changes) => {
+      for (const change of changes)
+        if (change.kind === 'ca' && change.after !== undefined) this.follow(change.after);
+    });
+  }
+
+  /**
+   * Reads the record of the certificate authority and loads the keys; creates both at the first
+   * start of a cluster.
+   * @throws kind `precondition` when the key files are missing, damaged or of another cluster, or
+   *   the trust domain is not that of the cluster. Files are never changed then.
+   */
+  static async open(options: ClusterIdentitiesOptions): Promise<ClusterIdentities> {
+    const record =
+      options.state.view().certificateAuthority()?.value ?? (await createRecord(options));
+    if (record.trustDomain !== options.trustDomain) {
+      throw new CloudlessError(
+        'precondition',
+        `the trust domain of this cluster is "${record.trustDomain}", not "${options.trustDomain}"; start the coordinator with --trust-domain ${record.trustDomain}`,
+      );
+    }
+    const identities = new ClusterIdentities(options, record);
+    try {
+      await Promise.all([
+        identities.getAuthority(record.issuingGeneration),
+        identities.getAuthority(getServerGeneration(record)),
+      ]);
+      return identities;
+    } catch (reason) {
+      identities.close();
+      throw reason;
+    }
+  }
+
+  close(): void {
+    this.unsubscribe();
+  }
+
+  /** Verifies peers by the current trust bundle. Another object after each change. */
+  get verifier(): PeerVerifier {
+    return this.peerVerifier;
+  }
+
+  get issuingGeneration(): number {
+    return this.record.issuingGeneration;
+  }
+
+  /** Generation that signs the certificates of coordinators. */
+  get serverGeneration(): number {
+    return getServerGeneration(this.record);
+  }
+
+  getTrustBundle(): TrustBundle {
+    return this.bundle;
+  }
+
+  /** SHA-256 of the root of the server certificate, which new tokens name. */
+  getRootSha256(): string {
+    return this.bundle.rootSha256s[0] ?? '';
+  }
+
+  /** Issues a certificate with the key of {@link issuingGeneration}. */
+  async issue(order: {
+    readonly id: SpiffeId;
+    readonly publicKey: Uint8Array;
+    readonly lifetimeMs: number;
+    readonly usage: 'client' | 'server' | 'both';
+  }): Promise<CertificateChain & { readonly generation: number }> {
+    const generation = this.issuingGeneration;
+    const authority = await this.getAuthority(generation);
+    const chain = await authority.issue({ ...order, nowMs: this.options.clock.wallTime() });
+    return { ...chain, generation };
+  }
+
+  /** Issues a certificate of this coordinator with the key of {@link serverGeneration}. */
+  async issueServerCertificate(order: {
+    readonly publicKey: Uint8Array;
+    readonly lifetimeMs: number;
+    readonly dnsNames: readonly string[];
+    readonly ipAddresses: readonly string[];
+  }): Promise<CertificateChain & { readonly generation: number }> {
+    const generation = this.serverGeneration;
+    const authority = await this.getAuthority(generation);
+    const chain = await authority.issue({
+      ...order,
+      id: this.coordinatorId,
+      usage: 'both',
+      nowMs: this.options.clock.wallTime(),
+    });
+    return { ...chain, generation };
+  }
+
+  /** Returns the root of a generation, whose keys are created unless they exist. */
+  async createGeneration(generation: number): Promise<{ readonly rootPem: string }> {
+    const { keys } = this.options;
+    const exists = (await keys.list()).includes(generation);
+    // Files without a record are left by a rotation whose record was not written.
+    const authority = await (exists ? keys.load(generation) : keys.create(generation));
+    return { rootPem: authority.rootPem };
+  }
+
+  /** Wall-clock milliseconds from which on the issuing generation cannot issue any more. */
+  async getAuthorityExpiry(): Promise<number> {
+    return (await this.getAuthority(this.issuingGeneration)).notAfterMs;
+  }
+
+  /** Calls the listener when the trust bundle, or a generation that signs, has changed. */
+  onChange(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  private follow(record: CertificateAuthorityRecord): void {
+    this.record = record;
+    this.bundle = toTrustBundle(record);
+    const { trustDomain } = this;
+    this.peerVerifier = new PeerVerifier({ trustDomain, bundlePem: this.bundle.pem });
+    for (const generation of [this.issuingGeneration, this.serverGeneration]) {
+      this.getAuthority(generation).catch((reason: unknown) =>
+        this.options.log.error('keys of the certificate authority not loaded', {
+          generation,
+          ...errorFields(reason),
+        }),
+      );
+    }
+    for (const listener of this.listeners) listener();
+  }
+
+  private getAuthority(generation: number): Promise<CertificateAuthority> {
+    const known = this.authorities.get(generation);
+    if (known !== undefined) return known;
+    const loading = this.load(generation);
+    this.authorities.set(generation, loading);
+    // The next call reads the files again, which an operator may have restored.
+    loading.catch(() => this.authorities.delete(generation));
+    return loading;
+  }
+
+  private async load(generation: number): Promise<CertificateAuthority> {
+    const root = this.record.roots.find((candidate) => candidate.generation === generation);
+    const authority = await this.options.keys.load(generation);
+    if (root !== undefined && hashRoot(root.pem) === authority.rootSha256) return authority;
+    throw new CloudlessError(
+      'precondition',
+      `the key files of generation ${generation} of the certificate authority belong to another cluster; restore the identity directory that belongs to this state`,
+    );
+  }
+}
+
+function toTrustBundle({ roots, trustBundleGeneration }: CertificateAuthorityRecord): TrustBundle {
+  return {
+    generation: trustBundleGeneration,
+    pem: roots.map(({ pem }) => pem).join(''),
+    rootSha256s: roots.map(({ pem }) => hashRoot(pem)),
+  };
+}
+
+/**
+ * Writes the first record. Key files without a record are left by a first start that was
+ * interrupted, or belong to a cluster whose state is gone; the newest generation goes on.
+ */
+async function createRecord({
+  state,
+  keys,
+  trustDomain,
+}: ClusterIdentitiesOptions): Promise<CertificateAuthorityRecord> {
+  const newest = (await keys.list()).at(-1);
+  const authority = await (newest === undefined ? keys.create(1) : keys.load(newest));
+  const { generation, rootPem: pem } = authority;
+  const record = createAuthorityRecord(trustDomain, { generation, pem });
+  try {
+    await state.commitObserved(
+      state
+        .transaction()
+        .require('ca', CERTIFICATE_AUTHORITY_KEY, 'absent')
+        .put('ca', CERTIFICATE_AUTHORITY_KEY, record),
+    );
+    return record;
+  } catch (reason) {
+    const existing = state.view().certificateAuthority()?.value;
+    if (errorKindOf(reason) !== 'conflict' || existing === undefined) throw reason;
+    return existing;
+  }
+}
