@@ -6,6 +6,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -25,6 +26,7 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
+import { mountMemory, unmountMemory } from '../volumes/memory-mounts.js';
 import { findMountsWithin } from '../volumes/mount-table.js';
 
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
@@ -136,6 +138,47 @@ describeReal(
       await stopAndRemove(second);
       expect([listMemoryMounts(), listGroups()]).toEqual([[], []]);
       expect(await runScript(await startIdle(machine.runtime), size)).toBe('65536\n1777');
+    });
+
+    it('include a prepared directory, read-only, whose changes the container sees at once', async () => {
+      const directory = path.join(allowed, 'identities', 'web-1');
+      const sibling = path.join(allowed, 'identities', 'web-2');
+      for (const each of [directory, sibling]) {
+        mkdirSync(each, { recursive: true });
+        await mountMemory('test', each, { mode: 0o755, sizeBytes: 1 << 20, noSwap: true });
+        mkdirSync(path.join(each, 'v1'));
+        writeFileSync(path.join(each, 'v1', 'key'), `first key of ${path.basename(each)}`);
+        symlinkSync('v1', path.join(each, '..data'));
+      }
+      const source = { kind: 'prepared', path: directory, inMemory: true } as const;
+      const mountPath = '/var/run/cloudless/identity';
+      const container = await start(
+        'web-1',
+        { name: 'identity', mountPath, readOnly: true, source },
+        emptyDir('run', '/var/run'),
+      );
+      expect(await runScript(container, `cat ${mountPath}/..data/key`)).toBe('first key of web-1');
+      mkdirSync(path.join(directory, 'v2'));
+      writeFileSync(path.join(directory, 'v2', 'key'), 'second key');
+      symlinkSync('v2', path.join(directory, '..draft'));
+      renameSync(path.join(directory, '..draft'), path.join(directory, '..data'));
+      expect(
+        await runScript(
+          container,
+          `cat ${mountPath}/..data/key; touch ${mountPath}/x; ls ${mountPath}/..; grep -r "key of web-2" /var /run /tmp`,
+        ),
+      ).toMatch(/^second keytouch: .*Read-only file system\nidentity$/);
+      await stopAndRemove(container);
+      for (const each of [directory, sibling]) await unmountMemory(each);
+    });
+
+    it('refuse a prepared directory in memory that the container runtime does not see', async () => {
+      const source = { kind: 'prepared', path: allowed, inMemory: true } as const;
+      const volume = { name: 'identity', mountPath: '/identity', readOnly: true, source };
+      await expect(start('web-1', volume)).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringContaining('/identity is not in memory') as unknown,
+      });
     });
 
     it('in memory are removed after a failed start, and by the sweep for an unknown group', async () => {

@@ -14,6 +14,8 @@ export interface MemoryMountOptions {
   readonly groupId?: number | undefined;
   /** True when files on the mount cannot be executed as programs. Default false. */
   readonly noExec?: boolean;
+  /** True to keep the files out of swap, where the kernel supports this (Linux 6.4). Default false. */
+  readonly noSwap?: boolean;
 }
 
 /**
@@ -27,7 +29,7 @@ export interface MemoryMountOptions {
 export async function mountMemory(
   field: string,
   directory: string,
-  { sizeBytes, mode, groupId, noExec = false }: MemoryMountOptions,
+  { sizeBytes, mode, groupId, noExec = false, noSwap = false }: MemoryMountOptions,
 ): Promise<void> {
   const place = resolvePath(directory);
   if (findMemoryMountsWithin(place).includes(place)) return;
@@ -37,8 +39,12 @@ export async function mountMemory(
     ...(sizeBytes === undefined ? [] : [`size=${sizeBytes}`]),
     ...(groupId === undefined ? [] : [`gid=${groupId}`]),
   ];
+  const mountWith = (all: readonly string[]): Promise<void> =>
+    runTool('mount', ['-t', 'tmpfs', '-o', all.join(','), 'cloudless', place]);
   try {
-    await runTool('mount', ['-t', 'tmpfs', '-o', options.join(','), 'cloudless', place]);
+    // An older kernel rejects an option that it does not know.
+    if (noSwap) return await mountWith([...options, 'noswap']).catch(() => mountWith(options));
+    await mountWith(options);
   } catch (reason) {
     const message = `${field}: files in memory cannot be mounted at ${directory}: ${errorMessageOf(reason)}`;
     throw new CloudlessError('precondition', message, { cause: reason });
