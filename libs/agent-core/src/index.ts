@@ -21,7 +21,7 @@ export { ContainerService } from './serving/container-service.js';
 export type { ContainerServiceOptions } from './serving/container-service.js';
 export type { TcpDial, TcpStream } from './serving/tcp-dial.js';
 export { toContainerRequest } from './container/to-container-request.js';
-export type { ContainerIdentity } from './container/to-container-request.js';
+export type { ContainerIdentity, IdentityDirectory } from './container/to-container-request.js';
 export { toReplicaTarget } from './replica/replica-target.js';
 export type { ReplicaTarget } from './replica/replica-target.js';
 export { CONTAINER_LABELS, fromContainerLabels } from './container/container-labels.js';
@@ -34,3 +34,11 @@ export type { IdentityFileName, IdentityFiles } from './identity/identity-files.
 export { NodeIdentityStore } from './identity/node-identity-store.js';
 export { NodeIdentityKeeper } from './identity/node-identity-keeper.js';
 export type { NodeIdentityOptions } from './identity/certificate-client.js';
+export { WorkloadIdentities } from './workload-identity/workload-identities.js';
+export type { WorkloadIdentitiesOptions } from './workload-identity/workload-identities.js';
+export type {
+  CredentialReader,
+  StoredWorkloadCredential,
+  WorkloadCredential,
+  WorkloadIdentityFiles,
+} from './workload-identity/workload-identity-files.js';

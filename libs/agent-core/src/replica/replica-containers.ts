@@ -1,11 +1,12 @@
 import {
   CloudlessError,
+  definedFields,
   errorKindOf,
   type ContainerId,
   type ErrorKind,
   type StopSignal,
 } from '@cloudless/base';
-import type { Order } from '@cloudless/api';
+import { requestsIdentity, type Order } from '@cloudless/api';
 import {
   listAvailable,
   type ContainerLease,
@@ -16,6 +17,7 @@ import {
 } from '@cloudless/runtime';
 import { fromContainerLabels } from '../container/container-labels.js';
 import { toContainerRequest } from '../container/to-container-request.js';
+import type { WorkloadIdentities } from '../workload-identity/workload-identities.js';
 import { toReplicaTarget } from './replica-target.js';
 
 /** Runtime and owner of the containers of a node. */
@@ -23,6 +25,8 @@ export interface ContainerContext {
   readonly runtime: ContainerRuntime;
   readonly clusterId: () => string;
   readonly nodeId: string;
+  /** Certificates of replicas. Absent: this node gives replicas no identity. */
+  readonly workloadIdentities?: WorkloadIdentities | undefined;
 }
 
 /**
@@ -49,9 +53,10 @@ export interface ContainerStart {
 }
 
 /**
- * Prepares the start of a container: pulls its image.
- * @throws As `ContainerRuntime.prepare`; `unimplemented` when the spec names a runtime that this
- *   node does not have.
+ * Prepares the start of a container: obtains the certificate of the replica, if the spec requests
+ * one, then pulls the image.
+ * @throws As `ContainerRuntime.prepare` and {@link WorkloadIdentities.prepare}; `unimplemented` when
+ *   the spec names a runtime or an ability that this node does not have.
  */
 export async function prepareContainer(
   order: Order | undefined,
@@ -60,6 +65,9 @@ export async function prepareContainer(
   progress: (step: StartProgress) => void,
   signal: StopSignal,
 ): Promise<void> {
+  const spec = order?.order.case === 'start' ? order.order.value.spec : undefined;
+  if (order !== undefined && spec !== undefined && requestsIdentity(spec))
+    await context.workloadIdentities?.prepare(order.replicaId, spec);
   await context.runtime.prepare(createRequest(order, container, context), progress, signal);
 }
 
@@ -96,7 +104,7 @@ export async function startContainer(
 function createRequest(
   order: Order | undefined,
   container: ContainerStart,
-  { runtime, clusterId, nodeId }: ContainerContext,
+  { runtime, clusterId, nodeId, workloadIdentities }: ContainerContext,
 ): ContainerRequest {
   if (order === undefined)
     throw new CloudlessError('invalid', 'the agent has no start order for this replica');
@@ -112,7 +120,10 @@ function createRequest(
       `spec.runtime: this node runs ${runtimes.join(' and ')}, not ${requiredRuntime}`,
     );
   }
-  return toContainerRequest(order, { clusterId: clusterId(), nodeId, ...container });
+  return toContainerRequest(order, {
+    ...{ clusterId: clusterId(), nodeId, ...container },
+    ...definedFields({ identity: workloadIdentities?.findDirectory(order.replicaId) }),
+  });
 }
 
 /**

@@ -6,6 +6,7 @@ import type { CoordinatorContact } from '../session/coordinator-contact.js';
 import type { ProbeClients } from '../probes/check-container.js';
 import type { TcpConnect } from '../container/wait-for-ports.js';
 import type { StartQueue } from '../container/start-queue.js';
+import type { WorkloadIdentities } from '../workload-identity/workload-identities.js';
 import type { ReplicaEvent, ReplicaState } from './replica-state.js';
 
 export interface ReplicaRunnerDeps {
@@ -23,6 +24,8 @@ export interface ReplicaRunnerDeps {
   readonly starts: StartQueue;
   /** Contact with coordinators; the leases of exclusive replicas depend on it. */
   readonly contact: CoordinatorContact;
+  /** Certificates of replicas. Absent: this node gives replicas no identity. */
+  readonly workloadIdentities?: WorkloadIdentities | undefined;
   /** Called after every change that is part of a report. */
   readonly onChanged: (replicaId: string) => void;
   /** Called once all data of the replica has been removed. */

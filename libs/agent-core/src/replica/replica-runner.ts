@@ -284,8 +284,9 @@ export class ReplicaRunner implements ReplicaHost {
     }
   }
 
-  private forget(): Promise<void> {
+  private async forget(): Promise<void> {
     const { replicaId } = this.state;
+    await this.deps.workloadIdentities?.remove(replicaId);
     return this.storage.remove(replicaId, () => {
       this.closing.abort(); // before a queued order can store the replica again
       this.deps.onForgotten(replicaId);
