@@ -1,4 +1,10 @@
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import * as https from 'node:https';
+import * as net from 'node:net';
+import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
+import { TestCluster, TestServerTls } from '../../testing/test-cluster.js';
 import { startOpsServer, type OpsServer, type OpsServerOptions } from '../index.js';
 import { http1 } from '../testing/raw-http.js';
 
@@ -113,5 +119,60 @@ describe('startOpsServer', () => {
     await expect(open({ port: server.address.port })).rejects.toThrow(
       'choose another port with --ops-port',
     );
+  });
+});
+
+describe('startOpsServer with TLS', () => {
+  const get = async (url: string, path: string, headers: Record<string, string> = {}) => {
+    const request = https.get(url + path, { rejectUnauthorized: false, headers, agent: false });
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    let body = '';
+    for await (const chunk of response) body += String(chunk);
+    return { status: response.statusCode, body };
+  };
+
+  it('serves its pages to any host name, also when another address than loopback is bound', async () => {
+    const credential = await (await TestCluster.create()).issueServer();
+    const { server } = await open({ tls: new TestServerTls(credential), host: '0.0.0.0' });
+    const url = `https://127.0.0.1:${server.address.port}`;
+    expect(server.url).toMatch(/^https:/);
+    for (const path of ['/health', '/ready', '/metrics'])
+      expect(await get(url, path, { host: 'ops.example' })).toMatchObject({ status: 200 });
+    expect((await get(url, '/')).body).toContain(`curl --cacert ca.crt ${url}/health`);
+    expect(await get(url, '/metrics', { origin: 'http://localhost' })).toMatchObject({
+      status: 403,
+    });
+  });
+
+  it('answers plaintext with a text that names https', async () => {
+    const credential = await (await TestCluster.create()).issueServer();
+    const { server } = await open({ tls: new TestServerTls(credential) });
+    const socket = net.connect(server.address.port, '127.0.0.1');
+    socket.write('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    const [answer] = (await once(socket, 'data')) as [Buffer];
+    expect(answer.toString()).toContain('use https:// instead of http://');
+    socket.destroy();
+  });
+});
+
+describe('OpsServerOptions.authorize', () => {
+  it('decides about /metrics only', async () => {
+    const { get } = await open({
+      authorize: ({ header }) => {
+        if (header.get('authorization') === 'Bearer x') return;
+        throw new CloudlessError('unauthenticated', 'send a token');
+      },
+    });
+    for (const path of ['/health', '/ready', '/'])
+      expect(await get(path)).toMatchObject({ status: 200 });
+    const refused = await get('/metrics');
+    expect(refused.status).toBe(401);
+    expect(JSON.parse(refused.body.toString())).toEqual({
+      status: 'refused',
+      reasons: ['send a token'],
+    });
+    expect(await get('/metrics', 'GET', { authorization: 'Bearer x' })).toMatchObject({
+      status: 200,
+    });
   });
 });

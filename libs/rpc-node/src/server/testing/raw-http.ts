@@ -64,7 +64,7 @@ export async function http2Request(
     stream.on('trailers', (fields) => (trailers = fields));
     const chunks: Buffer[] = [];
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-    stream.end(body);
+    if (!stream.writableEnded) stream.end(body); // a GET ends at once
     await once(stream, 'close');
     return {
       status: Number(head[':status'] ?? 0),

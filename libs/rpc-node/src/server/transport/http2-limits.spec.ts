@@ -1,7 +1,16 @@
 import * as net from 'node:net';
+import * as tls from 'node:tls';
+import { TestCluster, TestServerTls, type TestCredential } from '../../testing/test-cluster.js';
+import type { RpcServerOptions } from '../options.js';
 import { serversOfTest } from '../testing/fixture.js';
 
-const open = serversOfTest(afterEach);
+const openServer = serversOfTest(afterEach);
+
+/** How clients of a server connect. */
+interface ServerUnderAttack {
+  readonly port: number;
+  readonly secure: boolean;
+}
 
 /** Frame types (RFC 9113, section 6). */
 const [HEADERS, RST_STREAM, SETTINGS, GOAWAY] = [1, 3, 4, 7];
@@ -50,11 +59,15 @@ const repeatFrames = (count: number, make: (index: number) => Buffer): Buffer =>
  *   connection.
  */
 async function sendFrames(
-  port: number,
+  { port, secure }: ServerUnderAttack,
   bytes: Buffer,
   isEnough: (frames: readonly { type: number; code: number }[]) => boolean,
 ) {
-  const socket = net.connect(port, '127.0.0.1').on('error', () => undefined);
+  const options = { port, host: '127.0.0.1' };
+  const socket = secure
+    ? tls.connect({ ...options, ALPNProtocols: ['h2'], rejectUnauthorized: false })
+    : net.connect(options);
+  socket.on('error', () => undefined);
   socket.write(
     Buffer.concat([
       Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
@@ -93,37 +106,46 @@ const PING = encodeFrame(6, 0, 0, Buffer.alloc(8));
 const hasPingReply = (frames: readonly { readonly type: number }[]): boolean =>
   frames.some(({ type }) => type === 6);
 
-describe('HTTP/2 session limits', () => {
+describe.each(['plaintext', 'TLS'])('HTTP/2 session limits over %s', (transport) => {
+  const secure = transport === 'TLS';
+  let credential: TestCredential;
+  beforeAll(async () => {
+    credential = await (await TestCluster.create()).issueServer();
+  });
+  const open = async (options: Partial<RpcServerOptions>): Promise<ServerUnderAttack> => {
+    const { address } = await openServer({
+      ...options,
+      ...(secure ? { tls: new TestServerTls(credential) } : {}),
+    });
+    return { port: address.port, secure };
+  };
+
   it('destroy a session that resets more streams than resetBurst, but none that resets fewer', async () => {
-    const { address } = await open({ limits: { resetBurst: 50 } });
+    const server = await open({ limits: { resetBurst: 50 } });
     const openAndReset = (count: number): Buffer =>
       repeatFrames(count, (index) => Buffer.concat([call(index), reset(index)]));
-    expect(await sendFrames(address.port, openAndReset(200), never)).toMatchObject({
+    expect(await sendFrames(server, openAndReset(200), never)).toMatchObject({
       closed: true,
     });
     const alive = Buffer.concat([openAndReset(50), PING]);
-    const { closed } = await sendFrames(address.port, alive, hasPingReply);
+    const { closed } = await sendFrames(server, alive, hasPingReply);
     expect(closed).toBe(false);
   });
 
   it('refuse streams above maxConcurrentStreams, and destroy a session that opens many of them', async () => {
     // nghttp2 refuses these streams and counts them as invalid frames. maxSessionRejectedStreams
     // counts only streams that Node refuses.
-    const { address } = await open({
+    const server = await open({
       limits: { maxConcurrentStreams: 5, maxSessionInvalidFrames: 10 },
     });
     const calls = (count: number): Buffer => repeatFrames(count, (index) => call(index));
-    const { frames } = await sendFrames(
-      address.port,
-      calls(7),
-      (seen) => countRefusals(seen) === 2,
-    );
+    const { frames } = await sendFrames(server, calls(7), (seen) => countRefusals(seen) === 2);
     expect(countRefusals(frames)).toBe(2);
-    expect(await sendFrames(address.port, calls(60), never)).toMatchObject({ closed: true });
+    expect(await sendFrames(server, calls(60), never)).toMatchObject({ closed: true });
   });
 
   it('destroy a session with more invalid frames than maxSessionInvalidFrames', async () => {
-    const { address } = await open({ limits: { maxSessionInvalidFrames: 10 } });
+    const server = await open({ limits: { maxSessionInvalidFrames: 10 } });
     // An upper-case field name is an error of its stream only (RFC 9113, section 8.2.1).
     const invalid = (index: number): Buffer =>
       encodeFrame(
@@ -133,12 +155,12 @@ describe('HTTP/2 session limits', () => {
         Buffer.concat([encodeCallHead(), encodeField('Capital', 'x')]),
       );
     const { closed } = await sendFrames(
-      address.port,
+      server,
       Buffer.concat([repeatFrames(5, invalid), PING]),
       hasPingReply,
     );
     expect(closed).toBe(false);
-    expect(await sendFrames(address.port, repeatFrames(100, invalid), never)).toMatchObject({
+    expect(await sendFrames(server, repeatFrames(100, invalid), never)).toMatchObject({
       closed: true,
     });
   });
@@ -150,7 +172,7 @@ describe('HTTP/2 session limits', () => {
     const patient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10_000 } });
     const calls = (count: number): Buffer => repeatFrames(count, (index) => call(index));
     const { frames, closed } = await sendFrames(
-      patient.address.port,
+      patient,
       Buffer.concat([calls(3_000), PING]),
       hasPingReply,
     );
@@ -159,7 +181,7 @@ describe('HTTP/2 session limits', () => {
       refused: true,
     });
     const impatient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10 } });
-    expect(await sendFrames(impatient.address.port, calls(3_000), never)).toMatchObject({
+    expect(await sendFrames(impatient, calls(3_000), never)).toMatchObject({
       closed: true,
     });
   });

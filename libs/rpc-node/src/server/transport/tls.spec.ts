@@ -1,3 +1,4 @@
+import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import * as https from 'node:https';
@@ -212,6 +213,31 @@ describe('a server with TLS', () => {
       message:
         'the private key and the certificate of the server are not valid or do not fit together',
     });
+  });
+});
+
+/** Runs `openssl s_client`, and returns what it prints, whether it succeeds or not. */
+function runOpenssl(port: number, options: readonly string[]): Promise<string> {
+  const args = ['s_client', '-connect', `127.0.0.1:${port}`, '-brief', ...options];
+  return new Promise((resolve) => {
+    const child = execFile('openssl', args, (_error, stdout, stderr) => resolve(stdout + stderr));
+    child.stdin?.end();
+  });
+}
+
+const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
+
+(hasOpenssl ? describe : describe.skip)('openssl s_client', () => {
+  it('connects with TLS 1.3 and the protocols of HTTP, and with no older version', async () => {
+    const { address } = await openSecure();
+    const options = ['-tls1_3', '-alpn', 'h2,http/1.1', '-no_ign_eof'];
+    const current = await runOpenssl(address.port, options);
+    expect(current).toContain('Protocol version: TLSv1.3');
+    for (const version of ['-tls1', '-tls1_1', '-tls1_2']) {
+      const old = await runOpenssl(address.port, [version, '-cipher', 'ALL:@SECLEVEL=0']);
+      expect(old).not.toContain('CONNECTION ESTABLISHED');
+      expect(old).toMatch(/alert protocol version|unsupported protocol|no protocols available/);
+    }
   });
 });
 
