@@ -35,6 +35,15 @@ import { SessionClient } from './session/session-client.js';
 import { createContainerMetrics } from './stats/container-metrics.js';
 import type { StatsReader } from './stats/stats-reader.js';
 import { StatsSampler } from './stats/stats-sampler.js';
+import {
+  createWorkloadIdentities,
+  listCapabilities,
+  listIdentitySpecs,
+} from './workload-identity/agent-workload-identities.js';
+import type {
+  WorkloadIdentities,
+  WorkloadIdentitiesOptions,
+} from './workload-identity/workload-identities.js';
 
 export interface AgentOptions {
   readonly nodeId: string;
@@ -72,6 +81,8 @@ export interface AgentOptions {
   /** Opens TCP connections to ports of replicas. Absent: the agent rejects PortForward. */
   readonly dial?: TcpDial;
   readonly probeClients: ProbeClients;
+  /** Files and keys of the identities of replicas. Absent: this node gives replicas no identity. */
+  readonly workloadIdentity?: Pick<WorkloadIdentitiesOptions, 'files' | 'createKeyAndCsr'>;
   /** Reads resource usage of containers. Absent: the agent has no statistics. */
   readonly stats?: StatsReader;
   readonly clock: Clock;
@@ -120,6 +131,7 @@ export class Agent {
     /** Replicas of this node; read by tests and by AgentService. */
     readonly replicas: NodeReplicas,
     contact: CoordinatorContact,
+    private readonly workloadIdentities: WorkloadIdentities | undefined,
   ) {
     const { transport, runtime, nodeId, bootId, clock, random, log, node, resetCommand } = options;
     const { dial } = options;
@@ -149,7 +161,7 @@ export class Agent {
       log,
       containerRuntimeCondition: () => healthMonitor.condition,
     });
-    this.certificates = createCertificateClient(options, identity);
+    this.certificates = createCertificateClient(options, identity, workloadIdentities);
     this.session = new SessionClient({
       transport,
       certificates: this.certificates,
@@ -160,7 +172,7 @@ export class Agent {
       nodeMonitor: this.nodeMonitor,
       node,
       bootId,
-      capabilities: () => runtime.capabilities(),
+      capabilities: () => listCapabilities(options),
       clock,
       random,
       log: log.child({ component: 'session' }),
@@ -198,13 +210,15 @@ export class Agent {
       await loadIdentity(options, stored.identity),
     );
     const contact = new CoordinatorContact(options.clock);
+    const workloadIdentities = createWorkloadIdentities(options, () => agent.identityCalls);
     const replicas = new NodeReplicas({
       ...options,
       identity,
       contact,
+      workloadIdentities,
       log: options.log.child({ component: 'replicas' }),
     });
-    const agent = new Agent(options, identity, replicas, contact);
+    const agent: Agent = new Agent(options, identity, replicas, contact, workloadIdentities);
     await agent.restoreAndRun(stored.replicas, signal);
     return agent;
   }
@@ -245,8 +259,10 @@ export class Agent {
     this.stopping.abort();
     this.removeMetrics();
     await Promise.all([...this.loops, this.tunnels.close()]);
-    if (stopWorkloads) await this.replicas.stopAll();
-    else await this.replicas.close();
+    this.workloadIdentities?.close();
+    if (!stopWorkloads) return this.replicas.close();
+    await this.replicas.stopAll();
+    await this.workloadIdentities?.removeAll();
   }
 
   private async restoreAndRun(
@@ -257,6 +273,8 @@ export class Agent {
     signal?.addEventListener('abort', stop, { once: true });
     await this.nodeMonitor.refresh();
     if (this.clusterId !== '') await this.options.onClusterKnown?.(this.clusterId);
+    // Before the replicas are restored, which may start containers.
+    await this.workloadIdentities?.restore(listIdentitySpecs(stored));
     await new Promise<void>((resolve, reject) => {
       this.loops.push(
         this.followRuntime(stored, resolve).then(() => reject(new StoppedError()), reject),
@@ -385,6 +403,7 @@ function createSampler(
 function createCertificateClient(
   { nodeIdentity, transport, clock, random, log, meter }: AgentOptions,
   identity: IdentityKeeper,
+  workloadIdentities: WorkloadIdentities | undefined,
 ): CertificateClient | undefined {
   if (nodeIdentity === undefined) return undefined;
   return new CertificateClient({
@@ -394,6 +413,7 @@ function createCertificateClient(
     clock,
     random,
     log: log.child({ component: 'identity' }),
+    prepareRenewal: async () => workloadIdentities?.renewAll(),
     ...definedFields({ meter }),
   });
 }

@@ -63,6 +63,12 @@ export interface CertificateClientOptions extends NodeIdentityOptions {
   readonly random: Random;
   readonly log: Log;
   readonly meter?: Meter;
+  /**
+   * Called and awaited, for at most {@link PREPARATION_MS}, before a renewal that a coordinator has
+   * asked for. A rotation of the certificate authority goes on when all nodes have renewed, so the
+   * certificates of replicas are renewed before that of the node.
+   */
+  readonly prepareRenewal?: () => Promise<void>;
 }
 
 /** What follows from a failure. */
@@ -77,6 +83,8 @@ export interface FailureAdvice {
 const MAX_WAIT_MS = 60_000;
 /** Shortest time between two renewals whose time has come. */
 const MIN_INTERVAL_MS = 1_000;
+/** Longest wait for the certificates of replicas, milliseconds. */
+const PREPARATION_MS = 30_000;
 /** Delays after failed renewals, while the certificate is still valid. */
 const RENEWAL_BACKOFF = { firstMs: 500, maxMs: 300_000, jitter: 0.5 };
 /** Share of the remaining validity that limits the delay after a failed renewal. */
@@ -204,6 +212,7 @@ export class CertificateClient {
         continue;
       }
       try {
+        if (this.requestCount > this.answeredCount) await this.prepareRenewal(signal);
         await this.renew(connection);
         failures = 0;
       } catch (reason) {
@@ -219,6 +228,19 @@ export class CertificateClient {
         await sleep(clock, delayMs, signal).catch(() => undefined);
       }
     }
+  }
+
+  private async prepareRenewal(signal: AbortSignal): Promise<void> {
+    const timeout = new AbortController();
+    const stop = (): void => timeout.abort();
+    signal.addEventListener('abort', stop, { once: true });
+    await Promise.race([
+      this.options.prepareRenewal?.(),
+      sleep(this.options.clock, PREPARATION_MS, timeout.signal).catch(() => undefined),
+    ]).finally(() => {
+      signal.removeEventListener('abort', stop);
+      stop();
+    });
   }
 
   /** Milliseconds until the next renewal; 0 or less: now. */

@@ -10,7 +10,7 @@ import { ManualClock, settle } from '@cloudless/base/testing';
 import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import type { LeaseKeeper } from '../session/lease-keeper.js';
-import { Agent } from '../agent.js';
+import { Agent, type AgentOptions } from '../agent.js';
 import type { NodeIdentityOptions } from '../identity/certificate-client.js';
 import type { NodeReading } from '../node/node-monitor.js';
 import type { StatsReader } from '../stats/stats-reader.js';
@@ -36,6 +36,7 @@ export class AgentTestBed {
   stats: StatsReader | undefined;
   leaseKeeper: LeaseKeeper | undefined;
   nodeIdentity: NodeIdentityOptions | undefined;
+  workloadIdentity: AgentOptions['workloadIdentity'];
   /** Addresses `ip:port` that accept no connection; `*` for all. */
   readonly closedPorts = new Set<string>();
   /** Returns the status of HTTP checks by path, or throws the failure. */
@@ -109,6 +110,7 @@ export class AgentTestBed {
         stats: this.stats,
         leaseKeeper: this.leaseKeeper,
         nodeIdentity: this.nodeIdentity,
+        workloadIdentity: this.workloadIdentity,
       }),
       clock: this.clock,
       random: this.random,

@@ -15,12 +15,14 @@ import {
   type EnrollNodeRequest,
   type EnrollNodeResponse,
   type Hello,
+  type IssueWorkloadCertificateRequest,
   type NodeCertificate,
   type OpenTunnel,
   type Order,
   type RenewNodeCertificateRequest,
   type ReplicaReport,
   type TunnelFrame,
+  type WorkloadCertificate,
 } from '@cloudless/api';
 import { PushQueue } from '@cloudless/runtime';
 import type {
@@ -57,6 +59,10 @@ export class FakeCoordinator implements CoordinatorTransport {
   /** Returns the certificate for the response to EnrollNode. Default: none. */
   enrollNode: (request: EnrollNodeRequest) => Partial<Pick<EnrollNodeResponse, 'certificate'>> =
     () => ({});
+  /** Answers IssueWorkloadCertificate. Default: as a coordinator without identities. */
+  issueWorkloadCertificate: (
+    request: IssueWorkloadCertificateRequest,
+  ) => Promise<WorkloadCertificate> = () => Promise.reject(noIdentitiesError());
   /** Answers AuthorizeAgentCall. */
   authorizeAgentCall: (request: AuthorizeAgentCallRequest) => boolean = () => true;
   /** While false, only the first frame of a tunnel is read, as by a slow reader. */
@@ -205,8 +211,11 @@ class FakeConnection implements CoordinatorConnection {
     return this.coordinator.renewNodeCertificate(request);
   }
 
-  issueWorkloadCertificate(): Promise<never> {
-    return Promise.reject(noIdentitiesError());
+  async issueWorkloadCertificate(
+    request: IssueWorkloadCertificateRequest,
+  ): Promise<WorkloadCertificate> {
+    this.assertOpen();
+    return this.coordinator.issueWorkloadCertificate(request);
   }
 
   async authorizeAgentCall(

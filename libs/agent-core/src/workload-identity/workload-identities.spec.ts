@@ -40,6 +40,7 @@ class Node {
           trustBundle: { generation: 1n, pem: this.bundlePem },
         });
       },
+      trustBundlePem: () => this.bundlePem,
       clock: {
         now: () => this.clock.now(),
         wallTime: () => this.clock.wallTime() + this.wallOffsetMs,
@@ -199,13 +200,25 @@ describe('WorkloadIdentities', () => {
     for (const id of ['web-1', 'web-2']) await node.identities.prepare(id, SPEC);
     node.failure = unreachable;
     node.bundlePem = 'roots-2';
-    await node.identities.replaceTrustBundle('roots-2');
+    await node.identities.renewAll();
     for (const id of ['web-1', 'web-2'])
       expect(node.files.contents.get(id)).toMatchObject({ bundlePem: 'roots-2' });
     expect([node.chainOf('web-1'), node.chainOf('web-2')]).toEqual(['chain-1', 'chain-2']);
     node.failure = undefined;
-    await node.identities.replaceTrustBundle('roots-2');
+    await node.identities.renewAll();
     expect([node.chainOf('web-1'), node.chainOf('web-2')]).toEqual(['chain-5', 'chain-6']);
+  });
+
+  it('completes a change of the roots that the end of the agent has interrupted', async () => {
+    const node = new Node();
+    await node.identities.prepare('web-1', SPEC);
+    node.identities.close();
+    node.bundlePem = 'roots-2';
+    node.identities = node.open();
+    await node.identities.restore(new Map([['web-1', SPEC]]));
+    await settle();
+    expect(node.files.contents.get('web-1')).toMatchObject({ bundlePem: 'roots-2' });
+    expect(node.chainOf('web-1')).toBe('chain-2');
   });
 
   it('leaves no file and no timer behind when a replica is removed during its preparation', async () => {

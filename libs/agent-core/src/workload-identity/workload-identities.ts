@@ -18,6 +18,7 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { IdentityDirectory } from '../container/to-container-request.js';
+import { renewalTimeMs } from '../identity/node-identity.js';
 import { SerialQueue } from '../store/serial-queue.js';
 import { toCredentialReader } from './to-credential-reader.js';
 import type {
@@ -36,6 +37,8 @@ export interface WorkloadIdentitiesOptions {
    * @throws kind `unavailable` without a session with a coordinator.
    */
   readonly issue: (request: IssueWorkloadCertificateRequest) => Promise<WorkloadCertificate>;
+  /** Returns the roots that this node trusts, in PEM; undefined before the node has joined. */
+  readonly trustBundlePem: () => string | undefined;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -43,8 +46,6 @@ export interface WorkloadIdentitiesOptions {
 
 /** Delay between attempts to renew a certificate. */
 const RENEWAL_BACKOFF: BackoffPolicy = { firstMs: 500, maxMs: 60_000, jitter: 0.2 };
-/** Share of the life of a certificate after which it is renewed, and the random part after it. */
-const RENEWAL = { from: 0.5, jitter: 0.1 };
 /**
  * Largest delay of a timer, milliseconds. A later renewal takes several timers, because the wall
  * clock may be set meanwhile, or the machine may sleep.
@@ -129,23 +130,14 @@ export class WorkloadIdentities {
   }
 
   /**
-   * Writes new roots to the files of every replica, then renews every certificate, because the
-   * issuing key may have changed. Resolves when each renewal has succeeded or failed once; a failed
-   * renewal is repeated later.
-   * @param bundlePem - The roots to trust.
+   * Writes the newest roots to the files of every replica, then renews every certificate, because
+   * the issuing key may have changed. Never rejects. Resolves when each renewal has succeeded or
+   * failed once; a failed renewal is repeated later.
    */
-  async replaceTrustBundle(bundlePem: string): Promise<void> {
+  async renewAll(): Promise<void> {
     const replicaIds = [...this.entries.keys()];
-    for (const replicaId of replicaIds)
-      await this.run(replicaId, () => this.writeBundle(replicaId, bundlePem)).catch(
-        (reason: unknown) => this.logFailure(replicaId, reason),
-      );
-    const waiting = [...replicaIds];
-    const renewNext = async (): Promise<void> => {
-      for (let next = waiting.shift(); next !== undefined; next = waiting.shift())
-        await this.renew(next);
-    };
-    await Promise.all(Array.from({ length: RENEWAL_CONCURRENCY }, renewNext));
+    await forEachConcurrently(replicaIds, (replicaId) => this.updateBundle(replicaId));
+    await forEachConcurrently(replicaIds, (replicaId) => this.renew(replicaId));
   }
 
   /** Removes the certificate and the key of a replica. */
@@ -179,6 +171,10 @@ export class WorkloadIdentities {
     if (spec === undefined || stored === undefined) return files.remove(replicaId);
     const directory = await files.open(replicaId);
     this.follow(replicaId, { reader: toCredentialReader(spec), directory, stored });
+    const bundlePem = this.options.trustBundlePem();
+    if (bundlePem === undefined || bundlePem === stored.bundlePem) return;
+    // The agent ended after it had stored new roots and before all files had them.
+    void this.updateBundle(replicaId).then(() => this.renew(replicaId));
   }
 
   private follow(
@@ -186,7 +182,7 @@ export class WorkloadIdentities {
     { reader, directory, stored }: Pick<Entry, 'reader' | 'directory' | 'stored'>,
   ): void {
     this.entries.get(replicaId)?.timer?.cancel();
-    const renewAtMs = computeRenewalTime(stored, this.options.random.next());
+    const renewAtMs = renewalTimeMs(stored, this.options.random.next());
     const entry: Entry = { reader, directory, stored, renewAtMs, timer: undefined, failures: 0 };
     this.entries.set(replicaId, entry);
     this.schedule(replicaId, entry, renewAtMs - this.wallTime());
@@ -246,11 +242,20 @@ export class WorkloadIdentities {
     return files.write(replicaId, credential, reader);
   }
 
-  private async writeBundle(replicaId: string, bundlePem: string): Promise<void> {
-    const entry = this.entries.get(replicaId);
-    if (entry === undefined || entry.stored.bundlePem === bundlePem) return;
-    const { stored, reader } = entry;
-    entry.stored = await this.options.files.write(replicaId, { ...stored, bundlePem }, reader);
+  /** Writes the newest roots to the files of a replica when they are others. */
+  private async updateBundle(replicaId: string): Promise<void> {
+    await this.run(replicaId, async () => {
+      const entry = this.entries.get(replicaId);
+      const bundlePem = this.options.trustBundlePem();
+      if (entry === undefined || bundlePem === undefined || entry.stored.bundlePem === bundlePem)
+        return;
+      try {
+        const { stored, reader } = entry;
+        entry.stored = await this.options.files.write(replicaId, { ...stored, bundlePem }, reader);
+      } catch (reason) {
+        this.logFailure(replicaId, reason);
+      }
+    });
   }
 
   private logFailure(replicaId: string, reason: unknown): void {
@@ -277,16 +282,14 @@ export class WorkloadIdentities {
   }
 }
 
-/**
- * Returns the time of the renewal, milliseconds since the Unix epoch: from half of the life on. A
- * certificate is valid from before its issue, so its life begins when this node got the
- * certificate.
- * @param jitter - From 0 to 1; spreads the renewals of replicas that started together.
- */
-function computeRenewalTime(
-  { notBeforeMs, notAfterMs, obtainedAtMs }: StoredWorkloadCredential,
-  jitter: number,
-): number {
-  const beginMs = Math.min(Math.max(obtainedAtMs, notBeforeMs), notAfterMs);
-  return beginMs + (notAfterMs - beginMs) * (RENEWAL.from + RENEWAL.jitter * jitter);
+/** Runs `task` for every item, at most {@link RENEWAL_CONCURRENCY} at the same time. */
+async function forEachConcurrently<Item>(
+  items: readonly Item[],
+  task: (item: Item) => Promise<void>,
+): Promise<void> {
+  const waiting = [...items];
+  const runNext = async (): Promise<void> => {
+    for (let item = waiting.shift(); item !== undefined; item = waiting.shift()) await task(item);
+  };
+  await Promise.all(Array.from({ length: RENEWAL_CONCURRENCY }, runNext));
 }
