@@ -17,6 +17,11 @@ export interface RpcLimits {
    * connections have calls, the new connection is closed.
    */
   readonly maxConnections: number;
+  /**
+   * Connections whose TLS handshake is not complete. Beyond the limit, a new handshake replaces the
+   * oldest.
+   */
+  readonly maxHandshakes: number;
   /** Open streams of one HTTP/2 session. */
   readonly maxConcurrentStreams: number;
   /** Bytes of the head of one request. */
@@ -105,6 +110,9 @@ export interface RpcLimits {
 /** Limits for servers that users call. */
 export const defaultRpcLimits: RpcLimits = {
   maxConnections: 10_000,
+  // A handshake holds about 70 KB, and up to 170 KB while a large client certificate arrives. A
+  // storm of clients waits mostly in the kernel, whose queue has 511 places.
+  maxHandshakes: 2_048,
   maxConcurrentStreams: 128,
   maxHeaderBytes: 16 * 1024,
   maxSessionMemoryMb: 10,

@@ -18,6 +18,8 @@ export interface ConnectionAcceptorSettings {
   /** As in `RpcLimits`. */
   readonly maxConnections: number;
   /** As in `RpcLimits`. */
+  readonly maxHandshakes: number;
+  /** As in `RpcLimits`. */
   readonly handshakeTimeoutMs: number;
   /** As in `RpcLimits`. */
   readonly headTimeoutMs: number;
@@ -44,8 +46,8 @@ export class ConnectionAcceptor {
   private draining = false;
 
   constructor(private readonly settings: ConnectionAcceptorSettings) {
-    const { log, tls, protocols, maxConnections } = settings;
-    this.pool = new ConnectionPool(maxConnections);
+    const { log, tls, protocols, maxConnections, maxHandshakes } = settings;
+    this.pool = new ConnectionPool(maxConnections, maxHandshakes);
     this.misdirected = new MisdirectedClients(log);
     this.tls = tls === undefined ? undefined : new TlsAcceptor(tls, protocols, log);
     this.listener.on('connection', (socket) => this.accept(socket));
@@ -125,7 +127,7 @@ export class ConnectionAcceptor {
     const { settings, tls, pool } = this;
     detectProtocol(socket, (protocol) => {
       if (tls !== undefined && protocol === 'tls') {
-        pool.markHandshaking(connection);
+        if (pool.markHandshaking(connection)) this.recordDrop();
         connection.onHandshakeStart();
         tls.accept(socket, (secure, peer) => {
           pool.markSecure(connection);

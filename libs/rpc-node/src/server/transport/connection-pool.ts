@@ -12,7 +12,14 @@ export class ConnectionPool {
   /** Connections whose calls have all ended. Longest idle first. */
   private readonly idle = new Set<ServerConnection>();
 
-  constructor(private readonly limit: number) {}
+  /**
+   * @param limit - As `RpcLimits.maxConnections`.
+   * @param maxHandshakes - As in `RpcLimits`.
+   */
+  constructor(
+    private readonly limit: number,
+    private readonly maxHandshakes: number,
+  ) {}
 
   get size(): number {
     return this.bySocket.size;
@@ -44,10 +51,18 @@ export class ConnectionPool {
     this.bySocket.delete(socket);
   }
 
-  /** Records that the TLS handshake of a new connection starts. */
-  markHandshaking(connection: ServerConnection): void {
+  /**
+   * Records that the TLS handshake of a new connection starts. Above `maxHandshakes`, closes the
+   * connection with the oldest handshake.
+   * @returns True when a connection was closed.
+   */
+  markHandshaking(connection: ServerConnection): boolean {
     this.unused.delete(connection);
     this.handshaking.add(connection);
+    if (this.handshaking.size <= this.maxHandshakes) return false;
+    const [oldest] = this.handshaking;
+    if (oldest !== undefined) this.evict(oldest);
+    return true;
   }
 
   /** Records that the TLS handshake of a connection is complete. */
@@ -77,8 +92,12 @@ export class ConnectionPool {
     if (this.bySocket.size < this.limit) return 'available';
     const [oldest] = [this.handshaking, this.unused, this.idle].find(({ size }) => size > 0) ?? [];
     if (oldest === undefined) return 'full';
-    oldest.destroy();
-    this.remove(oldest.socket);
+    this.evict(oldest);
     return 'evicted';
+  }
+
+  private evict(connection: ServerConnection): void {
+    connection.destroy();
+    this.remove(connection.socket);
   }
 }

@@ -1,7 +1,7 @@
 import { constants, type X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import * as tls from 'node:tls';
-import { CloudlessError, errorMessageOf, type Log } from '@cloudless/base';
+import { CloudlessError, definedFields, errorMessageOf, type Log } from '@cloudless/base';
 import { shouldLogOccurrence } from './log-sampling.js';
 
 /** Source of the key and the certificate of a server, which may change while the server runs. */
@@ -66,9 +66,11 @@ export class TlsAcceptor {
       handshakeTimeout: NODE_HANDSHAKE_TIMEOUT_MS,
     });
     this.server.on('secureConnection', (secure) => this.onSecureConnection(secure));
-    this.server.on('tlsClientError', (reason, { remoteAddress }) =>
-      this.recordFailure(errorMessageOf(reason), remoteAddress),
-    );
+    this.server.on('tlsClientError', (reason) => {
+      // a client that closes early, and a connection that the server itself closes
+      if ('code' in reason && reason.code === 'ECONNRESET') return;
+      this.recordFailure(errorMessageOf(reason));
+    });
     this.unsubscribe = settings.onContextChange(() => this.reload());
   }
 
@@ -103,7 +105,7 @@ export class TlsAcceptor {
     if (peer === 'tooLarge') {
       this.recordFailure(
         `the client certificate and its issuers are more than ${MAX_PEER_CERTIFICATES} certificates or more than ${MAX_PEER_CERTIFICATE_BYTES} bytes`,
-        secure.remoteAddress,
+        handshake.socket.remoteAddress,
       );
       return void secure.destroy();
     }
@@ -121,10 +123,15 @@ export class TlsAcceptor {
     }
   }
 
-  private recordFailure(reason: string, address: string | undefined): void {
+  /** @param address - Absent when the connection is closed already. */
+  private recordFailure(reason: string, address?: string): void {
     this.failures += 1;
     if (!shouldLogOccurrence(this.failures)) return;
-    this.log.warn('TLS handshakes failed', { address, error: reason, failed: this.failures });
+    this.log.warn('TLS handshakes failed', {
+      ...definedFields({ address }),
+      error: reason,
+      failed: this.failures,
+    });
   }
 }
 

@@ -146,6 +146,19 @@ describe('a server with TLS under attack', () => {
     for (const socket of halfOpen) socket.destroy();
   });
 
+  it('drops the oldest incomplete handshake above maxHandshakes', async () => {
+    const server = await open({ limits: { maxHandshakes: 2 } });
+    const [oldest, ...others] = [
+      await startHandshake(server),
+      await startHandshake(server),
+      await startHandshake(server),
+    ] as [net.Socket, net.Socket, net.Socket];
+    if (!oldest.destroyed) await closeOf(oldest);
+    expect(others.map(({ destroyed }) => destroyed)).toEqual([false, false]);
+    expect(await request(server)).toBe(200);
+    for (const socket of others) socket.destroy();
+  });
+
   it.each([
     ['a record of random bytes', (): Buffer => Buffer.from('16030100050102030405', 'hex')],
     ['garbage after a ClientHello', () => Buffer.concat([clientHello, Buffer.alloc(500, 0x41)])],
