@@ -1,8 +1,9 @@
 import type { ConnectRouter } from '@connectrpc/connect';
-import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
+import { AdminService, AgentService, CoordinatorService, IdentityService } from '@cloudless/api';
 import { CallAccess } from './access/call-access.js';
 import { AdminHandlers } from './admin-handlers.js';
 import { AuditLog } from './audit/audit-log.js';
+import { createIdentityRoutes } from './identity/identity-routes.js';
 import { KeyedMutex } from './mutation/keyed-mutex.js';
 import { NodeHandlers } from './node/node-handlers.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
@@ -29,7 +30,8 @@ import { WorkloadHandlers } from './workload/workload-handlers.js';
 /** The API of a coordinator, ready to be mounted on a Connect router. */
 export interface ApiServer {
   /**
-   * Registers CoordinatorService, AgentService for the containers of all nodes, and AdminService.
+   * Registers CoordinatorService, AgentService for the containers of all nodes, AdminService and
+   * IdentityService.
    */
   readonly registerRoutes: (router: ConnectRouter) => void;
   /**
@@ -74,11 +76,13 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   });
   const agent = createAgentRoutes(routes, { streams, interactive, statistics });
   const admin = createAdminRoutes(routes, new AdminHandlers(deps));
+  const identity = createIdentityRoutes(routes, { ...deps, mutex });
   return {
     registerRoutes: (router) => {
       router.service(CoordinatorService, guardService(access, CoordinatorService, coordinator));
       router.service(AgentService, guardService(access, AgentService, agent));
       router.service(AdminService, guardService(access, AdminService, admin));
+      router.service(IdentityService, guardService(access, IdentityService, identity));
     },
     listWarnings: () => foreignAgents.listWarnings(),
     close: async () => {

@@ -9,6 +9,7 @@ export type {
   DryRunPort,
   SessionTimings,
 } from './ports.js';
+export { CredentialUseRecorder } from './identity/credential-use-recorder.js';
 export { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
 export { Authenticator } from './access/authenticator.js';
 export type {
@@ -22,4 +23,6 @@ export type {
   CertificateOrder,
   CertificateVerifier,
   IdentityPort,
+  IssuedCertificate,
+  TrustedRoots,
 } from './access/identity-port.js';

@@ -17,6 +17,7 @@ import type {
   NodeSubject,
   PlanSubject,
 } from '@cloudless/cluster-state';
+import type { Principal } from '@cloudless/identity';
 import type { Caller } from './access/caller.js';
 import type { CertificateFacts } from './access/certificate-authentication.js';
 import type { IdentityPort } from './access/identity-port.js';
@@ -170,6 +171,13 @@ export interface ApiServerDeps {
    * `Authenticator`. Default: nothing.
    */
   readonly replaceCredential?: (caller: Caller, certificate: CertificateFacts) => void;
+  /**
+   * Returns the principal of a client certificate; `identifyCertificate` of `Authenticator`. Default:
+   * users cannot call agents.
+   * @param chainDer - The certificate of the client and those above, DER.
+   * @throws {@link CloudlessError} of kind `unauthenticated` or `denied` for an invalid certificate.
+   */
+  readonly identifyCertificate?: (chainDer: readonly Uint8Array[]) => Principal;
   /** Version of the program, such as `0.1.0`. */
   readonly version: string;
   readonly timings: SessionTimings;

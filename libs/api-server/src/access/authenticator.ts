@@ -117,6 +117,20 @@ export class Authenticator {
   }
 
   /**
+   * Returns the principal of a client certificate that another server has received.
+   * @param chainDer - The certificate of the client and those above, DER.
+   * @throws {@link CloudlessError} of kind `unauthenticated` or `denied` for an invalid certificate.
+   */
+  readonly identifyCertificate = (chainDer: readonly Uint8Array[]): Principal => {
+    const { identity, state, clock } = this.deps;
+    if (identity === undefined) return ANONYMOUS_LOOPBACK;
+    const nowMs = clock.wallTime();
+    const certificate = new ConnectionCertificates(chainDer).get(identity.verifier, nowMs);
+    const valid = checkCertificate(state.view(), this.credentials, certificate, nowMs);
+    return this.toAuthentication(valid).principal;
+  };
+
+  /**
    * Calls the listener when open calls must be checked again: after changes of users, credentials,
    * bans, identities of nodes, and the trust bundle.
    * @returns A function that ends the subscription.

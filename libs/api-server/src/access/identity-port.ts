@@ -23,6 +23,18 @@ export interface CertificateOrder {
   readonly usage: 'client' | 'server' | 'both';
 }
 
+/** The roots that members of the cluster trust. */
+export interface TrustedRoots {
+  /** Number of the trust bundle. Grows with each change. */
+  readonly generation: bigint;
+  readonly pem: string;
+  /** SHA-256 of each root in DER, 64 lower-case hex digits. */
+  readonly rootSha256s: readonly string[];
+}
+
+/** A certificate with the generation of the certificate authority that has issued it. */
+export type IssuedCertificate = CertificateChain & { readonly generation: number };
+
 /** The identities of a cluster: its certificate authority and the secret of its tokens. */
 export interface IdentityPort {
   readonly trustDomain: string;
@@ -32,12 +44,17 @@ export interface IdentityPort {
   readonly coordinatorIds: readonly string[];
   /** Generation of the certificate authority that issues certificates. */
   readonly issuingGeneration: number;
-  getTrustBundle(): { readonly generation: bigint; readonly pem: string };
+  getTrustBundle(): TrustedRoots;
   /** Returns the SHA-256 of the root that new tokens name, 64 lower-case hex digits. */
   getRootSha256(): string;
   /** Key of the HMAC of all tokens. */
   readonly tokenSecret: Uint8Array;
-  issue(order: CertificateOrder): Promise<CertificateChain & { readonly generation: number }>;
+  issue(order: CertificateOrder): Promise<IssuedCertificate>;
+  /**
+   * Creates the keys of a new generation, durably, before any record names the generation. A
+   * repeated call returns the same root.
+   */
+  createGeneration(generation: number): Promise<{ readonly rootPem: string }>;
   /** Lifetimes of new certificates, milliseconds. */
   readonly lifetimes: {
     readonly nodeMs: number;

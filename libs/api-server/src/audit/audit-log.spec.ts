@@ -92,7 +92,8 @@ describe('AuditLog', () => {
       replicaId: 'w-0',
       nodeId: 'node-1',
       workload: 'web-w',
-      message: 'anonymous@loopback called ExecCommand on replica w-0, running cat with 2 arguments: started',
+      message:
+        'anonymous@loopback called ExecCommand on replica w-0, running cat with 2 arguments: started',
       audit: { program: 'cat', argumentCount: 2 },
     });
     expect(JSON.stringify(started?.message)).not.toContain('secret');

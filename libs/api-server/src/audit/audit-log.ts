@@ -9,11 +9,18 @@ import {
   parseTraceId,
   toReasonEnum,
 } from '@cloudless/api';
-import { Throttle, errorFields, type ErrorReason, type SuppressedEvents } from '@cloudless/base';
+import {
+  Throttle,
+  definedFields,
+  errorFields,
+  type ErrorReason,
+  type SuppressedEvents,
+} from '@cloudless/base';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
 import type { CallAccess } from '../access/call-access.js';
 import type { ApiCaller } from '../access/caller.js';
 import type { ApiServerDeps } from '../ports.js';
+import { RefusedCallError } from '../access/refusal.js';
 import { createAuditEvent, type AuditFacts, type AuditSubject } from './audit-event.js';
 
 /**
@@ -116,7 +123,8 @@ export class AuditLog {
     if (entry.recorded && error.code === Code.Canceled) return;
     try {
       const { reason: errorReason } = readErrorDetails(error);
-      await this.recordResult(entry, formatCode(error.code), errorReason);
+      const cause = reason instanceof RefusedCallError ? reason.refusalCause : undefined;
+      await this.recordResult(entry, formatCode(error.code), { errorReason, cause });
     } catch (failure) {
       this.deps.log.warn('refused call not recorded', {
         rpc: entry.facts.rpc,
@@ -129,19 +137,21 @@ export class AuditLog {
   private async recordResult(
     entry: AuditEntry,
     result: string,
-    errorReason?: ErrorReason,
+    details: Pick<AuditDetails, 'errorReason' | 'cause'> = {},
   ): Promise<void> {
     const { rpc, address, principal } = entry.facts;
     const throttled = this.throttle.take(
-      `${principal} ${address} ${rpc} ${result} ${errorReason ?? ''}`,
+      `${principal} ${address} ${rpc} ${result} ${details.errorReason ?? ''} ${details.cause ?? ''}`,
     );
-    if (throttled.passes) await entry.write(result, { ...throttled, errorReason });
+    if (throttled.passes) await entry.write(result, { ...throttled, ...details });
   }
 }
 
 interface AuditDetails {
   readonly suppressed?: SuppressedEvents | undefined;
   readonly errorReason?: ErrorReason | undefined;
+  /** Why the credentials in the request were refused. */
+  readonly cause?: string | undefined;
 }
 
 /** The audit record of one call. */
@@ -190,14 +200,14 @@ export class AuditEntry {
    *   record counts too.
    */
   async write(result: string, details: AuditDetails = {}): Promise<void> {
-    const { suppressed, errorReason } = details;
+    const { suppressed, errorReason, cause } = details;
     const counted =
       suppressed === undefined
         ? {}
         : { count: suppressed.count + 1, firstTime: timestampFromMs(suppressed.sinceMs) };
     await this.state.commitObserved(
       this.state.transaction().event({
-        ...this.createEvent(result),
+        ...this.createEvent(result, cause),
         ...(errorReason === undefined ? {} : { errorReason: toReasonEnum(errorReason) }),
         ...counted,
       }),
@@ -205,8 +215,9 @@ export class AuditEntry {
     this.recorded = true;
   }
 
-  private createEvent(result: string): EventInit {
-    return createAuditEvent({ ...this.facts, subject: this.subject, result });
+  private createEvent(result: string, cause?: string): EventInit {
+    const facts = { ...this.facts, ...definedFields({ cause }) };
+    return createAuditEvent({ ...facts, subject: this.subject, result });
   }
 }
 

@@ -1,13 +1,16 @@
-import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
+import { AdminService, AgentService, CoordinatorService, IdentityService } from '@cloudless/api';
 import { getAuditPolicy } from './audit-policy.js';
 
-const methods = [CoordinatorService, AgentService, AdminService].flatMap(
+const methods = [CoordinatorService, AgentService, AdminService, IdentityService].flatMap(
   (service) => service.methods,
 );
 /** Names of methods that only read. */
 const READ_ONLY_NAME = /^(Get|List|Watch|Plan|Explain|StreamLogs)/;
 /** Methods that agents call all the time. */
-const AGENT_METHODS = ['Heartbeat', 'RenewLease', 'Session', 'Tunnel'];
+const AGENT_METHODS = [
+  ...['Heartbeat', 'RenewLease', 'Session', 'Tunnel', 'RenewNodeCertificate'],
+  ...['IssueWorkloadCertificate', 'AuthorizeAgentCall'],
+];
 
 describe('getAuditPolicy', () => {
   it.each(methods.map((method) => ({ name: method.toString().replace('rpc ', ''), method })))(

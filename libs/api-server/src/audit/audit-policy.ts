@@ -1,5 +1,5 @@
 import type { DescMethod } from '@bufbuild/protobuf';
-import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
+import { AdminService, AgentService, CoordinatorService, IdentityService } from '@cloudless/api';
 
 /** The way in which the audit log records the calls of a method. */
 export type AuditPolicy =
@@ -83,10 +83,27 @@ const admin: Policies<typeof AdminService> = {
   acceptRestoredState: 'change',
 };
 
+const identity: Policies<typeof IdentityService> = {
+  createJoinToken: 'change',
+  listJoinTokens: 'readOnly',
+  revokeJoinToken: 'change',
+  renewNodeCertificate: 'agentReport',
+  issueWorkloadCertificate: 'agentReport',
+  // The call that the agent asks about is recorded instead, under the name of its caller.
+  authorizeAgentCall: 'agentReport',
+  banNode: 'change',
+  unbanNode: 'change',
+  listNodeBans: 'readOnly',
+  getCertificateAuthority: 'readOnly',
+  rotateCertificateAuthority: 'change',
+  skipCertificateAuthorityWait: 'change',
+};
+
 const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> = {
   [CoordinatorService.typeName]: coordinator,
   [AgentService.typeName]: agent,
   [AdminService.typeName]: admin,
+  [IdentityService.typeName]: identity,
 };
 
 /** Returns the audit policy of a method; undefined for a method of another service. */

@@ -30,6 +30,7 @@ import {
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import { toEffectiveNode, type Stored } from '@cloudless/cluster-state';
+import { NodeEnrolment } from '../identity/node-enrolment.js';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -61,25 +62,36 @@ import { presentNode } from './node-presenter.js';
 
 /** Handlers of the node calls of CoordinatorService. */
 export class NodeHandlers {
+  /** Undefined in a cluster without identities. */
+  private readonly enrolment: NodeEnrolment | undefined;
+
   constructor(
     private readonly deps: ApiServerDeps &
       MutationDeps & { readonly livenessChanges: LivenessChanges },
-  ) {}
+  ) {
+    if (deps.identity !== undefined) this.enrolment = new NodeEnrolment(deps, deps.identity);
+  }
 
   /**
-   * Registers a machine as a node. A repeated call of the same machine changes nothing.
-   * @throws kind `exists` when another machine has the node id, `unimplemented` for a request with
-   *   credentials.
+   * Registers a machine as a node. A repeated call of the same machine changes nothing, apart from
+   * another certificate in a cluster with identities.
+   * @throws kind `exists` when another machine has the node id; reason NO_IDENTITIES for a request
+   *   with credentials in a cluster without identities.
    */
-  async enrollNode(request: EnrollNodeRequest, entry: AuditEntry): Promise<EnrollNodeResponse> {
+  async enrollNode(
+    request: EnrollNodeRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<EnrollNodeResponse> {
+    if (this.enrolment !== undefined) return this.enrolment.enroll(request, entry, context);
     const refused = [
       ...(request.csr.length > 0 ? ['csr'] : []),
       ...(request.token === '' ? [] : ['token']),
     ];
     if (refused.length > 0) {
       throw new CloudlessError(
-        'unimplemented',
-        `${refused.join(', ')}: this cluster has no identities; enrol without ${refused.join(' and ')}`,
+        'NO_IDENTITIES',
+        `${refused.join(', ')}: this cluster has no identities; enrol without ${refused.join(' and ')}, or start the coordinator with --tls on`,
       );
     }
     const subject = `node "${request.nodeId}"`;

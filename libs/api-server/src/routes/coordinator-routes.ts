@@ -54,8 +54,8 @@ export function createCoordinatorRoutes(
 
 function createNodeRoutes(routes: CallRoutes, { nodes, clock }: CoordinatorHandlers) {
   return {
-    enrollNode: routes.change(calls.enrollNode, (request, entry) =>
-      nodes.enrollNode(request, entry),
+    enrollNode: routes.change(calls.enrollNode, (request, entry, context) =>
+      nodes.enrollNode(request, entry, context),
     ),
     getNode: (request) => nodes.getNode(request),
     listNodes: (request) => nodes.listNodes(request),

@@ -1,0 +1,132 @@
+import { X509Certificate } from 'node:crypto';
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  CertificateAuthorityRotationSchema,
+  CertificateAuthoritySchema,
+  RootCertificateSchema,
+  type CertificateAuthority,
+  type CertificateAuthorityRotation,
+  type RootCertificate,
+} from '@cloudless/api';
+import type { CertificateAuthorityRecord } from '@cloudless/api/store';
+import { CloudlessError, definedFields } from '@cloudless/base';
+import {
+  advanceRotation,
+  getRotationProgress,
+  isRotating,
+  putRotationPhase,
+  startRotation,
+  type Stored,
+} from '@cloudless/cluster-state';
+import type { IdentityPort } from '../access/identity-port.js';
+import type { AuditEntry } from '../audit/audit-log.js';
+import type { MutationDeps } from '../mutation/idempotent-mutation.js';
+import { retryOnConflict } from '../mutation/retry-on-conflict.js';
+import type { ApiServerDeps } from '../ports.js';
+
+/** Nodes and users that the progress of a rotation lists. */
+const MAX_LISTED = 100;
+const SUBJECT = 'the certificate authority';
+
+/** Handlers of the calls of IdentityService about the certificate authority. */
+export class CertificateAuthorityHandlers {
+  constructor(
+    private readonly deps: ApiServerDeps & MutationDeps,
+    private readonly identity: IdentityPort,
+  ) {}
+
+  getCertificateAuthority(): CertificateAuthority {
+    return this.present(this.requireAuthority().value);
+  }
+
+  /**
+   * Begins a rotation. The key files of the new generation are complete on disk before the record
+   * names the generation, so a crash in between leaves only unused files, which the next call uses.
+   */
+  rotate(entry: AuditEntry): Promise<CertificateAuthority> {
+    return this.change(async () => {
+      const { value } = this.requireAuthority();
+      if (isRotating(value)) return this.present(value);
+      const generation = Math.max(...value.roots.map((root) => root.generation)) + 1;
+      const { rootPem } = await this.identity.createGeneration(generation);
+      const stored = this.requireAuthority();
+      if (stored.value !== value) return this.present(stored.value);
+      const root = { generation, pem: rootPem };
+      const after = startRotation(value, root, this.deps.clock.wallTime());
+      await entry.commit(putRotationPhase(this.deps.state.transaction(), stored, after));
+      return this.present(after);
+    });
+  }
+
+  /** @throws kind `precondition` when no rotation runs. */
+  skipWait(entry: AuditEntry): Promise<CertificateAuthority> {
+    return this.change(async () => {
+      const stored = this.requireAuthority();
+      if (!isRotating(stored.value)) {
+        throw new CloudlessError(
+          'precondition',
+          'no rotation of the certificate authority runs; begin one with "cloudlessctl admin rotate-ca"',
+        );
+      }
+      const after = advanceRotation(stored.value, this.deps.clock.wallTime());
+      await entry.commit(putRotationPhase(this.deps.state.transaction(), stored, after));
+      return this.present(after);
+    });
+  }
+
+  private change<Result>(work: () => Promise<Result>): Promise<Result> {
+    return this.deps.mutex.run(SUBJECT, () =>
+      retryOnConflict({ ...this.deps, subject: SUBJECT }, work),
+    );
+  }
+
+  private requireAuthority(): Stored<CertificateAuthorityRecord> {
+    const stored = this.deps.state.view().certificateAuthority();
+    if (stored !== undefined) return stored;
+    throw new CloudlessError('NO_IDENTITIES', NO_IDENTITIES);
+  }
+
+  private present(record: CertificateAuthorityRecord): CertificateAuthority {
+    const { trustDomain, roots, issuingGeneration, trustBundleGeneration } = record;
+    return create(CertificateAuthoritySchema, {
+      trustDomain,
+      roots: roots.map(({ generation, pem }) =>
+        presentRoot(generation, pem, generation === issuingGeneration),
+      ),
+      trustBundleGeneration,
+      trustBundle: roots.map(({ pem }) => pem).join(''),
+      ...definedFields({ rotation: this.presentRotation(record) }),
+    });
+  }
+
+  private presentRotation({
+    rotation,
+  }: CertificateAuthorityRecord): CertificateAuthorityRotation | undefined {
+    if (rotation === undefined) return undefined;
+    const progress = getRotationProgress(this.deps.state.view(), this.deps.clock.wallTime());
+    const { phase, startedAt, completedAt } = rotation;
+    return create(CertificateAuthorityRotationSchema, {
+      phase,
+      ...definedFields({ startedAt, completedAt }),
+      waitingNodes: progress?.waitingNodes.slice(0, MAX_LISTED) ?? [],
+      waitingNodeCount: progress?.waitingNodes.length ?? 0,
+      waitingUsers: progress?.waitingUsers.slice(0, MAX_LISTED) ?? [],
+      completedNodeCount: progress?.completedNodes ?? 0,
+    });
+  }
+}
+
+/** The error of every call about identities in a cluster without TLS. */
+export const NO_IDENTITIES = 'this cluster has no identities; start the coordinator with --tls on';
+
+function presentRoot(generation: number, pem: string, issues: boolean): RootCertificate {
+  const { fingerprint256, validFrom, validTo } = new X509Certificate(pem);
+  return create(RootCertificateSchema, {
+    generation,
+    sha256: fingerprint256.replaceAll(':', '').toLowerCase(),
+    notBefore: timestampFromMs(Date.parse(validFrom)),
+    notAfter: timestampFromMs(Date.parse(validTo)),
+    issues,
+  });
+}

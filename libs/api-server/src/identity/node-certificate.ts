@@ -1,0 +1,77 @@
+import { clone, create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  NodeCertificateSchema,
+  TrustBundleSchema,
+  type NodeCertificate,
+  type TrustBundle,
+} from '@cloudless/api';
+import {
+  CertificateRecordSchema,
+  NodeIdentityRecordSchema,
+  type CertificateRecord,
+  type NodeIdentityRecord,
+} from '@cloudless/api/store';
+import type { IdentityPort, IssuedCertificate } from '../access/identity-port.js';
+
+/** The record of a certificate that was issued at `nowMs`, wall-clock milliseconds. */
+export function toCertificateRecord(issued: IssuedCertificate, nowMs: number): CertificateRecord {
+  return create(CertificateRecordSchema, {
+    serial: issued.serial,
+    publicKeySha256: issued.publicKeySha256,
+    notAfter: timestampFromMs(issued.notAfterMs),
+    generation: issued.generation,
+    issuedAt: timestampFromMs(nowMs),
+  });
+}
+
+/** A renewal of the certificate of a node. */
+export interface NodeRenewal {
+  readonly issued: CertificateRecord;
+  /** Serial of the certificate with which the node made the call; undefined: not known. */
+  readonly callerSerial: string | undefined;
+  /** Generation of the trust bundle that the agent has stored. */
+  readonly trustBundleGeneration: bigint;
+}
+
+/**
+ * Returns the identity of a node after a renewal. The certificate of the call stays valid until the
+ * new one was used, so a reply that is lost never locks a node out: the agent can repeat the call
+ * with the certificate that it has, as often as it likes.
+ */
+export function renewNodeIdentity(
+  before: NodeIdentityRecord,
+  { issued, callerSerial, trustBundleGeneration }: NodeRenewal,
+): NodeIdentityRecord {
+  const after = clone(NodeIdentityRecordSchema, before);
+  const { current, previous } = before;
+  const isOfPrevious = previous !== undefined && previous.serial === callerSerial;
+  const kept = isOfPrevious ? previous : current;
+  after.current = issued;
+  if (kept !== undefined) after.previous = clone(CertificateRecordSchema, kept);
+  // An agent never goes back to an older bundle. A lower number is a delayed call.
+  if (trustBundleGeneration > after.trustBundleGeneration)
+    after.trustBundleGeneration = trustBundleGeneration;
+  return after;
+}
+
+/** Builds the message with the roots to trust. */
+export function presentTrustBundle(identity: IdentityPort): TrustBundle {
+  const { generation, pem } = identity.getTrustBundle();
+  return create(TrustBundleSchema, { generation, pem });
+}
+
+/** Builds the reply with a new certificate and what the node needs to trust its coordinators. */
+export function presentNodeCertificate(
+  identity: IdentityPort,
+  issued: IssuedCertificate,
+): NodeCertificate {
+  return create(NodeCertificateSchema, {
+    certificateChain: issued.pem,
+    trustBundle: presentTrustBundle(identity),
+    notBefore: timestampFromMs(issued.notBeforeMs),
+    notAfter: timestampFromMs(issued.notAfterMs),
+    coordinatorIds: [...identity.coordinatorIds],
+    trustDomain: identity.trustDomain,
+  });
+}
