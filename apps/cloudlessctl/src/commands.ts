@@ -51,7 +51,7 @@ const GROUPS: readonly Declaration[] = [
   ],
   [
     'admin',
-    "back up and restore the coordinator's state; certificate authority",
+    "back up and restore the coordinator's state; certificate authority; units",
     async () => (await import('./commands/admin/admin-commands.js')).addAdminCommands,
   ],
 ];

@@ -88,6 +88,10 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'admin accept-restored-state': ['admin accept-restored-state'],
   'admin ca': ['admin ca', 'admin ca --pem > ca.crt'],
   'admin rotate-ca': ['admin rotate-ca --wait', 'admin rotate-ca --skip-wait --wait'],
+  'admin install-unit': [
+    'admin install-unit coordinator -- --host 0.0.0.0',
+    'admin install-unit agent -- --coordinator https://c1:8080',
+  ],
   apply: [
     'apply -f web.yaml --wait',
     'apply -f manifests/ --dry-run',

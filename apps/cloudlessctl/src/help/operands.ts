@@ -26,5 +26,7 @@ export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   credentials: 'ids of tokens or certificates of a user',
   server: 'address of the coordinator, such as https://cluster.example:8443',
   file: 'path of a file',
+  service: 'coordinator or agent',
+  flags: 'words after --, the flags of the program',
   shell: 'bash, zsh or fish',
 };

@@ -9,6 +9,7 @@ import type { LocalSession } from '../../call/local-session.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { readChunks, writeBackup } from './backup-file.js';
 import { addAuthorityCommands } from './certificate-authority.js';
+import { addInstallUnitCommand } from './install-unit.js';
 
 /** Adds the subcommands of `admin`. */
 export function addAdminCommands(tree: CommandTree, parent: Command): void {
@@ -41,6 +42,7 @@ export function addAdminCommands(tree: CommandTree, parent: Command): void {
     acceptRestoredState,
   );
   addAuthorityCommands(tree, parent);
+  addInstallUnitCommand(tree, parent);
 }
 
 async function acceptRestoredState({ session }: Invocation): Promise<void> {
