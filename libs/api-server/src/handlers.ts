@@ -1,5 +1,11 @@
 import type { ConnectRouter } from '@connectrpc/connect';
-import { AdminService, AgentService, CoordinatorService, IdentityService } from '@cloudless/api';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  IdentityService,
+  UserService,
+} from '@cloudless/api';
 import { CallAccess } from './access/call-access.js';
 import { AdminHandlers } from './admin-handlers.js';
 import { AuditLog } from './audit/audit-log.js';
@@ -14,6 +20,7 @@ import { createAgentRoutes } from './routes/agent-routes.js';
 import { CallRoutes } from './routes/call-routes.js';
 import { createCoordinatorRoutes } from './routes/coordinator-routes.js';
 import { guardService } from './routes/service-guard.js';
+import { createUserRoutes } from './routes/user-routes.js';
 import { createServerInfo } from './server-info.js';
 import { ForeignAgents } from './session/foreign-agents.js';
 import { LOG_CHANNEL_PROTOCOL } from './session/node-admission.js';
@@ -23,6 +30,8 @@ import { NodeLogReader } from './stream/node-log-reader.js';
 import { StatisticsHandlers } from './stream/statistics-handlers.js';
 import { StreamHandlers } from './stream/stream-handlers.js';
 import { TunnelHub } from './stream/tunnel-hub.js';
+import { CredentialHandlers } from './user/credential-handlers.js';
+import { UserHandlers } from './user/user-handlers.js';
 import { EndpointAndEventHandlers } from './watch/endpoint-and-event-handlers.js';
 import { LivenessChanges } from './watch/liveness-changes.js';
 import { WorkloadHandlers } from './workload/workload-handlers.js';
@@ -30,8 +39,8 @@ import { WorkloadHandlers } from './workload/workload-handlers.js';
 /** The API of a coordinator, ready to be mounted on a Connect router. */
 export interface ApiServer {
   /**
-   * Registers CoordinatorService, AgentService for the containers of all nodes, AdminService and
-   * IdentityService.
+   * Registers CoordinatorService, AgentService for the containers of all nodes, AdminService,
+   * IdentityService and UserService.
    */
   readonly registerRoutes: (router: ConnectRouter) => void;
   /**
@@ -77,12 +86,18 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const agent = createAgentRoutes(routes, { streams, interactive, statistics });
   const admin = createAdminRoutes(routes, new AdminHandlers(deps));
   const identity = createIdentityRoutes(routes, { ...deps, mutex });
+  const userDeps = { ...deps, access, mutex };
+  const user = createUserRoutes(routes, {
+    users: new UserHandlers(userDeps),
+    credentials: new CredentialHandlers(userDeps),
+  });
   return {
     registerRoutes: (router) => {
       router.service(CoordinatorService, guardService(access, CoordinatorService, coordinator));
       router.service(AgentService, guardService(access, AgentService, agent));
       router.service(AdminService, guardService(access, AdminService, admin));
       router.service(IdentityService, guardService(access, IdentityService, identity));
+      router.service(UserService, guardService(access, UserService, user));
     },
     listWarnings: () => foreignAgents.listWarnings(),
     close: async () => {

@@ -1,9 +1,8 @@
 import type { DescMethod } from '@bufbuild/protobuf';
-import { Role } from '@cloudless/api';
 import type { UserRecord } from '@cloudless/api/store';
 import { CloudlessError, noMeter, type Clock, type Log, type Meter } from '@cloudless/base';
 import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
-import { ANONYMOUS_LOOPBACK, type Grant, type Principal, type RoleName } from '@cloudless/identity';
+import { ANONYMOUS_LOOPBACK, type Grant, type Principal } from '@cloudless/identity';
 import { checkCall, getAccessRule } from '@cloudless/identity/authorization';
 import type { ApiCaller, CallCredential, Caller } from './caller.js';
 import {
@@ -15,6 +14,7 @@ import {
 import { createDeniedError } from './call-access.js';
 import { CredentialIndex } from './credential-index.js';
 import type { IdentityPort } from './identity-port.js';
+import { ROLE_NAMES } from './role-names.js';
 import { RefusalLog } from './refusal-log.js';
 import { RefusedCallError } from './refusal.js';
 import {
@@ -317,17 +317,10 @@ function createTwoCredentialsError(): CloudlessError {
   );
 }
 
-const ROLES: Readonly<Record<Role, RoleName | undefined>> = {
-  [Role.ROLE_UNSPECIFIED]: undefined,
-  [Role.VIEWER]: 'viewer',
-  [Role.OPERATOR]: 'operator',
-  [Role.ADMIN]: 'admin',
-};
-
 /** Returns the roles of a user. Roles of a newer version of this program are ignored. */
 export function toGrants(record: UserRecord | undefined): readonly Grant[] {
   return (record?.user?.grants ?? []).flatMap(({ role, namespace }) => {
-    const name = ROLES[role];
+    const name = ROLE_NAMES[role];
     return name === undefined ? [] : [{ role: name, namespace }];
   });
 }

@@ -7,6 +7,8 @@ export interface AuditSubject {
   readonly workload?: string;
   readonly nodeId?: string;
   readonly replicaId?: string;
+  /** An object of another kind, for the message: `user ada`. */
+  readonly object?: string;
   /**
    * The words of a command. The audit record contains only the first word and the number of the
    * others, because arguments may contain secrets.
@@ -42,7 +44,7 @@ export function createAuditEvent({
   principal,
   credentialId,
   requestId,
-  subject: { command, ...subject },
+  subject: { command, object = '', ...subject },
   cause = '',
   result,
 }: AuditFacts & { readonly result: string }): EventInit {
@@ -59,7 +61,7 @@ export function createAuditEvent({
     severity: isSuccess ? Severity.INFO : Severity.WARNING,
     category: Category.AUDIT,
     reason: method,
-    message: `${principal}${from} called ${method}${describeSubject(subject)}${running}: ${result}${because}`,
+    message: `${principal}${from} called ${method}${object === '' ? describeSubject(subject) : ` on ${object}`}${running}: ${result}${because}`,
     ...subject,
     requestId,
     audit: {
@@ -81,7 +83,7 @@ function describeSubject({
   workload,
   nodeId,
   replicaId,
-}: Omit<AuditSubject, 'command'>): string {
+}: Omit<AuditSubject, 'command' | 'object'>): string {
   if (replicaId !== undefined && replicaId !== '') return ` on replica ${replicaId}`;
   if (workload !== undefined && workload !== '') return ` on ${namespace}/${workload}`;
   return nodeId === undefined || nodeId === '' ? '' : ` on node ${nodeId}`;

@@ -57,13 +57,22 @@ export class AuditLog {
     this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: MERGE_MS });
   }
 
-  /** Wraps the handler of a unary call so that the call is recorded. */
+  /**
+   * Wraps the handler of a unary call so that the call is recorded.
+   * @param describeSubject - Returns the objects of the call. Default: by the names of fields.
+   */
   wrapUnary<Request extends DescMessage, Response extends DescMessage>(
     method: DescMethodUnary<Request, Response>,
     handler: UnaryHandler<MessageShape<Request>, MessageShape<Response>>,
+    describeSubject: (request: MessageShape<Request>) => AuditSubject = toSubject,
   ): (request: MessageShape<Request>, context: HandlerContext) => Promise<MessageShape<Response>> {
     return async (request, context) => {
-      const entry = this.createEntry(method, context, toSubject(request), getRequestId(request));
+      const entry = this.createEntry(
+        method,
+        context,
+        describeSubject(request),
+        getRequestId(request),
+      );
       try {
         const response = await handler(request, entry, context);
         if (!entry.recorded) await this.recordResult(entry, 'unchanged');

@@ -1,11 +1,22 @@
-import { AdminService, AgentService, CoordinatorService, IdentityService } from '@cloudless/api';
+import type { DescMethod } from '@bufbuild/protobuf';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  IdentityService,
+  UserService,
+} from '@cloudless/api';
 import { getAuditPolicy } from './audit-policy.js';
 
-const methods = [CoordinatorService, AgentService, AdminService, IdentityService].flatMap(
-  (service) => service.methods,
-);
+const methods = [
+  CoordinatorService,
+  AgentService,
+  AdminService,
+  IdentityService,
+  UserService,
+].flatMap((service): readonly DescMethod[] => service.methods);
 /** Names of methods that only read. */
-const READ_ONLY_NAME = /^(Get|List|Watch|Plan|Explain|StreamLogs)/;
+const READ_ONLY_NAME = /^(Get|List|Watch|Plan|Explain|StreamLogs|WhoAmI)/;
 /** Methods that agents call all the time. */
 const AGENT_METHODS = [
   ...['Heartbeat', 'RenewLease', 'Session', 'Tunnel', 'RenewNodeCertificate'],

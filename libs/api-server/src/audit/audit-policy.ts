@@ -1,5 +1,11 @@
 import type { DescMethod } from '@bufbuild/protobuf';
-import { AdminService, AgentService, CoordinatorService, IdentityService } from '@cloudless/api';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  IdentityService,
+  UserService,
+} from '@cloudless/api';
 
 /** The way in which the audit log records the calls of a method. */
 export type AuditPolicy =
@@ -99,11 +105,25 @@ const identity: Policies<typeof IdentityService> = {
   skipCertificateAuthorityWait: 'change',
 };
 
+const user: Policies<typeof UserService> = {
+  createUser: 'change',
+  listUsers: 'readOnly',
+  deleteUser: 'change',
+  grant: 'change',
+  revoke: 'change',
+  createUserToken: 'change',
+  listUserTokens: 'readOnly',
+  revokeUserToken: 'change',
+  issueUserCertificate: 'change',
+  whoAmI: 'readOnly',
+};
+
 const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> = {
   [CoordinatorService.typeName]: coordinator,
   [AgentService.typeName]: agent,
   [AdminService.typeName]: admin,
   [IdentityService.typeName]: identity,
+  [UserService.typeName]: user,
 };
 
 /** Returns the audit policy of a method; undefined for a method of another service. */

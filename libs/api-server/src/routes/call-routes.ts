@@ -2,6 +2,7 @@ import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/proto
 import type { HandlerContext } from '@connectrpc/connect';
 import { resolveNamespace } from '@cloudless/api';
 import type { CallAccess } from '../access/call-access.js';
+import type { AuditSubject } from '../audit/audit-event.js';
 import type { AuditEntry, AuditLog } from '../audit/audit-log.js';
 import type { WorkloadName } from '../lookup.js';
 
@@ -44,12 +45,17 @@ export class CallRoutes {
     });
   }
 
-  /** Any other call with an audit record. */
+  /**
+   * Any other call with an audit record.
+   * @param toSubject - Returns the object of the call. Default: by the fields `namespace`, `name`,
+   *   `nodeId` and `replicaId` of the request.
+   */
   change<Request extends DescMessage, Response extends DescMessage>(
     method: DescMethodUnary<Request, Response>,
     handler: Audited<Request, Response>,
+    toSubject?: (request: MessageShape<Request>) => AuditSubject,
   ): Unary<Request, Response> {
-    return this.audit.wrapUnary(method, handler);
+    return this.audit.wrapUnary(method, handler, toSubject);
   }
 
   /** Checks the role in the namespace of the workload that the request names. */

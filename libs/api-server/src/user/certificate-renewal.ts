@@ -1,0 +1,29 @@
+import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  CertificateRecordSchema,
+  CredentialRecordSchema,
+  type CredentialRecord,
+} from '@cloudless/api/store';
+
+/**
+ * Returns a credential with a new certificate. The certificate before is accepted until the new one
+ * was used. Which one that is depends on what the client surely has: a client that calls again with
+ * the same key, or with the previous certificate, never received the current one.
+ * @param usedSerial - Serial number of the certificate of the call.
+ */
+export function renewCertificate(
+  record: CredentialRecord,
+  certificate: MessageInitShape<typeof CertificateRecordSchema>,
+  usedSerial: string,
+): CredentialRecord {
+  const { current, previous } = record;
+  const isRepeated =
+    previous !== undefined &&
+    (usedSerial === previous.serial || current?.publicKeySha256 === certificate.publicKeySha256);
+  const renewed = clone(CredentialRecordSchema, record);
+  renewed.current = create(CertificateRecordSchema, certificate);
+  const before = isRepeated ? previous : current;
+  if (before === undefined) delete renewed.previous;
+  else renewed.previous = before;
+  return renewed;
+}
