@@ -154,7 +154,7 @@ function mutate(node, textOf, replace) {
     replace(node, 'true');
   } else if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
     const { name, expression } = node.expression;
-    if (name.text in SWAPPED_CALLS) replace(name, SWAPPED_CALLS[name.text]);
+    if (Object.hasOwn(SWAPPED_CALLS, name.text)) replace(name, SWAPPED_CALLS[name.text]);
     if (DROPPED_CALLS.has(name.text)) replace(node, textOf(expression));
   } else if (ts.isSpreadElement(node) && ts.isArrayLiteralExpression(node.parent)) {
     replace(node, '...[]');

@@ -5,6 +5,8 @@ import { readCertificate } from '../x509/certificate.js';
 import { CertificateAuthority } from '../x509/certificate-authority.js';
 import type { AuthorityPems } from '../x509/certificate-authority.js';
 import { createKeyAndCsr, readCsr } from '../x509/csr.js';
+import { Name, X509CertificateGenerator } from '../x509/peculiar.js';
+import type { Extension } from '../x509/peculiar.js';
 import { decodeCertificates } from '../x509/pem.js';
 import { P256_ALGORITHM } from '../x509/public-key.js';
 import { encodeCertificates } from '../x509/read-chain.js';
@@ -146,6 +148,28 @@ export class TestAuthority {
     const { keyPem, csr } = await createKeyAndCsr();
     const { publicKey } = await readCsr(csr);
     return this.signWith({ publicKey, ...changes }, uri, keyPem);
+  }
+
+  /** Signs a certificate for a new key with exactly these extensions. */
+  async signExtensions(extensions: Extension[]): Promise<TestCredential> {
+    const { nowMs, pems } = this;
+    const { keyPem, csr } = await createKeyAndCsr();
+    const upper = decodeCertificates(pems.issuingPem + pems.rootPem, 'upper');
+    const certificate = await X509CertificateGenerator.create(
+      {
+        serialNumber: '01',
+        subject: 'CN=test',
+        issuer: new Name(readCertificate(upper[0]!, 'issuing').subject),
+        notBefore: new Date(nowMs - HOUR_MS),
+        notAfter: new Date(nowMs + HOUR_MS),
+        publicKey: (await readCsr(csr)).publicKey,
+        signingKey: await importKey(pems.issuingKeyPem),
+        signingAlgorithm: P256_ALGORITHM,
+        extensions,
+      },
+      webcrypto,
+    );
+    return toCredential(keyPem, [new Uint8Array(certificate.rawData), ...upper], '01');
   }
 
   private async signWith(

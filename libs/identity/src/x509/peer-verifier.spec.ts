@@ -1,9 +1,19 @@
+import { webcrypto } from 'node:crypto';
 import { CloudlessError } from '@cloudless/base';
 import { CERTIFICATE_MISTAKES, TestAuthority, importKey } from '../testing/index.js';
 import type { CertificateMistake, TestCredential } from '../testing/index.js';
 import { MAX_CERTIFICATE_BYTES } from './certificate.js';
 import { PeerVerifier, encodeCertificates } from './index.js';
 import type { AllowedPeers, PeerIdentity } from './index.js';
+import {
+  BasicConstraintsExtension,
+  KeyUsageFlags,
+  KeyUsagesExtension,
+  SubjectAlternativeNameExtension,
+  X509CertificateGenerator,
+} from './peculiar.js';
+import type { Extension } from './peculiar.js';
+import { P256_ALGORITHM } from './public-key.js';
 
 const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
 const HOUR_MS = 3_600_000;
@@ -168,6 +178,73 @@ describe('PeerVerifier', () => {
     );
     expect(errorOf(() => verify(server, { usage: 'client' })).message).toContain('for clients');
     expect(verifier.verify(server.chainDer, NOW_MS).id.id).toBe('n1');
+  });
+
+  describe('extensions', () => {
+    const { digitalSignature, keyCertSign } = KeyUsageFlags;
+    const name = new SubjectAlternativeNameExtension([
+      { type: 'url', value: 'spiffe://cloudless/node/n1' },
+    ]);
+    const sign = (isCa: boolean, usages: number): Promise<TestCredential> =>
+      authority.signExtensions([
+        new BasicConstraintsExtension(isCa, undefined, true),
+        new KeyUsagesExtension(usages, true),
+        name,
+      ]);
+    const verifyAny = ({ chainDer }: TestCredential): PeerIdentity =>
+      verifier.verify(chainDer, NOW_MS);
+
+    it('must allow the key to sign handshakes', async () => {
+      expect(verifyAny(await sign(false, digitalSignature)).id.id).toBe('n1');
+      const message =
+        'the key of the certificate may not sign handshakes (key usage digitalSignature)';
+      const otherUse = await sign(false, KeyUsageFlags.keyAgreement);
+      expect(errorOf(() => verifyAny(otherUse)).message).toBe(message);
+      const noUse = await authority.signExtensions([name]);
+      expect(errorOf(() => verifyAny(noUse)).message).toBe(message);
+      const none = await authority.signExtensions([]);
+      expect(errorOf(() => verifyAny(none)).message).toBe(message);
+    });
+
+    it('must show an authority neither by constraints nor by key usage', async () => {
+      const message = 'the certificate is one of a certificate authority, not of a peer';
+      for (const credential of [
+        await sign(true, digitalSignature),
+        await sign(false, digitalSignature | keyCertSign),
+      ])
+        expect(errorOf(() => verifyAny(credential)).message).toBe(message);
+    });
+
+    it('of a root must allow it to sign certificates of authorities', async () => {
+      const keys = await webcrypto.subtle.generateKey(P256_ALGORITHM, true, ['sign', 'verify']);
+      const createBundle = async (...extensions: Extension[]): Promise<string> => {
+        const root = await X509CertificateGenerator.createSelfSigned(
+          {
+            ...{ keys, extensions, name: 'CN=root', signingAlgorithm: P256_ALGORITHM },
+            ...{ notBefore: new Date(NOW_MS), notAfter: new Date(NOW_MS + HOUR_MS) },
+          },
+          webcrypto,
+        );
+        return encodeCertificates([new Uint8Array(root.rawData)]);
+      };
+      const create = (bundlePem: string): unknown =>
+        new PeerVerifier({ trustDomain: 'cloudless', bundlePem });
+      const usage = new KeyUsagesExtension(keyCertSign, true);
+      create(await createBundle(new BasicConstraintsExtension(true, undefined, true), usage));
+      create(await createBundle(new BasicConstraintsExtension(true, 1, true), usage));
+      for (const extensions of [
+        [],
+        [usage],
+        [new BasicConstraintsExtension(true, 1, true)],
+        [new BasicConstraintsExtension(false, undefined, true), usage],
+        [new BasicConstraintsExtension(true, 0, true), usage],
+      ]) {
+        const bundlePem = await createBundle(...extensions);
+        expect(errorOf(() => create(bundlePem)).message).toBe(
+          'certificate 1 of the trust bundle is not the root of a certificate authority',
+        );
+      }
+    });
   });
 
   describe('times', () => {

@@ -132,7 +132,7 @@ export class PeerVerifier {
       if (!isSignedBy(leaf.signedBytes, leaf.signature, certificate.key)) continue;
       if (known !== undefined) return known;
       const issuer = { certificate, root: this.findRoot(certificate) };
-      this.remember(digest, issuer);
+      if (this.knownIssuers.size < MAX_KNOWN_ISSUERS) this.knownIssuers.set(digest, issuer);
       return issuer;
     }
     if (isNamed)
@@ -156,13 +156,6 @@ export class PeerVerifier {
     throw refuse(
       'the certificate is of another certificate authority: the root of its chain is not in the trust bundle',
     );
-  }
-
-  private remember(digest: string, issuer: Issuer): void {
-    const [oldest] = this.knownIssuers.keys();
-    if (oldest !== undefined && this.knownIssuers.size >= MAX_KNOWN_ISSUERS)
-      this.knownIssuers.delete(oldest);
-    this.knownIssuers.set(digest, issuer);
   }
 
   private readId(leaf: Certificate, allowed: AllowedPeers | undefined): SpiffeId {
