@@ -13,8 +13,9 @@ import type { OverloadLevel } from './admission/overload-detector.js';
 export interface RpcLimits {
   /**
    * Open sockets of the server. Beyond the limit, a new connection replaces the oldest connection
-   * whose TLS handshake is not complete, or else the oldest connection without calls. When all
-   * connections have calls, the new connection is closed.
+   * whose TLS handshake is not complete, or else the oldest connection without calls, or else with
+   * TLS the oldest connection whose client has no identity. When all connections have calls, the new
+   * connection is closed.
    */
   readonly maxConnections: number;
   /**

@@ -56,6 +56,11 @@ export function authorizeCall(
   }
 }
 
+/** Returns true when a call may run and its client is known, or when the server knows no clients. */
+export function hasIdentity({ caller, refusal }: Authorization): boolean {
+  return refusal === undefined && caller?.principal.kind !== 'unauthenticated';
+}
+
 /**
  * Returns the name of the client whose limits a call counts against. Clients without an identity
  * are told apart by their connections.

@@ -1,5 +1,7 @@
 import * as net from 'node:net';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { EventLoopQuota } from '../admission/event-loop-quota.js';
+import { toPeerKey } from '../admission/peer-key.js';
 import { ConnectionPool } from './connection-pool.js';
 import { ServerConnection } from './connection.js';
 import { detectProtocol } from './detect-protocol.js';
@@ -7,6 +9,9 @@ import { listen, type ListenAddress } from './listen.js';
 import { shouldLogOccurrence } from './log-sampling.js';
 import { MisdirectedClients } from './misdirected-clients.js';
 import { TlsAcceptor, type ServerTls } from './tls-acceptor.js';
+
+/** Handshakes that start in one iteration of the event loop. The start of one takes about 0.5 ms. */
+const HANDSHAKES_PER_ITERATION = 16;
 
 export interface ConnectionAcceptorSettings {
   readonly clock: Clock;
@@ -41,6 +46,7 @@ export class ConnectionAcceptor {
   private readonly pool: ConnectionPool;
   private readonly tls: TlsAcceptor | undefined;
   private readonly misdirected: MisdirectedClients;
+  private readonly handshakeQuota = new EventLoopQuota(HANDSHAKES_PER_ITERATION);
   private nextNumber = 1;
   private droppedCount = 0;
   private draining = false;
@@ -116,6 +122,7 @@ export class ConnectionAcceptor {
       ...this.settings,
       onBusyChange: (changed, state) =>
         state === 'busy' ? pool.markBusy(changed) : pool.markIdle(changed),
+      onIdentified: (identified) => pool.markIdentified(identified),
     });
     pool.add(socket, connection);
     socket.once('close', () => pool.remove(socket));
@@ -129,12 +136,7 @@ export class ConnectionAcceptor {
       if (tls !== undefined && protocol === 'tls') {
         if (pool.markHandshaking(connection)) this.recordDrop();
         connection.onHandshakeStart();
-        tls.accept(socket, (secure, peer) => {
-          pool.markSecure(connection);
-          connection.onHandshakeEnd(secure, peer);
-          connection.protocol = secure.alpnProtocol === 'h2' ? 'h2' : 'http/1.1';
-          settings.serve(connection, secure);
-        });
+        void this.startHandshake(tls, connection);
       } else if (tls !== undefined) {
         this.misdirected.refusePlaintext(connection, protocol);
       } else if (protocol === 'tls') {
@@ -143,6 +145,21 @@ export class ConnectionAcceptor {
         connection.protocol = protocol;
         settings.serve(connection, socket);
       }
+    });
+  }
+
+  /** Waits for the turn of the client, so that many handshakes do not delay open connections. */
+  private async startHandshake(tls: TlsAcceptor, connection: ServerConnection): Promise<void> {
+    const closing = new AbortController();
+    const unsubscribe = connection.onClose(() => closing.abort());
+    await this.handshakeQuota.acquire(toPeerKey(connection.remoteAddress), closing.signal);
+    unsubscribe();
+    if (connection.isClosed) return;
+    tls.accept(connection.socket, (secure, peer) => {
+      this.pool.markSecure(connection);
+      connection.onHandshakeEnd(secure, peer);
+      connection.protocol = secure.alpnProtocol === 'h2' ? 'h2' : 'http/1.1';
+      this.settings.serve(connection, secure);
     });
   }
 

@@ -6,6 +6,8 @@ export class ConnectionPool {
   private readonly bySocket = new Map<Socket, ServerConnection>();
   /** Connections whose TLS handshake is not complete. Oldest first. */
   private readonly handshaking = new Set<ServerConnection>();
+  /** Connections with TLS whose client has not shown an identity yet. Oldest first. */
+  private readonly unidentified = new Set<ServerConnection>();
   /** Connections that never had a call. Oldest first. */
   private readonly unused = new Set<ServerConnection>();
 
@@ -46,6 +48,7 @@ export class ConnectionPool {
     const connection = this.bySocket.get(socket);
     if (connection !== undefined) {
       this.handshaking.delete(connection);
+      this.unidentified.delete(connection);
       this.markBusy(connection);
     }
     this.bySocket.delete(socket);
@@ -67,7 +70,14 @@ export class ConnectionPool {
 
   /** Records that the TLS handshake of a connection is complete. */
   markSecure(connection: ServerConnection): void {
-    if (this.handshaking.delete(connection)) this.unused.add(connection);
+    if (!this.handshaking.delete(connection)) return;
+    this.unused.add(connection);
+    this.unidentified.add(connection);
+  }
+
+  /** Records that a client has shown an identity: open calls now protect the connection. */
+  markIdentified(connection: ServerConnection): void {
+    this.unidentified.delete(connection);
   }
 
   /** Records that a connection without calls got a call. */
@@ -84,13 +94,15 @@ export class ConnectionPool {
   /**
    * Makes room for one more connection. At the limit, closes the oldest connection whose TLS
    * handshake is not complete, or else the oldest connection that never had a call, or else the
-   * connection that is idle for the longest time.
+   * connection that is idle for the longest time, or else the oldest connection without an identity.
    * @returns `available` when the pool was below the limit, `evicted` when a connection was closed,
-   *   `full` when every connection has open calls.
+   *   `full` when every connection has open calls of a client with an identity.
    */
   makeRoom(): 'available' | 'evicted' | 'full' {
     if (this.bySocket.size < this.limit) return 'available';
-    const [oldest] = [this.handshaking, this.unused, this.idle].find(({ size }) => size > 0) ?? [];
+    const [oldest] =
+      [this.handshaking, this.unused, this.idle, this.unidentified].find(({ size }) => size > 0) ??
+      [];
     if (oldest === undefined) return 'full';
     this.evict(oldest);
     return 'evicted';

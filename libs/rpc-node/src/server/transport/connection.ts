@@ -59,6 +59,8 @@ export interface ConnectionSettings {
   readonly idleTimeoutMs: number;
   /** Runs with `busy` when the first open call starts, and with `idle` when the last one ends. */
   readonly onBusyChange?: (connection: ServerConnection, state: 'busy' | 'idle') => void;
+  /** Runs with the first call of a client that has an identity. */
+  readonly onIdentified?: (connection: ServerConnection) => void;
 }
 
 /**
@@ -75,6 +77,7 @@ export class ServerConnection implements ClientConnection {
   private closed = false;
   private openCalls = 0;
   private draining = false;
+  private identified = false;
   private timer: Timer;
   private drainSession: (() => void) | undefined;
   /** The socket that requests are read from: within TLS, or else the socket itself. */
@@ -114,6 +117,13 @@ export class ServerConnection implements ClientConnection {
   onSessionStart(drain: () => void): void {
     this.drainSession = drain;
     if (this.openCalls === 0) this.restartTimer(this.settings.idleTimeoutMs, 'idle');
+  }
+
+  /** Records a call of a client with an identity. */
+  onIdentifiedCall(): void {
+    if (this.identified) return;
+    this.identified = true;
+    this.settings.onIdentified?.(this);
   }
 
   /** Records the start of a call. Must be followed by one {@link ServerConnection.onCallEnd}. */

@@ -23,6 +23,7 @@ import { renderHelp } from './help-text.js';
 import {
   authorizeCall,
   callerKey,
+  hasIdentity,
   type Authorization,
   type AuthorizeCall,
 } from './call-authorization.js';
@@ -90,6 +91,7 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         header: universal.header,
       });
       contextValues.set(callerKey, authorization.caller);
+      if (hasIdentity(authorization)) connection?.onIdentifiedCall();
       const call: IncomingCall = {
         handler,
         connection,

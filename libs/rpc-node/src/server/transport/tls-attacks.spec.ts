@@ -146,6 +146,39 @@ describe('a server with TLS under attack', () => {
     for (const socket of halfOpen) socket.destroy();
   });
 
+  it('closes a connection with a call but without an identity when too many are open', async () => {
+    let onCall: () => void = () => undefined;
+    const server = await open({
+      limits: { maxConnections: 2 },
+      authorize: ({ header }) => {
+        onCall();
+        const isKnown = header.get('authorization') !== null;
+        const principal = isKnown
+          ? ({ kind: 'controller', name: 'controller/c' } as const)
+          : ({ kind: 'unauthenticated', name: 'unauthenticated' } as const);
+        return { principal, connectionId: '', check: () => undefined };
+      },
+    });
+    /** Opens a call whose request never ends. */
+    const startCall = async (headers: Record<string, string>): Promise<net.Socket> => {
+      const sent = https.request(`${server.url}/cloudless.api.CoordinatorService/CreateWorkload`, {
+        ...{ method: 'POST', agent: false, rejectUnauthorized: false },
+        headers: { 'content-type': 'application/json', ...headers },
+      });
+      sent.on('error', () => undefined).write('{');
+      const [socket] = (await once(sent, 'socket')) as [tls.TLSSocket];
+      await new Promise<void>((resolve) => (onCall = resolve));
+      return socket;
+    };
+    const known = await startCall({ authorization: 'Bearer x' });
+    const anonymous = await startCall({});
+    const closed = closeOf(anonymous);
+    expect(await request(server)).toBe(200);
+    await closed;
+    expect(known.destroyed).toBe(false);
+    known.destroy();
+  });
+
   it('drops the oldest incomplete handshake above maxHandshakes', async () => {
     const server = await open({ limits: { maxHandshakes: 2 } });
     const [oldest, ...others] = [
