@@ -6,4 +6,6 @@ export {
   repository,
   runToEnd,
 } from './support/processes.js';
+export { SecretScan, listProcessTree } from './support/secret-scan.js';
+export type { SecretFinding } from './support/secret-scan.js';
 export type { FinishedProgram } from './support/processes.js';
