@@ -4,12 +4,21 @@ import { OTLP_ENDPOINT_VARIABLE } from '@cloudless/observability';
 import { addSettingFlags, type SettingNames } from '@cloudless/app-kit/settings';
 import { VERSION } from '@cloudless/app-kit';
 import type { AgentConfig } from './config.js';
+import { JOIN_TOKEN_VARIABLE } from './tls-settings.js';
 
 const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   name: ['--name <name>', 'id of this node (default: the host name)'],
   coordinator: [
     '--coordinator <url[,url]>',
-    'addresses of coordinators, tried one after the other (default http://127.0.0.1:8080)',
+    'addresses of coordinators, tried one after the other; http:// only on this machine (default http://127.0.0.1:8080)',
+  ],
+  joinTokenFile: [
+    '--join-token-file <path>',
+    'file with the join token of this machine, which is needed once for https://; - reads standard input',
+  ],
+  joinToken: [
+    '--join-token <token>',
+    `the join token itself; other users of this machine can see the token in lists of processes (default $${JOIN_TOKEN_VARIABLE})`,
   ],
   dataDir: [
     '--data-dir <path>',
@@ -17,7 +26,7 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   ],
   listen: [
     '--listen <host:port>',
-    'serve AgentService at this address; loopback only; port 0: a free port',
+    'serve AgentService at this address; loopback only without TLS; port 0: a free port',
   ],
   region: ['--region <name>', 'region of the node'],
   zone: ['--zone <name>', 'zone of the node: machines that can fail together'],
@@ -73,7 +82,7 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   ],
   opsListen: [
     '--ops-listen <host:port>',
-    'serve /health, /ready and /metrics at this address; loopback only; port 0: a free port',
+    'serve /health, /ready and /metrics at this address; loopback only without TLS; port 0: a free port',
   ],
   otlpEndpoint: [
     '--otlp-endpoint <url>',

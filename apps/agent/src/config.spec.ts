@@ -27,6 +27,8 @@ describe('parseAgentConfig', () => {
     expect(parse({ name: 'a1' })).toEqual({
       name: 'a1',
       coordinator: ['http://127.0.0.1:8080'],
+      joinToken: undefined,
+      joinTokenFile: undefined,
       dataDir: '/home/a/.local/state/cloudless/agent-a1',
       listen: undefined,
       region: '',
@@ -76,6 +78,11 @@ describe('parseAgentConfig', () => {
       ['http://127.0.0.1:1', 'http://localhost:2'],
     ],
     ['coordinator', ['http://127.0.0.1:1'], ['http://127.0.0.1:1']],
+    [
+      'coordinator',
+      'https://one.example:8080/,https://10.0.0.2',
+      ['https://one.example:8080', 'https://10.0.0.2'],
+    ],
     ['listen', '127.0.0.1:0', { host: '127.0.0.1', port: 0 }],
     ['listen', '9092', { host: '127.0.0.1', port: 9092 }],
     ['listen', '[::1]:9092', { host: '[::1]', port: 9092 }],
@@ -112,10 +119,13 @@ describe('parseAgentConfig', () => {
 
   it.each([
     ['name', 'Not a label'],
-    ['coordinator', 'https://127.0.0.1:1'],
+    ['coordinator', 'ftp://127.0.0.1:1'],
+    ['coordinator', 'https://user@example.com'],
+    ['coordinator', 'https://example.com/path'],
     ['coordinator', 'http://example.com:8080'],
     ['coordinator', []],
-    ['listen', '0.0.0.0:9092'],
+    ['joinToken', 'clt1'],
+    ['joinTokenFile', ''],
     ['listen', 'x'],
     ['listen', '127.0.0.1:70000'],
     ['label', 'novalue'],

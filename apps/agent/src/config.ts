@@ -15,6 +15,8 @@ import { Taint_Effect } from '@cloudless/api';
 import { isLoopbackHost } from '@cloudless/identity';
 import { LOG_FORMATS, otlpEndpointField, type LogFormat } from '@cloudless/observability';
 
+import { findTlsConflicts, parseJoinToken } from './tls-settings.js';
+
 /** Taint of this node. */
 export interface AgentTaint {
   readonly key: string;
@@ -29,11 +31,18 @@ export type RuntimeChoice = 'auto' | 'process' | 'cri';
 export interface AgentConfig {
   /** Id of the node: a DNS label, unique in the cluster. */
   readonly name: string;
-  /** Base addresses of coordinators, tried one after the other. */
+  /**
+   * Base addresses of coordinators, tried one after the other: all with `https://`, or all with
+   * `http://` on this machine.
+   */
   readonly coordinator: readonly string[];
+  /** Text of a join token. Secret. */
+  readonly joinToken: string | undefined;
+  /** File with a join token, which takes precedence over `joinToken`; `-`: standard input. */
+  readonly joinTokenFile: string | undefined;
   /** Absolute path of the data directory. */
   readonly dataDir: string;
-  /** Address of AgentService; undefined: not served. Loopback only while there is no TLS. */
+  /** Address of AgentService; undefined: not served. Loopback only in a cluster without TLS. */
   readonly listen: { readonly host: string; readonly port: number } | undefined;
   readonly region: string;
   readonly zone: string;
@@ -79,7 +88,10 @@ export interface AgentConfig {
   readonly stopWorkloadsOnExit: boolean;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: LogFormat;
-  /** Address of /health, /ready and /metrics; undefined: not served. Loopback only. */
+  /**
+   * Address of /health, /ready and /metrics; undefined: not served. Loopback only in a cluster
+   * without TLS.
+   */
   readonly opsListen: { readonly host: string; readonly port: number } | undefined;
   /** Base address of an OTLP receiver of traces; undefined: no traces. */
   readonly otlpEndpoint: string | undefined;
@@ -138,6 +150,8 @@ export function parseAgentConfig(
           'a DNS label: up to 63 lower-case letters, digits and "-", beginning and ending with a letter or digit',
       }),
       coordinator: { fallback: ['http://127.0.0.1:8080'], parse: parseCoordinators },
+      joinToken: { fallback: undefined, parse: parseJoinToken },
+      joinTokenFile: textField(undefined, { pattern: /./, expected: 'a path, or - for stdin' }),
       dataDir: textField(undefined, { pattern: /./, expected: 'a path' }),
       listen: { fallback: undefined, parse: parseListen },
       region: textField('', PLACE_FORMAT),
@@ -175,7 +189,7 @@ export function parseAgentConfig(
       message: `port ${port} is within the port range of workloads, ${portRange.from} to ${portRange.to}; choose another port or --port-range`,
     });
   }
-  problems.push(...findContainerOnlySettings(config));
+  problems.push(...findContainerOnlySettings(config), ...findTlsConflicts(config));
   if (problems.length > 0) throw new InvalidInputError(problems);
   return { ...config, dataDir: resolve(config.dataDir ?? defaultDataDir(env, config.name)) };
 }
@@ -227,22 +241,23 @@ function parseList(raw: unknown): readonly string[] | undefined {
 const parseCoordinators: Parse<readonly string[]> = (raw) => {
   const addresses = parseList(raw);
   if (addresses === undefined || addresses.length === 0)
-    return { problem: 'must be one or more addresses such as http://127.0.0.1:8080' };
+    return { problem: 'must be one or more addresses such as https://coordinator.example:8080' };
   for (const address of addresses) {
     const url = URL.canParse(address) ? new URL(address) : undefined;
     if (
       url === undefined ||
-      url.protocol !== 'http:' ||
+      !['http:', 'https:'].includes(url.protocol) ||
       url.pathname !== '/' ||
-      url.search !== ''
+      url.search !== '' ||
+      url.username !== ''
     ) {
       return {
-        problem: `"${address}" must be an address such as http://127.0.0.1:8080 (TLS is not available in this version)`,
+        problem: `"${address}" must be an address such as https://coordinator.example:8080`,
       };
     }
-    if (!isLoopbackHost(url.hostname)) {
+    if (url.protocol === 'http:' && !isLoopbackHost(url.hostname)) {
       return {
-        problem: `"${address}" is not on this machine; without TLS only 127.0.0.1, [::1] and localhost are dialled`,
+        problem: `"${address}" is not on this machine; without TLS only 127.0.0.1, [::1] and localhost are dialled: use https://`,
       };
     }
   }
@@ -257,12 +272,7 @@ const parseListen: Parse<AgentConfig['listen']> = (raw) => {
   const port = Number(match?.groups?.['port']);
   if (match === null || port > 65_535)
     return { problem: `"${String(raw)}" must be host:port, such as 127.0.0.1:9092` };
-  const host = match.groups?.['host'] ?? '127.0.0.1';
-  if (!isLoopbackHost(host))
-    return {
-      problem: `"${host}" is not a loopback address; without TLS only 127.0.0.1, [::1] and localhost are served`,
-    };
-  return { value: { host, port } };
+  return { value: { host: match.groups?.['host'] ?? '127.0.0.1', port } };
 };
 
 const parseSocket: Parse<string> = (raw) => {

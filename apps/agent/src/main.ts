@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { CommanderError, type OptionValues } from 'commander';
-import { StoppedError, type LogFields } from '@cloudless/base';
+import { errorFields, StoppedError, type LogFields } from '@cloudless/base';
 import {
   chooseLogStyle,
   createLog,
@@ -12,6 +14,7 @@ import {
   EXIT_FAILURE,
   EXIT_USAGE,
   describeFailure,
+  getEnvName,
   readSettingLayers,
 } from '@cloudless/app-kit/settings';
 import {
@@ -27,6 +30,8 @@ import {
 } from '@cloudless/app-kit';
 import { createAgentProgram, requireCommand, settingNames } from './agent-program.js';
 import { parseAgentConfig } from './config.js';
+import { createJoinTokenLayer, JOIN_TOKEN_VARIABLE } from './tls-settings.js';
+import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { resetAgent } from './reset.js';
 import { runAgent } from './run-agent.js';
 
@@ -48,9 +53,13 @@ async function run(options: OptionValues): Promise<number> {
   const untilStopped = endOnStopSignals();
   const layers = [
     createOtlpLayer(process.env),
+    createJoinTokenLayer(process.env),
     ...(await readSettingLayers(settingNames, options, process.env)),
   ];
   const config = parseAgentConfig(layers, process.env);
+  // Workloads and their supervisor must not inherit the token.
+  delete process.env[JOIN_TOKEN_VARIABLE];
+  delete process.env[getEnvName(settingNames, 'joinToken')];
   let tracing = noTracing;
   const moment = (): LogFields => tracing.getLogFields();
   const log = createLog({
@@ -86,7 +95,7 @@ async function run(options: OptionValues): Promise<number> {
     );
     isReady = true;
     log.info(READY_MESSAGES.agent, {
-      address: running.url?.replace('http://', ''),
+      address: running.url?.replace(/^https?:\/\//, ''),
       opsUrl: running.opsUrl,
       dataDir: config.dataDir,
       runtimes: running.runtimes.names,
@@ -95,11 +104,13 @@ async function run(options: OptionValues): Promise<number> {
       pid: process.pid,
       version: VERSION,
     });
+    const end = await Promise.race([stopped, running.failed]);
     log.info('agent stopping', {
-      signal: await stopped,
+      ...(end instanceof Error ? errorFields(end) : { signal: end }),
       stopWorkloads: config.stopWorkloadsOnExit,
     });
     await running.close();
+    if (end instanceof Error) throw end;
     log.info('agent stopped');
     return 0;
   } catch (reason) {
@@ -150,8 +161,11 @@ async function reset(options: OptionValues): Promise<number> {
     await readSettingLayers(settingNames, options, process.env),
     process.env,
   );
+  const hadIdentity = existsSync(join(dataDir, IDENTITY_FOLDER));
   const volumes = await resetAgent(dataDir, supervisorCommand);
   process.stdout.write(`${dataDir} was reset\n`);
+  if (hadIdentity)
+    process.stdout.write('the identity was removed: to join again, the agent needs a join token\n');
   if (volumes !== undefined) process.stdout.write(`named volumes are kept in ${volumes}\n`);
   return 0;
 }

@@ -10,6 +10,7 @@ import {
   readContainerRecord,
   VOLUMES_FOLDER,
 } from './runtimes/container-record.js';
+import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { lockDataDirectory } from './data/data-directory.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
 
@@ -18,7 +19,7 @@ const NAMED_VOLUMES = 'named';
 
 /**
  * Removes an agent from its cluster: stops and removes its processes and containers and deletes its
- * data except named volumes.
+ * data, also its key and certificate, except named volumes.
  * @returns Directory of the kept volumes; undefined when there are none.
  * @throws kind `precondition` while an agent holds the directory or when its containers cannot be
  *   reached; `notFound` when the directory does not exist.
@@ -39,6 +40,7 @@ export async function resetAgent(
     const agentFiles = [
       'identity.json',
       'identity.json.draft',
+      IDENTITY_FOLDER,
       'replicas',
       RUNTIME_FOLDER,
       CONTAINERS_FOLDER,

@@ -1,19 +1,17 @@
-import { errorFields, type Log } from '@cloudless/base';
+import { definedFields, errorFields, type Log } from '@cloudless/base';
 import { Agent, type AgentOptions } from '@cloudless/agent-core';
-import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-node/server';
 import { systemClock, systemRandom, VERSION } from '@cloudless/app-kit';
 import {
   createMetrics,
   noTracing,
   startLoopLagMeter,
-  type Metrics,
   type Tracing,
 } from '@cloudless/observability';
-import { createCoordinatorTransport } from '@cloudless/rpc-node/client';
-import { serveAgentService } from './agent-service.js';
+import { AgentServers } from './agent-servers.js';
 import type { AgentConfig } from './config.js';
 import { lockDataDirectory } from './data/data-directory.js';
 import { FileAgentStore } from './data/file-agent-store.js';
+import { openClusterAccess } from './identity/cluster-access.js';
 import { startLeaseThread } from './lease/lease-thread.js';
 import { isMachineShuttingDown } from './machine/machine-shutdown.js';
 import { openMachine, readBootId } from './machine/machine.js';
@@ -28,10 +26,12 @@ import { dialTcp } from './machine/dial-tcp.js';
 export interface RunningAgent {
   readonly agent: Agent;
   readonly runtimes: Pick<AgentRuntimes, 'names' | 'containerRuntime' | 'noContainersReason'>;
-  /** Base address of AgentService; undefined: not served. */
+  /** Base address of AgentService; undefined: not served, or not before the machine has joined. */
   readonly url: string | undefined;
-  /** Base address of /health, /ready and /metrics; undefined: not served. */
+  /** Base address of /health, /ready and /metrics; undefined as `url`. */
   readonly opsUrl: string | undefined;
+  /** Resolves when the agent cannot work and must be closed: its join token is refused. */
+  readonly failed: Promise<Error>;
   /** Stops the agent gracefully. Workloads keep running unless the configuration says otherwise. */
   close(): Promise<void>;
 }
@@ -61,31 +61,37 @@ export async function runAgent(
     const data = await lockDataDirectory(config.dataDir);
     cleanup.push(() => data.release());
     deps.onDataDirectory?.();
-    const runtimes = await openRuntimes(config, deps);
     let started: Agent | undefined; // undefined until the start has succeeded: a failed start stops no workload
+    const metrics = createMetrics({ process: true });
+    const resetCommand = `cloudless-agent reset --data-dir ${config.dataDir}`;
+    const failure = createFailure();
+    const servers = new AgentServers({ config, log, metrics, tracing, agent: () => started });
+    const access = await openClusterAccess({
+      config,
+      resetCommand,
+      interceptors: [tracing.clientInterceptor],
+      clock: systemClock,
+      log: log.child({ component: 'identity' }),
+      agent: () => started,
+      onJoined: () => servers.start(access.security, true).catch(failure.report),
+      onRefused: failure.report,
+    });
+    const runtimes = await openRuntimes(config, deps);
     cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
     const { capacity, nodeReader } = await openMachine(config.dataDir);
-    const metrics = createMetrics({ process: true });
     const lagMeter = startLoopLagMeter(systemClock, metrics);
     cleanup.push(async () => lagMeter.close());
-    const leaseThread = startLeaseThread(log.child({ component: 'lease' }));
+    cleanup.push(() => servers.close());
+    const leaseThread = startLeaseThread(log.child({ component: 'lease' }), access.leaseIdentity);
     cleanup.push(() => leaseThread.close());
-    // Listens first, so that the first Hello can contain the address.
-    let server: RpcServer | undefined;
-    if (config.listen !== undefined) {
-      server = await serveAgentService(config.listen, () => started?.containers, {
-        clock: systemClock,
-        log: log.child({ component: 'server' }),
-        meter: metrics,
-        tracing,
-      });
-      cleanup.push(server.close.bind(server, 0));
-    }
+    // The servers listen first, so that the first Hello can contain the address.
+    await servers.start(access.security, access.hasIdentity());
     const options: AgentOptions = {
       nodeId: config.name,
       bootId: readBootId(),
       coordinators: config.coordinator,
-      transport: createCoordinatorTransport({ interceptors: [tracing.clientInterceptor] }),
+      transport: access.transport,
+      ...definedFields({ nodeIdentity: access.nodeIdentity }),
       leaseKeeper: leaseThread,
       meter: metrics,
       runtime: runtimes.runtime,
@@ -103,7 +109,7 @@ export async function runAgent(
         agentVersion: VERSION,
         architecture: process.arch,
         operatingSystem: process.platform,
-        agentAddress: server === undefined ? '' : `${server.address.host}:${server.address.port}`,
+        agentAddress: servers.agentAddress,
       }),
       connect: connectTcp,
       dial: dialTcp,
@@ -114,7 +120,7 @@ export async function runAgent(
       random: systemRandom,
       log,
       startConcurrency: config.startConcurrency,
-      resetCommand: `cloudless-agent reset --data-dir ${config.dataDir}`,
+      resetCommand,
     };
     const agent = (started = await Agent.start(options, signal));
     cleanup.push(async () =>
@@ -123,16 +129,12 @@ export async function runAgent(
         machineStops: await isMachineShuttingDown(),
       }),
     );
-    const ops =
-      config.opsListen === undefined
-        ? undefined
-        : await serveOps(config.opsListen, agent, metrics, log);
-    cleanup.push(async () => ops?.close());
     return {
       agent,
       runtimes,
-      url: server?.url,
-      opsUrl: ops?.url,
+      url: servers.url,
+      opsUrl: servers.opsUrl,
+      failed: failure.happened,
       close: () => unwind(cleanup, log),
     };
   } catch (reason) {
@@ -141,26 +143,16 @@ export async function runAgent(
   }
 }
 
-/** Serves health and readiness. An agent without a session is healthy but not ready. */
-function serveOps(
-  listen: NonNullable<AgentConfig['opsListen']>,
-  agent: Agent,
-  metrics: Metrics,
-  log: Log,
-): Promise<OpsServer> {
-  return startOpsServer({
-    ...listen,
-    portOption: '--ops-listen',
-    clock: systemClock,
-    log: log.child({ component: 'ops' }),
-    checkHealth: () =>
-      agent.connected
-        ? { ok: true }
-        : { ok: true, degraded: ['no session with a coordinator; replicas keep running'] },
-    checkReadiness: () =>
-      agent.connected ? { ok: true } : { ok: false, reasons: ['no session with a coordinator'] },
-    renderMetrics: () => metrics.expose(),
+/** A failure after the start that ends the agent. */
+function createFailure(): {
+  readonly happened: Promise<Error>;
+  readonly report: (reason: unknown) => void;
+} {
+  let report: (reason: unknown) => void = () => undefined;
+  const happened = new Promise<Error>((resolve) => {
+    report = (reason) => resolve(reason instanceof Error ? reason : new Error(String(reason)));
   });
+  return { happened, report };
 }
 
 /** Calls the cleanup functions in reverse order. Logs a failure and continues with the others. */

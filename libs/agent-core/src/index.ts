@@ -18,7 +18,8 @@ export type { NodeReader, NodeReading, ConditionReading } from './node/node-moni
 export type { TcpConnect } from './container/wait-for-ports.js';
 export type { ProbeClients, ProbeTarget } from './probes/check-container.js';
 export { ContainerService } from './serving/container-service.js';
-export type { ContainerServiceOptions } from './serving/container-service.js';
+export type { AdmitCall, ContainerServiceOptions } from './serving/container-service.js';
+export type { ContainerSelector } from './serving/container-lookup.js';
 export type { TcpDial, TcpStream } from './serving/tcp-dial.js';
 export { toContainerRequest } from './container/to-container-request.js';
 export type { ContainerIdentity, IdentityDirectory } from './container/to-container-request.js';

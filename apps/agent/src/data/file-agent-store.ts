@@ -10,6 +10,7 @@ import {
 } from '@cloudless/agent-core';
 import { makeDirectory } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
+import { syncFolder } from './sync-folder.js';
 
 /** Format version of the files; incremented by incompatible changes. */
 const FORMAT = 1;
@@ -89,16 +90,6 @@ async function writeAtomically(folder: string, name: string, content: object): P
   }
   await rename(draft, join(folder, name));
   await syncFolder(folder);
-}
-
-/** Flushes a folder to disk: only then is a rename or removal in the folder durable. */
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }
 
 /**

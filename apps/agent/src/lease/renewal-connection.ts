@@ -1,4 +1,4 @@
-import * as http2 from 'node:http2';
+import { openHttp2Session, type ClientTls } from '@cloudless/rpc-node/tls-client';
 import type { RenewalConnection } from './lease-renewer.js';
 
 /** Path of the RenewLease call. */
@@ -9,11 +9,16 @@ const REFUSED = 400;
 const UNKNOWN_CALL = [404, 501];
 
 /**
- * Opens a plaintext HTTP/2 connection for RenewLease. The call is written as JSON by hand, because
- * the thread that uses this function should need little memory: neither protobuf nor Connect.
+ * Opens an HTTP/2 connection for RenewLease. The call is written as JSON by hand, because the thread
+ * that uses this function should need little memory: neither protobuf nor Connect.
+ * @param tls - Needed for `https://`.
+ * @throws when the key and the certificate in `tls` do not fit together.
  */
-export function openRenewalConnection(address: string): RenewalConnection {
-  const client = http2.connect(address);
+export function openRenewalConnection(
+  address: string,
+  tls: ClientTls | undefined,
+): RenewalConnection {
+  const client = openHttp2Session(address, tls);
   client.on('error', () => undefined); // the calls fail with the same error
   return {
     renew: ({ nodeId, sessionId }, loopAgeMs) =>

@@ -41,16 +41,12 @@ export class ContainerLookup {
     request: ContainerSelector,
     preferred: (replicaId: string) => boolean = () => false,
   ): Promise<OwnedContainer> {
-    const { replicas, nodeId } = this.options;
+    const { nodeId } = this.options;
     if (request.containerId !== '') return this.requireContainer(request.containerId);
-    if (request.replicaId !== '' && replicas.find(request.replicaId) === undefined) {
-      throw new CloudlessError(
-        'REPLICA_NOT_FOUND',
-        `replica "${request.replicaId}" is not on node ${nodeId}`,
-      );
-    }
     const replicaIds =
-      request.replicaId === '' ? await this.requireReplicaIds(request) : [request.replicaId];
+      request.replicaId === ''
+        ? await this.requireReplicaIds(request)
+        : [this.requireReplicaId(request.replicaId)];
     const running = (await this.listOwned())
       .filter(
         ({ status, owner }) => status.phase === 'running' && replicaIds.includes(owner.replicaId),
@@ -69,6 +65,19 @@ export class ContainerLookup {
     throw new CloudlessError(
       'REPLICA_NOT_RUNNING',
       `${target} has no running container on node ${nodeId}`,
+    );
+  }
+
+  /**
+   * Returns the id of a replica of this node.
+   * @throws kind `notFound` when the replica is not on this node.
+   */
+  requireReplicaId(replicaId: string): string {
+    const { replicas, nodeId } = this.options;
+    if (replicas.find(replicaId) !== undefined) return replicaId;
+    throw new CloudlessError(
+      'REPLICA_NOT_FOUND',
+      `replica "${replicaId}" is not on node ${nodeId}`,
     );
   }
 

@@ -29,7 +29,11 @@ import {
 import type { ContainerRuntime } from '@cloudless/runtime';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import type { StatsSampler } from '../stats/stats-sampler.js';
-import { ContainerLookup, type OwnedContainer } from './container-lookup.js';
+import {
+  ContainerLookup,
+  type ContainerSelector,
+  type OwnedContainer,
+} from './container-lookup.js';
 import { runExec } from './exec-stream.js';
 import { LogService } from './log-service.js';
 import { OutputCollector } from './output-collector.js';
@@ -52,6 +56,9 @@ export interface ContainerServiceOptions {
   /** Absent: statistics are rejected. */
   readonly stats?: StatsSampler;
 }
+
+/** Decides whether a caller may use the container that a call selects; throws to refuse. */
+export type AdmitCall = (selector: ContainerSelector) => Promise<void>;
 
 /**
  * Serves logs, commands, port-forward and states of this node's containers, for tunnels and for
@@ -114,15 +121,18 @@ export class ContainerService {
 
   /**
    * Serves the Exec call, whose first message contains the command.
+   * @param admit - Called with the first message; throws when the caller may not make the call.
    * @throws kind `invalid` when the first message is no start message, and as {@link runExec}.
    */
   async *exec(
     requests: AsyncIterable<ExecRequest>,
     signal: AbortSignal,
+    admit: AdmitCall = admitAll,
   ): AsyncGenerator<ExecResponse> {
     const items = requests[Symbol.asyncIterator]();
     const first = (await readFirstMessage(items, this.options.clock))?.request;
     if (first?.case !== 'start') throw createStartMissingError();
+    await admit(first.value);
     yield* this.runExec(first.value, { [Symbol.asyncIterator]: () => items }, signal);
   }
 
@@ -150,15 +160,18 @@ export class ContainerService {
 
   /**
    * Serves the PortForward call, whose first message contains replica and port.
+   * @param admit - As for {@link exec}.
    * @throws kind `invalid` when the first message is no start message, and as {@link forward}.
    */
   async *portForward(
     requests: AsyncIterable<PortForwardRequest>,
     signal: AbortSignal,
+    admit: AdmitCall = admitAll,
   ): AsyncGenerator<PortForwardResponse> {
     const items = requests[Symbol.asyncIterator]();
     const first = (await readFirstMessage(items, this.options.clock))?.request;
     if (first?.case !== 'start') throw createStartMissingError();
+    await admit(first.value);
     yield* this.forward(first.value, { [Symbol.asyncIterator]: () => items }, signal);
   }
 
@@ -222,6 +235,20 @@ export class ContainerService {
     return this.stats.listContainerStats(request);
   }
 
+  /**
+   * Returns the id of the replica that a request selects; of a workload, one of its replicas on this
+   * node, all of which are in the same namespace.
+   * @throws kind `notFound`, `invalid`.
+   */
+  async findReplicaId(selector: Partial<ContainerSelector>): Promise<string> {
+    const { containerId = '', replicaId = '', namespace = '', name = '' } = selector;
+    if (containerId !== '')
+      return (await this.lookup.requireContainer(containerId)).owner.replicaId;
+    if (replicaId !== '') return this.lookup.requireReplicaId(replicaId);
+    const [first = ''] = await this.lookup.requireReplicaIds({ namespace, name });
+    return first;
+  }
+
   private toStatus({ status, owner }: OwnedContainer): ContainerStatus {
     const order = this.options.replicas.find(owner.replicaId)?.startOrder?.order;
     const spec = order?.case === 'start' ? order.value.spec : undefined;
@@ -253,6 +280,8 @@ export class ContainerService {
     });
   }
 }
+
+const admitAll: AdmitCall = () => Promise.resolve();
 
 function createStartMissingError(): InvalidInputError {
   return new InvalidInputError([{ field: 'start', message: 'must be the first message' }]);

@@ -1,0 +1,105 @@
+import { CloudlessError, type Clock } from '@cloudless/base';
+import type { AuthorizeAgentCallRequest, AuthorizeAgentCallResponse } from '@cloudless/api';
+
+/** Time for which a decision of a coordinator holds, milliseconds. */
+export const DECISION_MS = 5_000;
+/** Age at which the decision about an open call is asked for again, milliseconds. */
+const REFRESH_MS = 2_500;
+/** Decisions that are kept at most; the oldest is forgotten first. */
+const MAX_DECISIONS = 1_000;
+
+type Ask = (request: AuthorizeAgentCallRequest) => Promise<AuthorizeAgentCallResponse>;
+
+/** Decisions of coordinators about calls of users, kept for 5 s. */
+export class CallDecisions {
+  private readonly decisions = new Map<string, Decision>();
+
+  constructor(
+    private readonly clock: Pick<Clock, 'now'>,
+    private readonly ask: Ask,
+  ) {}
+
+  /**
+   * Asks whether a call is allowed, unless the answer is known.
+   * @param key - Identifies certificate, RPC and target.
+   * @returns A function that throws as soon as the call is not allowed any more, for open calls.
+   * @throws kind `denied` when the call is not allowed; as `ask` when nobody answers.
+   */
+  async require(key: string, request: AuthorizeAgentCallRequest): Promise<() => void> {
+    const known = this.decisions.get(key);
+    const decision = known?.isCurrent === true ? known : this.add(key, request);
+    await decision.require();
+    return () => decision.check();
+  }
+
+  private add(key: string, request: AuthorizeAgentCallRequest): Decision {
+    const decision = new Decision(this.clock, () => this.ask(request));
+    this.decisions.delete(key);
+    this.decisions.set(key, decision);
+    const [oldest] = this.decisions.keys();
+    if (oldest !== undefined && this.decisions.size > MAX_DECISIONS) this.decisions.delete(oldest);
+    return decision;
+  }
+}
+
+/** What a coordinator has decided about one kind of call. */
+class Decision {
+  private askedAtMs: number;
+  private answer: Promise<void>;
+  /** Time of the question whose answer was yes. */
+  private confirmedAtMs = -Infinity;
+  private refusal: unknown;
+  private isAsking = true;
+
+  constructor(
+    private readonly clock: Pick<Clock, 'now'>,
+    private readonly ask: () => Promise<AuthorizeAgentCallResponse>,
+  ) {
+    this.askedAtMs = clock.now();
+    this.answer = this.start();
+  }
+
+  /** True while the newest answer holds, or is on its way. */
+  get isCurrent(): boolean {
+    return this.refusal === undefined && this.clock.now() - this.askedAtMs < DECISION_MS;
+  }
+
+  /** @throws when the call is not allowed. */
+  async require(): Promise<void> {
+    await this.answer;
+  }
+
+  /** @throws when the call is not allowed any more, or nobody has confirmed it for 5 s. */
+  check(): void {
+    const ageMs = this.clock.now() - this.confirmedAtMs;
+    if (this.refusal !== undefined && ageMs >= DECISION_MS) throw this.refusal;
+    if (this.refusal instanceof CloudlessError && this.refusal.kind === 'denied')
+      throw this.refusal;
+    if (ageMs >= DECISION_MS)
+      throw new CloudlessError('unavailable', 'no coordinator has confirmed this call for 5 s');
+    if (ageMs >= REFRESH_MS && !this.isAsking) {
+      this.answer = this.start();
+      this.answer.catch(() => undefined); // the next check throws
+    }
+  }
+
+  private async start(): Promise<void> {
+    this.isAsking = true;
+    const askedAtMs = (this.askedAtMs = this.clock.now());
+    try {
+      const { allowed, principal, reason } = await this.ask();
+      if (!allowed)
+        throw new CloudlessError(
+          'denied',
+          reason === '' ? `${principal} may not make this call` : reason,
+        );
+      this.confirmedAtMs = askedAtMs;
+      this.refusal = undefined;
+    } catch (reason) {
+      this.refusal = reason;
+      throw reason;
+    } finally {
+      this.isAsking = false;
+    }
+  }
+}

@@ -1,0 +1,10 @@
+import type { KeptSession } from '@cloudless/agent-core';
+import type { ClientTls } from '@cloudless/rpc-node/tls-client';
+
+/** What the main thread tells the lease thread: plain data. */
+export interface LeaseMessage {
+  /** The session whose lease the thread keeps; undefined: none. */
+  readonly session: KeptSession | undefined;
+  /** Current identity of the node; undefined in plaintext. Secret: contains the private key. */
+  readonly tls: ClientTls | undefined;
+}
