@@ -80,6 +80,35 @@ describe('readCertificate', () => {
     );
   });
 
+  it.each([
+    ['one byte', '01', '01', '01'],
+    ['zero', '01', '00', '00'],
+    ['a zero byte for the sign', '7f7f', '0080', '80'],
+    ['20 bytes', '41'.repeat(20), '41'.repeat(20), '41'.repeat(20)],
+    ['a negative number', '7f7f', '8000', undefined],
+    ['a zero byte too many', '7f7f', '007f', undefined],
+    ['21 bytes', '41'.repeat(21), '41'.repeat(21), undefined],
+  ])('reads or refuses a serial number of %s', async (_, signed, stored, expected) => {
+    const { chainDer } = await authority.sign({ serial: signed }, 'spiffe://cloudless/node/n1');
+    const integer = (hex: string): string =>
+      Buffer.from(`02${(hex.length / 2).toString(16).padStart(2, '0')}${hex}`, 'hex').toString(
+        'latin1',
+      );
+    const der = replaceText(chainDer[0]!, integer(signed), integer(stored));
+    const read = (): string => readCertificate(der, 'the certificate').serial;
+    if (expected === undefined) expect(read).toThrow('the certificate is not valid DER');
+    else expect(read()).toBe(expected);
+  });
+
+  it('refuses a byte after the certificate, inside and outside', async () => {
+    const [leaf] = (await authority.issue('node', 'n1')).chainDer;
+    const after = Buffer.concat([leaf!, Buffer.of(0)]);
+    expect(() => readCertificate(after, 'the certificate')).toThrow('is not valid DER');
+    const inside = Buffer.concat([leaf!, Buffer.of(5, 0)]);
+    inside.writeUInt16BE(inside.readUInt16BE(2) + 2, 2);
+    expect(() => readCertificate(inside, 'the certificate')).toThrow('is not valid DER');
+  });
+
   it('refuses a certificate of version 1', async () => {
     const { chainDer } = await authority.issue('node', 'n1');
     const bytes = Buffer.from(chainDer[0]!);

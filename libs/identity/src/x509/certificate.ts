@@ -86,8 +86,8 @@ export function readCertificate(der: Uint8Array, what: string): Certificate {
 /** `INTEGER 2`, the content of the explicit tag of the version. */
 const VERSION_3 = Buffer.from('020102', 'hex');
 
-/** Largest length of a serial number in bytes, with the zero byte of the sign (RFC 5280, 4.1.2.2). */
-const MAX_SERIAL_BYTES = 21;
+/** Largest length of a serial number in bytes (RFC 5280, section 4.1.2.2). */
+const MAX_SERIAL_BYTES = 20;
 
 function readSerial(fields: DerReader): string {
   const { content } = fields.expect(DerTag.integer);
