@@ -17,6 +17,12 @@ before(async () => {
   outputs = metafile.outputs;
 });
 
+/** Modules for clusters with TLS: identities, tokens and the TLS client. */
+const SECURE = /libs\/(identity|rpc-node)\/|apps\/cloudlessctl\/src\/identity\//;
+
+/** Modules that create keys and certificates: much code, which only `login` and a renewal need. */
+const X509 = /node_modules\/(@peculiar|reflect-metadata|asn1js|pvtsutils|tsyringe)\//;
+
 /** @returns the source files that are read when a bundle file is imported */
 function listInputs(file, seen = new Set()) {
   if (seen.has(file)) return [];
@@ -52,16 +58,42 @@ describe('bundle of cloudlessctl', () => {
   }
 
   it('no command reads the HTTP/2 client before its first call', () => {
-    const client = findOutput('io/http2-connection.ts');
-    assert.ok(listInputs(client).some((input) => HTTP_CLIENT.test(input)));
+    // Both are imported with the first call, the second for https.
+    const clients = [findOutput('io/http2-connection.ts'), findOutput('io/tls-connection.ts')];
+    for (const client of clients)
+      assert.ok(listInputs(client).some((input) => HTTP_CLIENT.test(input)));
     for (const file of Object.keys(outputs)) {
-      if (file === client || !file.endsWith('.mjs')) continue;
+      if (clients.includes(file) || outputs[file].entryPoint === undefined) continue;
       assert.deepEqual(
         listInputs(file).filter((input) => HTTP_CLIENT.test(input)),
         [],
         file,
       );
     }
+  });
+
+  it('only login and a renewal read the code that creates keys', () => {
+    const readers = Object.keys(outputs)
+      .filter((file) => file.endsWith('.mjs') && outputs[file].entryPoint !== undefined)
+      .filter((file) => listInputs(file).some((input) => X509.test(input)))
+      .map((file) => outputs[file].entryPoint);
+    assert.deepEqual(readers.sort(), [
+      'apps/cloudlessctl/src/commands/login/login-command.ts',
+      'apps/cloudlessctl/src/identity/renew-identity.ts',
+    ]);
+  });
+
+  it('a call over plaintext reads no code for identities and TLS', () => {
+    const plaintext = [
+      'main.ts',
+      'commands/general/general-commands.ts',
+      'call/cli-session.ts',
+      'io/http2-connection.ts',
+    ].flatMap((source) => listInputs(findOutput(source)));
+    assert.deepEqual(
+      plaintext.filter((input) => SECURE.test(input) || X509.test(input)),
+      [],
+    );
   });
 
   it('no file contains the validator, which only the coordinator uses', () => {

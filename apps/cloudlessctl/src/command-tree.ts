@@ -241,6 +241,14 @@ export function addGlobalOptions(command: Command): void {
       'URL of the coordinator (default: that of the context, else http://127.0.0.1:8080)',
     ),
     new Option(
+      '--token-file <file>',
+      'file with a token, for servers with https (default: the identity of the context)',
+    ),
+    new Option(
+      '--ca-file <file>',
+      'file with the root certificates to trust in PEM (default: those of the identity or the token)',
+    ),
+    new Option(
       '--context <context>',
       'context of the configuration file (default: the current context)',
     ),
@@ -279,6 +287,8 @@ export const GLOBAL_OPTION_NAMES = [
   'utc',
   'timeout',
   'requestId',
+  'tokenFile',
+  'caFile',
 ] as const;
 
 /** Returns the global options given to a command, or else the options given to its parents. */

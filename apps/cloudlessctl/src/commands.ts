@@ -124,6 +124,21 @@ const COMMANDS: readonly Declaration[] = [
     async () => (await import('./commands/workload/workload-commands.js')).addExplainCommand,
   ],
   [
+    'login',
+    'log in with a token, and store an identity that renews itself',
+    async () => (await import('./commands/login/login-command.js')).addLoginCommand,
+  ],
+  [
+    'logout',
+    'revoke the identity of the context and remove its files',
+    async () => (await import('./commands/login/logout-command.js')).addLogoutCommand,
+  ],
+  [
+    'whoami',
+    'show the user of the calls, the roles and the end of the login',
+    async () => (await import('./commands/login/who-am-i-command.js')).addWhoAmICommand,
+  ],
+  [
     'version',
     'print the versions of cloudlessctl and of the coordinator',
     async () => (await import('./commands/general/version-command.js')).addVersionCommand,

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { hostname } from 'node:os';
 import { systemClock } from '@cloudless/app-kit';
 import { run } from './cli.js';
 import type { CliIo } from './io/io.js';
@@ -27,10 +28,12 @@ const io: CliIo = {
   stdin: new ProcessInput(process.stdin),
   env: process.env,
   files: new LocalFiles(),
+  hostName: hostname(),
   clock: systemClock,
   getUtcOffset: getLocalOffsetMinutes,
   signal: stopping.signal,
   connect: connectLazily,
+  detectTls: async (server) => (await import('./io/detect-tls.js')).detectTls(server),
   terminal: findTerminal(process.stdin, process.stdout),
   listen: listenLocally,
 };

@@ -565,8 +565,6 @@ describe('program with invalid settings', () => {
       process.execPath,
       [
         findBundle('coordinator'),
-        '--tls',
-        'off',
         '--port',
         '0',
         '--ops-port',
@@ -669,7 +667,7 @@ describe('program with invalid settings', () => {
       args: () => ['--config', path('settings.yaml')],
       code: 2,
       message: () =>
-        `${path('settings.yaml')}: prot: is not a setting; the settings are tls, host, port, `,
+        `${path('settings.yaml')}: prot: is not a setting; the settings are host, port, `,
     },
     {
       name: 'a missing settings file',
@@ -832,8 +830,6 @@ describe('unreachable coordinator', () => {
       ]);
       await new Promise((resolve) => closingServer.close(resolve));
       const args = [
-        '--tls',
-        'off',
         '--port',
         String(port),
         '--ops-port',

@@ -4,19 +4,20 @@ import { CloudlessError, type ErrorReason } from '@cloudless/base';
 import { describeCallFailure, isTransient } from './call-failure.js';
 import { ExitCode } from './failure.js';
 
+const nodeError = (code: string): Error => Object.assign(new Error('x'), { code });
+
 /** Creates the error of a call whose cause is a Node error with this code. */
 const withCause = (code: string): ConnectError =>
-  new ConnectError(
-    'x',
-    Code.Internal,
-    undefined,
-    undefined,
-    Object.assign(new Error('x'), { code }),
-  );
+  new ConnectError('x', Code.Internal, undefined, undefined, nodeError(code));
+
+/** Creates the error of a call whose connection failed because of TLS. */
+const withTlsFailure = (cause: CloudlessError): ConnectError =>
+  new ConnectError('x', Code.Internal, undefined, undefined, cause);
 
 describe('describeCallFailure', () => {
   const target = { server: 'http://127.0.0.1:8080', configPath: '/home/u/config.yaml' };
-  const exitCodeOf = (error: ConnectError): number => describeCallFailure(error, target).exitCode;
+  const exitCodeOf = (error: ConnectError): number =>
+    describeCallFailure(error, target, 0).exitCode;
 
   it.each<{ reason: ErrorReason; exitCode: number }>([
     { reason: 'NO_CAPACITY', exitCode: ExitCode.noCapacity },
@@ -48,24 +49,18 @@ describe('isTransient', () => {
     },
     { name: 'a refused connection', reason: withCause('ECONNREFUSED'), expected: true },
     {
-      name: 'an untrusted certificate',
-      reason: withCause('SELF_SIGNED_CERT_IN_CHAIN'),
+      name: 'a server that is not trusted',
+      reason: withTlsFailure(new CloudlessError('CERTIFICATE_INVALID', 'x')),
       expected: false,
+    },
+    {
+      name: 'a server that closed the connection in the handshake',
+      reason: withTlsFailure(new CloudlessError('unavailable', 'x', { cause: nodeError('EPIPE') })),
+      expected: true,
     },
     {
       name: 'a server without TLS',
       reason: withCause('ERR_SSL_WRONG_VERSION_NUMBER'),
-      expected: false,
-    },
-    {
-      name: 'UNAVAILABLE because of an expired certificate',
-      reason: new ConnectError(
-        'x',
-        Code.Unavailable,
-        undefined,
-        undefined,
-        Object.assign(new Error('x'), { code: 'CERT_HAS_EXPIRED' }),
-      ),
       expected: false,
     },
     {

@@ -2,6 +2,12 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { readErrorDetails } from '@cloudless/api';
 import type { ErrorReason } from '@cloudless/base';
 import { CliFailure, ExitCode, type ConnectionTarget } from './failure.js';
+import {
+  describeRefusal,
+  describeTlsFailure,
+  findTlsFailure,
+  isLastingTlsFailure,
+} from './identity-failure.js';
 
 /** The exit code for each error code. The type requires an entry for every error code. */
 const EXIT_CODES: Readonly<Record<Code, number>> = {
@@ -53,9 +59,17 @@ export function isCallError(reason: unknown): reason is ConnectError {
  * Converts the error of a call to a {@link CliFailure}. The message of a connection error names the
  * address and the settings that may be wrong.
  */
-export function describeCallFailure(reason: ConnectError, target: ConnectionTarget): CliFailure {
+export function describeCallFailure(
+  reason: ConnectError,
+  target: ConnectionTarget,
+  nowMs: number,
+): CliFailure {
   const exitCode = toExitCode(reason.code, readErrorDetails(reason).reason);
   const network = findNetworkFailure(reason);
+  const tls = findTlsFailure(reason);
+  if (tls !== undefined && (network === undefined || !isUnreachable(network))) {
+    return new CliFailure(ExitCode.unavailable, describeTlsFailure(tls, target), { cause: reason });
+  }
   if (network !== undefined) {
     return new CliFailure(
       ExitCode.unavailable,
@@ -73,9 +87,24 @@ export function describeCallFailure(reason: ConnectError, target: ConnectionTarg
       },
     );
   }
-  return new CliFailure(exitCode, `${reason.rawMessage} (${toCodeName(reason.code)})`, {
-    cause: reason,
-  });
+  const text =
+    describeRefusal(reason, target, nowMs) ?? `${reason.rawMessage} (${toCodeName(reason.code)})`;
+  return new CliFailure(exitCode, text, { cause: reason });
+}
+
+/** Returns true when the server has closed the connection without an answer. */
+export function isClosedByServer(reason: ConnectError): boolean {
+  const network = findNetworkFailure(reason);
+  return network === undefined ? isServerReset(reason) : !isUnreachable(network);
+}
+
+/** Describes that the address of a server with TLS was given with http. */
+export function describeTlsServer(reason: ConnectError, { server }: ConnectionTarget): CliFailure {
+  return new CliFailure(
+    ExitCode.unavailable,
+    `the server at ${server} speaks TLS; use ${server.replace(/^http:/, 'https:')}`,
+    { cause: reason },
+  );
 }
 
 /** Returns the name of a code as gRPC spells it: `NOT_FOUND` for `Code.NotFound`. */
@@ -85,6 +114,8 @@ function toCodeName(code: Code): string {
 
 /** Why a connection failed. */
 interface NetworkFailure {
+  /** Code of the error of Node. */
+  readonly code: string;
   readonly text: string;
   /** True when a later attempt may succeed. */
   readonly isPassing: boolean;
@@ -99,9 +130,9 @@ function findNetworkFailure(reason: ConnectError): NetworkFailure | undefined {
   for (let link = 0; link < MAX_CAUSES && typeof cause === 'object' && cause !== null; link += 1) {
     const code = 'code' in cause ? String(cause.code) : '';
     const passing = PASSING_NETWORK_REASONS[code];
-    if (passing !== undefined) return { text: passing, isPassing: true };
+    if (passing !== undefined) return { code, text: passing, isPassing: true };
     const lasting = LASTING_NETWORK_REASONS[code];
-    if (lasting !== undefined) return { text: lasting, isPassing: false };
+    if (lasting !== undefined) return { code, text: lasting, isPassing: false };
     cause = 'cause' in cause ? cause.cause : undefined;
   }
   return undefined;
@@ -122,18 +153,24 @@ const PASSING_NETWORK_REASONS: Readonly<Record<string, string>> = {
   ERR_HTTP2_STREAM_CANCEL: 'connection closed',
 };
 
-const UNTRUSTED = 'the certificate of the server is not trusted';
-
 /** Failures of the connection that every later attempt meets too. */
 const LASTING_NETWORK_REASONS: Readonly<Record<string, string>> = {
   ERR_SSL_WRONG_VERSION_NUMBER: 'the server does not speak TLS; use http:// instead of https://',
-  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
-  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
-  CERT_HAS_EXPIRED: 'the certificate of the server has expired',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate of the server is for another host name',
 };
+
+/** Returns true when the server was not reached, so that TLS has nothing to do with the failure. */
+function isUnreachable({ code }: NetworkFailure): boolean {
+  return UNREACHABLE_CODES.has(code);
+}
+
+const UNREACHABLE_CODES: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+]);
 
 /** Number of causes that are examined. A chain of causes may be a cycle. */
 const MAX_CAUSES = 8;
@@ -146,6 +183,8 @@ const MAX_CAUSES = 8;
 export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;
   if (isServerReset(reason)) return true;
+  const tls = findTlsFailure(reason);
+  if (tls !== undefined && isLastingTlsFailure(tls)) return false;
   return findNetworkFailure(reason)?.isPassing ?? reason.code === Code.Unavailable;
 }
 

@@ -13,7 +13,9 @@ import {
   type IdentityClient,
   type UserClient,
 } from '@cloudless/api';
-import type { CoordinatorConnection } from '../io/io.js';
+import type { CliIo, CoordinatorConnection, ServerAccess } from '../io/io.js';
+import type { Settings } from '../config/settings.js';
+import type { Style } from '../output/style.js';
 import { LocalSession } from './local-session.js';
 
 /** Client of the coordinator service, the public API for workloads, nodes and events. */
@@ -33,6 +35,22 @@ export class CliSession extends LocalSession {
   private coordinatorClient: CoordinatorClient | undefined;
   private identityClient: IdentityClient | undefined;
   private userClient: UserClient | undefined;
+  private renewal: Renewal | undefined;
+
+  /**
+   * @param access - Required for a server with https.
+   * @param createRenewal - Creates the renewal of the identity of `access`, which runs from the first
+   *   call on. Absent: nothing to renew.
+   */
+  constructor(
+    io: CliIo,
+    settings: Settings,
+    style: Style,
+    private readonly access?: ServerAccess,
+    private readonly createRenewal?: (getClient: () => UserClient) => Renewal,
+  ) {
+    super(io, settings, style);
+  }
 
   /** Client of the coordinator; connects on first use. */
   get client(): CoordinatorClient {
@@ -60,7 +78,12 @@ export class CliSession extends LocalSession {
   }
 
   private get transport(): Transport {
-    return (this.connection ??= this.io.connect(this.settings.server)).transport;
+    if (this.connection === undefined) {
+      this.connection = this.io.connect(this.settings.server, this.access);
+      this.renewal = this.createRenewal?.(() => this.users);
+      this.renewal?.start();
+    }
+    return this.connection.transport;
   }
 
   /**
@@ -92,11 +115,24 @@ export class CliSession extends LocalSession {
     return requestId === '' || part === undefined ? requestId : `${requestId}/${part}`;
   }
 
-  /** Closes the connection, which cancels all calls. Does nothing when no call was made. */
-  close(): void {
+  /**
+   * Closes the connection, which cancels all calls. Does nothing when no call was made. Before, waits
+   * for a renewal of the identity that is in progress, at most 2 s: the results are printed already.
+   */
+  async close(): Promise<void> {
+    await this.renewal?.finish(RENEWAL_WAIT_MS);
     this.connection?.close();
   }
 }
+
+/** Renews the identity of a session, see `IdentityRenewal`. */
+interface Renewal {
+  start(): void;
+  finish(timeoutMs: number): Promise<void>;
+}
+
+/** Longest time that the end of a command waits for a renewal of the identity. */
+const RENEWAL_WAIT_MS = 2_000;
 
 /**
  * Converts a message to protobuf JSON. Fields with zero values are included, so that scripts find

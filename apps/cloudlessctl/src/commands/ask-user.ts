@@ -1,3 +1,4 @@
+import { CliFailure, ExitCode } from '../call/failure.js';
 import type { CliIo } from '../io/io.js';
 
 /** Returns true when the user can be asked: standard input and standard output are a terminal. */
@@ -34,4 +35,45 @@ export async function readLine({ stdin, signal }: CliIo): Promise<string | undef
     return text === '' ? undefined : text;
   };
   return Promise.race([read(), aborted]);
+}
+
+/** Keys in raw mode. */
+const CTRL_C = '\u0003';
+const CTRL_D = '\u0004';
+const ERASE = new Set(['\b', '\u007f']);
+
+/**
+ * Asks for one line that the terminal does not show, such as a secret.
+ * @returns Undefined when nobody can be asked, or the user has typed Ctrl-D on an empty line.
+ * @throws Error when the user has typed Ctrl-C.
+ */
+export async function readHiddenLine(
+  { terminal, stdin, stderr }: CliIo,
+  question: string,
+): Promise<string | undefined> {
+  if (terminal === undefined) return undefined;
+  await stderr.write(question);
+  // Raw mode shows nothing; keys such as Ctrl-C are then input.
+  const restore = terminal.makeRaw();
+  try {
+    return await readKeys(stdin.readChunks());
+  } finally {
+    restore();
+    await stderr.write('\n');
+  }
+}
+
+async function readKeys(chunks: AsyncIterable<Uint8Array>): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let line = '';
+  for await (const chunk of chunks) {
+    for (const key of decoder.decode(chunk, { stream: true })) {
+      if (key === '\r' || key === '\n') return line;
+      if (key === CTRL_C) throw new CliFailure(ExitCode.interrupted, 'interrupted');
+      if (key === CTRL_D && line === '') return undefined;
+      if (ERASE.has(key)) line = line.slice(0, -1);
+      else if (key >= ' ') line += key;
+    }
+  }
+  return line === '' ? undefined : line;
 }

@@ -79,6 +79,7 @@ export async function changeEach<Subject, Result>(
 /** @throws `reason` when it is neither an error of a call nor a failure of the command. */
 function toFailure(reason: unknown, session: CliSession): CliFailure {
   if (reason instanceof CliFailure) return reason;
-  if (reason instanceof ConnectError) return describeCallFailure(reason, session.settings);
+  if (reason instanceof ConnectError)
+    return describeCallFailure(reason, session.settings, session.nowMs);
   throw reason;
 }

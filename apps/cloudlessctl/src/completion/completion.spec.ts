@@ -2,13 +2,13 @@ import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { ListWorkloadsRequest } from '@cloudless/api';
 import { EventSchema, PlanSummarySchema } from '@cloudless/api';
-import { NOW_MS, aNode, aWorkload, runCli } from '../testing/run-cli.js';
+import { USER_TOKEN, NOW_MS, aNode, aWorkload, runCli } from '../testing/run-cli.js';
 
 const CONFIG_PATH = '/home/me/.config/cloudless/config.yaml';
 const CONFIG = `current: dev
 contexts:
   dev: { server: http://127.0.0.1:9000, namespace: team }
-  prod: { server: https://cluster.example:8443 }
+  prod: { server: https://cluster.example:8443, tokenFile: /token }
 `;
 
 const coordinator = {
@@ -98,7 +98,7 @@ describe('shell completion', () => {
     { words: ['describe', 'node', ''], found: ['web1', 'web2'] },
     { words: ['rollout', 're'], found: ['resume', 'restart'] },
     { words: ['rollout', 'undo', 'wo'], found: ['worker'] },
-    { words: ['rollout', 'undo', '--to'], found: ['--to-version'] },
+    { words: ['rollout', 'undo', '--to'], found: ['--token-file', '--to-version'] },
     { words: ['completion', ''], found: ['bash', 'zsh', 'fish'] },
     { words: ['help', 'no'], found: ['node'] },
     { words: ['help', 'node', 'dr'], found: ['drain'] },
@@ -166,7 +166,8 @@ describe('shell completion', () => {
   );
 
   it('asks the coordinator of the context on the command line, in the namespace of the context', async () => {
-    const options = { coordinator, files: { [CONFIG_PATH]: CONFIG } };
+    const files = { [CONFIG_PATH]: CONFIG, '/token': USER_TOKEN };
+    const options = { coordinator, files };
     const current = await runCli(['__complete', '--', 'scale', ''], options);
     expect(current.servers).toEqual(['http://127.0.0.1:9000']);
     expect(current.stdout).toMatch(/^board\t/);

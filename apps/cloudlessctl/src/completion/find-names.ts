@@ -64,7 +64,7 @@ export async function findNames(
     try {
       return (await LOOKUPS[kind]?.(session, operands)) ?? [];
     } finally {
-      session.close();
+      await session.close();
     }
   } catch {
     return [];

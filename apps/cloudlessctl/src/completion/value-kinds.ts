@@ -86,7 +86,7 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
     ],
     ...['key=value', 'name=value', 'name:address', 'name=soft[:hard]', 'path[:path[:rwm]]'],
     ...['[name=][host:]number', 'volume', 'check', 'labels', 'taints'],
-    ...['pattern', 'cidr', 'user-name', 'server'],
+    ...['pattern', 'cidr', 'user-name', 'server', 'context-name'],
   ]),
 };
 

@@ -2,12 +2,12 @@ import { createServer } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { connectNodeAdapter, createConnectTransport } from '@connectrpc/connect-node';
 import { CoordinatorService } from '@cloudless/api';
-import { aNode, runCli } from '../testing/run-cli.js';
+import { USER_TOKEN, aNode, runCli } from '../testing/run-cli.js';
 import { checkServer } from './context.js';
 
 const PATH = '/home/me/.config/cloudless/config.yaml';
 const CONFIG =
-  '# mine\ncurrent: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n    namespace: team\n  prod: {server: "https://cluster.example:8443"}\n';
+  '# mine\ncurrent: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n    namespace: team\n  prod: {server: "https://cluster.example:8443", tokenFile: /token}\n';
 const coordinator = { listWorkloads: () => ({}) };
 
 describe('cloudlessctl', () => {
@@ -55,7 +55,7 @@ describe('cloudlessctl', () => {
   ])(
     'uses the server $server and the namespace $namespace with $name',
     async ({ argv, env, config, server, namespace }) => {
-      const files = config === '' ? {} : { [PATH]: config };
+      const files = config === '' ? {} : { [PATH]: config, '/token': USER_TOKEN };
       for (const words of [
         [...argv, 'get', 'workloads'],
         ['get', ...argv, 'workloads'],
@@ -114,8 +114,8 @@ describe('cloudlessctl context', () => {
     });
     expect(second.files[PATH]).toBe(
       CONFIG.replace('namespace: team', 'namespace: other').replace(
-        '{server: "https://cluster.example:8443"}',
-        '{ server: "https://cluster.example:8443" }',
+        '{server: "https://cluster.example:8443", tokenFile: /token}',
+        '{ server: "https://cluster.example:8443", tokenFile: /token }',
       ),
     );
     const third = await runCli(['context', 'use', 'prod'], { files: { [PATH]: CONFIG } });
@@ -131,7 +131,7 @@ describe('cloudlessctl context', () => {
 
   it('leaves the configuration file unchanged when set gets no setting or an invalid name', async () => {
     for (const [argv, message] of [
-      [['dev'], 'nothing to set: give --server, --namespace, or both'],
+      [['dev'], 'nothing to set: give --server, --namespace, --token-file or --ca-file'],
       [['-x', '-n', 'team'], "unknown option '-x'"],
       [['a b', '-n', 'team'], '"a b" is not a valid context name'],
     ] as const) {
@@ -149,7 +149,7 @@ describe('cloudlessctl context', () => {
     expect(await runCli(['context', 'list'])).toMatchObject({
       exitCode: 0,
       stdout: '',
-      stderr: `no contexts in ${PATH}; create one with: cloudlessctl context set <name> --server <url>\n`,
+      stderr: `no contexts in ${PATH}; create one with: cloudlessctl login https://… or cloudlessctl context set <name> --server <url>\n`,
     });
     expect(JSON.parse((await runCli(['context', 'list', '-o', 'json'])).stdout)).toEqual({
       contexts: [],
@@ -158,7 +158,7 @@ describe('cloudlessctl context', () => {
 
   it('prints all contexts with list, and the settings in use with show', async () => {
     expect((await runCli(['context', 'list'], { files: { [PATH]: CONFIG } })).stdout).toBe(
-      'CURRENT   NAME   SERVER                         NAMESPACE\n*         dev    http://127.0.0.1:9000          team\n-         prod   https://cluster.example:8443   default\n',
+      'CURRENT   NAME   SERVER                         NAMESPACE   USER   LOGIN\n*         dev    http://127.0.0.1:9000          team        -      -\n-         prod   https://cluster.example:8443   default     -      token\n',
     );
     expect(
       (

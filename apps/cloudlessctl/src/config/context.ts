@@ -6,6 +6,15 @@ export interface Context {
   readonly server?: string;
   /** Default: `default`. */
   readonly namespace?: string;
+  /**
+   * Directory of the identity that `cloudlessctl login` has stored. This and the other paths are
+   * relative to the directory of the configuration file.
+   */
+  readonly identityDir?: string;
+  /** File with a bearer token, instead of an identity. */
+  readonly tokenFile?: string;
+  /** File with the root certificates to trust in PEM. Default: the root that the token names. */
+  readonly caFile?: string;
 }
 
 /** The content of the configuration file. */

@@ -36,23 +36,34 @@ export function parseContexts(
   return { contexts: { path, contexts, ...definedFields({ current }) } };
 }
 
+const KEYS = ['server', 'namespace', 'identityDir', 'tokenFile', 'caFile'] as const;
+
 function readContext(reader: YamlReader, name: string, fields: readonly Entry[]): Context {
-  const context: { server?: string; namespace?: string } = {};
+  const context: { -readonly [Key in keyof Context]: Context[Key] } = {};
   for (const entry of fields) {
     const path = `contexts.${name}.${entry.key}`;
-    if (entry.key !== 'server' && entry.key !== 'namespace') {
-      reader.reportUnknownKey(entry, path, ['server', 'namespace']);
+    const key = KEYS.find((known) => known === entry.key);
+    if (key === undefined) {
+      reader.reportUnknownKey(entry, path, KEYS);
       continue;
     }
     const text = reader.readText(entry.value, entry.keyNode, path);
-    const problem =
-      text === undefined
-        ? undefined
-        : entry.key === 'server'
-          ? checkServer(text)
-          : checkNamespace(text);
+    const problem = text === undefined ? undefined : CHECKS[key](text);
     if (problem !== undefined) reader.report(entry.value, path, problem);
-    if (text !== undefined) context[entry.key] = text;
+    if (text !== undefined) context[key] = text;
+    if (context.identityDir !== undefined && context.tokenFile !== undefined)
+      reader.report(entry.value, path, 'expected identityDir or tokenFile, not both');
   }
   return context;
 }
+
+const checkPath = (path: string): string | undefined =>
+  path === '' ? 'expected a path' : undefined;
+
+const CHECKS: Readonly<Record<(typeof KEYS)[number], (text: string) => string | undefined>> = {
+  server: checkServer,
+  namespace: checkNamespace,
+  identityDir: checkPath,
+  tokenFile: checkPath,
+  caFile: checkPath,
+};

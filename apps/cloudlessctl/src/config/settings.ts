@@ -6,6 +6,8 @@ import type { OutputChoice, OutputFormat } from '../output/output-format.js';
 import { parseDuration } from '../quantity.js';
 import { suggestSimilar } from '../suggest.js';
 import { checkNamespace, checkServer } from './context.js';
+import type { Context } from './context.js';
+import type { CredentialSource, Credentials } from './credential-source.js';
 import { getConfigPath, readContexts } from './contexts.js';
 
 /** The global options as given on the command line. */
@@ -20,6 +22,8 @@ export interface GlobalOptions {
   readonly utc?: boolean;
   readonly timeout?: string;
   readonly requestId?: string;
+  readonly tokenFile?: string;
+  readonly caFile?: string;
 }
 
 /**
@@ -36,6 +40,8 @@ export interface Settings extends ConnectionTarget, OutputChoice {
   readonly timeoutMs?: number;
   /** Empty without `--request-id`. */
   readonly requestId: string;
+  /** Used for servers with https. */
+  readonly credentials: Credentials;
 }
 
 /** Address without any setting: the coordinator of a development cluster. */
@@ -93,7 +99,59 @@ export async function resolveSettings(
       ? {}
       : { timeoutMs: parseDurationOption('--timeout', options.timeout) }),
     requestId: options.requestId ?? '',
+    credentials: readCredentials(options, io, context, path),
   };
+}
+
+/**
+ * Returns the credential of a command. Precedence: `--token-file`, `CLOUDLESS_TOKEN` (unless a
+ * context was chosen with `--context`), the context in use.
+ * @param configPath - The paths of a context are relative to the directory of this file.
+ */
+function readCredentials(
+  options: GlobalOptions,
+  io: CliIo,
+  context: Context | undefined,
+  configPath: string,
+): Credentials {
+  const { caFile: contextCaFile } = context ?? {};
+  const caFile =
+    options.caFile ??
+    (contextCaFile === undefined ? undefined : resolvePath(configPath, contextCaFile));
+  const source = findCredentialSource(options, io, context, configPath);
+  return definedFields({ source, caFile });
+}
+
+function findCredentialSource(
+  { tokenFile, context: contextOption }: GlobalOptions,
+  io: CliIo,
+  context: Context | undefined,
+  configPath: string,
+): CredentialSource | undefined {
+  if (tokenFile !== undefined)
+    return { kind: 'tokenFile', path: tokenFile, origin: '--token-file' };
+  const text = contextOption === undefined ? io.env['CLOUDLESS_TOKEN'] : undefined;
+  if (text) return { kind: 'tokenText', text, origin: 'CLOUDLESS_TOKEN' };
+  const { tokenFile: path, identityDir } = context ?? {};
+  if (path !== undefined)
+    return {
+      kind: 'tokenFile',
+      path: resolvePath(configPath, path),
+      origin: 'tokenFile of the context',
+    };
+  return identityDir === undefined
+    ? undefined
+    : { kind: 'identity', directory: resolvePath(configPath, identityDir) };
+}
+
+/**
+ * Resolves a path of the configuration file.
+ * @returns An absolute path as is, another path below the directory of the configuration file.
+ */
+export function resolvePath(configPath: string, path: string): string {
+  return path.startsWith('/')
+    ? path
+    : `${configPath.slice(0, configPath.lastIndexOf('/') + 1)}${path}`;
 }
 
 /** Parses `--output`. The parser of templates is loaded only when a format other than these is given. */

@@ -65,7 +65,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   'token create': [
     'token create --uses 3 --lifetime 1h',
-    'token create --node-pattern edge-* --label site=berlin --output-file join-token',
+    'token create --node-pattern edge-* --output-file join-token',
   ],
   'token list': ['token list', 'token list -o wide'],
   'token revoke': ['token revoke k3v9x0aq71bd', 'token revoke k3v9x0aq71bd 0m4c8e2fz6ty'],
@@ -113,6 +113,12 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   scale: ['scale web 5 --wait', 'scale web api --replicas 5', 'scale web 0 --plan'],
   delete: ['delete web --wait', 'delete web api --ignore-not-found'],
   explain: ['explain web', 'explain prod/web -o json'],
+  login: [
+    'login https://cluster.example:8443 --token-file ada.token',
+    'login https://cluster.example:8443 --name prod',
+  ],
+  logout: ['logout', 'logout --context prod'],
+  whoami: ['whoami', 'whoami -o json'],
   version: ['version', 'version --client -o json'],
   help: ['help', 'help node drain'],
 };

@@ -19,7 +19,7 @@ export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   plan: 'id of a stored plan',
   user: 'name of a user',
   users: 'names of users',
-  'user-name': 'name of the new user: lower-case letters, digits and . _ @ -',
+  'user-name': 'name of the new user: lower-case letters, digits and . _ -',
   role: 'viewer, operator or admin',
   token: 'id of a join token',
   tokens: 'ids of join tokens',

@@ -9,14 +9,31 @@ const PING_INTERVAL_MS = 15_000;
 /** Time within which the coordinator must acknowledge a ping. */
 const PING_TIMEOUT_MS = 10_000;
 
-/** Creates a client connection to a coordinator. HTTP/2 connects with the first call. */
-export function connectHttp2(server: string): CoordinatorConnection {
-  const sessionManager = new Http2SessionManager(server, {
-    pingIntervalMs: PING_INTERVAL_MS,
-    pingTimeoutMs: PING_TIMEOUT_MS,
-  });
+type SessionOptions = ConstructorParameters<typeof Http2SessionManager>[2];
+type Interceptors = NonNullable<Parameters<typeof createConnectTransport>[0]['interceptors']>;
+
+/**
+ * Creates a client connection to a coordinator. HTTP/2 connects with the first call.
+ * @param sessionOptions - Options of the HTTP/2 session. Default: plaintext.
+ * @param interceptors - Interceptors of all calls. Default: none.
+ */
+export function connectHttp2(
+  server: string,
+  sessionOptions?: SessionOptions,
+  interceptors: Interceptors = [],
+): CoordinatorConnection {
+  const sessionManager = new Http2SessionManager(
+    server,
+    { pingIntervalMs: PING_INTERVAL_MS, pingTimeoutMs: PING_TIMEOUT_MS },
+    sessionOptions,
+  );
   return {
-    transport: createConnectTransport({ baseUrl: server, httpVersion: '2', sessionManager }),
+    transport: createConnectTransport({
+      baseUrl: server,
+      httpVersion: '2',
+      sessionManager,
+      interceptors,
+    }),
     close: () => sessionManager.abort(),
   };
 }

@@ -132,6 +132,29 @@ export interface CoordinatorConnection {
   close(): void;
 }
 
+/** What TLS needs of a client with a certificate. */
+export interface ClientIdentity {
+  /** Private key in PEM. */
+  readonly keyPem: string;
+  /** Certificate of the client and its issuers in PEM. */
+  readonly chainPem: string;
+  /** The root certificates to trust in PEM. */
+  readonly bundlePem: string;
+  /** SPIFFE IDs of the coordinators of the cluster. */
+  readonly serverIds: readonly string[];
+  readonly trustDomain: string;
+}
+
+/** How a client authenticates itself and the server of a connection with TLS. */
+export type ServerAccess =
+  /** With a client certificate. Each new connection uses the current identity. */
+  | { readonly kind: 'certificate'; getIdentity(): ClientIdentity }
+  /**
+   * With a bearer token, which is sent when the root certificate of the server has one of the
+   * SHA-256 digests (64 hex digits).
+   */
+  | { readonly kind: 'token'; readonly text: string; readonly caSha256s: readonly string[] };
+
 /** The environment of a command: its access to everything outside of the process. */
 export interface CliIo {
   readonly stdout: CliOutput;
@@ -139,6 +162,8 @@ export interface CliIo {
   readonly stdin: CliInput;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly files: Files;
+  /** Name of this machine. */
+  readonly hostName: string;
   readonly clock: Clock;
   /**
    * Returns the minutes that local time is ahead of UTC at a time in milliseconds since the epoch.
@@ -149,8 +174,11 @@ export interface CliIo {
   /**
    * Creates a connection to `http://host:port` or `https://host:port`. Nothing is sent before the
    * first call.
+   * @param access - Required for https.
    */
-  connect(server: string): CoordinatorConnection;
+  connect(server: string, access?: ServerAccess): CoordinatorConnection;
+  /** Returns true when the server at an address answers a TLS handshake within 2 s. */
+  detectTls(server: string): Promise<boolean>;
   /** Present when standard input and output are a terminal. */
   readonly terminal?: Terminal | undefined;
   /**

@@ -1,20 +1,29 @@
-import type { CoordinatorConnection } from './io.js';
+import type { CoordinatorConnection, ServerAccess } from './io.js';
 
 /**
  * Creates a connection whose HTTP/2 client is loaded with the first call, so that a command that
- * fails before its first call does not load the client.
+ * fails before its first call does not load the client. The code for TLS is loaded only for https.
  */
-export function connectLazily(server: string): CoordinatorConnection {
+export function connectLazily(server: string, access?: ServerAccess): CoordinatorConnection {
   let connection: Promise<CoordinatorConnection> | undefined;
-  const connect = (): Promise<CoordinatorConnection> =>
-    (connection ??= import('./http2-connection.js').then(({ connectHttp2 }) =>
-      connectHttp2(server),
-    ));
+  let isClosed = false;
+  const open = async (): Promise<CoordinatorConnection> => {
+    if (access === undefined) return (await import('./http2-connection.js')).connectHttp2(server);
+    return (await import('./tls-connection.js')).connectWithTls(server, access);
+  };
+  const connect = (): Promise<CoordinatorConnection> => {
+    connection ??= open();
+    return connection;
+  };
   return {
     transport: {
       unary: async (...call) => (await connect()).transport.unary(...call),
       stream: async (...call) => (await connect()).transport.stream(...call),
     },
-    close: () => void connection?.then((opened) => opened.close()),
+    close: () => {
+      if (isClosed) return;
+      isClosed = true;
+      void connection?.then((opened) => opened.close());
+    },
   };
 }

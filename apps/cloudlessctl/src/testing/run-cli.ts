@@ -3,6 +3,7 @@ import type { DescMessage, Message, MessageInitShape } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { createRouterTransport } from '@connectrpc/connect';
 import type { ServiceImpl, Transport } from '@connectrpc/connect';
+import type { Clock } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import {
   AdminService,
@@ -20,8 +21,9 @@ import {
 } from '@cloudless/api';
 import type { Node, Workload } from '@cloudless/api';
 import { run } from '../cli.js';
-import { BrokenPipeError, OpenSecretError } from '../io/io.js';
-import type { CliIo, CliInput, CliOutput, Terminal } from '../io/io.js';
+import { BrokenPipeError } from '../io/io.js';
+import type { CliIo, CliInput, CliOutput, ServerAccess, Terminal } from '../io/io.js';
+import { MemoryFiles } from './memory-files.js';
 
 /** The methods that a fake coordinator implements; other methods fail with UNIMPLEMENTED. */
 export type FakeCoordinator = Partial<ServiceImpl<typeof CoordinatorService>>;
@@ -55,6 +57,10 @@ export interface CliOptions {
     /** True: the input does not end after the text. */
     readonly isOpen?: boolean;
   };
+  /** Opens connections instead of the fake services. */
+  readonly connect?: CliIo['connect'];
+  /** Default: no server has TLS. */
+  readonly detectTls?: CliIo['detectTls'];
   /** True when standard output and standard error are a terminal. Default: false. */
   readonly isTTY?: boolean;
   /** Width of standard output and standard error in characters. Default: 200. */
@@ -62,7 +68,7 @@ export interface CliOptions {
   /** Minutes that local time is ahead of UTC. Default: 0. */
   readonly utcOffset?: number;
   /** Default: a clock that stands still at {@link NOW_MS}. */
-  readonly clock?: ManualClock;
+  readonly clock?: Clock;
   /** Aborted for Ctrl-C. */
   readonly signal?: AbortSignal;
   readonly terminal?: Terminal;
@@ -80,6 +86,8 @@ export interface CliResult {
   readonly stderr: string;
   /** Content of all files by path, after the run. */
   readonly files: Readonly<Record<string, string>>;
+  /** How the run has authenticated each connection with https, in order. */
+  readonly accesses: readonly ServerAccess[];
   /** Addresses that the run has opened a connection for, in order. */
   readonly servers: readonly string[];
 }
@@ -93,6 +101,9 @@ type Plain<Desc extends DescMessage, Without extends string = never> = Omit<
   Exclude<MessageInitShape<Desc>, Message>,
   '$typeName' | Without
 >;
+
+/** A text of the form of a user's token. */
+export const USER_TOKEN = `clu1.k3v9x0aq71bd.${'A'.repeat(43)}.${'ab'.repeat(32)}`;
 
 /** Start time of every test clock: 2026-01-01T00:00:00Z. */
 export const NOW_MS = Date.UTC(2026, 0, 1);
@@ -108,6 +119,7 @@ export async function runCli(
   const output = { stdout: '', stderr: '' };
   const files = { ...options.files };
   const servers: string[] = [];
+  const accesses: ServerAccess[] = [];
   const transport =
     options.transport ??
     createRouterTransport(({ service }) => {
@@ -146,64 +158,23 @@ export async function runCli(
       },
     },
     env: { HOME: '/home/me', ...options.env },
-    files: {
-      read: async (path) => {
-        const text = files[path];
-        if (text === undefined)
-          throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
-        return new TextEncoder().encode(text);
-      },
-      list: async (path) => {
-        const inside = Object.keys(files).filter((file) => file.startsWith(`${path}/`));
-        if (inside.length === 0 && files[path] === undefined)
-          throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
-        return files[path] === undefined
-          ? inside.map((file) => file.slice(path.length + 1))
-          : undefined;
-      },
-      write: async (path, text) => {
-        files[path] = text;
-      },
-      exists: async (path) =>
-        Object.keys(files).some((file) => file === path || file.startsWith(`${path}/`)),
-      readSecret: async (path) => {
-        const mode = options.modes?.[path];
-        if (mode !== undefined) throw new OpenSecretError(path, mode);
-        const text = files[path];
-        if (text === undefined)
-          throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
-        return new TextEncoder().encode(text);
-      },
-      createSecret: async (path, text) => {
-        if (files[path] !== undefined)
-          throw Object.assign(new Error(`EEXIST: ${path}`), { code: 'EEXIST' });
-        files[path] = text;
-      },
-      replaceSecret: async (path, text) => {
-        files[path] = text;
-      },
-      lock: async (path) => {
-        if (files[path] !== undefined) return undefined;
-        files[path] = '';
-        return async () => void delete files[path];
-      },
-      remove: async (path) => {
-        for (const file of Object.keys(files))
-          if (file === path || file.startsWith(`${path}/`)) delete files[file];
-      },
-    },
+    files: new MemoryFiles(files, options.modes),
+    hostName: 'laptop',
     clock: options.clock ?? new ManualClock(NOW_MS),
     getUtcOffset: () => options.utcOffset ?? 0,
     signal: options.signal ?? new AbortController().signal,
-    connect: (server) => {
+    connect: (server, access) => {
       servers.push(server);
-      return { transport, close: () => undefined };
+      if (options.connect !== undefined) return options.connect(server, access);
+      if (access !== undefined) accesses.push(access);
+      return { transport: transport, close: () => undefined };
     },
+    detectTls: options.detectTls ?? (async () => false),
     terminal: options.terminal,
     listen: options.listen ?? (() => Promise.reject(new Error('this test takes no connections'))),
   };
   const exitCode = await run(argv, io);
-  return { exitCode, ...output, files, servers };
+  return { exitCode, ...output, files, servers, accesses };
 }
 
 /** Creates a running workload: `default/web`, two ready replicas, an hour old. */

@@ -1,7 +1,7 @@
-import { clone } from '@bufbuild/protobuf';
+import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
+  CertificateRecordSchema,
   CredentialRecordSchema,
-  type CertificateRecord,
   type CredentialRecord,
 } from '@cloudless/api/store';
 
@@ -13,7 +13,7 @@ import {
  */
 export function renewCertificate(
   record: CredentialRecord,
-  certificate: CertificateRecord,
+  certificate: MessageInitShape<typeof CertificateRecordSchema>,
   usedSerial: string,
 ): CredentialRecord {
   const { current, previous } = record;
@@ -21,7 +21,7 @@ export function renewCertificate(
     previous !== undefined &&
     (usedSerial === previous.serial || current?.publicKeySha256 === certificate.publicKeySha256);
   const renewed = clone(CredentialRecordSchema, record);
-  renewed.current = certificate;
+  renewed.current = create(CertificateRecordSchema, certificate);
   const before = isRepeated ? previous : current;
   if (before === undefined) delete renewed.previous;
   else renewed.previous = before;

@@ -28,6 +28,6 @@ export async function showServerVersion(localSession: LocalSession): Promise<voi
         `coordinator ${server.version} (cluster ${server.clusterId}, epoch ${server.epoch})\n`,
       );
   } finally {
-    session.close();
+    await session.close();
   }
 }

@@ -30,7 +30,7 @@ async function showVersion(invocation: LocalInvocation): Promise<number> {
     await showServerVersion(session);
     return ExitCode.ok;
   } catch (reason) {
-    const failure = await describeFailure(reason, session.settings);
+    const failure = await describeFailure(reason, session);
     if (!(failure instanceof CliFailure)) throw failure;
     // The version of cloudlessctl is printed even when the coordinator does not answer.
     if (session.isStructured) await session.printValue({ version: VERSION });

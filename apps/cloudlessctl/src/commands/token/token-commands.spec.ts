@@ -2,7 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { JoinTokenSchema } from '@cloudless/api';
 import type { CreateJoinTokenRequest } from '@cloudless/api';
-import { NOW_MS, runCli } from '../../testing/run-cli.js';
+import { NOW_MS, USER_TOKEN, runCli } from '../../testing/run-cli.js';
 
 const TEXT = `cl1.k3v9x0aq71bd.${'A'.repeat(43)}.${'ab'.repeat(32)}`;
 const fields = {
@@ -17,11 +17,12 @@ const token = create(JoinTokenSchema, fields);
 /** Runs a command line with a coordinator that creates {@link token}. */
 async function runRecorded(argv: readonly string[]) {
   const requests: CreateJoinTokenRequest[] = [];
+  const env = argv.includes('--server') ? { CLOUDLESS_TOKEN: USER_TOKEN } : {};
   const createJoinToken = (request: CreateJoinTokenRequest) => {
     requests.push(request);
     return { token, text: TEXT };
   };
-  return { ...(await runCli(argv, { identities: { createJoinToken } })), requests };
+  return { ...(await runCli(argv, { identities: { createJoinToken }, env })), requests };
 }
 
 describe('cloudlessctl token create', () => {

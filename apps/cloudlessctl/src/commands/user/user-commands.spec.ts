@@ -6,7 +6,7 @@ import {
   UserCredential_Kind as CredentialKind,
   UserSchema,
 } from '@cloudless/api';
-import { NOW_MS, runCli } from '../../testing/run-cli.js';
+import { NOW_MS, USER_TOKEN as TEXT, runCli } from '../../testing/run-cli.js';
 import type { CliOptions } from '../../testing/run-cli.js';
 
 const DAY_MS = 86_400_000;
@@ -18,7 +18,6 @@ const ada = create(UserSchema, {
     { role: Role.OPERATOR, namespace: 'shop' },
   ],
 });
-const TEXT = `clu1.k3v9x0aq71bd.${'A'.repeat(43)}.${'ab'.repeat(32)}`;
 const credential = create(UserCredentialSchema, {
   id: 'k3v9x0aq71bd',
   user: 'ada',
@@ -136,7 +135,8 @@ describe('cloudlessctl user token create', () => {
 
   it('writes the text to --output-file and prints the command that uses the file', async () => {
     const words = 'user token create ada --output-file ada.token --server https://c:8443';
-    const result = await runRecorded(words, 'createUserToken', response);
+    const env = { CLOUDLESS_TOKEN: TEXT };
+    const result = await runRecorded(words, 'createUserToken', response, { env });
     expect(result).toMatchObject({
       stdout: '',
       stderr:

@@ -1,0 +1,183 @@
+import type { Command } from 'commander';
+import type { CommandTree, LocalInvocation } from '../../command-tree.js';
+import { CliSession } from '../../call/cli-session.js';
+import { createUsageFailure } from '../../call/failure.js';
+import type { LocalSession } from '../../call/local-session.js';
+import { describeFailure } from '../../call/open-session.js';
+import { checkServer } from '../../config/context.js';
+import { editContexts, getConfigPath, readContexts } from '../../config/contexts.js';
+import type { Contexts } from '../../config/context.js';
+import { createPendingKey, issueIdentity } from '../../identity/issue-identity.js';
+import { toTokenAccess } from '../../identity/load-access.js';
+import { writeIdentity } from '../../identity/stored-identity.js';
+import type { StoredIdentity } from '../../identity/stored-identity.js';
+import type { UserToken } from '../../identity/token-text.js';
+import { readLoginToken } from '../../identity/read-login-token.js';
+import type { ServerAccess } from '../../io/io.js';
+import { getTextOption, hasFlag } from '../options.js';
+import { printIdentity } from './who-am-i-command.js';
+
+/** Adds `login`. */
+export function addLoginCommand(tree: CommandTree, parent: Command): void {
+  tree
+    .addOfflineCommand(
+      parent,
+      'login [server]',
+      'log in with a token, and store an identity that renews itself',
+      login,
+    )
+    .option('--name <context-name>', 'name of the context (default: the host of the server)')
+    .option('--description <text>', 'name of this machine in lists (default: the host name)')
+    .option('--keep-token', 'store the token instead of a client certificate');
+}
+
+/** The context that a login creates or changes. */
+interface LoginTarget {
+  readonly server: string;
+  readonly name: string;
+  readonly configPath: string;
+}
+
+async function login(invocation: LocalInvocation): Promise<void> {
+  const { session } = invocation;
+  const target = await readTarget(invocation);
+  const token = await readLoginToken(session.io, getTextOption(invocation, 'tokenFile'));
+  const { caFile } = session.settings.credentials;
+  const access = await toTokenAccess(session.io, token, caFile);
+  const loggedIn = hasFlag(invocation, 'keepToken')
+    ? await keepToken(session, target, token, access)
+    : await storeIdentity(invocation, target, access);
+  await session.printNotice(
+    `logged in to ${target.server}; the current context is ${target.name} in ${target.configPath}`,
+  );
+  await withSession(session, target, loggedIn, (opened) => printIdentity(opened));
+}
+
+/** Creates a key on this machine, and stores the certificate that the coordinator issues. */
+async function storeIdentity(
+  invocation: LocalInvocation,
+  target: LoginTarget,
+  access: ServerAccess,
+): Promise<ServerAccess> {
+  const { session } = invocation;
+  const description = getTextOption(invocation, 'description') ?? session.io.hostName;
+  const key = await createPendingKey();
+  const identity = await withSession(session, target, access, (opened) =>
+    issueIdentity(opened.users, target.server, key, description, opened.getCallOptions()),
+  );
+  const directory = toDirectory(target);
+  const { files } = session.io;
+  await files.remove(`${directory}/token`);
+  await files.remove(`${directory}/pending-key.json`);
+  await writeIdentity(files, directory, identity);
+  await writeContext(session, target, { identityDir: `identities/${target.name}` });
+  return toAccess(identity);
+}
+
+const toAccess = (identity: StoredIdentity): ServerAccess => ({
+  kind: 'certificate',
+  getIdentity: () => identity,
+});
+
+/** Stores the token after a call that shows that the coordinator accepts the token. */
+async function keepToken(
+  session: LocalSession,
+  target: LoginTarget,
+  token: UserToken,
+  access: ServerAccess,
+): Promise<ServerAccess> {
+  await withSession(session, target, access, (opened) =>
+    opened.users.whoAmI({}, opened.getCallOptions()),
+  );
+  const directory = toDirectory(target);
+  await session.io.files.remove(directory);
+  await session.io.files.replaceSecret(`${directory}/token`, `${token.text}\n`);
+  await writeContext(session, target, { tokenFile: `identities/${target.name}/token` });
+  return access;
+}
+
+/** Runs an action with a session that uses the given access. */
+async function withSession<Result>(
+  { io, settings, style }: LocalSession,
+  { server }: LoginTarget,
+  access: ServerAccess,
+  action: (session: CliSession) => Promise<Result>,
+): Promise<Result> {
+  const session = new CliSession(io, { ...settings, server }, style, access);
+  try {
+    return await action(session);
+  } catch (reason) {
+    throw await describeFailure(reason, session);
+  } finally {
+    await session.close();
+  }
+}
+
+/** Returns the directory of the identity of a context, beside the configuration file. */
+function toDirectory({ configPath, name }: LoginTarget): string {
+  return `${configPath.slice(0, configPath.lastIndexOf('/') + 1)}identities/${name}`;
+}
+
+/** Writes the context and makes it the current one. Other keys of the context stay. */
+async function writeContext(
+  session: LocalSession,
+  { configPath, name, server }: LoginTarget,
+  credential: { readonly identityDir: string } | { readonly tokenFile: string },
+): Promise<void> {
+  const { settings } = session;
+  await editContexts(session.io.files, configPath, (document) => {
+    document.set('current', name);
+    document.setIn(['contexts', name, 'server'], server);
+    if (settings.namespaceGiven)
+      document.setIn(['contexts', name, 'namespace'], settings.namespace);
+    for (const key of ['identityDir', 'tokenFile']) document.deleteIn(['contexts', name, key]);
+    for (const [key, value] of Object.entries(credential))
+      document.setIn(['contexts', name, key], value);
+  });
+}
+
+/**
+ * Returns the server and the name of the context.
+ * @throws {@link CliFailure} with exit code 2 for an invalid server, and for a name whose context has
+ *   another server.
+ */
+async function readTarget(invocation: LocalInvocation): Promise<LoginTarget> {
+  const { session, operands } = invocation;
+  const { settings, io } = session;
+  const server = (operands[0] ?? settings.server).replace(/\/$/, '');
+  const problem = checkServer(server);
+  if (problem !== undefined) throw createUsageFailure(`the server: ${problem}`);
+  if (operands[0] !== undefined && settings.serverGiven)
+    throw createUsageFailure('give the server as an operand or with --server, not both');
+  if (!server.startsWith('https:'))
+    throw createUsageFailure(
+      `${server}: only a cluster with TLS has users; its address begins with https://. Without TLS use: cloudlessctl context set NAME --server ${server}`,
+    );
+  const configPath = getConfigPath(io.env);
+  const known = await readContexts(io.files, configPath);
+  const given = getTextOption(invocation, 'name');
+  const name = given ?? findContextName(known, server) ?? toContextName(server);
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name))
+    throw createUsageFailure(
+      `--name: expected letters, digits, dots, hyphens and underscores, got ${JSON.stringify(name)}`,
+    );
+  const present = known.contexts.get(name)?.server;
+  if (present !== undefined && present.replace(/\/$/, '') !== server)
+    throw createUsageFailure(
+      `the context ${name} has the server ${present}; choose another name with --name, or change the context first: cloudlessctl context set ${name} --server ${server}`,
+    );
+  return { server, name, configPath };
+}
+
+/** Returns the context of a server, the current context first; undefined when there is none. */
+function findContextName({ current, contexts }: Contexts, server: string): string | undefined {
+  const names = [...contexts]
+    .filter(([, context]) => context.server?.replace(/\/$/, '') === server)
+    .map(([name]) => name);
+  return names.find((name) => name === current) ?? names[0];
+}
+
+/** Returns the host of a server as the name of a context: `cluster.example`, `10.0.0.1`. */
+function toContextName(server: string): string {
+  return new URL(server).hostname.replaceAll(/[^A-Za-z0-9._-]+/g, '-').replaceAll(/^-+|-+$/g, '');
+}

@@ -1,0 +1,249 @@
+import { Code, ConnectError } from '@connectrpc/connect';
+import { Role } from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
+import { toConnectError } from '@cloudless/api';
+import {
+  TestIssuer,
+  aCredential,
+  anIdentity,
+  formatIdentityFile,
+} from '../../testing/an-identity.js';
+import { NOW_MS, USER_TOKEN, runCli } from '../../testing/run-cli.js';
+import type { CliOptions, CliResult } from '../../testing/run-cli.js';
+import { anInteractiveTerminal } from '../../testing/terminal-answers.js';
+
+const SERVER = 'https://cluster.example:8443';
+const FOLDER = '/home/me/.config/cloudless';
+const CONFIG = `${FOLDER}/config.yaml`;
+const IDENTITY = `${FOLDER}/identities/cluster.example/identity.json`;
+const files = { 'ada.token': `${USER_TOKEN}\n` };
+const WITH_FILE = ['--token-file', 'ada.token'];
+const LOGGED_IN = {
+  [CONFIG]: `current: prod\ncontexts:\n  prod: { server: ${SERVER}, identityDir: identities/prod }\n`,
+  [`${FOLDER}/identities/prod/identity.json`]: formatIdentityFile(anIdentity(NOW_MS)),
+};
+
+const whoAmI = () => ({
+  principal: 'user/ada',
+  grants: [
+    { role: Role.VIEWER, namespace: '' },
+    { role: Role.OPERATOR, namespace: 'shop' },
+  ],
+  credential: aCredential(NOW_MS),
+});
+
+let issuer: TestIssuer;
+beforeEach(async () => (issuer = await TestIssuer.create(() => NOW_MS)));
+
+/** Runs `login` with a coordinator that issues certificates. */
+function runLogin(words: readonly string[], options: CliOptions = {}): Promise<CliResult> {
+  const users = { whoAmI, issueUserCertificate: issuer.issueUserCertificate, ...options.users };
+  return runCli(['login', ...words], { ...options, files: { ...files, ...options.files }, users });
+}
+
+describe('cloudlessctl login', () => {
+  it('stores an identity, selects the context and prints who the user is', async () => {
+    const result = await runLogin([SERVER, ...WITH_FILE]);
+    expect(result).toMatchObject({
+      exitCode: 0,
+      stdout: [
+        'Server:      https://cluster.example:8443',
+        'Name:        user/ada',
+        'Roles:       viewer of the cluster, operator in shop',
+        'Credential:  client certificate 0m4c8e2fz6ty (laptop)',
+        'Login:       expires in 90d (2026-04-01T00:00:00Z)',
+        '',
+      ].join('\n'),
+      stderr: `logged in to ${SERVER}; the current context is cluster.example in ${CONFIG}\n`,
+    });
+    expect(result.files[CONFIG]).toBe(
+      `current: cluster.example\ncontexts:\n  cluster.example:\n    server: ${SERVER}\n    identityDir: identities/cluster.example\n`,
+    );
+    expect(JSON.parse(result.files[IDENTITY] ?? '')).toMatchObject({
+      principal: 'user/ada',
+      credentialId: '0m4c8e2fz6ty',
+      bundlePem: issuer.authority.rootPem,
+    });
+    expect(issuer.requests.map(({ description }) => description)).toEqual(['laptop']);
+  });
+
+  it('authenticates with the token first, pinned to its root, then with the certificate', async () => {
+    const { accesses, files: after } = await runLogin([SERVER, ...WITH_FILE]);
+    expect(accesses.map(({ kind }) => kind)).toEqual(['token', 'certificate']);
+    expect(accesses[0]).toMatchObject({ text: USER_TOKEN, caSha256s: ['ab'.repeat(32)] });
+    expect(after[IDENTITY]).not.toContain(USER_TOKEN.split('.')[2]);
+  });
+
+  it('stores the token instead with --keep-token', async () => {
+    const { files: after } = await runLogin([SERVER, ...WITH_FILE, '--keep-token', '--name', 'ci']);
+    expect(after[`${FOLDER}/identities/ci/token`]).toBe(`${USER_TOKEN}\n`);
+    expect(after[CONFIG]).toContain('tokenFile: identities/ci/token');
+    expect(issuer.requests).toEqual([]);
+  });
+
+  it.each<{ name: string; options: CliOptions; words?: readonly string[] }>([
+    { name: 'piped standard input', options: { stdin: { kind: 'pipe', text: USER_TOKEN } } },
+    {
+      name: 'standard input with --token-file -',
+      options: { stdin: { kind: 'other', text: `${USER_TOKEN}\n` } },
+      words: ['--token-file', '-'],
+    },
+    { name: 'CLOUDLESS_TOKEN', options: { env: { CLOUDLESS_TOKEN: USER_TOKEN } } },
+    { name: 'a terminal', options: anInteractiveTerminal(`x\u007f${USER_TOKEN}\r`) },
+  ])('reads the token from $name', async ({ options, words = [] }) => {
+    const result = await runLogin([SERVER, ...words], options);
+    expect(result).toMatchObject({ exitCode: 0, accesses: [{ text: USER_TOKEN }, {}] });
+    expect(`${result.stdout}${result.stderr}`).not.toContain(USER_TOKEN.slice(0, 30));
+  });
+
+  it('logs in again to the server of the current context', async () => {
+    const { exitCode, files: after } = await runLogin(WITH_FILE, { files: LOGGED_IN });
+    expect(exitCode).toBe(0);
+    expect(after[`${FOLDER}/identities/prod/identity.json`]).toContain(
+      issuer.authority.rootPem[30],
+    );
+    expect(after[CONFIG]).toContain('current: prod');
+  });
+
+  it.each<{ name: string; words: readonly string[]; options?: CliOptions; message: string }>([
+    {
+      name: 'a plaintext server',
+      words: ['http://127.0.0.1:8080'],
+      message:
+        'http://127.0.0.1:8080: only a cluster with TLS has users; its address begins with https://. Without TLS use: cloudlessctl context set NAME --server http://127.0.0.1:8080',
+    },
+    {
+      name: 'a join token',
+      words: [SERVER, ...WITH_FILE],
+      options: { files: { 'ada.token': USER_TOKEN.replace('clu1', 'cl1') } },
+      message:
+        '--token-file (ada.token): this is a join token for machines; a token of a user begins with clu1. and is created by: cloudlessctl user token create',
+    },
+    {
+      name: 'a token that is cut off',
+      words: [SERVER, ...WITH_FILE],
+      options: { files: { 'ada.token': USER_TOKEN.slice(0, -1) } },
+      message:
+        '--token-file (ada.token): expected one token of a user, which begins with clu1. and has four parts with dots between; is the text complete?',
+    },
+    {
+      name: 'no token',
+      words: [SERVER],
+      message: 'there is no token: give --token-file FILE, or pipe the token into standard input',
+    },
+    {
+      name: 'a file that does not exist',
+      words: [SERVER, '--token-file', 'none'],
+      message: '--token-file: none: no such file or directory',
+    },
+    {
+      name: 'a context with another server',
+      words: ['https://other:1', ...WITH_FILE, '--name', 'prod'],
+      options: { files: LOGGED_IN },
+      message: `the context prod has the server ${SERVER}; choose another name with --name, or change the context first: cloudlessctl context set prod --server https://other:1`,
+    },
+  ])('refuses $name with exit code 2 before it connects', async ({ words, options, message }) => {
+    expect(await runLogin(words, options)).toMatchObject({
+      exitCode: 2,
+      stdout: '',
+      stderr: `cloudlessctl: ${message}\n`,
+      servers: [],
+    });
+  });
+
+  it('refuses a token file that others can read, and names the command that mends it', async () => {
+    const options = { modes: { 'ada.token': 0o644 } };
+    expect(await runLogin([SERVER, ...WITH_FILE], options)).toMatchObject({
+      exitCode: 1,
+      stderr:
+        'cloudlessctl: --token-file: ada.token has mode 0644, so others can read the secret; run: chmod 600 ada.token\n',
+      servers: [],
+    });
+  });
+
+  it('changes nothing when the coordinator refuses the token', async () => {
+    const refusal = new CloudlessError('INVALID_TOKEN', 'the token is not valid');
+    const result = await runLogin([SERVER, ...WITH_FILE], {
+      users: {
+        issueUserCertificate: () => {
+          throw toConnectError(refusal);
+        },
+      },
+    });
+    expect(result).toMatchObject({
+      exitCode: 1,
+      stderr: `cloudlessctl: the token is not valid (UNAUTHENTICATED)\nLog in with a valid token: cloudlessctl login ${SERVER}\n`,
+    });
+    expect(result.files).toEqual(files);
+  });
+});
+
+describe('cloudlessctl logout', () => {
+  it('revokes the credential, removes the files and keeps the context', async () => {
+    const revoked: string[] = [];
+    const revokeUserToken = ({ id }: { id: string }) => {
+      revoked.push(id);
+      return {};
+    };
+    const result = await runCli(['logout'], { files: LOGGED_IN, users: { revokeUserToken } });
+    expect({ ...result, revoked }).toMatchObject({
+      exitCode: 0,
+      stdout: `logged out of ${SERVER} (context prod)\n`,
+      revoked: ['0m4c8e2fz6ty'],
+    });
+    expect(result.files).toEqual({
+      [CONFIG]: `current: prod\ncontexts:\n  prod: { server: ${SERVER} }\n`,
+    });
+  });
+
+  const refuse = (code: Code) => ({
+    revokeUserToken: () => {
+      throw new ConnectError('x', code);
+    },
+  });
+
+  it('removes the files of a credential that is refused already', async () => {
+    const users = refuse(Code.Unauthenticated);
+    const result = await runCli(['logout'], { files: LOGGED_IN, users });
+    expect(result.exitCode).toBe(0);
+    expect(Object.keys(result.files)).toEqual([CONFIG]);
+  });
+
+  it('removes nothing when the coordinator does not answer, unless --local', async () => {
+    const users = refuse(Code.Unavailable);
+    const result = await runCli(['logout'], { files: LOGGED_IN, users });
+    expect(result).toMatchObject({ exitCode: 5, files: LOGGED_IN });
+    expect(result.stderr).toContain('nothing was removed; to remove only the files, use --local\n');
+    const local = await runCli(['logout', '--local'], { files: LOGGED_IN, users });
+    expect(local).toMatchObject({
+      exitCode: 0,
+      stdout: `logged out of ${SERVER} (context prod); the identity was not revoked\n`,
+      servers: [],
+    });
+  });
+});
+
+describe('cloudlessctl whoami', () => {
+  it('says that a cluster without TLS has no users', async () => {
+    const users = { whoAmI: () => ({ principal: 'anonymous@loopback' }) };
+    expect(await runCli(['whoami'], { users })).toMatchObject({
+      exitCode: 0,
+      stdout: 'Server:  http://127.0.0.1:8080\nName:    anonymous@loopback\n',
+      stderr: 'the cluster has no TLS: every process of this machine may make every call\n',
+    });
+  });
+});
+
+describe('cloudlessctl context', () => {
+  it('lists the user and the end of the login of each context', async () => {
+    const { stdout } = await runCli(['context', 'list'], { files: LOGGED_IN });
+    expect(stdout).toBe(
+      'CURRENT   NAME   SERVER                         NAMESPACE   USER       LOGIN\n*         prod   https://cluster.example:8443   default     user/ada   expires in 90d\n',
+    );
+  });
+
+  it('shows the user and the end of the login with show', async () => {
+    const { stdout } = await runCli(['context', 'show'], { files: LOGGED_IN });
+    expect(stdout).toContain('user:      user/ada\nlogin:     expires in 90d\n');
+  });
+});

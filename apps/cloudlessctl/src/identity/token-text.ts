@@ -1,0 +1,63 @@
+import { parseToken } from '@cloudless/identity';
+import { CliFailure, ExitCode, createUsageFailure } from '../call/failure.js';
+import type { CliIo } from '../io/io.js';
+
+/** Largest input that can be a token with white space around it. */
+const MAX_TOKEN_BYTES = 4_096;
+
+/** A token of a user. */
+export interface UserToken {
+  /** Id of the token: its second part. */
+  readonly id: string;
+  /** The whole text. Secret. */
+  readonly text: string;
+  /** SHA-256 of the root certificate that the token names. */
+  readonly caSha256: string;
+}
+
+/**
+ * Checks the text of a token.
+ * @param origin - Where the text comes from, for messages, which never repeat the text.
+ * @throws {@link CliFailure} with exit code 2 when the text is not a token of a user.
+ */
+export function parseUserToken(input: string, origin: string): UserToken {
+  const text = input.trim();
+  const token = parseToken(text);
+  if (token?.kind === 'user') return { id: token.id, text, caSha256: token.caSha256 };
+  if (token?.kind === 'join')
+    throw createUsageFailure(
+      `${origin}: this is a join token for machines; a token of a user begins with clu1. and is created by: cloudlessctl user token create`,
+    );
+  throw createUsageFailure(
+    text === ''
+      ? `${origin}: there is no token`
+      : `${origin}: expected one token of a user, which begins with clu1. and has four parts with dots between; is the text complete?`,
+  );
+}
+
+/**
+ * Reads the token of a file.
+ * @param path - `-`: standard input.
+ * @throws {@link CliFailure} when there is no such file, others can read the file, or its content
+ *   is not a token of a user.
+ */
+export async function readTokenFile(io: CliIo, path: string, origin: string): Promise<UserToken> {
+  if (path === '-') {
+    const bytes = await io.stdin.readAll(MAX_TOKEN_BYTES);
+    return parseUserToken(new TextDecoder().decode(bytes ?? new Uint8Array()), 'standard input');
+  }
+  let bytes: Uint8Array;
+  try {
+    bytes = await io.files.readSecret(path);
+  } catch (reason) {
+    const isMissing = (reason as { readonly code?: unknown }).code === 'ENOENT';
+    const message = reason instanceof Error ? reason.message : String(reason);
+    throw new CliFailure(
+      isMissing ? ExitCode.usage : ExitCode.error,
+      isMissing ? `${origin}: ${path}: no such file or directory` : `${origin}: ${message}`,
+      { cause: reason },
+    );
+  }
+  if (bytes.length > MAX_TOKEN_BYTES) throw createUsageFailure(`${origin}: ${path} is no token`);
+  return parseUserToken(new TextDecoder().decode(bytes), `${origin} (${path})`);
+}

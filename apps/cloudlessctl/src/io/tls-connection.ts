@@ -1,0 +1,94 @@
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { Interceptor } from '@connectrpc/connect';
+import { CloudlessError } from '@cloudless/base';
+import { fetchServerRoot, openTlsSocket } from '@cloudless/rpc-node/tls-client';
+import type { ClientTls } from '@cloudless/rpc-node/tls-client';
+import { connectHttp2 } from './http2-connection.js';
+import type { CoordinatorConnection, ServerAccess } from './io.js';
+
+/** Time limit of the handshake with which a pinned root certificate is read. */
+const ROOT_TIMEOUT_MS = 10_000;
+
+/**
+ * Creates a client connection with TLS 1.3. The server must have a certificate of the trusted roots
+ * with the SPIFFE ID of a coordinator; nothing is sent to another server.
+ */
+export function connectWithTls(server: string, access: ServerAccess): CoordinatorConnection {
+  if (access.kind === 'certificate')
+    return connectHttp2(server, {
+      createConnection: () => openTlsSocket(server, access.getIdentity()),
+    });
+  return connectWithToken(server, access.text, access.caSha256s);
+}
+
+/**
+ * Creates a connection whose first call reads the root certificate of the server and compares the
+ * root with the pinned digests. The token is sent over later handshakes, which trust only this root.
+ */
+function connectWithToken(
+  server: string,
+  token: string,
+  caSha256s: readonly string[],
+): CoordinatorConnection {
+  const closing = new AbortController();
+  let connected: CoordinatorConnection | undefined;
+  const authenticate: Interceptor = (next) => (request) => {
+    request.header.set('authorization', `Bearer ${token}`);
+    return next(request);
+  };
+  const connect = async (
+    signal: AbortSignal | undefined,
+    timeoutMs = ROOT_TIMEOUT_MS,
+  ): Promise<CoordinatorConnection> => {
+    if (connected !== undefined) return connected;
+    const limit = AbortSignal.timeout(Math.min(timeoutMs, ROOT_TIMEOUT_MS));
+    const stopping = AbortSignal.any([
+      closing.signal,
+      limit,
+      ...(signal === undefined ? [] : [signal]),
+    ]);
+    const clientTls = await findServer(server, caSha256s, stopping).catch((reason: unknown) => {
+      if (limit.aborted)
+        throw new ConnectError('the TLS handshake is not complete', Code.DeadlineExceeded);
+      // The message is that of the cause, see describeCallFailure.
+      throw new ConnectError('no TLS connection', Code.Unavailable, undefined, undefined, reason);
+    });
+    connected ??= connectHttp2(
+      server,
+      { createConnection: () => openTlsSocket(server, clientTls) },
+      [authenticate],
+    );
+    return connected;
+  };
+  return {
+    transport: {
+      unary: async (method, signal, timeoutMs, ...rest) =>
+        (await connect(signal, timeoutMs)).transport.unary(method, signal, timeoutMs, ...rest),
+      stream: async (method, signal, timeoutMs, ...rest) =>
+        (await connect(signal, timeoutMs)).transport.stream(method, signal, timeoutMs, ...rest),
+    },
+    close: () => {
+      closing.abort();
+      connected?.close();
+    },
+  };
+}
+
+/** @throws the error of the last digest when the server has none of the roots. */
+async function findServer(
+  server: string,
+  caSha256s: readonly string[],
+  signal: AbortSignal,
+): Promise<ClientTls> {
+  let failure: unknown = new CloudlessError('CERTIFICATE_INVALID', 'no root certificate to trust');
+  for (const caSha256 of caSha256s) {
+    try {
+      const { bundlePem, serverId, trustDomain } = await fetchServerRoot(server, caSha256, signal);
+      return { bundlePem, serverIds: [serverId], trustDomain };
+    } catch (reason) {
+      failure = reason;
+      if (!(reason instanceof CloudlessError) || reason.reason !== 'CERTIFICATE_INVALID') break;
+    }
+  }
+  throw failure;
+}
