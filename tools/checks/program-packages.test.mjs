@@ -101,7 +101,7 @@ describe('npm packages of the programs', () => {
     const data = join(folder, 'data');
     const { url } = await start(
       'cloudless-coordinator',
-      ['--port', '0', '--ops-port', '0', '--data-dir', join(data, 'coordinator')],
+      ['--tls', 'off', '--port', '0', '--ops-port', '0', '--data-dir', join(data, 'coordinator')],
       'coordinator ready',
     );
     await start(

@@ -13,6 +13,7 @@ import {
 import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { lockDataDirectory } from './data/data-directory.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
+import { openWorkloadIdentities } from './workload-identity/open-workload-identities.js';
 
 /** Folder of named volumes; a reset keeps this folder. */
 const NAMED_VOLUMES = 'named';
@@ -34,6 +35,7 @@ export async function resetAgent(
   try {
     await removeContainers(dataDir);
     await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
+    await openWorkloadIdentities(dataDir, undefined, silentLog).removeAll();
     const namedVolumes = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
     const keepsVolumes = existsSync(namedVolumes) && readdirSync(namedVolumes).length > 0;
     // Deletes only files that agents create, so that a directory given by mistake keeps its files.

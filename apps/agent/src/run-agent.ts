@@ -18,6 +18,7 @@ import { openMachine, readBootId } from './machine/machine.js';
 import { checkGrpc } from './probes/check-grpc.js';
 import { checkHttp } from './probes/check-http.js';
 import { openRuntimes, type AgentRuntimes } from './runtimes/agent-runtimes.js';
+import { openWorkloadIdentities } from './workload-identity/open-workload-identities.js';
 import { openStatsReader } from './machine/stats-reader.js';
 import { connectTcp } from './machine/connect-tcp.js';
 import { dialTcp } from './machine/dial-tcp.js';
@@ -92,6 +93,11 @@ export async function runAgent(
       coordinators: config.coordinator,
       transport: access.transport,
       ...definedFields({ nodeIdentity: access.nodeIdentity }),
+      workloadIdentity: {
+        files: openWorkloadIdentities(config.dataDir, runtimes.runtime, log),
+        // Loaded only when a replica requests an identity.
+        createKeyAndCsr: async () => (await import('@cloudless/identity/x509')).createKeyAndCsr(),
+      },
       leaseKeeper: leaseThread,
       meter: metrics,
       runtime: runtimes.runtime,

@@ -6,8 +6,18 @@ const parse = (values: Record<string, unknown>) =>
 describe('parseCoordinatorConfig', () => {
   it('returns the default of every setting when no layer sets any', () => {
     expect(parse({})).toEqual({
+      tls: 'on',
       host: '127.0.0.1',
       port: 8080,
+      advertise: [],
+      name: 'coordinator',
+      trustDomain: 'cloudless',
+      identityDir: undefined,
+      nodeCertificateLifetimeMs: 86_400_000,
+      userCertificateLifetimeMs: 7 * 86_400_000,
+      workloadCertificateLifetimeMs: 86_400_000,
+      serverCertificateLifetimeMs: 30 * 86_400_000,
+      opsHost: '127.0.0.1',
       opsPort: 8081,
       state: 'lmdb',
       dataDir: '/data',
@@ -51,6 +61,16 @@ describe('parseCoordinatorConfig', () => {
     });
   });
 
+  it('accepts every address with TLS', () => {
+    expect(
+      parse({ host: '0.0.0.0', opsHost: '::', advertise: 'c1.example, 10.0.0.5,2001:db8::1' }),
+    ).toMatchObject({
+      host: '0.0.0.0',
+      opsHost: '::',
+      advertise: ['c1.example', '10.0.0.5', '2001:db8::1'],
+    });
+  });
+
   it.each([
     {
       values: { port: 70_000 },
@@ -59,7 +79,7 @@ describe('parseCoordinatorConfig', () => {
     { values: { state: 'etcd' }, message: 'test: state: "etcd" must be one of lmdb, memory' },
     {
       values: { prot: 1 },
-      message: 'test: prot: is not a setting; the settings are host, port, opsPort',
+      message: 'test: prot: is not a setting; the settings are tls, host, port, advertise',
     },
     {
       values: { leaseMs: '1s' },
@@ -87,7 +107,28 @@ describe('parseCoordinatorConfig', () => {
       values: { logLevel: 'loud' },
       message: 'test: logLevel: "loud" must be one of error, warn, info, debug',
     },
-    { values: { host: '0.0.0.0' }, message: 'refusing to listen on 0.0.0.0 without TLS' },
+    {
+      values: { tls: 'off', host: '0.0.0.0' },
+      message: 'refusing to listen on 0.0.0.0 without TLS; use --tls on or listen on 127.0.0.1',
+    },
+    {
+      values: { tls: 'off', opsHost: '10.0.0.5' },
+      message: 'refusing to listen on 10.0.0.5 without TLS',
+    },
+    { values: { tls: 'maybe' }, message: 'test: tls: "maybe" must be one of on, off' },
+    {
+      values: { advertise: 'a.example:8080' },
+      message: '"a.example:8080" is neither a DNS name nor an IP address',
+    },
+    {
+      values: { name: 'Coordinator 1' },
+      message: 'test: name: "Coordinator 1" must be a DNS label',
+    },
+    { values: { trustDomain: 'Prod/x' }, message: 'test: trustDomain: "Prod/x" must be' },
+    {
+      values: { nodeCertificateLifetimeMs: '1s' },
+      message: 'nodeCertificateLifetimeMs: "1s" must be a duration',
+    },
     { values: { dataDir: '' }, message: 'test: dataDir: "" must be a path' },
   ])('rejects the settings $values', ({ values, message }) => {
     expect(() => parse(values)).toThrow(message);

@@ -10,17 +10,40 @@ import {
   type ConfigLayer,
 } from '@cloudless/base';
 import { DEFAULT_RETENTION } from '@cloudless/controllers';
-import { requireLoopback } from '@cloudless/identity';
+import { TRUST_DOMAIN_RULE, requireLoopback } from '@cloudless/identity';
 import { LOG_FORMATS, otlpEndpointField, type LogFormat } from '@cloudless/observability';
 import type { ScoreWeights } from '@cloudless/scheduler';
 import { DEFAULT_HISTORY_BYTES } from '@cloudless/state-store';
+import { isServerName } from './identity/server-names.js';
 
 /** Complete, validated settings of a coordinator. */
 export interface CoordinatorConfig {
-  /** Address of the API; loopback only, because there is no TLS yet. */
+  /**
+   * `on`: TLS and identities. `off`: plaintext on loopback, where every client may do everything.
+   */
+  readonly tls: 'on' | 'off';
+  /** Address of the API; loopback only without TLS. */
   readonly host: string;
   /** Port of the API; 0 selects a free port. */
   readonly port: number;
+  /** Names and addresses by which other machines reach this coordinator. */
+  readonly advertise: readonly string[];
+  /** Id of this coordinator, a DNS label. */
+  readonly name: string;
+  /** Trust domain of all SPIFFE IDs of the cluster. */
+  readonly trustDomain: string;
+  /** Directory of keys; undefined: `identity` in the data directory. */
+  readonly identityDir: string | undefined;
+  /** Lifetime of certificates of nodes, milliseconds. */
+  readonly nodeCertificateLifetimeMs: number;
+  /** Lifetime of certificates of users, milliseconds. */
+  readonly userCertificateLifetimeMs: number;
+  /** Lifetime of certificates of workloads, milliseconds. */
+  readonly workloadCertificateLifetimeMs: number;
+  /** Lifetime of the certificate of this coordinator, milliseconds. */
+  readonly serverCertificateLifetimeMs: number;
+  /** Address of /health, /ready and /metrics; loopback only without TLS. */
+  readonly opsHost: string;
   /** Port of /health, /ready and /metrics; 0 selects a free port. */
   readonly opsPort: number;
   /** `lmdb` stores data below `dataDir`; `memory` loses everything at exit. */
@@ -64,6 +87,10 @@ export interface CoordinatorConfig {
 }
 
 const DAY_MS = 86_400_000;
+/** Shortest lifetime of certificates: for tests, which see many renewals in a short time. */
+const MIN_CERTIFICATE_MS = 5_000;
+const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+const TRUST_DOMAIN = /^[a-z0-9._-]{1,255}$/;
 /** Smallest size limit: space for a few hundred records. */
 const MIN_BYTES = 64 * 1024;
 /**
@@ -90,8 +117,18 @@ export function parseCoordinatorConfig(
   dataDir: string,
 ): CoordinatorConfig {
   const fields: ConfigFields<CoordinatorConfig> = {
+    tls: oneOfField('on', ['on', 'off']),
     host: textField('127.0.0.1'),
     port: wholeNumberField(8080, 0, 65_535),
+    advertise: { fallback: [], parse: parseServerNames },
+    name: textField('coordinator', { pattern: LABEL, expected: 'a DNS label' }),
+    trustDomain: textField('cloudless', { pattern: TRUST_DOMAIN, expected: TRUST_DOMAIN_RULE }),
+    identityDir: { ...textField('', { pattern: /./, expected: 'a path' }), fallback: undefined },
+    nodeCertificateLifetimeMs: durationField(DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
+    userCertificateLifetimeMs: durationField(7 * DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
+    workloadCertificateLifetimeMs: durationField(DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
+    serverCertificateLifetimeMs: durationField(30 * DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
+    opsHost: textField('127.0.0.1'),
     opsPort: wholeNumberField(8081, 0, 65_535),
     state: oneOfField('lmdb', ['lmdb', 'memory']),
     dataDir: textField(dataDir, { pattern: /./, expected: 'a path' }),
@@ -120,7 +157,10 @@ export function parseCoordinatorConfig(
     const message = `${config.hungAfterMs} ms is shorter than the lease of ${config.leaseMs} ms: a slow agent would be lost before its lease ends`;
     throw new InvalidInputError([{ field: '--hung-after', message }]);
   }
-  requireLoopback(config.host);
+  if (config.tls === 'off') {
+    requireLoopback(config.host);
+    requireLoopback(config.opsHost);
+  }
   return config;
 }
 
@@ -140,6 +180,22 @@ function parseOrigins(
   if (invalid === undefined) return { value: list as readonly string[] };
   return {
     problem: `"${String(invalid)}" is not a web origin; use scheme, host and port as browsers send them, such as https://console.example or http://10.0.0.5:3000, without a path`,
+  };
+}
+
+/** Parses `coordinator.example,10.0.0.5`: DNS names and IP addresses. */
+function parseServerNames(
+  raw: unknown,
+): { readonly value: readonly string[] } | { readonly problem: string } {
+  const list: readonly unknown[] = Array.isArray(raw)
+    ? raw
+    : String(raw)
+        .split(',')
+        .map((name) => name.trim());
+  const invalid = list.find((name) => typeof name !== 'string' || !isServerName(name));
+  if (invalid === undefined) return { value: list as readonly string[] };
+  return {
+    problem: `"${String(invalid)}" is neither a DNS name nor an IP address; use a form such as coordinator.example or 10.0.0.5, without a port`,
   };
 }
 

@@ -1,7 +1,10 @@
+import { join } from 'node:path';
 import {
   AdminService,
   AgentService,
   CoordinatorService,
+  IdentityService,
+  UserService,
   createErrorInterceptor,
   createValidationInterceptor,
 } from '@cloudless/api';
@@ -37,7 +40,16 @@ import {
 } from '@cloudless/rpc-node/server';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
+import { isLoopbackHost } from '@cloudless/identity';
 import type { CoordinatorConfig } from './config.js';
+import { createCallAuthentication } from './identity/call-authentication.js';
+import {
+  openCoordinatorIdentity,
+  type CoordinatorIdentity,
+} from './identity/coordinator-identity.js';
+import { writeFirstCredentials } from './identity/first-credentials.js';
+import { isWildcard } from './identity/server-names.js';
+import { registerIdentityMetrics } from './identity/identity-metrics.js';
 import { classifyRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
@@ -54,6 +66,8 @@ export interface CoordinatorMachine {
   readonly version: string;
   /** Default: no tracing. */
   readonly tracing?: Tracing;
+  /** Value of CLOUDLESS_TOKEN_SECRET. Default: the secret is in the identity directory. */
+  readonly tokenSecret?: string | undefined;
 }
 
 /** A coordinator that serves. Close it exactly once. */
@@ -63,6 +77,8 @@ export interface RunningCoordinator {
   /** URL of the server of /health, /ready and /metrics. */
   readonly opsUrl: string;
   readonly clusterId: string;
+  /** Paths of the files for administrators. Absent without TLS. */
+  readonly identityFiles?: { readonly identityDir: string; readonly adminFile: string };
   /**
    * Resolves with the reason when this coordinator can no longer serve and must be closed: another
    * coordinator leads or uses the data directory, or the store is out of service. Until it is
@@ -122,6 +138,9 @@ export async function startCoordinator(
     closeSteps.push(() => state.close());
     const unsubscribe = reportEnds(state, storeHealth);
     closeSteps.push(async () => unsubscribe());
+    const identity =
+      config.tls === 'on' ? await openCoordinatorIdentity(config, machine, state) : undefined;
+    closeSteps.push(async () => identity?.close());
     const controllers = startControllers({
       state,
       clock,
@@ -136,6 +155,8 @@ export async function startCoordinator(
       ...definedFields({ weights: config.weights }),
     });
     closeSteps.push(() => controllers.close());
+    const access = identity && createCallAuthentication({ state, machine, identity, metrics });
+    closeSteps.push(async () => access?.close());
     const api = createApiServer({
       state,
       clock,
@@ -147,6 +168,7 @@ export async function startCoordinator(
       placements: controllers.placements,
       explainImpossibleLimits,
       getConnection: (context) => context.values.get(connectionKey),
+      ...access?.apiDeps,
       version: machine.version,
       timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: USAGE_INTERVAL_MS },
       meter: metrics,
@@ -176,9 +198,10 @@ export async function startCoordinator(
         createErrorInterceptor(
           createFailureLog({ clock, log }, 'call failed with an internal error'),
         ),
-        createValidationInterceptor([CoordinatorService, AgentService, AdminService]),
+        createValidationInterceptor(SERVICES),
       ],
-      reflectedServices: [CoordinatorService, AgentService, AdminService],
+      reflectedServices: SERVICES,
+      ...access?.rpcOptions,
       health,
       allowedOrigins: config.allowedOrigins,
       classifyCall: classifyRpc,
@@ -188,8 +211,9 @@ export async function startCoordinator(
     });
     registerRpcMetrics(metrics, () => rpc.getLoad());
     closeSteps.push(() => rpc.close(CLOSE_GRACE_MS));
+    access?.recheckOnChange(rpc);
     const ops = await startOpsServer({
-      host: config.host,
+      host: config.opsHost,
       port: config.opsPort,
       portOption: '--ops-port',
       clock,
@@ -205,13 +229,25 @@ export async function startCoordinator(
         return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
       },
       renderMetrics: () => metrics.expose(),
+      ...(isLoopbackHost(config.opsHost) ? {} : access?.opsOptions),
     });
     closeSteps.push(() => ops.close());
-    log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
+    if (identity === undefined)
+      log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
+    else {
+      registerIdentityMetrics(metrics, identity, clock);
+      await writeFirstCredentials({
+        ...{ state, clock, random, log: log.child({ component: 'identity' }) },
+        identities: identity.identities,
+        directory: identity.directory,
+        joinUrl: toUrl(identity.names.primary, rpc.address.port),
+      });
+    }
     return {
-      url: rpc.url,
+      url: identity === undefined ? rpc.url : toPublicUrl(config, identity, rpc.address.port),
       opsUrl: ops.url,
       clusterId: state.clusterId,
+      ...(identity === undefined ? {} : { identityFiles: listIdentityFiles(identity) }),
       ended: storeHealth.ended,
       close,
     };
@@ -219,6 +255,26 @@ export async function startCoordinator(
     await close();
     throw reason;
   }
+}
+
+/** The services that a coordinator serves. */
+const SERVICES = [CoordinatorService, AgentService, AdminService, IdentityService, UserService];
+
+function toUrl(host: string, port: number): string {
+  return `https://${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`;
+}
+
+/** Returns the URL of the API. Clients cannot connect to 0.0.0.0, which stands for all addresses. */
+function toPublicUrl(
+  { host }: CoordinatorConfig,
+  { names }: CoordinatorIdentity,
+  port: number,
+): string {
+  return toUrl(isWildcard(host) ? names.primary : host, port);
+}
+
+function listIdentityFiles({ directory }: CoordinatorIdentity) {
+  return { identityDir: directory, adminFile: join(directory, 'admin.credential') };
 }
 
 /** Returns the address of the client of a call. */

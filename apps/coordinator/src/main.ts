@@ -28,11 +28,48 @@ import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from '
 import { startCoordinator } from './coordinator.js';
 
 const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>> = {
+  tls: [
+    '--tls <mode>',
+    'on: TLS and identities of nodes and users; off: plaintext, only on loopback (default on)',
+  ],
   host: [
     '--host <address>',
-    'address of the API; loopback only while there is no TLS (default 127.0.0.1)',
+    'address of the API; only loopback with --tls off (default 127.0.0.1)',
   ],
   port: ['--port <number>', 'port of the API; 0 selects a free port (default 8080)'],
+  advertise: [
+    '--advertise <names>',
+    'names and addresses of this machine for the server certificate and the join command, separated by commas (default the host, or all addresses)',
+  ],
+  name: ['--name <name>', 'id of this coordinator in its certificate (default coordinator)'],
+  trustDomain: [
+    '--trust-domain <domain>',
+    'trust domain of all identities of the cluster, fixed at its first start (default cloudless)',
+  ],
+  identityDir: [
+    '--identity-dir <path>',
+    'directory of the certificate authority and the token secret (default identity in the data directory)',
+  ],
+  nodeCertificateLifetimeMs: [
+    '--node-certificate-lifetime <duration>',
+    'lifetime of certificates of nodes, which renew them from half of it (default 24h)',
+  ],
+  userCertificateLifetimeMs: [
+    '--user-certificate-lifetime <duration>',
+    'lifetime of certificates of users (default 168h)',
+  ],
+  workloadCertificateLifetimeMs: [
+    '--workload-certificate-lifetime <duration>',
+    'lifetime of certificates of workloads (default 24h)',
+  ],
+  serverCertificateLifetimeMs: [
+    '--server-certificate-lifetime <duration>',
+    'lifetime of the certificate of this coordinator, renewed from half of it (default 720h)',
+  ],
+  opsHost: [
+    '--ops-host <address>',
+    'address of /health, /ready and /metrics; on another address than loopback with TLS, and /metrics only for viewers (default 127.0.0.1)',
+  ],
   opsPort: ['--ops-port <number>', 'port of /health, /ready and /metrics (default 8081)'],
   state: ['--state <engine>', 'lmdb, or memory, which loses everything at exit (default lmdb)'],
   dataDir: [
@@ -90,6 +127,8 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
 };
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
+/** Key of the HMAC by which tokens are stored, in place of the file `token-secret`. */
+const TOKEN_SECRET_VARIABLE = 'CLOUDLESS_TOKEN_SECRET';
 const EXIT_FAILED = 1;
 /**
  * Limit of an orderly close. A disk that does not answer may block the close, while a supervisor
@@ -104,6 +143,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     ...(await readSettingLayers(names, options, process.env)),
   ];
   const config = parseCoordinatorConfig(layers, defaultDataDir(process.env));
+  const tokenSecret = takeTokenSecret();
   let tracing = noTracing;
   const contextFields = (): LogFields => tracing.getLogFields();
   const log = createLog({
@@ -133,10 +173,12 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
       hostname: hostname(),
       pid: process.pid,
       version: VERSION,
+      tokenSecret,
     });
     const stopped = untilStopped();
-    const { url, opsUrl, clusterId } = coordinator;
-    log.info(READY_MESSAGES.coordinator, { url, opsUrl, clusterId, version: VERSION });
+    const { url, opsUrl, clusterId, identityFiles } = coordinator;
+    const files = { ...identityFiles };
+    log.info(READY_MESSAGES.coordinator, { url, opsUrl, clusterId, version: VERSION, ...files });
     const reason = await Promise.race([coordinator.ended, stopped]);
     if (typeof reason === 'string') log.info('coordinator stopping', { signal: reason });
     else {
@@ -152,6 +194,13 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     await tracing.close();
     clearInterval(alive);
   }
+}
+
+/** Removes the token secret from the environment, so that no child process inherits the secret. */
+function takeTokenSecret(): string | undefined {
+  const secret = process.env[TOKEN_SECRET_VARIABLE];
+  delete process.env[TOKEN_SECRET_VARIABLE];
+  return secret;
 }
 
 async function main(argv: readonly string[]): Promise<number> {

@@ -1,8 +1,14 @@
-import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  IdentityService,
+  UserService,
+} from '@cloudless/api';
 import { CALL_PRIORITIES } from '@cloudless/rpc-node/server';
 import { classifyRpc } from './rpc-classes.js';
 
-const services = [CoordinatorService, AgentService, AdminService];
+const services = [CoordinatorService, AgentService, AdminService, IdentityService, UserService];
 /** Names of the RPCs of CoordinatorService with this priority. */
 const rpcsWithPriority = (priority: string): readonly string[] =>
   CoordinatorService.methods

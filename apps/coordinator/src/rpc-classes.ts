@@ -1,4 +1,10 @@
-import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  IdentityService,
+  UserService,
+} from '@cloudless/api';
 import type { CallClass, ClassifyCall } from '@cloudless/rpc-node/server';
 
 /** One class for each RPC of a service: a new RPC without a class does not compile. */
@@ -76,10 +82,42 @@ const agentClasses: ClassByRpc<typeof AgentService> = {
 
 const adminClasses: ClassByRpc<typeof AdminService> = { backup: read, acceptRestoredState: write };
 
+const identityClasses: ClassByRpc<typeof IdentityService> = {
+  createJoinToken: write,
+  listJoinTokens: read,
+  // Less access is as urgent as less load.
+  revokeJoinToken: stop,
+  // Agents whose certificates expire lose their nodes.
+  renewNodeCertificate: control,
+  issueWorkloadCertificate: write,
+  authorizeAgentCall: write,
+  banNode: stop,
+  unbanNode: write,
+  listNodeBans: read,
+  getCertificateAuthority: read,
+  rotateCertificateAuthority: write,
+  skipCertificateAuthorityWait: write,
+};
+
+const userClasses: ClassByRpc<typeof UserService> = {
+  createUser: write,
+  listUsers: read,
+  deleteUser: stop,
+  grant: write,
+  revoke: stop,
+  createUserToken: write,
+  listUserTokens: read,
+  revokeUserToken: stop,
+  issueUserCertificate: write,
+  whoAmI: read,
+};
+
 const classesByService: Readonly<Record<string, Readonly<Record<string, CallClass>>>> = {
   [CoordinatorService.typeName]: coordinatorClasses,
   [AgentService.typeName]: agentClasses,
   [AdminService.typeName]: adminClasses,
+  [IdentityService.typeName]: identityClasses,
+  [UserService.typeName]: userClasses,
 };
 
 /** Returns the class of an RPC; undefined for an RPC that the coordinator does not serve. */

@@ -146,6 +146,8 @@ export async function startDevCluster(
       );
     });
     const { url, opsUrl } = await start(COORDINATOR, 'coordinator', [
+      '--tls',
+      'off',
       '--port',
       String(options.port),
       '--ops-port',

@@ -110,7 +110,7 @@ describe('backup of a cluster', () => {
     expect(expected).toHaveLength(summary.entries);
 
     // A coordinator on the restored directory shows the workloads of that revision.
-    const args = ['--port', '0', '--ops-port', '0', '--data-dir', restored];
+    const args = ['--tls', 'off', '--port', '0', '--ops-port', '0', '--data-dir', restored];
     const coordinator = RunningProgram.start(process.execPath, [
       findBundle('coordinator'),
       ...args,

@@ -565,6 +565,8 @@ describe('program with invalid settings', () => {
       process.execPath,
       [
         findBundle('coordinator'),
+        '--tls',
+        'off',
         '--port',
         '0',
         '--ops-port',
@@ -667,7 +669,7 @@ describe('program with invalid settings', () => {
       args: () => ['--config', path('settings.yaml')],
       code: 2,
       message: () =>
-        `${path('settings.yaml')}: prot: is not a setting; the settings are host, port, `,
+        `${path('settings.yaml')}: prot: is not a setting; the settings are tls, host, port, `,
     },
     {
       name: 'a missing settings file',
@@ -830,6 +832,8 @@ describe('unreachable coordinator', () => {
       ]);
       await new Promise((resolve) => closingServer.close(resolve));
       const args = [
+        '--tls',
+        'off',
         '--port',
         String(port),
         '--ops-port',

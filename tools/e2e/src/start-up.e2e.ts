@@ -18,6 +18,8 @@ const ANY_PORTS = ['--port', '0', '--ops-port', '0'];
 const programs = {
   coordinator: (dataDir: string) => [
     findBundle('coordinator'),
+    '--tls',
+    'off',
     ...ANY_PORTS,
     '--data-dir',
     dataDir,

@@ -30,6 +30,8 @@ afterEach(async () => {
 function startCoordinator(...inside: readonly string[]): RunningProgram {
   const program = [
     findBundle('coordinator'),
+    '--tls',
+    'off',
     '--port',
     '0',
     '--ops-port',

@@ -1,6 +1,13 @@
 import type { DescMethod } from '@bufbuild/protobuf';
 import type { UserRecord } from '@cloudless/api/store';
-import { CloudlessError, noMeter, type Clock, type Log, type Meter } from '@cloudless/base';
+import {
+  CloudlessError,
+  definedFields,
+  noMeter,
+  type Clock,
+  type Log,
+  type Meter,
+} from '@cloudless/base';
 import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import { ANONYMOUS_LOOPBACK, type Grant, type Principal } from '@cloudless/identity';
 import { checkCall, getAccessRule } from '@cloudless/identity/authorization';
@@ -8,8 +15,9 @@ import type { ApiCaller, CallCredential, Caller } from './caller.js';
 import {
   ConnectionCertificates,
   checkCertificate,
+  checkHolder,
   type CertificateFacts,
-  type ValidCertificate,
+  type CertificateHolder,
 } from './certificate-authentication.js';
 import { createDeniedError } from './call-access.js';
 import { CredentialIndex } from './credential-index.js';
@@ -65,8 +73,8 @@ interface Authentication {
 /**
  * Decides for each call which principal makes it, and whether the principal may make such calls at
  * all. A client certificate is verified once for each connection, and again after a change of the
- * trust bundle; its validity and revocation, and those of bearer tokens, are checked in each call
- * and while calls are open.
+ * trust bundle. Its validity and revocation, and those of bearer tokens, are checked at the start of
+ * each call. While calls are open, their principals are checked again: see {@link checkHolder}.
  */
 export class Authenticator {
   private readonly certificates = new WeakMap<AuthenticatedConnection, ConnectionCertificates>();
@@ -126,8 +134,8 @@ export class Authenticator {
     if (identity === undefined) return ANONYMOUS_LOOPBACK;
     const nowMs = clock.wallTime();
     const certificate = new ConnectionCertificates(chainDer).get(identity.verifier, nowMs);
-    const valid = checkCertificate(state.view(), this.credentials, certificate, nowMs);
-    return this.toAuthentication(valid).principal;
+    const holder = checkCertificate(state.view(), this.credentials, certificate, nowMs);
+    return this.toAuthentication(holder, undefined).principal;
   };
 
   /**
@@ -157,14 +165,17 @@ export class Authenticator {
       const certificates =
         this.certificates.get(connection) ?? new ConnectionCertificates(chainDer);
       this.certificates.set(connection, certificates);
+      let holder: CertificateHolder | undefined;
       return {
         authenticate: (isStart) => {
           if (isStart && header.has('authorization')) throw createTwoCredentialsError();
           const nowMs = clock.wallTime();
-          const certificate = certificates.get(identity.verifier, nowMs);
-          const valid = checkCertificate(state.view(), this.credentials, certificate, nowMs);
-          if (isStart) this.reportUse(valid);
-          return this.toAuthentication(valid);
+          if (isStart || holder === undefined) {
+            const certificate = certificates.get(identity.verifier, nowMs);
+            holder = checkCertificate(state.view(), this.credentials, certificate, nowMs);
+            this.reportUse(holder, certificates.serial);
+          } else checkHolder(state.view(), holder, nowMs);
+          return this.toAuthentication(holder, certificates.serial);
         },
         replace: (facts) => certificates.replace(facts),
       };
@@ -191,23 +202,16 @@ export class Authenticator {
     };
   }
 
-  private toAuthentication(valid: ValidCertificate): Authentication {
-    switch (valid.kind) {
-      case 'controller':
-        return { principal: { kind: 'controller', name: `controller/${valid.id}` } };
-      case 'node': {
-        const { nodeId, expiredAtMs, credential } = valid;
-        const name = `node/${nodeId}`;
-        return expiredAtMs === undefined
-          ? { principal: { kind: 'node', name, nodeId }, credential }
-          : { principal: { kind: 'expired-node', name, nodeId, expiredAtMs }, credential };
-      }
-      case 'user':
-        return {
-          principal: this.toUserPrincipal(valid.record.credential?.user ?? ''),
-          credential: valid.credential,
-        };
-    }
+  private toAuthentication(holder: CertificateHolder, serial: string | undefined): Authentication {
+    const { kind, id } = holder;
+    const name = `${kind}/${id}`;
+    if (kind === 'controller') return { principal: { kind, name } };
+    const credential = { kind, id, ...definedFields({ serial }) };
+    if (kind === 'user') return { principal: this.toUserPrincipal(holder.userName), credential };
+    const { expiredAtMs } = holder;
+    return expiredAtMs === undefined
+      ? { principal: { kind, name, nodeId: id }, credential }
+      : { principal: { kind: 'expired-node', name, nodeId: id, expiredAtMs }, credential };
   }
 
   /** Returns the principal of a user with the current roles. */
@@ -225,10 +229,9 @@ export class Authenticator {
     return principal;
   }
 
-  private reportUse(valid: ValidCertificate): void {
-    if (valid.kind === 'controller' || !valid.confirmsCurrent) return;
-    const { kind, id, serial = '' } = valid.credential;
-    this.deps.onCredentialUsed?.(kind, id, serial);
+  private reportUse(holder: CertificateHolder, serial: string | undefined): void {
+    if (holder.kind === 'controller' || !holder.confirmsCurrent) return;
+    this.deps.onCredentialUsed?.(holder.kind, holder.id, serial ?? '');
   }
 
   private notify(): void {

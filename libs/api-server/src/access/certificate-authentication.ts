@@ -1,9 +1,8 @@
-import type { CertificateRecord, CredentialRecord } from '@cloudless/api/store';
-import { errorReasonOf } from '@cloudless/base';
-import { CloudlessError } from '@cloudless/base';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import type { CertificateRecord, CredentialRecord, NodeRecord } from '@cloudless/api/store';
+import { CloudlessError, errorReasonOf, type ErrorReason } from '@cloudless/base';
 import type { ClusterView } from '@cloudless/cluster-state';
 import type { PeerIdentity } from '@cloudless/identity/x509';
-import type { CallCredential } from './caller.js';
 import type { CredentialIndex } from './credential-index.js';
 import type { CertificateVerifier } from './identity-port.js';
 import { isAtOrAfter } from './is-at-or-after.js';
@@ -40,6 +39,11 @@ export class ConnectionCertificates {
   private replacement: CertificateFacts | undefined;
 
   constructor(private readonly chainDer: readonly Uint8Array[]) {}
+
+  /** Serial number of the certificate that counts; undefined before {@link get} succeeded. */
+  get serial(): string | undefined {
+    return (this.replacement ?? this.presented)?.serial;
+  }
 
   /** @throws {@link RefusedCallError} when the presented certificate is not valid. */
   get(verifier: CertificateVerifier, nowMs: number): ConnectionCertificate {
@@ -86,138 +90,232 @@ function toRefusal(reason: unknown): unknown {
   return new RefusedCallError(cause, reason.reason, reason.message, {}, options);
 }
 
-/** A certificate that is valid now. */
-export type ValidCertificate =
+/** The holder of a certificate that was valid at the start of a call. */
+export type CertificateHolder =
   | { readonly kind: 'controller'; readonly id: string }
   | {
       readonly kind: 'node';
-      readonly nodeId: string;
+      readonly id: string;
+      /** Instance id of the machine, which changes when another machine takes the name. */
+      readonly instanceId: string;
       /** Time of the expiry when the certificate has expired. */
       readonly expiredAtMs: number | undefined;
-      readonly credential: CallCredential;
       /** True when this use confirms that the node has its newest certificate. */
       readonly confirmsCurrent: boolean;
     }
   | {
       readonly kind: 'user';
-      readonly record: CredentialRecord;
-      readonly credential: CallCredential;
+      /** Id of the credential. */
+      readonly id: string;
+      readonly userName: string;
+      /** As of a node. */
       readonly confirmsCurrent: boolean;
     };
 
 /**
- * Checks the certificate of a connection against the time and the state of the cluster: its serial
- * number must be that of the current certificate, or of the one before as long as the current one
- * was not used.
+ * Checks the certificate of a connection at the start of a call: the validity, and that its serial
+ * number is that of the current certificate, or of the one before as long as the current one was not
+ * used.
  * @throws {@link RefusedCallError} with a separate text for each cause.
  */
 export function checkCertificate(
   view: ClusterView,
   credentials: CredentialIndex,
-  { presented, facts }: ConnectionCertificate,
+  certificate: ConnectionCertificate,
   nowMs: number,
-): ValidCertificate {
+): CertificateHolder {
+  const { presented, facts } = certificate;
   const { kind, id } = presented.id;
-  const refused = { principal: `${kind}/${id}` };
-  const refuse = (cause: RefusalCause, reason: RefusedCallError['reason'], message: string) =>
-    new RefusedCallError(cause, reason, message, refused, {
-      metadata: {
-        serverTime: formatTime(nowMs),
-        notBefore: formatTime(facts.notBeforeMs),
-        notAfter: formatTime(facts.notAfterMs),
-      },
-    });
+  const name = `${kind}/${id}`;
+  const refuse = createRefusalFactory(name, facts, nowMs);
   if (nowMs < facts.notBeforeMs) {
     throw refuse(
       'certificate not yet valid',
       'CERTIFICATE_NOT_YET_VALID',
-      `the certificate of ${refused.principal} is valid from ${formatTime(facts.notBeforeMs)} on, and the clock of the coordinator shows ${formatTime(nowMs)}; compare the clocks of both machines`,
+      `the certificate of ${name} is valid from ${formatTime(facts.notBeforeMs)} on, and the clock of the coordinator shows ${formatTime(nowMs)}; compare the clocks of both machines`,
     );
   }
   const isExpired = nowMs > facts.notAfterMs;
-  const isRenewable = kind === 'node' && nowMs <= facts.notAfterMs + EXPIRED_NODE_GRACE_MS;
-  if (isExpired && !isRenewable) {
+  if (isExpired && !(kind === 'node' && nowMs <= facts.notAfterMs + EXPIRED_NODE_GRACE_MS)) {
     throw refuse(
       'expired certificate',
       'CERTIFICATE_EXPIRED',
-      `the certificate of ${refused.principal} expired at ${formatTime(facts.notAfterMs)}, and the clock of the coordinator shows ${formatTime(nowMs)}; ${kind === 'node' ? 'join the machine again with a join token' : 'log in again'}`,
+      `the certificate of ${name} expired at ${formatTime(facts.notAfterMs)}, and the clock of the coordinator shows ${formatTime(nowMs)}; ${kind === 'node' ? 'join the machine again with a join token' : 'log in again'}`,
     );
   }
   const isPresented = facts === presented;
   if (kind === 'node') {
-    const node = view.node(id)?.value;
-    if (view.nodeBan(id) !== undefined)
-      throw refuse('banned node', 'NODE_BANNED', `node "${id}" is banned from this cluster`);
-    if (node === undefined) {
-      throw refuse(
-        'certificate of a removed node',
-        'CREDENTIAL_REVOKED',
-        `node "${id}" is not part of this cluster; join the machine with a join token`,
-      );
-    }
-    const { current, previous } = node.identity ?? {};
-    if (!isKnownSerial(facts.serial, current, previous)) {
-      throw refuse(
-        'revoked certificate',
-        'CREDENTIAL_REVOKED',
-        `the certificate of node "${id}" was replaced by a newer one; join the machine again with a join token if the newer one is lost`,
-      );
-    }
+    const { identity, instanceId } = requireNodeInGoodStanding(view, id, refuse);
+    requireCurrentSerial(view, facts.serial, identity, name, refuse);
     return {
       kind,
-      nodeId: id,
+      id,
+      instanceId,
       expiredAtMs: isExpired ? facts.notAfterMs : undefined,
-      credential: { kind, id, serial: facts.serial },
-      confirmsCurrent: isPresented && previous !== undefined && current?.serial === facts.serial,
+      confirmsCurrent: isPresented && identity?.current?.serial === facts.serial,
     };
   }
   if (kind !== 'user') return { kind: 'controller', id };
   const record = credentials.find(facts.serial);
+  requireCurrentSerial(view, facts.serial, record, name, refuse);
+  const credentialId = record?.credential?.id ?? '';
+  requireCredentialInGoodStanding(view, credentialId, id, nowMs, refuse);
+  return {
+    kind,
+    id: credentialId,
+    userName: id,
+    confirmsCurrent: isPresented && record?.current?.serial === facts.serial,
+  };
+}
+
+/**
+ * Checks the holder of a certificate while a call runs that began with a valid certificate. The call
+ * goes on when the certificate was renewed, expires or loses its root meanwhile, as long as its
+ * holder is in good standing and has a newer certificate that is valid.
+ * @throws {@link RefusedCallError} with a separate text for each cause.
+ */
+export function checkHolder(view: ClusterView, holder: CertificateHolder, nowMs: number): void {
+  if (holder.kind === 'controller') return;
+  const name = holder.kind === 'node' ? `node/${holder.id}` : `user/${holder.userName}`;
+  const refuse = createRefusalFactory(name, undefined, nowMs);
+  let current: CertificateRecord | undefined;
+  if (holder.kind === 'node') {
+    const node = requireNodeInGoodStanding(view, holder.id, refuse);
+    if (node.instanceId !== holder.instanceId) throw refuse(...describeReplaced(name));
+    if (holder.expiredAtMs !== undefined) return;
+    current = node.identity?.current;
+  } else {
+    const record = requireCredentialInGoodStanding(view, holder.id, holder.userName, nowMs, refuse);
+    current = record.current;
+  }
+  if (current === undefined) throw refuse(...describeReplaced(name));
+  if (current.notAfter !== undefined && nowMs > timestampMs(current.notAfter)) {
+    throw refuse(
+      'expired certificate',
+      'CERTIFICATE_EXPIRED',
+      `the certificate of ${name} expired at ${formatTime(timestampMs(current.notAfter))} and was not renewed`,
+    );
+  }
+}
+
+type CreateRefusal = (
+  cause: RefusalCause,
+  reason: ErrorReason,
+  message: string,
+) => RefusedCallError;
+
+/** @param facts - The certificate whose times clients compare with their clock. */
+function createRefusalFactory(
+  principal: string,
+  facts: CertificateFacts | undefined,
+  nowMs: number,
+): CreateRefusal {
+  const metadata =
+    facts === undefined
+      ? undefined
+      : {
+          serverTime: formatTime(nowMs),
+          notBefore: formatTime(facts.notBeforeMs),
+          notAfter: formatTime(facts.notAfterMs),
+        };
+  return (cause, reason, message) =>
+    new RefusedCallError(cause, reason, message, { principal }, { metadata });
+}
+
+/** @throws {@link RefusedCallError} for a banned node, and for one that is not in the cluster. */
+function requireNodeInGoodStanding(
+  view: ClusterView,
+  id: string,
+  refuse: CreateRefusal,
+): NodeRecord {
+  if (view.nodeBan(id) !== undefined)
+    throw refuse('banned node', 'NODE_BANNED', `node "${id}" is banned from this cluster`);
+  const node = view.node(id)?.value;
+  if (node !== undefined) return node;
+  throw refuse(
+    'certificate of a removed node',
+    'CREDENTIAL_REVOKED',
+    `node "${id}" is not part of this cluster; join the machine with a join token`,
+  );
+}
+
+/**
+ * @throws {@link RefusedCallError} for a credential that was revoked, also by revoking the token with
+ *   which it was created, or has expired, or whose user was deleted.
+ */
+function requireCredentialInGoodStanding(
+  view: ClusterView,
+  credentialId: string,
+  userName: string,
+  nowMs: number,
+  refuse: CreateRefusal,
+): CredentialRecord {
+  if (view.user(userName) === undefined) {
+    throw refuse(
+      'certificate of a deleted user',
+      'CREDENTIAL_REVOKED',
+      `the user "${userName}" does not exist; ask an administrator for a new token`,
+    );
+  }
+  const record = view.credential(credentialId)?.value;
   const credential = record?.credential;
-  const parent =
+  const token =
     credential === undefined || credential.tokenId === ''
       ? undefined
       : view.credential(credential.tokenId)?.value.credential;
   if (
-    credential?.user !== id ||
+    record === undefined ||
+    credential?.user !== userName ||
     credential.revokedAt !== undefined ||
-    parent?.revokedAt !== undefined
-  ) {
-    throw refuse(
-      'revoked certificate',
-      'CREDENTIAL_REVOKED',
-      `the certificate of ${refused.principal} was revoked or replaced; log in again`,
-    );
-  }
+    token?.revokedAt !== undefined
+  )
+    throw refuse(...describeReplaced(`user/${userName}`));
   if (isAtOrAfter(nowMs, credential.expiresAt)) {
     throw refuse(
       'expired certificate',
       'CERTIFICATE_EXPIRED',
-      `the login of ${refused.principal} has expired; log in again`,
+      `the login of user "${userName}" has expired; log in again`,
     );
   }
-  if (view.user(id) === undefined) {
-    throw refuse(
-      'certificate of a deleted user',
-      'CREDENTIAL_REVOKED',
-      `the user "${id}" does not exist; ask an administrator for a new token`,
-    );
-  }
-  const { current, previous } = record as CredentialRecord;
-  return {
-    kind,
-    record: record as CredentialRecord,
-    credential: { kind, id: credential.id, serial: facts.serial },
-    confirmsCurrent: isPresented && previous !== undefined && current?.serial === facts.serial,
-  };
+  return record;
 }
 
-function isKnownSerial(
+/**
+ * Checks that a serial number is that of the current or the previous certificate, and that the
+ * cluster still trusts the root that the certificate was issued under.
+ */
+function requireCurrentSerial(
+  view: ClusterView,
   serial: string,
-  current: CertificateRecord | undefined,
-  previous: CertificateRecord | undefined,
-): boolean {
-  return serial !== '' && (serial === current?.serial || serial === previous?.serial);
+  certificates:
+    Partial<Readonly<Record<'current' | 'previous', CertificateRecord | undefined>>> | undefined,
+  name: string,
+  refuse: CreateRefusal,
+): void {
+  const record = [certificates?.current, certificates?.previous].find(
+    (candidate) => serial !== '' && candidate?.serial === serial,
+  );
+  if (record === undefined) throw refuse(...describeReplaced(name));
+  const roots = view.certificateAuthority()?.value.roots;
+  if (roots === undefined || roots.some(({ generation }) => generation === record.generation))
+    return;
+  throw refuse(
+    'invalid certificate',
+    'CERTIFICATE_INVALID',
+    `the certificate of ${name} is of a certificate authority that was retired; ${describeWayBack(name)}`,
+  );
+}
+
+function describeReplaced(name: string): Parameters<CreateRefusal> {
+  return [
+    'revoked certificate',
+    'CREDENTIAL_REVOKED',
+    `the certificate of ${name} was revoked, or replaced by a newer one that was used; ${describeWayBack(name)}`,
+  ];
+}
+
+function describeWayBack(name: string): string {
+  return name.startsWith('node/') ? 'join the machine again with a join token' : 'log in again';
 }
 
 function formatTime(ms: number): string {

@@ -1,5 +1,10 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { createRouterTransport, type Transport } from '@connectrpc/connect';
+import {
+  createContextKey,
+  createRouterTransport,
+  type Interceptor,
+  type Transport,
+} from '@connectrpc/connect';
 import {
   ExplainWorkloadResponseSchema,
   ReplicaStatusSchema,
@@ -34,17 +39,34 @@ import {
   type ClusterState,
 } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
+import { Authenticator, type AuthenticatedConnection } from '../access/authenticator.js';
+import type { ApiCaller } from '../access/caller.js';
+import type { IdentityPort } from '../access/identity-port.js';
 import { createApiServer, type ApiServer } from '../handlers.js';
 import type { ApiServerDeps, CallConnection } from '../ports.js';
 import { FakeNodes } from './fake-nodes.js';
 import { CONNECTION_HEADER, ScriptedAgent } from './scripted-agent.js';
 
+const callerKey = createContextKey<ApiCaller | undefined>(undefined);
+
 /** A connection of a client that a test pings and closes. */
-export class FakeConnection implements CallConnection {
+export class FakeConnection implements CallConnection, AuthenticatedConnection {
   private readonly pingListeners = new Set<() => void>();
   private readonly closeListeners = new Set<() => void>();
 
+  /** Certificates of the client; a test sets them. */
+  peer: { readonly chainDer: readonly Uint8Array[] } | undefined;
+  isDrained = false;
+
   constructor(readonly remoteAddress: string) {}
+
+  get id(): string {
+    return this.remoteAddress;
+  }
+
+  drain(): void {
+    this.isDrained = true;
+  }
 
   onPing(listener: () => void): () => void {
     this.pingListeners.add(listener);
@@ -89,21 +111,36 @@ export class ApiTestBed {
   private readonly api: ApiServer;
   private readonly connections = new Map<string, FakeConnection>();
 
+  /** Authenticates all calls; undefined without identities. */
+  readonly authenticator: Authenticator | undefined;
+  /** The callers of all calls so far, with identities. */
+  readonly callers: ApiCaller[] = [];
+  /** Uses of newest certificates: `<kind> <id> <serial>`. */
+  readonly usedCredentials: string[] = [];
+
   private constructor(
     readonly clock: ManualClock,
     readonly state: ClusterState,
+    readonly identity: IdentityPort | undefined,
   ) {
     const log: Log = {
       ...silentLog,
       warn: (message) => this.problems.push(message),
       error: (message) => this.problems.push(message),
     };
+    if (identity !== undefined) {
+      this.authenticator = new Authenticator({
+        ...{ state, clock, log, identity },
+        onCredentialUsed: (...use) => this.usedCredentials.push(use.join(' ')),
+      });
+    }
     this.api = createApiServer({ ...this.createPorts(), log });
     this.transport = createRouterTransport(this.api.registerRoutes, {
       router: {
         interceptors: [
           createErrorInterceptor((rpc, reason) => this.problems.push(`${rpc}: ${String(reason)}`)),
           createValidationInterceptor(),
+          this.createAuthorizer(),
         ],
       },
     });
@@ -111,10 +148,16 @@ export class ApiTestBed {
     this.admin = createAdminClient(this.transport);
   }
 
-  /** @param historyLimit - Changes that the store keeps for watches. Default: that of the store. */
+  /** @param options - `historyLimit`: changes that the store keeps for watches. Default: that of the
+   * store. */
   static async open({
     historyLimit,
-  }: { readonly historyLimit?: number } = {}): Promise<ApiTestBed> {
+    identity,
+  }: {
+    readonly historyLimit?: number;
+    /** Default: a cluster without TLS. */
+    readonly identity?: IdentityPort;
+  } = {}): Promise<ApiTestBed> {
     const clock = new ManualClock();
     const state = await openClusterState({
       store: createMemoryStateStore({
@@ -126,7 +169,7 @@ export class ApiTestBed {
       log: silentLog,
       holder: 'test',
     });
-    return new ApiTestBed(clock, state);
+    return new ApiTestBed(clock, state, identity);
   }
 
   /**
@@ -256,9 +299,32 @@ export class ApiTestBed {
     await this.state.close();
   }
 
+  /** Does what the RPC server does with identities: authenticates each call. */
+  private createAuthorizer(): Interceptor {
+    return (next) => (request) => {
+      const { authenticator } = this;
+      if (authenticator === undefined) return next(request);
+      const { method, header } = request;
+      const name = header.get(CONNECTION_HEADER);
+      const connection = name === null ? undefined : this.connection(name);
+      const caller = authenticator.authorize({ method, connection, header });
+      this.callers.push(caller);
+      request.contextValues.set(callerKey, caller);
+      return next(request);
+    };
+  }
+
   private createPorts(): Omit<ApiServerDeps, 'log'> {
-    const { state, clock } = this;
+    const { state, clock, identity, authenticator } = this;
     return {
+      ...(identity === undefined || authenticator === undefined
+        ? {}
+        : {
+            identity,
+            getCaller: (context) => context.values.get(callerKey),
+            replaceCredential: (caller, facts) => authenticator.replaceCredential(caller, facts),
+            identifyCertificate: authenticator.identifyCertificate,
+          }),
       state,
       clock,
       random: createSeededRandom(2),

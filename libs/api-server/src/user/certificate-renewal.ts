@@ -1,7 +1,7 @@
-import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import { clone } from '@bufbuild/protobuf';
 import {
-  CertificateRecordSchema,
   CredentialRecordSchema,
+  type CertificateRecord,
   type CredentialRecord,
 } from '@cloudless/api/store';
 
@@ -13,7 +13,7 @@ import {
  */
 export function renewCertificate(
   record: CredentialRecord,
-  certificate: MessageInitShape<typeof CertificateRecordSchema>,
+  certificate: CertificateRecord,
   usedSerial: string,
 ): CredentialRecord {
   const { current, previous } = record;
@@ -21,7 +21,7 @@ export function renewCertificate(
     previous !== undefined &&
     (usedSerial === previous.serial || current?.publicKeySha256 === certificate.publicKeySha256);
   const renewed = clone(CredentialRecordSchema, record);
-  renewed.current = create(CertificateRecordSchema, certificate);
+  renewed.current = certificate;
   const before = isRepeated ? previous : current;
   if (before === undefined) delete renewed.previous;
   else renewed.previous = before;

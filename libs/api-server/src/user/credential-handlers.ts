@@ -20,11 +20,17 @@ import {
 } from '@cloudless/api';
 import { CredentialRecordSchema, type CredentialRecord } from '@cloudless/api/store';
 import { CloudlessError, definedFields, randomHex } from '@cloudless/base';
-import type { ClusterView, Transaction } from '@cloudless/cluster-state';
+import {
+  CERTIFICATE_AUTHORITY_KEY,
+  type ClusterView,
+  type Transaction,
+} from '@cloudless/cluster-state';
 import { createToken, hashToken } from '@cloudless/identity';
 import { readCsr } from '@cloudless/identity/x509';
 import type { ApiCaller } from '../access/caller.js';
 import type { AuditEntry } from '../audit/audit-log.js';
+import { requireAuthority, requireIssuingGeneration } from '../identity/issuing-generation.js';
+import { toCertificateRecord } from '../identity/node-certificate.js';
 import { renewCertificate } from './certificate-renewal.js';
 import {
   changeUsers,
@@ -160,14 +166,11 @@ export class CredentialHandlers {
         lifetimeMs: Math.min(identity.lifetimes.userMs, limitMs - nowMs),
         usage: 'client',
       });
-      const certificate = {
-        serial: chain.serial,
-        publicKeySha256,
-        notAfter: timestampFromMs(chain.notAfterMs),
-        generation: chain.generation,
-        issuedAt: timestampFromMs(nowMs),
-      };
-      const transaction = this.deps.state.transaction();
+      const certificate = toCertificateRecord({ ...chain, publicKeySha256 }, nowMs);
+      requireIssuingGeneration(identity, chain);
+      const transaction = this.deps.state
+        .transaction()
+        .require('ca', CERTIFICATE_AUTHORITY_KEY, requireAuthority(this.deps));
       let record: CredentialRecord;
       if (used.serial !== undefined) {
         record = renewCertificate(usedRecord, certificate, used.serial);

@@ -160,6 +160,8 @@ export class RealCluster {
   async startCoordinator(): Promise<void> {
     const port = this.currentUrl === '' ? '0' : new URL(this.currentUrl).port;
     const args = [
+      '--tls',
+      'off',
       '--port',
       port,
       '--ops-port',

@@ -1,0 +1,104 @@
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { makeDirectory } from '@cloudless/app-kit';
+import type { ClusterState } from '@cloudless/cluster-state';
+import { ClusterIdentities, ServerCertificate, type AuthorityKeys } from '@cloudless/controllers';
+import {
+  createAuthority,
+  listGenerations,
+  loadAuthority,
+  loadOrCreateTokenSecret,
+  makePrivateDirectory,
+} from '@cloudless/identity/files';
+import type { CoordinatorConfig } from '../config.js';
+import type { CoordinatorMachine } from '../coordinator.js';
+import { createServerNames, type ServerNames } from './server-names.js';
+
+/** The identities of a coordinator with TLS. Close them after the servers. */
+export interface CoordinatorIdentity {
+  readonly identities: ClusterIdentities;
+  readonly server: ServerCertificate;
+  readonly names: ServerNames;
+  /** The identity directory. */
+  readonly directory: string;
+  close(): Promise<void>;
+}
+
+/** Returns the directory of the keys of a coordinator. */
+export function getIdentityDirectory({ identityDir, dataDir }: CoordinatorConfig): string {
+  return identityDir ?? join(dataDir, 'identity');
+}
+
+/**
+ * Opens the identity directory, which is created at the first start, the certificate authority and
+ * the server certificate.
+ * @throws kind `precondition` when a file is missing, damaged, of another cluster, or readable by
+ *   others.
+ */
+export async function openCoordinatorIdentity(
+  config: CoordinatorConfig,
+  machine: CoordinatorMachine,
+  state: ClusterState,
+): Promise<CoordinatorIdentity> {
+  const { clock, random, hostname } = machine;
+  const { trustDomain } = config;
+  const log = machine.log.child({ component: 'identity' });
+  const directory = getIdentityDirectory(config);
+  await makeDirectory(directory, 0o700);
+  await makePrivateDirectory(directory);
+  const secret = await loadOrCreateTokenSecret(directory, machine.tokenSecret);
+  if (secret.source === 'created' && [...state.view().joinTokens()].length > 0)
+    log.warn('a new token secret was created: all earlier tokens are refused', { directory });
+  const identities = await ClusterIdentities.open({
+    state,
+    clock,
+    log,
+    keys: createAuthorityKeys(join(directory, 'ca'), state.clusterId, () => ({
+      trustDomain,
+      nowMs: clock.wallTime(),
+    })),
+    trustDomain,
+    coordinatorName: config.name,
+    tokenSecret: secret.bytes,
+    lifetimes: {
+      nodeMs: config.nodeCertificateLifetimeMs,
+      userMs: config.userCertificateLifetimeMs,
+      workloadMs: config.workloadCertificateLifetimeMs,
+    },
+  });
+  const names = createServerNames({
+    host: config.host,
+    advertise: config.advertise,
+    hostname,
+    addresses: Object.values(networkInterfaces()).flatMap((list) =>
+      (list ?? []).filter(({ scopeid }) => (scopeid ?? 0) === 0).map(({ address }) => address),
+    ),
+  });
+  try {
+    const server = await ServerCertificate.open({
+      ...{ identities, clock, random, log, lifetimeMs: config.serverCertificateLifetimeMs },
+      dnsNames: names.dnsNames,
+      ipAddresses: names.ipAddresses,
+    });
+    const close = async (): Promise<void> => {
+      await server.close();
+      identities.close();
+    };
+    return { identities, server, names, directory, close };
+  } catch (reason) {
+    identities.close();
+    throw reason;
+  }
+}
+
+function createAuthorityKeys(
+  directory: string,
+  clusterId: string,
+  getOptions: () => { readonly trustDomain: string; readonly nowMs: number },
+): AuthorityKeys {
+  return {
+    list: () => listGenerations(directory),
+    load: (generation) => loadAuthority(directory, generation, getOptions()),
+    create: (generation) => createAuthority(directory, generation, { ...getOptions(), clusterId }),
+  };
+}

@@ -1,0 +1,34 @@
+import type { Clock } from '@cloudless/base';
+import type { Metrics } from '@cloudless/observability';
+import type { CoordinatorIdentity } from './coordinator-identity.js';
+
+const DAY_MS = 86_400_000;
+
+/** Registers the days until the certificates of the cluster expire. */
+export function registerIdentityMetrics(
+  metrics: Metrics,
+  { identities, server }: Pick<CoordinatorIdentity, 'identities' | 'server'>,
+  clock: Clock,
+): void {
+  const days = metrics.gauge({
+    name: 'cloudless_certificate_expiry_days',
+    help: 'Days until a certificate of the cluster expires: of the certificate authority, or of this coordinator.',
+    labels: ['certificate'],
+  });
+  let authorityExpiryMs: number | undefined;
+  const readExpiry = (): void => {
+    identities.getAuthorityExpiry().then(
+      (expiryMs) => (authorityExpiryMs = expiryMs),
+      // The log has the cause; the metric keeps the last known value.
+      () => undefined,
+    );
+  };
+  readExpiry();
+  identities.onChange(readExpiry);
+  metrics.onExpose(() => {
+    const toDays = (atMs: number): number => (atMs - clock.wallTime()) / DAY_MS;
+    days.set(toDays(server.notAfterMs), { certificate: 'server' });
+    if (authorityExpiryMs !== undefined)
+      days.set(toDays(authorityExpiryMs), { certificate: 'authority' });
+  });
+}
