@@ -12,13 +12,17 @@ const UNKNOWN_CALL = [404, 501];
  * Opens an HTTP/2 connection for RenewLease. The call is written as JSON by hand, because the thread
  * that uses this function should need little memory: neither protobuf nor Connect.
  * @param tls - Needed for `https://`.
- * @throws when the key and the certificate in `tls` do not fit together.
  */
 export function openRenewalConnection(
   address: string,
   tls: ClientTls | undefined,
 ): RenewalConnection {
-  const client = openHttp2Session(address, tls);
+  let client: ReturnType<typeof openHttp2Session>;
+  try {
+    client = openHttp2Session(address, tls);
+  } catch (reason) {
+    return { renew: () => Promise.reject(reason), close: () => undefined };
+  }
   client.on('error', () => undefined); // the calls fail with the same error
   return {
     renew: ({ nodeId, sessionId }, loopAgeMs) =>

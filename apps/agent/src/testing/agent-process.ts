@@ -12,7 +12,8 @@ export class AgentProcess {
   /** Lines that the agent has written to standard error. */
   readonly stderr: string[] = [];
   private readonly child: ChildProcess;
-  private readonly lines: Record<string, unknown>[] = [];
+  /** Log lines of the agent; other lines as `text`. */
+  readonly lines: Record<string, unknown>[] = [];
   private waiting: (() => void)[] = [];
   private ended = false;
 

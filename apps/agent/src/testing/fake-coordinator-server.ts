@@ -3,6 +3,7 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import {
   CoordinatorMessageSchema,
   CoordinatorService,
+  createErrorInterceptor,
   OpenTunnelSchema,
   WelcomeSchema,
   type AgentMessage,
@@ -15,13 +16,18 @@ import {
 import { PushQueue } from '@cloudless/runtime';
 import { connectionKey, startRpcServer, type RpcServer } from '@cloudless/rpc-node/server';
 import { systemClock } from '@cloudless/app-kit';
+import type { FakeIdentities } from './fake-identities.js';
 
 /** Messages that a session buffers; more than any test sends. */
 const QUEUE_LIMIT = 10_000;
 
-/** Fake coordinator that serves agents on a free port. */
+/** Fake coordinator that serves agents on a free port, in plaintext unless it has identities. */
 export class FakeCoordinatorServer {
   readonly clusterId = 'cluster-e2e';
+  /** Calls of RenewLease. */
+  readonly leaseRenewals: { readonly nodeId: string; readonly sessionId: string }[] = [];
+  /** Addresses of agents in the Hellos of their sessions. */
+  readonly agentAddresses: string[] = [];
   /** Newest report of each replica. */
   readonly reports = new Map<string, ReplicaReport>();
   /** Replicas of the newest complete inventory. */
@@ -36,19 +42,34 @@ export class FakeCoordinatorServer {
   private waiting: (() => void)[] = [];
   private server: RpcServer | undefined;
 
+  /** @param identities - Absent: plaintext. */
+  constructor(private readonly identities?: FakeIdentities) {}
+
   get url(): string {
     return this.server?.url ?? '';
   }
 
   /** @param port - 0: a free port. */
   async listen(port = 0): Promise<void> {
+    const { identities } = this;
     this.server = await startRpcServer({
       host: '127.0.0.1',
       port,
       clock: systemClock,
+      interceptors: [createErrorInterceptor(() => undefined)],
+      ...(identities === undefined ? {} : { tls: identities.tls, authorize: identities.authorize }),
       registerRoutes: (router) => {
+        identities?.register(router);
         router.service(CoordinatorService, {
-          enrollNode: ({ nodeId }) => ({ nodeId, clusterId: this.clusterId }),
+          enrollNode: async (request) => ({
+            nodeId: request.nodeId,
+            clusterId: this.clusterId,
+            ...(await identities?.enroll(request)),
+          }),
+          renewLease: ({ nodeId, sessionId }) => {
+            this.leaseRenewals.push({ nodeId, sessionId });
+            return {};
+          },
           session: (messages, context) => {
             const queue = new PushQueue<CoordinatorMessage>({
               limit: QUEUE_LIMIT,
@@ -76,8 +97,13 @@ export class FakeCoordinatorServer {
 
   /** Sends an order in every open session. */
   sendOrder(order: Order): void {
+    this.send({ case: 'order', value: order });
+  }
+
+  /** Sends a message in every open session. */
+  send(message: CoordinatorMessage['message']): void {
     for (const queue of this.openSessions)
-      queue.push(create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }));
+      queue.push(create(CoordinatorMessageSchema, { message }));
   }
 
   /**
@@ -117,6 +143,7 @@ export class FakeCoordinatorServer {
   ): void {
     if (message.case === 'hello') {
       this.inventory = [];
+      this.agentAddresses.push(message.value.agentAddress);
       const times = {
         lease: durationFromMs(3_000),
         pingInterval: durationFromMs(200),
