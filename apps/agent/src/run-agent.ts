@@ -1,6 +1,7 @@
 import { definedFields, errorFields, type Log } from '@cloudless/base';
 import { Agent, type AgentOptions } from '@cloudless/agent-core';
 import { systemClock, systemRandom, VERSION } from '@cloudless/app-kit';
+import { createKeyAndCsr } from '@cloudless/identity/csr';
 import {
   createMetrics,
   noTracing,
@@ -95,8 +96,7 @@ export async function runAgent(
       ...definedFields({ nodeIdentity: access.nodeIdentity }),
       workloadIdentity: {
         files: openWorkloadIdentities(config.dataDir, runtimes.runtime, log),
-        // Loaded only when a replica requests an identity.
-        createKeyAndCsr: async () => (await import('@cloudless/identity/x509')).createKeyAndCsr(),
+        createKeyAndCsr,
       },
       leaseKeeper: leaseThread,
       meter: metrics,

@@ -1,6 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { CloudlessError } from '@cloudless/base';
 import { NodeIdentityKeeper, NodeIdentityStore, type NodeIdentity } from '@cloudless/agent-core';
+import { createKeyAndCsr } from '@cloudless/identity/csr';
 import type { ClientTls } from '@cloudless/rpc-node/client';
 import type { ServerTls } from '@cloudless/rpc-node/server';
 import { IdentityDirectory } from './identity-directory.js';
@@ -19,11 +20,7 @@ export async function openNodeIdentity(
   const store = new NodeIdentityStore(await IdentityDirectory.open(dataDir), resetCommand);
   const stored = await store.load();
   if (stored.identity !== undefined) requireUsable(stored.identity, nodeId, resetCommand);
-  return new NodeIdentityKeeper(store, stored, async () => {
-    // Loaded only when a key is created: most starts of an agent create none.
-    const { createKeyAndCsr } = await import('@cloudless/identity/x509');
-    return createKeyAndCsr();
-  });
+  return new NodeIdentityKeeper(store, stored, createKeyAndCsr);
 }
 
 function requireUsable(identity: NodeIdentity, nodeId: string, resetCommand: string): void {

@@ -1,9 +1,8 @@
-import { webcrypto } from 'node:crypto';
+import { generateKeyPair, sign } from 'node:crypto';
+import { promisify } from 'node:util';
 import { CloudlessError } from '@cloudless/base';
-import { DerReader, DerTag, readBitStringBytes } from './der.js';
-import { Pkcs10CertificateRequestGenerator } from './peculiar.js';
-import { encodePem } from './pem.js';
-import { ECDSA_SHA256, P256_ALGORITHM, isSignedBy, readP256Key, sha256Hex } from './public-key.js';
+import { DerReader, DerTag, encodeDer, readBitStringBytes } from './der.js';
+import { ECDSA_SHA256, isSignedBy, readP256Key, sha256Hex } from './public-key.js';
 
 /** Largest size of a certificate signing request in bytes. A request of ours has about 200. */
 const MAX_CSR_BYTES = 16 * 1024;
@@ -22,19 +21,27 @@ export interface KeyAndCsr {
 
 /** Creates an ECDSA key on P-256 and a certificate signing request for the key. */
 export async function createKeyAndCsr(): Promise<KeyAndCsr> {
-  const keys = await webcrypto.subtle.generateKey(P256_ALGORITHM, true, ['sign', 'verify']);
-  const request = await Pkcs10CertificateRequestGenerator.create(
-    { keys, signingAlgorithm: P256_ALGORITHM },
-    webcrypto,
-  );
-  const pkcs8 = await webcrypto.subtle.exportKey('pkcs8', keys.privateKey);
-  const spki = await webcrypto.subtle.exportKey('spki', keys.publicKey);
+  const { privateKey, publicKey } = await generateKeys('ec', {
+    namedCurve: 'P-256',
+    publicKeyEncoding: { type: 'spki', format: 'der' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
+  const info = encodeDer(DerTag.sequence, VERSION_1, NO_NAME, publicKey, NO_ATTRIBUTES);
+  const signature = sign('sha256', info, privateKey);
+  const bits = encodeDer(DerTag.bitString, Uint8Array.of(0), signature);
   return {
-    keyPem: encodePem('PRIVATE KEY', new Uint8Array(pkcs8)),
-    csr: new Uint8Array(request.rawData),
-    publicKeySha256: sha256Hex(new Uint8Array(spki)),
+    keyPem: privateKey,
+    csr: encodeDer(DerTag.sequence, info, ECDSA_SHA256, bits),
+    publicKeySha256: sha256Hex(publicKey),
   };
 }
+
+const generateKeys = promisify(generateKeyPair);
+
+/** The parts of a request that says nothing but the key (RFC 2986, section 4.1). */
+const VERSION_1 = encodeDer(DerTag.integer, Uint8Array.of(0));
+const NO_NAME = encodeDer(DerTag.sequence);
+const NO_ATTRIBUTES = encodeDer(DerTag.context0);
 
 /** The part of a certificate signing request that the issuer uses. */
 export interface CsrKey {

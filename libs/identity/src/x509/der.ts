@@ -1,4 +1,4 @@
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, assert } from '@cloudless/base';
 
 /** One value of DER: tag, content, and the bytes of both. */
 export interface DerValue {
@@ -109,4 +109,14 @@ export class DerReader {
 export function readBitStringBytes(value: DerValue, reader: DerReader): Uint8Array {
   if (value.content[0] !== 0 || value.content.length < 2) throw reader.malformed();
   return value.content.subarray(1);
+}
+
+/** Encodes one value: tag, length, and the parts one after the other. Less than 64 KiB. */
+export function encodeDer(tag: number, ...parts: readonly Uint8Array[]): Uint8Array {
+  const content = Buffer.concat(parts);
+  const { length } = content;
+  assert(length < 0x1_0000, 'a DER value has less than 64 KiB');
+  const lengthBytes =
+    length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
+  return Uint8Array.from([tag, ...lengthBytes, ...content]);
 }
