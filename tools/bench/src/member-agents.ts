@@ -2,14 +2,19 @@
 // controls it by messages.
 import {
   Agent,
+  NodeIdentityKeeper,
+  NodeIdentityStore,
+  type AgentOptions,
   type CoordinatorConnection,
   type CoordinatorTransport,
 } from '@cloudless/agent-core';
-import { MemoryAgentStore } from '@cloudless/agent-core/testing';
+import { MemoryAgentStore, MemoryIdentityFiles } from '@cloudless/agent-core/testing';
 import { silentLog } from '@cloudless/base';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
-import { coordinatorTransport } from '@cloudless/rpc-node/client';
+import { createKeyAndCsr } from '@cloudless/identity/x509';
+import { createCoordinatorTransport } from '@cloudless/rpc-node/client';
+import { connectWithToken } from './token-access.js';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 
 /** A simulated machine with an agent. */
@@ -18,6 +23,7 @@ class SimulatedAgent {
   state: 'healthy' | 'dead' | 'muted' = 'healthy';
   private connection: CoordinatorConnection | undefined;
   private agent: Agent | undefined;
+  private keeper: NodeIdentityKeeper | undefined;
 
   constructor(private readonly nodeId: string) {}
 
@@ -25,8 +31,9 @@ class SimulatedAgent {
     return this.agent?.connected === true;
   }
 
-  async start(coordinator: string): Promise<void> {
+  async start(coordinator: string, joinToken: string | undefined): Promise<void> {
     this.agent = await Agent.start({
+      ...(joinToken === undefined ? {} : { nodeIdentity: this.createIdentity(joinToken) }),
       nodeId: this.nodeId,
       bootId: 'boot',
       coordinators: [coordinator],
@@ -55,11 +62,36 @@ class SimulatedAgent {
     this.state = 'muted';
   }
 
+  private createIdentity(joinToken: string): NonNullable<AgentOptions['nodeIdentity']> {
+    const store = new NodeIdentityStore(new MemoryIdentityFiles(), '');
+    this.keeper = new NodeIdentityKeeper(store, {}, createKeyAndCsr);
+    return {
+      keeper: this.keeper,
+      readJoinToken: async () => joinToken,
+      connectToJoin: connectWithToken,
+    };
+  }
+
+  private readonly coordinatorTransport = createCoordinatorTransport({
+    tls: () => {
+      const identity = this.keeper?.current;
+      if (identity === undefined) throw new Error(`${this.nodeId} has not joined`);
+      const { keyPem, chainPem, trustBundle, coordinatorIds, trustDomain } = identity;
+      return {
+        keyPem,
+        chainPem,
+        bundlePem: trustBundle.pem,
+        serverIds: coordinatorIds,
+        trustDomain,
+      };
+    },
+  });
+
   private get transport(): CoordinatorTransport {
     return {
       connect: async (address, signal) => {
         if (this.state !== 'healthy') return new Promise(() => undefined);
-        const connection = await coordinatorTransport.connect(address, signal);
+        const connection = await this.coordinatorTransport.connect(address, signal);
         this.connection = connection;
         return {
           enroll: (request) => connection.enroll(request),
@@ -113,9 +145,10 @@ const agents: SimulatedAgent[] = [];
  */
 const BATCH = 25;
 
-async function startAll(coordinator: string): Promise<void> {
+async function startAll(coordinator: string, joinToken?: string): Promise<void> {
   for (let first = 0; first < agents.length; first += BATCH) {
-    await Promise.all(agents.slice(first, first + BATCH).map((agent) => agent.start(coordinator)));
+    const batch = agents.slice(first, first + BATCH);
+    await Promise.all(batch.map((agent) => agent.start(coordinator, joinToken)));
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
@@ -127,7 +160,9 @@ process.on('message', (command: AgentsCommand) => {
     case 'start':
       for (let index = 0; index < command.count; index += 1)
         agents.push(new SimulatedAgent(`node-${index + 1}`));
-      void startAll(command.coordinator).then(() => sendReport({ kind: 'started' }));
+      void startAll(command.coordinator, command.joinToken).then(() =>
+        sendReport({ kind: 'started' }),
+      );
       return;
     case 'fail':
       for (const index of command.agents) {

@@ -1,6 +1,12 @@
 /** Commands of the benchmark to the process of the agents. */
 export type AgentsCommand =
-  | { readonly kind: 'start'; readonly coordinator: string; readonly count: number }
+  /** `joinToken`: present for a cluster with TLS. */
+  | {
+      readonly kind: 'start';
+      readonly coordinator: string;
+      readonly count: number;
+      readonly joinToken?: string;
+    }
   /** `agents`: indexes of the agents that fail now. */
   | {
       readonly kind: 'fail';

@@ -1,25 +1,31 @@
 // A join storm of many simulated agents in another process, each over its own connection; then the
 // time until the coordinator detects that some of them are gone, by reset and by silence; then a
-// restart of the coordinator with all agents reconnecting at once.
+// restart of the coordinator with all agents reconnecting at once. With --secure, every agent joins
+// with a token and connects with mutual TLS.
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { NodeStatus_Phase as Phase } from '@cloudless/api';
-import { createSeededRandom, sleep } from '@cloudless/base';
+import { join as joinPath } from 'node:path';
+import { NodeStatus_Phase as Phase, type CoordinatorClient } from '@cloudless/api';
+import { createSeededRandom, definedFields, sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/app-kit';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';
+import { createAdminAccess } from './token-access.js';
 import { Violations } from './violations.js';
 
-const AGENTS = Number(process.argv[2] ?? 5_000);
+const secure = process.argv.includes('--secure');
+const AGENTS = Number(process.argv.slice(2).find((text) => /^\d+$/.test(text)) ?? 5_000);
 /** Share of the agents for each kind of failure. */
 const FAILING_SHARE = 0.01;
 /** Duration of the measurement at rest, milliseconds. */
 const REST_MS = 20_000;
 /** Time limit of a wait, milliseconds. */
 const WAIT_LIMIT_MS = 120_000;
+/** Time within which all agents must be back after a restart of the coordinator, seconds. */
+const RETURN_LIMIT_S = 60;
 const SEED = 1;
 
 /** The node phases that the coordinator reports. */
@@ -30,8 +36,8 @@ class NodeObserver {
   /** Number of changes to phase LOST. */
   losses = 0;
 
-  async watch(cluster: RealCluster, signal: AbortSignal): Promise<void> {
-    for await (const { node } of cluster.client.watchNodes({}, { signal })) {
+  async watch(client: CoordinatorClient, signal: AbortSignal): Promise<void> {
+    for await (const { node } of client.watchNodes({}, { signal })) {
       if (node?.status === undefined) continue;
       const { phase } = node.status;
       if (this.since.get(node.id)?.phase === phase) continue;
@@ -103,20 +109,40 @@ const formatNodeId = (index: number): string => `node-${index + 1}`;
 const violations = new Violations();
 const indexes = Array.from({ length: AGENTS }, (_, index) => index);
 
-const cluster = await RealCluster.start([]);
+const cluster = await RealCluster.start([], undefined, {
+  coordinatorFlags: secure ? ['--tls', 'on'] : [],
+});
+/** Returns a new client, and with --secure a join token for all agents. */
+const openAccess = async (): Promise<{ client: CoordinatorClient; joinToken?: string }> => {
+  if (!secure) return { client: cluster.client };
+  const dataDir = joinPath(cluster.directory, 'coordinator');
+  const { client, identities } = await createAdminAccess(cluster.url, dataDir);
+  const { text } = await identities.createJoinToken({ maxUses: AGENTS });
+  return { client, joinToken: text };
+};
 const agents = fork(fileURLToPath(new URL('member-agents.ts', import.meta.url)), {
   execArgv: ['--import', 'tsx', '--conditions=@cloudless/source'],
 });
 const watching = new AbortController();
 try {
   const observer = new NodeObserver();
+  const access = await openAccess();
   void observer
-    .watch(cluster, watching.signal)
+    .watch(access.client, watching.signal)
     .catch((reason: unknown) => checkWatchEnd(watching.signal, reason));
   const { pid } = cluster.coordinatorProcess;
 
   const startedAt = systemClock.now();
-  await sendCommand(agents, { kind: 'start', coordinator: cluster.url, count: AGENTS }, 'started');
+  await sendCommand(
+    agents,
+    {
+      kind: 'start',
+      coordinator: cluster.url,
+      count: AGENTS,
+      ...definedFields({ joinToken: access.joinToken }),
+    },
+    'started',
+  );
   await observer.waitForPhases(indexes.map(formatNodeId), [Phase.READY]);
   const join = {
     seconds: toSeconds(systemClock.now() - startedAt),
@@ -173,17 +199,22 @@ try {
   await cluster.coordinatorProcess.kill('SIGKILL');
   const restartedAt = systemClock.now();
   await cluster.startCoordinator();
+  const accessAfterRestart = await openAccess();
   const observerAfterRestart = new NodeObserver();
   const watchingAgain = new AbortController();
   void observerAfterRestart
-    .watch(cluster, watchingAgain.signal)
+    .watch(accessAfterRestart.client, watchingAgain.signal)
     .catch((reason: unknown) => checkWatchEnd(watchingAgain.signal, reason));
   await observerAfterRestart.waitForPhases(
     shuffledIndexes.slice(2 * failingCount).map(formatNodeId),
     [Phase.READY],
   );
   const returnSeconds = toSeconds(systemClock.now() - restartedAt);
-  const { events } = await cluster.client.listEvents({ newestFirst: true, pageSize: 1_000 });
+  const returnCpuSeconds = readCpuSeconds(cluster.coordinatorProcess.pid);
+  const { events } = await accessAfterRestart.client.listEvents({
+    newestFirst: true,
+    pageSize: 1_000,
+  });
   const lostAgain = events.filter(
     ({ reason, nodeId }) =>
       reason === 'NodeLost' &&
@@ -202,15 +233,24 @@ try {
     lostAgain.length,
     'nodes lost that were well, after the restart of the coordinator',
   );
+  violations.check(
+    returnSeconds <= RETURN_LIMIT_S,
+    `all agents were back ${returnSeconds} s after the restart, must be within ${RETURN_LIMIT_S} s`,
+  );
   printReport('member', {
     agents: AGENTS,
+    secure,
     connectionsPerAgent: 1,
     seed: SEED,
     join,
     rest,
     seenMs: { reset, silence },
     falseLosses,
-    coordinatorRestart: { secondsUntilAllAreBack: returnSeconds, falseLosses: lostAgain.length },
+    coordinatorRestart: {
+      secondsUntilAllAreBack: returnSeconds,
+      cpuSeconds: returnCpuSeconds,
+      falseLosses: lostAgain.length,
+    },
     agentsProcessMemoryMb: Math.round(memoryBytes / 1e6),
     violations: violations.texts,
   });

@@ -71,7 +71,8 @@ export function checkRequestOrigin(
     headers: {
       ...originHeaders,
       'Access-Control-Allow-Methods': allowedMethods.join(', '),
-      'Access-Control-Allow-Headers': cors.allowedHeaders.join(', '),
+      // A browser sends the token of a user in this header.
+      'Access-Control-Allow-Headers': [...cors.allowedHeaders, 'Authorization'].join(', '),
       'Access-Control-Max-Age': String(PREFLIGHT_MAX_AGE_SECONDS),
     },
   };
