@@ -9,6 +9,7 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { randomHex } from '@cloudless/base';
+import type { ApiCaller } from '../access/caller.js';
 import type { ApiServerDeps } from '../ports.js';
 import { negotiateProtocol } from './node-admission.js';
 import type { OrderMetrics } from './order-metrics.js';
@@ -46,12 +47,14 @@ export class AgentSession {
   /** Replicas of the agent that no record assigns to its node. */
   private readonly orphans: OrphanTracker;
   private isAdmitted = false;
+  private readonly caller: ApiCaller;
 
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'random'>,
     private readonly metrics: OrderMetrics,
-    hello: Hello,
+    { hello, caller }: { readonly hello: Hello; readonly caller: ApiCaller },
   ) {
+    this.caller = caller;
     this.nodeId = hello.nodeId;
     this.id = randomHex(deps.random, 16);
     this.protocol = negotiateProtocol(hello);
@@ -82,6 +85,16 @@ export class AgentSession {
       'admitted',
       create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }),
     );
+  }
+
+  /** Serial of the certificate of the node that counts for the connection now. */
+  get serial(): string | undefined {
+    return this.caller.credential?.serial;
+  }
+
+  /** Asks the agent to renew its certificate. */
+  requestRenewal(message: CoordinatorMessage): void {
+    this.outbox.push('renewCertificate', message);
   }
 
   /** Asks the agent to open a tunnel. */

@@ -23,6 +23,8 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
 import { CallAccess } from '../access/call-access.js';
+import type { ApiCaller } from '../access/caller.js';
+import { RenewalRequests } from '../identity/renewal-requests.js';
 import type { ApiServerDeps } from '../ports.js';
 import { AgentSession, RESEND_MS } from './agent-session.js';
 import { admitNode, negotiateProtocol } from './node-admission.js';
@@ -46,6 +48,7 @@ export class SessionHub implements TunnelRequester {
   private readonly rollbackDetector: RollbackDetector;
   private readonly orderMetrics: OrderMetrics;
   private readonly access: CallAccess;
+  private readonly renewals: RenewalRequests;
   private readonly unsubscribes: (() => void)[];
   private timer: Timer | undefined;
   /** Number of enrolled nodes, connected or not. */
@@ -58,6 +61,7 @@ export class SessionHub implements TunnelRequester {
 
   constructor(private readonly deps: ApiServerDeps & { readonly foreignAgents: ForeignAgents }) {
     this.access = new CallAccess(deps);
+    this.renewals = new RenewalRequests(deps);
     this.reportQueue = new ReplicaReportQueue(deps);
     this.rollbackDetector = new RollbackDetector(deps);
     this.orderMetrics = new OrderMetrics(deps);
@@ -115,10 +119,11 @@ export class SessionHub implements TunnelRequester {
         'invalid',
         'message: the first message of a session must be `hello`',
       );
-    this.access.requireNode(this.access.getCaller(context), hello.value.nodeId);
+    const caller = this.access.getCaller(context);
+    this.access.requireNode(caller, hello.value.nodeId);
     await admitNode(this.deps, hello.value);
     this.rollbackDetector.checkHello(hello.value);
-    const session = this.openSession(hello.value);
+    const session = this.openSession(hello.value, caller);
     nodes.updateStatus(session.nodeId, hello.value.conditions);
     const connection = this.deps.getConnection(context);
     const unsubscribes = [
@@ -201,10 +206,10 @@ export class SessionHub implements TunnelRequester {
   }
 
   /** Opens a session, which ends an older session of the same node. */
-  private openSession(hello: Hello): AgentSession {
+  private openSession(hello: Hello, caller: ApiCaller): AgentSession {
     const older = this.sessions.get(hello.nodeId);
     if (older !== undefined) this.endSession(older);
-    const session = new AgentSession(this.deps, this.orderMetrics, hello);
+    const session = new AgentSession(this.deps, this.orderMetrics, { hello, caller });
     this.sessions.set(session.nodeId, session);
     return session;
   }
@@ -402,6 +407,7 @@ export class SessionHub implements TunnelRequester {
   private armResendTimer(): void {
     this.timer = this.deps.clock.setTimer(RESEND_MS, () => {
       for (const session of this.sessions.values()) session.resendOrders();
+      this.renewals.send(this.sessions.values());
       this.armResendTimer();
     });
   }
