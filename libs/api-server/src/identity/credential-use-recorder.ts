@@ -37,10 +37,9 @@ export class CredentialUseRecorder {
     this.writing ??= this.writeAll();
   }
 
-  /** Waits for the write in progress. */
+  /** Writes what was recorded. Later uses are ignored. */
   async close(): Promise<void> {
     this.isClosed = true;
-    this.uses.clear();
     await this.writing;
   }
 
@@ -66,7 +65,7 @@ export class CredentialUseRecorder {
         logFailure(log, 'use of certificates not recorded', reason);
         // The previous certificates stay valid until they expire or the next use.
         for (const [key, use] of batch) if (this.uses.get(key) === use) this.uses.delete(key);
-        await new Promise<void>((resolve) => clock.setTimer(RETRY_MS, resolve));
+        if (!this.isClosed) await new Promise<void>((resolve) => clock.setTimer(RETRY_MS, resolve));
       }
     }
     this.writing = undefined;

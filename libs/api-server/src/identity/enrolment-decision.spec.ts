@@ -13,7 +13,10 @@ const request = {
   replicaCount: 0,
 };
 
-function aNode(instanceId: string, fields: MessageInitShape<typeof NodeRecordSchema> = {}) {
+function aNode(
+  instanceId: string,
+  fields: Pick<MessageInitShape<typeof NodeRecordSchema>, 'hello' | 'lost' | 'lossConfirmed'> = {},
+) {
   return create(NodeRecordSchema, {
     id: 'n1',
     instanceId,
