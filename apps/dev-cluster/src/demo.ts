@@ -1,19 +1,10 @@
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import pc from 'picocolors';
-import {
-  createAgentClient,
-  createCoordinatorClient,
-  type ReplicaStatus,
-  type Workload,
-} from '@cloudless/api';
 import { CloudlessError, sleep } from '@cloudless/base';
 import { systemClock } from '@cloudless/app-kit';
 import type { CommandLine } from './run-command.js';
 
 /** The cluster and the output of a demo. */
 export interface DemoOptions {
-  /** Base URL of the API. */
-  readonly url: string;
   readonly commands: CommandLine;
   /** Prints a text. */
   readonly write: (text: string) => void;
@@ -28,7 +19,7 @@ const NAME = 'hello';
  * Shows the life of a workload step by step: scale, update, failure, logs, exec, events, delete.
  * @throws {@link CloudlessError} of kind `internal` that names the failed step.
  */
-export async function runDemo({ url, commands, write }: DemoOptions): Promise<void> {
+export async function runDemo({ commands, write }: DemoOptions): Promise<void> {
   const step = async (title: string, action: () => Promise<unknown>): Promise<void> => {
     write(`\n${pc.cyan(`── ${title}`)}\n`);
     try {
@@ -45,7 +36,7 @@ export async function runDemo({ url, commands, write }: DemoOptions): Promise<vo
     commands.run('workload', 'update', NAME, '--env', 'GREETING=version two', '--wait'),
   );
   await step('kill -9 one replica: its agent restarts it at once', () =>
-    killOneReplica(url, write),
+    killOneReplica(commands, write),
   );
   await step('what the replicas print', () =>
     commands.run('workload', 'logs', NAME, '--tail', '2'),
@@ -65,23 +56,39 @@ export async function runDemo({ url, commands, write }: DemoOptions): Promise<vo
   await step('delete', () => commands.run('workload', 'delete', NAME, '--wait'));
 }
 
+/** The fields of a workload in JSON that the demo uses. */
+interface WorkloadJson {
+  readonly status?: {
+    readonly replicas?: readonly {
+      readonly id: string;
+      readonly nodeId: string;
+      readonly containerId: string;
+      readonly ready?: boolean;
+      readonly restarts?: number;
+    }[];
+  };
+}
+
 /** Kills the process of a ready replica and waits until the replica is ready again. */
-async function killOneReplica(url: string, write: (text: string) => void): Promise<void> {
-  const transport = createGrpcTransport({ baseUrl: url });
-  const coordinator = createCoordinatorClient(transport);
-  const read = (): Promise<Workload> =>
-    coordinator.getWorkload({ namespace: 'default', name: NAME });
-  const victim = (await read()).status?.replicas.find(({ ready }) => ready);
+async function killOneReplica(commands: CommandLine, write: (text: string) => void): Promise<void> {
+  const listReplicas = async () =>
+    ((await commands.read('workload', 'get', NAME)) as WorkloadJson).status?.replicas ?? [];
+  const victim = (await listReplicas()).find(({ ready }) => ready);
   if (victim === undefined) throw new CloudlessError('precondition', 'no replica is ready');
-  const { pid } = await createAgentClient(transport).getContainerStatus({
-    containerId: victim.containerId,
-  });
+  const { containers } = (await commands.read('get', 'containers')) as {
+    readonly containers: readonly { readonly containerId: string; readonly pid?: number }[];
+  };
+  const pid = containers.find(({ containerId }) => containerId === victim.containerId)?.pid;
+  if (pid === undefined) throw new CloudlessError('internal', 'the replica has no process');
   const killedAtMs = systemClock.now();
   process.kill(pid, 'SIGKILL');
   write(`killed process ${pid} of replica ${victim.id} on ${victim.nodeId}\n`);
-  const isBack = (replica: ReplicaStatus): boolean =>
-    replica.id === victim.id && replica.ready && replica.restarts > victim.restarts;
-  while (!(await read()).status?.replicas.some(isBack)) {
+  const restarts = victim.restarts ?? 0;
+  const isBack = async () =>
+    (await listReplicas()).some(
+      ({ id, ready, restarts: now = 0 }) => id === victim.id && ready === true && now > restarts,
+    );
+  while (!(await isBack())) {
     if (systemClock.now() - killedAtMs > RECOVERY_LIMIT_MS)
       throw new CloudlessError('deadline', `replica ${victim.id} is not ready again`);
     await sleep(systemClock, 10);

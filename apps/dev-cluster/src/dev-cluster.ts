@@ -3,6 +3,7 @@ import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
 import { makeDirectory, READY_MESSAGES, systemClock } from '@cloudless/app-kit';
 import { ProgramProcess, type ReadyFields } from './program-process.js';
 import type { Guard } from './guard.js';
+import { openSecureAccess, type SecureAccess } from './secure-access.js';
 
 /** Layout of a development cluster. Port 0 selects a free port. */
 export interface DevClusterOptions {
@@ -11,6 +12,8 @@ export interface DevClusterOptions {
   readonly isTemporary: boolean;
   readonly port: number;
   readonly opsPort: number;
+  /** True: TLS and identities; undefined: plaintext. */
+  readonly secure?: true;
   /** Port of the first agent's API; the others follow. 0 selects a free port for each. */
   readonly agentPort: number;
   readonly agents: number;
@@ -38,6 +41,8 @@ export interface DevCluster {
   /** Base URL of the API. */
   readonly url: string;
   readonly opsUrl: string;
+  /** How users and agents get in; undefined: everyone on this machine may, in plaintext. */
+  readonly access: SecureAccess | undefined;
   /** Names of the nodes, and addresses of the agents' APIs. */
   readonly agents: readonly {
     readonly name: string;
@@ -146,27 +151,34 @@ export async function startDevCluster(
       );
     });
     const { url, opsUrl } = await start(COORDINATOR, 'coordinator', [
-      '--tls',
-      'off',
       '--port',
       String(options.port),
       '--ops-port',
       String(options.opsPort),
+      ...['--tls', options.secure === true ? 'on' : 'off'],
     ]);
+    const access =
+      options.secure === true
+        ? await openSecureAccess({
+            ...options,
+            ...{ url: String(url), coordinatorDir: join(options.dataDir, COORDINATOR), signal },
+          })
+        : undefined;
     const agents = await Promise.all(
       Array.from({ length: options.agents }, async (_, index) => {
-        const { name, zone, args } = describeAgent(options, index, String(url));
+        const { name, zone, args } = describeAgent(options, index, String(url), access);
         const ready = await start(name, 'agent', args);
         return {
           name,
           zone,
-          address: String(ready['address'] ?? ''),
+          // a node that has not joined yet does not serve
+          address: String(ready['address'] ?? describeAddress(options, index)),
           containers: getContainerSupport(ready),
         };
       }),
     );
     const [{ containers } = { containers: { why: 'there is no agent' } }] = agents;
-    return { url: String(url), opsUrl: String(opsUrl), agents, containers, failed, stop };
+    return { url: String(url), opsUrl: String(opsUrl), access, agents, containers, failed, stop };
   };
   const notice = startWaitingNotices(() => [...starting], options.onWaiting);
   try {
@@ -179,20 +191,27 @@ export async function startDevCluster(
   }
 }
 
+/** Returns the address of an agent's API; empty when the agent chooses its port. */
+const describeAddress = ({ agentPort }: DevClusterOptions, index: number): string =>
+  agentPort === 0 ? '' : `127.0.0.1:${agentPort + index}`;
+
 /** Returns the name, the zone and the command line of an agent. */
 function describeAgent(
-  { agentPort, workloadPort, runtime, criSocket }: DevClusterOptions,
+  options: DevClusterOptions,
   index: number,
   url: string,
+  access: SecureAccess | undefined,
 ): { readonly name: string; readonly zone: string; readonly args: readonly string[] } {
+  const { workloadPort, runtime, criSocket } = options;
   const name = `agent-${index + 1}`;
   const zone = `zone-${ZONES[index % ZONES.length] ?? 'a'}`;
   const firstPort = workloadPort + index * PORTS_PER_AGENT;
   const args = [
     ...['run', '--name', name, '--coordinator', url, '--region', 'local', '--zone', zone],
-    ...['--listen', `127.0.0.1:${agentPort === 0 ? 0 : agentPort + index}`],
+    ...['--listen', describeAddress(options, index) || '127.0.0.1:0'],
     ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
     ...['--runtime', runtime, ...(criSocket === undefined ? [] : ['--cri-socket', criSocket])],
+    ...(access === undefined ? [] : ['--join-token-file', access.joinTokenFile]),
     '--stop-workloads-on-exit',
   ];
   return { name, zone, args };

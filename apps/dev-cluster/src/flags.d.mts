@@ -9,6 +9,7 @@ export interface Flags {
   readonly criSocket?: string;
   readonly dataDir?: string;
   readonly example?: string;
+  readonly secure?: true;
   readonly demo?: true;
   readonly verbose?: true;
 }

@@ -55,6 +55,7 @@ export const FLAGS = [
     help: 'data directory; default: a temporary one, removed at the end',
   },
   { name: 'example', value: 'file', help: 'manifest to apply after the start' },
+  { name: 'secure', help: 'with TLS, identities and roles; default: plaintext' },
   { name: 'demo', help: 'show the life of the example step by step, then stop' },
   { name: 'verbose', help: 'print the logs of all programs' },
   { name: 'version', short: 'V', help: 'print the version' },
@@ -108,7 +109,7 @@ export function formatHelp() {
   return [
     'Usage: npm start -- [flags]',
     '',
-    'Runs one coordinator and several agents on this machine, in plaintext on loopback, until Ctrl-C.',
+    'Runs one coordinator and several agents on this machine, on loopback only, until Ctrl-C.',
     '',
     'Flags:',
     ...rows.map(([flag, help]) => `${flag.padEnd(width)}${help}`),

@@ -12,7 +12,8 @@ import { startDevCluster, type DevCluster } from './dev-cluster.js';
 import { formatHelp, parseFlags, type Flags } from './flags.mjs';
 import { Guard, GUARD_ARGUMENT, runGuard } from './guard.js';
 import { describeRuntime } from './describe-runtime.js';
-import { CommandLine } from './run-command.js';
+import { CommandLine, quote } from './run-command.js';
+import type { SecureAccess } from './secure-access.js';
 
 /** Exit code for an invalid command line. */
 const EXIT_USAGE = 2;
@@ -113,13 +114,14 @@ async function showUntilInterrupted(
   interrupted: Promise<EndSignal>,
   { signal, guard }: { readonly signal: AbortSignal; readonly guard: Guard },
 ): Promise<number> {
-  const commands = new CommandLine(cluster.url, {
+  const { url, access } = cluster;
+  const commands = new CommandLine(access ?? { server: url }, {
     write,
     signal,
     guard,
     hasTerminal: hasTerminal(flags),
   });
-  const work = showExample(cluster, flags, commands);
+  const work = showExample(flags, commands);
   work.catch(() => undefined); // the result of interrupted work is not needed
   const endSignal = await Promise.race([work, interrupted]);
   if (endSignal !== undefined) return EXIT_INTERRUPTED;
@@ -138,17 +140,13 @@ function hasTerminal({ verbose }: Flags): boolean {
 }
 
 /** Applies the example, and runs the demo with `--demo`. */
-async function showExample(
-  cluster: DevCluster,
-  flags: Flags,
-  commands: CommandLine,
-): Promise<undefined> {
+async function showExample(flags: Flags, commands: CommandLine): Promise<undefined> {
   if (flags.example !== undefined) {
     await commands.run('apply', '-f', flags.example, '--wait');
     await commands.run('workload', 'list');
   }
   if (flags.demo === true) {
-    await runDemo({ url: cluster.url, commands, write });
+    await runDemo({ commands, write });
     write(`\n${pc.green('Demo finished: every step succeeded.')}\n`);
   }
   return undefined;
@@ -156,11 +154,14 @@ async function showExample(
 
 /** Prints the addresses of the cluster and how its agents run workloads. */
 function describeCluster(
-  { url, opsUrl, agents, containers }: DevCluster,
+  { url, opsUrl, access, agents, containers }: DevCluster,
   { runtime }: Flags,
 ): void {
-  write(`\n${pc.bold('Cluster is up')}, in plaintext and for this machine only.\n`);
+  const how = access === undefined ? 'in plaintext and' : 'with TLS and identities,';
+  write(`\n${pc.bold('Cluster is up')}, ${how} for this machine only.\n`);
   write(`  API      ${url}   (Connect, gRPC, gRPC-Web)\n  Health   ${opsUrl}/health\n`);
+  if (access !== undefined)
+    write(`  Admin    ${access.configFile}\n  CA       ${access.bundleFile}\n`);
   write(`  Runtime  ${describeRuntime(containers, runtime)}\n`);
   for (const { name, zone, address } of agents) write(`  ${name}  ${zone}  ${address}\n`);
 }
@@ -169,9 +170,9 @@ const CONTAINER_HINTS = `  npx cloudlessctl workload create web --image nginx:al
   npx cloudlessctl exec -it web -- sh
 `;
 
-const formatHints = ({ url, containers }: DevCluster): string => `
+const formatHints = ({ url, access, containers }: DevCluster): string => `
 ${pc.bold('Try, in another terminal:')}
-${url === 'http://127.0.0.1:8080' ? '' : `  export CLOUDLESS_SERVER=${url}\n`}\
+${formatExport(url, access)}\
   npx cloudlessctl workload list
   npx cloudlessctl workload describe hello
   npx cloudlessctl scale hello 5 --wait
@@ -180,11 +181,24 @@ ${url === 'http://127.0.0.1:8080' ? '' : `  export CLOUDLESS_SERVER=${url}\n`}\
   npx cloudlessctl exec hello -- node -p process.env.PORT
   npx cloudlessctl explain hello
   npx cloudlessctl events --watch
+${access === undefined ? '' : '  npx cloudlessctl whoami\n  npx cloudlessctl user create ada\n'}\
 ${'runtime' in containers ? CONTAINER_HINTS : ''}\
-  curl -s ${url}/cloudless.api.CoordinatorService/GetWorkload -H 'content-type: application/json' -d '{"name":"hello"}'
+  ${formatCurl(access)} ${url}/cloudless.api.CoordinatorService/GetWorkload -H 'content-type: application/json' -d '{"name":"hello"}'
 
 ${pc.bold('Ctrl-C')} stops everything.
 `;
+
+function formatExport(url: string, access: SecureAccess | undefined): string {
+  if (access !== undefined) return `  export CLOUDLESS_CONFIG=${quote(access.configFile)}\n`;
+  return url === 'http://127.0.0.1:8080' ? '' : `  export CLOUDLESS_SERVER=${url}\n`;
+}
+
+/** Returns the begin of a command that calls the API. The token is in no argument list. */
+function formatCurl(access: SecureAccess | undefined): string {
+  if (access === undefined) return 'curl -s';
+  const token = `oauth2-bearer = $(cat ${quote(access.adminTokenFile)})`;
+  return `echo "${token}" | curl -s -K - --cacert ${quote(access.bundleFile)}`;
+}
 
 /** Reports wrong usage. Returns the exit code. */
 function failUsage(message: string): number {

@@ -82,6 +82,32 @@ describe('dev-cluster', () => {
     expect(stdout).toContain('Demo finished: every step succeeded.');
   });
 
+  it('runs with TLS and identities with --secure, with no token in an argument list', async () => {
+    const cluster = startCluster(...anyPorts, ...example(), '--agents', '2', '--secure');
+    const [url = ''] = (await readLabel(cluster, 'API')).split(' ');
+    const configFile = await readLabel(cluster, 'Admin');
+    await cluster.waitForLine((line) => line.startsWith('Ctrl-C'));
+    const getNodes = (env: NodeJS.ProcessEnv) =>
+      runToEnd(process.execPath, [findBundle('cloudlessctl'), 'node', 'list', '--no-headers'], {
+        env: { CLOUDLESS_SERVER: '', ...env },
+      });
+    const listed = await getNodes({ CLOUDLESS_CONFIG: configFile });
+    expect(listed.stdout).toMatch(/^agent-1 +Ready .*\nagent-2 +Ready /);
+    const refused = await getNodes({
+      CLOUDLESS_CONFIG: join(directory, 'no-config.yaml'),
+      CLOUDLESS_SERVER: url,
+    });
+    expect(refused.code).not.toBe(0);
+    const texts = listProcessesUsing(directory).join('\n');
+    expect(texts).toContain('--join-token-file');
+    expect(texts).not.toMatch(/\bclu?1\.\w+\./);
+    // the command for curl that it shows
+    const curl = await cluster.waitForLine((line) => line.includes('curl -s'));
+    const answer = await runToEnd('sh', ['-c', curl]);
+    expect(JSON.parse(answer.stdout)).toMatchObject({ name: 'hello' });
+    expect(await cluster.kill('SIGINT')).toBe(0);
+  });
+
   it('serves until SIGINT, and a second cluster on one of its ports exits with the option to change', async () => {
     const cluster = startCluster(...anyPorts, ...example());
     const api = await readLabel(cluster, 'API');
