@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import type { CoordinatorClient } from '@cloudless/api';
 
 /** Types of HTTP/2 frames (RFC 9113, section 6). */
@@ -91,7 +92,7 @@ export function listStreamIds(count: number): readonly number[] {
   return Array.from({ length: count }, (_, index) => index * 2 + 1);
 }
 
-/** A TCP connection that sends arbitrary bytes. */
+/** A connection that sends arbitrary bytes: within TLS to `https://`, else over TCP. */
 export class RawClient {
   /** Bytes received so far. */
   received = 0;
@@ -99,9 +100,15 @@ export class RawClient {
   readonly closed: Promise<void>;
   private readonly socket: Socket;
 
-  constructor(url: string) {
-    const { hostname, port } = new URL(url);
-    this.socket = connect(Number(port), hostname).on('error', () => undefined);
+  /** @param protocol - Protocol that a connection with TLS chooses. */
+  constructor(url: string, protocol: 'h2' | 'http/1.1' = 'h2') {
+    const { protocol: scheme, hostname, port } = new URL(url);
+    const address = { host: hostname, port: Number(port) };
+    this.socket =
+      scheme === 'https:'
+        ? connectTls({ ...address, ALPNProtocols: [protocol], rejectUnauthorized: false })
+        : connect(address);
+    this.socket.on('error', () => undefined);
     this.socket.on('data', (chunk) => (this.received += chunk.length));
     this.closed = new Promise((resolve) => this.socket.once('close', () => resolve()));
   }
