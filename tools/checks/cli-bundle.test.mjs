@@ -20,7 +20,7 @@ before(async () => {
 /** Modules for clusters with TLS: identities, tokens and the TLS client. */
 const SECURE = /libs\/(identity|rpc-node)\/|apps\/cloudlessctl\/src\/identity\//;
 
-/** Modules that create keys and certificates: much code, which only `login` and a renewal need. */
+/** Packages that issue certificates: much code, which only the coordinator needs. */
 const X509 = /node_modules\/(@peculiar|reflect-metadata|asn1js|pvtsutils|tsyringe)\//;
 
 /** @returns the source files that are read when a bundle file is imported */
@@ -72,10 +72,19 @@ describe('bundle of cloudlessctl', () => {
     }
   });
 
+  it('no file reads the packages with which the coordinator issues certificates', () => {
+    for (const [file, { inputs }] of Object.entries(outputs))
+      assert.deepEqual(
+        Object.keys(inputs).filter((input) => X509.test(input)),
+        [],
+        file,
+      );
+  });
+
   it('only login and a renewal read the code that creates keys', () => {
     const readers = Object.keys(outputs)
-      .filter((file) => file.endsWith('.mjs') && outputs[file].entryPoint !== undefined)
-      .filter((file) => listInputs(file).some((input) => X509.test(input)))
+      .filter((file) => outputs[file].entryPoint !== undefined)
+      .filter((file) => listInputs(file).some((input) => input.endsWith('/x509/csr.ts')))
       .map((file) => outputs[file].entryPoint);
     assert.deepEqual(readers.sort(), [
       'apps/cloudlessctl/src/commands/login/login-command.ts',

@@ -61,11 +61,12 @@ describe('a refusal of the coordinator', () => {
     ]);
   });
 
-  it.each([
-    { namespace: 'shop', scope: '-n shop' },
-    { namespace: '', scope: '--cluster' },
-  ])('names the command that grants the role for $scope', ({ namespace, scope }) => {
-    const metadata = { principal: 'user/ada', rpc: 'DeleteWorkload', role: 'operator', namespace };
+  it.each<{ where: Record<string, string>; scope: string }>([
+    { where: { namespace: 'shop' }, scope: '-n shop' },
+    { where: { namespace: '' }, scope: '--cluster' },
+    { where: {}, scope: '-n NAMESPACE' },
+  ])('names the command that grants the role for $scope', ({ where, scope }) => {
+    const metadata = { principal: 'user/ada', rpc: 'ScaleWorkload', role: 'operator', ...where };
     expect(
       describeAnswer('PERMISSION_DENIED', 'user/ada does not have the role', metadata),
     ).toEqual({

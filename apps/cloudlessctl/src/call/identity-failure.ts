@@ -63,7 +63,7 @@ export function describeRefusal(
 ): string | undefined {
   const { reason, metadata = {} } = readErrorDetails(error);
   if (error.code === Code.PermissionDenied) {
-    const { principal = '', role, namespace = '' } = metadata;
+    const { principal = '', role, namespace = 'NAMESPACE' } = metadata;
     if (role === undefined || !principal.startsWith('user/')) return undefined;
     const scope = namespace === '' ? '--cluster' : `-n ${namespace}`;
     return `${error.rawMessage} (PERMISSION_DENIED)\nAn administrator grants the role with: cloudlessctl user grant ${principal.slice('user/'.length)} ${role} ${scope}`;

@@ -1,7 +1,7 @@
 import type { CallOptions } from '@connectrpc/connect';
 import type { UserClient } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
-import { createKeyAndCsr } from '@cloudless/identity/x509';
+import { createKeyAndCsr } from '@cloudless/identity/csr';
 import { timestampMs } from '../output/timestamp.js';
 import { readValidity } from './stored-identity.js';
 import type { StoredIdentity } from './stored-identity.js';

@@ -81,7 +81,7 @@ describe('credential of a command', () => {
     {
       name: 'the certificate has expired',
       options: { files: loggedIn(anIdentity(NOW_MS - LIFE_MS - 3_600_000)) },
-      message: `the certificate of user/ada expired 60m ago (by the clock of this machine) (context prod); log in with: cloudlessctl login ${SERVER}`,
+      message: `the certificate of user/ada expired 60m ago by the clock of this machine (context prod); log in with: cloudlessctl login ${SERVER}`,
     },
     {
       name: 'others can read the identity',

@@ -31,7 +31,7 @@ export async function loadAccess(io: CliIo, settings: Settings): Promise<LoadedA
     if (nowMs > identity.notAfterMs)
       throw createLoginFailure(
         settings,
-        `the certificate of ${identity.principal} ${describeExpiry(identity.notAfterMs, nowMs)} (by the clock of this machine)`,
+        `the certificate of ${identity.principal} ${describeExpiry(identity.notAfterMs, nowMs)} by the clock of this machine`,
       );
     const bundlePem = caFile === undefined ? undefined : await readCaFile(io, caFile);
     const current = new CurrentIdentity(io, source.directory, identity, bundlePem);

@@ -194,25 +194,29 @@ function createMissingRoleError(
   });
 }
 
-/** Creates the error for a missing role, with metadata from which clients build advice. */
+/**
+ * Creates the error for a missing role, with metadata from which clients build advice: without
+ * `namespace`, the role is needed in some namespace.
+ */
 export function createDeniedError(
   principal: Principal,
   method: DescMethod,
   {
     message,
     role,
-    namespace = '',
+    namespace,
   }: {
     readonly message: string;
     readonly role?: RoleName | undefined;
-    readonly namespace?: string;
+    readonly namespace?: string | undefined;
   },
 ): CloudlessError {
   return new CloudlessError('denied', message, {
     metadata: {
       principal: principal.name,
       rpc: method.name,
-      ...(role === undefined ? {} : { role, namespace }),
+      ...(role === undefined ? {} : { role }),
+      ...(role === undefined || namespace === undefined ? {} : { namespace }),
     },
   });
 }

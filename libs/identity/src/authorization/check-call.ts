@@ -12,6 +12,8 @@ export type AccessDecision =
       readonly message: string;
       /** The role that a user needs. Absent when no role would help. */
       readonly role?: RoleName;
+      /** Empty: the role is needed in the whole cluster. Absent: in some namespace. */
+      readonly namespace?: '';
     };
 
 /**
@@ -69,6 +71,7 @@ function checkUser(
       `${principal.name} does not have the role ${user.role} ${where}; ask an administrator for the role`,
     ),
     role: user.role,
+    ...(user.scope === 'namespace' || user.scope === 'filtered' ? {} : { namespace: '' }),
   };
 }
 

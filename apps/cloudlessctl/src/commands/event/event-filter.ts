@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import type { DescEnum } from '@bufbuild/protobuf';
 import { Event_Category, Event_CategorySchema, Event_SeveritySchema } from '@cloudless/api';
 import type { Event_Severity } from '@cloudless/api';
@@ -78,12 +79,21 @@ function readNumbers(invocation: Invocation, option: string, schema: DescEnum): 
 /**
  * Checks that the workload and the node of a filter exist, because without events a misspelled name
  * would look like a quiet one.
- * @throws {@link CliFailure} with exit code 3 when there is no such workload or node.
+ * @throws {@link CliFailure} with exit code 3 when there is no such workload or node. A user who may
+ *   not read nodes gets a notice instead.
  */
 export async function requireSubjects(
   { session }: Invocation,
   { namespace, workload, nodeId }: EventFilter,
 ): Promise<void> {
   if (workload !== '') await findWorkload(session, { namespace, name: workload });
-  if (nodeId !== '') await findNode(session, nodeId);
+  if (nodeId === '') return;
+  try {
+    await findNode(session, nodeId);
+  } catch (reason) {
+    if (!(reason instanceof ConnectError) || reason.code !== Code.PermissionDenied) throw reason;
+    await session.printNotice(
+      `whether the node ${nodeId} exists is not known, because ${reason.rawMessage}`,
+    );
+  }
 }

@@ -336,4 +336,22 @@ describe('cloudlessctl events', () => {
   ])('without an event prints $stderr for $argv', async ({ argv, stderr, exitCode }) => {
     expect(await runCli(['events', ...argv], listing([]))).toMatchObject({ exitCode, stderr });
   });
+
+  it('without an event of a node that the user may not read prints a notice', async () => {
+    const refusal = new ConnectError(
+      'user/ada does not have the role viewer',
+      Code.PermissionDenied,
+    );
+    const coordinator = {
+      listEvents: () => ({}),
+      getNode: () => {
+        throw refusal;
+      },
+    };
+    expect(await runCli(['events', '--node', 'web1'], { coordinator })).toMatchObject({
+      exitCode: 0,
+      stderr:
+        'whether the node web1 exists is not known, because user/ada does not have the role viewer\nno events\n',
+    });
+  });
 });
