@@ -56,16 +56,16 @@ describe('cloudless-agent in a cluster with identities', () => {
 
   it('does not start without an identity and a token, and says what to do', async () => {
     const agent = startAgent();
-    expect(await agent.waitForExit()).toBe(1);
+    expect(await agent.waitForExit()).toBe(2);
     expect(agent.stderr).toEqual([
       'cloudless-agent: node agent-1 has not joined its cluster; create a join token with cloudlessctl token create, and start the agent with --join-token-file FILE',
     ]);
   });
 
-  it('ends with exit code 1 when its token is refused', async () => {
+  it('ends with exit code 2, with which systemd does not start it again, when its token is refused', async () => {
     const wrong = identities.token.replace('abcdefghij12', 'aaaaaaaaaaaa');
     const agent = startAgent('--join-token-file', await writeToken(wrong));
-    expect(await agent.waitForExit()).toBe(1);
+    expect(await agent.waitForExit()).toBe(2);
     expect(agent.stderr[0]).toMatch(
       /^cloudless-agent: the coordinator refuses the join token: .* create another one with cloudlessctl token create/,
     );

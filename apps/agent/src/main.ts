@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CommanderError, type OptionValues } from 'commander';
-import { errorFields, StoppedError, type LogFields } from '@cloudless/base';
+import { errorFields, errorReasonOf, StoppedError, type LogFields } from '@cloudless/base';
 import {
   chooseLogStyle,
   createLog,
@@ -11,7 +11,6 @@ import {
 } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
 import {
-  EXIT_FAILURE,
   EXIT_USAGE,
   describeFailure,
   getEnvName,
@@ -118,8 +117,10 @@ async function run(options: OptionValues): Promise<number> {
       log.info('agent stopped before it had started');
       return 0;
     }
-    process.stderr.write(describeFailure('cloudless-agent', reason).text);
-    return EXIT_FAILURE;
+    const { text, exitCode } = describeFailure('cloudless-agent', reason);
+    process.stderr.write(text);
+    // A service manager should not start the agent again with a token that is refused.
+    return errorReasonOf(reason) === 'INVALID_TOKEN' ? EXIT_USAGE : exitCode;
   } finally {
     await tracing.close();
   }

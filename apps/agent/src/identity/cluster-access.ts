@@ -40,8 +40,8 @@ export interface ClusterAccessOptions {
 
 /**
  * Opens the identity of the node when its coordinators have addresses with `https://`.
- * @throws kind `precondition` when there is neither an identity nor a join token; `invalid` when the
- *   join token is malformed; and as {@link openNodeIdentity}.
+ * @throws kind `invalid` when there is neither an identity nor a join token, or the join token is
+ *   malformed; and as {@link openNodeIdentity}.
  */
 export async function openClusterAccess(options: ClusterAccessOptions): Promise<ClusterAccess> {
   const { config, interceptors, clock, log, agent } = options;
@@ -102,7 +102,7 @@ async function requireWayIn(
   }
   if ((await token.read()) !== undefined) return;
   throw new CloudlessError(
-    'precondition',
+    'invalid',
     config.joinTokenFile === undefined
       ? `node ${config.name} has not joined its cluster; create a join token with cloudlessctl token create, and start the agent with --join-token-file FILE`
       : `node ${config.name} has not joined its cluster, and the file of the join token does not exist: ${config.joinTokenFile}`,

@@ -187,18 +187,21 @@ export class CertificateClient {
   noteFailure(reason: unknown): FailureAdvice {
     const errorReason = errorReasonOf(reason);
     const { nodeId } = this.options.identity.current;
+    const isRefusal = REFUSALS.includes(errorReason);
+    // After the first refusal the agent tries at once to join, if there is a join token.
+    let isFirst = false;
     if (!this.isJoining) {
       if (errorReason === 'CERTIFICATE_EXPIRED' && !this.isExpired) {
         this.isExpired = true; // the next attempt begins with a renewal
         return { retrySlowly: false };
       }
-      if (REFUSALS.includes(errorReason)) this.isIdentityRefused = true;
+      isFirst = isRefusal && !this.isIdentityRefused;
+      if (isRefusal) this.isIdentityRefused = true;
     }
-    const retrySlowly =
-      REFUSALS.includes(errorReason) || (this.isJoining && JOIN_REFUSALS.includes(errorReason));
-    return retrySlowly
-      ? { retrySlowly, ...definedFields({ remedy: describeRemedy(errorReason, nodeId) }) }
-      : { retrySlowly };
+    const isFinal = isRefusal || (this.isJoining && JOIN_REFUSALS.includes(errorReason));
+    if (!isFinal) return { retrySlowly: false };
+    const remedy = describeRemedy(errorReason, nodeId);
+    return { retrySlowly: !isFirst, ...definedFields({ remedy }) };
   }
 
   /** Renews the certificate whenever its time has come, until `signal` is aborted. Never rejects. */

@@ -1,0 +1,95 @@
+import { X509Certificate } from 'node:crypto';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { SecureCluster, type RunningProgram } from './index.js';
+
+/** Validity of the certificates of nodes. */
+const LIFETIME = '5s';
+
+describe('the identity of an agent', () => {
+  let cluster: SecureCluster;
+  beforeAll(async () => {
+    cluster = await SecureCluster.start({
+      agents: ['a1'],
+      coordinatorFlags: ['--node-certificate-lifetime', LIFETIME],
+    });
+    await cluster.admin.coordinator.createWorkload({
+      name: 'web',
+      spec: { command: ['sleep', '1000'], replicas: 1 },
+    });
+    await cluster.waitUntilSettled('web');
+  }, 120_000);
+  afterAll(() => cluster?.stop(), 60_000);
+
+  const pathOf = (agent: string, name: string): string =>
+    join(cluster.directory, agent, 'identity', name);
+  const readCertificate = (agent: string): X509Certificate =>
+    new X509Certificate(readFileSync(pathOf(agent, 'node.crt')));
+  const readContainer = async (): Promise<string | undefined> => {
+    const { status } = await cluster.admin.coordinator.getWorkload({ name: 'web' });
+    return status?.replicas[0]?.containerId;
+  };
+  const countLogs = (agent: RunningProgram, message: string): number =>
+    agent.lines.filter((line) => line.includes(`"${message}"`)).length;
+  const waitUntil = async (condition: () => boolean | Promise<boolean>): Promise<void> => {
+    while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 20));
+  };
+  it('is renewed within its session, and before a session when it expired meanwhile; the replica runs on', async () => {
+    const container = await readContainer();
+    const agent = cluster.requireAgent('a1');
+    const serials = new Set<string>();
+    await waitUntil(() => serials.add(readCertificate('a1').serialNumber).size >= 2);
+    expect(countLogs(agent, 'session established')).toBe(1);
+    expect(countLogs(agent, 'certificate not renewed')).toBe(0);
+    await agent.kill('SIGKILL');
+    const { validTo } = readCertificate('a1');
+    await waitUntil(() => Date.now() > Date.parse(validTo) + 1_000);
+    await cluster.startAgent('a1');
+    await cluster.requireAgent('a1').waitForLog('expired certificate renewed');
+    expect(await readContainer()).toBe(container);
+  }, 60_000);
+
+  it('comes from a join that is repeated after a lost reply with one use of the token', async () => {
+    const { token, text } = await cluster.admin.identities.createJoinToken({ maxUses: 1 });
+    writeFileSync(cluster.joinTokenFile, text);
+    const launched = cluster.launchAgent('a2');
+    let request = '';
+    await waitUntil(() => {
+      try {
+        request = readFileSync(pathOf('a2', 'request.json'), 'utf8');
+      } catch {
+        // not yet written
+      }
+      return request !== '';
+    });
+    await launched;
+    await cluster.requireAgent('a2').waitForLog('node joined the cluster');
+    await cluster.requireAgent('a2').kill('SIGKILL');
+    // What the disk holds when the reply never arrives: the request with its key.
+    rmSync(join(cluster.directory, 'a2', 'identity'), { recursive: true });
+    mkdirSync(join(cluster.directory, 'a2', 'identity'), { mode: 0o700 });
+    writeFileSync(pathOf('a2', 'request.json'), request, { mode: 0o600 });
+    await cluster.startAgent('a2');
+    await cluster.requireAgent('a2').waitForLog('node joined the cluster');
+    const { tokens } = await cluster.admin.identities.listJoinTokens({});
+    expect(tokens.find(({ id }) => id === token?.id)?.uses).toMatchObject([{ nodeId: 'a2' }]);
+    await cluster.requireAgent('a2').kill('SIGTERM');
+  }, 60_000);
+
+  it('ends within 5 s of a ban, and comes back with a new token while the replica runs on', async () => {
+    const container = await readContainer();
+    const agent = cluster.requireAgent('a1');
+    const bannedAt = Date.now();
+    await cluster.admin.identities.banNode({ nodeId: 'a1', reason: 'test' });
+    const refused = await agent.waitForLog('no session: the coordinator rejects this agent');
+    expect(Date.now() - bannedAt).toBeLessThan(5_000);
+    expect(refused['remedy']).toMatch(/^cloudlessctl node unban a1, then/);
+    await cluster.admin.identities.unbanNode({ nodeId: 'a1' });
+    const { text } = await cluster.admin.identities.createJoinToken({});
+    writeFileSync(cluster.joinTokenFile, text);
+    await agent.kill('SIGKILL');
+    await cluster.startAgent('a1');
+    await cluster.requireAgent('a1').waitForLog('node joined the cluster');
+    await waitUntil(async () => (await readContainer()) === container);
+  }, 90_000);
+});
