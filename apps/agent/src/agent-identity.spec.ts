@@ -113,7 +113,9 @@ describe('cloudless-agent in a cluster with identities', () => {
     const { enrolments } = identities;
     await rm(join(directory, 'token'));
     const agent = startAgent('--join-token-file', join(directory, 'token'));
-    await agent.waitForLog('this node has joined its cluster; the join token is not used');
+    await agent.waitForLog(
+      'this node has joined its cluster; its identity takes precedence over the join token',
+    );
     await agent.waitForLog('session established');
     expect(identities.enrolments).toBe(enrolments);
     await agent.end('SIGTERM');

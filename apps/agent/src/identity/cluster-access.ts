@@ -95,9 +95,12 @@ async function requireWayIn(
 ): Promise<void> {
   if (keeper.current !== undefined) {
     if (token.isConfigured)
-      log.info('this node has joined its cluster; the join token is not used', {
-        clusterId: keeper.current.clusterId,
-      });
+      log.info(
+        'this node has joined its cluster; its identity takes precedence over the join token',
+        {
+          clusterId: keeper.current.clusterId,
+        },
+      );
     return;
   }
   if ((await token.read()) !== undefined) return;

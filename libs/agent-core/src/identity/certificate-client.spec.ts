@@ -97,7 +97,6 @@ describe('joining', () => {
   });
 
   it.each([
-    ['another machine has the name', new CloudlessError('NODE_EXISTS', 'node-1 is alive')],
     ['the node is banned', new CloudlessError('NODE_BANNED', 'node-1 is banned')],
     ['the server is of another cluster', new CloudlessError('CERTIFICATE_INVALID', 'other root')],
   ])('is retried only each half minute while %s', async (_name, failure) => {
@@ -110,6 +109,15 @@ describe('joining', () => {
     testBed.joinFailure = undefined;
     await testBed.clock.advance(30_000);
     expect([testBed.agent.connected, testBed.refusals]).toEqual([true, []]);
+  });
+
+  it('is retried within seconds while a node with the name is alive', async () => {
+    const testBed = createTestBed();
+    testBed.joinFailure = new CloudlessError('NODE_EXISTS', 'node-1 is alive');
+    await testBed.start();
+    await testBed.clock.advance(MINUTE);
+    expect(testBed.joinDials.length).toBeGreaterThanOrEqual(12);
+    expect(testBed.joinDials.length).toBeLessThanOrEqual(25);
   });
 
   it('is refused by an agent that belongs to another cluster, which keeps its identity', async () => {

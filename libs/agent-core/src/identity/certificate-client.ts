@@ -73,8 +73,8 @@ export interface CertificateClientOptions extends NodeIdentityOptions {
 
 /** What follows from a failure. */
 export interface FailureAdvice {
-  /** True: retries alone do not succeed. */
-  readonly retrySlowly: boolean;
+  /** Longest delay before the next attempt, when fast retries do not succeed. */
+  readonly maxDelayMs?: number;
   /** What an operator has to do. */
   readonly remedy?: string;
 }
@@ -87,6 +87,10 @@ const MIN_INTERVAL_MS = 1_000;
 const PREPARATION_MS = 30_000;
 /** Delays after failed renewals, while the certificate is still valid. */
 const RENEWAL_BACKOFF = { firstMs: 500, maxMs: 300_000, jitter: 0.5 };
+/** Longest delay after a refusal that only an operator can change. */
+const REFUSED_DELAY_MS = 30_000;
+/** Longest delay while the lease of an earlier agent with the name of this node runs. */
+const ALIVE_DELAY_MS = 5_000;
 /** Share of the remaining validity that limits the delay after a failed renewal. */
 const BACKOFF_SHARE = 0.1;
 
@@ -193,15 +197,16 @@ export class CertificateClient {
     if (!this.isJoining) {
       if (errorReason === 'CERTIFICATE_EXPIRED' && !this.isExpired) {
         this.isExpired = true; // the next attempt begins with a renewal
-        return { retrySlowly: false };
+        return {};
       }
       isFirst = isRefusal && !this.isIdentityRefused;
       if (isRefusal) this.isIdentityRefused = true;
     }
     const isFinal = isRefusal || (this.isJoining && JOIN_REFUSALS.includes(errorReason));
-    if (!isFinal) return { retrySlowly: false };
+    if (!isFinal) return {};
     const remedy = describeRemedy(errorReason, nodeId);
-    return { retrySlowly: !isFirst, ...definedFields({ remedy }) };
+    const delayMs = errorReason === 'NODE_EXISTS' ? ALIVE_DELAY_MS : REFUSED_DELAY_MS;
+    return definedFields({ remedy, maxDelayMs: isFirst ? undefined : delayMs });
   }
 
   /** Renews the certificate whenever its time has come, until `signal` is aborted. Never rejects. */

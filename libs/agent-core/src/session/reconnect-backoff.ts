@@ -8,8 +8,6 @@ import type { Welcome } from '@cloudless/api';
 const FIRST_MS = 50;
 /** Longest delay until a Welcome sets another maximum. */
 const DEFAULT_MAX_MS = 1_000;
-/** Longest delay after a refusal that only an operator can change. Half of the delay is random. */
-const REFUSED_MS = 30_000;
 /** Random part of the delay after a failure. */
 const JITTER = 0.5;
 
@@ -51,9 +49,9 @@ export class ReconnectBackoff {
     return backoffDelayMs(policy, this.failures, this.random);
   }
 
-  /** Returns the delay after all coordinators refused this agent, milliseconds. */
-  delayAfterRefusal(): number {
-    return REFUSED_MS * (1 - JITTER * this.random.next());
+  /** Returns the delay after all coordinators refused this agent: `maxMs`, half of which is random. */
+  delayAfterRefusal(maxMs: number): number {
+    return maxMs * (1 - JITTER * this.random.next());
   }
 }
 

@@ -134,7 +134,7 @@ export class SessionClient {
     while (!signal.aborted) {
       const address = addresses[addressIndex % addresses.length] ?? '';
       const attempt = { welcomed: false, admitted: false };
-      let isRefused = false;
+      let refusedDelayMs: number | undefined;
       try {
         await this.runSession(address, attempt, signal);
         if (!signal.aborted)
@@ -144,21 +144,21 @@ export class SessionClient {
           );
       } catch (reason) {
         const advice = this.options.certificates?.noteFailure(reason);
-        isRefused = advice?.retrySlowly ?? false;
+        refusedDelayMs = advice?.maxDelayMs;
         if (!signal.aborted) this.failureLog.logFailure(address, reason, advice?.remedy);
       }
       if (!attempt.welcomed) addressIndex += 1;
-      await sleep(
-        clock,
-        this.chooseDelay(attempt.welcomed, isRefused && addressIndex % addresses.length === 0),
-        signal,
-      ).catch(() => undefined);
+      // Another coordinator may accept the agent.
+      if (addressIndex % addresses.length !== 0) refusedDelayMs = undefined;
+      await sleep(clock, this.chooseDelay(attempt.welcomed, refusedDelayMs), signal).catch(
+        () => undefined,
+      );
     }
   }
 
-  /** @param isRefused - True when the coordinators refuse this agent: only an operator can help. */
-  private chooseDelay(welcomed: boolean, isRefused: boolean): number {
-    if (isRefused) return this.backoff.delayAfterRefusal();
+  /** @param refusedDelayMs - Set when the coordinators refuse this agent. */
+  private chooseDelay(welcomed: boolean, refusedDelayMs: number | undefined): number {
+    if (refusedDelayMs !== undefined) return this.backoff.delayAfterRefusal(refusedDelayMs);
     return welcomed ? this.backoff.delayAfterSession() : this.backoff.delayAfterFailure();
   }
 
