@@ -54,6 +54,7 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     '--cri-socket <path>',
     'socket of the container runtime (default: the first usual socket of containerd or CRI-O that answers)',
   ],
+  denyProcesses: ['--deny-processes', 'start no processes (command), only containers (image)'],
   allowPrivileged: ['--allow-privileged', 'allow privileged containers on this machine'],
   allowDevice: [
     '--allow-device <path[,path]>',

@@ -42,6 +42,7 @@ describe('parseAgentConfig', () => {
       portRange: { from: 20_000, to: 29_999 },
       runtime: 'auto',
       criSocket: undefined,
+      denyProcesses: false,
       allowPrivileged: false,
       allowDevice: [],
       allowHostPath: [],
@@ -107,6 +108,7 @@ describe('parseAgentConfig', () => {
     ['criSocket', '/run/containerd//containerd.sock', '/run/containerd/containerd.sock'],
     ['criSocket', 'unix:///run/crio/crio.sock', '/run/crio/crio.sock'],
     ['allowPrivileged', 'true', true],
+    ['denyProcesses', 'true', true],
     ['allowHostPath', '/srv/data/,/opt', ['/srv/data', '/opt']],
     ['allowHostPath', ['/srv/../opt'], ['/opt']],
     ['allowDevice', '/dev/fuse,/dev//kvm', ['/dev/fuse', '/dev/kvm']],
@@ -154,6 +156,13 @@ describe('parseAgentConfig', () => {
     expect(problemsOf({ [key]: raw })).toEqual([
       expect.stringMatching(new RegExp(`^test: ${key}: `)),
     ]);
+  });
+
+  it('rejects an agent that could run neither processes nor containers', () => {
+    expect(problemsOf({ runtime: 'process', denyProcesses: true })).toEqual([
+      'denyProcesses: leaves nothing that could run, because runtime is process: remove it or choose another runtime',
+    ]);
+    expect(problemsOf({ runtime: 'cri', denyProcesses: true })).toEqual([]);
   });
 
   it('rejects container settings when the runtime is process', () => {

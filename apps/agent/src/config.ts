@@ -68,6 +68,8 @@ export interface AgentConfig {
    * answers.
    */
   readonly criSocket: string | undefined;
+  /** Starts no processes; containers only. */
+  readonly denyProcesses: boolean;
   /** Allows privileged containers. */
   readonly allowPrivileged: boolean;
   /**
@@ -165,6 +167,7 @@ export function parseAgentConfig(
       portRange: { fallback: { from: 20_000, to: 29_999 }, parse: parsePortRange },
       runtime: oneOfField('auto', ['auto', 'process', 'cri']),
       criSocket: { fallback: undefined, parse: parseSocket },
+      denyProcesses: switchField(false),
       allowPrivileged: switchField(false),
       allowHostPath: { fallback: [], parse: parsePaths('directories such as /srv/data') },
       allowDevice: { fallback: [], parse: parsePaths('devices such as /dev/fuse') },
@@ -197,6 +200,15 @@ export function parseAgentConfig(
 /** Returns a problem for each setting that only affects containers when containers are disabled. */
 function findContainerOnlySettings(config: Omit<AgentConfig, 'dataDir'>): readonly Violation[] {
   if (config.runtime !== 'process') return [];
+  const nothingLeft: readonly Violation[] = config.denyProcesses
+    ? [
+        {
+          field: 'denyProcesses',
+          message:
+            'leaves nothing that could run, because runtime is process: remove it or choose another runtime',
+        },
+      ]
+    : [];
   const set = {
     criSocket: config.criSocket !== undefined,
     allowPrivileged: config.allowPrivileged,
@@ -204,7 +216,7 @@ function findContainerOnlySettings(config: Omit<AgentConfig, 'dataDir'>): readon
     allowSysctl: config.allowSysctl.length > 0,
     allowDevice: config.allowDevice.length > 0,
   };
-  return Object.entries(set).flatMap(([field, isSet]) =>
+  const unused = Object.entries(set).flatMap(([field, isSet]) =>
     isSet
       ? [
           {
@@ -215,6 +227,7 @@ function findContainerOnlySettings(config: Omit<AgentConfig, 'dataDir'>): readon
         ]
       : [],
   );
+  return [...nothingLeft, ...unused];
 }
 
 type Parse<Value> = ConfigField<Value>['parse'];

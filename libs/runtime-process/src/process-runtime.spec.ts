@@ -637,6 +637,30 @@ describe('the supervisor', () => {
     rmSync(home, { recursive: true });
   });
 
+  it('with denyStarts starts nothing, offers nothing, and manages what runs', async () => {
+    const home = mkdtempSync(path.join(tmpdir(), 'cloudless-deny-'));
+    const options = createRuntimeOptions(path.join(home, 'runtime'));
+    const sleeper = { ...request([], { command: ['sleep', '3600'] }) };
+    const first = await openProcessRuntime(options);
+    const { containerId } = await first.start(sleeper);
+    await first.close();
+    const runtime = await openProcessRuntime({ ...options, denyStarts: true });
+    const refusal = {
+      kind: 'unimplemented',
+      message:
+        'command: this node lacks the capability runtime.process, because its agent runs with --deny-processes; use image',
+    };
+    await expect(runtime.start(sleeper)).rejects.toMatchObject(refusal);
+    await expect(
+      runtime.prepare(sleeper, () => undefined, new AbortController().signal),
+    ).rejects.toMatchObject(refusal);
+    expect(runtime.capabilities()).toEqual([]);
+    expect((await runtime.list()).map((status) => status.containerId)).toEqual([containerId]);
+    expect((await runtime.stop(containerId, 0)).containerId).toBe(containerId);
+    await runtime.shutdown();
+    rmSync(home, { recursive: true });
+  });
+
   it('is not started in a directory that other users can read', async () => {
     const home = mkdtempSync(path.join(tmpdir(), 'cloudless-open-'));
     const directory = path.join(home, 'runtime');

@@ -59,6 +59,10 @@ export interface ProcessRuntimeOptions {
   /** Range of the ports that containers get, both ends included. Default 20000 to 29999. */
   readonly portRange?: { readonly from: number; readonly to: number };
   /**
+   * Starts nothing and reports no capabilities. What runs is managed as usual. Default false.
+   */
+  readonly denyStarts?: boolean;
+  /**
    * IP address on which the runtime checks that a port is free, and which endpoints report. Default
    * 127.0.0.1.
    */
@@ -177,6 +181,7 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   capabilities(): readonly string[] {
+    if (this.options.denyStarts === true) return [];
     return [
       'runtime.process',
       ...[LEASES, EXEC_TTY].filter((name) => this.supervisorCapabilities.includes(name)),
@@ -187,10 +192,13 @@ class SupervisedRuntime implements ProcessRuntime {
     return (await this.getConnection()).hello.pid;
   }
 
-  /** Does nothing, because a process needs no image. */
-  async prepare(): Promise<void> {}
+  /** Does nothing else, because a process needs no image. */
+  async prepare(): Promise<void> {
+    this.requireStarts();
+  }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
+    this.requireStarts();
     const { connection, waitedMs } = await this.getConnectionTimed();
     const { lease } = request;
     if (lease !== undefined) requireLeases(connection);
@@ -199,6 +207,14 @@ class SupervisedRuntime implements ProcessRuntime {
         type: 'start',
         request: lease === undefined ? request : { ...request, lease: deductWait(lease, waitedMs) },
       }),
+    );
+  }
+
+  private requireStarts(): void {
+    if (this.options.denyStarts !== true) return;
+    throw new CloudlessError(
+      'unimplemented',
+      'command: this node lacks the capability runtime.process, because its agent runs with --deny-processes; use image',
     );
   }
 

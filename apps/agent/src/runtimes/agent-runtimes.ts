@@ -61,6 +61,7 @@ type RuntimeConfig = Pick<
   | 'portRange'
   | 'runtime'
   | 'criSocket'
+  | 'denyProcesses'
   | 'allowPrivileged'
   | 'allowHostPath'
   | 'allowSysctl'
@@ -242,12 +243,13 @@ export function openContainers(
 }
 
 function openProcesses(
-  config: Pick<RuntimeConfig, 'dataDir' | 'portRange'>,
+  config: Pick<RuntimeConfig, 'dataDir' | 'portRange' | 'denyProcesses'>,
   deps: RuntimeDeps,
 ): Promise<ProcessRuntime> {
   return openProcessRuntime({
     directory: join(config.dataDir, RUNTIME_FOLDER),
     portRange: config.portRange,
+    denyStarts: config.denyProcesses,
     clock: systemClock,
     random: systemRandom,
     log: deps.log.child({ component: 'runtime' }),
