@@ -1,10 +1,10 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import fc from 'fast-check';
 import type { JoinTokenSchema } from '@cloudless/api';
 import { JoinTokenRecordSchema, type JoinTokenRecord } from '@cloudless/api/store';
 import { createSeededRandom } from '@cloudless/base';
 import { createToken, hashToken } from '@cloudless/identity';
-import fc from 'fast-check';
 import { MAX_KEPT_USES, countTokenUse, findJoinToken, judgeTokenUse } from './join-token.js';
 import { findNetworkProblem, isInNetworks } from './networks.js';
 import { matchesNodeId } from './node-id-pattern.js';
