@@ -1,7 +1,7 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Event } from '@cloudless/api';
-import { RemovedEventsRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { RemovedEventsRecordSchema } from '@cloudless/api/store';
 import {
   WorkQueue,
   logFailure,
@@ -23,6 +23,7 @@ import {
   type Transaction,
 } from '@cloudless/cluster-state';
 import { isFinalRefusal } from './common/commit.js';
+import { listEndedCredentials } from './identity/ended-credentials.js';
 import {
   DEFAULT_RETENTION,
   isAudit,
@@ -75,12 +76,12 @@ interface DueRecord {
   /** The event, when the record is one. */
   readonly event?: Event;
   /** The record as it was read; the deletion requires it to be unchanged. */
-  readonly unchangedSince?: Stored<ReplicaRecord>;
+  readonly unchangedSince?: Stored<unknown>;
 }
 
 /**
- * Deletes events, audit records, results of requests, plans and tombstones that are too old or
- * exceed the byte limit of their group. Sweeps every minute, and early when a group exceeds its
+ * Deletes events, audit records, results of requests, plans, tombstones, and ended tokens and
+ * credentials that are too old or exceed the byte limit of their group. Sweeps every minute, and early when a group exceeds its
  * limit by an eighth.
  */
 export class Janitor {
@@ -172,7 +173,13 @@ export class Janitor {
         id: toReplicaKeyId(read.value.uid, read.value.sequence),
         unchangedSince: read,
       }));
-    return [...tombstones, ...plans, ...this.findDueRequests(nowMs), ...this.findDueEvents(nowMs)];
+    return [
+      ...tombstones,
+      ...plans,
+      ...listEndedCredentials(view, nowMs),
+      ...this.findDueRequests(nowMs),
+      ...this.findDueEvents(nowMs),
+    ];
   }
 
   private findDueRequests(nowMs: number): readonly DueRecord[] {
