@@ -33,6 +33,7 @@ import {
   type Tracing,
 } from '@cloudless/observability';
 import {
+  callerKey,
   connectionKey,
   HealthState,
   startOpsServer,
@@ -194,6 +195,7 @@ export async function startCoordinator(
           meter: metrics,
           log: log.child({ component: 'rpc' }),
           getClientAddress,
+          getPrincipal: ({ contextValues }) => contextValues.get(callerKey)?.principal.name,
         }),
         createErrorInterceptor(
           createFailureLog({ clock, log }, 'call failed with an internal error'),
