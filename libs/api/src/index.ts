@@ -6,6 +6,7 @@ export {
   WORKLOAD_IDENTITY_PATH,
   WORKLOAD_IDENTITY_VOLUME,
 } from './spec/workload-identity.js';
+export { RENEW_CERTIFICATE_HEADER } from './wire/renew-certificate-header.js';
 export {
   createAdminClient,
   createAgentClient,

@@ -43,7 +43,7 @@ export function describeTlsFailure(
   { server }: ConnectionTarget,
 ): string {
   if (reason === 'CERTIFICATE_INVALID')
-    return `${message}. Nothing was sent. If this is the right server and its certificate authority has changed, log in again with a new token: cloudlessctl login ${server}`;
+    return `${message}. Nothing was sent. If this is the right server and its certificate authority has changed, log in again with a new token (cloudlessctl login ${server}), or give its new root with --ca-file (an administrator prints it with: cloudlessctl admin ca --pem)`;
   if (reason === 'CERTIFICATE_EXPIRED')
     return `${message}. Nothing was sent. Compare the clocks of both machines; a coordinator renews its certificate itself, and its log names a failure`;
   if (reason === 'CERTIFICATE_NOT_YET_VALID')

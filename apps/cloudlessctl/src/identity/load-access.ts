@@ -35,9 +35,14 @@ export async function loadAccess(io: CliIo, settings: Settings): Promise<LoadedA
       );
     const bundlePem = caFile === undefined ? undefined : await readCaFile(io, caFile);
     const current = new CurrentIdentity(io, source.directory, identity, bundlePem);
+    let renewal: IdentityRenewal | undefined;
     return {
-      access: { kind: 'certificate', getIdentity: () => current.clientIdentity },
-      createRenewal: (getClient) => new IdentityRenewal(io, current, getClient),
+      access: {
+        kind: 'certificate',
+        getIdentity: () => current.clientIdentity,
+        onRenewalRequested: () => renewal?.renewNow(),
+      },
+      createRenewal: (getClient) => (renewal = new IdentityRenewal(io, current, getClient)),
     };
   }
   const token =

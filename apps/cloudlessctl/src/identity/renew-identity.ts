@@ -14,18 +14,19 @@ const STALE_LOCK_MS = 60_000;
  * Renews an identity over the connection of `client` and stores the result. One process renews at a
  * time. The key is stored before the call, so that an attempt after a lost reply asks for the same
  * key and the coordinator keeps the certificate that this machine has.
+ * @returns True when there is a newer identity, of this or of another process.
  */
 export async function renewIdentity(
   io: RenewalIo,
   current: CurrentIdentity,
   client: UserClient,
-): Promise<void> {
+): Promise<boolean> {
   const { directory } = current;
   const unlock = await io.files.lock(`${directory}/renewal.lock`, STALE_LOCK_MS);
   // Another process renews now; a later attempt finds its result.
-  if (unlock === undefined) return;
+  if (unlock === undefined) return false;
   try {
-    if (await current.reload()) return;
+    if (await current.reload()) return true;
     const { server, principal, credentialId } = current.stored;
     const key = await readOrCreateKey(io.files, directory);
     const renewed = await issueIdentity(client, server, key, '', {
@@ -33,10 +34,11 @@ export async function renewIdentity(
       timeoutMs: CALL_TIMEOUT_MS,
     });
     // A login of another user in another process must not be replaced.
-    if (renewed.principal !== principal || renewed.credentialId !== credentialId) return;
+    if (renewed.principal !== principal || renewed.credentialId !== credentialId) return false;
     await writeIdentity(io.files, directory, renewed);
     current.replace(renewed);
     await io.files.remove(getPendingPath(directory));
+    return true;
   } finally {
     await unlock();
   }

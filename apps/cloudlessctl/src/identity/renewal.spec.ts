@@ -150,6 +150,17 @@ describe('IdentityRenewal', () => {
     await command.renewal.finish(0);
   });
 
+  it('renews once, before half of the life, when the coordinator asks for a renewal', async () => {
+    const command = new TestCommand(clock, files, client);
+    command.renewal.start();
+    await clock.advance(3_600_000);
+    for (let response = 0; response < 3; response += 1) command.renewal.renewNow();
+    await settle(command);
+    expect(issuer.requests).toHaveLength(1);
+    expect(read(files).notAfterMs).toBe(clock.wallTime() + LIFE_MS);
+    await command.renewal.finish(0);
+  });
+
   it('does not replace the identity of another login of the same context', async () => {
     await clock.advance(LIFE_MS * 0.6);
     const command = new TestCommand(

@@ -148,7 +148,12 @@ export interface ClientIdentity {
 /** How a client authenticates itself and the server of a connection with TLS. */
 export type ServerAccess =
   /** With a client certificate. Each new connection uses the current identity. */
-  | { readonly kind: 'certificate'; getIdentity(): ClientIdentity }
+  | {
+      readonly kind: 'certificate';
+      getIdentity(): ClientIdentity;
+      /** Called when the coordinator asks for a renewal, because its authority is rotated. */
+      onRenewalRequested?(): void;
+    }
   /**
    * With a bearer token, which is sent when the root certificate of the server has one of the
    * SHA-256 digests (64 hex digits).

@@ -3,7 +3,9 @@ import * as http2 from 'node:http2';
 import * as net from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { connectNodeAdapter } from '@connectrpc/connect-node';
-import { UserService } from '@cloudless/api';
+import { createClient } from '@connectrpc/connect';
+import type { HandlerContext } from '@connectrpc/connect';
+import { RENEW_CERTIFICATE_HEADER, UserService } from '@cloudless/api';
 import { CertificateAuthority, createKeyAndCsr, readCsr } from '@cloudless/identity/x509';
 import { systemClock } from '@cloudless/app-kit';
 import { runCli, USER_TOKEN } from '../testing/run-cli.js';
@@ -48,12 +50,15 @@ async function issue(kind: 'user' | 'controller', id: string, offsetMs = 0) {
 }
 
 /** Starts a coordinator with TLS that answers WhoAmI with what the client has presented. */
-async function startServer(options: { offsetMs?: number } = {}) {
+async function startServer(options: { offsetMs?: number; asksForRenewal?: boolean } = {}) {
   const { keyPem, chainPem } = await issue('controller', 'coordinator', options.offsetMs);
   const seen: { authorization: string | undefined; subject: string | undefined }[] = [];
+  const whoAmI = (_request: unknown, { responseHeader }: HandlerContext) => {
+    if (options.asksForRenewal === true) responseHeader.set(RENEW_CERTIFICATE_HEADER, 'true');
+    return { principal: 'user/ada' };
+  };
   const handler = connectNodeAdapter({
-    routes: (router) =>
-      void router.service(UserService, { whoAmI: () => ({ principal: 'user/ada' }) }),
+    routes: (router) => void router.service(UserService, { whoAmI }),
   });
   const server = http2.createSecureServer(
     {
@@ -121,6 +126,26 @@ describe('cloudlessctl over TLS', () => {
     ]);
   });
 
+  it.each([{ asksForRenewal: false }, { asksForRenewal: true }])(
+    'notices a coordinator that asks for a renewal: $asksForRenewal',
+    async ({ asksForRenewal }) => {
+      const { address } = await startServer({ asksForRenewal });
+      const identity = anIdentity(Date.now(), {
+        ...(await issue('user', 'ada')),
+        bundlePem: authority.rootPem,
+      });
+      let requests = 0;
+      const connection = connectLazily(`https://${address}`, {
+        kind: 'certificate',
+        getIdentity: () => identity,
+        onRenewalRequested: () => (requests += 1),
+      });
+      await createClient(UserService, connection.transport).whoAmI({});
+      connection.close();
+      expect(requests).toBe(asksForRenewal ? 1 : 0);
+    },
+  );
+
   it('sends a token to the server whose root the token names', async () => {
     const { address, seen } = await startServer();
     const token = pinned(authority.rootSha256);
@@ -145,7 +170,7 @@ describe('cloudlessctl over TLS', () => {
     const result = await whoAmI(`https://${address}`, { env: { CLOUDLESS_TOKEN: token } });
     expect(result).toMatchObject({ exitCode: 5, stdout: '' });
     expect(result.stderr).toBe(
-      `cloudlessctl: the server at https://${address} is not trusted: its certificate is not of the certificate authority that the token names; check the address, and that the token was created by this cluster. Nothing was sent. If this is the right server and its certificate authority has changed, log in again with a new token: cloudlessctl login https://${address}\n`,
+      `cloudlessctl: the server at https://${address} is not trusted: its certificate is not of the certificate authority that the token names; check the address, and that the token was created by this cluster. Nothing was sent. If this is the right server and its certificate authority has changed, log in again with a new token (cloudlessctl login https://${address}), or give its new root with --ca-file (an administrator prints it with: cloudlessctl admin ca --pem)\n`,
     );
     expect(seen).toEqual([]);
   });
@@ -155,7 +180,7 @@ describe('cloudlessctl over TLS', () => {
     const result = await whoAmI(`https://${address}`, { files: await logIn(other.rootPem) });
     expect(result).toMatchObject({ exitCode: 5 });
     expect(result.stderr).toMatch(
-      /^cloudlessctl: the server at https:\S+ is not trusted: the certificate is of another certificate authority.*\. Nothing was sent\. If this is the right server and its certificate authority has changed, log in again with a new token: cloudlessctl login https:\S+\n$/,
+      /^cloudlessctl: the server at https:\S+ is not trusted: the certificate is of another certificate authority.*\. Nothing was sent\. If this is the right server and its certificate authority has changed, log in again with a new token \(cloudlessctl login https:\S+\), or give its new root with --ca-file/,
     );
     expect(seen).toEqual([]);
   });

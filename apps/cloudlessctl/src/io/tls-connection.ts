@@ -1,5 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { Interceptor } from '@connectrpc/connect';
+import { RENEW_CERTIFICATE_HEADER } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import { fetchServerRoot, openTlsSocket } from '@cloudless/rpc-node/tls-client';
 import type { ClientTls } from '@cloudless/rpc-node/tls-client';
@@ -14,11 +15,17 @@ const ROOT_TIMEOUT_MS = 10_000;
  * with the SPIFFE ID of a coordinator; nothing is sent to another server.
  */
 export function connectWithTls(server: string, access: ServerAccess): CoordinatorConnection {
-  if (access.kind === 'certificate')
-    return connectHttp2(server, {
-      createConnection: () => openTlsSocket(server, access.getIdentity()),
-    });
-  return connectWithToken(server, access.text, access.caSha256s);
+  if (access.kind === 'token') return connectWithToken(server, access.text, access.caSha256s);
+  const noticeRenewal: Interceptor = (next) => async (request) => {
+    const response = await next(request);
+    if (response.header.has(RENEW_CERTIFICATE_HEADER)) access.onRenewalRequested?.();
+    return response;
+  };
+  return connectHttp2(
+    server,
+    { createConnection: () => openTlsSocket(server, access.getIdentity()) },
+    [noticeRenewal],
+  );
 }
 
 /**

@@ -50,6 +50,18 @@ export class CallAccess {
   }
 
   /**
+   * Returns true when a user calls with a certificate of an older generation of the certificate
+   * authority than the generation that issues now: the user should renew the certificate.
+   */
+  hasOldCertificate({ credential }: ApiCaller): boolean {
+    if (credential?.kind !== 'user' || credential.serial === undefined) return false;
+    const view = this.deps.state.view();
+    const issuing = view.certificateAuthority()?.value.issuingGeneration ?? 0;
+    const current = view.credential(credential.id)?.value.current;
+    return current !== undefined && current.generation < issuing;
+  }
+
+  /**
    * Checks that the caller may make calls of this kind at all.
    * @throws kind `denied` or `unauthenticated`.
    */

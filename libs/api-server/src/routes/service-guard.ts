@@ -1,12 +1,14 @@
 import type { DescMethod, DescService } from '@bufbuild/protobuf';
 import type { HandlerContext, ServiceImpl } from '@connectrpc/connect';
+import { RENEW_CERTIFICATE_HEADER } from '@cloudless/api';
 import type { CallAccess } from '../access/call-access.js';
 
 type Handler = (request: unknown, context: HandlerContext) => unknown;
 
 /**
  * Makes every handler of a service begin with the check of the access table, also when the server
- * in front of the handlers has none.
+ * in front of the handlers has none. A response to a user with a certificate of an older generation
+ * has the header {@link RENEW_CERTIFICATE_HEADER}.
  */
 export function guardService<Service extends DescService>(
   access: CallAccess,
@@ -17,7 +19,10 @@ export function guardService<Service extends DescService>(
   const guard =
     (method: DescMethod): Handler =>
     (request, context) => {
-      access.requireCall(access.getCaller(context), method);
+      const caller = access.getCaller(context);
+      access.requireCall(caller, method);
+      if (access.hasOldCertificate(caller))
+        context.responseHeader.set(RENEW_CERTIFICATE_HEADER, 'true');
       return handlers[method.localName]?.(request, context);
     };
   return Object.fromEntries(
