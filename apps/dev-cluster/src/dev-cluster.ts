@@ -151,18 +151,13 @@ export async function startDevCluster(
       );
     });
     const { url, opsUrl } = await start(COORDINATOR, 'coordinator', [
-      '--port',
-      String(options.port),
-      '--ops-port',
-      String(options.opsPort),
+      ...['--port', String(options.port), '--ops-port', String(options.opsPort)],
       ...['--tls', options.secure === true ? 'on' : 'off'],
     ]);
+    const coordinatorDir = join(options.dataDir, COORDINATOR);
     const access =
       options.secure === true
-        ? await openSecureAccess({
-            ...options,
-            ...{ url: String(url), coordinatorDir: join(options.dataDir, COORDINATOR), signal },
-          })
+        ? await openSecureAccess({ ...options, url: String(url), coordinatorDir, signal })
         : undefined;
     const agents = await Promise.all(
       Array.from({ length: options.agents }, async (_, index) => {
