@@ -200,6 +200,8 @@ it.each([
 
 it.each([
   [{ XDG_STATE_HOME: '/x', HOME: '/home/a' }, '/x/cloudless/agent-n'],
+  // the XDG Base Directory Specification treats an empty variable as unset
+  [{ XDG_STATE_HOME: '', HOME: '/home/a' }, '/home/a/.local/state/cloudless/agent-n'],
   [{ HOME: '/home/a' }, '/home/a/.local/state/cloudless/agent-n'],
 ])('defaultDataDir returns, for the environment %j, %s', (env, directory) => {
   expect(defaultDataDir(env, 'n')).toBe(directory);

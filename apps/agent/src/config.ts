@@ -129,7 +129,7 @@ export function defaultDataDir(
 ): string {
   const home = env['HOME'];
   const base =
-    env['XDG_STATE_HOME'] ?? (home === undefined ? '.cloudless' : join(home, '.local', 'state'));
+    env['XDG_STATE_HOME'] || (home === undefined ? '.cloudless' : join(home, '.local', 'state'));
   return resolve(base, 'cloudless', `agent-${name}`);
 }
 

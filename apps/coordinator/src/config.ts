@@ -101,7 +101,7 @@ const MAX_BYTES = 1024 ** 3;
 /** Default data directory, when neither a flag nor a settings file names one. */
 export function defaultDataDir(env: Readonly<Record<string, string | undefined>>): string {
   const base =
-    env['XDG_STATE_HOME'] ??
+    env['XDG_STATE_HOME'] ||
     (env['HOME'] === undefined ? undefined : `${env['HOME']}/.local/state`);
   return `${base ?? '.cloudless'}/cloudless/coordinator`;
 }
