@@ -745,7 +745,7 @@ describe('program with invalid settings', () => {
       name: 'an address other than loopback',
       args: () => ['--listen', '0.0.0.0:0'],
       code: 2,
-      message: () => '--listen: "0.0.0.0" is not a loopback address; without TLS only',
+      message: () => 'listen: "0.0.0.0" is not a loopback address; without TLS only',
     },
     {
       name: 'a coordinator on another machine',
