@@ -222,24 +222,23 @@ async function findAcceptedOver(
 }
 
 describe('access matrix of invalid credentials', () => {
-  it.each([
-    'of another authority',
-    'of another trust domain',
-    'with two URIs',
-  ] as const)('refuses every call with a certificate %s', async (mistake) => {
-    const authority = await cluster.loadAuthority();
-    const wrong = {
-      node: await authority.issueMistake(mistake, 'node', 'a'),
-      user: await authority.issueMistake(mistake, 'user', 'cluster-admin'),
-    };
-    expect(
-      await findAccepted((column) =>
-        connectHttp2(cluster.url, {
-          certificate: column.kind === 'node' ? wrong.node : wrong.user,
-        }),
-      ),
-    ).toEqual([]);
-  });
+  it.each(['of another authority', 'of another trust domain', 'with two URIs'] as const)(
+    'refuses every call with a certificate %s',
+    async (mistake) => {
+      const authority = await cluster.loadAuthority();
+      const wrong = {
+        node: await authority.issueMistake(mistake, 'node', 'a'),
+        user: await authority.issueMistake(mistake, 'user', 'cluster-admin'),
+      };
+      expect(
+        await findAccepted((column) =>
+          connectHttp2(cluster.url, {
+            certificate: column.kind === 'node' ? wrong.node : wrong.user,
+          }),
+        ),
+      ).toEqual([]);
+    },
+  );
 
   it('refuses every call with a certificate of a workload', async () => {
     const certificate = await (await cluster.loadAuthority()).issue('workload', 'shop.web');

@@ -106,7 +106,7 @@ export class Authenticator {
   authorize({ method, connection, header }: IncomingCall): ApiCaller {
     const authenticate = this.createAuthentication(connection, header);
     try {
-      const caller = new AuthenticatedCaller(authenticate, method, connection?.id ?? '');
+      const caller = new AuthenticatedCaller(this.deps, authenticate, method, connection?.id ?? '');
       caller.check();
       return caller;
     } catch (reason) {
@@ -246,21 +246,32 @@ interface AuthenticateNow {
   readonly replace: (facts: CertificateFacts) => void;
 }
 
+/** Time after which the roles of a caller are read again although the state has not changed. */
+const REFRESH_MS = 100;
+
 /** A caller whose credentials are checked again with each {@link check}. */
 class AuthenticatedCaller implements ApiCaller {
   private current: Authentication;
   private readonly requirements: (() => void)[] = [];
+  /** Revision of the state, and monotonic time, of the last authentication. */
+  private revision = -1n;
+  private checkedAtMs = 0;
 
   /** @throws the error of the authentication. */
   constructor(
+    private readonly deps: Pick<AuthenticatorDeps, 'state' | 'clock'>,
     private readonly authentication: AuthenticateNow,
     private readonly method: DescMethod,
     readonly connectionId: string,
   ) {
-    this.current = authentication.authenticate(/* isStart */ true);
+    this.current = this.authenticate(/* isStart */ true);
   }
 
-  /** The principal with its current roles; without roles once its credentials are refused. */
+  /**
+   * The principal with its current roles; without roles once its credentials are refused. Lists read
+   * the principal for each item, so the credentials are checked at most once for each revision of the
+   * state and {@link REFRESH_MS}.
+   */
   get principal(): Principal {
     this.tryRefresh();
     return this.current.principal;
@@ -272,7 +283,7 @@ class AuthenticatedCaller implements ApiCaller {
   }
 
   check(): void {
-    this.current = this.authentication.authenticate(/* isStart */ false);
+    this.current = this.authenticate(/* isStart */ false);
     const { principal } = this.current;
     const decision = checkCall(getAccessRule(this.method), principal);
     if (!decision.allowed) throw createRefusal(decision, principal, this.method);
@@ -286,11 +297,23 @@ class AuthenticatedCaller implements ApiCaller {
 
   replaceCertificate(facts: CertificateFacts): void {
     this.authentication.replace(facts);
+    this.revision = -1n;
+  }
+
+  private authenticate(isStart: boolean): Authentication {
+    const { state, clock } = this.deps;
+    this.revision = state.view().revision;
+    this.checkedAtMs = clock.now();
+    return this.authentication.authenticate(isStart);
   }
 
   private tryRefresh(): void {
+    const { state, clock } = this.deps;
+    const isFresh =
+      state.view().revision === this.revision && clock.now() - this.checkedAtMs < REFRESH_MS;
+    if (isFresh) return;
     try {
-      this.current = this.authentication.authenticate(/* isStart */ false);
+      this.current = this.authenticate(/* isStart */ false);
     } catch {
       const { principal } = this.current;
       // The next check ends the call. Until then the caller has no role.

@@ -1,5 +1,5 @@
 import { clone, create } from '@bufbuild/protobuf';
-import { Code, ConnectError, type Client } from '@connectrpc/connect';
+import { Code, ConnectError, createConnectRouter, type Client } from '@connectrpc/connect';
 import {
   AgentService,
   CoordinatorService,
@@ -18,6 +18,7 @@ import {
 import { toNameKeyId, toVersionKeyId } from '@cloudless/cluster-state';
 import { ManualClock } from '@cloudless/base/testing';
 import type { Grant } from '@cloudless/identity';
+import { ACCESS_TABLE_SERVICES, getAccessRule } from '@cloudless/identity/authorization';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import {
   TestIdentity,
@@ -275,6 +276,24 @@ describe('access to objects of namespaces', () => {
   });
 });
 
+describe('routes', () => {
+  it('serve only RPCs that have a row in the access table, and every RPC of their services', () => {
+    const router = createConnectRouter();
+    bed.registerRoutes(router);
+    expect(router.handlers.length).toBeGreaterThan(60);
+    for (const { method } of router.handlers)
+      expect([method.name, getAccessRule(method) !== undefined]).toEqual([method.name, true]);
+    const served = new Set(router.handlers.map(({ method }) => method.parent.typeName));
+    const missing = ACCESS_TABLE_SERVICES.filter(({ typeName }) => !served.has(typeName));
+    // The RPC server adds these.
+    expect(missing.map(({ typeName }) => typeName)).toEqual([
+      'grpc.health.v1.Health',
+      'grpc.reflection.v1.ServerReflection',
+      'grpc.reflection.v1alpha.ServerReflection',
+    ]);
+  });
+});
+
 describe('access of nodes', () => {
   const asNode = async (id: string) =>
     createCertificateClient(
@@ -306,6 +325,54 @@ describe('access of nodes', () => {
     for (const call of calls)
       expect((await failureOf(call())).rawMessage).toBe('node/a1 may not act for node "b1"');
     expect(bed.nodes.status('b1').alive).toBe(false);
+  });
+
+  it('accepts the id of a tunnel only from the node for which the tunnel was requested', async () => {
+    const [a, b] = [await asNode('a1'), await asNode('n1')];
+    const session = b
+      .session(
+        (async function* () {
+          yield { message: { case: 'hello', value: hello('n1') } } as const;
+          yield {
+            message: {
+              case: 'inventory',
+              value: {
+                last: true,
+                replicas: [
+                  { replicaId: 'a-0', phase: Phase.RUNNING, containerId: 'c0c0c0c0c0c0a' },
+                ],
+              },
+            },
+          } as const;
+          await new Promise(() => undefined);
+        })(),
+      )
+      [Symbol.asyncIterator]();
+    await session.next();
+    await bed.settle();
+    const operator = await asUser(at('operator', 'shop'));
+    const result = failureOf(operator.execCommand({ replicaId: 'a-0', command: ['ls'] }));
+    let tunnelId = '';
+    while (tunnelId === '') {
+      const { value } = await session.next();
+      const message = value?.message;
+      if (message?.case === 'openTunnel') tunnelId = message.value.tunnelId;
+    }
+    const open = (client: Client<typeof CoordinatorService>) =>
+      firstOf(
+        client.tunnel(
+          (async function* () {
+            yield { frame: { case: 'tunnelId', value: tunnelId } } as const;
+            yield { frame: { case: 'error', value: { code: 5, message: 'gone' } } } as const;
+          })(),
+        ),
+      );
+    expect((await failureOf(open(a))).rawMessage).toBe(
+      'no request waits for this tunnel; it may have timed out',
+    );
+    await open(b);
+    expect((await result).rawMessage).toBe('gone');
+    void session.return?.();
   });
 
   it('does not let a node call what is for users', async () => {

@@ -15,9 +15,9 @@ import { createAuditEvent } from '../audit/audit-event.js';
 import { RefusedCallError, type RefusalCause } from './refusal.js';
 
 /**
- * Refusals of one cause that get a record each; later ones are merged into at most one record every
- * {@link MERGE_MS}. Refused clients cost nothing to make, so neither their addresses nor what they
- * send may multiply the records.
+ * Refusals of one cause and principal that get a record each; later ones are merged into at most one
+ * record every {@link MERGE_MS}. Refused clients cost nothing to make, so neither their addresses nor
+ * what they send may multiply the records.
  */
 const BURST = 20;
 const MERGE_MS = 10_000;
@@ -51,7 +51,8 @@ export class RefusalLog {
     if (!(reason instanceof CloudlessError) || reason.kind === 'internal') return;
     const { refused, refusalCause: cause } = toRefusal(reason);
     this.counter.add(1, { cause });
-    const throttled = this.throttle.take(cause);
+    const principal = refused.principal ?? 'unauthenticated';
+    const throttled = this.throttle.take(`${cause} ${principal}`);
     if (!throttled.passes) return;
     const { suppressed } = throttled;
     const { state, log } = this.deps;
@@ -59,7 +60,7 @@ export class RefusalLog {
       rpc: `${method.parent.typeName}/${method.name}`,
       address,
       traceId: parseTraceId(header),
-      principal: refused.principal ?? 'unauthenticated',
+      principal,
       credentialId: refused.credentialId ?? '',
       cause,
       subject: {},

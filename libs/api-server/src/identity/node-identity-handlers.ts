@@ -189,7 +189,7 @@ export class NodeIdentityHandlers {
     if (principal.kind !== 'user' || role === undefined)
       return `${principal.name} may not call an agent`;
     const namespace = target === '' ? '' : this.findNamespace(nodeId, target);
-    if (namespace === undefined)
+    if (namespace === undefined || !hasRole(principal, 'viewer', namespace))
       return `no container or replica "${target}" is assigned to node "${nodeId}"`;
     if (hasRole(principal, role, namespace)) return undefined;
     const where = namespace === '' ? 'in the whole cluster' : `in namespace "${namespace}"`;

@@ -2,6 +2,7 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   createContextKey,
   createRouterTransport,
+  type ConnectRouter,
   type Interceptor,
   type Transport,
 } from '@connectrpc/connect';
@@ -277,6 +278,11 @@ export class ApiTestBed {
     return this.events().flatMap(({ reason, audit }) =>
       audit === undefined ? [] : [`${reason} ${audit.result}`],
     );
+  }
+
+  /** Registers all handlers on a router. */
+  registerRoutes(router: ConnectRouter): void {
+    this.api.registerRoutes(router);
   }
 
   /** Runs all timers and promises that are due now. */

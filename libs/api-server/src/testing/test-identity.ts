@@ -209,6 +209,8 @@ function createHeaderClient<Service extends DescService>(
   });
 }
 
-function toRecord(header: ConstructorParameters<typeof Headers>[0]): Readonly<Record<string, string>> {
+function toRecord(
+  header: ConstructorParameters<typeof Headers>[0],
+): Readonly<Record<string, string>> {
   return Object.fromEntries(new Headers(header));
 }
