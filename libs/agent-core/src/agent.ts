@@ -15,7 +15,8 @@ import {
 import { listAvailable, type AvailableContainers, type ContainerRuntime } from '@cloudless/runtime';
 import type { AgentIdentity, AgentStore, StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
-import { CertificateClient, type NodeIdentityOptions } from './identity/certificate-client.js';
+import type { CertificateClient, NodeIdentityOptions } from './identity/certificate-client.js';
+import { createCertificateClient } from './identity/create-certificate-client.js';
 import { IdentityKeeper } from './store/identity-keeper.js';
 import { instrumentTransport, registerAgentMetrics } from './metrics/agent-metrics.js';
 import { instrumentProbes } from './metrics/instrument-probes.js';
@@ -161,7 +162,15 @@ export class Agent {
       log,
       containerRuntimeCondition: () => healthMonitor.condition,
     });
-    this.certificates = createCertificateClient(options, identity, workloadIdentities);
+    this.certificates = createCertificateClient(options.nodeIdentity, {
+      transport,
+      identity,
+      clock,
+      random,
+      log,
+      meter: options.meter,
+      prepareRenewal: async () => this.workloadIdentities?.renewAll(),
+    });
     this.session = new SessionClient({
       transport,
       certificates: this.certificates,
@@ -397,24 +406,6 @@ function createSampler(
     clock,
     log: log.child({ component: 'stats' }),
     ...observer,
-  });
-}
-
-function createCertificateClient(
-  { nodeIdentity, transport, clock, random, log, meter }: AgentOptions,
-  identity: IdentityKeeper,
-  workloadIdentities: WorkloadIdentities | undefined,
-): CertificateClient | undefined {
-  if (nodeIdentity === undefined) return undefined;
-  return new CertificateClient({
-    ...nodeIdentity,
-    transport,
-    identity,
-    clock,
-    random,
-    log: log.child({ component: 'identity' }),
-    prepareRenewal: async () => workloadIdentities?.renewAll(),
-    ...definedFields({ meter }),
   });
 }
 

@@ -26,7 +26,13 @@ import type {
 } from '../session/coordinator-transport.js';
 import type { IdentityKeeper } from '../store/identity-keeper.js';
 import { SerialQueue } from '../store/serial-queue.js';
-import { getValidity, renewalTimeMs, toNodeIdentity, type NodeIdentity } from './node-identity.js';
+import {
+  getValidity,
+  renewalDelayMs,
+  renewalTimeMs,
+  toNodeIdentity,
+  type NodeIdentity,
+} from './node-identity.js';
 import type { NodeIdentityKeeper } from './node-identity-keeper.js';
 import { registerCertificateMetrics, type CertificateCounters } from './certificate-metrics.js';
 
@@ -118,6 +124,11 @@ export class CertificateClient {
   private refusedToken: string | undefined;
   private jitter: number;
   private renewedAtMs = -Infinity;
+  /**
+   * Monotonic time of the next renewal of a certificate that this process got: right also when the
+   * clock of this machine is wrong.
+   */
+  private renewalDueMs = Infinity;
 
   constructor(private readonly options: CertificateClientOptions) {
     this.jitter = options.random.next();
@@ -255,9 +266,12 @@ export class CertificateClient {
   private renewalWaitMs(): number {
     const { keeper, clock } = this.options;
     if (keeper.current === undefined) return MAX_WAIT_MS;
-    const dueMs = renewalTimeMs(keeper.current, this.jitter);
-    const untilDueMs =
-      this.requestCount > this.answeredCount ? 0 : Math.max(0, dueMs - clock.wallTime());
+    const isRequested = this.requestCount > this.answeredCount;
+    const untilDueMs = Math.min(
+      renewalTimeMs(keeper.current, this.jitter) - clock.wallTime(),
+      this.renewalDueMs - clock.now(),
+      isRequested ? 0 : Infinity,
+    );
     return Math.max(untilDueMs, this.renewedAtMs + MIN_INTERVAL_MS - clock.now());
   }
 
@@ -342,6 +356,7 @@ export class CertificateClient {
     this.isIdentityRefused = false;
     this.jitter = random.next();
     this.renewedAtMs = clock.now();
+    this.renewalDueMs = clock.now() + renewalDelayMs(identity, this.jitter);
     this.wakeup.wake();
     const validity = getValidity(identity, clock.wallTime());
     if (validity === 'valid') return;

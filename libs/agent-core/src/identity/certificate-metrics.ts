@@ -13,13 +13,13 @@ export function registerCertificateMetrics(
 ): CertificateCounters {
   const expiry = meter.gauge({
     name: 'cloudless_agent_certificate_expiry_timestamp_seconds',
-    help: 'End of the validity of the certificate of this node, Unix time; 0 without an identity.',
+    help: 'End of the validity of the certificate of this node, Unix time; 0 without an identity',
   });
   meter.onExpose(() => expiry.set((current()?.notAfterMs ?? 0) / 1_000));
   return {
     renewals: meter.counter({
       name: 'cloudless_agent_certificate_renewals_total',
-      help: 'Renewals of the certificate of this node, by result: ok or failed.',
+      help: 'Renewals of the certificate of this node, by result: ok or failed',
       labels: ['result'],
     }),
   };

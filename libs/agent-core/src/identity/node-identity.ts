@@ -94,16 +94,24 @@ const RENEWAL = { from: 0.5, jitter: 0.1 };
  * begins when this node got it.
  * @param jitter - From 0 to 1; spreads the renewals of nodes that joined together.
  */
-export function renewalTimeMs(
-  {
-    notBeforeMs,
-    notAfterMs,
-    obtainedAtMs,
-  }: Pick<IdentityFacts, 'notBeforeMs' | 'notAfterMs' | 'obtainedAtMs'>,
-  jitter: number,
-): number {
-  const beginMs = Math.min(Math.max(obtainedAtMs, notBeforeMs), notAfterMs);
-  return beginMs + (notAfterMs - beginMs) * (RENEWAL.from + RENEWAL.jitter * jitter);
+export function renewalTimeMs(validity: ObtainedValidity, jitter: number): number {
+  return beginOfLife(validity) + renewalDelayMs(validity, jitter);
+}
+
+/**
+ * Returns the time from the receipt of a certificate to its renewal, milliseconds.
+ * @param jitter - As for {@link renewalTimeMs}.
+ */
+export function renewalDelayMs(validity: ObtainedValidity, jitter: number): number {
+  const lifeMs = validity.notAfterMs - beginOfLife(validity);
+  return lifeMs * (RENEWAL.from + RENEWAL.jitter * jitter);
+}
+
+type ObtainedValidity = Pick<IdentityFacts, 'notBeforeMs' | 'notAfterMs' | 'obtainedAtMs'>;
+
+/** The time of receipt, limited to the validity when the clocks differ. */
+function beginOfLife({ notBeforeMs, notAfterMs, obtainedAtMs }: ObtainedValidity): number {
+  return Math.min(Math.max(obtainedAtMs, notBeforeMs), notAfterMs);
 }
 
 /**
