@@ -51,7 +51,7 @@ import {
 import { writeFirstCredentials } from './identity/first-credentials.js';
 import { isWildcard } from './identity/server-names.js';
 import { registerIdentityMetrics } from './identity/identity-metrics.js';
-import { classifyRpc } from './rpc-classes.js';
+import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
 import { registerRpcMetrics } from './rpc-metrics.js';
@@ -206,7 +206,7 @@ export async function startCoordinator(
       ...access?.rpcOptions,
       health,
       allowedOrigins: config.allowedOrigins,
-      classifyCall: classifyRpc,
+      classifyCall: identity === undefined ? classifyRpc : classifySecureRpc,
       getLoopLagMs: () => lag.takeMaxMs(),
       clock,
       log: log.child({ component: 'rpc' }),

@@ -6,7 +6,7 @@ import {
   UserService,
 } from '@cloudless/api';
 import { CALL_PRIORITIES } from '@cloudless/rpc-node/server';
-import { classifyRpc } from './rpc-classes.js';
+import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 
 const services = [CoordinatorService, AgentService, AdminService, IdentityService, UserService];
 /** Names of the RPCs of CoordinatorService with this priority. */
@@ -39,6 +39,12 @@ describe('classifyRpc', () => {
       'DeleteWorkload',
       'PauseRollout',
     ]);
+  });
+
+  it('does not let strangers who enrol go before users in a cluster with TLS', () => {
+    const { enrollNode, session } = CoordinatorService.method;
+    expect(classifySecureRpc(enrollNode)).toEqual({ priority: 'write', maxRequestBytes: 16_384 });
+    expect(classifySecureRpc(session)).toEqual(classifyRpc(session));
   });
 
   it('returns priority read exactly for the calls that only read', () => {

@@ -120,6 +120,21 @@ const classesByService: Readonly<Record<string, Readonly<Record<string, CallClas
   [UserService.typeName]: userClasses,
 };
 
+/**
+ * Largest request of EnrollNode, which strangers may call: ids, a token and a request for a
+ * certificate, which have together a few hundred bytes.
+ */
+const MAX_ENROLMENT_BYTES = 16 * 1024;
+
+/**
+ * Returns the class of an RPC in a cluster with TLS. There, an agent enrols once and not at each
+ * start, and everybody can call EnrollNode, so these calls do not go before those of users.
+ */
+export const classifySecureRpc: ClassifyCall = (method) =>
+  method === CoordinatorService.method.enrollNode
+    ? { priority: 'write', maxRequestBytes: MAX_ENROLMENT_BYTES }
+    : classifyRpc(method);
+
 /** Returns the class of an RPC; undefined for an RPC that the coordinator does not serve. */
 export const classifyRpc: ClassifyCall = ({ parent, localName }) =>
   classesByService[parent.typeName]?.[localName];

@@ -28,6 +28,11 @@ export interface CallClass {
    * delay other calls. Default false.
    */
   readonly interleaved?: boolean;
+  /**
+   * Bytes of the request of a unary call as they arrive. For calls that strangers may make, whose
+   * requests are small. Default: `readMaxBytes` of the server.
+   */
+  readonly maxRequestBytes?: number;
 }
 
 /**

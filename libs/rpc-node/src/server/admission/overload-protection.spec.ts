@@ -416,6 +416,29 @@ describe('startRpcServer', () => {
     expect(received).toBe(5_000);
   });
 
+  it('refuses a request that is larger than its RPC accepts, before the call is admitted', async () => {
+    const { url } = await open({
+      classifyCall: ({ name }) => ({
+        priority: 'write',
+        ...(name === 'CreateWorkload' ? { maxRequestBytes: 1_024 } : {}),
+      }),
+    });
+    const post = (rpc: string, name: string) =>
+      fetch(`${url}/cloudless.api.CoordinatorService/${rpc}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ name }),
+      });
+    const refused = await post('CreateWorkload', 'x'.repeat(1_100));
+    expect(refused.status).toBe(429);
+    expect(await refused.json()).toMatchObject({
+      code: 'resource_exhausted',
+      message: 'the request is larger than the 1024 bytes that CreateWorkload accepts',
+    });
+    expect((await post('CreateWorkload', 'x'.repeat(900))).status).toBe(200);
+    expect((await post('GetWorkload', 'x'.repeat(1_100))).status).toBe(200);
+  });
+
   it('rejects when classifyCall returns undefined for an RPC', async () => {
     await expect(
       open({

@@ -140,7 +140,7 @@ export class OverloadProtection {
    */
   async admit(call: IncomingCall): Promise<AdmittedCall> {
     const { request, response, signal, handler } = call;
-    const { priority, longRunning, interleaved } = this.classify(handler.method);
+    const { priority, longRunning, interleaved, maxRequestBytes } = this.classify(handler.method);
     const principal = this.getPrincipal(call);
     const onClose = (action: () => void): void => void response.once('close', action);
     if (longRunning) {
@@ -170,7 +170,9 @@ export class OverloadProtection {
     };
     const body = isClientStreaming(handler.method)
       ? source
-      : await readAhead(source, this.settings.limits.readMaxBytes + ENVELOPE_BYTES, requestBytes);
+      : await readAhead(source, maxRequestBytes + ENVELOPE_BYTES, requestBytes, () =>
+          this.refuseLarger(handler.method, maxRequestBytes),
+        );
     const endCall = await this.admission.admit(priority, principal, signal);
     const finish = (): void => {
       requestBytes.release();
@@ -209,12 +211,22 @@ export class OverloadProtection {
     });
   }
 
+  /** Refuses a request beyond the limit of its RPC. The limit of the server is checked elsewhere. */
+  private refuseLarger({ name }: DescMethod, maxRequestBytes: number): void {
+    if (maxRequestBytes >= this.settings.limits.readMaxBytes) return;
+    throw createError(
+      'REQUEST_TOO_LARGE',
+      `the request is larger than the ${maxRequestBytes} bytes that ${name} accepts`,
+    );
+  }
+
   private classify(method: DescMethod): Required<CallClass> {
     const callClass = this.classes.get(method);
     return {
       priority: callClass?.priority ?? 'read',
       longRunning: callClass?.longRunning === true || method.methodKind !== 'unary',
       interleaved: callClass?.interleaved ?? false,
+      maxRequestBytes: callClass?.maxRequestBytes ?? this.settings.limits.readMaxBytes,
     };
   }
 

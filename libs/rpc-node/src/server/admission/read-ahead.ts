@@ -5,12 +5,15 @@ import type { TrackedBytes } from './byte-budget.js';
  * @param maxBytes - Reading ahead stops once more bytes were read. The check of the message size
  *   refuses a larger body later.
  * @param tracked - Counts the bytes that were read ahead.
+ * @param onLarger - Runs when the body is larger than `maxBytes`; may throw to refuse the call.
+ *   Default: nothing.
  * @returns The whole body: the bytes read ahead, then the rest.
  */
 export async function readAhead(
   source: AsyncIterable<Uint8Array>,
   maxBytes: number,
   tracked: TrackedBytes,
+  onLarger: () => void = () => undefined,
 ): Promise<AsyncIterable<Uint8Array>> {
   const rest = source[Symbol.asyncIterator]();
   const chunks: Uint8Array[] = [];
@@ -26,6 +29,7 @@ export async function readAhead(
       tracked.add(next.value.byteLength);
     }
   }
+  if (length > maxBytes) onLarger();
   return (async function* () {
     yield* chunks;
     if (!ended) yield* { [Symbol.asyncIterator]: () => rest };
