@@ -254,8 +254,8 @@ class AuthenticatedCaller implements ApiCaller {
   private current: Authentication;
   private readonly requirements: (() => void)[] = [];
   /** Revision of the state, and monotonic time, of the last authentication. */
-  private revision = -1n;
-  private checkedAtMs = 0;
+  private revision: bigint;
+  private checkedAtMs: number;
 
   /** @throws the error of the authentication. */
   constructor(
@@ -264,7 +264,9 @@ class AuthenticatedCaller implements ApiCaller {
     private readonly method: DescMethod,
     readonly connectionId: string,
   ) {
-    this.current = this.authenticate(/* isStart */ true);
+    this.revision = deps.state.view().revision;
+    this.checkedAtMs = deps.clock.now();
+    this.current = authentication.authenticate(/* isStart */ true);
   }
 
   /**
@@ -283,7 +285,7 @@ class AuthenticatedCaller implements ApiCaller {
   }
 
   check(): void {
-    this.current = this.authenticate(/* isStart */ false);
+    this.refresh();
     const { principal } = this.current;
     const decision = checkCall(getAccessRule(this.method), principal);
     if (!decision.allowed) throw createRefusal(decision, principal, this.method);
@@ -300,25 +302,30 @@ class AuthenticatedCaller implements ApiCaller {
     this.revision = -1n;
   }
 
-  private authenticate(isStart: boolean): Authentication {
-    const { state, clock } = this.deps;
-    this.revision = state.view().revision;
-    this.checkedAtMs = clock.now();
-    return this.authentication.authenticate(isStart);
-  }
-
   private tryRefresh(): void {
     const { state, clock } = this.deps;
     const isFresh =
       state.view().revision === this.revision && clock.now() - this.checkedAtMs < REFRESH_MS;
     if (isFresh) return;
     try {
-      this.current = this.authenticate(/* isStart */ false);
+      this.refresh();
     } catch {
-      const { principal } = this.current;
       // The next check ends the call. Until then the caller has no role.
+    }
+  }
+
+  /** @throws the error of the authentication, after taking all roles from the principal. */
+  private refresh(): void {
+    const { state, clock } = this.deps;
+    this.revision = state.view().revision;
+    this.checkedAtMs = clock.now();
+    try {
+      this.current = this.authentication.authenticate(/* isStart */ false);
+    } catch (reason) {
+      const { principal } = this.current;
       if (principal.kind === 'user')
         this.current = { ...this.current, principal: { ...principal, grants: [] } };
+      throw reason;
     }
   }
 }

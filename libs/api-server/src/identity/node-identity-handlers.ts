@@ -189,7 +189,8 @@ export class NodeIdentityHandlers {
     if (principal.kind !== 'user' || role === undefined)
       return `${principal.name} may not call an agent`;
     const namespace = target === '' ? '' : this.findNamespace(nodeId, target);
-    if (namespace === undefined || !hasRole(principal, 'viewer', namespace))
+    // Callers get the same answer for what they may not see as for what does not exist.
+    if (namespace === undefined || (target !== '' && !hasRole(principal, 'viewer', namespace)))
       return `no container or replica "${target}" is assigned to node "${nodeId}"`;
     if (hasRole(principal, role, namespace)) return undefined;
     const where = namespace === '' ? 'in the whole cluster' : `in namespace "${namespace}"`;

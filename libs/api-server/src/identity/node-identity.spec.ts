@@ -256,7 +256,7 @@ describe('AuthorizeAgentCall', () => {
     {
       name: 'a user of another namespace',
       grants: [{ role: 'operator', namespace: 'bank' }] as const,
-      reason: 'user/ada does not have the role operator in namespace "default"',
+      reason: 'no container or replica "c0ffee" is assigned to node "n1"',
     },
   ])('refuses $name', async ({ grants, reason }) => {
     const response = await ask(grants);
