@@ -20,11 +20,6 @@ export async function askUser(io: CliIo, question: string): Promise<boolean> {
  * @throws the reason of the abort when the command is ended, for example with Ctrl-C.
  */
 export async function readLine({ stdin, signal }: CliIo): Promise<string | undefined> {
-  const aborted = new Promise<never>((_, reject) => {
-    const stop = (): void => reject(new Error('the command was ended', { cause: signal.reason }));
-    if (signal.aborted) stop();
-    else signal.addEventListener('abort', stop, { once: true });
-  });
   const read = async (): Promise<string | undefined> => {
     const decoder = new TextDecoder();
     let text = '';
@@ -34,7 +29,7 @@ export async function readLine({ stdin, signal }: CliIo): Promise<string | undef
     }
     return text === '' ? undefined : text;
   };
-  return Promise.race([read(), aborted]);
+  return Promise.race([read(), rejectOnAbort(signal)]);
 }
 
 /** Keys in raw mode. */
@@ -45,10 +40,10 @@ const ERASE = new Set(['\b', '\u007f']);
 /**
  * Asks for one line that the terminal does not show, such as a secret.
  * @returns Undefined when nobody can be asked, or the user has typed Ctrl-D on an empty line.
- * @throws Error when the user has typed Ctrl-C.
+ * @throws {@link CliFailure} when the user has typed Ctrl-C; an error when the command is ended.
  */
 export async function readHiddenLine(
-  { terminal, stdin, stderr }: CliIo,
+  { terminal, stdin, stderr, signal }: CliIo,
   question: string,
 ): Promise<string | undefined> {
   if (terminal === undefined) return undefined;
@@ -56,7 +51,7 @@ export async function readHiddenLine(
   // Raw mode shows nothing; keys such as Ctrl-C are then input.
   const restore = terminal.makeRaw();
   try {
-    return await readKeys(stdin.readChunks());
+    return await Promise.race([readKeys(stdin.readChunks()), rejectOnAbort(signal)]);
   } finally {
     restore();
     await stderr.write('\n');
@@ -65,9 +60,13 @@ export async function readHiddenLine(
 
 async function readKeys(chunks: AsyncIterable<Uint8Array>): Promise<string | undefined> {
   const decoder = new TextDecoder();
+  // Not a loop over the chunks, whose end would close the terminal before its mode is restored.
+  const iterator = chunks[Symbol.asyncIterator]();
   let line = '';
-  for await (const chunk of chunks) {
-    for (const key of decoder.decode(chunk, { stream: true })) {
+  for (;;) {
+    const { done, value } = await iterator.next();
+    if (done === true) return line === '' ? undefined : line;
+    for (const key of decoder.decode(value, { stream: true })) {
       if (key === '\r' || key === '\n') return line;
       if (key === CTRL_C) throw new CliFailure(ExitCode.interrupted, 'interrupted');
       if (key === CTRL_D && line === '') return undefined;
@@ -75,5 +74,13 @@ async function readKeys(chunks: AsyncIterable<Uint8Array>): Promise<string | und
       else if (key >= ' ') line += key;
     }
   }
-  return line === '' ? undefined : line;
+}
+
+/** Rejects when the command is ended, for example with SIGTERM. */
+function rejectOnAbort(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const stop = (): void => reject(new Error('the command was ended', { cause: signal.reason }));
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop, { once: true });
+  });
 }

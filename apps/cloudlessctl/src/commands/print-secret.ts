@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { JsonValue } from '@bufbuild/protobuf';
 import type { Invocation } from '../command-tree.js';
+import type { CliSession } from '../call/cli-session.js';
 import { createUsageFailure } from '../call/failure.js';
 import { getTextOption } from './options.js';
 
@@ -27,34 +28,50 @@ export function addSecretOptions(command: Command): Command {
 }
 
 /**
- * Checks that `--output-file` does not exist, before the secret is created: a secret that cannot be
- * stored would be lost.
- * @throws {@link CliFailure} with exit code 2.
+ * Creates a secret and prints the text once: to `--output-file`, as a field of JSON or YAML, or alone
+ * on standard output, so that a script can store the text. The file is created before the secret,
+ * because a secret that cannot be stored would be lost.
+ * @param create - Creates the secret with a call.
+ * @throws {@link CliFailure} with exit code 2 when the file exists or cannot be created.
  */
-export async function requireFreeOutputFile(invocation: Invocation): Promise<void> {
-  const file = getTextOption(invocation, 'outputFile');
-  if (file === undefined && invocation.session.settings.output === 'name')
-    throw createUsageFailure('-o name does not show the text: add --output-file');
-  if (file !== undefined && (await invocation.session.io.files.exists(file)))
-    throw createUsageFailure(`--output-file: ${file} exists already; choose another file`);
-}
-
-/**
- * Prints a secret once: to `--output-file`, as a field of JSON or YAML, or alone on standard output,
- * so that a script can store it.
- */
-export async function printSecret(
+export async function createAndPrintSecret(
   invocation: Invocation,
-  { text, json, summary, next }: CreatedSecret,
+  create: () => Promise<CreatedSecret>,
 ): Promise<void> {
   const { session } = invocation;
+  const { files } = session.io;
   const file = getTextOption(invocation, 'outputFile');
-  if (file !== undefined) {
-    await session.io.files.createSecret(file, `${text}\n`);
-    if (session.isStructured) return session.printValue(withField(json, 'file', file));
-    await session.printNotice(`${summary}; written to ${file}`);
-    return session.printNotice(`next: ${next(file)}`);
+  if (file === undefined) {
+    if (session.settings.output === 'name')
+      throw createUsageFailure('-o name does not show the text: add --output-file');
+    return printSecret(session, await create());
   }
+  await files.createSecret(file, '').catch((reason: unknown) => refuseFile(file, reason));
+  let secret: CreatedSecret;
+  try {
+    secret = await create();
+  } catch (reason) {
+    await files.remove(file);
+    throw reason;
+  }
+  await files.replaceSecret(file, `${secret.text}\n`);
+  if (session.isStructured) return session.printValue(withField(secret.json, 'file', file));
+  await session.printNotice(`${secret.summary}; written to ${file}`);
+  await session.printNotice(`next: ${secret.next(file)}`);
+}
+
+function refuseFile(file: string, reason: unknown): never {
+  const { code } = reason as { readonly code?: unknown };
+  const message = reason instanceof Error ? reason.message : String(reason);
+  throw createUsageFailure(
+    `--output-file: ${code === 'EEXIST' ? `${file} exists already; choose another file` : message}`,
+  );
+}
+
+async function printSecret(
+  session: CliSession,
+  { text, json, summary }: CreatedSecret,
+): Promise<void> {
   if (session.isStructured) return session.printValue(withField(json, 'text', text));
   await session.print(`${text}\n`);
   await session.printNotice(summary);

@@ -3,7 +3,7 @@ import type { Files } from '../io/io.js';
 import type { CurrentIdentity, RenewalIo } from './current-identity.js';
 import { createPendingKey, issueIdentity } from './issue-identity.js';
 import type { PendingKey } from './issue-identity.js';
-import { writeIdentity } from './stored-identity.js';
+import { readIdentity, writeIdentity } from './stored-identity.js';
 
 /** Time limit of the call. */
 const CALL_TIMEOUT_MS = 10_000;
@@ -35,6 +35,9 @@ export async function renewIdentity(
     });
     // A login of another user in another process must not be replaced.
     if (renewed.principal !== principal || renewed.credentialId !== credentialId) return false;
+    // A process that was stopped for longer than the lock counts may be overtaken.
+    if ((await readIdentity(io.files, directory))?.credentialId !== credentialId) return false;
+    if (await current.reload()) return true;
     await writeIdentity(io.files, directory, renewed);
     current.replace(renewed);
     await io.files.remove(getPendingPath(directory));

@@ -68,10 +68,15 @@ export class LocalFiles implements Files {
   }
 
   async lock(path: string, staleAfterMs: number): Promise<(() => Promise<void>) | undefined> {
-    const unlock = (): Promise<void> => rm(path, { force: true });
+    const owner = `${process.pid} ${randomBytes(8).toString('hex')}\n`;
+    const unlock = async (): Promise<void> => {
+      // Another process may have replaced the lock of a process that was stopped for a long time.
+      const content = await readFile(path, 'utf8').catch(() => '');
+      if (content === owner) await rm(path, { force: true });
+    };
     for (let attempt = 0; attempt < 2; attempt += 1) {
       try {
-        await writeFile(path, `${process.pid}\n`, { flag: 'wx', mode: 0o600 });
+        await writeFile(path, owner, { flag: 'wx', mode: 0o600 });
         return unlock;
       } catch (reason) {
         if (!isErrorWithCode(reason, 'EEXIST')) throw reason;

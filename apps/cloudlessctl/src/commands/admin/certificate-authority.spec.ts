@@ -120,7 +120,7 @@ describe('cloudlessctl admin rotate-ca', () => {
     const result = await runCli(['admin', 'rotate-ca', '--skip-wait'], { identities, ...options });
     expect({ exitCode: result.exitCode, count }).toEqual({ exitCode, count: skips });
     expect(result.stderr).toContain(
-      'In the last phase, 1 nodes that have not completed it must join again, and 1 users must log in again.',
+      '1 node and 1 user have not completed the phase. After the last phase, such a node must join again and such a user log in again.',
     );
   });
 });

@@ -10,7 +10,7 @@ import { CliFailure, ExitCode } from '../../call/failure.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { isTransient } from '../../call/call-failure.js';
-import { formatSpan } from '../../output/human.js';
+import { formatCount, formatSpan } from '../../output/human.js';
 import { formatAuthority, formatRotationLine } from '../../views/authority-view.js';
 import { askUser, canAsk } from '../ask-user.js';
 import { hasFlag } from '../options.js';
@@ -72,12 +72,9 @@ async function skipWait(invocation: Invocation): Promise<CertificateAuthority> {
   const { session } = invocation;
   if (!hasFlag(invocation, 'yes')) {
     const { rotation } = await readAuthority(session);
-    const count = rotation?.waitingNodeCount ?? 0;
-    const users = rotation?.waitingUsers.length ?? 0;
-    const effect =
-      count + users === 0
-        ? 'Nothing is waited for.'
-        : `In the last phase, ${count} nodes that have not completed it must join again, and ${users} users must log in again.`;
+    const nodes = formatCount(rotation?.waitingNodeCount ?? 0, 'node');
+    const users = formatCount(rotation?.waitingUsers.length ?? 0, 'user');
+    const effect = `${nodes} and ${users} have not completed the phase. After the last phase, such a node must join again and such a user log in again.`;
     if (!canAsk(session.io))
       throw new CliFailure(
         ExitCode.notConfirmed,

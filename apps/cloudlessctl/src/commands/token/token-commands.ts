@@ -17,7 +17,7 @@ import { addOutputOptions, printObjects } from '../general/list-objects.js';
 import type { ObjectKind } from '../general/list-objects.js';
 import { getListOption, getTextOption } from '../options.js';
 import { listAllPages } from '../page.js';
-import { addSecretOptions, printSecret, requireFreeOutputFile } from '../print-secret.js';
+import { addSecretOptions, createAndPrintSecret } from '../print-secret.js';
 
 /** How join tokens are listed. */
 const TOKEN_KIND: ObjectKind<JoinToken> = {
@@ -110,16 +110,15 @@ export function describeToken(token: JoinToken | undefined, style: Style): strin
 async function createToken(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const request = readJoinTokenRequest(invocation);
-  await requireFreeOutputFile(invocation);
-  const { token, text } = await session.identities.createJoinToken(
-    request,
-    session.getCallOptions(),
-  );
-  await printSecret(invocation, {
-    text,
-    json: token === undefined ? {} : toMessageJson(JoinTokenSchema, token),
-    summary: describeToken(token, session.style),
-    next: (file) => `cloudlessctl node join-command --join-token-file ${file}`,
+  await createAndPrintSecret(invocation, async () => {
+    const options = session.getCallOptions();
+    const { token, text } = await session.identities.createJoinToken(request, options);
+    return {
+      text,
+      json: token === undefined ? {} : toMessageJson(JoinTokenSchema, token),
+      summary: describeToken(token, session.style),
+      next: (file) => `cloudlessctl node join-command --join-token-file ${file}`,
+    };
   });
 }
 

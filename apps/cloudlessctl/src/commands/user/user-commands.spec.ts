@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
@@ -154,6 +155,17 @@ describe('cloudlessctl user token create', () => {
       requests: [],
       files,
     });
+  });
+
+  it('leaves no file when the coordinator refuses the token', async () => {
+    const words = 'user token create ada --output-file ada.token'.split(' ');
+    const users = {
+      createUserToken: () => {
+        throw new ConnectError('no', Code.PermissionDenied);
+      },
+    };
+    expect(await runCli(words, { users })).toMatchObject({ exitCode: 1, files: {} });
+    expect((await runCli(words, { users })).files).toEqual({});
   });
 
   it('creates no token whose text -o name would lose', async () => {

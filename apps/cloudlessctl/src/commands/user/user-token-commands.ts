@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { UserCredentialSchema } from '@cloudless/api';
+import { definedFields } from '@cloudless/base';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { parseDurationOption } from '../../config/settings.js';
 import { toMessageJson } from '../../call/cli-session.js';
@@ -9,7 +10,7 @@ import { formatCredentialKind } from '../../views/user-view.js';
 import { changeEach } from '../change-each.js';
 import { addOutputOptions } from '../general/list-objects.js';
 import { getTextOption, requireOperands } from '../options.js';
-import { addSecretOptions, printSecret, requireFreeOutputFile } from '../print-secret.js';
+import { addSecretOptions, createAndPrintSecret } from '../print-secret.js';
 import { listCredentials } from './list-users.js';
 
 /** Adds the subcommands of `user token`. */
@@ -50,23 +51,25 @@ export function addUserTokenCommands(tree: CommandTree, parent: Command): void {
 
 async function createToken(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
-  await requireFreeOutputFile(invocation);
-  const lifetime = getTextOption(invocation, 'lifetime');
-  const { credential, text } = await session.users.createUserToken(
-    {
-      user: operands[0] ?? '',
-      description: getTextOption(invocation, 'description') ?? '',
-      ...(lifetime === undefined
-        ? {}
-        : { lifetime: durationFromMs(parseDurationOption('--lifetime', lifetime)) }),
-    },
-    session.getCallOptions(),
-  );
-  await printSecret(invocation, {
-    text,
-    json: credential === undefined ? {} : toMessageJson(UserCredentialSchema, credential),
-    summary: `token ${credential?.id ?? ''} of user ${credential?.user ?? ''}: expires ${formatStyledTime(credential?.expiresAt, session.style)}`,
-    next: (file) => `cloudlessctl login ${session.settings.server} --token-file ${file}`,
+  const lifetimeText = getTextOption(invocation, 'lifetime');
+  const lifetime =
+    lifetimeText === undefined
+      ? undefined
+      : durationFromMs(parseDurationOption('--lifetime', lifetimeText));
+  const request = {
+    user: operands[0] ?? '',
+    description: getTextOption(invocation, 'description') ?? '',
+    ...definedFields({ lifetime }),
+  };
+  await createAndPrintSecret(invocation, async () => {
+    const options = session.getCallOptions();
+    const { credential, text } = await session.users.createUserToken(request, options);
+    return {
+      text,
+      json: credential === undefined ? {} : toMessageJson(UserCredentialSchema, credential),
+      summary: `token ${credential?.id ?? ''} of user ${credential?.user ?? ''}: expires ${formatStyledTime(credential?.expiresAt, session.style)}`,
+      next: (file) => `cloudlessctl login ${session.settings.server} --token-file ${file}`,
+    };
   });
 }
 
