@@ -91,6 +91,17 @@ describe('AgentAuthorizer', () => {
     expect(bed.questions[0]?.certificateChain[0]).toEqual(credentials.get('user')?.chainDer[0]);
   });
 
+  it('asks about each privileged call, so that each is in the audit log', async () => {
+    await bed.exec('user');
+    await bed.exec('user');
+    expect(bed.questions.map(({ running }) => running)).toEqual([false, false]);
+    for (let calls = 0; calls < 2; calls += 1) {
+      const caller = bed.call(method.streamLogs, credentials.get('user'));
+      await bed.authorizer.requireAccess(caller, 'StreamLogs', 'r1');
+    }
+    expect(bed.questions).toHaveLength(3);
+  });
+
   it('refuses a user without the role, with the reason of the coordinator', async () => {
     bed.allows = () => false;
     await expect(bed.exec('user')).rejects.toMatchObject({

@@ -12,9 +12,12 @@ import { CallDecisions } from './call-decisions.js';
 class Bed {
   readonly clock = new ManualClock();
   questions = 0;
+  /** Questions about calls that run. */
+  runningQuestions = 0;
   answer: () => Promise<AuthorizeAgentCallResponse> = () => this.reply(true);
-  readonly decisions = new CallDecisions(this.clock, () => {
+  readonly decisions = new CallDecisions(this.clock, (_request, running) => {
     this.questions += 1;
+    if (running) this.runningQuestions += 1;
     return this.answer();
   });
 
@@ -24,6 +27,10 @@ class Bed {
   }
 
   require(key = 'a'): Promise<() => void> {
+    return this.requireOf(key);
+  }
+
+  requireOf(key: string | undefined): Promise<() => void> {
     return this.decisions.require(key, create(AuthorizeAgentCallRequestSchema));
   }
 
@@ -52,6 +59,13 @@ describe('CallDecisions', () => {
     expect(bed.questions).toBe(3);
   });
 
+  it('asks about each call without a key', async () => {
+    const bed = new Bed();
+    await Promise.all([bed.requireOf(undefined), bed.requireOf(undefined)]);
+    await bed.requireOf(undefined);
+    expect([bed.questions, bed.runningQuestions]).toEqual([3, 0]);
+  });
+
   it('refuses with the reason of the coordinator, and asks again at the next call', async () => {
     const bed = new Bed();
     bed.answer = () => bed.reply(false);
@@ -74,6 +88,7 @@ describe('CallDecisions', () => {
     await bed.follow(await bed.require(), 60);
     expect(bed.questions).toBeGreaterThan(10);
     expect(bed.questions).toBeLessThan(30);
+    expect(bed.runningQuestions).toBe(bed.questions - 1);
   });
 
   it('ends an open call within 5 s after the role is gone', async () => {

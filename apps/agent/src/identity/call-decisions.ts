@@ -8,7 +8,11 @@ const REFRESH_MS = 2_500;
 /** Decisions that are kept at most; the oldest is forgotten first. */
 const MAX_DECISIONS = 1_000;
 
-type Ask = (request: AuthorizeAgentCallRequest) => Promise<AuthorizeAgentCallResponse>;
+/** @param running - True: the call was allowed before, and is running. */
+type Ask = (
+  request: AuthorizeAgentCallRequest,
+  running: boolean,
+) => Promise<AuthorizeAgentCallResponse>;
 
 /** Decisions of coordinators about calls of users, kept for 5 s. */
 export class CallDecisions {
@@ -21,19 +25,21 @@ export class CallDecisions {
 
   /**
    * Asks whether a call is allowed, unless the answer is known.
-   * @param key - Identifies certificate, RPC and target.
+   * @param key - Identifies certificate, RPC and target. Undefined: each call is asked about, because
+   *   the coordinator records it.
    * @returns A function that throws as soon as the call is not allowed any more, for open calls.
    * @throws kind `denied` when the call is not allowed; as `ask` when nobody answers.
    */
-  async require(key: string, request: AuthorizeAgentCallRequest): Promise<() => void> {
-    const known = this.decisions.get(key);
+  async require(key: string | undefined, request: AuthorizeAgentCallRequest): Promise<() => void> {
+    const known = key === undefined ? undefined : this.decisions.get(key);
     const decision = known?.isCurrent === true ? known : this.add(key, request);
     await decision.require();
     return () => decision.check();
   }
 
-  private add(key: string, request: AuthorizeAgentCallRequest): Decision {
-    const decision = new Decision(this.clock, () => this.ask(request));
+  private add(key: string | undefined, request: AuthorizeAgentCallRequest): Decision {
+    const decision = new Decision(this.clock, (running) => this.ask(request, running));
+    if (key === undefined) return decision;
     this.decisions.delete(key);
     this.decisions.set(key, decision);
     const [oldest] = this.decisions.keys();
@@ -53,7 +59,7 @@ class Decision {
 
   constructor(
     private readonly clock: Pick<Clock, 'now'>,
-    private readonly ask: () => Promise<AuthorizeAgentCallResponse>,
+    private readonly ask: (running: boolean) => Promise<AuthorizeAgentCallResponse>,
   ) {
     this.askedAtMs = clock.now();
     this.answer = this.start();
@@ -87,7 +93,8 @@ class Decision {
     this.isAsking = true;
     const askedAtMs = (this.askedAtMs = this.clock.now());
     try {
-      const { allowed, principal, reason } = await this.ask();
+      const running = this.confirmedAtMs !== -Infinity;
+      const { allowed, principal, reason } = await this.ask(running);
       if (!allowed)
         throw new CloudlessError(
           'denied',

@@ -115,8 +115,8 @@ export class NodeIdentityHandlers {
 
   /**
    * Decides whether a user may make a call to the agent of a node. An error in the certificate of
-   * the user is a refusal, not an error of the agent's call. A permitted privileged call is in the
-   * audit log, under the name of the user, before the reply.
+   * the user is a refusal, not an error of the agent's call. A permitted privileged call that begins
+   * is in the audit log, under the name of the user, before the reply.
    */
   async authorizeAgentCall(
     request: AuthorizeAgentCallRequest,
@@ -138,7 +138,7 @@ export class NodeIdentityHandlers {
       principal: principal.name,
       reason: reason ?? '',
     });
-    if (response.allowed && getAuditPolicy(method) === 'privileged')
+    if (response.allowed && !request.running && getAuditPolicy(method) === 'privileged')
       await this.recordStart(request, method, principal);
     return response;
   }

@@ -227,11 +227,12 @@ describe('AuthorizeAgentCall', () => {
   /** Asks about a call of user ada with the given roles. */
   async function ask(
     grants: Parameters<TestIdentity['putUser']>[2],
-    { rpc = 'ExecCommand', target = 'c0ffee', nodeId = 'n1' } = {},
+    { rpc = 'ExecCommand', target = 'c0ffee', nodeId = 'n1', running = false } = {},
   ) {
     await identity.putUser(bed, 'ada', grants);
     const { chainDer } = await identity.putUserCertificate(bed, 'ada');
-    return node.authorizeAgentCall({ nodeId, rpc, target, certificateChain: [...chainDer] });
+    const certificateChain = [...chainDer];
+    return node.authorizeAgentCall({ nodeId, rpc, target, running, certificateChain });
   }
 
   it('allows a call that the roles of the user allow, and records it under their name', async () => {
@@ -245,6 +246,13 @@ describe('AuthorizeAgentCall', () => {
       replicaId: 'w-0',
       audit: { principal: 'user/ada', result: 'started' },
     });
+  });
+
+  it('decides again about a running call, without another audit record', async () => {
+    const grants = [{ role: 'operator', namespace: 'default' }] as const;
+    expect((await ask(grants, { running: true })).allowed).toBe(true);
+    expect((await ask([], { running: true })).allowed).toBe(false);
+    expect(bed.events('ExecCommand')).toEqual([]);
   });
 
   it.each([
