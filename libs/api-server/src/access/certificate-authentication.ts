@@ -100,6 +100,8 @@ export type CertificateHolder =
       readonly instanceId: string;
       /** Time of the expiry when the certificate has expired. */
       readonly expiredAtMs: number | undefined;
+      /** Expiry of a certificate that is newer than the record. Undefined: the record has it. */
+      readonly newerNotAfterMs: number | undefined;
       /** True when this use confirms that the node has its newest certificate. */
       readonly confirmsCurrent: boolean;
     }
@@ -146,11 +148,13 @@ export function checkCertificate(
   const isPresented = facts === presented;
   if (kind === 'node') {
     const { identity, instanceId } = requireNodeInGoodStanding(view, id, refuse);
-    requireCurrentSerial(view, facts.serial, identity, name, refuse);
+    const isNewer = isIssuedAfter(facts, identity?.current);
+    if (!isNewer) requireCurrentSerial(view, facts.serial, identity, name, refuse);
     return {
       kind,
       id,
       instanceId,
+      newerNotAfterMs: isNewer ? facts.notAfterMs : undefined,
       expiredAtMs: isExpired ? facts.notAfterMs : undefined,
       confirmsCurrent: isPresented && identity?.current?.serial === facts.serial,
     };
@@ -184,6 +188,7 @@ export function checkHolder(view: ClusterView, holder: CertificateHolder, nowMs:
     if (node.instanceId !== holder.instanceId) throw refuse(...describeReplaced(name));
     if (holder.expiredAtMs !== undefined) return;
     current = node.identity?.current;
+    if (current !== undefined && nowMs <= (holder.newerNotAfterMs ?? 0)) return;
   } else {
     const record = requireCredentialInGoodStanding(view, holder.id, holder.userName, nowMs, refuse);
     current = record.current;
@@ -278,6 +283,20 @@ function requireCredentialInGoodStanding(
     );
   }
   return record;
+}
+
+/**
+ * Returns true for a certificate that was issued after the newest one in the record of its node: the
+ * state was restored from a backup that is older than the certificate. Every certificate that was
+ * replaced, or that another machine had under the same name, was issued before the newest one.
+ */
+function isIssuedAfter(
+  { serial, notBeforeMs }: CertificateFacts,
+  current: CertificateRecord | undefined,
+): boolean {
+  if (current?.issuedAt === undefined || current.serial === serial) return false;
+  // The validity begins at the issue or earlier.
+  return notBeforeMs > timestampMs(current.issuedAt);
 }
 
 /**

@@ -30,6 +30,11 @@ export interface NodeRenewal {
   readonly issued: CertificateRecord;
   /** Serial of the certificate with which the node made the call; undefined: not known. */
   readonly callerSerial: string | undefined;
+  /**
+   * The certificate of the call is newer than the record, which was restored from an older backup.
+   * Default false.
+   */
+  readonly isCallerNewer?: boolean;
   /** Generation of the trust bundle that the agent has stored. */
   readonly trustBundleGeneration: bigint;
 }
@@ -41,14 +46,17 @@ export interface NodeRenewal {
  */
 export function renewNodeIdentity(
   before: NodeIdentityRecord,
-  { issued, callerSerial, trustBundleGeneration }: NodeRenewal,
+  { issued, callerSerial, isCallerNewer = false, trustBundleGeneration }: NodeRenewal,
 ): NodeIdentityRecord {
   const after = clone(NodeIdentityRecordSchema, before);
   const { current, previous } = before;
   const isOfPrevious = previous !== undefined && previous.serial === callerSerial;
   const kept = isOfPrevious ? previous : current;
   after.current = issued;
-  if (kept !== undefined) after.previous = clone(CertificateRecordSchema, kept);
+  if (isCallerNewer && callerSerial !== undefined && current?.serial !== callerSerial) {
+    const { generation } = issued;
+    after.previous = create(CertificateRecordSchema, { serial: callerSerial, generation });
+  } else if (kept !== undefined) after.previous = clone(CertificateRecordSchema, kept);
   // An agent never goes back to an older bundle. A lower number is a delayed call.
   if (trustBundleGeneration > after.trustBundleGeneration)
     after.trustBundleGeneration = trustBundleGeneration;

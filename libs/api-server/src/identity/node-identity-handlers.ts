@@ -35,6 +35,7 @@ import { requireAuthority, requireIssuingGeneration } from './issuing-generation
 import {
   presentNodeCertificate,
   presentTrustBundle,
+  type NodeRenewal,
   renewNodeIdentity,
   toCertificateRecord,
 } from './node-certificate.js';
@@ -59,7 +60,10 @@ export class NodeIdentityHandlers {
     const { nodeId } = request;
     const caller = this.access.getCaller(context);
     this.access.requireNode(caller, nodeId);
-    this.requireNode(request);
+    const before = this.requireNode(request).value.identity;
+    const callerSerial = caller.credential?.serial;
+    const known = [before?.current?.serial, before?.previous?.serial];
+    const isCallerNewer = callerSerial !== undefined && !known.includes(callerSerial);
     const { publicKey } = await readKey(request.csr);
     const issued = await this.identity.issue({
       id: { trustDomain: this.identity.trustDomain, kind: 'node', id: nodeId },
@@ -72,7 +76,7 @@ export class NodeIdentityHandlers {
       retryOnConflict({ ...this.deps, subject }, () => {
         // A ban, a removal or a newer certificate may have ended that of the caller meanwhile.
         caller.check();
-        return this.commitRenewal(request, issued, caller.credential?.serial);
+        return this.commitRenewal(request, issued, { callerSerial, isCallerNewer });
       }),
     );
     this.deps.replaceCredential?.(caller, issued);
@@ -217,7 +221,7 @@ export class NodeIdentityHandlers {
   private async commitRenewal(
     request: RenewNodeCertificateRequest,
     issued: IssuedCertificate,
-    callerSerial: string | undefined,
+    callers: Pick<NodeRenewal, 'callerSerial' | 'isCallerNewer'>,
   ): Promise<void> {
     const { state, clock } = this.deps;
     const { nodeId } = request;
@@ -230,7 +234,7 @@ export class NodeIdentityHandlers {
     const confirmed = request.trustBundleGeneration;
     record.identity = renewNodeIdentity(identity, {
       issued: toCertificateRecord(issued, clock.wallTime()),
-      callerSerial,
+      ...callers,
       // An agent cannot have a bundle that does not exist yet.
       trustBundleGeneration: confirmed > generation ? 0n : confirmed,
     });

@@ -1,4 +1,5 @@
-import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError, type Client } from '@connectrpc/connect';
 import {
   CertificateAuthorityRotation_Phase as RotationPhase,
@@ -8,6 +9,7 @@ import {
 import {
   CertificateRecordSchema,
   NodeIdentityRecordSchema,
+  NodeRecordSchema,
   VersionRecordSchema,
   type ReplicaRecordSchema,
 } from '@cloudless/api/store';
@@ -131,6 +133,41 @@ describe('RenewNodeCertificate', () => {
     if (code === undefined) await renewal;
     else expect((await errorOf(renewal)).code).toBe(code);
     await late.stop();
+  });
+});
+
+describe('a state that was restored from an older backup', () => {
+  /** Writes the record of n1 with another certificate, issued at this time. */
+  async function putOlderRecord(issuedAtMs: number): Promise<void> {
+    const stored = bed.state.view().node('n1');
+    if (stored === undefined) throw new Error('no node');
+    const record = clone(NodeRecordSchema, stored.value);
+    record.identity = create(NodeIdentityRecordSchema, {
+      current: {
+        serial: 'older',
+        issuedAt: timestampFromMs(issuedAtMs),
+        notAfter: timestampFromMs(issuedAtMs + 1_000),
+        generation: 1,
+      },
+    });
+    await bed.state.commit(bed.state.transaction().put('node', 'n1', record));
+  }
+
+  it('lets a node with a certificate that is newer than the record renew', async () => {
+    await putOlderRecord(bed.clock.wallTime() - 24 * 3_600_000);
+    const { certificateChain } = await node.renewNodeCertificate(await aRenewal());
+    expect(recordOf('n1')).toMatchObject({
+      current: { serial: verify(certificateChain).serial },
+      previous: { serial: nodeSerial },
+    });
+    bed.callers.at(-1)?.check();
+  });
+
+  it('refuses a certificate that was issued before the one in the record', async () => {
+    await putOlderRecord(bed.clock.wallTime());
+    expect((await errorOf(node.renewNodeCertificate(await aRenewal()))).rawMessage).toContain(
+      'was revoked, or replaced by a newer one',
+    );
   });
 });
 
