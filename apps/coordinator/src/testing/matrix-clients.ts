@@ -110,6 +110,42 @@ export async function callOnce(
   }
 }
 
+/**
+ * Opens a stream and reads it until its end.
+ * @param onFirst - Called once, after the first message of the answer.
+ * @returns How the stream has ended.
+ */
+export async function followUntilEnd(
+  { transport }: MatrixConnection,
+  method: DescMethod,
+  request: object,
+  onFirst: () => Promise<void>,
+): Promise<'ok' | Code> {
+  const stopping = new AbortController();
+  const isOpen = method.methodKind !== 'server_streaming';
+  const message = create(method.input, request as never);
+  try {
+    const response = await transport.stream(
+      method as never,
+      stopping.signal,
+      undefined,
+      undefined,
+      streamOf(message, isOpen ? stopping.signal : undefined) as never,
+    );
+    let changing: Promise<void> | undefined;
+    for await (const item of response.message) {
+      void item;
+      changing ??= onFirst();
+    }
+    await changing;
+    return 'ok';
+  } catch (reason) {
+    return ConnectError.from(reason).code;
+  } finally {
+    stopping.abort();
+  }
+}
+
 /** Sends one message, and keeps the stream open until the signal. */
 async function* streamOf(message: unknown, signal: AbortSignal | undefined) {
   yield message;

@@ -58,8 +58,9 @@ export interface AuthenticatorDeps {
   /** Default: no metrics. */
   readonly meter?: Meter;
   /**
-   * Called when a client has presented its newest certificate, as long as the certificate before is
-   * still accepted. `id` is that of {@link CallCredential}.
+   * Called when a node has presented its newest certificate in a handshake: the certificate before
+   * is no longer needed. Not called for users, who run several programs with one identity: a renewal
+   * by one program must not refuse the calls of the others.
    */
   readonly onCredentialUsed?: (kind: 'node' | 'user', id: string, serial: string) => void;
 }
@@ -230,8 +231,8 @@ export class Authenticator {
   }
 
   private reportUse(holder: CertificateHolder, serial: string | undefined): void {
-    if (holder.kind === 'controller' || !holder.confirmsCurrent) return;
-    this.deps.onCredentialUsed?.(holder.kind, holder.id, serial ?? '');
+    if (holder.kind === 'node' && holder.confirmsCurrent)
+      this.deps.onCredentialUsed?.('node', holder.id, serial ?? '');
   }
 
   private notify(): void {

@@ -148,18 +148,6 @@ export class CallAccess {
   }
 
   /**
-   * Checks that a replica is assigned to the node of the caller.
-   * @throws kind `notFound` for any other replica, as for an unknown one.
-   */
-  requireReplica(caller: ApiCaller, replicaId: string): void {
-    caller.require(() => {
-      const replica = this.deps.state.view().replica(replicaId)?.value;
-      if (replica !== undefined && this.isNode(caller, replica.nodeId)) return;
-      throw new CloudlessError('REPLICA_NOT_FOUND', `replica "${replicaId}" not found`);
-    });
-  }
-
-  /**
    * Checks that a user acts on its own credentials, or is admin of the whole cluster.
    * @throws kind `denied`.
    */

@@ -110,14 +110,12 @@ export type CertificateHolder =
       /** Id of the credential. */
       readonly id: string;
       readonly userName: string;
-      /** As of a node. */
-      readonly confirmsCurrent: boolean;
     };
 
 /**
  * Checks the certificate of a connection at the start of a call: the validity, and that its serial
- * number is that of the current certificate, or of the one before as long as the current one was not
- * used.
+ * number is that of the current certificate, or of the one before: of a node as long as the current
+ * one was not used, of a user until the next renewal.
  * @throws {@link RefusedCallError} with a separate text for each cause.
  */
 export function checkCertificate(
@@ -145,7 +143,6 @@ export function checkCertificate(
       `the certificate of ${name} expired at ${formatTime(facts.notAfterMs)}, and the clock of the coordinator shows ${formatTime(nowMs)}; ${kind === 'node' ? 'join the machine again with a join token' : 'log in again'}`,
     );
   }
-  const isPresented = facts === presented;
   if (kind === 'node') {
     const { identity, instanceId } = requireNodeInGoodStanding(view, id, refuse);
     const isNewer = isIssuedAfter(facts, identity?.current);
@@ -156,7 +153,7 @@ export function checkCertificate(
       instanceId,
       newerNotAfterMs: isNewer ? facts.notAfterMs : undefined,
       expiredAtMs: isExpired ? facts.notAfterMs : undefined,
-      confirmsCurrent: isPresented && identity?.current?.serial === facts.serial,
+      confirmsCurrent: facts === presented && identity?.current?.serial === facts.serial,
     };
   }
   if (kind !== 'user') return { kind: 'controller', id };
@@ -168,7 +165,6 @@ export function checkCertificate(
     kind,
     id: credentialId,
     userName: id,
-    confirmsCurrent: isPresented && record?.current?.serial === facts.serial,
   };
 }
 

@@ -6,8 +6,8 @@ import {
 } from '@cloudless/api/store';
 
 /**
- * Returns a credential with a new certificate. The certificate before is accepted until the new one
- * was used. Which one that is depends on what the client surely has: a client that calls again with
+ * Returns a credential with a new certificate. The certificate before is accepted until it
+ * expires or the next renewal, because a user runs several programs with one identity. Which one that is depends on what the client surely has: a client that calls again with
  * the same key, or with the previous certificate, never received the current one.
  * @param usedSerial - Serial number of the certificate of the call.
  */
