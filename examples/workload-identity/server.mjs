@@ -36,15 +36,18 @@ server.listen(Number(process.env.PORT ?? 8443), () =>
 );
 
 // New connections use the new certificate; open connections go on.
-setInterval(() => {
-  try {
-    const newest = readVersion();
-    if (newest === version) return;
-    server.setSecureContext({ ...readIdentity(newest), minVersion: 'TLSv1.3' });
-    version = newest;
-    console.log('certificate replaced');
-  } catch (reason) {
-    console.error(`certificate not replaced: ${reason.message}`);
-  }
-}, Number(process.env.CHECK_MS ?? 5_000));
+setInterval(
+  () => {
+    try {
+      const newest = readVersion();
+      if (newest === version) return;
+      server.setSecureContext({ ...readIdentity(newest), minVersion: 'TLSv1.3' });
+      version = newest;
+      console.log('certificate replaced');
+    } catch (reason) {
+      console.error(`certificate not replaced: ${reason.message}`);
+    }
+  },
+  Number(process.env.CHECK_MS ?? 5_000),
+);
 process.on('SIGTERM', () => process.exit(0));

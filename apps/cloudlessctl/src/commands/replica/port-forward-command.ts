@@ -163,7 +163,9 @@ async function forwardConnection(
     connection.resetConnection();
     if (endSignal.aborted) return; // the local client has closed the connection
     const failure =
-      reason instanceof ConnectError ? describeCallFailure(reason, session.settings, session.nowMs) : reason;
+      reason instanceof ConnectError
+        ? describeCallFailure(reason, session.settings, session.nowMs)
+        : reason;
     await session.printNotice(
       `cloudlessctl: connection to port ${port}: ${failure instanceof Error ? failure.message : String(failure)}`,
     );
