@@ -9,7 +9,7 @@ import {
   type CoordinatorTransport,
 } from '@cloudless/agent-core';
 import { MemoryAgentStore, MemoryIdentityFiles } from '@cloudless/agent-core/testing';
-import { silentLog } from '@cloudless/base';
+import { silentLog, sleep } from '@cloudless/base';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { createKeyAndCsr } from '@cloudless/identity/x509';
@@ -149,6 +149,9 @@ async function startAll(coordinator: string, joinToken?: string): Promise<void> 
   for (let first = 0; first < agents.length; first += BATCH) {
     const batch = agents.slice(first, first + BATCH);
     await Promise.all(batch.map((agent) => agent.start(coordinator, joinToken)));
+    // A join with its keys and handshakes takes 20 ms of the event loop.
+    while (joinToken !== undefined && batch.some((agent) => !agent.isConnected))
+      await sleep(systemClock, 20);
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
