@@ -30,8 +30,8 @@ export interface CoordinatorTransportOptions {
   /** Interceptors of all calls; the first is the outermost. Default: none. */
   readonly interceptors?: CallInterceptors;
   /**
-   * Returns the current key, certificates and servers; called for each connection. Needed for
-   * addresses with `https://`.
+   * Returns the current key, certificates and servers; called for each connection to an address
+   * with `https://`, for which it is needed.
    */
   readonly tls?: () => ClientTls;
 }
@@ -60,7 +60,8 @@ export const createCoordinatorTransport = ({
    *   coordinator is not trusted; `precondition` for `https://` without `tls`.
    */
   connect: async (address: string, signal: AbortSignal): Promise<CoordinatorConnection> => {
-    const session = await connectHttp2Session(address, tls?.(), signal);
+    const clientTls = address.startsWith('https:') ? tls?.() : undefined;
+    const session = await connectHttp2Session(address, clientTls, signal);
     return new CoordinatorConnection(session, address, interceptors);
   },
 });

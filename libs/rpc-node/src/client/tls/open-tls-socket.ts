@@ -18,7 +18,7 @@ import { codeOf, createProtocolError, createTrustError, toTlsError } from './tls
  * const session = http2.connect(address, { createConnection });
  */
 export function openTlsSocket(address: string, clientTls: ClientTls): tls.TLSSocket {
-  const verifier = new PeerVerifier(clientTls);
+  const verifier = getVerifier(clientTls);
   let chain: readonly Uint8Array[] = [];
   /** Returns what is wrong with the chain of the server, if anything. */
   const checkChain = (): CloudlessError | undefined => {
@@ -43,6 +43,19 @@ export function openTlsSocket(address: string, clientTls: ClientTls): tls.TLSSoc
     return (isRefused ? checkChain() : undefined) ?? toTlsError(address, reason, isRefused);
   });
   return socket;
+}
+
+/** The newest verifier. Most processes know one bundle, and reading its keys takes milliseconds. */
+let newest: { readonly of: ClientTls; readonly verifier: PeerVerifier } | undefined;
+
+function getVerifier(clientTls: ClientTls): PeerVerifier {
+  const { bundlePem, trustDomain } = clientTls;
+  if (newest?.of.bundlePem !== bundlePem || newest.of.trustDomain !== trustDomain)
+    newest = {
+      of: { bundlePem, trustDomain, serverIds: [] },
+      verifier: new PeerVerifier({ bundlePem, trustDomain }),
+    };
+  return newest.verifier;
 }
 
 /** @param checkServer - Runs when OpenSSL trusts the server; an error destroys the socket. */

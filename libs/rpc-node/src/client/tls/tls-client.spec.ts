@@ -56,6 +56,18 @@ describe('createCoordinatorTransport', () => {
     byName.close();
   });
 
+  it('connects to http:// in plaintext, without TLS material', async () => {
+    const { url } = await open();
+    const transport = createCoordinatorTransport({
+      tls: () => {
+        throw new Error('there is no identity');
+      },
+    });
+    const connection = await transport.connect(url, never);
+    await connection.ping();
+    connection.close();
+  });
+
   it('refuses https:// without TLS material', async () => {
     await expect(
       createCoordinatorTransport().connect('https://127.0.0.1:1', never),
