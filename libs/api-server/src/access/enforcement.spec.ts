@@ -381,6 +381,16 @@ describe('access of nodes', () => {
     expect(Code[(await failureOf(node.getNode({ nodeId: 'a1' }))).code]).toBe('PermissionDenied');
   });
 
+  it('records refused enrolments at most ten at once, from however many addresses they come', async () => {
+    const { CONNECTION_HEADER } = await import('../testing/scripted-agent.js');
+    for (let turn = 1; turn <= 30; turn += 1) {
+      const headers = { [CONNECTION_HEADER]: 'x'.repeat(turn) };
+      const request = { nodeId: 'n9', instanceId: 'instance-of-n9-0123456789', token: 'cl1.x' };
+      await failureOf(bed.client.enrollNode(request, { headers }));
+    }
+    expect(bed.events('EnrollNode')).toHaveLength(10);
+  });
+
   it('names the principal and the credential in audit records', async () => {
     const operator = await asUser(at('operator', 'shop'));
     await operator.scaleWorkload({ namespace: 'shop', name: 'web', replicas: 3 });

@@ -148,7 +148,9 @@ export class AuditLog {
     result: string,
     details: Pick<AuditDetails, 'errorReason' | 'cause'> = {},
   ): Promise<void> {
-    const { rpc, address, principal } = entry.facts;
+    const { rpc, principal } = entry.facts;
+    // Clients without an identity can have as many addresses as they like.
+    const address = principal === 'unauthenticated' ? '' : entry.facts.address;
     const throttled = this.throttle.take(
       `${principal} ${address} ${rpc} ${result} ${details.errorReason ?? ''} ${details.cause ?? ''}`,
     );
