@@ -148,6 +148,14 @@ export class SecureCluster {
     return runToEnd(process.execPath, [findBundle('cloudlessctl'), ...args], { env: this.ctlEnv });
   }
 
+  /** Runs cloudlessctl without a configuration file until it exits. */
+  runCtlWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): Promise<FinishedProgram> {
+    const config = join(this.directory, 'none', 'config.yaml');
+    return runToEnd(process.execPath, [findBundle('cloudlessctl'), ...args], {
+      env: { CLOUDLESS_CONFIG: config, NO_COLOR: '1', ...env },
+    });
+  }
+
   /** Starts a long-running cloudlessctl. */
   startCtl(...args: readonly string[]): RunningProgram {
     const command = [findBundle('cloudlessctl'), ...args];
