@@ -19,8 +19,10 @@ import {
 } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import {
+  ExpiryWatch,
   explainImpossibleLimits,
   startControllers,
+  type Controllers,
   type RetentionLimits,
 } from '@cloudless/controllers';
 import {
@@ -176,6 +178,8 @@ export async function startCoordinator(
       tracer,
     });
     closeSteps.push(() => api.close());
+    const expiry = identity && watchExpiry(config, machine, { state, identity, controllers });
+    closeSteps.push(async () => expiry?.close());
     registerClusterMetrics(metrics, state, controllers);
     if (config.state === 'lmdb') registerStoreMetrics(metrics, config.dataDir);
     storeHealth.registerMetrics(metrics);
@@ -226,7 +230,7 @@ export async function startCoordinator(
           ...storeHealth.getReadinessProblems(),
           ...(state.storeRolledBackReason === undefined ? [] : [state.storeRolledBackReason]),
         ];
-        const degraded = api.listWarnings();
+        const degraded = [...api.listWarnings(), ...(expiry?.listWarnings() ?? [])];
         if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
         return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
       },
@@ -264,6 +268,26 @@ const SERVICES = [CoordinatorService, AgentService, AdminService, IdentityServic
 
 function toUrl(host: string, port: number): string {
   return `https://${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`;
+}
+
+function watchExpiry(
+  { nodeCertificateLifetimeMs: nodeLifetimeMs }: CoordinatorConfig,
+  { clock, log }: CoordinatorMachine,
+  {
+    state,
+    identity: { identities },
+    controllers: { nodes },
+  }: {
+    readonly state: ClusterState;
+    readonly identity: CoordinatorIdentity;
+    readonly controllers: Controllers;
+  },
+): ExpiryWatch {
+  return new ExpiryWatch({
+    ...{ state, nodes, clock, nodeLifetimeMs },
+    log: log.child({ component: 'identity' }),
+    getAuthorityExpiry: () => identities.getAuthorityExpiry(),
+  });
 }
 
 /** Returns the URL of the API. Clients cannot connect to 0.0.0.0, which stands for all addresses. */

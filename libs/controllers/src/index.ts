@@ -4,6 +4,8 @@ export type {
   CertificateLifetimes,
   ClusterIdentitiesOptions,
 } from './identity/cluster-identities.js';
+export { ExpiryWatch } from './identity/expiry-watch.js';
+export type { ExpiryWatchOptions } from './identity/expiry-watch.js';
 export { ServerCertificate } from './identity/server-certificate.js';
 export type { KeyAndChain, ServerCertificateOptions } from './identity/server-certificate.js';
 export { startControllers } from './controllers.js';

@@ -3,7 +3,10 @@ import { ErrorReason } from '@cloudless/api';
 /** The events that report a problem with a cause that errors of the API have too. */
 const ERROR_REASONS: Readonly<Record<string, ErrorReason>> = {
   AgentOfAnotherCluster: ErrorReason.WRONG_CLUSTER,
+  CertificateAuthorityExpires: ErrorReason.CERTIFICATE_EXPIRED,
   ImagePullFailed: ErrorReason.IMAGE_PULL_FAILED,
+  NodeBanned: ErrorReason.NODE_BANNED,
+  NodeCertificateExpires: ErrorReason.CERTIFICATE_EXPIRED,
   NodeDrainFailed: ErrorReason.DRAIN_FAILED,
   NodeLost: ErrorReason.NODE_LOST,
   ReplicaFailed: ErrorReason.REPLICA_FAILED,
