@@ -168,7 +168,8 @@ describe('cloudless-agent in a cluster with identities', () => {
     expect((await call('ada')).containers).toEqual([]);
     await expect(call('bob')).rejects.toThrow('user/bob may not call ListContainers');
     await expect(call(undefined)).rejects.toThrow('the call has no identity');
-    const user = await identities.authority.issue('user', 'bob');
+    const ada = await identities.authority.issue('user', 'ada');
+    const bob = await identities.authority.issue('user', 'bob');
     const port = new URL(String(ready['opsUrl'])).port;
     const readPage = (path: string, credential?: TestCredential): Promise<number> =>
       new Promise((resolve, reject) => {
@@ -189,8 +190,9 @@ describe('cloudless-agent in a cluster with identities', () => {
     expect([
       await readPage('/ready'),
       await readPage('/metrics'),
-      await readPage('/metrics', user),
-    ]).toEqual([200, 401, 200]);
+      await readPage('/metrics', bob),
+      await readPage('/metrics', ada),
+    ]).toEqual([200, 401, 403, 200]);
     await agent.end('SIGTERM');
   });
 

@@ -1,7 +1,10 @@
 import { X509Certificate } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { SecureCluster, type RunningProgram } from './index.js';
+import { createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
+import { createAgentClient, Event_Category, Role } from '@cloudless/api';
+import { openTlsSocket } from '@cloudless/rpc-node/tls-client';
+import { CertificateUser, SecureCluster, type RunningProgram } from './index.js';
 
 /** Validity of the certificates of nodes. */
 const LIFETIME = '5s';
@@ -49,6 +52,64 @@ describe('the identity of an agent', () => {
     expect(await readContainer()).toBe(container);
   }, 60_000);
 
+  it('serves AgentService to users as far as their roles go, with each command in the audit log', async () => {
+    await cluster.requireAgent('a1').kill('SIGKILL');
+    await cluster.startAgent('a1', '--listen', '127.0.0.1:0');
+    await cluster.waitUntilSettled('web');
+    const { url } = await cluster.requireAgent('a1').waitForLog('AgentService listening');
+    const execAs = async (token: string): Promise<string> => {
+      const user = await CertificateUser.login(cluster.url, token);
+      const { certificate, keyPem } = user;
+      const serverIds = ['spiffe://cloudless/node/a1'];
+      const tls = { ...certificate, keyPem, serverIds, trustDomain: 'cloudless' };
+      const address = String(url);
+      const sessions = new Http2SessionManager(
+        address,
+        {},
+        { createConnection: () => openTlsSocket(address, tls) },
+      );
+      const agent = createAgentClient(
+        createGrpcTransport({ baseUrl: address, sessionManager: sessions }),
+      );
+      try {
+        return (await agent.execCommand({ name: 'web', command: ['echo', 'direct'] })).stdout;
+      } finally {
+        sessions.abort();
+        await user.close();
+      }
+    };
+    expect(await execAs(cluster.adminToken)).toBe('direct\n');
+    expect(await execAs(cluster.adminToken)).toBe('direct\n');
+    await cluster.admin.users.createUser({ name: 'eve' });
+    await cluster.admin.users.grant({ user: 'eve', role: Role.VIEWER, namespace: 'default' });
+    const { text } = await cluster.admin.users.createUserToken({ user: 'eve' });
+    await expect(execAs(text)).rejects.toThrow(
+      'user/eve does not have the role operator in any namespace',
+    );
+    const { events } = await cluster.admin.coordinator.listEvents({
+      categories: [Event_Category.AUDIT],
+    });
+    const execs = events.filter(({ reason }) => reason === 'ExecCommand');
+    expect(execs.map(({ audit }) => audit?.principal)).toEqual(['user/admin', 'user/admin']);
+  }, 60_000);
+
+  it('ends within 5 s of a ban, and comes back with a new token while the replica runs on', async () => {
+    const container = await readContainer();
+    const agent = cluster.requireAgent('a1');
+    const bannedAt = Date.now();
+    await cluster.admin.identities.banNode({ nodeId: 'a1', reason: 'test' });
+    const refused = await agent.waitForLog('no session: the coordinator rejects this agent');
+    expect(Date.now() - bannedAt).toBeLessThan(5_000);
+    expect(refused['remedy']).toMatch(/^cloudlessctl node unban a1, then/);
+    await cluster.admin.identities.unbanNode({ nodeId: 'a1' });
+    const { text } = await cluster.admin.identities.createJoinToken({});
+    writeFileSync(cluster.joinTokenFile, text);
+    await agent.kill('SIGKILL');
+    await cluster.startAgent('a1');
+    await cluster.requireAgent('a1').waitForLog('node joined the cluster');
+    await waitUntil(async () => (await readContainer()) === container);
+  }, 90_000);
+
   it('comes from a join that is repeated after a lost reply with one use of the token', async () => {
     const { token, text } = await cluster.admin.identities.createJoinToken({ maxUses: 1 });
     writeFileSync(cluster.joinTokenFile, text);
@@ -75,21 +136,4 @@ describe('the identity of an agent', () => {
     expect(tokens.find(({ id }) => id === token?.id)?.uses).toMatchObject([{ nodeId: 'a2' }]);
     await cluster.requireAgent('a2').kill('SIGTERM');
   }, 60_000);
-
-  it('ends within 5 s of a ban, and comes back with a new token while the replica runs on', async () => {
-    const container = await readContainer();
-    const agent = cluster.requireAgent('a1');
-    const bannedAt = Date.now();
-    await cluster.admin.identities.banNode({ nodeId: 'a1', reason: 'test' });
-    const refused = await agent.waitForLog('no session: the coordinator rejects this agent');
-    expect(Date.now() - bannedAt).toBeLessThan(5_000);
-    expect(refused['remedy']).toMatch(/^cloudlessctl node unban a1, then/);
-    await cluster.admin.identities.unbanNode({ nodeId: 'a1' });
-    const { text } = await cluster.admin.identities.createJoinToken({});
-    writeFileSync(cluster.joinTokenFile, text);
-    await agent.kill('SIGKILL');
-    await cluster.startAgent('a1');
-    await cluster.requireAgent('a1').waitForLog('node joined the cluster');
-    await waitUntil(async () => (await readContainer()) === container);
-  }, 90_000);
 });

@@ -57,16 +57,14 @@ export class AgentAuthorizer {
   }
 
   /**
-   * Identifies the caller of a page that every user and node of the cluster may read.
-   * @throws kind `unauthenticated` or `denied`.
+   * Decides who may read the metrics: coordinators, and users that may list the statistics of all
+   * containers of this node.
+   * @throws as {@link authorize} and {@link requireAccess}.
    */
-  authorizePage(connection: ClientConnection | undefined, header: Headers): void {
-    const { principal } = this.identify(connection, header);
-    if (['user', 'controller', 'node'].includes(principal.kind)) return;
-    throw new CloudlessError(
-      principal.kind === 'unauthenticated' ? 'unauthenticated' : 'denied',
-      `${principal.name} may not read this page; a certificate of a user or node of the cluster is needed`,
-    );
+  async authorizePage(connection: ClientConnection | undefined, header: Headers): Promise<void> {
+    const method = AgentService.method.listContainerStats;
+    const caller = this.authorize({ method, connection, header });
+    await this.requireAccess(caller, method.name, '');
   }
 
   /**
@@ -85,8 +83,8 @@ export class AgentAuthorizer {
       rpc,
       target,
     });
-    const key = isPrivileged(rpc) ? undefined : `${caller.serial} ${rpc} ${target}`;
-    caller.addCheck(await this.decisions.require(key, request));
+    const key = `${caller.serial} ${rpc} ${target}`;
+    caller.addCheck(await this.decisions.require(key, request, { shared: !isPrivileged(rpc) }));
   }
 
   /** @throws kind `unauthenticated` when the credentials are not valid. */

@@ -27,11 +27,12 @@ class Bed {
   }
 
   require(key = 'a'): Promise<() => void> {
-    return this.requireOf(key);
+    return this.decisions.require(key, create(AuthorizeAgentCallRequestSchema));
   }
 
-  requireOf(key: string | undefined): Promise<() => void> {
-    return this.decisions.require(key, create(AuthorizeAgentCallRequestSchema));
+  /** A call about which the coordinator is asked by itself. */
+  requireOwn(): Promise<() => void> {
+    return this.decisions.require('a', create(AuthorizeAgentCallRequestSchema), { shared: false });
   }
 
   /** Lets seconds pass under an open call, whose check runs each second. */
@@ -59,14 +60,24 @@ describe('CallDecisions', () => {
     expect(bed.questions).toBe(3);
   });
 
-  it('asks about each call without a key', async () => {
+  it('asks about each call that shares no decision', async () => {
     const bed = new Bed();
-    await Promise.all([bed.requireOf(undefined), bed.requireOf(undefined)]);
-    await bed.requireOf(undefined);
+    await Promise.all([bed.requireOwn(), bed.requireOwn()]);
+    await bed.requireOwn();
     expect([bed.questions, bed.runningQuestions]).toEqual([3, 0]);
   });
 
-  it('refuses with the reason of the coordinator, and asks again at the next call', async () => {
+  it('repeats a refusal for a second without a question', async () => {
+    const bed = new Bed();
+    bed.answer = () => bed.reply(false);
+    for (let calls = 0; calls < 20; calls += 1) {
+      await expect(bed.requireOwn()).rejects.toThrow('user/ada has no role');
+      await bed.clock.advance(100);
+    }
+    expect(bed.questions).toBe(2);
+  });
+
+  it('refuses with the reason of the coordinator, and asks again after a second', async () => {
     const bed = new Bed();
     bed.answer = () => bed.reply(false);
     await expect(bed.require()).rejects.toMatchObject({
@@ -74,6 +85,7 @@ describe('CallDecisions', () => {
       message: 'user/ada has no role',
     });
     bed.answer = () => bed.reply(true);
+    await bed.clock.advance(1_000);
     await bed.require();
   });
 

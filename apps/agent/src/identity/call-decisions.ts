@@ -3,6 +3,8 @@ import type { AuthorizeAgentCallRequest, AuthorizeAgentCallResponse } from '@clo
 
 /** Time for which a decision of a coordinator holds, milliseconds. */
 export const DECISION_MS = 5_000;
+/** Time for which a refusal is repeated without another question, milliseconds. */
+const REFUSAL_MS = 1_000;
 /** Age at which the decision about an open call is asked for again, milliseconds. */
 const REFRESH_MS = 2_500;
 /** Decisions that are kept at most; the oldest is forgotten first. */
@@ -25,21 +27,26 @@ export class CallDecisions {
 
   /**
    * Asks whether a call is allowed, unless the answer is known.
-   * @param key - Identifies certificate, RPC and target. Undefined: each call is asked about, because
-   *   the coordinator records it.
+   * @param key - Identifies certificate, RPC and target.
+   * @param shared - False: each call is asked about, because the coordinator records it. A refusal is
+   *   shared in any case, for 1 s.
    * @returns A function that throws as soon as the call is not allowed any more, for open calls.
    * @throws kind `denied` when the call is not allowed; as `ask` when nobody answers.
    */
-  async require(key: string | undefined, request: AuthorizeAgentCallRequest): Promise<() => void> {
-    const known = key === undefined ? undefined : this.decisions.get(key);
-    const decision = known?.isCurrent === true ? known : this.add(key, request);
+  async require(
+    key: string,
+    request: AuthorizeAgentCallRequest,
+    { shared = true } = {},
+  ): Promise<() => void> {
+    const known = this.decisions.get(key);
+    const isKnown = known !== undefined && (known.isRefused || (shared && known.isCurrent));
+    const decision = isKnown ? known : this.add(key, request);
     await decision.require();
     return () => decision.check();
   }
 
-  private add(key: string | undefined, request: AuthorizeAgentCallRequest): Decision {
+  private add(key: string, request: AuthorizeAgentCallRequest): Decision {
     const decision = new Decision(this.clock, (running) => this.ask(request, running));
-    if (key === undefined) return decision;
     this.decisions.delete(key);
     this.decisions.set(key, decision);
     const [oldest] = this.decisions.keys();
@@ -68,6 +75,11 @@ class Decision {
   /** True while the newest answer holds, or is on its way. */
   get isCurrent(): boolean {
     return this.refusal === undefined && this.clock.now() - this.askedAtMs < DECISION_MS;
+  }
+
+  /** True for a second after a refusal. */
+  get isRefused(): boolean {
+    return this.refusal !== undefined && this.clock.now() - this.askedAtMs < REFUSAL_MS;
   }
 
   /** @throws when the call is not allowed. */

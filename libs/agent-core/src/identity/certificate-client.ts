@@ -83,6 +83,8 @@ export interface FailureAdvice {
   readonly maxDelayMs?: number;
   /** What an operator has to do. */
   readonly remedy?: string;
+  /** True: the next attempt removes the cause. */
+  readonly isHandled?: boolean;
 }
 
 /** Longest wait before the times are compared again, because the clock of the machine may jump. */
@@ -208,7 +210,7 @@ export class CertificateClient {
     if (!this.isJoining) {
       if (errorReason === 'CERTIFICATE_EXPIRED' && !this.isExpired) {
         this.isExpired = true; // the next attempt begins with a renewal
-        return {};
+        return { isHandled: true };
       }
       isFirst = isRefusal && !this.isIdentityRefused;
       if (isRefusal) this.isIdentityRefused = true;

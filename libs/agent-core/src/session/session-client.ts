@@ -145,7 +145,8 @@ export class SessionClient {
       } catch (reason) {
         const advice = this.options.certificates?.noteFailure(reason);
         refusedDelayMs = advice?.maxDelayMs;
-        if (!signal.aborted) this.failureLog.logFailure(address, reason, advice?.remedy);
+        if (!signal.aborted && advice?.isHandled !== true)
+          this.failureLog.logFailure(address, reason, advice?.remedy);
       }
       if (!attempt.welcomed) addressIndex += 1;
       // Another coordinator may accept the agent.

@@ -106,8 +106,8 @@ export class SecureCluster {
   }
 
   /** Starts or restarts an agent and waits until its node is ready. */
-  async startAgent(name: string): Promise<void> {
-    await this.launchAgent(name);
+  async startAgent(name: string, ...flags: readonly string[]): Promise<void> {
+    await this.launchAgent(name, ...flags);
     for (;;) {
       const { nodes } = await this.admin.coordinator.listNodes({});
       if (nodes.some((node) => node.id === name && node.status?.phase === 1)) return;
@@ -115,7 +115,7 @@ export class SecureCluster {
   }
 
   /** Same as {@link startAgent}, without waiting for the node. */
-  async launchAgent(name: string): Promise<void> {
+  async launchAgent(name: string, ...flags: readonly string[]): Promise<void> {
     const { criSocket } = this.options;
     const first = chooseWorkloadPorts(PORTS_PER_AGENT);
     const agent = RunningProgram.start(process.execPath, [
@@ -127,6 +127,7 @@ export class SecureCluster {
         ? ['--runtime', 'process']
         : ['--runtime', 'cri', '--cri-socket', criSocket]),
       '--stop-workloads-on-exit',
+      ...flags,
     ]);
     this.agents.set(name, agent);
     await agent.waitForLog('agent started, connecting to coordinators');

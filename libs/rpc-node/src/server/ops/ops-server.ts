@@ -37,7 +37,7 @@ export interface OpsServerOptions {
    * every client may.
    * @throws CloudlessError `unauthenticated` or `denied` to refuse the request.
    */
-  readonly authorize?: (request: OpsRequest) => void;
+  readonly authorize?: (request: OpsRequest) => void | Promise<void>;
   /** Liveness: `ok: false` means that a restart may help. */
   readonly checkHealth: () => HealthReport | Promise<HealthReport>;
   /** Readiness: `ok: false` means that the process cannot serve calls now. */
@@ -151,7 +151,7 @@ async function respond(
   if (request.method !== 'GET' && request.method !== 'HEAD')
     return { ...createStatusPage(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
   try {
-    if (path === '/metrics') authorize?.({ connection, header: toHeaders(request) });
+    if (path === '/metrics') await authorize?.({ connection, header: toHeaders(request) });
   } catch (reason) {
     const refusal = toConnectError(reason);
     return createStatusPage(codeToHttpStatus(refusal.code), 'refused', [refusal.rawMessage]);
