@@ -59,8 +59,8 @@ async function start(program, args, message) {
 }
 
 /** Runs cloudlessctl from the package, and returns what it prints. */
-function ctl(server, ...args) {
-  const { status, stdout, stderr } = spawnSync('cloudlessctl', ['--server', server, ...args], {
+function ctl(...args) {
+  const { status, stdout, stderr } = spawnSync('cloudlessctl', args, {
     cwd: folder,
     env,
     encoding: 'utf8',
@@ -97,26 +97,31 @@ describe('npm packages of the programs', () => {
     );
   });
 
-  it('run a workload with logs and exec, on a store of the disk', async () => {
+  it('run a workload with logs and exec, with TLS and a store on the disk', async () => {
     const data = join(folder, 'data');
+    const identity = join(data, 'coordinator', 'identity');
     const { url } = await start(
       'cloudless-coordinator',
-      ['--tls', 'off', '--port', '0', '--ops-port', '0', '--data-dir', join(data, 'coordinator')],
+      ['--port', '0', '--ops-port', '0', '--data-dir', join(data, 'coordinator')],
       'coordinator ready',
     );
+    ctl('login', url, '--token-file', join(identity, 'admin.credential'));
+    const tokenFile = join(folder, 'join-token');
+    ctl('token', 'create', '--output-file', tokenFile);
     await start(
       'cloudless-agent',
       [
-        ...['run', '--name', 'node-1', '--coordinator', url, '--data-dir', join(data, 'agent')],
-        ...['--runtime', 'process', '--port-range', '13100-13199', '--stop-workloads-on-exit'],
+        ...['run', '--name', 'node-1', '--coordinator', url, '--join-token-file', tokenFile],
+        ...['--data-dir', join(data, 'agent'), '--runtime', 'process'],
+        ...['--port-range', '13100-13199', '--stop-workloads-on-exit'],
       ],
       'session established',
     );
     const create = ['workload', 'create', 'hello', '--replicas', '2', '--wait', '--', 'sh', '-c'];
-    ctl(url, ...create, 'echo up; exec sleep 1000');
-    assert.match(ctl(url, 'logs', 'hello'), /up/);
-    assert.equal(ctl(url, 'exec', 'hello', '--', 'echo', 'inside'), 'inside\n');
-    ctl(url, 'delete', 'hello', '--wait');
+    ctl(...create, 'echo up; exec sleep 1000');
+    assert.match(ctl('logs', 'hello'), /up/);
+    assert.equal(ctl('exec', 'hello', '--', 'echo', 'inside'), 'inside\n');
+    ctl('delete', 'hello', '--wait');
     assert.ok(readdirSync(join(data, 'coordinator')).includes('store.mdb'));
   });
 
