@@ -53,14 +53,14 @@ describe('cloudlessctl admin ca', () => {
 });
 
 describe('cloudlessctl admin rotate-ca', () => {
-  it('starts a rotation and names the command that follows it', async () => {
+  it('starts a rotation and names the command that shows its progress', async () => {
     const identities = {
       rotateCertificateAuthority: () => anAuthority(Phase.DISTRIBUTING, ['web1', 'web2'], ['ada']),
     };
     const { exitCode, stdout, stderr } = await runCli(['admin', 'rotate-ca'], { identities });
     expect({ exitCode, stderr }).toEqual({
       exitCode: 0,
-      stderr: 'follow the rotation with: cloudlessctl admin rotate-ca --wait\n',
+      stderr: 'show the progress again with: cloudlessctl admin ca\n',
     });
     expect(stdout).toContain(
       'Rotation:      phase 1 of 2, the new root is distributed; 1 of 3 nodes; waiting for nodes web1, web2; waiting for users ada\n',

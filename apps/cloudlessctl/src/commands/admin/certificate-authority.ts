@@ -134,6 +134,7 @@ async function printAuthority(
   await session.print(formatAuthority(authority, session.nowMs, session.style));
   const isRunning =
     authority.rotation !== undefined && authority.rotation.phase !== Phase.COMPLETED;
+  // Not "rotate-ca --wait": once this rotation is complete, that would begin another one.
   if (isRunning && !isWaited)
-    await session.printNotice('follow the rotation with: cloudlessctl admin rotate-ca --wait');
+    await session.printNotice('show the progress again with: cloudlessctl admin ca');
 }
