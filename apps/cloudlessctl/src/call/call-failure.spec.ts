@@ -54,6 +54,11 @@ describe('isTransient', () => {
       expected: false,
     },
     {
+      name: 'a server with TLS that went away before it answered',
+      reason: withTlsFailure(new CloudlessError('unavailable', 'x')),
+      expected: true,
+    },
+    {
       name: 'a server that closed the connection in the handshake',
       reason: withTlsFailure(new CloudlessError('unavailable', 'x', { cause: nodeError('EPIPE') })),
       expected: true,

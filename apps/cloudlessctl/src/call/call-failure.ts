@@ -184,8 +184,9 @@ export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;
   if (isServerReset(reason)) return true;
   const tls = findTlsFailure(reason);
-  if (tls !== undefined && isLastingTlsFailure(tls)) return false;
-  return findNetworkFailure(reason)?.isPassing ?? reason.code === Code.Unavailable;
+  const isPassing = findNetworkFailure(reason)?.isPassing;
+  if (tls !== undefined) return !isLastingTlsFailure(tls) && (isPassing ?? true);
+  return isPassing ?? reason.code === Code.Unavailable;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import { CloudlessError } from '@cloudless/base';
 import type { ErrorReason } from '@cloudless/base';
 import { toConnectError } from '@cloudless/api';
@@ -18,6 +19,20 @@ function describeAnswer(
   const { exitCode, message: text } = describeCallFailure(error, target, NOW_MS);
   return { exitCode, lines: text.split('\n') };
 }
+
+describe('a failure of this machine', () => {
+  it('names the command that logs in again for a damaged identity', () => {
+    const cause = new CloudlessError(
+      'CERTIFICATE_INVALID',
+      'the private key and the certificate of this client do not fit together',
+    );
+    const error = new ConnectError('x', Code.Internal, undefined, undefined, cause);
+    expect(describeCallFailure(error, target, NOW_MS)).toMatchObject({
+      exitCode: ExitCode.unavailable,
+      message: `the private key and the certificate of this client do not fit together; log in again with: cloudlessctl login ${SERVER}`,
+    });
+  });
+});
 
 describe('a refusal of the coordinator', () => {
   const LOGIN = `Log in with a valid token: cloudlessctl login ${SERVER}`;

@@ -7,7 +7,7 @@ const RENEWAL_POINT = 0.5;
 /** Part of the life of a certificate between two attempts. */
 const RETRY_INTERVAL = 0.05;
 /** Longest time between two looks at the wall clock, milliseconds. */
-const MAX_SLEEP_MS = 3_600_000;
+const MAX_SLEEP_MS = 60_000;
 /** Longest time between two attempts that the coordinator has asked for, milliseconds. */
 const MAX_REQUESTED_RETRY_MS = 60_000;
 /** Shortest time between two attempts, milliseconds. */

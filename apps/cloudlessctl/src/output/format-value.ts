@@ -109,7 +109,7 @@ function getObjectName(item: JsonValue): string {
     const { namespace, name } = item;
     if (typeof name === 'string')
       return typeof namespace === 'string' ? `${namespace}/${name}` : name;
-    for (const key of ['id', 'containerId', 'version', 'nodeId'])
+    for (const key of ['id', 'containerId', 'version', 'nodeId', 'principal'])
       if (typeof item[key] === 'string' || typeof item[key] === 'number') return String(item[key]);
   }
   throw createUsageFailure('--output name: the result of this command has no name');

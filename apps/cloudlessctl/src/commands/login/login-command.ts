@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { CliSession } from '../../call/cli-session.js';
@@ -6,7 +7,7 @@ import type { LocalSession } from '../../call/local-session.js';
 import { describeFailure } from '../../call/open-session.js';
 import { checkServer } from '../../config/context.js';
 import { editContexts, getConfigPath, readContexts } from '../../config/contexts.js';
-import type { Contexts } from '../../config/context.js';
+import type { Context, Contexts } from '../../config/context.js';
 import { createPendingKey, issueIdentity } from '../../identity/issue-identity.js';
 import { toTokenAccess } from '../../identity/load-access.js';
 import { writeIdentity } from '../../identity/stored-identity.js';
@@ -92,7 +93,11 @@ async function keepToken(
   const directory = toDirectory(target);
   await session.io.files.remove(directory);
   await session.io.files.replaceSecret(`${directory}/token`, `${token.text}\n`);
-  await writeContext(session, target, { tokenFile: `identities/${target.name}/token` });
+  const { caFile } = session.settings.credentials;
+  await writeContext(session, target, {
+    tokenFile: `identities/${target.name}/token`,
+    ...(caFile === undefined ? {} : { caFile: resolve(caFile) }),
+  });
   return access;
 }
 
@@ -118,11 +123,11 @@ function toDirectory({ configPath, name }: LoginTarget): string {
   return `${configPath.slice(0, configPath.lastIndexOf('/') + 1)}identities/${name}`;
 }
 
-/** Writes the context and makes it the current one. Other keys of the context stay. */
+/** Writes the context and makes it the current one. The namespace of the context stays. */
 async function writeContext(
   session: LocalSession,
   { configPath, name, server }: LoginTarget,
-  credential: { readonly identityDir: string } | { readonly tokenFile: string },
+  credential: Pick<Context, 'identityDir' | 'tokenFile' | 'caFile'>,
 ): Promise<void> {
   const { settings } = session;
   await editContexts(session.io.files, configPath, (document) => {
@@ -130,7 +135,8 @@ async function writeContext(
     document.setIn(['contexts', name, 'server'], server);
     if (settings.namespaceGiven)
       document.setIn(['contexts', name, 'namespace'], settings.namespace);
-    for (const key of ['identityDir', 'tokenFile']) document.deleteIn(['contexts', name, key]);
+    for (const key of ['identityDir', 'tokenFile', 'caFile'])
+      document.deleteIn(['contexts', name, key]);
     for (const [key, value] of Object.entries(credential))
       document.setIn(['contexts', name, key], value);
   });

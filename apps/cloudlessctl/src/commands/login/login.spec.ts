@@ -81,6 +81,14 @@ describe('cloudlessctl login', () => {
     expect(issuer.requests).toEqual([]);
   });
 
+  it('keeps --ca-file in the context with --keep-token', async () => {
+    const words = [SERVER, ...WITH_FILE, '--keep-token', '--ca-file', '/etc/ca.crt'];
+    const { files: after } = await runLogin(words, {
+      files: { '/etc/ca.crt': issuer.authority.rootPem },
+    });
+    expect(after[CONFIG]).toContain('caFile: /etc/ca.crt');
+  });
+
   it.each<{ name: string; options: CliOptions; words?: readonly string[] }>([
     { name: 'piped standard input', options: { stdin: { kind: 'pipe', text: USER_TOKEN } } },
     {
