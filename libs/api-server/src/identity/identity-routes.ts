@@ -28,8 +28,10 @@ export function createIdentityRoutes(
       tokens.createJoinToken(request, entry),
     ),
     listJoinTokens: (request) => tokens.listJoinTokens(request),
-    revokeJoinToken: routes.change(calls.revokeJoinToken, (request, entry) =>
-      tokens.revokeJoinToken(request, entry),
+    revokeJoinToken: routes.change(
+      calls.revokeJoinToken,
+      (request, entry) => tokens.revokeJoinToken(request, entry),
+      ({ id }) => ({ object: `join token ${id}` }),
     ),
     renewNodeCertificate: (request, context) => nodes.renewNodeCertificate(request, context),
     issueWorkloadCertificate: (request, context) =>
