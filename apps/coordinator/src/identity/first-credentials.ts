@@ -124,7 +124,8 @@ function hasAdmin(view: ClusterView, nowMs: number): boolean {
   return [...view.credentials()].some(({ value: { credential } }) => {
     if (credential === undefined || !admins.has(credential.user)) return false;
     const { revokedAt, expiresAt } = credential;
-    return revokedAt === undefined && expiresAt !== undefined && nowMs < timestampMs(expiresAt);
+    const isExpired = expiresAt !== undefined && nowMs >= timestampMs(expiresAt);
+    return revokedAt === undefined && !isExpired;
   });
 }
 

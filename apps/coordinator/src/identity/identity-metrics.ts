@@ -1,13 +1,23 @@
 import type { Clock } from '@cloudless/base';
 import type { Metrics } from '@cloudless/observability';
-import type { CoordinatorIdentity } from './coordinator-identity.js';
+
+/** The certificates of a cluster, as far as their expiry is concerned. */
+export interface ExpiringCertificates {
+  readonly identities: {
+    /** Returns wall-clock milliseconds. */
+    getAuthorityExpiry(): Promise<number>;
+    onChange(listener: () => void): () => void;
+  };
+  /** `notAfterMs`: wall-clock milliseconds. */
+  readonly server: { readonly notAfterMs: number };
+}
 
 const DAY_MS = 86_400_000;
 
 /** Registers the days until the certificates of the cluster expire. */
 export function registerIdentityMetrics(
   metrics: Metrics,
-  { identities, server }: Pick<CoordinatorIdentity, 'identities' | 'server'>,
+  { identities, server }: ExpiringCertificates,
   clock: Clock,
 ): void {
   const days = metrics.gauge({
