@@ -20,6 +20,7 @@ describeContainers('a workload with an identity in containers', () => {
     cluster = await SecureCluster.start({
       agents: ['agent-1'],
       criSocket: SOCKET,
+      agentFlags: ['--deny-processes'],
       coordinatorFlags: ['--workload-certificate-lifetime', '6s'],
     });
   });

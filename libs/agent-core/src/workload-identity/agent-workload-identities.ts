@@ -43,10 +43,10 @@ export function listCapabilities({
 }: AgentOptions): readonly string[] {
   const capabilities = runtime.capabilities();
   const hasIdentity = workloadIdentity !== undefined && nodeIdentity !== undefined;
-  // All plain processes of a node have the same user, so each could read the keys of the others.
-  return hasIdentity && capabilities.includes('runtime.cri')
-    ? [...capabilities, WORKLOAD_IDENTITY_CAPABILITY]
-    : capabilities;
+  // A plain process runs as the user of the agent, so it could read the keys of all replicas.
+  const isIsolated =
+    capabilities.includes('runtime.cri') && !capabilities.includes('runtime.process');
+  return hasIdentity && isIsolated ? [...capabilities, WORKLOAD_IDENTITY_CAPABILITY] : capabilities;
 }
 
 /** Returns the specs of the replicas that request an identity, by replica id. */

@@ -13,7 +13,7 @@ const HOUR_MS = 3_600_000;
 class IdentityBed extends SecureAgentTestBed {
   readonly workloadFiles = new MemoryWorkloadIdentityFiles();
 
-  constructor(capabilities = ['runtime.process', 'runtime.cri']) {
+  constructor(capabilities = ['runtime.cri']) {
     super();
     this.runtime = createFakeRuntime({ clock: this.clock, capabilities });
     this.workloadIdentity = {
@@ -43,7 +43,12 @@ class IdentityBed extends SecureAgentTestBed {
 
 describe('replica with an identity', () => {
   it.each([
-    { node: 'containers and identities', capabilities: ['runtime.cri'], expected: true },
+    { node: 'containers only', capabilities: ['runtime.cri'], expected: true },
+    {
+      node: 'containers and processes, which could read every key',
+      capabilities: ['runtime.cri', 'runtime.process'],
+      expected: false,
+    },
     { node: 'only processes', capabilities: ['runtime.process'], expected: false },
   ])('gives a node with $node the capability $expected', async ({ capabilities, expected }) => {
     const bed = new IdentityBed(capabilities);

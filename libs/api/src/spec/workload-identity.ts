@@ -2,7 +2,7 @@ import type { WorkloadSpec } from '../gen.js';
 
 /**
  * Capability of a node whose agent gets certificates for replicas and hides the key of each replica
- * from the others: the node has a certificate and a container runtime.
+ * from the others: the node has a certificate and a container runtime, and runs no plain processes.
  */
 export const WORKLOAD_IDENTITY_CAPABILITY = 'identity.workload';
 

@@ -18,7 +18,7 @@ const MISSING: Readonly<Record<string, string>> = {
   'volumes.hostpath': 'cannot mount host paths',
   'volumes.named': 'cannot mount named volumes',
   'identity.workload':
-    'cannot give replicas an identity (capability identity.workload: a node certificate and a container runtime)',
+    'cannot give replicas an identity (capability identity.workload: needs TLS, a container runtime and --deny-processes)',
 };
 
 /** Describes in words that a node lacks a capability: `no container runtime`. */

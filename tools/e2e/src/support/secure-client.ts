@@ -106,6 +106,11 @@ export class CertificateUser {
     return { chainPem: this.tls.chainPem ?? '', bundlePem: this.tls.bundlePem };
   }
 
+  /** Opens clients with a connection of their own, with the newest certificate. */
+  openClients(url: string): SecureClients {
+    return openSecureClients(url, () => this.tls);
+  }
+
   /** Private key in PEM. */
   get keyPem(): string {
     return this.tls.keyPem ?? '';

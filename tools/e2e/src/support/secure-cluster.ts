@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ReplicaStatus_Phase, type Workload } from '@cloudless/api';
@@ -11,6 +11,7 @@ import {
   runToEnd,
   type FinishedProgram,
 } from './processes.js';
+import { listProcessTree, type SecretScan } from './secret-scan.js';
 import { openTokenClients, type SecureClients } from './secure-client.js';
 
 export interface SecureClusterOptions {
@@ -20,6 +21,8 @@ export interface SecureClusterOptions {
   readonly coordinatorFlags?: readonly string[];
   /** Socket of a container runtime. Default: agents run only processes. */
   readonly criSocket?: string;
+  /** Additional flags of the agents. */
+  readonly agentFlags?: readonly string[];
 }
 
 /** Host ports of each agent. */
@@ -116,21 +119,80 @@ export class SecureCluster {
 
   /** Same as {@link startAgent}, without waiting for the node. */
   async launchAgent(name: string, ...flags: readonly string[]): Promise<void> {
+    const agent = this.spawnAgent(name, ['--join-token-file', this.joinTokenFile, ...flags]);
+    await agent.waitForLog('agent started, connecting to coordinators');
+  }
+
+  /**
+   * Starts the process of an agent.
+   * @param flags - How the agent gets its join token.
+   * @param env - Added to the environment of the test.
+   */
+  spawnAgent(name: string, flags: readonly string[], env: NodeJS.ProcessEnv = {}): RunningProgram {
     const { criSocket } = this.options;
     const first = chooseWorkloadPorts(PORTS_PER_AGENT);
-    const agent = RunningProgram.start(process.execPath, [
+    const args = [
       ...['--enable-source-maps', findBundle('agent'), 'run', '--name', name],
-      ...['--coordinator', this.url, '--join-token-file', this.joinTokenFile],
+      ...['--coordinator', this.url, ...flags, ...(this.options.agentFlags ?? [])],
       ...['--data-dir', join(this.directory, name)],
       ...['--port-range', `${first}-${first + PORTS_PER_AGENT - 1}`],
       ...(criSocket === undefined
         ? ['--runtime', 'process']
         : ['--runtime', 'cri', '--cri-socket', criSocket]),
       '--stop-workloads-on-exit',
-      ...flags,
-    ]);
+    ];
+    const agent = RunningProgram.start(process.execPath, args, env);
     this.agents.set(name, agent);
-    await agent.waitForLog('agent started, connecting to coordinators');
+    return agent;
+  }
+
+  /** Searches from now on for every key and token that the programs of the cluster have now. */
+  addSecretsTo(scan: SecretScan): void {
+    scan.addSecretFiles(this.identityDir, /\.key$|^(token-secret|admin\.credential|join-command)$/);
+    scan.addSecretFile(this.joinTokenFile);
+    for (const name of this.agents.keys()) {
+      const folder = join(this.directory, name, 'identity');
+      if (existsSync(folder)) scan.addSecretFiles(folder, /^(node\.key|request\.json)$/);
+    }
+    const identities = join(this.directory, 'ctl', 'identities');
+    if (existsSync(identities)) scan.addSecretFiles(identities, /^(identity|pending-key)\.json$/);
+  }
+
+  /**
+   * Searches the data, logs and processes of all programs of the cluster.
+   * @param options - `environmentsOf`: agents that got their token by their environment, which is
+   *   left out for their own process, but not for the processes that they have started.
+   */
+  addOutputsTo(
+    scan: SecretScan,
+    { environmentsOf = [] }: { readonly environmentsOf?: readonly string[] } = {},
+  ): void {
+    scan.addDirectory(this.directory, (path) => this.isSecretPath(path));
+    const programs = [['coordinator', this.coordinator] as const, ...this.agents];
+    for (const [name, program] of programs) {
+      scan.addText(`log of ${name}`, program.lines.join('\n'));
+      const isAllowed = (pid: number): boolean =>
+        pid === program.pid && environmentsOf.includes(name);
+      scan.addProcesses(listProcessTree(program.pid), isAllowed);
+    }
+  }
+
+  /** Returns the base URL of the ops port of an agent that was started with `--ops-listen`. */
+  async waitForOpsUrl(name: string): Promise<string> {
+    const line = await this.requireAgent(name).waitForLine((text) => text.includes('"opsUrl":'));
+    return /"opsUrl":"([^"]+)"/.exec(line)?.[1] ?? '';
+  }
+
+  /** Returns true for the files where keys and tokens belong. */
+  private isSecretPath(path: string): boolean {
+    const folders = [
+      this.identityDir,
+      join(this.directory, 'ctl', 'identities'),
+      ...[...this.agents.keys()].flatMap((name) =>
+        ['identity', 'workload-identities'].map((folder) => join(this.directory, name, folder)),
+      ),
+    ];
+    return path === this.joinTokenFile || folders.some((folder) => path.startsWith(`${folder}/`));
   }
 
   /** Environment in which cloudlessctl uses this cluster after {@link login}. */
