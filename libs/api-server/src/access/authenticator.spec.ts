@@ -1,11 +1,12 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { CoordinatorService, UserService } from '@cloudless/api';
+import { CoordinatorService, IdentityService, UserService } from '@cloudless/api';
 import {
   CertificateRecordSchema,
   CredentialRecordSchema,
   NodeBanRecordSchema,
   NodeRecordSchema,
+  UserRecordSchema,
 } from '@cloudless/api/store';
 import { ManualClock } from '@cloudless/base/testing';
 import type { TestCredential } from '@cloudless/identity/testing';
@@ -164,10 +165,7 @@ describe('Authenticator with bearer tokens', () => {
   it('ends an open call when the last role for the call is revoked', async () => {
     const token = await identity.putUser(bed, 'ada', [{ role: 'viewer', namespace: '' }]);
     const open = authorize(bearer(token), undefined, listNodes);
-    const record = clone(
-      (await import('@cloudless/api/store')).UserRecordSchema,
-      bed.state.view().user('ada')!.value,
-    );
+    const record = clone(UserRecordSchema, bed.state.view().user('ada')!.value);
     record.user!.grants = [];
     await bed.state.commit(bed.state.transaction().put('user', 'ada', record));
     expect(() => open.check()).toThrow(
@@ -202,7 +200,7 @@ describe('Authenticator with client certificates', () => {
   });
 
   it('gives a node with an expired certificate 30 days to renew it, and nothing else', async () => {
-    const { renewNodeCertificate } = (await import('@cloudless/api')).IdentityService.method;
+    const { renewNodeCertificate } = IdentityService.method;
     const node = await identity.putNode(bed, 'n1', HOUR_MS);
     await bed.clock.advance(HOUR_MS + 29 * DAY_MS);
     expect(authorize({}, node, renewNodeCertificate).principal.kind).toBe('expired-node');

@@ -7,6 +7,7 @@ import {
   Event_Severity as Severity,
   ReplicaStatus_Phase as Phase,
   WatchWorkloadsResponse_Kind as WatchKind,
+  fromConnectError,
 } from '@cloudless/api';
 import {
   ControlRecordSchema,
@@ -143,7 +144,6 @@ describe('access to objects of namespaces', () => {
       const error = await failureOf(call());
       expect([String(call), Code[error.code]]).toEqual([String(call), 'PermissionDenied']);
     }
-    const { fromConnectError } = await import('@cloudless/api');
     const error = fromConnectError(
       await failureOf(viewer.scaleWorkload({ namespace: 'shop', name: 'web', replicas: 2 })),
     );

@@ -1,6 +1,7 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError, createClient } from '@connectrpc/connect';
 import {
+  AdminService,
   CoordinatorService,
   Role,
   UserCredential_Kind as CredentialKind,
@@ -353,7 +354,6 @@ describe('client certificates of users', () => {
 /** Returns the read of a backup, as an admin. */
 function createTokenClientOfBackup(testBed: ApiTestBed) {
   return async function* () {
-    const { AdminService } = await import('@cloudless/api');
     const token = await identity.putUser(testBed, 'backup', [at('admin')]);
     yield* createTokenClient(testBed, AdminService, token).backup({});
   };
