@@ -18,6 +18,9 @@ export class CurrentIdentity {
     private readonly bundlePem?: string,
   ) {}
 
+  /** Number of times that the identity was replaced by that of another process. */
+  reloads = 0;
+
   /** The newest known identity. */
   get stored(): StoredIdentity {
     return this.identity;
@@ -43,6 +46,7 @@ export class CurrentIdentity {
     const stored = await readIdentity(this.io.files, this.directory);
     if (stored === undefined || stored.notAfterMs <= this.identity.notAfterMs) return false;
     this.identity = stored;
+    this.reloads += 1;
     return true;
   }
 }

@@ -40,6 +40,7 @@ export async function loadAccess(io: CliIo, settings: Settings): Promise<LoadedA
       access: {
         kind: 'certificate',
         getIdentity: () => current.clientIdentity,
+        countReloads: () => current.reloads,
         onRenewalRequested: () => renewal?.renewNow(),
       },
       createRenewal: (getClient) => (renewal = new IdentityRenewal(io, current, getClient)),

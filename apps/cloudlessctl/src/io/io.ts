@@ -151,6 +151,11 @@ export type ServerAccess =
   | {
       readonly kind: 'certificate';
       getIdentity(): ClientIdentity;
+      /**
+       * Counts how often the identity was replaced by that of another process. Later calls then use
+       * a new connection. Default: 0.
+       */
+      countReloads?(): number;
       /** Called when the coordinator asks for a renewal, because its authority is rotated. */
       onRenewalRequested?(): void;
     }

@@ -146,6 +146,31 @@ describe('cloudlessctl over TLS', () => {
     },
   );
 
+  it('uses a new connection after another process has renewed the identity', async () => {
+    const { address, seen } = await startServer();
+    const names = ['ada', 'ada.renewed'];
+    const identities = await Promise.all(
+      names.map(async (name) =>
+        anIdentity(Date.now(), { ...(await issue('user', name)), bundlePem: authority.rootPem }),
+      ),
+    );
+    let reloads = 0;
+    const connection = connectLazily(`https://${address}`, {
+      kind: 'certificate',
+      getIdentity: () => identities[reloads] ?? anIdentity(0),
+      countReloads: () => reloads,
+    });
+    const client = createClient(UserService, connection.transport);
+    await client.whoAmI({});
+    await client.whoAmI({});
+    reloads = 1;
+    await client.whoAmI({});
+    connection.close();
+    expect(seen.map(({ subject }) => subject?.split('/').at(-1))).toEqual([
+      ...['ada', 'ada', 'ada.renewed'],
+    ]);
+  });
+
   it('sends a token to the server whose root the token names', async () => {
     const { address, seen } = await startServer();
     const token = pinned(authority.rootSha256);

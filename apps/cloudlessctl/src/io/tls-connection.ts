@@ -21,11 +21,26 @@ export function connectWithTls(server: string, access: ServerAccess): Coordinato
     if (response.header.has(RENEW_CERTIFICATE_HEADER)) access.onRenewalRequested?.();
     return response;
   };
-  return connectHttp2(
-    server,
-    { createConnection: () => openTlsSocket(server, access.getIdentity()) },
-    [noticeRenewal],
-  );
+  const open = (): CoordinatorConnection =>
+    connectHttp2(server, { createConnection: () => openTlsSocket(server, access.getIdentity()) }, [
+      noticeRenewal,
+    ]);
+  const connections = [open()];
+  let reloads = 0;
+  /** Returns the newest connection. The calls of older connections go on. */
+  const getTransport = (): CoordinatorConnection['transport'] => {
+    const counted = access.countReloads?.() ?? 0;
+    if (counted !== reloads) connections.unshift(open());
+    reloads = counted;
+    return (connections[0] ?? open()).transport;
+  };
+  return {
+    transport: {
+      unary: (...call) => getTransport().unary(...call),
+      stream: (...call) => getTransport().stream(...call),
+    },
+    close: () => connections.forEach((connection) => connection.close()),
+  };
 }
 
 /**
