@@ -2,6 +2,7 @@ import { clone, create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { CoordinatorService, IdentityService, UserService } from '@cloudless/api';
 import {
+  CertificateAuthorityRecordSchema,
   CertificateRecordSchema,
   CredentialRecordSchema,
   NodeBanRecordSchema,
@@ -9,6 +10,7 @@ import {
   UserRecordSchema,
 } from '@cloudless/api/store';
 import { ManualClock } from '@cloudless/base/testing';
+import { CERTIFICATE_AUTHORITY_KEY } from '@cloudless/cluster-state';
 import type { TestCredential } from '@cloudless/identity/testing';
 import { CERTIFICATE_MISTAKES } from '@cloudless/identity/testing';
 import { ApiTestBed } from '../testing/api-test-bed.js';
@@ -342,6 +344,22 @@ describe('Authenticator with client certificates', () => {
       current: Object.assign(clone(CertificateRecordSchema, current!), { generation: 9 }),
     });
     expect(() => authorize({}, node)).toThrow('of a certificate authority that was retired');
+  });
+
+  it('ends an open call whose holder has no certificate of a trusted generation any more', async () => {
+    await identity.putUser(bed, 'ada', [{ role: 'viewer', namespace: '' }]);
+    const user = await identity.putUserCertificate(bed, 'ada');
+    const node = await identity.putNode(bed, 'n1');
+    const open = [authorize({}, user, listNodes), authorize({}, node, session, 'c2')];
+    for (const call of open) call.check();
+    const authority = clone(
+      CertificateAuthorityRecordSchema,
+      bed.state.view().certificateAuthority()!.value,
+    );
+    authority.roots[0]!.generation = 2;
+    await bed.state.commit(bed.state.transaction().put('ca', CERTIFICATE_AUTHORITY_KEY, authority));
+    for (const call of open)
+      expect(() => call.check()).toThrow('of a certificate authority that was retired');
   });
 });
 

@@ -190,6 +190,7 @@ export function checkHolder(view: ClusterView, holder: CertificateHolder, nowMs:
     current = record.current;
   }
   if (current === undefined) throw refuse(...describeReplaced(name));
+  requireTrustedGeneration(view, current, name, refuse);
   if (current.notAfter !== undefined && nowMs > timestampMs(current.notAfter)) {
     throw refuse(
       'expired certificate',
@@ -311,6 +312,16 @@ function requireCurrentSerial(
     (candidate) => serial !== '' && candidate?.serial === serial,
   );
   if (record === undefined) throw refuse(...describeReplaced(name));
+  requireTrustedGeneration(view, record, name, refuse);
+}
+
+/** Checks that the cluster still trusts the root that a certificate was issued under. */
+function requireTrustedGeneration(
+  view: ClusterView,
+  record: CertificateRecord,
+  name: string,
+  refuse: CreateRefusal,
+): void {
   const roots = view.certificateAuthority()?.value.roots;
   if (roots === undefined || roots.some(({ generation }) => generation === record.generation))
     return;
