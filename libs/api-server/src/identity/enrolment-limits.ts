@@ -11,8 +11,8 @@ const TOTAL_INTERVAL_MS = 20;
 const TOTAL = '';
 
 /**
- * Limits how often strangers may try join tokens. Only failures count, so that a whole cluster can
- * join at once from behind one address, and an address that fails cannot keep others out.
+ * Limits how often strangers may try join tokens. Only failures count and only failures are refused,
+ * so that a whole cluster can join at once from behind one address, also while somebody guesses there.
  */
 export class EnrolmentLimits {
   private readonly byAddress: Throttle;
@@ -26,7 +26,7 @@ export class EnrolmentLimits {
   }
 
   /**
-   * Refuses an attempt of an address that must wait, before any part of the request is examined.
+   * Refuses an attempt without the secret of a token from an address that must wait.
    * @throws reason RATE_LIMITED with the time to wait.
    */
   check(address: string): void {

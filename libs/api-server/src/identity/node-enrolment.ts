@@ -31,6 +31,7 @@ import {
   findJoinToken,
   judgeTokenUse,
   type TokenRefusal,
+  type TokenSearch,
   type TokenUse,
 } from './join-token.js';
 import { requireAuthority, requireIssuingGeneration } from './issuing-generation.js';
@@ -101,8 +102,7 @@ export class NodeEnrolment {
     context: HandlerContext,
   ): Promise<EnrollNodeResponse> {
     const address = this.deps.getConnection(context)?.remoteAddress ?? '';
-    this.limits.check(address);
-    this.requireToken(request, address);
+    this.requireTokenOfStranger(request, address);
     if (request.csr.length === 0)
       throw new InvalidInputError([{ field: 'csr', message: 'is required together with a token' }]);
     const { publicKey, publicKeySha256 } = await readCsr(request.csr);
@@ -240,13 +240,27 @@ export class NodeEnrolment {
     return { decision, token, existing, counts };
   }
 
+  /**
+   * Checks the secret of the token. A valid secret is never limited: machines join also from behind
+   * an address at which somebody else guesses.
+   * @throws reason INVALID_TOKEN, which counts as a guess; RATE_LIMITED after too many of them.
+   */
+  private requireTokenOfStranger(request: EnrollNodeRequest, address: string): void {
+    if (this.searchToken(request).kind === 'found') return;
+    this.limits.check(address);
+    this.requireToken(request, address);
+  }
+
   private requireToken(request: EnrollNodeRequest, address: string): Stored<JoinTokenRecord> {
-    const { tokenSecret } = this.identity;
-    const { rootSha256s } = this.identity.getTrustBundle();
-    const secrets = { tokenSecret, rootSha256s };
-    const search = findJoinToken(this.deps.state.view(), secrets, request.token);
+    const search = this.searchToken(request);
     if (search.kind === 'found') return search.record;
     throw this.refuse(search.cause, search.id, address);
+  }
+
+  private searchToken({ token }: EnrollNodeRequest): TokenSearch {
+    const { tokenSecret } = this.identity;
+    const { rootSha256s } = this.identity.getTrustBundle();
+    return findJoinToken(this.deps.state.view(), { tokenSecret, rootSha256s }, token);
   }
 
   private toTokenUse(
