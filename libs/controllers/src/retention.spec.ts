@@ -1,5 +1,7 @@
+import { create } from '@bufbuild/protobuf';
+import { EventSchema } from '@cloudless/api';
 import fc from 'fast-check';
-import { planRemovals, type RemovableRecord } from './retention.js';
+import { planRemovals, toShare, type RemovableRecord } from './retention.js';
 
 const HOUR_MS = 3_600_000;
 const NO_LIMITS = { maxMs: 24 * HOUR_MS, maxBytes: 1_000_000 };
@@ -89,5 +91,18 @@ describe('planRemovals', () => {
         .map((record) => removed.has(record));
       expect(isRemoved).toEqual([...isRemoved].sort((a, b) => Number(b) - Number(a)));
     }
+  });
+});
+
+describe('toShare', () => {
+  const shareOf = (principal: string, address: string): string =>
+    toShare(create(EventSchema, { audit: { principal, address, rpc: 'a.B/C' } }));
+
+  it('gives a stranger with many addresses one share, and each address of a user its own', () => {
+    expect(shareOf('unauthenticated', '2001:db8::1')).toBe(
+      shareOf('unauthenticated', '2001:db8::2'),
+    );
+    expect(shareOf('user/ada', '10.0.0.1')).not.toBe(shareOf('user/ada', '10.0.0.2'));
+    expect(shareOf('user/ada', '10.0.0.1')).not.toBe(shareOf('unauthenticated', '10.0.0.1'));
   });
 });

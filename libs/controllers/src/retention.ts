@@ -84,12 +84,13 @@ export function planRemovals<Record extends RemovableRecord>(
 
 /**
  * Returns the share that an event counts against: for an audit record its caller, address and
- * method, for another event its category.
+ * method, for another event its category. Callers without an identity have one share for each
+ * method, because a stranger may have any number of addresses.
  */
 export function toShare({ audit, category }: Event): string {
-  return audit === undefined
-    ? `category ${category}`
-    : `${audit.principal} ${audit.address} ${audit.rpc}`;
+  if (audit === undefined) return `category ${category}`;
+  const { principal, address, rpc } = audit;
+  return principal === 'unauthenticated' ? `${principal} ${rpc}` : `${principal} ${address} ${rpc}`;
 }
 
 /** Returns true for an audit record. Audit records have limits of their own. */
