@@ -20,7 +20,13 @@ export interface Load {
 const delay = (ms: number, signal: AbortSignal): Promise<void> =>
   sleep(systemClock, ms, signal).catch(() => undefined);
 
-/** Sends calls at a fixed rate over one connection, whether or not earlier calls have ended. */
+/** Most calls at the same time: a coordinator accepts 64 streams of one client. */
+const MAX_RUNNING = 40;
+
+/**
+ * Sends calls at a fixed rate over one connection, at most {@link MAX_RUNNING} at the same time: on
+ * a machine that is too busy the rate is lower.
+ */
 export class CallLoad implements Load {
   readonly failures: string[] = [];
   private readonly delaysMs = new Map<string, number[]>();
@@ -50,6 +56,7 @@ export class CallLoad implements Load {
     for (let sent = 0; !signal.aborted; sent += 1) {
       const dueMs = startedAt + (sent * 1_000) / this.callsPerSecond - systemClock.now();
       if (dueMs > 0) await delay(dueMs, signal);
+      while (this.running.size >= MAX_RUNNING) await Promise.race(this.running);
       if (signal.aborted) break;
       const call = this.call(sent).finally(() => this.running.delete(call));
       this.running.add(call);
@@ -252,7 +259,10 @@ export class WorkloadCertificateLoad implements Load {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
-        await this.check();
+        await retryWhileOverloaded(
+          () => this.check(),
+          () => undefined,
+        );
       } catch (reason) {
         this.failures.push(`certificate of ${this.name}: ${errorMessageOf(reason)}`);
       }

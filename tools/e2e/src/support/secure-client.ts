@@ -79,7 +79,7 @@ export class CertificateUser {
   renewals = 0;
   private readonly stopping = new AbortController();
   private running: Promise<void> = Promise.resolve();
-  /** What made a renewal fail; undefined: none has failed. */
+  /** What made the newest attempt of a renewal fail; undefined: the attempt has succeeded. */
   failure: unknown;
 
   private constructor(
@@ -131,8 +131,9 @@ export class CertificateUser {
       try {
         this.tls = await requestCertificate(this.clients.users);
         this.renewals += 1;
+        this.failure = undefined;
       } catch (reason) {
-        this.failure ??= reason;
+        this.failure = reason;
         await waitMs(500, signal);
       }
     }
