@@ -3,6 +3,7 @@ import {
   fromConnectError,
   ReplicaStatus_Phase as Phase,
   type CoordinatorClient,
+  type WatchWorkloadsResponse,
 } from '@cloudless/api';
 import { errorMessageOf, sleep } from '@cloudless/base';
 import { systemClock } from '@cloudless/app-kit';
@@ -221,22 +222,40 @@ export class RolloutLoad implements Load {
   }
 
   private async waitUntilSettled(generation: bigint, signal: AbortSignal): Promise<void> {
-    const watch = this.client.watchWorkloads({ name: this.name }, { signal });
-    for await (const { workload } of watch) {
-      const { status } = workload ?? {};
-      if (status === undefined || status.observedGeneration < generation) continue;
-      const { desiredReplicas: want, readyReplicas, updatedReplicas, totalReplicas } = status;
-      const isLeaving = status.replicas.some(
-        ({ phase }) => phase === Phase.STOPPING || phase === Phase.STOPPED,
-      );
-      if (
-        [readyReplicas, updatedReplicas, totalReplicas].every((count) => count === want) &&
-        !isLeaving
-      )
-        return;
+    // A watch that is only left would stay open.
+    const ending = new AbortController();
+    const watch = this.client.watchWorkloads(
+      { name: this.name },
+      { signal: AbortSignal.any([signal, ending.signal]) },
+    );
+    try {
+      if (await isSettled(watch, generation)) return;
+    } finally {
+      ending.abort();
     }
     throw new Error(`the watch of ${this.name} ended`);
   }
+}
+
+/** Reads a watch until the rollout of a generation has ended; false when the watch ends before. */
+async function isSettled(
+  watch: AsyncIterable<WatchWorkloadsResponse>,
+  generation: bigint,
+): Promise<boolean> {
+  for await (const { workload } of watch) {
+    const { status } = workload ?? {};
+    if (status === undefined || status.observedGeneration < generation) continue;
+    const { desiredReplicas: want, readyReplicas, updatedReplicas, totalReplicas } = status;
+    const isLeaving = status.replicas.some(
+      ({ phase }) => phase === Phase.STOPPING || phase === Phase.STOPPED,
+    );
+    if (
+      [readyReplicas, updatedReplicas, totalReplicas].every((count) => count === want) &&
+      !isLeaving
+    )
+      return true;
+  }
+  return false;
 }
 
 /** Reads the certificate in a container, and requires that it is valid and its root is trusted. */
