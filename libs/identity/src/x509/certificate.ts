@@ -3,7 +3,7 @@ import { CloudlessError } from '@cloudless/base';
 import { DerReader, DerTag, readBitStringBytes } from './der.js';
 import { NO_EXTENSIONS, readExtensions } from './extensions.js';
 import type { CertificateExtensions } from './extensions.js';
-import { ECDSA_SHA256, readP256Key } from './public-key.js';
+import { ECDSA_SHA256, checkP256, readP256Key } from './public-key.js';
 
 /** Largest size of one certificate in bytes. A certificate of ours has about 600. */
 export const MAX_CERTIFICATE_BYTES = 8 * 1024;
@@ -24,6 +24,10 @@ export interface Certificate {
   readonly notAfterMs: number;
   /** SubjectPublicKeyInfo, DER. */
   readonly publicKey: Uint8Array;
+  /**
+   * Read on first use: the key of a peer is never needed, because the handshake has proved it.
+   * @throws {@link CloudlessError} of reason CERTIFICATE_INVALID when the point is not on the curve.
+   */
   readonly key: KeyObject;
   readonly extensions: CertificateExtensions;
 }
@@ -68,6 +72,8 @@ export function readCertificate(der: Uint8Array, what: string): Certificate {
   const publicKey = fields.expect(DerTag.sequence).bytes;
   const extensions = fields.readOptional(DerTag.context3);
   fields.expectEnd();
+  checkP256(publicKey, what);
+  let key: KeyObject | undefined;
   return {
     der,
     signedBytes: signed.bytes,
@@ -78,7 +84,9 @@ export function readCertificate(der: Uint8Array, what: string): Certificate {
     notBeforeMs,
     notAfterMs,
     publicKey,
-    key: readP256Key(publicKey, what),
+    get key(): KeyObject {
+      return (key ??= readP256Key(publicKey, what));
+    },
     extensions: extensions === undefined ? NO_EXTENSIONS : readExtensions(extensions.content, what),
   };
 }
