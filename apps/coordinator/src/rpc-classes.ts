@@ -19,8 +19,8 @@ const read: CallClass = { priority: 'read' };
 const watch: CallClass = { priority: 'read', interleaved: true };
 
 /**
- * Classes of the RPCs of CoordinatorService. Priority `stop` is for calls that reduce load or keep
- * load off a node. Stop orders to agents are sent through sessions, which have priority `control`.
+ * Classes of the RPCs of CoordinatorService. Priority `stop` is for calls that reduce load, keep load
+ * off a node, or must not wait behind changes. Stop orders to agents are sent through sessions, which have priority `control`.
  * Every ScaleWorkload has priority `stop`, because the server knows only after decoding the request
  * whether it scales up or down.
  */
@@ -89,7 +89,8 @@ const identityClasses: ClassByRpc<typeof IdentityService> = {
   revokeJoinToken: stop,
   // Agents whose certificates expire lose their nodes.
   renewNodeCertificate: control,
-  issueWorkloadCertificate: write,
+  // A replica whose certificate expires is refused by its peers.
+  issueWorkloadCertificate: stop,
   authorizeAgentCall: write,
   banNode: stop,
   unbanNode: write,
@@ -108,7 +109,8 @@ const userClasses: ClassByRpc<typeof UserService> = {
   createUserToken: write,
   listUserTokens: read,
   revokeUserToken: stop,
-  issueUserCertificate: write,
+  // A user whose certificate expires is locked out, so a renewal goes before the user's own writes.
+  issueUserCertificate: stop,
   whoAmI: read,
 };
 
