@@ -1,11 +1,20 @@
 import type { Hello, OrderRefused, ReplicaReport } from '@cloudless/api';
-import { isLive, isTombstone } from '@cloudless/cluster-state';
+import { InvalidInputError } from '@cloudless/base';
+import { isLive, isTombstone, type AgentOrderState } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
 /**
+ * The most by which a lost state can be ahead of this one: more leaderships and commits than there
+ * ever are between a backup and its restore. A number beyond comes from a broken or hostile agent.
+ * An accepted number is where this coordinator continues, so the largest number of the store would
+ * leave no next one, and no acceptance could ever succeed.
+ */
+const MAX_LEAD = 2n ** 40n;
+
+/**
  * Detects that the store went back in time: an agent holds an epoch or an order revision that this
- * store never issued. Each check calls `ClusterState.reportNewerState` in that case. Call the check
- * before acting on the message of the agent.
+ * store never issued. Each check calls `ClusterState.reportNewerState` in that case, and throws kind
+ * `invalid` for impossible numbers. Call the check before acting on the message of the agent.
  */
 export class RollbackDetector {
   /** Ids of the nodes to which this coordinator has sent the current epoch. */
@@ -23,7 +32,7 @@ export class RollbackDetector {
     // it.
     const isFromLostState =
       epoch > state.epoch || (epoch === state.epoch && !this.welcomedNodes.has(nodeId));
-    if (isFromLostState) state.reportNewerState({ nodeId, epoch, orderRevision: 0n });
+    if (isFromLostState) this.report({ nodeId, epoch, orderRevision: 0n });
     this.welcomedNodes.add(nodeId);
   }
 
@@ -41,7 +50,7 @@ export class RollbackDetector {
     const isNewer =
       orderRevision > state.getNewestOrderRevision(epoch) ||
       (isHeld && orderRevision > state.toOrderRevision(record.orderRevision));
-    if (isNewer) state.reportNewerState({ nodeId, epoch: 0n, orderRevision });
+    if (isNewer) this.report({ nodeId, epoch: 0n, orderRevision });
   }
 
   /**
@@ -53,6 +62,20 @@ export class RollbackDetector {
       heldEpoch > state.epoch ? heldEpoch : 0n,
       heldRevision > state.orderRevision ? heldRevision : 0n,
     ];
-    if (epoch > 0n || orderRevision > 0n) state.reportNewerState({ nodeId, epoch, orderRevision });
+    if (epoch > 0n || orderRevision > 0n) this.report({ nodeId, epoch, orderRevision });
+  }
+
+  /** @throws kind `invalid` for numbers that no coordinator can have issued. */
+  private report(held: AgentOrderState): void {
+    const { state } = this.deps;
+    for (const [field, value, current] of [
+      ['highest_epoch', held.epoch, state.epoch],
+      ['order_revision', held.orderRevision, state.orderRevision],
+    ] as const) {
+      if (value <= current + MAX_LEAD) continue;
+      const message = `${value} of node "${held.nodeId}" is impossible; this coordinator is at ${current}`;
+      throw new InvalidInputError([{ field, message }]);
+    }
+    state.reportNewerState(held);
   }
 }
