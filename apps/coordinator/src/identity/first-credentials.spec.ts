@@ -2,8 +2,9 @@ import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
-import { Role } from '@cloudless/api';
-import { UserRecordSchema } from '@cloudless/api/store';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Role, UserCredential_Kind as CredentialKind } from '@cloudless/api';
+import { CredentialRecordSchema, UserRecordSchema } from '@cloudless/api/store';
 import { createSeededRandom, silentLog, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
@@ -147,5 +148,33 @@ describe('writeFirstCredentials', () => {
         .map(({ message }) => message)
         .at(-1),
     ).toBe('nobody could administrate the cluster; user admin got a credential of 90 days');
+  });
+
+  it('makes no administrator of those who have a credential of a user with fewer roles', async () => {
+    await state.commit(
+      state
+        .transaction()
+        .put(
+          'user',
+          'admin',
+          create(UserRecordSchema, {
+            user: { name: 'admin', grants: [{ role: Role.VIEWER, namespace: 'shop' }] },
+          }),
+        )
+        .put(
+          'credential',
+          'old',
+          create(CredentialRecordSchema, {
+            credential: {
+              ...{ id: 'old', user: 'admin', kind: CredentialKind.TOKEN },
+              expiresAt: timestampFromMs(clock.wallTime() + DAY_MS),
+            },
+          }),
+        ),
+    );
+    await write();
+    expect(state.view().credential('old')?.value.credential?.revokedAt).toBeDefined();
+    const { id = '' } = parseToken(read('admin.credential').trim()) ?? {};
+    expect(state.view().credential(id)?.value.credential?.revokedAt).toBeUndefined();
   });
 });

@@ -42,8 +42,8 @@ const JOIN_USES = 10;
 
 /**
  * Makes sure that somebody can administrate the cluster: when no user has a valid credential and is
- * admin of the whole cluster, writes a token of the user `admin` to the file `admin.credential`. At
- * the first start of a cluster also writes the complete command by which machines join to the file
+ * admin of the whole cluster, writes a token of the user `admin` to the file `admin.credential`, and
+ * revokes the earlier credentials of this user. At the first start of a cluster also writes the complete command by which machines join to the file
  * `join-command`. Both files are readable only by their owner, and no secret is logged.
  *
  * Whoever can restart the coordinator and read these files has the keys of the certificate authority
@@ -92,6 +92,14 @@ export async function writeFirstCredentials(options: FirstCredentialsOptions): P
         ? `user ${ADMIN} was created with a credential of 90 days`
         : `nobody could administrate the cluster; user ${ADMIN} got a credential of 90 days`,
     });
+  for (const { value } of view.credentials()) {
+    const { id = '', user, revokedAt } = value.credential ?? {};
+    if (user !== ADMIN || revokedAt !== undefined) continue;
+    // Whoever has an earlier credential of the user may have had fewer roles.
+    const revoked = clone(CredentialRecordSchema, value);
+    if (revoked.credential !== undefined) revoked.credential.revokedAt = timestampFromMs(nowMs);
+    transaction.put('credential', id, revoked);
+  }
   if (isFirst) {
     const token = create(JoinTokenSchema, {
       id: joining.id,
