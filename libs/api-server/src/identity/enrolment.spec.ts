@@ -1,5 +1,8 @@
+import { clone } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError, type Client } from '@connectrpc/connect';
 import { IdentityService, NodeStatus_Phase as Phase, createIdentityClient } from '@cloudless/api';
+import { NodeRecordSchema } from '@cloudless/api/store';
 import { ManualClock } from '@cloudless/base/testing';
 import { PeerVerifier, createKeyAndCsr, decodeCertificates } from '@cloudless/identity/x509';
 import { ApiTestBed } from '../testing/api-test-bed.js';
@@ -160,6 +163,24 @@ describe('EnrollNode', () => {
     await again.join(text);
     const { current, previous } = bed.state.view().node('n1')?.value.identity ?? {};
     expect([current?.publicKeySha256, previous]).toEqual([again.publicKeySha256, undefined]);
+  });
+
+  it('ends the older certificates also when the clock was set back since they were issued', async () => {
+    const { text } = await admin.createJoinToken({ maxUses: 2 });
+    await (await aMachine('n1')).join(text);
+    const record = clone(NodeRecordSchema, bed.state.view().node('n1')!.value);
+    const issuedAt = timestampFromMs(bed.clock.wallTime() + 7_200_000);
+    record.identity!.current!.issuedAt = issuedAt;
+    await bed.state.commit(bed.state.transaction().put('node', 'n1', record));
+    bed.nodes.setPhase('n1', Phase.LOST);
+    const again = await aMachine('n1');
+    for (const attempt of ['new key', 'retry']) {
+      await again.join(text);
+      const { current } = bed.state.view().node('n1')?.value.identity ?? {};
+      expect([attempt, current?.publicKeySha256]).toEqual([attempt, again.publicKeySha256]);
+      // A certificate counts as newer than the record when it is valid only from later on.
+      expect(current?.issuedAt).toEqual(issuedAt);
+    }
   });
 
   it('refuses guesses of one address after ten of them', async () => {

@@ -1,5 +1,5 @@
 import { clone, create } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
 import {
   NodeCertificateSchema,
   TrustBundleSchema,
@@ -22,6 +22,24 @@ export function toCertificateRecord(issued: IssuedCertificate, nowMs: number): C
     notAfter: timestampFromMs(issued.notAfterMs),
     generation: issued.generation,
     issuedAt: timestampFromMs(nowMs),
+  });
+}
+
+/**
+ * Returns the record of a certificate that takes the place of another one. The time of issue never
+ * goes back, also when the clock was set back: a certificate that is valid only after the time in the
+ * record counts as newer than the record.
+ */
+export function toSuccessor(
+  next: CertificateRecord,
+  before: CertificateRecord | undefined,
+): CertificateRecord {
+  const [nextMs, beforeMs] = [next, before].map((record) =>
+    record?.issuedAt === undefined ? 0 : timestampMs(record.issuedAt),
+  ) as [number, number];
+  if (nextMs >= beforeMs) return next;
+  return Object.assign(clone(CertificateRecordSchema, next), {
+    issuedAt: timestampFromMs(beforeMs),
   });
 }
 
@@ -52,7 +70,7 @@ export function renewNodeIdentity(
   const { current, previous } = before;
   const isOfPrevious = previous !== undefined && previous.serial === callerSerial;
   const kept = isOfPrevious ? previous : current;
-  after.current = issued;
+  after.current = toSuccessor(issued, current);
   if (isCallerNewer && callerSerial !== undefined && current?.serial !== callerSerial) {
     const { generation } = issued;
     after.previous = create(CertificateRecordSchema, { serial: callerSerial, generation });

@@ -39,6 +39,7 @@ import {
   presentNodeCertificate,
   renewNodeIdentity,
   toCertificateRecord,
+  toSuccessor,
 } from './node-certificate.js';
 
 /** A machine that asks to join. */
@@ -206,7 +207,7 @@ export class NodeEnrolment {
       });
     }
     return create(NodeIdentityRecordSchema, {
-      current,
+      current: toSuccessor(current, before?.current),
       trustBundleGeneration: this.identity.getTrustBundle().generation,
       joinTokenId: token.value.token?.id ?? '',
     });
