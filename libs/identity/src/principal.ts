@@ -13,7 +13,7 @@ export interface Grant {
 
 /** Who makes a call: the actor in limits, audit records and events. */
 export type Principal =
-  /** A client of a cluster without TLS. Everything on this machine may do everything. */
+  /** A client of a cluster without TLS. Every program on this machine may make every call. */
   | AnonymousPrincipal
   /** A client of a cluster with TLS that sent neither a certificate nor a token. */
   | { readonly kind: 'unauthenticated'; readonly name: 'unauthenticated' }

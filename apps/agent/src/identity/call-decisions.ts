@@ -7,7 +7,7 @@ export const DECISION_MS = 5_000;
 const REFUSAL_MS = 1_000;
 /** Age at which the decision about an open call is asked for again, milliseconds. */
 const REFRESH_MS = 2_500;
-/** Decisions that are kept at most; the oldest is forgotten first. */
+/** Largest number of decisions in memory; the oldest is removed first. */
 const MAX_DECISIONS = 1_000;
 
 /** @param running - True: the call was allowed before, and is running. */
@@ -55,11 +55,11 @@ export class CallDecisions {
   }
 }
 
-/** What a coordinator has decided about one kind of call. */
+/** The decisions of coordinators about calls with one certificate, RPC and target. */
 class Decision {
   private askedAtMs: number;
   private answer: Promise<void>;
-  /** Time of the question whose answer was yes. */
+  /** Time at which the agent sent the newest request that a coordinator has allowed. */
   private confirmedAtMs = -Infinity;
   private refusal: unknown;
   private isAsking = true;
@@ -72,7 +72,7 @@ class Decision {
     this.answer = this.start();
   }
 
-  /** True while the newest answer holds, or is on its way. */
+  /** True while the newest decision holds, or the agent waits for the decision. */
   get isCurrent(): boolean {
     return this.refusal === undefined && this.clock.now() - this.askedAtMs < DECISION_MS;
   }

@@ -18,7 +18,7 @@ import {
 /** How an agent reaches its cluster, and who may reach the agent. */
 export interface ClusterAccess {
   readonly transport: ReturnType<typeof createCoordinatorTransport>;
-  /** Undefined in plaintext, where the other two are undefined, too. */
+  /** In plaintext, this and the next two fields are undefined. */
   readonly nodeIdentity: NodeIdentityOptions | undefined;
   readonly leaseIdentity: LeaseIdentity | undefined;
   readonly security: AgentServiceSecurity | undefined;

@@ -77,7 +77,7 @@ export interface CertificateClientOptions extends NodeIdentityOptions {
   readonly prepareRenewal?: () => Promise<void>;
 }
 
-/** What follows from a failure. */
+/** How to go on after a failure. */
 export interface FailureAdvice {
   /** Longest delay before the next attempt, when fast retries do not succeed. */
   readonly maxDelayMs?: number;
@@ -89,7 +89,7 @@ export interface FailureAdvice {
 
 /** Longest wait before the times are compared again, because the clock of the machine may jump. */
 const MAX_WAIT_MS = 60_000;
-/** Shortest time between two renewals whose time has come. */
+/** Shortest time between two renewals that no coordinator has asked for. */
 const MIN_INTERVAL_MS = 1_000;
 /** Longest wait for the certificates of replicas, milliseconds. */
 const PREPARATION_MS = 30_000;
@@ -105,7 +105,8 @@ const BACKOFF_SHARE = 0.1;
 /**
  * Joins this machine to its cluster and keeps its certificate valid: renews it from half of its life
  * on, at once when a coordinator asks, and before the session when it expired meanwhile. The key of
- * a request is stored before the request is sent, so that a lost reply costs nothing.
+ * a request is stored before the request is sent, so that the request can be repeated after a lost
+ * reply.
  */
 export class CertificateClient {
   /** The connection of the session, over which renewals go. */

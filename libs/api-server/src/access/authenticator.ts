@@ -58,14 +58,14 @@ export interface AuthenticatorDeps {
   /** Default: no metrics. */
   readonly meter?: Meter;
   /**
-   * Called when a node has presented its newest certificate in a handshake: the certificate before
-   * is no longer needed. Not called for users, who run several programs with one identity: a renewal
-   * by one program must not refuse the calls of the others.
+   * Called when a node has presented its newest certificate in a handshake: the node no longer
+   * needs the previous certificate. Not called for users, who run several programs with one
+   * identity: after a renewal by one program, the others still use the previous certificate.
    */
   readonly onCredentialUsed?: (kind: 'node' | 'user', id: string, serial: string) => void;
 }
 
-/** What a call has proved, and the part that may change while the call is open. */
+/** The principal and the credential of a call. Both may change while the call is open. */
 interface Authentication {
   readonly principal: Principal;
   readonly credential?: CallCredential | undefined;
@@ -118,8 +118,8 @@ export class Authenticator {
   }
 
   /**
-   * Makes a renewed certificate count for the connection of a caller, so that its open streams go on
-   * after the expiry of the presented certificate.
+   * Replaces the certificate of a caller's connection by a renewed certificate, so that open streams
+   * of the connection go on after the expiry of the presented certificate.
    */
   replaceCredential(caller: Caller, certificate: CertificateFacts): void {
     if (caller instanceof AuthenticatedCaller) caller.replaceCertificate(certificate);
@@ -243,7 +243,7 @@ export class Authenticator {
 interface AuthenticateNow {
   /** @param isStart - True: for the start of the call; false: for a later check. */
   readonly authenticate: (isStart: boolean) => Authentication;
-  /** Makes a renewed certificate count for the connection. */
+  /** Replaces the certificate of the connection by a renewed certificate. */
   readonly replace: (facts: CertificateFacts) => void;
 }
 

@@ -25,7 +25,7 @@ export interface CallCredential {
   readonly serial?: string;
 }
 
-/** A {@link Caller} whose calls can require more while they are open. */
+/** A {@link Caller} with requirements that are checked again while its calls are open. */
 export interface ApiCaller extends Caller {
   /** Undefined in a cluster without TLS, and for calls without credentials. */
   readonly credential?: CallCredential | undefined;
@@ -45,8 +45,8 @@ export const ANONYMOUS_CALLER: ApiCaller = {
 };
 
 /**
- * Returns a caller with the method `require`. Requirements of a caller that another program part
- * has made are checked only once.
+ * Returns a caller with the method `require`. Requirements of a caller that is not yet an
+ * {@link ApiCaller} are checked only once.
  */
 export function toApiCaller(caller: Caller): ApiCaller {
   if ('require' in caller) return caller as ApiCaller;

@@ -24,13 +24,14 @@ export type CertificateFacts = Pick<
 export interface ConnectionCertificate {
   /** The identity in the presented certificate. */
   readonly presented: PeerIdentity;
-  /** The certificate that counts: the presented one, or the one that replaced it by renewal. */
+  /** The presented certificate, or the renewed certificate that has replaced it. */
   readonly facts: CertificateFacts;
 }
 
 /**
- * The certificates of one connection: verifies the presented one once, and again after a change of
- * the trust bundle. A certificate that was renewed over the connection replaces the presented one.
+ * The certificates of one connection. Verifies the presented certificate once, and again after a
+ * change of the trust bundle. A certificate that was renewed over the connection replaces the
+ * presented certificate.
  */
 export class ConnectionCertificates {
   private verifier: CertificateVerifier | undefined;
@@ -40,7 +41,7 @@ export class ConnectionCertificates {
 
   constructor(private readonly chainDer: readonly Uint8Array[]) {}
 
-  /** Serial number of the certificate that counts; undefined before {@link get} succeeded. */
+  /** Serial number of the renewed or presented certificate; undefined before {@link get}. */
   get serial(): string | undefined {
     return (this.replacement ?? this.presented)?.serial;
   }
@@ -55,7 +56,7 @@ export class ConnectionCertificates {
     return { presented: this.presented, facts: this.presented };
   }
 
-  /** Makes a renewed certificate count instead of the presented one. */
+  /** Replaces the presented certificate by a renewed certificate. */
   replace(facts: CertificateFacts): void {
     this.replacement = facts;
   }

@@ -15,9 +15,9 @@ import { createAuditEvent } from '../audit/audit-event.js';
 import { RefusedCallError, type RefusalCause } from './refusal.js';
 
 /**
- * Refusals of one cause and principal that get a record each; later ones are merged into at most one
- * record every {@link MERGE_MS}. Refused clients cost nothing to make, so neither their addresses nor
- * what they send may multiply the records.
+ * Refusals with the same cause and principal that get one record each; later refusals are merged
+ * into at most one record every {@link MERGE_MS}. Anybody can send calls that are refused, so
+ * neither the addresses nor the requests of refused clients may multiply the records.
  */
 const BURST = 20;
 const MERGE_MS = 10_000;

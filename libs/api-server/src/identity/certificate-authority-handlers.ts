@@ -25,7 +25,7 @@ import type { MutationDeps } from '../mutation/idempotent-mutation.js';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import type { ApiServerDeps } from '../ports.js';
 
-/** Nodes and users that the progress of a rotation lists. */
+/** Largest number of nodes, and of users, that the progress of a rotation lists. */
 const MAX_LISTED = 100;
 const SUBJECT = 'the certificate authority';
 

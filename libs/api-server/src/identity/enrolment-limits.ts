@@ -12,7 +12,8 @@ const TOTAL = '';
 
 /**
  * Limits how often strangers may try join tokens. Only failures count and only failures are refused,
- * so that a whole cluster can join at once from behind one address, also while somebody guesses there.
+ * so that a whole cluster can join at once from behind one address, also while another machine
+ * behind this address guesses tokens.
  */
 export class EnrolmentLimits {
   private readonly byAddress: Throttle;

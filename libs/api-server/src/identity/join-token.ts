@@ -99,7 +99,7 @@ export function countTokenUse(record: JoinTokenRecord, use: TokenUse): JoinToken
   return next;
 }
 
-/** Compared with the secret of an unknown token. No token has it. */
+/** Stands for the stored hash of an unknown token. No token has this hash. */
 const NO_HMAC = new Uint8Array(32);
 
 /** Result of {@link findJoinToken}. */
@@ -141,6 +141,6 @@ export function findJoinToken(
   return { kind: 'found', record };
 }
 
-/** The one message for every join token that is refused: it tells a stranger nothing. */
+/** Message for every refused join token, whatever the cause, so that nobody can probe tokens. */
 export const INVALID_JOIN_TOKEN =
   'the join token is not valid: it is unknown, expired, revoked, used up, or not for this machine; create another token with "cloudlessctl token create", or read the cause in "cloudlessctl events --audit"';

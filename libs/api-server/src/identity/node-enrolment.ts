@@ -49,16 +49,16 @@ interface Applicant {
   readonly publicKeySha256: string;
 }
 
-/** What an accepted application does. */
+/** The decision about an accepted {@link Applicant}, with the records that were read. */
 interface Admission {
   readonly decision: EnrolmentDecision;
   readonly token: Stored<JoinTokenRecord>;
   readonly existing: Stored<NodeRecord> | undefined;
-  /** The use counts. False for a retry. */
+  /** True: a new use of the token. False: a retry, which does not count. */
   readonly counts: boolean;
 }
 
-/** Causes that only somebody without the secret of a token meets: attempts to guess a token. */
+/** Causes that show that the sender does not have the secret of a token: attempts to guess. */
 const GUESSES: readonly TokenRefusal[] = [
   'empty token',
   'malformed token',
@@ -108,7 +108,7 @@ export class NodeEnrolment {
       throw new InvalidInputError([{ field: 'csr', message: 'is required together with a token' }]);
     const { publicKey, publicKeySha256 } = await readCsr(request.csr);
     const applicant: Applicant = { request, address, publicKeySha256 };
-    // Refuses before a certificate is made. The decision that counts follows below.
+    // Refuses before a certificate is made. `admit` decides again with the newest records.
     const { token } = this.decide(applicant);
     const issued = await this.identity.issue({
       id: { trustDomain: this.identity.trustDomain, kind: 'node', id: request.nodeId },

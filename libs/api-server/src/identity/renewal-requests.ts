@@ -4,25 +4,25 @@ import { needsRenewal, type ClusterView } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 import { presentTrustBundle } from './node-certificate.js';
 
-/** The session of a connected agent, as far as requests for a renewal need it. */
+/** The part of the session of an agent that {@link RenewalRequests} needs. */
 export interface RenewingSession {
   readonly nodeId: string;
-  /** Serial of the certificate that counts for the connection now. Undefined: not known. */
+  /** Serial number of the newest certificate of the connection. Undefined: not known. */
   readonly serial: string | undefined;
   requestRenewal(message: CoordinatorMessage): void;
 }
 
 /**
- * Agents that are asked in one turn. A certificate costs about 10 ms of CPU, so a rotation in a
+ * Agents that one call of `send` asks. A certificate costs about 10 ms of CPU, so a rotation in a
  * cluster of thousands of nodes takes minutes and leaves room for everything else.
  */
 const MAX_PER_TURN = 50;
-/** Time after which an agent that has not called is asked again, milliseconds. */
+/** Time after which an agent that has not renewed is asked again, milliseconds. */
 const ASK_AGAIN_MS = 10_000;
 
 /**
  * Asks connected agents to renew their certificates when the trust bundle or the issuing generation
- * has changed, again and again until they have called.
+ * has changed, and asks again until they have renewed.
  */
 export class RenewalRequests {
   /** Time of the last request on the monotonic clock. */
@@ -30,7 +30,7 @@ export class RenewalRequests {
 
   constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'identity'>) {}
 
-  /** Asks the next agents. Call it every second with all sessions. */
+  /** Asks the next agents. Must be called every second with all sessions. */
   send(sessions: Iterable<RenewingSession>): void {
     const { identity, state, clock } = this.deps;
     if (identity === undefined) return;

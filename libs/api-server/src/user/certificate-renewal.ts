@@ -6,9 +6,10 @@ import {
 } from '@cloudless/api/store';
 
 /**
- * Returns a credential with a new certificate. The certificate before is accepted until it
- * expires or the next renewal, because a user runs several programs with one identity. Which one that is depends on what the client surely has: a client that calls again with
- * the same key, or with the previous certificate, never received the current one.
+ * Returns a credential with a new certificate. The previous certificate is accepted until its
+ * expiry or the next renewal, because a user runs several programs with one identity. A call with
+ * the previous certificate, or again with the key of the current one, shows that the client may not
+ * have received the current certificate: then the previous certificate stays the previous one.
  * @param usedSerial - Serial number of the certificate of the call.
  */
 export function renewCertificate(

@@ -56,8 +56,8 @@ interface TrustBundle {
 
 /**
  * The certificate authority of the cluster: the record in the store says which generations are
- * trusted and which one issues, the key files of this coordinator do the signing. Follows the
- * record.
+ * trusted and which generation issues, and the key files of this coordinator sign. Changes of the
+ * record take effect without a restart.
  */
 export class ClusterIdentities {
   readonly trustDomain: string;

@@ -23,7 +23,7 @@ const AUTHORITY_WARNING_MS = 90 * DAY_MS;
  * lifetime on, and repeat a renewal that fails.
  */
 const NODE_WARNING_SHARE = 0.2;
-/** Events of one look, so that thousands of nodes with one problem do not fill the store. */
+/** Events of one check at most: thousands of nodes with one problem must not fill the store. */
 const MAX_EVENTS = 20;
 
 /**

@@ -26,7 +26,7 @@ export interface RotationReconcilerDeps {
   readonly meter?: Meter;
 }
 
-/** Longest pause between two looks at a rotation that waits for the time. */
+/** Longest pause between two checks of a rotation that waits for a time. */
 const MAX_WAIT_MS = 60_000;
 
 const KINDS: readonly RecordKind[] = ['ca', 'node', 'credential', 'ban', 'meta'];

@@ -19,34 +19,34 @@ const user = (role: RoleName, scope: UserRule['scope']): AccessRule => ({ user: 
 
 /** Everybody: health checks, and machines that are about to get an identity. */
 const everybody: AccessRule = { unauthenticated: true };
-/** Facts about the server that every known client needs. */
+/** Every client with an identity: facts about the server and about the client itself. */
 const everyIdentity: AccessRule = { authenticated: true };
-/** What agents do all the time. */
+/** Calls of an agent for its own node. */
 const nodeItself: AccessRule = { node: 'self' };
 
 /** Reads one object of a namespace. */
 const read = user('viewer', 'namespace');
 /** Lists or watches objects of all namespaces that the caller may read. */
 const list = user('viewer', 'filtered');
-/** Changes objects of a namespace, or gets into containers. */
+/** Changes objects of a namespace, or runs commands in containers. */
 const change = user('operator', 'namespace');
 /** Reads nodes, which belong to no namespace. */
 const readNodes = user('viewer', 'cluster');
 /** Changes that move workloads between nodes, and that can be undone. */
 const changeNodes = user('operator', 'cluster');
-/** Changes that end what runs on nodes, or that give rights. */
+/** Removes nodes, grants access, reads backups, or changes the whole cluster. */
 const administer = user('admin', 'cluster');
 /** Credentials of users. */
 const ownCredentials = user('admin', 'self');
 
 const coordinator: Rules<typeof CoordinatorService> = {
   getServerInfo: everyIdentity,
-  // Proves its right by a join token in the request.
+  // The join token in the request is the credential.
   enrollNode: everybody,
   heartbeat: nodeItself,
   renewLease: nodeItself,
   session: nodeItself,
-  // The id in the first frame was sent only to the node that is meant.
+  // The first frame contains an id that the coordinator sent only to the agent of the node.
   tunnel: nodeItself,
   getNode: readNodes,
   listNodes: readNodes,

@@ -11,7 +11,7 @@ import {
   syncDirectory,
 } from './secret-file.js';
 
-/** Of what cluster the authority is, and the time. */
+/** The cluster of the authority, and the current time. */
 export interface AuthorityOptions {
   readonly trustDomain: string;
   /** See {@link CertificateAuthority.create}. */

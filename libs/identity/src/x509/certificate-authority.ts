@@ -30,7 +30,7 @@ export interface CertificateChain {
   readonly publicKeySha256: string;
 }
 
-/** What a certificate is to say. */
+/** The contents of a certificate to issue. */
 export interface CertificateRequest {
   readonly id: SpiffeId;
   /** SubjectPublicKeyInfo, DER; P-256. */

@@ -50,7 +50,7 @@ const KEY_CERT_SIGN = 0x04;
 /** GeneralName of type uniformResourceIdentifier. */
 const URI_TAG = 0x86;
 
-/** More certificate authorities below one another than anybody has. */
+/** Largest accepted path length. Chains of a cluster have one issuing certificate. */
 const MAX_PATH_LENGTH = 127;
 
 /**

@@ -42,7 +42,7 @@ export function toEndpoint(address: string): TlsEndpoint {
 
 /**
  * Returns the certificates that the peer of a connection presented, in DER: its own first, then the
- * issuer of each certificate before. Empty when the handshake has not come so far.
+ * issuer of each certificate before. Empty when the peer has not presented any yet.
  */
 export function readChain(socket: TLSSocket): readonly Uint8Array[] {
   const chain: Uint8Array[] = [];
