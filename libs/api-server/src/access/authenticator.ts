@@ -118,8 +118,8 @@ export class Authenticator {
   }
 
   /**
-   * Replaces the certificate of a caller's connection by a renewed certificate, so that open streams
-   * of the connection go on after the expiry of the presented certificate.
+   * Replaces the certificate of a caller's connection by a renewed certificate, so that open
+   * streams of the connection go on after the expiry of the presented certificate.
    */
   replaceCredential(caller: Caller, certificate: CertificateFacts): void {
     if (caller instanceof AuthenticatedCaller) caller.replaceCertificate(certificate);

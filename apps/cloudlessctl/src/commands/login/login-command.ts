@@ -18,7 +18,6 @@ import type { ServerAccess } from '../../io/io.js';
 import { getTextOption, hasFlag } from '../options.js';
 import { printIdentity } from './who-am-i-command.js';
 
-/** Adds `login`. */
 export function addLoginCommand(tree: CommandTree, parent: Command): void {
   tree
     .addOfflineCommand(

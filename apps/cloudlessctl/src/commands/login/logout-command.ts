@@ -10,7 +10,6 @@ import { readIdentity } from '../../identity/stored-identity.js';
 import type { StoredIdentity } from '../../identity/stored-identity.js';
 import { hasFlag } from '../options.js';
 
-/** Adds `logout`. */
 export function addLogoutCommand(tree: CommandTree, parent: Command): void {
   tree
     .addLocalCommand(

@@ -10,7 +10,6 @@ import { describeExpiry } from '../../views/expiry.js';
 import { formatFields } from '../../views/sections.js';
 import { formatGrants } from '../../views/user-view.js';
 
-/** Adds `whoami`. */
 export function addWhoAmICommand(tree: CommandTree, parent: Command): void {
   tree.addCommand(
     parent,

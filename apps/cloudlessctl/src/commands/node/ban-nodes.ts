@@ -40,7 +40,6 @@ export async function banNodes(invocation: Invocation): Promise<void> {
   banned.throwFailure();
 }
 
-/** Removes the bans of nodes. */
 export async function unbanNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const unbanned = await changeEach(session, getNodeIds(invocation), {
@@ -57,7 +56,6 @@ export async function unbanNodes(invocation: Invocation): Promise<void> {
   unbanned.throwFailure();
 }
 
-/** Lists banned nodes. */
 export async function listBans(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const bans = await listAllPages(

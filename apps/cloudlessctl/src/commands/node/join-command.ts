@@ -13,7 +13,6 @@ import {
   readJoinTokenRequest,
 } from '../token/token-commands.js';
 
-/** Adds `node join-command`. */
 export function addJoinCommand(tree: CommandTree, parent: Command): void {
   addJoinTokenOptions(
     tree

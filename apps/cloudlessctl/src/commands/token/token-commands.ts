@@ -122,7 +122,6 @@ async function createToken(invocation: Invocation): Promise<void> {
   });
 }
 
-/** Lists join tokens. */
 export async function listTokens(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const tokens = await listAllPages(

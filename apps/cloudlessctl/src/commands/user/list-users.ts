@@ -53,7 +53,6 @@ export async function listUsers(invocation: Invocation, names: readonly string[]
   );
 }
 
-/** Returns all users. */
 export function listAllUsers(session: CliSession): Promise<readonly User[]> {
   return listAllPages(
     (page) => session.users.listUsers(page, session.getCallOptions()),
