@@ -371,13 +371,14 @@ describe('invalid request', () => {
     });
   });
 
-  it('is rejected with UNIMPLEMENTED for an enrolment with a key or a token', async () => {
+  it('is rejected with FAILED_PRECONDITION for an enrolment with a key or a token', async () => {
     const body = { nodeId: 'new', instanceId: '0123456789abcdef', csr: 'YWJj', token: 'cl1.a.b.c' };
     expect(
       await expectUnchanged(() => plainHttp.call(cluster.url, toRpcPath('EnrollNode'), body)),
     ).toEqual({
-      code: 'unimplemented',
-      message: 'csr, token: this cluster has no identities; enrol without csr and token',
+      code: 'failed_precondition',
+      message:
+        'csr, token: this cluster has no identities; enrol without csr and token, or start the coordinator with --tls on',
       items: [],
     });
   });

@@ -9,7 +9,9 @@ import {
   ADMIN,
   AGENT,
   COORDINATOR,
+  IDENTITY,
   CurlStream,
+  USER,
   buildSchema,
   createBufCurl,
   createBufCurlHttp1,
@@ -231,7 +233,8 @@ describe('AgentService', () => {
     );
 
     it('serves health of each service and reflection', async () => {
-      const services = url() === cluster.url ? [ADMIN, AGENT, COORDINATOR] : [AGENT];
+      const services =
+        url() === cluster.url ? [ADMIN, AGENT, COORDINATOR, IDENTITY, USER] : [AGENT];
       expect(await listServices(url())).toEqual([
         ...services,
         'grpc.health.v1.Health',

@@ -7,6 +7,8 @@ import { RunningProgram, runToEnd } from './processes.js';
 export const COORDINATOR = 'cloudless.api.CoordinatorService';
 export const AGENT = 'cloudless.api.AgentService';
 export const ADMIN = 'cloudless.api.AdminService';
+export const IDENTITY = 'cloudless.api.IdentityService';
+export const USER = 'cloudless.api.UserService';
 
 /** The result of a call, independent of the protocol. */
 export interface CallResult {
