@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
-import { EventSchema } from '@cloudless/api';
 import fc from 'fast-check';
+import { EventSchema } from '@cloudless/api';
 import { planRemovals, toShare, type RemovableRecord } from './retention.js';
 
 const HOUR_MS = 3_600_000;
