@@ -50,6 +50,8 @@ import {
 const calls = UserService.method;
 /** Random bytes of the id of a certificate credential: as many characters as ids of tokens have. */
 const ID_BYTES = 6;
+/** Shortest lifetime of a certificate. */
+const MIN_CERTIFICATE_MS = 1_000;
 
 /** Handlers of the calls of UserService on credentials. */
 export class CredentialHandlers {
@@ -143,7 +145,7 @@ export class CredentialHandlers {
   /**
    * Issues a client certificate for the user of the caller: renews the credential of the certificate
    * of the call, or creates a credential that ends with the bearer token of the call.
-   * @throws kind `unauthenticated` for an invalid signing request; `precondition` when the caller is
+   * @throws kind `unauthenticated` for an invalid signing request, or a credential that ends within 1 s; `precondition` when the caller is
    *   no user.
    */
   async issueUserCertificate(
@@ -160,6 +162,8 @@ export class CredentialHandlers {
       if (principal.kind !== 'user' || used === undefined || usedRecord === undefined)
         throw new CloudlessError('precondition', 'only users get certificates of users');
       const limitMs = getExpiryMs(usedRecord);
+      if (limitMs - nowMs < MIN_CERTIFICATE_MS)
+        throw new CloudlessError('unauthenticated', 'the credential expires now; log in again');
       const chain = await identity.issue({
         id: { trustDomain: identity.trustDomain, kind: 'user', id: principal.userName },
         publicKey,

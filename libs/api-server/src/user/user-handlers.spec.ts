@@ -317,6 +317,15 @@ describe('client certificates of users', () => {
     expect((await failureOf(client.whoAmI({}))).reason).toBe('CREDENTIAL_REVOKED');
   });
 
+  it('refuses a certificate for a token that ends within 1 s', async () => {
+    const { csr } = await createKeyAndCsr();
+    const token = await identity.putUser(bed, 'ada', [], 999);
+    const client = createTokenClient(bed, UserService, token);
+    const { cause, message } = await failureOf(client.issueUserCertificate({ csr }));
+    expect(Code[(cause as ConnectError).code]).toBe('Unauthenticated');
+    expect(message).toBe('the credential expires now; log in again');
+  });
+
   it('renews the credential of a certificate, and extends the connection', async () => {
     const { response, client } = await login(await identity.putUser(bed, 'ada'));
     const { csr } = await createKeyAndCsr();
