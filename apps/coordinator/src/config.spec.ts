@@ -13,6 +13,7 @@ describe('parseCoordinatorConfig', () => {
       name: 'coordinator',
       trustDomain: 'cloudless',
       identityDir: undefined,
+      newAdminCredential: false,
       nodeCertificateLifetimeMs: 86_400_000,
       userCertificateLifetimeMs: 7 * 86_400_000,
       workloadCertificateLifetimeMs: 86_400_000,
@@ -114,6 +115,11 @@ describe('parseCoordinatorConfig', () => {
     {
       values: { tls: 'off', opsHost: '10.0.0.5' },
       message: 'refusing to listen on 10.0.0.5 without TLS',
+    },
+    {
+      values: { tls: 'off', newAdminCredential: true },
+      message:
+        '--new-admin-credential: a coordinator without TLS has no users; start with --tls on',
     },
     { values: { tls: 'maybe' }, message: 'test: tls: "maybe" must be one of on, off' },
     {

@@ -4,6 +4,7 @@ import {
   oneOfField,
   parseConfig,
   sizeField,
+  switchField,
   textField,
   wholeNumberField,
   type ConfigFields,
@@ -34,6 +35,10 @@ export interface CoordinatorConfig {
   readonly trustDomain: string;
   /** Directory of keys; undefined: `identity` in the data directory. */
   readonly identityDir: string | undefined;
+  /**
+   * Writes a new admin credential at this start, and revokes the earlier credentials of its user.
+   */
+  readonly newAdminCredential: boolean;
   /** Lifetime of certificates of nodes, milliseconds. */
   readonly nodeCertificateLifetimeMs: number;
   /** Lifetime of certificates of users, milliseconds. */
@@ -124,6 +129,7 @@ export function parseCoordinatorConfig(
     name: textField('coordinator', { pattern: LABEL, expected: 'a DNS label' }),
     trustDomain: textField('cloudless', { pattern: TRUST_DOMAIN, expected: TRUST_DOMAIN_RULE }),
     identityDir: { ...textField('', { pattern: /./, expected: 'a path' }), fallback: undefined },
+    newAdminCredential: switchField(false),
     nodeCertificateLifetimeMs: durationField(DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
     userCertificateLifetimeMs: durationField(7 * DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
     workloadCertificateLifetimeMs: durationField(DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
@@ -160,6 +166,10 @@ export function parseCoordinatorConfig(
   if (config.tls === 'off') {
     requireLoopback(config.host);
     requireLoopback(config.opsHost);
+    if (config.newAdminCredential) {
+      const message = 'a coordinator without TLS has no users; start with --tls on';
+      throw new InvalidInputError([{ field: '--new-admin-credential', message }]);
+    }
   }
   return config;
 }

@@ -246,6 +246,7 @@ export async function startCoordinator(
         ...{ state, clock, random, log: log.child({ component: 'identity' }) },
         identities: identity.identities,
         directory: identity.directory,
+        mustRenew: config.newAdminCredential || identity.hasVoidTokens,
         joinUrl: toUrl(identity.names.primary, rpc.address.port),
       });
     }

@@ -50,6 +50,10 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     '--identity-dir <path>',
     'directory of the certificate authority and the token secret (default identity in the data directory)',
   ],
+  newAdminCredential: [
+    '--new-admin-credential',
+    'write a new admin.credential at this start, and revoke the earlier credentials of the user admin (default off)',
+  ],
   nodeCertificateLifetimeMs: [
     '--node-certificate-lifetime <duration>',
     'lifetime of certificates of nodes, which renew them from half of it (default 24h)',

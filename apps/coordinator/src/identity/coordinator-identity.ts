@@ -1,13 +1,13 @@
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { makeDirectory } from '@cloudless/app-kit';
-import type { ClusterState } from '@cloudless/cluster-state';
+import type { ClusterState, ClusterView } from '@cloudless/cluster-state';
 import { ClusterIdentities, ServerCertificate, type AuthorityKeys } from '@cloudless/controllers';
 import {
   createAuthority,
   listGenerations,
   loadAuthority,
-  loadOrCreateTokenSecret,
+  loadTokenSecret,
   makePrivateDirectory,
 } from '@cloudless/identity/files';
 import type { CoordinatorConfig } from '../config.js';
@@ -21,6 +21,8 @@ export interface CoordinatorIdentity {
   readonly names: ServerNames;
   /** The identity directory. */
   readonly directory: string;
+  /** True when a new token secret made every token of an existing cluster invalid. */
+  readonly hasVoidTokens: boolean;
   close(): Promise<void>;
 }
 
@@ -46,9 +48,7 @@ export async function openCoordinatorIdentity(
   const directory = getIdentityDirectory(config);
   await makeDirectory(directory, 0o700);
   await makePrivateDirectory(directory);
-  const secret = await loadOrCreateTokenSecret(directory, machine.tokenSecret);
-  if (secret.source === 'created' && [...state.view().joinTokens()].length > 0)
-    log.warn('a new token secret was created: all earlier tokens are refused', { directory });
+  const secret = await loadTokenSecret(directory, machine.tokenSecret);
   const identities = await ClusterIdentities.open({
     state,
     clock,
@@ -66,6 +66,7 @@ export async function openCoordinatorIdentity(
       workloadMs: config.workloadCertificateLifetimeMs,
     },
   });
+  const hasVoidTokens = secret.source === 'created' && hasTokens(state.view());
   const names = createServerNames({
     host: config.host,
     advertise: config.advertise,
@@ -75,6 +76,10 @@ export async function openCoordinatorIdentity(
     ),
   });
   try {
+    // Only now, so that a start without the keys of the certificate authority leaves no new secret.
+    await secret.save();
+    if (hasVoidTokens)
+      log.warn('a new token secret was created: all earlier tokens are refused', { directory });
     const server = await ServerCertificate.open({
       ...{ identities, clock, random, log, lifetimeMs: config.serverCertificateLifetimeMs },
       dnsNames: names.dnsNames,
@@ -84,11 +89,15 @@ export async function openCoordinatorIdentity(
       await server.close();
       identities.close();
     };
-    return { identities, server, names, directory, close };
+    return { identities, server, names, directory, hasVoidTokens, close };
   } catch (reason) {
     identities.close();
     throw reason;
   }
+}
+
+function hasTokens(view: ClusterView): boolean {
+  return [view.users(), view.joinTokens()].some((records) => [...records].length > 0);
 }
 
 function createAuthorityKeys(

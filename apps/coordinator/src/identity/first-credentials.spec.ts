@@ -50,7 +50,7 @@ afterEach(async () => {
   rmSync(directory, { recursive: true });
 });
 
-const write = () =>
+const write = (mustRenew = false) =>
   writeFirstCredentials({
     ...{ state, identities, clock, random, directory },
     log: {
@@ -58,6 +58,7 @@ const write = () =>
       info: (message, fields) => logged.push(JSON.stringify({ message, fields })),
     },
     joinUrl: 'https://10.0.0.5:8080',
+    mustRenew,
   });
 const read = (name: string) => readFileSync(join(directory, name), 'utf8');
 
@@ -148,6 +149,23 @@ describe('writeFirstCredentials', () => {
         .map(({ message }) => message)
         .at(-1),
     ).toBe('nobody could administrate the cluster; user admin got a credential of 90 days');
+  });
+
+  it('replaces a valid credential of admin, but no join command, when a new one is asked for', async () => {
+    await write();
+    const [before, command] = [read('admin.credential'), read('join-command')];
+    const { id: old = '' } = parseToken(before.trim()) ?? {};
+    await write(true);
+    const { id = '' } = parseToken(read('admin.credential').trim()) ?? {};
+    expect(id).not.toBe(old);
+    expect(statSync(join(directory, 'admin.credential')).mode & 0o777).toBe(0o600);
+    expect(state.view().credential(old)?.value.credential?.revokedAt).toBeDefined();
+    expect(state.view().credential(id)?.value.credential).toMatchObject({ user: 'admin' });
+    expect(state.view().credential(id)?.value.credential?.revokedAt).toBeUndefined();
+    expect(read('join-command')).toBe(command);
+    expect(state.view().events().at(-1)?.message).toBe(
+      'the start of the coordinator renewed the way back; user admin got a credential of 90 days',
+    );
   });
 
   it('makes no administrator of those who have a credential of a user with fewer roles', async () => {

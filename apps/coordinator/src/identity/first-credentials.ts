@@ -32,6 +32,11 @@ export interface FirstCredentialsOptions {
   readonly directory: string;
   /** URL that other machines use. */
   readonly joinUrl: string;
+  /**
+   * Also writes a new admin credential when an administrator has a valid credential: the operator
+   * asks for the way back, or a new token secret has made every token invalid.
+   */
+  readonly mustRenew: boolean;
 }
 
 const ADMIN = 'admin';
@@ -42,9 +47,10 @@ const JOIN_USES = 10;
 
 /**
  * Makes sure that somebody can administrate the cluster: when no user has a valid credential and is
- * admin of the whole cluster, writes a token of the user `admin` to the file `admin.credential`, and
- * revokes the earlier credentials of this user. At the first start of a cluster also writes the complete command by which machines join to the file
- * `join-command`. Both files are readable only by their owner, and no secret is logged.
+ * admin of the whole cluster, or a new credential is asked for, writes a token of the user `admin` to
+ * the file `admin.credential`, and revokes the earlier credentials of this user. At the first start
+ * of a cluster also writes the complete command by which machines join to the file `join-command`.
+ * Both files are readable only by their owner, and no secret is logged.
  *
  * Whoever can restart the coordinator and read these files has the keys of the certificate authority
  * beside them, so this gives no rights that the reader does not have.
@@ -53,7 +59,8 @@ export async function writeFirstCredentials(options: FirstCredentialsOptions): P
   const { state, clock, log, directory } = options;
   const view = state.view();
   const nowMs = clock.wallTime();
-  if (hasAdmin(view, nowMs)) return;
+  const isLocked = !hasAdmin(view, nowMs);
+  if (!isLocked && !options.mustRenew) return;
   const isFirst = [...view.users()].length === 0;
   const credentialFile = join(directory, 'admin.credential');
   const joinFile = join(directory, 'join-command');
@@ -90,7 +97,7 @@ export async function writeFirstCredentials(options: FirstCredentialsOptions): P
       reason: 'AdminCredentialCreated',
       message: isFirst
         ? `user ${ADMIN} was created with a credential of 90 days`
-        : `nobody could administrate the cluster; user ${ADMIN} got a credential of 90 days`,
+        : `${isLocked ? 'nobody could administrate the cluster' : 'the start of the coordinator renewed the way back'}; user ${ADMIN} got a credential of 90 days`,
     });
   for (const { value } of view.credentials()) {
     const { id = '', user, revokedAt } = value.credential ?? {};

@@ -1,21 +1,23 @@
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { loadOrCreateTokenSecret } from './index.js';
+import { loadTokenSecret } from './index.js';
 
-describe('loadOrCreateTokenSecret', () => {
+describe('loadTokenSecret', () => {
   let directory = '';
   beforeEach(async () => {
     directory = await mkdtemp(join(tmpdir(), 'cloudless-token-'));
   });
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  it('creates 32 random bytes once, in a file of mode 600', async () => {
-    const created = await loadOrCreateTokenSecret(directory, undefined);
+  it('creates 32 random bytes, and saves them in a file of mode 600 only when asked', async () => {
+    const created = await loadTokenSecret(directory, undefined);
     expect(created).toMatchObject({ source: 'created' });
     expect(created.bytes).toHaveLength(32);
-    const loaded = await loadOrCreateTokenSecret(directory, undefined);
-    expect(loaded).toEqual({ bytes: created.bytes, source: 'file' });
+    await expect(stat(join(directory, 'token-secret'))).rejects.toMatchObject({ code: 'ENOENT' });
+    await created.save();
+    const loaded = await loadTokenSecret(directory, undefined);
+    expect(loaded).toMatchObject({ bytes: created.bytes, source: 'file' });
     expect((await stat(join(directory, 'token-secret'))).mode & 0o777).toBe(0o600);
   });
 
@@ -29,7 +31,9 @@ describe('loadOrCreateTokenSecret', () => {
     ['base64 for URLs', Buffer.from(bytes).toString('base64url'), bytes],
     ['a text of 32 characters', 'correct horse battery staple 012', undefined],
   ])('takes %s from the environment, and writes no file', async (_, text, expected) => {
-    expect(await loadOrCreateTokenSecret(directory, text)).toEqual({
+    const secret = await loadTokenSecret(directory, text);
+    await secret.save();
+    expect(secret).toMatchObject({
       bytes: expected ?? new Uint8Array(Buffer.from(text)),
       source: 'environment',
     });
@@ -41,7 +45,7 @@ describe('loadOrCreateTokenSecret', () => {
     async (text) => {
       const message =
         'the token secret of CLOUDLESS_TOKEN_SECRET is too short: 32 bytes in hex or base64, or a text of 32 characters, are needed; create one with: openssl rand -hex 32';
-      await expect(loadOrCreateTokenSecret(directory, text)).rejects.toMatchObject({
+      await expect(loadTokenSecret(directory, text)).rejects.toMatchObject({
         kind: 'precondition',
         message,
       });
@@ -51,14 +55,12 @@ describe('loadOrCreateTokenSecret', () => {
   it('refuses a damaged or readable file and leaves the file alone', async () => {
     const path = join(directory, 'token-secret');
     await writeFile(path, '', { mode: 0o600 });
-    await expect(loadOrCreateTokenSecret(directory, undefined)).rejects.toThrow(
+    await expect(loadTokenSecret(directory, undefined)).rejects.toThrow(
       `the token secret of ${path} is too short`,
     );
     expect(await readFile(path, 'utf8')).toBe('');
     await rm(path);
     await writeFile(path, hex, { mode: 0o644 });
-    await expect(loadOrCreateTokenSecret(directory, undefined)).rejects.toThrow(
-      `run: chmod 600 ${path}`,
-    );
+    await expect(loadTokenSecret(directory, undefined)).rejects.toThrow(`run: chmod 600 ${path}`);
   });
 });

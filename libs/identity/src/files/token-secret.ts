@@ -9,6 +9,8 @@ export interface TokenSecret {
   /** At least 32 bytes. */
   readonly bytes: Uint8Array;
   readonly source: 'environment' | 'file' | 'created';
+  /** Writes a created secret to its file, with mode 0600. Otherwise does nothing. */
+  save(): Promise<void>;
 }
 
 const FILE = 'token-secret';
@@ -17,22 +19,27 @@ const MIN_CHARACTERS = 32;
 
 /**
  * Returns the secret with which tokens are hashed: from the environment, else from the file
- * `token-secret` of the directory, else a new secret, which is written to the file.
+ * `token-secret` of the directory, else a new secret, which {@link TokenSecret.save} writes to the
+ * file. Changes no file.
  * @param directory - Exists. See {@link makePrivateDirectory}.
  * @param environment - Value of CLOUDLESS_TOKEN_SECRET; undefined when the variable is not set.
  * @throws {@link CloudlessError} of kind `precondition` when the value or the content of the file is
  *   too short, or see {@link readSecretFile}.
  */
-export async function loadOrCreateTokenSecret(
+export async function loadTokenSecret(
   directory: string,
   environment: string | undefined,
 ): Promise<TokenSecret> {
   if (environment !== undefined)
-    return { bytes: decodeSecret(environment, 'CLOUDLESS_TOKEN_SECRET'), source: 'environment' };
+    return {
+      bytes: decodeSecret(environment, 'CLOUDLESS_TOKEN_SECRET'),
+      source: 'environment',
+      save: doNothing,
+    };
   const path = join(directory, FILE);
   const readExisting = async (): Promise<TokenSecret> => {
     const text = Buffer.from(await readSecretFile(path)).toString('utf8');
-    return { bytes: decodeSecret(text, path), source: 'file' };
+    return { bytes: decodeSecret(text, path), source: 'file', save: doNothing };
   };
   try {
     return await readExisting();
@@ -40,8 +47,12 @@ export async function loadOrCreateTokenSecret(
     if (!(reason instanceof CloudlessError) || reason.kind !== 'notFound') throw reason;
   }
   const bytes = new Uint8Array(randomBytes(MIN_BYTES));
-  await writeSecretFile(path, `${Buffer.from(bytes).toString('hex')}\n`);
-  return { bytes, source: 'created' };
+  const save = () => writeSecretFile(path, `${Buffer.from(bytes).toString('hex')}\n`);
+  return { bytes, source: 'created', save };
+}
+
+async function doNothing(): Promise<void> {
+  // The secret is stored already.
 }
 
 /**
