@@ -46,7 +46,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'node join-command --uses 3 --lifetime 1h',
     'node join-command --join-token-file join-token',
   ],
-  'node ban': ['node ban web1 --reason stolen', 'node ban web1 web2'],
+  'node ban': ['node ban web1 --reason stolen', 'node ban web1 --removed'],
   'node unban': ['node unban web1', 'node unban web1 web2'],
   'node bans': ['node bans', 'node bans -o json'],
   'user create': ['user create ada', 'user create ada grace'],

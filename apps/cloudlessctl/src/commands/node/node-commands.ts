@@ -73,7 +73,8 @@ function addIdentityCommands(tree: CommandTree, parent: Command): void {
       'refuse the certificates of nodes and end their connections',
       banNodes,
     )
-    .option('--reason <text>', 'why the nodes are banned');
+    .option('--reason <text>', 'why the nodes are banned')
+    .option('--removed', 'ban also nodes that were removed from the cluster already');
   tree.addCommand(
     parent,
     'unban <nodes...>',
