@@ -45,6 +45,8 @@ export function describeTlsFailure(
   // The key and the certificate of this machine are damaged, or the server refuses them.
   if (reason === 'CERTIFICATE_INVALID' && message.includes('of this client'))
     return `${message}; log in again with: cloudlessctl login ${server}`;
+  if (reason === 'CERTIFICATE_INVALID' && message.includes('in the CA file'))
+    return `${message}. Nothing was sent. Give the root of this cluster with --ca-file (an administrator prints it with: cloudlessctl admin ca --pem), or give no file, to trust the root that the token names`;
   if (reason === 'CERTIFICATE_INVALID')
     return `${message}. Nothing was sent. If this is the right server and its certificate authority has changed, log in again with a new token (cloudlessctl login ${server}), or give its new root with --ca-file (an administrator prints it with: cloudlessctl admin ca --pem)`;
   if (reason === 'CERTIFICATE_EXPIRED')

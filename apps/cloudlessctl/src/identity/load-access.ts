@@ -62,11 +62,8 @@ export async function toTokenAccess(
   { text, caSha256 }: UserToken,
   caFile: string | undefined,
 ): Promise<ServerAccess> {
-  return {
-    kind: 'token',
-    text,
-    caSha256s: caFile === undefined ? [caSha256] : await readRootDigests(io, caFile),
-  };
+  if (caFile === undefined) return { kind: 'token', text, caSha256s: [caSha256] };
+  return { kind: 'token', text, caSha256s: await readRootDigests(io, caFile), caFile };
 }
 
 async function readRootDigests(io: CliIo, caFile: string): Promise<readonly string[]> {

@@ -163,7 +163,13 @@ export type ServerAccess =
    * With a bearer token, which is sent when the root certificate of the server has one of the
    * SHA-256 digests (64 hex digits).
    */
-  | { readonly kind: 'token'; readonly text: string; readonly caSha256s: readonly string[] };
+  | {
+      readonly kind: 'token';
+      readonly text: string;
+      readonly caSha256s: readonly string[];
+      /** File that the digests are from. Absent: the token names its root itself. */
+      readonly caFile?: string;
+    };
 
 /** The environment of a command: its access to everything outside of the process. */
 export interface CliIo {

@@ -200,6 +200,20 @@ describe('cloudlessctl over TLS', () => {
     expect(seen).toEqual([]);
   });
 
+  it('names the file when --ca-file does not contain the root of the server', async () => {
+    const { address, seen } = await startServer();
+    const result = await whoAmI(`https://${address}`, {
+      env: { CLOUDLESS_TOKEN: pinned(authority.rootSha256) },
+      files: { '/ca.crt': other.rootPem },
+      argv: ['--ca-file', '/ca.crt'],
+    });
+    expect(result).toMatchObject({ exitCode: 5, stdout: '' });
+    expect(result.stderr).toBe(
+      `cloudlessctl: the server at https://${address} is not trusted: its certificate is of no certificate authority in the CA file /ca.crt; check the address, and that the file contains the root of this cluster. Nothing was sent. Give the root of this cluster with --ca-file (an administrator prints it with: cloudlessctl admin ca --pem), or give no file, to trust the root that the token names\n`,
+    );
+    expect(seen).toEqual([]);
+  });
+
   it('sends nothing to a server of another certificate authority than the identity', async () => {
     const { address, seen } = await startServer();
     const result = await whoAmI(`https://${address}`, { files: await logIn(other.rootPem) });

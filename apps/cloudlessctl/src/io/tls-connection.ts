@@ -15,7 +15,7 @@ const ROOT_TIMEOUT_MS = 10_000;
  * with the SPIFFE ID of a coordinator; nothing is sent to another server.
  */
 export function connectWithTls(server: string, access: ServerAccess): CoordinatorConnection {
-  if (access.kind === 'token') return connectWithToken(server, access.text, access.caSha256s);
+  if (access.kind === 'token') return connectWithToken(server, access);
   const noticeRenewal: Interceptor = (next) => async (request) => {
     const response = await next(request);
     if (response.header.has(RENEW_CERTIFICATE_HEADER)) access.onRenewalRequested?.();
@@ -49,8 +49,7 @@ export function connectWithTls(server: string, access: ServerAccess): Coordinato
  */
 function connectWithToken(
   server: string,
-  token: string,
-  caSha256s: readonly string[],
+  { text: token, caSha256s, caFile }: Extract<ServerAccess, { kind: 'token' }>,
 ): CoordinatorConnection {
   const closing = new AbortController();
   let connected: CoordinatorConnection | undefined;
@@ -69,12 +68,14 @@ function connectWithToken(
       limit,
       ...(signal === undefined ? [] : [signal]),
     ]);
-    const clientTls = await findServer(server, caSha256s, stopping).catch((reason: unknown) => {
-      if (limit.aborted)
-        throw new ConnectError('the TLS handshake is not complete', Code.DeadlineExceeded);
-      // The message is that of the cause, see describeCallFailure.
-      throw new ConnectError('no TLS connection', Code.Unavailable, undefined, undefined, reason);
-    });
+    const clientTls = await findServer(server, { caSha256s, caFile }, stopping).catch(
+      (reason: unknown) => {
+        if (limit.aborted)
+          throw new ConnectError('the TLS handshake is not complete', Code.DeadlineExceeded);
+        // The message is that of the cause, see describeCallFailure.
+        throw new ConnectError('no TLS connection', Code.Unavailable, undefined, undefined, reason);
+      },
+    );
     connected ??= connectHttp2(
       server,
       { createConnection: () => openTlsSocket(server, clientTls) },
@@ -99,13 +100,18 @@ function connectWithToken(
 /** @throws the error of the last digest when the server has none of the roots. */
 async function findServer(
   server: string,
-  caSha256s: readonly string[],
+  { caSha256s, caFile }: { caSha256s: readonly string[]; caFile: string | undefined },
   signal: AbortSignal,
 ): Promise<ClientTls> {
   let failure: unknown = new CloudlessError('CERTIFICATE_INVALID', 'no root certificate to trust');
   for (const caSha256 of caSha256s) {
     try {
-      const { bundlePem, serverId, trustDomain } = await fetchServerRoot(server, caSha256, signal);
+      const { bundlePem, serverId, trustDomain } = await fetchServerRoot(
+        server,
+        caSha256,
+        signal,
+        caFile,
+      );
       return { bundlePem, serverIds: [serverId], trustDomain };
     } catch (reason) {
       failure = reason;

@@ -21,6 +21,7 @@ export interface ServerRoot {
  * handshake that it holds a server certificate of this root for a controller.
  * @param address - Base URL, such as `https://10.0.0.1:8080`.
  * @param caSha256 - SHA-256 of the root certificate in DER, as hex digits; part of a token.
+ * @param caFile - File that `caSha256` is from, for messages. Default: the digest is part of a token.
  * @throws CloudlessError CERTIFICATE_INVALID when the server has another root, or CERTIFICATE_EXPIRED
  *   or CERTIFICATE_NOT_YET_VALID; kind `unavailable` when the server is not reached or does not speak
  *   TLS, or `signal` is aborted first.
@@ -29,6 +30,7 @@ export async function fetchServerRoot(
   address: string,
   caSha256: string,
   signal: AbortSignal,
+  caFile?: string,
 ): Promise<ServerRoot> {
   const chain = await fetchChain(address, signal);
   const rootDer = chain.find((der) => sha256Hex(der) === caSha256.toLowerCase());
@@ -37,9 +39,13 @@ export async function fetchServerRoot(
       address,
       new CloudlessError(
         'CERTIFICATE_INVALID',
-        'its certificate is not of the certificate authority that the token names',
+        caFile === undefined
+          ? 'its certificate is not of the certificate authority that the token names'
+          : `its certificate is of no certificate authority in the CA file ${caFile}`,
       ),
-      'check the address, and that the token was created by this cluster',
+      caFile === undefined
+        ? 'check the address, and that the token was created by this cluster'
+        : 'check the address, and that the file contains the root of this cluster',
     );
   }
   try {
