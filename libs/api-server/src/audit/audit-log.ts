@@ -194,6 +194,11 @@ export class AuditEntry {
     this.recorded = true;
   }
 
+  /** Names the object of the call in the record, when only the handler knows the object. */
+  nameObject(object: string): void {
+    this.subject = { ...this.subject, object };
+  }
+
   /**
    * Commits the record of a privileged call before the call begins.
    * @param subject - Fields that replace those read from the request.

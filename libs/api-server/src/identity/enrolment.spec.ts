@@ -69,6 +69,19 @@ describe('EnrollNode', () => {
     expect(lastAudit()?.audit).toMatchObject({ principal: 'unauthenticated', result: 'ok' });
   });
 
+  it('names the join token in the audit records of its creation and its use', async () => {
+    const { text, token } = await admin.createJoinToken({});
+    await (await aMachine('n1')).join(text);
+    const { id = '' } = token ?? {};
+    expect(bed.events('CreateJoinToken').at(-1)?.message).toMatch(
+      new RegExp(`^user/ada( from \\S+)? called CreateJoinToken on join token ${id}: ok$`),
+    );
+    expect(lastAudit()).toMatchObject({ nodeId: 'n1' });
+    expect(lastAudit()?.message).toMatch(
+      new RegExp(`called EnrollNode on node n1 with join token ${id}: ok$`),
+    );
+  });
+
   it('lets exactly 10 of 100 machines join that use a token of 10 uses at once', async () => {
     const { text, token } = await admin.createJoinToken({ maxUses: 10 });
     const machines = await Promise.all(

@@ -71,6 +71,7 @@ export class JoinTokenHandlers {
       token,
       hmac: hashToken(this.identity.tokenSecret, 'join', id, secret),
     });
+    entry.nameObject(`join token ${id}`);
     await entry.commit(
       state
         .transaction()

@@ -155,6 +155,7 @@ export class NodeEnrolment {
     }
     const identity = this.createIdentity(admission, issued, clock.wallTime());
     this.putNode(transaction, applicant, admission, identity);
+    entry.nameObject(`node ${nodeId} with join token ${tokenId}`);
     // Allowed while the state is restored: when the restored state lacks the node, its agent must
     // be able to enrol and to report its newer orders.
     await entry.commit(transaction, 'commitObserved');
