@@ -54,11 +54,11 @@ async function startHandshake(server: RpcServer): Promise<net.Socket> {
   return socket;
 }
 
-/** Makes a request over TLS on a connection of `agent`, or on a new connection. */
-async function request({ url }: RpcServer, agent?: https.Agent): Promise<number> {
+/** Makes a request over TLS on a new connection. */
+async function request({ url }: RpcServer): Promise<number> {
   const sent = https.get(url, {
     ...{ ca: cluster.bundlePem, checkServerIdentity: () => undefined },
-    agent: agent ?? false,
+    agent: false,
   });
   const [response] = (await once(sent, 'response')) as [IncomingMessage];
   response.resume();
@@ -114,9 +114,7 @@ describe('a server with TLS under attack', () => {
   });
 
   it('drops the oldest incomplete handshake first when too many connections are open', async () => {
-    const server = await open({ limits: { maxConnections: 4 } });
-    const agent = new https.Agent({ keepAlive: true, maxSockets: 1 });
-    expect(await request(server, agent)).toBe(200);
+    const server = await open({ limits: { maxConnections: 3 } });
     const unused = tls.connect({
       ...{ port: server.address.port, host: '127.0.0.1', rejectUnauthorized: false },
     });
@@ -128,8 +126,6 @@ describe('a server with TLS under attack', () => {
     await closed;
     expect(halfOpen.map(({ destroyed }) => destroyed)).toEqual([true, false]);
     expect(unused.destroyed).toBe(false);
-    expect(await request(server, agent)).toBe(200);
-    agent.destroy();
     unused.destroy();
     halfOpen[1]?.destroy();
   });
@@ -198,7 +194,7 @@ describe('a server with TLS under attack', () => {
     ['a second ClientHello', () => Buffer.concat([clientHello, clientHello])],
     [
       'a ClientHello of a length that is not true',
-      () => Buffer.concat([clientHello.subarray(0, 9), Buffer.alloc(600, 0)]),
+      () => Buffer.concat([clientHello.subarray(0, 9), Buffer.alloc(clientHello.length, 0)]),
     ],
   ])('closes a connection with %s, and continues', async (_name, bytes) => {
     const log = aLog();
