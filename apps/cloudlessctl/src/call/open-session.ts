@@ -38,7 +38,17 @@ export async function withCallFailures<Result>(
   local: LocalSession,
   action: (session: CliSession) => Promise<Result>,
 ): Promise<Result> {
-  const session = await openSession(local);
+  return runWithSession(await openSession(local), action);
+}
+
+/**
+ * Runs an action with a session, and closes the session.
+ * @throws {@link CliFailure} for an error of a call.
+ */
+export async function runWithSession<Result>(
+  session: CliSession,
+  action: (session: CliSession) => Promise<Result>,
+): Promise<Result> {
   try {
     return await action(session);
   } catch (reason) {

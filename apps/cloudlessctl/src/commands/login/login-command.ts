@@ -4,7 +4,7 @@ import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { CliSession } from '../../call/cli-session.js';
 import { createUsageFailure } from '../../call/failure.js';
 import type { LocalSession } from '../../call/local-session.js';
-import { describeFailure } from '../../call/open-session.js';
+import { runWithSession } from '../../call/open-session.js';
 import { checkServer } from '../../config/context.js';
 import { editContexts, getConfigPath, readContexts } from '../../config/contexts.js';
 import type { Context, Contexts } from '../../config/context.js';
@@ -101,20 +101,13 @@ async function keepToken(
 }
 
 /** Runs an action with a session that uses the given access. */
-async function withSession<Result>(
+function withSession<Result>(
   { io, settings, style }: LocalSession,
   { server }: LoginTarget,
   access: ServerAccess,
   action: (session: CliSession) => Promise<Result>,
 ): Promise<Result> {
-  const session = new CliSession(io, { ...settings, server }, style, access);
-  try {
-    return await action(session);
-  } catch (reason) {
-    throw await describeFailure(reason, session);
-  } finally {
-    await session.close();
-  }
+  return runWithSession(new CliSession(io, { ...settings, server }, style, access), action);
 }
 
 /** Returns the directory of the identity of a context, beside the configuration file. */
