@@ -5,19 +5,18 @@ import type { NodeHandlers } from '../node/node-handlers.js';
 import type { PlanHandlers } from '../plan/plan-handlers.js';
 import type { RolloutHandlers } from '../rollout/rollout-handlers.js';
 import type { SessionHub } from '../session/session-hub.js';
-import type { InteractiveHandlers } from '../stream/interactive-handlers.js';
-import type { StreamHandlers } from '../stream/stream-handlers.js';
 import type { TunnelHub } from '../stream/tunnel-hub.js';
 import type { EndpointAndEventHandlers } from '../watch/endpoint-and-event-handlers.js';
 import { withSlowReaderTimeout } from '../watch/slow-reader-timeout.js';
 import type { WorkloadHandlers } from '../workload/workload-handlers.js';
 import type { CallRoutes } from './call-routes.js';
+import { createStreamRoutes, type StreamRouteHandlers } from './stream-routes.js';
 
 type Coordinator = ServiceImpl<typeof CoordinatorService>;
 const calls = CoordinatorService.method;
 
 /** The handlers of CoordinatorService by subject. */
-export interface CoordinatorHandlers {
+export interface CoordinatorHandlers extends StreamRouteHandlers {
   readonly clock: Clock;
   readonly getServerInfo: Coordinator['getServerInfo'];
   readonly sessions: SessionHub;
@@ -27,8 +26,6 @@ export interface CoordinatorHandlers {
   readonly rollouts: RolloutHandlers;
   readonly plans: PlanHandlers;
   readonly endpointsAndEvents: EndpointAndEventHandlers;
-  readonly streams: StreamHandlers;
-  readonly interactive: InteractiveHandlers;
 }
 
 /** Creates the implementation of CoordinatorService. */
@@ -48,7 +45,7 @@ export function createCoordinatorRoutes(
     ...createRolloutRoutes(routes, handlers),
     ...createPlanRoutes(routes, handlers),
     ...createReadRoutes(routes, handlers),
-    ...createStreamRoutes(routes, handlers),
+    ...createStreamRoutes(routes, calls, handlers),
   };
 }
 
@@ -159,22 +156,5 @@ function createReadRoutes(routes: CallRoutes, { endpointsAndEvents, clock }: Coo
     listEvents: (request, context) => endpointsAndEvents.listEvents(request, context),
     watchEvents: (request, context) =>
       withSlowReaderTimeout(endpointsAndEvents.watchEvents(request, context), clock),
-  } satisfies Partial<Coordinator>;
-}
-
-function createStreamRoutes(routes: CallRoutes, { streams, interactive }: CoordinatorHandlers) {
-  return {
-    streamLogs: (request, context) => streams.streamLogs(request, context),
-    execCommand: routes.change(calls.execCommand, (request, entry, context) =>
-      streams.execCommand(request, entry, context),
-    ),
-    exec: (requests, context) =>
-      routes.audit.wrapStream(calls.exec, context, (entry) =>
-        interactive.exec(requests, entry, context),
-      ),
-    portForward: (requests, context) =>
-      routes.audit.wrapStream(calls.portForward, context, (entry) =>
-        interactive.portForward(requests, entry, context),
-      ),
   } satisfies Partial<Coordinator>;
 }
