@@ -1,18 +1,12 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { CertificateRecord, CredentialRecord, NodeRecord } from '@cloudless/api/store';
 import { CloudlessError, errorReasonOf, type ErrorReason } from '@cloudless/base';
-import type { ClusterView } from '@cloudless/cluster-state';
+import { NODE_RENEWAL_GRACE_MS, type ClusterView } from '@cloudless/cluster-state';
 import type { PeerIdentity } from '@cloudless/identity/x509';
 import type { CredentialIndex } from './credential-index.js';
 import type { CertificateVerifier } from './identity-port.js';
 import { isAtOrAfter } from './is-at-or-after.js';
 import { RefusedCallError, type RefusalCause } from './refusal.js';
-
-/**
- * Time after the expiry of a certificate in which a node may still renew it, milliseconds: 30 days,
- * so that a machine that was switched off for some weeks comes back by itself.
- */
-export const EXPIRED_NODE_GRACE_MS = 30 * 24 * 60 * 60 * 1_000;
 
 /** The facts of a certificate that change when it is renewed. */
 export type CertificateFacts = Pick<
@@ -67,7 +61,7 @@ export class ConnectionCertificates {
       this.presented = verifier.verify(this.chainDer, nowMs, {
         kinds: ['node', 'user', 'controller'],
         usage: 'client',
-        expiredGraceMs: EXPIRED_NODE_GRACE_MS,
+        expiredGraceMs: NODE_RENEWAL_GRACE_MS,
       });
       this.verifier = verifier;
     } catch (reason) {
@@ -137,7 +131,7 @@ export function checkCertificate(
     );
   }
   const isExpired = nowMs > facts.notAfterMs;
-  if (isExpired && !(kind === 'node' && nowMs <= facts.notAfterMs + EXPIRED_NODE_GRACE_MS)) {
+  if (isExpired && !(kind === 'node' && nowMs <= facts.notAfterMs + NODE_RENEWAL_GRACE_MS)) {
     throw refuse(
       'expired certificate',
       'CERTIFICATE_EXPIRED',

@@ -18,7 +18,10 @@ import { CERTIFICATE_AUTHORITY_KEY } from '../records/records.js';
 import type { EventInit, Transaction } from '../transaction/transaction.js';
 import type { ClusterView, Stored } from '../view/view.js';
 
-/** Time after the expiry of its certificate within which a node may still renew: 30 days. */
+/**
+ * Time after the expiry of its certificate within which a node may still renew, milliseconds: 30
+ * days, so that a machine that was switched off for some weeks comes back by itself.
+ */
 export const NODE_RENEWAL_GRACE_MS = 30 * 24 * 3_600_000;
 /**
  * Time after a renewal within which the reply may be lost and the agent may come back with the
