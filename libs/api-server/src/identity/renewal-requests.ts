@@ -13,8 +13,8 @@ export interface RenewingSession {
 }
 
 /**
- * Agents that one call of `send` asks. A certificate costs about 10 ms of CPU, so a rotation in a
- * cluster of thousands of nodes takes minutes and leaves room for everything else.
+ * Agents that one call of `send` asks. The limit spreads the renewals of a rotation, which cost
+ * CPU, in a cluster of thousands of nodes, and leaves room for everything else.
  */
 const MAX_PER_TURN = 50;
 /** Time after which an agent that has not renewed is asked again, milliseconds. */
