@@ -9,7 +9,7 @@ export type {
   DryRunPort,
   SessionTimings,
 } from './ports.js';
-export { CredentialUseRecorder } from './identity/credential-use-recorder.js';
+export { NodeCertificateUseRecorder } from './identity/node-certificate-use-recorder.js';
 export { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
 export { Authenticator } from './access/authenticator.js';
 export type {

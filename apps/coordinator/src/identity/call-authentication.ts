@@ -1,5 +1,9 @@
 import { CoordinatorService } from '@cloudless/api';
-import { Authenticator, CredentialUseRecorder, type ApiServerDeps } from '@cloudless/api-server';
+import {
+  Authenticator,
+  NodeCertificateUseRecorder,
+  type ApiServerDeps,
+} from '@cloudless/api-server';
 import type { Timer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { Metrics } from '@cloudless/observability';
@@ -44,10 +48,10 @@ export function createCallAuthentication({
   readonly metrics: Metrics;
 }): CallAuthentication {
   const identityLog = log.child({ component: 'identity' });
-  const recorder = new CredentialUseRecorder({ state, clock, log: identityLog });
+  const recorder = new NodeCertificateUseRecorder({ state, clock, log: identityLog });
   const authenticator = new Authenticator({
     ...{ state, clock, log: identityLog, identity: identities, meter: metrics },
-    onCredentialUsed: (kind, id, serial) => recorder.record(kind, id, serial),
+    onNodeCertificateUsed: (nodeId, serial) => recorder.record(nodeId, serial),
   });
   let timer: Timer | undefined;
   let unsubscribe: () => void = () => undefined;

@@ -62,7 +62,7 @@ export interface AuthenticatorDeps {
    * needs the previous certificate. Not called for users, who run several programs with one
    * identity: after a renewal by one program, the others still use the previous certificate.
    */
-  readonly onCredentialUsed?: (kind: 'node' | 'user', id: string, serial: string) => void;
+  readonly onNodeCertificateUsed?: (nodeId: string, serial: string) => void;
 }
 
 /** The principal and the credential of a call. Both may change while the call is open. */
@@ -232,7 +232,7 @@ export class Authenticator {
 
   private reportUse(holder: CertificateHolder, serial: string | undefined): void {
     if (holder.kind === 'node' && holder.confirmsCurrent)
-      this.deps.onCredentialUsed?.('node', holder.id, serial ?? '');
+      this.deps.onNodeCertificateUsed?.(holder.id, serial ?? '');
   }
 
   private notify(): void {

@@ -28,7 +28,7 @@ import {
   createCertificateClient,
   createTokenClient,
 } from '../testing/test-identity.js';
-import { CredentialUseRecorder } from './credential-use-recorder.js';
+import { NodeCertificateUseRecorder } from './node-certificate-use-recorder.js';
 import { renewNodeIdentity } from './node-certificate.js';
 
 let identity: TestIdentity;
@@ -196,17 +196,17 @@ describe('renewNodeIdentity', () => {
   });
 });
 
-describe('CredentialUseRecorder', () => {
+describe('NodeCertificateUseRecorder', () => {
   it('ends the previous certificate once the current one was used, and only then', async () => {
     const { state, clock } = bed;
-    const recorder = new CredentialUseRecorder({ state, clock, log: silentLog });
+    const recorder = new NodeCertificateUseRecorder({ state, clock, log: silentLog });
     await node.renewNodeCertificate(await aRenewal());
-    recorder.record('node', 'n1', nodeSerial);
+    recorder.record('n1', nodeSerial);
     await bed.settle();
     expect(recordOf('n1')?.previous?.serial).toBe(nodeSerial);
     const before = state.view().revision;
-    recorder.record('node', 'n1', recordOf('n1')?.current?.serial ?? '');
-    recorder.record('node', 'n1', recordOf('n1')?.current?.serial ?? '');
+    recorder.record('n1', recordOf('n1')?.current?.serial ?? '');
+    recorder.record('n1', recordOf('n1')?.current?.serial ?? '');
     await recorder.close();
     await bed.settle();
     expect(recordOf('n1')?.previous).toBeUndefined();

@@ -132,7 +132,8 @@ export class ApiTestBed {
     if (identity !== undefined) {
       this.authenticator = new Authenticator({
         ...{ state, clock, log, identity },
-        onCredentialUsed: (...use) => this.usedCredentials.push(use.join(' ')),
+        onNodeCertificateUsed: (nodeId, serial) =>
+          this.usedCredentials.push(`node ${nodeId} ${serial}`),
       });
     }
     this.api = createApiServer({ ...this.createPorts(), log });
