@@ -10,7 +10,7 @@ import { PlacementRun } from './placement/placement-run.js';
 import { Problems } from './input/problems.js';
 import type { PlacementReason } from './filters/reasons.js';
 import { toFullRequest, type PlacementRequest } from './input/request.js';
-import { checkReservation, type Reservation } from './input/reservation.js';
+import { checkReservation, type HeldReservation, type Reservation } from './input/reservation.js';
 import { clampToZero, subtractResources, type Resources } from './input/resources.js';
 import {
   DEFAULT_WEIGHTS,
@@ -86,6 +86,8 @@ export interface Cluster {
   node(nodeId: NodeId): SchedulerNode | undefined;
   /** Returns the reserved and free resources of a node; undefined for an unknown node. */
   usage(nodeId: NodeId): NodeUsage | undefined;
+  /** Lists the reservations of a node, known or not, in no particular order. */
+  reservationsOn(nodeId: NodeId): HeldReservation[];
   /**
    * Chooses nodes for `count` replicas. Each decision considers the placements before as if they
    * had been reserved.
@@ -185,6 +187,10 @@ class IncrementalCluster implements Cluster {
       replicas,
       maxReplicas,
     };
+  }
+
+  reservationsOn(nodeId: NodeId): HeldReservation[] {
+    return this.ledger.reservationsOn(nodeId);
   }
 
   place(request: PlacementRequest, count: number): Placement[] {

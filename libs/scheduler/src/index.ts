@@ -10,7 +10,8 @@ export type {
   Spread,
   WorkloadTerm,
 } from './input/request.js';
-export type { Reservation } from './input/reservation.js';
+export { DEFAULT_PRIORITY } from './input/reservation.js';
+export type { HeldReservation, Reservation } from './input/reservation.js';
 export type { ResourceAmounts, Resources } from './input/resources.js';
 export type { LabelOperator, LabelRequirement, Labels } from './input/labels.js';
 export { isTolerated } from './input/taints.js';

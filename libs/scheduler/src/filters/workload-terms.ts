@@ -1,6 +1,6 @@
 import type { NodeId } from '@cloudless/base';
 import { matchesAll, toLabelMap, type LabelMap } from '../input/labels.js';
-import type { Ledger } from '../reservations/ledger.js';
+import type { ReplicaGroup } from '../reservations/ledger.js';
 import { domainOf, type IndexedNode } from '../input/node.js';
 import type { FullRequest, WorkloadTerm } from '../input/request.js';
 
@@ -23,6 +23,11 @@ export interface TermMatches {
   occupied: number;
 }
 
+/** Reservations by group of equal replicas. */
+export interface ReplicaGroups {
+  allGroups(): Iterable<ReplicaGroup>;
+}
+
 /**
  * Counts the matching replicas by domain for each term of the request. Leaving replicas count for
  * anti-affinity, because they still run, and not for affinity, because they are about to end.
@@ -30,7 +35,7 @@ export interface TermMatches {
 export function countMatchingReplicas(
   kind: 'workloadAffinity' | 'workloadAntiAffinity',
   request: FullRequest,
-  ledger: Ledger,
+  ledger: ReplicaGroups,
   nodes: ReadonlyMap<NodeId, IndexedNode>,
 ): TermMatches[] {
   return request[kind].map((term) => {
@@ -105,7 +110,7 @@ export function hasReplica(domain: DomainCount | undefined): boolean {
  */
 export function findExcludedDomains(
   request: FullRequest,
-  ledger: Ledger,
+  ledger: ReplicaGroups,
   nodes: ReadonlyMap<NodeId, IndexedNode>,
 ): Map<string, Set<string>> {
   const excluded = new Map<string, Set<string>>();

@@ -1,9 +1,9 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
 import { checkHostPorts, type SchedulerHostPort } from './host-ports.js';
-import type { Labels } from './labels.js';
+import type { LabelMap, Labels } from './labels.js';
 import { Problems } from './problems.js';
 import { checkWorkloadTerms, type WorkloadTerm } from './request.js';
-import { checkAmounts, type ResourceAmounts } from './resources.js';
+import { checkAmounts, type ResourceAmounts, type Resources } from './resources.js';
 
 /**
  * Resources that one replica holds on its node, and the properties that placements of other
@@ -30,7 +30,29 @@ export interface Reservation {
    * satisfy affinity terms. Default: false.
    */
   readonly leaving?: boolean;
+  /**
+   * Priority of the replica, 0 to 1000. Placement ignores the priority; preemption reads it.
+   * Default: {@link DEFAULT_PRIORITY}.
+   */
+  readonly priority?: number;
 }
+
+/** A reservation with all defaults filled in, as the cluster holds it. */
+export interface HeldReservation {
+  readonly replicaId: ReplicaId;
+  readonly nodeId: NodeId;
+  readonly workloadId: WorkloadId;
+  readonly namespace: string;
+  readonly labels: LabelMap;
+  readonly resources: Resources;
+  /** Sorted, without duplicates. */
+  readonly hostPorts: readonly SchedulerHostPort[];
+  readonly leaving: boolean;
+  readonly priority: number;
+}
+
+/** Priority of a reservation and a request that name none. */
+export const DEFAULT_PRIORITY = 50;
 
 /**
  * Checks a reservation.
@@ -43,6 +65,7 @@ export function checkReservation(reservation: Reservation): void {
   problems.requireNotEmpty('workloadId', reservation.workloadId);
   checkAmounts(problems, 'resources', reservation.resources);
   checkHostPorts(problems, 'hostPorts', reservation.hostPorts ?? []);
+  problems.requireWholeNumber('priority', reservation.priority ?? DEFAULT_PRIORITY, 0, 1000);
   checkWorkloadTerms(problems, 'workloadAntiAffinity', reservation.workloadAntiAffinity ?? []);
   problems.throwIfAny();
 }

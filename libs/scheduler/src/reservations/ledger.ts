@@ -3,7 +3,7 @@ import { HeldPorts, sortPorts, type SchedulerHostPort } from '../input/host-port
 import { toLabelMap, type LabelMap } from '../input/labels.js';
 import { compareText } from '../order.js';
 import type { WorkloadTerm } from '../input/request.js';
-import type { Reservation } from '../input/reservation.js';
+import { DEFAULT_PRIORITY, type HeldReservation, type Reservation } from '../input/reservation.js';
 import {
   subtractResources,
   NO_RESOURCES,
@@ -43,6 +43,7 @@ interface Entry {
   readonly leaving: boolean;
   readonly resources: Resources;
   readonly hostPorts: readonly SchedulerHostPort[];
+  readonly priority: number;
   readonly group: MutableGroup;
 }
 
@@ -62,6 +63,7 @@ const NO_REPLICAS: ReplicaCount = { staying: 0, leaving: 0 };
 export class Ledger {
   private readonly entries = new Map<ReplicaId, Entry>();
   private readonly bookings = new Map<NodeId, NodeBookings>();
+  private readonly replicasOf = new Map<NodeId, Set<ReplicaId>>();
   private ports = new HeldPorts();
   private readonly groups = new Map<string, MutableGroup>();
   private readonly groupsOf = new Map<WorkloadId, Set<MutableGroup>>();
@@ -75,9 +77,12 @@ export class Ledger {
       leaving,
       resources: toResources(reservation.resources),
       hostPorts: sortPorts(reservation.hostPorts),
+      priority: reservation.priority ?? DEFAULT_PRIORITY,
       group: this.getOrCreateGroup(reservation),
     };
     this.entries.set(reservation.replicaId, entry);
+    const onNode = this.replicasOf.get(nodeId) ?? new Set();
+    this.replicasOf.set(nodeId, onNode.add(reservation.replicaId));
     const { allocated, replicas } = this.bookingsOn(nodeId);
     this.bookings.set(nodeId, {
       allocated: addResources(allocated, entry.resources),
@@ -92,6 +97,9 @@ export class Ledger {
     const entry = this.entries.get(replicaId);
     if (entry === undefined) return;
     this.entries.delete(replicaId);
+    const onNode = this.replicasOf.get(entry.nodeId);
+    onNode?.delete(replicaId);
+    if (onNode?.size === 0) this.replicasOf.delete(entry.nodeId);
     const { allocated, replicas } = this.bookingsOn(entry.nodeId);
     if (replicas === 1) this.bookings.delete(entry.nodeId);
     else
@@ -106,6 +114,18 @@ export class Ledger {
   /** Returns the reserved resources and the number of reservations of a node, known or not. */
   bookingsOn(nodeId: NodeId): NodeBookings {
     return this.bookings.get(nodeId) ?? NO_BOOKINGS;
+  }
+
+  /** Lists the reservations of a node, known or not, in no particular order. */
+  reservationsOn(nodeId: NodeId): HeldReservation[] {
+    return Array.from(this.replicasOf.get(nodeId) ?? []).flatMap((replicaId) => {
+      const entry = this.entries.get(replicaId);
+      if (entry === undefined) return [];
+      const { resources, hostPorts, leaving, priority, group } = entry;
+      const { workloadId, namespace, labels } = group;
+      const held = { replicaId, nodeId, workloadId, namespace, labels };
+      return [{ ...held, resources, hostPorts, leaving, priority }];
+    });
   }
 
   /** Returns the first of `ports` that a replica, leaving or not, holds on the node. */
@@ -131,6 +151,8 @@ export class Ledger {
   clone(): Ledger {
     const copy = new Ledger();
     for (const [nodeId, booked] of this.bookings) copy.bookings.set(nodeId, booked);
+    for (const [nodeId, replicas] of this.replicasOf)
+      copy.replicasOf.set(nodeId, new Set(replicas));
     copy.ports = this.ports.clone();
     for (const group of this.groups.values())
       copy.addGroup({ ...group, perNode: new Map(group.perNode) });

@@ -1,0 +1,52 @@
+import fc from 'fast-check';
+import { createCluster } from './index.js';
+import { TwinClusters, type HistoryStep } from './testing/histories.js';
+
+const pick = fc.nat(40);
+const count = fc.integer({ min: 1, max: 12 });
+const steps: fc.Arbitrary<HistoryStep[]> = fc.array(
+  fc.oneof(
+    { weight: 3, arbitrary: fc.record({ kind: fc.constant('upsertNode' as const), pick }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('removeNode' as const), pick }) },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant('reserve' as const), pick }) },
+    { weight: 5, arbitrary: fc.record({ kind: fc.constant('release' as const), pick }) },
+    { weight: 3, arbitrary: fc.record({ kind: fc.constant('try' as const), pick, count }) },
+    { weight: 8, arbitrary: fc.record({ kind: fc.constant('place' as const), pick, count }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('placeOn' as const), pick }) },
+  ),
+  { minLength: 5, maxLength: 40 },
+);
+
+describe('Cluster, compared with the plain scan over any history,', () => {
+  it('chooses the same nodes with the same scores, and refuses for the same reasons', () => {
+    fc.assert(
+      fc.property(fc.integer(), steps, (seed, history) => {
+        const twins = new TwinClusters(seed);
+        for (const step of history) {
+          const outcome = twins.take(step);
+          if (outcome !== undefined) expect(outcome.actual).toEqual(outcome.expected);
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('decides as a cluster that is built anew from the same nodes and reservations', () => {
+    fc.assert(
+      fc.property(fc.integer(), steps, (seed, history) => {
+        const twins = new TwinClusters(seed);
+        for (const step of history) twins.take(step);
+        const fresh = createCluster();
+        for (const node of twins.nodes.values()) fresh.upsertNode(node);
+        for (const reservation of twins.reservations.values()) fresh.reserve(reservation);
+        for (const request of twins.requests) {
+          expect(twins.cluster.place(request, 5)).toEqual(fresh.place(request, 5));
+          expect(twins.cluster.explain(request)).toEqual(fresh.explain(request));
+        }
+        for (const nodeId of twins.nodes.values())
+          expect(twins.cluster.usage(nodeId.id)).toEqual(fresh.usage(nodeId.id));
+      }),
+      { numRuns: 100 },
+    );
+  });
+});
