@@ -9,6 +9,7 @@ import {
   NodeStatus_Phase,
   JoinTokenSchema,
   NodeBanSchema,
+  PlacementReason_Kind,
   ReplicaStatusSchema,
   ReplicaStatus_Phase,
   Role,
@@ -206,8 +207,27 @@ const cluster: CliOptions = {
     explainWorkload: () => ({
       summary: '2 of 3 replicas have a node; 1 waits.',
       nodes: [
-        { nodeId: 'edge-frankfurt-1', zone: 'eu-central-1a', fits: true, score: 0.6612 },
+        {
+          nodeId: 'edge-frankfurt-1',
+          zone: 'eu-central-1a',
+          fits: true,
+          score: 0.6612,
+          terms: { locality: 0.7, reliability: 1, cost: 0.6, utilisation: 0.48, taints: -0.1 },
+        },
         { nodeId: 'edge-frankfurt-2', zone: 'eu-central-1b', reason: REASON },
+        ...['3', '4-with-a-long-name', '5', '6'].map((suffix) => ({
+          nodeId: `edge-frankfurt-${suffix}`,
+          zone: 'eu-central-1c',
+          fits: true,
+          score: 0.5,
+          terms: { locality: 0.7, reliability: 0.75 },
+        })),
+      ],
+      suggestion:
+        'would fit on edge-frankfurt-2 with a container runtime (containerd) and with at most 400m CPU; or use command instead of image',
+      funnel: [
+        { kind: PlacementReason_Kind.CAPABILITY, removed: 4860, left: 6 },
+        { kind: PlacementReason_Kind.WORKLOAD_ANTI_AFFINITY, removed: 1, left: 5 },
       ],
       replicas,
     }),

@@ -1,5 +1,5 @@
 import { reflect } from '@bufbuild/protobuf/reflect';
-import { ScoreTermsSchema } from '@cloudless/api';
+import { PlacementReason_Kind, ScoreTermsSchema } from '@cloudless/api';
 import type { ExplainWorkloadResponse, NodeVerdict, ReplicaStatus } from '@cloudless/api';
 import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
@@ -8,9 +8,17 @@ import { wrapText } from '../output/text-width.js';
 import { formatReplicaTable } from './replica-view.js';
 
 /**
- * Formats the explanation of a placement: the summary, a row for each node with the score or the
- * reason why no replica fits, what decides the order of the nodes, and the replicas.
- * @param wide - True adds the terms of the score.
+ * Headers of the nodes whose score terms are shown without `-o wide`: the first choice and the next
+ * three.
+ */
+const RANKS = ['FIRST', 'SECOND', 'THIRD', 'FOURTH'] as const;
+
+/**
+ * Formats the explanation of a placement: the summary, the smallest change after which a waiting
+ * replica fits, the nodes that each filter removes, a row for each node with the score or the reason
+ * why no replica fits, what decides the order of the nodes, the terms of the best scores, and the
+ * replicas.
+ * @param wide - True adds the terms of the score to the row of every node.
  */
 export function formatExplanation(
   explained: ExplainWorkloadResponse,
@@ -21,8 +29,13 @@ export function formatExplanation(
   const hasFitting = explained.nodes.some(({ fits }) => fits);
   return [
     `${toOneLine(explained.summary)}\n`,
+    explained.suggestion === ''
+      ? ''
+      : formatParagraph(`Smallest change: ${toOneLine(explained.suggestion)}.`, style),
+    formatFunnel(explained, style),
     formatVerdictTable(explained, style, wide),
     hasFitting ? formatParagraph(ORDER_TEXT, style) : '',
+    wide ? '' : formatScoreTerms(explained, style),
     formatReplicaTable(explained.replicas, nowMs, style, wide),
   ]
     .filter((part) => part !== '')
@@ -37,6 +50,42 @@ const ORDER_TEXT =
 /** Formats a text as lines that fit into the terminal, of at most 100 columns. */
 function formatParagraph(text: string, { tableWidth = 100 }: Style): string {
   return `${wrapText(text, Math.min(tableWidth, 100)).join('\n')}\n`;
+}
+
+/** Formats the filters in the order in which they are checked, with the nodes that each removes. */
+function formatFunnel({ funnel, nodes }: ExplainWorkloadResponse, style: Style): string {
+  if (funnel.length === 0) return '';
+  const rows = funnel.map(({ kind, removed, left }) => [
+    (PlacementReason_Kind[kind] ?? 'OTHER').toLowerCase().replaceAll('_', ' '),
+    String(removed),
+    String(left),
+  ]);
+  const header = ['FILTER', 'REMOVED', 'NODES LEFT'];
+  return formatTable(header, [['(all nodes)', '', String(nodes.length)], ...rows], style);
+}
+
+/**
+ * Formats the terms of the scores of the best nodes, one column for each node. A term that is 0 for
+ * all of them is left out.
+ */
+function formatScoreTerms({ nodes }: ExplainWorkloadResponse, style: Style): string {
+  const best = nodes
+    .filter(({ fits, terms }) => fits && terms !== undefined)
+    .slice(0, RANKS.length);
+  if (best.length === 0) return '';
+  const cells = best.map((verdict) => toScoreTermCells(verdict));
+  const rows = SCORE_TERM_HEADERS.map((header, index) => [
+    header.toLowerCase().replaceAll('-', ' '),
+    ...cells.map((terms) => terms[index] ?? ''),
+  ]).filter(([, ...values]) => values.some((value) => Number(value) !== 0));
+  const total = ['score', ...best.map(({ score }) => score.toFixed(3))];
+  // The node ids are cells and not headers: a cell can be shortened.
+  const names = ['node', ...best.map(({ nodeId }) => nodeId)];
+  const columns: readonly (Column | string)[] = [
+    'SCORE TERM',
+    ...best.map((_, index): Column => ({ header: RANKS[index] ?? '', fit: 'shorten' })),
+  ];
+  return formatTable(columns, [names, ...rows, total], style);
 }
 
 function formatVerdictTable(

@@ -18,6 +18,7 @@ import {
   NodeRecordSchema,
   type NodeRecord,
 } from '@cloudless/api/store';
+import { Placer } from '../placement/placer.js';
 import { TestBed, aSpec } from '../testing/test-bed.js';
 import { WorkloadPresenter } from '../workload/workload-presenter.js';
 import { WorkloadReconciler } from '../workload/workload-reconciler.js';
@@ -473,5 +474,27 @@ describe('DryRunService.explain', () => {
     const result = dryRun.explain(bed.workload());
     expect(result.summary).toContain('1 of 1 nodes run their replica or would take it');
     expect(result.nodes).toMatchObject([{ fits: true }]);
+  });
+
+  it('counts the nodes that each filter removes', async () => {
+    await openWith(['node-1', 'node-2', 'node-3']);
+    await bed.changeNode('node-2', { cordoned: true });
+    await runWorkload({ replicas: 1, ...cpu(3_000) }, ['node-1']);
+    expect(dryRun.explain(bed.workload()).funnel).toMatchObject([
+      { kind: PlacementReason_Kind.CORDONED, removed: 1, left: 2 },
+      { kind: PlacementReason_Kind.CPU, removed: 1, left: 1 },
+    ]);
+  });
+
+  it('explains the waiting replica of a GLOBAL workload, although its other nodes fit', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 1, ...cpu(3_000) }, ['node-2']);
+    await bed.createWorkload({ mode: Mode.GLOBAL, ...cpu(2_000) }, 'agent');
+    bed.use(new WorkloadReconciler(bed));
+    bed.use(new Placer(bed));
+    await bed.advance(1_000);
+    const { refusal, suggestion } = dryRun.explain(bed.workload('agent'));
+    expect(refusal).toBe('node node-2 does not fit: needs 2 CPU, 1 free');
+    expect(suggestion).toBe('would fit on node-2 with at most 1 CPU');
   });
 });

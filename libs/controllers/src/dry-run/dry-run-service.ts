@@ -1,5 +1,5 @@
 import { create } from '@bufbuild/protobuf';
-import { definedFields } from '@cloudless/base';
+import { definedFields, type NodeId } from '@cloudless/base';
 import {
   ExplainWorkloadResponseSchema,
   NodeVerdictSchema,
@@ -11,7 +11,7 @@ import {
   type WorkloadPlan,
   type WorkloadSpec,
 } from '@cloudless/api';
-import type { WorkloadRecord } from '@cloudless/api/store';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { findImpossibleLimits } from '@cloudless/rollout';
 import {
   describeReasons,
@@ -24,6 +24,7 @@ import { toPlacementRequest } from '../placement/scheduler-input.js';
 import { isGlobal, findGlobalTargets, findOccupiedTargets } from '../rollout/global-targets.js';
 import type { WorkloadPresenter } from '../workload/workload-presenter.js';
 import { toApiReason } from '../placement/api-reason.js';
+import { countRemovedNodes } from '../placement/filter-funnel.js';
 import { DryRunPlanner, type DryRunPlannerDeps } from './dry-run-planner.js';
 
 export interface DryRunServiceDeps extends DryRunPlannerDeps {
@@ -90,7 +91,10 @@ export class DryRunService {
         });
       }),
       replicas: status?.replicas ?? [],
-      ...(fitting === 0 ? explainRefusal(cluster, request) : {}),
+      funnel: [...countRemovedNodes(verdicts)],
+      ...(fitting === 0
+        ? explainRefusal(cluster, request)
+        : explainBoundReplica(cluster, request, { replicas, verdicts })),
     });
   }
 }
@@ -105,6 +109,34 @@ function explainRefusal(
   return {
     refusal:
       placement?.placed === false ? `no node fits: ${describeReasons(placement.reasons)}` : '',
+    suggestion: suggestion === undefined ? '' : describeSuggestion(suggestion),
+  };
+}
+
+/**
+ * Explains why the one node that a waiting replica may run on does not fit, and the smallest change
+ * after which the node fits. Empty when no replica waits for a node of its own.
+ */
+function explainBoundReplica(
+  cluster: Cluster,
+  request: PlacementRequest,
+  sources: {
+    readonly replicas: readonly ReplicaRecord[];
+    readonly verdicts: readonly { readonly nodeId: NodeId }[];
+  },
+): { readonly refusal?: string; readonly suggestion?: string } {
+  const waiting = sources.replicas.find(
+    ({ nodeId, onlyNodeId, desiredRunning, reason }) =>
+      nodeId === '' && onlyNodeId !== '' && desiredRunning && reason !== '',
+  );
+  if (waiting === undefined) return {};
+  // The change of another node would not help this replica.
+  const withOneNode = cluster.clone();
+  for (const { nodeId } of sources.verdicts)
+    if (nodeId !== waiting.onlyNodeId) withOneNode.removeNode(nodeId);
+  const suggestion = withOneNode.suggest(request);
+  return {
+    refusal: waiting.reason,
     suggestion: suggestion === undefined ? '' : describeSuggestion(suggestion),
   };
 }

@@ -31,6 +31,11 @@ const kinds: Readonly<Record<PlacementFilter, Kind>> = {
   spread: Kind.SPREAD,
 };
 
+/** Returns the kind that the API uses for a filter. */
+export function toReasonKind(filter: PlacementFilter): Kind {
+  return kinds[filter];
+}
+
 /** Builds the API message of a reason why a node cannot run a replica. */
 export function toApiReason({ filter, lasting, text }: NodeReason): ApiReason {
   return create(PlacementReasonSchema, { kind: kinds[filter], lasting, text });

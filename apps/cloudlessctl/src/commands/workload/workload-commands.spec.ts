@@ -299,6 +299,12 @@ n2     b      no     0         0         -       cpu: 500m wanted, 100m free
 
 The next replica goes to the first node. Nodes with fewer replicas of this workload in the zone (IN
 ZONE) come first, then those with fewer on the node (ON NODE), then those with a higher SCORE.
+
+SCORE TERM      FIRST
+node            n1
+locality        0.70
+anti affinity   -0.25
+score           0.751
 `,
     );
     const wide = await runCli(['explain', 'web', '-o', 'wide'], { coordinator });
