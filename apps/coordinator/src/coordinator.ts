@@ -51,6 +51,7 @@ import {
   type CoordinatorIdentity,
 } from './identity/coordinator-identity.js';
 import { writeFirstCredentials } from './identity/first-credentials.js';
+import { ADMIN_CREDENTIAL_FILE, TokenFiles } from './identity/token-files.js';
 import { isWildcard } from './identity/server-names.js';
 import { registerIdentityMetrics } from './identity/identity-metrics.js';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
@@ -249,6 +250,8 @@ export async function startCoordinator(
         mustRenew: config.newAdminCredential || identity.hasVoidTokens,
         joinUrl: toUrl(identity.names.primary, rpc.address.port),
       });
+      const tokenFiles = new TokenFiles({ ...identity, log: log.child({ component: 'identity' }) });
+      closeSteps.push(() => tokenFiles.close());
     }
     return {
       url: identity === undefined ? rpc.url : toPublicUrl(config, identity, rpc.address.port),
@@ -301,7 +304,7 @@ function toPublicUrl(
 }
 
 function listIdentityFiles({ directory }: CoordinatorIdentity) {
-  return { identityDir: directory, adminFile: join(directory, 'admin.credential') };
+  return { identityDir: directory, adminFile: join(directory, ADMIN_CREDENTIAL_FILE) };
 }
 
 /** Returns the address of the client of a call. */

@@ -8,7 +8,7 @@ export {
   parseSpiffeId,
 } from './spiffe/spiffe-id.js';
 export type { SpiffeId, SpiffeKind } from './spiffe/spiffe-id.js';
-export { createToken, hashToken, matchesToken, parseToken } from './tokens/token.js';
+export { createToken, formatToken, hashToken, matchesToken, parseToken } from './tokens/token.js';
 export type { Token, TokenKind } from './tokens/token.js';
 export { isLoopbackAddress, isLoopbackHost, requireLoopback } from './loopback.js';
 export { checkHostHeader, checkOrigin } from './request-check.js';

@@ -43,7 +43,7 @@ it('README of identity creates a token and finds it again as shown', () => {
   const caSha256 = 'ab'.repeat(32);
   const tokenSecret = randomBytes(32);
   // <tokens>
-  const { id, secret, text } = createToken('join', randomBytes, caSha256);
+  const { id, secret, text } = createToken('join', randomBytes, [caSha256]);
   expect(text).toBe(`cl1.${id}.${secret}.${caSha256}`);
   const stored = hashToken(tokenSecret, 'join', id, secret); // the text itself is not stored
 

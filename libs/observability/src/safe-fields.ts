@@ -14,7 +14,7 @@ const HARMLESS_KEY = /(id|ids|name|names|count|version|kind)$/i;
  * (`cl1.<id>.<random>.<hash>`), bearer tokens.
  */
 const SECRET_TEXT =
-  /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)|\bcl1\.[\w.-]+|\bBearer\s+[\w.~+/=-]+/g;
+  /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)|\bclu?1\.[\w.-]+|\bBearer\s+[\w.~+/=-]+/g;
 
 /**
  * Limits of object depth, text length in characters and list length. Values beyond are truncated.

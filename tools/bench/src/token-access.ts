@@ -52,7 +52,7 @@ export async function createAdminAccess(url: string, dataDir: string) {
 }
 
 async function findServer(address: string, token: string, signal: AbortSignal): Promise<ClientTls> {
-  const caSha256 = parseToken(token)?.caSha256 ?? '';
-  const { bundlePem, serverId, trustDomain } = await fetchServerRoot(address, caSha256, signal);
+  const caSha256s = parseToken(token)?.caSha256s ?? [];
+  const { bundlePem, serverId, trustDomain } = await fetchServerRoot(address, caSha256s, signal);
   return { bundlePem, serverIds: [serverId], trustDomain };
 }

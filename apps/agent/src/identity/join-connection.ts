@@ -19,9 +19,9 @@ export async function connectToJoin(
   signal: AbortSignal,
   interceptors: CallInterceptors,
 ): Promise<CoordinatorConnection> {
-  const { caSha256 } = parseToken(token) ?? {};
-  if (caSha256 === undefined) throw new CloudlessError('invalid', 'the join token is malformed');
-  const { bundlePem, serverId, trustDomain } = await fetchServerRoot(address, caSha256, signal);
+  const { caSha256s } = parseToken(token) ?? {};
+  if (caSha256s === undefined) throw new CloudlessError('invalid', 'the join token is malformed');
+  const { bundlePem, serverId, trustDomain } = await fetchServerRoot(address, caSha256s, signal);
   const tls = { bundlePem, serverIds: [serverId], trustDomain };
   return createCoordinatorTransport({ interceptors, tls: () => tls }).connect(address, signal);
 }

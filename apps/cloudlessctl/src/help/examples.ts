@@ -87,7 +87,11 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'admin restore': ['admin restore today.backup --data-dir /var/lib/cloudless'],
   'admin accept-restored-state': ['admin accept-restored-state'],
   'admin ca': ['admin ca', 'admin ca --pem > ca.crt'],
-  'admin rotate-ca': ['admin rotate-ca --wait', 'admin rotate-ca --skip-wait --wait'],
+  'admin rotate-ca': [
+    'admin rotate-ca --wait',
+    'admin rotate-ca --skip-wait --wait',
+    'admin rotate-ca --again --wait',
+  ],
   'admin install-unit': [
     'admin install-unit coordinator -- --host 0.0.0.0',
     'admin install-unit agent -- --coordinator https://c1:8080',

@@ -54,15 +54,15 @@ export async function loadAccess(io: CliIo, settings: Settings): Promise<LoadedA
 }
 
 /**
- * Returns the access with a token: pinned to the root that the token names, or to the roots of a
+ * Returns the access with a token: pinned to the roots that the token names, or to the roots of a
  * file.
  */
 export async function toTokenAccess(
   io: CliIo,
-  { text, caSha256 }: UserToken,
+  { text, caSha256s }: UserToken,
   caFile: string | undefined,
 ): Promise<ServerAccess> {
-  if (caFile === undefined) return { kind: 'token', text, caSha256s: [caSha256] };
+  if (caFile === undefined) return { kind: 'token', text, caSha256s };
   return { kind: 'token', text, caSha256s: await readRootDigests(io, caFile), caFile };
 }
 

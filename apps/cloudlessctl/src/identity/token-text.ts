@@ -11,8 +11,8 @@ export interface UserToken {
   readonly id: string;
   /** The whole text. Secret. */
   readonly text: string;
-  /** SHA-256 of the root certificate that the token names. */
-  readonly caSha256: string;
+  /** SHA-256 of each root certificate that the token names. */
+  readonly caSha256s: readonly string[];
 }
 
 /**
@@ -23,7 +23,7 @@ export interface UserToken {
 export function parseUserToken(input: string, origin: string): UserToken {
   const text = input.trim();
   const token = parseToken(text);
-  if (token?.kind === 'user') return { id: token.id, text, caSha256: token.caSha256 };
+  if (token?.kind === 'user') return { id: token.id, text, caSha256s: token.caSha256s };
   if (token?.kind === 'join')
     throw createUsageFailure(
       `${origin}: this is a join token for machines; a token of a user begins with clu1. and is created by: cloudlessctl user token create`,
@@ -31,7 +31,7 @@ export function parseUserToken(input: string, origin: string): UserToken {
   throw createUsageFailure(
     text === ''
       ? `${origin}: there is no token`
-      : `${origin}: expected one token of a user, which begins with clu1. and has four parts with dots between; is the text complete?`,
+      : `${origin}: expected one token of a user, which begins with clu1. and has four or five parts with dots between; is the text complete?`,
   );
 }
 

@@ -1,7 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { Interceptor } from '@connectrpc/connect';
 import { RENEW_CERTIFICATE_HEADER } from '@cloudless/api';
-import { CloudlessError } from '@cloudless/base';
 import { fetchServerRoot, openTlsSocket } from '@cloudless/rpc-node/tls-client';
 import type { ClientTls } from '@cloudless/rpc-node/tls-client';
 import { connectHttp2 } from './http2-connection.js';
@@ -68,7 +67,7 @@ function connectWithToken(
       limit,
       ...(signal === undefined ? [] : [signal]),
     ]);
-    const clientTls = await findServer(server, { caSha256s, caFile }, stopping).catch(
+    const root = await fetchServerRoot(server, caSha256s, stopping, caFile).catch(
       (reason: unknown) => {
         if (limit.aborted)
           throw new ConnectError('the TLS handshake is not complete', Code.DeadlineExceeded);
@@ -76,6 +75,8 @@ function connectWithToken(
         throw new ConnectError('no TLS connection', Code.Unavailable, undefined, undefined, reason);
       },
     );
+    const { bundlePem, serverId, trustDomain } = root;
+    const clientTls: ClientTls = { bundlePem, serverIds: [serverId], trustDomain };
     connected ??= connectHttp2(
       server,
       { createConnection: () => openTlsSocket(server, clientTls) },
@@ -95,28 +96,4 @@ function connectWithToken(
       connected?.close();
     },
   };
-}
-
-/** @throws the error of the last digest when the server has none of the roots. */
-async function findServer(
-  server: string,
-  { caSha256s, caFile }: { caSha256s: readonly string[]; caFile: string | undefined },
-  signal: AbortSignal,
-): Promise<ClientTls> {
-  let failure: unknown = new CloudlessError('CERTIFICATE_INVALID', 'no root certificate to trust');
-  for (const caSha256 of caSha256s) {
-    try {
-      const { bundlePem, serverId, trustDomain } = await fetchServerRoot(
-        server,
-        caSha256,
-        signal,
-        caFile,
-      );
-      return { bundlePem, serverIds: [serverId], trustDomain };
-    } catch (reason) {
-      failure = reason;
-      if (!(reason instanceof CloudlessError) || reason.reason !== 'CERTIFICATE_INVALID') break;
-    }
-  }
-  throw failure;
 }

@@ -17,6 +17,15 @@ const PHASE_TEXTS: Readonly<Record<Phase, string>> = {
   [Phase.COMPLETED]: 'complete, only the new root is trusted',
 };
 
+/** What to do while a rotation runs, for everything that names the old root. */
+export const TOKEN_ADVICE = [
+  'tokens from before this rotation name only the old root: after the rotation, their holders do not trust the coordinator any more. Tokens that are created from now on name both roots. While the rotation runs, replace',
+  '  join tokens:  cloudlessctl token create, cloudlessctl node join-command',
+  '  user tokens:  cloudlessctl user token create USER',
+  '  CA files:     cloudlessctl admin ca --pem > ca.crt',
+  'the coordinator writes its files admin.credential and join-command again',
+].join('\n');
+
 /** Formats a certificate authority: its roots, and the progress of its rotation. */
 export function formatAuthority(
   authority: CertificateAuthority,

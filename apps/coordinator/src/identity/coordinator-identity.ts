@@ -9,6 +9,7 @@ import {
   loadAuthority,
   loadTokenSecret,
   makePrivateDirectory,
+  removeAuthoritiesBefore,
 } from '@cloudless/identity/files';
 import type { CoordinatorConfig } from '../config.js';
 import type { CoordinatorMachine } from '../coordinator.js';
@@ -109,5 +110,6 @@ function createAuthorityKeys(
     list: () => listGenerations(directory),
     load: (generation) => loadAuthority(directory, generation, getOptions()),
     create: (generation) => createAuthority(directory, generation, { ...getOptions(), clusterId }),
+    removeBefore: (generation) => removeAuthoritiesBefore(directory, generation),
   };
 }

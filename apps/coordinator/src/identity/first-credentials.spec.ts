@@ -10,7 +10,12 @@ import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { ClusterIdentities, type AuthorityKeys } from '@cloudless/controllers';
 import { matchesToken, parseToken } from '@cloudless/identity';
-import { createAuthority, listGenerations, loadAuthority } from '@cloudless/identity/files';
+import {
+  createAuthority,
+  listGenerations,
+  loadAuthority,
+  removeAuthoritiesBefore,
+} from '@cloudless/identity/files';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { writeFirstCredentials } from './first-credentials.js';
 
@@ -36,6 +41,7 @@ beforeEach(async () => {
     list: () => listGenerations(ca),
     load: (generation) => loadAuthority(ca, generation, options()),
     create: (generation) => createAuthority(ca, generation, options()),
+    removeBefore: (generation) => removeAuthoritiesBefore(ca, generation),
   };
   identities = await ClusterIdentities.open({
     ...{ state, clock, log: silentLog, keys, trustDomain: 'cloudless' },
@@ -67,7 +73,10 @@ describe('writeFirstCredentials', () => {
     await write();
     const admin = parseToken(read('admin.credential').trim());
     const record = state.view().credential(admin?.id ?? '')?.value;
-    expect(admin).toMatchObject({ kind: 'user', caSha256: identities.getRootSha256() });
+    expect(admin).toMatchObject({
+      kind: 'user',
+      caSha256s: identities.getTrustBundle().rootSha256s,
+    });
     expect(record?.credential).toMatchObject({
       user: 'admin',
       createdBy: 'controller/coordinator',

@@ -21,6 +21,7 @@ import type { ClusterState, ClusterView } from '@cloudless/cluster-state';
 import type { ClusterIdentities } from '@cloudless/controllers';
 import { createToken, hashToken, type TokenKind } from '@cloudless/identity';
 import { replaceSecretFile } from '@cloudless/identity/files';
+import { ADMIN_CREDENTIAL_FILE, JOIN_COMMAND_FILE } from './token-files.js';
 
 export interface FirstCredentialsOptions {
   readonly state: ClusterState;
@@ -62,8 +63,8 @@ export async function writeFirstCredentials(options: FirstCredentialsOptions): P
   const isLocked = !hasAdmin(view, nowMs);
   if (!isLocked && !options.mustRenew) return;
   const isFirst = [...view.users()].length === 0;
-  const credentialFile = join(directory, 'admin.credential');
-  const joinFile = join(directory, 'join-command');
+  const credentialFile = join(directory, ADMIN_CREDENTIAL_FILE);
+  const joinFile = join(directory, JOIN_COMMAND_FILE);
   const admin = makeToken(options, 'user');
   const joining = makeToken(options, 'join');
   // The files are complete before the records make their tokens valid. After a crash in between, the
@@ -160,7 +161,8 @@ function createAdmin(view: ClusterView, nowMs: number) {
 
 function makeToken({ identities, random }: FirstCredentialsOptions, kind: TokenKind) {
   const bytes = (count: number): Uint8Array => random.bytes(count);
-  const { id, secret, text } = createToken(kind, bytes, identities.getRootSha256());
+  const { rootSha256s } = identities.getTrustBundle();
+  const { id, secret, text } = createToken(kind, bytes, rootSha256s);
   return { id, text, hmac: hashToken(identities.tokenSecret, kind, id, secret) };
 }
 

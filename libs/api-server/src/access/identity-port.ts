@@ -44,9 +44,8 @@ export interface IdentityPort {
   readonly coordinatorIds: readonly string[];
   /** Generation of the certificate authority that issues certificates. */
   readonly issuingGeneration: number;
+  /** Returns the trusted roots, oldest first. New tokens name each of them. */
   getTrustBundle(): TrustedRoots;
-  /** Returns the SHA-256 of the root that new tokens name, 64 lower-case hex digits. */
-  getRootSha256(): string;
   /** Key of the HMAC of all tokens. */
   readonly tokenSecret: Uint8Array;
   issue(order: CertificateOrder): Promise<IssuedCertificate>;

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { durationMs, timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
 import {
   CertificateAuthorityRotationSchema,
   CertificateAuthoritySchema,
@@ -8,6 +8,7 @@ import {
   type CertificateAuthority,
   type CertificateAuthorityRotation,
   type RootCertificate,
+  type RotateCertificateAuthorityRequest,
 } from '@cloudless/api';
 import type { CertificateAuthorityRecord } from '@cloudless/api/store';
 import { CloudlessError, definedFields } from '@cloudless/base';
@@ -43,17 +44,23 @@ export class CertificateAuthorityHandlers {
   /**
    * Begins a rotation. The key files of the new generation are complete on disk before the record
    * names the generation, so a crash in between leaves only unused files, which the next call uses.
+   * Changes nothing while a rotation runs, or after one that was completed so recently that the call
+   * may be a repeated one.
    */
-  rotate(entry: AuditEntry): Promise<CertificateAuthority> {
+  rotate(
+    request: RotateCertificateAuthorityRequest,
+    entry: AuditEntry,
+  ): Promise<CertificateAuthority> {
     return this.change(async () => {
       const { value } = this.requireAuthority();
-      if (isRotating(value)) return this.present(value);
+      const nowMs = this.deps.clock.wallTime();
+      if (isRotating(value) || wasJustCompleted(value, request, nowMs)) return this.present(value);
       const generation = Math.max(...value.roots.map((root) => root.generation)) + 1;
       const { rootPem } = await this.identity.createGeneration(generation);
       const stored = this.requireAuthority();
       if (stored.value !== value) return this.present(stored.value);
       const root = { generation, pem: rootPem };
-      const after = startRotation(value, root, this.deps.clock.wallTime());
+      const after = startRotation(value, root, nowMs);
       await entry.commit(putRotationPhase(this.deps.state.transaction(), stored, after));
       return this.present(after);
     });
@@ -115,6 +122,15 @@ export class CertificateAuthorityHandlers {
       completedNodeCount: progress?.completedNodes ?? 0,
     });
   }
+}
+
+function wasJustCompleted(
+  { rotation }: CertificateAuthorityRecord,
+  { unlessCompletedWithin }: RotateCertificateAuthorityRequest,
+  nowMs: number,
+): boolean {
+  if (rotation?.completedAt === undefined || unlessCompletedWithin === undefined) return false;
+  return nowMs - timestampMs(rotation.completedAt) < durationMs(unlessCompletedWithin);
 }
 
 /** The error of every call about identities in a cluster without TLS. */

@@ -41,8 +41,8 @@ export function createIdentityRoutes(
     unbanNode: routes.change(calls.unbanNode, (request, entry) => bans.unbanNode(request, entry)),
     listNodeBans: (request) => bans.listNodeBans(request),
     getCertificateAuthority: () => authority.getCertificateAuthority(),
-    rotateCertificateAuthority: routes.change(calls.rotateCertificateAuthority, (_request, entry) =>
-      authority.rotate(entry),
+    rotateCertificateAuthority: routes.change(calls.rotateCertificateAuthority, (request, entry) =>
+      authority.rotate(request, entry),
     ),
     skipCertificateAuthorityWait: routes.change(
       calls.skipCertificateAuthorityWait,

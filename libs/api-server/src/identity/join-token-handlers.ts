@@ -54,8 +54,8 @@ export class JoinTokenHandlers {
       );
     }
     const nowMs = clock.wallTime();
-    const rootSha256 = this.identity.getRootSha256();
-    const { id, secret, text } = createToken('join', (count) => random.bytes(count), rootSha256);
+    const { rootSha256s } = this.identity.getTrustBundle();
+    const { id, secret, text } = createToken('join', (count) => random.bytes(count), rootSha256s);
     const token = create(JoinTokenSchema, {
       id,
       description: request.description,

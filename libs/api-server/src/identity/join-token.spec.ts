@@ -90,7 +90,7 @@ describe('findJoinToken', () => {
   const tokenSecret = random.bytes(32);
   const root = 'ab'.repeat(32);
   const bytes = (count: number): Uint8Array => random.bytes(count);
-  const { id, secret, text } = createToken('join', bytes, root);
+  const { id, secret, text } = createToken('join', bytes, [root]);
   const record = create(JoinTokenRecordSchema, {
     hmac: hashToken(tokenSecret, 'join', id, secret),
   });
@@ -104,8 +104,12 @@ describe('findJoinToken', () => {
     expect(find(text)).toEqual({ kind: 'found', record: { value: record, revision: 1n } });
   });
 
-  const other = createToken('join', bytes, root);
-  const user = createToken('user', bytes, root);
+  it('finds the record of a token that names a root that is no longer trusted and a trusted root', () => {
+    expect(find(text.replace(root, `${'ef'.repeat(32)}.${root}`)).kind).toBe('found');
+  });
+
+  const other = createToken('join', bytes, [root]);
+  const user = createToken('user', bytes, [root]);
   it.each([
     { name: 'no text', given: '', cause: 'empty token' },
     { name: 'any text', given: 'secret', cause: 'malformed token' },

@@ -131,12 +131,12 @@ export function findJoinToken(
   if (text === '') return { kind: 'refused', cause: 'empty token', id: '' };
   const token = parseToken(text);
   if (token?.kind !== 'join') return { kind: 'refused', cause: 'malformed token', id: '' };
-  const { id, secret, caSha256 } = token;
+  const { id, secret, caSha256s } = token;
   const record = view.joinToken(id);
   const matches = matchesToken(tokenSecret, record?.value.hmac ?? NO_HMAC, 'join', id, secret);
   if (record === undefined) return { kind: 'refused', cause: 'unknown token', id };
   if (!matches) return { kind: 'refused', cause: 'tampered token', id };
-  if (!rootSha256s.includes(caSha256))
+  if (!caSha256s.some((caSha256) => rootSha256s.includes(caSha256)))
     return { kind: 'refused', cause: 'token of another authority', id };
   return { kind: 'found', record };
 }

@@ -1,5 +1,5 @@
 import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError, type Client } from '@connectrpc/connect';
 import {
   CertificateAuthorityRotation_Phase as RotationPhase,
@@ -372,5 +372,21 @@ describe('rotation of the certificate authority', () => {
         'CertificateAuthorityRotated',
       ]),
     );
+  });
+
+  it('does not begin again when a call is repeated soon after the end', async () => {
+    const token = await identity.putUser(bed, 'ada', [{ role: 'admin', namespace: '' }]);
+    const admin = createTokenClient(bed, IdentityService, token);
+    identity.createGeneration = () =>
+      Promise.resolve({ rootPem: identity.authority.authority.rootPem });
+    const request = { unlessCompletedWithin: durationFromMs(60_000) };
+    await admin.rotateCertificateAuthority(request);
+    await admin.skipCertificateAuthorityWait({});
+    const ended = await admin.skipCertificateAuthorityWait({});
+    await bed.clock.advance(59_999);
+    expect(await admin.rotateCertificateAuthority(request)).toEqual(ended);
+    await bed.clock.advance(1);
+    const { rotation } = await admin.rotateCertificateAuthority(request);
+    expect(rotation?.phase).toBe(RotationPhase.DISTRIBUTING);
   });
 });

@@ -51,11 +51,11 @@ export class TestIdentity implements IdentityPort {
   }
 
   getTrustBundle() {
-    return { generation: 1n, pem: this.authority.bundlePem, rootSha256s: [this.getRootSha256()] };
-  }
-
-  getRootSha256(): string {
-    return this.authority.authority.rootSha256;
+    return {
+      generation: 1n,
+      pem: this.authority.bundlePem,
+      rootSha256s: [this.authority.authority.rootSha256],
+    };
   }
 
   async issue(order: Parameters<IdentityPort['issue']>[0]) {
@@ -95,7 +95,7 @@ export class TestIdentity implements IdentityPort {
     const { id, secret, text } = createToken(
       'user',
       (count) => this.random.bytes(count),
-      this.getRootSha256(),
+      this.getTrustBundle().rootSha256s,
     );
     const nowMs = clock.wallTime();
     const user = create(UserRecordSchema, {

@@ -67,7 +67,8 @@ export class CredentialHandlers {
     const { caller } = entry;
     return changeUsers(this.deps, async (view, nowMs) => {
       const userName = resolveUser(access, caller, calls.createUserToken, user);
-      const token = createToken('user', (count) => random.bytes(count), identity.getRootSha256());
+      const { rootSha256s } = identity.getTrustBundle();
+      const token = createToken('user', (count) => random.bytes(count), rootSha256s);
       const expiryMs = computeExpiry(lifetime, nowMs, this.getExpiryLimit(view, caller));
       const credential = create(UserCredentialSchema, {
         id: token.id,

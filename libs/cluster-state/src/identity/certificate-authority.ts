@@ -233,7 +233,7 @@ function createRotationEvent({ rotation, roots }: CertificateAuthorityRecord): E
       return {
         ...common,
         reason: 'CertificateAuthorityRotated',
-        message: `only generation ${newest} of the certificate authority is trusted; older join tokens and user tokens name the retired root`,
+        message: `only generation ${newest} of the certificate authority is trusted; join tokens and user tokens from before the rotation name only the retired root`,
       };
     default:
       return {

@@ -25,6 +25,12 @@ export interface AuthorityKeys {
   load(generation: number): Promise<CertificateAuthority>;
   /** Creates a generation durably. Never overwrites one. */
   create(generation: number): Promise<CertificateAuthority>;
+  /**
+   * Removes the files of every generation below `generation`. Repeats a removal that a crash has
+   * interrupted.
+   * @returns The generations that were removed.
+   */
+  removeBefore(generation: number): Promise<readonly number[]>;
 }
 
 /** Lifetimes of new certificates, milliseconds. */
@@ -112,6 +118,7 @@ export class ClusterIdentities {
         identities.getAuthority(record.issuingGeneration),
         identities.getAuthority(getServerGeneration(record)),
       ]);
+      await identities.removeRetiredKeys();
       return identities;
     } catch (reason) {
       identities.close();
@@ -137,13 +144,9 @@ export class ClusterIdentities {
     return getServerGeneration(this.record);
   }
 
+  /** Returns the trusted roots, oldest first. New tokens name each of them. */
   getTrustBundle(): TrustBundle {
     return this.bundle;
-  }
-
-  /** SHA-256 of the root of the server certificate, which new tokens name. */
-  getRootSha256(): string {
-    return this.bundle.rootSha256s[0] ?? '';
   }
 
   /** Issues a certificate with the key of {@link issuingGeneration}. */
@@ -211,6 +214,31 @@ export class ClusterIdentities {
       );
     }
     for (const listener of this.listeners) listener();
+    void this.removeRetiredKeys();
+  }
+
+  /**
+   * Removes the keys of generations that no longer are in the trust bundle: a rotation after a theft
+   * of keys must leave none of them. Never fails: the next change, or the next start, tries again.
+   */
+  private async removeRetiredKeys(): Promise<void> {
+    const { keys, log, state } = this.options;
+    // A rolled back state may be replaced by the newer state that belongs to the files.
+    if (state.storeRolledBack !== undefined) return;
+    const oldest = this.serverGeneration;
+    for (const generation of this.authorities.keys())
+      if (generation < oldest) this.authorities.delete(generation);
+    try {
+      const generations = await keys.removeBefore(oldest);
+      if (generations.length > 0)
+        log.info('keys of retired generations of the certificate authority removed', {
+          generations,
+        });
+    } catch (reason) {
+      log.warn('keys of a retired generation of the certificate authority not removed', {
+        ...errorFields(reason),
+      });
+    }
   }
 
   private getAuthority(generation: number): Promise<CertificateAuthority> {

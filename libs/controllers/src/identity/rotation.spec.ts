@@ -206,7 +206,7 @@ describe('rotation of the certificate authority', () => {
         cluster.expectAllTrustEachOther();
       }
       expect(cluster.phase).toBe('COMPLETED');
-      expect(await cluster.keys.list()).toEqual([1, 2]);
+      expect(await cluster.keys.list()).toEqual([2]);
       expect(cluster.identities.issuingGeneration).toBe(2);
       expect(cluster.identities.getTrustBundle().rootSha256s).toHaveLength(1);
       expect(cluster.identities.getTrustBundle().generation).toBe(3n);

@@ -38,6 +38,12 @@ export class MemoryAuthorityKeys implements AuthorityKeys {
     return authority;
   }
 
+  removeBefore(generation: number): Promise<readonly number[]> {
+    const retired = [...this.generations.keys()].filter((each) => each < generation);
+    for (const each of retired) this.generations.delete(each);
+    return Promise.resolve(retired);
+  }
+
   /** Deletes the files of a generation, as a broken disk does. */
   remove(generation: number): void {
     this.generations.delete(generation);

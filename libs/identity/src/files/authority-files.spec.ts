@@ -16,7 +16,7 @@ import {
   listGenerations,
   loadAuthority,
   loadOrCreateAuthority,
-  removeAuthority,
+  removeAuthoritiesBefore,
 } from './index.js';
 
 const OPTIONS = { trustDomain: 'cloudless', nowMs: Date.UTC(2026, 0, 1) };
@@ -139,14 +139,16 @@ describe('files of the certificate authority', () => {
     ).rejects.toThrow('is of the trust domain "cloudless", but --trust-domain is "other"');
   });
 
-  it('removes a generation with what an interrupted removal left behind', async () => {
-    for (const generation of [1, 2]) await createAuthority(directory, generation, OPTIONS);
-    await mkdir(join(directory, '1.removed'));
-    await writeFile(join(directory, '1.removed', 'root.key'), 'half');
-    await removeAuthority(directory, 1);
-    await removeAuthority(directory, 1);
-    await removeAuthority(directory, 7);
-    expect(await readdir(directory)).toEqual(['2']);
+  it('removes older generations with what interrupted removals left behind', async () => {
+    for (const generation of [1, 3]) await createAuthority(directory, generation, OPTIONS);
+    for (const name of ['1.removed', '2.removed']) {
+      await mkdir(join(directory, name));
+      await writeFile(join(directory, name, 'root.key'), 'half');
+    }
+    expect(await removeAuthoritiesBefore(directory, 3)).toEqual([1]);
+    expect(await removeAuthoritiesBefore(directory, 3)).toEqual([]);
+    expect(await readdir(directory)).toEqual(['3']);
+    expect(await removeAuthoritiesBefore(join(parent, 'missing'), 3)).toEqual([]);
   });
 
   it('repeats no part of a key in an error', async () => {

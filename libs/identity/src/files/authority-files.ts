@@ -27,20 +27,25 @@ const FILES: Readonly<Record<keyof AuthorityPems, string>> = {
   issuingKeyPem: 'issuing.key',
 };
 const GENERATION = /^[1-9]\d{0,8}$/;
+/** End of the name of a generation that is being removed. */
+const REMOVED = '.removed';
 
 /**
  * Returns the generations of the certificate authority in a directory, in ascending order. Empty
  * when the directory does not exist.
  */
 export async function listGenerations(directory: string): Promise<number[]> {
-  const names = await readdir(directory).catch((reason: unknown) => {
-    if (hasCode(reason, 'ENOENT')) return [];
-    throw fileError(reason, `the directory ${directory} cannot be read`);
-  });
-  return names
+  return (await readNames(directory))
     .filter((name) => GENERATION.test(name))
     .map(Number)
     .sort((left, right) => left - right);
+}
+
+async function readNames(directory: string): Promise<string[]> {
+  return readdir(directory).catch((reason: unknown) => {
+    if (hasCode(reason, 'ENOENT')) return [];
+    throw fileError(reason, `the directory ${directory} cannot be read`);
+  });
 }
 
 /**
@@ -143,19 +148,28 @@ export async function loadOrCreateAuthority(
 }
 
 /**
- * Removes the keys and certificates of a generation, at the end of a rotation. Does nothing when the
- * generation does not exist.
+ * Removes the keys and certificates of every generation below `generation`, at the end of a rotation,
+ * also what an earlier removal that was interrupted has left. The blocks of the deleted files are not
+ * overwritten: file systems and disks do not promise where a block is.
+ * @returns The generations that were removed.
  */
-export async function removeAuthority(directory: string, generation: number): Promise<void> {
-  const path = join(directory, String(generation));
-  const draft = join(directory, `${generation}.removed`);
+export async function removeAuthoritiesBefore(
+  directory: string,
+  generation: number,
+): Promise<number[]> {
+  const retired = (await listGenerations(directory)).filter((each) => each < generation);
   try {
-    await rm(draft, { recursive: true, force: true });
-    // After a crash the generation is either complete or no longer listed.
-    await rename(path, draft);
-    await rm(draft, { recursive: true, force: true });
-    await syncDirectory(directory);
+    for (const each of retired) {
+      const path = join(directory, String(each));
+      await rm(`${path}${REMOVED}`, { recursive: true, force: true });
+      // After a crash the generation is either complete or no longer listed.
+      await rename(path, `${path}${REMOVED}`);
+    }
+    const rest = (await readNames(directory)).filter((name) => name.endsWith(REMOVED));
+    for (const name of rest) await rm(join(directory, name), { recursive: true, force: true });
+    if (rest.length > 0) await syncDirectory(directory);
+    return retired;
   } catch (reason) {
-    if (!hasCode(reason, 'ENOENT')) throw fileError(reason, `${path} cannot be removed`);
+    throw fileError(reason, `retired generations in ${directory} cannot be removed`);
   }
 }

@@ -3,7 +3,7 @@ export {
   listGenerations,
   loadAuthority,
   loadOrCreateAuthority,
-  removeAuthority,
+  removeAuthoritiesBefore,
 } from './authority-files.js';
 export type { AuthorityOptions } from './authority-files.js';
 export {

@@ -12,9 +12,9 @@ describe('createToken', () => {
     ['join', /^cl1\.[a-z0-9]{12}\.[A-Za-z0-9_-]{43}\.[0-9a-f]{64}$/],
     ['user', /^clu1\.[a-z0-9]{12}\.[A-Za-z0-9_-]{43}\.[0-9a-f]{64}$/],
   ] as const)('creates a %s token of the published form', (kind, form) => {
-    const { text, id, secret } = createToken(kind, randomBytes, CA_SHA256);
+    const { text, id, secret } = createToken(kind, randomBytes, [CA_SHA256]);
     expect(text).toMatch(form);
-    expect(parseToken(text)).toEqual({ kind, id, secret, caSha256: CA_SHA256 });
+    expect(parseToken(text)).toEqual({ kind, id, secret, caSha256s: [CA_SHA256] });
   });
 
   it('creates a token from any random bytes', () => {
@@ -22,24 +22,31 @@ describe('createToken', () => {
       fc.property(fc.constantFrom(...KINDS), fc.infiniteStream(fc.nat(255)), (kind, stream) => {
         const random = (byteCount: number): Uint8Array =>
           Uint8Array.from([...stream.take(byteCount)]);
-        const { text, id, secret } = createToken(kind, random, CA_SHA256);
-        expect(parseToken(text)).toEqual({ kind, id, secret, caSha256: CA_SHA256 });
+        const { text, id, secret } = createToken(kind, random, [CA_SHA256]);
+        expect(parseToken(text)).toEqual({ kind, id, secret, caSha256s: [CA_SHA256] });
       }),
     );
     for (const byte of [0, 255]) {
-      const { text } = createToken('join', (count) => Buffer.alloc(count, byte), CA_SHA256);
+      const { text } = createToken('join', (count) => Buffer.alloc(count, byte), [CA_SHA256]);
       expect(parseToken(text)).toBeDefined();
     }
   });
 
+  it('names both roots during a rotation of the certificate authority', () => {
+    const roots = [CA_SHA256, 'cd'.repeat(32)];
+    const { text, id, secret } = createToken('user', randomBytes, roots);
+    expect(text).toBe(`clu1.${id}.${secret}.${roots.join('.')}`);
+    expect(parseToken(text)).toEqual({ kind: 'user', id, secret, caSha256s: roots });
+  });
+
   it('puts 256 bits into the secret', () => {
-    const { secret } = createToken('join', randomBytes, CA_SHA256);
+    const { secret } = createToken('join', randomBytes, [CA_SHA256]);
     expect(Buffer.from(secret, 'base64url')).toHaveLength(32);
   });
 });
 
 describe('parseToken', () => {
-  const { text } = createToken('join', randomBytes, CA_SHA256);
+  const { text } = createToken('join', randomBytes, [CA_SHA256]);
   const [prefix = '', id = '', secret = '', ca = ''] = text.split('.');
 
   it.each([
@@ -57,7 +64,8 @@ describe('parseToken', () => {
     ['an upper-case CA', [prefix, id, secret, ca.toUpperCase()].join('.')],
     ['a space at the end', `${text} `],
     ['a line feed at the end', `${text}\n`],
-    ['a fifth part', `${text}.x`],
+    ['a fifth part that is no root', `${text}.x`],
+    ['a third root', [text, ca, ca].join('.')],
     ['a very long text', text.repeat(10_000)],
   ])('returns undefined for %s', (_, changed) => {
     expect(parseToken(changed)).toBeUndefined();
@@ -65,7 +73,7 @@ describe('parseToken', () => {
 });
 
 describe('matchesToken', () => {
-  const { id, secret } = createToken('join', randomBytes, CA_SHA256);
+  const { id, secret } = createToken('join', randomBytes, [CA_SHA256]);
   const stored = hashToken(TOKEN_SECRET, 'join', id, secret);
 
   it('matches the token that was hashed', () => {
@@ -73,7 +81,7 @@ describe('matchesToken', () => {
     expect(matchesToken(TOKEN_SECRET, stored, 'join', id, secret)).toBe(true);
   });
 
-  const other = createToken('join', randomBytes, CA_SHA256);
+  const other = createToken('join', randomBytes, [CA_SHA256]);
   it.each([
     ['another kind', TOKEN_SECRET, stored, 'user', id, secret],
     ['another id', TOKEN_SECRET, stored, 'join', other.id, secret],

@@ -11,10 +11,11 @@ export interface Token {
   /** 256 random bits as 43 characters of base64url. */
   readonly secret: string;
   /**
-   * SHA-256 of the root certificate (DER) as 64 lower-case hex digits, with which the holder checks
-   * the server before the token is sent.
+   * SHA-256 of each root certificate (DER) that the holder accepts, as 64 lower-case hex digits. The
+   * holder checks the server before the token is sent. One root, or two for a token that was created
+   * during a rotation of the certificate authority: the retiring root, then the new root.
    */
-  readonly caSha256: string;
+  readonly caSha256s: readonly string[];
 }
 
 const PREFIXES: Readonly<Record<TokenKind, string>> = { join: 'cl1', user: 'clu1' };
@@ -25,32 +26,45 @@ const ID_COUNT = 36n ** BigInt(ID_LENGTH);
 const ID_RANDOM_BYTES = 16;
 const SECRET_BYTES = 32;
 
-/** The last character of the secret carries 4 bits, so only 16 characters are possible there. */
+/**
+ * The last character of the secret carries 4 bits, so only 16 characters are possible there. A
+ * cluster has two roots at most, during a rotation.
+ */
 const TOKEN =
-  /^(?<prefix>clu?1)\.(?<id>[a-z0-9]{12})\.(?<secret>[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])\.(?<caSha256>[0-9a-f]{64})$/;
+  /^(?<prefix>clu?1)\.(?<id>[a-z0-9]{12})\.(?<secret>[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])\.(?<roots>[0-9a-f]{64}(?:\.[0-9a-f]{64})?)$/;
 
 /** Returns the parts of a token; undefined when the text has not exactly the form of a token. */
 export function parseToken(text: string): Token | undefined {
   const parts = TOKEN.exec(text)?.groups;
   if (parts === undefined) return undefined;
-  const { prefix = '', id = '', secret = '', caSha256 = '' } = parts;
-  return { kind: prefix === PREFIXES.join ? 'join' : 'user', id, secret, caSha256 };
+  const { prefix = '', id = '', secret = '', roots = '' } = parts;
+  return {
+    kind: prefix === PREFIXES.join ? 'join' : 'user',
+    id,
+    secret,
+    caSha256s: roots.split('.'),
+  };
 }
 
 /**
  * Creates a token. The text is shown once, and only the result of {@link hashToken} is stored.
  * @param random - Returns random bytes of cryptographic quality.
- * @param caSha256 - See {@link Token}.
+ * @param caSha256s - See {@link Token}.
  */
 export function createToken(
   kind: TokenKind,
   random: (byteCount: number) => Uint8Array,
-  caSha256: string,
+  caSha256s: readonly string[],
 ): { readonly id: string; readonly secret: string; readonly text: string } {
   const idBits = BigInt(`0x${Buffer.from(random(ID_RANDOM_BYTES)).toString('hex')}`);
   const id = (idBits % ID_COUNT).toString(36).padStart(ID_LENGTH, '0');
   const secret = Buffer.from(random(SECRET_BYTES)).toString('base64url');
-  return { id, secret, text: `${PREFIXES[kind]}.${id}.${secret}.${caSha256}` };
+  return { id, secret, text: formatToken({ kind, id, secret, caSha256s }) };
+}
+
+/** Returns the text of a token. */
+export function formatToken({ kind, id, secret, caSha256s }: Token): string {
+  return [PREFIXES[kind], id, secret, ...caSha256s].join('.');
 }
 
 /**

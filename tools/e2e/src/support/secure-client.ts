@@ -60,16 +60,16 @@ export function openSecureClients(
 export async function openTokenClients(url: string, token: string): Promise<SecureClients> {
   const { bundlePem, serverId, trustDomain } = await fetchServerRoot(
     url,
-    readCaSha256(token),
+    readCaSha256s(token),
     AbortSignal.timeout(30_000),
   );
   return openSecureClients(url, () => ({ bundlePem, serverIds: [serverId], trustDomain }), token);
 }
 
-function readCaSha256(token: string): string {
-  const caSha256 = parseToken(token)?.caSha256;
-  if (caSha256 === undefined) throw new Error('the text is no token');
-  return caSha256;
+function readCaSha256s(token: string): readonly string[] {
+  const caSha256s = parseToken(token)?.caSha256s;
+  if (caSha256s === undefined) throw new Error('the text is no token');
+  return caSha256s;
 }
 
 /** A user with a client certificate that is renewed over the connection of the calls. */

@@ -5,7 +5,7 @@ import {
   CertificateAuthorityRotation_Phase as Phase,
   CertificateAuthoritySchema,
 } from '@cloudless/api';
-import type { CertificateAuthority } from '@cloudless/api';
+import type { CertificateAuthority, RotateCertificateAuthorityRequest } from '@cloudless/api';
 import { NOW_MS, runCli } from '../../testing/run-cli.js';
 import { anInteractiveTerminal } from '../../testing/terminal-answers.js';
 
@@ -52,6 +52,13 @@ describe('cloudlessctl admin ca', () => {
   });
 });
 
+const ADVICE =
+  'tokens from before this rotation name only the old root: after the rotation, their holders do not trust the coordinator any more. Tokens that are created from now on name both roots. While the rotation runs, replace\n' +
+  '  join tokens:  cloudlessctl token create, cloudlessctl node join-command\n' +
+  '  user tokens:  cloudlessctl user token create USER\n' +
+  '  CA files:     cloudlessctl admin ca --pem > ca.crt\n' +
+  'the coordinator writes its files admin.credential and join-command again\n';
+
 describe('cloudlessctl admin rotate-ca', () => {
   it('starts a rotation and names the command that shows its progress', async () => {
     const identities = {
@@ -60,7 +67,7 @@ describe('cloudlessctl admin rotate-ca', () => {
     const { exitCode, stdout, stderr } = await runCli(['admin', 'rotate-ca'], { identities });
     expect({ exitCode, stderr }).toEqual({
       exitCode: 0,
-      stderr: 'show the progress again with: cloudlessctl admin ca\n',
+      stderr: `${ADVICE}show the progress again with: cloudlessctl admin ca\n`,
     });
     expect(stdout).toContain(
       'Rotation:      phase 1 of 2, the new root is distributed; 1 of 3 nodes; waiting for nodes web1, web2; waiting for users ada\n',
@@ -88,10 +95,42 @@ describe('cloudlessctl admin rotate-ca', () => {
     expect({ exitCode, stderr }).toEqual({
       exitCode: 0,
       stderr:
+        `${ADVICE}` +
         'rotation: phase 1 of 2, the new root is distributed; 2 of 3 nodes; waiting for nodes web1\n' +
         'rotation: phase 2 of 2, certificates are issued by the new root; 1 of 3 nodes; waiting for nodes web1, web2\n' +
         'rotation: complete, only the new root is trusted\n',
     });
+  });
+
+  it.each([
+    { name: 'asks for no other rotation within 24 hours', args: [], windowSeconds: 86_400n },
+    { name: 'asks for another rotation with --again', args: ['--again'], windowSeconds: undefined },
+  ])('$name', async ({ args, windowSeconds }) => {
+    const windows: unknown[] = [];
+    const identities = {
+      rotateCertificateAuthority: ({
+        unlessCompletedWithin,
+      }: RotateCertificateAuthorityRequest) => {
+        windows.push(unlessCompletedWithin?.seconds);
+        return anAuthority(Phase.DISTRIBUTING);
+      },
+    };
+    await runCli(['admin', 'rotate-ca', ...args], { identities });
+    expect(windows).toEqual([windowSeconds]);
+  });
+
+  it('begins no other rotation when it is repeated after the end, and says how to', async () => {
+    const identities = { rotateCertificateAuthority: () => anAuthority(Phase.COMPLETED) };
+    const { exitCode, stdout, stderr } = await runCli(['admin', 'rotate-ca', '--wait'], {
+      identities,
+    });
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 0,
+      stderr:
+        'the last rotation ended within 24 hours, so no other one has begun; to begin another one: cloudlessctl admin rotate-ca --again\n' +
+        'rotation: complete, only the new root is trusted\n',
+    });
+    expect(stdout).toContain('Rotation:      complete, only the new root is trusted\n');
   });
 
   it.each([

@@ -1,3 +1,4 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import type { Command } from 'commander';
 import {
   CertificateAuthorityRotation_Phase as Phase,
@@ -11,7 +12,7 @@ import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { isTransient } from '../../call/call-failure.js';
 import { formatCount, formatSpan } from '../../output/human.js';
-import { formatAuthority, formatRotationLine } from '../../views/authority-view.js';
+import { TOKEN_ADVICE, formatAuthority, formatRotationLine } from '../../views/authority-view.js';
 import { askUser, canAsk } from '../ask-user.js';
 import { hasFlag } from '../options.js';
 
@@ -19,6 +20,13 @@ import { hasFlag } from '../options.js';
 const POLL_MS = 1_000;
 /** Time limit of one read while `--wait` waits; `--timeout` then limits the whole wait. */
 const CALL_TIMEOUT_MS = 30_000;
+
+/**
+ * Time after a rotation within which `rotate-ca` begins another one only with `--again`: a command
+ * that is repeated, for example because its connection broke, must not void the tokens of the
+ * cluster once more.
+ */
+const REPEAT_MS = 24 * 3_600_000;
 
 /** Adds `admin ca` and `admin rotate-ca`. */
 export function addAuthorityCommands(tree: CommandTree, parent: Command): void {
@@ -38,6 +46,7 @@ export function addAuthorityCommands(tree: CommandTree, parent: Command): void {
       rotateAuthority,
     )
     .option('--wait', 'show the progress until the rotation is complete; no limit but --timeout')
+    .option('--again', 'begin another rotation although the last one ended within 24 hours')
     .option(
       '--skip-wait',
       'end the current phase without the nodes and users that have not completed it',
@@ -56,12 +65,27 @@ async function rotateAuthority(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const started = hasFlag(invocation, 'skipWait')
     ? await skipWait(invocation)
-    : await session.identities.rotateCertificateAuthority({}, session.getCallOptions());
+    : await rotate(invocation);
   if (!hasFlag(invocation, 'wait')) {
     await printAuthority(session, started);
     return;
   }
   await printAuthority(session, await waitUntilRotated(session, started), { isWaited: true });
+}
+
+/** Begins a rotation unless one runs or has just ended, and says what follows for the user. */
+async function rotate(invocation: Invocation): Promise<CertificateAuthority> {
+  const { session } = invocation;
+  const authority = await session.identities.rotateCertificateAuthority(
+    hasFlag(invocation, 'again') ? {} : { unlessCompletedWithin: durationFromMs(REPEAT_MS) },
+    session.getCallOptions(),
+  );
+  await session.printNotice(
+    authority.rotation?.phase === Phase.COMPLETED
+      ? 'the last rotation ended within 24 hours, so no other one has begun; to begin another one: cloudlessctl admin rotate-ca --again'
+      : TOKEN_ADVICE,
+  );
+  return authority;
 }
 
 /**
@@ -134,7 +158,6 @@ async function printAuthority(
   await session.print(formatAuthority(authority, session.nowMs, session.style));
   const isRunning =
     authority.rotation !== undefined && authority.rotation.phase !== Phase.COMPLETED;
-  // Not "rotate-ca --wait": once this rotation is complete, that would begin another one.
   if (isRunning && !isWaited)
     await session.printNotice('show the progress again with: cloudlessctl admin ca');
 }

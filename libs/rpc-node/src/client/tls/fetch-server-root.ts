@@ -17,23 +17,25 @@ export interface ServerRoot {
 
 /**
  * Reads the root certificate of a coordinator from its TLS handshake, and sends nothing but the
- * handshake. The server must present a root certificate with the given SHA-256, and prove by the
- * handshake that it holds a server certificate of this root for a controller.
+ * handshake. The server must present a root certificate with one of the given SHA-256, and prove by
+ * the handshake that it holds a server certificate of this root for a controller.
  * @param address - Base URL, such as `https://10.0.0.1:8080`.
- * @param caSha256 - SHA-256 of the root certificate in DER, as hex digits; part of a token.
- * @param caFile - File that `caSha256` is from, for messages. Default: the digest is part of a token.
+ * @param caSha256s - SHA-256 of each accepted root certificate in DER, as hex digits; part of a
+ *   token.
+ * @param caFile - File that `caSha256s` are from, for messages. Default: they are part of a token.
  * @throws CloudlessError CERTIFICATE_INVALID when the server has another root, or CERTIFICATE_EXPIRED
  *   or CERTIFICATE_NOT_YET_VALID; kind `unavailable` when the server is not reached or does not speak
  *   TLS, or `signal` is aborted first.
  */
 export async function fetchServerRoot(
   address: string,
-  caSha256: string,
+  caSha256s: readonly string[],
   signal: AbortSignal,
   caFile?: string,
 ): Promise<ServerRoot> {
   const chain = await fetchChain(address, signal);
-  const rootDer = chain.find((der) => sha256Hex(der) === caSha256.toLowerCase());
+  const accepted = new Set(caSha256s.map((digest) => digest.toLowerCase()));
+  const rootDer = chain.find((der) => accepted.has(sha256Hex(der)));
   if (rootDer === undefined) {
     throw createTrustError(
       address,

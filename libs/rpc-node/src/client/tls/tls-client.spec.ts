@@ -208,7 +208,7 @@ describe('connectTls', () => {
 describe('fetchServerRoot', () => {
   it('returns the root, the trust domain and the SPIFFE ID of a server with the expected root', async () => {
     const { url } = await open({ tls: new TestServerTls(serverCredential) });
-    const root = await fetchServerRoot(url, cluster.rootSha256, never);
+    const root = await fetchServerRoot(url, [cluster.rootSha256], never);
     expect(root).toEqual({
       bundlePem: cluster.bundlePem,
       serverId: SERVER_ID,
@@ -218,9 +218,16 @@ describe('fetchServerRoot', () => {
     (await connectTls(url, clientTls, never)).destroy();
   });
 
+  it('accepts a server with one of two expected roots', async () => {
+    const { url } = await open({ tls: new TestServerTls(serverCredential) });
+    const digests = [otherCluster.rootSha256, cluster.rootSha256];
+    const { bundlePem } = await fetchServerRoot(url, digests, never);
+    expect(bundlePem).toBe(cluster.bundlePem);
+  });
+
   it('refuses a server with another root', async () => {
     const { url } = await open({ tls: new TestServerTls(serverCredential) });
-    await expect(fetchServerRoot(url, otherCluster.rootSha256, never)).rejects.toMatchObject({
+    await expect(fetchServerRoot(url, [otherCluster.rootSha256], never)).rejects.toMatchObject({
       reason: 'CERTIFICATE_INVALID',
       message: expect.stringMatching(
         /is not trusted: its certificate is not of the certificate authority that the token names; check the address, and that the token was created by this cluster$/,
@@ -232,7 +239,7 @@ describe('fetchServerRoot', () => {
     const other = await otherCluster.issueServer();
     const chainPem = `${other.chainPem}${cluster.bundlePem}`;
     const { url } = await open({ tls: new TestServerTls({ ...other, chainPem }) });
-    await expect(fetchServerRoot(url, cluster.rootSha256, never)).rejects.toMatchObject({
+    await expect(fetchServerRoot(url, [cluster.rootSha256], never)).rejects.toMatchObject({
       reason: 'CERTIFICATE_INVALID',
     });
   });
@@ -240,25 +247,25 @@ describe('fetchServerRoot', () => {
   it('refuses a node that presents its own certificate, and an expired certificate', async () => {
     const node = await cluster.issue('node', 'n1', { usage: 'both' });
     const { url } = await open({ tls: new TestServerTls(node) });
-    await expect(fetchServerRoot(url, cluster.rootSha256, never)).rejects.toMatchObject({
+    await expect(fetchServerRoot(url, [cluster.rootSha256], never)).rejects.toMatchObject({
       reason: 'CERTIFICATE_INVALID',
       message: expect.stringContaining(
         'the certificate is of the node "n1"; allowed here: controller',
       ),
     });
     const expired = await openWith({ nowMs: Date.now() - 2 * HOUR_MS });
-    await expect(fetchServerRoot(expired, cluster.rootSha256, never)).rejects.toMatchObject({
+    await expect(fetchServerRoot(expired, [cluster.rootSha256], never)).rejects.toMatchObject({
       reason: 'CERTIFICATE_EXPIRED',
     });
   });
 
   it('fails for a server in plaintext and for a closed port', async () => {
     const plaintext = await listen(http.createServer());
-    await expect(fetchServerRoot(plaintext, cluster.rootSha256, never)).rejects.toMatchObject({
+    await expect(fetchServerRoot(plaintext, [cluster.rootSha256], never)).rejects.toMatchObject({
       kind: 'unavailable',
       message: expect.stringContaining('does not speak TLS'),
     });
-    const closed = fetchServerRoot('https://127.0.0.1:1', cluster.rootSha256, never);
+    const closed = fetchServerRoot('https://127.0.0.1:1', [cluster.rootSha256], never);
     await expect(closed).rejects.toMatchObject({
       kind: 'unavailable',
       message: 'no coordinator reached at https://127.0.0.1:1',

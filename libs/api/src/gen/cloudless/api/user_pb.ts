@@ -407,7 +407,8 @@ export type CreateUserTokenResponse = Message<"cloudless.api.CreateUserTokenResp
   credential?: UserCredential | undefined;
 
   /**
-   * The secret text `clu1.<id>.<secret>.<SHA-256 of the root certificate>`.
+   * The secret text `clu1.<id>.<secret>.<SHA-256 of the root certificate>`. During a rotation of the
+   * certificate authority, the SHA-256 of the new root certificate follows after another dot.
    *
    * @generated from field: string text = 2;
    */
