@@ -7,6 +7,9 @@ import { Ledger } from './reservations/ledger.js';
 import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
 import { PlacementRun } from './placement/placement-run.js';
+import { ClusterPreemptionSource } from './preemption/cluster-preemption-source.js';
+import { PreemptionSearch } from './preemption/preemption-search.js';
+import type { PreemptionDecision, PreemptOptions } from './preemption/preemption.js';
 import { Problems } from './input/problems.js';
 import type { PlacementReason } from './filters/reasons.js';
 import { toFullRequest, type PlacementRequest } from './input/request.js';
@@ -106,6 +109,16 @@ export interface Cluster {
    */
   placeOn(request: PlacementRequest, nodeIds: readonly NodeId[]): Placement[];
   /**
+   * Decides which reservations of lower priority, on which one node, have to leave so that one
+   * replica of the request fits there. Of all sufficient sets that the options allow, the
+   * priorities of the victims, compared from the highest to the lowest, are as low as possible; no
+   * victim can be spared. Resources, host ports and the number of replicas are considered; nothing
+   * is evicted on a node that fails any other filter. Leaving replicas count as gone, and
+   * reservations of the request's own workload are never evicted.
+   * @throws InvalidInputError when the request is invalid.
+   */
+  preempt(request: PlacementRequest, options?: PreemptOptions): PreemptionDecision;
+  /**
    * Returns the nodes that match the regions, zones, capabilities and labels of the request and
    * have no untolerated NoExecute taint, ordered by id. Capacity and other replicas are not
    * considered.
@@ -148,6 +161,9 @@ export function createCluster(options: ClusterOptions = {}): Cluster {
 }
 
 class IncrementalCluster implements Cluster {
+  /** Created by the first call to `preempt`: clusters without preemption do not pay for it. */
+  private preemption: PreemptionSearch | undefined;
+
   constructor(
     private readonly weights: ScoreWeights,
     private readonly nodes: Map<NodeId, IndexedNode>,
@@ -156,19 +172,24 @@ class IncrementalCluster implements Cluster {
 
   upsertNode(node: SchedulerNode): void {
     this.nodes.set(node.id, indexNode(node));
+    this.preemption?.touchNode(node.id);
   }
 
   removeNode(nodeId: NodeId): void {
     this.nodes.delete(nodeId);
+    this.preemption?.touchNode(nodeId);
   }
 
   reserve(reservation: Reservation): void {
     checkReservation(reservation);
+    this.release(reservation.replicaId);
     this.ledger.add(reservation);
+    this.preemption?.touchReservations(reservation.nodeId);
   }
 
   release(replicaId: ReplicaId): void {
-    this.ledger.remove(replicaId);
+    const nodeId = this.ledger.remove(replicaId);
+    if (nodeId !== undefined) this.preemption?.touchReservations(nodeId);
   }
 
   node(nodeId: NodeId): SchedulerNode | undefined {
@@ -228,6 +249,17 @@ class IncrementalCluster implements Cluster {
             reasons: listReasons(candidate, run).map((reason) => ({ ...reason, nodes: 1, of: 1 })),
           };
     });
+  }
+
+  preempt(request: PlacementRequest, options: PreemptOptions = {}): PreemptionDecision {
+    this.preemption ??= new PreemptionSearch(
+      new ClusterPreemptionSource({
+        nodes: this.nodes,
+        ledger: this.ledger,
+        startRun: (full, ledger) => new PlacementRun(full, this.weights, this.nodes, ledger),
+      }),
+    );
+    return this.preemption.decide(toFullRequest(request), options);
   }
 
   eligibleNodes(request: PlacementRequest): EligibleNode[] {

@@ -25,5 +25,12 @@ export {
   describeSuggestion,
   type Suggestion,
 } from './placement/suggest-change.js';
+export type {
+  Evictability,
+  Preemption,
+  PreemptionDecision,
+  PreemptOptions,
+  VictimCandidate,
+} from './preemption/preemption.js';
 export { DEFAULT_WEIGHTS, normaliseWeights } from './scoring/score.js';
 export type { ScoreTerms, ScoreWeights } from './scoring/score.js';

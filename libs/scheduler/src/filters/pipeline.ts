@@ -47,14 +47,13 @@ const NODE_FILTERS: readonly NodeFilter[] = [
   taints,
 ];
 
+/** Filters that fail because replicas hold what the request needs, which an eviction ends. */
+const CAPACITY_FILTERS: readonly Filter[] = [maxReplicas, resources, hostPorts];
+
+const AFFINITY_FILTERS: readonly Filter[] = [workloadAffinity, workloadAntiAffinity];
+
 /** Filters whose result a placement changes only on its own node and in its affinity domains. */
-const CANDIDATE_FILTERS: readonly Filter[] = [
-  maxReplicas,
-  resources,
-  hostPorts,
-  workloadAffinity,
-  workloadAntiAffinity,
-];
+const CANDIDATE_FILTERS: readonly Filter[] = [...CAPACITY_FILTERS, ...AFFINITY_FILTERS];
 
 /**
  * All filters in the order in which they are checked: conditions that no other replica can change
@@ -76,6 +75,17 @@ export function findCandidateFailure(
   run: FilterRun,
 ): Failure | undefined {
   return findFailure(CANDIDATE_FILTERS, candidate, run);
+}
+
+/** Returns the first failure among the filters that an eviction on the node does not change. */
+export function findFailureBesidesCapacity(
+  candidate: FilterCandidate,
+  run: FilterRun,
+): Failure | undefined {
+  return (
+    findNodeFailure(candidate, run) ??
+    findFailure([...AFFINITY_FILTERS, requiredSpread], candidate, run)
+  );
 }
 
 /**

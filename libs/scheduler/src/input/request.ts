@@ -48,7 +48,7 @@ export interface PlacementRequest {
   readonly resources: ResourceAmounts;
   /**
    * 0 to 1000, default 50. Neither filters nor scores use the priority: a caller with several
-   * requests places those with higher priority first.
+   * requests places those with higher priority first. `Cluster.preempt` evicts lower priorities.
    */
   readonly priority?: number;
   /** Regions in order of preference. Absent or empty: any region. */

@@ -67,6 +67,8 @@ export class Ledger {
   private ports = new HeldPorts();
   private readonly groups = new Map<string, MutableGroup>();
   private readonly groupsOf = new Map<WorkloadId, Set<MutableGroup>>();
+  /** Number of groups that exclude other replicas from their domains. */
+  repellingGroups = 0;
 
   /** Adds a reservation, or replaces the older reservation of the same replica. */
   add(reservation: Reservation): void {
@@ -92,10 +94,13 @@ export class Ledger {
     this.adjust(entry, 1);
   }
 
-  /** Removes the reservation of a replica. Does nothing when there is none. */
-  remove(replicaId: ReplicaId): void {
+  /**
+   * Removes the reservation of a replica.
+   * @returns The node of the reservation; undefined when there is none.
+   */
+  remove(replicaId: ReplicaId): NodeId | undefined {
     const entry = this.entries.get(replicaId);
-    if (entry === undefined) return;
+    if (entry === undefined) return undefined;
     this.entries.delete(replicaId);
     const onNode = this.replicasOf.get(entry.nodeId);
     onNode?.delete(replicaId);
@@ -109,6 +114,7 @@ export class Ledger {
       });
     this.ports.adjust(entry.nodeId, entry.hostPorts, -1);
     this.adjust(entry, -1);
+    return entry.nodeId;
   }
 
   /** Returns the reserved resources and the number of reservations of a node, known or not. */
@@ -199,6 +205,7 @@ export class Ledger {
 
   private addGroup(group: MutableGroup): MutableGroup {
     this.groups.set(group.key, group);
+    if (group.repels.length > 0) this.repellingGroups += 1;
     const siblings = this.groupsOf.get(group.workloadId) ?? new Set();
     this.groupsOf.set(group.workloadId, siblings.add(group));
     return group;
@@ -206,6 +213,7 @@ export class Ledger {
 
   private removeGroup(group: MutableGroup): void {
     this.groups.delete(group.key);
+    if (group.repels.length > 0) this.repellingGroups -= 1;
     const siblings = this.groupsOf.get(group.workloadId);
     siblings?.delete(group);
     if (siblings?.size === 0) this.groupsOf.delete(group.workloadId);

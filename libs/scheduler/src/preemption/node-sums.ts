@@ -1,0 +1,301 @@
+import type { NodeId } from '@cloudless/base';
+import type { HeldReservation } from '../input/reservation.js';
+import { compareText } from '../order.js';
+import { DIMENSIONS, REPLICA_DIMENSION, amountOf, toAmounts, type Demand } from './demand.js';
+import type { PreemptionSource } from './preemption-source.js';
+import { PriorityBands } from './priority-bands.js';
+
+/** The node has the resources of the request now. */
+export const FITS = -1;
+/** The node has the resources as soon as its leaving replicas have ended. */
+export const FITS_AFTER_LEAVING = 0;
+/** No eviction of lower priorities is enough. */
+export const NEVER_FITS = Infinity;
+
+/** Number of largest reservations of a band whose sums are kept. A bound counts one more at most. */
+const LARGEST = 3;
+
+/** The changes that are kept for columns of needs, for each node. */
+const MAX_LOG_PER_NODE = 4;
+
+/** More than the replicas of a node. */
+const BOUND_RADIX = 65_536;
+
+/** The bounds that one number of {@link NodeSums.need} holds. */
+export interface VictimBound {
+  /** No victim set of the node has a lower highest priority. */
+  readonly priority: number;
+  /** No victim set of the node has fewer victims of this priority or a higher one. */
+  readonly victims: number;
+}
+
+/** Reads a result of {@link NodeSums.need} above {@link FITS_AFTER_LEAVING}. */
+export function toVictimBound(need: number): VictimBound {
+  return { priority: Math.floor(need / BOUND_RADIX) - 1, victims: need % BOUND_RADIX };
+}
+
+/**
+ * Free resources of each node, and what its reservations hold by priority: prefix sums over the
+ * bands and the largest reservation of each band, in columns over dense node indexes. Changed nodes
+ * are summed anew before the next decision, from their few reservations.
+ */
+export class NodeSums {
+  private readonly bands = new PriorityBands();
+  private readonly indexOf = new Map<NodeId, number>();
+  private readonly ids: (NodeId | undefined)[] = [];
+  private readonly freeIndexes: number[] = [];
+  /** Reservations of the nodes that were examined since they changed, by index. */
+  private reservations: (readonly HeldReservation[] | undefined)[] = [];
+  private readonly changed = new Set<NodeId>();
+  /** Indexes of the nodes that have changed, oldest first, after {@link droppedChanges} others. */
+  private changeLog: number[] = [];
+  private droppedChanges = 0;
+  private zones = new Map<string, number>();
+  private zoneAt: number[] = [];
+  private capacity = 0;
+  /** Free amounts, with the resources of leaving replicas. */
+  private free = new Float64Array(0);
+  /** Amounts that leaving replicas hold. */
+  private leaving = new Float64Array(0);
+  /** Amounts that the reservations of a band and the bands below it hold. */
+  private held = new Float64Array(0);
+  /** Sums of the largest, the two largest, … amounts of the reservations of a band. */
+  private largest = new Float64Array(0);
+  private ranks: Int32Array | undefined;
+
+  constructor(private readonly source: PreemptionSource) {
+    for (const nodeId of source.nodeIds()) this.changed.add(nodeId);
+  }
+
+  /** Notes a change of a node or of its reservations. */
+  touch(nodeId: NodeId): void {
+    this.changed.add(nodeId);
+  }
+
+  /** Number of dense indexes, with those of removed nodes. */
+  get size(): number {
+    return this.ids.length;
+  }
+
+  /** Returns the node of an index; undefined for a removed node. */
+  nodeAt(index: number): NodeId | undefined {
+    return this.ids[index];
+  }
+
+  index(nodeId: NodeId): number | undefined {
+    return this.indexOf.get(nodeId);
+  }
+
+  /** Number of changes so far. */
+  get changes(): number {
+    return this.droppedChanges + this.changeLog.length;
+  }
+
+  /**
+   * Returns the indexes that have changed since there were `seen` changes, some of them several
+   * times; undefined when every node may have changed.
+   */
+  changesSince(seen: number): readonly number[] | undefined {
+    return seen < this.droppedChanges
+      ? undefined
+      : this.changeLog.slice(seen - this.droppedChanges);
+  }
+
+  /** Returns the number of the zone of a node. */
+  zoneOf(index: number): number {
+    return this.zoneAt[index] ?? 0;
+  }
+
+  /** Number of different zones so far. */
+  get zoneCount(): number {
+    return this.zones.size;
+  }
+
+  /** Returns the reservations of a node, from memory when neither has changed. */
+  reservationsOn(index: number): readonly HeldReservation[] {
+    const kept = this.reservations[index];
+    if (kept !== undefined) return kept;
+    const nodeId = this.ids[index];
+    const list = nodeId === undefined ? [] : [...this.source.reservationsOn(nodeId)];
+    this.reservations[index] = list;
+    return list;
+  }
+
+  /** Returns the positions of the nodes in the order of their ids, by index. */
+  rankById(): Int32Array {
+    if (this.ranks !== undefined) return this.ranks;
+    const ranks = new Int32Array(this.ids.length);
+    const order = [...this.indexOf].sort(([a], [b]) => compareText(a, b));
+    for (const [rank, [, index]] of order.entries()) ranks[index] = rank;
+    this.ranks = ranks;
+    return ranks;
+  }
+
+  /** Sums changed nodes anew. */
+  refresh(): void {
+    if (this.changed.size === 0) return;
+    let bandsChanged = false;
+    const changed = [...this.changed].map((nodeId) => {
+      const reservations = [...this.source.reservationsOn(nodeId)];
+      for (const { priority, leaving } of reservations)
+        if (!leaving && this.bands.add(priority)) bandsChanged = true;
+      return { nodeId, reservations };
+    });
+    this.changed.clear();
+    for (const { nodeId } of changed) this.assignIndex(nodeId);
+    if (bandsChanged || this.ids.length > this.capacity) {
+      this.allocate();
+      for (const nodeId of this.indexOf.keys())
+        this.sum(nodeId, this.source.reservationsOn(nodeId));
+      this.dropChanges();
+    } else for (const { nodeId, reservations } of changed) this.sum(nodeId, reservations);
+    if (this.changeLog.length > MAX_LOG_PER_NODE * this.ids.length) this.dropChanges();
+  }
+
+  /** Makes every column of needs be computed anew. */
+  private dropChanges(): void {
+    this.droppedChanges += this.changeLog.length + 1;
+    this.changeLog = [];
+  }
+
+  /**
+   * Returns what a request needs of a node, by resources and number of replicas alone: {@link FITS},
+   * {@link FITS_AFTER_LEAVING}, {@link NEVER_FITS}, or a bound of the evictions. Of two needs, the
+   * smaller one may have the better victims.
+   * @param priority - Only reservations of lower priority may be evicted. The bound may include
+   *   higher priorities of the same band, so that it may be too low, never too high.
+   */
+  need(index: number, { dimensions, amounts }: Demand, priority: number): number {
+    const { free, leaving, held, bands } = this;
+    const at = index * DIMENSIONS;
+    let isShort = false;
+    let isShortNow = false;
+    for (const dimension of dimensions) {
+      const shortage = (amounts[dimension] ?? 0) - (free[at + dimension] ?? 0);
+      if (shortage > 0) isShort = true;
+      else if (shortage + (leaving[at + dimension] ?? 0) > 0) isShortNow = true;
+    }
+    if (!isShort) return isShortNow ? FITS_AFTER_LEAVING : FITS;
+    if (priority === 0) return NEVER_FITS;
+    const last = bands.of(priority - 1);
+    const atBands = at * bands.count;
+    for (let band = 0; band <= last; band += 1) {
+      const atBand = atBands + band * DIMENSIONS;
+      let isEnough = true;
+      for (const dimension of dimensions) {
+        const shortage = (amounts[dimension] ?? 0) - (free[at + dimension] ?? 0);
+        if (shortage > (held[atBand + dimension] ?? 0)) {
+          isEnough = false;
+          break;
+        }
+      }
+      if (isEnough) {
+        const victims = this.countAtLeast(at, atBand, band, dimensions, amounts);
+        return (bands.floorOf(band) + 1) * BOUND_RADIX + victims;
+      }
+    }
+    return NEVER_FITS;
+  }
+
+  /** Returns the fewest reservations of a band that suffice with all reservations of lower bands. */
+  private countAtLeast(
+    at: number,
+    atBand: number,
+    band: number,
+    dimensions: readonly number[],
+    amounts: readonly number[],
+  ): number {
+    const { free, held, largest } = this;
+    let most = 1;
+    for (const dimension of dimensions) {
+      const below = band === 0 ? 0 : (held[atBand - DIMENSIONS + dimension] ?? 0);
+      const missing = (amounts[dimension] ?? 0) - (free[at + dimension] ?? 0) - below;
+      const atLargest = (atBand + dimension) * LARGEST;
+      let count = 1;
+      while (count <= LARGEST && missing > (largest[atLargest + count - 1] ?? 0)) count += 1;
+      most = Math.max(most, count);
+    }
+    return most;
+  }
+
+  private assignIndex(nodeId: NodeId): void {
+    const isKnown = this.source.node(nodeId) !== undefined;
+    const index = this.indexOf.get(nodeId);
+    if (index !== undefined) this.changeLog.push(index);
+    if (isKnown === (index !== undefined)) return;
+    this.ranks = undefined;
+    if (index !== undefined) {
+      this.indexOf.delete(nodeId);
+      this.ids[index] = undefined;
+      this.freeIndexes.push(index);
+      return;
+    }
+    const next = this.freeIndexes.pop() ?? this.ids.length;
+    this.indexOf.set(nodeId, next);
+    this.ids[next] = nodeId;
+    this.changeLog.push(next);
+  }
+
+  private allocate(): void {
+    this.capacity = Math.max(16, this.capacity);
+    while (this.capacity < this.ids.length) this.capacity *= 2;
+    const amounts = this.capacity * DIMENSIONS;
+    this.free = new Float64Array(amounts);
+    this.leaving = new Float64Array(amounts);
+    this.held = new Float64Array(amounts * this.bands.count);
+    this.largest = new Float64Array(amounts * this.bands.count * LARGEST);
+  }
+
+  private sum(nodeId: NodeId, reservations: Iterable<HeldReservation>): void {
+    const index = this.indexOf.get(nodeId);
+    const node = this.source.node(nodeId);
+    if (index === undefined || node === undefined) return;
+    const { free, leaving, held, largest, bands } = this;
+    const at = index * DIMENSIONS;
+    const atBands = at * bands.count;
+    const endOfBands = atBands + bands.count * DIMENSIONS;
+    this.reservations[index] = undefined;
+    this.zoneAt[index] = this.numberOfZone(node.zoneKey);
+    for (const [dimension, amount] of toAmounts(node.allocatable).entries())
+      free[at + dimension] = amount;
+    free[at + REPLICA_DIMENSION] = node.maxReplicas;
+    leaving.fill(0, at, at + DIMENSIONS);
+    held.fill(0, atBands, endOfBands);
+    largest.fill(0, atBands * LARGEST, endOfBands * LARGEST);
+    for (const reservation of reservations) {
+      const atBand = atBands + bands.of(reservation.priority) * DIMENSIONS;
+      for (let dimension = 0; dimension < DIMENSIONS; dimension += 1) {
+        const amount = amountOf(reservation.resources, dimension);
+        if (reservation.leaving) {
+          leaving[at + dimension] = (leaving[at + dimension] ?? 0) + amount;
+          continue;
+        }
+        free[at + dimension] = (free[at + dimension] ?? 0) - amount;
+        held[atBand + dimension] = (held[atBand + dimension] ?? 0) + amount;
+        insertLargest(largest, (atBand + dimension) * LARGEST, amount);
+      }
+    }
+    for (let each = atBands + DIMENSIONS; each < endOfBands; each += 1)
+      held[each] = (held[each] ?? 0) + (held[each - DIMENSIONS] ?? 0);
+    for (let each = atBands * LARGEST; each < endOfBands * LARGEST; each += 1)
+      if (each % LARGEST > 0) largest[each] = (largest[each] ?? 0) + (largest[each - 1] ?? 0);
+  }
+
+  private numberOfZone(key: string): number {
+    const known = this.zones.get(key);
+    if (known !== undefined) return known;
+    this.zones.set(key, this.zones.size);
+    return this.zones.size - 1;
+  }
+}
+
+/** Inserts an amount into the descending list of the {@link LARGEST} largest ones. */
+function insertLargest(largest: Float64Array, at: number, amount: number): void {
+  let next = amount;
+  for (let each = at; each < at + LARGEST && next > 0; each += 1) {
+    const current = largest[each] ?? 0;
+    if (next <= current) continue;
+    largest[each] = next;
+    next = current;
+  }
+}
