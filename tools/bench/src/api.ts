@@ -1,247 +1,230 @@
-// Reads of a coordinator with 5 000 nodes and 150 000 replicas, over gRPC on one connection.
+// Reads of a coordinator with 5 000 nodes and 150 000 replicas, over gRPC: first on a quiet
+// coordinator, then beside live agents, writers and watchers; 1 and 32 calls at a time.
 import { join } from 'node:path';
-import { create } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import {
-  ReplicaStatus_Phase as Phase,
-  WatchWorkloadsResponse_Kind as WatchKind,
-  WorkloadSpecSchema,
-  toTemplate,
-} from '@cloudless/api';
-import {
-  ControlRecordSchema,
-  NodeRecordSchema,
-  ReplicaRecordSchema,
-  VersionRecordSchema,
-  WorkloadRecordSchema,
-} from '@cloudless/api/store';
-import { createSeededRandom, randomHex, silentLog } from '@cloudless/base';
-import {
-  toNameKeyId,
-  openClusterState,
-  toVersionKeyId,
-  type ClusterState,
-  type Transaction,
-} from '@cloudless/cluster-state';
+import { WatchNodesResponse_Kind, WatchWorkloadsResponse_Kind } from '@cloudless/api';
+import { systemClock } from '@cloudless/app-kit';
+import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
-import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
-import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { CHURN_NAMESPACE, Watchers, Writers, startAgents } from './api-load.js';
+import { fillStore, formatStoredNodeId, formatStoredWorkload } from './api-store.js';
 import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
-const NODES = 5_000;
-const WORKLOADS = 1_500;
-const REPLICAS_PER_WORKLOAD = 100;
+const SIZE = {
+  nodes: 5_000,
+  workloads: Number(process.argv.slice(2).find((text) => /^\d+$/.test(text)) ?? 1_500),
+  replicasPerWorkload: 100,
+};
 /** Measured calls of each kind. */
-const CALLS = 500;
-/** Measured pages of each list. */
-const PAGES = 100;
+const CALLS = 300;
+/** Live agents beside the stored nodes, which have none. */
+const AGENTS = 50;
+/** Watches of the workloads that change, each on its own connection. */
+const WATCHERS = 50;
+/** Pause of the writer after each change, milliseconds. */
+const WRITE_PAUSE_MS = 250;
+/** Time for which the load alone is measured, milliseconds. */
+const LOAD_MS = 10_000;
+const CONCURRENCY = 32;
 const SEED = 1;
-/** Maximum number of concurrent transactions. */
-const IN_FLIGHT = 256;
 
 const random = createSeededRandom(SEED);
-const formatNodeId = (index: number): string => `node-${(index % NODES) + 1}`;
+const violations = new Violations();
+const round = (value: number): number => Math.round(value * 1_000) / 1_000;
 
 /**
- * Writes records in transactions of about 90 records, with many transactions in parallel. A
- * transaction may have at most 100 writes.
- */
-class BulkWriter {
-  private transaction: Transaction;
-  private readonly inFlight = new Set<Promise<unknown>>();
-
-  constructor(private readonly state: ClusterState) {
-    this.transaction = state.transaction();
-  }
-
-  async write(addRecords: (transaction: Transaction) => void): Promise<void> {
-    addRecords(this.transaction);
-    if (this.transaction.size >= 90) await this.flush();
-  }
-
-  async flush(): Promise<void> {
-    const commit = this.state.commit(this.transaction).finally(() => this.inFlight.delete(commit));
-    this.inFlight.add(commit);
-    this.transaction = this.state.transaction();
-    if (this.inFlight.size >= IN_FLIGHT) await Promise.race(this.inFlight);
-  }
-
-  async end(): Promise<void> {
-    await this.flush();
-    await Promise.all(this.inFlight);
-  }
-}
-
-/** Creates a store with all records in a data directory. */
-async function fillStore(directory: string): Promise<void> {
-  const options = { clock: systemClock, log: silentLog };
-  const store = await openLmdbStateStore({ directory, ...options });
-  const state = await openClusterState({
-    store,
-    random: systemRandom,
-    holder: 'bench',
-    ...options,
-  });
-  const writer = new BulkWriter(state);
-  const createdAt = timestampFromMs(systemClock.wallTime());
-  for (let index = 0; index < NODES; index += 1) {
-    const id = formatNodeId(index);
-    const hello = {
-      nodeId: id,
-      zone: `zone-${index % 3}`,
-      capacity: { cpuMillis: 64_000, memoryBytes: 256n * 1024n ** 3n },
-    };
-    await writer.write((t) =>
-      t.put(
-        'node',
-        id,
-        create(NodeRecordSchema, { id, instanceId: id.padEnd(16, 'x'), createdAt, hello }),
-      ),
-    );
-  }
-  for (let number = 0; number < WORKLOADS; number += 1) {
-    const uid = randomHex(random, 8);
-    const [namespace, name] = ['default', `workload-${number}`];
-    const spec = create(WorkloadSpecSchema, {
-      command: ['serve'],
-      replicas: REPLICAS_PER_WORKLOAD,
-      labels: { app: name },
-    });
-    const record = create(WorkloadRecordSchema, {
-      uid,
-      namespace,
-      name,
-      spec,
-      generation: 1n,
-      version: 1,
-      createdAt,
-    });
-    await writer.write((t) =>
-      t
-        .put('name', toNameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
-        .put('workload', uid, record)
-        .put(
-          'version',
-          toVersionKeyId(uid, 1),
-          create(VersionRecordSchema, { version: 1, template: toTemplate(spec), createdAt }),
-        )
-        .put(
-          'control',
-          uid,
-          create(ControlRecordSchema, {
-            uid,
-            nextSequence: BigInt(REPLICAS_PER_WORKLOAD + 1),
-            observedGeneration: 1n,
-            activeVersion: 1,
-          }),
-        ),
-    );
-    for (let sequence = 1; sequence <= REPLICAS_PER_WORKLOAD; sequence += 1) {
-      const replica = create(ReplicaRecordSchema, {
-        id: `${uid}-${sequence}`,
-        uid,
-        sequence: BigInt(sequence),
-        slot: sequence - 1,
-        version: 1,
-        nodeId: formatNodeId(number * REPLICAS_PER_WORKLOAD + sequence),
-        desiredRunning: true,
-        phase: Phase.RUNNING,
-        ready: true,
-        containerId: randomHex(random, 32),
-        createdAt,
-        readySince: createdAt,
-        endpoints: [{ portName: 'http', ip: '10.0.0.1', port: 8_080 }],
-      });
-      await writer.write((t) => t.createReplica(replica));
-    }
-  }
-  await writer.end();
-  await state.close();
-  await store.close();
-}
-
-/**
- * Runs calls one after the other.
+ * Runs calls, several at a time.
  * @returns The duration of each call, milliseconds.
  */
 async function measureCalls(
   count: number,
+  concurrency: number,
   call: (index: number) => Promise<unknown>,
 ): Promise<readonly number[]> {
   const samples: number[] = [];
-  for (let index = 0; index < count; index += 1) {
-    const startedAt = systemClock.now();
-    await call(index);
-    samples.push(systemClock.now() - startedAt);
-  }
+  let next = 0;
+  const runOne = async (): Promise<void> => {
+    while (next < count) {
+      const startedAt = systemClock.now();
+      await call(next++);
+      samples.push(systemClock.now() - startedAt);
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, runOne));
   return samples;
 }
 
-const violations = new Violations();
-// These nodes have no agents; a long lease keeps them from being lost during the benchmark.
-process.env['CLOUDLESS_COORDINATOR_LEASE'] = '10m';
+// The stored nodes have no agents; a long lease keeps them from being lost during the benchmark.
+process.env['CLOUDLESS_COORDINATOR_LEASE'] = '60m';
 const cluster = await RealCluster.start([], (directory) =>
-  fillStore(join(directory, 'coordinator')),
+  fillStore(join(directory, 'coordinator'), SIZE, random),
 );
-try {
-  const { client } = cluster;
-  const { pid } = cluster.coordinatorProcess;
-  const memoryMb = Math.round(readMemoryBytes(pid) / 1e6);
-  const pickName = (): string => `workload-${Math.floor(random.next() * WORKLOADS)}`;
-  await measureCalls(CALLS, () => client.getWorkload({ name: pickName() })); // warm up
-  const get = await measureCalls(CALLS, () => client.getWorkload({ name: pickName() }));
-  const getNode = await measureCalls(CALLS, (index) =>
-    client.getNode({ nodeId: formatNodeId(index * 7) }),
-  );
-  let pageToken = '';
-  const page = await measureCalls(PAGES, async () => {
-    const response = await client.listWorkloads({ pageSize: 100, pageToken });
-    pageToken = response.nextPageToken;
-  });
-  pageToken = '';
-  const nodePage = await measureCalls(PAGES, async () => {
-    const response = await client.listNodes({ pageSize: 100, pageToken });
-    pageToken = response.nextPageToken;
-  });
+const { pid } = cluster.coordinatorProcess;
+const { client } = cluster;
+const pickName = (): string => formatStoredWorkload(Math.floor(random.next() * SIZE.workloads));
+const pickPageToken = (tokens: readonly string[]): string =>
+  tokens[Math.floor(random.next() * tokens.length)] ?? '';
+
+/** Reads a list once. @returns The token of each page. */
+async function listTokens(
+  list: (pageToken: string) => Promise<{ readonly nextPageToken: string }>,
+): Promise<readonly string[]> {
+  const tokens = [''];
+  for (;;) {
+    const { nextPageToken } = await list(tokens.at(-1) ?? '');
+    if (nextPageToken === '') return tokens;
+    tokens.push(nextPageToken);
+  }
+}
+
+const workloadTokens = await listTokens((pageToken) =>
+  client.listWorkloads({ pageSize: 100, pageToken }),
+);
+const nodeTokens = await listTokens((pageToken) => client.listNodes({ pageSize: 100, pageToken }));
+const calls: Readonly<Record<string, (index: number) => Promise<unknown>>> = {
+  getWorkloadOf100Replicas: () => client.getWorkload({ name: pickName() }),
+  getNode: (index) => client.getNode({ nodeId: formatStoredNodeId(index * 7, SIZE) }),
+  listWorkloadsPageOf100: () =>
+    client.listWorkloads({ pageSize: 100, pageToken: pickPageToken(workloadTokens) }),
+  listNodesPageOf100: () =>
+    client.listNodes({ pageSize: 100, pageToken: pickPageToken(nodeTokens) }),
+  listEventsPageOf100: () => client.listEvents({ pageSize: 100, newestFirst: true }),
+  scrapeMetrics: async () => (await fetch(`${cluster.opsUrl}/metrics`)).text(),
+};
+
+/**
+ * Measures each kind of call.
+ * @param idleCpuShare - CPU seconds per second that the load beside the calls costs.
+ */
+async function measureAll(concurrency: number, idleCpuShare: number) {
+  const results: Record<string, unknown> = {};
+  for (const [name, call] of Object.entries(calls)) {
+    const count = name === 'scrapeMetrics' ? CALLS / 10 : CALLS;
+    await measureCalls(count / 3, concurrency, call); // warm up
+    const cpuBefore = readCpuSeconds(pid);
+    const startedAt = systemClock.now();
+    const samples = await measureCalls(count, concurrency, call);
+    const seconds = (systemClock.now() - startedAt) / 1_000;
+    const cpuSeconds = readCpuSeconds(pid) - cpuBefore - idleCpuShare * seconds;
+    results[name] = {
+      cpuMsPerCall: round((cpuSeconds * 1_000) / count),
+      wallMs: summarise(samples),
+    };
+  }
+  return results;
+}
+
+/**
+ * Reads a watch until everything that exists has been sent.
+ * @param countObjects - Returns the number of objects in a message; undefined ends the watch.
+ */
+async function measureWatch<Message>(
+  open: (signal: AbortSignal) => AsyncIterable<Message>,
+  countObjects: (message: Message) => number | undefined,
+) {
+  const watch = new AbortController();
   const cpuBefore = readCpuSeconds(pid);
   const startedAt = systemClock.now();
-  let replicas = 0;
-  let items = 0;
-  const watch = new AbortController();
-  for await (const { kind, workload } of client.watchWorkloads({}, { signal: watch.signal })) {
-    if (kind === WatchKind.SYNCED) break;
-    items += 1;
-    replicas += workload?.status?.replicas.length ?? 0;
+  let objects = 0;
+  for await (const message of open(watch.signal)) {
+    const count = countObjects(message);
+    if (count === undefined) break;
+    objects += count;
   }
+  const cpuSeconds = readCpuSeconds(pid) - cpuBefore;
   const seconds = (systemClock.now() - startedAt) / 1_000;
   watch.abort();
-  violations.check(items === WORKLOADS, `the watch showed ${items} of ${WORKLOADS} workloads`);
-  const stored = WORKLOADS * REPLICAS_PER_WORKLOAD;
-  violations.check(replicas === stored, `the watch showed ${replicas} of ${stored} replicas`);
+  return {
+    objects,
+    seconds: round(seconds),
+    coordinatorCpuSeconds: round(cpuSeconds),
+    cpuUsPerObject: round((cpuSeconds * 1e6) / objects),
+  };
+}
+
+const measureWorkloadWatch = () =>
+  measureWatch(
+    (signal) => cluster.client.watchWorkloads({ namespace: 'default' }, { signal }),
+    ({ kind, workload }) =>
+      kind === WatchWorkloadsResponse_Kind.SYNCED
+        ? undefined
+        : (workload?.status?.replicas.length ?? 0),
+  );
+const measureNodeWatch = () =>
+  measureWatch(
+    (signal) => cluster.client.watchNodes({}, { signal }),
+    ({ kind }) => (kind === WatchNodesResponse_Kind.SYNCED ? undefined : 1),
+  );
+
+const watchers = new Watchers();
+const agents: { kill(signal: 'SIGKILL'): unknown }[] = [];
+const writers = new Writers(cluster.client, WRITE_PAUSE_MS);
+try {
+  const quiet = {
+    memoryMb: Math.round(readMemoryBytes(pid) / 1e6),
+    oneCallAtATime: await measureAll(1, 0),
+    [`calls${CONCURRENCY}AtATime`]: await measureAll(CONCURRENCY, 0),
+    watchAllReplicas: [await measureWorkloadWatch(), await measureWorkloadWatch()],
+    watchAllNodes: [await measureNodeWatch(), await measureNodeWatch()],
+  };
+  const stored = SIZE.workloads * SIZE.replicasPerWorkload;
+  for (const { objects } of quiet.watchAllReplicas)
+    violations.check(objects === stored, `a watch showed ${objects} of ${stored} replicas`);
+  for (const { objects } of quiet.watchAllNodes)
+    violations.check(objects === SIZE.nodes, `a watch showed ${objects} of ${SIZE.nodes} nodes`);
+
+  agents.push(await startAgents(cluster.url, AGENTS));
+  await writers.prepare();
+  const measureLoad = async () => {
+    const [cpuBefore, writesBefore, messagesBefore] = [
+      readCpuSeconds(pid),
+      writers.writes,
+      watchers.messages,
+    ];
+    await sleep(systemClock, LOAD_MS);
+    return {
+      cpuShareOfOneCore: round((readCpuSeconds(pid) - cpuBefore) / (LOAD_MS / 1_000)),
+      writes: writers.writes - writesBefore,
+      watchMessages: watchers.messages - messagesBefore,
+    };
+  };
+  writers.start();
+  await sleep(systemClock, 1_000);
+  const writersOnly = await measureLoad();
+  watchers.start(WATCHERS, (signal) =>
+    cluster.client.watchWorkloads({ namespace: CHURN_NAMESPACE }, { signal }),
+  );
+  await sleep(systemClock, 1_000);
+  const writersAndWatchers = await measureLoad();
+  const loaded = {
+    writersOnly,
+    writersAndWatchers,
+    oneCallAtATime: await measureAll(1, writersAndWatchers.cpuShareOfOneCore),
+    [`calls${CONCURRENCY}AtATime`]: await measureAll(
+      CONCURRENCY,
+      writersAndWatchers.cpuShareOfOneCore,
+    ),
+    memoryMb: Math.round(readMemoryBytes(pid) / 1e6),
+  };
+  violations.checkZero(watchers.failures, 'watches that ended early');
   printReport('api', {
-    nodes: NODES,
-    workloads: WORKLOADS,
-    replicas: WORKLOADS * REPLICAS_PER_WORKLOAD,
+    ...SIZE,
+    replicas: stored,
+    agents: AGENTS,
+    watchers: WATCHERS,
     seed: SEED,
-    transport: 'gRPC, one connection, one call at a time; client and server on the same machine',
-    unit: 'ms per call',
-    getWorkloadOf100Replicas: summarise(get),
-    getNode: summarise(getNode),
-    listWorkloadsPageOf100: summarise(page),
-    listNodesPageOf100: summarise(nodePage),
-    watchAll: {
-      items,
-      replicas,
-      seconds: Math.round(seconds * 100) / 100,
-      replicasPerSecond: Math.round(replicas / seconds),
-      coordinatorCpuSeconds: Math.round((readCpuSeconds(pid) - cpuBefore) * 100) / 100,
-    },
-    coordinatorMemoryMb: memoryMb,
+    transport:
+      'gRPC; calls on one connection, each watch on its own; client and server on the same machine',
+    cpu: 'CPU time of the coordinator; beside the load, that of the load alone is subtracted',
+    quiet,
+    loaded,
     violations: violations.texts,
   });
 } finally {
+  watchers.stop();
+  await writers.stop().catch(() => undefined);
+  for (const process of agents) process.kill('SIGKILL');
   await cluster.stop();
 }
 process.exit(violations.exitCode());
