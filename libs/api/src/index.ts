@@ -56,7 +56,7 @@ export { computeLogCost } from './wire/log-cost.js';
 export type { BatchLine } from './wire/log-batch.js';
 export { matchesLabels, parseLabelSelector } from './list/label-selector.js';
 export type { LabelCondition, LabelSelector } from './list/label-selector.js';
-export { paginate } from './list/paging.js';
+export { iterateAfter, iterateBefore, paginate, paginateIndex } from './list/paging.js';
 export type { Page, PagedList } from './list/paging.js';
 export { diffSpecs, updateSpec } from './spec/spec-difference.js';
 export type { SpecDifference } from './spec/spec-difference.js';

@@ -8,7 +8,7 @@ import {
   ListNodesResponseSchema,
   RemoveNodeResponseSchema,
   matchesLabels,
-  paginate,
+  paginateIndex,
   parseLabelSelector,
   type ConfirmNodeLostRequest,
   type CordonNodeRequest,
@@ -106,18 +106,19 @@ export class NodeHandlers {
 
   listNodes(request: ListNodesRequest): ListNodesResponse {
     const selector = parseLabelSelector(request.labelSelector);
-    const nodes = [...this.deps.state.view().nodes()]
-      .map(({ value }) => value)
-      .filter((record) => matchesLabels(selector, toEffectiveNode(record).labels))
-      .sort((a, b) => (a.id < b.id ? -1 : 1));
-    const { items, nextPageToken } = paginate(nodes, ({ id }) => id, request, {
-      filter: ['nodes', request.labelSelector],
-    });
-    const { revision } = this.deps.state.view();
+    const view = this.deps.state.view();
+    const { items, nextPageToken } = paginateIndex(
+      (after) => view.nodesById(after),
+      ({ value }) => value.id,
+      request,
+      { filter: ['nodes', request.labelSelector] },
+      ({ value }) =>
+        selector.length === 0 || matchesLabels(selector, toEffectiveNode(value).labels),
+    );
     return create(ListNodesResponseSchema, {
-      nodes: items.map((record) => this.presentNode(record)),
+      nodes: items.map(({ value }) => this.presentNode(value)),
       nextPageToken,
-      revision,
+      revision: view.revision,
     });
   }
 

@@ -65,7 +65,7 @@ export class SessionHub implements TunnelRequester {
     this.reportQueue = new ReplicaReportQueue(deps);
     this.rollbackDetector = new RollbackDetector(deps);
     this.orderMetrics = new OrderMetrics(deps);
-    this.nodeCount = [...deps.state.view().nodes()].length;
+    this.nodeCount = deps.state.view().nodeCount;
     this.unsubscribes = [
       this.exposeSessionCount(),
       deps.state.subscribe((changes) => this.sendChangedOrders(changes)),

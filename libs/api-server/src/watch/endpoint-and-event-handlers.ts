@@ -6,7 +6,9 @@ import {
   EndpointSetSchema,
   ListEventsResponseSchema,
   ReplicaEndpointSchema,
-  paginate,
+  iterateAfter,
+  iterateBefore,
+  paginateIndex,
   type EndpointSet,
   type Event,
   type ListEndpointsRequest,
@@ -69,9 +71,9 @@ export class EndpointAndEventHandlers {
     const all = view.events();
     const isVisibleEvent = ({ namespace }: Event): boolean => isVisible(namespace);
     const events = relatedTo === '' ? all : findRelatedEvents(all, relatedTo, isVisibleEvent);
-    const matching = events.filter(isVisibleEvent).filter(createEventFilter(request));
-    const { items, nextPageToken } = paginate(
-      newestFirst ? matching.reverse() : matching,
+    const isSelected = createEventFilter(request);
+    const { items, nextPageToken } = paginateIndex(
+      (after) => (newestFirst ? iterateBefore : iterateAfter)(events, ({ id }) => id, after),
       ({ id }) => id,
       request,
       {
@@ -87,8 +89,8 @@ export class EndpointAndEventHandlers {
           request.severities.join(','),
           request.since === undefined ? '' : String(timestampMs(request.since)),
         ],
-        ...(newestFirst ? { compare: compareDescending } : {}),
       },
+      (event) => isVisibleEvent(event) && isSelected(event),
     );
     return create(ListEventsResponseSchema, {
       events: [...items],
@@ -141,5 +143,3 @@ export class EndpointAndEventHandlers {
     });
   }
 }
-
-const compareDescending = (a: string, b: string): number => (a > b ? -1 : a < b ? 1 : 0);

@@ -3,8 +3,9 @@ import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   ListWorkloadsResponseSchema,
+  iterateAfter,
   matchesLabels,
-  paginate,
+  paginateIndex,
   parseLabelSelector,
   type CreateWorkloadRequest,
   type DeleteWorkloadRequest,
@@ -22,7 +23,7 @@ import {
   type WorkloadPlan,
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import { toNameKeyId } from '@cloudless/cluster-state';
+import { toNameKeyId, type ClusterView } from '@cloudless/cluster-state';
 import { CallAccess } from '../access/call-access.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -112,23 +113,26 @@ export class WorkloadHandlers {
     );
     const selector = parseLabelSelector(request.labelSelector);
     const view = this.deps.state.view();
-    const { nodeId } = request;
-    const onNode = [...(nodeId === '' ? [] : view.replicasOn(nodeId))].map(({ value }) => value);
-    const uidsOnNode = new Set(onNode.map(({ uid }) => uid));
-    const idsOnNode = new Set(onNode.map(({ id }) => id));
-    const matching = [...view.workloads()]
-      .map(({ value }) => value)
-      .filter(({ namespace }) => request.namespace === '' || namespace === request.namespace)
-      .filter(({ namespace }) => isVisible(namespace))
-      .filter((record) => matchesLabels(selector, record.spec?.labels ?? {}))
-      .filter((record) => nodeId === '' || uidsOnNode.has(record.uid))
-      .sort((a, b) => (toNameKey(a) < toNameKey(b) ? -1 : 1));
-    const { items, nextPageToken } = paginate(matching, toNameKey, request, {
-      filter: ['workloads', request.namespace, request.labelSelector, nodeId],
-    });
+    const { namespace, nodeId } = request;
+    const idsOnNode =
+      nodeId === ''
+        ? undefined
+        : new Set([...view.replicasOn(nodeId)].map(({ value }) => value.id));
+    const { items, nextPageToken } = paginateIndex(
+      nodeId === ''
+        ? (after) => listWorkloadsAfter(view, namespace, after)
+        : (after) => iterateAfter(listWorkloadsOn(view, nodeId), toNameKey, after),
+      toNameKey,
+      request,
+      { filter: ['workloads', namespace, request.labelSelector, nodeId] },
+      (record) =>
+        (namespace === '' || record.namespace === namespace) &&
+        isVisible(record.namespace) &&
+        matchesLabels(selector, record.spec?.labels ?? {}),
+    );
     const workloads = items.map((record) => {
       const workload = this.deps.presenter.present(record, request.includeReplicas);
-      if (nodeId !== '' && workload.status !== undefined)
+      if (idsOnNode !== undefined && workload.status !== undefined)
         workload.status.replicas = workload.status.replicas.filter(({ id }) => idsOnNode.has(id));
       return workload;
     });
@@ -171,4 +175,31 @@ export class WorkloadHandlers {
 
 function toNameKey({ namespace, name }: WorkloadRecord): string {
   return toNameKeyId(namespace, name);
+}
+
+/**
+ * Lists the workloads of a namespace by name, ascending.
+ * @param namespace - Empty: all namespaces, ordered by name.
+ * @param after - Only workloads after this key. Default: all.
+ */
+function* listWorkloadsAfter(
+  view: ClusterView,
+  namespace: string,
+  after: string | undefined,
+): Generator<WorkloadRecord, void> {
+  const prefix = namespace === '' ? '' : toNameKeyId(namespace, '');
+  for (const { value } of view.workloadsByName(
+    after === undefined || after < prefix ? prefix : after,
+  )) {
+    if (namespace !== '' && value.namespace !== namespace) return;
+    yield value;
+  }
+}
+
+/** Lists the workloads that have replicas on a node, by namespace and name, ascending. */
+function listWorkloadsOn(view: ClusterView, nodeId: string): readonly WorkloadRecord[] {
+  const uids = new Set([...view.replicasOn(nodeId)].map(({ value }) => value.uid));
+  return [...uids]
+    .flatMap((uid) => view.workload(uid)?.value ?? [])
+    .sort((a, b) => (toNameKey(a) < toNameKey(b) ? -1 : 1));
 }

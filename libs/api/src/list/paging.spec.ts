@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { paginate } from '../index.js';
+import { iterateAfter, iterateBefore, paginate, paginateIndex } from '../index.js';
 
 const byCode = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 const descending = (a: string, b: string): number => byCode(b, a);
@@ -138,5 +138,58 @@ describe('paginate', () => {
         },
       ),
     );
+  });
+});
+
+describe('paginateIndex', () => {
+  it('returns the pages of a filter over everything, in both directions, for any list and page size', () => {
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(key, { maxLength: 40 }),
+        fc.integer({ min: 1, max: 7 }),
+        fc.boolean(),
+        fc.func(fc.boolean()),
+        (keys, pageSize, newestFirst, matches) => {
+          const sorted = [...keys].sort(byCode);
+          const compare = newestFirst ? descending : byCode;
+          const expected = sorted.filter((item) => matches(item)).sort(compare);
+          let pageToken = '';
+          do {
+            const request = { pageSize, pageToken };
+            const page = paginateIndex(
+              (after) => (newestFirst ? iterateBefore : iterateAfter)(sorted, identity, after),
+              identity,
+              request,
+              all,
+              (item) => matches(item),
+            );
+            expect(page).toEqual(paginate(expected, identity, request, { ...all, compare }));
+            pageToken = page.nextPageToken;
+          } while (pageToken !== '');
+        },
+      ),
+    );
+  });
+
+  it('examines one record more than a page has, wherever the page begins', () => {
+    const sorted = Array.from(
+      { length: 5_000 },
+      (_, index) => `n${String(index).padStart(4, '0')}`,
+    );
+    let examined = 0;
+    let pageToken = '';
+    let pages = 0;
+    do {
+      const page = paginateIndex(
+        (after) => iterateAfter(sorted, identity, after),
+        identity,
+        { pageSize: 100, pageToken },
+        all,
+        () => (examined += 1) > 0,
+      );
+      pages += 1;
+      pageToken = page.nextPageToken;
+    } while (pageToken !== '');
+    expect({ pages, examined }).toEqual({ pages: 50, examined: 5_000 + 49 });
   });
 });

@@ -38,16 +38,79 @@ export function paginate<Item>(
   sorted: readonly Item[],
   getKey: (item: Item) => string,
   request: { readonly pageSize: number; readonly pageToken: string },
-  { filter, compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0) }: PagedList,
+  list: PagedList,
+): Page<Item> {
+  return paginateIndex(
+    (after) => iterateAfter(sorted, getKey, after, list.compare),
+    getKey,
+    request,
+    list,
+  );
+}
+
+/**
+ * Returns one page of a list that is read from a sorted index. Reads only the items of the page, the
+ * items in between that do not match, and the items until the next match, which decides whether there
+ * is another page. The pages are those of {@link paginate} for the matching items.
+ * @param listAfter - Lists the items after a key, or all items without a key, in the order of the
+ *   list. May contain items that do not match.
+ * @param matches - Returns true for items that belong to the list. Default: all.
+ * @throws the errors of {@link paginate}.
+ */
+export function paginateIndex<Item>(
+  listAfter: (after: string | undefined) => Iterable<Item>,
+  getKey: (item: Item) => string,
+  request: { readonly pageSize: number; readonly pageToken: string },
+  { filter }: Pick<PagedList, 'filter'>,
+  matches: (item: Item) => boolean = () => true,
 ): Page<Item> {
   const size = resolvePageSize(request.pageSize);
   const scope = hashText(JSON.stringify(filter));
   const after = request.pageToken === '' ? undefined : parsePageToken(request.pageToken, scope);
-  const start = after === undefined ? 0 : findFirstAfter(sorted, getKey, after, compare);
-  const items = sorted.slice(start, start + size);
-  const last = items.at(-1);
-  const hasMore = last !== undefined && start + size < sorted.length;
-  return { items, nextPageToken: hasMore ? toPageToken(scope, getKey(last)) : '' };
+  const items: Item[] = [];
+  for (const item of listAfter(after)) {
+    if (!matches(item)) continue;
+    const last = items.at(-1);
+    if (items.length === size && last !== undefined)
+      return { items, nextPageToken: toPageToken(scope, getKey(last)) };
+    items.push(item);
+  }
+  return { items, nextPageToken: '' };
+}
+
+const compareAscending = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+
+/**
+ * Iterates over the items of a sorted array whose key is after a key, found by binary search.
+ * @param after - Undefined: all items.
+ * @param compare - Order of two keys in the array. Default: ascending by code unit.
+ */
+export function* iterateAfter<Item>(
+  sorted: readonly Item[],
+  getKey: (item: Item) => string,
+  after: string | undefined,
+  compare: (a: string, b: string) => number = compareAscending,
+): Generator<Item, void> {
+  let index = after === undefined ? 0 : findFirstAfter(sorted, getKey, after, compare);
+  for (; index < sorted.length; index += 1) yield sorted[index] as Item;
+}
+
+/**
+ * Iterates backwards over the items of an array that is sorted by ascending keys.
+ * @param before - Only items with a key below this one. Undefined: all items.
+ */
+export function* iterateBefore<Item>(
+  sorted: readonly Item[],
+  getKey: (item: Item) => string,
+  before: string | undefined,
+): Generator<Item, void> {
+  let index = sorted.length;
+  if (before !== undefined) {
+    const first = findFirstAfter(sorted, getKey, before, compareAscending);
+    const previous = sorted[first - 1];
+    index = previous !== undefined && getKey(previous) === before ? first - 1 : first;
+  }
+  for (index -= 1; index >= 0; index -= 1) yield sorted[index] as Item;
 }
 
 function resolvePageSize(requested: number): number {

@@ -90,3 +90,15 @@ function keepNewest(map: Map<string, Event>, key: string, event: Event): void {
 function deleteIfSame(map: Map<string, Event>, key: string, event: Event): void {
   if (map.get(key)?.id === event.id) map.delete(key);
 }
+
+/** Removes an event from a list that is sorted by id. */
+export function removeEvent(events: Event[], id: string): void {
+  let low = 0;
+  let high = events.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((events[middle]?.id ?? '') < id) low = middle + 1;
+    else high = middle;
+  }
+  if (events[low]?.id === id) events.splice(low, 1);
+}

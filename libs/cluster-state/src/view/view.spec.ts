@@ -75,11 +75,13 @@ const arbName: fc.Arbitrary<Write> = fc
     value: owner === undefined ? undefined : create(WorkloadRecordSchema, { uid: owner }),
   }));
 const arbOther: fc.Arbitrary<Write> = fc.oneof(
-  fc.tuple(uid, orDeleted(small)).map(([owner, slot]): Write => ({
+  fc.tuple(uid, orDeleted(fc.constantFrom('a', 'b-c', 'b'))).map(([owner, namespace]): Write => ({
     kind: 'workload',
     id: owner,
     value:
-      slot === undefined ? undefined : create(WorkloadRecordSchema, { uid: owner, version: slot }),
+      namespace === undefined
+        ? undefined
+        : create(WorkloadRecordSchema, { uid: owner, namespace, name: `web-${owner}` }),
   })),
   fc.tuple(uid, orDeleted(small)).map(([owner, version]): Write => ({
     kind: 'control',
@@ -190,6 +192,22 @@ function expectSameAsScan(
   const sortedIds = (records: Iterable<Stored<{ uid?: string; id?: string }>>): string[] =>
     [...records].map(({ value }) => value.uid ?? value.id ?? '').sort();
   expect(sortedIds(view.workloads())).toEqual(sortedIds(all('workload')));
+  const workloadKeys = all('workload')
+    .map(({ value }) => toNameKeyId(value.namespace, value.name))
+    .sort();
+  const nodeIds = all('node')
+    .map(({ value }) => value.id)
+    .sort();
+  for (const after of [undefined, '', 'b/', 'b/web-u2', 'b/web-u2x', 'n1', 'z']) {
+    const isAfter = (key: string): boolean => after === undefined || key > after;
+    expect(
+      [...view.workloadsByName(after)].map(({ value }) => toNameKeyId(value.namespace, value.name)),
+    ).toEqual(workloadKeys.filter(isAfter));
+    expect([...view.nodesById(after)].map(({ value }) => value.id)).toEqual(
+      nodeIds.filter(isAfter),
+    );
+  }
+  expect([view.workloadCount, view.nodeCount]).toEqual([workloadKeys.length, nodeIds.length]);
   expect(sortedIds(view.nodes())).toEqual(sortedIds(all('node')));
   expect(sortedIds(view.drainingNodes())).toEqual(
     sortedIds(all('node').filter(({ value }) => value.draining)),

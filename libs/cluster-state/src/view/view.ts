@@ -24,7 +24,8 @@ import {
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
-import { EventIndex, type EventSubject } from './event-index.js';
+import { EventIndex, removeEvent, type EventSubject } from './event-index.js';
+import { SortedKeys } from './sorted-keys.js';
 
 /** A record with the revision that wrote it, for conditional writes. */
 export interface Stored<Value> {
@@ -56,6 +57,13 @@ export interface ClusterView {
   workload(uid: string): Stored<WorkloadRecord> | undefined;
   workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined;
   workloads(): Iterable<Stored<WorkloadRecord>>;
+  readonly workloadCount: number;
+  /**
+   * Workloads by namespace and name, ascending. Reads only as many as the caller takes; the view
+   * must not change during the iteration.
+   * @param after - Only workloads after this key, `<namespace>/<name>`. Default: all workloads.
+   */
+  workloadsByName(after?: string): Iterable<Stored<WorkloadRecord>>;
   control(uid: string): Stored<ControlRecord> | undefined;
   /** The readiness guard: changes whenever a replica of the workload stops being ready. */
   readinessGuard(uid: string): Stored<EvidenceRecord> | undefined;
@@ -72,6 +80,12 @@ export interface ClusterView {
   unplaced(): Iterable<Stored<ReplicaRecord>>;
   node(id: string): Stored<NodeRecord> | undefined;
   nodes(): Iterable<Stored<NodeRecord>>;
+  readonly nodeCount: number;
+  /**
+   * Nodes by id, ascending, as {@link workloadsByName} lists workloads.
+   * @param after - Only nodes after this id. Default: all nodes.
+   */
+  nodesById(after?: string): Iterable<Stored<NodeRecord>>;
   /** Nodes that are draining or drained, until they are uncordoned. */
   drainingNodes(): Iterable<Stored<NodeRecord>>;
   /** All kept events, oldest first. */
@@ -129,6 +143,10 @@ export class IndexedView implements ClusterView {
   private readonly replicasByNode: ReplicaGroups = new Map();
   private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
   private readonly drainingById = new Map<string, Stored<NodeRecord>>();
+  private readonly sortedNodeIds = new SortedKeys();
+  /** Keys of all workloads, and the uid that each key belongs to. */
+  private readonly sortedWorkloadNames = new SortedKeys();
+  private readonly uidsByName = new Map<string, string>();
   private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
   private eventList: Event[] | undefined;
   private readonly eventIndex = new EventIndex();
@@ -153,6 +171,17 @@ export class IndexedView implements ClusterView {
 
   workloads(): Iterable<Stored<WorkloadRecord>> {
     return this.byKind.workload.values();
+  }
+
+  get workloadCount(): number {
+    return this.byKind.workload.size;
+  }
+
+  *workloadsByName(after?: string): Generator<Stored<WorkloadRecord>, void> {
+    for (const key of this.sortedWorkloadNames.after(after)) {
+      const workload = this.byKind.workload.get(this.uidsByName.get(key) ?? '');
+      if (workload !== undefined) yield workload;
+    }
   }
 
   control(uid: string): Stored<ControlRecord> | undefined {
@@ -207,6 +236,17 @@ export class IndexedView implements ClusterView {
 
   nodes(): Iterable<Stored<NodeRecord>> {
     return this.byKind.node.values();
+  }
+
+  get nodeCount(): number {
+    return this.byKind.node.size;
+  }
+
+  *nodesById(after?: string): Generator<Stored<NodeRecord>, void> {
+    for (const id of this.sortedNodeIds.after(after)) {
+      const node = this.byKind.node.get(id);
+      if (node !== undefined) yield node;
+    }
   }
 
   drainingNodes(): Iterable<Stored<NodeRecord>> {
@@ -305,27 +345,52 @@ export class IndexedView implements ClusterView {
 
   private updateIndexes({ kind, id, before, after }: RecordChange): void {
     if (kind === 'event') {
-      this.appendEvent(after, before !== undefined);
+      this.updateEventList(before, after);
       this.eventIndex.applyChange(before, after);
     } else if (kind === 'node') this.indexNode(id);
+    else if (kind === 'workload') this.indexWorkload(id, before, after);
     else if (kind === 'version') this.indexVersion(id, after);
     else if (kind === 'replica') this.indexReplica(before, this.byKind.replica.get(id));
   }
 
   /**
-   * New events usually arrive in order and are appended to the sorted list. Any other change
-   * discards the list; the next read sorts it again.
+   * New events usually arrive in order and are appended to the sorted list; deleted events are
+   * removed. Any other change discards the list; the next read sorts it again.
    */
-  private appendEvent(after: Event | undefined, isReplacement: boolean): void {
-    const last = this.eventList?.at(-1);
-    const isNewest =
-      after !== undefined && !isReplacement && (last === undefined || last.id < after.id);
-    if (this.eventList !== undefined && isNewest) this.eventList.push(after);
+  private updateEventList(before: Event | undefined, after: Event | undefined): void {
+    const list = this.eventList;
+    if (list === undefined) return;
+    const last = list.at(-1);
+    if (after === undefined && before !== undefined) removeEvent(list, before.id);
+    else if (
+      after !== undefined &&
+      before === undefined &&
+      (last === undefined || last.id < after.id)
+    )
+      list.push(after);
     else this.eventList = undefined;
+  }
+
+  private indexWorkload(
+    uid: string,
+    before: WorkloadRecord | undefined,
+    after: WorkloadRecord | undefined,
+  ): void {
+    const keyBefore = before && toNameKeyId(before.namespace, before.name);
+    const key = after && toNameKeyId(after.namespace, after.name);
+    if (keyBefore !== undefined && keyBefore !== key && this.uidsByName.get(keyBefore) === uid) {
+      this.uidsByName.delete(keyBefore);
+      this.sortedWorkloadNames.delete(keyBefore);
+    }
+    if (key === undefined) return;
+    this.uidsByName.set(key, uid);
+    if (key !== keyBefore) this.sortedWorkloadNames.add(key);
   }
 
   private indexNode(id: string): void {
     const node = this.byKind.node.get(id);
+    if (node === undefined) this.sortedNodeIds.delete(id);
+    else this.sortedNodeIds.add(id);
     if (node?.value.draining === true) this.drainingById.set(id, node);
     else this.drainingById.delete(id);
   }

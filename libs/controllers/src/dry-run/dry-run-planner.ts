@@ -58,7 +58,7 @@ export class DryRunPlanner {
   private readonly workloadIdsByNode = new Map<string, readonly string[]>();
 
   constructor(private readonly deps: DryRunPlannerDeps) {
-    this.budget = new PlacementBudget([...deps.state.view().nodes()].length);
+    this.budget = new PlacementBudget(deps.state.view().nodeCount);
     this.cluster = new DryRunCluster(deps, this.budget);
   }
 
