@@ -16,6 +16,7 @@ import { ClusterModel } from './placement/cluster-model.js';
 import { DrainReconciler } from './drain/drain-reconciler.js';
 import { Janitor } from './janitor.js';
 import { RotationReconciler } from './identity/rotation-reconciler.js';
+import { NodeAllocations, type NodeAllocation } from './node/node-allocations.js';
 import { NodeDirectory } from './node/node-directory.js';
 import { NodeReconciler } from './node/node-reconciler.js';
 import { Placer } from './placement/placer.js';
@@ -58,22 +59,14 @@ export interface Controllers {
   readonly dryRun: DryRunService;
   /** Placement data for the API calls about nodes. */
   readonly placements: {
-    /** The resources that live replicas hold on a node, summed from the records. */
-    getAllocated(nodeId: string): {
-      readonly cpuMillis: number;
-      readonly memoryBytes: number;
-      readonly replicas: number;
-    };
+    /** The resources that live replicas hold on a node, according to the records. */
+    getAllocated(nodeId: string): NodeAllocation;
   };
   /**
    * The resources that the scheduler's model has reserved on a node. Equal to the sum from the
    * records, but updated incrementally. Undefined for an unknown node.
    */
-  getReserved(
-    nodeId: string,
-  ):
-    | { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number }
-    | undefined;
+  getReserved(nodeId: string): NodeAllocation | undefined;
   close(): Promise<void>;
 }
 
@@ -101,6 +94,7 @@ export function startControllers(options: ControllersOptions): Controllers {
   );
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const model = new ClusterModel({ state, nodes, cluster });
+  const allocations = new NodeAllocations(state);
   const readiness = new ReadinessTracker(state, nodes, clock);
   const presenter = new WorkloadPresenter(state, nodes, { cluster, clock });
   const dryRun = new DryRunService({ state, nodes, readiness, presenter, cluster, clock });
@@ -127,7 +121,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     nodes,
     presenter,
     dryRun,
-    placements: { getAllocated: (nodeId) => sumAllocated(state, nodeId) },
+    placements: allocations,
     getReserved: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;
@@ -145,18 +139,8 @@ export function startControllers(options: ControllersOptions): Controllers {
         janitor.close(),
       ]);
       model.close();
+      allocations.close();
       readiness.close();
     },
   };
-}
-
-function sumAllocated(state: ClusterState, nodeId: string) {
-  const held = listReplicasHeldBy(state.view(), nodeId);
-  const sums = { cpuMillis: 0, memoryBytes: 0, replicas: held.length };
-  for (const value of held) {
-    const requests = state.view().version(value.uid, value.version)?.template?.resources?.requests;
-    sums.cpuMillis += requests?.cpuMillis ?? 0;
-    sums.memoryBytes += Number(requests?.memoryBytes ?? 0n);
-  }
-  return sums;
 }

@@ -10,6 +10,8 @@ export { ServerCertificate } from './identity/server-certificate.js';
 export type { KeyAndChain, ServerCertificateOptions } from './identity/server-certificate.js';
 export { startControllers } from './controllers.js';
 export type { Controllers, ControllersOptions } from './controllers.js';
+export { sumAllocated } from './node/node-allocations.js';
+export type { NodeAllocation } from './node/node-allocations.js';
 export { NodeDirectory } from './node/node-directory.js';
 export type { NodeDirectoryOptions } from './node/node-directory.js';
 export { DEFAULT_RETENTION } from './retention.js';

@@ -318,6 +318,11 @@ export class NodeDirectory {
     return this.membership.getState(toNodeId(nodeId)) === 'connected';
   }
 
+  /** Number of nodes for which {@link isAlive} returns true. */
+  get aliveCount(): number {
+    return this.membership.counts().connected;
+  }
+
   /** Returns the liveness, conditions and usage of a node, also of an unknown one. */
   status(nodeId: string): NodeLiveStatus {
     const id = toNodeId(nodeId);

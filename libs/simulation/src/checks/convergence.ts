@@ -1,13 +1,16 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import type { Controllers } from '@cloudless/controllers';
+import { sumAllocated, type Controllers } from '@cloudless/controllers';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/durable-records.js';
 import type { SimNode } from '../parts/sim-node.js';
 import { factsOf } from './rollout-facts.js';
 import type { RunningContainer } from './container-checker.js';
 
-/** CLD-REQ-012: returns the nodes whose reservations in the scheduler differ from the records. */
+/**
+ * CLD-REQ-012: returns the nodes whose reservations in the scheduler, or whose sums for the API,
+ * differ from the records.
+ */
 export function findReservationMismatches({
   controllers,
   state,
@@ -16,13 +19,13 @@ export function findReservationMismatches({
   readonly state: ClusterState;
 }): readonly string[] {
   return [...state.view().nodes()].flatMap(({ value: { id } }) => {
-    const [reserved, allocated] = [
-      JSON.stringify(controllers.getReserved(id)),
-      JSON.stringify(controllers.placements.getAllocated(id)),
-    ];
-    return reserved === allocated
-      ? []
-      : [`${id}: the scheduler has reserved ${reserved}, but the records say ${allocated}`];
+    const recorded = JSON.stringify(sumAllocated(state.view(), id));
+    return [
+      ['the scheduler has reserved', JSON.stringify(controllers.getReserved(id))],
+      ['the API shows', JSON.stringify(controllers.placements.getAllocated(id))],
+    ].flatMap(([subject, sum]) =>
+      sum === recorded ? [] : [`${id}: ${subject} ${sum}, but the records say ${recorded}`],
+    );
   });
 }
 
