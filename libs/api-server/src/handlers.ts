@@ -12,6 +12,7 @@ import { AuditLog } from './audit/audit-log.js';
 import { createIdentityRoutes } from './identity/identity-routes.js';
 import { KeyedMutex } from './mutation/keyed-mutex.js';
 import { NodeHandlers } from './node/node-handlers.js';
+import { NodePictures } from './node/node-pictures.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
 import type { ApiServerDeps } from './ports.js';
 import { RolloutHandlers } from './rollout/rollout-handlers.js';
@@ -55,6 +56,7 @@ export interface ApiServer {
 /** Creates the handlers of all calls. Close the result when the leadership ends. */
 export function createApiServer(deps: ApiServerDeps): ApiServer {
   const livenessChanges = new LivenessChanges(deps.state, deps.nodes);
+  const nodePictures = new NodePictures(deps);
   const access = new CallAccess(deps);
   const routes = new CallRoutes(access, new AuditLog(deps, access));
   const mutex = new KeyedMutex();
@@ -75,7 +77,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     getServerInfo: () => createServerInfo(deps),
     sessions,
     tunnels,
-    nodes: new NodeHandlers({ ...deps, livenessChanges, mutex }),
+    nodes: new NodeHandlers({ ...deps, livenessChanges, mutex, nodePictures }),
     workloads: new WorkloadHandlers({ ...deps, livenessChanges, mutex }),
     rollouts: new RolloutHandlers({ ...deps, mutex }),
     plans: new PlanHandlers({ ...deps, mutex }),
@@ -102,6 +104,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     listWarnings: () => foreignAgents.listWarnings(),
     close: async () => {
       livenessChanges.close();
+      nodePictures.close();
       tunnels.close();
       await sessions.close();
     },

@@ -71,6 +71,13 @@ export interface WorkloadPresenterPort {
   /** @param full - True: the status lists replicas and versions. False: only their numbers. */
   present(record: WorkloadRecord, full: boolean): Workload;
   presentReplica(replica: ReplicaRecord): ReplicaStatus;
+  /**
+   * Returns the message of `present` for a record of the current view, encoded behind its length as
+   * a varint. The bytes are shared: do not change them.
+   */
+  encode(record: WorkloadRecord, full: boolean): Uint8Array;
+  /** Returns the message of `presentReplica`, encoded behind its length as a varint. */
+  encodeReplica(replica: ReplicaRecord): Uint8Array;
 }
 
 /** Predicts changes one after the other, each on top of the changes before it. */
@@ -103,17 +110,17 @@ export interface DryRunPort {
   explain(record: WorkloadRecord): ExplainWorkloadResponse;
 }
 
+/** The number of replicas that hold resources on a node, and the sum of their requests. */
+export interface NodeAllocation {
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+  readonly replicas: number;
+}
+
 /** Sums of the resources that replicas hold on nodes. */
 export interface NodeAllocations {
-  /**
-   * Returns the number of replicas that hold resources on a node, and the sum of their requests.
-   * All 0 for a node without replicas and for an unknown node.
-   */
-  getAllocated(nodeId: string): {
-    readonly cpuMillis: number;
-    readonly memoryBytes: number;
-    readonly replicas: number;
-  };
+  /** Returns the sums of a node. All 0 for a node without replicas and for an unknown node. */
+  getAllocated(nodeId: string): NodeAllocation;
 }
 
 /** The connection that a call arrived on. */

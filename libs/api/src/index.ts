@@ -57,6 +57,13 @@ export type { BatchLine } from './wire/log-batch.js';
 export { matchesLabels, parseLabelSelector } from './list/label-selector.js';
 export type { LabelCondition, LabelSelector } from './list/label-selector.js';
 export { iterateAfter, iterateBefore, paginate, paginateIndex } from './list/paging.js';
+export { MessageWriter } from './wire/message-writer.js';
+export {
+  createEncodedMessage,
+  createWithEncodedField,
+  isBinaryCall,
+  skipLength,
+} from './wire/encoded-message.js';
 export type { Page, PagedList } from './list/paging.js';
 export { diffSpecs, updateSpec } from './spec/spec-difference.js';
 export type { SpecDifference } from './spec/spec-difference.js';

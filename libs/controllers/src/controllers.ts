@@ -140,6 +140,7 @@ export function startControllers(options: ControllersOptions): Controllers {
       ]);
       model.close();
       allocations.close();
+      presenter.close();
       readiness.close();
     },
   };

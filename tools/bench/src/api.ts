@@ -56,7 +56,7 @@ async function measureCalls(
 }
 
 // The stored nodes have no agents; a long lease keeps them from being lost during the benchmark.
-process.env['CLOUDLESS_COORDINATOR_LEASE'] = '60m';
+process.env['CLOUDLESS_COORDINATOR_LEASE'] = '10m';
 const cluster = await RealCluster.start([], (directory) =>
   fillStore(join(directory, 'coordinator'), SIZE, random),
 );

@@ -6,10 +6,15 @@ import {
   CoordinatorService,
   EnrollNodeResponseSchema,
   ListNodesResponseSchema,
+  NodeSchema,
   RemoveNodeResponseSchema,
+  createEncodedMessage,
+  createWithEncodedField,
+  isBinaryCall,
   matchesLabels,
   paginateIndex,
   parseLabelSelector,
+  skipLength,
   type ConfirmNodeLostRequest,
   type CordonNodeRequest,
   type DrainNodeRequest,
@@ -19,7 +24,6 @@ import {
   type ListNodesRequest,
   type ListNodesResponse,
   type Node,
-  type NodeSchema,
   type RemoveNodeRequest,
   type RemoveNodeResponse,
   type UncordonNodeRequest,
@@ -58,6 +62,7 @@ import {
   requireRemovable,
 } from './node-removal.js';
 import { updateNode } from './node-update.js';
+import type { NodePictures } from './node-pictures.js';
 import { presentNode } from './node-presenter.js';
 
 /** Handlers of the node calls of CoordinatorService. */
@@ -67,7 +72,10 @@ export class NodeHandlers {
 
   constructor(
     private readonly deps: ApiServerDeps &
-      MutationDeps & { readonly livenessChanges: LivenessChanges },
+      MutationDeps & {
+        readonly livenessChanges: LivenessChanges;
+        readonly nodePictures: NodePictures;
+      },
   ) {
     if (deps.identity !== undefined) this.enrolment = new NodeEnrolment(deps, deps.identity);
   }
@@ -100,11 +108,14 @@ export class NodeHandlers {
     );
   }
 
-  getNode(request: GetNodeRequest): Node {
-    return this.presentNode(this.requireNode(request.nodeId).value);
+  getNode(request: GetNodeRequest, { requestHeader }: HandlerContext): Node {
+    const { value } = this.requireNode(request.nodeId);
+    return isBinaryCall(requestHeader)
+      ? createEncodedMessage(NodeSchema, skipLength(this.deps.nodePictures.encode(value)))
+      : this.presentNode(value);
   }
 
-  listNodes(request: ListNodesRequest): ListNodesResponse {
+  listNodes(request: ListNodesRequest, { requestHeader }: HandlerContext): ListNodesResponse {
     const selector = parseLabelSelector(request.labelSelector);
     const view = this.deps.state.view();
     const { items, nextPageToken } = paginateIndex(
@@ -115,18 +126,31 @@ export class NodeHandlers {
       ({ value }) =>
         selector.length === 0 || matchesLabels(selector, toEffectiveNode(value).labels),
     );
-    return create(ListNodesResponseSchema, {
-      nodes: items.map(({ value }) => this.presentNode(value)),
-      nextPageToken,
-      revision: view.revision,
-    });
+    const common = { nextPageToken, revision: view.revision };
+    if (isBinaryCall(requestHeader))
+      return Object.assign(
+        createWithEncodedField(
+          ListNodesResponseSchema,
+          ListNodesResponseSchema.field.nodes.number,
+          items.map(({ value }) => this.deps.nodePictures.encode(value)),
+        ),
+        common,
+      );
+    const nodes = items.map(({ value }) => this.presentNode(value));
+    return create(ListNodesResponseSchema, { nodes, ...common });
   }
 
   watchNodes(
     request: WatchNodesRequest,
-    { signal }: HandlerContext,
+    { signal, requestHeader }: HandlerContext,
   ): AsyncGenerator<WatchNodesResponse> {
-    const source = createNodeSource(request, (record) => this.presentNode(record));
+    const { nodePictures } = this.deps;
+    const source = createNodeSource(
+      request,
+      isBinaryCall(requestHeader)
+        ? { encode: (record, includeUsage) => nodePictures.encode(record, includeUsage) }
+        : { present: (record) => this.presentNode(record) },
+    );
     return watchRecords(this.deps, source, request.afterRevision, signal);
   }
 

@@ -1,4 +1,4 @@
-import { create } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { definedFields } from '@cloudless/base';
 import {
@@ -11,7 +11,7 @@ import {
   type Node,
 } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
-import { toDrainStatus, toEffectiveNode } from '@cloudless/cluster-state';
+import { toDrainStatus, toEffectiveNode, type NodeLiveStatus } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
 /**
@@ -23,13 +23,37 @@ export function presentNode(
   record: NodeRecord,
 ): Node {
   const live = nodes.status(record.id);
-  const isConnected = live.phase === NodePhase.READY;
-  const { hello } = record;
-  const { region, zone, labels, taints } = toEffectiveNode(record);
   const allocated = placements.getAllocated(record.id);
   const drain = toDrainStatus({ view: state.view(), nodes }, record);
-  const createCondition = (type: ConditionType, status: boolean, reason = '') =>
-    create(ConditionSchema, { type, status, reason });
+  const node = presentNodeHead(record);
+  node.status = create(NodeStatusSchema, {
+    ...presentNodeFacts(record),
+    phase: live.phase,
+    reason: live.reason,
+    conditions: listConditions(live).map((condition) => create(ConditionSchema, condition)),
+    allocated: create(NodeCapacitySchema, {
+      cpuMillis: allocated.cpuMillis,
+      memoryBytes: BigInt(allocated.memoryBytes),
+    }),
+    replicaCount: allocated.replicas,
+    reliability: live.reliability,
+    ...definedFields({ drain, usage: live.usage }),
+    ...(live.connectedSinceMs === undefined || !isConnected(live)
+      ? {}
+      : { connectedSince: timestampFromMs(live.connectedSinceMs) }),
+    ...(live.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(live.lastSeenMs) }),
+  });
+  return node;
+}
+
+/** Returns true when the agent of a node has a session. */
+export function isConnected({ phase }: NodeLiveStatus): boolean {
+  return phase === NodePhase.READY;
+}
+
+/** Builds the API message of a node without its status. */
+export function presentNodeHead(record: NodeRecord): Node {
+  const { region, zone, labels, taints } = toEffectiveNode(record);
   return create(NodeSchema, {
     id: record.id,
     region,
@@ -39,46 +63,48 @@ export function presentNode(
     cordoned: record.cordoned,
     draining: record.draining,
     ...definedFields({ createdAt: record.createdAt }),
-    status: create(NodeStatusSchema, {
-      phase: live.phase,
-      reason: live.reason,
-      conditions: [
-        createCondition(ConditionType.READY, isConnected, live.reason),
-        createCondition(ConditionType.MEMORY_PRESSURE, live.memoryPressure),
-        createCondition(ConditionType.DISK_PRESSURE, live.diskPressure),
-        createCondition(ConditionType.NETWORK_UNAVAILABLE, live.networkUnavailable),
-        createCondition(ConditionType.QUARANTINED, live.quarantined),
-        createCondition(
-          ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
-          live.containersUnavailable,
-          live.containersUnavailable
-            ? 'the container runtime does not answer: no new container is placed on this node'
-            : '',
-        ),
-        createCondition(ConditionType.AGENT_SLOW, live.agentSlow, live.agentSlowReason),
-      ],
-      allocated: create(NodeCapacitySchema, {
-        cpuMillis: allocated.cpuMillis,
-        memoryBytes: BigInt(allocated.memoryBytes),
-      }),
-      replicaCount: allocated.replicas,
-      capabilities: hello?.capabilities ?? [],
-      maxReplicas: hello?.maxReplicas ?? 0,
-      agentVersion: hello?.agentVersion ?? '',
-      architecture: hello?.architecture ?? '',
-      operatingSystem: hello?.operatingSystem ?? '',
-      agentAddress: hello?.agentAddress ?? '',
-      reliability: live.reliability,
-      ...definedFields({
-        capacity: hello?.capacity,
-        reserved: hello?.reserved,
-        drain,
-        usage: live.usage,
-      }),
-      ...(live.connectedSinceMs === undefined || !isConnected
-        ? {}
-        : { connectedSince: timestampFromMs(live.connectedSinceMs) }),
-      ...(live.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(live.lastSeenMs) }),
-    }),
   });
+}
+
+/** Returns the fields of the status that the agent has sent at the start of its session. */
+export function presentNodeFacts({
+  hello,
+}: NodeRecord): MessageInitShape<typeof NodeStatusSchema> & object {
+  return {
+    capabilities: hello?.capabilities ?? [],
+    maxReplicas: hello?.maxReplicas ?? 0,
+    agentVersion: hello?.agentVersion ?? '',
+    architecture: hello?.architecture ?? '',
+    operatingSystem: hello?.operatingSystem ?? '',
+    agentAddress: hello?.agentAddress ?? '',
+    ...definedFields({ capacity: hello?.capacity, reserved: hello?.reserved }),
+  };
+}
+
+/** Returns all conditions of a node, in a fixed order. */
+export function listConditions(live: NodeLiveStatus): readonly {
+  readonly type: ConditionType;
+  readonly status: boolean;
+  readonly reason: string;
+}[] {
+  const toCondition = (type: ConditionType, status: boolean, reason = '') => ({
+    type,
+    status,
+    reason,
+  });
+  return [
+    toCondition(ConditionType.READY, isConnected(live), live.reason),
+    toCondition(ConditionType.MEMORY_PRESSURE, live.memoryPressure),
+    toCondition(ConditionType.DISK_PRESSURE, live.diskPressure),
+    toCondition(ConditionType.NETWORK_UNAVAILABLE, live.networkUnavailable),
+    toCondition(ConditionType.QUARANTINED, live.quarantined),
+    toCondition(
+      ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
+      live.containersUnavailable,
+      live.containersUnavailable
+        ? 'the container runtime does not answer: no new container is placed on this node'
+        : '',
+    ),
+    toCondition(ConditionType.AGENT_SLOW, live.agentSlow, live.agentSlowReason),
+  ];
 }

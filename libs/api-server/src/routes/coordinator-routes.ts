@@ -54,8 +54,8 @@ function createNodeRoutes(routes: CallRoutes, { nodes, clock }: CoordinatorHandl
     enrollNode: routes.change(calls.enrollNode, (request, entry, context) =>
       nodes.enrollNode(request, entry, context),
     ),
-    getNode: (request) => nodes.getNode(request),
-    listNodes: (request) => nodes.listNodes(request),
+    getNode: (request, context) => nodes.getNode(request, context),
+    listNodes: (request, context) => nodes.listNodes(request, context),
     watchNodes: (request, context) =>
       withSlowReaderTimeout(nodes.watchNodes(request, context), clock),
     updateNode: routes.change(calls.updateNode, (request, entry) =>
@@ -91,8 +91,8 @@ function createWorkloadRoutes(routes: CallRoutes, { workloads, clock }: Coordina
     deleteWorkload: routes.changeWorkload(calls.deleteWorkload, (request, entry) =>
       workloads.deleteWorkload(request, entry),
     ),
-    getWorkload: routes.readWorkload(calls.getWorkload, (request) =>
-      workloads.getWorkload(request),
+    getWorkload: routes.readWorkload(calls.getWorkload, (request, context) =>
+      workloads.getWorkload(request, context),
     ),
     listWorkloads: (request, context) => workloads.listWorkloads(request, context),
     watchWorkloads: (request, context) =>

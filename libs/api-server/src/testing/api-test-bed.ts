@@ -1,4 +1,11 @@
-import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  create,
+  toBinary,
+  type DescMessage,
+  type MessageInitShape,
+  type MessageShape,
+} from '@bufbuild/protobuf';
+import { BinaryWriter } from '@bufbuild/protobuf/wire';
 import {
   createContextKey,
   createRouterTransport,
@@ -44,7 +51,7 @@ import { Authenticator, type AuthenticatedConnection } from '../access/authentic
 import type { ApiCaller } from '../access/caller.js';
 import type { IdentityPort } from '../access/identity-port.js';
 import { createApiServer, type ApiServer } from '../handlers.js';
-import type { ApiServerDeps, CallConnection } from '../ports.js';
+import type { ApiServerDeps, CallConnection, WorkloadPresenterPort } from '../ports.js';
 import { FakeNodes } from './fake-nodes.js';
 import { CONNECTION_HEADER, ScriptedAgent } from './scripted-agent.js';
 
@@ -323,6 +330,24 @@ export class ApiTestBed {
 
   private createPorts(): Omit<ApiServerDeps, 'log'> {
     const { state, clock, identity, authenticator } = this;
+    const presenter: Pick<WorkloadPresenterPort, 'present' | 'presentReplica'> = {
+      present: ({ namespace, name, uid, spec, generation }, full) =>
+        create(WorkloadSchema, {
+          namespace,
+          name,
+          uid,
+          generation,
+          ...(spec === undefined ? {} : { spec }),
+          status: create(WorkloadStatusSchema, {
+            replicas: full
+              ? [...state.view().replicasOf(uid)].map(({ value }) =>
+                  create(ReplicaStatusSchema, { id: value.id }),
+                )
+              : [],
+          }),
+        }),
+      presentReplica: ({ id }) => create(ReplicaStatusSchema, { id }),
+    };
     return {
       ...(identity === undefined || authenticator === undefined
         ? {}
@@ -337,22 +362,10 @@ export class ApiTestBed {
       random: createSeededRandom(2),
       nodes: this.nodes,
       presenter: {
-        present: ({ namespace, name, uid, spec, generation }, full) =>
-          create(WorkloadSchema, {
-            namespace,
-            name,
-            uid,
-            generation,
-            ...(spec === undefined ? {} : { spec }),
-            status: create(WorkloadStatusSchema, {
-              replicas: full
-                ? [...state.view().replicasOf(uid)].map(({ value }) =>
-                    create(ReplicaStatusSchema, { id: value.id }),
-                  )
-                : [],
-            }),
-          }),
-        presentReplica: ({ id }) => create(ReplicaStatusSchema, { id }),
+        ...presenter,
+        encode: (record, full) => encodeDelimited(WorkloadSchema, presenter.present(record, full)),
+        encodeReplica: (replica) =>
+          encodeDelimited(ReplicaStatusSchema, presenter.presentReplica(replica)),
       },
       dryRun: {
         planChange: ({ namespace, name }) => create(WorkloadPlanSchema, { namespace, name }),
@@ -385,4 +398,12 @@ export class ApiTestBed {
       timings: { leaseMs: 3_000, pingMs: 1_000, usageMs: 10_000 },
     };
   }
+}
+
+/** Encodes a message behind its length as a varint. */
+function encodeDelimited<Desc extends DescMessage>(
+  schema: Desc,
+  message: MessageShape<Desc>,
+): Uint8Array {
+  return new BinaryWriter().bytes(toBinary(schema, message)).finish();
 }

@@ -3,6 +3,7 @@ import {
   NodeSchema,
   WatchNodesResponseSchema,
   WatchNodesResponse_Kind as WatchKind,
+  createWithEncodedField,
   matchesLabels,
   parseLabelSelector,
   type Node,
@@ -16,22 +17,36 @@ import {
   type HistoricChange,
   type RecordChange,
 } from '@cloudless/cluster-state';
+import type { NodePictures } from '../node/node-pictures.js';
 import type { WatchSource } from './watch-records.js';
 
 /**
  * Creates the watch source of nodes.
- * @param presentNode - Builds the API message of a node, with usage.
+ * @param presenter - Builds the API message of a node, with usage, or the same message encoded. With
+ *   `encode`, the items must be encoded by `toBinary`.
  * @throws kind `invalid` when the label selector cannot be parsed.
  */
 export function createNodeSource(
   request: WatchNodesRequest,
-  presentNode: (record: NodeRecord) => Node,
+  presenter:
+    | { readonly present: (record: NodeRecord) => Node }
+    | { readonly encode: NodePictures['encode'] },
 ): WatchSource<'node', WatchNodesResponse> {
   const selector = parseLabelSelector(request.labelSelector);
-  const presentItem = (record: NodeRecord): Node => {
-    const node = presentNode(record);
+  const presentItem = (record: NodeRecord, revision: bigint): WatchNodesResponse => {
+    const item = { kind: WatchKind.PUT, revision };
+    if ('encode' in presenter)
+      return Object.assign(
+        createWithEncodedField(
+          WatchNodesResponseSchema,
+          WatchNodesResponseSchema.field.node.number,
+          [presenter.encode(record, request.includeUsage)],
+        ),
+        item,
+      );
+    const node = presenter.present(record);
     if (!request.includeUsage && node.status !== undefined) delete node.status.usage;
-    return node;
+    return create(WatchNodesResponseSchema, { ...item, node });
   };
   return {
     kind: 'node',
@@ -49,11 +64,7 @@ export function createNodeSource(
       const { revision } = update;
       switch (update.kind) {
         case 'put':
-          return create(WatchNodesResponseSchema, {
-            kind: WatchKind.PUT,
-            node: presentItem(update.record),
-            revision,
-          });
+          return presentItem(update.record, revision);
         case 'deleted': {
           const node = create(NodeSchema, { id: update.record.id });
           return create(WatchNodesResponseSchema, { kind: WatchKind.DELETED, node, revision });

@@ -3,6 +3,7 @@ import {
   WatchWorkloadsResponseSchema,
   WatchWorkloadsResponse_Kind as WatchKind,
   WorkloadSchema,
+  createWithEncodedField,
   matchesLabels,
   parseLabelSelector,
   type ReplicaStatus,
@@ -23,12 +24,17 @@ import type { WatchSource } from './watch-records.js';
 /**
  * Creates the watch source of workloads.
  * @param isVisible - Returns true for the namespaces whose workloads are sent.
+ * @param isBinary - True when the items are encoded by `toBinary`: all watches then share the bytes
+ *   of a workload.
  * @throws kind `invalid` when the label selector cannot be parsed.
  */
 export function createWorkloadSource(
   deps: Pick<ApiServerDeps, 'state' | 'presenter'>,
   request: WatchWorkloadsRequest,
-  isVisible: (namespace: string) => boolean,
+  {
+    isVisible,
+    isBinary,
+  }: { readonly isVisible: (namespace: string) => boolean; readonly isBinary: boolean },
 ): WatchSource<'workload', WatchWorkloadsResponse> {
   const selector = parseLabelSelector(request.labelSelector);
   return {
@@ -44,6 +50,15 @@ export function createWorkloadSource(
       const { revision } = update;
       switch (update.kind) {
         case 'put':
+          if (isBinary)
+            return Object.assign(
+              createWithEncodedField(
+                WatchWorkloadsResponseSchema,
+                WatchWorkloadsResponseSchema.field.workload.number,
+                [deps.presenter.encode(update.record, /* full */ true)],
+              ),
+              { kind: WatchKind.PUT, revision },
+            );
           return create(WatchWorkloadsResponseSchema, {
             kind: WatchKind.PUT,
             workload: deps.presenter.present(update.record, /* full */ true),

@@ -3,10 +3,15 @@ import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   ListWorkloadsResponseSchema,
+  WorkloadSchema,
+  createEncodedMessage,
+  createWithEncodedField,
+  isBinaryCall,
   iterateAfter,
   matchesLabels,
   paginateIndex,
   parseLabelSelector,
+  skipLength,
   type CreateWorkloadRequest,
   type DeleteWorkloadRequest,
   type ExplainWorkloadRequest,
@@ -98,11 +103,12 @@ export class WorkloadHandlers {
     );
   }
 
-  getWorkload(request: GetWorkloadRequest): Workload {
-    return this.deps.presenter.present(
-      requireWorkload(this.deps.state.view(), request).value,
-      /* full */ true,
-    );
+  getWorkload(request: GetWorkloadRequest, { requestHeader }: HandlerContext): Workload {
+    const { value } = requireWorkload(this.deps.state.view(), request);
+    const { presenter } = this.deps;
+    return isBinaryCall(requestHeader)
+      ? createEncodedMessage(WorkloadSchema, skipLength(presenter.encode(value, /* full */ true)))
+      : presenter.present(value, /* full */ true);
   }
 
   listWorkloads(request: ListWorkloadsRequest, context: HandlerContext): ListWorkloadsResponse {
@@ -130,17 +136,25 @@ export class WorkloadHandlers {
         isVisible(record.namespace) &&
         matchesLabels(selector, record.spec?.labels ?? {}),
     );
+    const common = { nextPageToken, revision: view.revision };
+    // The picture of a workload has the replicas on all nodes.
+    const isFiltered = idsOnNode !== undefined && request.includeReplicas;
+    if (isBinaryCall(context.requestHeader) && !isFiltered)
+      return Object.assign(
+        createWithEncodedField(
+          ListWorkloadsResponseSchema,
+          ListWorkloadsResponseSchema.field.workloads.number,
+          items.map((record) => this.deps.presenter.encode(record, request.includeReplicas)),
+        ),
+        common,
+      );
     const workloads = items.map((record) => {
       const workload = this.deps.presenter.present(record, request.includeReplicas);
       if (idsOnNode !== undefined && workload.status !== undefined)
         workload.status.replicas = workload.status.replicas.filter(({ id }) => idsOnNode.has(id));
       return workload;
     });
-    return create(ListWorkloadsResponseSchema, {
-      workloads,
-      nextPageToken,
-      revision: view.revision,
-    });
+    return create(ListWorkloadsResponseSchema, { workloads, ...common });
   }
 
   watchWorkloads(
@@ -154,7 +168,10 @@ export class WorkloadHandlers {
     );
     return watchRecords(
       this.deps,
-      createWorkloadSource(this.deps, request, isVisible),
+      createWorkloadSource(this.deps, request, {
+        isVisible,
+        isBinary: isBinaryCall(context.requestHeader),
+      }),
       request.afterRevision,
       context.signal,
     );

@@ -44,7 +44,10 @@ export interface RolloutInputSources extends GlobalTargetSources {
 }
 
 /** Resolves the rollout limits of a spec for a wanted number of replicas. */
-export function resolveSpecLimits(spec: WorkloadSpec, desired: number): RolloutLimits {
+export function resolveSpecLimits(
+  spec: { readonly rollout?: WorkloadSpec['rollout'] },
+  desired: number,
+): RolloutLimits {
   const { rollout } = spec;
   return resolveLimits({
     desired,

@@ -1,4 +1,4 @@
-import { create } from '@bufbuild/protobuf';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { definedFields } from '@cloudless/base';
 import {
   ReplicaStatusSchema,
@@ -16,6 +16,8 @@ import {
   type RolloutStatus,
   type VersionInfo,
   type Workload,
+  type WorkloadSpec,
+  type WorkloadStatus,
 } from '@cloudless/api';
 import type {
   ControlRecord,
@@ -41,32 +43,79 @@ import {
   type GlobalTargetSources,
 } from '../rollout/global-targets.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
+import { toShownPhase } from './replica-encoder.js';
 import { describeTemplateChanges, summarizeTemplate } from './template-changes.js';
+import { WorkloadPictures } from './workload-pictures.js';
 
-/** Builds the API messages of workloads and replicas from records and liveness. */
+/**
+ * Builds the API messages of workloads and replicas from records and liveness, also as bytes that
+ * are kept until something in them changes.
+ */
 export class WorkloadPresenter {
+  private readonly pictures: WorkloadPictures;
+
   constructor(
     private readonly state: ClusterState,
     private readonly nodes: NodeDirectory,
     private readonly targetSources: Omit<GlobalTargetSources, 'view'>,
-  ) {}
+    { maxPictureBytes }: { readonly maxPictureBytes?: number } = {},
+  ) {
+    this.pictures = new WorkloadPictures({
+      state,
+      nodes,
+      ...definedFields({ maxBytes: maxPictureBytes }),
+      encoder: {
+        encodeHead: (record) => toBinary(WorkloadSchema, this.presentHead(record)),
+        encodeSummary: (record, replicas) =>
+          toBinary(WorkloadStatusSchema, this.presentSummary(record, replicas)),
+        encodeVersions: (record) =>
+          toBinary(
+            WorkloadStatusSchema,
+            create(WorkloadStatusSchema, { versions: this.presentVersions(record) }),
+          ),
+      },
+    });
+  }
+
+  /** Numbers of encoded messages since the start, and bytes of the kept ones. */
+  get pictureFigures(): WorkloadPictures['figures'] {
+    return this.pictures.figures;
+  }
+
+  close(): void {
+    this.pictures.close();
+  }
 
   /**
    * Builds the API message of a workload.
    * @param full - True to include the replicas and the versions.
    */
   present(record: WorkloadRecord, full: boolean): Workload {
-    const view = this.state.view();
-    const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value).sort(compareAge);
-    const control = view.control(record.uid)?.value;
-    const versions = full
-      ? view
-          .versions(record.uid)
-          .map((version, index, kept) =>
-            toVersionInfo(version, kept[index - 1], control?.activeVersion || record.version),
-          )
-      : [];
-    const targets = findGlobalTargets({ ...this.targetSources, view }, record, replicas);
+    const replicas = this.pictures.listReplicas(record.uid);
+    const workload = this.presentHead(record);
+    workload.status = this.presentSummary(record, replicas);
+    if (full) {
+      workload.status.replicas = replicas.map((replica) => this.presentReplica(replica));
+      workload.status.versions = this.presentVersions(record);
+    }
+    return workload;
+  }
+
+  /**
+   * Returns the message of {@link present} for a record of the current view, encoded behind its
+   * length as a varint. Do not change the bytes: all readers share them.
+   */
+  encode(record: WorkloadRecord, full: boolean): Uint8Array {
+    return full ? this.pictures.getFull(record) : this.pictures.getBrief(record);
+  }
+
+  /** Returns the message of {@link presentReplica}, encoded behind its length as a varint. */
+  encodeReplica(replica: ReplicaRecord): Uint8Array {
+    return this.pictures.getReplica(replica);
+  }
+
+  /** Builds the message without status. */
+  private presentHead(record: WorkloadRecord): Workload {
     return create(WorkloadSchema, {
       namespace: record.namespace,
       name: record.name,
@@ -77,12 +126,26 @@ export class WorkloadPresenter {
         createdAt: record.createdAt,
         deletionRequestedAt: record.deletionRequestedAt,
       }),
-      status: {
-        ...toWorkloadStatus(view, record, control, replicas, targets),
-        replicas: full ? replicas.map((replica) => this.presentReplica(replica)) : [],
-        versions,
-      },
     });
+  }
+
+  /** Builds the status without replicas and versions. */
+  private presentSummary(
+    record: WorkloadRecord,
+    replicas: readonly ReplicaRecord[],
+  ): WorkloadStatus {
+    const view = this.state.view();
+    const control = view.control(record.uid)?.value;
+    const targets = findGlobalTargets({ ...this.targetSources, view }, record, replicas);
+    return toWorkloadStatus(view, record, control, replicas, targets);
+  }
+
+  private presentVersions(record: WorkloadRecord): VersionInfo[] {
+    const view = this.state.view();
+    const active = view.control(record.uid)?.value.activeVersion || record.version;
+    return view
+      .versions(record.uid)
+      .map((version, index, kept) => toVersionInfo(version, kept[index - 1], active));
   }
 
   /** Builds the API message of a replica. */
@@ -116,16 +179,6 @@ export class WorkloadPresenter {
   }
 }
 
-/**
- * Returns the phase that users see: STOPPING from the stop order on, before the agent reports this
- * phase.
- */
-function toShownPhase({ phase, desiredRunning }: ReplicaRecord): ReplicaPhase {
-  return isLive({ phase }) && !desiredRunning ? ReplicaPhase.STOPPING : phase;
-}
-
-const compareAge = (a: ReplicaRecord, b: ReplicaRecord): number => Number(a.sequence - b.sequence);
-
 function toWorkloadStatus(
   view: ClusterView,
   record: WorkloadRecord,
@@ -133,8 +186,8 @@ function toWorkloadStatus(
   replicas: readonly ReplicaRecord[],
   targets: GlobalTargets | undefined,
 ) {
-  const spec = withDefaults(record.spec ?? create(WorkloadSpecSchema));
-  const desired = targets?.nodeIds.length ?? spec.replicas ?? 0;
+  const spec = getSpecFacts(record.spec ?? create(WorkloadSpecSchema));
+  const desired = targets?.nodeIds.length ?? spec.replicas;
   const live = replicas.filter((replica) => isLive(replica) && !replica.lost);
   const staying = live.filter((replica) => replica.desiredRunning);
   const isWanted = createVersionFilter(view, record);
@@ -144,7 +197,7 @@ function toWorkloadStatus(
   const wanted = replicas.filter((replica) => isWanted(replica) && replica.desiredRunning);
   const succeeded = wanted.filter(({ phase }) => phase === ReplicaPhase.SUCCEEDED).length;
   const failed = wanted.filter(
-    ({ phase }) => phase === ReplicaPhase.FAILED && spec.restart?.policy === RestartMode.NEVER,
+    ({ phase }) => phase === ReplicaPhase.FAILED && spec.restartPolicy === RestartMode.NEVER,
   );
   const facts: StatusFacts = {
     record,
@@ -184,7 +237,33 @@ function createVersionFilter(
   { uid, version }: WorkloadRecord,
 ): (replica: ReplicaRecord) => boolean {
   const wanted = toCanonicalVersion(view, uid, version);
-  return (replica) => toCanonicalVersion(view, uid, replica.version) === wanted;
+  const results = new Map<number, boolean>();
+  return (replica) => {
+    const known = results.get(replica.version);
+    if (known !== undefined) return known;
+    const isWanted = toCanonicalVersion(view, uid, replica.version) === wanted;
+    results.set(replica.version, isWanted);
+    return isWanted;
+  };
+}
+
+/** The fields of a spec with defaults that the status follows from. */
+interface SpecFacts {
+  readonly replicas: number;
+  readonly restartPolicy: RestartMode | undefined;
+  readonly rollout: WorkloadSpec['rollout'];
+}
+
+/** Facts of the specs in use. A stored spec does not change, and its copy with defaults is costly. */
+const factsBySpec = new WeakMap<WorkloadSpec, SpecFacts>();
+
+function getSpecFacts(spec: WorkloadSpec): SpecFacts {
+  const known = factsBySpec.get(spec);
+  if (known !== undefined) return known;
+  const { replicas = 0, restart, rollout } = withDefaults(spec);
+  const facts: SpecFacts = { replicas, restartPolicy: restart?.policy, rollout };
+  factsBySpec.set(spec, facts);
+  return facts;
 }
 
 /**

@@ -1,0 +1,220 @@
+import { MessageWriter } from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
+import { getZone } from '@cloudless/cluster-state';
+import type { NodeDirectory } from '../node/node-directory.js';
+import { isGlobal } from '../rollout/global-targets.js';
+import { writeReplicaStatus, type ShownNode } from './replica-encoder.js';
+
+/** Encodes the parts of the API message of a workload. */
+export interface WorkloadEncoder {
+  /** Encodes the fields of Workload without `status`. */
+  encodeHead(record: WorkloadRecord): Uint8Array;
+  /** Encodes the fields of WorkloadStatus without `replicas` and `versions`. */
+  encodeSummary(record: WorkloadRecord, replicas: readonly ReplicaRecord[]): Uint8Array;
+  /** Encodes the field `versions` of WorkloadStatus. */
+  encodeVersions(record: WorkloadRecord): Uint8Array;
+}
+
+export interface WorkloadPicturesDeps {
+  readonly state: Pick<ClusterState, 'view' | 'subscribe'>;
+  readonly nodes: Pick<NodeDirectory, 'isAlive' | 'subscribe'>;
+  readonly encoder: WorkloadEncoder;
+  /** Most bytes of all kept pictures. Default {@link MAX_PICTURE_BYTES}. */
+  readonly maxBytes?: number;
+}
+
+/** The encoded parts of one workload. A part is absent when something in it has changed. */
+interface Picture {
+  head?: Uint8Array;
+  summary?: Uint8Array;
+  versions?: Uint8Array;
+  /** The whole message, behind its length. */
+  full?: Uint8Array;
+}
+
+/** Enough for 200 000 replicas; the pictures that were not read for the longest time go first. */
+const MAX_PICTURE_BYTES = 64 * 1024 * 1024;
+/** Numbers of the fields of the API messages that are put together here. */
+const STATUS_FIELD = 5;
+const REPLICAS_FIELD = 12;
+
+/**
+ * The API messages of workloads, encoded. Each part is kept until a record changes that the part
+ * shows, or until a node of its replicas becomes silent or returns, so that any number of readers
+ * and watchers of an unchanged workload cost one encoding. Pictures of mode GLOBAL are not kept:
+ * their targets follow from all nodes and from the time.
+ *
+ * Listeners of the state run in the order of their registration. Create this object before any
+ * listener that reads pictures.
+ */
+export class WorkloadPictures {
+  private readonly pictures = new Map<string, Picture>();
+  private readonly writer = new MessageWriter();
+  private readonly unsubscribes: readonly (() => void)[];
+  private bytes = 0;
+  private builtReplicas = 0;
+  private builtWorkloads = 0;
+
+  constructor(private readonly deps: WorkloadPicturesDeps) {
+    this.unsubscribes = [
+      deps.state.subscribe((changes) => {
+        if (this.pictures.size > 0) for (const change of changes) this.applyChange(change);
+      }),
+      deps.nodes.subscribe((nodeId) => this.dropReplicasOn(nodeId)),
+    ];
+  }
+
+  /** Numbers of encoded messages since the start, and bytes of the kept ones. */
+  get figures(): {
+    readonly builtWorkloads: number;
+    readonly builtReplicas: number;
+    readonly keptBytes: number;
+  } {
+    const { builtWorkloads, builtReplicas, bytes } = this;
+    return { builtWorkloads, builtReplicas, keptBytes: bytes };
+  }
+
+  close(): void {
+    for (const unsubscribe of this.unsubscribes) unsubscribe();
+    this.pictures.clear();
+  }
+
+  /**
+   * Returns the API message of a workload with replicas and versions, behind its length as a
+   * varint. Do not change the bytes.
+   * @param record - A record of the current view.
+   */
+  getFull(record: WorkloadRecord): Uint8Array {
+    const picture = this.open(record.uid);
+    if (picture.full !== undefined) {
+      this.keep(record, picture);
+      return picture.full;
+    }
+    const { encoder } = this.deps;
+    const replicas = this.listReplicas(record.uid);
+    const head = (picture.head ??= encoder.encodeHead(record));
+    const summary = (picture.summary ??= encoder.encodeSummary(record, replicas));
+    const versions = (picture.versions ??= encoder.encodeVersions(record));
+    const { writer } = this;
+    // As a field, so that the message is behind its length; the tag is removed below.
+    const start = writer.begin(1);
+    writer.raw(head);
+    const status = writer.begin(STATUS_FIELD);
+    writer.raw(summary);
+    for (const replica of replicas)
+      writeReplicaStatus(writer, REPLICAS_FIELD, replica, this.showNode(replica));
+    writer.raw(versions);
+    writer.end(status);
+    writer.end(start);
+    const full = writer.finish().subarray(1);
+    this.builtReplicas += replicas.length;
+    this.builtWorkloads += 1;
+    picture.full = full;
+    this.keep(record, picture);
+    return full;
+  }
+
+  /** Returns the API message without replicas and versions, as {@link getFull} does. */
+  getBrief(record: WorkloadRecord): Uint8Array {
+    const picture = this.open(record.uid);
+    const { encoder } = this.deps;
+    const head = (picture.head ??= encoder.encodeHead(record));
+    if (picture.summary === undefined) {
+      picture.summary = encoder.encodeSummary(record, this.listReplicas(record.uid));
+      this.builtWorkloads += 1;
+    }
+    const { writer } = this;
+    const start = writer.begin(1);
+    writer.raw(head);
+    writer.encoded(STATUS_FIELD, picture.summary);
+    writer.end(start);
+    const brief = writer.finish().subarray(1);
+    this.keep(record, picture);
+    return brief;
+  }
+
+  /** Returns the API message of a replica, behind its length. Not kept. */
+  getReplica(replica: ReplicaRecord): Uint8Array {
+    this.builtReplicas += 1;
+    writeReplicaStatus(this.writer, 1, replica, this.showNode(replica));
+    return this.writer.finish().subarray(1);
+  }
+
+  /** Returns the replicas of a workload, oldest first. */
+  listReplicas(uid: string): readonly ReplicaRecord[] {
+    const replicas = Array.from(this.deps.state.view().replicasOf(uid), ({ value }) => value);
+    return replicas.sort((a, b) => (a.sequence < b.sequence ? -1 : 1));
+  }
+
+  private showNode({ nodeId }: ReplicaRecord): ShownNode {
+    if (nodeId === '') return NO_NODE;
+    const node = this.deps.state.view().node(nodeId)?.value;
+    return {
+      zone: node === undefined ? '' : getZone(node),
+      stale: !this.deps.nodes.isAlive(nodeId),
+    };
+  }
+
+  /** Removes a picture from the kept ones, and returns it for changes. */
+  private open(uid: string): Picture {
+    const picture = this.pictures.get(uid);
+    if (picture === undefined) return {};
+    this.pictures.delete(uid);
+    this.bytes -= countBytes(picture);
+    return picture;
+  }
+
+  /** Keeps a picture as the newest, and removes the oldest beyond the limit. */
+  private keep(record: WorkloadRecord, picture: Picture): void {
+    const { maxBytes = MAX_PICTURE_BYTES } = this.deps;
+    if (isGlobal(record.spec)) return;
+    this.pictures.set(record.uid, picture);
+    this.bytes += countBytes(picture);
+    for (const [uid, oldest] of this.pictures) {
+      if (this.bytes <= maxBytes) return;
+      this.pictures.delete(uid);
+      this.bytes -= countBytes(oldest);
+    }
+  }
+
+  private applyChange({ kind, id, before, after }: RecordChange): void {
+    if (kind === 'replica') this.drop(id.slice(0, id.indexOf('/')), REPLICA_PARTS);
+    else if (kind === 'version') this.drop(id.slice(0, id.indexOf('/')), VERSION_PARTS);
+    else if (kind === 'control') {
+      // A rollout changes the control record with each step, but the active version only at its end.
+      const isSameVersion = before?.activeVersion === after?.activeVersion;
+      this.drop(id, isSameVersion ? REPLICA_PARTS : VERSION_PARTS);
+    } else if (kind === 'workload') {
+      const isSameVersion = before?.version === after?.version;
+      this.drop(id, isSameVersion ? WORKLOAD_PARTS : ALL_PARTS);
+    } else if (kind === 'node') this.dropReplicasOn(id);
+  }
+
+  private dropReplicasOn(nodeId: string): void {
+    if (this.pictures.size === 0) return;
+    for (const { value } of this.deps.state.view().replicasOn(nodeId))
+      this.drop(value.uid, NODE_PARTS);
+  }
+
+  private drop(uid: string, parts: readonly (keyof Picture)[]): void {
+    const picture = this.pictures.get(uid);
+    if (picture === undefined) return;
+    for (const part of parts) {
+      this.bytes -= picture[part]?.byteLength ?? 0;
+      delete picture[part];
+    }
+  }
+}
+
+/** The parts that show a replica, the kept versions, the record of the workload, and a node. */
+const REPLICA_PARTS = ['summary', 'full'] as const;
+const VERSION_PARTS = ['summary', 'versions', 'full'] as const;
+const WORKLOAD_PARTS = ['head', 'summary', 'full'] as const;
+const ALL_PARTS = ['head', 'summary', 'versions', 'full'] as const;
+const NODE_PARTS = ['full'] as const;
+const NO_NODE: ShownNode = { zone: '', stale: false };
+
+function countBytes(picture: Picture): number {
+  return ALL_PARTS.reduce((sum, part) => sum + (picture[part]?.byteLength ?? 0), 0);
+}
