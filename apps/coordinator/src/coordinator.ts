@@ -19,10 +19,8 @@ import {
 } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import {
-  ExpiryWatch,
   explainImpossibleLimits,
   startControllers,
-  type Controllers,
   type RetentionLimits,
 } from '@cloudless/controllers';
 import {
@@ -53,7 +51,7 @@ import {
 import { writeFirstCredentials } from './identity/first-credentials.js';
 import { ADMIN_CREDENTIAL_FILE, TokenFiles } from './identity/token-files.js';
 import { isWildcard } from './identity/server-names.js';
-import { registerIdentityMetrics } from './identity/identity-metrics.js';
+import { startIdentityWatches } from './identity/identity-watches.js';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
@@ -179,8 +177,9 @@ export async function startCoordinator(
       tracer,
     });
     closeSteps.push(() => api.close());
-    const expiry = identity && watchExpiry(config, machine, { state, identity, controllers });
-    closeSteps.push(async () => expiry?.close());
+    const watches =
+      identity && startIdentityWatches(config, machine, { state, identity, controllers, metrics });
+    closeSteps.push(async () => watches?.close());
     registerClusterMetrics(metrics, state, controllers);
     if (config.state === 'lmdb') registerStoreMetrics(metrics, config.dataDir);
     storeHealth.registerMetrics(metrics);
@@ -225,13 +224,13 @@ export async function startCoordinator(
       portOption: '--ops-port',
       clock,
       log: log.child({ component: 'ops' }),
-      checkHealth: () => storeHealth.getHealth(),
+      checkHealth: () => storeHealth.getHealth(watches?.listFileWarnings()),
       checkReadiness: () => {
         const reasons = [
           ...storeHealth.getReadinessProblems(),
           ...(state.storeRolledBackReason === undefined ? [] : [state.storeRolledBackReason]),
         ];
-        const degraded = [...api.listWarnings(), ...(expiry?.listWarnings() ?? [])];
+        const degraded = [...api.listWarnings(), ...(watches?.listWarnings() ?? [])];
         if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
         return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
       },
@@ -242,7 +241,6 @@ export async function startCoordinator(
     if (identity === undefined)
       log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
     else {
-      registerIdentityMetrics(metrics, identity, clock);
       await writeFirstCredentials({
         ...{ state, clock, random, log: log.child({ component: 'identity' }) },
         identities: identity.identities,
@@ -272,26 +270,6 @@ const SERVICES = [CoordinatorService, AgentService, AdminService, IdentityServic
 
 function toUrl(host: string, port: number): string {
   return `https://${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`;
-}
-
-function watchExpiry(
-  { nodeCertificateLifetimeMs: nodeLifetimeMs }: CoordinatorConfig,
-  { clock, log }: CoordinatorMachine,
-  {
-    state,
-    identity: { identities },
-    controllers: { nodes },
-  }: {
-    readonly state: ClusterState;
-    readonly identity: CoordinatorIdentity;
-    readonly controllers: Controllers;
-  },
-): ExpiryWatch {
-  return new ExpiryWatch({
-    ...{ state, nodes, clock, nodeLifetimeMs },
-    log: log.child({ component: 'identity' }),
-    getAuthorityExpiry: () => identities.getAuthorityExpiry(),
-  });
 }
 
 /** Returns the URL of the API. Clients cannot connect to 0.0.0.0, which stands for all addresses. */

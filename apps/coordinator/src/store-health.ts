@@ -54,13 +54,14 @@ export class StoreHealth {
   /**
    * Returns the health of the process for /health. A full disk or a lost data file is reported as
    * degraded, not as unhealthy, so that no supervisor restarts the process: reads and sessions go
-   * on.
+   * on. So are `warnings`.
    */
-  getHealth(): HealthReport {
+  getHealth(warnings: readonly string[] = []): HealthReport {
     if (this.end !== undefined) return { ok: false, reasons: [this.end.message] };
     const degraded = [
       ...(this.hasDiskSpace ? [] : [DISK_FULL]),
       ...(this.fault === undefined ? [] : [`${this.fault.message}; ${BACK_UP_FIRST}`]),
+      ...warnings,
     ];
     return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
   }

@@ -138,9 +138,11 @@ describe('observability', () => {
 
   /** Metrics that a coordinator has only with TLS, which this cluster does not use. */
   const TLS_METRICS = [
+    'cloudless_agent_replica_certificates_total',
     'cloudless_calls_refused_total',
     'cloudless_certificate_expiry_days',
     'cloudless_enrolments_total',
+    'cloudless_identity_files_complete',
     'cloudless_join_token_refusals_total',
   ];
 

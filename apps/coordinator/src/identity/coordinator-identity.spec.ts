@@ -1,14 +1,22 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { create } from '@bufbuild/protobuf';
-import { UserRecordSchema } from '@cloudless/api/store';
+import { clone, create } from '@bufbuild/protobuf';
+import {
+  CertificateAuthorityRecordSchema,
+  RootRecordSchema,
+  UserRecordSchema,
+} from '@cloudless/api/store';
 import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import {
+  CERTIFICATE_AUTHORITY_KEY,
+  openClusterState,
+  type ClusterState,
+} from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { parseCoordinatorConfig } from '../config.js';
-import { openCoordinatorIdentity } from './coordinator-identity.js';
+import { openCoordinatorIdentity, type CoordinatorIdentity } from './coordinator-identity.js';
 
 const clock = new ManualClock();
 const random = createSeededRandom(1);
@@ -31,15 +39,15 @@ afterEach(async () => {
 
 const log: Log = { ...silentLog, warn: (message) => warnings.push(message), child: () => log };
 
-/** Opens and closes the identity of a coordinator. */
-async function start(name: string): Promise<{ readonly hasVoidTokens: boolean }> {
+/** Opens the identity of a coordinator, and closes it again by default. */
+async function start(name: string, close = true): Promise<CoordinatorIdentity> {
   const values = { identityDir: join(directory, name) };
   const identity = await openCoordinatorIdentity(
     parseCoordinatorConfig([{ source: 'test', values }], directory),
     { ...{ clock, random, log }, hostname: 'test', pid: 1, version: '0.0.0-test' },
     state,
   );
-  await identity.close();
+  if (close) await identity.close();
   return identity;
 }
 
@@ -48,6 +56,34 @@ describe('openCoordinatorIdentity', () => {
     await start('first');
     await expect(start('other')).rejects.toMatchObject({ kind: 'precondition' });
     expect(readdirSync(join(directory, 'other'))).toEqual([]);
+  });
+
+  it('finds lost and replaced files, and a rotation makes all files again', async () => {
+    const identity = await start('first', false);
+    const path = join(directory, 'first');
+    const secret = readFileSync(join(path, 'token-secret'), 'utf8');
+    expect(await identity.findFileProblem()).toBeUndefined();
+    writeFileSync(join(path, 'token-secret'), 'ab'.repeat(32));
+    expect(await identity.findFileProblem()).toBe(
+      `${path}/token-secret has changed, so every token becomes invalid`,
+    );
+    rmSync(path, { recursive: true });
+    expect(await identity.findFileProblem()).toBe(
+      `${path}/token-secret is missing, so every token becomes invalid`,
+    );
+    await identity.identities.createGeneration(2);
+    expect(readFileSync(join(path, 'token-secret'), 'utf8')).toBe(secret);
+    expect(await identity.findFileProblem()).toBe(
+      `the certificate authority has no directory ${path}/ca/1; restore the directory from the backup`,
+    );
+    const stored = state.view().certificateAuthority();
+    const root = stored?.value.roots[0];
+    if (stored === undefined || root === undefined) throw new Error('no record');
+    const record = clone(CertificateAuthorityRecordSchema, stored.value);
+    record.roots = [create(RootRecordSchema, { ...root, generation: 2 })];
+    await state.commit(state.transaction().put('ca', CERTIFICATE_AUTHORITY_KEY, record));
+    expect(await identity.findFileProblem()).toBeUndefined();
+    await identity.close();
   });
 
   it('reports void tokens when the cluster has users and the token secret was created', async () => {

@@ -1,6 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { makeDirectory } from '@cloudless/app-kit';
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import type { ClusterState, ClusterView } from '@cloudless/cluster-state';
 import { ClusterIdentities, ServerCertificate, type AuthorityKeys } from '@cloudless/controllers';
 import {
@@ -10,6 +11,7 @@ import {
   loadTokenSecret,
   makePrivateDirectory,
   removeAuthoritiesBefore,
+  restoreTokenSecret,
 } from '@cloudless/identity/files';
 import type { CoordinatorConfig } from '../config.js';
 import type { CoordinatorMachine } from '../coordinator.js';
@@ -24,6 +26,8 @@ export interface CoordinatorIdentity {
   readonly directory: string;
   /** True when a new token secret made every token of an existing cluster invalid. */
   readonly hasVoidTokens: boolean;
+  /** Returns why the next start would not find the keys and the token secret of this one. */
+  findFileProblem(): Promise<string | undefined>;
   close(): Promise<void>;
 }
 
@@ -50,14 +54,25 @@ export async function openCoordinatorIdentity(
   await makeDirectory(directory, 0o700);
   await makePrivateDirectory(directory);
   const secret = await loadTokenSecret(directory, machine.tokenSecret);
+  let isRunning = false;
+  const files = createAuthorityKeys(join(directory, 'ca'), state.clusterId, () => ({
+    trustDomain,
+    nowMs: clock.wallTime(),
+  }));
   const identities = await ClusterIdentities.open({
     state,
     clock,
     log,
-    keys: createAuthorityKeys(join(directory, 'ca'), state.clusterId, () => ({
-      trustDomain,
-      nowMs: clock.wallTime(),
-    })),
+    keys: {
+      ...files,
+      create: async (generation) => {
+        // A rotation is the way out when the directory was lost while the coordinator runs.
+        if (isRunning) await makeDirectory(directory, 0o700);
+        if (isRunning && secret.source !== 'environment')
+          await restoreTokenSecret(directory, secret.bytes);
+        return files.create(generation);
+      },
+    },
     trustDomain,
     coordinatorName: config.name,
     tokenSecret: secret.bytes,
@@ -79,6 +94,7 @@ export async function openCoordinatorIdentity(
   try {
     // Only now, so that a start without the keys of the certificate authority leaves no new secret.
     await secret.save();
+    isRunning = true;
     if (hasVoidTokens)
       log.warn('a new token secret was created: all earlier tokens are refused', { directory });
     const server = await ServerCertificate.open({
@@ -90,11 +106,31 @@ export async function openCoordinatorIdentity(
       await server.close();
       identities.close();
     };
-    return { identities, server, names, directory, hasVoidTokens, close };
+    const findFileProblem = async (): Promise<string | undefined> => {
+      try {
+        if (secret.source !== 'environment') await requireTokenSecret(directory, secret.bytes);
+        for (const { generation } of state.view().certificateAuthority()?.value.roots ?? [])
+          await files.load(generation);
+        return undefined;
+      } catch (reason) {
+        return errorMessageOf(reason);
+      }
+    };
+    return { identities, server, names, directory, hasVoidTokens, findFileProblem, close };
   } catch (reason) {
     identities.close();
     throw reason;
   }
+}
+
+/** @throws kind `precondition` when the file of the token secret is missing or has changed. */
+async function requireTokenSecret(directory: string, bytes: Uint8Array): Promise<void> {
+  const found = await loadTokenSecret(directory, undefined);
+  const file = join(directory, 'token-secret');
+  if (found.source === 'created')
+    throw new CloudlessError('precondition', `${file} is missing, so every token becomes invalid`);
+  if (Buffer.compare(found.bytes, bytes) !== 0)
+    throw new CloudlessError('precondition', `${file} has changed, so every token becomes invalid`);
 }
 
 function hasTokens(view: ClusterView): boolean {

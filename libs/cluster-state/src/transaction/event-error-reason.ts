@@ -4,6 +4,7 @@ import { ErrorReason } from '@cloudless/api';
 const ERROR_REASONS: Readonly<Record<string, ErrorReason>> = {
   AgentOfAnotherCluster: ErrorReason.WRONG_CLUSTER,
   CertificateAuthorityExpires: ErrorReason.CERTIFICATE_EXPIRED,
+  IdentityFilesLost: ErrorReason.WRONG_STATE,
   ImagePullFailed: ErrorReason.IMAGE_PULL_FAILED,
   NodeBanned: ErrorReason.NODE_BANNED,
   NodeCertificateExpires: ErrorReason.CERTIFICATE_EXPIRED,

@@ -12,5 +12,5 @@ export {
   replaceSecretFile,
   writeSecretFile,
 } from './secret-file.js';
-export { loadTokenSecret } from './token-secret.js';
+export { loadTokenSecret, restoreTokenSecret } from './token-secret.js';
 export type { TokenSecret } from './token-secret.js';

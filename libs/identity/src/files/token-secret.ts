@@ -51,6 +51,18 @@ export async function loadTokenSecret(
   return { bytes, source: 'created', save };
 }
 
+/**
+ * Writes the secret of a running cluster to its file again when the file was lost, so that tokens stay
+ * valid after the next start. Does nothing when the file exists.
+ */
+export async function restoreTokenSecret(directory: string, bytes: Uint8Array): Promise<void> {
+  try {
+    await writeSecretFile(join(directory, FILE), `${Buffer.from(bytes).toString('hex')}\n`);
+  } catch (reason) {
+    if (!(reason instanceof CloudlessError) || reason.kind !== 'exists') throw reason;
+  }
+}
+
 async function doNothing(): Promise<void> {
   // The secret is stored already.
 }
