@@ -5,7 +5,7 @@ import {
   WORKLOAD_IDENTITY_CAPABILITY,
   type WorkloadSpec,
 } from '@cloudless/api';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, definedFields } from '@cloudless/base';
 import type { AgentOptions } from '../agent.js';
 import type { IdentityCalls } from '../session/coordinator-transport.js';
 import type { StoredReplica } from '../store/agent-store.js';
@@ -17,7 +17,7 @@ import { WorkloadIdentities } from './workload-identities.js';
  * @param findCalls - Returns the calls over the connection of the session; undefined without one.
  */
 export function createWorkloadIdentities(
-  { workloadIdentity, nodeIdentity, nodeId, clock, random, log }: AgentOptions,
+  { workloadIdentity, nodeIdentity, nodeId, clock, random, log, meter }: AgentOptions,
   findCalls: () => IdentityCalls | undefined,
 ): WorkloadIdentities | undefined {
   if (workloadIdentity === undefined || nodeIdentity === undefined) return undefined;
@@ -30,7 +30,7 @@ export function createWorkloadIdentities(
       return calls.issueWorkloadCertificate(request);
     },
     trustBundlePem: () => nodeIdentity.keeper.current?.trustBundle.pem,
-    ...{ nodeId, clock, random },
+    ...{ nodeId, clock, random, ...definedFields({ meter }) },
     log: log.child({ component: 'workload-identity' }),
   });
 }

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { WorkloadCertificateSchema, WorkloadSpecSchema } from '@cloudless/api';
 import { CloudlessError, createSeededRandom, type Log } from '@cloudless/base';
-import { ManualClock, settle } from '@cloudless/base/testing';
+import { ManualClock, RecordingMeter, settle } from '@cloudless/base/testing';
 import { MemoryWorkloadIdentityFiles } from '../testing/memory-workload-identity-files.js';
 import { WorkloadIdentities } from './workload-identities.js';
 
@@ -11,6 +11,7 @@ const SPEC = create(WorkloadSpecSchema, { image: 'a', identity: {} });
 /** A node with files in memory and a coordinator that issues certificates of 24 h. */
 class Node {
   readonly clock = new ManualClock();
+  readonly meter = new RecordingMeter();
   readonly files = new MemoryWorkloadIdentityFiles();
   readonly logged: { readonly level: string; readonly message: string }[] = [];
   /** Replica ids of the requests in order. */
@@ -48,6 +49,7 @@ class Node {
       },
       random: createSeededRandom(1),
       log: this.log(),
+      meter: this.meter,
     });
   }
 
@@ -105,6 +107,19 @@ describe('WorkloadIdentities', () => {
     node.failure = undefined;
     await node.identities.prepare('web-1', SPEC);
     expect(node.chainOf('web-1')).toBe('chain-2');
+  });
+
+  it('counts issued and renewed certificates, and failures', async () => {
+    const node = new Node();
+    const read = (result: string) =>
+      node.meter.read('cloudless_agent_replica_certificates_total', { result });
+    await node.identities.prepare('web-1', SPEC);
+    await node.identities.prepare('web-1', SPEC); // a restart in place needs no other certificate
+    await node.identities.renewAll();
+    node.failure = unreachable;
+    await node.identities.renewAll();
+    expect([await read('issued'), await read('renewed'), await read('failed')]).toEqual([1, 1, 1]);
+    node.identities.close();
   });
 
   it('keeps a valid certificate for a restart in place without a coordinator', async () => {

@@ -5,9 +5,11 @@ import {
   errorFields,
   errorKindOf,
   errorMessageOf,
+  noMeter,
   type BackoffPolicy,
   type Clock,
   type Log,
+  type Meter,
   type Random,
   type Timer,
 } from '@cloudless/base';
@@ -42,6 +44,7 @@ export interface WorkloadIdentitiesOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  readonly meter?: Meter;
 }
 
 /** Delay between attempts to renew a certificate. */
@@ -77,9 +80,16 @@ export class WorkloadIdentities {
   private readonly entries = new Map<string, Entry>();
   /** Changes of the files of one replica run one after the other. */
   private readonly queues = new Map<string, SerialQueue>();
+  private readonly certificates: ReturnType<Meter['counter']>;
   private isClosed = false;
 
-  constructor(private readonly options: WorkloadIdentitiesOptions) {}
+  constructor(private readonly options: WorkloadIdentitiesOptions) {
+    this.certificates = (options.meter ?? noMeter).counter({
+      name: 'cloudless_agent_replica_certificates_total',
+      help: 'Certificates of replicas of this node, by result: issued before a start, renewed, or failed attempts of either',
+      labels: ['result'],
+    });
+  }
 
   /**
    * Returns the directory of a replica; undefined before {@link prepare} or {@link restore} for the
@@ -102,7 +112,7 @@ export class WorkloadIdentities {
       const found = await this.options.files.read(replicaId);
       const isValid = found !== undefined && this.wallTime() < found.notAfterMs;
       try {
-        const stored = isValid ? found : await this.obtain(replicaId, reader);
+        const stored = isValid ? found : await this.obtain(replicaId, reader, 'issued');
         this.follow(replicaId, { reader, directory, stored });
       } catch (reason) {
         const kind = errorKindOf(reason);
@@ -206,7 +216,7 @@ export class WorkloadIdentities {
       const entry = this.entries.get(replicaId);
       if (entry === undefined || this.isClosed) return;
       try {
-        const stored = await this.obtain(replicaId, entry.reader);
+        const stored = await this.obtain(replicaId, entry.reader, 'renewed');
         this.follow(replicaId, { ...entry, stored });
         this.options.log.info('certificate of the replica renewed', {
           replicaId,
@@ -221,8 +231,23 @@ export class WorkloadIdentities {
     });
   }
 
-  /** Obtains a certificate for a new key and writes both. */
+  /** Obtains a certificate for a new key, writes both, and counts the result. */
   private async obtain(
+    replicaId: string,
+    reader: CredentialReader,
+    success: 'issued' | 'renewed',
+  ): Promise<StoredWorkloadCredential> {
+    try {
+      const stored = await this.requestAndWrite(replicaId, reader);
+      this.certificates.add(1, { result: success });
+      return stored;
+    } catch (reason) {
+      this.certificates.add(1, { result: 'failed' });
+      throw reason;
+    }
+  }
+
+  private async requestAndWrite(
     replicaId: string,
     reader: CredentialReader,
   ): Promise<StoredWorkloadCredential> {
