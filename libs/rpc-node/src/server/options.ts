@@ -19,8 +19,8 @@ export interface RpcLimits {
    */
   readonly maxConnections: number;
   /**
-   * Connections whose TLS handshake is not complete. Beyond the limit, a new handshake replaces the
-   * oldest.
+   * TLS handshakes that have started and are not complete. Beyond the limit, a new handshake waits
+   * until another completes, or replaces the oldest once the oldest is 5 s old.
    */
   readonly maxHandshakes: number;
   /** Open streams of one HTTP/2 session. */
@@ -92,7 +92,9 @@ export interface RpcLimits {
   readonly unaryDeadlineMs: number;
   /** Longest deadline that a client may set; at most 2^31-1, the longest timer of Node. */
   readonly maxTimeoutMs: number;
-  /** Longest time from the first bytes of a TLS connection to the end of the handshake. */
+  /** Longest time from the first bytes of a TLS connection to the start of the handshake. */
+  readonly handshakeWaitMs: number;
+  /** Longest time from the start of a TLS handshake to its end. */
   readonly handshakeTimeoutMs: number;
   /**
    * Longest time from the start of a connection, or from the end of its TLS handshake, to the first
@@ -111,9 +113,8 @@ export interface RpcLimits {
 /** Limits for servers that users call. */
 export const defaultRpcLimits: RpcLimits = {
   maxConnections: 10_000,
-  // A handshake holds about 70 KB, and up to 170 KB while a large client certificate arrives. A
-  // storm of clients waits mostly in the kernel, whose queue has 511 places.
-  maxHandshakes: 2_048,
+  // A handshake holds about 70 KB, and up to 170 KB while a large client certificate arrives.
+  maxHandshakes: 1_024,
   maxConcurrentStreams: 128,
   maxHeaderBytes: 16 * 1024,
   maxSessionMemoryMb: 10,
@@ -154,6 +155,7 @@ export const defaultRpcLimits: RpcLimits = {
   slowReaderTimeoutMs: 30_000,
   unaryDeadlineMs: 30_000,
   maxTimeoutMs: 24 * 60 * 60 * 1000,
+  handshakeWaitMs: 30_000,
   handshakeTimeoutMs: 10_000,
   headTimeoutMs: 10_000,
   bodyTimeoutMs: 30_000,

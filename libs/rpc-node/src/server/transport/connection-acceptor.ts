@@ -1,17 +1,13 @@
 import * as net from 'node:net';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
-import { EventLoopQuota } from '../admission/event-loop-quota.js';
-import { toPeerKey } from '../admission/peer-key.js';
 import { ConnectionPool } from './connection-pool.js';
 import { ServerConnection } from './connection.js';
 import { detectProtocol } from './detect-protocol.js';
+import { HandshakeQueue } from './handshake-queue.js';
 import { listen, type ListenAddress } from './listen.js';
 import { shouldLogOccurrence } from './log-sampling.js';
 import { MisdirectedClients } from './misdirected-clients.js';
 import { TlsAcceptor, type ServerTls } from './tls-acceptor.js';
-
-/** Handshakes that start in one iteration of the event loop. The start of one takes about 0.5 ms. */
-const HANDSHAKES_PER_ITERATION = 16;
 
 export interface ConnectionAcceptorSettings {
   readonly clock: Clock;
@@ -24,6 +20,8 @@ export interface ConnectionAcceptorSettings {
   readonly maxConnections: number;
   /** As in `RpcLimits`. */
   readonly maxHandshakes: number;
+  /** As in `RpcLimits`. */
+  readonly handshakeWaitMs: number;
   /** As in `RpcLimits`. */
   readonly handshakeTimeoutMs: number;
   /** As in `RpcLimits`. */
@@ -46,14 +44,22 @@ export class ConnectionAcceptor {
   private readonly pool: ConnectionPool;
   private readonly tls: TlsAcceptor | undefined;
   private readonly misdirected: MisdirectedClients;
-  private readonly handshakeQuota = new EventLoopQuota(HANDSHAKES_PER_ITERATION);
+  private readonly handshakes: HandshakeQueue<ServerConnection>;
   private nextNumber = 1;
   private droppedCount = 0;
   private draining = false;
 
   constructor(private readonly settings: ConnectionAcceptorSettings) {
-    const { log, tls, protocols, maxConnections, maxHandshakes } = settings;
-    this.pool = new ConnectionPool(maxConnections, maxHandshakes);
+    const { log, clock, tls, protocols, maxConnections, maxHandshakes } = settings;
+    this.handshakes = new HandshakeQueue({
+      ...{ clock, maxHandshakes },
+      start: (connection) => this.startHandshake(connection),
+      evict: (connection) => {
+        this.pool.evict(connection);
+        this.recordDrop();
+      },
+    });
+    this.pool = new ConnectionPool(maxConnections, this.handshakes);
     this.misdirected = new MisdirectedClients(log);
     this.tls = tls === undefined ? undefined : new TlsAcceptor(tls, protocols, log);
     this.listener.on('connection', (socket) => this.accept(socket));
@@ -89,6 +95,7 @@ export class ConnectionAcceptor {
     this.draining = true;
     this.listener.close();
     this.tls?.close();
+    this.handshakes.close();
     for (const connection of this.pool.all) connection.drain();
   }
 
@@ -112,7 +119,7 @@ export class ConnectionAcceptor {
 
   private accept(socket: net.Socket): void {
     const { pool } = this;
-    const space = pool.makeRoom();
+    const space = pool.makeRoom(socket.remoteAddress ?? '');
     if (space !== 'available') this.recordDrop();
     if (space === 'full') {
       socket.destroy();
@@ -134,9 +141,9 @@ export class ConnectionAcceptor {
     const { settings, tls, pool } = this;
     detectProtocol(socket, (protocol) => {
       if (tls !== undefined && protocol === 'tls') {
-        if (pool.markHandshaking(connection)) this.recordDrop();
-        connection.onHandshakeStart();
-        void this.startHandshake(tls, connection);
+        pool.markHandshaking(connection);
+        connection.onHandshakeWait();
+        this.handshakes.add(connection);
       } else if (tls !== undefined) {
         this.misdirected.refusePlaintext(connection, protocol);
       } else if (protocol === 'tls') {
@@ -148,14 +155,9 @@ export class ConnectionAcceptor {
     });
   }
 
-  /** Waits for the turn of the client, so that many handshakes do not delay open connections. */
-  private async startHandshake(tls: TlsAcceptor, connection: ServerConnection): Promise<void> {
-    const closing = new AbortController();
-    const unsubscribe = connection.onClose(() => closing.abort());
-    await this.handshakeQuota.acquire(toPeerKey(connection.remoteAddress), closing.signal);
-    unsubscribe();
-    if (connection.isClosed) return;
-    tls.accept(connection.socket, (secure, peer) => {
+  private startHandshake(connection: ServerConnection): void {
+    connection.onHandshakeStart();
+    this.tls?.accept(connection.socket, (secure, peer) => {
       this.pool.markSecure(connection);
       connection.onHandshakeEnd(secure, peer);
       connection.protocol = secure.alpnProtocol === 'h2' ? 'h2' : 'http/1.1';

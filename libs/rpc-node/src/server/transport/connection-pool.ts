@@ -1,11 +1,10 @@
 import type { Socket } from 'node:net';
 import type { ServerConnection } from './connection.js';
+import type { HandshakeQueue } from './handshake-queue.js';
 
 /** The open connections of a server, at most `limit`. */
 export class ConnectionPool {
   private readonly bySocket = new Map<Socket, ServerConnection>();
-  /** Connections whose TLS handshake is not complete. Oldest first. */
-  private readonly handshaking = new Set<ServerConnection>();
   /** Connections with TLS whose client has not shown an identity yet. Oldest first. */
   private readonly unidentified = new Set<ServerConnection>();
   /** Connections that never had a call. Oldest first. */
@@ -16,11 +15,14 @@ export class ConnectionPool {
 
   /**
    * @param limit - As `RpcLimits.maxConnections`.
-   * @param maxHandshakes - As in `RpcLimits`.
+   * @param handshakes - Connections whose TLS handshake is not complete.
    */
   constructor(
     private readonly limit: number,
-    private readonly maxHandshakes: number,
+    private readonly handshakes: Pick<
+      HandshakeQueue<ServerConnection>,
+      'remove' | 'findLeastUseful'
+    >,
   ) {}
 
   get size(): number {
@@ -47,30 +49,21 @@ export class ConnectionPool {
   remove(socket: Socket): void {
     const connection = this.bySocket.get(socket);
     if (connection !== undefined) {
-      this.handshaking.delete(connection);
+      this.handshakes.remove(connection);
       this.unidentified.delete(connection);
       this.markBusy(connection);
     }
     this.bySocket.delete(socket);
   }
 
-  /**
-   * Records that the TLS handshake of a new connection starts. Above `maxHandshakes`, closes the
-   * connection with the oldest handshake.
-   * @returns True when a connection was closed.
-   */
-  markHandshaking(connection: ServerConnection): boolean {
+  /** Records that a new connection needs a TLS handshake. */
+  markHandshaking(connection: ServerConnection): void {
     this.unused.delete(connection);
-    this.handshaking.add(connection);
-    if (this.handshaking.size <= this.maxHandshakes) return false;
-    const [oldest] = this.handshaking;
-    if (oldest !== undefined) this.evict(oldest);
-    return true;
   }
 
   /** Records that the TLS handshake of a connection is complete. */
   markSecure(connection: ServerConnection): void {
-    if (!this.handshaking.delete(connection)) return;
+    this.handshakes.remove(connection);
     this.unused.add(connection);
     this.unidentified.add(connection);
   }
@@ -92,23 +85,25 @@ export class ConnectionPool {
   }
 
   /**
-   * Makes room for one more connection. At the limit, closes the oldest connection whose TLS
-   * handshake is not complete, or else the oldest connection that never had a call, or else the
-   * connection that is idle for the longest time, or else the oldest connection without an identity.
+   * Makes room for one more connection. At the limit, closes a connection whose TLS handshake is not
+   * complete (see {@link HandshakeQueue.findLeastUseful}), or else the oldest connection that never
+   * had a call, or else the connection that is idle for the longest time, or else the oldest
+   * connection without an identity.
+   * @param remoteAddress - Address of the new client.
    * @returns `available` when the pool was below the limit, `evicted` when a connection was closed,
    *   `full` when every connection has open calls of a client with an identity.
    */
-  makeRoom(): 'available' | 'evicted' | 'full' {
+  makeRoom(remoteAddress: string): 'available' | 'evicted' | 'full' {
     if (this.bySocket.size < this.limit) return 'available';
-    const [oldest] =
-      [this.handshaking, this.unused, this.idle, this.unidentified].find(({ size }) => size > 0) ??
-      [];
-    if (oldest === undefined) return 'full';
-    this.evict(oldest);
+    const [oldest] = [this.unused, this.idle, this.unidentified].find(({ size }) => size > 0) ?? [];
+    const leastUseful = this.handshakes.findLeastUseful(remoteAddress) ?? oldest;
+    if (leastUseful === undefined) return 'full';
+    this.evict(leastUseful);
     return 'evicted';
   }
 
-  private evict(connection: ServerConnection): void {
+  /** Closes a connection at once. */
+  evict(connection: ServerConnection): void {
     connection.destroy();
     this.remove(connection.socket);
   }

@@ -52,6 +52,8 @@ export interface ConnectionSettings {
   readonly clock: Clock;
   readonly log: Log;
   /** As in `RpcLimits`. */
+  readonly handshakeWaitMs: number;
+  /** As in `RpcLimits`. */
   readonly handshakeTimeoutMs: number;
   /** As in `RpcLimits`. */
   readonly headTimeoutMs: number;
@@ -96,9 +98,14 @@ export class ServerConnection implements ClientConnection {
     socket.once('close', () => this.onClosed());
   }
 
+  /** Records that the connection waits for the start of its TLS handshake. */
+  onHandshakeWait(): void {
+    this.tls = true;
+    this.restartTimer(this.settings.handshakeWaitMs, 'too many other TLS handshakes');
+  }
+
   /** Records the start of a TLS handshake: the handshake timeout applies. */
   onHandshakeStart(): void {
-    this.tls = true;
     this.restartTimer(this.settings.handshakeTimeoutMs, 'no TLS handshake within its timeout');
   }
 
