@@ -87,6 +87,9 @@ export class TlsAcceptor {
     socket.once('close', () => {
       if (this.handshakes.get(key) === handshake) this.handshakes.delete(key);
     });
+    // Closes the socket when the client leaves before the handshake is complete. A half-open socket
+    // would keep its place among the handshakes until the timeout.
+    socket.allowHalfOpen = false;
     this.server.emit('connection', socket);
   }
 

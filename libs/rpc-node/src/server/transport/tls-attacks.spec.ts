@@ -224,6 +224,23 @@ describe('a server with TLS under attack', () => {
     expect(await request(server)).toBe(200);
   });
 
+  it.each([
+    ['has connected', 'connect'],
+    ['has completed the handshake', 'secureConnect'],
+  ])('closes the connection of a client that leaves once it %s', async (_name, event) => {
+    const server = await open();
+    const socket = tls.connect({
+      ...{ port: server.address.port, host: '127.0.0.1', rejectUnauthorized: false },
+      minVersion: 'TLSv1.3',
+    });
+    socket.on('error', () => undefined);
+    await once(socket, event);
+    socket.destroy();
+    // The clock of the server stands still, so no timeout ends the connection.
+    while (server.openConnections > 0) await new Promise((resolve) => setImmediate(resolve));
+    expect(await request(server)).toBe(200);
+  });
+
   it('survives a client that closes at any time of the handshake', async () => {
     const server = await open();
     for (const length of [1, 5, 50, clientHello.length]) {
