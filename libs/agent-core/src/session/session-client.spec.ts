@@ -158,6 +158,19 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.hellos).toHaveLength(2);
   });
 
+  it('waits 30 s for the connection to the only coordinator, and 30 s more for the Welcome', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    coordinator.beforeConnect = () =>
+      new Promise((resolve) => clock.setTimer(20_000, () => resolve()));
+    coordinator.sendsWelcome = false;
+    await testBed.start();
+    await clock.advance(49_000);
+    expect([coordinator.dials, coordinator.openSessions]).toEqual([[expect.anything()], 1]);
+    await clock.advance(2_000);
+    expect(coordinator.dials).toHaveLength(2);
+  });
+
   it('rejects a Welcome with an unsupported protocol version', async () => {
     const lines: string[] = [];
     const testBed = new AgentTestBed();

@@ -7,6 +7,7 @@ import {
   type Clock,
   type Log,
   type Random,
+  type Timer,
 } from '@cloudless/base';
 import {
   EnrollNodeRequestSchema,
@@ -69,8 +70,8 @@ export interface SessionClientOptions {
 }
 
 /**
- * Time after which the agent leaves a coordinator that accepted the connection and does not answer,
- * milliseconds. A single coordinator has as much time as the admission of thousands of agents
+ * Time after which the agent leaves a coordinator that does not answer, milliseconds: from the dial
+ * to the open connection, and again from there to the Welcome. A single coordinator has as much time as the admission of thousands of agents
  * takes: dialling again meanwhile would only add load.
  */
 const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
@@ -183,9 +184,11 @@ export class SessionClient {
     this.endSession = abortSession;
     const answerMs =
       addresses.length === 1 ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
-    const answerTimer = clock.setTimer(answerMs, () =>
-      abortSession(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)),
-    );
+    const startAnswerTimer = (): Timer =>
+      clock.setTimer(answerMs, () =>
+        abortSession(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)),
+      );
+    let answerTimer = startAnswerTimer();
     const stopDialing = (): void =>
       abortSession(new CloudlessError('unavailable', 'the agent is stopping'));
     signal.addEventListener('abort', stopDialing, { once: true });
@@ -215,6 +218,9 @@ export class SessionClient {
       const open = await transport.connect(address, dialing.signal);
       connection = open;
       if (failure !== undefined) throw failure;
+      // The connection is an answer, for which the agent may have waited behind thousands of others.
+      answerTimer.cancel();
+      answerTimer = startAnswerTimer();
       detach = this.options.certificates?.attach(open);
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
       pingMonitor = new PingMonitor(

@@ -40,6 +40,8 @@ export class FakeCoordinator implements CoordinatorTransport {
   protocol = 1;
   /** While false, connections are refused. */
   reachable = true;
+  /** Resolves when a dial may open a connection, as after a TLS handshake. Default: at once. */
+  beforeConnect: () => Promise<void> = () => Promise.resolve();
   /** While false, connections stay open but pings are not answered, as in a network partition. */
   answersPings = true;
   /** While false, sessions are accepted but get no Welcome. */
@@ -86,6 +88,7 @@ export class FakeCoordinator implements CoordinatorTransport {
 
   async connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection> {
     this.dials.push(address);
+    await this.beforeConnect();
     if (!this.reachable || signal.aborted)
       throw new CloudlessError('unavailable', 'connection refused');
     const connection = new FakeConnection(this, () => this.connections.delete(connection));
