@@ -167,6 +167,7 @@ export async function startCoordinator(
       nodes: controllers.nodes,
       presenter: controllers.presenter,
       dryRun: controllers.dryRun,
+      whatIf: controllers.whatIf,
       placements: controllers.placements,
       explainImpossibleLimits,
       getConnection: (context) => context.values.get(connectionKey),

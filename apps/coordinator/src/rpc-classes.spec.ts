@@ -49,7 +49,9 @@ describe('classifyRpc', () => {
 
   it('returns priority read exactly for the calls that only read', () => {
     const reads = rpcsWithPriority('read');
-    expect(reads.filter((name) => !/^(Get|List|Watch|Explain|Plan|Stream)/.test(name))).toEqual([]);
+    expect(
+      reads.filter((name) => !/^(Get|List|Watch|Explain|Plan|Simulate|Stream)/.test(name)),
+    ).toEqual([]);
     const others = CoordinatorService.methods
       .map(({ name }) => name)
       .filter((name) => !reads.includes(name));

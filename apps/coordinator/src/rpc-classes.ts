@@ -49,6 +49,7 @@ const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   watchWorkloads: watch,
   planWorkload: read,
   explainWorkload: read,
+  simulateCluster: read,
   pauseRollout: stop,
   resumeRollout: write,
   promoteRollout: write,

@@ -35,6 +35,7 @@ import { CredentialHandlers } from './user/credential-handlers.js';
 import { UserHandlers } from './user/user-handlers.js';
 import { EndpointAndEventHandlers } from './watch/endpoint-and-event-handlers.js';
 import { LivenessChanges } from './watch/liveness-changes.js';
+import { WhatIfHandlers } from './what-if/what-if-handlers.js';
 import { WorkloadHandlers } from './workload/workload-handlers.js';
 
 /** The API of a coordinator, ready to be mounted on a Connect router. */
@@ -81,6 +82,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     workloads: new WorkloadHandlers({ ...deps, livenessChanges, mutex }),
     rollouts: new RolloutHandlers({ ...deps, mutex }),
     plans: new PlanHandlers({ ...deps, mutex }),
+    whatIf: new WhatIfHandlers(deps),
     endpointsAndEvents: new EndpointAndEventHandlers({ ...deps, livenessChanges }),
     streams,
     interactive,

@@ -4,18 +4,21 @@ import type {
   ExplainWorkloadResponse,
   NodeUsage,
   ReplicaStatus,
+  SimulateClusterResponse,
   Workload,
   WorkloadPlan,
   WorkloadPlan_Action,
   WorkloadSpec,
 } from '@cloudless/api';
 import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import type { Clock, Log, Meter, Random, Tracer } from '@cloudless/base';
+import type { Clock, Log, Meter, Random, StopSignal, Tracer } from '@cloudless/base';
 import type {
   ClusterState,
+  ClusterView,
   NodeLiveStatus,
   NodeSubject,
   PlanSubject,
+  SimulatedChanges,
 } from '@cloudless/cluster-state';
 import type { Principal } from '@cloudless/identity';
 import type { Caller } from './access/caller.js';
@@ -117,6 +120,29 @@ export interface NodeAllocation {
   readonly replicas: number;
 }
 
+/** A state of the cluster, opened for one simulation. Close it after use. */
+export interface SimulatedState {
+  /** The records, for the validation of the changes in the turn of the event loop of the opening. */
+  readonly view: ClusterView;
+  /**
+   * Predicts the effect of changes, in slices between which other work runs. Call it in the turn of
+   * the event loop in which the state was opened.
+   * @throws when the signal is aborted.
+   */
+  simulate(changes: SimulatedChanges, signal: StopSignal): Promise<SimulateClusterResponse>;
+  close(): void;
+}
+
+/** Opens states of the cluster for simulations. */
+export interface WhatIfPort {
+  openCurrent(): SimulatedState;
+  /**
+   * @throws kind `compacted` when the history no longer contains the revision, `exhausted` when the
+   *   cluster is too large.
+   */
+  openRevision(revision: bigint): Promise<SimulatedState>;
+}
+
 /** Sums of the resources that replicas hold on nodes. */
 export interface NodeAllocations {
   /** Returns the sums of a node. All 0 for a node without replicas and for an unknown node. */
@@ -158,6 +184,7 @@ export interface ApiServerDeps {
   readonly nodes: NodeLiveness;
   readonly presenter: WorkloadPresenterPort;
   readonly dryRun: DryRunPort;
+  readonly whatIf: WhatIfPort;
   readonly placements: NodeAllocations;
   /**
    * Explains why the limits of a rollout in a spec permit no step, for people; undefined when a

@@ -18,6 +18,8 @@ export type { RecordKind, RecordOf } from './records/records.js';
 export { Transaction } from './transaction/transaction.js';
 export type { EventInit, EventStamp } from './transaction/transaction.js';
 export type { ClusterView, RecordChange, Stored } from './view/view.js';
+export { createSnapshotView } from './view/snapshot-view.js';
+export type { SnapshotRecords } from './view/snapshot-view.js';
 export { listReplicaIds } from './view/event-index.js';
 export type { EventSubject } from './view/event-index.js';
 export { copyReplica, holdsResources, isLive, isTombstone } from './records/replicas.js';
@@ -33,7 +35,7 @@ export type { SpecUpdate } from './transaction/spec-update.js';
 export { getZone, toEffectiveNode, toTaintKey } from './records/effective-node.js';
 export type { EffectiveNode } from './records/effective-node.js';
 export type { NodeLiveStatus } from './records/node-live-status.js';
-export type { NodeSubject, PlanSubject } from './records/plan-subject.js';
+export type { NodeSubject, PlanSubject, SimulatedChanges } from './records/plan-subject.js';
 export {
   NODE_RENEWAL_GRACE_MS,
   RENEWAL_SETTLE_MS,

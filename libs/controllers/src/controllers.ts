@@ -23,6 +23,7 @@ import { Placer } from './placement/placer.js';
 import { DryRunService } from './dry-run/dry-run-service.js';
 import { ReadinessTracker } from './rollout/readiness-tracker.js';
 import type { RetentionLimits } from './retention.js';
+import { WhatIfService } from './what-if/what-if-service.js';
 import { WorkloadPresenter } from './workload/workload-presenter.js';
 import { WorkloadReconciler } from './workload/workload-reconciler.js';
 
@@ -57,6 +58,7 @@ export interface Controllers {
   readonly nodes: NodeDirectory;
   readonly presenter: WorkloadPresenter;
   readonly dryRun: DryRunService;
+  readonly whatIf: WhatIfService;
   /** Placement data for the API calls about nodes. */
   readonly placements: {
     /** The resources that live replicas hold on a node, according to the records. */
@@ -98,6 +100,10 @@ export function startControllers(options: ControllersOptions): Controllers {
   const readiness = new ReadinessTracker(state, nodes, clock);
   const presenter = new WorkloadPresenter(state, nodes, { cluster, clock });
   const dryRun = new DryRunService({ state, nodes, readiness, presenter, cluster, clock });
+  const whatIf = new WhatIfService({
+    ...{ state, nodes, readiness, cluster, clock },
+    ...definedFields({ weights: options.weights }),
+  });
   const common = { state, nodes, clock, random, meter, tracer };
   const workloads = new WorkloadReconciler({
     ...common,
@@ -122,6 +128,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     presenter,
     dryRun,
     placements: allocations,
+    whatIf,
     getReserved: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;

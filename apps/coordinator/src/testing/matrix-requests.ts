@@ -97,6 +97,7 @@ const coordinator: Rows<typeof CoordinatorService> = {
   watchWorkloads: { request: inNamespace },
   planWorkload: { request: (target) => ({ ...workload(target), spec: {} }) },
   explainWorkload: { request: workload },
+  simulateCluster: { request: nothing },
   pauseRollout: { request: workload },
   resumeRollout: { request: workload },
   promoteRollout: { request: (target) => ({ ...workload(target), version: 1 }) },

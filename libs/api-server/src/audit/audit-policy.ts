@@ -51,6 +51,7 @@ const coordinator: Policies<typeof CoordinatorService> = {
   watchWorkloads: 'readOnly',
   planWorkload: 'readOnly',
   explainWorkload: 'readOnly',
+  simulateCluster: 'readOnly',
   pauseRollout: 'change',
   resumeRollout: 'change',
   promoteRollout: 'change',

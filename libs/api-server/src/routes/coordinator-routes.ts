@@ -8,6 +8,7 @@ import type { SessionHub } from '../session/session-hub.js';
 import type { TunnelHub } from '../stream/tunnel-hub.js';
 import type { EndpointAndEventHandlers } from '../watch/endpoint-and-event-handlers.js';
 import { withSlowReaderTimeout } from '../watch/slow-reader-timeout.js';
+import type { WhatIfHandlers } from '../what-if/what-if-handlers.js';
 import type { WorkloadHandlers } from '../workload/workload-handlers.js';
 import type { CallRoutes } from './call-routes.js';
 import { createStreamRoutes, type StreamRouteHandlers } from './stream-routes.js';
@@ -25,6 +26,7 @@ export interface CoordinatorHandlers extends StreamRouteHandlers {
   readonly workloads: WorkloadHandlers;
   readonly rollouts: RolloutHandlers;
   readonly plans: PlanHandlers;
+  readonly whatIf: WhatIfHandlers;
   readonly endpointsAndEvents: EndpointAndEventHandlers;
 }
 
@@ -144,8 +146,12 @@ function createPlanRoutes(routes: CallRoutes, { plans }: CoordinatorHandlers) {
   } satisfies Partial<Coordinator>;
 }
 
-function createReadRoutes(routes: CallRoutes, { endpointsAndEvents, clock }: CoordinatorHandlers) {
+function createReadRoutes(
+  routes: CallRoutes,
+  { endpointsAndEvents, whatIf, clock }: CoordinatorHandlers,
+) {
   return {
+    simulateCluster: (request, context) => whatIf.simulateCluster(request, context),
     listEndpoints: routes.readWorkload(calls.listEndpoints, (request) =>
       endpointsAndEvents.listEndpoints(request),
     ),

@@ -17,6 +17,7 @@ import {
   ExplainWorkloadResponseSchema,
   ReplicaStatusSchema,
   ReplicaStatus_Phase as Phase,
+  SimulateClusterResponseSchema,
   WorkloadPlanSchema,
   WorkloadSchema,
   WorkloadStatusSchema,
@@ -45,13 +46,19 @@ import {
   toNameKeyId,
   toVersionKeyId,
   type ClusterState,
+  type ClusterView,
 } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { Authenticator, type AuthenticatedConnection } from '../access/authenticator.js';
 import type { ApiCaller } from '../access/caller.js';
 import type { IdentityPort } from '../access/identity-port.js';
 import { createApiServer, type ApiServer } from '../handlers.js';
-import type { ApiServerDeps, CallConnection, WorkloadPresenterPort } from '../ports.js';
+import type {
+  ApiServerDeps,
+  CallConnection,
+  SimulatedState,
+  WorkloadPresenterPort,
+} from '../ports.js';
 import { FakeNodes } from './fake-nodes.js';
 import { CONNECTION_HEADER, ScriptedAgent } from './scripted-agent.js';
 
@@ -382,6 +389,10 @@ export class ApiTestBed {
         explain: ({ namespace, name }) =>
           create(ExplainWorkloadResponseSchema, { namespace, name }),
       },
+      whatIf: {
+        openCurrent: () => createSimulatedState(state.view()),
+        openRevision: () => Promise.resolve(createSimulatedState(state.view())),
+      },
       placements: {
         getAllocated: (nodeId) => ({
           cpuMillis: 0,
@@ -406,4 +417,20 @@ function encodeDelimited<Desc extends DescMessage>(
   message: MessageShape<Desc>,
 ): Uint8Array {
   return new BinaryWriter().bytes(toBinary(schema, message)).finish();
+}
+
+/** A state whose simulation returns the number of changes of each kind as the summary. */
+function createSimulatedState(view: ClusterView): SimulatedState {
+  return {
+    view,
+    close: () => undefined,
+    simulate: ({ nodes, addedNodes, workloads, deletions }) =>
+      Promise.resolve(
+        create(SimulateClusterResponseSchema, {
+          revision: view.revision,
+          totalWorkloads: workloads.length + deletions.length,
+          totalMoves: nodes.length + addedNodes.length,
+        }),
+      ),
+  };
 }

@@ -25,3 +25,14 @@ export type NodeSubject =
       readonly node: NodeRecord;
     }
   | { readonly kind: 'removed'; readonly nodeId: string };
+
+/** Changes of a simulated cluster. They take effect together, before any replica is placed. */
+export interface SimulatedChanges {
+  /** Nodes as the changes leave them: lost, drained or changed nodes. */
+  readonly nodes: readonly NodeSubject[];
+  /** New nodes, which are alive. */
+  readonly addedNodes: readonly NodeRecord[];
+  /** Workloads that are created or changed. */
+  readonly workloads: readonly PlanSubject[];
+  readonly deletions: readonly WorkloadRecord[];
+}

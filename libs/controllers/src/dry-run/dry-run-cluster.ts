@@ -14,7 +14,6 @@ import {
   copyReplica,
   holdsResources,
   isLive,
-  type ClusterState,
   type ClusterView,
   type NodeSubject,
   type Stored,
@@ -26,10 +25,16 @@ import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
 import type { PlacementBudget } from './placement-budget.js';
 
+/** The part of the state that a dry run starts from. */
+export type DryRunBase = Pick<
+  ClusterView,
+  'workload' | 'control' | 'version' | 'node' | 'replicasOf' | 'replicasOn' | 'revision'
+>;
+
 export interface DryRunClusterDeps {
-  readonly state: ClusterState;
-  readonly nodes: NodeDirectory;
-  readonly readiness: ReadinessTracker;
+  readonly state: { view(): DryRunBase };
+  readonly nodes: Pick<NodeDirectory, 'status' | 'isAlive'>;
+  readonly readiness: Pick<ReadinessTracker, 'readyForMs'>;
   readonly cluster: Cluster;
   readonly clock: Pick<Clock, 'wallTime'>;
 }
@@ -48,7 +53,7 @@ export class DryRunCluster {
   readonly schedulerModel: Cluster;
   /** Returns the predicted record of a key, else the record of the state. */
   readonly view: DryRunView;
-  private readonly base: ClusterView;
+  private readonly base: DryRunBase;
   // Predicted records by id. A change makes at most one new version of a workload.
   private readonly workloads = new Map<string, WorkloadRecord>();
   private readonly controls = new Map<string, ControlRecord>();
@@ -111,20 +116,30 @@ export class DryRunCluster {
 
   /** Adds, replaces or removes a node as a change would leave it. */
   putNode(subject: NodeSubject): void {
-    if (subject.kind === 'removed') {
-      this.removedNodes.add(subject.nodeId);
-      this.schedulerModel.removeNode(toNodeId(subject.nodeId));
-      this.changeReplicasOn(subject.nodeId, () => []);
-      return;
+    this.putNodes([subject]);
+  }
+
+  /** Adds, replaces or removes nodes as changes would leave them. */
+  putNodes(subjects: readonly NodeSubject[]): void {
+    const removed = new Set<string>();
+    const lost = new Set<string>();
+    for (const subject of subjects) {
+      if (subject.kind === 'removed') {
+        removed.add(subject.nodeId);
+        this.removedNodes.add(subject.nodeId);
+        this.schedulerModel.removeNode(toNodeId(subject.nodeId));
+        continue;
+      }
+      const { node } = subject;
+      this.nodeRecords.set(node.id, node);
+      this.schedulerModel.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
+      if (subject.kind === 'lost') lost.add(node.id);
     }
-    const { node } = subject;
-    this.nodeRecords.set(node.id, node);
-    this.schedulerModel.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
-    const lost = { lost: true, desiredRunning: false, ready: false, phase: Phase.FAILED };
-    if (subject.kind === 'lost')
-      this.changeReplicasOn(node.id, (replica) => [
-        holdsResources(replica) ? copyReplica(replica, lost) : replica,
-      ]);
+    this.changeReplicasOn(removed, () => []);
+    const loss = { lost: true, desiredRunning: false, ready: false, phase: Phase.FAILED };
+    this.changeReplicasOn(lost, (replica) => [
+      holdsResources(replica) ? copyReplica(replica, loss) : replica,
+    ]);
   }
 
   /** Removes a workload with all of its replicas, and releases their resources. */
@@ -167,13 +182,17 @@ export class DryRunCluster {
    * stop does not count.
    */
   workloadIdsOn(nodeId: string): readonly string[] {
-    const candidates = new Set([
-      ...[...this.base.replicasOn(nodeId)].map(({ value }) => value.uid),
-      ...this.replicas.keys(),
-    ]);
     const staysThere = (replica: ReplicaRecord): boolean =>
       replica.nodeId === nodeId && replica.desiredRunning && holdsResources(replica);
-    return [...candidates].filter((uid) => this.replicasOf(uid).some(staysThere));
+    // A workload without predicted replicas has those of the base: no search through all of them.
+    const unchanged = [...this.base.replicasOn(nodeId)]
+      .map(({ value }) => value)
+      .filter((replica) => staysThere(replica) && !this.replicas.has(replica.uid))
+      .map(({ uid }) => uid);
+    const predicted = [...this.replicas]
+      .filter(([, replicas]) => replicas.some(staysThere))
+      .map(([uid]) => uid);
+    return [...new Set([...unchanged, ...predicted])];
   }
 
   /**
@@ -279,17 +298,18 @@ export class DryRunCluster {
     for (const replica of replicas) if (replica.ready) this.predictedReadyIds.add(replica.id);
   }
 
-  /** Replaces each replica on a node, and releases its resources. */
+  /** Replaces each replica on some nodes, and releases its resources. */
   private changeReplicasOn(
-    nodeId: string,
+    nodeIds: ReadonlySet<string>,
     change: (replica: ReplicaRecord) => readonly ReplicaRecord[],
   ): void {
-    for (const uid of this.workloadIdsOn(nodeId)) {
+    const uids = new Set([...nodeIds].flatMap((nodeId) => this.workloadIdsOn(nodeId)));
+    for (const uid of uids) {
       const replicas = this.replicasOf(uid);
-      for (const replica of replicas) if (replica.nodeId === nodeId) this.release(replica.id);
+      for (const { id, nodeId } of replicas) if (nodeIds.has(nodeId)) this.release(id);
       this.replicas.set(
         uid,
-        replicas.flatMap((replica) => (replica.nodeId === nodeId ? change(replica) : [replica])),
+        replicas.flatMap((replica) => (nodeIds.has(replica.nodeId) ? change(replica) : [replica])),
       );
     }
   }

@@ -1,23 +1,14 @@
-import { clone, create, equals } from '@bufbuild/protobuf';
+import { create } from '@bufbuild/protobuf';
 import {
   PlanOutcome_Kind as OutcomeKind,
   WorkloadPlanSchema,
   WorkloadPlan_Action as Action,
-  WorkloadSpecSchema,
-  diffSpecs,
-  toTemplate,
   type PlanWarning,
   type WorkloadPlan,
 } from '@cloudless/api';
-import {
-  WorkloadRecordSchema,
-  type ControlRecord,
-  type NodeRecord,
-  type WorkloadRecord,
-} from '@cloudless/api/store';
+import type { ControlRecord, NodeRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
 import {
-  createVersionRecord,
   isLive,
   toEffectiveNode,
   type ClusterState,
@@ -36,6 +27,7 @@ import {
 import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
 import { DryRunCluster, type DryRunClusterDeps } from './dry-run-cluster.js';
 import { PlacementBudget } from './placement-budget.js';
+import { putPredictedWorkload } from './predicted-workload.js';
 
 export interface DryRunPlannerDeps extends DryRunClusterDeps {
   readonly state: ClusterState;
@@ -68,13 +60,17 @@ export class DryRunPlanner {
    */
   planChange(subject: PlanSubject): WorkloadPlan {
     const { current } = subject;
-    const before = current?.spec ?? create(WorkloadSpecSchema);
-    const changes = diffSpecs(before, subject.spec);
-    const newVersion =
-      current === undefined ||
-      !equals(WorkloadSpecSchema, toTemplate(before), toTemplate(subject.spec));
     const control = current === undefined ? undefined : this.cluster.copyControl(current.uid);
-    const predicted = this.putPredictedWorkload(subject, newVersion, changes.length > 0);
+    const {
+      workload: predicted,
+      changes,
+      newVersion,
+    } = putPredictedWorkload(
+      this.cluster,
+      this.deps.state.view(),
+      subject,
+      this.deps.clock.wallTime(),
+    );
     const result = this.simulate(predicted);
     return create(WorkloadPlanSchema, {
       ...this.toPlanFields(predicted, result),
@@ -228,33 +224,6 @@ export class DryRunPlanner {
   private simulateUnchanged(workload: WorkloadRecord): DryRunResult {
     this.unchangedCluster ??= new DryRunCluster(this.deps, this.budget);
     return simulateRollout(this.unchangedCluster, this.deps, workload);
-  }
-
-  /**
-   * Adds the workload to the simulated cluster as the change would leave it.
-   * @param newVersion - True when the change makes a new version.
-   * @param changed - True when the spec changes.
-   */
-  private putPredictedWorkload(
-    { namespace, name, current, spec }: PlanSubject,
-    newVersion: boolean,
-    changed: boolean,
-  ): WorkloadRecord {
-    const predicted =
-      current === undefined
-        ? create(WorkloadRecordSchema, { uid: `planned/${namespace}/${name}`, namespace, name })
-        : clone(WorkloadRecordSchema, current);
-    predicted.spec = spec;
-    if (changed || newVersion) predicted.generation += 1n;
-    if (newVersion) predicted.version += 1;
-    const { uid, version } = predicted;
-    const nowMs = this.deps.clock.wallTime();
-    const earlier = this.deps.state.view().versions(uid);
-    this.cluster.putWorkload(
-      predicted,
-      newVersion ? createVersionRecord(spec, { version, nowMs, earlier }) : undefined,
-    );
-    return predicted;
   }
 
   private toPlanFields({ namespace, name }: WorkloadRecord, result: DryRunResult) {

@@ -29,4 +29,14 @@ describe('PlacementBudget', () => {
     expect(budget.isExhausted).toBe(false);
     expect(countDecisions(budget)).toBe(4);
   });
+
+  it('allows decisions again in each slice, up to the total of all slices', () => {
+    const budget = new PlacementBudget(NODES, { slice: 3_000, total: 7_000 });
+    const counts = [1, 2, 3, 4].map(() => {
+      budget.beginSlice();
+      return countDecisions(budget);
+    });
+    expect(counts).toEqual([3, 3, 1, 0]);
+    expect(budget.isExhausted).toBe(true);
+  });
 });

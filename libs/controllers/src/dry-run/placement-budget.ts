@@ -6,16 +6,48 @@ import { MAX_SUGGESTION_TRIALS } from '@cloudless/scheduler';
  */
 const MAX_NODE_EVALUATIONS = 20_000;
 
-/** The node evaluations of one plan, in all of its simulated clusters together. */
+/** Limits of a {@link PlacementBudget}, in node evaluations. */
+export interface PlacementLimits {
+  /** Most evaluations between two calls of `beginSlice`. */
+  readonly slice: number;
+  /** Most evaluations in all slices together. */
+  readonly total: number;
+}
+
+const PLAN_LIMITS: PlacementLimits = {
+  slice: MAX_NODE_EVALUATIONS,
+  total: MAX_NODE_EVALUATIONS,
+};
+
+/**
+ * The node evaluations of one plan or simulation, in all of its simulated clusters together. A plan
+ * runs in one slice; a simulation lets other work run between its slices.
+ */
 export class PlacementBudget {
   private evaluatedNodes = 0;
+  private evaluatedInSlice = 0;
   private refusedDecision = false;
 
-  constructor(private readonly nodeCount: number) {}
+  /** @param limits - Default: those of a plan. */
+  constructor(
+    private readonly nodeCount: number,
+    private readonly limits: PlacementLimits = PLAN_LIMITS,
+  ) {}
 
-  /** True after a placement decision was refused: the plan is not complete. */
+  /** True after a placement decision was refused in this slice: its prediction is not complete. */
   get isExhausted(): boolean {
     return this.refusedDecision;
+  }
+
+  /** Node evaluations so far, in all slices. */
+  get evaluations(): number {
+    return this.evaluatedNodes;
+  }
+
+  /** Begins a slice, in which decisions are possible again unless the total is reached. */
+  beginSlice(): void {
+    this.evaluatedInSlice = 0;
+    this.refusedDecision = false;
   }
 
   /**
@@ -36,7 +68,10 @@ export class PlacementBudget {
   }
 
   private consume(evaluations: number): boolean {
-    if (this.evaluatedNodes + evaluations > MAX_NODE_EVALUATIONS) return false;
+    const { slice, total } = this.limits;
+    if (this.evaluatedInSlice + evaluations > slice) return false;
+    if (this.evaluatedNodes + evaluations > total) return false;
+    this.evaluatedInSlice += evaluations;
     this.evaluatedNodes += evaluations;
     return true;
   }

@@ -67,7 +67,7 @@ export interface DryRunResult {
 }
 
 export interface DryRunDeps {
-  readonly nodes: NodeDirectory;
+  readonly nodes: Pick<NodeDirectory, 'isAlive'>;
   readonly clock: Pick<Clock, 'wallTime'>;
 }
 

@@ -78,6 +78,9 @@ const coordinator: Rules<typeof CoordinatorService> = {
   listPlans: list,
   getPlan: read,
   executePlan: change,
+  // Shows nodes, and the effects on workloads of all namespaces. The answer has nothing that a viewer
+  // of the whole cluster could not work out from the objects that the viewer may read.
+  simulateCluster: readNodes,
   listEndpoints: read,
   watchEndpoints: read,
   listEvents: list,

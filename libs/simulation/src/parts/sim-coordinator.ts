@@ -155,6 +155,7 @@ export class SimCoordinator {
       nodes: controllers.nodes,
       presenter: controllers.presenter,
       dryRun: controllers.dryRun,
+      whatIf: controllers.whatIf,
       placements: controllers.placements,
       explainImpossibleLimits,
       getConnection: ({ requestHeader }) =>

@@ -160,6 +160,7 @@ export class TestCluster {
       nodes: controllers.nodes,
       presenter: controllers.presenter,
       dryRun: controllers.dryRun,
+      whatIf: controllers.whatIf,
       placements: controllers.placements,
       explainImpossibleLimits,
       getConnection: (context) =>

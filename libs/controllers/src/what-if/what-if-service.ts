@@ -1,0 +1,101 @@
+import type { SimulateClusterResponse } from '@cloudless/api';
+import { CloudlessError, sleep, type Clock, type StopSignal } from '@cloudless/base';
+import type { ClusterState, ClusterView, SimulatedChanges } from '@cloudless/cluster-state';
+import type { ScoreWeights } from '@cloudless/scheduler';
+import { ClusterSimulation } from './cluster-simulation.js';
+import { FrozenSource, type LiveSource } from './frozen-source.js';
+import { createRecordSource } from './record-source.js';
+import type { SimulationSource } from './simulation-source.js';
+
+export interface WhatIfServiceDeps extends Omit<LiveSource, 'state' | 'clock'> {
+  readonly state: ClusterState;
+  readonly clock: Clock;
+  readonly weights?: ScoreWeights | undefined;
+}
+
+/** A state of the cluster, opened for one simulation. Close it after use. */
+export interface OpenedState {
+  /** The records, for the validation of the changes before the next turn of the event loop. */
+  readonly view: ClusterView;
+  /**
+   * Predicts the effect of changes. Runs in slices, between which other work runs. Call it in the
+   * same turn of the event loop in which the state was opened.
+   * @throws StoppedError when the signal is aborted.
+   */
+  simulate(changes: SimulatedChanges, signal: StopSignal): Promise<SimulateClusterResponse>;
+  close(): void;
+}
+
+/**
+ * Most replicas of a state that is read from the history: all of its records are read and decoded,
+ * which takes about 2 s of CPU and 600 MB of memory for so many.
+ */
+const MAX_HISTORIC_REPLICAS = 100_000;
+
+/** Predicts the effect of changes on the whole cluster. Commits nothing. */
+export class WhatIfService {
+  constructor(private readonly deps: WhatIfServiceDeps) {}
+
+  /** Opens the current state. */
+  openCurrent(): OpenedState {
+    const source = new FrozenSource(this.deps);
+    return this.open(source, this.deps.state.view(), () => source.close());
+  }
+
+  /**
+   * Opens an older state.
+   * @throws kind `compacted` when the history no longer contains the revision, `exhausted` for a
+   *   cluster with more than 100 000 replicas.
+   */
+  async openRevision(revision: bigint): Promise<OpenedState> {
+    const { state, clock, weights } = this.deps;
+    await state.checkRevision(revision);
+    this.checkSize(state.view());
+    const nodes = await state.recordsAt('node', revision);
+    const workloads = await state.recordsAt('workload', revision);
+    const versions = await state.recordsAt('version', revision);
+    const controls = await state.recordsAt('control', revision);
+    const replicas = await state.recordsAt('replica', revision);
+    const source = createRecordSource(
+      {
+        revision,
+        nodes: nodes.values(),
+        workloads: workloads.values(),
+        versions: [...versions].map(([id, record]) => [id.split('/')[0] ?? '', record] as const),
+        controls: controls.values(),
+        replicas: replicas.values(),
+      },
+      { clock, weights },
+    );
+    return this.open(source, source.view, () => undefined);
+  }
+
+  private open(source: SimulationSource, view: ClusterView, close: () => void): OpenedState {
+    const { clock } = this.deps;
+    return {
+      view,
+      close,
+      simulate: async (changes, signal) => {
+        const steps = new ClusterSimulation(source, changes).run();
+        let next = steps.next();
+        while (next.done !== true) {
+          await sleep(clock, 0, signal);
+          next = steps.next();
+        }
+        return next.value;
+      },
+    };
+  }
+
+  private checkSize(view: ClusterView): void {
+    let count = 0;
+    for (const _replica of view.replicas()) {
+      count += 1;
+      if (count > MAX_HISTORIC_REPLICAS)
+        throw new CloudlessError(
+          'exhausted',
+          `the cluster has more than ${MAX_HISTORIC_REPLICAS} replicas, too many to read an older revision; save a snapshot with "cloudlessctl admin snapshot" and simulate with --snapshot`,
+        );
+    }
+  }
+}
