@@ -20,7 +20,8 @@ export interface RpcLimits {
   readonly maxConnections: number;
   /**
    * TLS handshakes that have started and are not complete. Beyond the limit, a new handshake waits
-   * until another completes, or replaces the oldest once the oldest is 5 s old.
+   * until another completes, or replaces the oldest once the oldest is 5 s old, or 2 s when no other
+   * handshake completes.
    */
   readonly maxHandshakes: number;
   /** Open streams of one HTTP/2 session. */

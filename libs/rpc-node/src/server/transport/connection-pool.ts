@@ -21,7 +21,7 @@ export class ConnectionPool {
     private readonly limit: number,
     private readonly handshakes: Pick<
       HandshakeQueue<ServerConnection>,
-      'remove' | 'findLeastUseful'
+      'complete' | 'remove' | 'findLeastUseful'
     >,
   ) {}
 
@@ -63,7 +63,7 @@ export class ConnectionPool {
 
   /** Records that the TLS handshake of a connection is complete. */
   markSecure(connection: ServerConnection): void {
-    this.handshakes.remove(connection);
+    this.handshakes.complete(connection);
     this.unused.add(connection);
     this.unidentified.add(connection);
   }

@@ -51,14 +51,14 @@ describe('HandshakeQueue', () => {
     const connections = bed.add('a', 5_000);
     for (let done = 0; done < connections.length; done += 25) {
       bed.runIterations(4);
-      for (const connection of connections.slice(done, done + 25)) bed.queue.remove(connection);
+      for (const connection of connections.slice(done, done + 25)) bed.queue.complete(connection);
     }
     expect(bed.started).toEqual(connections.map(({ name }) => name));
     expect(bed.evicted).toEqual([]);
     expect(bed.queue.size).toBe(0);
   });
 
-  it('replaces the oldest incomplete handshake only after 5 s, and only for a client that waits', async () => {
+  it('replaces incomplete handshakes after 2 s without any completion, and only for others', async () => {
     const bed = aQueue(2);
     bed.add('a', 2);
     await bed.clock.advance(10_000);
@@ -67,12 +67,28 @@ describe('HandshakeQueue', () => {
     bed.add('b', 2);
     expect(bed.evicted).toEqual(['a1', 'a2']);
     bed.add('c', 1);
-    await bed.clock.advance(4_999);
+    await bed.clock.advance(1_999);
     bed.runIterations(1);
     expect(bed.started).toEqual(['a1', 'a2', 'b1', 'b2']);
     await bed.clock.advance(1);
     expect(bed.evicted).toEqual(['a1', 'a2', 'b1']);
     expect(bed.started.at(-1)).toBe('c1');
+  });
+
+  it('replaces a handshake after 5 s while others complete', async () => {
+    const bed = aQueue(2);
+    bed.add('a', 1);
+    const others = bed.add('b', 100);
+    for (const [second, other] of others.slice(0, 4).entries()) {
+      await bed.clock.advance(1_000);
+      bed.queue.complete(other);
+      bed.runIterations(1);
+      expect([second, bed.evicted]).toEqual([second, []]);
+    }
+    await bed.clock.advance(999);
+    expect(bed.evicted).toEqual([]);
+    await bed.clock.advance(1);
+    expect(bed.evicted).toEqual(['a1']);
   });
 
   it('starts a waiting handshake as soon as another completes', () => {

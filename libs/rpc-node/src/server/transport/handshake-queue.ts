@@ -5,10 +5,11 @@ import { toPeerKey } from '../admission/peer-key.js';
 /** Handshakes that start in one iteration of the event loop. The start of one takes about 0.5 ms. */
 const STARTS_PER_ITERATION = 16;
 /**
- * Age at which an incomplete handshake may be replaced, milliseconds. A client that needs longer
- * than that for two messages is lost, overloaded or an attacker.
+ * Age at which an incomplete handshake may be replaced, milliseconds: `slow` while other handshakes
+ * complete, because thousands of honest clients on one machine answer late; `stalled` once none has
+ * completed for that long, as when all places are taken by clients that never answer.
  */
-const REPLACEABLE_AGE_MS = 5_000;
+const REPLACEABLE_AGE_MS = { slow: 5_000, stalled: 2_000 };
 
 /** The part of a connection that the queue reads. */
 interface RemoteConnection {
@@ -33,12 +34,15 @@ export interface HandshakeQueueSettings<Connection> {
  * memory and no CPU, so thousands of clients that connect at once wait here for their turn instead
  * of slowing down each other. Clients take turns by address, and each address keeps the order of
  * arrival. At most `maxHandshakes` are incomplete at a time; a new handshake then waits until
- * another completes, or replaces the oldest when the oldest has been incomplete for 5 s.
+ * another completes, or replaces the oldest once the oldest has been incomplete for 5 s, or for 2 s
+ * in which no handshake has completed.
  */
 export class HandshakeQueue<Connection extends RemoteConnection> {
   private readonly waiting = new FairQueue<Connection>();
   /** Start of each incomplete handshake on the clock. Oldest first. */
   private readonly startedAt = new Map<Connection, number>();
+  /** Time of the last completed handshake on the clock. */
+  private completedAt = -Infinity;
   private startsInIteration = 0;
   private isIterationScheduled = false;
   private replaceTimer: Timer | undefined;
@@ -56,7 +60,13 @@ export class HandshakeQueue<Connection extends RemoteConnection> {
     this.startNext();
   }
 
-  /** Removes a connection that is closed or whose handshake is complete. */
+  /** Removes a connection whose handshake is complete. */
+  complete(connection: Connection): void {
+    this.completedAt = this.settings.clock.now();
+    this.remove(connection);
+  }
+
+  /** Removes a connection that is closed. A repeated call has no effect. */
   remove(connection: Connection): void {
     if (!this.startedAt.delete(connection)) this.waiting.remove(keyOf(connection), connection);
     else this.startNext();
@@ -95,7 +105,11 @@ export class HandshakeQueue<Connection extends RemoteConnection> {
     if (this.startedAt.size < maxHandshakes) return true;
     const [[oldest, startedAt] = []] = this.startedAt;
     if (oldest === undefined || startedAt === undefined) return true;
-    const remainingMs = startedAt + REPLACEABLE_AGE_MS - clock.now();
+    const replaceableAt = Math.min(
+      startedAt + REPLACEABLE_AGE_MS.slow,
+      Math.max(startedAt, this.completedAt) + REPLACEABLE_AGE_MS.stalled,
+    );
+    const remainingMs = replaceableAt - clock.now();
     if (remainingMs > 0) {
       this.replaceTimer?.cancel();
       this.replaceTimer = clock.setTimer(remainingMs, () => this.startNext());
