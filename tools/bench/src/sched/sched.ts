@@ -1,0 +1,80 @@
+// The scheduler alone, without a store and without agents: `sched.ts <benchmark> [options]`, one
+// benchmark of docs/performance.md for each name. Decisions are exact on every size.
+import { spawnSync } from 'node:child_process';
+import { parseArgs } from 'node:util';
+import { systemClock } from '@cloudless/app-kit';
+import { printReport } from '../report.js';
+import { Violations } from '../violations.js';
+import {
+  runBasic,
+  runConstraints,
+  runHetero,
+  runScale,
+  runStorm,
+  type SchedOptions,
+} from './cases.js';
+import { parseGoBenchmarks } from './go-benchmark.js';
+import { runPreempt } from './preempt-case.js';
+
+const BENCHMARKS = {
+  basic: { run: runBasic, name: 'sched-basic' },
+  hetero: { run: runHetero, name: 'sched-hetero' },
+  constraints: { run: runConstraints, name: 'sched-constraints' },
+  preempt: { run: runPreempt, name: 'sched-preempt' },
+  scale: { run: runScale, name: 'sched-scale' },
+  storm: { run: runStorm, name: 'resched-storm' },
+};
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    nodes: { type: 'string', default: '5000' },
+    seed: { type: 'string', default: '1' },
+    // CPU seconds of one case; a slower scheduler makes fewer placements.
+    budget: { type: 'string', default: '20' },
+    // A command of a peer that prints Go benchmarks; runs after ours, in the same run.
+    'peer-command': { type: 'string' },
+    // Divides the numbers of replicas.
+    divisor: { type: 'string', default: '1' },
+  },
+});
+const [chosen = ''] = positionals;
+const isBenchmark = (name: string): name is keyof typeof BENCHMARKS => name in BENCHMARKS;
+if (!isBenchmark(chosen))
+  throw new Error(`name one of the benchmarks ${Object.keys(BENCHMARKS).join(', ')}`);
+
+const violations = new Violations();
+const options: SchedOptions = {
+  seed: Number(values.seed),
+  nodes: Number(values.nodes),
+  budgetSeconds: Number(values.budget),
+  divisor: Number(values.divisor),
+  violations,
+};
+const { run, name } = BENCHMARKS[chosen];
+// The compiler of Node.js has seen the code before the measured run.
+run({ ...options, nodes: Math.min(500, options.nodes), divisor: 50, budgetSeconds: 2 });
+const cases = run(options);
+const peer = values['peer-command'];
+
+/** Runs the benchmark of a peer. */
+function runPeer(command: string): Readonly<Record<string, unknown>> {
+  const started = systemClock.now();
+  const { stdout, stderr, status } = spawnSync('sh', ['-c', command], { encoding: 'utf8' });
+  violations.check(status === 0, `the command of the peer failed: ${stderr.slice(-500)}`);
+  const benchmarks = parseGoBenchmarks(stdout);
+  violations.check(benchmarks.length > 0, 'the command of the peer printed no Go benchmark');
+  return { command, benchmarks, seconds: (systemClock.now() - started) / 1_000 };
+}
+
+printReport(name, {
+  nodes: chosen === 'scale' ? 'see cases' : options.nodes,
+  seed: options.seed,
+  budgetCpuSecondsPerCase: options.budgetSeconds,
+  divisor: options.divisor,
+  memoryMb: Math.round(process.memoryUsage.rss() / 1e6),
+  cases,
+  peer: peer === undefined ? 'left out: no --peer-command' : runPeer(peer),
+  violations: violations.texts,
+});
+process.exit(violations.exitCode());
