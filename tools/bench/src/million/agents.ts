@@ -1,0 +1,168 @@
+// The light agents of the benchmark `million`, in one process. The benchmark starts the process and
+// controls it by messages. Up to 40 agents share a connection, the limit of the coordinator for one
+// client without identity.
+import * as http2 from 'node:http2';
+import { durationMs } from '@bufbuild/protobuf/wkt';
+import type { Welcome } from '@cloudless/api';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { sleep } from '@cloudless/base';
+import {
+  ZONES,
+  type AgentCounts,
+  type AgentsCommand,
+  type AgentsReply,
+} from './agents-protocol.js';
+import { LightAgent, type SharedCounts } from './light-agent.js';
+
+const AGENTS_PER_CONNECTION = 40;
+/** Pause before a connection is tried again, milliseconds. */
+const RETRY_MS = 100;
+
+const shared: SharedCounts = {
+  admitted: 0,
+  startOrders: 0,
+  stopOrders: 0,
+  forgetOrders: 0,
+  repeatedOrders: 0,
+  reports: 0,
+  bytesReceived: 0,
+  bytesSent: 0,
+};
+/** From the newest Welcome. */
+const times = { pingMs: 900, usageMs: 10_000, reconnectSpreadMs: 0 };
+
+/** One connection and its agents, which are all in the same zone. */
+class AgentGroup {
+  private session: http2.ClientHttp2Session | undefined;
+  isLost = false;
+
+  constructor(
+    readonly zone: number,
+    readonly agents: readonly LightAgent[],
+  ) {}
+
+  get isOpen(): boolean {
+    return this.session !== undefined;
+  }
+
+  /** Keeps a connection open until the zone is lost. */
+  async run(coordinator: string): Promise<void> {
+    while (!this.isLost) {
+      await this.runConnection(coordinator).catch(() => undefined);
+      if (this.isLost) return;
+      // As real agents: all dial again within the spread that the coordinator has announced.
+      await sleep(systemClock, RETRY_MS + systemRandom.next() * times.reconnectSpreadMs);
+    }
+  }
+
+  lose(): void {
+    this.isLost = true;
+    this.session?.destroy();
+  }
+
+  private async runConnection(coordinator: string): Promise<void> {
+    const session = http2.connect(coordinator);
+    await new Promise<void>((resolve, reject) => {
+      session.once('connect', () => resolve());
+      session.once('error', reject);
+    });
+    this.session = session;
+    session.on('error', () => undefined);
+    const closed = new Promise<void>((resolve) => session.once('close', () => resolve()));
+    void this.keepLeases(session);
+    void this.sendUsage(session);
+    for (const agent of this.agents) {
+      await agent.enroll(session);
+      agent.openSession(session);
+    }
+    await closed;
+    this.session = undefined;
+  }
+
+  private async keepLeases(session: http2.ClientHttp2Session): Promise<void> {
+    while (!session.destroyed) {
+      session.ping(() => undefined);
+      await sleep(systemClock, times.pingMs);
+    }
+  }
+
+  private async sendUsage(session: http2.ClientHttp2Session): Promise<void> {
+    while (!session.destroyed) {
+      await sleep(systemClock, times.usageMs * (0.5 + systemRandom.next()));
+      if (session.destroyed) return;
+      for (const agent of this.agents) agent.sendUsage();
+    }
+  }
+}
+
+const groups: AgentGroup[] = [];
+
+async function start({
+  coordinator,
+  agents,
+  maxReplicas,
+}: Extract<AgentsCommand, { kind: 'start' }>): Promise<void> {
+  for (let zone = 0; zone < ZONES; zone += 1) {
+    const ofZone: LightAgent[] = [];
+    for (let index = zone; index < agents; index += ZONES)
+      ofZone.push(
+        new LightAgent({
+          nodeId: `node-${index + 1}`,
+          zone: `zone-${zone}`,
+          maxReplicas,
+          counts: shared,
+          onWelcome: applyWelcome,
+        }),
+      );
+    for (let first = 0; first < ofZone.length; first += AGENTS_PER_CONNECTION)
+      groups.push(new AgentGroup(zone, ofZone.slice(first, first + AGENTS_PER_CONNECTION)));
+  }
+  for (const group of groups) void group.run(coordinator);
+  while (shared.admitted < agents) await sleep(systemClock, 50);
+}
+
+function applyWelcome({ pingInterval, usageInterval, reconnectSpread }: Welcome): void {
+  if (pingInterval !== undefined) times.pingMs = durationMs(pingInterval);
+  if (usageInterval !== undefined) times.usageMs = durationMs(usageInterval);
+  if (reconnectSpread !== undefined) times.reconnectSpreadMs = durationMs(reconnectSpread);
+}
+
+function count(): AgentCounts {
+  const byVersion = new Map<number, number>();
+  let running = 0;
+  let mostOnOneAgent = 0;
+  for (const group of groups) {
+    if (group.isLost) continue;
+    for (const agent of group.agents) {
+      running += agent.running;
+      mostOnOneAgent = Math.max(mostOnOneAgent, agent.running);
+      for (const [version, ofAgent] of agent.runningByVersion)
+        byVersion.set(version, (byVersion.get(version) ?? 0) + ofAgent);
+    }
+  }
+  const { user, system } = process.cpuUsage();
+  return {
+    ...shared,
+    connections: groups.filter((group) => group.isOpen && !group.isLost).length,
+    running,
+    runningByVersion: Object.fromEntries(byVersion),
+    mostOnOneAgent,
+    cpuSeconds: (user + system) / 1e6,
+    memoryBytes: process.memoryUsage.rss(),
+  };
+}
+
+const reply = (message: AgentsReply): void => void process.send?.(message);
+
+process.on('message', (command: AgentsCommand) => {
+  switch (command.kind) {
+    case 'start':
+      return void start(command).then(() => reply({ kind: 'started' }));
+    case 'loseZone':
+      for (const group of groups) if (group.zone === command.zone) group.lose();
+      return reply({ kind: 'zoneLost' });
+    case 'count':
+      return reply({ kind: 'counted', counts: count() });
+  }
+});
+process.on('disconnect', () => process.exit(0));

@@ -1,0 +1,156 @@
+import { systemClock } from '@cloudless/app-kit';
+import { sleep } from '@cloudless/base';
+import type { AgentCounts } from './agents-protocol.js';
+import type { LightAgents } from './light-agents.js';
+import { sumOf, type MeasuredCoordinator, type Metrics } from './measured-coordinator.js';
+
+/** State at one moment of a phase. */
+export interface Sample {
+  /** Seconds since the begin of the phase. */
+  readonly seconds: number;
+  /** Replicas that the agents have begun to run since the begin of the phase. */
+  readonly started: number;
+  /** CPU time of the coordinator since the begin of the phase, seconds. */
+  readonly coordinatorCpuSeconds: number;
+  readonly coordinatorMemoryMb: number;
+}
+
+/** Figures of one phase. */
+export interface PhaseFigures {
+  readonly seconds: number;
+  readonly coordinatorCpuSeconds: number;
+  readonly agentsCpuSeconds: number;
+  readonly coordinatorMemoryMb: number;
+  readonly replicas: number;
+  readonly replicasPerSecond: number;
+  /** Per replica of the phase. */
+  readonly perReplica: Readonly<Record<string, number>>;
+  /** Other counts of the phase. */
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+/** Time between two samples, milliseconds. */
+const SAMPLE_MS = 500;
+/** A phase without any progress ends after this time, milliseconds. */
+const STALLED_MS = 60_000;
+
+const round = (value: number, digits = 2): number => Number(value.toFixed(digits));
+
+interface Moment {
+  readonly atMs: number;
+  readonly cpuSeconds: number;
+  readonly metrics: Metrics;
+  readonly counts: AgentCounts;
+}
+
+/** Measures phases: what the coordinator and the agents use and count from begin to end. */
+export class PhaseRecorder {
+  /** Samples of all phases. */
+  readonly series: Record<string, readonly Sample[]> = {};
+
+  constructor(
+    private readonly coordinator: MeasuredCoordinator,
+    private readonly agents: LightAgents,
+  ) {}
+
+  /**
+   * Runs a phase.
+   * @param replicas - Number of replicas that the phase starts; the divisor of the figures.
+   * @param begin - What makes the cluster work.
+   * @param isDone - Looked at with each sample.
+   * @param isConfirmed - Looked at from the time that `isDone` holds; the phase ends with it.
+   */
+  async run(
+    name: string,
+    replicas: number,
+    begin: () => Promise<unknown>,
+    isDone: (counts: AgentCounts) => boolean,
+    isConfirmed: () => Promise<boolean>,
+  ): Promise<PhaseFigures> {
+    const before = await this.readMoment();
+    const samples: Sample[] = [];
+    this.series[name] = samples;
+    const begun = begin();
+    let reports = -1;
+    let progressAtMs = systemClock.now();
+    for (;;) {
+      const counts = await this.agents.count();
+      samples.push(this.createSample(before, counts));
+      if (isDone(counts)) break;
+      if (counts.reports !== reports) progressAtMs = systemClock.now();
+      reports = counts.reports;
+      if (systemClock.now() - progressAtMs > STALLED_MS)
+        throw new Error(
+          `${name}: no report within ${STALLED_MS / 1_000} s; ${JSON.stringify(counts)}`,
+        );
+      await sleep(systemClock, SAMPLE_MS);
+    }
+    await begun;
+    while (!(await isConfirmed())) await sleep(systemClock, SAMPLE_MS / 2);
+    const after = await this.readMoment();
+    return compare(before, after, replicas, this.coordinator.readFigures().memoryBytes);
+  }
+
+  private createSample(before: Moment, counts: AgentCounts): Sample {
+    const { cpuSeconds, memoryBytes } = this.coordinator.readFigures();
+    return {
+      seconds: round((systemClock.now() - before.atMs) / 1_000),
+      started: counts.startOrders - before.counts.startOrders,
+      coordinatorCpuSeconds: round(cpuSeconds - before.cpuSeconds),
+      coordinatorMemoryMb: Math.round(memoryBytes / 1e6),
+    };
+  }
+
+  private async readMoment(): Promise<Moment> {
+    const metrics = await this.coordinator.readMetrics();
+    const counts = await this.agents.count();
+    const { cpuSeconds } = this.coordinator.readFigures();
+    return { atMs: systemClock.now(), cpuSeconds, metrics, counts };
+  }
+}
+
+function compare(
+  before: Moment,
+  after: Moment,
+  replicas: number,
+  memoryBytes: number,
+): PhaseFigures {
+  const grown = (name: string, label?: string): number =>
+    sumOf(after.metrics, name, label) - sumOf(before.metrics, name, label);
+  const counted = (name: keyof Omit<AgentCounts, 'runningByVersion'>): number =>
+    after.counts[name] - before.counts[name];
+  const seconds = (after.atMs - before.atMs) / 1_000;
+  const cpuSeconds = after.cpuSeconds - before.cpuSeconds;
+  const per = (value: number): number => round(value / replicas, 3);
+  return {
+    seconds: round(seconds),
+    coordinatorCpuSeconds: round(cpuSeconds),
+    agentsCpuSeconds: round(counted('cpuSeconds')),
+    coordinatorMemoryMb: Math.round(memoryBytes / 1e6),
+    replicas,
+    replicasPerSecond: Math.round(replicas / seconds),
+    perReplica: {
+      coordinatorCpuUs: Math.round((cpuSeconds / replicas) * 1e6),
+      agentsCpuUs: Math.round((counted('cpuSeconds') / replicas) * 1e6),
+      wallUs: Math.round((seconds / replicas) * 1e6),
+      commits: per(grown('cloudless_state_commits_total', 'result="ok"')),
+      revisions: per(grown('cloudless_state_revision')),
+      orders: per(grown('cloudless_orders_sent_total')),
+      ordersAgain: per(grown('cloudless_orders_sent_total', 'again="true"')),
+      reports: per(grown('cloudless_replica_reports_total')),
+      placements: per(grown('cloudless_placements_total')),
+      bytesToAgents: per(counted('bytesReceived')),
+      bytesFromAgents: per(counted('bytesSent')),
+    },
+    counts: {
+      startOrders: counted('startOrders'),
+      stopOrders: counted('stopOrders'),
+      forgetOrders: counted('forgetOrders'),
+      repeatedOrders: counted('repeatedOrders'),
+      conflicts: grown('cloudless_state_commits_total', 'result="conflict"'),
+      nodeLosses: grown('cloudless_node_losses_total'),
+      mostReplicasOnOneAgent: after.counts.mostOnOneAgent,
+      storeMb: Math.round(sumOf(after.metrics, 'cloudless_store_size_bytes') / 1e6),
+    },
+  };
+}
