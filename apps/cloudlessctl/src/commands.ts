@@ -124,6 +124,11 @@ const COMMANDS: readonly Declaration[] = [
     async () => (await import('./commands/workload/workload-commands.js')).addExplainCommand,
   ],
   [
+    'simulate',
+    'predict the effect of lost, drained or added nodes and of changed workloads',
+    async () => (await import('./commands/what-if/simulate-command.js')).addSimulateCommand,
+  ],
+  [
     'login',
     'log in with a token, and store an identity that renews itself',
     async () => (await import('./commands/login/login-command.js')).addLoginCommand,

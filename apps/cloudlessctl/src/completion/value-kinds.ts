@@ -86,6 +86,7 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
     ],
     ...['key=value', 'name=value', 'name:address', 'name=soft[:hard]', 'path[:path[:rwm]]'],
     ...['[name=][host:]number', 'volume', 'check', 'labels', 'taints'],
+    ...['count=file', 'workload=replicas', 'revision'],
     ...['pattern', 'cidr', 'user-name', 'server', 'context-name'],
   ]),
 };

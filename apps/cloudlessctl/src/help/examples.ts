@@ -117,6 +117,12 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   scale: ['scale web 5 --wait', 'scale web api --replicas 5', 'scale web 0 --plan'],
   delete: ['delete web --wait', 'delete web api --ignore-not-found'],
   explain: ['explain web', 'explain prod/web -o json'],
+  simulate: [
+    'simulate --lose-zone a',
+    'simulate --drain-node web1 --add-nodes 3=node.yaml',
+    'simulate --add-nodes 2=like:web1 --scale web=50',
+    'simulate --apply web.yaml -o json',
+  ],
   login: [
     'login https://cluster.example:8443 --token-file ada.token',
     'login https://cluster.example:8443 --name prod',

@@ -197,6 +197,11 @@ const authority = create(CertificateAuthoritySchema, {
     completedNodeCount: 4860,
   },
 });
+const aHeadroom = (zone: string, nodes: number) => ({
+  ...{ zone, nodes, cpuMillis: 38_904_000n, freeCpuMillis: 1_234_500n },
+  ...{ memoryBytes: 1n << 44n, freeMemoryBytes: 3n << 42n, freeReplicas: 123_456n },
+  ...{ largestFreeCpuMillis: 7_900n, largestFreeMemoryBytes: 31n << 30n },
+});
 const cluster: CliOptions = {
   coordinator: {
     listWorkloads: () => ({ workloads }),
@@ -204,6 +209,37 @@ const cluster: CliOptions = {
     listNodes: () => ({ nodes }),
     getNode: () => nodes[1] ?? aNode(),
     listEvents: ({ newestFirst }) => ({ events: newestFirst ? [...events].reverse() : events }),
+    simulateCluster: () => ({
+      revision: 4711n,
+      workloads: [
+        {
+          ...{ namespace: 'default', name: 'checkout-with-a-long-name', desired: 12 },
+          ...{ readyBefore: 12, readyAfter: 11, floor: 8, minAvailable: 10 },
+          ...{ leaving: 4, placed: 3, waiting: 1, waitingReason: REASON },
+          suggestion: 'would fit on edge-frankfurt-2 with at most 100m CPU',
+        },
+        {
+          ...{ namespace: 'shop', name: 'web', desired: 3, readyBefore: 3, readyAfter: 3 },
+          ...{ floor: 3, minAvailable: 2, leaving: 0, placed: 0 },
+        },
+      ],
+      totalWorkloads: 2,
+      moves: [
+        {
+          ...{ namespace: 'default', name: 'checkout-with-a-long-name' },
+          ...{ replicaId: '00000000000000aa-1', fromNodeId: 'edge-frankfurt-1' },
+          ...{ fromZone: 'eu-central-1a', toNodeId: 'edge-frankfurt-2', toZone: 'eu-central-1b' },
+        },
+        { namespace: 'shop', name: 'web', toNodeId: 'new-1' },
+      ],
+      totalMoves: 7,
+      waitingAfter: 1,
+      before: { total: aHeadroom('', 4860) },
+      after: {
+        total: aHeadroom('', 4863),
+        zones: [aHeadroom('', 3), aHeadroom('eu/eu-central-1b', 4860)],
+      },
+    }),
     explainWorkload: () => ({
       summary: '2 of 3 replicas have a node; 1 waits.',
       nodes: [
@@ -263,6 +299,7 @@ const COMMANDS = [
   'node describe edge-frankfurt-2',
   'explain checkout-with-a-long-name',
   'explain checkout-with-a-long-name -o wide',
+  'simulate --lose-zone eu-central-1a --add-nodes 3=like:edge-frankfurt-1',
   'top node',
   'top workload',
   'top replica',

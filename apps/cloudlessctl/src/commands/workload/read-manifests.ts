@@ -3,7 +3,7 @@ import type { CliIo } from '../../io/io.js';
 import { parseManifest } from '../../manifest/parse-manifest.js';
 import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
 import { MAX_FILE_BYTES, formatProblem } from '../../manifest/yaml-reader.js';
-import type { CliSession } from '../../call/cli-session.js';
+import type { LocalSession } from '../../call/local-session.js';
 
 /**
  * Reads the workloads of manifest files and directories.
@@ -14,7 +14,7 @@ import type { CliSession } from '../../call/cli-session.js';
  *   directory without manifests; when there is none, lists the problems of all files.
  */
 export async function readManifests(
-  session: CliSession,
+  session: LocalSession,
   paths: readonly string[],
   consequence = 'nothing was applied',
 ): Promise<readonly ManifestWorkload[]> {
