@@ -1,11 +1,8 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import { compressionBrotli, compressionGzip } from '@connectrpc/connect-node';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { createError } from '../admission/retryable-error.js';
+import { COMPRESSIONS } from './compressions.js';
 import { countBinaryParts, countJsonParts } from './message-parts.js';
-
-/** Compressions that the server accepts. */
-export const COMPRESSIONS = [compressionGzip, compressionBrotli];
 
 /** Limits of one request message. */
 export interface MessageLimits {

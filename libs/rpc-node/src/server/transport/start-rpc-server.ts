@@ -9,7 +9,7 @@ import { createError } from '../admission/retryable-error.js';
 import { OverloadProtection } from '../admission/overload-protection.js';
 import { HealthState, registerHealthService } from '../health/health.js';
 import { inputErrorInterceptor } from '../messages/input-errors.js';
-import { COMPRESSIONS } from '../messages/inspect-body.js';
+import { COMPRESSIONS, COMPRESS_MIN_BYTES } from '../messages/compressions.js';
 import {
   defaultRpcLimits,
   type RpcLimits,
@@ -158,7 +158,8 @@ class HttpRpcServer implements RpcServer {
     const { registerRoutes, interceptors = [], reflectedServices = [] } = this.options;
     const { readMaxBytes, maxTimeoutMs } = this.limits;
     const router: ConnectRouter = createConnectRouter({
-      acceptCompression: COMPRESSIONS,
+      acceptCompression: [...COMPRESSIONS],
+      compressMinBytes: COMPRESS_MIN_BYTES,
       interceptors: [this.lifetimes.interceptor, inputErrorInterceptor, ...interceptors],
       jsonOptions: { ignoreUnknownFields: false, alwaysEmitImplicit: true },
       readMaxBytes,
