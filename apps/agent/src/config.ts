@@ -270,7 +270,7 @@ const parseCoordinators: Parse<readonly string[]> = (raw) => {
     }
     if (url.protocol === 'http:' && !isLoopbackHost(url.hostname)) {
       return {
-        problem: `"${address}" is not on this machine; without TLS only 127.0.0.1, [::1] and localhost are dialled: use https://`,
+        problem: `"${address}" is not on this machine; without TLS only 127.0.0.1, [::1] and localhost are dialled: use https://HOST:PORT`,
       };
     }
   }

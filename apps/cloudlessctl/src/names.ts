@@ -30,14 +30,17 @@ export function parseWorkloadName(text: string, defaultNamespace: string): Workl
 
 /**
  * Parses a container id (12 to 64 hex digits, at least one of them 0 to 9), a replica id
- * (`<uid>-<number>`) or `[namespace/]name`. Text with a slash is always a workload name.
+ * (`<uid>-<number>`), each also with its kind before (`replica/<uid>-<number>`), or
+ * `[namespace/]name`. Other text with a slash is always a workload name.
  * @throws {@link CliFailure} with exit code 2 for any other text.
  * @example
  * parseReplicaTarget('0123456789ab', 'default') // { kind: 'container', ... }
  */
 export function parseReplicaTarget(text: string, defaultNamespace: string): ReplicaTarget {
-  if (/^[0-9a-f]{16}-\d+$/.test(text)) return { kind: 'replica', replicaId: text };
-  if (/^(?=[a-f]*\d)[0-9a-f]{12,64}$/.test(text)) return { kind: 'container', containerId: text };
+  const replicaId = text.replace(/^replicas?\//, '');
+  if (/^[0-9a-f]{16}-\d+$/.test(replicaId)) return { kind: 'replica', replicaId };
+  const containerId = text.replace(/^containers?\//, '');
+  if (/^(?=[a-f]*\d)[0-9a-f]{12,64}$/.test(containerId)) return { kind: 'container', containerId };
   return { kind: 'workload', workload: parseWorkloadName(text, defaultNamespace) };
 }
 

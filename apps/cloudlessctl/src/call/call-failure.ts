@@ -73,7 +73,7 @@ export function describeCallFailure(
   if (network !== undefined) {
     return new CliFailure(
       ExitCode.unavailable,
-      `cannot reach the coordinator at ${target.server}: ${network.text}. Is it running (npm start)? ` +
+      `cannot reach the coordinator at ${target.server}: ${network.text}${describeDefaultPort(target.server)}. Is it running (npm start)? ` +
         `Check --server, CLOUDLESS_SERVER or ${target.context === undefined ? 'a context' : `the context '${target.context}'`} in ${target.configPath}`,
       { cause: reason },
     );
@@ -90,6 +90,13 @@ export function describeCallFailure(
   const text =
     describeRefusal(reason, target, nowMs) ?? `${reason.rawMessage} (${toCodeName(reason.code)})`;
   return new CliFailure(exitCode, text, { cause: reason });
+}
+
+/** Names the ports for an address without a port, which is rarely meant. */
+function describeDefaultPort(server: string): string {
+  if (/:\d+$/.test(server)) return '';
+  const port = server.startsWith('https:') ? 443 : 80;
+  return ` at port ${port}, because the address names none (coordinators listen on 8080 by default)`;
 }
 
 /** Returns true when the server has closed the connection without an answer. */

@@ -7,7 +7,7 @@ import { ExitCode } from './failure.js';
 
 const NOW_MS = Date.UTC(2026, 0, 1);
 const SERVER = 'https://cluster.example:8443';
-const target = { server: SERVER, configPath: '/home/u/config.yaml' };
+const target = { server: SERVER, configPath: '/home/u/config.yaml', namespace: 'bank' };
 
 /** Describes an error that the coordinator has answered with. */
 function describeAnswer(
@@ -79,7 +79,7 @@ describe('a refusal of the coordinator', () => {
   it.each<{ where: Record<string, string>; scope: string }>([
     { where: { namespace: 'shop' }, scope: '-n shop' },
     { where: { namespace: '' }, scope: '--cluster' },
-    { where: {}, scope: '-n NAMESPACE' },
+    { where: {}, scope: '-n bank' },
   ])('names the command that grants the role for $scope', ({ where, scope }) => {
     const metadata = { principal: 'user/ada', rpc: 'ScaleWorkload', role: 'operator', ...where };
     expect(

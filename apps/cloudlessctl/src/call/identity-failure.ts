@@ -63,19 +63,23 @@ export function describeTlsFailure(
  */
 export function describeRefusal(
   error: ConnectError,
-  { server }: ConnectionTarget,
+  target: ConnectionTarget,
   nowMs: number,
 ): string | undefined {
   const { reason, metadata = {} } = readErrorDetails(error);
   if (error.code === Code.PermissionDenied) {
-    const { principal = '', role, namespace = 'NAMESPACE' } = metadata;
+    // Without a namespace in the answer, the role in any namespace is enough, such as in that of the
+    // command.
+    const { principal = '', role, namespace = target.namespace ?? 'NAMESPACE' } = metadata;
     if (role === undefined || !principal.startsWith('user/')) return undefined;
     const scope = namespace === '' ? '--cluster' : `-n ${namespace}`;
-    return `${error.rawMessage} (PERMISSION_DENIED)\nAn administrator grants the role with: cloudlessctl user grant ${principal.slice('user/'.length)} ${role} ${scope}`;
+    const user = principal.slice('user/'.length);
+    return `${error.rawMessage} (PERMISSION_DENIED)\nAn administrator grants the role with: cloudlessctl user grant ${user} ${role} ${scope}`;
   }
   if (error.code !== Code.Unauthenticated) return undefined;
   const clocks = describeClocks(metadata['serverTime'], nowMs);
-  const advice = reason === 'CERTIFICATE_NOT_YET_VALID' || clocks !== '' ? '' : adviseLogin(server);
+  const advice =
+    reason === 'CERTIFICATE_NOT_YET_VALID' || clocks !== '' ? '' : adviseLogin(target.server);
   return `${error.rawMessage} (UNAUTHENTICATED)${clocks}${advice}`;
 }
 

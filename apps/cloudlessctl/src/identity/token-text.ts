@@ -5,6 +5,14 @@ import type { CliIo } from '../io/io.js';
 /** Largest input that can be a token with white space around it. */
 const MAX_TOKEN_BYTES = 4_096;
 
+/** Problems of a path that was given, by the error code of Node.js. */
+const PATH_PROBLEMS: Readonly<Record<string, string>> = {
+  ENOENT: 'no such file or directory',
+  ENOTDIR: 'no such file or directory',
+  EISDIR: 'is a directory; give the file with the token',
+  EACCES: 'permission denied',
+};
+
 /** A token of a user. */
 export interface UserToken {
   /** Id of the token: its second part. */
@@ -50,11 +58,11 @@ export async function readTokenFile(io: CliIo, path: string, origin: string): Pr
   try {
     bytes = await io.files.readSecret(path);
   } catch (reason) {
-    const isMissing = (reason as { readonly code?: unknown }).code === 'ENOENT';
+    const problem = PATH_PROBLEMS[String((reason as { readonly code?: unknown }).code)];
     const message = reason instanceof Error ? reason.message : String(reason);
     throw new CliFailure(
-      isMissing ? ExitCode.usage : ExitCode.error,
-      isMissing ? `${origin}: ${path}: no such file or directory` : `${origin}: ${message}`,
+      problem === undefined ? ExitCode.error : ExitCode.usage,
+      `${origin}: ${problem === undefined ? message : `${path}: ${problem}`}`,
       { cause: reason },
     );
   }

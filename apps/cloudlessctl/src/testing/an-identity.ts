@@ -67,6 +67,7 @@ export function aCredential(nowMs: number) {
     description: 'laptop',
     createdAt: timestampFromMs(nowMs),
     expiresAt: timestampFromMs(nowMs + 90 * DAY_MS),
+    certificateExpiresAt: timestampFromMs(nowMs + LIFE_MS),
   });
 }
 

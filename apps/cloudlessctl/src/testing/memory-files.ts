@@ -62,8 +62,8 @@ export class MemoryFiles implements Files {
 
   private require(path: string): string {
     const text = this.files[path];
-    if (text === undefined) throw createFileError('ENOENT', path);
-    return text;
+    if (text !== undefined) return text;
+    throw createFileError(this.listBelow(path).length > 0 ? 'EISDIR' : 'ENOENT', path);
   }
 }
 

@@ -25,3 +25,21 @@ export function describeExpiry(timeMs: number, nowMs: number): string {
   const leftMs = timeMs - nowMs;
   return leftMs > 0 ? `expires in ${formatSpan(leftMs)}` : `expired ${formatSpan(-leftMs)} ago`;
 }
+
+/**
+ * Describes the end of a login with a certificate that commands renew: `expires in 6d unless used, in
+ * 89d at the latest`.
+ * @param certificateMs - End of the newest certificate. A certificate that has expired cannot be
+ *   renewed, so the login has ended with it.
+ * @param loginMs - End of the login, however often it is used. Undefined: none.
+ */
+export function describeLoginEnd(
+  certificateMs: number,
+  loginMs: number | undefined,
+  nowMs: number,
+): string {
+  const isLast = loginMs !== undefined && certificateMs >= loginMs;
+  if (certificateMs <= nowMs || isLast) return describeExpiry(certificateMs, nowMs);
+  const last = loginMs === undefined ? '' : `, in ${formatSpan(loginMs - nowMs)} at the latest`;
+  return `${describeExpiry(certificateMs, nowMs)} unless used${last}`;
+}

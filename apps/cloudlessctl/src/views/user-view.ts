@@ -4,7 +4,8 @@ import { formatAge } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
-import { formatExpiry } from './expiry.js';
+import { timestampMs } from '../output/timestamp.js';
+import { describeLoginEnd, formatExpiry } from './expiry.js';
 
 /**
  * Formats a role: `operator in shop`, or `admin of the cluster` for a role in every namespace.
@@ -69,11 +70,14 @@ export function formatCredentialKind(kind: CredentialKind): string {
 }
 
 function formatState(
-  { expiresAt, revokedAt }: UserCredential,
+  { expiresAt, certificateExpiresAt, revokedAt }: UserCredential,
   nowMs: number,
   style: Style,
 ): Cell | string {
-  return revokedAt === undefined
-    ? formatExpiry(expiresAt, nowMs, style)
-    : { text: `revoked ${formatAge(revokedAt, nowMs)} ago`, paint: style.dim };
+  if (revokedAt !== undefined)
+    return { text: `revoked ${formatAge(revokedAt, nowMs)} ago`, paint: style.dim };
+  if (certificateExpiresAt === undefined) return formatExpiry(expiresAt, nowMs, style);
+  const endMs = timestampMs(certificateExpiresAt);
+  const text = describeLoginEnd(endMs, expiresAt && timestampMs(expiresAt), nowMs);
+  return endMs <= nowMs ? { text, paint: style.red } : text;
 }

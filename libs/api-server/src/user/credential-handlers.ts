@@ -42,6 +42,7 @@ import {
 import {
   computeExpiry,
   getExpiryMs,
+  presentCredential,
   requireUser,
   selectCredentialsToDelete,
   toAgeKey,
@@ -104,7 +105,7 @@ export class CredentialHandlers {
       compare: (a, b) => (a < b ? 1 : a > b ? -1 : 0),
     });
     return create(ListUserTokensResponseSchema, {
-      credentials: items.flatMap(({ credential }) => credential ?? []),
+      credentials: items.flatMap((record) => presentCredential(record) ?? []),
       nextPageToken,
     });
   }
@@ -146,8 +147,8 @@ export class CredentialHandlers {
   /**
    * Issues a client certificate for the user of the caller: renews the credential of the certificate
    * of the call, or creates a credential that ends with the bearer token of the call.
-   * @throws kind `unauthenticated` for an invalid signing request, or a credential that ends within 1 s; `precondition` when the caller is
-   *   no user.
+   * @throws kind `unauthenticated` for an invalid signing request, or a credential that ends within
+   *   1 s; `precondition` when the caller is no user.
    */
   async issueUserCertificate(
     { csr, description }: IssueUserCertificateRequest,
@@ -201,7 +202,7 @@ export class CredentialHandlers {
       if (used.serial !== undefined)
         this.deps.replaceCredential?.(caller, { ...chain, publicKeySha256 });
       return create(IssueUserCertificateResponseSchema, {
-        ...definedFields({ credential: record.credential }),
+        ...definedFields({ credential: presentCredential(record) }),
         certificateChain: chain.pem,
         trustBundle: identity.getTrustBundle().pem,
         coordinatorIds: [...identity.coordinatorIds],

@@ -309,7 +309,10 @@ describe('client certificates of users', () => {
       coordinatorIds: identity.coordinatorIds,
       trustDomain: 'cloudless',
     });
-    expect((await client.whoAmI({})).principal).toBe('user/ada');
+    const { principal, credential } = await client.whoAmI({});
+    expect(principal).toBe('user/ada');
+    // The certificate cannot outlive the token, so both end together.
+    expect(timestampMs(credential!.certificateExpiresAt!)).toBe(bed.clock.wallTime() + 3 * DAY_MS);
     const root = await asUser('root', at('admin'));
     await root.revokeUserToken({ user: 'ada', id: token.split('.')[1] ?? '' });
     const { credentials } = await root.listUserTokens({ user: 'ada' });

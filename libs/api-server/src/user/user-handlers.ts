@@ -40,6 +40,7 @@ import {
   removeGrant,
   requireAnotherAdmin,
   requireUser,
+  presentCredential,
 } from './user-rules.js';
 
 const calls = UserService.method;
@@ -114,7 +115,7 @@ export class UserHandlers {
     return create(WhoAmIResponseSchema, {
       principal: principal.name,
       grants: listGrants(principal),
-      ...definedFields({ credential: record?.value.credential }),
+      ...definedFields({ credential: record && presentCredential(record.value) }),
     });
   }
 

@@ -1,6 +1,14 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { durationMs, timestampMs, type Duration } from '@bufbuild/protobuf/wkt';
-import { Role, RoleGrantSchema, UserSchema, type RoleGrant, type User } from '@cloudless/api';
+import {
+  Role,
+  RoleGrantSchema,
+  UserCredentialSchema,
+  UserSchema,
+  type RoleGrant,
+  type User,
+  type UserCredential,
+} from '@cloudless/api';
 import { UserRecordSchema, type CredentialRecord, type UserRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
@@ -87,6 +95,16 @@ export function presentUser({ user }: UserRecord, isVisible: (namespace: string)
   const shown = user === undefined ? create(UserSchema) : clone(UserSchema, user);
   shown.grants = shown.grants.filter(({ namespace }) => isVisible(namespace));
   return shown;
+}
+
+/** Returns a credential as the API shows it: with the end of its newest certificate. */
+export function presentCredential({
+  credential,
+  current,
+}: CredentialRecord): UserCredential | undefined {
+  const { notAfter: certificateExpiresAt } = current ?? {};
+  if (credential === undefined || certificateExpiresAt === undefined) return credential;
+  return { ...clone(UserCredentialSchema, credential), certificateExpiresAt };
 }
 
 const MIN_LIFETIME_MS = 1_000;

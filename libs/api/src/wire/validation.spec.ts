@@ -17,6 +17,9 @@ import {
   CoordinatorService,
   CreateWorkloadRequestSchema,
   ExecCommandRequestSchema,
+  IdentityService,
+  UserService,
+  CreateUserRequestSchema,
   EnrollNodeRequestSchema,
   GetContainerStatusRequestSchema,
   LabelRequirement_Operator as Operator,
@@ -93,6 +96,13 @@ describe('validateMessage for requests', () => {
       name: 'a name with a line break at its end',
       problems: problemsOf(CreateWorkloadRequestSchema, { name: 'web\n', spec: {} }),
       expected: [`name: ${DNS_LABEL}`],
+    },
+    {
+      name: 'a name of a user with a space',
+      problems: problemsOf(CreateUserRequestSchema, { name: 'Bad Name' }),
+      expected: [
+        'name: must be lower-case letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
+      ],
     },
     {
       name: 'a missing spec',
@@ -427,7 +437,9 @@ describe('validateMessage for specs of workloads', () => {
 
 describe('validation rules of the proto files', () => {
   const messages = new Set<DescMessage>(
-    [CoordinatorService, AgentService].flatMap(({ methods }) => methods.map(({ input }) => input)),
+    [CoordinatorService, AgentService, IdentityService, UserService].flatMap(({ methods }) =>
+      methods.map(({ input }) => input),
+    ),
   );
   for (const { fields } of messages)
     for (const { message } of fields) if (message !== undefined) messages.add(message);

@@ -16,6 +16,9 @@ export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
     'must be lower-case letters, digits, "-" and ".", beginning and ending with a letter or digit',
   '^[a-z0-9]([a-z0-9_.-]*[a-z0-9])?$':
     'must be lower-case letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
+  '^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$':
+    'must be lower-case letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
+  '^[a-z0-9*-]*$': 'must be lower-case letters, digits, "-" and "*"',
   '^[a-z]+$': 'must be lower-case letters',
   '^r?w?m?$': 'must be "r", "w" and "m", each at most once and in this order',
   '^([0-9a-f]{12,64})?$': HEX_DIGITS,

@@ -8,7 +8,7 @@ import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js'
 import type { LocalSession } from '../../call/local-session.js';
 import { formatTable } from '../../output/table.js';
 import { suggestSimilar } from '../../suggest.js';
-import { describeExpiry } from '../../views/expiry.js';
+import { describeLoginEnd } from '../../views/expiry.js';
 import { getTextOption, requireOperand } from '../options.js';
 
 /** Adds the subcommands of `context`. They only read and write the configuration file. */
@@ -45,7 +45,7 @@ async function listContexts({ session }: LocalInvocation): Promise<void> {
   if (session.isStructured) return session.printValue({ contexts: rows });
   if (rows.length === 0)
     return session.printNotice(
-      `no contexts in ${path}; create one with: cloudlessctl login https://… or cloudlessctl context set <name> --server <url>`,
+      `no contexts in ${path}; create one with: cloudlessctl login https://HOST:8080 or cloudlessctl context set <name> --server <url>`,
     );
   await session.print(
     formatTable(
@@ -66,7 +66,7 @@ async function listContexts({ session }: LocalInvocation): Promise<void> {
 interface Login {
   /** Name of the user, such as `user/ada`. */
   readonly user?: string;
-  /** End of the login: `expires in 12d`. */
+  /** End of the login: `expires in 6d unless used, in 12d at the latest`. */
   readonly login?: string;
   /** End of the login in RFC 3339. */
   readonly loginExpiresAt?: string;
@@ -85,11 +85,10 @@ async function describeLogin(
     const identity = await readIdentity(io.files, directory);
     if (identity === undefined) return { login: 'logged out' };
     const { principal, notAfterMs, loginExpiresAtMs } = identity;
-    // The certificate renews itself until the end of the login, unless nobody uses it.
     const endMs = nowMs > notAfterMs ? notAfterMs : loginExpiresAtMs;
     return {
       user: principal,
-      login: describeExpiry(endMs, nowMs),
+      login: describeLoginEnd(notAfterMs, loginExpiresAtMs, nowMs),
       loginExpiresAt: new Date(endMs).toISOString(),
     };
   } catch (reason) {

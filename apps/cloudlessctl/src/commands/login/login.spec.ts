@@ -47,11 +47,12 @@ describe('cloudlessctl login', () => {
     expect(result).toMatchObject({
       exitCode: 0,
       stdout: [
-        'Server:      https://cluster.example:8443',
-        'Name:        user/ada',
-        'Roles:       viewer of the cluster, operator in shop',
-        'Credential:  client certificate 0m4c8e2fz6ty (laptop)',
-        'Login:       expires in 90d (2026-04-01T00:00:00Z)',
+        'Server:       https://cluster.example:8443',
+        'Name:         user/ada',
+        'Roles:        viewer of the cluster, operator in shop',
+        'Credential:   client certificate 0m4c8e2fz6ty (laptop)',
+        'Login:        expires in 90d (2026-04-01T00:00:00Z)',
+        'Certificate:  expires in 7d (2026-01-08T00:00:00Z), renewed by commands in the second half of its life',
         '',
       ].join('\n'),
       stderr: `logged in to ${SERVER}; the current context is cluster.example in ${CONFIG}\n`,
@@ -132,7 +133,7 @@ describe('cloudlessctl login', () => {
       words: [SERVER, ...WITH_FILE],
       options: { files: { 'ada.token': USER_TOKEN.slice(0, -1) } },
       message:
-        '--token-file (ada.token): expected one token of a user, which begins with clu1. and has four parts with dots between; is the text complete?',
+        '--token-file (ada.token): expected one token of a user, which begins with clu1. and has four or five parts with dots between; is the text complete?',
     },
     {
       name: 'no token',
@@ -143,6 +144,12 @@ describe('cloudlessctl login', () => {
       name: 'a file that does not exist',
       words: [SERVER, '--token-file', 'none'],
       message: '--token-file: none: no such file or directory',
+    },
+    {
+      name: 'a directory',
+      words: [SERVER, '--token-file', 'tokens'],
+      options: { files: { 'tokens/ada.token': USER_TOKEN } },
+      message: '--token-file: tokens: is a directory; give the file with the token',
     },
     {
       name: 'a context with another server',
@@ -246,12 +253,14 @@ describe('cloudlessctl context', () => {
   it('lists the user and the end of the login of each context', async () => {
     const { stdout } = await runCli(['context', 'list'], { files: LOGGED_IN });
     expect(stdout).toBe(
-      'CURRENT   NAME   SERVER                         NAMESPACE   USER       LOGIN\n*         prod   https://cluster.example:8443   default     user/ada   expires in 90d\n',
+      'CURRENT   NAME   SERVER                         NAMESPACE   USER       LOGIN\n*         prod   https://cluster.example:8443   default     user/ada   expires in 7d unless used, in 90d at the latest\n',
     );
   });
 
   it('shows the user and the end of the login with show', async () => {
     const { stdout } = await runCli(['context', 'show'], { files: LOGGED_IN });
-    expect(stdout).toContain('user:      user/ada\nlogin:     expires in 90d\n');
+    expect(stdout).toContain(
+      'user:      user/ada\nlogin:     expires in 7d unless used, in 90d at the latest\n',
+    );
   });
 });

@@ -1,3 +1,4 @@
+import type { Timestamp } from '@bufbuild/protobuf/wkt';
 import type { Command } from 'commander';
 import { UserCredential_Kind as CredentialKind, WhoAmIResponseSchema } from '@cloudless/api';
 import type { WhoAmIResponse } from '@cloudless/api';
@@ -36,7 +37,10 @@ function formatIdentity(
   { principal, grants, credential }: WhoAmIResponse,
 ): string {
   const { server, context } = settings;
-  const expiresAt = credential?.expiresAt;
+  const formatEnd = (end: Timestamp | undefined, note = ''): string =>
+    end === undefined
+      ? ''
+      : `${describeExpiry(timestampMs(end), nowMs)} (${formatStyledTime(end, style)})${note}`;
   const roles =
     principal.startsWith('user/') && grants.length === 0 ? 'none' : formatGrants(grants);
   return formatFields([
@@ -45,11 +49,14 @@ function formatIdentity(
     ['Name', principal],
     ['Roles', roles],
     ['Credential', credential === undefined ? '' : describeCredential(credential)],
+    ['Login', formatEnd(credential?.expiresAt)],
+    // Before the login when no command is used in the meantime.
     [
-      'Login',
-      expiresAt === undefined
-        ? ''
-        : `${describeExpiry(timestampMs(expiresAt), nowMs)} (${formatStyledTime(expiresAt, style)})`,
+      'Certificate',
+      formatEnd(
+        credential?.certificateExpiresAt,
+        ', renewed by commands in the second half of its life',
+      ),
     ],
   ]);
 }

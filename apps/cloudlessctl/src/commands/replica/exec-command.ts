@@ -3,10 +3,11 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { ExecCommandResponseSchema } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
-import { parseReplicaTarget, toTargetFields } from '../../names.js';
+import { toTargetFields } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { getCommandAfterSeparator, hasFlag, requireOperand } from '../options.js';
 import { execStream } from './exec-stream.js';
+import { resolveReplicaTarget } from './resolve-target.js';
 
 /** Limit of the API for the `stdin` field of ExecCommand. Longer input requires `-i`. */
 const MAX_STDIN_BYTES = 1024 * 1024;
@@ -38,15 +39,13 @@ export function addExecCommand(tree: CommandTree, parent: Command): void {
  */
 async function exec(invocation: Invocation): Promise<number> {
   const { session } = invocation;
-  const target = parseReplicaTarget(
-    requireOperand(invocation, 0, 'target'),
-    session.settings.namespace,
-  );
+  const targetText = requireOperand(invocation, 0, 'target');
   const command = getCommandAfterSeparator(invocation, 1, 'cloudlessctl exec web -- ls -l');
   if (command.length === 0)
     throw createUsageFailure(
       'no command given: put the command after --, for example: cloudlessctl exec web -- ls -l',
     );
+  const target = await resolveReplicaTarget(session, targetText);
   const [stdin, tty] = [hasFlag(invocation, 'stdin'), hasFlag(invocation, 'tty')];
   if (stdin || tty) return execStream(session, { target, command, stdin, tty });
   const { timeoutMs } = session.settings;

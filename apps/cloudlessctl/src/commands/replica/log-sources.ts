@@ -1,12 +1,13 @@
 import type { Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
-import { parseReplicaTarget, toTargetFields } from '../../names.js';
+import { toTargetFields } from '../../names.js';
 import type { ReplicaTarget } from '../../names.js';
 import { formatCount } from '../../output/human.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { getTextOption } from '../options.js';
 import { listSelectedWorkloads } from '../workload/select-workloads.js';
+import { resolveReplicaTarget } from './resolve-target.js';
 
 /**
  * Largest number of replicas whose logs a command with several targets reads at once, without
@@ -50,8 +51,8 @@ export async function findLogSources(invocation: Invocation): Promise<LogSources
     throw createUsageFailure(
       'give a workload, a replica or a container, or select workloads with -l',
     );
-  const { namespace } = session.settings;
-  const targets = [...new Set(operands)].map((text) => parseReplicaTarget(text, namespace));
+  const targets: ReplicaTarget[] = [];
+  for (const text of new Set(operands)) targets.push(await resolveReplicaTarget(session, text));
   const workloads: Workload[] = [];
   for (const target of targets) {
     if (target.kind === 'workload' && (targets.length > 1 || !session.isStructured))

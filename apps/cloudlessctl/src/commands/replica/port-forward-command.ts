@@ -8,12 +8,13 @@ import { describeCallFailure } from '../../call/call-failure.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import { addNotes } from '../../help/help-format.js';
 import type { LocalConnection, LocalListener } from '../../io/io.js';
-import { parseReplicaTarget, toTargetFields } from '../../names.js';
+import { toTargetFields } from '../../names.js';
 import type { ReplicaTarget } from '../../names.js';
 import { formatSpan } from '../../output/human.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { Deadline } from '../../call/reconnect.js';
 import { requireOperand } from '../options.js';
+import { resolveReplicaTarget } from './resolve-target.js';
 
 /**
  * Bytes of data in one message. The API allows 256 KiB in the `data` field; smaller messages reach
@@ -53,8 +54,8 @@ async function forwardPorts(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const { io, settings } = session;
   const targetText = requireOperand(invocation, 0, 'target');
-  const target = parseReplicaTarget(targetText, settings.namespace);
   const forwardings = operands.slice(1).map(parseForwarding);
+  const target = await resolveReplicaTarget(session, targetText);
   await checkPorts(session, target, forwardings);
   const deadline = new Deadline(io.clock, io.signal, settings.timeoutMs);
   const listeners: LocalListener[] = [];

@@ -103,6 +103,35 @@ describe('cloudlessctl user create', () => {
   });
 });
 
+describe('cloudlessctl user token list', () => {
+  const certificate = (certificateDays: number, days: number) => ({
+    ...credential,
+    kind: CredentialKind.CERTIFICATE,
+    certificateExpiresAt: timestampFromMs(NOW_MS + certificateDays * DAY_MS),
+    expiresAt: timestampFromMs(NOW_MS + days * DAY_MS),
+  });
+
+  it.each([
+    { name: 'a token', shown: credential, state: 'expires in 90d' },
+    {
+      name: 'a login with a certificate that commands renew',
+      shown: certificate(7, 90),
+      state: 'expires in 7d unless used, in 90d at the latest',
+    },
+    {
+      name: 'a login whose certificate cannot outlive its token',
+      shown: certificate(2, 2),
+      state: 'expires in 2d',
+    },
+    { name: 'an unused login', shown: certificate(-3, 83), state: 'expired 3d ago' },
+  ])('shows the end of $name', async ({ shown, state }) => {
+    const { stdout } = await runRecorded('user token list ada', 'listUserTokens', {
+      credentials: [shown],
+    });
+    expect(stdout.split('\n')[1]).toContain(`  ${state}  `);
+  });
+});
+
 describe('cloudlessctl get users', () => {
   const response = { users: [ada, create(UserSchema, { name: 'grace' })] };
 
