@@ -28,7 +28,7 @@ export function formatSimulation(
   const where = revision === 0n ? '' : ` from revision ${revision}`;
   const summary = [
     `simulated${where}: ${toOneLine(what)}`,
-    `${formatCount(simulated.totalMoves, 'replica')} leave or get a node; ${waitingAfter} without a node at the end, ${waitingBefore} before`,
+    `${formatCount(simulated.totalMoves, 'move')}; ${formatCount(waitingAfter, 'replica')} without a node at the end, ${waitingBefore} before`,
     ...(simulated.notPredicted === 0
       ? []
       : [

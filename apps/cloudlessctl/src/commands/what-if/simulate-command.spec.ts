@@ -57,7 +57,7 @@ describe('cloudlessctl simulate', () => {
       revision: '7',
     });
     expect(stdout).toContain(
-      'simulated from revision 9: lose zone a, lose node n1, drain node n2, add 3 nodes of node.yaml,\n',
+      'simulated from revision 9: lose zone a, lose node n1, drain node n2, add 3 nodes of node.yaml, add\n',
     );
   });
 
@@ -94,7 +94,7 @@ describe('cloudlessctl simulate', () => {
       words: Array.from({ length: 65 }, (_, index) => ['--lose-node', `n${index}`]).flat(),
       problem: '65 changes are given, and one simulation has at most 64',
     },
-  ])('refuses $words with exit code 2', async ({ words, problem }) => {
+  ])('ends with exit code 2: $problem', async ({ words, problem }) => {
     const files = { 'bad.yaml': 'zoone: a\n', 'count.yaml': 'count: 3\n' };
     const { exitCode, stderr } = await simulate(words, files);
     expect(stderr).toContain(problem);
