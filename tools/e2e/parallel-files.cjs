@@ -18,6 +18,7 @@ module.exports = [
   'probes',
   'public-api',
   'readme-commands',
+  'replica-costs',
   'restored-state',
   'start-up',
   'store-growth',

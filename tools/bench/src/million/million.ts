@@ -11,9 +11,11 @@ import { sleep } from '@cloudless/base';
 import { printReport } from '../report.js';
 import { Violations } from '../violations.js';
 import { ZONES, type AgentCounts } from './agents-protocol.js';
+import { findExceeded, parseLimits } from './limits.js';
 import { LightAgents } from './light-agents.js';
 import { MeasuredCoordinator, sumOf } from './measured-coordinator.js';
 import { PhaseRecorder, type PhaseFigures } from './phase-recorder.js';
+import { splitCosts } from './time-per-replica.js';
 
 const { values } = parseArgs({
   options: {
@@ -30,6 +32,8 @@ const { values } = parseArgs({
     profile: { type: 'string' },
     // File for the time series, as JSON.
     series: { type: 'string' },
+    // Largest figures per replica of the phase `create`, such as commits=0.2,orders=1.1.
+    limits: { type: 'string', default: '' },
     // Memory limit of the coordinator's heap, MiB.
     heap: { type: 'string' },
   },
@@ -39,6 +43,7 @@ const AGENTS = Number(values.agents);
 const PER_WORKLOAD = Math.min(Number(values['per-workload']), REPLICAS);
 const WORKLOADS = Math.ceil(REPLICAS / PER_WORKLOAD);
 const MAX_REPLICAS = Number(values['max-replicas']);
+const limits = parseLimits(values.limits);
 const phases = new Set(values.phases.split(','));
 /** Creates that are under way at the same time. */
 const CREATES_IN_FLIGHT = 16;
@@ -185,7 +190,12 @@ async function runPhase(
   const figures: PhaseFigures = await coordinator.profile(name, () =>
     recorder.run(name, replicas, begin, isDone, isReadyRecorded),
   );
-  results[name] = figures;
+  results[name] = {
+    ...figures,
+    costOfEachTenth: splitCosts(recorder.series[name] ?? [], replicas, 10),
+  };
+  if (name === 'create')
+    for (const text of findExceeded(figures.perReplica, limits)) violations.check(false, text);
   process.stderr.write(`${name}: ${JSON.stringify(figures)}\n`);
   await checkStatus(name);
 }

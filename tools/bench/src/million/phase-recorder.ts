@@ -141,6 +141,7 @@ function compare(
       placements: per(grown('cloudless_placements_total')),
       bytesToAgents: per(counted('bytesReceived')),
       bytesFromAgents: per(counted('bytesSent')),
+      storeBytes: per(grown('cloudless_store_size_bytes')),
     },
     counts: {
       startOrders: counted('startOrders'),
