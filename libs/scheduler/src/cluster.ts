@@ -6,13 +6,16 @@ import { canStay, countReasons, findNodeFailure, listReasons } from './filters/p
 import { Ledger } from './reservations/ledger.js';
 import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
+import { PlacementEngine } from './placement/placement-engine.js';
 import { PlacementRun } from './placement/placement-run.js';
 import { ClusterPreemptionSource } from './preemption/cluster-preemption-source.js';
 import { PreemptionSearch } from './preemption/preemption-search.js';
 import type { PreemptionDecision, PreemptOptions } from './preemption/preemption.js';
+import { NodeTable } from './columns/node-table.js';
+import type { Slot } from './columns/value-column.js';
 import { Problems } from './input/problems.js';
 import type { PlacementReason } from './filters/reasons.js';
-import { toFullRequest, type PlacementRequest } from './input/request.js';
+import { toFullRequest, type FullRequest, type PlacementRequest } from './input/request.js';
 import { checkReservation, type HeldReservation, type Reservation } from './input/reservation.js';
 import { clampToZero, subtractResources, type Resources } from './input/resources.js';
 import {
@@ -140,6 +143,25 @@ export interface Cluster {
   explain(request: PlacementRequest): NodeExplanation[];
   /** Returns an independent copy, for planning without side effects. */
   clone(): Cluster;
+  /** Returns what the cluster holds, what deciding has cost, and the memory in use. */
+  figures(): SchedulerFigures;
+}
+
+/** Size, work and memory of a cluster. The work counts from the creation of the cluster. */
+export interface SchedulerFigures {
+  readonly nodes: number;
+  readonly reservations: number;
+  /** Nodes whose score was computed for a request that came once. */
+  readonly nodesExamined: number;
+  /** Scores computed in winner trees, when trees were built and when nodes changed. */
+  readonly leavesUpdated: number;
+  readonly treesBuilt: number;
+  /** Winner trees kept at the moment. */
+  readonly treesKept: number;
+  /** Decisions about requests that came once. */
+  readonly scans: number;
+  /** Bytes of the arrays, roughly; without the objects that the caller passed. */
+  readonly memoryBytes: number;
 }
 
 export interface ClusterOptions {
@@ -155,8 +177,8 @@ export interface ClusterOptions {
 export function createCluster(options: ClusterOptions = {}): Cluster {
   return new IncrementalCluster(
     normaliseWeights(options.weights ?? DEFAULT_WEIGHTS),
+    new NodeTable(),
     new Map(),
-    new Ledger(),
   );
 }
 
@@ -164,32 +186,46 @@ class IncrementalCluster implements Cluster {
   /** Created by the first call to `preempt`: clusters without preemption do not pay for it. */
   private preemption: PreemptionSearch | undefined;
 
+  private readonly ledger: Ledger;
+  private readonly engine: PlacementEngine;
+
   constructor(
     private readonly weights: ScoreWeights,
+    private readonly table: NodeTable,
     private readonly nodes: Map<NodeId, IndexedNode>,
-    private readonly ledger: Ledger,
-  ) {}
+    toLedger: (table: NodeTable) => Ledger = (empty) => new Ledger(empty),
+  ) {
+    this.ledger = toLedger(table);
+    this.engine = new PlacementEngine(table, this.ledger, weights);
+  }
 
   upsertNode(node: SchedulerNode): void {
-    this.nodes.set(node.id, indexNode(node));
+    const indexed = indexNode(node);
+    this.nodes.set(node.id, indexed);
+    this.setNode(this.table.slotFor(node.id), indexed);
     this.preemption?.touchNode(node.id);
   }
 
   removeNode(nodeId: NodeId): void {
-    this.nodes.delete(nodeId);
+    const slot = this.table.find(nodeId);
+    if (slot === undefined || !this.nodes.delete(nodeId)) return;
+    this.setNode(slot, undefined);
+    this.table.forget(slot);
     this.preemption?.touchNode(nodeId);
   }
 
   reserve(reservation: Reservation): void {
     checkReservation(reservation);
     this.release(reservation.replicaId);
-    this.ledger.add(reservation);
+    this.engine.noteChange(this.ledger.add(reservation));
     this.preemption?.touchReservations(reservation.nodeId);
   }
 
   release(replicaId: ReplicaId): void {
-    const nodeId = this.ledger.remove(replicaId);
-    if (nodeId !== undefined) this.preemption?.touchReservations(nodeId);
+    const slot = this.ledger.remove(replicaId);
+    if (slot === undefined) return;
+    this.engine.noteChange(slot);
+    this.preemption?.touchReservations(this.idOf(slot));
   }
 
   node(nodeId: NodeId): SchedulerNode | undefined {
@@ -218,20 +254,15 @@ class IncrementalCluster implements Cluster {
     const problems = new Problems();
     problems.requireWholeNumber('count', count, 0);
     problems.throwIfAny();
-    const run = this.startRun(request);
-    const placements: Placement[] = [];
-    while (placements.length < count) {
-      const best = run.findBest();
-      if (best === undefined) {
-        // Nothing was placed, so the result is the same for all remaining replicas.
-        const refusal: Placement = {
-          placed: false,
-          reasons: countReasons(run.candidates, run),
-        };
-        return [...placements, ...Array.from({ length: count - placements.length }, () => refusal)];
-      }
-      placements.push(assign(run, best));
-    }
+    const full = toFullRequest(request);
+    let refusal: Placement | undefined;
+    const placements = this.engine
+      .decide(full, count, () => (refusal = this.refuse(full)))
+      .map(({ slot, score, terms }): Placement => {
+        return { placed: true, nodeId: this.idOf(slot), score, terms };
+      });
+    // Nothing was placed, so the result is the same for all remaining replicas.
+    while (refusal !== undefined && placements.length < count) placements.push(refusal);
     return placements;
   }
 
@@ -256,7 +287,7 @@ class IncrementalCluster implements Cluster {
       new ClusterPreemptionSource({
         nodes: this.nodes,
         ledger: this.ledger,
-        startRun: (full, ledger) => new PlacementRun(full, this.weights, this.nodes, ledger),
+        startRun: (full) => new PlacementRun(full, this.weights, this.nodes, this.ledger),
       }),
     );
     return this.preemption.decide(toFullRequest(request), options);
@@ -288,7 +319,36 @@ class IncrementalCluster implements Cluster {
   }
 
   clone(): Cluster {
-    return new IncrementalCluster(this.weights, new Map(this.nodes), this.ledger.clone());
+    return new IncrementalCluster(this.weights, this.table.clone(), new Map(this.nodes), (table) =>
+      this.ledger.clone(table),
+    );
+  }
+
+  figures(): SchedulerFigures {
+    const { cacheBytes, ...work } = this.engine.figures;
+    return {
+      ...work,
+      nodes: this.nodes.size,
+      reservations: this.ledger.count,
+      memoryBytes: cacheBytes + this.table.bytes + this.ledger.bytes,
+    };
+  }
+
+  private setNode(slot: Slot, node: IndexedNode | undefined): void {
+    const change = this.table.set(slot, node);
+    if (change === 'domains') this.engine.noteDomainChange();
+    if (change === 'node') this.engine.noteChange(slot);
+  }
+
+  private idOf(slot: Slot): NodeId {
+    const id = this.table.ids[slot];
+    if (id === undefined) throw new Error('a slot of a decision has a node');
+    return id;
+  }
+
+  private refuse(request: FullRequest): Placement {
+    const run = new PlacementRun(request, this.weights, this.nodes, this.ledger);
+    return { placed: false, reasons: countReasons(run.candidates, run) };
   }
 
   private startRun(request: PlacementRequest): PlacementRun {

@@ -43,8 +43,11 @@ describe('Cluster, compared with the plain scan over any history,', () => {
           expect(twins.cluster.place(request, 5)).toEqual(fresh.place(request, 5));
           expect(twins.cluster.explain(request)).toEqual(fresh.explain(request));
         }
-        for (const nodeId of twins.nodes.values())
-          expect(twins.cluster.usage(nodeId.id)).toEqual(fresh.usage(nodeId.id));
+        for (const { id } of twins.nodes.values())
+          expect(twins.cluster.usage(id)).toEqual(fresh.usage(id));
+        const copy = twins.cluster.clone();
+        for (const request of twins.requests)
+          expect(copy.place(request, 5)).toEqual(fresh.place(request, 5));
       }),
       { numRuns: 100 },
     );

@@ -1,5 +1,12 @@
 export { createCluster } from './cluster.js';
-export type { Cluster, ClusterOptions, EligibleNode, NodeUsage, Placement } from './cluster.js';
+export type {
+  Cluster,
+  ClusterOptions,
+  EligibleNode,
+  NodeUsage,
+  Placement,
+  SchedulerFigures,
+} from './cluster.js';
 export { DEFAULT_MAX_REPLICAS } from './input/node.js';
 export type { NodeAvailability, NodeConditions, SchedulerNode } from './input/node.js';
 export type { SchedulerHostPort } from './input/host-ports.js';

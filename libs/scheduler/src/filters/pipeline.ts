@@ -52,6 +52,15 @@ const CAPACITY_FILTERS: readonly Filter[] = [maxReplicas, resources, hostPorts];
 
 const AFFINITY_FILTERS: readonly Filter[] = [workloadAffinity, workloadAntiAffinity];
 
+/** Filters whose result is equal on all nodes of a class: see `NodeClasses`. */
+const CLASS_FILTERS: readonly NodeFilter[] = [
+  availability,
+  locality,
+  capabilities,
+  suspendedCapabilities,
+  taints,
+];
+
 /** Filters whose result a placement changes only on its own node and in its affinity domains. */
 const CANDIDATE_FILTERS: readonly Filter[] = [...CAPACITY_FILTERS, ...AFFINITY_FILTERS];
 
@@ -64,6 +73,11 @@ export const FILTERS: readonly Filter[] = [...NODE_FILTERS, ...CANDIDATE_FILTERS
 /** Returns the first failure among the filters that depend only on the node and the request. */
 export function findNodeFailure(node: FilterNode, run: FilterRequest): Failure | undefined {
   return findFailure(NODE_FILTERS, node, run);
+}
+
+/** Returns true when the filters allow every node of the class that `node` belongs to. */
+export function allowsClass(node: FilterNode, run: FilterRequest): boolean {
+  return findFailure(CLASS_FILTERS, node, run) === undefined;
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { NodeId } from '@cloudless/base';
 import { matchesAll, toLabelMap, type LabelMap } from '../input/labels.js';
-import type { ReplicaGroup } from '../reservations/ledger.js';
+import type { ReplicaGroup } from '../reservations/replica-group.js';
 import { domainOf, type IndexedNode } from '../input/node.js';
 import type { FullRequest, WorkloadTerm } from '../input/request.js';
 
@@ -134,7 +134,7 @@ export function findExcludedDomains(
  * Returns true when a term declared in `ownNamespace` matches a workload in `namespace` with
  * `labels`.
  */
-function matchesWorkload(
+export function matchesWorkload(
   term: WorkloadTerm,
   ownNamespace: string,
   namespace: string,

@@ -36,11 +36,15 @@ export function matchesAll(requirements: readonly LabelRequirement[], labels: La
 }
 
 /** Returns true when the requirement holds. */
-export function matches(
-  { key, operator, values = [] }: LabelRequirement,
-  labels: LabelMap,
+export function matches(requirement: LabelRequirement, labels: LabelMap): boolean {
+  return matchesValue(requirement, labels.get(requirement.key));
+}
+
+/** Returns true when the requirement holds for the value of its label, undefined when missing. */
+export function matchesValue(
+  { operator, values = [] }: LabelRequirement,
+  value: string | undefined,
 ): boolean {
-  const value = labels.get(key);
   switch (operator) {
     case 'In':
       return value !== undefined && values.includes(value);

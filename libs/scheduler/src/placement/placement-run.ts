@@ -3,7 +3,7 @@ import type { FilterRun } from '../filters/filter.js';
 import { fitsWhenEmpty } from '../filters/capacity-filters.js';
 import { findCandidateFailure, findNodeFailure } from '../filters/pipeline.js';
 import type { Failure } from '../filters/reasons.js';
-import { exceedsSpread, requiredSpread } from '../filters/workload-filters.js';
+import { requiredSpread } from '../filters/workload-filters.js';
 import {
   addReplicas,
   countMatchingReplicas,
@@ -11,6 +11,7 @@ import {
   findExcludedDomains,
   getOrCreateCount,
   type DomainCount,
+  type ReplicaGroups,
   type TermMatches,
 } from '../filters/workload-terms.js';
 import { domainOf, zoneKeyOf, type IndexedNode } from '../input/node.js';
@@ -26,7 +27,7 @@ import {
   type ScoreTerms,
   type ScoreWeights,
 } from '../scoring/score.js';
-import { compareCandidates, NO_DOMAIN, type Candidate } from './candidate.js';
+import { NO_DOMAIN, type Candidate } from './candidate.js';
 
 /** Count that all nodes share without a declared spread; never changed. */
 const NO_SPREAD: DomainCount = { count: 0 };
@@ -42,8 +43,11 @@ const NO_SCORE: ScoreTerms = {
   taints: 0,
 };
 
+/** What a run reads of the reservations. */
+type PlacementLedger = ReplicaGroups & Pick<Ledger, 'bookingsOn' | 'countStaying' | 'findHeldPort'>;
+
 /**
- * All nodes as candidates of one request. The constructor does all lookups. A placement then
+ * All nodes as candidates of one request, for explanations. The constructor does all lookups. A placement then
  * updates only the chosen node, the counts of its domains, and the nodes of a domain that received
  * its first replica.
  */
@@ -67,7 +71,7 @@ export class PlacementRun implements FilterRun {
     readonly request: FullRequest,
     private readonly weights: ScoreWeights,
     nodes: ReadonlyMap<NodeId, IndexedNode>,
-    private readonly ledger: Ledger,
+    private readonly ledger: PlacementLedger,
   ) {
     this.affinity = countMatchingReplicas('workloadAffinity', request, ledger, nodes);
     this.antiAffinity = countMatchingReplicas('workloadAntiAffinity', request, ledger, nodes);
@@ -76,16 +80,6 @@ export class PlacementRun implements FilterRun {
     this.candidates = Array.from(nodes.values(), (node) => this.toCandidate(node));
     this.candidates.forEach((candidate) => this.refresh(candidate));
     this.spreadCeiling = this.computeSpreadCeiling();
-  }
-
-  /** Returns the best candidate for the next replica; undefined when no candidate fits. */
-  findBest(): Candidate | undefined {
-    let best: Candidate | undefined;
-    for (const candidate of this.candidates) {
-      if (candidate.failure !== undefined || exceedsSpread(candidate, this)) continue;
-      if (best === undefined || compareCandidates(candidate, best) < 0) best = candidate;
-    }
-    return best;
   }
 
   /** Adds a placement on a candidate for the rest of this run, as if it had been reserved. */

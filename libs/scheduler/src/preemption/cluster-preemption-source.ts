@@ -11,8 +11,7 @@ import type { PreemptionNode, PreemptionSource } from './preemption-source.js';
 export interface PreemptionClusterParts {
   readonly nodes: ReadonlyMap<NodeId, IndexedNode>;
   readonly ledger: Ledger;
-  /** @param ledger - The reservations to consider. */
-  startRun(request: FullRequest, ledger: Ledger): PlacementRun;
+  startRun(request: FullRequest): PlacementRun;
 }
 
 /** Reads the nodes and reservations of a cluster for preemption. */
@@ -40,13 +39,13 @@ export class ClusterPreemptionSource implements PreemptionSource {
       [...request.workloadAffinity, ...request.workloadAntiAffinity].some(
         ({ mode }) => mode === 'required',
       ) ||
-      this.parts.ledger.repellingGroups > 0
+      this.parts.ledger.hasRepellingGroups
     );
   }
 
   createEligibility(request: FullRequest): (nodeId: NodeId) => boolean {
-    const { nodes, ledger } = this.parts;
-    if (this.dependsOnReplicas(request)) return this.createRunEligibility(request, ledger);
+    const { nodes } = this.parts;
+    if (this.dependsOnReplicas(request)) return this.createRunEligibility(request);
     return (nodeId) => {
       const node = nodes.get(nodeId);
       return node !== undefined && findNodeFailure({ node }, { request }) === undefined;
@@ -58,17 +57,15 @@ export class ClusterPreemptionSource implements PreemptionSource {
     nodeId: NodeId,
     victims: ReadonlySet<ReplicaId>,
   ): boolean {
-    const ledger = this.parts.ledger.clone();
-    for (const victim of victims) ledger.remove(victim);
-    return this.createRunEligibility(request, ledger)(nodeId);
+    return this.parts.ledger.without(victims, () => this.createRunEligibility(request)(nodeId));
   }
 
   countStaying(workloadId: WorkloadId): ReadonlyMap<NodeId, number> {
     return this.parts.ledger.countStaying(workloadId);
   }
 
-  private createRunEligibility(request: FullRequest, ledger: Ledger): (nodeId: NodeId) => boolean {
-    const run = this.parts.startRun(request, ledger);
+  private createRunEligibility(request: FullRequest): (nodeId: NodeId) => boolean {
+    const run = this.parts.startRun(request);
     const eligible = new Set(
       run.candidates
         .filter((candidate) => findFailureBesidesCapacity(candidate, run) === undefined)

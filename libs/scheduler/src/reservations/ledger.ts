@@ -1,16 +1,21 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
-import { HeldPorts, sortPorts, type SchedulerHostPort } from '../input/host-ports.js';
-import { toLabelMap, type LabelMap } from '../input/labels.js';
-import { compareText } from '../order.js';
-import type { WorkloadTerm } from '../input/request.js';
-import { DEFAULT_PRIORITY, type HeldReservation, type Reservation } from '../input/reservation.js';
+import type { NodeTable } from '../columns/node-table.js';
+import type { Slot } from '../columns/value-column.js';
+import type { SchedulerHostPort } from '../input/host-ports.js';
+import type { HeldReservation, Reservation } from '../input/reservation.js';
+import { NO_RESOURCES, type Resources } from '../input/resources.js';
+import { isClaimOf, toClaim, type Claim } from './claim.js';
+import { EntryColumns, type Entry } from './entry-columns.js';
+import { PortHolders } from './port-holders.js';
 import {
-  subtractResources,
-  NO_RESOURCES,
-  addResources,
-  toResources,
-  type Resources,
-} from '../input/resources.js';
+  LedgerGroup,
+  type GroupFields,
+  type GroupedWorkload,
+  type ReplicaCount,
+  type ReplicaGroup,
+} from './replica-group.js';
+import { TermIndex } from './term-index.js';
+import { WorkloadCounts } from './workload-counts.js';
 
 /** Reservations of one node. */
 export interface NodeBookings {
@@ -18,204 +23,281 @@ export interface NodeBookings {
   readonly replicas: number;
 }
 
-/** Replicas with the same workload, labels and anti-affinity. */
-export interface ReplicaGroup {
-  readonly workloadId: WorkloadId;
-  readonly namespace: string;
-  readonly labels: LabelMap;
-  /**
-   * Required anti-affinity terms, which exclude matching replicas from the domains of this group.
-   */
-  readonly repels: readonly WorkloadTerm[];
-  /** Replica counts by node. Contains no entry for nodes without replicas of the group. */
-  readonly perNode: ReadonlyMap<NodeId, ReplicaCount>;
-}
-
-/** Number of replicas of a group on a node. */
-export interface ReplicaCount {
-  readonly staying: number;
-  readonly leaving: number;
-}
-
-/** Copy of the values needed to remove a reservation, in case the caller changes its object. */
-interface Entry {
-  readonly nodeId: NodeId;
-  readonly leaving: boolean;
-  readonly resources: Resources;
-  readonly hostPorts: readonly SchedulerHostPort[];
-  readonly priority: number;
-  readonly group: MutableGroup;
-}
-
-interface MutableGroup extends ReplicaGroup {
-  readonly key: string;
-  readonly perNode: Map<NodeId, ReplicaCount>;
-}
-
 const NO_BOOKINGS: NodeBookings = { allocated: NO_RESOURCES, replicas: 0 };
-const NO_REPLICAS: ReplicaCount = { staying: 0, leaving: 0 };
 
 /**
- * All reservations, indexed by node and by group of equal replicas. Holds node ids instead of
- * nodes: a reservation may be added before its node and outlive the node, so the order of changes
- * does not matter.
+ * All reservations, by node and by group of equal replicas. A reservation may be added before its
+ * node and outlive the node, so the order of changes does not matter. Every change is carried into
+ * the amounts of the node table and into the counts that requests have asked for.
  */
 export class Ledger {
-  private readonly entries = new Map<ReplicaId, Entry>();
-  private readonly bookings = new Map<NodeId, NodeBookings>();
-  private readonly replicasOf = new Map<NodeId, Set<ReplicaId>>();
-  private ports = new HeldPorts();
-  private readonly groups = new Map<string, MutableGroup>();
-  private readonly groupsOf = new Map<WorkloadId, Set<MutableGroup>>();
-  /** Number of groups that exclude other replicas from their domains. */
-  repellingGroups = 0;
+  readonly ports: PortHolders;
+  readonly terms: TermIndex;
+  private readonly entryOf = new Map<ReplicaId, Entry>();
+  private readonly groups: (LedgerGroup | undefined)[] = [];
+  private readonly freeGroups: number[] = [];
+  private readonly workloads = new Map<WorkloadId, GroupedWorkload>();
 
-  /** Adds a reservation, or replaces the older reservation of the same replica. */
-  add(reservation: Reservation): void {
-    this.remove(reservation.replicaId);
-    const { nodeId, leaving = false } = reservation;
-    const entry: Entry = {
-      nodeId,
-      leaving,
-      resources: toResources(reservation.resources),
-      hostPorts: sortPorts(reservation.hostPorts),
-      priority: reservation.priority ?? DEFAULT_PRIORITY,
-      group: this.getOrCreateGroup(reservation),
-    };
-    this.entries.set(reservation.replicaId, entry);
-    const onNode = this.replicasOf.get(nodeId) ?? new Set();
-    this.replicasOf.set(nodeId, onNode.add(reservation.replicaId));
-    const { allocated, replicas } = this.bookingsOn(nodeId);
-    this.bookings.set(nodeId, {
-      allocated: addResources(allocated, entry.resources),
-      replicas: replicas + 1,
-    });
-    this.ports.adjust(nodeId, entry.hostPorts, 1);
-    this.adjust(entry, 1);
+  constructor(
+    private readonly table: NodeTable,
+    private readonly entries = new EntryColumns(),
+    ports = new PortHolders(),
+  ) {
+    this.ports = ports;
+    this.terms = new TermIndex(table, entries, () => this.listGroups());
+  }
+
+  /** Number of reservations. */
+  get count(): number {
+    return this.entryOf.size;
+  }
+
+  /**
+   * Adds a reservation, or replaces the older reservation of the same replica.
+   * @returns The slot of the node.
+   */
+  add(reservation: Reservation): Slot {
+    const { replicaId, nodeId, leaving = false } = reservation;
+    const group = this.holdGroup(reservation);
+    const claim = isClaimOf(group.claim, reservation) ? group.claim : toClaim(reservation);
+    group.claim = claim;
+    const slot = this.table.slotFor(nodeId);
+    const entry = this.addEntry({ replicaId, slot, group, claim, leaving });
+    this.entryOf.set(replicaId, entry);
+    return slot;
   }
 
   /**
    * Removes the reservation of a replica.
-   * @returns The node of the reservation; undefined when there is none.
+   * @returns The slot of the node; undefined when the replica has no reservation.
    */
-  remove(replicaId: ReplicaId): NodeId | undefined {
-    const entry = this.entries.get(replicaId);
+  remove(replicaId: ReplicaId): Slot | undefined {
+    const entry = this.entryOf.get(replicaId);
     if (entry === undefined) return undefined;
-    this.entries.delete(replicaId);
-    const onNode = this.replicasOf.get(entry.nodeId);
-    onNode?.delete(replicaId);
-    if (onNode?.size === 0) this.replicasOf.delete(entry.nodeId);
-    const { allocated, replicas } = this.bookingsOn(entry.nodeId);
-    if (replicas === 1) this.bookings.delete(entry.nodeId);
-    else
-      this.bookings.set(entry.nodeId, {
-        allocated: subtractResources(allocated, entry.resources),
-        replicas: replicas - 1,
-      });
-    this.ports.adjust(entry.nodeId, entry.hostPorts, -1);
-    this.adjust(entry, -1);
-    return entry.nodeId;
+    this.entryOf.delete(replicaId);
+    const slot = this.entries.slotOf[entry] ?? 0;
+    this.removeEntry(entry);
+    this.table.forget(slot);
+    return slot;
+  }
+
+  /** Calls `read` while the reservations of some replicas are away, and puts them back. */
+  without<Result>(replicaIds: Iterable<ReplicaId>, read: () => Result): Result {
+    const away = Array.from(replicaIds).flatMap((replicaId) => {
+      const entry = this.entryOf.get(replicaId);
+      const group = entry === undefined ? undefined : this.groups[this.entries.groupOf[entry] ?? 0];
+      const claim = entry === undefined ? undefined : this.entries.claims[entry];
+      if (entry === undefined || group === undefined || claim === undefined) return [];
+      const slot = this.entries.slotOf[entry] ?? 0;
+      const leaving = this.entries.leaving[entry] === 1;
+      group.holders += 1; // the group stays while its reservation is away
+      this.removeEntry(entry);
+      return [{ replicaId, slot, group, claim, leaving }];
+    });
+    try {
+      return read();
+    } finally {
+      for (const fields of away) this.entryOf.set(fields.replicaId, this.addEntry(fields));
+    }
+  }
+
+  /** True when a group keeps other replicas away from its domains. */
+  get hasRepellingGroups(): boolean {
+    return this.terms.hasRepels;
+  }
+
+  /** Adds a placement that is tried, as if it had been reserved. The group must be held. */
+  tryPlacement(slot: Slot, group: LedgerGroup, claim: Claim): Entry {
+    group.holders += 1;
+    return this.addEntry({ replicaId: undefined, slot, group, claim, leaving: false });
+  }
+
+  /** Takes a tried placement back. */
+  undoPlacement(entry: Entry): void {
+    this.removeEntry(entry);
+  }
+
+  /** Returns the group of the fields, and keeps the group until {@link dropGroup}. */
+  holdGroup(fields: GroupFields): LedgerGroup {
+    let workload = this.workloads.get(fields.workloadId);
+    if (workload === undefined) {
+      workload = { id: fields.workloadId, groups: [], counts: undefined };
+      this.workloads.set(fields.workloadId, workload);
+    }
+    const known = workload.groups.find((group) => group.isNamedBy(fields));
+    const group = known ?? this.addGroup(workload, fields);
+    group.holders += 1;
+    return group;
+  }
+
+  /** Ends one {@link holdGroup}. */
+  dropGroup(group: LedgerGroup): void {
+    group.holders -= 1;
+    if (group.holders > 0) return;
+    this.terms.removeGroup(group);
+    const { workload } = group;
+    workload.groups.splice(workload.groups.indexOf(group), 1);
+    if (workload.groups.length === 0) this.workloads.delete(workload.id);
+    this.groups[group.index] = undefined;
+    this.freeGroups.push(group.index);
+  }
+
+  /** Returns the counts of a workload, which follow all later changes; undefined without a group. */
+  countsOf(workloadId: WorkloadId): WorkloadCounts | undefined {
+    const workload = this.workloads.get(workloadId);
+    if (workload === undefined) return undefined;
+    workload.counts ??= this.countReplicas(workload);
+    return workload.counts;
+  }
+
+  /** Stops following the counts of a workload. */
+  forgetCounts(workloadId: WorkloadId): void {
+    const workload = this.workloads.get(workloadId);
+    if (workload !== undefined) workload.counts = undefined;
+  }
+
+  /** Counts everything anew on the next use, after nodes have changed their domains. */
+  resetCounts(): void {
+    for (const workload of this.workloads.values()) workload.counts = undefined;
+    this.terms.rebuild();
   }
 
   /** Returns the reserved resources and the number of reservations of a node, known or not. */
   bookingsOn(nodeId: NodeId): NodeBookings {
-    return this.bookings.get(nodeId) ?? NO_BOOKINGS;
+    const slot = this.table.find(nodeId);
+    if (slot === undefined) return NO_BOOKINGS;
+    return { allocated: this.table.allocatedOn(slot), replicas: this.table.replicas[slot] ?? 0 };
   }
 
   /** Lists the reservations of a node, known or not, in no particular order. */
   reservationsOn(nodeId: NodeId): HeldReservation[] {
-    return Array.from(this.replicasOf.get(nodeId) ?? []).flatMap((replicaId) => {
-      const entry = this.entries.get(replicaId);
-      if (entry === undefined) return [];
-      const { resources, hostPorts, leaving, priority, group } = entry;
-      const { workloadId, namespace, labels } = group;
-      const held = { replicaId, nodeId, workloadId, namespace, labels };
-      return [{ ...held, resources, hostPorts, leaving, priority }];
+    const slot = this.table.find(nodeId);
+    if (slot === undefined) return [];
+    return this.entries.onNode(slot).flatMap((entry) => {
+      const group = this.groups[this.entries.groupOf[entry] ?? 0];
+      const [replicaId, claim] = [this.entries.replicaIds[entry], this.entries.claims[entry]];
+      if (replicaId === undefined || group === undefined || claim === undefined) return [];
+      const { namespace, labels, workload } = group;
+      const leaving = this.entries.leaving[entry] === 1;
+      return [{ replicaId, nodeId, workloadId: workload.id, namespace, labels, ...claim, leaving }];
     });
   }
 
   /** Returns the first of `ports` that a replica, leaving or not, holds on the node. */
   findHeldPort(nodeId: NodeId, ports: readonly SchedulerHostPort[]): SchedulerHostPort | undefined {
-    return this.ports.findHeld(nodeId, ports);
+    const slot = this.table.find(nodeId);
+    return slot === undefined ? undefined : this.ports.findHeld(slot, ports);
   }
 
-  allGroups(): Iterable<ReplicaGroup> {
-    return this.groups.values();
+  /** Lists the groups that have replicas, for explanations. */
+  *allGroups(): Iterable<ReplicaGroup> {
+    for (const group of this.listGroups()) {
+      if (group.first < 0) continue;
+      const { namespace, labels, repels, workload } = group;
+      const countPerNode = (): ReadonlyMap<NodeId, ReplicaCount> => this.countPerNode(group);
+      yield {
+        ...{ workloadId: workload.id, namespace, labels, repels },
+        get perNode() {
+          return countPerNode();
+        },
+      };
+    }
   }
 
   /** Counts the replicas of a workload that are not leaving, by node, over all groups. */
   countStaying(workloadId: WorkloadId): Map<NodeId, number> {
     const staying = new Map<NodeId, number>();
-    for (const group of this.groupsOf.get(workloadId) ?? []) {
-      for (const [nodeId, count] of group.perNode)
+    for (const group of this.workloads.get(workloadId)?.groups ?? [])
+      for (const [nodeId, count] of this.countPerNode(group))
         staying.set(nodeId, (staying.get(nodeId) ?? 0) + count.staying);
-    }
     return staying;
   }
 
-  /** Returns an independent copy. */
-  clone(): Ledger {
-    const copy = new Ledger();
-    for (const [nodeId, booked] of this.bookings) copy.bookings.set(nodeId, booked);
-    for (const [nodeId, replicas] of this.replicasOf)
-      copy.replicasOf.set(nodeId, new Set(replicas));
-    copy.ports = this.ports.clone();
-    for (const group of this.groups.values())
-      copy.addGroup({ ...group, perNode: new Map(group.perNode) });
-    for (const [replicaId, entry] of this.entries) {
-      copy.entries.set(replicaId, {
-        ...entry,
-        group: copy.groups.get(entry.group.key) ?? entry.group,
-      });
+  /** Returns an independent copy over a copy of the node table. */
+  clone(table: NodeTable): Ledger {
+    const copy = new Ledger(table, this.entries.clone(), this.ports.clone());
+    for (const [replicaId, entry] of this.entryOf) copy.entryOf.set(replicaId, entry);
+    copy.freeGroups.push(...this.freeGroups);
+    copy.groups.length = this.groups.length;
+    for (const { id, groups } of this.workloads.values()) {
+      const workload: GroupedWorkload = { id, groups: [], counts: undefined };
+      for (const group of groups) {
+        const twin = group.copyFor(workload, copy.entries.inGroup(group).length);
+        if (twin.holders === 0) copy.freeGroups.push(twin.index);
+        else workload.groups.push((copy.groups[twin.index] = twin));
+      }
+      if (workload.groups.length > 0) copy.workloads.set(id, workload);
     }
+    copy.terms.rebuild();
     return copy;
   }
 
-  private adjust({ nodeId, leaving, group }: Entry, change: 1 | -1): void {
-    const count = group.perNode.get(nodeId) ?? NO_REPLICAS;
-    const next = leaving
-      ? { ...count, leaving: count.leaving + change }
-      : { ...count, staying: count.staying + change };
-    if (next.staying + next.leaving > 0) group.perNode.set(nodeId, next);
-    else group.perNode.delete(nodeId);
-    if (group.perNode.size === 0) this.removeGroup(group);
+  /** Bytes of the reservations and of all counts, roughly. */
+  get bytes(): number {
+    let counts = 0;
+    for (const workload of this.workloads.values()) counts += workload.counts?.bytes ?? 0;
+    return this.entries.bytes + this.entryOf.size * 48 + counts;
   }
 
-  private getOrCreateGroup({
-    workloadId,
-    namespace,
-    labels = {},
-    workloadAntiAffinity = [],
-  }: Reservation): MutableGroup {
-    const repels = workloadAntiAffinity.filter((term) => term.mode === 'required');
-    const sortedLabels = Object.entries(labels).sort(([a], [b]) => compareText(a, b));
-    const key = JSON.stringify([workloadId, namespace, sortedLabels, repels]);
-    return (
-      this.groups.get(key) ??
-      this.addGroup({
-        key,
-        workloadId,
-        namespace,
-        labels: toLabelMap(labels),
-        repels,
-        perNode: new Map(),
-      })
-    );
+  private addEntry(fields: Parameters<EntryColumns['add']>[0]): Entry {
+    this.apply(fields.slot, fields.group, fields.claim, fields.leaving, 1);
+    return this.entries.add(fields);
   }
 
-  private addGroup(group: MutableGroup): MutableGroup {
-    this.groups.set(group.key, group);
-    if (group.repels.length > 0) this.repellingGroups += 1;
-    const siblings = this.groupsOf.get(group.workloadId) ?? new Set();
-    this.groupsOf.set(group.workloadId, siblings.add(group));
+  private removeEntry(entry: Entry): void {
+    const group = this.groups[this.entries.groupOf[entry] ?? 0];
+    const claim = this.entries.claims[entry];
+    if (group === undefined || claim === undefined) return;
+    const slot = this.entries.slotOf[entry] ?? 0;
+    this.apply(slot, group, claim, this.entries.leaving[entry] === 1, -1);
+    this.entries.remove(entry, group);
+    this.dropGroup(group);
+  }
+
+  private apply(
+    slot: Slot,
+    group: LedgerGroup,
+    claim: Claim,
+    leaving: boolean,
+    change: 1 | -1,
+  ): void {
+    this.table.book(slot, claim.resources, change);
+    if (claim.hostPorts.length > 0) this.ports.adjust(slot, claim.hostPorts, change);
+    if (!leaving) group.workload.counts?.adjust(slot, change);
+    this.terms.adjust(group, slot, leaving, change);
+  }
+
+  private addGroup(workload: GroupedWorkload, fields: GroupFields): LedgerGroup {
+    const index = this.freeGroups.pop() ?? this.groups.length;
+    const group = new LedgerGroup(index, workload, fields);
+    this.groups[index] = group;
+    workload.groups.push(group);
+    this.terms.addGroup(group);
     return group;
   }
 
-  private removeGroup(group: MutableGroup): void {
-    this.groups.delete(group.key);
-    if (group.repels.length > 0) this.repellingGroups -= 1;
-    const siblings = this.groupsOf.get(group.workloadId);
-    siblings?.delete(group);
-    if (siblings?.size === 0) this.groupsOf.delete(group.workloadId);
+  private *listGroups(): Iterable<LedgerGroup> {
+    for (const group of this.groups) if (group !== undefined) yield group;
+  }
+
+  private countReplicas(workload: GroupedWorkload): WorkloadCounts {
+    const counts = new WorkloadCounts(this.table.capacity, this.table.columns.rankedZones);
+    for (const group of workload.groups)
+      for (const entry of this.entries.inGroup(group))
+        if (this.entries.leaving[entry] === 0) counts.adjust(this.entries.slotOf[entry] ?? 0, 1);
+    return counts;
+  }
+
+  private countPerNode(group: LedgerGroup): ReadonlyMap<NodeId, ReplicaCount> {
+    const perNode = new Map<NodeId, { staying: number; leaving: number }>();
+    for (const entry of this.entries.inGroup(group)) {
+      const nodeId = this.table.ids[this.entries.slotOf[entry] ?? 0];
+      if (nodeId === undefined) continue;
+      const count = perNode.get(nodeId) ?? { staying: 0, leaving: 0 };
+      perNode.set(nodeId, count);
+      if (this.entries.leaving[entry] === 1) count.leaving += 1;
+      else count.staying += 1;
+    }
+    return perNode;
   }
 }

@@ -110,7 +110,7 @@ export function computeScoreTerms(
     locality: scoreLocality(record, request),
     reliability: scoreReliability(record),
     cost: scoreCost(record, request.resources),
-    utilisation: scoreUtilisation(record, allocated, request.resources),
+    utilisation: scoreUtilisationOf(record, allocated, request.resources),
     networkPenalty: computeNetworkPenalty(record, allocated, request),
     affinity: (preferences.affinityWeight / 100) * 0.2,
     antiAffinity: 0 - (preferences.antiAffinityWeight / 100) * 0.3,
@@ -123,7 +123,10 @@ export function computeScoreTerms(
  * 0.1 less, another region 0.5, and any region 0.7 when none is requested. A requested zone adds
  * 0.2, another zone subtracts 0.2.
  */
-function scoreLocality({ region, zone }: IndexedNode, { regions, zones }: FullRequest): number {
+export function scoreLocality(
+  { region, zone }: Pick<IndexedNode, 'region' | 'zone'>,
+  { regions, zones }: Pick<FullRequest, 'regions' | 'zones'>,
+): number {
   const index = regions.indexOf(region);
   const regionScore = regions.length === 0 ? 0.7 : index < 0 ? 0.5 : 1 - 0.1 * index;
   const zoneScore = zones.length === 0 ? 0 : zones.includes(zone) ? 0.2 : -0.2;
@@ -131,7 +134,7 @@ function scoreLocality({ region, zone }: IndexedNode, { regions, zones }: FullRe
 }
 
 /** The reliability of the node, lowered by 0.2 for each pressure and 0.4 without a network. */
-function scoreReliability({ reliability, conditions }: IndexedNode): number {
+export function scoreReliability({ reliability, conditions }: IndexedNode): number {
   const pressures = Number(conditions.memoryPressure) + Number(conditions.diskPressure);
   return clamp(reliability - 0.2 * pressures - (conditions.networkUnavailable ? 0.4 : 0));
 }
@@ -140,7 +143,7 @@ function scoreReliability({ reliability, conditions }: IndexedNode): number {
  * Prefers nodes whose size fits the request: a share of 10 to 30 % of the whole machine scores
  * best. A node with GPUs that the request does not need scores 0.3 less.
  */
-function scoreCost({ capacity }: IndexedNode, need: Resources): number {
+export function scoreCost({ capacity }: Pick<IndexedNode, 'capacity'>, need: Resources): number {
   const share =
     (divide(need.cpuMillis, capacity.cpuMillis) + divide(need.memoryBytes, capacity.memoryBytes)) /
     2;
@@ -160,31 +163,62 @@ const NOISE = 1e-9;
  * Prefers nodes whose utilisation after the placement is near {@link TARGET_UTILISATION}. A
  * placement that reduces the difference between the CPU and the memory share scores 0.1 more, a
  * highly used node 0.3 less, and a node without enough capacity 0.
+ *
+ * Plain numbers in and out, as the scan calls this function for every node: amounts used before the
+ * placement (with the system reservation), their {@link computeImbalance}, amounts of the request
+ * and of the whole machine.
  */
-function scoreUtilisation(
-  { capacity, systemReserved }: IndexedNode,
-  allocated: Resources,
-  need: Resources,
+export function scoreUtilisation(
+  cpuUsed: number,
+  memoryUsed: number,
+  imbalanceNow: number,
+  cpuNeed: number,
+  memoryNeed: number,
+  cpuCapacity: number,
+  memoryCapacity: number,
 ): number {
-  const cpuUsed = systemReserved.cpuMillis + allocated.cpuMillis;
-  const memoryUsed = systemReserved.memoryBytes + allocated.memoryBytes;
-  const cpu = divide(cpuUsed + need.cpuMillis, capacity.cpuMillis);
-  const memory = divide(memoryUsed + need.memoryBytes, capacity.memoryBytes);
+  const cpu = divide(cpuUsed + cpuNeed, cpuCapacity);
+  const memory = divide(memoryUsed + memoryNeed, memoryCapacity);
   if (cpu > 1 || memory > 1) return 0;
-  const imbalanceNow = Math.abs(
-    divide(cpuUsed, capacity.cpuMillis) - divide(memoryUsed, capacity.memoryBytes),
-  );
   const reducesImbalance = Math.abs(cpu - memory) < imbalanceNow - NOISE;
   const distance = (Math.abs(cpu - TARGET_UTILISATION) + Math.abs(memory - TARGET_UTILISATION)) / 2;
   const isHighlyUsed = cpu > HIGH_UTILISATION || memory > HIGH_UTILISATION;
   return clamp(1 - distance + (reducesImbalance ? 0.1 : 0) - (isHighlyUsed ? 0.3 : 0));
 }
 
+/** Returns the difference between the used shares of CPU and memory of a machine. */
+export function computeImbalance(
+  cpuUsed: number,
+  memoryUsed: number,
+  cpuCapacity: number,
+  memoryCapacity: number,
+): number {
+  return Math.abs(divide(cpuUsed, cpuCapacity) - divide(memoryUsed, memoryCapacity));
+}
+
+function scoreUtilisationOf(
+  { capacity, systemReserved }: IndexedNode,
+  allocated: Resources,
+  need: Resources,
+): number {
+  const cpuUsed = systemReserved.cpuMillis + allocated.cpuMillis;
+  const memoryUsed = systemReserved.memoryBytes + allocated.memoryBytes;
+  return scoreUtilisation(
+    cpuUsed,
+    memoryUsed,
+    computeImbalance(cpuUsed, memoryUsed, capacity.cpuMillis, capacity.memoryBytes),
+    need.cpuMillis,
+    need.memoryBytes,
+    capacity.cpuMillis,
+    capacity.memoryBytes,
+  );
+}
+
 /**
  * Computes the penalty: half of the missing share of the requested bandwidth (0 when the replica
  * fits), 1 without a network, and 0.2 outside the requested regions, together at most 1.
  */
-function computeNetworkPenalty(
+export function computeNetworkPenalty(
   record: IndexedNode,
   allocated: Resources,
   { resources, regions }: FullRequest,

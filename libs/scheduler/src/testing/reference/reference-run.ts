@@ -17,7 +17,6 @@ import { domainOf, zoneKeyOf, type IndexedNode } from '../../input/node.js';
 import type { FullRequest } from '../../input/request.js';
 import { addResources } from '../../input/resources.js';
 import { smallest } from '../../order.js';
-import type { ReferenceLedger } from './reference-ledger.js';
 import { sumFixedPreferences, sumMatchingWeights } from '../../scoring/preferences.js';
 import {
   computeScore,
@@ -27,6 +26,7 @@ import {
   type ScoreWeights,
 } from '../../scoring/score.js';
 import { compareCandidates, NO_DOMAIN, type Candidate } from '../../placement/candidate.js';
+import type { ReferenceLedger } from './reference-ledger.js';
 
 /** Count that all nodes share without a declared spread; never changed. */
 const NO_SPREAD: DomainCount = { count: 0 };

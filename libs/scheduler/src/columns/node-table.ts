@@ -1,0 +1,280 @@
+import type { NodeId } from '@cloudless/base';
+import type { IndexedNode } from '../input/node.js';
+import { NO_RESOURCES, subtractResources, type Resources } from '../input/resources.js';
+import { compareText } from '../order.js';
+import { computeImbalance } from '../scoring/score.js';
+import { NodeClasses, NodeSizes, NO_CLASS } from './node-classes.js';
+import type { Slot } from './value-column.js';
+import { ValueColumns } from './value-columns.js';
+
+const FIRST_CAPACITY = 16;
+
+/** How a change of a node concerns what was prepared before. */
+export type NodeChange =
+  /** Nothing that decides placements differs. */
+  | 'none'
+  /** Only what the table and the classes hold about the one node differs. */
+  | 'node'
+  /** Nodes came or went, or a node changed its zone or another domain in use. */
+  | 'domains';
+
+/**
+ * All nodes as a structure of arrays, one entry per slot. A node id has a slot from the first
+ * mention of the node, in `upsertNode` or in a reservation, until neither is left.
+ *
+ * Amounts are whole numbers below 2^53 in 64-bit floats, so sums and comparisons are exact. The
+ * arrays are replaced when the table grows: read them anew in each call.
+ */
+export class NodeTable {
+  /** Number of slots in use or free for reuse; all arrays have at least this length. */
+  size = 0;
+  readonly ids: NodeId[] = [];
+  /** The node of each slot; undefined for a slot that is known only from reservations. */
+  readonly records: (IndexedNode | undefined)[] = [];
+  readonly classes = new NodeClasses();
+  readonly sizes = new NodeSizes();
+  columns = new ValueColumns(this.records, FIRST_CAPACITY);
+
+  /** Class of the node, {@link NO_CLASS} without a node. */
+  classOf = new Int32Array(FIRST_CAPACITY);
+  /** Index into `sizes.capacities`. */
+  sizeOf = new Int32Array(FIRST_CAPACITY);
+  /** Replicas that the node may still take; negative on a node that has shrunk. */
+  replicasLeft = new Int32Array(FIRST_CAPACITY);
+  /** Number of reservations, including those of leaving replicas. */
+  replicas = new Int32Array(FIRST_CAPACITY);
+  /** Allocatable minus allocated; negative on a node that has shrunk. */
+  freeCpu = new Float64Array(FIRST_CAPACITY);
+  freeMemory = new Float64Array(FIRST_CAPACITY);
+  freeStorage = new Float64Array(FIRST_CAPACITY);
+  freeBandwidth = new Float64Array(FIRST_CAPACITY);
+  freeGpus = new Float64Array(FIRST_CAPACITY);
+  /** System reservation plus allocated. */
+  usedCpu = new Float64Array(FIRST_CAPACITY);
+  usedMemory = new Float64Array(FIRST_CAPACITY);
+  /** The whole machine. */
+  capacityCpu = new Float64Array(FIRST_CAPACITY);
+  capacityMemory = new Float64Array(FIRST_CAPACITY);
+  /** Difference between the used shares of CPU and memory. */
+  imbalance = new Float64Array(FIRST_CAPACITY);
+
+  /** Counts the changes of nodes, without those of reservations. */
+  nodeRevision = 0;
+
+  private readonly slots = new Map<NodeId, Slot>();
+  private readonly freeSlots: Slot[] = [];
+  private ranks: Int32Array | undefined;
+  private nodeCount = 0;
+
+  /** Number of nodes, without slots that are known only from reservations. */
+  get count(): number {
+    return this.nodeCount;
+  }
+
+  /** Length of the arrays. */
+  get capacity(): number {
+    return this.classOf.length;
+  }
+
+  /** Returns the slot of a node id; undefined when neither a node nor a reservation names the id. */
+  find(nodeId: NodeId): Slot | undefined {
+    return this.slots.get(nodeId);
+  }
+
+  /** Returns the slot of a node id, and assigns one to a new id. */
+  slotFor(nodeId: NodeId): Slot {
+    const known = this.slots.get(nodeId);
+    if (known !== undefined) return known;
+    const slot = this.freeSlots.pop() ?? this.appendSlot();
+    this.slots.set(nodeId, slot);
+    this.ids[slot] = nodeId;
+    this.records[slot] = undefined;
+    this.ranks = undefined;
+    return slot;
+  }
+
+  /** Stores the node of a slot, or removes the node; reservations of the slot stay. */
+  set(slot: Slot, node: IndexedNode | undefined): NodeChange {
+    const before = this.records[slot];
+    const allocated = this.allocatedOn(slot);
+    this.records[slot] = node;
+    const classId = node === undefined ? NO_CLASS : this.classes.intern(node);
+    const sizeId = node === undefined ? 0 : this.sizes.intern(node);
+    const isSame = this.classOf[slot] === classId && this.sizeOf[slot] === sizeId;
+    this.classOf[slot] = classId;
+    this.sizeOf[slot] = sizeId;
+    this.writeAmounts(slot, node, allocated);
+    const changed = this.columns.set(slot, node);
+    if (before !== undefined && node !== undefined && !changed.domains) {
+      if (isSame && !changed.labels && haveEqualAmounts(before, node)) return 'none';
+      this.nodeRevision += 1;
+      return 'node';
+    }
+    this.nodeRevision += 1;
+    if (before === undefined && node !== undefined) this.nodeCount += 1;
+    if (before !== undefined && node === undefined) this.nodeCount -= 1;
+    return 'domains';
+  }
+
+  /** Forgets a slot without a node and without reservations. */
+  forget(slot: Slot): void {
+    const id = this.ids[slot];
+    if (id === undefined || this.records[slot] !== undefined || this.replicas[slot] !== 0) return;
+    this.slots.delete(id);
+    this.freeSlots.push(slot);
+    this.ranks = undefined;
+  }
+
+  /** Adds (1) or subtracts (-1) the resources of one replica. */
+  book(slot: Slot, amounts: Resources, change: 1 | -1): void {
+    const { freeCpu, freeMemory, freeStorage, freeBandwidth, freeGpus } = this;
+    const { usedCpu, usedMemory, replicas, replicasLeft } = this;
+    const cpu = change * amounts.cpuMillis;
+    const memory = change * amounts.memoryBytes;
+    freeCpu[slot] = (freeCpu[slot] ?? 0) - cpu;
+    freeMemory[slot] = (freeMemory[slot] ?? 0) - memory;
+    freeStorage[slot] = (freeStorage[slot] ?? 0) - change * amounts.storageBytes;
+    freeBandwidth[slot] = (freeBandwidth[slot] ?? 0) - change * amounts.bandwidthBps;
+    freeGpus[slot] = (freeGpus[slot] ?? 0) - change * amounts.gpus;
+    usedCpu[slot] = (usedCpu[slot] ?? 0) + cpu;
+    usedMemory[slot] = (usedMemory[slot] ?? 0) + memory;
+    replicas[slot] = (replicas[slot] ?? 0) + change;
+    replicasLeft[slot] = (replicasLeft[slot] ?? 0) - change;
+    this.refreshImbalance(slot);
+  }
+
+  /** Resources that reservations hold on a slot, with or without a node. */
+  allocatedOn(slot: Slot): Resources {
+    const allocatable = this.records[slot]?.allocatable ?? NO_RESOURCES;
+    return subtractResources(allocatable, {
+      cpuMillis: this.freeCpu[slot] ?? 0,
+      memoryBytes: this.freeMemory[slot] ?? 0,
+      storageBytes: this.freeStorage[slot] ?? 0,
+      bandwidthBps: this.freeBandwidth[slot] ?? 0,
+      gpus: this.freeGpus[slot] ?? 0,
+    });
+  }
+
+  /** Position of each slot's node id in the order of all ids: the last criterion of the ranking. */
+  get rankOf(): Int32Array {
+    this.ranks ??= this.computeRanks();
+    return this.ranks;
+  }
+
+  /** Lists the slots with a node, in no particular order. */
+  listSlots(): Slot[] {
+    const listed: Slot[] = [];
+    for (let slot = 0; slot < this.size; slot += 1)
+      if (this.classOf[slot] !== NO_CLASS) listed.push(slot);
+    return listed;
+  }
+
+  /** Forgets the columns of labels and topologies, which are made again on their next use. */
+  resetColumns(): void {
+    this.columns = new ValueColumns(this.records, this.capacity);
+  }
+
+  /** Returns an independent copy, without the columns of labels and topologies. */
+  clone(): NodeTable {
+    const copy = new NodeTable();
+    for (const [id, slot] of this.slots) copy.slots.set(id, slot);
+    copy.ids.push(...this.ids);
+    copy.freeSlots.push(...this.freeSlots);
+    copy.size = this.size;
+    copy.nodeCount = this.nodeCount;
+    for (const name of COUNTS) copy[name] = copyOf(this[name]);
+    for (const name of AMOUNTS) copy[name] = copyOf(this[name]);
+    for (const record of this.records) copy.records.push(record);
+    // Ids of classes and sizes are interned again in the copy, which may see other nodes.
+    this.records.forEach((record, slot) => {
+      if (record === undefined) return;
+      copy.classOf[slot] = copy.classes.intern(record);
+      copy.sizeOf[slot] = copy.sizes.intern(record);
+    });
+    copy.resetColumns();
+    return copy;
+  }
+
+  /** Bytes of the arrays. */
+  get bytes(): number {
+    return this.capacity * (4 * COUNTS.length + 8 * AMOUNTS.length) + this.columns.bytes;
+  }
+
+  private appendSlot(): Slot {
+    if (this.size === this.capacity) this.grow(this.capacity * 2);
+    this.size += 1;
+    return this.size - 1;
+  }
+
+  private grow(capacity: number): void {
+    for (const name of COUNTS) this[name] = copyOf(this[name], capacity);
+    for (const name of AMOUNTS) this[name] = copyOf(this[name], capacity);
+    this.columns.grow(capacity);
+  }
+
+  private writeAmounts(slot: Slot, node: IndexedNode | undefined, allocated: Resources): void {
+    const free = subtractResources(node?.allocatable ?? NO_RESOURCES, allocated);
+    this.freeCpu[slot] = free.cpuMillis;
+    this.freeMemory[slot] = free.memoryBytes;
+    this.freeStorage[slot] = free.storageBytes;
+    this.freeBandwidth[slot] = free.bandwidthBps;
+    this.freeGpus[slot] = free.gpus;
+    const { systemReserved = NO_RESOURCES, capacity = NO_RESOURCES } = node ?? {};
+    this.usedCpu[slot] = systemReserved.cpuMillis + allocated.cpuMillis;
+    this.usedMemory[slot] = systemReserved.memoryBytes + allocated.memoryBytes;
+    this.capacityCpu[slot] = capacity.cpuMillis;
+    this.capacityMemory[slot] = capacity.memoryBytes;
+    this.replicasLeft[slot] = (node?.maxReplicas ?? 0) - (this.replicas[slot] ?? 0);
+    this.refreshImbalance(slot);
+  }
+
+  private refreshImbalance(slot: Slot): void {
+    this.imbalance[slot] = computeImbalance(
+      this.usedCpu[slot] ?? 0,
+      this.usedMemory[slot] ?? 0,
+      this.capacityCpu[slot] ?? 0,
+      this.capacityMemory[slot] ?? 0,
+    );
+  }
+
+  private computeRanks(): Int32Array {
+    const ranks = new Int32Array(this.capacity);
+    const sorted = Array.from(this.slots).sort(([a], [b]) => compareText(a, b));
+    sorted.forEach(([, slot], rank) => (ranks[slot] = rank));
+    return ranks;
+  }
+}
+
+/** Names of the arrays of counts and ids, with one entry per slot. */
+const COUNTS = ['classOf', 'sizeOf', 'replicasLeft', 'replicas'] as const;
+
+/** Names of the arrays of amounts, with one entry per slot. */
+const AMOUNTS = [
+  'freeCpu',
+  'freeMemory',
+  'freeStorage',
+  'freeBandwidth',
+  'freeGpus',
+  'usedCpu',
+  'usedMemory',
+  'capacityCpu',
+  'capacityMemory',
+  'imbalance',
+] as const;
+
+/** Copies an array, with room for at least `capacity` entries. */
+export function copyOf<Column extends Int32Array | Float64Array | Uint8Array>(
+  column: Column,
+  capacity: number = column.length,
+): Column {
+  const copy = new (column.constructor as new (length: number) => Column)(capacity);
+  copy.set(column);
+  return copy;
+}
+
+function haveEqualAmounts(a: IndexedNode, b: IndexedNode): boolean {
+  const [mine, other] = [a, b].map(({ capacity, allocatable, systemReserved, maxReplicas }) =>
+    JSON.stringify([capacity, allocatable, systemReserved, maxReplicas]),
+  );
+  return mine === other;
+}

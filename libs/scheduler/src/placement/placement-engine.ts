@@ -1,0 +1,249 @@
+import type { WorkloadId } from '@cloudless/base';
+import { ChangeLog } from '../columns/change-log.js';
+import type { NodeTable } from '../columns/node-table.js';
+import type { Slot } from '../columns/value-column.js';
+import type { FullRequest } from '../input/request.js';
+import { toClaim } from '../reservations/claim.js';
+import type { Entry } from '../reservations/entry-columns.js';
+import type { Ledger } from '../reservations/ledger.js';
+import { WorkloadCounts } from '../reservations/workload-counts.js';
+import type { ScoreTerms, ScoreWeights } from '../scoring/score.js';
+import { ClassScores } from '../signatures/class-scores.js';
+import { NodeMatch } from '../signatures/node-match.js';
+import { RequestPlan } from '../signatures/request-plan.js';
+import { toClassSignature, toLabelSignature, toSignature } from '../signatures/signature.js';
+import { Ranking } from '../trees/ranking.js';
+import { SpreadCeiling } from '../trees/spread-ceiling.js';
+import { TreeShape } from '../trees/tree-shape.js';
+import { WinnerTree } from '../trees/winner-tree.js';
+import { BoundedCache } from './bounded-cache.js';
+import { scanForBest } from './scan.js';
+
+/** A decision for one replica. */
+export interface Decision {
+  readonly slot: Slot;
+  readonly score: number;
+  readonly terms: ScoreTerms;
+}
+
+/** Work since the creation of the engine, and what the engine keeps. */
+export interface EngineFigures {
+  /** Nodes whose score was computed for a decision without a tree. */
+  readonly nodesExamined: number;
+  /** Scores computed in trees, when they were built and when nodes changed. */
+  readonly leavesUpdated: number;
+  readonly treesBuilt: number;
+  readonly treesKept: number;
+  /** Decisions without a tree. */
+  readonly scans: number;
+  /** Bytes of trees and other prepared state. */
+  readonly cacheBytes: number;
+}
+
+/** Bytes of trees kept. A tree takes about 20 bytes per node. */
+const MAX_TREE_BYTES = 64 * 1024 ** 2;
+const MAX_TREES = 4_096;
+/** Bytes of matches between nodes and what requests ask of nodes. */
+const MAX_MATCH_BYTES = 32 * 1024 ** 2;
+const MAX_MATCHES = 1_024;
+const MAX_CLASS_SCORES = 1_024;
+/** Bytes of replica counts of workloads whose requests were decided without a tree. */
+const MAX_COUNT_BYTES = 32 * 1024 ** 2;
+const MAX_COUNTS = 4_096;
+/** Signatures remembered as seen once: the second request with a signature gets a tree. */
+const MAX_SEEN = 4_096;
+/** Changed slots remembered for trees that catch up. */
+const MAX_CHANGED = 65_536;
+
+/**
+ * Decides exactly, with state kept between calls: a winner tree for each request that comes again,
+ * and one scan over the columns for each request that comes once.
+ */
+export class PlacementEngine {
+  private readonly changed = new ChangeLog(MAX_CHANGED);
+  private readonly trees = new BoundedCache<WinnerTree>(
+    MAX_TREES,
+    MAX_TREE_BYTES,
+    (tree) => tree.bytes,
+    (tree) => this.dropTree(tree),
+  );
+  private readonly matches = new BoundedCache<NodeMatch>(
+    MAX_MATCHES,
+    MAX_MATCH_BYTES,
+    (match) => match.bytes,
+  );
+  private readonly classScores = new BoundedCache<ClassScores>(MAX_CLASS_SCORES, Infinity, () => 0);
+  private readonly shapes = new Map<string, TreeShape>();
+  /** Workloads whose counts are kept for scans. */
+  private readonly counted = new BoundedCache<WorkloadId>(
+    MAX_COUNTS,
+    MAX_COUNT_BYTES,
+    () => this.table.capacity * 4,
+    (workloadId) => this.forgetCounts(workloadId),
+  );
+  private readonly treesOf = new Map<WorkloadId, number>();
+  private readonly seen = new BoundedCache<true>(MAX_SEEN, Infinity, () => 0);
+  private isStale = false;
+  private noReplicas: WorkloadCounts | undefined;
+  private readonly work = { leavesUpdated: 0, nodesExamined: 0, treesBuilt: 0, scans: 0 };
+
+  constructor(
+    private readonly table: NodeTable,
+    private readonly ledger: Ledger,
+    private readonly weights: ScoreWeights,
+  ) {}
+
+  /** Notes that a node, or what is reserved on the node, has changed. */
+  noteChange(slot: Slot): void {
+    this.changed.push(slot);
+  }
+
+  /** Notes that nodes came, went or changed their domains: nothing prepared holds any longer. */
+  noteDomainChange(): void {
+    this.isStale = true;
+  }
+
+  /** Forgets what was prepared. Once per decision, however many nodes have come before. */
+  private reset(): void {
+    this.isStale = false;
+    this.trees.clear();
+    this.shapes.clear();
+    this.counted.clear();
+    this.noReplicas = undefined;
+    this.table.resetColumns();
+    this.ledger.resetCounts();
+  }
+
+  get figures(): EngineFigures {
+    let shapes = 0;
+    for (const shape of this.shapes.values()) shapes += shape.bytes;
+    return {
+      ...this.work,
+      treesKept: this.trees.size,
+      cacheBytes: this.trees.bytes + this.matches.bytes + shapes,
+    };
+  }
+
+  /**
+   * Decides for `count` replicas, one after the other.
+   * @param onRefusal - Called when a replica fits nowhere, while the placements before are in the
+   *   ledger. No further replica is tried then.
+   */
+  decide(request: FullRequest, count: number, onRefusal: () => void): Decision[] {
+    if (this.isStale || this.ledger.terms.isFull) this.reset();
+    const signature = toSignature(request);
+    const known = this.trees.get(signature);
+    if (known !== undefined) {
+      known.catchUp(this.changed.since(known.position), this.changed.position);
+      return this.decideByTree(known, count, onRefusal);
+    }
+    if (count === 1 && this.seen.get(signature) === undefined) {
+      this.seen.set(signature, true);
+      const decision = this.decideByScan(request);
+      if (decision === undefined) onRefusal();
+      return decision === undefined ? [] : [decision];
+    }
+    return count === 0
+      ? []
+      : this.decideByTree(this.createTree(request, signature), count, onRefusal);
+  }
+
+  private decideByTree(tree: WinnerTree, count: number, onRefusal: () => void): Decision[] {
+    const { plan, group } = tree;
+    const decisions: Decision[] = [];
+    const tried: Entry[] = [];
+    const claim = toClaim(plan.request);
+    while (decisions.length < count) {
+      const slot = tree.best();
+      if (slot === undefined) {
+        onRefusal();
+        break;
+      }
+      decisions.push({ slot, score: tree.scoreOf(slot), terms: plan.scoreTerms(slot) });
+      if (decisions.length === count) break;
+      tried.push(this.ledger.tryPlacement(slot, group, claim));
+      tree.addPlacement(slot);
+    }
+    while (tried.length > 0) this.ledger.undoPlacement(tried.pop() ?? 0);
+    return decisions;
+  }
+
+  private decideByScan(request: FullRequest): Decision | undefined {
+    const plan = this.createPlan(request);
+    const ranking = new Ranking(this.table, this.countsFor(request.workloadId), request);
+    this.work.scans += 1;
+    this.work.nodesExamined += plan.match.count;
+    const best = scanForBest(plan, ranking);
+    if (best === undefined) return undefined;
+    if (request.spread?.mode === 'required') {
+      const ceiling = new SpreadCeiling(this.table, plan, ranking, request.spread.maxSkew);
+      ceiling.recount();
+      if (ceiling.excludes(best.slot)) return undefined;
+    }
+    return { ...best, terms: plan.scoreTerms(best.slot) };
+  }
+
+  private createTree(request: FullRequest, signature: string): WinnerTree {
+    const group = this.ledger.holdGroup(request);
+    const counts = this.ledger.countsOf(request.workloadId);
+    if (counts === undefined) throw new Error('the workload of a held group has counts');
+    const tree = new WinnerTree(
+      this.createPlan(request),
+      group,
+      this.table,
+      this.getShape(request.spread?.topology),
+      counts,
+      this.work,
+      this.changed.position,
+    );
+    this.work.treesBuilt += 1;
+    this.treesOf.set(request.workloadId, (this.treesOf.get(request.workloadId) ?? 0) + 1);
+    this.trees.set(signature, tree);
+    return tree;
+  }
+
+  private dropTree({ group, plan }: WinnerTree): void {
+    const { workloadId } = plan.request;
+    const left = (this.treesOf.get(workloadId) ?? 1) - 1;
+    if (left > 0) this.treesOf.set(workloadId, left);
+    else {
+      this.treesOf.delete(workloadId);
+      this.ledger.forgetCounts(workloadId);
+    }
+    this.ledger.dropGroup(group);
+  }
+
+  private countsFor(workloadId: WorkloadId): WorkloadCounts {
+    const counts = this.ledger.countsOf(workloadId);
+    if (counts !== undefined) {
+      this.counted.getOrCreate(workloadId, () => workloadId);
+      return counts;
+    }
+    this.noReplicas ??= new WorkloadCounts(this.table.capacity, this.table.columns.rankedZones);
+    return this.noReplicas;
+  }
+
+  private forgetCounts(workloadId: WorkloadId): void {
+    if (!this.treesOf.has(workloadId)) this.ledger.forgetCounts(workloadId);
+  }
+
+  private createPlan(request: FullRequest): RequestPlan {
+    const ofClass = toClassSignature(request);
+    const match = this.matches.getOrCreate(`${ofClass}\n${toLabelSignature(request)}`, () => {
+      const classScores = this.classScores.getOrCreate(
+        ofClass,
+        () => new ClassScores(request, this.weights, this.table.classes),
+      );
+      return new NodeMatch(this.table, request, classScores);
+    });
+    return new RequestPlan(request, match, this.weights, this.table, this.ledger);
+  }
+
+  private getShape(topology: string | undefined): TreeShape {
+    const known = this.shapes.get(topology ?? '');
+    if (known !== undefined) return known;
+    const shape = new TreeShape(this.table, topology);
+    this.shapes.set(topology ?? '', shape);
+    return shape;
+  }
+}

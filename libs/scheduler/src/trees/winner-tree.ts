@@ -1,0 +1,194 @@
+import type { NodeTable } from '../columns/node-table.js';
+import { NO_VALUE, type Slot } from '../columns/value-column.js';
+import type { DomainCounts } from '../reservations/domain-counts.js';
+import type { LedgerGroup } from '../reservations/replica-group.js';
+import type { WorkloadCounts } from '../reservations/workload-counts.js';
+import { EXCLUDED } from '../signatures/class-scores.js';
+import type { RequestPlan } from '../signatures/request-plan.js';
+import { Ranking } from './ranking.js';
+import { SpreadCeiling } from './spread-ceiling.js';
+import { NO_TREE_NODE, type TreeShape } from './tree-shape.js';
+
+/** Counts what trees do, for tests and reports. */
+export interface TreeWork {
+  leavesUpdated: number;
+}
+
+/** A fourth of the cost of walking one path per inner node: beyond, one sweep is cheaper. */
+const PATHS_PER_SWEEP = 16;
+
+/**
+ * Knows the best node for one request at any time. Each inner node holds the better of the winners
+ * of its children, so a change of one node is a walk from its leaf to the root.
+ */
+export class WinnerTree {
+  /** Position in the log of changed slots up to which the tree has caught up. */
+  position: number;
+  private readonly ranking: Ranking;
+  private readonly ceiling: SpreadCeiling | undefined;
+  private readonly scores: Float64Array;
+  /** Winning slot by index of the inner node. */
+  private readonly winners: Int32Array;
+  /** Slots that a call has tried placements on, whose leaves are stale after the call. */
+  private tried: Slot[] = [];
+  /** Positions in the change logs of the counts that decide about leaves. */
+  private readonly seen = new Map<DomainCounts, number>();
+  /** Number of affinity terms that allow every node because nothing matches them yet. */
+  private openStarts = 0;
+
+  constructor(
+    readonly plan: RequestPlan,
+    /** The group of the request's replicas, held while the tree exists. */
+    readonly group: LedgerGroup,
+    private readonly table: NodeTable,
+    private readonly shape: TreeShape,
+    counts: WorkloadCounts,
+    private readonly work: TreeWork,
+    position: number,
+  ) {
+    this.position = position;
+    const { spread } = plan.request;
+    this.ranking = new Ranking(table, counts, plan.request);
+    this.ceiling =
+      spread?.mode === 'required'
+        ? new SpreadCeiling(table, plan, this.ranking, spread.maxSkew)
+        : undefined;
+    this.scores = new Float64Array(shape.capacity).fill(EXCLUDED);
+    this.winners = new Int32Array(shape.innerCount);
+    this.rebuild();
+    this.ceiling?.recount();
+  }
+
+  /**
+   * Brings the tree up to date.
+   * @param changed - Slots that have changed since {@link position}; undefined when unknown.
+   */
+  catchUp(changed: readonly Slot[] | undefined, position: number): void {
+    this.position = position;
+    this.plan.refresh();
+    const stale = changed === undefined ? undefined : new Set([...this.tried, ...changed]);
+    this.tried = [];
+    const isRepelledAnew = this.plan.terms.findRepels();
+    if (stale === undefined || isRepelledAnew) this.rebuild();
+    else {
+      this.refreshLeaves(stale);
+      this.followCounts();
+    }
+    this.ceiling?.recount();
+  }
+
+  /** Returns the best slot for the next replica; undefined when no node fits. */
+  best(): Slot | undefined {
+    const { root } = this.shape;
+    if (root === NO_TREE_NODE) return undefined;
+    const slot = this.winnerOf(root);
+    if (this.scores[slot] === EXCLUDED || this.ceiling?.excludes(slot) === true) return undefined;
+    return slot;
+  }
+
+  /** Returns the score of a slot that {@link best} returned. */
+  scoreOf(slot: Slot): number {
+    return this.scores[slot] ?? EXCLUDED;
+  }
+
+  /** Notes that a placement is tried on the slot until the next {@link catchUp}. */
+  addPlacement(slot: Slot): void {
+    this.tried.push(slot);
+    this.ceiling?.addPlacement(slot);
+    this.refreshScore(slot);
+    this.refreshWinnersFrom(slot);
+    this.followCounts();
+  }
+
+  /** Bytes of the arrays. */
+  get bytes(): number {
+    return this.scores.byteLength + this.winners.byteLength;
+  }
+
+  private rebuild(): void {
+    for (const slot of this.shape.slots) this.refreshScore(slot);
+    this.refreshAllWinners();
+    for (const counts of this.plan.terms.allCounts) this.seen.set(counts, counts.changes.position);
+    this.openStarts = this.countOpenStarts();
+  }
+
+  private refreshLeaves(slots: ReadonlySet<Slot>): void {
+    const { capacity, innerCount } = this.shape;
+    const known = [...slots].filter(
+      (slot) => slot < capacity && this.table.records[slot] !== undefined,
+    );
+    for (const slot of known) this.refreshScore(slot);
+    if (known.length * PATHS_PER_SWEEP > innerCount) this.refreshAllWinners();
+    else for (const slot of known) this.refreshWinnersFrom(slot);
+  }
+
+  /** Refreshes the leaves of domains that got their first replica or lost their last. */
+  private followCounts(): void {
+    const { terms } = this.plan;
+    if (terms.isEmpty) return;
+    if (this.openStarts !== this.countOpenStarts()) {
+      this.rebuild();
+      return;
+    }
+    for (const [counts, position] of this.seen) {
+      if (counts.changes.position === position) continue;
+      this.seen.set(counts, counts.changes.position);
+      // A node that is a domain of its own is among the changed slots anyway.
+      if (counts.isPerNode) continue;
+      const domains = counts.changes.since(position);
+      if (domains === undefined) {
+        this.rebuild();
+        return;
+      }
+      for (const domain of new Set(domains))
+        this.refreshLeaves(new Set(counts.column.slotsWith(domain)));
+    }
+  }
+
+  private countOpenStarts(): number {
+    let open = 0;
+    for (const { occupied } of this.plan.terms.mayStartAnywhere) if (occupied === 0) open += 1;
+    return open;
+  }
+
+  private refreshScore(slot: Slot): void {
+    this.work.leavesUpdated += 1;
+    this.scores[slot] = this.plan.score(slot);
+    this.ceiling?.refreshNode(slot);
+  }
+
+  private refreshAllWinners(): void {
+    for (let index = 0; index < this.winners.length; index += 1) this.decide(index);
+  }
+
+  /** Decides anew on the way from a leaf to the root, and from other parts of its domain. */
+  private refreshWinnersFrom(slot: Slot): void {
+    this.walkUp(slot);
+    const { partsOf, spreadDomainOf } = this.shape;
+    const parts = partsOf?.get(spreadDomainOf?.[slot] ?? NO_VALUE);
+    if (parts !== undefined) for (const part of parts) this.walkUp(part);
+  }
+
+  private walkUp(id: number): void {
+    const { parentOf } = this.shape;
+    let index = parentOf[id] ?? NO_TREE_NODE;
+    while (index !== NO_TREE_NODE) {
+      this.decide(index);
+      index = parentOf[this.shape.capacity + index] ?? NO_TREE_NODE;
+    }
+  }
+
+  private decide(index: number): void {
+    const a = this.winnerOf(this.shape.left[index] ?? 0);
+    const b = this.winnerOf(this.shape.right[index] ?? 0);
+    const { scores } = this;
+    this.winners[index] = this.ranking.isBefore(b, scores[b] ?? EXCLUDED, a, scores[a] ?? EXCLUDED)
+      ? b
+      : a;
+  }
+
+  private winnerOf(id: number): Slot {
+    const { capacity } = this.shape;
+    return id < capacity ? id : (this.winners[id - capacity] ?? 0);
+  }
+}
