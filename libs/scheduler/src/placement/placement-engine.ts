@@ -173,7 +173,7 @@ export class PlacementEngine {
     const ranking = new Ranking(this.table, this.countsFor(request.workloadId), request);
     this.work.scans += 1;
     this.work.nodesExamined += plan.match.count;
-    const best = scanForBest(plan, ranking);
+    const best = scanForBest(plan, this.table, ranking);
     if (best === undefined) return undefined;
     if (request.spread?.mode === 'required') {
       const ceiling = new SpreadCeiling(this.table, plan, ranking, request.spread.maxSkew);

@@ -15,6 +15,7 @@ export class WorkloadCounts {
   readonly onNode: Int32Array;
   /** By ranked zone. */
   readonly inZone: Int32Array;
+  private total = 0;
   private readonly spreads = new Map<string, SpreadCounts>();
 
   constructor(
@@ -29,12 +30,18 @@ export class WorkloadCounts {
   adjust(slot: Slot, change: 1 | -1): void {
     const zone = this.zones.valueOf[slot] ?? NO_VALUE;
     if (zone === NO_VALUE) return; // no node in the slot
+    this.total += change;
     this.onNode[slot] = (this.onNode[slot] ?? 0) + change;
     this.inZone[zone] = (this.inZone[zone] ?? 0) + change;
     for (const { column, counts } of this.spreads.values()) {
       const domain = column.valueOf[slot] ?? NO_VALUE;
       if (domain !== NO_VALUE) counts[domain] = (counts[domain] ?? 0) + change;
     }
+  }
+
+  /** True when no node has a replica. */
+  get isEmpty(): boolean {
+    return this.total === 0;
   }
 
   /** Returns the counts by domain of a topology; {@link NO_DOMAIN_COUNT} for nodes in none. */

@@ -186,6 +186,25 @@ export function scoreUtilisation(
   return clamp(1 - distance + (reducesImbalance ? 0.1 : 0) - (isHighlyUsed ? 0.3 : 0));
 }
 
+/**
+ * Returns an upper bound of {@link scoreUtilisation}, by the same sums without the conditions.
+ *
+ * @param cpuAfter - Used amount with the request.
+ */
+export function boundUtilisation(
+  cpuAfter: number,
+  memoryAfter: number,
+  cpuCapacity: number,
+  memoryCapacity: number,
+): number {
+  const cpu = cpuAfter / cpuCapacity;
+  const memory = memoryAfter / memoryCapacity;
+  const distance = (Math.abs(cpu - TARGET_UTILISATION) + Math.abs(memory - TARGET_UTILISATION)) / 2;
+  const most = 1 - distance + 0.1;
+  // Also for machines without CPU or memory, where the distance is no number.
+  return most < 1 && most > 0 ? most : 1;
+}
+
 /** Returns the difference between the used shares of CPU and memory of a machine. */
 export function computeImbalance(
   cpuUsed: number,

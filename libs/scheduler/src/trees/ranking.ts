@@ -19,7 +19,11 @@ export class Ranking {
   private readonly onNode: Int32Array;
   private readonly rankOf: Int32Array;
 
+  /** True when the counts of all nodes are equal: the workload has no replicas and no spread. */
+  readonly isFlat: boolean;
+
   constructor(table: NodeTable, counts: WorkloadCounts, { spread }: Pick<FullRequest, 'spread'>) {
+    this.isFlat = spread === undefined && counts.isEmpty;
     const column = spread && table.columns.topology(spread.topology);
     this.spreadDomainOf = column?.valueOf;
     this.spreadCounts =
@@ -47,20 +51,22 @@ export class Ranking {
     return this.spreadDomainOf === undefined ? NO_VALUE : (this.spreadDomainOf[slot] ?? NO_VALUE);
   }
 
+  /** Compares the replica counts of two slots: negative when `a` ranks before `b`, 0 when equal. */
+  compareCounts(a: Slot, b: Slot): number {
+    if (this.spreadDomainOf !== undefined) {
+      const difference = this.spreadCount(a) - this.spreadCount(b);
+      if (difference !== 0) return difference;
+    }
+    const zones =
+      (this.zoneCounts[this.zoneOf[a] ?? 0] ?? 0) - (this.zoneCounts[this.zoneOf[b] ?? 0] ?? 0);
+    return zones !== 0 ? zones : (this.onNode[a] ?? 0) - (this.onNode[b] ?? 0);
+  }
+
   /** Returns true when slot `a` with score `scoreA` ranks before slot `b`. Equal slots: false. */
   isBefore(a: Slot, scoreA: number, b: Slot, scoreB: number): boolean {
     if (scoreA === EXCLUDED) return false;
     if (scoreB === EXCLUDED) return true;
-    if (this.spreadDomainOf !== undefined) {
-      const difference = this.spreadCount(a) - this.spreadCount(b);
-      if (difference !== 0) return difference < 0;
-    }
-    const [zoneA, zoneB] = [this.zoneOf[a] ?? 0, this.zoneOf[b] ?? 0];
-    if (zoneA !== zoneB) {
-      const difference = (this.zoneCounts[zoneA] ?? 0) - (this.zoneCounts[zoneB] ?? 0);
-      if (difference !== 0) return difference < 0;
-    }
-    const difference = (this.onNode[a] ?? 0) - (this.onNode[b] ?? 0);
+    const difference = this.compareCounts(a, b);
     if (difference !== 0) return difference < 0;
     if (scoreA !== scoreB) return scoreA > scoreB;
     return (this.rankOf[a] ?? 0) < (this.rankOf[b] ?? 0);

@@ -23,9 +23,8 @@ const round = (value: number): number => Number(value.toPrecision(4));
 const COUNTERS = ['nodesExamined', 'leavesUpdated', 'treesBuilt', 'scans'] as const;
 
 function readCounters(cluster: Cluster): Readonly<Record<string, number>> {
-  const { figures } = cluster as { figures?: () => Readonly<Record<string, number>> };
-  const counted = figures?.call(cluster) ?? {};
-  return Object.fromEntries(COUNTERS.map((name) => [name, counted[name] ?? Number.NaN]));
+  const figures = cluster.figures();
+  return Object.fromEntries(COUNTERS.map((name) => [name, figures[name]]));
 }
 
 /**
