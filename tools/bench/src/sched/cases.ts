@@ -162,13 +162,14 @@ export function runConstraints(options: SchedOptions): Cases {
   );
 }
 
-/** Node counts of `sched-scale`. */
+/** Node counts of `sched-scale`, up to {@link SCALE_FACTOR} times the nodes of the other cases. */
 const SCALES = [1_000, 5_000, 20_000, 100_000];
+const SCALE_FACTOR = 20;
 
 /** The same work on clusters of growing size: equal replicas in calls of 1,000, and unique ones. */
 export function runScale(options: SchedOptions): Cases {
   const results: Record<string, Record<string, unknown>> = {};
-  for (const nodes of SCALES) {
+  for (const nodes of SCALES.filter((count) => count <= SCALE_FACTOR * options.nodes)) {
     const random = createSeededRandom(options.seed);
     const cluster = createWorld(random, nodes);
     const batch = Math.max(1, Math.round(1_000 / options.divisor));
