@@ -81,7 +81,11 @@ const agentClasses: ClassByRpc<typeof AgentService> = {
   listContainerStats: read,
 };
 
-const adminClasses: ClassByRpc<typeof AdminService> = { backup: read, acceptRestoredState: write };
+const adminClasses: ClassByRpc<typeof AdminService> = {
+  backup: read,
+  snapshot: read,
+  acceptRestoredState: write,
+};
 
 const identityClasses: ClassByRpc<typeof IdentityService> = {
   createJoinToken: write,

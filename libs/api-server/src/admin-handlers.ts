@@ -3,17 +3,22 @@ import type { HandlerContext } from '@connectrpc/connect';
 import {
   AcceptRestoredStateResponseSchema,
   BackupChunkSchema,
+  SnapshotChunkSchema,
   type AcceptRestoredStateResponse,
   type BackupChunk,
+  type SnapshotChunk,
 } from '@cloudless/api';
-import { errorFields } from '@cloudless/base';
+import { CloudlessError, errorFields, sleep } from '@cloudless/base';
 import { StorageFault } from '@cloudless/cluster-state';
 import type { AuditEntry } from './audit/audit-log.js';
 import type { ApiServerDeps } from './ports.js';
 
+/** Longest time in which a client reads a snapshot, milliseconds. */
+const MAX_SNAPSHOT_MS = 120_000;
+
 /** Handlers of AdminService. */
 export class AdminHandlers {
-  constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'log'>) {}
+  constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'whatIf' | 'clock'>) {}
 
   /**
    * Streams a backup of the store as fast as the client reads. No store transaction stays open
@@ -52,6 +57,35 @@ export class AdminHandlers {
         ...errorFields(reason),
       });
     }
+  }
+
+  /**
+   * Streams a snapshot of one revision for simulations, as fast as the client reads. Other work runs
+   * after each chunk.
+   * @throws kind `exhausted` when the client takes longer than 2 minutes: while a snapshot is read,
+   *   the coordinator keeps the former record of each changed record.
+   */
+  async *snapshot({ signal }: Pick<HandlerContext, 'signal'>): AsyncGenerator<SnapshotChunk> {
+    const { clock, whatIf } = this.deps;
+    const chunks = whatIf.encodeSnapshot();
+    let isLate = false;
+    const timer = clock.setTimer(MAX_SNAPSHOT_MS, () => {
+      isLate = true;
+      chunks.return(undefined);
+    });
+    try {
+      for (const data of chunks) {
+        yield create(SnapshotChunkSchema, { data });
+        await sleep(clock, 0, signal);
+      }
+    } finally {
+      timer.cancel();
+    }
+    if (isLate)
+      throw new CloudlessError(
+        'SLOW_READER',
+        `the snapshot was not read within ${MAX_SNAPSHOT_MS / 1_000} s; save it on a machine closer to the coordinator`,
+      );
   }
 
   /**

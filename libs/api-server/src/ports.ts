@@ -141,6 +141,8 @@ export interface WhatIfPort {
    *   cluster is too large.
    */
   openRevision(revision: bigint): Promise<SimulatedState>;
+  /** Encodes the current state for simulations outside the cluster, without secrets. */
+  encodeSnapshot(): Generator<Uint8Array>;
 }
 
 /** Sums of the resources that replicas hold on nodes. */

@@ -18,8 +18,6 @@ export { DEFAULT_RETENTION } from './retention.js';
 export type { RetentionLimits } from './retention.js';
 export { DryRunService, explainImpossibleLimits } from './dry-run/dry-run-service.js';
 export type { DryRunServiceDeps } from './dry-run/dry-run-service.js';
-export { ClusterSimulation } from './what-if/cluster-simulation.js';
-export { createRecordSource } from './what-if/record-source.js';
 export { WhatIfService } from './what-if/what-if-service.js';
 export type { WhatIfServiceDeps } from './what-if/what-if-service.js';
 export { WorkloadPresenter } from './workload/workload-presenter.js';

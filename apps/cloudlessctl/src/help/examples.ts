@@ -87,6 +87,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'admin restore': ['admin restore today.backup --data-dir /var/lib/cloudless'],
   'admin accept-restored-state': ['admin accept-restored-state'],
   'admin ca': ['admin ca', 'admin ca --pem > ca.crt'],
+  'admin snapshot': ['admin snapshot today.snapshot', 'admin snapshot today.snapshot --force'],
   'admin rotate-ca': [
     'admin rotate-ca --wait',
     'admin rotate-ca --skip-wait --wait',
@@ -122,6 +123,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'simulate --drain-node web1 --add-nodes 3=node.yaml',
     'simulate --add-nodes 2=like:web1 --scale web=50',
     'simulate --apply web.yaml -o json',
+    'simulate --snapshot today.snapshot --lose-zone a',
   ],
   login: [
     'login https://cluster.example:8443 --token-file ada.token',

@@ -136,6 +136,7 @@ const agent: Rows<typeof AgentService> = {
 
 const admin: Rows<typeof AdminService> = {
   backup: { request: nothing },
+  snapshot: { request: nothing },
   acceptRestoredState: { request: nothing },
 };
 

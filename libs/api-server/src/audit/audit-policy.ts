@@ -87,6 +87,8 @@ const agent: Policies<typeof AgentService> = {
 const admin: Policies<typeof AdminService> = {
   // Privileged, because the client receives the whole state of the cluster.
   backup: 'privileged',
+  // Contains less than a viewer reads with calls that are not audited.
+  snapshot: 'readOnly',
   acceptRestoredState: 'change',
 };
 

@@ -13,6 +13,7 @@ export function createAdminRoutes(
   return {
     backup: (_request, context) =>
       routes.audit.wrapStream(calls.backup, context, (entry) => admin.backup(entry, context)),
+    snapshot: (_request, context) => admin.snapshot(context),
     acceptRestoredState: routes.change(calls.acceptRestoredState, (_request, entry) =>
       admin.acceptRestoredState(entry),
     ),

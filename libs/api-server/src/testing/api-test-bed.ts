@@ -392,6 +392,10 @@ export class ApiTestBed {
       whatIf: {
         openCurrent: () => createSimulatedState(state.view()),
         openRevision: () => Promise.resolve(createSimulatedState(state.view())),
+        *encodeSnapshot() {
+          yield new Uint8Array([1]);
+          yield new Uint8Array([2, 3]);
+        },
       },
       placements: {
         getAllocated: (nodeId) => ({

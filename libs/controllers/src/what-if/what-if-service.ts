@@ -3,6 +3,7 @@ import { CloudlessError, sleep, type Clock, type StopSignal } from '@cloudless/b
 import type { ClusterState, ClusterView, SimulatedChanges } from '@cloudless/cluster-state';
 import type { ScoreWeights } from '@cloudless/scheduler';
 import { ClusterSimulation } from './cluster-simulation.js';
+import { encodeSnapshot } from './cluster-snapshot.js';
 import { FrozenSource, type LiveSource } from './frozen-source.js';
 import { createRecordSource } from './record-source.js';
 import type { SimulationSource } from './simulation-source.js';
@@ -68,6 +69,16 @@ export class WhatIfService {
       { clock, weights },
     );
     return this.open(source, source.view, () => undefined);
+  }
+
+  /** Encodes the current state as a snapshot for simulations outside the cluster, in chunks. */
+  *encodeSnapshot(): Generator<Uint8Array> {
+    const source = new FrozenSource(this.deps);
+    try {
+      yield* encodeSnapshot(source, this.deps.state.clusterId);
+    } finally {
+      source.close();
+    }
   }
 
   private open(source: SimulationSource, view: ClusterView, close: () => void): OpenedState {

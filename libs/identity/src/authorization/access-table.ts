@@ -104,6 +104,8 @@ const agent: Rules<typeof AgentService> = {
 
 const admin: Rules<typeof AdminService> = {
   backup: administer,
+  // Contains less than a viewer of the whole cluster may read: no environment, commands or addresses.
+  snapshot: readNodes,
   acceptRestoredState: administer,
 };
 

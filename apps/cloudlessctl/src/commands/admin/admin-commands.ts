@@ -1,13 +1,11 @@
 import type { Command } from 'commander';
-import { toCode } from '@cloudless/api';
-import { CloudlessError } from '@cloudless/base';
 import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 import type { CommandTree, Invocation, LocalInvocation } from '../../command-tree.js';
-import { toExitCode } from '../../call/call-failure.js';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import type { LocalSession } from '../../call/local-session.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { readChunks, writeBackup } from './backup-file.js';
+import { withExitCode } from './with-exit-code.js';
 import { addAuthorityCommands } from './certificate-authority.js';
 import { addInstallUnitCommand } from './install-unit.js';
 
@@ -19,6 +17,14 @@ export function addAdminCommands(tree: CommandTree, parent: Command): void {
       'backup <file>',
       "write the coordinator's state at one revision to a file",
       runBackup,
+    )
+    .option('--force', 'overwrite an existing file');
+  tree
+    .addCommand(
+      parent,
+      'snapshot <file>',
+      'write nodes, workloads and replicas to a file for simulate, without secrets',
+      async (invocation) => (await import('./save-snapshot.js')).saveSnapshot(invocation),
     )
     .option('--force', 'overwrite an existing file');
   tree.addOfflineCommand(
@@ -153,25 +159,4 @@ async function printSummary(
     });
   }
   await session.print(`${text}\n`);
-}
-
-/**
- * Runs a local action. An error of the action gets the exit code that an error of the same kind has
- * when the coordinator sends it.
- * @param file - Name to put before an error message that does not contain it.
- */
-async function withExitCode<Result>(action: () => Promise<Result>, file?: string): Promise<Result> {
-  try {
-    return await action();
-  } catch (reason) {
-    if (!(reason instanceof CloudlessError)) throw reason;
-    const prefix = file === undefined || reason.message.includes(file) ? '' : `${file}: `;
-    throw new CliFailure(
-      toExitCode(toCode(reason.kind), reason.reason),
-      `${prefix}${reason.message}`,
-      {
-        cause: reason,
-      },
-    );
-  }
 }

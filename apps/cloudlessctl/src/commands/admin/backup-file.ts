@@ -22,11 +22,25 @@ const READ_BYTES = 256 * 1024;
  *   the quota is full, and `denied` when the file cannot be written for another reason. An error of
  *   `chunks` is thrown unchanged.
  */
-export async function writeBackup(
+export function writeBackup(
   path: string,
   chunks: () => AsyncIterable<Uint8Array>,
   force: boolean,
 ): Promise<SnapshotSummary> {
+  return writeVerified(path, chunks, force, verifySnapshot);
+}
+
+/**
+ * Writes chunks to a file, as {@link writeBackup} does.
+ * @param verify - Reads the written file, and throws when the content is damaged or incomplete.
+ * @returns The result of `verify`.
+ */
+export async function writeVerified<Summary>(
+  path: string,
+  chunks: () => AsyncIterable<Uint8Array>,
+  force: boolean,
+  verify: (chunks: AsyncIterable<Uint8Array>) => Promise<Summary>,
+): Promise<Summary> {
   if (!force && (await fileExists(path))) {
     throw new CloudlessError(
       'exists',
@@ -36,7 +50,7 @@ export async function writeBackup(
   const temporaryPath = `${path}.${randomBytes(4).toString('hex')}.partial`;
   try {
     await writeAndFlush(temporaryPath, chunks);
-    const summary = await verifySnapshot(readChunks(temporaryPath));
+    const summary = await verify(readChunks(temporaryPath));
     await rename(temporaryPath, path);
     await flushDirectory(dirname(resolve(path)));
     return summary;

@@ -5,9 +5,10 @@ import {
   SimulateClusterResponseSchema,
   type SimulateClusterResponse,
 } from '@cloudless/api';
-import type { CommandTree, Invocation } from '../../command-tree.js';
+import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { createUsageFailure } from '../../call/failure.js';
+import { withCallFailures } from '../../call/open-session.js';
 import type { LocalSession } from '../../call/local-session.js';
 import { collectValue } from '../../flags/flag-values.js';
 import { addNotes } from '../../help/help-format.js';
@@ -20,11 +21,12 @@ const MAX_CHANGES = 64;
 
 /** Adds `simulate`. */
 export function addSimulateCommand(tree: CommandTree, parent: Command): void {
-  const command = tree.addCommand(
+  const command = tree.addLocalCommand(
     parent,
     'simulate',
     'predict the effect of lost, drained or added nodes and of changed workloads',
     simulate,
+    ({ snapshot }) => typeof snapshot === 'string',
   );
   command
     .option(
@@ -46,28 +48,42 @@ export function addSimulateCommand(tree: CommandTree, parent: Command): void {
       collectValue,
     )
     .option('--delete <workload>', 'delete a workload (repeatable)', collectValue)
-    .option('--revision <revision>', 'start from an older revision that is still in the history');
+    .option('--revision <revision>', 'start from an older revision that is still in the history')
+    .option('--snapshot <file>', 'start from a file of "admin snapshot", without a coordinator');
   addNotes(
     command,
     'Changes nothing. All changes take effect together; new replicas are expected to become ready. FLOOR is the number of replicas that serve at the worst moment; "!" marks a floor below min_available (MIN).',
   );
 }
 
-async function simulate(invocation: Invocation): Promise<void> {
+async function simulate(invocation: LocalInvocation): Promise<void> {
   const { session } = invocation;
+  const snapshot = getTextOption(invocation, 'snapshot');
+  const revision = parseRevision(getTextOption(invocation, 'revision'));
+  if (snapshot !== undefined && revision !== 0n)
+    throw createUsageFailure(
+      '--snapshot and --revision exclude each other: a snapshot has one revision',
+    );
   const changes = await readChanges(invocation);
-  const response = await session.client.simulateCluster(
-    create(SimulateClusterRequestSchema, {
-      changes: changes.map(({ change }) => change),
-      revision: parseRevision(getTextOption(invocation, 'revision')),
-    }),
-    session.getCallOptions(),
-  );
-  await printSimulation(session, changes, response);
+  const request = create(SimulateClusterRequestSchema, {
+    changes: changes.map(({ change }) => change),
+    revision,
+  });
+  if (snapshot === undefined)
+    return withCallFailures(session, async (online) =>
+      printSimulation(
+        online,
+        changes,
+        await online.client.simulateCluster(request, online.getCallOptions()),
+      ),
+    );
+  // Loaded on use, because the code of the scheduler and of the controllers is large.
+  const { simulateSnapshot } = await import('./simulate-snapshot.js');
+  return printSimulation(session, changes, await simulateSnapshot(session, snapshot, request));
 }
 
 /** @throws a usage failure for more changes than the API accepts. */
-async function readChanges(invocation: Invocation): Promise<readonly DescribedChange[]> {
+async function readChanges(invocation: LocalInvocation): Promise<readonly DescribedChange[]> {
   const changes = await readSimulatedChanges(invocation);
   if (changes.length <= MAX_CHANGES) return changes;
   throw createUsageFailure(

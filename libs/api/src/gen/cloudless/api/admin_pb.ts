@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/admin.proto.
  */
 export const file_cloudless_api_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChljbG91ZGxlc3MvYXBpL2FkbWluLnByb3RvEg1jbG91ZGxlc3MuYXBpIg8KDUJhY2t1cFJlcXVlc3QiGwoLQmFja3VwQ2h1bmsSDAoEZGF0YRgBIAEoDCIcChpBY2NlcHRSZXN0b3JlZFN0YXRlUmVxdWVzdCJWChtBY2NlcHRSZXN0b3JlZFN0YXRlUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgSDQoFZXBvY2gYAiABKAMSFgoOb3JkZXJfcmV2aXNpb24YAyABKAMywgEKDEFkbWluU2VydmljZRJECgZCYWNrdXASHC5jbG91ZGxlc3MuYXBpLkJhY2t1cFJlcXVlc3QaGi5jbG91ZGxlc3MuYXBpLkJhY2t1cENodW5rMAESbAoTQWNjZXB0UmVzdG9yZWRTdGF0ZRIpLmNsb3VkbGVzcy5hcGkuQWNjZXB0UmVzdG9yZWRTdGF0ZVJlcXVlc3QaKi5jbG91ZGxlc3MuYXBpLkFjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChljbG91ZGxlc3MvYXBpL2FkbWluLnByb3RvEg1jbG91ZGxlc3MuYXBpIg8KDUJhY2t1cFJlcXVlc3QiGwoLQmFja3VwQ2h1bmsSDAoEZGF0YRgBIAEoDCIRCg9TbmFwc2hvdFJlcXVlc3QiHQoNU25hcHNob3RDaHVuaxIMCgRkYXRhGAEgASgMIhwKGkFjY2VwdFJlc3RvcmVkU3RhdGVSZXF1ZXN0IlYKG0FjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCBINCgVlcG9jaBgCIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgDIAEoAzKTAgoMQWRtaW5TZXJ2aWNlEkQKBkJhY2t1cBIcLmNsb3VkbGVzcy5hcGkuQmFja3VwUmVxdWVzdBoaLmNsb3VkbGVzcy5hcGkuQmFja3VwQ2h1bmswARJPCghTbmFwc2hvdBIeLmNsb3VkbGVzcy5hcGkuU25hcHNob3RSZXF1ZXN0GhwuY2xvdWRsZXNzLmFwaS5TbmFwc2hvdENodW5rIgOQAgEwARJsChNBY2NlcHRSZXN0b3JlZFN0YXRlEikuY2xvdWRsZXNzLmFwaS5BY2NlcHRSZXN0b3JlZFN0YXRlUmVxdWVzdBoqLmNsb3VkbGVzcy5hcGkuQWNjZXB0UmVzdG9yZWRTdGF0ZVJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message cloudless.api.BackupRequest
@@ -49,6 +49,40 @@ export const BackupChunkSchema: GenMessage<BackupChunk> = /*@__PURE__*/
   messageDesc(file_cloudless_api_admin, 1);
 
 /**
+ * @generated from message cloudless.api.SnapshotRequest
+ */
+export type SnapshotRequest = Message<"cloudless.api.SnapshotRequest"> & {
+};
+
+/**
+ * Describes the message cloudless.api.SnapshotRequest.
+ * Use `create(SnapshotRequestSchema)` to create a new message.
+ */
+export const SnapshotRequestSchema: GenMessage<SnapshotRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_admin, 2);
+
+/**
+ * A part of a snapshot.
+ *
+ * @generated from message cloudless.api.SnapshotChunk
+ */
+export type SnapshotChunk = Message<"cloudless.api.SnapshotChunk"> & {
+  /**
+   * The next bytes of the snapshot.
+   *
+   * @generated from field: bytes data = 1;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message cloudless.api.SnapshotChunk.
+ * Use `create(SnapshotChunkSchema)` to create a new message.
+ */
+export const SnapshotChunkSchema: GenMessage<SnapshotChunk> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_admin, 3);
+
+/**
  * @generated from message cloudless.api.AcceptRestoredStateRequest
  */
 export type AcceptRestoredStateRequest = Message<"cloudless.api.AcceptRestoredStateRequest"> & {
@@ -59,7 +93,7 @@ export type AcceptRestoredStateRequest = Message<"cloudless.api.AcceptRestoredSt
  * Use `create(AcceptRestoredStateRequestSchema)` to create a new message.
  */
 export const AcceptRestoredStateRequestSchema: GenMessage<AcceptRestoredStateRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_admin, 2);
+  messageDesc(file_cloudless_api_admin, 4);
 
 /**
  * @generated from message cloudless.api.AcceptRestoredStateResponse
@@ -93,7 +127,7 @@ export type AcceptRestoredStateResponse = Message<"cloudless.api.AcceptRestoredS
  * Use `create(AcceptRestoredStateResponseSchema)` to create a new message.
  */
 export const AcceptRestoredStateResponseSchema: GenMessage<AcceptRestoredStateResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_admin, 3);
+  messageDesc(file_cloudless_api_admin, 5);
 
 /**
  * Operations on the coordinator, for operators.
@@ -112,6 +146,18 @@ export const AdminService: GenService<{
     methodKind: "server_streaming";
     input: typeof BackupRequestSchema;
     output: typeof BackupChunkSchema;
+  },
+  /**
+   * Streams the nodes, workloads and replicas at one revision for simulations outside the cluster.
+   * The concatenated chunks are the snapshot. A snapshot has no environment values, commands,
+   * arguments, annotations, probes, credentials, logs or addresses, and cannot be restored.
+   *
+   * @generated from rpc cloudless.api.AdminService.Snapshot
+   */
+  snapshot: {
+    methodKind: "server_streaming";
+    input: typeof SnapshotRequestSchema;
+    output: typeof SnapshotChunkSchema;
   },
   /**
    * Accepts the state of a store that went back in time, for example after a restore of an old

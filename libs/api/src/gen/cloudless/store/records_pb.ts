@@ -26,7 +26,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/store/records.proto.
  */
 export const file_cloudless_store_records: GenFile = /*@__PURE__*/
-  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIuQBCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCRISCgpyb2xsZWRfb3V0GAcgASgIIpADCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5Ei8KB3JvbGxvdXQYCCABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUm9sbG91dFJlY29yZBIWCg5wYXVzZWRfdmVyc2lvbhgJIAEoBRpMCgxCYWNrb2ZmRW50cnkSCwoDa2V5GAEgASgFEisKBXZhbHVlGAIgASgLMhwuY2xvdWRsZXNzLnN0b3JlLlNsb3RCYWNrb2ZmOgI4ASKEBQoNUm9sbG91dFJlY29yZBIPCgd2ZXJzaW9uGAEgASgFEhQKDGZyb21fdmVyc2lvbhgCIAEoBRIxCghzdHJhdGVneRgDIAEoDjIfLmNsb3VkbGVzcy5hcGkuUm9sbG91dC5TdHJhdGVneRIuCgpzdGFydGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGVwc19kb25lGAUgASgFEjMKD3N0ZXBfcmVhY2hlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoTd2FpdHNfZm9yX3Byb21vdGlvbhgHIAEoCBIQCghwcm9tb3RlZBgIIAEoCBISCgpmYWlsZWRfbmV3GAkgASgFEhAKCHByb2dyZXNzGAogASgDEi8KC3Byb2dyZXNzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtzd2l0Y2hlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoHZmFpbHVyZRgNIAEoCzIdLmNsb3VkbGVzcy5hcGkuUm9sbG91dEZhaWx1cmUSEgoKcm9sbHNfYmFjaxgOIAEoBRIQCghmb3JnaXZlbhgPIAEoBRINCgVyZXRyeRgQIAEoCBITCgtmYWlsZWRfZ29uZRgRIAEoBRIWCg5maXJzdF9zZXF1ZW5jZRgSIAEoAxIpCgV1bnRpbBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIh0KDkV2aWRlbmNlUmVjb3JkEgsKA3VpZBgBIAEoCSJACgpQbGFuUmVjb3JkEiEKBHBsYW4YASABKAsyEy5jbG91ZGxlc3MuYXBpLlBsYW4SDwoHb3V0Y29tZRgCIAEoDCJPCgtTbG90QmFja29mZhIQCghmYWlsdXJlcxgBIAEoBRIuCgpub3RfYmVmb3JlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLoBgoNUmVwbGljYVJlY29yZBIKCgJpZBgBIAEoCRILCgN1aWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSDAoEc2xvdBgEIAEoBRIPCgd2ZXJzaW9uGAUgASgFEg8KB25vZGVfaWQYBiABKAkSFwoPZGVzaXJlZF9ydW5uaW5nGAcgASgIEjEKBXBoYXNlGAggASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAkgASgIEg4KBnJlYXNvbhgKIAEoCRIUCgxjb250YWluZXJfaWQYCyABKAkSEAoIcmVzdGFydHMYDCABKAUSKgoJZW5kcG9pbnRzGA0gAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIuCgpjcmVhdGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZWFkeV9zaW5jZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoObGFzdF9leGl0X2NvZGUYECABKAVIAIgBARIWCg5vcmRlcl9yZXZpc2lvbhgRIAEoAxIMCgRsb3N0GBIgASgIEisKB2xvc3RfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3N0b3BfcmVhc29uGBQgASgJEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgVIAMoCRItCgpzdG9wX2FmdGVyGB4gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCmxvc3RfYWZ0ZXIYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHgoWc3RvcF9hZnRlcl91bmNvbmZpcm1lZBggIAEoCBIXCg9sYXN0X2VuZF9yZWFzb24YFiABKAkSFAoMb25seV9ub2RlX2lkGBcgASgJEhIKCmxhc3RfbGluZXMYGCADKAkSMgoKaW1hZ2VfcHVsbBgZIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzEjAKCWNvbnRhaW5lchgoIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyRmFjdHNCEQoPX2xhc3RfZXhpdF9jb2RlIvMFCgpOb2RlUmVjb3JkEgoKAmlkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKBmxhYmVscxgEIAMoCzInLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLkxhYmVsc0VudHJ5EhYKDnJlbW92ZWRfbGFiZWxzGAUgAygJEiQKBnRhaW50cxgGIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSFgoOcmVtb3ZlZF90YWludHMYDSADKAkSEQoEem9uZRgHIAEoCUgAiAEBEhMKBnJlZ2lvbhgIIAEoCUgBiAEBEhAKCGNvcmRvbmVkGAkgASgIEhAKCGRyYWluaW5nGAogASgIEiMKBWhlbGxvGAsgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsbxIMCgRsb3N0GAwgASgIEhYKDmxvc3NfY29uZmlybWVkGA4gASgIEisKBWRyYWluGA8gASgLMhwuY2xvdWRsZXNzLnN0b3JlLkRyYWluUmVjb3JkEkIKDHRhaW50c19zaW5jZRgQIAMoCzIsLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLlRhaW50c1NpbmNlRW50cnkSMwoJZGVwYXJ0dXJlGBEgASgLMiAuY2xvdWRsZXNzLnN0b3JlLkRlcGFydHVyZVJlY29yZBI1CghpZGVudGl0eRgSIAEoCzIjLmNsb3VkbGVzcy5zdG9yZS5Ob2RlSWRlbnRpdHlSZWNvcmQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARpOChBUYWludHNTaW5jZUVudHJ5EgsKA2tleRgBIAEoCRIpCgV2YWx1ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXA6AjgBQgcKBV96b25lQgkKB19yZWdpb24itwEKEk5vZGVJZGVudGl0eVJlY29yZBIzCgdjdXJyZW50GAEgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEjQKCHByZXZpb3VzGAIgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEh8KF3RydXN0X2J1bmRsZV9nZW5lcmF0aW9uGAMgASgDEhUKDWpvaW5fdG9rZW5faWQYBCABKAkisAEKEUNlcnRpZmljYXRlUmVjb3JkEg4KBnNlcmlhbBgBIAEoCRIZChFwdWJsaWNfa2V5X3NoYTI1NhgCIAEoCRItCglub3RfYWZ0ZXIYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmdlbmVyYXRpb24YBCABKAUSLQoJaXNzdWVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ4Cg9EZXBhcnR1cmVSZWNvcmQSKwoHbGVmdF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFZ3JhY2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJIroBCgtEcmFpblJlY29yZBIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghkZWFkbGluZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZm9yY2UYAyABKAgSDQoFdG90YWwYBCABKAUSLwoFcGhhc2UYBSABKA4yIC5jbG91ZGxlc3MuYXBpLkRyYWluU3RhdHVzLlBoYXNlIqYBChNSZW1vdmVkRXZlbnRzUmVjb3JkElYKEm5ld2VzdF9ieV9jYXRlZ29yeRgBIAMoCzI6LmNsb3VkbGVzcy5zdG9yZS5SZW1vdmVkRXZlbnRzUmVjb3JkLk5ld2VzdEJ5Q2F0ZWdvcnlFbnRyeRo3ChVOZXdlc3RCeUNhdGVnb3J5RW50cnkSCwoDa2V5GAEgASgFEg0KBXZhbHVlGAIgASgJOgI4ASKVAQoNUmVxdWVzdFJlY29yZBIOCgZtZXRob2QYASABKAkSEQoJYm9keV9oYXNoGAIgASgMEhQKDHdvcmtsb2FkX3VpZBgDIAEoCRIQCghyZXNwb25zZRgEIAEoDBImCgJhdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcHJpbmNpcGFsGAYgASgJIuIBChpDZXJ0aWZpY2F0ZUF1dGhvcml0eVJlY29yZBIUCgx0cnVzdF9kb21haW4YASABKAkSKgoFcm9vdHMYAiADKAsyGy5jbG91ZGxlc3Muc3RvcmUuUm9vdFJlY29yZBIaChJpc3N1aW5nX2dlbmVyYXRpb24YAyABKAUSHwoXdHJ1c3RfYnVuZGxlX2dlbmVyYXRpb24YBCABKAMSRQoIcm90YXRpb24YBSABKAsyMy5jbG91ZGxlc3Muc3RvcmUuQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvblJlY29yZCItCgpSb290UmVjb3JkEhIKCmdlbmVyYXRpb24YASABKAUSCwoDcGVtGAIgASgJIsgBCiJDZXJ0aWZpY2F0ZUF1dGhvcml0eVJvdGF0aW9uUmVjb3JkEkAKBXBoYXNlGAEgASgOMjEuY2xvdWRsZXNzLmFwaS5DZXJ0aWZpY2F0ZUF1dGhvcml0eVJvdGF0aW9uLlBoYXNlEi4KCnN0YXJ0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGNvbXBsZXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAifQoPSm9pblRva2VuUmVjb3JkEicKBXRva2VuGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Kb2luVG9rZW4SDAoEaG1hYxgCIAEoDBIzCghiaW5kaW5ncxgDIAMoCzIhLmNsb3VkbGVzcy5zdG9yZS5Kb2luVG9rZW5CaW5kaW5nIlMKEEpvaW5Ub2tlbkJpbmRpbmcSEwoLaW5zdGFuY2VfaWQYASABKAkSGQoRcHVibGljX2tleV9zaGEyNTYYAiABKAkSDwoHbm9kZV9pZBgDIAEoCSIvCgpVc2VyUmVjb3JkEiEKBHVzZXIYASABKAsyEy5jbG91ZGxlc3MuYXBpLlVzZXIivgEKEENyZWRlbnRpYWxSZWNvcmQSMQoKY3JlZGVudGlhbBgBIAEoCzIdLmNsb3VkbGVzcy5hcGkuVXNlckNyZWRlbnRpYWwSDAoEaG1hYxgCIAEoDBIzCgdjdXJyZW50GAMgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEjQKCHByZXZpb3VzGAQgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkIjQKDU5vZGVCYW5SZWNvcmQSIwoDYmFuGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5Ob2RlQmFuYgZwcm90bzM", [file_cloudless_api_coordinator_service, file_cloudless_api_identity, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_user, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIuQBCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCRISCgpyb2xsZWRfb3V0GAcgASgIIpADCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5Ei8KB3JvbGxvdXQYCCABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUm9sbG91dFJlY29yZBIWCg5wYXVzZWRfdmVyc2lvbhgJIAEoBRpMCgxCYWNrb2ZmRW50cnkSCwoDa2V5GAEgASgFEisKBXZhbHVlGAIgASgLMhwuY2xvdWRsZXNzLnN0b3JlLlNsb3RCYWNrb2ZmOgI4ASKEBQoNUm9sbG91dFJlY29yZBIPCgd2ZXJzaW9uGAEgASgFEhQKDGZyb21fdmVyc2lvbhgCIAEoBRIxCghzdHJhdGVneRgDIAEoDjIfLmNsb3VkbGVzcy5hcGkuUm9sbG91dC5TdHJhdGVneRIuCgpzdGFydGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGVwc19kb25lGAUgASgFEjMKD3N0ZXBfcmVhY2hlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoTd2FpdHNfZm9yX3Byb21vdGlvbhgHIAEoCBIQCghwcm9tb3RlZBgIIAEoCBISCgpmYWlsZWRfbmV3GAkgASgFEhAKCHByb2dyZXNzGAogASgDEi8KC3Byb2dyZXNzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtzd2l0Y2hlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoHZmFpbHVyZRgNIAEoCzIdLmNsb3VkbGVzcy5hcGkuUm9sbG91dEZhaWx1cmUSEgoKcm9sbHNfYmFjaxgOIAEoBRIQCghmb3JnaXZlbhgPIAEoBRINCgVyZXRyeRgQIAEoCBITCgtmYWlsZWRfZ29uZRgRIAEoBRIWCg5maXJzdF9zZXF1ZW5jZRgSIAEoAxIpCgV1bnRpbBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIh0KDkV2aWRlbmNlUmVjb3JkEgsKA3VpZBgBIAEoCSJACgpQbGFuUmVjb3JkEiEKBHBsYW4YASABKAsyEy5jbG91ZGxlc3MuYXBpLlBsYW4SDwoHb3V0Y29tZRgCIAEoDCJPCgtTbG90QmFja29mZhIQCghmYWlsdXJlcxgBIAEoBRIuCgpub3RfYmVmb3JlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLoBgoNUmVwbGljYVJlY29yZBIKCgJpZBgBIAEoCRILCgN1aWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSDAoEc2xvdBgEIAEoBRIPCgd2ZXJzaW9uGAUgASgFEg8KB25vZGVfaWQYBiABKAkSFwoPZGVzaXJlZF9ydW5uaW5nGAcgASgIEjEKBXBoYXNlGAggASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAkgASgIEg4KBnJlYXNvbhgKIAEoCRIUCgxjb250YWluZXJfaWQYCyABKAkSEAoIcmVzdGFydHMYDCABKAUSKgoJZW5kcG9pbnRzGA0gAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIuCgpjcmVhdGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZWFkeV9zaW5jZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoObGFzdF9leGl0X2NvZGUYECABKAVIAIgBARIWCg5vcmRlcl9yZXZpc2lvbhgRIAEoAxIMCgRsb3N0GBIgASgIEisKB2xvc3RfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3N0b3BfcmVhc29uGBQgASgJEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgVIAMoCRItCgpzdG9wX2FmdGVyGB4gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCmxvc3RfYWZ0ZXIYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHgoWc3RvcF9hZnRlcl91bmNvbmZpcm1lZBggIAEoCBIXCg9sYXN0X2VuZF9yZWFzb24YFiABKAkSFAoMb25seV9ub2RlX2lkGBcgASgJEhIKCmxhc3RfbGluZXMYGCADKAkSMgoKaW1hZ2VfcHVsbBgZIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzEjAKCWNvbnRhaW5lchgoIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyRmFjdHNCEQoPX2xhc3RfZXhpdF9jb2RlIvMFCgpOb2RlUmVjb3JkEgoKAmlkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKBmxhYmVscxgEIAMoCzInLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLkxhYmVsc0VudHJ5EhYKDnJlbW92ZWRfbGFiZWxzGAUgAygJEiQKBnRhaW50cxgGIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSFgoOcmVtb3ZlZF90YWludHMYDSADKAkSEQoEem9uZRgHIAEoCUgAiAEBEhMKBnJlZ2lvbhgIIAEoCUgBiAEBEhAKCGNvcmRvbmVkGAkgASgIEhAKCGRyYWluaW5nGAogASgIEiMKBWhlbGxvGAsgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsbxIMCgRsb3N0GAwgASgIEhYKDmxvc3NfY29uZmlybWVkGA4gASgIEisKBWRyYWluGA8gASgLMhwuY2xvdWRsZXNzLnN0b3JlLkRyYWluUmVjb3JkEkIKDHRhaW50c19zaW5jZRgQIAMoCzIsLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLlRhaW50c1NpbmNlRW50cnkSMwoJZGVwYXJ0dXJlGBEgASgLMiAuY2xvdWRsZXNzLnN0b3JlLkRlcGFydHVyZVJlY29yZBI1CghpZGVudGl0eRgSIAEoCzIjLmNsb3VkbGVzcy5zdG9yZS5Ob2RlSWRlbnRpdHlSZWNvcmQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARpOChBUYWludHNTaW5jZUVudHJ5EgsKA2tleRgBIAEoCRIpCgV2YWx1ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXA6AjgBQgcKBV96b25lQgkKB19yZWdpb24itwEKEk5vZGVJZGVudGl0eVJlY29yZBIzCgdjdXJyZW50GAEgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEjQKCHByZXZpb3VzGAIgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEh8KF3RydXN0X2J1bmRsZV9nZW5lcmF0aW9uGAMgASgDEhUKDWpvaW5fdG9rZW5faWQYBCABKAkisAEKEUNlcnRpZmljYXRlUmVjb3JkEg4KBnNlcmlhbBgBIAEoCRIZChFwdWJsaWNfa2V5X3NoYTI1NhgCIAEoCRItCglub3RfYWZ0ZXIYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmdlbmVyYXRpb24YBCABKAUSLQoJaXNzdWVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ4Cg9EZXBhcnR1cmVSZWNvcmQSKwoHbGVmdF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFZ3JhY2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJIroBCgtEcmFpblJlY29yZBIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghkZWFkbGluZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZm9yY2UYAyABKAgSDQoFdG90YWwYBCABKAUSLwoFcGhhc2UYBSABKA4yIC5jbG91ZGxlc3MuYXBpLkRyYWluU3RhdHVzLlBoYXNlIqYBChNSZW1vdmVkRXZlbnRzUmVjb3JkElYKEm5ld2VzdF9ieV9jYXRlZ29yeRgBIAMoCzI6LmNsb3VkbGVzcy5zdG9yZS5SZW1vdmVkRXZlbnRzUmVjb3JkLk5ld2VzdEJ5Q2F0ZWdvcnlFbnRyeRo3ChVOZXdlc3RCeUNhdGVnb3J5RW50cnkSCwoDa2V5GAEgASgFEg0KBXZhbHVlGAIgASgJOgI4ASKVAQoNUmVxdWVzdFJlY29yZBIOCgZtZXRob2QYASABKAkSEQoJYm9keV9oYXNoGAIgASgMEhQKDHdvcmtsb2FkX3VpZBgDIAEoCRIQCghyZXNwb25zZRgEIAEoDBImCgJhdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcHJpbmNpcGFsGAYgASgJIuIBChpDZXJ0aWZpY2F0ZUF1dGhvcml0eVJlY29yZBIUCgx0cnVzdF9kb21haW4YASABKAkSKgoFcm9vdHMYAiADKAsyGy5jbG91ZGxlc3Muc3RvcmUuUm9vdFJlY29yZBIaChJpc3N1aW5nX2dlbmVyYXRpb24YAyABKAUSHwoXdHJ1c3RfYnVuZGxlX2dlbmVyYXRpb24YBCABKAMSRQoIcm90YXRpb24YBSABKAsyMy5jbG91ZGxlc3Muc3RvcmUuQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvblJlY29yZCItCgpSb290UmVjb3JkEhIKCmdlbmVyYXRpb24YASABKAUSCwoDcGVtGAIgASgJIsgBCiJDZXJ0aWZpY2F0ZUF1dGhvcml0eVJvdGF0aW9uUmVjb3JkEkAKBXBoYXNlGAEgASgOMjEuY2xvdWRsZXNzLmFwaS5DZXJ0aWZpY2F0ZUF1dGhvcml0eVJvdGF0aW9uLlBoYXNlEi4KCnN0YXJ0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGNvbXBsZXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAifQoPSm9pblRva2VuUmVjb3JkEicKBXRva2VuGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Kb2luVG9rZW4SDAoEaG1hYxgCIAEoDBIzCghiaW5kaW5ncxgDIAMoCzIhLmNsb3VkbGVzcy5zdG9yZS5Kb2luVG9rZW5CaW5kaW5nIlMKEEpvaW5Ub2tlbkJpbmRpbmcSEwoLaW5zdGFuY2VfaWQYASABKAkSGQoRcHVibGljX2tleV9zaGEyNTYYAiABKAkSDwoHbm9kZV9pZBgDIAEoCSIvCgpVc2VyUmVjb3JkEiEKBHVzZXIYASABKAsyEy5jbG91ZGxlc3MuYXBpLlVzZXIivgEKEENyZWRlbnRpYWxSZWNvcmQSMQoKY3JlZGVudGlhbBgBIAEoCzIdLmNsb3VkbGVzcy5hcGkuVXNlckNyZWRlbnRpYWwSDAoEaG1hYxgCIAEoDBIzCgdjdXJyZW50GAMgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEjQKCHByZXZpb3VzGAQgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkIjQKDU5vZGVCYW5SZWNvcmQSIwoDYmFuGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5Ob2RlQmFuIvcCCg1TbmFwc2hvdEVudHJ5EjEKBmhlYWRlchgBIAEoCzIfLmNsb3VkbGVzcy5zdG9yZS5TbmFwc2hvdEhlYWRlckgAEi0KBG5vZGUYAiABKAsyHS5jbG91ZGxlc3Muc3RvcmUuU25hcHNob3ROb2RlSAASMwoId29ya2xvYWQYAyABKAsyHy5jbG91ZGxlc3Muc3RvcmUuV29ya2xvYWRSZWNvcmRIABIzCgd2ZXJzaW9uGAQgASgLMiAuY2xvdWRsZXNzLnN0b3JlLlNuYXBzaG90VmVyc2lvbkgAEjEKB2NvbnRyb2wYBSABKAsyHi5jbG91ZGxlc3Muc3RvcmUuQ29udHJvbFJlY29yZEgAEjEKB3JlcGxpY2EYBiABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUmVwbGljYVJlY29yZEgAEisKA2VuZBgHIAEoCzIcLmNsb3VkbGVzcy5zdG9yZS5TbmFwc2hvdEVuZEgAQgcKBWVudHJ5InQKDlNuYXBzaG90SGVhZGVyEg4KBmZvcm1hdBgBIAEoBRISCgpjbHVzdGVyX2lkGAIgASgJEhAKCHJldmlzaW9uGAMgASgDEiwKCHRha2VuX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLhAQoMU25hcHNob3ROb2RlEisKBnJlY29yZBgBIAEoCzIbLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkEg0KBWFsaXZlGAIgASgIEhcKD21lbW9yeV9wcmVzc3VyZRgDIAEoCBIVCg1kaXNrX3ByZXNzdXJlGAQgASgIEhsKE25ldHdvcmtfdW5hdmFpbGFibGUYBSABKAgSHgoWY29udGFpbmVyc191bmF2YWlsYWJsZRgGIAEoCBITCgtxdWFyYW50aW5lZBgHIAEoCBITCgtyZWxpYWJpbGl0eRgIIAEoASJOCg9TbmFwc2hvdFZlcnNpb24SCwoDdWlkGAEgASgJEi4KBnJlY29yZBgCIAEoCzIeLmNsb3VkbGVzcy5zdG9yZS5WZXJzaW9uUmVjb3JkIh4KC1NuYXBzaG90RW5kEg8KB2VudHJpZXMYASABKANiBnByb3RvMw", [file_cloudless_api_coordinator_service, file_cloudless_api_identity, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_user, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * /meta/cluster
@@ -1518,4 +1518,243 @@ export type NodeBanRecord = Message<"cloudless.store.NodeBanRecord"> & {
  */
 export const NodeBanRecordSchema: GenMessage<NodeBanRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 26);
+
+/**
+ * One entry of a snapshot for simulations: a header, the records, and an end. The records lack all
+ * fields that no simulation reads.
+ *
+ * @generated from message cloudless.store.SnapshotEntry
+ */
+export type SnapshotEntry = Message<"cloudless.store.SnapshotEntry"> & {
+  /**
+   * The entry.
+   *
+   * @generated from oneof cloudless.store.SnapshotEntry.entry
+   */
+  entry: {
+    /**
+     * The first entry.
+     *
+     * @generated from field: cloudless.store.SnapshotHeader header = 1;
+     */
+    value: SnapshotHeader;
+    case: "header";
+  } | {
+    /**
+     * A node and its liveness.
+     *
+     * @generated from field: cloudless.store.SnapshotNode node = 2;
+     */
+    value: SnapshotNode;
+    case: "node";
+  } | {
+    /**
+     * A workload.
+     *
+     * @generated from field: cloudless.store.WorkloadRecord workload = 3;
+     */
+    value: WorkloadRecord;
+    case: "workload";
+  } | {
+    /**
+     * A version of the replica template of a workload.
+     *
+     * @generated from field: cloudless.store.SnapshotVersion version = 4;
+     */
+    value: SnapshotVersion;
+    case: "version";
+  } | {
+    /**
+     * The control record of a workload.
+     *
+     * @generated from field: cloudless.store.ControlRecord control = 5;
+     */
+    value: ControlRecord;
+    case: "control";
+  } | {
+    /**
+     * A replica.
+     *
+     * @generated from field: cloudless.store.ReplicaRecord replica = 6;
+     */
+    value: ReplicaRecord;
+    case: "replica";
+  } | {
+    /**
+     * The last entry.
+     *
+     * @generated from field: cloudless.store.SnapshotEnd end = 7;
+     */
+    value: SnapshotEnd;
+    case: "end";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message cloudless.store.SnapshotEntry.
+ * Use `create(SnapshotEntrySchema)` to create a new message.
+ */
+export const SnapshotEntrySchema: GenMessage<SnapshotEntry> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 27);
+
+/**
+ * The first entry of a snapshot.
+ *
+ * @generated from message cloudless.store.SnapshotHeader
+ */
+export type SnapshotHeader = Message<"cloudless.store.SnapshotHeader"> & {
+  /**
+   * Version of the format of the snapshot: 1.
+   *
+   * @generated from field: int32 format = 1;
+   */
+  format: number;
+
+  /**
+   * Id of the cluster.
+   *
+   * @generated from field: string cluster_id = 2;
+   */
+  clusterId: string;
+
+  /**
+   * Revision of the store that the snapshot shows.
+   *
+   * @generated from field: int64 revision = 3;
+   */
+  revision: bigint;
+
+  /**
+   * Time of the snapshot.
+   *
+   * @generated from field: google.protobuf.Timestamp taken_at = 4;
+   */
+  takenAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.SnapshotHeader.
+ * Use `create(SnapshotHeaderSchema)` to create a new message.
+ */
+export const SnapshotHeaderSchema: GenMessage<SnapshotHeader> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 28);
+
+/**
+ * A node and what the coordinator keeps about the node in memory.
+ *
+ * @generated from message cloudless.store.SnapshotNode
+ */
+export type SnapshotNode = Message<"cloudless.store.SnapshotNode"> & {
+  /**
+   * The record.
+   *
+   * @generated from field: cloudless.store.NodeRecord record = 1;
+   */
+  record?: NodeRecord | undefined;
+
+  /**
+   * The node has a live session.
+   *
+   * @generated from field: bool alive = 2;
+   */
+  alive: boolean;
+
+  /**
+   * Conditions of the node.
+   *
+   * @generated from field: bool memory_pressure = 3;
+   */
+  memoryPressure: boolean;
+
+  /**
+   * The disk of the node is nearly full.
+   *
+   * @generated from field: bool disk_pressure = 4;
+   */
+  diskPressure: boolean;
+
+  /**
+   * The network of the node is unavailable.
+   *
+   * @generated from field: bool network_unavailable = 5;
+   */
+  networkUnavailable: boolean;
+
+  /**
+   * The container runtime of the node does not answer.
+   *
+   * @generated from field: bool containers_unavailable = 6;
+   */
+  containersUnavailable: boolean;
+
+  /**
+   * The node is quarantined.
+   *
+   * @generated from field: bool quarantined = 7;
+   */
+  quarantined: boolean;
+
+  /**
+   * Share of the last hour in which the node was ready, 0 to 1.
+   *
+   * @generated from field: double reliability = 8;
+   */
+  reliability: number;
+};
+
+/**
+ * Describes the message cloudless.store.SnapshotNode.
+ * Use `create(SnapshotNodeSchema)` to create a new message.
+ */
+export const SnapshotNodeSchema: GenMessage<SnapshotNode> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 29);
+
+/**
+ * A version of the replica template of a workload.
+ *
+ * @generated from message cloudless.store.SnapshotVersion
+ */
+export type SnapshotVersion = Message<"cloudless.store.SnapshotVersion"> & {
+  /**
+   * Uid of the workload.
+   *
+   * @generated from field: string uid = 1;
+   */
+  uid: string;
+
+  /**
+   * The record.
+   *
+   * @generated from field: cloudless.store.VersionRecord record = 2;
+   */
+  record?: VersionRecord | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.SnapshotVersion.
+ * Use `create(SnapshotVersionSchema)` to create a new message.
+ */
+export const SnapshotVersionSchema: GenMessage<SnapshotVersion> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 30);
+
+/**
+ * The last entry of a snapshot, by which a reader detects an incomplete file.
+ *
+ * @generated from message cloudless.store.SnapshotEnd
+ */
+export type SnapshotEnd = Message<"cloudless.store.SnapshotEnd"> & {
+  /**
+   * Number of entries between the header and this entry.
+   *
+   * @generated from field: int64 entries = 1;
+   */
+  entries: bigint;
+};
+
+/**
+ * Describes the message cloudless.store.SnapshotEnd.
+ * Use `create(SnapshotEndSchema)` to create a new message.
+ */
+export const SnapshotEndSchema: GenMessage<SnapshotEnd> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 31);
 

@@ -1,0 +1,2 @@
+export { resolveSimulatedChanges } from './resolve-changes.js';
+export type { ResolveDeps } from './resolve-changes.js';

@@ -1,0 +1,149 @@
+import { clone, create } from '@bufbuild/protobuf';
+import { WorkloadSpecSchema, type WorkloadSpec } from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  NodeRecordSchema,
+  ReplicaRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+  type ControlRecord,
+  type NodeRecord,
+  type ReplicaRecord,
+  type VersionRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
+import { definedFields } from '@cloudless/base';
+
+type SpecField = Exclude<keyof WorkloadSpec, '$typeName' | '$unknown'>;
+
+/**
+ * Whether a snapshot keeps a field of a spec: only fields that decide about placement or rollouts. A
+ * new field does not compile until it has a rule. `names` keeps the keys of a map without the
+ * values; `presence` keeps only whether there are items.
+ */
+const SPEC_RULES: Readonly<Record<SpecField, 'keep' | 'remove' | 'names' | 'presence'>> = {
+  image: 'keep',
+  command: 'presence',
+  args: 'remove',
+  env: 'remove',
+  workingDir: 'remove',
+  ports: 'keep',
+  resources: 'keep',
+  replicas: 'keep',
+  placement: 'keep',
+  priority: 'keep',
+  restart: 'keep',
+  terminationGracePeriod: 'keep',
+  preStopDelay: 'keep',
+  rollout: 'keep',
+  disconnect: 'keep',
+  labels: 'keep',
+  annotations: 'remove',
+  runtime: 'keep',
+  mode: 'keep',
+  livenessProbe: 'remove',
+  readinessProbe: 'remove',
+  startupProbe: 'remove',
+  // Decide which capabilities a node needs.
+  security: 'keep',
+  volumes: 'keep',
+  network: 'keep',
+  imagePull: 'keep',
+  init: 'keep',
+  shmSizeBytes: 'keep',
+  ulimits: 'keep',
+  sysctls: 'names',
+  devices: 'keep',
+  identity: 'keep',
+  secrets: 'remove',
+  restartedAt: 'keep',
+};
+
+/** Stands for the words of a command, and for the values of a map. */
+const REDACTED = 'redacted';
+
+/** Returns a copy of a spec without the fields that a snapshot must not contain. */
+export function redactSpec(spec: WorkloadSpec): WorkloadSpec {
+  const copy = clone(WorkloadSpecSchema, spec);
+  delete copy.$unknown;
+  const redacted = create(WorkloadSpecSchema);
+  for (const [field, rule] of Object.entries(SPEC_RULES) as [SpecField, string][])
+    if (rule === 'keep') Object.assign(redacted, { [field]: copy[field] });
+  redacted.command = copy.command.length > 0 ? [REDACTED] : [];
+  redacted.sysctls = Object.fromEntries(Object.keys(copy.sysctls).map((key) => [key, REDACTED]));
+  return redacted;
+}
+
+/** Returns the part of a workload that a simulation reads. */
+export function redactWorkload(record: WorkloadRecord): WorkloadRecord {
+  const { uid, namespace, name, generation, version, createdAt, deletionRequestedAt } = record;
+  return create(WorkloadRecordSchema, {
+    ...{ uid, namespace, name, generation, version },
+    ...definedFields({
+      createdAt,
+      deletionRequestedAt,
+      spec: record.spec === undefined ? undefined : redactSpec(record.spec),
+    }),
+  });
+}
+
+/** Returns the part of a version that a simulation reads. */
+export function redactVersion(record: VersionRecord): VersionRecord {
+  const { version, createdAt, sameAs, rolledOut, template } = record;
+  return create(VersionRecordSchema, {
+    ...{ version, sameAs, rolledOut },
+    ...definedFields({
+      createdAt,
+      template: template === undefined ? undefined : redactSpec(template),
+    }),
+  });
+}
+
+/** Returns the part of a control record that a simulation reads. */
+export function redactControl(record: ControlRecord): ControlRecord {
+  const copy = clone(ControlRecordSchema, record);
+  delete copy.$unknown;
+  copy.rolloutReason = '';
+  // Contains the last lines of output of a replica.
+  if (copy.rollout !== undefined) delete copy.rollout.failure;
+  return copy;
+}
+
+/** Returns the part of a node that a simulation reads: no addresses and no certificates. */
+export function redactNode(record: NodeRecord): NodeRecord {
+  const { id, createdAt, zone, region, drain, hello } = record;
+  const { labels, removedLabels, taints, removedTaints, taintsSince } = record;
+  const { cordoned, draining, lost, lossConfirmed } = record;
+  return create(NodeRecordSchema, {
+    ...{ id, labels, removedLabels, taints, removedTaints, taintsSince },
+    ...{ cordoned, draining, lost, lossConfirmed },
+    ...definedFields({ createdAt, zone, region, drain }),
+    ...(hello === undefined
+      ? {}
+      : {
+          hello: {
+            nodeId: id,
+            region: hello.region,
+            zone: hello.zone,
+            labels: hello.labels,
+            taints: hello.taints,
+            maxReplicas: hello.maxReplicas,
+            capabilities: hello.capabilities,
+            ...definedFields({ capacity: hello.capacity, reserved: hello.reserved }),
+          },
+        }),
+  });
+}
+
+/** Returns the part of a replica that a simulation reads: no containers, addresses and output. */
+export function redactReplica(record: ReplicaRecord): ReplicaRecord {
+  const { id, uid, sequence, slot, version, nodeId, onlyNodeId, phase } = record;
+  const { desiredRunning, ready, lost, reason, createdAt, readySince } = record;
+  return create(ReplicaRecordSchema, {
+    ...{ id, uid, sequence, slot, version, nodeId, onlyNodeId, phase },
+    ...{ desiredRunning, ready, lost },
+    // The reason of a replica with a node may contain output of the replica.
+    reason: nodeId === '' ? reason : '',
+    ...definedFields({ createdAt, readySince }),
+  });
+}
