@@ -1,6 +1,6 @@
 // The load beside the calls of the `api` benchmark: live agents, writers and watchers.
 import { fork, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
+import { once, setMaxListeners } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { CoordinatorClient } from '@cloudless/api';
 import { systemClock } from '@cloudless/app-kit';
@@ -87,6 +87,7 @@ export class Watchers {
 
   /** @param open - Opens one watch. */
   start(count: number, open: (signal: AbortSignal) => AsyncIterable<unknown>): void {
+    setMaxListeners(0, this.stopping.signal);
     for (let index = 0; index < count; index += 1) void this.read(open(this.stopping.signal));
   }
 

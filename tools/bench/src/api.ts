@@ -15,13 +15,16 @@ import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
+const numbers = process.argv.slice(2).filter((text) => /^\d+$/.test(text));
 const SIZE = {
   nodes: 5_000,
-  workloads: Number(process.argv.slice(2).find((text) => /^\d+$/.test(text)) ?? 1_500),
+  workloads: Number(numbers[0] ?? 1_500),
   replicasPerWorkload: 100,
 };
 /** Measured calls of each kind. */
-const CALLS = 200;
+const CALLS = Number(numbers[1] ?? 200);
+/** Leaves out the part beside agents, writers and watchers. */
+const isQuietOnly = process.argv.includes('--quiet');
 /** Live agents beside the stored nodes, which have none. */
 const AGENTS = 50;
 /** Watches of the workloads that change, each on its own connection. */
@@ -185,20 +188,8 @@ const measureNodeWatch = () =>
 const watchers = new Watchers();
 const agents: { kill(signal: 'SIGKILL'): unknown }[] = [];
 const writers = new Writers(cluster.client, WRITE_PAUSE_MS);
-try {
-  const quiet = {
-    memoryMb: Math.round(readMemoryBytes(pid) / 1e6),
-    oneCallAtATime: await measureAll(1, 0),
-    [`calls${CONCURRENCY}AtATime`]: await measureAll(CONCURRENCY, 0),
-    watchAllReplicas: [await measureWorkloadWatch(), await measureWorkloadWatch()],
-    watchAllNodes: [await measureNodeWatch(), await measureNodeWatch()],
-  };
-  const stored = SIZE.workloads * SIZE.replicasPerWorkload;
-  for (const { objects } of quiet.watchAllReplicas)
-    violations.check(objects === stored, `a watch showed ${objects} of ${stored} replicas`);
-  for (const { objects } of quiet.watchAllNodes)
-    violations.check(objects === SIZE.nodes, `a watch showed ${objects} of ${SIZE.nodes} nodes`);
-
+/** Measures each kind of call beside agents, a writer and watchers. */
+async function measureLoaded() {
   agents.push(await startAgents(cluster.url, AGENTS));
   await writers.prepare();
   const measureLoad = async () => {
@@ -222,7 +213,7 @@ try {
   );
   await sleep(systemClock, 1_000);
   const writersAndWatchers = await measureLoad();
-  const loaded = {
+  return {
     writersOnly,
     writersAndWatchers,
     oneCallAtATime: await measureAll(1, writersAndWatchers.cpuShareOfOneCore),
@@ -232,6 +223,23 @@ try {
     ),
     memoryMb: Math.round(readMemoryBytes(pid) / 1e6),
   };
+}
+
+try {
+  const quiet = {
+    memoryMb: Math.round(readMemoryBytes(pid) / 1e6),
+    oneCallAtATime: await measureAll(1, 0),
+    [`calls${CONCURRENCY}AtATime`]: await measureAll(CONCURRENCY, 0),
+    watchAllReplicas: [await measureWorkloadWatch(), await measureWorkloadWatch()],
+    watchAllNodes: [await measureNodeWatch(), await measureNodeWatch()],
+  };
+  const stored = SIZE.workloads * SIZE.replicasPerWorkload;
+  for (const { objects } of quiet.watchAllReplicas)
+    violations.check(objects === stored, `a watch showed ${objects} of ${stored} replicas`);
+  for (const { objects } of quiet.watchAllNodes)
+    violations.check(objects === SIZE.nodes, `a watch showed ${objects} of ${SIZE.nodes} nodes`);
+
+  const loaded = isQuietOnly ? undefined : await measureLoaded();
   violations.checkZero(watchers.failures, 'watches that ended early');
   printReport('api', {
     ...SIZE,
