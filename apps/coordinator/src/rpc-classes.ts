@@ -47,6 +47,7 @@ const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   getWorkload: read,
   listWorkloads: read,
   watchWorkloads: watch,
+  watchReplicas: watch,
   planWorkload: read,
   explainWorkload: read,
   simulateCluster: read,

@@ -95,6 +95,7 @@ const coordinator: Rows<typeof CoordinatorService> = {
   getWorkload: { request: workload },
   listWorkloads: { request: inNamespace },
   watchWorkloads: { request: inNamespace },
+  watchReplicas: { request: inNamespace },
   planWorkload: { request: (target) => ({ ...workload(target), spec: {} }) },
   explainWorkload: { request: workload },
   simulateCluster: { request: nothing },

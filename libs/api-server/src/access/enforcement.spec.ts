@@ -8,6 +8,7 @@ import {
   ReplicaStatus_Phase as Phase,
   WatchWorkloadsResponse_Kind as WatchKind,
   fromConnectError,
+  type WatchReplicasResponse,
 } from '@cloudless/api';
 import {
   ControlRecordSchema,
@@ -133,6 +134,7 @@ describe('access to objects of namespaces', () => {
       () => viewer.listEvents({ namespace: 'bank' }),
       () => viewer.listEndpoints({ namespace: 'bank', name: 'web' }),
       () => firstOf(viewer.watchWorkloads({ namespace: 'bank' })),
+      () => firstOf(viewer.watchReplicas({ namespace: 'bank' })),
       () => firstOf(viewer.watchEvents({ namespace: 'bank' })),
       () => firstOf(viewer.watchEndpoints({ namespace: 'bank', name: 'web' })),
       () => firstOf(viewer.streamLogs({ namespace: 'bank', name: 'web' })),
@@ -206,6 +208,24 @@ describe('access to objects of namespaces', () => {
     const viewer = await asUser(at('viewer', 'bank'));
     const page = await viewer.listWorkloads({ pageSize: 1, pageToken: nextPageToken });
     expect(page.workloads).toEqual([]);
+  });
+
+  it('sends a watch of replicas only those of permitted namespaces, also after a change', async () => {
+    const viewer = await asUser(at('viewer', 'shop'));
+    const items = viewer.watchReplicas({})[Symbol.asyncIterator]();
+    const read = async () =>
+      ((await items.next()) as IteratorYieldResult<WatchReplicasResponse>).value;
+    const first = await read();
+    expect(first.workloads.map(({ namespace, replicas }) => [namespace, replicas.length])).toEqual([
+      ['shop', 1],
+    ]);
+    expect(await read()).toMatchObject({ synced: true, workloads: [] });
+    await bed.updateReplica('b-0', { restarts: 1 });
+    await bed.updateReplica('a-0', { restarts: 1 });
+    expect((await read()).workloads).toMatchObject([
+      { namespace: 'shop', replicas: [{ id: 'a-0' }] },
+    ]);
+    await items.return?.();
   });
 
   it('sends a watch only changes of permitted namespaces, and ends it when the roles change', async () => {

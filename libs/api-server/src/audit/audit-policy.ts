@@ -49,6 +49,7 @@ const coordinator: Policies<typeof CoordinatorService> = {
   getWorkload: 'readOnly',
   listWorkloads: 'readOnly',
   watchWorkloads: 'readOnly',
+  watchReplicas: 'readOnly',
   planWorkload: 'readOnly',
   explainWorkload: 'readOnly',
   simulateCluster: 'readOnly',

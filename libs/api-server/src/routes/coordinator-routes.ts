@@ -99,6 +99,8 @@ function createWorkloadRoutes(routes: CallRoutes, { workloads, clock }: Coordina
     listWorkloads: (request, context) => workloads.listWorkloads(request, context),
     watchWorkloads: (request, context) =>
       withSlowReaderTimeout(workloads.watchWorkloads(request, context), clock),
+    watchReplicas: (request, context) =>
+      withSlowReaderTimeout(workloads.watchReplicas(request, context), clock),
     planWorkload: routes.readWorkload(calls.planWorkload, (request) =>
       workloads.planWorkload(request),
     ),

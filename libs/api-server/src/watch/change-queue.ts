@@ -67,6 +67,21 @@ export class ChangeQueue {
     }
   }
 
+  get isEmpty(): boolean {
+    return this.firstChanges.size === 0;
+  }
+
+  /** Removes and returns the next keys without waiting, at most `max`. */
+  take(max: number): readonly string[] {
+    const keys: string[] = [];
+    for (const key of this.firstChanges.keys()) {
+      if (keys.length >= max) break;
+      keys.push(key);
+      this.firstChanges.delete(key);
+    }
+    return keys;
+  }
+
   /**
    * Returns the revision up to which all changes were delivered. A key that {@link next} has returned
    * counts as delivered.

@@ -37,6 +37,7 @@ export function createWorkloadSource(
   }: { readonly isVisible: (namespace: string) => boolean; readonly isBinary: boolean },
 ): WatchSource<'workload', WatchWorkloadsResponse> {
   const selector = parseLabelSelector(request.labelSelector);
+  const isFull = !request.omitReplicas;
   return {
     ...createWorkloadRecordSource(),
     matchesFilter: (record) =>
@@ -55,13 +56,13 @@ export function createWorkloadSource(
               createWithEncodedField(
                 WatchWorkloadsResponseSchema,
                 WatchWorkloadsResponseSchema.field.workload.number,
-                [deps.presenter.encode(update.record, /* full */ true)],
+                [deps.presenter.encode(update.record, isFull)],
               ),
               { kind: WatchKind.PUT, revision },
             );
           return create(WatchWorkloadsResponseSchema, {
             kind: WatchKind.PUT,
-            workload: deps.presenter.present(update.record, /* full */ true),
+            workload: deps.presenter.present(update.record, isFull),
             revision,
           });
         case 'deleted': {
@@ -130,12 +131,12 @@ function listLostReplicas(
 }
 
 /** Returns the uids of the workloads that have replicas on a node. */
-function listWorkloadsOnNode(view: ClusterView, nodeId: string): ReadonlySet<string> {
+export function listWorkloadsOnNode(view: ClusterView, nodeId: string): ReadonlySet<string> {
   return new Set([...view.replicasOn(nodeId)].map(({ value }) => value.uid));
 }
 
 /** Returns true when a change of a node changes its zone, or when that is unknown. */
-function mayHaveChangedZone(change: RecordChange | HistoricChange): boolean {
+export function mayHaveChangedZone(change: RecordChange | HistoricChange): boolean {
   const before = 'before' in change ? (change.before as NodeRecord) : undefined;
   const after = change.after as NodeRecord | undefined;
   return before === undefined || after === undefined || getZone(before) !== getZone(after);

@@ -22,6 +22,8 @@ import {
   type PlanWorkloadRequest,
   type ScaleWorkloadRequest,
   type UpdateWorkloadRequest,
+  type WatchReplicasRequest,
+  type WatchReplicasResponse,
   type WatchWorkloadsRequest,
   type WatchWorkloadsResponse,
   type Workload,
@@ -35,6 +37,7 @@ import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 import type { LivenessChanges } from '../watch/liveness-changes.js';
 import { watchRecords } from '../watch/watch-records.js';
+import { watchReplicas } from '../watch/watch-replicas.js';
 import { createWorkloadSource } from '../watch/watch-workloads.js';
 import { requireWorkload } from '../lookup.js';
 import { changeWorkload } from './workload-change.js';
@@ -173,6 +176,23 @@ export class WorkloadHandlers {
         isBinary: isBinaryCall(context.requestHeader),
       }),
       request.afterRevision,
+      context.signal,
+    );
+  }
+
+  watchReplicas(
+    request: WatchReplicasRequest,
+    context: HandlerContext,
+  ): AsyncGenerator<WatchReplicasResponse> {
+    const isVisible = this.access.createFilter(
+      this.access.getCaller(context),
+      CoordinatorService.method.watchReplicas,
+      request.namespace,
+    );
+    return watchReplicas(
+      this.deps,
+      request,
+      { isVisible, isBinary: isBinaryCall(context.requestHeader) },
       context.signal,
     );
   }

@@ -124,6 +124,16 @@ export class MessageWriter {
     this.raw(bytes);
   }
 
+  /**
+   * Writes a message field, or an element of a repeated one, that is encoded behind its length as a
+   * varint.
+   */
+  delimited(field: number, bytes: Uint8Array): void {
+    this.reserve(MAX_VARINT_BYTES);
+    this.tag(field, LENGTH_DELIMITED);
+    this.raw(bytes);
+  }
+
   /** Writes encoded fields, with their tags. */
   raw(bytes: Uint8Array): void {
     this.reserve(bytes.byteLength);

@@ -33,6 +33,14 @@ interface Picture {
   full?: Uint8Array;
 }
 
+/** An encoded replica, and what the bytes follow from. */
+interface RecentReplica extends ShownNode {
+  readonly replica: ReplicaRecord;
+  readonly bytes: Uint8Array;
+}
+
+/** Single replicas whose bytes are kept, about 500 bytes each: those of some seconds of changes. */
+const MAX_RECENT_REPLICAS = 8_192;
 /** Enough for 200 000 replicas; the pictures that were not read for the longest time go first. */
 const MAX_PICTURE_BYTES = 64 * 1024 * 1024;
 /** Numbers of the fields of the API messages that are put together here. */
@@ -50,6 +58,7 @@ const REPLICAS_FIELD = 12;
  */
 export class WorkloadPictures {
   private readonly pictures = new Map<string, Picture>();
+  private readonly recent = new Map<string, RecentReplica>();
   private readonly writer = new MessageWriter();
   private readonly unsubscribes: readonly (() => void)[];
   private bytes = 0;
@@ -78,6 +87,7 @@ export class WorkloadPictures {
   close(): void {
     for (const unsubscribe of this.unsubscribes) unsubscribe();
     this.pictures.clear();
+    this.recent.clear();
   }
 
   /**
@@ -134,11 +144,26 @@ export class WorkloadPictures {
     return brief;
   }
 
-  /** Returns the API message of a replica, behind its length. Not kept. */
+  /**
+   * Returns the API message of a replica, behind its length. The last ones are kept, so that the
+   * watchers of a change share its bytes.
+   */
   getReplica(replica: ReplicaRecord): Uint8Array {
+    const { zone, stale } = this.showNode(replica);
+    const known = this.recent.get(replica.id);
+    if (known?.replica === replica && known.zone === zone && known.stale === stale)
+      return known.bytes;
     this.builtReplicas += 1;
-    writeReplicaStatus(this.writer, 1, replica, this.showNode(replica));
-    return this.writer.finish().subarray(1);
+    writeReplicaStatus(this.writer, 1, replica, { zone, stale });
+    const bytes = this.writer.finish().subarray(1);
+    this.recent.delete(replica.id);
+    this.recent.set(replica.id, { replica, zone, stale, bytes });
+    if (this.recent.size > MAX_RECENT_REPLICAS)
+      for (const [oldest] of this.recent) {
+        this.recent.delete(oldest);
+        break;
+      }
+    return bytes;
   }
 
   /** Returns the replicas of a workload, oldest first. */

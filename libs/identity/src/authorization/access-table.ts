@@ -64,6 +64,7 @@ const coordinator: Rules<typeof CoordinatorService> = {
   getWorkload: read,
   listWorkloads: list,
   watchWorkloads: list,
+  watchReplicas: list,
   // Needs the role of the change, because the answer shows what the scheduler would do.
   planWorkload: change,
   explainWorkload: read,
