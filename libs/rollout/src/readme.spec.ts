@@ -35,7 +35,7 @@ function example(console: { readonly log: (line: string) => void }): void {
   decide({ ...limits, version: 2, replicas: three });
   // prints: {"kind":"createReplica","version":2}
   decide({ ...limits, version: 2, replicas: [...three, replica(4, 2, false)] });
-  // prints: 3 of 3 replicas are ready, 1 not yet
+  // prints: 3 of 3 replicas are ready, 1 extra not yet
   decide({ ...limits, version: 2, replicas: [...three, replica(4, 2)] });
   // prints: {"kind":"stopReplica","replicaId":"web-3"}
 

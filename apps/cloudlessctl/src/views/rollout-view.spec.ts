@@ -72,7 +72,7 @@ describe('rollout output', () => {
       /ROLLOUT .*\n.* Failed, step 1 of 2 /,
     );
     expect((await runWithFailedRollout('get', 'workloads')).stdout).toMatch(
-      /new replicas failed 3 times\n$/,
+      / RolloutFailed .* new replicas failed 3 times\n$/,
     );
   });
 

@@ -1,5 +1,5 @@
-import { WorkloadStatus_Phase } from '@cloudless/api';
-import type { Workload } from '@cloudless/api';
+import { RolloutStatus_Phase, WorkloadStatus_Phase } from '@cloudless/api';
+import type { Workload, WorkloadStatus } from '@cloudless/api';
 import { formatAge, formatLabels, formatWord } from '../output/human.js';
 import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
@@ -68,13 +68,22 @@ export function toWorkloadCells(
   return [
     namespace,
     name,
-    toPhaseCell(status?.phase ?? WorkloadStatus_Phase.PENDING, style),
+    toStatusCell(status, style),
     `${status?.readyReplicas ?? 0}/${status?.desiredReplicas ?? 0}`,
     String(status?.updatedReplicas ?? 0),
     formatAge(createdAt, nowMs),
     ...(wide ? extra : []),
     reason,
   ];
+}
+
+/** A failed rollout is shown although the replicas of the earlier version go on. */
+function toStatusCell(status: WorkloadStatus | undefined, style: Style): Cell {
+  const phase = status?.phase ?? WorkloadStatus_Phase.PENDING;
+  const goesOn = phase === WorkloadStatus_Phase.RUNNING || phase === WorkloadStatus_Phase.UPDATING;
+  if (goesOn && status?.rollout?.phase === RolloutStatus_Phase.FAILED)
+    return { text: 'RolloutFailed', paint: getToneColour(style, 'bad') };
+  return toPhaseCell(phase, style);
 }
 
 function toPhaseCell(phase: WorkloadStatus_Phase, style: Style): Cell {

@@ -45,6 +45,8 @@ describe('describeProgress', () => {
   it.each([
     { reason: 'settling', text: '2 of 2 ready, settling (2s)' },
     { reason: '1 of 2 replicas are ready, 1 not yet', text: '2 of 2 ready' },
+    { reason: '1 of 2 replicas are ready, 2 not yet (1 extra)', text: '2 of 2 ready' },
+    { reason: '2 of 2 replicas are ready, 1 extra not yet', text: '2 of 2 ready' },
     {
       reason: '0 of 3 ready: replica a-1: waiting for port http',
       text: '2 of 2 ready: replica a-1: waiting for port http',

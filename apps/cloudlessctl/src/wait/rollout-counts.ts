@@ -72,7 +72,8 @@ export function getFraction(workload: Workload): number {
 /** Reason of the coordinator while all replicas are ready, some for less than min_ready_duration. */
 const SETTLING = 'settling';
 /** Matches reasons, or starts of reasons, that only repeat counts. */
-const COUNTS = /^(?:\d+ of \d+ replicas are ready, \d+ not yet$|\d+ of \d+ ready: )/;
+const COUNTS =
+  /^(?:\d+ of \d+ replicas are ready, \d+ (?:extra )?not yet(?: \(\d+ extra\))?$|\d+ of \d+ ready: )/;
 
 /**
  * Returns why a workload is not complete, without counts that {@link describeCounts} shows: `settling

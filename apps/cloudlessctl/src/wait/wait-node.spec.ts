@@ -11,7 +11,7 @@ import type { DrainNodeRequest, Node } from '@cloudless/api';
 import { NOW_MS, aNode, runCli } from '../testing/run-cli.js';
 import type { CliOptions, CliResult, FakeCoordinator } from '../testing/run-cli.js';
 
-const WAITS = 'default/web: 2 replicas: 3 of 3 replicas are ready, 1 not yet';
+const WAITS = 'default/web: 2 replicas: 3 of 3 replicas are ready, 1 extra not yet';
 
 /** Creates a node with `remaining` of 3 replicas left. */
 function aDrainingNode(remaining: number, phase = Phase.DRAINING, id = 'web1'): Node {
@@ -30,6 +30,7 @@ function aDrainingNode(remaining: number, phase = Phase.DRAINING, id = 'web1'): 
 function createCoordinator(states: Readonly<Record<string, readonly (Node | 'gone')[]>>) {
   const requests: DrainNodeRequest[] = [];
   const coordinator: FakeCoordinator = {
+    getNode: ({ nodeId }) => aNode({ id: nodeId }),
     drainNode: (request) => {
       requests.push(request);
       return aDrainingNode(3, Phase.DRAINING, request.nodeId);
@@ -91,6 +92,21 @@ describe('cloudlessctl node drain', () => {
       exitCode: 2,
       stderr: expect.stringContaining('--deadline: ') as unknown,
     });
+  });
+
+  it('drains no node when the name of one of several is mistyped', async () => {
+    const { requests, coordinator } = createCoordinator({});
+    coordinator.getNode = ({ nodeId }) => {
+      if (nodeId === 'web1') return aNode();
+      throw new ConnectError(`node "${nodeId}" not found`, Code.NotFound);
+    };
+    coordinator.listNodes = () => ({ nodes: [aNode()] });
+    expect(await runCli(['node', 'drain', 'web1', 'wbe1'], { coordinator })).toMatchObject({
+      exitCode: 3,
+      stdout: '',
+      stderr: 'cloudlessctl: node "wbe1" not found; did you mean web1?\n',
+    });
+    expect(requests).toEqual([]);
   });
 
   it('waits with --wait until the node is drained, and prints progress and reasons', async () => {

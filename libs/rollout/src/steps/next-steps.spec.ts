@@ -404,7 +404,7 @@ describe('decideNextSteps without a possible step', () => {
 
   const unplaced = 'no node fits: cpu: 3 of 3 nodes';
   const noRoom =
-    '3 of 3 replicas are ready, 1 not yet: no node fits: cpu: 3 of 3 nodes; min_available 3 allows no stop before the new replica is ready: ' +
+    '3 of 3 replicas are ready, 1 extra not yet: no node fits: cpu: 3 of 3 nodes; min_available 3 allows no stop before the new replica is ready: ' +
     'free resources, or lower min_available, or raise max_unavailable';
   const unplacedReplica = aReplica(9, { version: 2, available: false, unplaced });
   it.each<{ name: string; changes: Partial<RolloutObserved>; text: string }>([
@@ -423,7 +423,18 @@ describe('decideNextSteps without a possible step', () => {
           unplacedReplica,
         ],
       },
-      text: noRoom.replace('1 not yet', '2 not yet'),
+      text: noRoom.replace('1 extra', '2 extra'),
+    },
+    {
+      name: 'says how many of the unready replicas are extra',
+      changes: {
+        replicas: [
+          ...outdated(2),
+          aReplica(8, { version: 2, available: false }),
+          aReplica(9, { version: 2, available: false }),
+        ],
+      },
+      text: '2 of 3 replicas are ready, 2 not yet (1 extra)',
     },
     {
       name: 'gives no advice while a stop frees resources',
@@ -431,7 +442,7 @@ describe('decideNextSteps without a possible step', () => {
         replicas: [...outdated(3), aReplica(8, { desired: 'stopped' }), unplacedReplica],
         maxSurge: 2,
       },
-      text: '3 of 3 replicas are ready, 1 not yet',
+      text: '3 of 3 replicas are ready, 1 extra not yet',
     },
     {
       name: 'gives no advice when no old replica holds resources',

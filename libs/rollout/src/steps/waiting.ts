@@ -28,7 +28,7 @@ export function explainSetWait(
     return waitFor(
       'notReady',
       'replicas',
-      `${available} of ${want} replicas are ready, ${unready} not yet${explainMissingRoom(limits, tally)}`,
+      `${available} of ${want} replicas are ready, ${describeUnready(want, tally)}${explainMissingRoom(limits, tally)}`,
     );
   if (notYetAvailable > 0) return waitFor('notYetAvailable', 'replicas', explainSettling(tally));
   if (leaving > 0)
@@ -45,6 +45,13 @@ export function explainSetWait(
   const text = describeImpossibleLimits(limits);
   assert(text !== undefined, 'limits that allow a step always lead to one');
   return waitFor('impossibleLimits', 'spec', text);
+}
+
+/** Describes unready replicas, of which some may be extra, so that the counts add up. */
+function describeUnready(want: number, { available, unready }: ReplicaTally): string {
+  const extra = Math.min(unready, available + unready - want);
+  if (extra <= 0) return `${unready} not yet`;
+  return extra === unready ? `${unready} extra not yet` : `${unready} not yet (${extra} extra)`;
 }
 
 /**

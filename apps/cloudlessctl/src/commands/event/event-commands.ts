@@ -32,7 +32,12 @@ const MAX_LIMIT = 1000;
 
 /** Adds `events`. */
 export function addEventCommands(tree: CommandTree, parent: Command): void {
-  addOutputOptions(addEventOptions(tree.addCommand(parent, 'events', 'list events', showEvents)));
+  addOutputOptions(
+    addEventOptions(tree.addCommand(parent, 'events', 'list events', showEvents)).option(
+      '-A, --all-namespaces',
+      'include all namespaces; the default without -n',
+    ),
+  );
 }
 
 /** Adds the options that select events. */

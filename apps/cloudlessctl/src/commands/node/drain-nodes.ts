@@ -8,9 +8,10 @@ import { changeEach } from '../change-each.js';
 import { hasFlag, requireOperands, getTextOption } from '../options.js';
 import { handleChangeOptions } from '../plan/plan-options.js';
 import type { ChangeInit } from '../plan/predict-changes.js';
+import { findNode } from './find-node.js';
 
 /**
- * Drains nodes: with `--plan` stores the drains as a plan, with `--plan-id` executes a stored plan.
+ * Drains nodes, none when one of several does not exist: with `--plan` stores the drains as a plan, with `--plan-id` executes a stored plan.
  * In JSON or YAML, one node is printed as an object, several nodes as a list.
  */
 export async function drainNodes(invocation: Invocation): Promise<void> {
@@ -32,6 +33,8 @@ export async function drainNodes(invocation: Invocation): Promise<void> {
   const confirmation = { isForced: hasFlag(invocation, 'force') };
   if (await handleChangeOptions(invocation, createDrainChanges, confirmation)) return;
   requireOperands(invocation, 'nodes');
+  // A mistyped name must not leave a part of the drains behind.
+  if (nodeIds.length > 1) for (const nodeId of nodeIds) await findNode(session, nodeId);
   const drained = await changeEach(session, nodeIds, {
     describe: (nodeId) => `node ${nodeId}`,
     change: async (nodeId, requestId) => {

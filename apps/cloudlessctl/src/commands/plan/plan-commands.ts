@@ -14,7 +14,9 @@ const PAGE_SIZE = 500;
 
 /** Adds `plan list`, `plan show` and `plan execute`. */
 export function addPlanCommands(tree: CommandTree, group: Command): void {
-  tree.addCommand(group, 'list', 'list the stored plans, newest first', listPlans);
+  tree
+    .addCommand(group, 'list', 'list the stored plans, newest first', listPlans)
+    .option('-A, --all-namespaces', 'as always: a plan may concern several namespaces');
   tree.addCommand(group, 'show <plan>', 'show a stored plan', showPlan);
   tree
     .addCommand(
