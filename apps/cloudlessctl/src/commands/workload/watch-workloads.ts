@@ -36,13 +36,15 @@ export async function watchWorkloads(
   const wide = settings.output === 'wide';
   const table = new WatchTable(session, getWorkloadColumns(wide));
   const filter = readFieldFilter(invocation, WORKLOAD_KIND);
+  // A table shows numbers of replicas only; JSON and filters show the whole item.
+  const omitReplicas = !session.isStructured && filter === undefined;
   const shown = new Set<string>();
   const toRow = (workload: Workload) => toWorkloadCells(workload, session.nowMs, style, wide);
   await followWatch(
     session,
     {
       open: (afterRevision, options) =>
-        session.client.watchWorkloads({ ...request, afterRevision }, options),
+        session.client.watchWorkloads({ ...request, omitReplicas, afterRevision }, options),
       onRestart: () => table.restart(),
     },
     async (item) => {
