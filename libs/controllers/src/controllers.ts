@@ -20,6 +20,7 @@ import { NodeAllocations, type NodeAllocation } from './node/node-allocations.js
 import { NodeDirectory } from './node/node-directory.js';
 import { NodeReconciler } from './node/node-reconciler.js';
 import { Placer } from './placement/placer.js';
+import { PreemptionReconciler } from './preemption/preemption-reconciler.js';
 import { DryRunService } from './dry-run/dry-run-service.js';
 import { ReadinessTracker } from './rollout/readiness-tracker.js';
 import type { RetentionLimits } from './retention.js';
@@ -112,6 +113,12 @@ export function startControllers(options: ControllersOptions): Controllers {
     log: log.child({ component: 'workloads' }),
   });
   const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });
+  const preemption = new PreemptionReconciler({
+    ...common,
+    readiness,
+    cluster,
+    log: log.child({ component: 'scheduler' }),
+  });
   const nodeReconciler = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({
     state,
@@ -140,6 +147,7 @@ export function startControllers(options: ControllersOptions): Controllers {
       await Promise.all([
         workloads.close(),
         placer.close(),
+        preemption.close(),
         nodeReconciler.close(),
         drains.close(),
         rotation.close(),

@@ -302,7 +302,6 @@ describe('invalid request', () => {
       spec: { image: 'nginx', disconnect: { mode: 'EXCLUSIVE' } },
     },
     { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
-    { field: 'priority (above 100, preemption)', spec: { priority: 500 } },
     { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
   ])(
     'is rejected with UNIMPLEMENTED by create and update when it sets the unsupported field $field',

@@ -131,7 +131,7 @@ export const manifestSchema: RootSchema = {
      "$ref": "#/definitions/Placement"
     },
     "priority": {
-     "description": "Replicas of a workload with a higher priority are placed first. 0 to 1000; above 100 the call fails with UNIMPLEMENTED. Default: 50.",
+     "description": "Replicas of a workload with a higher priority are placed first. Above 100, a replica that no node fits preempts replicas of lower priority, within the `minAvailable` of their workloads. 0 to 1000. Default: 50.",
      "type": "integer",
      "minimum": 0,
      "maximum": 1000

@@ -408,11 +408,7 @@ describe('checkSupported', () => {
     ({ path, spec }) => {
       const rejection = getRejection(spec);
       const rejectedPath = rejection?.replace(/\[0\]/g, '').replace(/^spec\.|[ (:,].*$/g, '');
-      if (path === 'priority')
-        expect(rejection).toBe(
-          'spec.priority (above 100, preemption): not supported in this version; leave it out',
-        );
-      else if (SUPPORTED.includes(path)) expect(rejection).toBeUndefined();
+      if (SUPPORTED.includes(path)) expect(rejection).toBeUndefined();
       else
         expect([
           rejectedPath,
@@ -485,7 +481,7 @@ describe('checkSupported', () => {
         },
       },
     },
-    { name: 'priority 100, the highest without preemption', spec: { priority: 100 } },
+    { name: 'the highest priority', spec: { priority: 1000 } },
   ])('accepts $name', ({ spec }) => {
     expect(getRejection(aSpec(spec))).toBeUndefined();
   });

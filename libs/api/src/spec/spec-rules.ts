@@ -219,7 +219,6 @@ export function checkSupported(spec: WorkloadSpec): void {
 function listUnsupportedFields(spec: WorkloadSpec): string[] {
   const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
-    ['spec.priority (above 100, preemption)', (spec.priority ?? DEFAULTS.priority) > 100],
     ...listContainerChecks(spec),
     // A container runtime stops no container by itself, so a replica on a disconnected node could
     // run beside its replacement.

@@ -2,6 +2,7 @@ import type { Event } from '@cloudless/api';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
+import { isPreempted } from '../preemption/nominations.js';
 
 /**
  * The part of the view in which the functions of this file look up the causes of events. They
@@ -21,8 +22,8 @@ const CHANGE_REASONS = [
 const DRAIN_REASONS = ['NodeDraining', 'NodeDrainChanged'];
 /** Reasons of events that may report new taints. */
 const NODE_CHANGE_REASONS = ['NodeUpdated', 'NodeChanged', 'NodeJoined'];
-/** Reasons of events about replicas that ended without a stop order. */
-const END_REASONS = new Set(['ReplicasLost', 'ReplicaFailed']);
+/** Reasons of events about replicas that ended or have to end without a decision of their workload. */
+const END_REASONS = new Set(['ReplicasLost', 'ReplicaFailed', 'ReplicaPreempted']);
 
 /** Returns the event of the newest change of a workload's spec, or of its deletion request. */
 export function findChangeEvent(
@@ -50,13 +51,13 @@ export function findEvictionEvent(
   );
 }
 
-/** Returns the newest failed or lost replica of each slot, by slot number. */
+/** Returns the newest failed, lost or preempted replica of each slot, by slot number. */
 export function findNewestEnded(
   replicas: readonly ReplicaRecord[],
 ): ReadonlyMap<number, ReplicaRecord> {
   const newest = new Map<number, ReplicaRecord>();
   for (const replica of replicas) {
-    if (!replica.lost && replica.phase !== Phase.FAILED) continue;
+    if (!replica.lost && replica.phase !== Phase.FAILED && !isPreempted(replica)) continue;
     const earlier = newest.get(replica.slot);
     if (earlier === undefined || earlier.sequence < replica.sequence)
       newest.set(replica.slot, replica);
@@ -64,7 +65,7 @@ export function findNewestEnded(
   return newest;
 }
 
-/** Returns the event that reports the failure or the loss of a replica. */
+/** Returns the event that reports the failure, the loss or the preemption of a replica. */
 export function findEndEvent(
   view: EventView,
   replica: ReplicaRecord | undefined,

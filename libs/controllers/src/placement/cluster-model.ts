@@ -8,6 +8,7 @@ import {
 } from '@cloudless/cluster-state';
 import type { Cluster } from '@cloudless/scheduler';
 import type { NodeDirectory } from '../node/node-directory.js';
+import { isNominated } from '../preemption/nominations.js';
 import { toReservation, toSchedulerNode } from './scheduler-input.js';
 
 export interface ClusterModelDeps {
@@ -65,7 +66,8 @@ export class ClusterModel {
     const workload = view.workload(replica.uid);
     const template = view.version(replica.uid, replica.version)?.template;
     cluster.release(toReplicaId(replica.id));
-    if (!holdsResources(replica) || workload === undefined || template === undefined) return;
+    if (!holdsResources(replica) && !isNominated(replica)) return;
+    if (workload === undefined || template === undefined) return;
     cluster.reserve(toReservation(workload.value, replica, template));
   }
 }

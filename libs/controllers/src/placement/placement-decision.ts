@@ -15,6 +15,7 @@ import {
   type PlacementReason,
   type PlacementRequest,
 } from '@cloudless/scheduler';
+import { isNominated, matchNominations, withoutNominations } from '../preemption/nominations.js';
 import { countStillWanted } from '../replica/finished.js';
 
 /** The decision for one replica: a node, or the reason why no node fits. */
@@ -26,7 +27,7 @@ export interface ReplicaDecision {
 
 /** The decision for a batch of replicas. */
 export interface PlacementDecision {
-  /** The replicas with a decision, in input order. */
+  /** The replicas with a decision. */
   readonly decided: readonly ReplicaDecision[];
   /** True when all placements have to be committed before any other decision is made. */
   readonly isAtomic: boolean;
@@ -49,12 +50,18 @@ export function decideAny(
   replicas: readonly Stored<ReplicaRecord>[],
   limit: number,
 ): PlacementDecision {
-  const placements = cluster.place(request, Math.min(replicas.length, limit));
+  const placements = withoutNominations(cluster, request, recordsOf(replicas), () =>
+    cluster.place(request, Math.min(replicas.length, limit)),
+  );
   const refused = placements.find((placement) => !placement.placed);
   // All replicas have the same requirements: when no node fits one, none fits the others.
   const outcomes =
     refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused);
-  const decided = pairWithPlacements(replicas, outcomes, (why) => `no node fits: ${why}`);
+  const decided = pairWithPlacements(
+    matchNominations(replicas, outcomes),
+    outcomes,
+    (why) => `no node fits: ${why}`,
+  );
   if (refused === undefined) return { decided, isAtomic: false };
   const placed = placements.filter((placement) => placement.placed).length;
   return {
@@ -73,9 +80,11 @@ export function decideBound(
   request: PlacementRequest,
   replicas: readonly Stored<ReplicaRecord>[],
 ): PlacementDecision {
-  const placements = cluster.placeOn(
-    request,
-    replicas.map(({ value }) => toNodeId(value.onlyNodeId)),
+  const placements = withoutNominations(cluster, request, recordsOf(replicas), () =>
+    cluster.placeOn(
+      request,
+      replicas.map(({ value }) => toNodeId(value.onlyNodeId)),
+    ),
   );
   const decided = pairWithPlacements(replicas, placements, describeBoundRefusal);
   const refusals = decided.flatMap(({ outcome }) => ('reason' in outcome ? [outcome.reason] : []));
@@ -156,6 +165,10 @@ export function findNewSet(
   };
 }
 
+function recordsOf(replicas: readonly Stored<ReplicaRecord>[]): readonly ReplicaRecord[] {
+  return replicas.map(({ value }) => value);
+}
+
 function pairWithPlacements(
   replicas: readonly Stored<ReplicaRecord>[],
   placements: readonly Placement[],
@@ -164,6 +177,9 @@ function pairWithPlacements(
   return replicas.flatMap((replica, index): ReplicaDecision[] => {
     const placement = placements[index];
     if (placement === undefined) return [];
+    // A nominated replica keeps the reason that names its node.
+    if (!placement.placed && isNominated(replica.value))
+      return [{ replica, outcome: { reason: replica.value.reason } }];
     if (!placement.placed)
       return [
         {

@@ -246,6 +246,7 @@ function applyOutcome(
   if ('reason' in outcome) return copyReplica(replica, { reason: outcome.reason });
   return copyReplica(replica, {
     nodeId: outcome.nodeId,
+    nominatedNodeId: '',
     phase: Phase.ASSIGNED,
     reason: '',
     orderRevision: revision,

@@ -124,7 +124,7 @@ export function toStayingRequest(
   };
 }
 
-/** Creates the reservation of a replica that has a node. */
+/** Creates the reservation of a replica that has a node, or waits for one by a nomination. */
 export function toReservation(
   workload: { readonly namespace: string },
   replica: ReplicaRecord,
@@ -132,10 +132,11 @@ export function toReservation(
 ): Reservation {
   return {
     replicaId: toReplicaId(replica.id),
-    nodeId: toNodeId(replica.nodeId),
+    nodeId: toNodeId(replica.nodeId === '' ? replica.nominatedNodeId : replica.nodeId),
     workloadId: toWorkloadId(replica.uid),
     namespace: workload.namespace,
     labels: template.labels,
+    ...definedFields({ priority: template.priority }),
     resources: toRequests(template),
     hostPorts: listHostPorts(template),
     workloadAntiAffinity: (template.placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),

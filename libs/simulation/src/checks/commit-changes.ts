@@ -23,3 +23,14 @@ export function findReplicaChanges(changes: readonly RecordChange[]): readonly R
       after: after as ReplicaRecord | undefined,
     }));
 }
+
+/** Returns the replicas that a commit preempts, as they are after the commit. */
+export function findPreempted(changes: readonly RecordChange[]): readonly ReplicaRecord[] {
+  return findReplicaChanges(changes).flatMap(({ before, after }) =>
+    before?.desiredRunning === true &&
+    after?.desiredRunning === false &&
+    after.stopReason.startsWith('preempted by ')
+      ? [after]
+      : [],
+  );
+}

@@ -12,7 +12,8 @@ import type { CheckedView } from '../parts/durable-records.js';
 import type { NodeFacts } from '../parts/node-facts.js';
 import { findCrowdedNodes, isGlobal, resolveGlobalLimits } from './global-checks.js';
 import { untoleratedTaints } from './node-access.js';
-import { createdReplicas, findReplicaChanges } from './commit-changes.js';
+import { createdReplicas, findPreempted, findReplicaChanges } from './commit-changes.js';
+import { nominationsFit, preemptionsFollowPriorities } from './preemption-checkers.js';
 import {
   ceilingOf,
   factsOf,
@@ -108,6 +109,7 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
       isLive(after);
     return isVoluntary && serves(before) ? [before] : [];
   });
+  const preempted = new Set(findPreempted(changes).map(({ id }) => id));
   return [...new Set(stopped.map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [];
@@ -134,7 +136,10 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
         )
       : facts.limits;
     const wasAvailable = createAvailabilityCheck(facts, commit, nodeFacts.readyForMaxErrorMs);
-    const required = stoppedCounting.some(wasAvailable)
+    // A preemption goes down to min_available at once, whatever the batch of an update is.
+    const required = stoppedCounting.some(
+      (replica) => wasAvailable(replica) && !preempted.has(replica.id),
+    )
       ? Math.max(minAvailable, want - batch)
       : minAvailable;
     if (ready >= required) return [];
@@ -290,6 +295,8 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
   creationsKeepCeiling,
   stopsKeepMinAvailable,
   placementsFit,
+  preemptionsFollowPriorities,
+  nominationsFit,
   onlyDeadNodesLoseReplicas,
   graceKeepsReplicas,
   specsOnlyGoForward,

@@ -6,6 +6,7 @@ import type { CheckedView } from '../parts/durable-records.js';
 import type { SimNode } from '../parts/sim-node.js';
 import { factsOf } from './rollout-facts.js';
 import type { RunningContainer } from './container-checker.js';
+import { isNominated } from './preemption-checkers.js';
 
 /**
  * CLD-REQ-012: returns the nodes whose reservations in the scheduler, or whose sums for the API,
@@ -19,14 +20,49 @@ export function findReservationMismatches({
   readonly state: ClusterState;
 }): readonly string[] {
   return [...state.view().nodes()].flatMap(({ value: { id } }) => {
-    const recorded = JSON.stringify(sumAllocated(state.view(), id));
+    const recorded = sumAllocated(state.view(), id);
     return [
-      ['the scheduler has reserved', JSON.stringify(controllers.getReserved(id))],
-      ['the API shows', JSON.stringify(controllers.placements.getAllocated(id))],
-    ].flatMap(([subject, sum]) =>
-      sum === recorded ? [] : [`${id}: ${subject} ${sum}, but the records say ${recorded}`],
-    );
+      {
+        subject: 'the scheduler has reserved',
+        sum: controllers.getReserved(id),
+        expected: addNominations(state.view(), id, recorded),
+      },
+      {
+        subject: 'the API shows',
+        sum: controllers.placements.getAllocated(id),
+        expected: recorded,
+      },
+    ]
+      .map(({ subject, ...sums }) => ({
+        subject,
+        sum: JSON.stringify(sums.sum),
+        expected: JSON.stringify(sums.expected),
+      }))
+      .flatMap(({ subject, sum, expected }) =>
+        sum === expected ? [] : [`${id}: ${subject} ${sum}, but the records say ${expected}`],
+      );
   });
+}
+
+/** Adds what waiting replicas hold on a node by their nominations. */
+function addNominations(
+  view: ReturnType<ClusterState['view']>,
+  nodeId: string,
+  { cpuMillis, memoryBytes, replicas }: ReturnType<typeof sumAllocated>,
+): ReturnType<typeof sumAllocated> {
+  const requests = [...view.unplaced()].flatMap(({ value }) =>
+    isNominated(value) && value.nominatedNodeId === nodeId
+      ? [view.version(value.uid, value.version)?.template?.resources?.requests]
+      : [],
+  );
+  return {
+    cpuMillis: requests.reduce((sum, request) => sum + (request?.cpuMillis ?? 0), cpuMillis),
+    memoryBytes: requests.reduce(
+      (sum, request) => sum + Number(request?.memoryBytes ?? 0n),
+      memoryBytes,
+    ),
+    replicas: replicas + requests.length,
+  };
 }
 
 /** Input of {@link findDifferences}. */

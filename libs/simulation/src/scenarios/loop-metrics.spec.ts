@@ -69,6 +69,12 @@ const rows: readonly Row[] = [
     labels: { result: 'unplaced' },
     perform: (cluster) => web(cluster, { resources: { requests: { cpuMillis: 99_000 } } }),
   },
+  {
+    metric: 'cloudless_loop_passes_total',
+    labels: { loop: 'preemption', result: 'done' },
+    perform: preempt,
+  },
+  { metric: 'cloudless_preempted_replicas_total', perform: preempt },
   { metric: 'cloudless_state_commits_total', labels: { result: 'ok' }, perform: web },
   {
     metric: 'cloudless_state_commits_total',
@@ -110,6 +116,19 @@ const rows: readonly Row[] = [
   { metric: 'cloudless_order_acknowledge_duration_seconds', perform: web },
   { metric: 'cloudless_replica_reports_total', perform: web },
 ];
+
+/** Fills both nodes, then creates a workload that may preempt. */
+async function preempt(cluster: TestCluster): Promise<void> {
+  const requests = { cpuMillis: 4_000 };
+  await web(cluster, { rollout: { maxUnavailable: 2 }, replicas: 2, resources: { requests } });
+  await cluster.complete(() =>
+    cluster.client.createWorkload({
+      name: 'high',
+      spec: { command: ['serve'], replicas: 1, priority: 200, resources: { requests } },
+    }),
+  );
+  await cluster.advance(5_000);
+}
 
 async function lossyOrder(cluster: TestCluster): Promise<void> {
   for (const agent of cluster.agents.values()) agent.dropsOrders = 1;

@@ -31,6 +31,13 @@ const TAINT_KEYS = ['spot', 'broken'];
  * plus one, fit on the five nodes.
  */
 const WITH_HOST_PORT = ['two', 'three'];
+/**
+ * Priorities of the workloads in worlds with priorities. Their replicas take 800 of the 2 000 m CPU
+ * of a node, so that two fit on a node and ten on all.
+ */
+const PRIORITIES: Readonly<Record<string, number>> = { one: 10, two: 150, three: 300 };
+/** Number of replicas to which workloads in worlds with priorities are scaled at the end. */
+const REPLICAS_THAT_FIT = 2;
 /** Most replicas of a workload with a host port. */
 const MAX_WITH_HOST_PORT = 2;
 /**
@@ -65,6 +72,11 @@ export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLim
    * tolerates one. Default: false.
    */
   readonly globalAndTaints?: boolean;
+  /**
+   * True: the workloads have different priorities, two of which may preempt, and want more than the
+   * nodes have. Default: false.
+   */
+  readonly priorities?: boolean;
 }
 
 /** A cluster in which users, agents and coordinators act at random. Equal seeds give equal runs. */
@@ -85,6 +97,7 @@ export class RandomWorld {
     private readonly storeSpeed: 'fast' | 'slow',
     private readonly hasHostPorts: boolean,
     private readonly hasGlobalAndTaints: boolean,
+    private readonly hasPriorities: boolean,
   ) {
     this.random = createSeededRandom(seed);
     this.checkers =
@@ -103,7 +116,12 @@ export class RandomWorld {
   static async start(
     seed: number,
     storeSpeed: 'fast' | 'slow' = 'fast',
-    { hostPorts = false, globalAndTaints = false, ...options }: RandomWorldOptions = {},
+    {
+      hostPorts = false,
+      globalAndTaints = false,
+      priorities = false,
+      ...options
+    }: RandomWorldOptions = {},
   ): Promise<RandomWorld> {
     const delays = createSeededRandom(seed);
     let started = false;
@@ -125,7 +143,7 @@ export class RandomWorld {
       });
     }
     started = true;
-    world = new RandomWorld(cluster, seed, storeSpeed, hostPorts, globalAndTaints);
+    world = new RandomWorld(cluster, seed, storeSpeed, hostPorts, globalAndTaints, priorities);
     return world;
   }
 
@@ -160,6 +178,16 @@ export class RandomWorld {
         await cluster.complete(() =>
           cluster.client.updateNode({ nodeId, removeTaints: TAINT_KEYS }),
         );
+    // The replicas of the lowest priorities would wait for ever.
+    if (this.hasPriorities)
+      for (const { value } of [...cluster.state.view().workloads()])
+        if (value.deletionRequestedAt === undefined)
+          await cluster.complete(() =>
+            cluster.client.updateWorkload({
+              name: value.name,
+              spec: { replicas: REPLICAS_THAT_FIT },
+            }),
+          );
     for (let passed = 0; passed < withinMs; passed += 1_000) {
       for (const agent of cluster.agents.values()) {
         Object.assign(agent, { onStart: 'ready', obeysStops: true });
@@ -220,7 +248,8 @@ export class RandomWorld {
       command: ['serve'],
       replicas,
       rollout,
-      resources: { requests: { cpuMillis: 100 } },
+      resources: { requests: { cpuMillis: this.hasPriorities ? 800 : 100 } },
+      ...(this.hasPriorities ? { priority: PRIORITIES[name] ?? 0 } : {}),
       ...port,
       ...(this.hasGlobalAndTaints && name === 'one'
         ? { placement: { tolerations: [{ key: 'spot', operator: Operator.EXISTS }] } }

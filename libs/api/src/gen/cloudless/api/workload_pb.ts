@@ -164,8 +164,9 @@ export type WorkloadSpec = Message<"cloudless.api.WorkloadSpec"> & {
   placement?: Placement | undefined;
 
   /**
-   * Replicas of a workload with a higher priority are placed first. 0 to 1000; above 100 the call
-   * fails with UNIMPLEMENTED. Default: 50.
+   * Replicas of a workload with a higher priority are placed first. Above 100, a replica that no node
+   * fits preempts replicas of lower priority, within the `min_available` of their workloads. 0 to
+   * 1000. Default: 50.
    *
    * @generated from field: optional int32 priority = 10;
    */
