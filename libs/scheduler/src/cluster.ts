@@ -14,26 +14,11 @@ import type { PreemptionDecision, PreemptOptions } from './preemption/preemption
 import { NodeTable } from './columns/node-table.js';
 import type { Slot } from './columns/value-column.js';
 import { Problems } from './input/problems.js';
-import type { PlacementReason } from './filters/reasons.js';
+import type { Placement } from './placement/placement.js';
 import { toFullRequest, type FullRequest, type PlacementRequest } from './input/request.js';
 import { checkReservation, type HeldReservation, type Reservation } from './input/reservation.js';
 import { clampToZero, subtractResources, type Resources } from './input/resources.js';
-import {
-  DEFAULT_WEIGHTS,
-  normaliseWeights,
-  type ScoreTerms,
-  type ScoreWeights,
-} from './scoring/score.js';
-
-/** Decision for one replica: the chosen node, or the reasons why no node fits. */
-export type Placement =
-  | {
-      readonly placed: true;
-      readonly nodeId: NodeId;
-      readonly score: number;
-      readonly terms: ScoreTerms;
-    }
-  | { readonly placed: false; readonly reasons: readonly PlacementReason[] };
+import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreWeights } from './scoring/score.js';
 
 /**
  * A node on which replicas of a request may run as far as only the node and the request decide.
@@ -256,11 +241,7 @@ class IncrementalCluster implements Cluster {
     problems.throwIfAny();
     const full = toFullRequest(request);
     let refusal: Placement | undefined;
-    const placements = this.engine
-      .decide(full, count, () => (refusal = this.refuse(full)))
-      .map(({ slot, score, terms }): Placement => {
-        return { placed: true, nodeId: this.idOf(slot), score, terms };
-      });
+    const placements = this.engine.decide(full, count, () => (refusal = this.refuse(full)));
     // Nothing was placed, so the result is the same for all remaining replicas.
     while (refusal !== undefined && placements.length < count) placements.push(refusal);
     return placements;

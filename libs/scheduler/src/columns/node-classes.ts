@@ -50,3 +50,20 @@ export class NodeSizes {
     return id;
   }
 }
+
+/** Pairs of a class and a size. All that a score needs of a node besides its use is equal there. */
+export class NodeKinds {
+  readonly classIds: number[] = [];
+  readonly sizeIds: number[] = [];
+  private readonly ids = new Map<string, number>();
+
+  intern(classId: number, sizeId: number): number {
+    const key = `${classId}/${sizeId}`;
+    const known = this.ids.get(key);
+    if (known !== undefined) return known;
+    this.classIds.push(classId);
+    const id = this.sizeIds.push(sizeId) - 1;
+    this.ids.set(key, id);
+    return id;
+  }
+}

@@ -3,7 +3,7 @@ import type { IndexedNode } from '../input/node.js';
 import { NO_RESOURCES, subtractResources, type Resources } from '../input/resources.js';
 import { compareText } from '../order.js';
 import { computeImbalance } from '../scoring/score.js';
-import { NodeClasses, NodeSizes, NO_CLASS } from './node-classes.js';
+import { NodeClasses, NodeKinds, NodeSizes, NO_CLASS } from './node-classes.js';
 import type { Slot } from './value-column.js';
 import { ValueColumns } from './value-columns.js';
 
@@ -33,12 +33,15 @@ export class NodeTable {
   readonly records: (IndexedNode | undefined)[] = [];
   readonly classes = new NodeClasses();
   readonly sizes = new NodeSizes();
+  readonly kinds = new NodeKinds();
   columns = new ValueColumns(this.records, FIRST_CAPACITY);
 
   /** Class of the node, {@link NO_CLASS} without a node. */
   classOf = new Int32Array(FIRST_CAPACITY);
   /** Index into `sizes.capacities`. */
   sizeOf = new Int32Array(FIRST_CAPACITY);
+  /** Index into `kinds`. */
+  kindOf = new Int32Array(FIRST_CAPACITY);
   /** Replicas that the node may still take; negative on a node that has shrunk. */
   replicasLeft = new Int32Array(FIRST_CAPACITY);
   /** Number of reservations, including those of leaving replicas. */
@@ -103,6 +106,7 @@ export class NodeTable {
     const isSame = this.classOf[slot] === classId && this.sizeOf[slot] === sizeId;
     this.classOf[slot] = classId;
     this.sizeOf[slot] = sizeId;
+    this.kindOf[slot] = this.kinds.intern(classId, sizeId);
     this.writeAmounts(slot, node, allocated);
     const changed = this.columns.set(slot, node);
     if (before !== undefined && node !== undefined && !changed.domains) {
@@ -188,8 +192,11 @@ export class NodeTable {
     // Ids of classes and sizes are interned again in the copy, which may see other nodes.
     this.records.forEach((record, slot) => {
       if (record === undefined) return;
-      copy.classOf[slot] = copy.classes.intern(record);
-      copy.sizeOf[slot] = copy.sizes.intern(record);
+      const classId = copy.classes.intern(record);
+      const sizeId = copy.sizes.intern(record);
+      copy.classOf[slot] = classId;
+      copy.sizeOf[slot] = sizeId;
+      copy.kindOf[slot] = copy.kinds.intern(classId, sizeId);
     });
     copy.resetColumns();
     return copy;
@@ -246,7 +253,7 @@ export class NodeTable {
 }
 
 /** Names of the arrays of counts and ids, with one entry per slot. */
-const COUNTS = ['classOf', 'sizeOf', 'replicasLeft', 'replicas'] as const;
+const COUNTS = ['classOf', 'sizeOf', 'kindOf', 'replicasLeft', 'replicas'] as const;
 
 /** Names of the arrays of amounts, with one entry per slot. */
 const AMOUNTS = [

@@ -1,11 +1,12 @@
 /** Keeps what was used last, up to a number of entries and bytes. */
 export class BoundedCache<Value> {
-  private readonly entries = new Map<string, Value>();
+  private readonly entries = new Map<string, { readonly value: Value; readonly bytes: number }>();
+  private totalBytes = 0;
 
   /**
    * @param maxEntries - Most entries.
    * @param maxBytes - Most bytes of all entries; the newest entry is kept in any case.
-   * @param bytesOf - Size of an entry.
+   * @param bytesOf - Size of an entry, asked once when the entry is added.
    * @param onEvict - Called with each entry that is dropped.
    */
   constructor(
@@ -20,15 +21,17 @@ export class BoundedCache<Value> {
   }
 
   get(key: string): Value | undefined {
-    const value = this.entries.get(key);
-    if (value === undefined) return undefined;
+    const entry = this.entries.get(key);
+    if (entry === undefined) return undefined;
     this.entries.delete(key);
-    this.entries.set(key, value);
-    return value;
+    this.entries.set(key, entry);
+    return entry.value;
   }
 
   set(key: string, value: Value): void {
-    this.entries.set(key, value);
+    const bytes = this.bytesOf(value);
+    this.totalBytes += bytes;
+    this.entries.set(key, { value, bytes });
     while (this.entries.size > 1 && this.isTooLarge()) this.evictOldest();
   }
 
@@ -44,23 +47,18 @@ export class BoundedCache<Value> {
     while (this.entries.size > 0) this.evictOldest();
   }
 
-  values(): Iterable<Value> {
-    return this.entries.values();
-  }
-
   get bytes(): number {
-    let sum = 0;
-    for (const value of this.entries.values()) sum += this.bytesOf(value);
-    return sum;
+    return this.totalBytes;
   }
 
   private isTooLarge(): boolean {
-    return this.entries.size > this.maxEntries || this.bytes > this.maxBytes;
+    return this.entries.size > this.maxEntries || this.totalBytes > this.maxBytes;
   }
 
   private evictOldest(): void {
-    for (const [key, value] of this.entries) {
+    for (const [key, { value, bytes }] of this.entries) {
       this.entries.delete(key);
+      this.totalBytes -= bytes;
       this.onEvict(value);
       return;
     }

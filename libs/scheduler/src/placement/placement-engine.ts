@@ -7,7 +7,7 @@ import { toClaim } from '../reservations/claim.js';
 import type { Entry } from '../reservations/entry-columns.js';
 import type { Ledger } from '../reservations/ledger.js';
 import { WorkloadCounts } from '../reservations/workload-counts.js';
-import type { ScoreTerms, ScoreWeights } from '../scoring/score.js';
+import type { ScoreWeights } from '../scoring/score.js';
 import { ClassScores } from '../signatures/class-scores.js';
 import { NodeMatch } from '../signatures/node-match.js';
 import { RequestPlan } from '../signatures/request-plan.js';
@@ -17,14 +17,8 @@ import { SpreadCeiling } from '../trees/spread-ceiling.js';
 import { TreeShape } from '../trees/tree-shape.js';
 import { WinnerTree } from '../trees/winner-tree.js';
 import { BoundedCache } from './bounded-cache.js';
+import type { Placement } from './placement.js';
 import { scanForBest } from './scan.js';
-
-/** A decision for one replica. */
-export interface Decision {
-  readonly slot: Slot;
-  readonly score: number;
-  readonly terms: ScoreTerms;
-}
 
 /** Work since the creation of the engine, and what the engine keeps. */
 export interface EngineFigures {
@@ -129,7 +123,7 @@ export class PlacementEngine {
    * @param onRefusal - Called when a replica fits nowhere, while the placements before are in the
    *   ledger. No further replica is tried then.
    */
-  decide(request: FullRequest, count: number, onRefusal: () => void): Decision[] {
+  decide(request: FullRequest, count: number, onRefusal: () => void): Placement[] {
     if (this.isStale || this.ledger.terms.isFull) this.reset();
     const signature = toSignature(request);
     const known = this.trees.get(signature);
@@ -148,9 +142,9 @@ export class PlacementEngine {
       : this.decideByTree(this.createTree(request, signature), count, onRefusal);
   }
 
-  private decideByTree(tree: WinnerTree, count: number, onRefusal: () => void): Decision[] {
+  private decideByTree(tree: WinnerTree, count: number, onRefusal: () => void): Placement[] {
     const { plan, group } = tree;
-    const decisions: Decision[] = [];
+    const decisions: Placement[] = [];
     const tried: Entry[] = [];
     const claim = toClaim(plan.request);
     while (decisions.length < count) {
@@ -159,7 +153,7 @@ export class PlacementEngine {
         onRefusal();
         break;
       }
-      decisions.push({ slot, score: tree.scoreOf(slot), terms: plan.scoreTerms(slot) });
+      decisions.push(this.toPlacement(plan, slot, tree.scoreOf(slot)));
       if (decisions.length === count) break;
       tried.push(this.ledger.tryPlacement(slot, group, claim));
       tree.addPlacement(slot);
@@ -168,7 +162,7 @@ export class PlacementEngine {
     return decisions;
   }
 
-  private decideByScan(request: FullRequest): Decision | undefined {
+  private decideByScan(request: FullRequest): Placement | undefined {
     const plan = this.createPlan(request);
     const ranking = new Ranking(this.table, this.countsFor(request.workloadId), request);
     this.work.scans += 1;
@@ -180,7 +174,13 @@ export class PlacementEngine {
       ceiling.recount();
       if (ceiling.excludes(best.slot)) return undefined;
     }
-    return { ...best, terms: plan.scoreTerms(best.slot) };
+    return this.toPlacement(plan, best.slot, best.score);
+  }
+
+  private toPlacement(plan: RequestPlan, slot: Slot, score: number): Placement {
+    const nodeId = this.table.ids[slot];
+    if (nodeId === undefined) throw new Error('a slot with a score has a node');
+    return { placed: true, nodeId, score, terms: plan.scoreTerms(slot) };
   }
 
   private createTree(request: FullRequest, signature: string): WinnerTree {

@@ -1,6 +1,6 @@
 import type { NodeTable } from '../columns/node-table.js';
 import type { Slot } from '../columns/value-column.js';
-import { boundUtilisation, scoreUtilisation } from '../scoring/score.js';
+import { BALANCE_DISTANCE, findLargestDistance, TARGET_UTILISATION } from '../scoring/score.js';
 import { EXCLUDED } from '../signatures/class-scores.js';
 import type { RequestPlan } from '../signatures/request-plan.js';
 import type { Ranking } from '../trees/ranking.js';
@@ -39,56 +39,103 @@ function scanAny(plan: RequestPlan, ranking: Ranking): ScanResult {
   return { slot: best, score: bestScore };
 }
 
+/** More than the rounding errors of a sum of scores. */
+const MARGIN = 1e-9;
+
 /**
  * The same for a request whose score depends on CPU and memory alone: the loop that decides how
- * many different requests per second are placed. The exact score of a node is computed only when an
- * upper bound, made of the same sums, reaches the best score so far.
+ * many different requests per second are placed. A node that is too far from the preferred
+ * utilisation to reach the best score so far is passed after two multiplications and no division;
+ * the others are filtered and scored exactly.
  */
 function scanSimple(plan: RequestPlan, table: NodeTable, ranking: Ranking): ScanResult {
-  const { slots, count, classScores } = plan.match;
-  const { base, penalty, taints } = classScores;
-  const { costs, minFreeCpu, minFreeMemory } = plan;
-  const { classOf, sizeOf, replicasLeft, freeCpu, freeMemory } = table;
-  const { usedCpu, usedMemory, capacityCpu, capacityMemory, imbalance } = table;
+  const { slots, count } = plan.match;
+  const { kindOf, usedCpu, usedMemory, imbalance } = table;
   const { cpuMillis, memoryBytes } = plan.request.resources;
-  const weight = plan.weights.utilisation;
+  const limits = new KindLimits(plan, table);
+  const { cpuShares, memoryShares, distances } = limits;
   const { isFlat } = ranking;
-  let best: Slot = 0;
-  let bestScore = EXCLUDED;
+  // The node that won last is a good one still, and lets the loop pass most others at once.
+  let best: Slot = plan.match.lastBest;
+  let bestScore = plan.score(best);
+  let bestCpu = usedCpu[best] ?? 0;
+  let bestMemory = usedMemory[best] ?? 0;
+  let bestKind = bestScore === EXCLUDED ? -1 : (kindOf[best] ?? 0);
+  limits.raise(bestScore);
   for (let index = 0; index < count; index += 1) {
     const slot = slots[index] ?? 0;
-    if ((freeCpu[slot] ?? 0) < minFreeCpu || (freeMemory[slot] ?? 0) < minFreeMemory) continue;
-    if ((replicasLeft[slot] ?? 0) <= 0) continue;
-    const order = isFlat || bestScore === EXCLUDED ? 0 : ranking.compareCounts(slot, best);
+    const order = isFlat || bestKind < 0 ? 0 : ranking.compareCounts(slot, best);
     if (order > 0) continue;
-    const classId = classOf[slot] ?? 0;
-    const before = (base[classId] ?? 0) + (costs[sizeOf[slot] ?? 0] ?? 0);
-    const after = penalty[classId] ?? 0;
-    const cpu = capacityCpu[slot] ?? 0;
-    const memory = capacityMemory[slot] ?? 0;
+    const kind = kindOf[slot] ?? 0;
+    const cpu = usedCpu[slot] ?? 0;
+    const memory = usedMemory[slot] ?? 0;
     if (order === 0) {
-      const most = boundUtilisation(
-        (usedCpu[slot] ?? 0) + cpuMillis,
-        (usedMemory[slot] ?? 0) + memoryBytes,
-        cpu,
-        memory,
-      );
-      if (before + weight * most - after + (taints[classId] ?? 0) < bestScore) continue;
+      const cpuShare = (cpu + cpuMillis) * (cpuShares[kind] ?? 0);
+      const memoryShare = (memory + memoryBytes) * (memoryShares[kind] ?? 0);
+      const distance =
+        Math.abs(cpuShare - TARGET_UTILISATION) +
+        Math.abs(memoryShare - TARGET_UTILISATION) -
+        (distances[kind] ?? 0);
+      if (distance > BALANCE_DISTANCE) continue;
+      if (distance > 0 && Math.abs(cpuShare - memoryShare) >= (imbalance[slot] ?? 0)) continue;
+      // Nodes in an equal state have equal scores: only the node id may decide between them.
+      if (cpu === bestCpu && memory === bestMemory && kind === bestKind) {
+        if (ranking.hasSmallerId(slot, best) && plan.hasRoom(slot)) best = slot;
+        continue;
+      }
     }
-    const utilisation = scoreUtilisation(
-      usedCpu[slot] ?? 0,
-      usedMemory[slot] ?? 0,
-      imbalance[slot] ?? 0,
-      cpuMillis,
-      memoryBytes,
-      cpu,
-      memory,
-    );
-    const score = before + weight * utilisation - after + (taints[classId] ?? 0);
-    if (order < 0 || score > bestScore || ranking.isBefore(slot, score, best, bestScore)) {
-      best = slot;
-      bestScore = score;
+    const score = plan.score(slot);
+    if (!ranking.isBefore(slot, score, best, bestScore)) continue;
+    limits.raise(score);
+    best = slot;
+    bestScore = score;
+    bestCpu = cpu;
+    bestMemory = memory;
+    bestKind = kind;
+  }
+  plan.match.lastBest = best;
+  return { slot: best, score: bestScore };
+}
+
+/** What all nodes of a kind have in common for one request, by kind. */
+class KindLimits {
+  /** Share of the machine that one unit takes. */
+  readonly cpuShares: Float64Array;
+  readonly memoryShares: Float64Array;
+  /** Largest distance from the preferred utilisation at which a node may be the best one. */
+  readonly distances: Float64Array;
+  /** The score without utilisation, plus a margin. */
+  private readonly fixedScores: Float64Array;
+
+  constructor(
+    private readonly plan: RequestPlan,
+    table: NodeTable,
+  ) {
+    const { classIds, sizeIds } = table.kinds;
+    const { base, penalty, taints } = plan.match.classScores;
+    this.cpuShares = new Float64Array(classIds.length);
+    this.memoryShares = new Float64Array(classIds.length);
+    this.distances = new Float64Array(classIds.length).fill(Infinity);
+    this.fixedScores = new Float64Array(classIds.length);
+    for (let kind = 0; kind < classIds.length; kind += 1) {
+      const classId = classIds[kind] ?? 0;
+      const sizeId = sizeIds[kind] ?? 0;
+      const capacity = table.sizes.capacities[sizeId];
+      const score = (base[classId] ?? 0) + (plan.costs[sizeId] ?? 0) - (penalty[classId] ?? 0);
+      this.fixedScores[kind] = score + (taints[classId] ?? 0) + MARGIN;
+      // On a machine without CPU or memory, any use scores 0 and is far away.
+      this.cpuShares[kind] = 1 / Math.max(1, capacity?.cpuMillis ?? 1);
+      this.memoryShares[kind] = 1 / Math.max(1, capacity?.memoryBytes ?? 1);
     }
   }
-  return { slot: best, score: bestScore };
+
+  /** Only nodes that may reach `score` are of interest from now on. */
+  raise(score: number): void {
+    const weight = this.plan.weights.utilisation;
+    for (let kind = 0; kind < this.distances.length; kind += 1) {
+      const missing = score - (this.fixedScores[kind] ?? 0);
+      this.distances[kind] =
+        weight > 0 ? findLargestDistance(missing / weight) : missing > 0 ? -Infinity : Infinity;
+    }
+  }
 }

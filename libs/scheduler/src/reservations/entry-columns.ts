@@ -12,15 +12,6 @@ export const NO_ENTRY = -1;
 
 const FIRST_CAPACITY = 64;
 
-/** What one entry holds. */
-export interface EntryFields {
-  readonly replicaId: ReplicaId | undefined;
-  readonly slot: Slot;
-  readonly group: LedgerGroup;
-  readonly claim: Claim;
-  readonly leaving: boolean;
-}
-
 /**
  * All reservations as a structure of arrays. The entries of a node, and the entries of a group, are
  * linked in both directions, so that adding and removing take the same time in any cluster.
@@ -46,7 +37,13 @@ export class EntryColumns {
     return this.used - this.freeEntries.length;
   }
 
-  add({ replicaId, slot, group, claim, leaving }: EntryFields): Entry {
+  add(
+    replicaId: ReplicaId | undefined,
+    slot: Slot,
+    group: LedgerGroup,
+    claim: Claim,
+    leaving: boolean,
+  ): Entry {
     const entry = this.freeEntries.pop() ?? this.append();
     if (slot >= this.firstOnNode.length) this.growSlots(slot);
     this.replicaIds[entry] = replicaId;

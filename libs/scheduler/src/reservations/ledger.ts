@@ -62,7 +62,7 @@ export class Ledger {
     const claim = isClaimOf(group.claim, reservation) ? group.claim : toClaim(reservation);
     group.claim = claim;
     const slot = this.table.slotFor(nodeId);
-    const entry = this.addEntry({ replicaId, slot, group, claim, leaving });
+    const entry = this.addEntry(replicaId, slot, group, claim, leaving);
     this.entryOf.set(replicaId, entry);
     return slot;
   }
@@ -97,7 +97,8 @@ export class Ledger {
     try {
       return read();
     } finally {
-      for (const fields of away) this.entryOf.set(fields.replicaId, this.addEntry(fields));
+      for (const { replicaId, slot, group, claim, leaving } of away)
+        this.entryOf.set(replicaId, this.addEntry(replicaId, slot, group, claim, leaving));
     }
   }
 
@@ -109,7 +110,7 @@ export class Ledger {
   /** Adds a placement that is tried, as if it had been reserved. The group must be held. */
   tryPlacement(slot: Slot, group: LedgerGroup, claim: Claim): Entry {
     group.holders += 1;
-    return this.addEntry({ replicaId: undefined, slot, group, claim, leaving: false });
+    return this.addEntry(undefined, slot, group, claim, false);
   }
 
   /** Takes a tried placement back. */
@@ -239,9 +240,15 @@ export class Ledger {
     return this.entries.bytes + this.entryOf.size * 48 + counts;
   }
 
-  private addEntry(fields: Parameters<EntryColumns['add']>[0]): Entry {
-    this.apply(fields.slot, fields.group, fields.claim, fields.leaving, 1);
-    return this.entries.add(fields);
+  private addEntry(
+    replicaId: ReplicaId | undefined,
+    slot: Slot,
+    group: LedgerGroup,
+    claim: Claim,
+    leaving: boolean,
+  ): Entry {
+    this.apply(slot, group, claim, leaving, 1);
+    return this.entries.add(replicaId, slot, group, claim, leaving);
   }
 
   private removeEntry(entry: Entry): void {

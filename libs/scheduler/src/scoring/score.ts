@@ -153,7 +153,7 @@ export function scoreCost({ capacity }: Pick<IndexedNode, 'capacity'>, need: Res
 }
 
 /** Preferred used share of the whole machine. The system reservation counts as used. */
-const TARGET_UTILISATION = 0.65;
+export const TARGET_UTILISATION = 0.65;
 /** Used share above which a node has little left for load peaks. */
 const HIGH_UTILISATION = 0.9;
 /** Differences of shares below this value are floating-point noise. */
@@ -187,23 +187,19 @@ export function scoreUtilisation(
 }
 
 /**
- * Returns an upper bound of {@link scoreUtilisation}, by the same sums without the conditions.
+ * Returns the largest distance from {@link TARGET_UTILISATION}, as the sum of the distances of CPU
+ * and memory after the placement, at which {@link scoreUtilisation} may reach `score`. A placement
+ * that reduces the imbalance may be {@link BALANCE_DISTANCE} further away.
  *
- * @param cpuAfter - Used amount with the request.
+ * @returns Infinity when every node reaches the score, -Infinity when none does.
  */
-export function boundUtilisation(
-  cpuAfter: number,
-  memoryAfter: number,
-  cpuCapacity: number,
-  memoryCapacity: number,
-): number {
-  const cpu = cpuAfter / cpuCapacity;
-  const memory = memoryAfter / memoryCapacity;
-  const distance = (Math.abs(cpu - TARGET_UTILISATION) + Math.abs(memory - TARGET_UTILISATION)) / 2;
-  const most = 1 - distance + 0.1;
-  // Also for machines without CPU or memory, where the distance is no number.
-  return most < 1 && most > 0 ? most : 1;
+export function findLargestDistance(score: number): number {
+  if (score <= 0) return Infinity;
+  return score > 1 ? -Infinity : 2 * (1 - score) + NOISE;
 }
+
+/** See {@link findLargestDistance}. */
+export const BALANCE_DISTANCE = 0.2;
 
 /** Returns the difference between the used shares of CPU and memory of a machine. */
 export function computeImbalance(

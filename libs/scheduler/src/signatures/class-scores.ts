@@ -25,6 +25,10 @@ export class ClassScores {
   penalty = new Float64Array(8);
   /** Score term of the untolerated PreferNoSchedule taints. */
   taints = new Float64Array(8);
+  /** The terms in `base` and `penalty` without their weights, for those who ask for the terms. */
+  locality = new Float64Array(8);
+  reliability = new Float64Array(8);
+  networkPenalty = new Float64Array(8);
   private readonly request: FullRequest;
   private known = NO_CLASS;
 
@@ -47,12 +51,16 @@ export class ClassScores {
     for (let id = Math.max(this.known, NO_CLASS + 1); id < examples.length; id += 1) {
       const node = examples[id];
       if (node === undefined) continue;
+      const locality = scoreLocality(node, request);
+      const reliability = scoreReliability(node);
+      const networkPenalty = computeNetworkPenalty(node, NO_RESOURCES, request);
+      this.locality[id] = locality;
+      this.reliability[id] = reliability;
+      this.networkPenalty[id] = networkPenalty;
       this.base[id] = allowsClass({ node }, { request })
-        ? weights.locality * scoreLocality(node, request) +
-          weights.reliability * scoreReliability(node)
+        ? weights.locality * locality + weights.reliability * reliability
         : EXCLUDED;
-      this.penalty[id] =
-        weights.networkPenalty * computeNetworkPenalty(node, NO_RESOURCES, request);
+      this.penalty[id] = weights.networkPenalty * networkPenalty;
       const untolerated = node.taints.filter(
         (taint) => taint.effect === 'PreferNoSchedule' && !isTolerated(taint, request.tolerations),
       );
@@ -65,5 +73,8 @@ export class ClassScores {
     this.base = copyOf(this.base, capacity);
     this.penalty = copyOf(this.penalty, capacity);
     this.taints = copyOf(this.taints, capacity);
+    this.locality = copyOf(this.locality, capacity);
+    this.reliability = copyOf(this.reliability, capacity);
+    this.networkPenalty = copyOf(this.networkPenalty, capacity);
   }
 }

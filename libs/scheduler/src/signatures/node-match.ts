@@ -17,6 +17,8 @@ export class NodeMatch {
   /** Sum of the weights of matching preferred terms by slot; undefined without such a term. */
   affinityWeight: Int32Array | undefined;
   antiAffinityWeight: Int32Array | undefined;
+  /** The slot that the last scan over the match has chosen. A hint: any slot is correct. */
+  lastBest: Slot = 0;
   private revision = -1;
 
   constructor(
@@ -35,11 +37,13 @@ export class NodeMatch {
     this.listSlots();
   }
 
-  /** Bytes of the arrays. */
+  /** Bytes of the arrays, of which the request decides how many there are. */
   get bytes(): number {
-    const weights =
-      Number(this.affinityWeight !== undefined) + Number(this.antiAffinityWeight !== undefined);
-    return this.table.capacity * (1 + 4 + 4 * weights);
+    const { nodeAffinity, nodeAntiAffinity } = this.request;
+    const weights = [nodeAffinity, nodeAntiAffinity].filter((terms) =>
+      terms.some(({ mode }) => mode === 'preferred'),
+    );
+    return this.table.capacity * (1 + 4 + 4 * weights.length);
   }
 
   private matchClasses(): void {

@@ -1,10 +1,9 @@
-import type { NodeTable } from '../columns/node-table.js';
+import { copyOf, type NodeTable } from '../columns/node-table.js';
 import type { Slot } from '../columns/value-column.js';
 import { hostPortKey } from '../input/host-ports.js';
 import type { FullRequest } from '../input/request.js';
 import type { Ledger } from '../reservations/ledger.js';
 import {
-  computeScoreTerms,
   scoreCost,
   scoreUtilisation,
   type ScoreTerms,
@@ -30,6 +29,8 @@ export class RequestPlan {
   private readonly portKeys: readonly string[];
   /** Weighted cost term by size of the machine. */
   costs = new Float64Array(4);
+  /** The same without the weight. */
+  private costTerms = new Float64Array(4);
   private knownSizes = 0;
 
   constructor(
@@ -57,19 +58,19 @@ export class RequestPlan {
     const { capacities } = this.table.sizes;
     if (this.knownSizes === capacities.length) return;
     if (capacities.length > this.costs.length) {
-      const grown = new Float64Array(capacities.length * 2);
-      grown.set(this.costs);
-      this.costs = grown;
+      this.costs = copyOf(this.costs, capacities.length * 2);
+      this.costTerms = copyOf(this.costTerms, capacities.length * 2);
     }
     for (; this.knownSizes < capacities.length; this.knownSizes += 1) {
       const capacity = capacities[this.knownSizes];
       if (capacity === undefined) continue;
-      this.costs[this.knownSizes] =
-        this.weights.cost * scoreCost({ capacity }, this.request.resources);
+      const cost = scoreCost({ capacity }, this.request.resources);
+      this.costTerms[this.knownSizes] = cost;
+      this.costs[this.knownSizes] = this.weights.cost * cost;
     }
   }
 
-  /** True when the score depends on more than amounts of CPU and memory. */
+  /** True when the score depends on CPU and memory alone. */
   get isSimple(): boolean {
     return (
       !this.needsMore &&
@@ -80,40 +81,31 @@ export class RequestPlan {
     );
   }
 
+  /** Returns true when the slot's node has room for one more replica by their number. */
+  hasRoom(slot: Slot): boolean {
+    return (this.table.replicasLeft[slot] ?? 0) > 0;
+  }
+
   /**
    * Returns the score of one more replica on the slot's node; {@link EXCLUDED} when the replica
    * does not fit. A required spread is not considered.
    */
   score(slot: Slot): number {
     const { table, match } = this;
-    if (match.allowed[slot] !== 1 || (table.replicasLeft[slot] ?? 0) <= 0) return EXCLUDED;
+    if (match.allowed[slot] !== 1 || !this.hasRoom(slot)) return EXCLUDED;
     if ((table.freeCpu[slot] ?? 0) < this.minFreeCpu) return EXCLUDED;
     if ((table.freeMemory[slot] ?? 0) < this.minFreeMemory) return EXCLUDED;
     if (this.needsMore && this.lacksMore(slot)) return EXCLUDED;
     if (this.portKeys.length > 0 && this.ledger.ports.isHeld(slot, this.portKeys)) return EXCLUDED;
-    const hasTerms = !this.terms.isEmpty;
-    if (hasTerms && !this.terms.allow(slot)) return EXCLUDED;
+    if (!this.terms.isEmpty && !this.terms.allow(slot)) return EXCLUDED;
     const classId = table.classOf[slot] ?? 0;
     const { base, penalty, taints } = match.classScores;
-    const { resources } = this.request;
-    const utilisation = scoreUtilisation(
-      table.usedCpu[slot] ?? 0,
-      table.usedMemory[slot] ?? 0,
-      table.imbalance[slot] ?? 0,
-      resources.cpuMillis,
-      resources.memoryBytes,
-      table.capacityCpu[slot] ?? 0,
-      table.capacityMemory[slot] ?? 0,
-    );
-    const affinity =
-      (match.affinityWeight?.[slot] ?? 0) + (hasTerms ? this.terms.affinityWeight(slot) : 0);
-    const antiAffinity =
-      (match.antiAffinityWeight?.[slot] ?? 0) +
-      (hasTerms ? this.terms.antiAffinityWeight(slot) : 0);
+    const affinity = this.affinityWeight(slot);
+    const antiAffinity = this.antiAffinityWeight(slot);
     return (
       (base[classId] ?? 0) +
       (this.costs[table.sizeOf[slot] ?? 0] ?? 0) +
-      this.weights.utilisation * utilisation -
+      this.weights.utilisation * this.utilisation(slot) -
       (penalty[classId] ?? 0) +
       (affinity / 100) * 0.2 +
       (0 - (antiAffinity / 100) * 0.3) +
@@ -121,16 +113,85 @@ export class RequestPlan {
     );
   }
 
+  /** Writes {@link score} of each of `slots` to `scores`, by slot. */
+  scoreAll(slots: readonly Slot[], scores: Float64Array): void {
+    if (this.isSimple) this.scoreAllSimple(slots, scores);
+    else for (const slot of slots) scores[slot] = this.score(slot);
+  }
+
+  /** The same sums as in {@link score} without what a simple request has not. */
+  private scoreAllSimple(slots: readonly Slot[], scores: Float64Array): void {
+    const { table, match, minFreeCpu, minFreeMemory, costs } = this;
+    const { base, penalty, taints } = match.classScores;
+    const { allowed } = match;
+    const { replicasLeft, freeCpu, freeMemory, classOf, sizeOf } = table;
+    const { usedCpu, usedMemory, imbalance, capacityCpu, capacityMemory } = table;
+    const { cpuMillis, memoryBytes } = this.request.resources;
+    const weight = this.weights.utilisation;
+    for (const slot of slots) {
+      const fits =
+        allowed[slot] === 1 &&
+        (replicasLeft[slot] ?? 0) > 0 &&
+        (freeCpu[slot] ?? 0) >= minFreeCpu &&
+        (freeMemory[slot] ?? 0) >= minFreeMemory;
+      if (!fits) {
+        scores[slot] = EXCLUDED;
+        continue;
+      }
+      const utilisation = scoreUtilisation(
+        usedCpu[slot] ?? 0,
+        usedMemory[slot] ?? 0,
+        imbalance[slot] ?? 0,
+        cpuMillis,
+        memoryBytes,
+        capacityCpu[slot] ?? 0,
+        capacityMemory[slot] ?? 0,
+      );
+      const classId = classOf[slot] ?? 0;
+      const fixed = (base[classId] ?? 0) + (costs[sizeOf[slot] ?? 0] ?? 0);
+      scores[slot] =
+        fixed + weight * utilisation - (penalty[classId] ?? 0) + (taints[classId] ?? 0);
+    }
+  }
+
   /** Returns the terms of {@link score}, for a slot on which the replica fits. */
   scoreTerms(slot: Slot): ScoreTerms {
-    const { table, match, terms, request } = this;
-    const node = table.records[slot];
-    if (node === undefined) throw new Error('a slot with a score has a node');
-    return computeScoreTerms(node, table.allocatedOn(slot), request, {
-      affinityWeight: (match.affinityWeight?.[slot] ?? 0) + terms.affinityWeight(slot),
-      antiAffinityWeight: (match.antiAffinityWeight?.[slot] ?? 0) + terms.antiAffinityWeight(slot),
-      untoleratedTaints: countUntolerated(match.classScores.taints[table.classOf[slot] ?? 0] ?? 0),
-    });
+    const { locality, reliability, networkPenalty, taints } = this.match.classScores;
+    const classId = this.table.classOf[slot] ?? 0;
+    return {
+      locality: locality[classId] ?? 0,
+      reliability: reliability[classId] ?? 0,
+      cost: this.costTerms[this.table.sizeOf[slot] ?? 0] ?? 0,
+      utilisation: this.utilisation(slot),
+      networkPenalty: networkPenalty[classId] ?? 0,
+      affinity: (this.affinityWeight(slot) / 100) * 0.2,
+      antiAffinity: 0 - (this.antiAffinityWeight(slot) / 100) * 0.3,
+      taints: taints[classId] ?? 0,
+    };
+  }
+
+  private utilisation(slot: Slot): number {
+    const { table } = this;
+    const { cpuMillis, memoryBytes } = this.request.resources;
+    return scoreUtilisation(
+      table.usedCpu[slot] ?? 0,
+      table.usedMemory[slot] ?? 0,
+      table.imbalance[slot] ?? 0,
+      cpuMillis,
+      memoryBytes,
+      table.capacityCpu[slot] ?? 0,
+      table.capacityMemory[slot] ?? 0,
+    );
+  }
+
+  private affinityWeight(slot: Slot): number {
+    const ofNode = this.match.affinityWeight?.[slot] ?? 0;
+    return this.terms.isEmpty ? ofNode : ofNode + this.terms.affinityWeight(slot);
+  }
+
+  private antiAffinityWeight(slot: Slot): number {
+    const ofNode = this.match.antiAffinityWeight?.[slot] ?? 0;
+    return this.terms.isEmpty ? ofNode : ofNode + this.terms.antiAffinityWeight(slot);
   }
 
   private lacksMore(slot: Slot): boolean {
@@ -146,9 +207,4 @@ export class RequestPlan {
 /** A resource that is not requested never excludes, even on a node that has shrunk. */
 function toMinFree(need: number): number {
   return need > 0 ? need : -Infinity;
-}
-
-/** Returns the number of taints of which each takes 0.1 from the score. */
-function countUntolerated(taintTerm: number): number {
-  return Math.round(-taintTerm * 10);
 }

@@ -1,5 +1,6 @@
 import { createSeededRandom, type ReplicaId } from '@cloudless/base';
-import { createCluster, type Cluster, type Placement } from '../cluster.js';
+import { createCluster, type Cluster } from '../cluster.js';
+import type { Placement } from '../placement/placement.js';
 import type { SchedulerNode } from '../input/node.js';
 import type { PlacementRequest } from '../input/request.js';
 import type { Reservation } from '../input/reservation.js';

@@ -51,6 +51,11 @@ export class Ranking {
     return this.spreadDomainOf === undefined ? NO_VALUE : (this.spreadDomainOf[slot] ?? NO_VALUE);
   }
 
+  /** Compares the ids of two nodes, the last criterion of the ranking. */
+  hasSmallerId(a: Slot, b: Slot): boolean {
+    return (this.rankOf[a] ?? 0) < (this.rankOf[b] ?? 0);
+  }
+
   /** Compares the replica counts of two slots: negative when `a` ranks before `b`, 0 when equal. */
   compareCounts(a: Slot, b: Slot): number {
     if (this.spreadDomainOf !== undefined) {
@@ -69,6 +74,6 @@ export class Ranking {
     const difference = this.compareCounts(a, b);
     if (difference !== 0) return difference < 0;
     if (scoreA !== scoreB) return scoreA > scoreB;
-    return (this.rankOf[a] ?? 0) < (this.rankOf[b] ?? 0);
+    return this.hasSmallerId(a, b);
   }
 }

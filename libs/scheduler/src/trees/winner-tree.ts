@@ -29,6 +29,8 @@ export class WinnerTree {
   private readonly scores: Float64Array;
   /** Winning slot by index of the inner node. */
   private readonly winners: Int32Array;
+  /** 1 for slots whose leaves are refreshed at the moment. */
+  private readonly refreshed: Uint8Array;
   /** Slots that a call has tried placements on, whose leaves are stale after the call. */
   private tried: Slot[] = [];
   /** Positions in the change logs of the counts that decide about leaves. */
@@ -55,6 +57,7 @@ export class WinnerTree {
         : undefined;
     this.scores = new Float64Array(shape.capacity).fill(EXCLUDED);
     this.winners = new Int32Array(shape.innerCount);
+    this.refreshed = new Uint8Array(shape.capacity);
     this.rebuild();
     this.ceiling?.recount();
   }
@@ -66,12 +69,12 @@ export class WinnerTree {
   catchUp(changed: readonly Slot[] | undefined, position: number): void {
     this.position = position;
     this.plan.refresh();
-    const stale = changed === undefined ? undefined : new Set([...this.tried, ...changed]);
+    const { tried } = this;
     this.tried = [];
     const isRepelledAnew = this.plan.terms.findRepels();
-    if (stale === undefined || isRepelledAnew) this.rebuild();
+    if (changed === undefined || isRepelledAnew) this.rebuild();
     else {
-      this.refreshLeaves(stale);
+      this.refreshLeaves(tried.length === 0 ? changed : [...tried, ...changed]);
       this.followCounts();
     }
     this.ceiling?.recount();
@@ -102,24 +105,36 @@ export class WinnerTree {
 
   /** Bytes of the arrays. */
   get bytes(): number {
-    return this.scores.byteLength + this.winners.byteLength;
+    return this.scores.byteLength + this.winners.byteLength + this.refreshed.byteLength;
   }
 
   private rebuild(): void {
-    for (const slot of this.shape.slots) this.refreshScore(slot);
+    const { slots } = this.shape;
+    this.plan.scoreAll(slots, this.scores);
+    this.work.leavesUpdated += slots.length;
+    for (const slot of this.ceiling === undefined ? [] : slots) this.ceiling?.refreshNode(slot);
     this.refreshAllWinners();
     for (const counts of this.plan.terms.allCounts) this.seen.set(counts, counts.changes.position);
     this.openStarts = this.countOpenStarts();
   }
 
-  private refreshLeaves(slots: ReadonlySet<Slot>): void {
+  /** @param slots - Slots whose nodes may have changed, some of them several times. */
+  private refreshLeaves(slots: readonly Slot[]): void {
     const { capacity, innerCount } = this.shape;
-    const known = [...slots].filter(
-      (slot) => slot < capacity && this.table.records[slot] !== undefined,
-    );
-    for (const slot of known) this.refreshScore(slot);
-    if (known.length * PATHS_PER_SWEEP > innerCount) this.refreshAllWinners();
-    else for (const slot of known) this.refreshWinnersFrom(slot);
+    const { refreshed } = this;
+    for (const slot of slots) {
+      if (slot >= capacity || refreshed[slot] === 1) continue;
+      if (this.table.records[slot] === undefined) continue;
+      refreshed[slot] = 1;
+      this.refreshScore(slot);
+    }
+    const isSweep = slots.length * PATHS_PER_SWEEP > innerCount;
+    if (isSweep) this.refreshAllWinners();
+    for (const slot of slots) {
+      if (refreshed[slot] !== 1) continue;
+      refreshed[slot] = 0;
+      if (!isSweep) this.refreshWinnersFrom(slot);
+    }
   }
 
   /** Refreshes the leaves of domains that got their first replica or lost their last. */
@@ -140,8 +155,7 @@ export class WinnerTree {
         this.rebuild();
         return;
       }
-      for (const domain of new Set(domains))
-        this.refreshLeaves(new Set(counts.column.slotsWith(domain)));
+      for (const domain of new Set(domains)) this.refreshLeaves(counts.column.slotsWith(domain));
     }
   }
 

@@ -1,5 +1,5 @@
 import type { NodeId } from '@cloudless/base';
-import type { Placement } from '../../cluster.js';
+import type { Placement } from '../../placement/placement.js';
 import { countReasons, listReasons } from '../../filters/pipeline.js';
 import { indexNode, type IndexedNode, type SchedulerNode } from '../../input/node.js';
 import { toFullRequest, type PlacementRequest } from '../../input/request.js';
