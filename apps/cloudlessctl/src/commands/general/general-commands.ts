@@ -10,7 +10,8 @@ import { hasFlag, requireOperand } from '../options.js';
 import { watchNodes } from '../node/watch-nodes.js';
 import { listTokens } from '../token/token-commands.js';
 import { listUsers } from '../user/list-users.js';
-import { getReplicas, listReplicas, watchReplicas } from '../replica/list-replicas.js';
+import { getReplicas, listReplicas } from '../replica/list-replicas.js';
+import { watchReplicas } from '../replica/watch-replicas.js';
 import { watchWorkloads } from '../workload/watch-workloads.js';
 import {
   addListOptions,

@@ -1,9 +1,9 @@
-import { create } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
   ReplicaStatusSchema,
   ReplicaStatus_Phase as Phase,
-  WatchWorkloadsResponse_Kind as WatchKind,
+  WatchReplicasResponseSchema,
   WorkloadStatus_Phase,
 } from '@cloudless/api';
 import type { ListEventsRequest, ListWorkloadsRequest, Workload } from '@cloudless/api';
@@ -92,29 +92,23 @@ describe('cloudlessctl get replicas', () => {
   });
 
   it('prints each change of a replica, and the end of one, below the sorted current state', async () => {
-    const withReplicas = (...replicas: readonly object[]): Workload =>
-      aWorkload({
-        status: { replicas: replicas.map((init) => create(ReplicaStatusSchema, init)) },
-      });
     const [first, second] = [
       { id: 'r-1', slot: 0 },
       { id: 'r-2', slot: 1 },
     ];
-    const states = [
-      withReplicas(second, first),
-      undefined,
-      withReplicas({ ...second, ready: true }, first),
-      withReplicas({ ...second, ready: true }),
+    const web = { namespace: 'default', name: 'web' };
+    const responses: readonly MessageInitShape<typeof WatchReplicasResponseSchema>[] = [
+      { workloads: [{ ...web, replicas: [second, first] }] },
+      { synced: true, revision: 1n },
+      { workloads: [{ ...web, replicas: [{ ...second, ready: true }, first] }], revision: 2n },
+      { workloads: [{ ...web, removedReplicaIds: ['r-9', 'r-1'] }], revision: 3n },
     ];
-    const watchWorkloads: NonNullable<typeof coordinator.watchWorkloads> = async function* () {
-      for (const workload of states)
-        yield workload === undefined
-          ? { kind: WatchKind.SYNCED, revision: 1n }
-          : { kind: WatchKind.PUT, workload, revision: 1n };
+    const watchReplicas: NonNullable<typeof coordinator.watchReplicas> = async function* () {
+      for (const response of responses) yield create(WatchReplicasResponseSchema, response);
       throw new ConnectError('done', Code.Internal);
     };
     const { stdout } = await runCli(['get', 'replicas', '--watch'], {
-      coordinator: { watchWorkloads },
+      coordinator: { watchReplicas },
     });
     expect(
       stdout
