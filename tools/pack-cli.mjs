@@ -19,7 +19,8 @@ export async function packCli(folder) {
     app: 'cloudlessctl',
     name: 'cloudlessctl',
     description: 'The command line client of a Cloudless cluster.',
-    writeBundle: (stage) => build({ ...cliBundle, outdir: stage, sourcemap: false }),
+    writeBundle: (stage) =>
+      build({ ...cliBundle, outdir: stage, sourcemap: false, metafile: true }),
     native: [
       {
         name: 'lmdb',

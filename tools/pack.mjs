@@ -20,7 +20,8 @@ export async function packAll(folder) {
     app: 'coordinator',
     name: 'cloudless-coordinator',
     description: 'The coordinator of a Cloudless cluster: API, scheduler, rollouts and state.',
-    writeBundle: (stage) => build({ ...coordinatorBundle, outdir: stage, sourcemap: false }),
+    writeBundle: (stage) =>
+      build({ ...coordinatorBundle, outdir: stage, sourcemap: false, metafile: true }),
     native: [{ name: 'lmdb', from: 'libs/state-store-lmdb', isRequired: true }],
   });
   const agent = await packProgram({
@@ -28,7 +29,8 @@ export async function packAll(folder) {
     app: 'agent',
     name: 'cloudless-agent',
     description: 'The agent of a Cloudless cluster: runs workloads on a machine.',
-    writeBundle: (stage) => build({ ...agentBundle, outdir: stage, sourcemap: false }),
+    writeBundle: (stage) =>
+      build({ ...agentBundle, outdir: stage, sourcemap: false, metafile: true }),
     // Without it the agent has no terminals (`exec -t`).
     native: [
       {

@@ -2,8 +2,9 @@
 // without a registry and without install scripts.
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { root } from '../setup.mjs';
+import { requireLockedVersions } from './locked-versions.mjs';
 
 /** Packages that are only used to build or to test a native package, or that have a fallback. */
 const NOT_NEEDED = new Set(['node-addon-api', 'msgpackr-extract']);
@@ -31,6 +32,7 @@ function findFolder(name, from) {
  * @param name - the package, as `from` depends on it.
  * @param from - the folder, relative to the root, of the library that depends on the package.
  * @param keepFile - leaves out a file of any of the packages where it returns false.
+ * @throws Error when a version is not that of the lock file.
  * @returns the name and version of each copied package, the first one that of `name`; and `cpus`,
  *   the processors that the binaries are for.
  */
@@ -38,6 +40,7 @@ export function copyNativePackage({ stage, name, from, keepFile = () => true }) 
   const copied = new Map();
   const cpus = new Set();
   const copy = (wanted, source) => {
+    requireLockedVersions([`${relative(root, source)}/package.json`]);
     const manifest = readManifest(source);
     copied.set(wanted, manifest.version);
     const named = { ...manifest.dependencies, ...manifest.optionalDependencies };
@@ -55,12 +58,8 @@ export function copyNativePackage({ stage, name, from, keepFile = () => true }) 
     cpSync(source, target, {
       recursive: true,
       filter: (path) => {
-        const relative = path.slice(source.length + 1);
-        return (
-          relative === '' ||
-          /^LICEN[CS]E/i.test(relative) ||
-          (!LEFT_OUT.test(relative) && keepFile(relative))
-        );
+        const file = path.slice(source.length + 1);
+        return file === '' || /^LICEN[CS]E/i.test(file) || (!LEFT_OUT.test(file) && keepFile(file));
       },
     });
     const { version, license, type, main, exports, module, os, cpu, libc } = manifest;

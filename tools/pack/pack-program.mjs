@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from '../setup.mjs';
+import { requireLockedVersions } from './locked-versions.mjs';
 import { copyNativePackage } from './native-packages.mjs';
 
 /** Reads a JSON file; its path is relative to the root of the repository. */
@@ -20,7 +21,8 @@ export const LAUNCHER = `#!/bin/sh\n':' //; exec node -- "$0" "$@"\n`;
  * @param app - the name of the folder below `apps`.
  * @param name - the name of the package and of its command.
  * @param description - one sentence for `package.json`.
- * @param writeBundle - writes the bundle, with an entry named main, into a folder.
+ * @param writeBundle - writes the bundle, with an entry named main, into a folder; resolves with the
+ *   result of esbuild, whose metafile names the packages in the bundle.
  * @param native - packages with native code: `name`, `from` and `keepFile` as for
  *   {@link copyNativePackage}; `isRequired`: the program does not start without it.
  * @returns the path of the archive.
@@ -31,7 +33,8 @@ export async function packProgram({ folder, app, name, description, writeBundle,
   const stage = join(folder, name);
   rmSync(stage, { recursive: true, force: true });
   mkdirSync(join(stage, 'bin'), { recursive: true });
-  await writeBundle(stage);
+  const { metafile } = await writeBundle(stage);
+  requireLockedVersions(Object.keys(metafile.inputs));
   const copied = native.map(({ isRequired, ...options }) => ({
     isRequired,
     ...copyNativePackage({ stage, ...options }),
