@@ -142,7 +142,7 @@ describe('cloudless-agent in a cluster with identities', () => {
     await next.end('SIGTERM');
   });
 
-  it('serves AgentService over TLS to users that the coordinator permits, and to nobody else', async () => {
+  it('serves AgentService over TLS to users that the coordinator permits, and to no others', async () => {
     const agent = startAgent('--listen', '127.0.0.1:0', '--ops-listen', '0.0.0.0:0');
     const ready = await agent.waitForLog('agent started, connecting to coordinators');
     await agent.waitForLog('session established');

@@ -89,7 +89,7 @@ describe('CallDecisions', () => {
     await bed.require();
   });
 
-  it('refuses when nobody answers', async () => {
+  it('refuses when no coordinator answers', async () => {
     const bed = new Bed();
     bed.answer = unreachable;
     await expect(bed.require()).rejects.toMatchObject({ kind: 'unavailable' });
@@ -111,7 +111,7 @@ describe('CallDecisions', () => {
     await expect(bed.follow(check, 5)).rejects.toThrow('user/ada has no role');
   });
 
-  it('ends an open call 5 s after the last confirmation when nobody answers', async () => {
+  it('ends an open call 5 s after the last confirmation when no coordinator answers', async () => {
     const bed = new Bed();
     const check = await bed.require();
     bed.answer = unreachable;

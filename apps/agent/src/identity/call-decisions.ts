@@ -31,7 +31,7 @@ export class CallDecisions {
    * @param shared - False: each call is asked about, because the coordinator records it. A refusal is
    *   shared in any case, for 1 s.
    * @returns A function that throws as soon as the call is not allowed any more, for open calls.
-   * @throws kind `denied` when the call is not allowed; as `ask` when nobody answers.
+   * @throws kind `denied` when the call is not allowed; as `ask` when no coordinator answers.
    */
   async require(
     key: string,
@@ -87,7 +87,7 @@ class Decision {
     await this.answer;
   }
 
-  /** @throws when the call is not allowed any more, or nobody has confirmed it for 5 s. */
+  /** @throws when the call is not allowed any more, or no coordinator has confirmed the call for 5 s. */
   check(): void {
     const ageMs = this.clock.now() - this.confirmedAtMs;
     if (this.refusal !== undefined && ageMs >= DECISION_MS) throw this.refusal;

@@ -1,7 +1,7 @@
 import type { KeptSession } from '@cloudless/agent-core';
 import type { ClientTls } from '@cloudless/rpc-node/tls-client';
 
-/** What the main thread tells the lease thread: plain data. */
+/** A message of the main thread to the lease thread: plain data. */
 export interface LeaseMessage {
   /** The session whose lease the thread keeps; undefined: none. */
   readonly session: KeptSession | undefined;

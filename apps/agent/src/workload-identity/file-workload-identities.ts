@@ -190,7 +190,7 @@ export class FileWorkloadIdentities implements WorkloadIdentityFiles {
 
 /**
  * Gives a file or folder to the user of the container. Without a known user, every user may read:
- * nobody but the container and root can reach the file.
+ * only the container and root can reach the file.
  * @param mode - Permission bits of the owner.
  */
 async function allowReader(

@@ -37,6 +37,8 @@ const TRUST_REASONS: ReadonlySet<ErrorReason> = new Set([
   'CERTIFICATE_NOT_YET_VALID',
 ]);
 
+const PRINT_ROOT = '(an administrator prints it with: cloudlessctl admin ca --pem)';
+
 /** Describes why no connection with TLS was possible, and what to do. */
 export function describeTlsFailure(
   { reason, message }: CloudlessError,
@@ -46,9 +48,13 @@ export function describeTlsFailure(
   if (reason === 'CERTIFICATE_INVALID' && message.includes('of this client'))
     return `${message}; log in again with: cloudlessctl login ${server}`;
   if (reason === 'CERTIFICATE_INVALID' && message.includes('in the CA file'))
-    return `${message}. Nothing was sent. Give the root of this cluster with --ca-file (an administrator prints it with: cloudlessctl admin ca --pem), or give no file, to trust the root that the token names`;
+    return `${message}. Nothing was sent. Give the root of this cluster with --ca-file ${PRINT_ROOT}, or give no file, to trust the root that the token names`;
   if (reason === 'CERTIFICATE_INVALID')
-    return `${message}. Nothing was sent. If this is the right server and its certificate authority has changed, log in again with a new token (cloudlessctl login ${server}), or give its new root with --ca-file (an administrator prints it with: cloudlessctl admin ca --pem)`;
+    return (
+      `${message}. Nothing was sent. If this is the right server and its certificate authority has ` +
+      `changed, log in again with a new token (cloudlessctl login ${server}), or give its new root ` +
+      `with --ca-file ${PRINT_ROOT}`
+    );
   if (reason === 'CERTIFICATE_EXPIRED')
     return `${message}. Nothing was sent. Compare the clocks of both machines; a coordinator renews its certificate itself, and its log names a failure`;
   if (reason === 'CERTIFICATE_NOT_YET_VALID')

@@ -39,7 +39,7 @@ const ERASE = new Set(['\b', '\u007f']);
 
 /**
  * Asks for one line that the terminal does not show, such as a secret.
- * @returns Undefined when nobody can be asked, or the user has typed Ctrl-D on an empty line.
+ * @returns Undefined when there is no terminal to ask, or the user has typed Ctrl-D on an empty line.
  * @throws {@link CliFailure} when the user has typed Ctrl-C; an error when the command is ended.
  */
 export async function readHiddenLine(

@@ -157,7 +157,7 @@ describe('writeFirstCredentials', () => {
         .events()
         .map(({ message }) => message)
         .at(-1),
-    ).toBe('nobody could administrate the cluster; user admin got a credential of 90 days');
+    ).toBe('no administrator had a valid credential; user admin got a credential of 90 days');
   });
 
   it('replaces a valid credential of admin, but no join command, when a new one is asked for', async () => {

@@ -98,7 +98,7 @@ export async function writeFirstCredentials(options: FirstCredentialsOptions): P
       reason: 'AdminCredentialCreated',
       message: isFirst
         ? `user ${ADMIN} was created with a credential of 90 days`
-        : `${isLocked ? 'nobody could administrate the cluster' : 'the start of the coordinator renewed the way back'}; user ${ADMIN} got a credential of 90 days`,
+        : `${isLocked ? 'no administrator had a valid credential' : 'the start of the coordinator renewed the way back'}; user ${ADMIN} got a credential of 90 days`,
     });
   for (const { value } of view.credentials()) {
     const { id = '', user, revokedAt } = value.credential ?? {};

@@ -141,6 +141,6 @@ export function findJoinToken(
   return { kind: 'found', record };
 }
 
-/** Message for every refused join token, whatever the cause, so that nobody can probe tokens. */
+/** Message for every refused join token, whatever the cause, so that no caller can probe tokens. */
 export const INVALID_JOIN_TOKEN =
   'the join token is not valid: it is unknown, expired, revoked, used up, or not for this machine; create another token with "cloudlessctl token create", or read the cause in "cloudlessctl events --audit"';

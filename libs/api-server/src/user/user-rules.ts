@@ -58,7 +58,7 @@ export function addGrant(record: UserRecord, grant: RequestedGrant): UserRecord 
 
 /**
  * Returns a record without a role; undefined when the user does not have the role.
- * @throws kind `precondition` when nobody would be admin of the whole cluster any more.
+ * @throws kind `precondition` when the whole cluster would have no admin any more.
  */
 export function removeGrant(
   view: ClusterView,

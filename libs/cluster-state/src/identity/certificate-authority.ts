@@ -52,7 +52,7 @@ export function isRotating({ rotation }: CertificateAuthorityRecord): boolean {
 
 /**
  * Generation whose key has signed the certificate of the coordinators: the oldest root. The
- * coordinators change last, so that nobody meets a coordinator with a root that they do not have.
+ * coordinators change last, so that every client has the root of the coordinator it connects to.
  */
 export function getServerGeneration({
   roots,

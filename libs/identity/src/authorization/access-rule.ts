@@ -2,7 +2,7 @@ import type { RoleName } from '../principal.js';
 
 /**
  * Which principals may make the calls of one RPC. Every field adds principals; a rule without
- * fields permits nobody. `anonymous@loopback`, the principal of every call in a cluster without
+ * fields permits no caller. `anonymous@loopback`, the principal of every call in a cluster without
  * TLS, may make every call that has a rule.
  */
 export interface AccessRule {

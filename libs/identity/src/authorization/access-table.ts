@@ -168,7 +168,7 @@ export const ACCESS_TABLE_SERVICES: readonly DescService[] = [
   ServerReflectionV1Alpha,
 ];
 
-/** Returns the rule of an RPC; undefined for an unknown RPC, which nobody may call. */
+/** Returns the rule of an RPC; undefined for an unknown RPC, which no caller may make. */
 export function getAccessRule(method: DescMethod): AccessRule | undefined {
   const byName = rules.get(method.parent.typeName);
   return byName !== undefined && Object.hasOwn(byName, method.localName)

@@ -126,12 +126,12 @@ describe('checkCall', () => {
     expect(listAllowed(method)).toEqual(allowed);
   });
 
-  it('permits nobody an RPC without a rule, not even in a cluster without TLS', () => {
+  it('permits no caller an RPC without a rule, not even in a cluster without TLS', () => {
     for (const principal of [...Object.values(principals), ANONYMOUS_LOOPBACK])
       expect(checkCall(undefined, principal)).toMatchObject({ allowed: false, code: 'denied' });
   });
 
-  it('permits nobody an RPC whose rule is empty, except in a cluster without TLS', () => {
+  it('permits no caller an RPC whose rule is empty, except in a cluster without TLS', () => {
     for (const principal of Object.values(principals))
       expect(checkCall({}, principal).allowed).toBe(false);
     expect(checkCall({}, ANONYMOUS_LOOPBACK).allowed).toBe(true);

@@ -19,7 +19,7 @@ export interface AuthorityOptions {
   readonly nowMs: number;
 }
 
-/** Files of one generation. The certificates are no secrets, but nobody else needs the files. */
+/** Files of one generation. The certificates are no secrets, but no other user needs the files. */
 const FILES: Readonly<Record<keyof AuthorityPems, string>> = {
   rootPem: 'root.crt',
   rootKeyPem: 'root.key',

@@ -27,7 +27,7 @@ type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
  * Decides the next steps of a blue/green rollout: keeps the active set complete within
  * `minAvailable`, creates the whole new set in one decision, and switches when the new set is
  * complete and available. `minAvailable` does not protect replicas that are not active, as they
- * serve nobody.
+ * serve no traffic.
  */
 export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen): RolloutDecision {
   const sets = assessSets(observed, strategy);

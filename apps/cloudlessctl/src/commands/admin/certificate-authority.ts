@@ -90,7 +90,7 @@ async function rotate(invocation: Invocation): Promise<CertificateAuthority> {
 
 /**
  * Ends the current phase, after a question on a terminal.
- * @throws {@link CliFailure} with exit code 9 when the user declines, or nobody can be asked.
+ * @throws {@link CliFailure} with exit code 9 when the user declines, or there is no terminal to ask.
  */
 async function skipWait(invocation: Invocation): Promise<CertificateAuthority> {
   const { session } = invocation;

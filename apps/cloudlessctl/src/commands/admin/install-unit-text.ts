@@ -1,7 +1,7 @@
 /** The services that `admin install-unit` knows. */
 export type UnitService = 'coordinator' | 'agent';
 
-/** What a unit runs, and where. */
+/** The program of a systemd unit, its flags and its directories. */
 export interface UnitOptions {
   readonly service: UnitService;
   /** Absolute path of the program. */

@@ -32,7 +32,8 @@ export interface Confirmation {
  * warning that needs a confirmation, or the user has confirmed. A prediction that fails stops
  * nothing, because the change then fails for the same reason, or is repeated with a request id.
  * @throws {@link CliFailure} with exit code 9 when the user declines; with exit code 9, or 7 when no
- *   node fits a replica, when there are warnings and nobody can be asked; with exit code 4 when the warnings have changed since the question.
+ *   node fits a replica, when there are warnings and there is no terminal to ask; with exit code 4
+ *   when the warnings have changed since the question.
  */
 export async function confirmChanges(
   invocation: Invocation,
@@ -67,8 +68,8 @@ export interface WarningOptions {
 /**
  * Shows warnings, and asks or refuses when some need a confirmation.
  * @returns True when the user was asked and has confirmed.
- * @throws {@link CliFailure} with exit code 9 when the change is not confirmed, or 7 when nobody can
- *   be asked and no node fits a replica.
+ * @throws {@link CliFailure} with exit code 9 when the change is not confirmed, or 7 when there is no
+ *   terminal to ask and no node fits a replica.
  */
 export async function confirmWarnings(
   invocation: Invocation,

@@ -23,8 +23,8 @@ import {
 import { printWorkloads } from './list-workloads.js';
 
 /**
- * Attempts of a plan that conflicts with concurrent changes. Applies only when nobody was asked
- * about the plan.
+ * Attempts of a plan that conflicts with concurrent changes. Applies only when the user was not
+ * asked about the plan.
  */
 const MAX_ATTEMPTS = 4;
 
@@ -150,7 +150,8 @@ interface GroupContext {
 }
 
 /**
- * Executes one plan. A plan that is outdated is made and shown again, when nobody has confirmed it,
+ * Executes one plan. A plan that is outdated is made and shown again, when the user has not confirmed
+ * it,
  * or when an earlier group of the same command has changed the cluster and there are no new
  * warnings.
  */
