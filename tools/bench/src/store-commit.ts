@@ -33,7 +33,7 @@ const { values } = parseArgs({
 const RECORDS = Number(values.records);
 const RUNS = Number(values.runs);
 /** Duration of a run, milliseconds. */
-const RUN_MS = 1_500;
+const RUN_MS = 1_000;
 /** Records of a transaction that fills the store. */
 const RECORDS_PER_TRANSACTION = 90;
 /** Size of a replica record with its container facts. */

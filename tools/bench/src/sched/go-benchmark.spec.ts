@@ -1,4 +1,4 @@
-import { parseGoBenchmarks } from './go-benchmark.js';
+import { parseCpuSeconds, parseGoBenchmarks } from './go-benchmark.js';
 
 describe('parseGoBenchmarks', () => {
   it('reads the name, the runs and the seconds of each benchmark, and skips other lines', () => {
@@ -12,5 +12,17 @@ describe('parseGoBenchmarks', () => {
       { name: 'BenchmarkScheduler1kNodes1kTasks', runs: 3, seconds: 0.350123456 },
       { name: 'BenchmarkScheduler1kNodes10kTasks', runs: 1, seconds: 3.501234567 },
     ]);
+  });
+});
+
+describe('parseCpuSeconds', () => {
+  it('adds user and system time of the children, the last line of times', () => {
+    expect(parseCpuSeconds('PASS\n0m0.010000s 0m0.020000s\n1m3.500000s 0m0.250000s\n')).toBeCloseTo(
+      63.75,
+    );
+  });
+
+  it('is undefined without that line', () => {
+    expect(parseCpuSeconds('PASS\n')).toBeUndefined();
   });
 });

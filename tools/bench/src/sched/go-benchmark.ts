@@ -18,3 +18,16 @@ export function parseGoBenchmarks(text: string): readonly GoBenchmark[] {
     return [{ name, runs: Number(runs), seconds: Number(nanoseconds) / 1e9 }];
   });
 }
+
+/**
+ * Returns the CPU time of the children of a shell, seconds, from the last line of its `times`
+ * command; undefined when there is none.
+ * @see POSIX, Shell Command Language, "times"
+ */
+export function parseCpuSeconds(text: string): number | undefined {
+  const lines = text.trimEnd().split('\n');
+  const [, userMinutes, user, systemMinutes, system] =
+    /^(\d+)m([\d.]+)s (\d+)m([\d.]+)s$/.exec(lines.at(-1) ?? '') ?? [];
+  if (system === undefined) return undefined;
+  return (Number(userMinutes) + Number(systemMinutes)) * 60 + Number(user) + Number(system);
+}
