@@ -240,11 +240,7 @@ class IncrementalCluster implements Cluster {
     problems.requireWholeNumber('count', count, 0);
     problems.throwIfAny();
     const full = toFullRequest(request);
-    let refusal: Placement | undefined;
-    const placements = this.engine.decide(full, count, () => (refusal = this.refuse(full)));
-    // Nothing was placed, so the result is the same for all remaining replicas.
-    while (refusal !== undefined && placements.length < count) placements.push(refusal);
-    return placements;
+    return this.engine.decide(full, count, () => this.refuse(full));
   }
 
   placeOn(request: PlacementRequest, nodeIds: readonly NodeId[]): Placement[] {

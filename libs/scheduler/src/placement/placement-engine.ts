@@ -44,10 +44,18 @@ const MAX_CLASS_SCORES = 1_024;
 /** Bytes of replica counts of workloads whose requests were decided without a tree. */
 const MAX_COUNT_BYTES = 32 * 1024 ** 2;
 const MAX_COUNTS = 4_096;
+/** Refusals kept until the cluster changes: reasons take a look at every filter of every node. */
+const MAX_REFUSALS = 256;
 /** Signatures remembered as seen once: the second request with a signature gets a tree. */
 const MAX_SEEN = 4_096;
 /** Changed slots remembered for trees that catch up. */
 const MAX_CHANGED = 65_536;
+
+/** A refusal, and the state of the cluster that it speaks about. */
+interface Refusal {
+  readonly revision: number;
+  readonly placement: Placement;
+}
 
 /**
  * Decides exactly, with state kept between calls: a winner tree for each request that comes again,
@@ -77,6 +85,9 @@ export class PlacementEngine {
   );
   private readonly treesOf = new Map<WorkloadId, number>();
   private readonly seen = new BoundedCache<true>(MAX_SEEN, Infinity, () => 0);
+  /** Counts the changes of nodes and reservations. */
+  private revision = 0;
+  private readonly refusals = new BoundedCache<Refusal>(MAX_REFUSALS, Infinity, () => 0);
   private isStale = false;
   private noReplicas: WorkloadCounts | undefined;
   private readonly work = { leavesUpdated: 0, nodesExamined: 0, treesBuilt: 0, scans: 0 };
@@ -89,11 +100,13 @@ export class PlacementEngine {
 
   /** Notes that a node, or what is reserved on the node, has changed. */
   noteChange(slot: Slot): void {
+    this.revision += 1;
     this.changed.push(slot);
   }
 
   /** Notes that nodes came, went or changed their domains: nothing prepared holds any longer. */
   noteDomainChange(): void {
+    this.revision += 1;
     this.isStale = true;
   }
 
@@ -120,46 +133,60 @@ export class PlacementEngine {
 
   /**
    * Decides for `count` replicas, one after the other.
-   * @param onRefusal - Called when a replica fits nowhere, while the placements before are in the
-   *   ledger. No further replica is tried then.
+   * @param refuse - Returns the reasons why no node fits; called while the placements before are in
+   *   the ledger. No further replica is tried then.
    */
-  decide(request: FullRequest, count: number, onRefusal: () => void): Placement[] {
+  decide(request: FullRequest, count: number, refuse: () => Placement): Placement[] {
     if (this.isStale || this.ledger.terms.isFull) this.reset();
+    if (count === 0) return [];
     const signature = toSignature(request);
     const known = this.trees.get(signature);
-    if (known !== undefined) {
-      known.catchUp(this.changed.since(known.position), this.changed.position);
-      return this.decideByTree(known, count, onRefusal);
-    }
-    if (count === 1 && this.seen.get(signature) === undefined) {
+    if (known === undefined && count === 1 && this.seen.get(signature) === undefined) {
       this.seen.set(signature, true);
-      const decision = this.decideByScan(request);
-      if (decision === undefined) onRefusal();
-      return decision === undefined ? [] : [decision];
+      return [this.decideByScan(request) ?? this.refuse(signature, refuse)];
     }
-    return count === 0
-      ? []
-      : this.decideByTree(this.createTree(request, signature), count, onRefusal);
+    known?.catchUp(this.changed.since(known.position), this.changed.position);
+    const tree = known ?? this.createTree(request, signature);
+    return this.decideByTree(tree, count, (placed) =>
+      placed === 0 ? this.refuse(signature, refuse) : refuse(),
+    );
   }
 
-  private decideByTree(tree: WinnerTree, count: number, onRefusal: () => void): Placement[] {
+  private decideByTree(
+    tree: WinnerTree,
+    count: number,
+    refuse: (placed: number) => Placement,
+  ): Placement[] {
     const { plan, group } = tree;
     const decisions: Placement[] = [];
     const tried: Entry[] = [];
     const claim = toClaim(plan.request);
-    while (decisions.length < count) {
-      const slot = tree.best();
-      if (slot === undefined) {
-        onRefusal();
-        break;
+    try {
+      while (decisions.length < count) {
+        const slot = tree.best();
+        if (slot === undefined) {
+          // Nothing is placed any more, so the result is the same for all remaining replicas.
+          const refusal = refuse(decisions.length);
+          while (decisions.length < count) decisions.push(refusal);
+          break;
+        }
+        decisions.push(this.toPlacement(plan, slot, tree.scoreOf(slot)));
+        if (decisions.length === count) break;
+        tried.push(this.ledger.tryPlacement(slot, group, claim));
+        tree.addPlacement(slot);
       }
-      decisions.push(this.toPlacement(plan, slot, tree.scoreOf(slot)));
-      if (decisions.length === count) break;
-      tried.push(this.ledger.tryPlacement(slot, group, claim));
-      tree.addPlacement(slot);
+    } finally {
+      while (tried.length > 0) this.ledger.undoPlacement(tried.pop() ?? 0);
     }
-    while (tried.length > 0) this.ledger.undoPlacement(tried.pop() ?? 0);
     return decisions;
+  }
+
+  private refuse(signature: string, refuse: () => Placement): Placement {
+    const known = this.refusals.get(signature);
+    if (known?.revision === this.revision) return known.placement;
+    const placement = refuse();
+    this.refusals.set(signature, { revision: this.revision, placement });
+    return placement;
   }
 
   private decideByScan(request: FullRequest): Placement | undefined {
@@ -171,6 +198,7 @@ export class PlacementEngine {
     if (best === undefined) return undefined;
     if (request.spread?.mode === 'required') {
       const ceiling = new SpreadCeiling(this.table, plan, ranking, request.spread.maxSkew);
+      ceiling.refreshAll();
       ceiling.recount();
       if (ceiling.excludes(best.slot)) return undefined;
     }

@@ -6,11 +6,13 @@ import type { PlacementRequest } from '../input/request.js';
 import type { Reservation } from '../input/reservation.js';
 import { reservationFor } from './builders.js';
 import { ReferenceCluster } from './reference/reference-cluster.js';
-import { aWorld, type World } from './worlds.js';
+import { aWorld, manyNodes, type World } from './worlds.js';
 
 /** One step of a random history. */
 export type HistoryStep =
   | { readonly kind: 'upsertNode'; readonly pick: number }
+  /** Changes a node without moving it to another domain. */
+  | { readonly kind: 'changeNode'; readonly pick: number }
   | { readonly kind: 'removeNode'; readonly pick: number }
   | { readonly kind: 'reserve'; readonly pick: number }
   | { readonly kind: 'release'; readonly pick: number }
@@ -29,11 +31,15 @@ export class TwinClusters {
   private readonly pools: readonly World[];
   private nextReplica = 0;
 
-  /** @param seed - Decides the nodes, reservations and requests that the steps pick from. */
-  constructor(seed: number, create: () => Cluster = createCluster) {
-    this.cluster = create();
+  /**
+   * @param seed - Decides the nodes, reservations and requests that the steps pick from.
+   * @param extraNodes - Number of nodes besides the few of a random world.
+   */
+  constructor(seed: number, extraNodes = 0) {
+    this.cluster = createCluster();
     this.pools = [0, 1, 2].map((offset) => aWorld(createSeededRandom(seed + offset)));
     const [first] = this.pools;
+    manyNodes(createSeededRandom(seed), extraNodes).forEach((node) => this.upsertNode(node));
     first?.nodes.forEach((node) => this.upsertNode(node));
     first?.reservations.forEach((reservation) => this.reserve(reservation));
   }
@@ -51,6 +57,11 @@ export class TwinClusters {
           step.pick,
         );
         if (node !== undefined) this.upsertNode(node);
+        return undefined;
+      }
+      case 'changeNode': {
+        const node = pickFrom([...this.nodes.values()], step.pick);
+        if (node !== undefined) this.upsertNode(changeInPlace(node, step.pick));
         return undefined;
       }
       case 'removeNode': {
@@ -120,6 +131,19 @@ export class TwinClusters {
     this.cluster.release(replicaId);
     this.reference.release(replicaId);
   }
+}
+
+/** Returns the node with another availability, reliability, label, taint or size. */
+function changeInPlace(node: SchedulerNode, pick: number): SchedulerNode {
+  const changes: readonly Partial<SchedulerNode>[] = [
+    { availability: { ...node.availability, cordoned: node.availability?.cordoned !== true } },
+    { reliability: (pick % 8) / 8 },
+    { labels: { ...node.labels, cores: pick % 2 === 0 ? '8' : '16' } },
+    { taints: pick % 2 === 0 ? [] : [{ key: 'spot', effect: 'NoExecute' }] },
+    { capacity: { ...node.capacity, cpuMillis: 1_000 + 500 * (pick % 5) } },
+    { maxReplicas: 1 + (pick % 4) },
+  ];
+  return { ...node, ...changes[pick % changes.length] };
 }
 
 function pickFrom<Item>(items: readonly Item[], pick: number): Item | undefined {

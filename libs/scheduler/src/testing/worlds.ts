@@ -59,6 +59,12 @@ export function aWorld(random: Random): World {
   return { nodes, reservations, requests: Array.from({ length: 3 }, () => aRandomRequest(dice)) };
 }
 
+/** Draws `count` nodes, for worlds in which trees are deep. Equal sources give equal nodes. */
+export function manyNodes(random: Random, count: number): SchedulerNode[] {
+  const dice = new RandomDraws(random);
+  return Array.from({ length: count }, (_, index) => aRandomNode(dice, index));
+}
+
 function aRandomNode(dice: RandomDraws, index: number): SchedulerNode {
   const flag = (): boolean => dice.chance(0.05);
   return {

@@ -25,7 +25,11 @@ export class SpreadCeiling {
     private readonly maxSkew: number,
   ) {
     this.eligible = new Uint8Array(table.capacity);
-    const { slots, count } = plan.match;
+  }
+
+  /** Looks at all nodes. */
+  refreshAll(): void {
+    const { slots, count } = this.plan.match;
     for (let index = 0; index < count; index += 1) this.refreshNode(slots[index] ?? 0);
   }
 
