@@ -18,11 +18,12 @@ import {
   type NodeSubject,
   type Stored,
 } from '@cloudless/cluster-state';
-import type { Cluster } from '@cloudless/scheduler';
+import type { Cluster, PlacementRequest, Preemption } from '@cloudless/scheduler';
 import { findEviction } from '../drain/eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
+import { createPreemptOptions } from '../preemption/preemption-plan.js';
 import type { PlacementBudget } from './placement-budget.js';
 
 /** The part of the state that a dry run starts from. */
@@ -257,6 +258,39 @@ export class DryRunCluster {
     return this.createdReplicas.has(replica)
       ? Object.assign(replica, { reason })
       : copyReplica(replica, { reason });
+  }
+
+  /**
+   * Predicts the preemption for a replica that no node fits: the victims, and the replicas that are
+   * leaving the node already, are gone.
+   * @returns Undefined when no preemption makes room.
+   */
+  preempt(request: PlacementRequest, onlyNodeId: string): Preemption | undefined {
+    const { schedulerModel, readiness, view } = this;
+    const { nodes, clock } = this.deps;
+    const findReplica = (id: string, uid: string): ReplicaRecord | undefined =>
+      this.replicasOf(uid).find((replica) => replica.id === id);
+    const replicasOf = (uid: string): readonly Stored<ReplicaRecord>[] =>
+      this.replicasOf(uid).map((value) => ({ value, revision: this.base.revision }));
+    const { options } = createPreemptOptions(
+      { nodes, clock, readiness, cluster: schedulerModel, view: { ...view, replicasOf } },
+      findReplica,
+    );
+    const decision = schedulerModel.preempt(request, {
+      ...options,
+      ...(onlyNodeId === '' ? {} : { nodeIds: [toNodeId(onlyNodeId)] }),
+    });
+    if (decision.kind !== 'preempt') return undefined;
+    for (const { replicaId, workloadId } of decision.victims) {
+      const victim = findReplica(replicaId, workloadId);
+      const stopped = { desiredRunning: false, ready: false, phase: Phase.STOPPED };
+      if (victim !== undefined && victim.nodeId !== '')
+        this.putReplicas(workloadId, [copyReplica(victim, stopped)]);
+      this.release(replicaId);
+    }
+    for (const { replicaId, leaving } of schedulerModel.reservationsOn(decision.nodeId))
+      if (leaving) this.release(replicaId);
+    return decision;
   }
 
   /** Adds replicas to a workload. A replica replaces an earlier replica with the same id. */

@@ -9,8 +9,11 @@ import {
   decideBound,
   decideSet,
   type PlacementDecision,
+  type ReplicaDecision,
 } from '../placement/placement-decision.js';
 import { toPlacementRequest } from '../placement/scheduler-input.js';
+import { PredictedVictims } from '../preemption/predicted-victims.js';
+import { HIGHEST_PRIORITY_WITHOUT_PREEMPTION } from '../preemption/waiting-preemptors.js';
 import type { DryRunCluster } from './dry-run-cluster.js';
 
 /** Predicts the nodes of a workload's new replicas with the decisions of the placer. */
@@ -20,6 +23,8 @@ export class DryRunPlacement {
   unplaced: readonly ReplicaRecord[] = [];
   /** Reason why no node fits the last of {@link unplaced}. */
   reason = '';
+  /** Replicas that would be preempted. */
+  readonly preempted: PredictedVictims = new PredictedVictims();
   private refusedRequest: PlacementRequest | undefined;
   /** Number of replicas whose placement was not predicted: the budget of the plan was exhausted. */
   notPredicted = 0;
@@ -51,7 +56,12 @@ export class DryRunPlacement {
         continue;
       }
       const request = this.createRequest(version);
-      for (const { replica, outcome } of this.decide(version, request, group, observed).decided) {
+      const mayPreempt =
+        (request.priority ?? 0) > HIGHEST_PRIORITY_WITHOUT_PREEMPTION &&
+        !isNewSet(version, observed);
+      for (const decision of this.decide(version, request, group, observed).decided) {
+        const { replica } = decision;
+        const outcome = mayPreempt ? this.preemptIfRefused(request, decision) : decision.outcome;
         if ('reason' in outcome) {
           unplaced.push(this.cluster.refuseReplica(replica.value, outcome.reason));
           this.reason = shortenReason(outcome.reason);
@@ -84,25 +94,46 @@ export class DryRunPlacement {
     );
   }
 
+  /** Predicts the preemption for a replica that no node fits. */
+  private preemptIfRefused(
+    request: PlacementRequest,
+    { replica, outcome }: ReplicaDecision,
+  ): ReplicaDecision['outcome'] {
+    if (!('reason' in outcome) || !this.cluster.budget.consumeDecision()) return outcome;
+    // The replica may hold resources by a nomination.
+    this.cluster.release(replica.value.id);
+    const preemption = this.cluster.preempt(request, replica.value.onlyNodeId);
+    if (preemption === undefined) return outcome;
+    const { nodeId, victims } = preemption;
+    const [placement] = this.cluster.schedulerModel.placeOn(request, [nodeId]);
+    if (placement?.placed !== true) return outcome;
+    for (const { workloadId } of victims) this.preempted.add(nodeId, workloadId);
+    return { nodeId, score: placement.score };
+  }
+
   private decide(
     version: number,
     request: PlacementRequest,
     group: readonly ReplicaRecord[],
-    { strategy, want }: RolloutObserved,
+    observed: RolloutObserved,
   ): PlacementDecision {
     const { schedulerModel } = this.cluster;
     const replicas = group.map((value) => ({ value, revision: 0n }));
     if (group.some(({ onlyNodeId }) => onlyNodeId !== ''))
       return decideBound(schedulerModel, request, replicas);
-    const isNewSet = strategy?.kind === 'blueGreen' && version !== strategy.activeVersion;
-    return isNewSet
+    return isNewSet(version, observed)
       ? decideSet(schedulerModel, request, replicas, {
-          size: want,
+          size: observed.want,
           missing: group.length,
           complete: true,
         })
       : decideAny(schedulerModel, request, replicas, group.length);
   }
+}
+
+/** Returns true for the version of a blue/green set that does not serve yet. */
+function isNewSet(version: number, { strategy }: RolloutObserved): boolean {
+  return strategy?.kind === 'blueGreen' && version !== strategy.activeVersion;
 }
 
 /** Removes the prefix that would repeat the warning of the plan about unplaced replicas. */

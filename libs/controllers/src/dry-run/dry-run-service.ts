@@ -25,6 +25,7 @@ import { isGlobal, findGlobalTargets, findOccupiedTargets } from '../rollout/glo
 import type { WorkloadPresenter } from '../workload/workload-presenter.js';
 import { toApiReason } from '../placement/api-reason.js';
 import { countRemovedNodes } from '../placement/filter-funnel.js';
+import { describePreemption } from '../preemption/describe-preemption.js';
 import { DryRunPlanner, type DryRunPlannerDeps } from './dry-run-planner.js';
 
 export interface DryRunServiceDeps extends DryRunPlannerDeps {
@@ -92,6 +93,7 @@ export class DryRunService {
       }),
       replicas: status?.replicas ?? [],
       funnel: [...countRemovedNodes(verdicts)],
+      preemption: describePreemption({ ...this.deps, view }, record, replicas),
       ...(fitting === 0
         ? explainRefusal(cluster, request)
         : explainBoundReplica(cluster, request, { replicas, verdicts })),

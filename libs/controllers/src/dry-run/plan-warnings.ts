@@ -12,14 +12,15 @@ import { formatReplicaCount } from '@cloudless/rollout';
 import type { DryRunResult } from './simulate-rollout.js';
 
 /**
- * Returns the warnings about a change that would not complete by itself. Replicas without a node
+ * Returns the warnings about a change that would preempt replicas or not complete by itself. Replicas without a node
  * block all later steps, so no further reason is needed beside them.
  * @param subject - Begin of the sentence about replicas without a node: `the drain of node-1 would
  *   not finish: `. Default: empty.
  */
 export function warnIncomplete(result: DryRunResult, subject = ''): readonly PlanWarning[] {
-  const { unplaced, unplacedReason, stuckReason, notPredicted } = result;
+  const { unplaced, unplacedReason, stuckReason, notPredicted, preempts, preempted } = result;
   const warnings: PlanWarning[] = [];
+  if (preempted > 0) warnings.push(createWarning(Kind.PREEMPTS, preempts, preempted));
   if (notPredicted > 0)
     warnings.push(
       createWarning(

@@ -51,6 +51,10 @@ export interface DryRunResult {
    * Consumes budget of the plan: call it only for a result that is shown.
    */
   readonly suggestChange: () => string;
+  /** Replicas of other workloads that would be preempted, as one sentence; empty for none. */
+  readonly preempts: string;
+  /** Number of replicas in {@link preempts}. */
+  readonly preempted: number;
   /** Number of new replicas whose placement was not predicted. */
   readonly notPredicted: number;
   /** Lowest {@link DryRunStep.ready} and highest {@link DryRunStep.live} of all steps. */
@@ -136,6 +140,8 @@ class WorkloadDryRun {
       unplacedReason: this.placement.unplaced.length === 0 ? '' : this.placement.reason,
       suggestChange: () =>
         this.placement.unplaced.length === 0 ? '' : this.placement.suggestChange(),
+      preempts: this.placement.preempted.describe((uid) => this.cluster.view.workload(uid)?.value),
+      preempted: this.placement.preempted.count,
       notPredicted: this.placement.notPredicted,
       lowestReady: this.steps.reduce(
         (lowest, { ready }) => Math.min(lowest, ready),

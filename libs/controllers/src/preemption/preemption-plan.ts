@@ -38,7 +38,7 @@ export function decidePreemption(
   const request = toPlacementRequest(workload, template);
   const nominated = isNominated(replica) ? replica.nominatedNodeId : '';
   const only = replica.onlyNodeId === '' ? [] : [toNodeId(replica.onlyNodeId)];
-  const { options, budgets } = createPreemptOptions(sources);
+  const { options, budgets } = createPreemptOptions(sources, (id) => view.replica(id)?.value);
   const decision = withoutNominations(cluster, request, [replica], () =>
     cluster.preempt(request, {
       ...options,
@@ -52,18 +52,21 @@ export function decidePreemption(
 /**
  * Creates the options that keep `min_available` of every workload. The nomination of another
  * replica may always be taken: no running replica stops.
+ * @param findReplica - Finds a replica by its id and the id of its workload.
  */
-export function createPreemptOptions(sources: PreemptionSources): {
+export function createPreemptOptions(
+  sources: DisruptionBudgetSources,
+  findReplica: (id: string, uid: string) => ReplicaRecord | undefined,
+): {
   readonly options: Required<Pick<PreemptOptions, 'evictabilityOf' | 'permitsOf'>>;
   readonly budgets: DisruptionBudgets;
 } {
-  const { view } = sources;
   const budgets = new DisruptionBudgets(sources);
   return {
     budgets,
     options: {
       evictabilityOf: ({ replicaId, workloadId }) => {
-        const replica = view.replica(replicaId)?.value;
+        const replica = findReplica(replicaId, workloadId);
         if (replica === undefined) return 'never';
         if (isNominated(replica)) return 'free';
         // A replica whose placement is not committed yet has no node in its record.

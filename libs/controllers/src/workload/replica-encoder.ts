@@ -1,6 +1,7 @@
 import type { ContainerFacts, ImagePullStatus, MessageWriter } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, isTombstone } from '@cloudless/cluster-state';
+import { isPreempted } from '../preemption/nominations.js';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 
 /** What the API message of a replica shows about its node. */
@@ -16,6 +17,11 @@ export interface ShownNode {
  */
 export function toShownPhase({ phase, desiredRunning }: ReplicaRecord): Phase {
   return isLive({ phase }) && !desiredRunning ? Phase.STOPPING : phase;
+}
+
+/** Returns the reason that users see: of a preempted replica that is stopping, who preempted it. */
+export function toShownReason(replica: ReplicaRecord): string {
+  return isPreempted(replica) && isLive(replica) ? replica.stopReason : replica.reason;
 }
 
 /**
@@ -35,7 +41,7 @@ export function writeReplicaStatus(
   writer.int32(3, replica.version);
   writer.int32(4, toShownPhase(replica));
   writer.bool(5, replica.ready && replica.desiredRunning);
-  writer.string(6, replica.reason);
+  writer.string(6, toShownReason(replica));
   writer.string(7, replica.nodeId);
   writer.string(8, zone);
   writer.string(9, replica.containerId);

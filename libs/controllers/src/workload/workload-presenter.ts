@@ -15,7 +15,7 @@ import type { ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/ap
 import { getZone, isLive, isTombstone, type ClusterState } from '@cloudless/cluster-state';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { findGlobalTargets, type GlobalTargetSources } from '../rollout/global-targets.js';
-import { toShownPhase } from './replica-encoder.js';
+import { toShownPhase, toShownReason } from './replica-encoder.js';
 import { describeTemplateChanges, summarizeTemplate } from './template-changes.js';
 import { WorkloadPictures } from './workload-pictures.js';
 import { toWorkloadStatus } from './workload-status.js';
@@ -130,7 +130,7 @@ export class WorkloadPresenter {
       version: replica.version,
       phase: toShownPhase(replica),
       ready: replica.ready && replica.desiredRunning,
-      reason: replica.reason,
+      reason: toShownReason(replica),
       nodeId: replica.nodeId,
       zone: node === undefined ? '' : getZone(node),
       containerId: replica.containerId,

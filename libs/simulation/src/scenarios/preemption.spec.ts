@@ -134,6 +134,73 @@ describe('preemption', () => {
   });
 });
 
+describe('preview of a preemption', () => {
+  it('is in the plan and in the explanation, and comes true', async () => {
+    const cluster = await startCluster(2);
+    await createWorkload(cluster, 'batch', { priority: 10, replicas: 4, rollout: PREEMPTIBLE });
+    const spec = {
+      command: ['serve'],
+      priority: 200,
+      replicas: 3,
+      resources: { requests: { cpuMillis: 2_000 } },
+    };
+    const plan = await cluster.complete(() =>
+      cluster.client.createPlan({
+        validateOnly: true,
+        changes: [{ change: { case: 'apply', value: { name: 'high', spec } } }],
+      }),
+    );
+    const [workload] = plan.workloads;
+    expect(workload?.warnings).toEqual([
+      'would preempt 2 replicas of default/batch on node-1, 1 replica of default/batch on node-2',
+    ]);
+    expect(workload).toMatchObject({ unplaced: 0, totalPlacements: 3 });
+    await createWorkload(cluster, 'high', { priority: 200, replicas: 3 });
+    expect((await replicasOf(cluster, 'high')).map(({ nodeId }) => nodeId).sort()).toEqual([
+      'node-1',
+      'node-1',
+      'node-2',
+    ]);
+    expect(await explain(cluster, 'high')).toBe(
+      'would preempt 1 replica of default/batch on node-2',
+    );
+    expect(await explain(cluster, 'batch')).toBe('');
+  });
+
+  it('names the min_available that prevents a preemption', async () => {
+    const cluster = await startCluster(1);
+    await createWorkload(cluster, 'steady', {
+      priority: 10,
+      replicas: 2,
+      rollout: { minAvailable: 2 },
+    });
+    await createWorkload(cluster, 'high', { priority: 200, replicas: 1 });
+    expect(await explain(cluster, 'high')).toBe(
+      'prevented by min_available: would preempt 1 replica of default/steady on node-1, but default/steady has 2 available replicas and min_available 2',
+    );
+  });
+
+  it('says where a waiting replica holds resources, and that evictions would not help', async () => {
+    const cluster = await startCluster(1);
+    await createWorkload(cluster, 'batch', { priority: 10, replicas: 2, rollout: PREEMPTIBLE });
+    cluster.agents.get('node-1')!.obeysStops = false;
+    await createWorkload(cluster, 'high', { priority: 200, replicas: 1 });
+    expect(await explain(cluster, 'high')).toBe(
+      'a replica waits for preempted replicas on node-1 to stop and holds its resources there',
+    );
+    const [stopping] = (await replicasOf(cluster, 'batch')).filter(({ leaving }) => leaving);
+    expect(stopping?.reason).toBe('preempted by default/high of priority 200');
+    await createWorkload(cluster, 'small', { priority: 300, replicas: 1, rollout: {} });
+    await createWorkload(cluster, 'late', { priority: 150, replicas: 2 });
+    expect(await explain(cluster, 'late')).toBe(
+      'would not help: no node fits even without its replicas of a priority below 150',
+    );
+  });
+});
+
+const explain = async (cluster: TestCluster, name: string): Promise<string> =>
+  (await cluster.complete(() => cluster.client.explainWorkload({ name }))).preemption;
+
 describe('random worlds in which workloads of different priorities compete', () => {
   it.each(Array.from({ length: 12 }, (_, index) => index + 1))(
     'keep all invariants and converge, seed %i',

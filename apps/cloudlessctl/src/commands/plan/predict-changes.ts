@@ -109,7 +109,7 @@ type Weight = 'ask' | 'show' | 'ignore';
 /**
  * A change that takes the place of another rollout is how a failing rollout is mended, and a large
  * rollout may need more steps than a prediction has, so neither stops a change. A deletion ends
- * replicas on purpose.
+ * replicas on purpose, and a priority above 100 is chosen to preempt.
  */
 const WEIGHTS: Readonly<Record<Kind, Weight>> = {
   [Kind.UNSPECIFIED]: 'ask',
@@ -119,6 +119,7 @@ const WEIGHTS: Readonly<Record<Kind, Weight>> = {
   [Kind.SUPERSEDES_ROLLOUT]: 'show',
   [Kind.DOES_NOT_COMPLETE]: 'show',
   [Kind.NOT_PREDICTED]: 'show',
+  [Kind.PREEMPTS]: 'show',
   [Kind.STOPS_REPLICAS]: 'ignore',
 };
 
