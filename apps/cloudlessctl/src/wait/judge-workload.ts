@@ -1,11 +1,13 @@
 import {
   ReplicaStatus_Phase,
+  Rollout_Strategy,
   RolloutStatus_Phase,
   WorkloadStatus_Phase,
   isRolledOut,
 } from '@cloudless/api';
 import type { RolloutStatus, Workload } from '@cloudless/api';
 import { ExitCode } from '../call/failure.js';
+import { formatDuration } from '../output/human.js';
 import { describeProgress } from './rollout-counts.js';
 
 /** Progress of a workload towards a requested generation. */
@@ -22,7 +24,8 @@ export type WorkloadProgress =
 /**
  * Decides whether a workload has reached a generation. Done means: the generation is observed, the
  * rollout is complete, no replica of an older version is left, and every desired replica is ready
- * or has succeeded; or the rollout waits for a promotion.
+ * or has succeeded; or the rollout waits for a promotion; or it has switched all traffic and only
+ * keeps the earlier version for `pause_duration`.
  * @param generation - The generation to reach. A newer generation is accepted too.
  * @param version - Version that the generation rolls out. The rollback of an older version is not a
  *   failure of this generation. Default: 0, any rollback is a failure.
@@ -63,11 +66,30 @@ export function judgeWorkload(
     ready === total &&
     total + succeededReplicas >= desired;
   if (isSettled) return { kind: 'done', text: `${ready} of ${desired} ready${finished}` };
+  const kept = describeKeptVersion(workload);
+  if (kept !== undefined) return { kind: 'done', text: `${ready} of ${desired} ready${kept}` };
   return {
     kind: 'waiting',
     text: describeProgress(workload) + finished,
     unplaced: hasUnplaced(workload),
   };
+}
+
+/**
+ * Describes that a BLUE_GREEN rollout only keeps the old version for `pause_duration`: all traffic
+ * goes to the new version, and all its replicas are ready. Undefined in every other state.
+ */
+function describeKeptVersion({ spec, status }: Workload): string | undefined {
+  const { pauseDuration } = spec?.rollout ?? {};
+  const { strategy, phase } = status?.rollout ?? {};
+  const isBlueGreen = strategy === Rollout_Strategy.BLUE_GREEN;
+  if (status === undefined || !isBlueGreen || pauseDuration === undefined) return undefined;
+  if (phase !== RolloutStatus_Phase.IN_PROGRESS) return undefined;
+  const { desiredReplicas, readyReplicas, updatedReplicas, version, activeVersion } = status;
+  const isSwitched = activeVersion === version && updatedReplicas === desiredReplicas;
+  // Under BLUE_GREEN, only replicas of the active version count as ready.
+  if (!isSwitched || readyReplicas < desiredReplicas) return undefined;
+  return `; the earlier version is kept for ${formatDuration(pauseDuration)} (--pause-duration)`;
 }
 
 /** Returns true when a replica has no node and the status contains the reason. */

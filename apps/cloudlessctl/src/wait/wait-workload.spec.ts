@@ -4,7 +4,9 @@ import {
   LogEntrySchema,
   ReplicaStatus_Phase,
   ReplicaStatusSchema,
+  RolloutSchema,
   RolloutStatusSchema,
+  Rollout_Strategy,
   RolloutStatus_Phase,
   WorkloadStatus_Phase,
 } from '@cloudless/api';
@@ -207,6 +209,41 @@ describe('judgeWorkload', () => {
     },
   ])('returns $expected.kind for a workload that is $name', ({ status, expected }) => {
     expect(judge(status)).toEqual(expected);
+  });
+});
+
+describe('judgeWorkload during the pause of a blue/green rollout', () => {
+  it.each([
+    {
+      name: 'is done when all traffic goes to a complete new set',
+      activeVersion: 2,
+      expected: {
+        kind: 'done',
+        text: '2 of 2 ready; the earlier version is kept for 10m (--pause-duration)',
+      },
+    },
+    {
+      name: 'waits before the switch',
+      activeVersion: 1,
+      expected: { kind: 'waiting', text: '2 of 2 ready, 2 stopping', unplaced: false },
+    },
+    {
+      name: 'waits for a replica of the new set',
+      activeVersion: 2,
+      readyReplicas: 1,
+      expected: { kind: 'waiting', text: '1 of 2 ready, 2 stopping', unplaced: false },
+    },
+  ])('$name', ({ activeVersion, readyReplicas = 2, expected }) => {
+    const rollout = create(RolloutStatusSchema, {
+      phase: RolloutStatus_Phase.IN_PROGRESS,
+      strategy: Rollout_Strategy.BLUE_GREEN,
+    });
+    const workload = aWorkload({
+      status: { version: 2, activeVersion, totalReplicas: 4, readyReplicas, rollout },
+    });
+    if (workload.spec !== undefined)
+      workload.spec.rollout = create(RolloutSchema, { pauseDuration: { seconds: 600n } });
+    expect(judgeWorkload(workload, 3n)).toEqual(expected);
   });
 });
 

@@ -151,9 +151,8 @@ interface GroupContext {
 
 /**
  * Executes one plan. A plan that is outdated is made and shown again, when the user has not confirmed
- * it,
- * or when an earlier group of the same command has changed the cluster and there are no new
- * warnings.
+ * the plan, or when an earlier group of the same command has changed the cluster and there are no
+ * new warnings.
  */
 async function executeGroup(
   invocation: Invocation,
