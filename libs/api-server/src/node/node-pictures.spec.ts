@@ -1,7 +1,14 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
-import { NodeSchema, NodeStatus_Phase as Phase, skipLength } from '@cloudless/api';
+import {
+  ConditionSchema,
+  NodeSchema,
+  NodeStatusSchema,
+  NodeStatus_Phase as Phase,
+  NodeUsageSchema,
+  skipLength,
+} from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
 import { ApiTestBed } from '../testing/api-test-bed.js';
@@ -91,6 +98,17 @@ describe('NodePictures', () => {
     pictures.close();
     await bed.close();
   });
+
+  it.each([
+    { schema: NodeStatusSchema, count: 18 },
+    { schema: NodeUsageSchema, count: 3 },
+    { schema: ConditionSchema, count: 3 },
+  ])(
+    'write the $count fields of $schema.name: add a new one to node-pictures.ts',
+    ({ schema, count }) => {
+      expect(schema.fields).toHaveLength(count);
+    },
+  );
 
   it('encode the parts from the record once, until the record changes', async () => {
     const bed = await ApiTestBed.open();

@@ -1,7 +1,14 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
-import { ReplicaStatusSchema, WorkloadSchema, skipLength } from '@cloudless/api';
+import {
+  ContainerFactsSchema,
+  EndpointSchema,
+  ImagePullStatusSchema,
+  ReplicaStatusSchema,
+  WorkloadSchema,
+  skipLength,
+} from '@cloudless/api';
 import { VersionRecordSchema } from '@cloudless/api/store';
 import { toReplicaKeyId, toVersionKeyId } from '@cloudless/cluster-state';
 import { TestBed } from '../testing/test-bed.js';
@@ -33,6 +40,9 @@ function expectFresh(): void {
       presenter.presentReplica(value),
     );
 }
+
+const range = (first: number, last: number): number[] =>
+  Array.from({ length: last - first + 1 }, (_, index) => first + index);
 
 const arbText = fc.constantFrom('', 'crashed', 'ü', 'a long reason '.repeat(30));
 const arbTime = fc.option(fc.nat(4_000_000_000).map(timestampFromMs), { nil: undefined });
@@ -151,6 +161,18 @@ describe('pictures of workloads', () => {
       { numRuns: 20 },
     );
   });
+
+  it.each([
+    { schema: ReplicaStatusSchema, written: [...range(1, 20), 30] },
+    { schema: EndpointSchema, written: range(1, 3) },
+    { schema: ImagePullStatusSchema, written: range(1, 6) },
+    { schema: ContainerFactsSchema, written: range(1, 6) },
+  ])(
+    'write every field of $schema.name: add a new one to replica-encoder.ts',
+    ({ schema, written }) => {
+      expect(schema.fields.map(({ number }) => number).sort((a, b) => a - b)).toEqual(written);
+    },
+  );
 
   it('are built once for any number of readers, and again only for the workload that changed', async () => {
     await open();
