@@ -129,6 +129,11 @@ const COMMANDS: readonly Declaration[] = [
     async () => (await import('./commands/what-if/simulate-command.js')).addSimulateCommand,
   ],
   [
+    'rebalance',
+    'move replicas so that workloads spread evenly over zones and nodes',
+    async () => (await import('./commands/what-if/rebalance-command.js')).addRebalanceCommand,
+  ],
+  [
     'login',
     'log in with a token, and store an identity that renews itself',
     async () => (await import('./commands/login/login-command.js')).addLoginCommand,

@@ -50,7 +50,7 @@ describe('classifyRpc', () => {
   it('returns priority read exactly for the calls that only read', () => {
     const reads = rpcsWithPriority('read');
     expect(
-      reads.filter((name) => !/^(Get|List|Watch|Explain|Plan|Simulate|Stream)/.test(name)),
+      reads.filter((name) => !/^(Get|List|Watch|Explain|Plan|Simulate|Propose|Stream)/.test(name)),
     ).toEqual([]);
     const others = CoordinatorService.methods
       .map(({ name }) => name)

@@ -51,6 +51,7 @@ const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   planWorkload: read,
   explainWorkload: read,
   simulateCluster: read,
+  proposeMoves: read,
   pauseRollout: stop,
   resumeRollout: write,
   promoteRollout: write,

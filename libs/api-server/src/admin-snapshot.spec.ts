@@ -14,6 +14,7 @@ function createHandlers() {
     whatIf: {
       openCurrent: () => Promise.reject(new Error('unused')) as never,
       openRevision: () => Promise.reject(new Error('unused')),
+      proposeMoves: () => Promise.reject(new Error('unused')),
       encodeSnapshot: function* () {
         snapshot.isOpen = true;
         try {

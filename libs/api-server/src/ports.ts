@@ -3,6 +3,8 @@ import type {
   Condition,
   ExplainWorkloadResponse,
   NodeUsage,
+  ProposeMovesRequest,
+  ProposeMovesResponse,
   ReplicaStatus,
   SimulateClusterResponse,
   Workload,
@@ -141,6 +143,11 @@ export interface WhatIfPort {
    *   cluster is too large.
    */
   openRevision(revision: bigint): Promise<SimulatedState>;
+  /**
+   * Proposes moves of replicas that spread workloads more evenly, in slices.
+   * @throws when the signal is aborted.
+   */
+  proposeMoves(request: ProposeMovesRequest, signal: StopSignal): Promise<ProposeMovesResponse>;
   /** Encodes the current state for simulations outside the cluster, without secrets. */
   encodeSnapshot(): Generator<Uint8Array>;
 }

@@ -118,6 +118,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   scale: ['scale web 5 --wait', 'scale web api --replicas 5', 'scale web 0 --plan'],
   delete: ['delete web --wait', 'delete web api --ignore-not-found'],
   explain: ['explain web', 'explain prod/web -o json'],
+  rebalance: ['rebalance --plan', 'rebalance --max-moves 4 --dry-run', 'rebalance --wait'],
   simulate: [
     'simulate --lose-zone a',
     'simulate --drain-node web1 --add-nodes 3=node.yaml',

@@ -99,6 +99,7 @@ const coordinator: Rows<typeof CoordinatorService> = {
   planWorkload: { request: (target) => ({ ...workload(target), spec: {} }) },
   explainWorkload: { request: workload },
   simulateCluster: { request: nothing },
+  proposeMoves: { request: nothing },
   pauseRollout: { request: workload },
   resumeRollout: { request: workload },
   promoteRollout: { request: (target) => ({ ...workload(target), version: 1 }) },

@@ -16,7 +16,8 @@ const methods = [
   UserService,
 ].flatMap((service): readonly DescMethod[] => service.methods);
 /** Names of methods that only read. */
-const READ_ONLY_NAME = /^(Get|List|Watch|Plan|Explain|Simulate|Snapshot|StreamLogs|WhoAmI)/;
+const READ_ONLY_NAME =
+  /^(Get|List|Watch|Plan|Explain|Simulate|ProposeMoves|Snapshot|StreamLogs|WhoAmI)/;
 /** Methods that agents call all the time. */
 const AGENT_METHODS = [
   ...['Heartbeat', 'RenewLease', 'Session', 'Tunnel', 'RenewNodeCertificate'],

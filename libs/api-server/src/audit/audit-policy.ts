@@ -53,6 +53,7 @@ const coordinator: Policies<typeof CoordinatorService> = {
   planWorkload: 'readOnly',
   explainWorkload: 'readOnly',
   simulateCluster: 'readOnly',
+  proposeMoves: 'readOnly',
   pauseRollout: 'change',
   resumeRollout: 'change',
   promoteRollout: 'change',

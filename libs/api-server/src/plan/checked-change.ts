@@ -20,6 +20,7 @@ import {
   type RolloutRecords,
   type RolloutUpdate,
 } from '../rollout/rollout-update.js';
+import { decideEviction } from '../what-if/evict-replicas.js';
 import { planApply, planCreate, planScale, planUpdate } from '../workload/spec-changes.js';
 import type { WorkloadChange } from '../workload/workload-change.js';
 import { planDeletion, type WorkloadDeletion } from '../workload/workload-deletion.js';
@@ -30,7 +31,7 @@ export type CheckedChange =
   | { readonly kind: 'deletion'; readonly change: WorkloadDeletion }
   | {
       readonly kind: 'rollout';
-      readonly action: Action.PAUSE | Action.RESUME | Action.PROMOTE;
+      readonly action: Action.PAUSE | Action.RESUME | Action.PROMOTE | Action.MOVE;
       readonly records: RolloutRecords;
       /** Undefined when the rollout has the requested state already. */
       readonly update: RolloutUpdate | undefined;
@@ -83,6 +84,11 @@ export function validateChange(
     case 'resume':
     case 'promote':
       return validateRolloutChange(view, change);
+    case 'evict': {
+      const records = readRollout(view, change.value);
+      const update = decideEviction(view, change.value, records, createdAtMs);
+      return { kind: 'rollout', action: Action.MOVE, records, update };
+    }
     case undefined:
       throw new InvalidInputError([{ field: 'changes', message: 'names no change' }]);
     default:

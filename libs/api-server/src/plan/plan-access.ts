@@ -30,6 +30,8 @@ const RPC_OF_CHANGE: Readonly<
   updateNode: calls.updateNode,
   removeNode: calls.removeNode,
   confirmNodeLost: calls.confirmNodeLost,
+  // Replaces replicas, as a restart does.
+  evict: calls.restartRollout,
 };
 
 /**

@@ -27,6 +27,7 @@ const VERBS = {
   scale: 'scale',
   undo: 'undo',
   restart: 'restart',
+  evict: 'move replicas of',
   delete: 'delete',
   pause: 'pause',
   resume: 'resume',

@@ -6,7 +6,13 @@ import {
   isRolledOut,
   type PromoteRolloutRequest,
 } from '@cloudless/api';
-import { ControlRecordSchema, type ControlRecord, type WorkloadRecord } from '@cloudless/api/store';
+import {
+  ControlRecordSchema,
+  EvictionRecordSchema,
+  type ControlRecord,
+  type EvictionRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import type { ClusterView, Stored, Transaction } from '@cloudless/cluster-state';
 import { requireMutableWorkload, type WorkloadName } from '../lookup.js';
@@ -18,9 +24,14 @@ export interface RolloutUpdate {
     readonly pausedVersion?: number;
     readonly promoted?: boolean;
     readonly retry?: boolean;
+    /** Replicas to move; replaces the replicas of an earlier request. */
+    readonly eviction?: EvictionRecord;
   };
   readonly reason: string;
+  /** End of the message of the event. Unused with `message`. */
   readonly description: string;
+  /** The whole message of the event. */
+  readonly message?: string;
 }
 
 /** The records of a workload that a change of its rollout reads. */
@@ -126,7 +137,8 @@ export function decidePromotion(
 /** Returns a copy of a control record with a change. */
 export function withRolloutUpdate(control: ControlRecord, update: RolloutUpdate): ControlRecord {
   const next = clone(ControlRecordSchema, control);
-  const { pausedVersion, ...rollout } = update.change;
+  const { pausedVersion, eviction, ...rollout } = update.change;
+  if (eviction !== undefined) next.eviction = clone(EvictionRecordSchema, eviction);
   if (pausedVersion !== undefined) next.pausedVersion = pausedVersion;
   // The workload reconciler sets the reason again. Until then, the reason of the pause must not be
   // shown.
@@ -154,7 +166,9 @@ export function putRolloutUpdate(
       severity: Severity.INFO,
       category: Category.ROLLOUT,
       reason: update.reason,
-      message: `the rollout of version ${version} of ${namespace}/${name} ${update.description}`,
+      message:
+        update.message ??
+        `the rollout of version ${version} of ${namespace}/${name} ${update.description}`,
       namespace,
       workload: name,
       requestId,

@@ -154,6 +154,7 @@ function createReadRoutes(
 ) {
   return {
     simulateCluster: (request, context) => whatIf.simulateCluster(request, context),
+    proposeMoves: (request, context) => whatIf.proposeMoves(request, context),
     listEndpoints: routes.readWorkload(calls.listEndpoints, (request) =>
       endpointsAndEvents.listEndpoints(request),
     ),

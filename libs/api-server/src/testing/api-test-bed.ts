@@ -15,6 +15,7 @@ import {
 } from '@connectrpc/connect';
 import {
   ExplainWorkloadResponseSchema,
+  ProposeMovesResponseSchema,
   ReplicaStatusSchema,
   ReplicaStatus_Phase as Phase,
   SimulateClusterResponseSchema,
@@ -392,6 +393,7 @@ export class ApiTestBed {
       whatIf: {
         openCurrent: () => createSimulatedState(state.view()),
         openRevision: () => Promise.resolve(createSimulatedState(state.view())),
+        proposeMoves: () => Promise.resolve(create(ProposeMovesResponseSchema)),
         *encodeSnapshot() {
           yield new Uint8Array([1]);
           yield new Uint8Array([2, 3]);

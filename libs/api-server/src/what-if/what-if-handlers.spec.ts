@@ -30,6 +30,7 @@ function createHandlers() {
   const handlers = new WhatIfHandlers({
     whatIf: {
       openCurrent: () => openState('current'),
+      proposeMoves: () => Promise.reject(new Error('unused')),
       encodeSnapshot: function* () {},
       openRevision: (revision) => Promise.resolve(openState(String(revision))),
     },

@@ -1,5 +1,10 @@
 import type { HandlerContext } from '@connectrpc/connect';
-import type { SimulateClusterRequest, SimulateClusterResponse } from '@cloudless/api';
+import type {
+  ProposeMovesRequest,
+  ProposeMovesResponse,
+  SimulateClusterRequest,
+  SimulateClusterResponse,
+} from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import type { ApiServerDeps } from '../ports.js';
 import { resolveSimulatedChanges } from './resolve-changes.js';
@@ -26,13 +31,7 @@ export class WhatIfHandlers {
     { changes, revision }: SimulateClusterRequest,
     { signal }: Pick<HandlerContext, 'signal'>,
   ): Promise<SimulateClusterResponse> {
-    if (this.running >= MAX_SIMULATIONS)
-      throw new CloudlessError(
-        'RATE_LIMITED',
-        `${MAX_SIMULATIONS} simulations are running already; try again when one has ended`,
-      );
-    this.running += 1;
-    try {
+    return this.runLimited(async () => {
       const { whatIf } = this.deps;
       const state = revision === 0n ? whatIf.openCurrent() : await whatIf.openRevision(revision);
       try {
@@ -44,6 +43,29 @@ export class WhatIfHandlers {
       } finally {
         state.close();
       }
+    });
+  }
+
+  /**
+   * Proposes moves of replicas that spread workloads more evenly.
+   * @throws kind `exhausted` while two other simulations run.
+   */
+  proposeMoves(
+    request: ProposeMovesRequest,
+    { signal }: Pick<HandlerContext, 'signal'>,
+  ): Promise<ProposeMovesResponse> {
+    return this.runLimited(() => this.deps.whatIf.proposeMoves(request, signal));
+  }
+
+  private async runLimited<Result>(run: () => Promise<Result>): Promise<Result> {
+    if (this.running >= MAX_SIMULATIONS)
+      throw new CloudlessError(
+        'RATE_LIMITED',
+        `${MAX_SIMULATIONS} simulations are running already; try again when one has ended`,
+      );
+    this.running += 1;
+    try {
+      return await run();
     } finally {
       this.running -= 1;
     }

@@ -1,6 +1,6 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { Taint_Effect as Effect, type Toleration } from '@cloudless/api';
-import type { DrainRecord, NodeRecord, ReplicaRecord } from '@cloudless/api/store';
+import type { ControlRecord, DrainRecord, NodeRecord, ReplicaRecord } from '@cloudless/api/store';
 import { toEffectiveNode, toTaintKey, type ClusterView } from '@cloudless/cluster-state';
 import { isTolerated } from '@cloudless/scheduler';
 import { toMs } from '../common/duration.js';
@@ -44,6 +44,29 @@ export function findEviction(
   );
   if (remainingMs <= 0) return { draining: true, forced: false };
   return Number.isFinite(remainingMs) ? { ...NOT_EVICTED, changesInMs: remainingMs } : NOT_EVICTED;
+}
+
+/** The replicas of a workload that a user has asked to move. */
+export interface RequestedEviction {
+  readonly replicaIds: ReadonlySet<string>;
+  /** Milliseconds until the replicas that have not left stay. */
+  readonly endsInMs: number;
+}
+
+const NOTHING_REQUESTED: RequestedEviction = { replicaIds: new Set(), endsInMs: Infinity };
+
+/**
+ * Returns the replicas that a user has asked to move.
+ * @param nowMs - Wall-clock milliseconds: the request outlives a coordinator.
+ */
+export function findRequestedEviction(
+  control: Pick<ControlRecord, 'eviction'> | undefined,
+  nowMs: number,
+): RequestedEviction {
+  const eviction = control?.eviction;
+  if (eviction?.until === undefined) return NOTHING_REQUESTED;
+  const endsInMs = timestampMs(eviction.until) - nowMs;
+  return endsInMs <= 0 ? NOTHING_REQUESTED : { replicaIds: new Set(eviction.replicaIds), endsInMs };
 }
 
 /**

@@ -15,7 +15,7 @@ import {
   type RolloutObserved,
   type RolloutReplica,
 } from '@cloudless/rollout';
-import { findEviction } from '../drain/eviction.js';
+import { findEviction, findRequestedEviction } from '../drain/eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { toMs } from '../common/duration.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
@@ -74,6 +74,7 @@ export function toRolloutInput(
   const minReadyMs = toMs(spec.rollout?.minReadyDuration);
   const nowMs = sources.clock.wallTime();
   let recheckInMs: number | undefined;
+  const requested = findRequestedEviction(sources.view.control(workload.uid)?.value, nowMs);
   const toRolloutReplica = (replica: ReplicaRecord): RolloutReplica => {
     const readyForMs = sources.readiness.readyForMs(replica);
     if (readyForMs !== undefined && readyForMs < minReadyMs) {
@@ -82,6 +83,9 @@ export function toRolloutInput(
     const eviction = findEviction(sources.view, replica, nowMs);
     if (eviction.changesInMs !== undefined)
       recheckInMs = Math.min(recheckInMs ?? Number.POSITIVE_INFINITY, eviction.changesInMs);
+    const isRequested = requested.replicaIds.has(replica.id);
+    if (isRequested)
+      recheckInMs = Math.min(recheckInMs ?? Number.POSITIVE_INFINITY, requested.endsInMs);
     return {
       id: toReplicaId(replica.id),
       version: toCanonicalVersion(sources.view, workload.uid, replica.version),
@@ -91,7 +95,7 @@ export function toRolloutInput(
         : replica.ready,
       desired: replica.desiredRunning ? 'running' : 'stopped',
       lost: replica.lost,
-      draining: eviction.draining,
+      draining: eviction.draining || isRequested,
       forced: eviction.forced,
       // A replica that is ready for less than min_ready_duration, or is on a silent node, may
       // serve, so it must not be stopped like an unready replica.

@@ -1,10 +1,15 @@
-import type { SimulateClusterResponse } from '@cloudless/api';
+import type {
+  ProposeMovesRequest,
+  ProposeMovesResponse,
+  SimulateClusterResponse,
+} from '@cloudless/api';
 import { CloudlessError, sleep, type Clock, type StopSignal } from '@cloudless/base';
 import type { ClusterState, ClusterView, SimulatedChanges } from '@cloudless/cluster-state';
 import type { ScoreWeights } from '@cloudless/scheduler';
 import { ClusterSimulation } from './cluster-simulation.js';
 import { encodeSnapshot } from './cluster-snapshot.js';
 import { FrozenSource, type LiveSource } from './frozen-source.js';
+import { MoveProposal } from './move-proposal.js';
 import { createRecordSource } from './record-source.js';
 import type { SimulationSource } from './simulation-source.js';
 
@@ -71,6 +76,22 @@ export class WhatIfService {
     return this.open(source, source.view, () => undefined);
   }
 
+  /**
+   * Proposes moves of replicas that spread workloads more evenly. Runs in slices.
+   * @throws StoppedError when the signal is aborted.
+   */
+  async proposeMoves(
+    request: ProposeMovesRequest,
+    signal: StopSignal,
+  ): Promise<ProposeMovesResponse> {
+    const source = new FrozenSource(this.deps);
+    try {
+      return await this.runInSlices(new MoveProposal(source, request).run(), signal);
+    } finally {
+      source.close();
+    }
+  }
+
   /** Encodes the current state as a snapshot for simulations outside the cluster, in chunks. */
   *encodeSnapshot(): Generator<Uint8Array> {
     const source = new FrozenSource(this.deps);
@@ -82,20 +103,25 @@ export class WhatIfService {
   }
 
   private open(source: SimulationSource, view: ClusterView, close: () => void): OpenedState {
-    const { clock } = this.deps;
     return {
       view,
       close,
-      simulate: async (changes, signal) => {
-        const steps = new ClusterSimulation(source, changes).run();
-        let next = steps.next();
-        while (next.done !== true) {
-          await sleep(clock, 0, signal);
-          next = steps.next();
-        }
-        return next.value;
-      },
+      simulate: (changes, signal) =>
+        this.runInSlices(new ClusterSimulation(source, changes).run(), signal),
     };
+  }
+
+  /** Runs a generator, and lets other work run whenever the generator yields. */
+  private async runInSlices<Result>(
+    steps: Generator<void, Result>,
+    signal: StopSignal,
+  ): Promise<Result> {
+    let next = steps.next();
+    while (next.done !== true) {
+      await sleep(this.deps.clock, 0, signal);
+      next = steps.next();
+    }
+    return next.value;
   }
 
   private checkSize(view: ClusterView): void {

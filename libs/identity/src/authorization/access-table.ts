@@ -82,6 +82,7 @@ const coordinator: Rules<typeof CoordinatorService> = {
   // Shows nodes, and the effects on workloads of all namespaces. The answer has nothing that a viewer
   // of the whole cluster could not work out from the objects that the viewer may read.
   simulateCluster: readNodes,
+  proposeMoves: readNodes,
   listEndpoints: read,
   watchEndpoints: read,
   listEvents: list,

@@ -26,7 +26,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/store/records.proto.
  */
 export const file_cloudless_store_records: GenFile = /*@__PURE__*/
-  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIuQBCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCRISCgpyb2xsZWRfb3V0GAcgASgIIpADCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5Ei8KB3JvbGxvdXQYCCABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUm9sbG91dFJlY29yZBIWCg5wYXVzZWRfdmVyc2lvbhgJIAEoBRpMCgxCYWNrb2ZmRW50cnkSCwoDa2V5GAEgASgFEisKBXZhbHVlGAIgASgLMhwuY2xvdWRsZXNzLnN0b3JlLlNsb3RCYWNrb2ZmOgI4ASKEBQoNUm9sbG91dFJlY29yZBIPCgd2ZXJzaW9uGAEgASgFEhQKDGZyb21fdmVyc2lvbhgCIAEoBRIxCghzdHJhdGVneRgDIAEoDjIfLmNsb3VkbGVzcy5hcGkuUm9sbG91dC5TdHJhdGVneRIuCgpzdGFydGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpzdGVwc19kb25lGAUgASgFEjMKD3N0ZXBfcmVhY2hlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoTd2FpdHNfZm9yX3Byb21vdGlvbhgHIAEoCBIQCghwcm9tb3RlZBgIIAEoCBISCgpmYWlsZWRfbmV3GAkgASgFEhAKCHByb2dyZXNzGAogASgDEi8KC3Byb2dyZXNzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtzd2l0Y2hlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoHZmFpbHVyZRgNIAEoCzIdLmNsb3VkbGVzcy5hcGkuUm9sbG91dEZhaWx1cmUSEgoKcm9sbHNfYmFjaxgOIAEoBRIQCghmb3JnaXZlbhgPIAEoBRINCgVyZXRyeRgQIAEoCBITCgtmYWlsZWRfZ29uZRgRIAEoBRIWCg5maXJzdF9zZXF1ZW5jZRgSIAEoAxIpCgV1bnRpbBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIh0KDkV2aWRlbmNlUmVjb3JkEgsKA3VpZBgBIAEoCSJACgpQbGFuUmVjb3JkEiEKBHBsYW4YASABKAsyEy5jbG91ZGxlc3MuYXBpLlBsYW4SDwoHb3V0Y29tZRgCIAEoDCJPCgtTbG90QmFja29mZhIQCghmYWlsdXJlcxgBIAEoBRIuCgpub3RfYmVmb3JlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKDBwoNUmVwbGljYVJlY29yZBIKCgJpZBgBIAEoCRILCgN1aWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSDAoEc2xvdBgEIAEoBRIPCgd2ZXJzaW9uGAUgASgFEg8KB25vZGVfaWQYBiABKAkSFwoPZGVzaXJlZF9ydW5uaW5nGAcgASgIEjEKBXBoYXNlGAggASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAkgASgIEg4KBnJlYXNvbhgKIAEoCRIUCgxjb250YWluZXJfaWQYCyABKAkSEAoIcmVzdGFydHMYDCABKAUSKgoJZW5kcG9pbnRzGA0gAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIuCgpjcmVhdGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZWFkeV9zaW5jZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoObGFzdF9leGl0X2NvZGUYECABKAVIAIgBARIWCg5vcmRlcl9yZXZpc2lvbhgRIAEoAxIMCgRsb3N0GBIgASgIEisKB2xvc3RfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3N0b3BfcmVhc29uGBQgASgJEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgVIAMoCRItCgpzdG9wX2FmdGVyGB4gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCmxvc3RfYWZ0ZXIYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHgoWc3RvcF9hZnRlcl91bmNvbmZpcm1lZBggIAEoCBIXCg9sYXN0X2VuZF9yZWFzb24YFiABKAkSFAoMb25seV9ub2RlX2lkGBcgASgJEhIKCmxhc3RfbGluZXMYGCADKAkSMgoKaW1hZ2VfcHVsbBgZIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzEjAKCWNvbnRhaW5lchgoIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyRmFjdHMSGQoRbm9taW5hdGVkX25vZGVfaWQYKSABKAlCEQoPX2xhc3RfZXhpdF9jb2RlIvMFCgpOb2RlUmVjb3JkEgoKAmlkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKBmxhYmVscxgEIAMoCzInLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLkxhYmVsc0VudHJ5EhYKDnJlbW92ZWRfbGFiZWxzGAUgAygJEiQKBnRhaW50cxgGIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSFgoOcmVtb3ZlZF90YWludHMYDSADKAkSEQoEem9uZRgHIAEoCUgAiAEBEhMKBnJlZ2lvbhgIIAEoCUgBiAEBEhAKCGNvcmRvbmVkGAkgASgIEhAKCGRyYWluaW5nGAogASgIEiMKBWhlbGxvGAsgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsbxIMCgRsb3N0GAwgASgIEhYKDmxvc3NfY29uZmlybWVkGA4gASgIEisKBWRyYWluGA8gASgLMhwuY2xvdWRsZXNzLnN0b3JlLkRyYWluUmVjb3JkEkIKDHRhaW50c19zaW5jZRgQIAMoCzIsLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkLlRhaW50c1NpbmNlRW50cnkSMwoJZGVwYXJ0dXJlGBEgASgLMiAuY2xvdWRsZXNzLnN0b3JlLkRlcGFydHVyZVJlY29yZBI1CghpZGVudGl0eRgSIAEoCzIjLmNsb3VkbGVzcy5zdG9yZS5Ob2RlSWRlbnRpdHlSZWNvcmQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARpOChBUYWludHNTaW5jZUVudHJ5EgsKA2tleRgBIAEoCRIpCgV2YWx1ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXA6AjgBQgcKBV96b25lQgkKB19yZWdpb24itwEKEk5vZGVJZGVudGl0eVJlY29yZBIzCgdjdXJyZW50GAEgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEjQKCHByZXZpb3VzGAIgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEh8KF3RydXN0X2J1bmRsZV9nZW5lcmF0aW9uGAMgASgDEhUKDWpvaW5fdG9rZW5faWQYBCABKAkisAEKEUNlcnRpZmljYXRlUmVjb3JkEg4KBnNlcmlhbBgBIAEoCRIZChFwdWJsaWNfa2V5X3NoYTI1NhgCIAEoCRItCglub3RfYWZ0ZXIYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmdlbmVyYXRpb24YBCABKAUSLQoJaXNzdWVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ4Cg9EZXBhcnR1cmVSZWNvcmQSKwoHbGVmdF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFZ3JhY2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJIroBCgtEcmFpblJlY29yZBIuCgpzdGFydGVkX2F0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghkZWFkbGluZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZm9yY2UYAyABKAgSDQoFdG90YWwYBCABKAUSLwoFcGhhc2UYBSABKA4yIC5jbG91ZGxlc3MuYXBpLkRyYWluU3RhdHVzLlBoYXNlIqYBChNSZW1vdmVkRXZlbnRzUmVjb3JkElYKEm5ld2VzdF9ieV9jYXRlZ29yeRgBIAMoCzI6LmNsb3VkbGVzcy5zdG9yZS5SZW1vdmVkRXZlbnRzUmVjb3JkLk5ld2VzdEJ5Q2F0ZWdvcnlFbnRyeRo3ChVOZXdlc3RCeUNhdGVnb3J5RW50cnkSCwoDa2V5GAEgASgFEg0KBXZhbHVlGAIgASgJOgI4ASKVAQoNUmVxdWVzdFJlY29yZBIOCgZtZXRob2QYASABKAkSEQoJYm9keV9oYXNoGAIgASgMEhQKDHdvcmtsb2FkX3VpZBgDIAEoCRIQCghyZXNwb25zZRgEIAEoDBImCgJhdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcHJpbmNpcGFsGAYgASgJIuIBChpDZXJ0aWZpY2F0ZUF1dGhvcml0eVJlY29yZBIUCgx0cnVzdF9kb21haW4YASABKAkSKgoFcm9vdHMYAiADKAsyGy5jbG91ZGxlc3Muc3RvcmUuUm9vdFJlY29yZBIaChJpc3N1aW5nX2dlbmVyYXRpb24YAyABKAUSHwoXdHJ1c3RfYnVuZGxlX2dlbmVyYXRpb24YBCABKAMSRQoIcm90YXRpb24YBSABKAsyMy5jbG91ZGxlc3Muc3RvcmUuQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvblJlY29yZCItCgpSb290UmVjb3JkEhIKCmdlbmVyYXRpb24YASABKAUSCwoDcGVtGAIgASgJIsgBCiJDZXJ0aWZpY2F0ZUF1dGhvcml0eVJvdGF0aW9uUmVjb3JkEkAKBXBoYXNlGAEgASgOMjEuY2xvdWRsZXNzLmFwaS5DZXJ0aWZpY2F0ZUF1dGhvcml0eVJvdGF0aW9uLlBoYXNlEi4KCnN0YXJ0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGNvbXBsZXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAifQoPSm9pblRva2VuUmVjb3JkEicKBXRva2VuGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Kb2luVG9rZW4SDAoEaG1hYxgCIAEoDBIzCghiaW5kaW5ncxgDIAMoCzIhLmNsb3VkbGVzcy5zdG9yZS5Kb2luVG9rZW5CaW5kaW5nIlMKEEpvaW5Ub2tlbkJpbmRpbmcSEwoLaW5zdGFuY2VfaWQYASABKAkSGQoRcHVibGljX2tleV9zaGEyNTYYAiABKAkSDwoHbm9kZV9pZBgDIAEoCSIvCgpVc2VyUmVjb3JkEiEKBHVzZXIYASABKAsyEy5jbG91ZGxlc3MuYXBpLlVzZXIivgEKEENyZWRlbnRpYWxSZWNvcmQSMQoKY3JlZGVudGlhbBgBIAEoCzIdLmNsb3VkbGVzcy5hcGkuVXNlckNyZWRlbnRpYWwSDAoEaG1hYxgCIAEoDBIzCgdjdXJyZW50GAMgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkEjQKCHByZXZpb3VzGAQgASgLMiIuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlUmVjb3JkIjQKDU5vZGVCYW5SZWNvcmQSIwoDYmFuGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5Ob2RlQmFuIvcCCg1TbmFwc2hvdEVudHJ5EjEKBmhlYWRlchgBIAEoCzIfLmNsb3VkbGVzcy5zdG9yZS5TbmFwc2hvdEhlYWRlckgAEi0KBG5vZGUYAiABKAsyHS5jbG91ZGxlc3Muc3RvcmUuU25hcHNob3ROb2RlSAASMwoId29ya2xvYWQYAyABKAsyHy5jbG91ZGxlc3Muc3RvcmUuV29ya2xvYWRSZWNvcmRIABIzCgd2ZXJzaW9uGAQgASgLMiAuY2xvdWRsZXNzLnN0b3JlLlNuYXBzaG90VmVyc2lvbkgAEjEKB2NvbnRyb2wYBSABKAsyHi5jbG91ZGxlc3Muc3RvcmUuQ29udHJvbFJlY29yZEgAEjEKB3JlcGxpY2EYBiABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUmVwbGljYVJlY29yZEgAEisKA2VuZBgHIAEoCzIcLmNsb3VkbGVzcy5zdG9yZS5TbmFwc2hvdEVuZEgAQgcKBWVudHJ5InQKDlNuYXBzaG90SGVhZGVyEg4KBmZvcm1hdBgBIAEoBRISCgpjbHVzdGVyX2lkGAIgASgJEhAKCHJldmlzaW9uGAMgASgDEiwKCHRha2VuX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLhAQoMU25hcHNob3ROb2RlEisKBnJlY29yZBgBIAEoCzIbLmNsb3VkbGVzcy5zdG9yZS5Ob2RlUmVjb3JkEg0KBWFsaXZlGAIgASgIEhcKD21lbW9yeV9wcmVzc3VyZRgDIAEoCBIVCg1kaXNrX3ByZXNzdXJlGAQgASgIEhsKE25ldHdvcmtfdW5hdmFpbGFibGUYBSABKAgSHgoWY29udGFpbmVyc191bmF2YWlsYWJsZRgGIAEoCBITCgtxdWFyYW50aW5lZBgHIAEoCBITCgtyZWxpYWJpbGl0eRgIIAEoASJOCg9TbmFwc2hvdFZlcnNpb24SCwoDdWlkGAEgASgJEi4KBnJlY29yZBgCIAEoCzIeLmNsb3VkbGVzcy5zdG9yZS5WZXJzaW9uUmVjb3JkIh4KC1NuYXBzaG90RW5kEg8KB2VudHJpZXMYASABKANiBnByb3RvMw", [file_cloudless_api_coordinator_service, file_cloudless_api_identity, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_user, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIuQBCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCRISCgpyb2xsZWRfb3V0GAcgASgIIsMDCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5Ei8KB3JvbGxvdXQYCCABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUm9sbG91dFJlY29yZBIWCg5wYXVzZWRfdmVyc2lvbhgJIAEoBRIxCghldmljdGlvbhgKIAEoCzIfLmNsb3VkbGVzcy5zdG9yZS5FdmljdGlvblJlY29yZBpMCgxCYWNrb2ZmRW50cnkSCwoDa2V5GAEgASgFEisKBXZhbHVlGAIgASgLMhwuY2xvdWRsZXNzLnN0b3JlLlNsb3RCYWNrb2ZmOgI4ASJQCg5FdmljdGlvblJlY29yZBITCgtyZXBsaWNhX2lkcxgBIAMoCRIpCgV1bnRpbBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAihAUKDVJvbGxvdXRSZWNvcmQSDwoHdmVyc2lvbhgBIAEoBRIUCgxmcm9tX3ZlcnNpb24YAiABKAUSMQoIc3RyYXRlZ3kYAyABKA4yHy5jbG91ZGxlc3MuYXBpLlJvbGxvdXQuU3RyYXRlZ3kSLgoKc3RhcnRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKc3RlcHNfZG9uZRgFIAEoBRIzCg9zdGVwX3JlYWNoZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKE3dhaXRzX2Zvcl9wcm9tb3Rpb24YByABKAgSEAoIcHJvbW90ZWQYCCABKAgSEgoKZmFpbGVkX25ldxgJIAEoBRIQCghwcm9ncmVzcxgKIAEoAxIvCgtwcm9ncmVzc19hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLc3dpdGNoZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KB2ZhaWx1cmUYDSABKAsyHS5jbG91ZGxlc3MuYXBpLlJvbGxvdXRGYWlsdXJlEhIKCnJvbGxzX2JhY2sYDiABKAUSEAoIZm9yZ2l2ZW4YDyABKAUSDQoFcmV0cnkYECABKAgSEwoLZmFpbGVkX2dvbmUYESABKAUSFgoOZmlyc3Rfc2VxdWVuY2UYEiABKAMSKQoFdW50aWwYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIdCg5FdmlkZW5jZVJlY29yZBILCgN1aWQYASABKAkiQAoKUGxhblJlY29yZBIhCgRwbGFuGAEgASgLMhMuY2xvdWRsZXNzLmFwaS5QbGFuEg8KB291dGNvbWUYAiABKAwiTwoLU2xvdEJhY2tvZmYSEAoIZmFpbHVyZXMYASABKAUSLgoKbm90X2JlZm9yZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigwcKDVJlcGxpY2FSZWNvcmQSCgoCaWQYASABKAkSCwoDdWlkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEgwKBHNsb3QYBCABKAUSDwoHdmVyc2lvbhgFIAEoBRIPCgdub2RlX2lkGAYgASgJEhcKD2Rlc2lyZWRfcnVubmluZxgHIAEoCBIxCgVwaGFzZRgIIAEoDjIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cy5QaGFzZRINCgVyZWFkeRgJIAEoCBIOCgZyZWFzb24YCiABKAkSFAoMY29udGFpbmVyX2lkGAsgASgJEhAKCHJlc3RhcnRzGAwgASgFEioKCWVuZHBvaW50cxgNIAMoCzIXLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnQSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVhZHlfc2luY2UYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKDmxhc3RfZXhpdF9jb2RlGBAgASgFSACIAQESFgoOb3JkZXJfcmV2aXNpb24YESABKAMSDAoEbG9zdBgSIAEoCBIrCgdsb3N0X2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtzdG9wX3JlYXNvbhgUIAEoCRIdChVlYXJsaWVyX2NvbnRhaW5lcl9pZHMYFSADKAkSLQoKc3RvcF9hZnRlchgeIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhItCgpsb3N0X2FmdGVyGB8gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh4KFnN0b3BfYWZ0ZXJfdW5jb25maXJtZWQYICABKAgSFwoPbGFzdF9lbmRfcmVhc29uGBYgASgJEhQKDG9ubHlfbm9kZV9pZBgXIAEoCRISCgpsYXN0X2xpbmVzGBggAygJEjIKCmltYWdlX3B1bGwYGSABKAsyHi5jbG91ZGxlc3MuYXBpLkltYWdlUHVsbFN0YXR1cxIwCgljb250YWluZXIYKCABKAsyHS5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lckZhY3RzEhkKEW5vbWluYXRlZF9ub2RlX2lkGCkgASgJQhEKD19sYXN0X2V4aXRfY29kZSLzBQoKTm9kZVJlY29yZBIKCgJpZBgBIAEoCRITCgtpbnN0YW5jZV9pZBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI3CgZsYWJlbHMYBCADKAsyJy5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZC5MYWJlbHNFbnRyeRIWCg5yZW1vdmVkX2xhYmVscxgFIAMoCRIkCgZ0YWludHMYBiADKAsyFC5jbG91ZGxlc3MuYXBpLlRhaW50EhYKDnJlbW92ZWRfdGFpbnRzGA0gAygJEhEKBHpvbmUYByABKAlIAIgBARITCgZyZWdpb24YCCABKAlIAYgBARIQCghjb3Jkb25lZBgJIAEoCBIQCghkcmFpbmluZxgKIAEoCBIjCgVoZWxsbxgLIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG8SDAoEbG9zdBgMIAEoCBIWCg5sb3NzX2NvbmZpcm1lZBgOIAEoCBIrCgVkcmFpbhgPIAEoCzIcLmNsb3VkbGVzcy5zdG9yZS5EcmFpblJlY29yZBJCCgx0YWludHNfc2luY2UYECADKAsyLC5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZC5UYWludHNTaW5jZUVudHJ5EjMKCWRlcGFydHVyZRgRIAEoCzIgLmNsb3VkbGVzcy5zdG9yZS5EZXBhcnR1cmVSZWNvcmQSNQoIaWRlbnRpdHkYEiABKAsyIy5jbG91ZGxlc3Muc3RvcmUuTm9kZUlkZW50aXR5UmVjb3JkGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaTgoQVGFpbnRzU2luY2VFbnRyeRILCgNrZXkYASABKAkSKQoFdmFsdWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wOgI4AUIHCgVfem9uZUIJCgdfcmVnaW9uIrcBChJOb2RlSWRlbnRpdHlSZWNvcmQSMwoHY3VycmVudBgBIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBI0CghwcmV2aW91cxgCIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBIfChd0cnVzdF9idW5kbGVfZ2VuZXJhdGlvbhgDIAEoAxIVCg1qb2luX3Rva2VuX2lkGAQgASgJIrABChFDZXJ0aWZpY2F0ZVJlY29yZBIOCgZzZXJpYWwYASABKAkSGQoRcHVibGljX2tleV9zaGEyNTYYAiABKAkSLQoJbm90X2FmdGVyGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpnZW5lcmF0aW9uGAQgASgFEi0KCWlzc3VlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAieAoPRGVwYXJ0dXJlUmVjb3JkEisKB2xlZnRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBWdyYWNlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSK6AQoLRHJhaW5SZWNvcmQSLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZGVhZGxpbmUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWZvcmNlGAMgASgIEg0KBXRvdGFsGAQgASgFEi8KBXBoYXNlGAUgASgOMiAuY2xvdWRsZXNzLmFwaS5EcmFpblN0YXR1cy5QaGFzZSKmAQoTUmVtb3ZlZEV2ZW50c1JlY29yZBJWChJuZXdlc3RfYnlfY2F0ZWdvcnkYASADKAsyOi5jbG91ZGxlc3Muc3RvcmUuUmVtb3ZlZEV2ZW50c1JlY29yZC5OZXdlc3RCeUNhdGVnb3J5RW50cnkaNwoVTmV3ZXN0QnlDYXRlZ29yeUVudHJ5EgsKA2tleRgBIAEoBRINCgV2YWx1ZRgCIAEoCToCOAEilQEKDVJlcXVlc3RSZWNvcmQSDgoGbWV0aG9kGAEgASgJEhEKCWJvZHlfaGFzaBgCIAEoDBIUCgx3b3JrbG9hZF91aWQYAyABKAkSEAoIcmVzcG9uc2UYBCABKAwSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXByaW5jaXBhbBgGIAEoCSLiAQoaQ2VydGlmaWNhdGVBdXRob3JpdHlSZWNvcmQSFAoMdHJ1c3RfZG9tYWluGAEgASgJEioKBXJvb3RzGAIgAygLMhsuY2xvdWRsZXNzLnN0b3JlLlJvb3RSZWNvcmQSGgoSaXNzdWluZ19nZW5lcmF0aW9uGAMgASgFEh8KF3RydXN0X2J1bmRsZV9nZW5lcmF0aW9uGAQgASgDEkUKCHJvdGF0aW9uGAUgASgLMjMuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlQXV0aG9yaXR5Um90YXRpb25SZWNvcmQiLQoKUm9vdFJlY29yZBISCgpnZW5lcmF0aW9uGAEgASgFEgsKA3BlbRgCIAEoCSLIAQoiQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvblJlY29yZBJACgVwaGFzZRgBIAEoDjIxLmNsb3VkbGVzcy5hcGkuQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvbi5QaGFzZRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxjb21wbGV0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIn0KD0pvaW5Ub2tlblJlY29yZBInCgV0b2tlbhgBIAEoCzIYLmNsb3VkbGVzcy5hcGkuSm9pblRva2VuEgwKBGhtYWMYAiABKAwSMwoIYmluZGluZ3MYAyADKAsyIS5jbG91ZGxlc3Muc3RvcmUuSm9pblRva2VuQmluZGluZyJTChBKb2luVG9rZW5CaW5kaW5nEhMKC2luc3RhbmNlX2lkGAEgASgJEhkKEXB1YmxpY19rZXlfc2hhMjU2GAIgASgJEg8KB25vZGVfaWQYAyABKAkiLwoKVXNlclJlY29yZBIhCgR1c2VyGAEgASgLMhMuY2xvdWRsZXNzLmFwaS5Vc2VyIr4BChBDcmVkZW50aWFsUmVjb3JkEjEKCmNyZWRlbnRpYWwYASABKAsyHS5jbG91ZGxlc3MuYXBpLlVzZXJDcmVkZW50aWFsEgwKBGhtYWMYAiABKAwSMwoHY3VycmVudBgDIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBI0CghwcmV2aW91cxgEIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZCI0Cg1Ob2RlQmFuUmVjb3JkEiMKA2JhbhgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuTm9kZUJhbiL3AgoNU25hcHNob3RFbnRyeRIxCgZoZWFkZXIYASABKAsyHy5jbG91ZGxlc3Muc3RvcmUuU25hcHNob3RIZWFkZXJIABItCgRub2RlGAIgASgLMh0uY2xvdWRsZXNzLnN0b3JlLlNuYXBzaG90Tm9kZUgAEjMKCHdvcmtsb2FkGAMgASgLMh8uY2xvdWRsZXNzLnN0b3JlLldvcmtsb2FkUmVjb3JkSAASMwoHdmVyc2lvbhgEIAEoCzIgLmNsb3VkbGVzcy5zdG9yZS5TbmFwc2hvdFZlcnNpb25IABIxCgdjb250cm9sGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmRIABIxCgdyZXBsaWNhGAYgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlcGxpY2FSZWNvcmRIABIrCgNlbmQYByABKAsyHC5jbG91ZGxlc3Muc3RvcmUuU25hcHNob3RFbmRIAEIHCgVlbnRyeSJ0Cg5TbmFwc2hvdEhlYWRlchIOCgZmb3JtYXQYASABKAUSEgoKY2x1c3Rlcl9pZBgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAxIsCgh0YWtlbl9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi4QEKDFNuYXBzaG90Tm9kZRIrCgZyZWNvcmQYASABKAsyGy5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZBINCgVhbGl2ZRgCIAEoCBIXCg9tZW1vcnlfcHJlc3N1cmUYAyABKAgSFQoNZGlza19wcmVzc3VyZRgEIAEoCBIbChNuZXR3b3JrX3VuYXZhaWxhYmxlGAUgASgIEh4KFmNvbnRhaW5lcnNfdW5hdmFpbGFibGUYBiABKAgSEwoLcXVhcmFudGluZWQYByABKAgSEwoLcmVsaWFiaWxpdHkYCCABKAEiTgoPU25hcHNob3RWZXJzaW9uEgsKA3VpZBgBIAEoCRIuCgZyZWNvcmQYAiABKAsyHi5jbG91ZGxlc3Muc3RvcmUuVmVyc2lvblJlY29yZCIeCgtTbmFwc2hvdEVuZBIPCgdlbnRyaWVzGAEgASgDYgZwcm90bzM", [file_cloudless_api_coordinator_service, file_cloudless_api_identity, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_user, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * /meta/cluster
@@ -395,6 +395,13 @@ export type ControlRecord = Message<"cloudless.store.ControlRecord"> & {
    * @generated from field: int32 paused_version = 9;
    */
   pausedVersion: number;
+
+  /**
+   * Replicas that a user has asked to move. Absent: none.
+   *
+   * @generated from field: cloudless.store.EvictionRecord eviction = 10;
+   */
+  eviction?: EvictionRecord | undefined;
 };
 
 /**
@@ -403,6 +410,34 @@ export type ControlRecord = Message<"cloudless.store.ControlRecord"> & {
  */
 export const ControlRecordSchema: GenMessage<ControlRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 6);
+
+/**
+ * Replicas that leave their nodes, within the disruption budget of their workload.
+ *
+ * @generated from message cloudless.store.EvictionRecord
+ */
+export type EvictionRecord = Message<"cloudless.store.EvictionRecord"> & {
+  /**
+   * Ids of the replicas. May contain replicas that have left.
+   *
+   * @generated from field: repeated string replica_ids = 1;
+   */
+  replicaIds: string[];
+
+  /**
+   * Time from which on replicas that have not left stay.
+   *
+   * @generated from field: google.protobuf.Timestamp until = 2;
+   */
+  until?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.EvictionRecord.
+ * Use `create(EvictionRecordSchema)` to create a new message.
+ */
+export const EvictionRecordSchema: GenMessage<EvictionRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 7);
 
 /**
  * Progress of a rollout. Its phase and reason are in the control record.
@@ -557,7 +592,7 @@ export type RolloutRecord = Message<"cloudless.store.RolloutRecord"> & {
  * Use `create(RolloutRecordSchema)` to create a new message.
  */
 export const RolloutRecordSchema: GenMessage<RolloutRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 7);
+  messageDesc(file_cloudless_store_records, 8);
 
 /**
  * /evidence/<uid>: the readiness guard of a workload. Rewritten by every transaction in which a
@@ -580,7 +615,7 @@ export type EvidenceRecord = Message<"cloudless.store.EvidenceRecord"> & {
  * Use `create(EvidenceRecordSchema)` to create a new message.
  */
 export const EvidenceRecordSchema: GenMessage<EvidenceRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 8);
+  messageDesc(file_cloudless_store_records, 9);
 
 /**
  * /plan/<id>
@@ -608,7 +643,7 @@ export type PlanRecord = Message<"cloudless.store.PlanRecord"> & {
  * Use `create(PlanRecordSchema)` to create a new message.
  */
 export const PlanRecordSchema: GenMessage<PlanRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 9);
+  messageDesc(file_cloudless_store_records, 10);
 
 /**
  * Replacement back-off of one slot.
@@ -636,7 +671,7 @@ export type SlotBackoff = Message<"cloudless.store.SlotBackoff"> & {
  * Use `create(SlotBackoffSchema)` to create a new message.
  */
 export const SlotBackoffSchema: GenMessage<SlotBackoff> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 10);
+  messageDesc(file_cloudless_store_records, 11);
 
 /**
  * /replica/<uid>/<sequence>
@@ -862,7 +897,7 @@ export type ReplicaRecord = Message<"cloudless.store.ReplicaRecord"> & {
  * Use `create(ReplicaRecordSchema)` to create a new message.
  */
 export const ReplicaRecordSchema: GenMessage<ReplicaRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 11);
+  messageDesc(file_cloudless_store_records, 12);
 
 /**
  * /node/<id>
@@ -1004,7 +1039,7 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
  * Use `create(NodeRecordSchema)` to create a new message.
  */
 export const NodeRecordSchema: GenMessage<NodeRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 12);
+  messageDesc(file_cloudless_store_records, 13);
 
 /**
  * The certificates of a node.
@@ -1046,7 +1081,7 @@ export type NodeIdentityRecord = Message<"cloudless.store.NodeIdentityRecord"> &
  * Use `create(NodeIdentityRecordSchema)` to create a new message.
  */
 export const NodeIdentityRecordSchema: GenMessage<NodeIdentityRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 13);
+  messageDesc(file_cloudless_store_records, 14);
 
 /**
  * A certificate that the cluster has issued.
@@ -1095,7 +1130,7 @@ export type CertificateRecord = Message<"cloudless.store.CertificateRecord"> & {
  * Use `create(CertificateRecordSchema)` to create a new message.
  */
 export const CertificateRecordSchema: GenMessage<CertificateRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 14);
+  messageDesc(file_cloudless_store_records, 15);
 
 /**
  * The departure of an agent that left in good order.
@@ -1130,7 +1165,7 @@ export type DepartureRecord = Message<"cloudless.store.DepartureRecord"> & {
  * Use `create(DepartureRecordSchema)` to create a new message.
  */
 export const DepartureRecordSchema: GenMessage<DepartureRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 15);
+  messageDesc(file_cloudless_store_records, 16);
 
 /**
  * A drain.
@@ -1179,7 +1214,7 @@ export type DrainRecord = Message<"cloudless.store.DrainRecord"> & {
  * Use `create(DrainRecordSchema)` to create a new message.
  */
 export const DrainRecordSchema: GenMessage<DrainRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 16);
+  messageDesc(file_cloudless_store_records, 17);
 
 /**
  * /removed/events: ids of the newest removed events, so that a watch that would miss an event is
@@ -1202,7 +1237,7 @@ export type RemovedEventsRecord = Message<"cloudless.store.RemovedEventsRecord">
  * Use `create(RemovedEventsRecordSchema)` to create a new message.
  */
 export const RemovedEventsRecordSchema: GenMessage<RemovedEventsRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 17);
+  messageDesc(file_cloudless_store_records, 18);
 
 /**
  * /request/<id>: the result of a request. Kept for one hour, or for less when all results together
@@ -1259,7 +1294,7 @@ export type RequestRecord = Message<"cloudless.store.RequestRecord"> & {
  * Use `create(RequestRecordSchema)` to create a new message.
  */
 export const RequestRecordSchema: GenMessage<RequestRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 18);
+  messageDesc(file_cloudless_store_records, 19);
 
 /**
  * /ca/ca: the certificate authority. The keys are files of the coordinator and never in the store.
@@ -1308,7 +1343,7 @@ export type CertificateAuthorityRecord = Message<"cloudless.store.CertificateAut
  * Use `create(CertificateAuthorityRecordSchema)` to create a new message.
  */
 export const CertificateAuthorityRecordSchema: GenMessage<CertificateAuthorityRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 19);
+  messageDesc(file_cloudless_store_records, 20);
 
 /**
  * A trusted root.
@@ -1336,7 +1371,7 @@ export type RootRecord = Message<"cloudless.store.RootRecord"> & {
  * Use `create(RootRecordSchema)` to create a new message.
  */
 export const RootRecordSchema: GenMessage<RootRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 20);
+  messageDesc(file_cloudless_store_records, 21);
 
 /**
  * A rotation of the certificate authority.
@@ -1371,7 +1406,7 @@ export type CertificateAuthorityRotationRecord = Message<"cloudless.store.Certif
  * Use `create(CertificateAuthorityRotationRecordSchema)` to create a new message.
  */
 export const CertificateAuthorityRotationRecordSchema: GenMessage<CertificateAuthorityRotationRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 21);
+  messageDesc(file_cloudless_store_records, 22);
 
 /**
  * /jointoken/<id>
@@ -1406,7 +1441,7 @@ export type JoinTokenRecord = Message<"cloudless.store.JoinTokenRecord"> & {
  * Use `create(JoinTokenRecordSchema)` to create a new message.
  */
 export const JoinTokenRecordSchema: GenMessage<JoinTokenRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 22);
+  messageDesc(file_cloudless_store_records, 23);
 
 /**
  * The machine and key to which one use of a join token is bound.
@@ -1441,7 +1476,7 @@ export type JoinTokenBinding = Message<"cloudless.store.JoinTokenBinding"> & {
  * Use `create(JoinTokenBindingSchema)` to create a new message.
  */
 export const JoinTokenBindingSchema: GenMessage<JoinTokenBinding> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 23);
+  messageDesc(file_cloudless_store_records, 24);
 
 /**
  * /user/<name>
@@ -1462,7 +1497,7 @@ export type UserRecord = Message<"cloudless.store.UserRecord"> & {
  * Use `create(UserRecordSchema)` to create a new message.
  */
 export const UserRecordSchema: GenMessage<UserRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 24);
+  messageDesc(file_cloudless_store_records, 25);
 
 /**
  * /credential/<id>: a credential of a user.
@@ -1504,7 +1539,7 @@ export type CredentialRecord = Message<"cloudless.store.CredentialRecord"> & {
  * Use `create(CredentialRecordSchema)` to create a new message.
  */
 export const CredentialRecordSchema: GenMessage<CredentialRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 25);
+  messageDesc(file_cloudless_store_records, 26);
 
 /**
  * /ban/<node id>
@@ -1525,7 +1560,7 @@ export type NodeBanRecord = Message<"cloudless.store.NodeBanRecord"> & {
  * Use `create(NodeBanRecordSchema)` to create a new message.
  */
 export const NodeBanRecordSchema: GenMessage<NodeBanRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 26);
+  messageDesc(file_cloudless_store_records, 27);
 
 /**
  * One entry of a snapshot for simulations: a header, the records, and an end. The records lack all
@@ -1603,7 +1638,7 @@ export type SnapshotEntry = Message<"cloudless.store.SnapshotEntry"> & {
  * Use `create(SnapshotEntrySchema)` to create a new message.
  */
 export const SnapshotEntrySchema: GenMessage<SnapshotEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 27);
+  messageDesc(file_cloudless_store_records, 28);
 
 /**
  * The first entry of a snapshot.
@@ -1645,7 +1680,7 @@ export type SnapshotHeader = Message<"cloudless.store.SnapshotHeader"> & {
  * Use `create(SnapshotHeaderSchema)` to create a new message.
  */
 export const SnapshotHeaderSchema: GenMessage<SnapshotHeader> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 28);
+  messageDesc(file_cloudless_store_records, 29);
 
 /**
  * A node and what the coordinator keeps about the node in memory.
@@ -1715,7 +1750,7 @@ export type SnapshotNode = Message<"cloudless.store.SnapshotNode"> & {
  * Use `create(SnapshotNodeSchema)` to create a new message.
  */
 export const SnapshotNodeSchema: GenMessage<SnapshotNode> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 29);
+  messageDesc(file_cloudless_store_records, 30);
 
 /**
  * A version of the replica template of a workload.
@@ -1743,7 +1778,7 @@ export type SnapshotVersion = Message<"cloudless.store.SnapshotVersion"> & {
  * Use `create(SnapshotVersionSchema)` to create a new message.
  */
 export const SnapshotVersionSchema: GenMessage<SnapshotVersion> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 30);
+  messageDesc(file_cloudless_store_records, 31);
 
 /**
  * The last entry of a snapshot, by which a reader detects an incomplete file.
@@ -1764,5 +1799,5 @@ export type SnapshotEnd = Message<"cloudless.store.SnapshotEnd"> & {
  * Use `create(SnapshotEndSchema)` to create a new message.
  */
 export const SnapshotEndSchema: GenMessage<SnapshotEnd> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 31);
+  messageDesc(file_cloudless_store_records, 32);
 
