@@ -31,9 +31,10 @@ export class NodeTable {
   readonly ids: NodeId[] = [];
   /** The node of each slot; undefined for a slot that is known only from reservations. */
   readonly records: (IndexedNode | undefined)[] = [];
-  readonly classes = new NodeClasses();
-  readonly sizes = new NodeSizes();
-  readonly kinds = new NodeKinds();
+  /** The next three grow at the end only, so that copies of a table share them. */
+  readonly classes: NodeClasses;
+  readonly sizes: NodeSizes;
+  readonly kinds: NodeKinds;
   columns = new ValueColumns(this.records, FIRST_CAPACITY);
 
   /** Class of the node, {@link NO_CLASS} without a node. */
@@ -68,6 +69,13 @@ export class NodeTable {
   private readonly freeSlots: Slot[] = [];
   private ranks: Int32Array | undefined;
   private nodeCount = 0;
+
+  /** @param original - The table that a new one is a copy of. */
+  constructor(original?: NodeTable) {
+    this.classes = original?.classes ?? new NodeClasses();
+    this.sizes = original?.sizes ?? new NodeSizes();
+    this.kinds = original?.kinds ?? new NodeKinds();
+  }
 
   /** Number of nodes, without slots that are known only from reservations. */
   get count(): number {
@@ -144,7 +152,9 @@ export class NodeTable {
     usedMemory[slot] = (usedMemory[slot] ?? 0) + memory;
     replicas[slot] = (replicas[slot] ?? 0) + change;
     replicasLeft[slot] = (replicasLeft[slot] ?? 0) - change;
-    this.refreshImbalance(slot);
+    // An empty node has exactly what it has, also after sums beyond 2^53, which are rounded.
+    if (replicas[slot] === 0) this.writeAmounts(slot, this.records[slot], NO_RESOURCES);
+    else this.refreshImbalance(slot);
   }
 
   /** Resources that reservations hold on a slot, with or without a node. */
@@ -180,7 +190,7 @@ export class NodeTable {
 
   /** Returns an independent copy, without the columns of labels and topologies. */
   clone(): NodeTable {
-    const copy = new NodeTable();
+    const copy = new NodeTable(this);
     for (const [id, slot] of this.slots) copy.slots.set(id, slot);
     copy.ids.push(...this.ids);
     copy.freeSlots.push(...this.freeSlots);
@@ -189,15 +199,6 @@ export class NodeTable {
     for (const name of COUNTS) copy[name] = copyOf(this[name]);
     for (const name of AMOUNTS) copy[name] = copyOf(this[name]);
     for (const record of this.records) copy.records.push(record);
-    // Ids of classes and sizes are interned again in the copy, which may see other nodes.
-    this.records.forEach((record, slot) => {
-      if (record === undefined) return;
-      const classId = copy.classes.intern(record);
-      const sizeId = copy.sizes.intern(record);
-      copy.classOf[slot] = classId;
-      copy.sizeOf[slot] = sizeId;
-      copy.kindOf[slot] = copy.kinds.intern(classId, sizeId);
-    });
     copy.resetColumns();
     return copy;
   }

@@ -5,6 +5,7 @@ import type { WorkloadTerm } from '../input/request.js';
 import { DomainCounts } from './domain-counts.js';
 import type { EntryColumns } from './entry-columns.js';
 import type { LedgerGroup } from './replica-group.js';
+import { TermBuckets } from './term-buckets.js';
 
 /**
  * Which replicas a term counts. Affinity counts replicas that are not leaving, because leaving ones
@@ -41,6 +42,8 @@ const MAX_TERMS = 4_096;
  */
 export class TermIndex {
   private readonly counted = new Map<string, CountedTerm>();
+  private readonly countedBuckets = new TermBuckets<CountedTerm>();
+  private readonly repelBuckets = new TermBuckets<RepelTerm>();
   private readonly repelled = new Map<string, RepelTerm>();
   /** Grows at the end only, so that readers look at new terms only. */
   readonly repels: RepelTerm[] = [];
@@ -74,13 +77,20 @@ export class TermIndex {
     if (known !== undefined) return known.counts;
     const added = { term, namespace, side, counts: this.createCounts(topology) };
     this.counted.set(key, added);
+    this.countedBuckets.add(added);
     for (const group of this.groups()) if (this.link(added, group)) this.countEntries(group, added);
     return added.counts;
   }
 
+  /** Lists the terms of existing replicas that may match a workload with these labels. */
+  listRepels(labels: LabelMap): readonly RepelTerm[] {
+    return this.repelBuckets.listCandidates(labels);
+  }
+
   /** Links a new group with the terms that match the group, and with its own terms. */
   addGroup(group: LedgerGroup): void {
-    for (const counted of this.counted.values()) this.link(counted, group);
+    for (const counted of this.countedBuckets.listCandidates(group.labels))
+      this.link(counted, group);
     group.repelCounts = group.repels.map((term) => {
       const key = toRepelKey(term, group);
       const known = this.repelled.get(key);
@@ -92,6 +102,7 @@ export class TermIndex {
       const added: RepelTerm = { term, namespace: group.namespace, counts, groups: 1 };
       this.repelled.set(key, added);
       this.repels.push(added);
+      this.repelBuckets.add(added);
       return counts;
     });
   }
@@ -112,6 +123,8 @@ export class TermIndex {
     this.counted.clear();
     this.repelled.clear();
     this.repels.length = 0;
+    this.countedBuckets.clear();
+    this.repelBuckets.clear();
     for (const group of this.groups()) {
       group.stayingCounts = [];
       group.allCounts = [];

@@ -3,7 +3,7 @@ import { matchesWorkload } from '../filters/workload-terms.js';
 import { toLabelMap, type LabelMap } from '../input/labels.js';
 import type { FullRequest, WorkloadTerm } from '../input/request.js';
 import type { DomainCounts } from '../reservations/domain-counts.js';
-import { repelsWorkload, type TermIndex } from '../reservations/term-index.js';
+import { repelsWorkload, type RepelTerm, type TermIndex } from '../reservations/term-index.js';
 
 /** One workload term of a request with the counts of the replicas that the term matches. */
 interface RequestTerm {
@@ -23,7 +23,7 @@ export class RequestTerms {
   /** Counts of affinity terms that allow every node until the workload's own first replica. */
   readonly mayStartAnywhere: readonly DomainCounts[];
   private readonly labels: LabelMap;
-  private seenRepels = 0;
+  private seenRepels: number;
 
   constructor(
     private readonly request: FullRequest,
@@ -35,7 +35,8 @@ export class RequestTerms {
     this.mayStartAnywhere = this.affinity.flatMap(({ counts, matchesOwnWorkload, weight }) =>
       matchesOwnWorkload && weight === 0 ? [counts] : [],
     );
-    this.findRepels();
+    this.seenRepels = index.repels.length;
+    this.addRepels(index.listRepels(this.labels));
   }
 
   /** True when no term decides anything. */
@@ -56,10 +57,14 @@ export class RequestTerms {
    */
   findRepels(): boolean {
     const { repels } = this.index;
+    const isNew = repels.slice(this.seenRepels);
+    this.seenRepels = repels.length;
+    return this.addRepels(isNew);
+  }
+
+  private addRepels(candidates: readonly RepelTerm[]): boolean {
     let found = false;
-    for (; this.seenRepels < repels.length; this.seenRepels += 1) {
-      const repel = repels[this.seenRepels];
-      if (repel === undefined) continue;
+    for (const repel of candidates) {
       if (!repelsWorkload(repel, this.request.namespace, this.labels)) continue;
       this.repelledBy.push(repel.counts);
       found = true;
