@@ -141,6 +141,8 @@ export interface SchedulerFigures {
   /** Scores computed in winner trees, when trees were built and when nodes changed. */
   readonly leavesUpdated: number;
   readonly treesBuilt: number;
+  /** Winner trees copied from the tree of a request with equal scores. */
+  readonly treesCopied: number;
   /** Winner trees kept at the moment. */
   readonly treesKept: number;
   /** Decisions about requests that came once. */

@@ -1,4 +1,4 @@
-import { toReplicaId } from '@cloudless/base';
+import { toReplicaId, toWorkloadId } from '@cloudless/base';
 import type { Cluster, PlacementRequest } from './index.js';
 import { aCluster, aNode, aRequest, reservationFor } from './testing/builders.js';
 
@@ -60,6 +60,18 @@ describe('Work of a decision', () => {
     expect(treesBuilt).toBe(before.treesBuilt);
     // Two nodes of the first call and one of the second.
     expect(leavesUpdated - before.leavesUpdated).toBeLessThanOrEqual(3);
+  });
+
+  it('is one score per changed node for the third workload with equal replicas', () => {
+    const cluster = aLargeCluster();
+    for (const name of ['first', 'second', 'third']) {
+      const request = aRequest({ workloadId: toWorkloadId(name), labels: { app: name } });
+      placeAndReserve(cluster, request, 2);
+    }
+    const { treesBuilt, treesCopied, leavesUpdated } = cluster.figures();
+    // The tree of the first workload, and the one from which the others are copied.
+    expect({ treesBuilt, treesCopied }).toEqual({ treesBuilt: 2, treesCopied: 2 });
+    expect(leavesUpdated).toBeLessThanOrEqual(2 * NODES + 3 * 2);
   });
 
   it('ends with the trees when a node comes, and starts again with the next decision', () => {

@@ -6,12 +6,18 @@ import type { FullRequest } from '../input/request.js';
 import { toClaim } from '../reservations/claim.js';
 import type { Entry } from '../reservations/entry-columns.js';
 import type { Ledger } from '../reservations/ledger.js';
+import type { LedgerGroup } from '../reservations/replica-group.js';
 import { WorkloadCounts } from '../reservations/workload-counts.js';
 import type { ScoreWeights } from '../scoring/score.js';
 import { ClassScores } from '../signatures/class-scores.js';
 import { NodeMatch } from '../signatures/node-match.js';
 import { RequestPlan } from '../signatures/request-plan.js';
-import { toClassSignature, toLabelSignature, toSignature } from '../signatures/signature.js';
+import {
+  toClassSignature,
+  toLabelSignature,
+  toSignature,
+  toSpecSignature,
+} from '../signatures/signature.js';
 import { Ranking } from '../trees/ranking.js';
 import { SpreadCeiling } from '../trees/spread-ceiling.js';
 import { TreeShape } from '../trees/tree-shape.js';
@@ -27,6 +33,8 @@ export interface EngineFigures {
   /** Scores computed in trees, when they were built and when nodes changed. */
   readonly leavesUpdated: number;
   readonly treesBuilt: number;
+  /** Trees copied from one with equal scores. */
+  readonly treesCopied: number;
   readonly treesKept: number;
   /** Decisions without a tree. */
   readonly scans: number;
@@ -37,6 +45,9 @@ export interface EngineFigures {
 /** Bytes of trees kept. A tree takes about 20 bytes per node. */
 const MAX_TREE_BYTES = 64 * 1024 ** 2;
 const MAX_TREES = 4_096;
+/** Trees of workloads without replicas, from which others are copied. */
+const MAX_TWINS = 256;
+const MAX_TWIN_BYTES = 16 * 1024 ** 2;
 /** Bytes of matches between nodes and what requests ask of nodes. */
 const MAX_MATCH_BYTES = 32 * 1024 ** 2;
 const MAX_MATCHES = 1_024;
@@ -51,6 +62,12 @@ const MAX_SEEN = 4_096;
 /** Changed slots remembered for trees that catch up. */
 const MAX_CHANGED = 65_536;
 
+/** A tree, and the group of the replicas of its request, held while the tree is kept. */
+interface KeptTree {
+  readonly tree: WinnerTree;
+  readonly group: LedgerGroup;
+}
+
 /** A refusal, and the state of the cluster that it speaks about. */
 interface Refusal {
   readonly revision: number;
@@ -63,12 +80,13 @@ interface Refusal {
  */
 export class PlacementEngine {
   private readonly changed = new ChangeLog(MAX_CHANGED);
-  private readonly trees = new BoundedCache<WinnerTree>(
+  private readonly trees = new BoundedCache<KeptTree>(
     MAX_TREES,
     MAX_TREE_BYTES,
-    (tree) => tree.bytes,
-    (tree) => this.dropTree(tree),
+    ({ tree }) => tree.bytes,
+    (kept) => this.dropTree(kept),
   );
+  private readonly twins = new BoundedCache<WinnerTree>(MAX_TWINS, MAX_TWIN_BYTES, (t) => t.bytes);
   private readonly matches = new BoundedCache<NodeMatch>(
     MAX_MATCHES,
     MAX_MATCH_BYTES,
@@ -90,7 +108,13 @@ export class PlacementEngine {
   private readonly refusals = new BoundedCache<Refusal>(MAX_REFUSALS, Infinity, () => 0);
   private isStale = false;
   private noReplicas: WorkloadCounts | undefined;
-  private readonly work = { leavesUpdated: 0, nodesExamined: 0, treesBuilt: 0, scans: 0 };
+  private readonly work = {
+    leavesUpdated: 0,
+    nodesExamined: 0,
+    treesBuilt: 0,
+    treesCopied: 0,
+    scans: 0,
+  };
 
   constructor(
     private readonly table: NodeTable,
@@ -114,6 +138,7 @@ export class PlacementEngine {
   private reset(): void {
     this.isStale = false;
     this.trees.clear();
+    this.twins.clear();
     this.shapes.clear();
     this.counted.clear();
     this.noReplicas = undefined;
@@ -127,7 +152,7 @@ export class PlacementEngine {
     return {
       ...this.work,
       treesKept: this.trees.size,
-      cacheBytes: this.trees.bytes + this.matches.bytes + shapes,
+      cacheBytes: this.trees.bytes + this.twins.bytes + this.matches.bytes + shapes,
     };
   }
 
@@ -145,19 +170,23 @@ export class PlacementEngine {
       this.seen.set(signature, true);
       return [this.decideByScan(request) ?? this.refuse(signature, refuse)];
     }
-    known?.catchUp(this.changed.since(known.position), this.changed.position);
-    const tree = known ?? this.createTree(request, signature);
-    return this.decideByTree(tree, count, (placed) =>
+    if (known !== undefined) this.catchUp(known.tree);
+    const kept = known ?? this.createTree(request, signature);
+    return this.decideByTree(kept, count, (placed) =>
       placed === 0 ? this.refuse(signature, refuse) : refuse(),
     );
   }
 
+  private catchUp(tree: WinnerTree): void {
+    tree.catchUp(this.changed.since(tree.position), this.changed.position);
+  }
+
   private decideByTree(
-    tree: WinnerTree,
+    { tree, group }: KeptTree,
     count: number,
     refuse: (placed: number) => Placement,
   ): Placement[] {
-    const { plan, group } = tree;
+    const { plan } = tree;
     const decisions: Placement[] = [];
     const tried: Entry[] = [];
     const claim = toClaim(plan.request);
@@ -211,27 +240,56 @@ export class PlacementEngine {
     return { placed: true, nodeId, score, terms: plan.scoreTerms(slot) };
   }
 
-  private createTree(request: FullRequest, signature: string): WinnerTree {
+  private createTree(request: FullRequest, signature: string): KeptTree {
     const group = this.ledger.holdGroup(request);
     const counts = this.ledger.countsOf(request.workloadId);
     if (counts === undefined) throw new Error('the workload of a held group has counts');
-    const tree = new WinnerTree(
-      this.createPlan(request),
-      group,
-      this.table,
-      this.getShape(request.spread?.topology),
-      counts,
-      this.work,
-      this.changed.position,
-    );
-    this.work.treesBuilt += 1;
+    const plan = this.createPlan(request);
+    const twin = counts.isEmpty && plan.terms.isEmpty ? this.findTwin(request) : undefined;
+    const tree = this.buildTree(plan, counts, twin);
     this.treesOf.set(request.workloadId, (this.treesOf.get(request.workloadId) ?? 0) + 1);
-    this.trees.set(signature, tree);
-    return tree;
+    const kept = { tree, group };
+    this.trees.set(signature, kept);
+    return kept;
   }
 
-  private dropTree({ group, plan }: WinnerTree): void {
-    const { workloadId } = plan.request;
+  /**
+   * Returns a tree of a workload without replicas, for requests that differ in the workload alone:
+   * a copy of such a tree saves the scores of all nodes. The first request with a specification
+   * builds its own tree, as there may be no second one.
+   */
+  private findTwin(request: FullRequest): WinnerTree | undefined {
+    const spec = toSpecSignature(request);
+    if (spec === undefined) return undefined;
+    const known = this.twins.get(spec);
+    if (known !== undefined) {
+      this.catchUp(known);
+      return known.plan.terms.isEmpty ? known : undefined;
+    }
+    if (this.seen.get(spec) === undefined) {
+      this.seen.set(spec, true);
+      return undefined;
+    }
+    const plan = this.createPlan(request);
+    const twin = this.buildTree(plan, this.emptyCounts(), undefined);
+    this.twins.set(spec, twin);
+    return twin;
+  }
+
+  private buildTree(
+    plan: RequestPlan,
+    counts: WorkloadCounts,
+    twin: WinnerTree | undefined,
+  ): WinnerTree {
+    if (twin === undefined) this.work.treesBuilt += 1;
+    else this.work.treesCopied += 1;
+    const shape = this.getShape(plan.request.spread?.topology);
+    const { position } = this.changed;
+    return new WinnerTree(plan, this.table, shape, counts, this.work, position, twin);
+  }
+
+  private dropTree({ tree, group }: KeptTree): void {
+    const { workloadId } = tree.plan.request;
     const left = (this.treesOf.get(workloadId) ?? 1) - 1;
     if (left > 0) this.treesOf.set(workloadId, left);
     else {
@@ -247,6 +305,10 @@ export class PlacementEngine {
       this.counted.getOrCreate(workloadId, () => workloadId);
       return counts;
     }
+    return this.emptyCounts();
+  }
+
+  private emptyCounts(): WorkloadCounts {
     this.noReplicas ??= new WorkloadCounts(this.table.capacity, this.table.columns.rankedZones);
     return this.noReplicas;
   }

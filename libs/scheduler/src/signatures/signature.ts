@@ -1,3 +1,4 @@
+import { toWorkloadId } from '@cloudless/base';
 import type { FullRequest } from '../input/request.js';
 
 /** Text of an empty list. */
@@ -26,6 +27,16 @@ export function toSignature(request: FullRequest): string {
     toClassSignature(request),
     toLabelSignature(request),
   ]);
+}
+
+/**
+ * Returns a text that is equal only for requests with equal scores on every node, whatever their
+ * workloads; undefined for a request whose scores depend on other replicas.
+ */
+export function toSpecSignature(request: FullRequest): string | undefined {
+  const { workloadAffinity, workloadAntiAffinity } = request;
+  if (workloadAffinity.length + workloadAntiAffinity.length > 0) return undefined;
+  return toSignature({ ...request, workloadId: toWorkloadId('any'), namespace: '', labels: {} });
 }
 
 /** The part of a signature that decides the filters and scores of a class of nodes. */

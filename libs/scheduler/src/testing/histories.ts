@@ -1,4 +1,4 @@
-import { createSeededRandom, type ReplicaId } from '@cloudless/base';
+import { createSeededRandom, toWorkloadId, type ReplicaId } from '@cloudless/base';
 import { createCluster, type Cluster } from '../cluster.js';
 import type { Placement } from '../placement/placement.js';
 import type { SchedulerNode } from '../input/node.js';
@@ -44,8 +44,11 @@ export class TwinClusters {
     first?.reservations.forEach((reservation) => this.reserve(reservation));
   }
 
+  /** Each request twice: for its own workload, and for one that has no replicas at first. */
   get requests(): readonly PlacementRequest[] {
-    return this.pools[0]?.requests ?? [];
+    const requests = this.pools[0]?.requests ?? [];
+    const ofOther = { workloadId: toWorkloadId('other'), labels: { app: 'other' } };
+    return [...requests, ...requests.map((request) => ({ ...request, ...ofOther }))];
   }
 
   /** Takes one step on both sides. Returns the placements of both sides, of a step that places. */

@@ -27,6 +27,12 @@ export class SpreadCeiling {
     this.eligible = new Uint8Array(table.capacity);
   }
 
+  /** Takes over which nodes make their domains eligible. */
+  copyFrom(other: SpreadCeiling): void {
+    this.eligible.set(other.eligible);
+    for (const [domain, nodes] of other.eligibleNodes) this.eligibleNodes.set(domain, nodes);
+  }
+
   /** Looks at all nodes. */
   refreshAll(): void {
     const { slots, count } = this.plan.match;

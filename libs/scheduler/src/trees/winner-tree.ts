@@ -1,7 +1,6 @@
 import type { NodeTable } from '../columns/node-table.js';
 import { NO_VALUE, type Slot } from '../columns/value-column.js';
 import type { DomainCounts } from '../reservations/domain-counts.js';
-import type { LedgerGroup } from '../reservations/replica-group.js';
 import type { WorkloadCounts } from '../reservations/workload-counts.js';
 import { EXCLUDED } from '../signatures/class-scores.js';
 import type { RequestPlan } from '../signatures/request-plan.js';
@@ -38,15 +37,15 @@ export class WinnerTree {
   /** Number of affinity terms that allow every node because nothing matches them yet. */
   private openStarts = 0;
 
+  /** @param twin - A tree with equal scores and counts, up to date; the new tree is a copy. */
   constructor(
     readonly plan: RequestPlan,
-    /** The group of the request's replicas, held while the tree exists. */
-    readonly group: LedgerGroup,
     private readonly table: NodeTable,
     private readonly shape: TreeShape,
     counts: WorkloadCounts,
     private readonly work: TreeWork,
     position: number,
+    twin?: WinnerTree,
   ) {
     this.position = position;
     const { spread } = plan.request;
@@ -58,7 +57,8 @@ export class WinnerTree {
     this.scores = new Float64Array(shape.capacity).fill(EXCLUDED);
     this.winners = new Int32Array(shape.innerCount);
     this.refreshed = new Uint8Array(shape.capacity);
-    this.rebuild();
+    if (twin === undefined) this.rebuild();
+    else this.copyLeaves(twin);
     this.ceiling?.recount();
   }
 
@@ -106,6 +106,12 @@ export class WinnerTree {
   /** Bytes of the arrays. */
   get bytes(): number {
     return this.scores.byteLength + this.winners.byteLength + this.refreshed.byteLength;
+  }
+
+  private copyLeaves(twin: WinnerTree): void {
+    this.scores.set(twin.scores);
+    this.winners.set(twin.winners);
+    if (twin.ceiling !== undefined) this.ceiling?.copyFrom(twin.ceiling);
   }
 
   private rebuild(): void {
