@@ -1,8 +1,8 @@
 import type { ContainerFacts, ImagePullStatus, MessageWriter } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, isTombstone } from '@cloudless/cluster-state';
-import { isPreempted } from '../preemption/nominations.js';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { isPreempted } from '../preemption/nominations.js';
 
 /** What the API message of a replica shows about its node. */
 export interface ShownNode {

@@ -51,9 +51,10 @@ export class PreemptionSearch {
   decide(request: FullRequest, options: PreemptOptions = {}): PreemptionDecision {
     const { sums } = this;
     sums.refresh();
-    const { demand, needs } = this.columns.get(request);
     const only = options.nodeIds?.flatMap((nodeId) => sums.index(nodeId) ?? []);
-    const round: Round = { request, demand, needs, only, ties: this.rankTies(request, options) };
+    const needed = this.columns.get(request, only === undefined);
+    if (needed === 'fits') return { kind: 'fits' };
+    const round: Round = { request, ...needed, only, ties: this.rankTies(request, options) };
     if (this.fitsNow(round)) return { kind: 'fits' };
     const best = this.findBest(round, options);
     if (best !== undefined) return { kind: 'preempt', ...best };

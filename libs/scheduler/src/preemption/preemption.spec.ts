@@ -229,13 +229,13 @@ describe('preempt', () => {
     });
   });
 
-  it('finds the best of many nodes with priorities of more than 16 kinds', () => {
-    const nodes = Array.from({ length: 40 }, (_, index) => node(`n${index + 10}`));
+  it('finds the best of many nodes with priorities of more kinds than bands', () => {
+    const nodes = Array.from({ length: 90 }, (_, index) => node(`n${index + 10}`));
     const reservations = nodes.flatMap(({ id }, index) => [
-      low(`a-${index}`, { nodeId: id, priority: 140 - 3 * index }),
+      low(`a-${index}`, { nodeId: id, priority: 140 - index }),
       low(`b-${index}`, { nodeId: id, priority: 150 }),
     ]);
-    expect(preempt(nodes, reservations, high())).toBe('n49: a-39');
+    expect(preempt(nodes, reservations, high())).toBe('n99: a-89');
   });
 
   it('spares every victim it can on a node with many replicas of different sizes', () => {

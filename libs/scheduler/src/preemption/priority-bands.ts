@@ -1,15 +1,15 @@
 /** The highest priority. The lowest is 0. */
 const MAX_PRIORITY = 1_000;
 
-/**
- * Most bands. The sums of a node take memory for each band; clusters use few different priorities,
- * and bounds over wider bands only make more nodes be looked at.
- */
-const MAX_BANDS = 16;
+/** Most and fewest bands that a limit allows. Clusters use few different priorities. */
+const [MAX_BANDS, MIN_BANDS] = [64, 8];
+
+/** Sums that all nodes together may have: each takes about 150 bytes. */
+const MAX_SUMS = 512_000;
 
 /**
- * Ranges of priorities. Each priority in use has a band of its own, up to {@link MAX_BANDS}; then
- * further priorities share the band below them.
+ * Ranges of priorities. Each priority in use has a band of its own, up to a limit; then further
+ * priorities share the band below them, which only makes more nodes be looked at.
  */
 export class PriorityBands {
   /** The lowest priority of each band, ascending. The first is 0. */
@@ -32,10 +32,13 @@ export class PriorityBands {
 
   /**
    * Gives a priority a band of its own, if it has none and the number of bands allows it.
+   * @param nodes - Number of nodes, each of which has sums for each band.
    * @returns True when the numbers of the bands have changed.
    */
-  add(priority: number): boolean {
-    if (this.floors.length >= MAX_BANDS || this.floors.includes(priority)) return false;
+  add(priority: number, nodes: number): boolean {
+    if (this.floors.includes(priority)) return false;
+    const limit = Math.max(MIN_BANDS, Math.min(MAX_BANDS, Math.floor(MAX_SUMS / nodes)));
+    if (this.floors.length >= limit) return false;
     this.floors = [...this.floors, priority].sort((a, b) => a - b);
     let band = 0;
     for (let each = 0; each <= MAX_PRIORITY; each += 1) {

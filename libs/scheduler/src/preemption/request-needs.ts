@@ -33,10 +33,17 @@ export class NeedColumns {
     private readonly masks: EligibilityMasks,
   ) {}
 
-  /** Returns the needs of a request. The columns must not be changed. */
-  get(request: FullRequest): RequestNeeds {
+  /**
+   * Returns the needs of a request, or `fits` when a node certainly fits now. The columns must not be
+   * changed.
+   * @param isForAll - True when the request may run on every node.
+   */
+  get(request: FullRequest, isForAll: boolean): RequestNeeds | 'fits' {
     const demand = toDemand(request);
     const mask = this.masks.get(request);
+    // Most decisions end here, before the needs of every node are computed.
+    if (isForAll && request.hostPorts.length === 0 && this.sums.hasFit(mask.passes, demand))
+      return 'fits';
     // The filters of such a request may change with every reservation.
     if (mask.key === undefined)
       return { demand, needs: this.compute(request, demand, mask.passes) };
