@@ -176,14 +176,22 @@ class ReplicaWatch {
     for (const { value } of view.workloads())
       if (this.matchesWorkload(value)) this.shown.set(value.uid, value);
     const live = [...livenessChanges.listChangedSince(after, 'liveness')];
-    const history: { readonly change: HistoricChange; readonly revision: bigint }[] = [];
+    // Only what has changed, not how: the history may be long, and the current state is sent.
+    const changed = new Map<
+      string,
+      { readonly change: HistoricChange; readonly revision: bigint }
+    >();
     for await (const { revision, changes } of after < until
       ? state.changesAfter(after, ['workload', 'replica', 'node'], signal)
       : []) {
-      for (const change of changes) history.push({ change, revision });
+      for (const { kind, id } of changes) {
+        const key = `${kind} ${id}`;
+        if (!changed.has(key)) changed.set(key, { change: { kind, id }, revision });
+      }
       if (revision >= until) break;
     }
-    if (history.some(({ change }) => change.kind === 'workload')) {
+    const entries = [...changed.values()];
+    if (entries.some(({ change }) => change.kind === 'workload')) {
       const before = await state.recordsAt('workload', after);
       for (const record of before.values())
         if (this.matchesWorkload(record)) this.shown.set(record.uid, record);
@@ -193,7 +201,7 @@ class ReplicaWatch {
       const known = marks.get(id);
       if (known === undefined || revision < known) marks.set(id, revision);
     };
-    for (const { change, revision } of history)
+    for (const { change, revision } of entries)
       for (const id of this.listAffected(change)) mark(id, revision);
     for (const [nodeId, revision] of live)
       for (const id of this.listOnNode(nodeId)) mark(id, revision + 1n);
@@ -203,19 +211,20 @@ class ReplicaWatch {
 
   /**
    * Lists the ids of the replicas that the client must get, or get rid of, after a change. A change
-   * from the history does not contain the record before.
+   * from the history contains no records.
    */
   private *listAffected(change: RecordChange | HistoricChange): Generator<string, void> {
     const { kind, id } = change;
     if (kind === 'replica') {
-      const after = change.after as ReplicaRecord | undefined;
+      const replicaId = toReplicaId(id);
       const before = 'before' in change ? (change.before as ReplicaRecord) : undefined;
-      const replicaId = (after ?? before)?.id ?? toReplicaId(id);
-      if (this.isAffected(replicaId, after ?? before)) yield replicaId;
+      const replica = this.deps.state.view().replica(replicaId)?.value ?? before;
+      if (this.isAffected(replicaId, replica)) yield replicaId;
     } else if (kind === 'workload' && !this.unsent.has(id)) {
-      if (change.after === undefined && this.shown.has(id)) this.deleted.add(id);
+      const isDeleted = this.deps.state.view().workload(id) === undefined;
+      if (isDeleted && this.shown.has(id)) this.deleted.add(id);
       // The replicas show nothing of their workload, but may no longer match the filter.
-      if (change.after === undefined || this.selector.length > 0)
+      if (isDeleted || this.selector.length > 0)
         for (const { value } of this.deps.state.view().replicasOf(id))
           if (this.isAffected(value.id, value)) yield value.id;
     } else if (kind === 'node' && mayHaveChangedZone(change as RecordChange<'node'>)) {
