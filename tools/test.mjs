@@ -200,6 +200,7 @@ const steps = {
       'tools/jest/fast-check.test.mjs',
       'tools/checks/cli-bundle.test.mjs',
       'tools/checks/cli-package.test.mjs',
+      'tools/checks/locked-versions.test.mjs',
       'tools/checks/program-packages.test.mjs',
       'tools/start.test.mjs',
     ]),

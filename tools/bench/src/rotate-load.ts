@@ -96,14 +96,13 @@ export class CallLoad implements Load {
  * does.
  * @param onShed - Called for each attempt that was shed.
  */
-async function retryWhileOverloaded(
-  send: () => Promise<unknown>,
+export async function retryWhileOverloaded<Reply>(
+  send: () => Promise<Reply>,
   onShed: () => void,
-): Promise<void> {
+): Promise<Reply> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      await send();
-      return;
+      return await send();
     } catch (reason) {
       const isShed = fromConnectError(reason).kind === 'exhausted';
       if (!isShed || attempt === MAX_ATTEMPTS) throw reason;

@@ -20,6 +20,7 @@ import {
   LogCommandLoad,
   RolloutLoad,
   WorkloadCertificateLoad,
+  retryWhileOverloaded,
   splitPem,
   type Load,
 } from './rotate-load.js';
@@ -99,7 +100,9 @@ async function listSteadyReplicas(user: CertificateUser): Promise<readonly strin
 /** Rotates the certificate authority and waits for the end of the rotation. */
 async function rotate(user: CertificateUser, signal: AbortSignal): Promise<CertificateAuthority> {
   const { identities } = user.clients;
-  let authority = await identities.rotateCertificateAuthority({});
+  const call = <Reply>(send: () => Promise<Reply>): Promise<Reply> =>
+    retryWhileOverloaded(send, () => undefined);
+  let authority = await call(() => identities.rotateCertificateAuthority({}));
   let newestPhase: RotationPhase | undefined;
   for (;;) {
     const { rotation } = authority;
@@ -109,7 +112,7 @@ async function rotate(user: CertificateUser, signal: AbortSignal): Promise<Certi
     }
     if (newestPhase === RotationPhase.COMPLETED || signal.aborted) return authority;
     await sleep(systemClock, 250, signal).catch(() => undefined);
-    authority = await identities.getCertificateAuthority({});
+    authority = await call(() => identities.getCertificateAuthority({}));
   }
 }
 

@@ -109,8 +109,12 @@ export async function openCoordinatorIdentity(
     const findFileProblem = async (): Promise<string | undefined> => {
       try {
         if (secret.source !== 'environment') await requireTokenSecret(directory, secret.bytes);
-        for (const { generation } of state.view().certificateAuthority()?.value.roots ?? [])
-          await files.load(generation);
+        for (const generation of listGenerationsInUse(state)) {
+          await files.load(generation).catch((reason: unknown) => {
+            // Unless a rotation has retired the generation in the meantime.
+            if (listGenerationsInUse(state).includes(generation)) throw reason;
+          });
+        }
         return undefined;
       } catch (reason) {
         return errorMessageOf(reason);
@@ -131,6 +135,11 @@ async function requireTokenSecret(directory: string, bytes: Uint8Array): Promise
     throw new CloudlessError('precondition', `${file} is missing, so every token becomes invalid`);
   if (Buffer.compare(found.bytes, bytes) !== 0)
     throw new CloudlessError('precondition', `${file} has changed, so every token becomes invalid`);
+}
+
+function listGenerationsInUse(state: ClusterState): readonly number[] {
+  const { roots = [] } = state.view().certificateAuthority()?.value ?? {};
+  return roots.map(({ generation }) => generation);
 }
 
 function hasTokens(view: ClusterView): boolean {
