@@ -134,6 +134,18 @@ async function containersStep() {
   return { ...result, failed: result.failed + 1 };
 }
 
+/**
+ * Certificates with a lifetime of seconds, of nodes, users and containers, and a rotation of the
+ * certificate authority, while calls, streams, commands and rollouts go on. About 45 s.
+ */
+async function rotationStep() {
+  if (containers.socket === undefined)
+    return { passed: 0, failed: 0, skipped: [`rotation with containers: ${containers.whyNot}`] };
+  const flags = ['--minutes', '0.5', '--lifetime', '15', '--cri-socket', containers.socket];
+  const script = join(root, 'tools/bench/src/rotate.ts');
+  return check(() => run('tsx', ['--conditions=@cloudless/source', script, ...flags]))();
+}
+
 /** The committed code must be what the proto files generate today. */
 async function drift() {
   for (const [template, folder] of [
@@ -219,6 +231,7 @@ const steps = {
       ])(),
       await jest('e2e', ['--config', 'tools/e2e/jest.serial.config.cjs', '--runInBand'])(),
     ),
+  rotation: rotationStep,
   [NEWEST_NODE]: newestNodeStep,
 };
 
