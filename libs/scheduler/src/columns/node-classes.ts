@@ -55,13 +55,20 @@ export class NodeSizes {
 export class NodeKinds {
   readonly classIds: number[] = [];
   readonly sizeIds: number[] = [];
+  /** Share of the machine that one unit takes, which may be off by rounding. */
+  readonly cpuShares: number[] = [];
+  readonly memoryShares: number[] = [];
   private readonly ids = new Map<string, number>();
 
-  intern(classId: number, sizeId: number): number {
+  /** @param capacity - Capacity of the size. */
+  intern(classId: number, sizeId: number, capacity: Resources): number {
     const key = `${classId}/${sizeId}`;
     const known = this.ids.get(key);
     if (known !== undefined) return known;
     this.classIds.push(classId);
+    // On a machine without CPU or memory, any use scores 0 and is far from any other share.
+    this.cpuShares.push(1 / Math.max(1, capacity.cpuMillis));
+    this.memoryShares.push(1 / Math.max(1, capacity.memoryBytes));
     const id = this.sizeIds.push(sizeId) - 1;
     this.ids.set(key, id);
     return id;

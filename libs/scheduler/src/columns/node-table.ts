@@ -114,7 +114,7 @@ export class NodeTable {
     const isSame = this.classOf[slot] === classId && this.sizeOf[slot] === sizeId;
     this.classOf[slot] = classId;
     this.sizeOf[slot] = sizeId;
-    this.kindOf[slot] = this.kinds.intern(classId, sizeId);
+    this.kindOf[slot] = this.kinds.intern(classId, sizeId, node?.capacity ?? NO_RESOURCES);
     this.writeAmounts(slot, node, allocated);
     const changed = this.columns.set(slot, node);
     if (before !== undefined && node !== undefined && !changed.domains) {

@@ -52,8 +52,9 @@ function scanSimple(plan: RequestPlan, table: NodeTable, ranking: Ranking): Scan
   const { slots, count } = plan.match;
   const { kindOf, usedCpu, usedMemory, imbalance } = table;
   const { cpuMillis, memoryBytes } = plan.request.resources;
+  const { cpuShares, memoryShares } = table.kinds;
   const limits = new KindLimits(plan, table);
-  const { cpuShares, memoryShares, distances } = limits;
+  const { distances } = limits;
   const { isFlat } = ranking;
   // The node that won last is a good one still, and lets the loop pass most others at once.
   let best: Slot = plan.match.lastBest;
@@ -99,9 +100,6 @@ function scanSimple(plan: RequestPlan, table: NodeTable, ranking: Ranking): Scan
 
 /** What all nodes of a kind have in common for one request, by kind. */
 class KindLimits {
-  /** Share of the machine that one unit takes. */
-  readonly cpuShares: Float64Array;
-  readonly memoryShares: Float64Array;
   /** Largest distance from the preferred utilisation at which a node may be the best one. */
   readonly distances: Float64Array;
   /** The score without utilisation, plus a margin. */
@@ -113,19 +111,13 @@ class KindLimits {
   ) {
     const { classIds, sizeIds } = table.kinds;
     const { base, penalty, taints } = plan.match.classScores;
-    this.cpuShares = new Float64Array(classIds.length);
-    this.memoryShares = new Float64Array(classIds.length);
     this.distances = new Float64Array(classIds.length).fill(Infinity);
     this.fixedScores = new Float64Array(classIds.length);
     for (let kind = 0; kind < classIds.length; kind += 1) {
       const classId = classIds[kind] ?? 0;
       const sizeId = sizeIds[kind] ?? 0;
-      const capacity = table.sizes.capacities[sizeId];
       const score = (base[classId] ?? 0) + (plan.costs[sizeId] ?? 0) - (penalty[classId] ?? 0);
       this.fixedScores[kind] = score + (taints[classId] ?? 0) + MARGIN;
-      // On a machine without CPU or memory, any use scores 0 and is far away.
-      this.cpuShares[kind] = 1 / Math.max(1, capacity?.cpuMillis ?? 1);
-      this.memoryShares[kind] = 1 / Math.max(1, capacity?.memoryBytes ?? 1);
     }
   }
 

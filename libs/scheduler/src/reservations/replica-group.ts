@@ -41,6 +41,8 @@ export interface GroupedWorkload {
 }
 
 const NO_TERMS: readonly WorkloadTerm[] = [];
+/** Text of {@link NO_TERMS}. */
+const NO_REPELS = '[]';
 
 /** A group as the ledger holds it. */
 export class LedgerGroup {
@@ -69,7 +71,8 @@ export class LedgerGroup {
     this.namespace = fields.namespace;
     this.labels = toLabelMap(fields.labels);
     this.repelKey = toRepelKey(fields.workloadAntiAffinity);
-    this.repels = JSON.parse(this.repelKey) as WorkloadTerm[];
+    this.repels =
+      this.repelKey === NO_REPELS ? NO_TERMS : (JSON.parse(this.repelKey) as WorkloadTerm[]);
   }
 
   /** Returns the same group in a copy of the ledger, held by its reservations only. */
@@ -104,6 +107,6 @@ function haveEqualLabels(map: LabelMap, labels: Labels): boolean {
 }
 
 function toRepelKey(terms: readonly WorkloadTerm[] = NO_TERMS): string {
-  if (terms.length === 0) return '[]';
+  if (terms.length === 0) return NO_REPELS;
   return JSON.stringify(terms.filter(({ mode }) => mode === 'required'));
 }
