@@ -9,11 +9,16 @@ export interface PingTimes {
 
 /**
  * Pings a connection periodically, independent of other messages, and reports the connection as
- * lost when no ping was answered within the lease. Sends the first ping at once.
+ * lost when no ping was answered within the lease. Sends the first ping at once. At most one ping
+ * waits for its answer: a ping that is due meanwhile is sent at the answer, so that a slow
+ * coordinator gets no queue of pings.
  */
 export class PingMonitor {
   private readonly timer: { current: Timer | undefined } = { current: undefined };
   private lastAnswerMs: number;
+  private isOutstanding = false;
+  /** True when a ping became due while another one waited for its answer. */
+  private isDue = false;
   private stopped = false;
 
   /**
@@ -41,7 +46,7 @@ export class PingMonitor {
     this.schedule();
   }
 
-  /** Sends a ping now instead of at the next interval. */
+  /** Sends a ping now instead of at the next interval, or at the answer to an outstanding ping. */
   pingNow(): void {
     this.timer.current?.cancel();
     this.ping();
@@ -63,18 +68,28 @@ export class PingMonitor {
         ),
       );
     }
+    if (this.isOutstanding) this.isDue = true;
+    else this.send();
+    this.schedule();
+  }
+
+  private send(): void {
     const sentAtMs = this.clock.now();
+    this.isOutstanding = true;
+    this.isDue = false;
     this.connection.ping().then(
       () => {
+        this.isOutstanding = false;
         this.lastAnswerMs = this.clock.now();
-        if (!this.stopped) this.onAnswer(sentAtMs);
+        if (this.stopped) return;
+        this.onAnswer(sentAtMs);
+        if (this.isDue) this.pingNow();
       },
       (cause: unknown) =>
         this.fail(
           new CloudlessError('unavailable', 'the connection to the coordinator broke', { cause }),
         ),
     );
-    this.schedule();
   }
 
   private schedule(): void {

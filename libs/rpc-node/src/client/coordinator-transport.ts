@@ -77,15 +77,20 @@ export class CoordinatorConnection {
   private readonly client: CoordinatorClient;
   private readonly identityClient: IdentityClient;
   private readonly closing = new AbortController();
+  /** Rejects each ping without an answer; called when the connection is closed. */
+  private readonly rejectPings = new Set<() => void>();
 
   constructor(
     private readonly session: http2.ClientHttp2Session,
     address: string,
     interceptors: CallInterceptors = [],
   ) {
-    session.once('close', () =>
-      this.closing.abort(new CloudlessError('unavailable', 'the connection was closed')),
-    );
+    // The only listener, however many pings wait.
+    session.once('close', () => {
+      this.closing.abort(new CloudlessError('unavailable', 'the connection was closed'));
+      for (const rejectPing of this.rejectPings) rejectPing();
+      this.rejectPings.clear();
+    });
     const transport = createGrpcTransportOver(session, address, READ_MAX_BYTES, interceptors);
     this.client = createCoordinatorClient(transport);
     this.identityClient = createIdentityClient(transport);
@@ -134,16 +139,16 @@ export class CoordinatorConnection {
   ping(): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.session.destroyed || this.session.closed) return reject(createConnectionError());
-      const onClose = (): void => reject(createConnectionError());
-      this.session.once('close', onClose);
+      const rejectPing = (): void => reject(createConnectionError());
+      this.rejectPings.add(rejectPing);
       const sent = this.session.ping((reason) => {
-        this.session.off('close', onClose);
+        this.rejectPings.delete(rejectPing);
         if (reason === null) resolve();
         else reject(createConnectionError(reason));
       });
       if (sent) return;
-      this.session.off('close', onClose);
-      reject(createConnectionError());
+      this.rejectPings.delete(rejectPing);
+      rejectPing();
     });
   }
 
