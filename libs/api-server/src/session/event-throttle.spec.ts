@@ -41,4 +41,21 @@ describe('EventThrottle', () => {
     for (let turn = 0; turn < 9; turn += 1) throttle.admit('node-1', aReadyEvent('w-1'));
     expect(throttle.admit('node-1', aReadyEvent('w-2'))).toEqual(aReadyEvent('w-2'));
   });
+
+  it('drops a late event that could not be committed when a newer event was emitted meanwhile', async () => {
+    const clock = new ManualClock();
+    const throttle = new EventThrottle(clock);
+    for (const replicaId of ['w-1', 'w-2'])
+      for (let turn = 0; turn < 9; turn += 1) throttle.admit('node-1', aReadyEvent(replicaId));
+    await clock.advance(120_000);
+    const late = throttle.takeDue('node-1', 10);
+    expect(late).toHaveLength(2);
+    throttle.admit('node-1', { reason: 'ReplicaNotReady', replicaId: 'w-1' });
+    throttle.requeue('node-1', late);
+    const again = throttle.takeDue('node-1', 10);
+    expect(again).toMatchObject([{ replicaId: 'w-2', count: 3 }]);
+    throttle.confirm(again);
+    throttle.requeue('node-1', again);
+    expect(throttle.takeDue('node-1', 10)).toEqual([]);
+  });
 });

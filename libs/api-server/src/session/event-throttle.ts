@@ -34,6 +34,8 @@ export class EventThrottle {
   private readonly throttle: Throttle;
   /** The newest suppressed event, by node and replica. */
   private readonly suppressed = new Map<string, Map<string, SuppressedEvent>>();
+  /** Replicas with an event of {@link takeDue} that no newer event has made obsolete. */
+  private readonly taken = new Set<string>();
 
   constructor(private readonly clock: Clock) {
     this.throttle = new Throttle({ clock, burst: BURST, everyMs: MERGE_MS, maxKeys: MAX_REPLICAS });
@@ -45,6 +47,7 @@ export class EventThrottle {
    */
   admit(nodeId: string, event: EventInit): EventInit | undefined {
     const { reason = '', replicaId = '' } = event;
+    this.taken.delete(replicaId);
     if (!REPEATABLE_REASONS.has(reason)) {
       // Other reasons mean that the replica has ended, so its suppressed events are obsolete.
       this.discard(nodeId, replicaId);
@@ -61,7 +64,7 @@ export class EventThrottle {
 
   /**
    * Removes and returns the suppressed events of a node that are due, at most `limit`. Call
-   * {@link requeue} when they cannot be committed.
+   * {@link confirm} when they are committed, and {@link requeue} when they cannot be committed.
    */
   takeDue(nodeId: string, limit: number): readonly EventInit[] {
     const now = this.clock.now();
@@ -74,19 +77,25 @@ export class EventThrottle {
         : this.throttle.take(replicaId);
       if (throttled.passes) {
         this.discard(nodeId, replicaId);
+        this.taken.add(replicaId);
         due.push(withCount(suppressed.event, throttled.suppressed, 0));
       } else this.keep(nodeId, { ...suppressed, dueAtMs: now + throttled.waitMs });
     }
     return due;
   }
 
+  /** Ends the handling of events of {@link takeDue} that are committed. */
+  confirm(events: readonly EventInit[]): void {
+    for (const { replicaId = '' } of events) this.taken.delete(replicaId);
+  }
+
   /**
-   * Puts back events of {@link takeDue} that could not be committed. An event is dropped when a
-   * newer event of the same replica has been suppressed meanwhile.
+   * Puts back events of {@link takeDue} that could not be committed. An event is dropped when there
+   * has been a newer event of the same replica, emitted or suppressed, meanwhile.
    */
   requeue(nodeId: string, events: readonly EventInit[]): void {
     for (const event of events) {
-      if (this.suppressed.get(nodeId)?.has(event.replicaId ?? '') === true) continue;
+      if (!this.taken.delete(event.replicaId ?? '')) continue;
       this.keep(nodeId, { event, dueAtMs: this.clock.now(), passed: true });
     }
   }

@@ -2,7 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { ApiTestBed } from '../testing/api-test-bed.js';
-import { mergeReport } from './replica-report-queue.js';
+import { mergeReport } from './merge-report.js';
 
 const aRecord = (fields: object) =>
   create(ReplicaRecordSchema, {

@@ -34,7 +34,8 @@ import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
 import { computeReconnectTimes } from './reconnect-times.js';
 import type { TunnelListener, TunnelRequester } from './tunnel-requester.js';
-import { ReplicaReportQueue, createMissingReports } from './replica-report-queue.js';
+import { createMissingReports } from './merge-report.js';
+import { ReplicaReportQueue } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
 
 /**

@@ -9,7 +9,7 @@ import {
   VersionRecordSchema,
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
-import { mergeReport } from '../session/replica-report-queue.js';
+import { mergeReport } from '../session/merge-report.js';
 import { presentContainer } from './container-presenter.js';
 
 const workload = create(WorkloadRecordSchema, {

@@ -1,0 +1,105 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  ImagePullStatus_Phase as PullPhase,
+  ReplicaReportSchema,
+  ReplicaStatus_Phase as Phase,
+  toLastLines,
+  type ImagePullStatus,
+  type ReplicaReport,
+} from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { copyReplica, isLive, type ClusterView } from '@cloudless/cluster-state';
+
+/**
+ * Characters of the reason of a failed pull that are stored. Bounds the record, because an agent
+ * may report any text.
+ */
+const MAX_REASON_LENGTH = 1_000;
+/**
+ * Creates reports about the end of replicas that the records assign to a node and that its agent no
+ * longer has: STOPPED when a stop was ordered, FAILED when the replica was starting or running. A
+ * replica that the agent may not have received yet (pending or assigned) gets no report.
+ * @param reported - Ids of all replicas in the complete inventory of the agent.
+ */
+export function createMissingReports(
+  view: ClusterView,
+  nodeId: string,
+  reported: ReadonlySet<string>,
+): readonly ReplicaReport[] {
+  return [...view.replicasOn(nodeId)].flatMap(({ value }) => {
+    if (reported.has(value.id)) return [];
+    const isStopOrdered = !value.desiredRunning;
+    const isLost = value.desiredRunning && isLive(value) && value.phase >= Phase.STARTING;
+    if (!isStopOrdered && !isLost) return [];
+    return create(ReplicaReportSchema, {
+      replicaId: value.id,
+      workloadUid: value.uid,
+      phase: isStopOrdered ? Phase.STOPPED : Phase.FAILED,
+      reason: isStopOrdered ? '' : `node ${nodeId} no longer has the replica`,
+      containerId: value.containerId,
+    });
+  });
+}
+
+/**
+ * Merges a report into the record of its replica. A phase never goes back. A replica with a stop
+ * order becomes STOPPED however it ended.
+ * @param wallTimeMs - Current time, stored as `readySince` when the replica becomes ready.
+ * @param hasNewestOrder - True when the agent has the newest order of the replica.
+ * @returns A changed copy, or the record itself when the replica has ended already.
+ */
+export function mergeReport(
+  record: ReplicaRecord,
+  report: ReplicaReport,
+  wallTimeMs: number,
+  hasNewestOrder: boolean,
+): ReplicaRecord {
+  const hasEnded = report.phase > Phase.STOPPING;
+  // A lost replica changes once, when its agent confirms its end. A replica that has ended does not
+  // change any more.
+  if (record.lost || !isLive(record)) {
+    return record.lost && hasEnded
+      ? copyReplica(record, { phase: Phase.STOPPED, ready: false })
+      : record;
+  }
+  const isStopped = hasEnded && !record.desiredRunning;
+  const ready = report.ready && !hasEnded;
+  const next = copyReplica(record, {
+    phase: isStopped ? Phase.STOPPED : report.phase > record.phase ? report.phase : record.phase,
+    ready,
+    reason: report.reason,
+    containerId: report.containerId,
+    restarts: Math.max(record.restarts, report.restarts),
+    endpoints: report.endpoints,
+    earlierContainerIds: report.earlierContainerIds,
+  });
+  if (report.container !== undefined) next.container = report.container;
+  if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
+  if (hasNewestOrder) next.stopAfterUnconfirmed = false;
+  if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
+  if (report.lastLines.length > 0 || hasFailedAgain(record, report))
+    next.lastLines = toLastLines(report.lastLines);
+  if (report.imagePull !== undefined) next.imagePull = truncateReason(report.imagePull);
+  // The report of an agent that was restarted contains no pull: the pull did not survive.
+  else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull;
+  const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
+  if (becameReady) next.readySince = timestampFromMs(wallTimeMs);
+  else if (!ready) delete next.readySince;
+  return next;
+}
+
+function truncateReason(pull: ImagePullStatus): ImagePullStatus {
+  return pull.reason.length <= MAX_REASON_LENGTH
+    ? pull
+    : { ...pull, reason: `${pull.reason.slice(0, MAX_REASON_LENGTH)}…` };
+}
+
+/**
+ * Returns true when the report is about a further failure of a container. Its last lines replace
+ * the stored ones, even when it wrote none. Any other report without lines comes from an agent that
+ * no longer has the lines, so the stored lines stay.
+ */
+function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaReport): boolean {
+  return restarts > record.restarts || (restarts === record.restarts && phase === Phase.FAILED);
+}

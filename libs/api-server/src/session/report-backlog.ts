@@ -1,0 +1,134 @@
+import type { ReplicaReport } from '@cloudless/api';
+
+/** A report that is not written yet. */
+export interface QueuedReport {
+  /** Identifies the node and the replica. */
+  readonly key: string;
+  readonly nodeId: string;
+  readonly report: ReplicaReport;
+  /** Number of the report, in the order of arrival. */
+  readonly number: number;
+}
+
+/** A call of {@link ReportBacklog.whenWritten} that waits. */
+interface Waiter {
+  /** Numbers of the reports that must be written, or newer ones, by key. */
+  readonly missing: Map<string, number>;
+  readonly onEnd: (error?: Error) => void;
+}
+
+/**
+ * The reports that are not written yet, in the order of arrival. Holds the newest report about each
+ * replica only. While a report about a replica is being written, no other report about the replica
+ * can be taken. A report that failed for a reason of its own can be separated from the others.
+ */
+export class ReportBacklog {
+  /** By key, oldest first. */
+  private readonly shared = new Map<string, QueuedReport>();
+  /** Position in {@link shared}, so that no call passes over the same reports again. */
+  private cursor = this.shared.values();
+  private readonly separate = new Map<string, QueuedReport>();
+  private readonly beingWritten = new Set<string>();
+  /** Number of the newest unwritten report about each replica, by node id and key. */
+  private readonly unwritten = new Map<string, Map<string, number>>();
+  private readonly waiters = new Map<string, Set<Waiter>>();
+  private count = 0;
+
+  /** Number of reports that {@link take} may return, now or after the end of a commit. */
+  get size(): number {
+    return this.shared.size;
+  }
+
+  /**
+   * Adds a report, which replaces a waiting report of the node about the same replica.
+   * @returns The key, and true when the report waits apart from the others.
+   */
+  add(
+    nodeId: string,
+    report: ReplicaReport,
+  ): { readonly key: string; readonly isSeparate: boolean } {
+    const key = `${nodeId} ${report.replicaId}`;
+    const number = (this.count += 1);
+    const isSeparate = this.separate.has(key);
+    (isSeparate ? this.separate : this.shared).set(key, { key, nodeId, report, number });
+    const ofNode = this.unwritten.get(nodeId) ?? new Map<string, number>();
+    this.unwritten.set(nodeId, ofNode.set(key, number));
+    return { key, isSeparate };
+  }
+
+  /** Takes the oldest report whose replica has no report that is being written. */
+  take(): QueuedReport | undefined {
+    return this.takeFromCursor() ?? this.takeFromStart();
+  }
+
+  /** Takes a report that waits apart from the others. */
+  takeSeparate(key: string): QueuedReport | undefined {
+    const queued = this.separate.get(key);
+    if (queued === undefined || this.beingWritten.has(key)) return undefined;
+    this.separate.delete(key);
+    this.beingWritten.add(key);
+    return queued;
+  }
+
+  /** Ends the commit of a taken report, which is written or needs no write. */
+  finish({ key, nodeId, number }: QueuedReport): void {
+    this.beingWritten.delete(key);
+    const ofNode = this.unwritten.get(nodeId);
+    if (ofNode?.get(key) === number) ofNode.delete(key);
+    if (ofNode?.size === 0) this.unwritten.delete(nodeId);
+    const waiters = this.waiters.get(nodeId);
+    for (const waiter of waiters ?? []) {
+      const needed = waiter.missing.get(key);
+      if (needed !== undefined && needed <= number) waiter.missing.delete(key);
+      if (waiter.missing.size > 0) continue;
+      waiters?.delete(waiter);
+      waiter.onEnd();
+    }
+    if (waiters?.size === 0) this.waiters.delete(nodeId);
+  }
+
+  /**
+   * Returns a taken report that was not written. Without effect on the list when a newer report
+   * about the replica waits.
+   * @param separately - True to write the report without others.
+   */
+  putBack(queued: QueuedReport, separately: boolean): void {
+    const { key } = queued;
+    this.beingWritten.delete(key);
+    if (separately) {
+      this.separate.set(key, this.shared.get(key) ?? queued);
+      this.shared.delete(key);
+    } else if (!this.shared.has(key)) this.shared.set(key, queued);
+  }
+
+  /** Calls `onEnd` once every report of the node that was added so far is written. */
+  whenWritten(nodeId: string, onEnd: (error?: Error) => void): void {
+    const missing = this.unwritten.get(nodeId);
+    if (missing === undefined) return onEnd();
+    const waiters = this.waiters.get(nodeId) ?? new Set<Waiter>();
+    this.waiters.set(nodeId, waiters.add({ missing: new Map(missing), onEnd }));
+  }
+
+  /** Ends all waiting calls of {@link whenWritten} with an error. */
+  failWaiters(reason: Error): void {
+    const waiters = [...this.waiters.values()].flatMap((ofNode) => [...ofNode]);
+    this.waiters.clear();
+    for (const { onEnd } of waiters) onEnd(reason);
+  }
+
+  private takeFromCursor(): QueuedReport | undefined {
+    for (let next = this.cursor.next(); next.done !== true; next = this.cursor.next()) {
+      const { key } = next.value;
+      if (this.beingWritten.has(key)) continue;
+      this.shared.delete(key);
+      this.beingWritten.add(key);
+      return next.value;
+    }
+    return undefined;
+  }
+
+  private takeFromStart(): QueuedReport | undefined {
+    this.cursor = this.shared.values();
+    return this.takeFromCursor();
+  }
+}

@@ -1,0 +1,283 @@
+import { create } from '@bufbuild/protobuf';
+import fc from 'fast-check';
+import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import {
+  copyReplica,
+  openClusterState,
+  toReplicaKeyId,
+  type ClusterState,
+  type Transaction,
+} from '@cloudless/cluster-state';
+import { createMemoryStateStore } from '@cloudless/state-store';
+import { ReplicaReportQueue } from './replica-report-queue.js';
+
+interface World {
+  readonly clock: ManualClock;
+  readonly state: ClusterState;
+  readonly reports: ReplicaReportQueue;
+  /** The reports that commits have written, by replica id, oldest first. */
+  readonly written: Map<string, number[]>;
+  /** Number of commits that succeeded, without those of {@link openWorld}. */
+  commits: number;
+  close(): Promise<void>;
+}
+
+const nodeOf = (replica: number, nodes: number): string => `node-${replica % nodes}`;
+const keyOf = (id: string): string => `/replica/${toReplicaKeyId('w', BigInt(id.slice(2)))}`;
+const writes = (transaction: Transaction, id: string): boolean =>
+  transaction.toCompares().some(({ key }) => key === keyOf(id));
+
+/** Opens a queue over running replicas `w-1`, `w-2` and so on, spread over nodes. */
+async function openWorld(replicas: number, nodes: number): Promise<World> {
+  const clock = new ManualClock();
+  const random = createSeededRandom(1);
+  const store = createMemoryStateStore({ clock });
+  const state = await openClusterState({ store, clock, random, log: silentLog, holder: 'test' });
+  for (let from = 1; from <= replicas; from += 90) {
+    const transaction = state.transaction();
+    for (let number = from; number < from + 90 && number <= replicas; number += 1) {
+      const replica = { id: `w-${number}`, uid: 'w', sequence: BigInt(number) };
+      transaction.createReplica(
+        create(ReplicaRecordSchema, {
+          ...replica,
+          nodeId: nodeOf(number, nodes),
+          desiredRunning: true,
+          phase: Phase.ASSIGNED,
+        }),
+      );
+    }
+    await state.commit(transaction);
+  }
+  const reports = new ReplicaReportQueue({
+    state,
+    clock,
+    random,
+    log: silentLog,
+  } as unknown as ConstructorParameters<typeof ReplicaReportQueue>[0]);
+  const written = new Map<string, number[]>();
+  const world: World = {
+    clock,
+    state,
+    reports,
+    written,
+    commits: 0,
+    close: async () => {
+      await reports.close();
+      await state.close();
+    },
+  };
+  state.subscribe((changes) => {
+    world.commits += 1;
+    for (const { kind, after } of changes) {
+      if (kind !== 'replica' || after === undefined) continue;
+      const { id, reason } = after as ReplicaRecord;
+      if (reason !== '') written.set(id, [...(written.get(id) ?? []), Number(reason)]);
+    }
+  });
+  return world;
+}
+
+/** Enqueues a report that is recognised by its number. */
+function report({ reports }: World, replica: number, nodes: number, number: number): void {
+  const fields = { phase: Phase.RUNNING, ready: true, reason: String(number) };
+  reports.enqueue(
+    nodeOf(replica, nodes),
+    create(ReplicaReportSchema, { replicaId: `w-${replica}`, ...fields }),
+  );
+}
+
+const range = (count: number): readonly number[] =>
+  Array.from({ length: count }, (_, index) => index + 1);
+
+describe('batches of reports', () => {
+  it('share commits between nodes: 1,000 first reports of 100 nodes take at most 25', async () => {
+    const world = await openWorld(1_000, 100);
+    for (const replica of range(1_000)) report(world, replica, 100, 1);
+    await Promise.all(range(100).map((node) => world.reports.flushed(nodeOf(node, 100))));
+    expect(world.written.size).toBe(1_000);
+    expect(world.commits).toBeLessThanOrEqual(25);
+    await world.close();
+  });
+
+  it('take what arrived while the previous commit was in progress, with no delay for the first', async () => {
+    const world = await openWorld(30, 30);
+    const sizes: number[] = [];
+    const write = world.state.commitObserved.bind(world.state);
+    world.state.commitObserved = (transaction) => {
+      sizes.push(transaction.toCompares().length - 1);
+      return write(transaction);
+    };
+    for (const replica of range(30)) report(world, replica, 30, 1);
+    await settle();
+    expect(sizes).toEqual([1, 29]);
+    await world.close();
+  });
+
+  it('write every other report although the store refuses one replica each time', async () => {
+    const world = await openWorld(40, 4);
+    const write = world.state.commitObserved.bind(world.state);
+    world.state.commitObserved = (transaction) =>
+      writes(transaction, 'w-7')
+        ? Promise.reject(new CloudlessError('invalid', 'the record is too large'))
+        : write(transaction);
+    for (const replica of range(40)) report(world, replica, 4, 1);
+    await settle();
+    await world.clock.advance(100);
+    expect(world.written.size).toBe(39);
+    expect(world.written.has('w-7')).toBe(false);
+    world.state.commitObserved = write;
+    report(world, 7, 4, 2);
+    await settle();
+    expect(world.written.get('w-7')).toEqual([2]);
+    await world.close();
+  });
+
+  it('write the others together when another writer keeps changing one replica', async () => {
+    const world = await openWorld(40, 4);
+    const write = world.state.commitObserved.bind(world.state);
+    let conflicts = 0;
+    world.state.commitObserved = async (transaction) => {
+      if (writes(transaction, 'w-7') && (conflicts += 1) <= 5) {
+        const stored = world.state.view().replica('w-7');
+        if (stored === undefined) throw new Error('w-7 is not stored');
+        const changed = copyReplica(stored.value, { restarts: conflicts });
+        await write(world.state.transaction().updateReplica(stored, changed));
+      }
+      return write(transaction);
+    };
+    for (const replica of range(40)) report(world, replica, 4, 1);
+    await settle();
+    expect(world.written.size).toBe(40);
+    // Five of the other writer, the first report, the other 38 reports, and the one of w-7.
+    expect(world.commits).toBe(5 + 3);
+    await world.close();
+  });
+
+  it('flush a node exactly when its reports so far are written, whatever other nodes do', async () => {
+    const world = await openWorld(2, 2);
+    const gates: (() => void)[] = [];
+    const write = world.state.commitObserved.bind(world.state);
+    world.state.commitObserved = async (transaction) => {
+      await new Promise<void>((resolve) => gates.push(resolve));
+      return write(transaction);
+    };
+    const flushed: string[] = [];
+    const watch = (node: string, name: string): void =>
+      void world.reports.flushed(node).then(() => flushed.push(name));
+    watch('node-1', 'without a report');
+    report(world, 1, 2, 1);
+    watch('node-1', 'first');
+    report(world, 1, 2, 2);
+    watch('node-1', 'second');
+    watch('node-0', 'other node');
+    await settle();
+    expect(flushed).toEqual(['without a report', 'other node']);
+    gates.shift()?.();
+    await settle();
+    expect(flushed).toEqual(['without a report', 'other node', 'first']);
+    report(world, 1, 2, 3);
+    gates.shift()?.();
+    await settle();
+    expect(flushed).toEqual(['without a report', 'other node', 'first', 'second']);
+    gates.shift()?.();
+    await settle();
+    expect(world.written.get('w-1')).toEqual([1, 2, 3]);
+    await world.close();
+  });
+});
+
+type Step =
+  | { readonly kind: 'report'; readonly replica: number }
+  | { readonly kind: 'flush'; readonly node: number }
+  | { readonly kind: 'settle' };
+type Failure = 'none' | 'conflict' | 'unattributed' | 'unavailable' | 'invalid';
+
+const REPLICAS = 12;
+const NODES = 3;
+const arbStep: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc.record({ kind: fc.constant('report'), replica: fc.integer({ min: 1, max: 12 }) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant('flush'), node: fc.integer({ min: 0, max: 2 }) }),
+  },
+  { weight: 2, arbitrary: fc.constant({ kind: 'settle' }) },
+);
+const arbFailures = fc.array(
+  fc.constantFrom<Failure>('none', 'conflict', 'unattributed', 'unavailable', 'invalid'),
+  { maxLength: 15 },
+);
+
+/** Lets the commits fail, one after the other, in the given ways. */
+function injectFailures(world: World, failures: readonly Failure[]): void {
+  const waiting = [...failures];
+  const write = world.state.commitObserved.bind(world.state);
+  world.state.commitObserved = async (transaction) => {
+    const failure = waiting.shift() ?? 'none';
+    if (failure === 'unavailable') throw new CloudlessError('unavailable', 'no store');
+    if (failure === 'invalid') throw new CloudlessError('invalid', 'too large');
+    if (failure === 'unattributed') throw new CloudlessError('conflict', 'another was faster');
+    if (failure === 'conflict') {
+      const victim = [...world.state.view().replicas()].find(({ value }) =>
+        writes(transaction, value.id),
+      );
+      const { restarts = 0 } = victim?.value ?? {};
+      if (victim !== undefined)
+        await write(
+          world.state
+            .transaction()
+            .updateReplica(victim, copyReplica(victim.value, { restarts: restarts + 1 })),
+        );
+    }
+    return write(transaction);
+  };
+}
+
+it('no report is lost, replicas keep the order of their reports, and a flush waits for its own', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(arbStep, { minLength: 1, maxLength: 60 }),
+      arbFailures,
+      async (steps, failures) => {
+        const world = await openWorld(REPLICAS, NODES);
+        injectFailures(world, failures);
+        const newest = new Map<string, number>();
+        const flushes: Promise<void>[] = [];
+        let number = 0;
+        for (const step of steps) {
+          if (step.kind === 'settle') await settle();
+          else if (step.kind === 'report') {
+            report(world, step.replica, NODES, (number += 1));
+            newest.set(`w-${step.replica}`, number);
+          } else {
+            const expected = [...newest].filter(
+              ([id]) => nodeOf(Number(id.slice(2)), NODES) === `node-${step.node}`,
+            );
+            flushes.push(
+              world.reports.flushed(`node-${step.node}`).then(() => {
+                for (const [id, reported] of expected)
+                  expect(
+                    Number(world.state.view().replica(id)?.value.reason),
+                  ).toBeGreaterThanOrEqual(reported);
+              }),
+            );
+          }
+        }
+        await world.clock.advance(60_000);
+        await Promise.all(flushes);
+        for (const [id, reported] of newest) {
+          expect(world.state.view().replica(id)?.value.reason).toBe(String(reported));
+          const order = world.written.get(id) ?? [];
+          expect(order).toEqual([...order].sort((a, b) => a - b));
+        }
+        await world.close();
+      },
+    ),
+    { numRuns: 60 },
+  );
+});

@@ -1,0 +1,129 @@
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  ReplicaStatus_Phase as Phase,
+  RestartPolicy_Policy as RestartMode,
+} from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { ClusterView, EventInit } from '@cloudless/cluster-state';
+import { createPullEvent, type EventSubject } from './pull-events.js';
+
+/**
+ * Returns the events about a change of a replica record: first the event of its image, then the
+ * event of the replica. A start that failed because of the image has only the event of the image.
+ */
+export function createReportEvents(
+  before: ReplicaRecord,
+  after: ReplicaRecord,
+  workload: WorkloadRecord | undefined,
+): readonly EventInit[] {
+  const subject: EventSubject = {
+    category: Category.WORKLOAD,
+    namespace: workload?.namespace ?? '',
+    workload: workload?.name ?? '',
+    replicaId: after.id,
+    nodeId: after.nodeId,
+  };
+  const pull = createPullEvent(before.imagePull, after.imagePull, subject);
+  const replicaEvent =
+    pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts
+      ? undefined
+      : createEvent(before, after, subject);
+  return [pull, replicaEvent ?? createFinalFailureEvent(before, after, workload, subject)].filter(
+    (event) => event !== undefined,
+  );
+}
+
+/**
+ * Creates the event of a failed replica that is never replaced. The workload reconciler emits the
+ * event of any other failed replica when it replaces the replica.
+ */
+function createFinalFailureEvent(
+  before: ReplicaRecord,
+  after: ReplicaRecord,
+  workload: WorkloadRecord | undefined,
+  subject: EventSubject,
+): EventInit | undefined {
+  if (before.phase === after.phase || after.phase !== Phase.FAILED) return undefined;
+  if (workload?.spec?.restart?.policy !== RestartMode.NEVER || workload.version !== after.version)
+    return undefined;
+  const message = `replica ${after.id} failed: ${after.reason}`;
+  return { ...subject, severity: Severity.WARNING, reason: 'ReplicaFailed', message };
+}
+
+/** Creates the event about a restart, a change of readiness or the end of a replica, if any. */
+function createEvent(
+  before: ReplicaRecord,
+  after: ReplicaRecord,
+  subject: EventSubject,
+): EventInit | undefined {
+  if (after.restarts > before.restarts && after.phase === Phase.STARTING) {
+    const message = `replica ${after.id} could not be started: ${after.reason}`;
+    return { ...subject, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };
+  }
+  if (after.restarts > before.restarts) {
+    const code =
+      after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
+    const endReason = after.lastEndReason === '' ? code : after.lastEndReason;
+    return {
+      ...subject,
+      severity: Severity.WARNING,
+      reason: 'ReplicaRestarted',
+      message: `replica ${after.id} ended (${endReason}) and was restarted`,
+    };
+  }
+  if (after.phase === before.phase) {
+    if (!before.ready && after.ready) {
+      return {
+        ...subject,
+        severity: Severity.INFO,
+        reason: 'ReplicaReady',
+        message: `replica ${after.id} is ready`,
+      };
+    }
+    if (before.ready && !after.ready && after.phase === Phase.RUNNING) {
+      const message = `replica ${after.id} is not ready: ${after.reason}`;
+      return { ...subject, severity: Severity.WARNING, reason: 'ReplicaNotReady', message };
+    }
+    return undefined;
+  }
+  if (after.phase === Phase.SUCCEEDED) {
+    return {
+      ...subject,
+      severity: Severity.INFO,
+      reason: 'ReplicaSucceeded',
+      message: `replica ${after.id} ran to completion`,
+    };
+  }
+  if (after.phase === Phase.STOPPED) {
+    return {
+      ...subject,
+      severity: Severity.INFO,
+      reason: 'ReplicaStopped',
+      message: `replica ${after.id} stopped: ${after.stopReason || after.reason}`,
+    };
+  }
+  if (after.ready && !before.ready) {
+    return {
+      ...subject,
+      severity: Severity.INFO,
+      reason: 'ReplicaReady',
+      message: `replica ${after.id} is ready`,
+    };
+  }
+  return undefined;
+}
+
+/**
+ * Returns the cause of a new event: the latest event of the replica. Undefined for a restart, a
+ * readiness loss and a failed pull, which no earlier event causes.
+ */
+export function findCause(
+  view: Pick<ClusterView, 'lastEventOfReplica'>,
+  { reason, replicaId = '' }: EventInit,
+): EventInit['causedBy'] {
+  if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady' || reason === 'ImagePullFailed')
+    return undefined;
+  const last = view.lastEventOfReplica(replicaId);
+  return last?.reason === reason ? undefined : last;
+}
