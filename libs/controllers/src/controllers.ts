@@ -67,9 +67,12 @@ export interface Controllers {
   };
   /**
    * The resources that the scheduler's model has reserved on a node. Equal to the sum from the
-   * records, but updated incrementally. Undefined for an unknown node.
+   * records, but updated incrementally, and includes the placements that are being committed.
+   * Undefined for an unknown node.
    */
   getReserved(nodeId: string): NodeAllocation | undefined;
+  /** True while placements are being committed, so that {@link getReserved} exceeds the records. */
+  readonly isPlacing: boolean;
   close(): Promise<void>;
 }
 
@@ -141,6 +144,9 @@ export function startControllers(options: ControllersOptions): Controllers {
       if (usage === undefined) return undefined;
       const { cpuMillis, memoryBytes } = usage.allocated;
       return { cpuMillis, memoryBytes, replicas: usage.replicas };
+    },
+    get isPlacing() {
+      return placer.isPlacing;
     },
     close: async () => {
       nodes.close();

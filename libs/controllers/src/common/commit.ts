@@ -17,9 +17,22 @@ export async function commitOrReconcileAgain(
   state: ClusterState,
   transaction: Transaction,
 ): Promise<WorkResult> {
+  const result = await commitPart(state, transaction);
+  return result.kind === 'committed' ? { kind: 'again' } : result;
+}
+
+/**
+ * Commits a part of the decision of a pass.
+ * @returns `committed` with the revision of the commit, otherwise the result of the pass: as for
+ *   {@link commitOrReconcileAgain}.
+ * @throws Every error of the commit but a conflict and a final refusal.
+ */
+export async function commitPart(
+  state: ClusterState,
+  transaction: Transaction,
+): Promise<WorkResult | { readonly kind: 'committed'; readonly revision: bigint }> {
   try {
-    await state.commit(transaction);
-    return { kind: 'again' };
+    return { kind: 'committed', revision: await state.commit(transaction) };
   } catch (reason) {
     if (isFinalRefusal(reason)) return { kind: 'done' };
     if (errorKindOf(reason) !== 'conflict') throw reason;

@@ -104,6 +104,8 @@ function getRemainingTolerationMs(
   getTolerations: () => readonly Toleration[] | undefined,
   nowMs: number,
 ): number {
+  if (node.taints.length === 0 && (node.hello?.taints ?? []).length === 0)
+    return Number.POSITIVE_INFINITY;
   const taints = toEffectiveNode(node).taints.filter(
     (taint) => taint.effect === Effect.NO_EXECUTE && isSupportedTaint(taint),
   );

@@ -14,7 +14,10 @@ import { toReservation, toSchedulerNode } from './scheduler-input.js';
 export interface ClusterModelDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
-  /** An empty model. Only this class may write to the model. */
+  /**
+   * An empty model. Only this class may write to the model, and the placer, which reserves what it
+   * is about to commit.
+   */
   readonly cluster: Cluster;
 }
 
@@ -28,7 +31,7 @@ export class ClusterModel {
   constructor(private readonly deps: ClusterModelDeps) {
     const view = deps.state.view();
     for (const node of view.nodes()) this.upsertNode(node.value);
-    for (const replica of view.replicas()) this.upsertReplica(view, replica.value);
+    for (const replica of view.replicas()) refreshReservation(deps.cluster, view, replica.value.id);
     this.unsubscribes = [
       deps.state.subscribe((changes) => this.apply(changes)),
       deps.nodes.subscribe((nodeId) => this.refreshNode(nodeId)),
@@ -46,8 +49,8 @@ export class ClusterModel {
         if (after === undefined) this.deps.cluster.removeNode(toNodeId(id));
         else this.upsertNode(after);
       } else if (kind === 'replica') {
-        if (after !== undefined) this.upsertReplica(view, after);
-        else if (before !== undefined) this.deps.cluster.release(toReplicaId(before.id));
+        if (changesReservation(before, after))
+          refreshReservation(this.deps.cluster, view, (after ?? before)?.id ?? '');
       }
     }
   }
@@ -60,14 +63,39 @@ export class ClusterModel {
   private upsertNode(node: NodeRecord): void {
     this.deps.cluster.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
   }
+}
 
-  private upsertReplica(view: ClusterView, replica: ReplicaRecord): void {
-    const { cluster } = this.deps;
-    const workload = view.workload(replica.uid);
-    const template = view.version(replica.uid, replica.version)?.template;
-    cluster.release(toReplicaId(replica.id));
-    if (!holdsResources(replica) && !isNominated(replica)) return;
-    if (workload === undefined || template === undefined) return;
-    cluster.reserve(toReservation(workload.value, replica, template));
-  }
+/**
+ * Sets the reservation of a replica to what its record says: none for a replica that holds no
+ * resources or has no record.
+ */
+export function refreshReservation(
+  cluster: Pick<Cluster, 'reserve' | 'release'>,
+  view: Pick<ClusterView, 'replica' | 'workload' | 'version'>,
+  replicaId: string,
+): void {
+  const replica = view.replica(replicaId)?.value;
+  cluster.release(toReplicaId(replicaId));
+  if (replica === undefined || !isReserved(replica)) return;
+  const workload = view.workload(replica.uid);
+  const template = view.version(replica.uid, replica.version)?.template;
+  if (workload === undefined || template === undefined) return;
+  cluster.reserve(toReservation(workload.value, replica, template));
+}
+
+/** Returns false for a change of the status alone, as most changes of replicas are. */
+function changesReservation(
+  before: ReplicaRecord | undefined,
+  after: ReplicaRecord | undefined,
+): boolean {
+  return (
+    before?.nodeId !== after?.nodeId ||
+    before?.nominatedNodeId !== after?.nominatedNodeId ||
+    before?.desiredRunning !== after?.desiredRunning ||
+    (before !== undefined && isReserved(before)) !== (after !== undefined && isReserved(after))
+  );
+}
+
+function isReserved(replica: ReplicaRecord): boolean {
+  return holdsResources(replica) || isNominated(replica);
 }

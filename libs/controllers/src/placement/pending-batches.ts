@@ -36,6 +36,8 @@ export class PendingBatches {
   private readonly batches = new Map<string, MutableBatch>();
   /** The remaining batches of the round, the most urgent last. */
   private round: MutableBatch[] = [];
+  /** Replicas whose decision is being committed, which belong to no batch meanwhile. */
+  private readonly beingCommitted = new Map<string, ReplicaRecord>();
 
   constructor(private readonly getView: () => PendingView) {
     for (const { value } of getView().unplaced()) this.add(value);
@@ -75,6 +77,31 @@ export class PendingBatches {
     if (index >= 0) this.round.splice(index, 1);
   }
 
+  /** True between {@link beginCommit} and {@link endCommit} of any replica that still waits. */
+  get isCommitting(): boolean {
+    return this.beingCommitted.size > 0;
+  }
+
+  /** Takes replicas out of their batch while a decision about them is committed. */
+  beginCommit(batch: PendingBatch, replicas: readonly ReplicaRecord[]): void {
+    const ids = this.batches.get(batch.key)?.replicaIds;
+    for (const replica of replicas)
+      if (ids?.delete(replica.id) === true) this.beingCommitted.set(replica.id, replica);
+    if (ids?.size === 0) this.batches.delete(batch.key);
+  }
+
+  /**
+   * Returns the replicas of a decision to their batches after its commit, as far as they still
+   * wait. Their batches do not return in this round.
+   */
+  endCommit(replicas: readonly ReplicaRecord[]): void {
+    for (const replica of replicas) {
+      if (!this.beingCommitted.delete(replica.id)) continue;
+      const batch = this.batches.get(toBatchKey(replica)) ?? this.createBatch(replica);
+      batch.replicaIds.add(replica.id);
+    }
+  }
+
   private add(replica: ReplicaRecord): void {
     const key = toBatchKey(replica);
     const batch = this.batches.get(key) ?? this.createBatch(replica);
@@ -83,6 +110,7 @@ export class PendingBatches {
   }
 
   private remove(replica: ReplicaRecord): void {
+    if (this.beingCommitted.delete(replica.id)) return;
     const key = toBatchKey(replica);
     const batch = this.batches.get(key);
     batch?.replicaIds.delete(replica.id);

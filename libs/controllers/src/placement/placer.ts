@@ -1,18 +1,11 @@
-import { Rollout_Strategy as Strategy, ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import type {
-  ControlRecord,
-  NodeRecord,
-  ReplicaRecord,
-  WorkloadRecord,
-} from '@cloudless/api/store';
+import { Rollout_Strategy as Strategy } from '@cloudless/api';
+import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
   WorkQueue,
   logFailure,
-  errorKindOf,
   type Clock,
   type Counter,
   noMeter,
-  noTracer,
   type Log,
   type Meter,
   type Random,
@@ -20,7 +13,6 @@ import {
   type WorkResult,
 } from '@cloudless/base';
 import {
-  copyReplica,
   holdsResources,
   type ClusterState,
   type ClusterView,
@@ -28,7 +20,6 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import type { Cluster, PlacementRequest } from '@cloudless/scheduler';
-import { isFinalRefusal } from '../common/commit.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { PendingBatches, type PendingBatch } from './pending-batches.js';
 import {
@@ -36,15 +27,10 @@ import {
   decideBound,
   decideSet,
   findNewSet,
-  type ReplicaDecision,
+  type NewSet,
   type PlacementDecision,
 } from './placement-decision.js';
-import {
-  createPlacedEvent,
-  createUnplacedEvent,
-  type DecisionFacts,
-  type PlacedReplica,
-} from './placement-events.js';
+import { MAX_PLACED_PER_COMMIT, PlacementWriter, createContext } from './placement-writer.js';
 import { toPlacementRequest } from './scheduler-input.js';
 
 export interface PlacerDeps {
@@ -58,13 +44,8 @@ export interface PlacerDeps {
   readonly tracer?: Tracer;
 }
 
-/**
- * Most replicas placed in one commit. Each adds up to two conditions, for the replica and for its
- * node, to the at most 100 conditions of a transaction; a larger commit would only make a conflict
- * more expensive.
- */
-const MAX_PLACED_PER_COMMIT = 45;
-
+/** Most replicas without a refusal in one decision; the rest of the batch follows in the next. */
+const MAX_DECIDED = 8 * MAX_PLACED_PER_COMMIT;
 /**
  * Assigns nodes to waiting replicas, highest priority first, and writes the reason for the replicas
  * that no node fits. Runs when a replica, a node or a reservation changes.
@@ -74,6 +55,8 @@ export class Placer {
   private readonly pending: PendingBatches;
   private readonly unsubscribes: (() => void)[];
   private readonly placements: Counter;
+  /** True after a round with a conflict: the next round commits each workload on its own. */
+  private hadConflict = false;
 
   constructor(private readonly deps: PlacerDeps) {
     this.placements = (deps.meter ?? noMeter).counter({
@@ -100,6 +83,11 @@ export class Placer {
     this.queue.wake('place');
   }
 
+  /** True while the model holds reservations of placements that are not committed yet. */
+  get isPlacing(): boolean {
+    return this.pending.isCommitting;
+  }
+
   async close(): Promise<void> {
     for (const unsubscribe of this.unsubscribes) unsubscribe();
     await this.queue.stop();
@@ -109,148 +97,86 @@ export class Placer {
     // The change of the cluster record wakes this loop when an operator accepts the state.
     if (this.deps.state.storeRolledBack !== undefined) return { kind: 'done' };
     this.pending.beginRound();
-    for (let batch = this.pending.next(); batch !== undefined; batch = this.pending.next()) {
-      const result = await this.placeTraced(batch);
-      // The view shows the conflicting change by now.
-      if (result === 'conflict') return { kind: 'again' };
-      if (result === 'refused') return { kind: 'done' };
-      if (result === 'unchanged') this.pending.setAside(batch);
+    const writer = new PlacementWriter(
+      { ...this.deps, pending: this.pending, placements: this.placements },
+      this.hadConflict,
+    );
+    try {
+      while (writer.state === 'writing' && (await this.placeNext(writer)));
+    } finally {
+      await writer.finish();
     }
-    return { kind: 'done' };
+    this.hadConflict = writer.state === 'conflict';
+    // The view shows the conflicting change by now.
+    return { kind: this.hadConflict ? 'again' : 'done' };
   }
 
-  private placeTraced(batch: PendingBatch): Promise<BatchResult> {
-    const { tracer = noTracer } = this.deps;
-    const attributes = { workloadId: batch.uid, replicas: batch.replicaIds.size };
-    return tracer.follow(batch.uid, 'place replicas', attributes, () => this.placeBatch(batch));
-  }
-
-  private async placeBatch(batch: PendingBatch): Promise<BatchResult> {
+  /**
+   * Decides about the most urgent batch and passes the decision on to the writer.
+   * @returns False when no batch is left in this round.
+   */
+  private async placeNext(writer: PlacementWriter): Promise<boolean> {
+    await writer.waitForRoom();
+    const batch = this.pending.next();
+    if (batch === undefined) return false;
     const view = this.deps.state.view();
     const workload = view.workload(batch.uid)?.value;
     const template = view.version(batch.uid, batch.version)?.template;
-    if (workload === undefined || template === undefined) return 'unchanged';
-    const replicas = [...batch.replicaIds].flatMap((id) => view.replica(id) ?? []);
-    replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence));
-    const decision = this.decide(
-      view,
-      batch,
-      workload,
-      toPlacementRequest(workload, template),
-      replicas,
-    );
+    if (workload === undefined || template === undefined) {
+      this.pending.setAside(batch);
+      return true;
+    }
+    const newSet = findNewSet(view, workload, batch.version);
+    // The decision about a set counts its replicas in the view, so none may be in progress.
+    if (newSet !== undefined && (await writer.waitForAll())) return true;
+    const request = toPlacementRequest(workload, template);
+    const { decision, isComplete } = this.decide(view, batch, request, newSet);
     const changes = decision.decided.filter(
       ({ replica, outcome }) => !('reason' in outcome) || outcome.reason !== replica.value.reason,
     );
-    const context = createContext(view, workload, decision);
-    const limit = decision.isAtomic ? changes.length : MAX_PLACED_PER_COMMIT;
-    for (let from = 0; from < limit && from < changes.length; from += MAX_PLACED_PER_COMMIT) {
-      const result = await this.commit(context, changes.slice(from, from + MAX_PLACED_PER_COMMIT));
-      if (result !== 'committed') return result;
-    }
-    return changes.length === 0 ? 'unchanged' : 'committed';
+    if (isComplete || changes.length === 0) this.pending.setAside(batch);
+    if (changes.length > 0)
+      writer.add({ context: createContext(view, workload, decision), batch, template, changes });
+    if (decision.isAtomic) await writer.waitForAll();
+    return true;
   }
 
+  /** Decides about the first replicas of a batch, or about all when a decision concerns all. */
   private decide(
     view: ClusterView,
-    { bound, version }: PendingBatch,
-    workload: WorkloadRecord,
+    batch: PendingBatch,
     request: PlacementRequest,
-    replicas: readonly Stored<ReplicaRecord>[],
-  ): PlacementDecision {
+    newSet: NewSet | undefined,
+  ): { readonly decision: PlacementDecision; readonly isComplete: boolean } {
     const { cluster } = this.deps;
-    if (bound) return decideBound(cluster, request, replicas);
-    const newSet = findNewSet(view, workload, version);
-    if (newSet !== undefined) return decideSet(cluster, request, replicas, newSet);
-    return decideAny(cluster, request, replicas, MAX_PLACED_PER_COMMIT);
-  }
-
-  private async commit(
-    context: PlacementContext,
-    changes: readonly ReplicaDecision[],
-  ): Promise<BatchResult> {
-    const { state, log } = this.deps;
-    const { view, workload, refusal } = context;
-    const transaction = state.transaction();
-    const placed: PlacedReplica[] = [];
-    const refused: ReplicaRecord[] = [];
-    for (const { replica, outcome } of changes) {
-      transaction.updateReplica(replica, applyOutcome(replica.value, outcome, view.revision));
-      if ('reason' in outcome) refused.push(replica.value);
-      else placed.push({ ...outcome, replica: replica.value });
+    if (!batch.bound && newSet === undefined && batch.replicaIds.size > MAX_DECIDED) {
+      const first = listReplicas(view, batch.replicaIds, MAX_DECIDED);
+      const decision = decideAny(cluster, request, first, MAX_DECIDED);
+      if (decision.refusal === undefined) return { decision, isComplete: false };
     }
-    for (const nodeId of new Set(placed.map(({ nodeId }) => nodeId))) {
-      // A node that was cordoned, changed or removed since the decision may no longer fit.
-      const node = context.nodes.get(nodeId);
-      if (node !== undefined) transaction.require('node', nodeId, node);
-    }
-    if (placed.length > 0) transaction.event(createPlacedEvent(context, placed));
-    if (refused.length > 0) transaction.event(createUnplacedEvent(context, refused, refusal));
-    try {
-      await state.commit(transaction);
-    } catch (reason) {
-      if (isFinalRefusal(reason)) return 'refused';
-      if (errorKindOf(reason) === 'conflict') return 'conflict';
-      throw reason;
-    }
-    this.placements.add(placed.length, { result: 'placed' });
-    this.placements.add(refused.length, { result: 'unplaced' });
-    log.info('replicas placed', {
-      workloadId: workload.uid,
-      placed: placed.length,
-      unplaced: refused.length,
-    });
-    return 'committed';
+    const replicas = listReplicas(view, batch.replicaIds, batch.replicaIds.size);
+    if (batch.bound) return { decision: decideBound(cluster, request, replicas), isComplete: true };
+    const decision =
+      newSet === undefined
+        ? decideAny(cluster, request, replicas, MAX_DECIDED)
+        : decideSet(cluster, request, replicas, newSet);
+    return { decision, isComplete: true };
   }
 }
 
-/** Input that all commits of one decision share. */
-interface PlacementContext extends DecisionFacts {
-  readonly view: ClusterView;
-  /** The chosen nodes as of the decision: the view changes with each commit. */
-  readonly nodes: ReadonlyMap<string, Stored<NodeRecord>>;
-  readonly refusal: string;
-}
-
-function createContext(
+/** Returns the first replicas of a batch, in the order of their sequence numbers. */
+function listReplicas(
   view: ClusterView,
-  workload: WorkloadRecord,
-  { decided, refusal = '' }: PlacementDecision,
-): PlacementContext {
-  const nodes = new Map<string, Stored<NodeRecord>>();
-  for (const { outcome } of decided) {
-    const node = 'reason' in outcome ? undefined : view.node(outcome.nodeId);
-    if (node !== undefined) nodes.set(node.value.id, node);
+  ids: ReadonlySet<string>,
+  limit: number,
+): readonly Stored<ReplicaRecord>[] {
+  const replicas: Stored<ReplicaRecord>[] = [];
+  for (const id of ids) {
+    if (replicas.length >= limit) break;
+    const replica = view.replica(id);
+    if (replica !== undefined) replicas.push(replica);
   }
-  return {
-    view,
-    workload,
-    nodes,
-    refusal,
-    decisionId: `schedule/${workload.uid}@${view.revision}`,
-  };
-}
-
-/**
- * Result of one decision for a batch: `unchanged` when every replica has its node or its reason
- * already; `refused` when this coordinator no longer leads or its store has been rolled back.
- */
-type BatchResult = 'committed' | 'unchanged' | 'conflict' | 'refused';
-
-/** Returns a copy of the replica with its node, or with the reason why no node fits. */
-function applyOutcome(
-  replica: ReplicaRecord,
-  outcome: ReplicaDecision['outcome'],
-  revision: bigint,
-): ReplicaRecord {
-  if ('reason' in outcome) return copyReplica(replica, { reason: outcome.reason });
-  return copyReplica(replica, {
-    nodeId: outcome.nodeId,
-    nominatedNodeId: '',
-    phase: Phase.ASSIGNED,
-    reason: '',
-    orderRevision: revision,
-  });
+  return replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence));
 }
 
 function affectsPlacement({ kind, before, after }: RecordChange): boolean {

@@ -41,13 +41,14 @@ function isFinishedOfVersion(
   version: number,
   replica: ReplicaRecord,
 ): boolean {
-  if (
-    replica.lost ||
-    toCanonicalVersion(view, uid, replica.version) !== toCanonicalVersion(view, uid, version)
-  )
-    return false;
   const neverRestarts = spec?.restart?.policy === RestartMode.NEVER;
-  return replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && neverRestarts);
+  const hasFinished =
+    replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && neverRestarts);
+  return (
+    hasFinished &&
+    !replica.lost &&
+    toCanonicalVersion(view, uid, replica.version) === toCanonicalVersion(view, uid, version)
+  );
 }
 
 /**

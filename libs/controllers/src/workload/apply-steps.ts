@@ -19,47 +19,72 @@ export interface AppliedSteps extends ReplicaSteps {
 }
 
 /**
- * Adds the steps of a decision to the transaction of the pass, up to {@link MAX_REPLICA_WRITES}.
- * Any prefix of a decision is safe; the next pass makes a new decision about the rest.
- * @param now - The current time, and the revision of the view for the stop orders.
+ * The steps of one decision, which are added to one transaction after the other. Any prefix of a
+ * decision is safe. Only creations may be added to a transaction after the first: a stop is judged
+ * on the state of its own transaction.
  */
-export function applySteps(
-  pass: WorkloadPass,
-  steps: readonly RolloutStep[],
-  backoffs: SlotBackoffs,
-  now: { readonly wallTimeMs: number; readonly revision: bigint },
-): AppliedSteps {
-  const byId = new Map<string, Stored<ReplicaRecord>>(
-    pass.replicas.map((replica) => [replica.value.id, replica]),
-  );
-  const slotOfNode = findSlotsOfNodes(pass, steps);
-  const slots = new FreeSlots(
-    pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)),
-    new Set(slotOfNode.values()),
-  );
-  const created: ReplicaRecord[] = [];
-  const stopped: ReplicaRecord[] = [];
-  let retryDelayMs: number | undefined;
-  for (const step of steps) {
-    if (created.length + stopped.length >= MAX_REPLICA_WRITES) break;
-    if (step.kind === 'createReplica') {
-      const slot = slots.allocate(
-        step.nodeId === undefined ? undefined : slotOfNode.get(step.nodeId),
-      );
-      const waitMs = backoffs.getWaitMs(slot);
-      if (waitMs > 0) {
-        retryDelayMs = Math.min(retryDelayMs ?? waitMs, waitMs);
-        continue;
-      }
-      created.push(createReplica(pass, step, slot, now.wallTimeMs));
-    } else if (step.kind === 'stopReplica') {
-      const replica = byId.get(step.replicaId);
-      if (replica === undefined) continue;
-      stopReplica(pass, replica, now.revision);
-      stopped.push(replica.value);
-    }
+export class StepQueue {
+  private readonly byId: ReadonlyMap<string, Stored<ReplicaRecord>>;
+  private readonly slotOfNode: ReadonlyMap<string, number>;
+  private readonly slots: FreeSlots;
+  private next = 0;
+
+  /**
+   * @param pass - The pass that made the decision.
+   * @param now - The current time, and the revision of the view for the stop orders.
+   */
+  constructor(
+    pass: WorkloadPass,
+    private readonly steps: readonly RolloutStep[],
+    private readonly backoffs: SlotBackoffs,
+    private readonly now: { readonly wallTimeMs: number; readonly revision: bigint },
+  ) {
+    this.byId = new Map(pass.replicas.map((replica) => [replica.value.id, replica]));
+    this.slotOfNode = findSlotsOfNodes(pass, steps);
+    this.slots = new FreeSlots(
+      pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)),
+      new Set(this.slotOfNode.values()),
+    );
   }
-  return { created, stopped, retryDelayMs };
+
+  /** True when every step has been added to a transaction. */
+  get isEmpty(): boolean {
+    return this.next >= this.steps.length;
+  }
+
+  /** True when the next step creates a replica. */
+  get continuesWithCreation(): boolean {
+    return this.steps[this.next]?.kind === 'createReplica';
+  }
+
+  /**
+   * Adds steps to the transaction of `pass`, up to {@link MAX_REPLICA_WRITES}.
+   * @param pass - The pass that made the decision, or its continuation with another transaction.
+   * @param createsOnly - True to stop before the first step that is no creation.
+   */
+  apply(pass: WorkloadPass, createsOnly = false): AppliedSteps {
+    const created: ReplicaRecord[] = [];
+    const stopped: ReplicaRecord[] = [];
+    let retryDelayMs: number | undefined;
+    for (; created.length + stopped.length < MAX_REPLICA_WRITES; this.next += 1) {
+      const step = this.steps[this.next];
+      if (step === undefined || (createsOnly && step.kind !== 'createReplica')) break;
+      if (step.kind === 'createReplica') {
+        const slot = this.slots.allocate(
+          step.nodeId === undefined ? undefined : this.slotOfNode.get(step.nodeId),
+        );
+        const waitMs = this.backoffs.getWaitMs(slot);
+        if (waitMs > 0) retryDelayMs = Math.min(retryDelayMs ?? waitMs, waitMs);
+        else created.push(createReplica(pass, step, slot, this.now.wallTimeMs));
+      } else if (step.kind === 'stopReplica') {
+        const replica = this.byId.get(step.replicaId);
+        if (replica === undefined) continue;
+        stopReplica(pass, replica, this.now.revision);
+        stopped.push(replica.value);
+      }
+    }
+    return { created, stopped, retryDelayMs };
+  }
 }
 
 /**

@@ -32,11 +32,13 @@ export function toDecisionId({ workload, view }: Pick<WorkloadPass, 'workload' |
 /**
  * Adds the events of a decision: for each cause, one event for the created replicas and one for the
  * stopped replicas.
+ * @param createdBefore - Replicas that earlier commits of the same decision have created.
  */
 export function addStepEvents(
   pass: WorkloadPass,
   observed: RolloutObserved,
   steps: ReplicaSteps,
+  createdBefore = 0,
 ): void {
   if (steps.created.length === 0 && steps.stopped.length === 0) return;
   const { view, workload } = pass;
@@ -60,7 +62,7 @@ export function addStepEvents(
       reason: 'ReplicasCreated',
       verb: 'created',
       replicas: created,
-      why: explainCreates(observed),
+      why: explainCreates(observed, createdBefore),
       cause,
     });
   }
@@ -109,12 +111,17 @@ function addEvent(pass: WorkloadPass, { reason, verb, replicas, why, cause }: St
   });
 }
 
-function explainCreates({ want, version, maxSurge, replicas }: RolloutObserved): string {
+function explainCreates(
+  { want, version, maxSurge, replicas }: RolloutObserved,
+  createdBefore: number,
+): string {
   const staying = replicas.filter((replica) => replica.desired === 'running' && !replica.lost);
-  const current = staying.filter(
+  const ofVersion = staying.filter(
     (replica) => replica.version === version && !replica.draining,
   ).length;
-  const surge = staying.length > current && maxSurge > 0 ? `, at most ${want + maxSurge} live` : '';
+  const current = ofVersion + createdBefore;
+  const surge =
+    staying.length > ofVersion && maxSurge > 0 ? `, at most ${want + maxSurge} live` : '';
   return `version ${version}: ${want} wanted, ${current} present${surge}`;
 }
 

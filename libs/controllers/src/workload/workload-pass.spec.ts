@@ -11,7 +11,7 @@ import { Transaction, type Stored } from '@cloudless/cluster-state';
 import { resolveLimits, type RolloutReplica, type RolloutStep } from '@cloudless/rollout';
 import { retireEndedReplicas } from './retire-ended-replicas.js';
 import { SlotBackoffs } from './slot-backoff.js';
-import { requireReadinessGuard, applySteps } from './apply-steps.js';
+import { requireReadinessGuard, StepQueue } from './apply-steps.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 const NOW = { wallTimeMs: 0, revision: 9n };
@@ -72,9 +72,8 @@ describe('WorkloadPass', () => {
       { length: 500 },
       () => ({ kind: 'createReplica', version: 1 }) as const,
     );
-    expect(applySteps(pass, steps, new SlotBackoffs(pass.nextControl, 0), NOW).created.length).toBe(
-      pass.transaction.size,
-    );
+    const queue = new StepQueue(pass, steps, new SlotBackoffs(pass.nextControl, 0), NOW);
+    expect(queue.apply(pass).created.length).toBe(pass.transaction.size);
     expect(pass.transaction.size).toBeLessThanOrEqual(MAX_WRITES - 10);
   });
 

@@ -62,14 +62,32 @@ describe('WorkloadReconciler at creation and scaling', () => {
     expect(bed.state.view().revision).toBe(revision);
   });
 
-  it('creates 130 replicas in commits of at most 60', async () => {
+  it('creates 130 replicas in commits of at most 60, with one decision', async () => {
     const sizes = bed.recordCommitSizes();
     await bed.createWorkload({ replicas: 130 });
     await bed.advance();
     expect(bed.replicas()).toHaveLength(130);
+    expect(bed.events('ReplicasCreated').map(({ message }) => message)).toEqual([
+      '60 replicas created: version 1: 130 wanted, 0 present',
+      '60 replicas created: version 1: 130 wanted, 60 present',
+      '10 replicas created: version 1: 130 wanted, 120 present',
+    ]);
     expect(Math.max(...sizes)).toBeGreaterThan(60);
     expect(Math.max(...sizes)).toBeLessThan(70);
     expect(new Set(bed.replicas().map(({ slot }) => slot)).size).toBe(130);
+  });
+
+  it('makes a new decision when the spec changes between two commits of creations', async () => {
+    const commit = bed.state.commit.bind(bed.state);
+    let commits = 0;
+    bed.state.commit = async (transaction) => {
+      if ((commits += 1) === 2) await bed.updateWorkload({ replicas: 70 });
+      return commit(transaction);
+    };
+    await bed.createWorkload({ replicas: 130 });
+    await bed.advance();
+    expect(bed.replicas()).toHaveLength(70);
+    expect(new Set(bed.replicas().map(({ slot }) => slot)).size).toBe(70);
   });
 
   it('stops the newest replica at a scale-down with a new order revision', async () => {

@@ -22,10 +22,10 @@ import {
   type RecordChange,
   type Stored,
 } from '@cloudless/cluster-state';
-import { decideNextSteps } from '@cloudless/rollout';
+import { decideNextSteps, type RolloutObserved } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { findChangeEvent } from '../common/causes.js';
-import { commitOrReconcileAgain } from '../common/commit.js';
+import { commitOrReconcileAgain, commitPart } from '../common/commit.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import { toRolloutInput } from '../rollout/rollout-input.js';
@@ -33,9 +33,11 @@ import { advancePass, pruneVersions, isSameControl } from '../rollout/rollout-pr
 import { isGlobal } from '../rollout/global-targets.js';
 import { countStillWanted } from '../replica/finished.js';
 import { MAX_PASS_WRITES } from '../rollout/rollout-pass.js';
-import { requireReadinessGuard, applySteps } from './apply-steps.js';
+import { requireReadinessGuard, StepQueue } from './apply-steps.js';
 import { toDecisionId, addStepEvents } from './step-events.js';
 import { SlotBackoffs } from './slot-backoff.js';
+import { PassPacing } from './pass-pacing.js';
+import { describeRemoval } from './removal-event.js';
 import { retireEndedReplicas } from './retire-ended-replicas.js';
 import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
 import type { WorkloadPass } from './workload-pass.js';
@@ -53,6 +55,12 @@ export interface WorkloadReconcilerDeps {
 }
 
 /**
+ * Most commits for one decision, so that a decision about thousands of replicas is made anew, on
+ * the state of that time, every few thousand of them.
+ */
+const MAX_COMMITS_PER_DECISION = 64;
+
+/**
  * Reconciles workloads with their specs: creates and stops replicas as the rollout planner decides,
  * replaces failed replicas, and deletes workloads. Level-triggered: a pass may run at any time and
  * for any reason.
@@ -65,15 +73,19 @@ export class WorkloadReconciler {
    * workload.
    */
   private readonly globalWorkloads = new Set<string>();
+  private readonly pacing: PassPacing;
+  /** Workloads whose last pass has committed every step of its decision. */
+  private readonly finished = new Set<string>();
 
   constructor(private readonly deps: WorkloadReconcilerDeps) {
+    this.pacing = new PassPacing(deps.clock);
     this.queue = new WorkQueue<string>({
       clock: deps.clock,
       random: deps.random,
       metrics: { meter: deps.meter ?? noMeter, loop: 'workload' },
       handle: (uid) =>
         (deps.tracer ?? noTracer).follow(uid, 'reconcile workload', { workloadId: uid }, () =>
-          this.reconcile(uid),
+          this.runPass(uid),
         ),
       onError: (uid, reason) =>
         logFailure(deps.log, 'reconcile failed', reason, { workloadId: uid }),
@@ -127,27 +139,42 @@ export class WorkloadReconciler {
     return this.advance(pass);
   }
 
+  /** Runs one pass over a workload, or none while passes over the workload pause. */
+  private async runPass(uid: string): Promise<WorkResult> {
+    const waitMs = this.pacing.getWaitMs(uid);
+    if (waitMs > 0) return { kind: 'after', delayMs: waitMs };
+    const startedAtMs = this.deps.clock.now();
+    const running = this.reconcile(uid);
+    // A pass is synchronous until its first commit.
+    const durationMs = this.deps.clock.now() - startedAtMs;
+    const result = await running;
+    const hasWorkLeft = result.kind === 'again' && !this.finished.delete(uid);
+    if (!hasWorkLeft) this.pacing.recordPass(uid, durationMs);
+    return result;
+  }
+
   private wakeFor(changes: readonly RecordChange[]): void {
     for (const { kind, id, before, after } of changes) {
       if (kind === 'workload') this.trackMode(id, after);
-      if (kind === 'workload' || kind === 'control') this.queue.wake(id);
-      else if (kind === 'replica') this.wakeForReplica(after ?? before);
+      if (kind === 'workload' || kind === 'control') this.wakeNow(id);
+      else if (kind === 'replica') this.queue.wake((after ?? before)?.uid ?? '');
       else if (kind === 'node') this.wakeForNode(id);
       else if (kind === 'meta') this.wakeAll();
     }
   }
 
-  private wakeForReplica(replica: ReplicaRecord | undefined): void {
-    if (replica !== undefined) this.queue.wake(replica.uid);
+  private wakeNow(uid: string): void {
+    this.pacing.skipPause(uid);
+    this.queue.wake(uid);
   }
 
   private wakeAll(): void {
     const view = this.deps.state.view();
     for (const { value } of view.workloads()) {
       this.trackMode(value.uid, value);
-      this.queue.wake(value.uid);
+      this.wakeNow(value.uid);
     }
-    for (const { value } of view.replicas()) this.queue.wake(value.uid);
+    for (const { value } of view.replicas()) this.wakeNow(value.uid);
   }
 
   private wakeForNode(nodeId: string): void {
@@ -202,17 +229,18 @@ export class WorkloadReconciler {
     };
     if (deleting && decision.kind === 'converged') return this.removeWorkload(pass);
     const steps = decision.kind === 'steps' ? decision.steps : [];
-    const { created, stopped, retryDelayMs } = applySteps(
+    const stepQueue = new StepQueue(
       pass,
       steps,
       new SlotBackoffs(nextControl, now.wallTimeMs),
       now,
     );
+    const { created, stopped, retryDelayMs } = stepQueue.apply(pass);
     addStepEvents(pass, observed, { created, stopped });
     requireReadinessGuard(pass, observed, steps);
     pruneVersions(pass, pass.versions);
     if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
-      return this.commit(pass);
+      return this.commitSteps(pass, stepQueue, observed, created.length);
     const wakeInMs =
       advance?.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
     const nextPassMs = Math.min(
@@ -253,10 +281,52 @@ export class WorkloadReconciler {
   }
 
   /**
-   * Commits a pass. Every creation and every stop requires the control record to be unchanged and
-   * rewrites it, so that concurrent decisions cannot both use the same disruption budget.
+   * Commits the steps of a decision. Creations that do not fit into the first transaction follow in
+   * further ones without a new decision, so that the work for many replicas grows with their number
+   * only: each of these transactions requires that no other decision and no new spec came between.
    */
+  private async commitSteps(
+    pass: WorkloadPass,
+    stepQueue: StepQueue,
+    observed: RolloutObserved,
+    firstCreated: number,
+  ): Promise<WorkResult> {
+    const { state } = this.deps;
+    let createdBefore = firstCreated;
+    let current = pass;
+    for (let commits = 1; ; commits += 1) {
+      const result = await this.commitPass(current);
+      if (result.kind !== 'committed') return result;
+      const isLast = commits >= MAX_COMMITS_PER_DECISION || firstCreated === 0;
+      if (isLast || !stepQueue.continuesWithCreation) {
+        if (stepQueue.isEmpty) this.finished.add(pass.workload.value.uid);
+        return { kind: 'again' };
+      }
+      const control = { value: current.nextControl, revision: result.revision };
+      current = {
+        ...pass,
+        control,
+        nextControl: clone(ControlRecordSchema, control.value),
+        transaction: state.transaction(),
+      };
+      const steps = stepQueue.apply(current, /* createsOnly */ true);
+      if (steps.created.length === 0) return { kind: 'again' };
+      addStepEvents(current, observed, steps, createdBefore);
+      createdBefore += steps.created.length;
+    }
+  }
+
   private async commit(pass: WorkloadPass): Promise<WorkResult> {
+    const result = await this.commitPass(pass);
+    return result.kind === 'committed' ? { kind: 'again' } : result;
+  }
+
+  /**
+   * Commits one transaction of a pass. Every creation and every stop requires the control record to
+   * be unchanged and rewrites it, so that concurrent decisions cannot both use the same disruption
+   * budget.
+   */
+  private async commitPass(pass: WorkloadPass): ReturnType<typeof commitPart> {
     const { workload, control, transaction, nextControl } = pass;
     const { uid, requestId } = workload.value;
     const { state, log } = this.deps;
@@ -268,36 +338,9 @@ export class WorkloadReconciler {
     // Read before the commit, which changes the revision of the view: the events of this pass have
     // the same id.
     const decisionId = toDecisionId(pass);
-    const result = await commitOrReconcileAgain(state, transaction);
+    const result = await commitPart(state, transaction);
     const requestField = requestId === '' ? {} : { requestId };
     log.info('workload advanced', { workloadId: uid, writes, decisionId, ...requestField });
     return result;
   }
 }
-
-/**
- * Returns message and replica ids of the event of a deletion. The ids are those of replicas that
- * may still run on lost nodes.
- */
-function describeRemoval(
-  { namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>,
-  replicas: readonly Stored<ReplicaRecord>[],
-): { readonly message: string; readonly replicaIds: string[] } {
-  const tombstones = replicas.map(({ value }) => value).filter(isTombstone);
-  const subject = `workload ${namespace}/${name} is gone: every`;
-  if (tombstones.length === 0) return { message: `${subject} node has confirmed`, replicaIds: [] };
-  const named = tombstones
-    .slice(0, MAX_NAMED)
-    .map(({ id, nodeId }) => `${id} on lost node ${nodeId}`);
-  const more = tombstones.length > MAX_NAMED ? ` and ${tombstones.length - MAX_NAMED} more` : '';
-  const count = tombstones.length === 1 ? '1 replica' : `${tombstones.length} replicas`;
-  return {
-    message: `${subject} reachable node has confirmed; ${count} may still run: ${named.join(', ')}${more}`,
-    replicaIds: tombstones.slice(0, MAX_IDS).map(({ id }) => id),
-  };
-}
-
-/** Most replicas that the message of a deletion names. */
-const MAX_NAMED = 5;
-/** Most replica ids in the event of a deletion, so that the event stays small. */
-const MAX_IDS = 1_000;
