@@ -13,15 +13,28 @@ import type { ApiCaller } from '../access/caller.js';
 import type { ApiServerDeps } from '../ports.js';
 import { negotiateProtocol } from './node-admission.js';
 import type { OrderMetrics } from './order-metrics.js';
-import { createOrder, isAcknowledged, listPendingOrders } from './orders.js';
+import { OrderTracker } from './order-tracker.js';
+import { createOrder, hasOrder, isAcknowledged, listPendingOrders } from './orders.js';
 import { OrphanTracker } from './orphan-tracker.js';
 import { SessionOutbox } from './session-outbox.js';
 
 /**
- * Time after which an order that was not acknowledged is sent again: far longer than a round trip,
- * short enough that a lost order hardly delays a start.
+ * Interval of {@link AgentSession.resendOrders}, and shortest time after which an order is sent
+ * again: far longer than a round trip, short enough that a lost order hardly delays a start.
  */
 export const RESEND_MS = 1_000;
+
+/** What a session needs beside its Hello. */
+export interface AgentSessionDeps extends Pick<
+  ApiServerDeps,
+  'state' | 'clock' | 'log' | 'random'
+> {
+  /**
+   * Returns the monotonic time without the time for which the main loop stood still: what agents
+   * sent meanwhile has not been read yet.
+   */
+  readonly runningTimeMs: () => number;
+}
 
 /** State of the session of one connected agent: its inventory, orders and outgoing messages. */
 export class AgentSession {
@@ -42,15 +55,14 @@ export class AgentSession {
   number: number | undefined;
   /** Revision of the newest order that the agent has acknowledged, by replica id. */
   private readonly acknowledged = new Map<string, bigint>();
-  /** Time of the last order on the monotonic clock, by replica id. */
-  private readonly sentAt = new Map<string, number>();
+  private readonly tracker = new OrderTracker();
   /** Replicas of the agent that no record assigns to its node. */
   private readonly orphans: OrphanTracker;
   private isAdmitted = false;
   private readonly caller: ApiCaller;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'random'>,
+    private readonly deps: AgentSessionDeps,
     private readonly metrics: OrderMetrics,
     { hello, caller }: { readonly hello: Hello; readonly caller: ApiCaller },
   ) {
@@ -121,6 +133,7 @@ export class AgentSession {
       this.acknowledged.set(replicaId, orderRevision);
     this.metrics.recordAcknowledged(this, replicaId, orderRevision);
     if (!this.orphans.handleReport(report)) this.acknowledged.delete(replicaId);
+    this.trackOrder(replicaId);
   }
 
   /**
@@ -136,18 +149,53 @@ export class AgentSession {
     if (before?.orderRevision === after.orderRevision) return;
     if (isAcknowledged(this.deps, after, this.acknowledged)) return;
     const order = createOrder(this.deps, after);
-    if (order !== undefined) this.sendOrder(order);
+    if (order === undefined) this.trackOrder(after.id);
+    else this.sendOrder(order);
   }
 
   /**
-   * Sends orders again that were not acknowledged within {@link RESEND_MS}. Without effect before
-   * the admission, and while the state is restored and not yet accepted.
+   * Sends the orders again that are due and not acknowledged. Without effect before the admission,
+   * while the state is restored and not yet accepted, and while the connection is backed up: the
+   * agent has not received the earlier messages yet.
    */
   resendOrders(): void {
     if (!this.isAdmitted || this.deps.state.storeRolledBack !== undefined) return;
-    for (const order of this.listPendingOrders())
-      if (this.isResendDue(order.replicaId)) this.sendOrder(order);
+    if (this.outbox.size > 0) return;
+    const view = this.deps.state.view();
+    for (const replicaId of this.tracker.listDue(this.deps.runningTimeMs())) {
+      this.trackOrder(replicaId);
+      const replica = view.replica(replicaId)?.value;
+      if (replica === undefined || this.isSettled(replica)) continue;
+      const order = createOrder(this.deps, replica);
+      if (order !== undefined) this.sendOrder(order);
+    }
     this.orphans.resendOrders();
+  }
+
+  /**
+   * Looks at every replica of the node for orders that are not acknowledged, and sends them with
+   * the next {@link resendOrders}. For changes that concern all orders, and as a safety net.
+   */
+  trackAllOrders(): void {
+    if (!this.isAdmitted) return;
+    for (const { value } of this.deps.state.view().replicasOn(this.nodeId))
+      this.trackOrder(value.id);
+  }
+
+  /** Tracks the order of a replica exactly while the agent has to acknowledge it. */
+  private trackOrder(replicaId: string): void {
+    const replica = this.deps.state.view().replica(replicaId)?.value;
+    if (replica === undefined || this.isSettled(replica)) this.tracker.delete(replicaId);
+    else if (this.isAdmitted) this.tracker.add(replicaId, this.deps.runningTimeMs());
+  }
+
+  /** Returns true when the agent needs no order for a replica. */
+  private isSettled(replica: ReplicaRecord): boolean {
+    return (
+      replica.nodeId !== this.nodeId ||
+      !hasOrder(replica) ||
+      isAcknowledged(this.deps, replica, this.acknowledged)
+    );
   }
 
   private listPendingOrders(): readonly Order[] {
@@ -156,12 +204,12 @@ export class AgentSession {
 
   private handleReplicaDeleted(replica: ReplicaRecord): void {
     this.acknowledged.delete(replica.id);
-    this.sentAt.delete(replica.id);
+    this.tracker.delete(replica.id);
     this.orphans.handleRecordDeleted(replica);
   }
 
   private sendOrder(order: Order): void {
-    this.sentAt.set(order.replicaId, this.deps.clock.now());
+    this.tracker.recordSent(order.replicaId, order.orderRevision, this.deps.runningTimeMs());
     this.pushOrder(order);
   }
 
@@ -171,10 +219,5 @@ export class AgentSession {
       `order/${order.replicaId}`,
       create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
     );
-  }
-
-  private isResendDue(replicaId: string): boolean {
-    const sentAtMs = this.sentAt.get(replicaId) ?? Number.NEGATIVE_INFINITY;
-    return this.deps.clock.now() - sentAtMs >= RESEND_MS;
   }
 }

@@ -40,6 +40,11 @@ export function isAcknowledged(
   return (acknowledged.get(replica.id) ?? -1n) >= state.toOrderRevision(replica.orderRevision);
 }
 
+/** Returns true for a replica that its agent has to start, to run or to stop. */
+export function hasOrder(replica: ReplicaRecord): boolean {
+  return isLive(replica) || isTombstone(replica);
+}
+
 /**
  * Returns the start or stop order that follows from the record of a replica; undefined when the
  * replica has ended, or when its workload or version is no longer stored.
@@ -52,7 +57,7 @@ export function createOrder({ state }: OrderDeps, replica: ReplicaRecord): Order
     replicaId: replica.id,
     workloadUid: replica.uid,
   };
-  if (!isLive(replica) && !isTombstone(replica)) return undefined;
+  if (!hasOrder(replica)) return undefined;
   if (!replica.desiredRunning) {
     return create(OrderSchema, {
       ...common,

@@ -118,16 +118,39 @@ describe('SessionHub.runSession', () => {
     expect(agent.orders).toEqual(['start w-2']);
   });
 
-  it('repeats an order each second until a report acknowledges it', async () => {
+  it('repeats an order after 1, 2, 4 and 8 seconds until a report acknowledges it', async () => {
     await bed.putReplica('w-0');
     const agent = await bed.connectAgent('node-1');
     agent.sendInventory();
-    await bed.clock.advance(2_500);
-    expect(agent.orders).toEqual(['start w-0', 'start w-0', 'start w-0']);
+    for (const [seconds, sent] of [
+      [1.5, 2],
+      [2, 3],
+      [4, 4],
+      [8, 5],
+      [8, 6],
+    ] as const) {
+      await bed.clock.advance(seconds * 1_000);
+      expect(agent.orders).toHaveLength(sent);
+    }
+    await bed.putReplica('w-1');
+    await bed.settle();
+    expect(agent.orders.filter((order) => order === 'start w-1')).toHaveLength(1);
     const orderRevision = orderRevisionOf(agent, 'w-0');
     agent.sendReport({ replicaId: 'w-0', orderRevision, phase: Phase.STARTING });
-    await bed.clock.advance(3_000);
-    expect(agent.orders).toHaveLength(3);
+    await bed.clock.advance(20_000);
+    expect(agent.orders.filter((order) => order === 'start w-0')).toHaveLength(6);
+  });
+
+  it('repeats the orders of replicas alone that the agent has not acknowledged', async () => {
+    for (let number = 0; number < 5; number += 1) await bed.putReplica(`w-${number}`);
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.settle();
+    for (const { replicaId, orderRevision } of agent.orderMessages)
+      if (replicaId !== 'w-3')
+        agent.sendReport({ replicaId, orderRevision, phase: Phase.STARTING });
+    await bed.clock.advance(1_500);
+    expect(agent.orders.slice(5)).toEqual(['start w-3']);
   });
 
   it('sends an acknowledged order again when a later report contains order revision 0', async () => {

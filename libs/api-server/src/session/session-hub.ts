@@ -39,6 +39,12 @@ import { ReplicaReportQueue } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
 
 /**
+ * Number of resends after which sessions look at all their replicas again. No order is expected to
+ * be found; the look costs little at this interval.
+ */
+const TRACK_ALL_EVERY = 60;
+
+/**
  * Runs the sessions of agents: receives their reports, sends orders as soon as they are committed,
  * and repeats orders until the agents acknowledge them.
  */
@@ -52,6 +58,9 @@ export class SessionHub implements TunnelRequester {
   private readonly renewals: RenewalRequests;
   private readonly unsubscribes: (() => void)[];
   private timer: Timer | undefined;
+  /** Milliseconds by which the timers of {@link armResendTimer} were late, in all. */
+  private lateMs = 0;
+  private resends = 0;
   /** Number of enrolled nodes, connected or not. */
   private nodeCount: number;
   private tunnelListener: TunnelListener = {
@@ -210,7 +219,8 @@ export class SessionHub implements TunnelRequester {
   private openSession(hello: Hello, caller: ApiCaller): AgentSession {
     const older = this.sessions.get(hello.nodeId);
     if (older !== undefined) this.endSession(older);
-    const session = new AgentSession(this.deps, this.orderMetrics, { hello, caller });
+    const deps = { ...this.deps, runningTimeMs: () => this.deps.clock.now() - this.lateMs };
+    const session = new AgentSession(deps, this.orderMetrics, { hello, caller });
     this.sessions.set(session.nodeId, session);
     return session;
   }
@@ -399,6 +409,8 @@ export class SessionHub implements TunnelRequester {
     for (const { kind, before, after } of changes) {
       if (kind === 'node')
         this.nodeCount += Number(after !== undefined) - Number(before !== undefined);
+      // The acceptance of a restored state changes the revisions of all orders.
+      if (kind === 'meta') for (const session of this.sessions.values()) session.trackAllOrders();
       if (kind !== 'replica') continue;
       const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
       this.sessions.get((is ?? was)?.nodeId ?? '')?.handleReplicaChange(was, is);
@@ -406,8 +418,16 @@ export class SessionHub implements TunnelRequester {
   }
 
   private armResendTimer(): void {
-    this.timer = this.deps.clock.setTimer(RESEND_MS, () => {
-      for (const session of this.sessions.values()) session.resendOrders();
+    const { clock } = this.deps;
+    const dueAtMs = clock.now() + RESEND_MS;
+    this.timer = clock.setTimer(RESEND_MS, () => {
+      this.lateMs += Math.max(0, clock.now() - dueAtMs);
+      this.resends += 1;
+      const tracksAll = this.resends % TRACK_ALL_EVERY === 0;
+      for (const session of this.sessions.values()) {
+        if (tracksAll) session.trackAllOrders();
+        session.resendOrders();
+      }
       this.renewals.send(this.sessions.values());
       this.armResendTimer();
     });

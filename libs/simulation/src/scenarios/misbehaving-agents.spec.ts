@@ -7,9 +7,10 @@ describe('misbehaving agent', () => {
     const agent = cluster.agents.get('node-1')!;
     agent.dropsOrders = 2;
     await createWeb(cluster, { replicas: 1 });
+    // The coordinator repeats the order after 1 s, and again after 2 s.
     await cluster.advance(1_500);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(0);
-    await cluster.advance(1_500);
+    await cluster.advance(3_000);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(1);
     expect(agent.started).toHaveLength(1);
   });
@@ -98,9 +99,9 @@ describe('misbehaving agent', () => {
     const agent = cluster.agents.get('node-1')!;
     const [id, report] = [...agent.replicas][0]!;
     agent.change(id, { phase: Phase.FAILED, ready: false, reason: 'lost by the runtime' });
-    await cluster.advance(2_000);
+    await cluster.advance(3_000);
     agent.change(id, { ...report, phase: Phase.RUNNING });
-    await cluster.advance(2_000);
+    await cluster.advance(3_000);
     expect(agent.replicas.get(id)?.phase).toBe(Phase.STOPPED);
     expect(
       [...agent.replicas.values()].filter(({ phase }) => phase === Phase.RUNNING),
@@ -117,7 +118,7 @@ describe('misbehaving agent', () => {
     first.disconnect();
     first.replicas.set(foreign!.replicaId, { ...foreign!, orderRevision: 1n });
     await cluster.reconnect('node-1');
-    await cluster.advance(2_000);
+    await cluster.advance(3_000);
     expect([...first.replicas.keys()]).not.toContain(foreign!.replicaId);
     expect(second.replicas.get(foreign!.replicaId)).toMatchObject({
       phase: Phase.RUNNING,
