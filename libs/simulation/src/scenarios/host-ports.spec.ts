@@ -211,7 +211,7 @@ describe('update of replicas with a host port on every node', () => {
         `1 replica would find no node: ${filterReason.slice('no node fits: '.length)}`,
       ]);
       const waitReason =
-        `${replicas} of ${replicas} replicas are ready, 1 not yet: ${filterReason}; min_available ${replicas} allows no stop before the new replica is ready: ` +
+        `${replicas} of ${replicas} replicas are ready, 1 extra not yet: ${filterReason}; min_available ${replicas} allows no stop before the new replica is ready: ` +
         'free resources, or lower min_available, or raise max_unavailable';
       expect(await lowestReady(cluster, 5_000, () => update(cluster))).toBe(replicas);
       expect(await rolloutOf(cluster)).toMatchObject({ phase: 'IN_PROGRESS', reason: waitReason });
@@ -245,7 +245,7 @@ describe('update of replicas with a host port on every node', () => {
     const { phase, reason } = await rolloutOf(cluster);
     expect(phase).toBe('FAILED');
     expect(reason).toBe(
-      'no progress for 1m: 1 of 1 replicas are ready, 1 not yet: no node fits: host port 8080 is taken: 1 of 1 nodes; min_available 1 ' +
+      'no progress for 1m: 1 of 1 replicas are ready, 1 extra not yet: no node fits: host port 8080 is taken: 1 of 1 nodes; min_available 1 ' +
         'allows no stop before the new replica is ready: free resources, or lower min_available, or raise max_unavailable',
     );
     const rollout = { progressDeadline, maxUnavailable: 1 };
