@@ -214,6 +214,23 @@ describe('PreemptionReconciler', () => {
     expect(placedOn(bed, 'high')).toEqual([`(${other})`]);
   });
 
+  it('decides again when a placement on its way takes the resources of a nomination', async () => {
+    bed = await openBed(['node-1', 'node-2']);
+    await run(bed, 'low', aLow(8));
+    await run(bed, 'high', aSize(1_000, 1, 200));
+    const nominated = bed.replicas('high')[0]?.nominatedNodeId ?? '';
+    expect(bed.events('ReplicaPreempted')).toHaveLength(1);
+    // As the commit of a placement that was decided before the nomination.
+    const waiting = bed.replicas('low').find(({ nodeId }) => nodeId === '');
+    await bed.changeReplica(waiting?.id ?? '', { nodeId: nominated, phase: Phase.ASSIGNED });
+    await bed.advance(50);
+    expect(bed.events('ReplicaPreempted')).toHaveLength(2);
+    await bed.confirmStops('low');
+    await bed.advance(50);
+    expect(placedOn(bed, 'high')).not.toEqual(['()']);
+    expect(bed.replicas('high')[0]?.nodeId).not.toBe('');
+  });
+
   it('drops the nomination with its replica', async () => {
     bed = await openBed();
     await run(bed, 'low', aLow(4));

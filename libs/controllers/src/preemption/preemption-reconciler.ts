@@ -94,7 +94,12 @@ export class PreemptionReconciler {
 
   private wakeFor(changes: readonly RecordChange[]): void {
     this.waiting.apply(changes);
-    for (const { kind, id } of changes) if (kind === 'node') this.changedNodes?.add(id);
+    for (const { kind, id, before, after } of changes) {
+      if (kind === 'node') this.changedNodes?.add(id);
+      // A placement that was on its way when a nomination was decided may take its resources.
+      if (kind === 'replica' && after !== undefined && before?.nodeId !== after.nodeId)
+        this.changedNodes?.add(after.nodeId);
+    }
     if (!this.waiting.isEmpty && changes.some(affectsPreemption)) this.queue.wake('preempt');
   }
 
