@@ -3860,7 +3860,8 @@ export const CoordinatorService: GenService<{
   /**
    * Predicts the effect of changes on the whole cluster, without any change: nodes that are added,
    * lost or drained, and workloads that are created, changed, scaled or deleted. Starts from the
-   * current state, or from an older state that is still in the history.
+   * current state, or from an older state that is still in the history. Predicts no preemption: a
+   * replica of a high priority that no node fits is shown as waiting.
    *
    * @generated from rpc cloudless.api.CoordinatorService.SimulateCluster
    */
