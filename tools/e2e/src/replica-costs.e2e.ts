@@ -5,7 +5,7 @@ import { runToEnd } from './support/processes.js';
  * speed of the machine, except that a slower one shares commits between more replicas.
  */
 const LIMITS = {
-  commits: 1.15,
+  commits: 0.5,
   orders: 1.02,
   reports: 1.02,
   bytesToAgents: 200,
