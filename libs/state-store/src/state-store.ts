@@ -103,7 +103,8 @@ export interface StateStore {
   range(request: RangeRequest): Promise<RangePage>;
   /**
    * Commits all operations if every compare holds, otherwise none. Resolves when the commit is
-   * durable.
+   * durable. The store keeps the arguments without a copy, and gives the same bytes to watches: do
+   * not change them after the call.
    * @throws {@link RevisionConflictError} when a compare does not hold; kind `invalid` for more
    *   than {@link MAX_TXN_OPERATIONS} compares or operations, more than {@link MAX_TXN_BYTES} of
    *   keys and values, a key written twice, an empty or too long key; `notFound` for an unknown

@@ -2,7 +2,6 @@ import { describe, expect, it } from '@jest/globals';
 import { settle } from '@cloudless/base/testing';
 import {
   AMPLE_HISTORY,
-  bytes,
   put,
   startWatch,
   readBatches,
@@ -207,14 +206,5 @@ export function describeWatches(open: OpenStore): void {
       withStore(open, (store) =>
         expect(startWatch(store, '', 1n).next()).rejects.toMatchObject({ kind: 'invalid' }),
       ));
-
-    it('deliver the value passed to txn when the caller then changes the buffer', () =>
-      withStore(open, async (store) => {
-        const value = bytes('first');
-        const committed = store.txn([], [{ put: 'a', value }]);
-        value.fill(0);
-        await committed;
-        expect(await readBatches(startWatch(store, '', 0n), 1)).toEqual([[1n, 'a=first']]);
-      }));
   });
 }

@@ -129,12 +129,7 @@ class EngineStore implements StateStore {
   async txn(compares: readonly Compare[], operations: readonly Operation[]): Promise<Committed> {
     this.checkOpen();
     const bytes = checkTransaction(compares, operations);
-    // the caller may reuse its arrays and buffers
-    const [checks, writes] = [
-      compares.map((compare) => ({ ...compare })),
-      operations.map(copyOperation),
-    ];
-    return this.queue.submit(bytes, (draft) => draft.transact(checks, writes));
+    return this.queue.submit(bytes, (draft) => draft.transact(compares, operations));
   }
 
   watch(request: WatchRequest): AsyncIterable<ChangeBatch> {
@@ -247,9 +242,3 @@ class EngineStore implements StateStore {
 
 /** Approximate bytes of the record of a lease. */
 const LEASE_BYTES = 64;
-
-function copyOperation(operation: Operation): Operation {
-  return 'put' in operation
-    ? { ...operation, value: new Uint8Array(operation.value) }
-    : { ...operation };
-}
