@@ -3,9 +3,9 @@ import type { Revision } from '@cloudless/state-store';
 import { encodeLeasedKey } from '../engine/leased-key.js';
 import {
   addHashes,
-  decodeEntry,
+  decodeEntryHead,
   decodeLease,
-  decodeSegment,
+  decodeSegmentHeads,
   decodeSegmentKey,
   hashRecord,
 } from '../engine/records.js';
@@ -45,7 +45,7 @@ function hashEntries({ entries, leases, leasedKeys }: Tables, newest: Revision):
   let hashSum = 0;
   let leasedCount = 0;
   for (const { key, value } of entries.getRange()) {
-    const { modRevision, lease } = decodeEntry(key.toString('utf8'), value);
+    const { modRevision, lease } = decodeEntryHead(value);
     if (modRevision > newest)
       throw new Error(`an entry is of revision ${modRevision}, after ${newest}`);
     hashSum = addHashes(hashSum, hashRecord(key, value));
@@ -70,10 +70,10 @@ function checkHistory({ history }: Tables, compacted: Revision, newest: Revision
     let changes = 0;
     if (segment.first !== expected)
       throw new Error(`revision ${expected} is missing from the history`);
-    for (const transaction of decodeSegment(value, 0n)) {
+    for (const transaction of decodeSegmentHeads(value)) {
       if (transaction.revision !== expected)
         throw new Error(`revision ${expected} is missing from the history`);
-      changes += transaction.changes.length;
+      changes += transaction.changes;
       expected += 1n;
     }
     if (segment.last !== expected - 1n || segment.changes !== changes)

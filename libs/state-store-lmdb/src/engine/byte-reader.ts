@@ -35,8 +35,21 @@ export class ByteReader {
   /** Reads UTF-8 text after its length in two bytes. */
   text(): string {
     const length = this.uint16();
+    if (length === 0) return '';
     const start = this.skip(length);
     return this.buffer.toString('utf8', start, start + length);
+  }
+
+  /** Moves past UTF-8 text. */
+  skipText(): this {
+    this.skip(this.uint16());
+    return this;
+  }
+
+  /** Moves past the next `length` bytes. */
+  skipBytes(length: number): this {
+    this.skip(length);
+    return this;
   }
 
   /** Copies the next `length` bytes. */
@@ -45,9 +58,11 @@ export class ByteReader {
     return new Uint8Array(this.buffer.subarray(start, start + length));
   }
 
-  /** Copies all remaining bytes. */
+  /** Returns all remaining bytes without a copy. */
   rest(): Uint8Array {
-    return this.bytes(this.buffer.length - this.offset);
+    const start = this.skip(this.buffer.length - this.offset);
+    const { buffer, byteOffset, length } = this.buffer;
+    return new Uint8Array(buffer, byteOffset + start, length - start);
   }
 
   /** Moves past `count` bytes and returns their offset. */

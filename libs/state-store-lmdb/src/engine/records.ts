@@ -59,7 +59,10 @@ export function encodeEntry(entry: StoredEntry): Buffer {
   );
 }
 
-/** @throws kind `internal` when the checksum does not match. */
+/**
+ * The value shares the memory of `record`, of which LMDB gives each reader a copy.
+ * @throws kind `internal` when the checksum does not match.
+ */
 export function decodeEntry(key: string, record: Buffer): StoredEntry {
   const reader = openRecord(record);
   return {
@@ -68,6 +71,15 @@ export function decodeEntry(key: string, record: Buffer): StoredEntry {
     lease: toLeaseId(reader.text()),
     value: reader.rest(),
   };
+}
+
+/**
+ * Reads an entry without its value, to check the record.
+ * @throws kind `internal` when the checksum does not match.
+ */
+export function decodeEntryHead(record: Buffer): Pick<StoredEntry, 'modRevision' | 'lease'> {
+  const reader = openRecord(record);
+  return { modRevision: reader.uint64(), lease: toLeaseId(reader.text()) };
 }
 
 /**
@@ -177,6 +189,38 @@ export function* decodeSegment(record: Buffer, after: bigint): Iterable<LoggedTr
     const changes = Array.from({ length: reader.uint32() }, () => decodeChange(reader));
     if (revision > after) yield { revision, changes };
   }
+}
+
+/**
+ * Reads the revisions of a segment without its changes, to check the record.
+ * @returns For each transaction the revision and the number of changes.
+ * @throws kind `internal` when the checksum does not match.
+ */
+export function decodeSegmentHeads(
+  record: Buffer,
+): readonly { readonly revision: bigint; readonly changes: number }[] {
+  const reader = openRecord(record);
+  const heads: { readonly revision: bigint; readonly changes: number }[] = [];
+  while (!reader.atEnd) {
+    const revision = reader.uint64();
+    const changes = reader.uint32();
+    for (let index = 0; index < changes; index += 1) skipChange(reader);
+    heads.push({ revision, changes });
+  }
+  return heads;
+}
+
+function skipChange(reader: ByteReader): void {
+  const flags = reader.uint8();
+  reader.skipText();
+  if (flags & HAS_BEFORE) skipInline(reader);
+  if (flags & HAS_AFTER) skipInline(reader);
+}
+
+/** Moves past mod revision, lease id and value. */
+function skipInline(reader: ByteReader): void {
+  reader.skipBytes(8).skipText();
+  reader.skipBytes(reader.uint32());
 }
 
 function decodeChange(reader: ByteReader): LoggedChange {
