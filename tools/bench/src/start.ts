@@ -1,0 +1,119 @@
+// Start of a coordinator on a stored cluster: CPU time and memory until the coordinator serves, and
+// until the first passes of its controllers are done. Sizes as arguments, default 100 000 replicas:
+// nx run bench:start -- --replicas 0,100000,1000000
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { systemClock } from '@cloudless/app-kit';
+import { sleep } from '@cloudless/base';
+import { RunningProgram, findBundle } from '@cloudless/e2e';
+import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
+import { printReport, summarise } from './report.js';
+import { writeStoredCluster } from './stored-cluster.js';
+import { Violations } from './violations.js';
+
+const SEED = 1;
+const REPLICAS_PER_WORKLOAD = 100;
+const MAX_NODES = 5_000;
+const REPLICAS_PER_NODE = 20;
+/** The coordinator counts as settled when it used less than this share of a core for a second. */
+const IDLE_SHARE = 0.1;
+const SAMPLE_MS = 1_000;
+
+const violations = new Violations();
+const { values } = parseArgs({
+  options: {
+    replicas: { type: 'string', default: '100000' },
+    runs: { type: 'string', default: '3' },
+    'node-options': { type: 'string', default: '' },
+  },
+});
+
+/** Figures of one start. */
+interface Start {
+  readonly cpuSecondsUntilReady: number;
+  readonly cpuSecondsUntilSettled: number;
+  readonly memoryMb: number;
+}
+
+async function measureStart(directory: string, replicas: number): Promise<Start> {
+  const coordinator = RunningProgram.start(
+    process.execPath,
+    [
+      ...values['node-options'].split(' ').filter((option) => option !== ''),
+      ...[findBundle('coordinator'), '--tls', 'off', '--port', '0', '--ops-port', '0'],
+      // The nodes have no agents; a long lease keeps them from being lost.
+      ...['--data-dir', directory, '--lease', '10m'],
+    ],
+    {},
+  );
+  try {
+    const ready = await coordinator.waitForLog('coordinator ready');
+    const cpuSecondsUntilReady = readCpuSeconds(coordinator.pid);
+    const cpuSecondsUntilSettled = await waitUntilSettled(coordinator.pid);
+    const memoryMb = Math.round(readMemoryBytes(coordinator.pid) / 1e6);
+    await checkReplicas(String(ready['opsUrl']), replicas);
+    return { cpuSecondsUntilReady, cpuSecondsUntilSettled, memoryMb };
+  } finally {
+    await coordinator.kill('SIGTERM');
+  }
+}
+
+/** @returns CPU seconds of the process when it has become idle. */
+async function waitUntilSettled(pid: number): Promise<number> {
+  for (let before = readCpuSeconds(pid); ;) {
+    await sleep(systemClock, SAMPLE_MS);
+    const now = readCpuSeconds(pid);
+    if (now - before < (IDLE_SHARE * SAMPLE_MS) / 1_000) return before;
+    before = now;
+  }
+}
+
+/** Checks that the coordinator has loaded all replicas. */
+async function checkReplicas(opsUrl: string, replicas: number): Promise<void> {
+  const text = await (await fetch(new URL('/metrics', opsUrl))).text();
+  const counts = [...text.matchAll(/^cloudless_replicas\{[^}]*\} (\d+)$/gm)];
+  const loaded = counts.reduce((sum, [, count]) => sum + Number(count), 0);
+  violations.check(loaded === replicas, `${loaded} replicas loaded, ${replicas} are stored`);
+}
+
+const starts: unknown[] = [];
+for (const replicas of values.replicas.split(',').map(Number)) {
+  const directory = await mkdtemp(join(tmpdir(), 'cloudless-start-'));
+  const nodes = Math.min(MAX_NODES, Math.max(1, Math.ceil(replicas / REPLICAS_PER_NODE)));
+  try {
+    await writeStoredCluster(join(directory, 'coordinator'), {
+      nodes,
+      workloads: replicas / REPLICAS_PER_WORKLOAD,
+      replicasPerWorkload: REPLICAS_PER_WORKLOAD,
+      seed: SEED,
+    });
+    const runs: Start[] = [];
+    for (let run = 0; run < Number(values.runs); run += 1) {
+      runs.push(await measureStart(join(directory, 'coordinator'), replicas));
+    }
+    starts.push({
+      replicas,
+      nodes,
+      cpuSecondsUntilReady: summariseFigure(runs, 'cpuSecondsUntilReady'),
+      cpuSecondsUntilSettled: summariseFigure(runs, 'cpuSecondsUntilSettled'),
+      memoryMb: summariseFigure(runs, 'memoryMb'),
+    });
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+}
+printReport('start', {
+  unit: 'CPU seconds of the process, resident MB',
+  aim: '100 000 replicas 1.5 s, 1 000 000 replicas 15 s',
+  seed: SEED,
+  starts,
+  violations: violations.texts,
+});
+process.exit(violations.exitCode());
+
+function summariseFigure(runs: readonly Start[], figure: keyof Start) {
+  // The report rounds to a tenth.
+  return summarise(runs.map((run) => run[figure]));
+}
