@@ -94,7 +94,7 @@ describe('openClusterState', () => {
     await store.txn(
       [],
       [
-        { put: toKey('meta', 'cluster'), value: encodeRecord('meta', record) },
+        { put: toKey('meta', 'cluster'), value: encodeRecord('meta', record).bytes },
         { put: toKey('node', 'n'), value: Uint8Array.of(255) },
       ],
     );
@@ -347,7 +347,7 @@ async function commitBeyondHistory(store: StateStore): Promise<void> {
     const id = `n${index % 3}`;
     await store.txn(
       [],
-      [{ put: toKey('node', id), value: encodeRecord('node', aNode(id, index % 2 === 0)) }],
+      [{ put: toKey('node', id), value: encodeRecord('node', aNode(id, index % 2 === 0)).bytes }],
     );
   }
 }
@@ -397,7 +397,7 @@ describe('a view that fell behind the store', () => {
     };
     const many = Array.from({ length: 100 }, (_, index) => ({
       put: toKey('node', `many${index}`),
-      value: encodeRecord('node', aNode(`many${index}`)),
+      value: encodeRecord('node', aNode(`many${index}`)).bytes,
     }));
     for (let round = 0; round < 11; round += 1)
       await store.txn(
@@ -450,7 +450,7 @@ describe('ClusterState', () => {
     const { revision } = await store.txn(
       [],
       [
-        { put: toKey('node', 'also-fine'), value: encodeRecord('node', aNode('also-fine')) },
+        { put: toKey('node', 'also-fine'), value: encodeRecord('node', aNode('also-fine')).bytes },
         { put: toKey('node', 'bad'), value: Uint8Array.of(10, 200) },
       ],
     );

@@ -119,10 +119,15 @@ export class ClusterState {
       nextId: () => toEventId(this.epoch, this.eventCount++),
       nowMs: () => options.clock.wallTime(),
     };
-    this.metrics = new StateMetrics(options.meter ?? noMeter, options.clock, async () => ({
-      store: await options.store.revision(),
-      view: this.follower.view.revision,
-    }));
+    this.metrics = new StateMetrics(
+      options.meter ?? noMeter,
+      options.clock,
+      async () => ({
+        store: await options.store.revision(),
+        view: this.follower.view.revision,
+      }),
+      () => this.follower.recordsDecoded,
+    );
   }
 
   /**
@@ -253,11 +258,11 @@ export class ClusterState {
   private async commitToStore(transaction: Transaction): Promise<Revision> {
     if (this.follower.failure !== undefined) throw this.follower.failure;
     if (this.leadership.lossError !== undefined) throw this.leadership.lossError;
+    const operations = transaction.toOperations();
+    this.metrics.countWrites(operations);
+    const forget = this.follower.expect(transaction.listWritten());
     try {
-      const { revision } = await this.options.store.txn(
-        transaction.toCompares(),
-        transaction.toOperations(),
-      );
+      const { revision } = await this.options.store.txn(transaction.toCompares(), operations);
       await this.follower.waitForRevision(revision);
       return revision;
     } catch (reason) {
@@ -272,6 +277,8 @@ export class ClusterState {
       );
       // Also when accepting a restored state gave this coordinator a higher epoch.
       throw reason;
+    } finally {
+      forget();
     }
   }
 

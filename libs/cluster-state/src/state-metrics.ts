@@ -1,17 +1,22 @@
 import { DURATION_BUCKETS, errorKindOf, type Clock, type Meter } from '@cloudless/base';
-import type { Revision } from '@cloudless/state-store';
+import type { Operation, Revision } from '@cloudless/state-store';
 
 /** Metrics of commits, and of the lag of the view. */
 export class StateMetrics {
   private readonly commits;
   private readonly durations;
+  private readonly writtenBytes;
   private readonly unsubscribe: () => void;
 
-  /** @param readRevisions - Reads the current revisions of the store and of the view. */
+  /**
+   * @param readRevisions - Reads the current revisions of the store and of the view.
+   * @param readDecodedCount - Reads the number of records that the view has decoded.
+   */
   constructor(
     meter: Meter,
     private readonly clock: Clock,
     readRevisions: () => Promise<{ readonly store: Revision; readonly view: Revision }>,
+    readDecodedCount: () => number,
   ) {
     this.commits = meter.counter({
       name: 'cloudless_state_commits_total',
@@ -31,11 +36,30 @@ export class StateMetrics {
       name: 'cloudless_state_revision',
       help: 'Newest revision of the state store.',
     });
+    this.writtenBytes = meter.counter({
+      name: 'cloudless_state_written_bytes_total',
+      help: 'Bytes of the records in transactions that were given to the state store.',
+    });
+    const decoded = meter.counter({
+      name: 'cloudless_state_records_decoded_total',
+      help: 'Records that were decoded from the state store: those of the start, and those of other coordinators.',
+    });
+    let countedRecords = 0;
     this.unsubscribe = meter.onExpose(async () => {
+      const decodedCount = readDecodedCount();
+      decoded.add(decodedCount - countedRecords);
+      countedRecords = decodedCount;
       const { store, view } = await readRevisions();
       revision.set(Number(store));
       lag.set(Math.max(0, Number(store - view)));
     });
+  }
+
+  /** Counts the bytes of the records in a transaction. */
+  countWrites(operations: readonly Operation[]): void {
+    let bytes = 0;
+    for (const operation of operations) if ('put' in operation) bytes += operation.value.byteLength;
+    this.writtenBytes.add(bytes);
   }
 
   /** Runs one commit, counts its result and observes its duration. */

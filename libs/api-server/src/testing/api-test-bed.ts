@@ -49,6 +49,7 @@ import {
   type ClusterState,
   type ClusterView,
 } from '@cloudless/cluster-state';
+import { freezeRecords } from '@cloudless/cluster-state/testing';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { Authenticator, type AuthenticatedConnection } from '../access/authenticator.js';
 import type { ApiCaller } from '../access/caller.js';
@@ -186,6 +187,7 @@ export class ApiTestBed {
       log: silentLog,
       holder: 'test',
     });
+    freezeRecords(state);
     return new ApiTestBed(clock, state, identity);
   }
 

@@ -1,4 +1,4 @@
-import { fromBinary, toBinary, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
+import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
 import { EventSchema } from '@cloudless/api';
 import {
   CertificateAuthorityRecordSchema,
@@ -19,6 +19,11 @@ import {
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
+import {
+  createMessageCodec,
+  type EncodedMessage,
+  type MessageCodec,
+} from '../codec/message-codec.js';
 
 /** The kinds of records with their schemas. The key of a record is `/<kind>/<id>`. */
 export const recordSchemas = {
@@ -84,11 +89,16 @@ export function parseKey(
     : undefined;
 }
 
+const codecs = Object.fromEntries(
+  RECORD_KINDS.map((kind) => [kind, createMessageCodec(recordSchemas[kind] as DescMessage)]),
+) as Readonly<Record<RecordKind, MessageCodec<DescMessage>>>;
+
+/** @throws Error for a record with a value that its field cannot have. */
 export function encodeRecord<Kind extends RecordKind>(
   kind: Kind,
   record: RecordOf<Kind>,
-): Uint8Array {
-  return toBinary(recordSchemas[kind] as DescMessage, record as never);
+): EncodedMessage {
+  return codecs[kind].encode(record);
 }
 
 /** @throws kind `internal` naming the key, when the bytes are not a record of its kind. */
@@ -98,7 +108,7 @@ export function decodeRecord<Kind extends RecordKind>(
   bytes: Uint8Array,
 ): RecordOf<Kind> {
   try {
-    return fromBinary(recordSchemas[kind] as DescMessage, bytes) as unknown as RecordOf<Kind>;
+    return codecs[kind].decode(bytes) as unknown as RecordOf<Kind>;
   } catch (reason) {
     throw new CloudlessError('internal', `the record at ${toKey(kind, id)} cannot be read`, {
       cause: reason,

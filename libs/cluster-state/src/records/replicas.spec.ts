@@ -1,5 +1,6 @@
-import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { clone, create, fromBinary, isMessage, toBinary } from '@bufbuild/protobuf';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import fc from 'fast-check';
 import { EndpointSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { copyReplica, holdsResources, isLive } from '../index.js';
@@ -13,19 +14,46 @@ describe('copyReplica', () => {
     createdAt: { seconds: 5n },
   });
 
-  it('applies the changes and shares nothing with the original', () => {
+  it('applies the changes and leaves the original as it is', () => {
+    const before = structuredClone(withoutType(replica));
     const copy = copyReplica(replica, { restarts: 3, phase: Phase.RUNNING });
-    expect(copy).toEqual(
+    expect(copy).toStrictEqual(
       create(ReplicaRecordSchema, { ...withoutType(replica), restarts: 3, phase: Phase.RUNNING }),
     );
-    copy.earlierContainerIds.push('c');
-    if (copy.createdAt !== undefined) copy.createdAt.seconds = 9n;
-    expect(replica).toMatchObject({
-      restarts: 2,
-      phase: Phase.PENDING,
-      earlierContainerIds: [],
-      createdAt: { seconds: 5n },
-    });
+    expect(withoutType(replica)).toStrictEqual(before);
+  });
+
+  it('gives the record that the general copy of protobuf-es gives, for any replica and changes', () => {
+    const arbFields = fc.record(
+      {
+        id: fc.string(),
+        sequence: fc.bigInt({ min: 0n, max: 2n ** 63n - 1n }),
+        nodeId: fc.option(fc.string(), { nil: undefined }),
+        ready: fc.option(fc.boolean(), { nil: undefined }),
+        lastExitCode: fc.option(fc.integer({ min: 0, max: 255 }), { nil: undefined }),
+        readySince: fc.option(fc.record({ seconds: fc.bigInt({ min: 0n, max: 9n }) }), {
+          nil: undefined,
+        }),
+        endpoints: fc.array(fc.record({ portName: fc.string(), port: fc.nat(65_535) })),
+        lastLines: fc.option(fc.array(fc.string()), { nil: undefined }),
+        imagePull: fc.option(fc.record({ reason: fc.string() }), { nil: undefined }),
+      },
+      { requiredKeys: [] },
+    );
+    fc.assert(
+      fc.property(arbFields, arbFields, (fields, changes) => {
+        const original = create(ReplicaRecordSchema, fields as never);
+        const expected = create(ReplicaRecordSchema, {
+          ...withoutType(clone(ReplicaRecordSchema, original)),
+          ...changes,
+        } as never);
+        const copy = copyReplica(original, changes as never);
+        expect(copy).toStrictEqual(expected);
+        expect(isMessage(copy, ReplicaRecordSchema)).toBe(true);
+        const decoded = fromBinary(ReplicaRecordSchema, toBinary(ReplicaRecordSchema, copy));
+        expect(Object.keys(copy)).toEqual(Object.keys(decoded));
+      }),
+    );
   });
 
   it('converts plain objects in the changes to Protobuf messages, so that the copy can be encoded', () => {

@@ -37,7 +37,7 @@ export interface EventStamp {
  */
 export class Transaction {
   private readonly compareByKey = new Map<string, Compare>();
-  private readonly writeByKey = new Map<string, Operation>();
+  private readonly writeByKey = new Map<string, Write>();
   private readonly events: EventInit[] = [];
   private leadingEvent: EventInit | undefined;
 
@@ -58,17 +58,24 @@ export class Transaction {
     return this;
   }
 
-  /** Writes a record, whether or not it exists. */
+  /**
+   * Writes a record, whether or not it exists. The record belongs to the view from now on: do not
+   * change it.
+   */
   put<Kind extends RecordKind>(kind: Kind, id: string, record: RecordOf<Kind>): this {
     const key = toKey(kind, id);
-    this.writeByKey.set(key, { put: key, value: encodeRecord(kind, record) });
+    const { bytes, isExact } = encodeRecord(kind, record);
+    this.writeByKey.set(key, {
+      operation: { put: key, value: bytes },
+      ...(isExact ? { written: { bytes, record } } : {}),
+    });
     return this;
   }
 
   /** Deletes a record if it exists. */
   delete(kind: RecordKind, id: string): this {
     const key = toKey(kind, id);
-    this.writeByKey.set(key, { delete: key });
+    this.writeByKey.set(key, { operation: { delete: key } });
     return this;
   }
 
@@ -138,6 +145,29 @@ export class Transaction {
       stamped.set(init, event);
       this.put('event', event.id, event);
     }
-    return [...this.writeByKey.values()];
+    return Array.from(this.writeByKey.values(), ({ operation }) => operation);
   }
+
+  /**
+   * The written records that decoding their bytes would give again, so that the view need not decode
+   * them. Call this method after {@link toOperations}.
+   */
+  listWritten(): readonly WrittenRecord[] {
+    const written: WrittenRecord[] = [];
+    for (const write of this.writeByKey.values())
+      if (write.written !== undefined) written.push(write.written);
+    return written;
+  }
+}
+
+/** A record with the bytes that the store gets for it. */
+export interface WrittenRecord {
+  readonly bytes: Uint8Array;
+  readonly record: RecordOf<RecordKind>;
+}
+
+interface Write {
+  readonly operation: Operation;
+  /** Absent for a deletion, and for a record whose bytes give another record. */
+  readonly written?: WrittenRecord;
 }

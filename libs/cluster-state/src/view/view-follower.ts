@@ -9,6 +9,7 @@ import {
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
+import type { WrittenRecord } from '../transaction/transaction.js';
 import { IndexedView, type RecordChange, type Stored } from './view.js';
 
 /**
@@ -41,6 +42,9 @@ export class ViewFollower {
   private readonly stopping = new AbortController();
   private following: Promise<void> = Promise.resolve();
   private ended: CloudlessError | undefined;
+  private decodedCount = 0;
+  /** Records of this process that are being committed, by the bytes that the store got for them. */
+  private readonly expected = new Map<Uint8Array, RecordOf<RecordKind>>();
 
   constructor(
     private readonly store: StateStore,
@@ -50,6 +54,11 @@ export class ViewFollower {
   /** The error, of kind `unavailable`, that ended the view; undefined while the view follows. */
   get failure(): CloudlessError | undefined {
     return this.ended;
+  }
+
+  /** Records that were decoded so far: those of the start, and those of other processes. */
+  get recordsDecoded(): number {
+    return this.decodedCount;
   }
 
   /**
@@ -87,6 +96,18 @@ export class ViewFollower {
     if (this.view.revision >= revision) return Promise.resolve();
     if (this.ended !== undefined) return Promise.reject(this.ended);
     return new Promise((resolve, reject) => this.waiters.push({ revision, resolve, reject }));
+  }
+
+  /**
+   * Lets the view take these records instead of decoding their bytes, when the store delivers the
+   * very bytes that the records were encoded to.
+   * @returns A function that ends this. Call it when the commit has ended.
+   */
+  expect(written: readonly WrittenRecord[]): () => void {
+    for (const { bytes, record } of written) this.expected.set(bytes, record);
+    return () => {
+      for (const { bytes } of written) this.expected.delete(bytes);
+    };
   }
 
   /** Stops following; the store stays open. */
@@ -133,26 +154,40 @@ export class ViewFollower {
   }
 
   private applyBatch({ changes, revision }: ChangeBatch): void {
-    const decoded = changes.flatMap((change) => {
-      if (change.kind === 'put') return decodeEntry(change.entry);
-      const parsed = parseKey(change.key);
-      return parsed === undefined ? [] : [{ ...parsed, after: undefined }];
-    });
+    const decoded: DecodedChange[] = [];
+    for (const change of changes) {
+      const next = change.kind === 'put' ? this.decodeEntry(change.entry) : toDeletion(change.key);
+      if (next !== undefined) decoded.push(next);
+    }
     this.publish(decoded, revision);
   }
 
   /** Applies a snapshot: its records are set, and records that it lacks are deleted. */
   private async load(): Promise<Revision> {
     const { entries, revision } = await this.readAll();
-    const seen = new Set(entries.map(({ key }) => key));
-    const changed = entries.filter((entry) => this.isChanged(entry)).flatMap(decodeEntry);
-    const deleted = RECORD_KINDS.flatMap((kind) =>
+    const isFirst = this.view.revision === 0n;
+    const changed = isFirst ? entries : entries.filter((entry) => this.isChanged(entry));
+    const deleted = isFirst ? [] : this.listDeleted(new Set(entries.map(({ key }) => key)));
+    this.publish([...this.decodeAll(changed), ...deleted], revision);
+    return revision;
+  }
+
+  private decodeAll(entries: readonly StoreEntry[]): DecodedChange[] {
+    const decoded: DecodedChange[] = [];
+    for (const entry of entries) {
+      const change = this.decodeEntry(entry);
+      if (change !== undefined) decoded.push(change);
+    }
+    return decoded;
+  }
+
+  /** Returns the deletions of the records whose keys are not in a snapshot. */
+  private listDeleted(kept: ReadonlySet<string>): DecodedChange[] {
+    return RECORD_KINDS.flatMap((kind) =>
       [...this.view.listIds(kind)]
-        .filter((id) => !seen.has(toKey(kind, id)))
+        .filter((id) => !kept.has(toKey(kind, id)))
         .map((id): DecodedChange => ({ kind, id, after: undefined })),
     );
-    this.publish([...changed, ...deleted], revision);
-    return revision;
   }
 
   private isChanged({ key, modRevision }: StoreEntry): boolean {
@@ -191,6 +226,21 @@ export class ViewFollower {
     return { entries, revision };
   }
 
+  /** @returns Undefined for a key of an unknown kind. */
+  private decodeEntry({ key, value, modRevision }: StoreEntry): DecodedChange | undefined {
+    const parsed = parseKey(key);
+    if (parsed === undefined) return undefined;
+    const { kind, id } = parsed;
+    const record = this.expected.get(value) ?? this.decode(kind, id, value);
+    const bytes = key.length + value.byteLength;
+    return { kind, id, after: { value: record, revision: modRevision, bytes } };
+  }
+
+  private decode(kind: RecordKind, id: string, value: Uint8Array): RecordOf<RecordKind> {
+    this.decodedCount += 1;
+    return decodeRecord(kind, id, value);
+  }
+
   private publish(decoded: readonly DecodedChange[], revision: Revision): void {
     const changes = decoded.map(({ kind, id, after }) => this.view.apply(kind, id, after));
     this.view.revision = revision;
@@ -210,17 +260,10 @@ export class ViewFollower {
   }
 }
 
-/** Decodes an entry; returns an empty list for a key of an unknown kind. */
-function decodeEntry({ key, value, modRevision }: StoreEntry): DecodedChange[] {
+/** @returns Undefined for a key of an unknown kind. */
+function toDeletion(key: string): DecodedChange | undefined {
   const parsed = parseKey(key);
-  if (parsed === undefined) return [];
-  const bytes = key.length + value.byteLength;
-  return [
-    {
-      ...parsed,
-      after: { value: decodeRecord(parsed.kind, parsed.id, value), revision: modRevision, bytes },
-    },
-  ];
+  return parsed && { ...parsed, after: undefined };
 }
 
 /**

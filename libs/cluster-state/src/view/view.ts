@@ -160,6 +160,12 @@ export class IndexedView implements ClusterView {
     return this.byKind[kind].keys();
   }
 
+  /** All records with their kinds and the ids in their keys. */
+  *entries(): Iterable<readonly [RecordKind, string, Stored<RecordOf<RecordKind>>]> {
+    for (const [kind, records] of Object.entries(this.byKind))
+      for (const [id, record] of records) yield [kind as RecordKind, id, record];
+  }
+
   workload(uid: string): Stored<WorkloadRecord> | undefined {
     return this.byKind.workload.get(uid);
   }

@@ -29,6 +29,7 @@ import {
   type ClusterState,
   type Stored,
 } from '@cloudless/cluster-state';
+import { freezeRecords } from '@cloudless/cluster-state/testing';
 import { createCluster } from '@cloudless/scheduler';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { NodeDirectory } from '../node/node-directory.js';
@@ -85,16 +86,15 @@ export class TestBed {
 
   static async open({ nodes = [] }: { readonly nodes?: readonly string[] } = {}): Promise<TestBed> {
     const clock = new ManualClock();
-    const bed = new TestBed(
+    const state = await openClusterState({
+      store: createMemoryStateStore({ clock, historyLimit: 10_000 }),
       clock,
-      await openClusterState({
-        store: createMemoryStateStore({ clock, historyLimit: 10_000 }),
-        clock,
-        random: createSeededRandom(1),
-        log: silentLog,
-        holder: 'test',
-      }),
-    );
+      random: createSeededRandom(1),
+      log: silentLog,
+      holder: 'test',
+    });
+    freezeRecords(state);
+    const bed = new TestBed(clock, state);
     for (const id of nodes) await bed.addNode(id);
     return bed;
   }

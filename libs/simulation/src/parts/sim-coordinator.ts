@@ -8,6 +8,7 @@ import {
 import { createApiServer } from '@cloudless/api-server';
 import type { Clock, Log, Random } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { freezeRecords } from '@cloudless/cluster-state/testing';
 import {
   explainImpossibleLimits,
   startControllers,
@@ -128,6 +129,7 @@ export class SimCoordinator {
     const guarded = this.guardedStore();
     const store = wrapStore === undefined ? guarded : wrapStore(guarded);
     const state = await openClusterState({ store, clock, random, log, holder: process.name });
+    freezeRecords(state);
     this.parts.state = state;
     const readySince = new ReadySince(
       [...state.view().replicas()].map(({ value }) => value),

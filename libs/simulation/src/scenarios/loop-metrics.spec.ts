@@ -83,6 +83,14 @@ const rows: readonly Row[] = [
   },
   { metric: 'cloudless_state_commit_duration_seconds', perform: web },
   { metric: 'cloudless_state_revision', perform: web },
+  { metric: 'cloudless_state_written_bytes_total', perform: web },
+  {
+    metric: 'cloudless_state_records_decoded_total',
+    perform: async (cluster) => {
+      await web(cluster);
+      await cluster.restartCoordinator();
+    },
+  },
   { metric: 'cloudless_state_view_lag_revisions', perform: raiseStoreRevision },
   { metric: 'cloudless_node_losses_total', perform: (cluster) => silenceNode(cluster, 1) },
   { metric: 'cloudless_replacement_held', perform: (cluster) => silenceNode(cluster, 4), nodes: 4 },

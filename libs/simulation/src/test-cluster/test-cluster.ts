@@ -22,6 +22,7 @@ import {
 } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { freezeRecords } from '@cloudless/cluster-state/testing';
 import {
   explainImpossibleLimits,
   startControllers,
@@ -141,6 +142,7 @@ export class TestCluster {
       holder: 'simulated',
       meter,
     });
+    freezeRecords(state);
     this.options.onStateOpened?.(state);
     const controllers = startControllers({
       state,

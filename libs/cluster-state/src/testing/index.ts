@@ -1,0 +1,1 @@
+export { freezeRecords, listDifferences } from './freeze-records.js';
