@@ -9,6 +9,7 @@ export {
   CERTIFICATE_AUTHORITY_KEY,
   REMOVED_EVENTS_KEY,
   decodeRecord,
+  encodeRecord,
   toNameKeyId,
   parseKey,
   toReplicaKeyId,
