@@ -25,6 +25,15 @@ interface DecodedChange {
   readonly after: Stored<RecordOf<RecordKind>> | undefined;
 }
 
+/** A snapshot of the store, as far as it differs from the view. */
+interface Snapshot {
+  /** The records that the view does not show. */
+  readonly changed: readonly DecodedChange[];
+  /** All keys; empty when the view is empty. */
+  readonly keys: ReadonlySet<string>;
+  readonly revision: Revision;
+}
+
 /**
  * Keeps a view up to date with a store: reads a snapshot, then applies every later change; reads a
  * new snapshot when the changes were compacted. The view moves from one revision to the next in one
@@ -164,21 +173,10 @@ export class ViewFollower {
 
   /** Applies a snapshot: its records are set, and records that it lacks are deleted. */
   private async load(): Promise<Revision> {
-    const { entries, revision } = await this.readAll();
-    const isFirst = this.view.revision === 0n;
-    const changed = isFirst ? entries : entries.filter((entry) => this.isChanged(entry));
-    const deleted = isFirst ? [] : this.listDeleted(new Set(entries.map(({ key }) => key)));
-    this.publish([...this.decodeAll(changed), ...deleted], revision);
+    const { changed, keys, revision } = await this.readSnapshot();
+    const deleted = this.view.revision === 0n ? [] : this.listDeleted(keys);
+    this.publish([...changed, ...deleted], revision);
     return revision;
-  }
-
-  private decodeAll(entries: readonly StoreEntry[]): DecodedChange[] {
-    const decoded: DecodedChange[] = [];
-    for (const entry of entries) {
-      const change = this.decodeEntry(entry);
-      if (change !== undefined) decoded.push(change);
-    }
-    return decoded;
   }
 
   /** Returns the deletions of the records whose keys are not in a snapshot. */
@@ -195,14 +193,8 @@ export class ViewFollower {
     return parsed !== undefined && this.view.get(parsed.kind, parsed.id)?.revision !== modRevision;
   }
 
-  /**
-   * Reads all entries at one revision. Starts again when the store compacts that revision during
-   * the read.
-   */
-  private async readAll(): Promise<{
-    readonly entries: readonly StoreEntry[];
-    readonly revision: Revision;
-  }> {
+  /** Reads a snapshot. Starts again when the store compacts its revision during the read. */
+  private async readSnapshot(): Promise<Snapshot> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await this.readPages();
@@ -212,18 +204,22 @@ export class ViewFollower {
     }
   }
 
-  private async readPages(): Promise<{
-    readonly entries: readonly StoreEntry[];
-    readonly revision: Revision;
-  }> {
+  /** Decodes page by page, so that only one page of entries is in memory. */
+  private async readPages(): Promise<Snapshot> {
+    const isFirst = this.view.revision === 0n;
+    const changed: DecodedChange[] = [];
+    const keys = new Set<string>();
     let page = await this.store.range({ prefix: KEY_PREFIX });
     const { revision } = page;
-    const entries = [...page.entries];
-    while (page.next !== undefined) {
+    for (;;) {
+      for (const entry of page.entries) {
+        if (!isFirst) keys.add(entry.key);
+        const change = isFirst || this.isChanged(entry) ? this.decodeEntry(entry) : undefined;
+        if (change !== undefined) changed.push(change);
+      }
+      if (page.next === undefined) return { changed, keys, revision };
       page = await this.store.range({ prefix: KEY_PREFIX, after: page.next, revision });
-      for (const entry of page.entries) entries.push(entry);
     }
-    return { entries, revision };
   }
 
   /** @returns Undefined for a key of an unknown kind. */
