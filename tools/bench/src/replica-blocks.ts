@@ -1,5 +1,5 @@
-// Replica blocks, a store layout that was evaluated (docs/decisions/0024): many replicas of a
-// workload in one packed record, beside one record for each replica, over the embedded store.
+// Replica blocks, a store layout that was evaluated in docs/decisions/0024-replica-records.md: many
+// replicas of a workload in one packed record, beside one record for each replica.
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
