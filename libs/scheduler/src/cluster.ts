@@ -73,6 +73,8 @@ export interface Cluster {
   reserve(reservation: Reservation): void;
   /** Removes the reservation of a replica. Does nothing when there is none. */
   release(replicaId: ReplicaId): void;
+  /** Returns the node of a replica's reservation; undefined without a reservation. */
+  reservedOn(replicaId: ReplicaId): NodeId | undefined;
   /** Returns the node as it was passed to `upsertNode`, or undefined for an unknown node. */
   node(nodeId: NodeId): SchedulerNode | undefined;
   /** Returns the reserved and free resources of a node; undefined for an unknown node. */
@@ -206,6 +208,11 @@ class IncrementalCluster implements Cluster {
     this.release(reservation.replicaId);
     this.engine.noteChange(this.ledger.add(reservation));
     this.preemption?.touchReservations(reservation.nodeId);
+  }
+
+  reservedOn(replicaId: ReplicaId): NodeId | undefined {
+    const slot = this.ledger.slotOf(replicaId);
+    return slot === undefined ? undefined : this.idOf(slot);
   }
 
   release(replicaId: ReplicaId): void {

@@ -1,5 +1,6 @@
 import { ReplicaStatus_Phase as Phase, Rollout_Strategy as Strategy } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
+import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
 import { Placer } from '../placement/placer.js';
 import { TestBed } from '../testing/test-bed.js';
 import { WorkloadReconciler } from '../workload/workload-reconciler.js';
@@ -212,6 +213,30 @@ describe('PreemptionReconciler', () => {
     bed.silence(nominated);
     await bed.advance(6_000);
     expect(placedOn(bed, 'high')).toEqual([`(${other})`]);
+  });
+
+  it('stops nothing for a replica whose placement is on its way', async () => {
+    bed = await TestBed.open({ nodes: ['node-1'] });
+    const deps = bed.dependencies({});
+    const controllers = [new WorkloadReconciler(deps), new Placer(deps)];
+    await run(bed, 'low', aLow(3));
+    for (const controller of controllers) await controller.close();
+    const workloads = bed.use(new WorkloadReconciler(deps));
+    await bed.createWorkload(aSize(1_000, 1, 200), 'high');
+    await workloads.reconcile('high');
+    const [replica] = bed.replicas('high');
+    // The placer reserves what it is about to commit.
+    bed.cluster.reserve({
+      replicaId: toReplicaId(replica?.id ?? ''),
+      nodeId: toNodeId('node-1'),
+      workloadId: toWorkloadId('high'),
+      namespace: 'default',
+      resources: { cpuMillis: 1_000, memoryBytes: 1 },
+    });
+    bed.use(new PreemptionReconciler(deps));
+    await bed.advance(50);
+    expect(stoppingOf(bed, 'low')).toEqual([]);
+    expect(bed.events('ReplicaNominated')).toEqual([]);
   });
 
   it('decides again when a placement on its way takes the resources of a nomination', async () => {

@@ -4,6 +4,7 @@ import {
   errorKindOf,
   logFailure,
   noMeter,
+  toReplicaId,
   type Clock,
   type Counter,
   type Log,
@@ -152,7 +153,7 @@ export class PreemptionReconciler {
     const { state, nodes, readiness, cluster, clock } = this.deps;
     const view = state.view();
     const workload = view.workload(group.uid);
-    if (workload === undefined) return 'unchanged';
+    if (workload === undefined || this.isBeingPlaced(replica.value)) return 'unchanged';
     if (!mayPreempt(view, workload, group.version))
       return isNominated(replica.value) ? this.dropNomination(replica) : 'impossible';
     const sources = { view, nodes, readiness, cluster, clock };
@@ -170,6 +171,12 @@ export class PreemptionReconciler {
           return 'unchanged';
         return this.preempt(group, replica, decided);
     }
+  }
+
+  /** Returns true while a placement of the replica is decided and reserved, but not committed. */
+  private isBeingPlaced(replica: ReplicaRecord): boolean {
+    const nodeId = this.deps.cluster.reservedOn(toReplicaId(replica.id));
+    return nodeId !== undefined && !(isNominated(replica) && nodeId === replica.nominatedNodeId);
   }
 
   private recheckIn({ budgets: { recheckInMs } }: ReplicaPreemption): void {

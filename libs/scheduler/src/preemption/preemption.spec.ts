@@ -267,6 +267,13 @@ describe('preempt', () => {
     }
   });
 
+  it('leaves the node of a reservation readable until its release', () => {
+    const cluster = aCluster([node('n1')], [low('a-1')]);
+    expect(cluster.reservedOn(toReplicaId('a-1'))).toBe('n1');
+    cluster.release(toReplicaId('a-1'));
+    expect(cluster.reservedOn(toReplicaId('a-1'))).toBeUndefined();
+  });
+
   it('rejects an invalid request', () => {
     expect(() => aCluster([node('n1')]).preempt(high({ priority: 1_001 }))).toThrow('priority');
   });

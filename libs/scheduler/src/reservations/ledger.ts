@@ -81,6 +81,12 @@ export class Ledger {
     return slot;
   }
 
+  /** Returns the slot of the node of a reservation; undefined without a reservation. */
+  slotOf(replicaId: ReplicaId): Slot | undefined {
+    const entry = this.entryOf.get(replicaId);
+    return entry === undefined ? undefined : this.entries.slotOf[entry];
+  }
+
   /** Calls `read` while the reservations of some replicas are away, and puts them back. */
   without<Result>(replicaIds: Iterable<ReplicaId>, read: () => Result): Result {
     const away = Array.from(replicaIds).flatMap((replicaId) => {
