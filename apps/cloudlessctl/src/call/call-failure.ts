@@ -92,11 +92,11 @@ export function describeCallFailure(
   return new CliFailure(exitCode, text, { cause: reason });
 }
 
-/** Names the ports for an address without a port, which is rarely meant. */
+/** Describes the port of an address without a port, which is rarely meant. */
 function describeDefaultPort(server: string): string {
   if (/:\d+$/.test(server)) return '';
   const port = server.startsWith('https:') ? 443 : 80;
-  return ` at port ${port}, because the address names none (coordinators listen on 8080 by default)`;
+  return `. The address has no port, so port ${port} was used; coordinators listen on 8080 by default`;
 }
 
 /** Returns true when the server has closed the connection without an answer. */

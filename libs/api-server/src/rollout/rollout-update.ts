@@ -24,7 +24,7 @@ export interface RolloutUpdate {
     readonly pausedVersion?: number;
     readonly promoted?: boolean;
     readonly retry?: boolean;
-    /** Replicas to move; replaces the replicas of an earlier request. */
+    /** All replicas to move, with those of an earlier request that still run. */
     readonly eviction?: EvictionRecord;
   };
   readonly reason: string;

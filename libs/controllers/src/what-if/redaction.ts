@@ -15,13 +15,14 @@ import {
 import { definedFields } from '@cloudless/base';
 
 type SpecField = Exclude<keyof WorkloadSpec, '$typeName' | '$unknown'>;
+type SpecRule = 'keep' | 'remove' | 'names' | 'presence';
 
 /**
  * Whether a snapshot keeps a field of a spec: only fields that decide about placement or rollouts. A
  * new field does not compile until it has a rule. `names` keeps the keys of a map without the
  * values; `presence` keeps only whether there are items.
  */
-const SPEC_RULES: Readonly<Record<SpecField, 'keep' | 'remove' | 'names' | 'presence'>> = {
+const SPEC_RULES: Readonly<Record<SpecField, SpecRule>> = {
   image: 'keep',
   command: 'presence',
   args: 'remove',
@@ -67,11 +68,16 @@ export function redactSpec(spec: WorkloadSpec): WorkloadSpec {
   const copy = clone(WorkloadSpecSchema, spec);
   delete copy.$unknown;
   const redacted = create(WorkloadSpecSchema);
-  for (const [field, rule] of Object.entries(SPEC_RULES) as [SpecField, string][])
-    if (rule === 'keep') Object.assign(redacted, { [field]: copy[field] });
-  redacted.command = copy.command.length > 0 ? [REDACTED] : [];
-  redacted.sysctls = Object.fromEntries(Object.keys(copy.sysctls).map((key) => [key, REDACTED]));
+  for (const [field, rule] of Object.entries(SPEC_RULES) as [SpecField, SpecRule][])
+    if (rule !== 'remove') Object.assign(redacted, { [field]: applyRule(rule, copy[field]) });
   return redacted;
+}
+
+function applyRule(rule: SpecRule, value: unknown): unknown {
+  if (rule === 'presence') return Array.isArray(value) && value.length > 0 ? [REDACTED] : [];
+  if (rule === 'names')
+    return Object.fromEntries(Object.keys(value as object).map((key) => [key, REDACTED]));
+  return value;
 }
 
 /** Returns the part of a workload that a simulation reads. */

@@ -23,7 +23,7 @@ export function addRebalanceCommand(tree: CommandTree, parent: Command): void {
     rebalance,
   );
   addChangeOptions(command)
-    .option('--max-moves <number>', 'most moves, 1 to 256 (default: 16)')
+    .option('--max-moves <number>', 'maximum number of moves, 1 to 256 (default: 16)')
     .option('--wait', 'wait until the moves are complete, at most 10m or --timeout');
   addNotes(
     command,
@@ -51,10 +51,15 @@ async function printProposal(
   { session }: Invocation,
   proposal: ProposeMovesResponse,
 ): Promise<void> {
-  if (proposal.moves.length === 0)
-    return session.printNotice('nothing to move: no move makes the spread of a workload more even');
+  if (proposal.moves.length === 0) return session.printNotice(describeNoMoves(proposal));
   if (session.isStructured) return;
   await session.print(`${formatProposedMoves(proposal, session.style)}\n`);
+}
+
+function describeNoMoves({ notExamined }: ProposeMovesResponse): string {
+  const text = 'nothing to move: no move makes the spread of a workload more even';
+  if (notExamined === 0) return text;
+  return `${text}; ${notExamined} workloads were not examined completely, repeat with --namespace`;
 }
 
 /** Returns one change for each workload. */
@@ -63,7 +68,7 @@ function toChanges(moves: readonly ProposedMove[]): readonly ChangeInit[] {
   for (const move of moves) {
     const key = `${move.namespace}/${move.name}`;
     const group = idsByWorkload.get(key) ?? { move, ids: [] };
-    // The next call of the command moves the others.
+    // Moves beyond the limit are left for the next run of the command.
     if (group.ids.length < MAX_REPLICAS) group.ids.push(move.replicaId);
     idsByWorkload.set(key, group);
   }

@@ -150,7 +150,9 @@ export const AdminService: GenService<{
   /**
    * Streams the nodes, workloads and replicas at one revision for simulations outside the cluster.
    * The concatenated chunks are the snapshot. A snapshot has no environment values, commands,
-   * arguments, annotations, probes, credentials, logs or addresses, and cannot be restored.
+   * arguments, annotations, probes, credentials, logs, or addresses of nodes and replicas; the DNS
+   * servers and extra hosts of a spec stay. A snapshot cannot be restored. RESOURCE_EXHAUSTED when
+   * the client takes longer than 2 minutes.
    *
    * @generated from rpc cloudless.api.AdminService.Snapshot
    */

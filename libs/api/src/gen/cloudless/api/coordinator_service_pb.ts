@@ -1819,7 +1819,9 @@ export const PlannedChangeSchema: GenMessage<PlannedChange> = /*@__PURE__*/
 /**
  * Replaces running replicas of one workload by replicas on other nodes, as a drain does: each
  * replacement starts first, and a replica stops only while `min_available` other replicas are
- * available. Replicas that have not left within 10 minutes stay. FAILED_PRECONDITION while a rollout
+ * available. Replicas that have not left within 10 minutes stay; a
+ * further request gives the replicas of earlier ones 10 minutes again. NOT_FOUND for a replica that
+ * does not run. FAILED_PRECONDITION while a rollout
  * is in progress. UNIMPLEMENTED for a GLOBAL workload.
  *
  * @generated from message cloudless.api.EvictReplicasRequest
@@ -2726,7 +2728,7 @@ export type ReplicaEndpoint = Message<"cloudless.api.ReplicaEndpoint"> & {
   nodeId: string;
 
   /**
-   * Zone of its node.
+   * Zone of `from_node_id`.
    *
    * @generated from field: string zone = 3;
    */
@@ -2881,14 +2883,15 @@ export const SimulatedChangeSchema: GenMessage<SimulatedChange> = /*@__PURE__*/
  */
 export type SimulatedNodes = Message<"cloudless.api.SimulatedNodes"> & {
   /**
-   * Number of nodes, 1 to 5000. Default: 0, one node.
+   * Number of nodes, 1 to 5000; all changes of a simulation together add at most 5000. Default: 0,
+   * one node.
    *
    * @generated from field: int32 count = 1;
    */
   count: number;
 
   /**
-   * Begin of the ids of the nodes, which end with `-1`, `-2` and so on. Default: `new`.
+   * Prefix of the ids of the nodes, which end with `-1`, `-2` and so on. Default: `new`.
    *
    * @generated from field: string name = 2;
    */
@@ -2946,15 +2949,15 @@ export type SimulatedNodes = Message<"cloudless.api.SimulatedNodes"> & {
   reserved?: NodeCapacity | undefined;
 
   /**
-   * Most replicas of each node. Default: 0, 110 or the limit of `like`.
+   * Maximum number of replicas of each node. Default: 0, the limit of `like`, and without `like` 110.
    *
    * @generated from field: int32 max_replicas = 10;
    */
   maxReplicas: number;
 
   /**
-   * Capabilities, such as `runtime.cri`. Default: those of `like`, or of the existing nodes: the
-   * capabilities that every existing node has. At most 1024.
+   * Capabilities, such as `runtime.cri`. Default: those of `like`; without `like`, those that
+   * all existing nodes have in common. At most 1024.
    *
    * @generated from field: repeated string capabilities = 11;
    */
@@ -3201,7 +3204,7 @@ export type SimulatedMove = Message<"cloudless.api.SimulatedMove"> & {
   fromNodeId: string;
 
   /**
-   * Zone of that node.
+   * Zone of `from_node_id`.
    *
    * @generated from field: string from_zone = 5;
    */
@@ -3215,7 +3218,7 @@ export type SimulatedMove = Message<"cloudless.api.SimulatedMove"> & {
   toNodeId: string;
 
   /**
-   * Zone of that node.
+   * Zone of `to_node_id`.
    *
    * @generated from field: string to_zone = 7;
    */
@@ -3272,7 +3275,7 @@ export type SimulatedHeadroom = Message<"cloudless.api.SimulatedHeadroom"> & {
   zone: string;
 
   /**
-   * Number of these nodes.
+   * Number of nodes that accept new replicas.
    *
    * @generated from field: int32 nodes = 2;
    */
@@ -3340,7 +3343,7 @@ export const SimulatedHeadroomSchema: GenMessage<SimulatedHeadroom> = /*@__PURE_
  */
 export type ProposeMovesRequest = Message<"cloudless.api.ProposeMovesRequest"> & {
   /**
-   * Most moves, 1 to 256. Default: 0, 16.
+   * Maximum number of moves, 1 to 256. Default: 0, 16.
    *
    * @generated from field: int32 max_moves = 1;
    */
@@ -3366,7 +3369,8 @@ export const ProposeMovesRequestSchema: GenMessage<ProposeMovesRequest> = /*@__P
  */
 export type ProposeMovesResponse = Message<"cloudless.api.ProposeMovesResponse"> & {
   /**
-   * The moves, the largest gain first. Each is judged on top of the moves before it.
+   * The moves, the largest gain first. They were chosen one after the other, each on the result of
+   * the earlier ones and not in this order: execute all of them.
    *
    * @generated from field: repeated cloudless.api.ProposedMove moves = 1;
    */
@@ -3387,7 +3391,7 @@ export type ProposeMovesResponse = Message<"cloudless.api.ProposeMovesResponse">
   gain: number;
 
   /**
-   * Number of workloads that were not examined, because the search was too large.
+   * Number of workloads that were not examined completely, because the search reached its limit.
    *
    * @generated from field: int32 not_examined = 4;
    */
@@ -3429,28 +3433,28 @@ export type ProposedMove = Message<"cloudless.api.ProposedMove"> & {
   replicaId: string;
 
   /**
-   * Its node.
+   * Node on which the replica runs.
    *
    * @generated from field: string from_node_id = 4;
    */
   fromNodeId: string;
 
   /**
-   * Zone of its node.
+   * Zone of `from_node_id`.
    *
    * @generated from field: string from_zone = 5;
    */
   fromZone: string;
 
   /**
-   * Better node.
+   * Node to which the replica should move.
    *
    * @generated from field: string to_node_id = 6;
    */
   toNodeId: string;
 
   /**
-   * Zone of the better node.
+   * Zone of `to_node_id`.
    *
    * @generated from field: string to_zone = 7;
    */

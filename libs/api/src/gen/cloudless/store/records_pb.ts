@@ -1703,7 +1703,7 @@ export type SnapshotNode = Message<"cloudless.store.SnapshotNode"> & {
   alive: boolean;
 
   /**
-   * Conditions of the node.
+   * The memory of the node is nearly used up.
    *
    * @generated from field: bool memory_pressure = 3;
    */
