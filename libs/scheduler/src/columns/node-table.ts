@@ -116,9 +116,9 @@ export class NodeTable {
     this.sizeOf[slot] = sizeId;
     this.kindOf[slot] = this.kinds.intern(classId, sizeId, node?.capacity ?? NO_RESOURCES);
     this.writeAmounts(slot, node, allocated);
-    const changed = this.columns.set(slot, node);
-    if (before !== undefined && node !== undefined && !changed.domains) {
-      if (isSame && !changed.labels && haveEqualAmounts(before, node)) return 'none';
+    const isInOtherDomain = this.columns.set(slot, node);
+    if (before !== undefined && node !== undefined && !isInOtherDomain) {
+      if (isSame && haveEqualLabels(before, node) && haveEqualAmounts(before, node)) return 'none';
       this.nodeRevision += 1;
       return 'node';
     }
@@ -278,6 +278,13 @@ export function copyOf<Column extends Int32Array | Float64Array | Uint8Array>(
   const copy = new (column.constructor as new (length: number) => Column)(capacity);
   copy.set(column);
   return copy;
+}
+
+/** Compares the nodes and not the columns, which exist only for the labels of recent requests. */
+function haveEqualLabels(a: IndexedNode, b: IndexedNode): boolean {
+  if (a.labels.size !== b.labels.size) return false;
+  for (const [key, value] of a.labels) if (b.labels.get(key) !== value) return false;
+  return true;
 }
 
 function haveEqualAmounts(a: IndexedNode, b: IndexedNode): boolean {

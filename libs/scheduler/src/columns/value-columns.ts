@@ -37,11 +37,6 @@ export class ValueColumns {
     return column;
   }
 
-  /** Forgets the topologies, which also bounds their number. */
-  clearTopologies(): void {
-    this.topologies.clear();
-  }
-
   /** Number of topologies in use. */
   get topologyCount(): number {
     return this.topologies.size;
@@ -49,14 +44,14 @@ export class ValueColumns {
 
   /**
    * Stores the values of a slot's node in all columns.
-   * @returns Whether a label in use, and whether a zone or a domain in use, differs from before.
+   * @returns True when the zone or a domain in use differs from before.
    */
-  set(slot: Slot, node: IndexedNode | undefined): { labels: boolean; domains: boolean } {
-    const changed = { labels: false, domains: this.rankedZones.set(slot, node) };
-    for (const column of this.labels.values()) if (column.set(slot, node)) changed.labels = true;
+  set(slot: Slot, node: IndexedNode | undefined): boolean {
+    let isInOtherDomain = this.rankedZones.set(slot, node);
+    for (const column of this.labels.values()) column.set(slot, node);
     for (const column of this.topologies.values())
-      if (column.set(slot, node)) changed.domains = true;
-    return changed;
+      if (column.set(slot, node)) isInOtherDomain = true;
+    return isInOtherDomain;
   }
 
   /** Makes room for `capacity` slots. */

@@ -57,6 +57,8 @@ const MAX_COUNT_BYTES = 32 * 1024 ** 2;
 const MAX_COUNTS = 4_096;
 /** Refusals kept until the cluster changes: reasons take a look at every filter of every node. */
 const MAX_REFUSALS = 256;
+/** Topologies with columns and shapes of trees. Beyond the limit, all of them are forgotten. */
+const MAX_TOPOLOGIES = 256;
 /** Signatures remembered as seen once: the second request with a signature gets a tree. */
 const MAX_SEEN = 4_096;
 /** Changed slots remembered for trees that catch up. */
@@ -162,7 +164,8 @@ export class PlacementEngine {
    *   the ledger. No further replica is tried then.
    */
   decide(request: FullRequest, count: number, refuse: () => Placement): Placement[] {
-    if (this.isStale || this.ledger.terms.isFull) this.reset();
+    const isFull = this.ledger.terms.isFull || this.table.columns.topologyCount > MAX_TOPOLOGIES;
+    if (this.isStale || isFull) this.reset();
     if (count === 0) return [];
     const signature = toSignature(request);
     const known = this.trees.get(signature);
