@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { CloudlessError, toNodeId } from '@cloudless/base';
+import { CloudlessError, noMeter, toNodeId } from '@cloudless/base';
 import { TestBed } from '../testing/test-bed.js';
+import { PendingBatches } from './pending-batches.js';
+import { PlacementWriter, createContext, type PlacementPart } from './placement-writer.js';
 import { Placer } from './placer.js';
 
 const cpu = (cpuMillis: number) => ({ resources: { requests: { cpuMillis } } });
@@ -34,6 +36,11 @@ const listAll = (bed: TestBed) => [...bed.state.view().replicas()].map(({ value 
 const countPlaced = (bed: TestBed): number =>
   listAll(bed).filter(({ nodeId }) => nodeId !== '').length;
 
+function required<Value>(value: Value | undefined, what: string): Value {
+  if (value === undefined) throw new Error(`${what} is missing`);
+  return value;
+}
+
 describe('commits of placements', () => {
   it('hold replicas of several workloads', async () => {
     const { bed, sizes } = await openWaiting(['node-1', 'node-2'], Array(60).fill(1), 10);
@@ -43,6 +50,39 @@ describe('commits of placements', () => {
     // Each replica and its event is a write; 45 replicas fit into a commit.
     expect(sizes).toEqual([90, 30]);
     expect(bed.events('ReplicasPlaced')).toHaveLength(60);
+    await bed.close();
+  });
+
+  it('refuse a decision whose node has changed, also after another decision for that node', async () => {
+    const { bed } = await openWaiting(['node-1'], [1, 1], 10);
+    const placements = noMeter.counter({ name: 'x', help: '', labels: ['result'] });
+    const pending = new PendingBatches(() => bed.state.view());
+    const writer = new PlacementWriter({ ...bed, pending, placements }, false);
+    pending.beginRound();
+    const decide = (): PlacementPart => {
+      const view = bed.state.view();
+      const batch = required(pending.next(), 'a batch');
+      const [replica] = [...batch.replicaIds].flatMap((id) => view.replica(id) ?? []);
+      const decision = {
+        decided: [
+          { replica: required(replica, 'a replica'), outcome: { nodeId: 'node-1', score: 1 } },
+        ],
+        isAtomic: false,
+      };
+      const workload = required(view.workload(batch.uid), 'a workload').value;
+      const template = required(view.version(batch.uid, 1)?.template, 'a template');
+      pending.setAside(batch);
+      return {
+        context: createContext(view, workload, decision),
+        ...{ batch, template, changes: decision.decided },
+      };
+    };
+    writer.add(decide());
+    await bed.changeNode('node-1', { cordoned: true });
+    writer.add(decide());
+    await writer.finish();
+    expect(writer.state).toBe('conflict');
+    expect(bed.state.view().replica('w1-1')?.value.nodeId).toBe('');
     await bed.close();
   });
 

@@ -87,6 +87,8 @@ export class PlacementWriter {
   /** Decisions that are reserved and not committed yet, oldest first. */
   private waiting: PlacementPart[] = [];
   private waitingCount = 0;
+  /** The chosen nodes of the waiting decisions, as of these decisions. */
+  private readonly waitingNodes = new Map<string, bigint>();
   /** Full commits that wait for others to end, oldest first. */
   private readonly ready: (readonly PlacementPart[])[] = [];
   private readonly inProgress = new Set<Promise<void>>();
@@ -126,6 +128,11 @@ export class PlacementWriter {
       this.enqueue({ ...part, changes: changes.slice(from, from + MAX_PLACED_PER_COMMIT) });
   }
 
+  /** Starts the commit of the waiting decisions, without waiting for further decisions. */
+  commitWaiting(): void {
+    this.closeCommit();
+  }
+
   /** Resolves when the next full commit can start at once. */
   async waitForRoom(): Promise<void> {
     while (this.inProgress.size >= MAX_COMMITS_IN_PROGRESS) await Promise.race(this.inProgress);
@@ -153,9 +160,20 @@ export class PlacementWriter {
 
   private enqueue(part: PlacementPart): void {
     const isFull = this.waitingCount + part.changes.length > MAX_PLACED_PER_COMMIT;
-    if (isFull || this.separately) this.closeCommit();
+    if (isFull || this.separately || this.hasOtherNodes(part)) this.closeCommit();
     this.waiting.push(part);
     this.waitingCount += part.changes.length;
+    for (const [id, { revision }] of part.context.nodes) this.waitingNodes.set(id, revision);
+  }
+
+  /**
+   * Returns true when a node has changed between the waiting decisions and a new one: one commit can
+   * require only one revision of a node.
+   */
+  private hasOtherNodes({ context }: PlacementPart): boolean {
+    for (const [id, { revision }] of context.nodes)
+      if ((this.waitingNodes.get(id) ?? revision) !== revision) return true;
+    return false;
   }
 
   /** Adds no more decisions to the commit of the waiting decisions, and starts it if there is room. */
@@ -163,6 +181,7 @@ export class PlacementWriter {
     if (this.waiting.length > 0) this.ready.push(this.waiting);
     this.waiting = [];
     this.waitingCount = 0;
+    this.waitingNodes.clear();
     this.startCommits();
   }
 

@@ -135,6 +135,8 @@ export class Placer {
       ({ replica, outcome }) => !('reason' in outcome) || outcome.reason !== replica.value.reason,
     );
     if (isComplete || changes.length === 0) this.pending.setAside(batch);
+    // A refusal looks at every node: what is decided does not wait for further refusals.
+    if (changes.length === 0) writer.commitWaiting();
     if (changes.length > 0)
       writer.add({ context: createContext(view, workload, decision), batch, template, changes });
     if (decision.isAtomic) await writer.waitForAll();
