@@ -134,6 +134,7 @@ export class AgentSession {
     this.metrics.recordAcknowledged(this, replicaId, orderRevision);
     if (!this.orphans.handleReport(report)) this.acknowledged.delete(replicaId);
     this.trackOrder(replicaId);
+    if (orderRevision === 0n) this.tracker.request(replicaId, this.deps.runningTimeMs());
   }
 
   /**

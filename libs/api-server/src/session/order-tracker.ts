@@ -29,6 +29,12 @@ export class OrderTracker {
       this.unacknowledged.set(replicaId, { revision: -1n, sends: 0, dueAtMs: nowMs });
   }
 
+  /** Makes the order of a replica due at once, because the agent has requested it. */
+  request(replicaId: string, nowMs: number): void {
+    const known = this.unacknowledged.get(replicaId);
+    if (known !== undefined) this.unacknowledged.set(replicaId, { ...known, dueAtMs: nowMs });
+  }
+
   /** Records that an order has been sent. The delay begins anew for an order with a new revision. */
   recordSent(replicaId: string, revision: bigint, nowMs: number): void {
     const known = this.unacknowledged.get(replicaId);

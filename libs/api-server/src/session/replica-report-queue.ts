@@ -153,9 +153,15 @@ export class ReplicaReportQueue {
       const queued = this.backlog.take();
       if (queued === undefined) break;
       looks += 1;
-      const recordKey = this.addReport(transaction, view, queued);
-      if (recordKey === undefined) this.backlog.finish(queued);
-      else taken.set(recordKey, queued);
+      try {
+        const recordKey = this.addReport(transaction, view, queued);
+        if (recordKey === undefined) this.backlog.finish(queued);
+        else taken.set(recordKey, queued);
+      } catch (reason) {
+        // One report that cannot be encoded must not keep those of other nodes.
+        taken.set(queued.key, queued);
+        return this.handleFailure(lane, taken, reason);
+      }
     }
     // The reports that are left wait for the end of another commit about their replicas.
     if (looks === 0) return { kind: 'done' };
@@ -176,8 +182,8 @@ export class ReplicaReportQueue {
     if (queued === undefined) return { kind: 'done' };
     const { state } = this.deps;
     const transaction = state.transaction();
-    const recordKey = this.addReport(transaction, state.view(), queued);
     try {
+      const recordKey = this.addReport(transaction, state.view(), queued);
       if (recordKey !== undefined) await state.commitObserved(transaction);
     } catch (reason) {
       this.backlog.putBack(queued, true);

@@ -135,6 +135,26 @@ describe('batches of reports', () => {
     await world.close();
   });
 
+  it('write every other report although one cannot be encoded', async () => {
+    const world = await openWorld(40, 4);
+    const broken = create(ReplicaReportSchema, { replicaId: 'w-7', phase: Phase.RUNNING });
+    Object.defineProperty(broken, 'endpoints', {
+      get: () => {
+        throw new Error('a broken report');
+      },
+    });
+    for (const replica of range(6)) report(world, replica, 4, 1);
+    world.reports.enqueue(nodeOf(7, 4), broken);
+    for (const replica of range(40).slice(7)) report(world, replica, 4, 1);
+    await settle();
+    await world.clock.advance(100);
+    expect(world.written.size).toBe(39);
+    report(world, 7, 4, 2);
+    await world.clock.advance(2_000);
+    expect(world.written.get('w-7')).toEqual([2]);
+    await world.close();
+  });
+
   it('write the others together when another writer keeps changing one replica', async () => {
     const world = await openWorld(40, 4);
     const write = world.state.commitObserved.bind(world.state);
