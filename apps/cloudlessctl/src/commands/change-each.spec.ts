@@ -26,6 +26,7 @@ function createCoordinator(failing: Readonly<Record<string, Code>> = {}) {
     resumeRollout: change,
     restartRollout: change,
     undoRollout: change,
+    getNode: ({ nodeId }) => aNode({ id: nodeId }),
     cordonNode: changeNode,
     uncordonNode: changeNode,
     drainNode: changeNode,

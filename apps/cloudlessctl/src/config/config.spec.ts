@@ -149,7 +149,7 @@ describe('cloudlessctl context', () => {
     expect(await runCli(['context', 'list'])).toMatchObject({
       exitCode: 0,
       stdout: '',
-      stderr: `no contexts in ${PATH}; create one with: cloudlessctl login https://… or cloudlessctl context set <name> --server <url>\n`,
+      stderr: `no contexts in ${PATH}; create one with: cloudlessctl login https://HOST:8080 or cloudlessctl context set <name> --server <url>\n`,
     });
     expect(JSON.parse((await runCli(['context', 'list', '-o', 'json'])).stdout)).toEqual({
       contexts: [],

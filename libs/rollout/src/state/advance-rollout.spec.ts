@@ -252,7 +252,9 @@ describe('advanceRollout with failures', () => {
     expect(wakeAtMs).toBe(rollout.nowMs + 10_000);
     expect(rollout.advanceTime(9_999).runUntilSettled().state.phase).toBe('inProgress');
     expect(rollout.advanceTime(1).runUntilSettled().state.phase).toBe('failed');
-    expect(rollout.state.reason).toBe('no progress for 10s: 3 of 4 replicas are ready, 2 not yet');
+    expect(rollout.state.reason).toBe(
+      'no progress for 10s: 3 of 4 replicas are ready, 2 not yet (1 extra)',
+    );
   });
 
   it('restarts the progress deadline after a change of the spec', () => {
