@@ -331,13 +331,16 @@ export class ClusterState {
 
   /**
    * All records of a kind as of an older revision, by id.
-   * @throws kind `compacted` when the store no longer keeps that revision.
+   * @param pause - Runs after each page of records, so that other work gets its turn. Default: no
+   *   pause.
+   * @throws kind `compacted` when the store no longer keeps that revision, and the errors of `pause`.
    */
   recordsAt<Kind extends RecordKind>(
     kind: Kind,
     revision: Revision,
+    pause: () => Promise<void> = () => Promise.resolve(),
   ): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
-    return readRecordsAt(this.options.store, kind, revision);
+    return readRecordsAt(this.options.store, kind, revision, pause);
   }
 
   /**

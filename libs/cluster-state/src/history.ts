@@ -67,6 +67,7 @@ export async function readRecordsAt<Kind extends RecordKind>(
   store: StateStore,
   kind: Kind,
   revision: Revision,
+  pause: () => Promise<void>,
 ): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
   const prefix = toKey(kind, '');
   const records = new Map<string, RecordOf<Kind>>();
@@ -83,6 +84,7 @@ export async function readRecordsAt<Kind extends RecordKind>(
         records.set(id, decodeRecord(kind, id, value));
       }
       after = page.next;
+      await pause();
     } while (after !== undefined);
   } catch (reason) {
     throw errorKindOf(reason) === 'compacted' ? createCompactedError(revision, reason) : reason;

@@ -57,11 +57,12 @@ export class WhatIfService {
     const { state, clock, weights } = this.deps;
     await state.checkRevision(revision);
     this.checkSize(state.view());
-    const nodes = await state.recordsAt('node', revision);
-    const workloads = await state.recordsAt('workload', revision);
-    const versions = await state.recordsAt('version', revision);
-    const controls = await state.recordsAt('control', revision);
-    const replicas = await state.recordsAt('replica', revision);
+    const pause = (): Promise<void> => sleep(clock, 0);
+    const nodes = await state.recordsAt('node', revision, pause);
+    const workloads = await state.recordsAt('workload', revision, pause);
+    const versions = await state.recordsAt('version', revision, pause);
+    const controls = await state.recordsAt('control', revision, pause);
+    const replicas = await state.recordsAt('replica', revision, pause);
     const source = createRecordSource(
       {
         revision,
