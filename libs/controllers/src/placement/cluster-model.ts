@@ -96,6 +96,7 @@ function changesReservation(
   );
 }
 
-function isReserved(replica: ReplicaRecord): boolean {
+/** Returns true for a replica that holds resources, or for which resources are held on a node. */
+export function isReserved(replica: ReplicaRecord): boolean {
   return holdsResources(replica) || isNominated(replica);
 }

@@ -1,6 +1,7 @@
 import { clone, create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import { NodeRecordSchema, ReplicaRecordSchema } from '@cloudless/api/store';
+import { toNodeId } from '@cloudless/base';
 import type { SimulatedChanges } from '@cloudless/cluster-state';
 import { aNodeRecord, aSnapshot } from '../testing/records.js';
 import { ClusterSimulation } from './cluster-simulation.js';
@@ -45,6 +46,16 @@ describe('a snapshot', () => {
     expect(read.header).toMatchObject({ clusterId: 'c1', revision: 7n });
     expect(simulate(read.createSource(clock))).toEqual(simulate(source));
     expect(simulate(source)).toMatchObject({ totalWorkloads: 2, waitingAfter: 0 });
+  });
+
+  it('keeps the resources that are held for a replica whose victims have not stopped', async () => {
+    const records = aSnapshot(nodes, { web: { spec: {}, on: [''] } });
+    for (const replica of records.replicas) replica.nominatedNodeId = 'n2';
+    const live = createRecordSource(records, { clock });
+    const bytes = Buffer.concat([...encodeSnapshot(live, 'c1')]);
+    const read = (await readSnapshot(split(bytes))).createSource(clock);
+    for (const { cluster } of [live, read])
+      expect(cluster.usage(toNodeId('n2'))).toMatchObject({ replicas: 1 });
   });
 
   it('contains no environment values and no arguments', () => {

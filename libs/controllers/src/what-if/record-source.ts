@@ -3,12 +3,12 @@ import type { NodeRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
 import {
   createSnapshotView,
-  holdsResources,
   type ClusterView,
   type NodeLiveStatus,
   type SnapshotRecords,
 } from '@cloudless/cluster-state';
 import { createCluster, type Cluster, type ScoreWeights } from '@cloudless/scheduler';
+import { isReserved } from '../placement/cluster-model.js';
 import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
 import type { SimulationSource } from './simulation-source.js';
 
@@ -87,7 +87,7 @@ function createModel(
   for (const { value } of view.replicas()) {
     const workload = view.workload(value.uid)?.value;
     const template = view.version(value.uid, value.version)?.template;
-    if (!holdsResources(value) || workload === undefined || template === undefined) continue;
+    if (!isReserved(value) || workload === undefined || template === undefined) continue;
     cluster.reserve(toReservation(workload, value, template));
   }
   return cluster;

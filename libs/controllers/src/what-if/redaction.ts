@@ -143,10 +143,10 @@ export function redactNode(record: NodeRecord): NodeRecord {
 
 /** Returns the part of a replica that a simulation reads: no containers, addresses and output. */
 export function redactReplica(record: ReplicaRecord): ReplicaRecord {
-  const { id, uid, sequence, slot, version, nodeId, onlyNodeId, phase } = record;
+  const { id, uid, sequence, slot, version, nodeId, onlyNodeId, nominatedNodeId, phase } = record;
   const { desiredRunning, ready, lost, reason, createdAt, readySince } = record;
   return create(ReplicaRecordSchema, {
-    ...{ id, uid, sequence, slot, version, nodeId, onlyNodeId, phase },
+    ...{ id, uid, sequence, slot, version, nodeId, onlyNodeId, nominatedNodeId, phase },
     ...{ desiredRunning, ready, lost },
     // The reason of a replica with a node may contain output of the replica.
     reason: nodeId === '' ? reason : '',
