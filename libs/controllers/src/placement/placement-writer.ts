@@ -128,11 +128,6 @@ export class PlacementWriter {
       this.enqueue({ ...part, changes: changes.slice(from, from + MAX_PLACED_PER_COMMIT) });
   }
 
-  /** Starts the commit of the waiting decisions, without waiting for further decisions. */
-  commitWaiting(): void {
-    this.closeCommit();
-  }
-
   /** Resolves when the next full commit can start at once. */
   async waitForRoom(): Promise<void> {
     while (this.inProgress.size >= MAX_COMMITS_IN_PROGRESS) await Promise.race(this.inProgress);
@@ -143,7 +138,7 @@ export class PlacementWriter {
    * @returns False when nothing had to be committed.
    */
   async waitForAll(): Promise<boolean> {
-    this.closeCommit();
+    this.commitWaiting();
     if (this.inProgress.size === 0) return false;
     while (this.inProgress.size > 0) await Promise.all(this.inProgress);
     return true;
@@ -160,7 +155,7 @@ export class PlacementWriter {
 
   private enqueue(part: PlacementPart): void {
     const isFull = this.waitingCount + part.changes.length > MAX_PLACED_PER_COMMIT;
-    if (isFull || this.separately || this.hasOtherNodes(part)) this.closeCommit();
+    if (isFull || this.separately || this.hasOtherNodes(part)) this.commitWaiting();
     this.waiting.push(part);
     this.waitingCount += part.changes.length;
     for (const [id, { revision }] of part.context.nodes) this.waitingNodes.set(id, revision);
@@ -177,7 +172,7 @@ export class PlacementWriter {
   }
 
   /** Adds no more decisions to the commit of the waiting decisions, and starts it if there is room. */
-  private closeCommit(): void {
+  commitWaiting(): void {
     if (this.waiting.length > 0) this.ready.push(this.waiting);
     this.waiting = [];
     this.waitingCount = 0;
