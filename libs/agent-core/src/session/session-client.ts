@@ -71,8 +71,8 @@ export interface SessionClientOptions {
 
 /**
  * Time after which the agent leaves a coordinator that does not answer, milliseconds: from the dial
- * to the open connection, and again from there to the Welcome. A single coordinator has as much time as the admission of thousands of agents
- * takes: dialling again meanwhile would only add load.
+ * to the open connection, and again from there to the Welcome. A single coordinator has as much time
+ * as the admission of thousands of agents takes: dialling again meanwhile would only add load.
  */
 const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
 /** Times until a Welcome sets others. */
