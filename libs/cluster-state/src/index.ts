@@ -23,7 +23,13 @@ export { createSnapshotView } from './view/snapshot-view.js';
 export type { SnapshotRecords } from './view/snapshot-view.js';
 export { listReplicaIds } from './view/event-index.js';
 export type { EventSubject } from './view/event-index.js';
-export { copyReplica, holdsResources, isLive, isTombstone } from './records/replicas.js';
+export {
+  copyReplica,
+  holdsResources,
+  isLive,
+  isTombstone,
+  waitsForNode,
+} from './records/replicas.js';
 export { putNodeReturn } from './transaction/node-return.js';
 export {
   toCanonicalVersion,

@@ -57,6 +57,15 @@ export function isLive({ phase }: Pick<ReplicaRecord, 'phase'>): boolean {
   return phase <= Phase.STOPPING;
 }
 
+/** Returns true for a replica that waits for a node: pending, without a node, not ordered to stop. */
+export function waitsForNode({
+  nodeId,
+  desiredRunning,
+  phase,
+}: Pick<ReplicaRecord, 'nodeId' | 'desiredRunning' | 'phase'>): boolean {
+  return nodeId === '' && desiredRunning && phase === Phase.PENDING;
+}
+
 /** Returns true for a replica that has a node, has not ended, and is not lost. */
 export function holdsResources(replica: Pick<ReplicaRecord, 'phase' | 'nodeId' | 'lost'>): boolean {
   return replica.nodeId !== '' && isLive(replica) && !replica.lost;

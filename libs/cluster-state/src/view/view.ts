@@ -1,4 +1,4 @@
-import { ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
+import type { Event } from '@cloudless/api';
 import type {
   CertificateAuthorityRecord,
   ControlRecord,
@@ -24,6 +24,7 @@ import {
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
+import { waitsForNode } from '../records/replicas.js';
 import { EventIndex, removeEvent, type EventSubject } from './event-index.js';
 import { SortedKeys } from './sorted-keys.js';
 
@@ -427,8 +428,7 @@ export class IndexedView implements ClusterView {
     this.replicasById.set(after.value.id, after);
     addToGroup(this.replicasByWorkload, after.value.uid, after);
     if (after.value.nodeId !== '') addToGroup(this.replicasByNode, after.value.nodeId, after);
-    else if (after.value.desiredRunning && after.value.phase === Phase.PENDING)
-      this.unplacedReplicas.set(after.value.id, after);
+    else if (waitsForNode(after.value)) this.unplacedReplicas.set(after.value.id, after);
   }
 }
 

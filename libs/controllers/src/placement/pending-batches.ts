@@ -1,6 +1,5 @@
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import type { ClusterView, RecordChange } from '@cloudless/cluster-state';
+import { waitsForNode, type ClusterView, type RecordChange } from '@cloudless/cluster-state';
 
 /**
  * The waiting replicas of one workload and version, which have the same placement requirements.
@@ -18,6 +17,8 @@ export interface PendingBatch {
   /** Changes while replicas begin and cease to wait. */
   readonly replicaIds: ReadonlySet<string>;
 }
+
+type Urgency = Pick<PendingBatch, 'key' | 'priority' | 'createdAt'>;
 
 interface MutableBatch extends PendingBatch {
   readonly replicaIds: Set<string>;
@@ -47,8 +48,8 @@ export class PendingBatches {
   apply(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
       if (kind !== 'replica') continue;
-      const wasWaiting = before !== undefined && isWaiting(before);
-      const waits = after !== undefined && isWaiting(after);
+      const wasWaiting = before !== undefined && waitsForNode(before);
+      const waits = after !== undefined && waitsForNode(after);
       if (wasWaiting && !waits) this.remove(before);
       else if (waits && !wasWaiting) this.add(after);
     }
@@ -147,17 +148,13 @@ export class PendingBatches {
   }
 }
 
-/** Orders by priority, highest first, then by age of the workload, oldest first. */
-function compareUrgency(a: PendingBatch, b: PendingBatch): number {
+/** Orders by priority, highest first, then by age of the workload, oldest first, then by key. */
+export function compareUrgency(a: Urgency, b: Urgency): number {
   return (
     b.priority - a.priority ||
     a.createdAt - b.createdAt ||
     (a.key === b.key ? 0 : a.key < b.key ? -1 : 1)
   );
-}
-
-function isWaiting({ nodeId, desiredRunning, phase }: ReplicaRecord): boolean {
-  return nodeId === '' && desiredRunning && phase === Phase.PENDING;
 }
 
 function toBatchKey({ uid, version, onlyNodeId }: ReplicaRecord): string {

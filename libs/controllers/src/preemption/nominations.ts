@@ -1,7 +1,6 @@
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { toNodeId, toReplicaId } from '@cloudless/base';
-import type { Stored } from '@cloudless/cluster-state';
+import { waitsForNode, type Stored } from '@cloudless/cluster-state';
 import type { Cluster, Placement, PlacementRequest } from '@cloudless/scheduler';
 
 /** Begin of the stop reason of a preempted replica. */
@@ -22,8 +21,7 @@ export function isPreempted({
 export function isNominated(
   replica: Pick<ReplicaRecord, 'nominatedNodeId' | 'nodeId' | 'desiredRunning' | 'phase'>,
 ): boolean {
-  const { nominatedNodeId, nodeId, desiredRunning, phase } = replica;
-  return nominatedNodeId !== '' && nodeId === '' && desiredRunning && phase === Phase.PENDING;
+  return replica.nominatedNodeId !== '' && waitsForNode(replica);
 }
 
 /**

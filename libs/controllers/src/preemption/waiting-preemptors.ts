@@ -1,6 +1,6 @@
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import type { ClusterView, RecordChange } from '@cloudless/cluster-state';
+import { waitsForNode, type ClusterView, type RecordChange } from '@cloudless/cluster-state';
+import { compareUrgency } from '../placement/pending-batches.js';
 
 /** Replicas with a higher priority than this may preempt others. */
 export const HIGHEST_PRIORITY_WITHOUT_PREEMPTION = 100;
@@ -29,7 +29,7 @@ export class WaitingPreemptors {
   private readonly groups = new Map<string, MutableGroup>();
 
   constructor(private readonly getView: () => PreemptorView) {
-    for (const { value } of getView().unplaced()) if (isWaiting(value)) this.add(value);
+    for (const { value } of getView().unplaced()) this.add(value);
   }
 
   get isEmpty(): boolean {
@@ -40,8 +40,8 @@ export class WaitingPreemptors {
   apply(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
       if (kind !== 'replica') continue;
-      const wasWaiting = before !== undefined && isWaiting(before);
-      const waits = after !== undefined && isWaiting(after);
+      const wasWaiting = before !== undefined && waitsForNode(before);
+      const waits = after !== undefined && waitsForNode(after);
       if (wasWaiting && !waits) this.remove(before);
       else if (waits && !wasWaiting) this.add(after);
     }
@@ -49,9 +49,7 @@ export class WaitingPreemptors {
 
   /** Returns the groups by priority, highest first, then by age of the workload. */
   list(): readonly PreemptorGroup[] {
-    return [...this.groups.values()].sort(
-      (a, b) => b.priority - a.priority || a.createdAt - b.createdAt || (a.key < b.key ? -1 : 1),
-    );
+    return [...this.groups.values()].sort(compareUrgency);
   }
 
   private add(replica: ReplicaRecord): void {
@@ -82,8 +80,4 @@ export class WaitingPreemptors {
     group?.replicaIds.delete(id);
     if (group?.replicaIds.size === 0) this.groups.delete(key);
   }
-}
-
-function isWaiting({ nodeId, desiredRunning, phase }: ReplicaRecord): boolean {
-  return nodeId === '' && desiredRunning && phase === Phase.PENDING;
 }

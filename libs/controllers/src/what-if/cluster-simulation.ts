@@ -2,7 +2,6 @@ import { create } from '@bufbuild/protobuf';
 import {
   PlanOutcomeSchema,
   PlanOutcome_Kind as OutcomeKind,
-  ReplicaStatus_Phase as ReplicaPhase,
   SimulateClusterResponseSchema,
   SimulatedWorkloadSchema,
   type SimulateClusterResponse,
@@ -14,9 +13,11 @@ import {
   createServingFilter,
   getZone,
   holdsResources,
+  waitsForNode,
   type NodeSubject,
   type SimulatedChanges,
 } from '@cloudless/cluster-state';
+import { DEFAULT_PRIORITY } from '@cloudless/scheduler';
 import { DryRunCluster } from '../dry-run/dry-run-cluster.js';
 import { PlacementBudget, type PlacementLimits } from '../dry-run/placement-budget.js';
 import { putPredictedWorkload } from '../dry-run/predicted-workload.js';
@@ -214,7 +215,7 @@ export class ClusterSimulation {
     const before = [...this.source.view.replicasOf(uid)].map(({ value }) => value);
     const after = this.cluster.replicasOf(uid);
     const moves = listReplicaMoves(before, after);
-    const waiting = after.filter(waitsForNode);
+    const waiting = after.filter((replica) => !replica.lost && waitsForNode(replica));
     const prediction = this.predictions.get(uid);
     const readyBefore = countServing(this.source.view, uid, before);
     const readyAfter = prediction?.outcome.ready ?? countServing(this.cluster.view, uid, after);
@@ -282,9 +283,6 @@ function sortByUrgency(workloads: readonly WorkloadRecord[]): readonly WorkloadR
   );
 }
 
-/** Default of `WorkloadSpec.priority`. */
-const DEFAULT_PRIORITY = 50;
-
 /** Returns true when replicas leave the node. */
 function isLeft(subject: NodeSubject): boolean {
   return subject.kind !== 'changed' || subject.node.draining;
@@ -292,10 +290,6 @@ function isLeft(subject: NodeSubject): boolean {
 
 function getNodeId(subject: NodeSubject): string {
   return subject.kind === 'removed' ? subject.nodeId : subject.node.id;
-}
-
-function waitsForNode({ nodeId, desiredRunning, lost, phase }: ReplicaRecord): boolean {
-  return nodeId === '' && desiredRunning && !lost && phase === ReplicaPhase.PENDING;
 }
 
 function countServing(
