@@ -17,7 +17,7 @@ const PHASE_TEXTS: Readonly<Record<Phase, string>> = {
   [Phase.COMPLETED]: 'complete, only the new root is trusted',
 };
 
-/** What to do while a rotation runs, for everything that names the old root. */
+/** Describes how to replace, during a rotation, everything that names the old root. */
 export const TOKEN_ADVICE = [
   'tokens from before this rotation name only the old root: after the rotation, their holders do not trust the coordinator any more. Tokens that are created from now on name both roots. While the rotation runs, replace',
   '  join tokens:  cloudlessctl token create, cloudlessctl node join-command',

@@ -24,7 +24,7 @@ import { SessionOutbox } from './session-outbox.js';
  */
 export const RESEND_MS = 1_000;
 
-/** What a session needs beside its Hello. */
+/** Dependencies of a session; its other input is the Hello. */
 export interface AgentSessionDeps extends Pick<
   ApiServerDeps,
   'state' | 'clock' | 'log' | 'random'

@@ -24,7 +24,7 @@ export type WatchReplicasDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'present
   readonly livenessChanges: LivenessChanges;
 };
 
-/** What {@link watchReplicas} sends, and how. */
+/** Visibility and encoding of the replicas that {@link watchReplicas} sends. */
 export interface WatchReplicasOptions {
   /**
    * Returns true for the namespaces whose replicas are sent; empty in its argument for replicas of

@@ -16,7 +16,7 @@ export type ValueKind =
  */
 export type Cardinality = 'implicit' | 'explicit' | 'oneof' | 'list' | 'packed' | 'map';
 
-/** What the codec needs to know about one field. */
+/** Facts about one field that the codec reads. */
 export interface FieldPlan {
   readonly name: string;
   readonly cardinality: Cardinality;
@@ -41,7 +41,7 @@ export interface ZeroPlan {
   readonly constant: unknown;
 }
 
-/** What the codec needs to know about one type of messages. */
+/** Facts about one type of messages that the codec reads. */
 export interface MessagePlan {
   readonly typeName: string;
   /** In the order of the field numbers. */

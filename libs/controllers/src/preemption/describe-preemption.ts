@@ -14,7 +14,7 @@ import {
 import { PredictedVictims } from './predicted-victims.js';
 import { HIGHEST_PRIORITY_WITHOUT_PREEMPTION } from './waiting-preemptors.js';
 
-/** What the explanation reads. */
+/** Input of the explanation. */
 export interface DescribePreemptionSources extends PreemptionSources {
   readonly cluster: Cluster;
 }

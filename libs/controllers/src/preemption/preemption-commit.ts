@@ -30,7 +30,7 @@ const MAX_OPERATIONS = 90;
 /** Conditions of a victim's workload: control record, workload, readiness guard; and its event. */
 const OPERATIONS_OF_WORKLOAD = 4;
 
-/** What {@link addPreemption} added. */
+/** Result of {@link addPreemption}. */
 export interface AddedPreemption {
   /** Number of replicas that are ordered to stop. */
   readonly stopped: number;

@@ -9,7 +9,7 @@ import { findNewSet } from '../placement/placement-decision.js';
 import { DisruptionBudgets, type DisruptionBudgetSources } from './disruption-budget.js';
 import { isNominated, withoutNominations } from './nominations.js';
 
-/** What a decision about preemption reads. */
+/** Input of a decision about preemption. */
 export interface PreemptionSources extends Omit<DisruptionBudgetSources, 'view' | 'cluster'> {
   readonly view: ClusterView;
   readonly cluster: Pick<Cluster, 'preempt' | 'reserve' | 'release' | 'eligibleNodes'>;

@@ -164,7 +164,7 @@ describe('PreemptionReconciler', () => {
     {
       name: 'a replica that stops being ready',
       change: () => bed.changeReplica('low-1', { ready: false }),
-      // The replica that serves nobody goes instead of a ready one.
+      // A replica that is not ready goes instead of a ready one.
       stopped: ['low-1'],
     },
     { name: 'a cordon of the node', change: () => bed.changeNode('node-1', { cordoned: true }) },

@@ -42,7 +42,7 @@ const WORK_PER_REPLICA = 4;
 /** Most workloads in a result. */
 const MAX_WORKLOADS = 1_000;
 
-/** What a simulation has found out about one workload. */
+/** Result of a simulation for one workload. */
 interface Prediction {
   readonly floor: number;
   readonly minAvailable: number;

@@ -18,7 +18,7 @@ type SpecField = Exclude<keyof WorkloadSpec, '$typeName' | '$unknown'>;
 type SpecRule = 'keep' | 'remove' | 'names' | 'presence';
 
 /**
- * Whether a snapshot keeps a field of a spec: only fields that decide about placement or rollouts. A
+ * Rule of each field of a spec: a snapshot keeps only fields that decide placement or rollouts. A
  * new field does not compile until it has a rule. `names` keeps the keys of a map without the
  * values; `presence` keeps only whether there are items.
  */
