@@ -45,6 +45,8 @@ export {
 } from './wire/errors.js';
 export { ERROR_DOMAIN, readErrorDetails, toReasonEnum } from './wire/error-details.js';
 export type { ErrorDetails } from './wire/error-details.js';
+export { readLeaderHint, toLeaderMetadata } from './wire/leader-hint.js';
+export type { LeaderHint } from './wire/leader-hint.js';
 export { fromTunnelError, toTunnelError } from './wire/tunnel-errors.js';
 export { ExecResultAssembler, splitExecResult } from './wire/exec-result-parts.js';
 export { listHostPorts } from './spec/host-ports.js';

@@ -57,6 +57,7 @@ export function toClientTls({
     chainPem,
     bundlePem: trustBundle.pem,
     serverIds: coordinatorIds,
+    serverKinds: ['controller'],
     trustDomain,
   };
 }

@@ -37,7 +37,7 @@ async function listen(server: net.Server): Promise<string> {
 }
 
 /** Issues a certificate of the test cluster with a new key. */
-async function issue(kind: 'user' | 'controller', id: string, offsetMs = 0) {
+async function issue(kind: 'user' | 'controller' | 'node', id: string, offsetMs = 0) {
   const { keyPem, csr } = await createKeyAndCsr();
   const { publicKey } = await readCsr(csr);
   const nowMs = Date.now() + offsetMs;
@@ -50,8 +50,11 @@ async function issue(kind: 'user' | 'controller', id: string, offsetMs = 0) {
 }
 
 /** Starts a coordinator with TLS that answers WhoAmI with what the client has presented. */
-async function startServer(options: { offsetMs?: number; asksForRenewal?: boolean } = {}) {
-  const { keyPem, chainPem } = await issue('controller', 'coordinator', options.offsetMs);
+async function startServer(
+  options: { offsetMs?: number; asksForRenewal?: boolean; kind?: 'controller' | 'node' } = {},
+) {
+  const { kind = 'controller', offsetMs } = options;
+  const { keyPem, chainPem } = await issue(kind, 'coordinator', offsetMs);
   const seen: { authorization: string | undefined; subject: string | undefined }[] = [];
   const whoAmI = (_request: unknown, { responseHeader }: HandlerContext) => {
     if (options.asksForRenewal === true) responseHeader.set(RENEW_CERTIFICATE_HEADER, 'true');
@@ -224,10 +227,17 @@ describe('cloudlessctl over TLS', () => {
     expect(seen).toEqual([]);
   });
 
-  it('sends nothing to a server with another SPIFFE ID than the coordinators', async () => {
-    const { address, seen } = await startServer();
+  it('trusts a coordinator that has joined the cluster after the login', async () => {
+    const { address } = await startServer();
     const files = await logIn(authority.rootPem, ['spiffe://cloudless/controller/other']);
-    expect(await whoAmI(`https://${address}`, { files })).toMatchObject({ exitCode: 5 });
+    expect(await whoAmI(`https://${address}`, { files })).toMatchObject({ exitCode: 0 });
+  });
+
+  it('sends nothing to a server of the cluster that is no coordinator', async () => {
+    const { address, seen } = await startServer({ kind: 'node' });
+    const result = await whoAmI(`https://${address}`, { files: await logIn() });
+    expect(result.stderr).toContain('the certificate is of the node "coordinator"');
+    expect(result.exitCode).toBe(5);
     expect(seen).toEqual([]);
   });
 

@@ -4,7 +4,7 @@ import { RENEW_CERTIFICATE_HEADER } from '@cloudless/api';
 import { fetchServerRoot, openTlsSocket } from '@cloudless/rpc-node/tls-client';
 import type { ClientTls } from '@cloudless/rpc-node/tls-client';
 import { connectHttp2 } from './http2-connection.js';
-import type { CoordinatorConnection, ServerAccess } from './io.js';
+import type { ClientIdentity, CoordinatorConnection, ServerAccess } from './io.js';
 
 /** Time limit of the handshake with which a pinned root certificate is read. */
 const ROOT_TIMEOUT_MS = 10_000;
@@ -21,9 +21,11 @@ export function connectWithTls(server: string, access: ServerAccess): Coordinato
     return response;
   };
   const open = (): CoordinatorConnection =>
-    connectHttp2(server, { createConnection: () => openTlsSocket(server, access.getIdentity()) }, [
-      noticeRenewal,
-    ]);
+    connectHttp2(
+      server,
+      { createConnection: () => openTlsSocket(server, toClientTls(access.getIdentity())) },
+      [noticeRenewal],
+    );
   const connections = [open()];
   let reloads = 0;
   /** Returns the newest connection. The calls of older connections go on. */
@@ -40,6 +42,11 @@ export function connectWithTls(server: string, access: ServerAccess): Coordinato
     },
     close: () => connections.forEach((connection) => connection.close()),
   };
+}
+
+/** Every coordinator of the cluster may answer. */
+function toClientTls(identity: ClientIdentity): ClientTls {
+  return { ...identity, serverKinds: ['controller'] };
 }
 
 /**

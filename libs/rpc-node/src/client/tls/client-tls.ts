@@ -1,6 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { TLSSocket } from 'node:tls';
+import type { SpiffeKind } from '@cloudless/identity';
 
 /**
  * What a client needs to reach a server with TLS. Plain data, so that a worker thread can receive a
@@ -13,8 +14,15 @@ export interface ClientTls {
   readonly chainPem?: string | undefined;
   /** The root certificates that the client trusts, in PEM. No other root is trusted. */
   readonly bundlePem: string;
-  /** SPIFFE IDs of the servers that the client accepts. Empty: the client accepts no server. */
+  /** SPIFFE IDs of the servers that the client accepts, unless `serverKinds` is set. */
   readonly serverIds: readonly string[];
+  /**
+   * Kinds of servers that the client accepts with any id, in place of {@link serverIds}. A client of
+   * coordinators accepts each `controller`: every coordinator has the keys of the certificate
+   * authority, so a list of ids would protect nothing, and would lock out a client that was off
+   * while coordinators were replaced. Default: only the servers of `serverIds`.
+   */
+  readonly serverKinds?: readonly SpiffeKind[];
   readonly trustDomain: string;
 }
 

@@ -1,16 +1,16 @@
 import { X509Certificate } from 'node:crypto';
 import * as tls from 'node:tls';
 import { CloudlessError } from '@cloudless/base';
-import { PeerVerifier } from '@cloudless/identity/verify';
+import { PeerVerifier, type AllowedPeers } from '@cloudless/identity/verify';
 import { readChain, toEndpoint, type ClientTls } from './client-tls.js';
 import { codeOf, createProtocolError, createTrustError, toTlsError } from './tls-errors.js';
 
 /**
  * Opens a TLS 1.3 connection for HTTP/2. The server must present a certificate of `bundlePem` with
- * one of the SPIFFE IDs `serverIds`; host names in the certificate do not matter. Nothing is sent
- * before. When the server is not trusted or not reached, the socket is destroyed with a
- * `CloudlessError`: CERTIFICATE_INVALID, CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID or kind
- * `unavailable`.
+ * one of the SPIFFE IDs `serverIds`, or of one of the kinds `serverKinds`; host names in the
+ * certificate do not matter. Nothing is sent before. When the server is not trusted or not reached,
+ * the socket is destroyed with a `CloudlessError`: CERTIFICATE_INVALID, CERTIFICATE_EXPIRED,
+ * CERTIFICATE_NOT_YET_VALID or kind `unavailable`.
  * @param address - Base URL, such as `https://10.0.0.1:8080`.
  * @throws CloudlessError CERTIFICATE_INVALID when a certificate or the key in `clientTls` is damaged.
  * @example
@@ -23,7 +23,7 @@ export function openTlsSocket(address: string, clientTls: ClientTls): tls.TLSSoc
   /** Returns what is wrong with the chain of the server, if anything. */
   const checkChain = (): CloudlessError | undefined => {
     try {
-      verifier.verify(chain, Date.now(), { ids: clientTls.serverIds, usage: 'server' });
+      verifier.verify(chain, Date.now(), { ...listAllowed(clientTls), usage: 'server' });
       return undefined;
     } catch (reason) {
       return createTrustError(address, reason, describeClockDifference(chain, Date.now()));
@@ -43,6 +43,13 @@ export function openTlsSocket(address: string, clientTls: ClientTls): tls.TLSSoc
     return (isRefused ? checkChain() : undefined) ?? toTlsError(address, reason, isRefused);
   });
   return socket;
+}
+
+function listAllowed({
+  serverIds,
+  serverKinds,
+}: ClientTls): Pick<AllowedPeers, 'ids'> | Pick<AllowedPeers, 'kinds'> {
+  return serverKinds === undefined ? { ids: serverIds } : { kinds: serverKinds };
 }
 
 /** The newest verifier. Most processes know one bundle, and reading its keys takes milliseconds. */

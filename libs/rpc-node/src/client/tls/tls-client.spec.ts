@@ -105,6 +105,7 @@ describe('connectTls', () => {
     ['with another SPIFFE ID', { serverIds: ['spiffe://cloudless/controller/other'] }],
     ['when it accepts no server', { serverIds: [] }],
     ['of another trust domain', { trustDomain: 'other' }],
+    ['of another kind', { serverKinds: ['node' as const] }],
   ])('refuses a server %s', async (_name, change) => {
     const { url } = await open({ tls: new TestServerTls(serverCredential) });
     await expectRefusal(
@@ -113,6 +114,18 @@ describe('connectTls', () => {
       'CERTIFICATE_INVALID',
       /^the server at https:\S+ is not trusted: the certificate is of/,
     );
+  });
+
+  it('trusts a server of an accepted kind whose SPIFFE ID is not listed', async () => {
+    const { url } = await open({ tls: new TestServerTls(serverCredential) });
+    const clientTls = {
+      ...cluster.toClientTls(),
+      serverIds: [],
+      serverKinds: ['controller' as const],
+    };
+    const socket = await connectTls(url, clientTls, never);
+    expect(socket.authorized).toBe(true);
+    socket.destroy();
   });
 
   it('refuses a certificate of the expected server that is only for clients', async () => {
