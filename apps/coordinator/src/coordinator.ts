@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import type { Interceptor } from '@connectrpc/connect';
 import {
   AdminService,
   AgentService,
@@ -8,27 +9,15 @@ import {
   createErrorInterceptor,
   createValidationInterceptor,
 } from '@cloudless/api';
-import { createApiServer } from '@cloudless/api-server';
-import {
-  definedFields,
-  errorFields,
-  type CloudlessError,
-  type Clock,
-  type Log,
-  type Random,
-} from '@cloudless/base';
+import type { CloudlessError, Clock, Log, Random } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
-import {
-  explainImpossibleLimits,
-  startControllers,
-  type RetentionLimits,
-} from '@cloudless/controllers';
 import {
   createFailureLog,
   createMetrics,
   createRpcObserver,
   noTracing,
   startLoopLagMeter,
+  type Metrics,
   type RpcObserverOptions,
   type Tracing,
 } from '@cloudless/observability';
@@ -39,9 +28,8 @@ import {
   startOpsServer,
   startRpcServer,
 } from '@cloudless/rpc-node/server';
-import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
-import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { isLoopbackHost } from '@cloudless/identity';
+import { CloseSteps } from './close-steps.js';
 import type { CoordinatorConfig } from './config.js';
 import { createCallAuthentication } from './identity/call-authentication.js';
 import {
@@ -51,7 +39,9 @@ import {
 import { writeFirstCredentials } from './identity/first-credentials.js';
 import { ADMIN_CREDENTIAL_FILE, TokenFiles } from './identity/token-files.js';
 import { isWildcard } from './identity/server-names.js';
-import { startIdentityWatches } from './identity/identity-watches.js';
+import { watchIdentityFiles } from './identity/identity-watches.js';
+import { openLeaderPart } from './leader-part.js';
+import { openStore } from './open-store.js';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
@@ -97,13 +87,6 @@ export interface RunningCoordinator {
 
 /** Time that running calls have to complete at shutdown, milliseconds. */
 const CLOSE_GRACE_MS = 2_000;
-/**
- * Interval at which the data file and its lock are checked while nothing is written, milliseconds.
- * A lost file is detected at the latest after this time.
- */
-const CHECK_INTERVAL_MS = 1_000;
-/** Interval at which agents report usage and conditions, milliseconds. */
-const USAGE_INTERVAL_MS = 10_000;
 
 /**
  * Opens the store, acquires the leadership, starts the controllers, then serves.
@@ -115,98 +98,41 @@ export async function startCoordinator(
   machine: CoordinatorMachine,
 ): Promise<RunningCoordinator> {
   const { clock, random, log, tracing = noTracing } = machine;
-  const { tracer } = tracing;
-  const closeSteps: (() => Promise<void>)[] = [];
-  const close = async (): Promise<void> => {
-    for (const step of closeSteps.reverse().splice(0))
-      await step().catch((reason: unknown) =>
-        log.error('shutdown step failed', errorFields(reason)),
-      );
-  };
+  const steps = new CloseSteps(log);
   try {
     const metrics = createMetrics({ process: true });
     const storeHealth = new StoreHealth();
     const store = await openStore(config, machine, storeHealth);
-    closeSteps.push(() => store.close());
+    steps.add(() => store.close());
     const state = await openClusterState({
-      store,
-      clock,
-      random,
+      ...{ store, clock, random, meter: metrics, tracer: tracing.tracer },
       log: log.child({ component: 'state' }),
       holder: `${machine.hostname}/${machine.pid}`,
-      meter: metrics,
-      tracer,
     });
-    closeSteps.push(() => state.close());
-    const unsubscribe = reportEnds(state, storeHealth);
-    closeSteps.push(async () => unsubscribe());
+    steps.add(() => state.close());
+    steps.add(reportEnds(state, storeHealth));
     const identity =
       config.tls === 'on' ? await openCoordinatorIdentity(config, machine, state) : undefined;
-    closeSteps.push(async () => identity?.close());
-    const controllers = startControllers({
-      state,
-      clock,
-      random,
-      log,
-      leaseMs: config.leaseMs,
-      leaveGraceMs: config.leaveGraceMs,
-      ...definedFields({ hungAfterMs: config.hungAfterMs }),
-      retention: getRetention(config),
-      meter: metrics,
-      tracer,
-      ...definedFields({ weights: config.weights }),
-    });
-    closeSteps.push(() => controllers.close());
+    steps.add(() => identity?.close());
     const access = identity && createCallAuthentication({ state, machine, identity, metrics });
-    closeSteps.push(async () => access?.close());
-    const api = createApiServer({
-      state,
-      clock,
-      random,
-      log: log.child({ component: 'api' }),
-      nodes: controllers.nodes,
-      presenter: controllers.presenter,
-      dryRun: controllers.dryRun,
-      whatIf: controllers.whatIf,
-      placements: controllers.placements,
-      explainImpossibleLimits,
-      getConnection: (context) => context.values.get(connectionKey),
-      ...access?.apiDeps,
-      version: machine.version,
-      timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: USAGE_INTERVAL_MS },
-      meter: metrics,
-      tracer,
-    });
-    closeSteps.push(() => api.close());
-    const watches =
-      identity && startIdentityWatches(config, machine, { state, identity, controllers, metrics });
-    closeSteps.push(async () => watches?.close());
-    registerClusterMetrics(metrics, state, controllers);
+    steps.add(() => access?.close());
+    const leader = openLeaderPart({ config, machine, metrics, state, identity, access });
+    steps.add(() => leader.close());
+    const files = identity && watchIdentityFiles(machine, { state, identity, metrics });
+    steps.add(() => files?.close());
+    registerClusterMetrics(metrics, state, leader);
     if (config.state === 'lmdb') registerStoreMetrics(metrics, config.dataDir);
     storeHealth.registerMetrics(metrics);
     const health = new HealthState();
     void storeHealth.ended.then(() => health.setAll('notServing'));
     const lag = startLoopLagMeter(clock, metrics);
-    closeSteps.push(async () => lag.close());
+    steps.add(() => lag.close());
     const rpc = await startRpcServer({
       host: config.host,
       port: config.port,
       portOption: '--port',
-      registerRoutes: api.registerRoutes,
-      interceptors: [
-        tracing.serverInterceptor,
-        createRpcObserver({
-          clock,
-          meter: metrics,
-          log: log.child({ component: 'rpc' }),
-          getClientAddress,
-          getPrincipal: ({ contextValues }) => contextValues.get(callerKey)?.principal.name,
-        }),
-        createErrorInterceptor(
-          createFailureLog({ clock, log }, 'call failed with an internal error'),
-        ),
-        createValidationInterceptor(SERVICES),
-      ],
+      registerRoutes: leader.api.registerRoutes,
+      interceptors: createInterceptors(machine, metrics),
       reflectedServices: SERVICES,
       ...access?.rpcOptions,
       health,
@@ -217,7 +143,7 @@ export async function startCoordinator(
       log: log.child({ component: 'rpc' }),
     });
     registerRpcMetrics(metrics, () => rpc.getLoad());
-    closeSteps.push(() => rpc.close(CLOSE_GRACE_MS));
+    steps.add(() => rpc.close(CLOSE_GRACE_MS));
     access?.recheckOnChange(rpc);
     const ops = await startOpsServer({
       host: config.opsHost,
@@ -225,20 +151,20 @@ export async function startCoordinator(
       portOption: '--ops-port',
       clock,
       log: log.child({ component: 'ops' }),
-      checkHealth: () => storeHealth.getHealth(watches?.listFileWarnings()),
+      checkHealth: () => storeHealth.getHealth(files?.listWarnings()),
       checkReadiness: () => {
         const reasons = [
           ...storeHealth.getReadinessProblems(),
           ...(state.storeRolledBackReason === undefined ? [] : [state.storeRolledBackReason]),
         ];
-        const degraded = [...api.listWarnings(), ...(watches?.listWarnings() ?? [])];
+        const degraded = [...leader.listWarnings(), ...(files?.listWarnings() ?? [])];
         if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
         return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
       },
       renderMetrics: () => metrics.expose(),
       ...(isLoopbackHost(config.opsHost) ? {} : access?.opsOptions),
     });
-    closeSteps.push(() => ops.close());
+    steps.add(() => ops.close());
     if (identity === undefined)
       log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
     else {
@@ -250,7 +176,7 @@ export async function startCoordinator(
         joinUrl: toUrl(identity.names.primary, rpc.address.port),
       });
       const tokenFiles = new TokenFiles({ ...identity, log: log.child({ component: 'identity' }) });
-      closeSteps.push(() => tokenFiles.close());
+      steps.add(() => tokenFiles.close());
     }
     return {
       url: identity === undefined ? rpc.url : toPublicUrl(config, identity, rpc.address.port),
@@ -258,12 +184,31 @@ export async function startCoordinator(
       clusterId: state.clusterId,
       ...(identity === undefined ? {} : { identityFiles: listIdentityFiles(identity) }),
       ended: storeHealth.ended,
-      close,
+      close: () => steps.run(),
     };
   } catch (reason) {
-    await close();
+    await steps.run();
     throw reason;
   }
+}
+
+/** Returns the interceptors of all calls; the first is the outermost. */
+function createInterceptors(
+  { clock, log, tracing = noTracing }: CoordinatorMachine,
+  metrics: Metrics,
+): readonly Interceptor[] {
+  return [
+    tracing.serverInterceptor,
+    createRpcObserver({
+      clock,
+      meter: metrics,
+      log: log.child({ component: 'rpc' }),
+      getClientAddress,
+      getPrincipal: ({ contextValues }) => contextValues.get(callerKey)?.principal.name,
+    }),
+    createErrorInterceptor(createFailureLog({ clock, log }, 'call failed with an internal error')),
+    createValidationInterceptor(SERVICES),
+  ];
 }
 
 /** The services that a coordinator serves. */
@@ -290,17 +235,6 @@ function listIdentityFiles({ directory }: CoordinatorIdentity) {
 const getClientAddress: NonNullable<RpcObserverOptions['getClientAddress']> = ({ contextValues }) =>
   contextValues.get(connectionKey)?.remoteAddress;
 
-function getRetention(config: CoordinatorConfig): RetentionLimits {
-  const {
-    auditRetentionMs: auditMs,
-    eventRetentionMs: eventMs,
-    auditBytes,
-    eventBytes,
-    requestBytes,
-  } = config;
-  return { auditMs, eventMs, auditBytes, eventBytes, requestBytes };
-}
-
 /**
  * Reports the loss of the leadership, and the end of the cluster state, to `health`.
  * @returns A function that ends the reports. Call it before the state is closed on purpose.
@@ -308,25 +242,4 @@ function getRetention(config: CoordinatorConfig): RetentionLimits {
 function reportEnds(state: ClusterState, health: StoreHealth): () => void {
   const unsubscribes = [state.onLeadershipLost(health.reportEnd), state.onEnd(health.reportEnd)];
   return () => unsubscribes.forEach((unsubscribe) => unsubscribe());
-}
-
-function openStore(
-  config: CoordinatorConfig,
-  { clock, log }: CoordinatorMachine,
-  health: StoreHealth,
-): Promise<StateStore> {
-  const { historyBytes } = config;
-  if (config.state === 'memory') {
-    log.warn('state is kept in memory only: all state is lost when the coordinator stops');
-    return Promise.resolve(createMemoryStateStore({ clock, historyBytes }));
-  }
-  return openLmdbStateStore({
-    directory: config.dataDir,
-    historyBytes,
-    clock,
-    log: log.child({ component: 'store' }),
-    onDiskSpaceChange: health.reportDiskSpace,
-    onFault: health.reportFault,
-    checkIntervalMs: CHECK_INTERVAL_MS,
-  });
 }

@@ -1,6 +1,5 @@
 import type { Meter } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
-import type { Controllers } from '@cloudless/controllers';
 import { ReplicaCounts } from './replica-counts.js';
 
 /**
@@ -10,7 +9,7 @@ import { ReplicaCounts } from './replica-counts.js';
 export function registerClusterMetrics(
   metrics: Meter,
   state: ClusterState,
-  controllers: Pick<Controllers, 'nodes'>,
+  liveness: { readonly nodes: { readonly aliveCount: number } },
 ): void {
   const nodes = metrics.gauge({
     name: 'cloudless_nodes',
@@ -26,7 +25,7 @@ export function registerClusterMetrics(
   const replicaCounts = new ReplicaCounts(state);
   metrics.onExpose(() => {
     const { nodeCount, workloadCount } = state.view();
-    const alive = Math.min(controllers.nodes.aliveCount, nodeCount);
+    const alive = Math.min(liveness.nodes.aliveCount, nodeCount);
     nodes.set(alive, { alive: 'true' });
     nodes.set(nodeCount - alive, { alive: 'false' });
     workloads.set(workloadCount);

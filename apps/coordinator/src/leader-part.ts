@@ -1,0 +1,105 @@
+import { createApiServer, type ApiServer } from '@cloudless/api-server';
+import { definedFields } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
+import {
+  ExpiryWatch,
+  explainImpossibleLimits,
+  startControllers,
+  type Controllers,
+  type RetentionLimits,
+} from '@cloudless/controllers';
+import { noTracing, type Metrics } from '@cloudless/observability';
+import { connectionKey } from '@cloudless/rpc-node/server';
+import { CloseSteps } from './close-steps.js';
+import type { CoordinatorConfig } from './config.js';
+import type { CoordinatorMachine } from './coordinator.js';
+import type { CallAuthentication } from './identity/call-authentication.js';
+import type { CoordinatorIdentity } from './identity/coordinator-identity.js';
+
+/** Interval at which agents report usage and conditions, milliseconds. */
+const USAGE_INTERVAL_MS = 10_000;
+
+/** What lives as long as the process, and what the leader part is built on. */
+export interface LeaderPartDeps {
+  readonly config: CoordinatorConfig;
+  readonly machine: CoordinatorMachine;
+  readonly metrics: Metrics;
+  /** Leads. */
+  readonly state: ClusterState;
+  /** Absent without TLS. */
+  readonly identity?: CoordinatorIdentity | undefined;
+  /** Absent without TLS. */
+  readonly access?: CallAuthentication | undefined;
+}
+
+/**
+ * What exists only while this coordinator leads: the controllers, the sessions and tunnels of the
+ * agents, and the handlers of the calls that need them.
+ */
+export interface LeaderPart {
+  readonly nodes: Controllers['nodes'];
+  readonly api: ApiServer;
+  /** Returns warnings for operators, one sentence each. */
+  listWarnings(): readonly string[];
+  /** Ends sessions and tunnels, then the control loops, and waits for their commits. */
+  close(): Promise<void>;
+}
+
+/** Starts the leader part of a coordinator. Close it when the leadership ends. */
+export function openLeaderPart(deps: LeaderPartDeps): LeaderPart {
+  const { config, machine, metrics, state, identity, access } = deps;
+  const { clock, random, log, tracing: { tracer } = noTracing } = machine;
+  const steps = new CloseSteps(log);
+  const controllers = startControllers({
+    ...{ state, clock, random, log, meter: metrics, tracer },
+    leaseMs: config.leaseMs,
+    leaveGraceMs: config.leaveGraceMs,
+    retention: getRetention(config),
+    ...definedFields({ hungAfterMs: config.hungAfterMs, weights: config.weights }),
+  });
+  steps.add(() => controllers.close());
+  const { nodes, presenter, dryRun, whatIf, placements } = controllers;
+  const api = createApiServer({
+    ...{ state, clock, random, nodes, presenter, dryRun, whatIf, placements, tracer },
+    log: log.child({ component: 'api' }),
+    explainImpossibleLimits,
+    getConnection: (context) => context.values.get(connectionKey),
+    ...access?.apiDeps,
+    version: machine.version,
+    timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: USAGE_INTERVAL_MS },
+    meter: metrics,
+  });
+  steps.add(() => api.close());
+  const expiry = identity && watchExpiry(deps, identity, nodes);
+  steps.add(() => expiry?.close());
+  return {
+    nodes,
+    api,
+    listWarnings: () => [...api.listWarnings(), ...(expiry?.listWarnings() ?? [])],
+    close: () => steps.run(),
+  };
+}
+
+function watchExpiry(
+  { config: { nodeCertificateLifetimeMs: nodeLifetimeMs }, machine, state }: LeaderPartDeps,
+  { identities }: CoordinatorIdentity,
+  nodes: Controllers['nodes'],
+): ExpiryWatch {
+  const { clock, log } = machine;
+  return new ExpiryWatch({
+    ...{ state, nodes, clock, nodeLifetimeMs },
+    log: log.child({ component: 'identity' }),
+    getAuthorityExpiry: () => identities.getAuthorityExpiry(),
+  });
+}
+
+function getRetention(config: CoordinatorConfig): RetentionLimits {
+  const {
+    auditRetentionMs: auditMs,
+    eventRetentionMs: eventMs,
+    auditBytes,
+    eventBytes,
+    requestBytes,
+  } = config;
+  return { auditMs, eventMs, auditBytes, eventBytes, requestBytes };
+}
