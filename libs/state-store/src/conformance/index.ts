@@ -2,6 +2,7 @@ import { describe } from '@jest/globals';
 import { describeClose } from './close.js';
 import { describeConcurrency } from './concurrency.js';
 import type { OpenStore } from './harness.js';
+import { describeHistories } from './histories.js';
 import { describeLeases } from './leases.js';
 import { describeModel } from './model.js';
 import { describeRanges } from './ranges.js';
@@ -25,6 +26,7 @@ export function describeStateStore(name: string, open: OpenStore): void {
     describeLeases(open);
     describeClose(open);
     describeConcurrency(open);
+    describeHistories(open);
     describeModel(open);
   });
 }
