@@ -1,173 +1,135 @@
-import { create } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { ClusterRecordSchema, type ClusterRecord, type RestoredState } from '@cloudless/api/store';
+import type { RestoredState } from '@cloudless/api/store';
+import { assert, type CloudlessError, type StopSignal } from '@cloudless/base';
+import { exportSnapshot, type Revision, type SnapshotSummary } from '@cloudless/state-store';
 import {
-  CloudlessError,
-  errorKindOf,
-  noMeter,
-  noTracer,
-  randomHex,
-  type Clock,
-  type Log,
-  type Meter,
-  type Random,
-  type StopSignal,
-  type Tracer,
-} from '@cloudless/base';
-import {
-  RevisionConflictError,
-  exportSnapshot,
-  type Revision,
-  type SnapshotSummary,
-  type StateStore,
-} from '@cloudless/state-store';
-import {
-  streamChangesAfter,
   checkRevision,
   readRecordsAt,
+  streamChangesAfter,
   type HistoricChanges,
 } from './history.js';
-import type { LeadershipLostError } from './leadership/leadership-lost.js';
-import { Leadership } from './leadership/leadership.js';
-import {
-  CLUSTER_ID_KEY,
-  LEADER_KEY,
-  SCHEMA_VERSION,
-  decodeRecord,
-  toEventId,
-  toKey,
-  type RecordKind,
-  type RecordOf,
-} from './records/records.js';
-import { StateMetrics } from './state-metrics.js';
+import type { KnownLeader, LeadershipLostError } from './leadership/leadership-lost.js';
+import type { CoordinatorRole, RoleChange } from './leadership/leadership.js';
+import { MutableTerm, type LeadershipTerm } from './leadership/leadership-term.js';
 import {
   RestoredStateError,
-  RestoredStateTracker,
   describeRestoredState,
-  type OrderState,
   type AgentOrderState,
+  type OrderState,
 } from './leadership/restored-state.js';
-import { Transaction, type EventStamp } from './transaction/transaction.js';
-import { ViewFollower, type ChangeListener } from './view/view-follower.js';
+import { SCHEMA_VERSION, type RecordKind, type RecordOf } from './records/records.js';
+import { StateCore, type ClusterStateOptions } from './state-core.js';
+import type { Transaction } from './transaction/transaction.js';
+import type { ChangeListener } from './view/view-follower.js';
 import type { ClusterView } from './view/view.js';
 
-export type { ChangeListener };
-
-export interface ClusterStateOptions {
-  readonly store: StateStore;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  /** Name of this coordinator, stored in the leader record. */
-  readonly holder: string;
-  /** Default: no metrics. */
-  readonly meter?: Meter;
-  /** Default: no traces. */
-  readonly tracer?: Tracer;
-}
+export type { ChangeListener, ClusterStateOptions };
 
 /**
- * Reads the whole store, takes the leadership with a new epoch, and follows the store from there
- * on. The caller closes the state; the store stays open and belongs to the caller.
+ * Reads the whole store and follows it from there on; with `leadership: 'takeAtStart'` (the default)
+ * also takes the leadership with a new epoch. The caller closes the state; the store stays open and
+ * belongs to the caller.
  * @throws kind `precondition` when the store has a layout that this version does not support,
  *   `internal` naming a record that cannot be read, `conflict` when other coordinators keep taking
  *   the leadership during the start.
  */
 export async function openClusterState(options: ClusterStateOptions): Promise<ClusterState> {
-  const state = new ClusterState(options);
+  const core = new StateCore(options);
   try {
-    await state.start();
+    await core.start();
   } catch (reason) {
-    await state.close();
+    await core.close();
     throw reason;
   }
-  return state;
+  return new ClusterState(core);
 }
 
 /**
  * The typed state of the cluster: a view that includes the process's own writes, and transactions.
  */
 export class ClusterState {
-  private readonly follower: ViewFollower;
-  private cluster: ClusterRecord | undefined;
-  private readonly leadership: Leadership;
-  private eventCount = 0;
-  private readonly eventStamp: EventStamp;
-  private readonly metrics: StateMetrics;
-  private readonly restoredState: RestoredStateTracker;
-
-  constructor(private readonly options: ClusterStateOptions) {
-    this.follower = new ViewFollower(options.store, options.log);
-    this.restoredState = new RestoredStateTracker({
-      view: this.follower.view,
-      clock: options.clock,
-      log: options.log,
-      epoch: () => this.epoch,
-      transaction: () => this.transaction(),
-      commitObserved: (transaction) => this.commitObserved(transaction),
-    });
-    this.leadership = new Leadership({
-      store: options.store,
-      view: this.follower.view,
-      restoredState: this.restoredState,
-      holder: options.holder,
-      log: options.log,
-    });
-    // The first subscription, so that all later listeners see the current leadership.
-    this.follower.subscribe(() => this.leadership.followView());
-    this.eventStamp = {
-      nextId: () => toEventId(this.epoch, this.eventCount++),
-      nowMs: () => options.clock.wallTime(),
-    };
-    this.metrics = new StateMetrics(
-      options.meter ?? noMeter,
-      options.clock,
-      async () => ({
-        store: await options.store.revision(),
-        view: this.follower.view.revision,
-      }),
-      () => this.follower.recordsDecoded,
-    );
-  }
+  /**
+   * @param core - What this object shares with those that {@link inTerm} returns.
+   * @param term - The only term in which this object commits. Absent: the newest of the coordinator.
+   */
+  constructor(
+    private readonly core: StateCore,
+    private readonly term?: MutableTerm,
+  ) {}
 
   /**
    * The newest state, including every acknowledged write of this process. The view changes between
    * turns of the event loop: read the view and plan without an `await` in between.
    */
   view(): ClusterView {
-    return this.follower.view;
+    return this.core.follower.view;
   }
 
   /** The id of this cluster, 16 hexadecimal digits, created when its store is first opened. */
   get clusterId(): string {
-    return this.cluster?.clusterId ?? '';
-  }
-
-  /** The epoch of this leadership. Each start takes a higher one. */
-  get epoch(): bigint {
-    return this.leadership.epoch;
+    return this.core.clusterId;
   }
 
   /**
-   * False once the view shows that another coordinator took the leadership. Every commit verifies
-   * the leadership itself.
+   * The epoch of the newest leadership of this coordinator, also after its end; 0 before the first.
+   * Each leadership has a higher epoch.
+   */
+  get epoch(): bigint {
+    return this.newestTerm?.epoch ?? 0n;
+  }
+
+  /** `leader` while this coordinator may commit; a check of the clock, as {@link isLeading}. */
+  get role(): CoordinatorRole {
+    return this.isLeading ? 'leader' : 'follower';
+  }
+
+  /**
+   * False once this coordinator knows that its leadership has ended: another one leads, or the lease
+   * was not renewed in time. Every commit verifies the leadership itself.
    */
   get isLeading(): boolean {
-    return this.leadership.isLeading;
+    return this.newestTerm?.isActive === true;
   }
 
   /**
-   * Calls `listener` once when another coordinator has taken the leadership, immediately when that
-   * has happened already. From then on every commit is refused, and the view becomes stale.
+   * The leader that this coordinator knows, also when it leads itself; undefined when it knows none.
+   * The knowledge of a follower may be late.
+   */
+  leader(): KnownLeader | undefined {
+    return this.core.leadership.knownLeader;
+  }
+
+  /**
+   * Calls `listener` with each change of the role from now on. The view shows the leader record by
+   * then. Must not throw.
+   * @returns A function that ends the subscription.
+   */
+  onRoleChange(listener: (change: RoleChange) => void): () => void {
+    return this.core.leadership.onRoleChange(listener);
+  }
+
+  /**
+   * The same state for the components of one leadership: `isLeading`, `epoch`, `transaction` and
+   * `commit` speak about this term only, also after this coordinator has become leader again.
+   * @param term - From {@link onRoleChange}.
+   */
+  inTerm(term: LeadershipTerm): ClusterState {
+    assert(term instanceof MutableTerm, 'the term comes from onRoleChange');
+    return new ClusterState(this.core, term);
+  }
+
+  /**
+   * Calls `listener` once when the newest leadership of this coordinator ends, immediately when it
+   * has ended already. From then on every commit is refused. Never called for a coordinator that has
+   * not led.
    * @returns A function that ends the subscription.
    */
   onLeadershipLost(listener: (reason: LeadershipLostError) => void): () => void {
-    return this.leadership.onLost(listener);
+    return this.newestTerm?.onEnd(listener) ?? ((): void => undefined);
   }
 
   /** True while the view follows the store; false once the watch has failed for good. */
   get isFollowing(): boolean {
-    return this.follower.failure === undefined;
+    return this.core.follower.failure === undefined;
   }
 
   /**
@@ -176,7 +138,7 @@ export class ClusterState {
    * no agent has reported such orders, and after an operator accepted the state.
    */
   get storeRolledBack(): RestoredState | undefined {
-    return this.restoredState.storeRolledBack;
+    return this.core.restoredState.storeRolledBack;
   }
 
   /** The text of {@link storeRolledBack} for operators; undefined when that property is. */
@@ -187,7 +149,7 @@ export class ClusterState {
 
   /** The newest order revision that an agent can hold now. */
   get orderRevision(): bigint {
-    return this.restoredState.orderRevision;
+    return this.core.restoredState.orderRevision;
   }
 
   /**
@@ -195,7 +157,7 @@ export class ClusterState {
    * @param revision - A revision of the store.
    */
   toOrderRevision(revision: Revision): bigint {
-    return revision + this.restoredState.orderRevisionOffset;
+    return revision + this.core.restoredState.orderRevisionOffset;
   }
 
   /**
@@ -204,7 +166,7 @@ export class ClusterState {
    *   {@link orderRevision}.
    */
   getNewestOrderRevision(epoch: bigint): bigint {
-    return this.restoredState.getNewestOrderRevision(epoch);
+    return this.core.restoredState.getNewestOrderRevision(epoch);
   }
 
   /**
@@ -212,7 +174,7 @@ export class ClusterState {
    * {@link storeRolledBack}.
    */
   reportNewerState(held: AgentOrderState): void {
-    this.restoredState.reportNewerState(held);
+    this.core.restoredState.reportNewerState(held);
   }
 
   /**
@@ -221,20 +183,22 @@ export class ClusterState {
    * @returns The new epoch and order revision; undefined when there is nothing to accept.
    */
   acceptRestoredState(): Promise<OrderState | undefined> {
-    return this.restoredState.accept();
+    return this.core.restoredState.accept();
   }
 
-  /** Creates an empty transaction that commits only while this coordinator leads. */
+  /** Creates an empty transaction that commits only while the current leadership lasts. */
   transaction(): Transaction {
-    return this.leadership.requireIn(new Transaction(this.eventStamp));
+    return this.core.createTransaction(this.newestTerm);
   }
 
   /**
    * Commits a decision, and resolves once the view shows it.
    * @throws `RevisionConflictError` when a required record has changed; the view shows the change
    *   by then, so read and plan again. Kind `unavailable` when the outcome is unknown, except for
-   *   {@link LeadershipLostError}, which means that nothing was committed.
-   *   {@link RestoredStateError} while the store is known to have been rolled back.
+   *   `NotLeaderError` and its subclass {@link LeadershipLostError}, which mean that nothing
+   *   was committed: this coordinator does not lead, or no longer in the term in which the
+   *   transaction was made. {@link RestoredStateError} while the store is known to have been rolled
+   *   back.
    */
   async commit(transaction: Transaction): Promise<Revision> {
     const { storeRolledBack } = this;
@@ -248,38 +212,7 @@ export class ClusterState {
    * @throws The errors of {@link commit}, except `RestoredStateError`.
    */
   commitObserved(transaction: Transaction): Promise<Revision> {
-    const { tracer = noTracer } = this.options;
-    const work = (): Promise<Revision> => this.commitToStore(transaction);
-    return tracer.run('commit', { writes: transaction.size }, () =>
-      this.metrics.measureCommit(work),
-    );
-  }
-
-  private async commitToStore(transaction: Transaction): Promise<Revision> {
-    if (this.follower.failure !== undefined) throw this.follower.failure;
-    if (this.leadership.lossError !== undefined) throw this.leadership.lossError;
-    const operations = transaction.toOperations();
-    this.metrics.countWrites(operations);
-    const forget = this.follower.expect(transaction.listWritten());
-    try {
-      const { revision } = await this.options.store.txn(transaction.toCompares(), operations);
-      await this.follower.waitForRevision(revision);
-      return revision;
-    } catch (reason) {
-      if (!(reason instanceof RevisionConflictError)) throw reason;
-      if (reason.scope === toKey('leader', LEADER_KEY)) {
-        const loss = await this.leadership.findLoss(reason);
-        if (loss !== undefined) throw loss;
-      }
-      const { changedAt } = reason;
-      await this.follower.waitForRevision(
-        typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision(),
-      );
-      // Also when accepting a restored state gave this coordinator a higher epoch.
-      throw reason;
-    } finally {
-      forget();
-    }
+    return this.core.commit(transaction);
   }
 
   /**
@@ -287,7 +220,7 @@ export class ClusterState {
    * @returns A function that ends the subscription.
    */
   subscribe(listener: ChangeListener): () => void {
-    return this.follower.subscribe(listener);
+    return this.core.follower.subscribe(listener);
   }
 
   /**
@@ -296,7 +229,7 @@ export class ClusterState {
    * @returns A function that ends the subscription.
    */
   onEnd(listener: (reason: CloudlessError) => void): () => void {
-    return this.follower.onEnd(listener);
+    return this.core.follower.onEnd(listener);
   }
 
   /**
@@ -313,7 +246,7 @@ export class ClusterState {
     signal: StopSignal,
   ): AsyncGenerator<HistoricChanges> {
     return streamChangesAfter(
-      { store: this.options.store, follower: this.follower },
+      { store: this.core.options.store, follower: this.core.follower },
       after,
       kinds,
       signal,
@@ -326,7 +259,10 @@ export class ClusterState {
    *   view ends.
    */
   checkRevision(revision: Revision): Promise<void> {
-    return checkRevision({ store: this.options.store, follower: this.follower }, revision);
+    return checkRevision(
+      { store: this.core.options.store, follower: this.core.follower },
+      revision,
+    );
   }
 
   /**
@@ -340,7 +276,7 @@ export class ClusterState {
     revision: Revision,
     pause: () => Promise<void> = () => Promise.resolve(),
   ): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
-    return readRecordsAt(this.options.store, kind, revision, pause);
+    return readRecordsAt(this.core.options.store, kind, revision, pause);
   }
 
   /**
@@ -348,7 +284,7 @@ export class ClusterState {
    * @throws kind `unavailable` when the view ends before that.
    */
   waitForRevision(revision: Revision): Promise<void> {
-    return this.follower.waitForRevision(revision);
+    return this.core.follower.waitForRevision(revision);
   }
 
   /**
@@ -356,76 +292,21 @@ export class ClusterState {
    * @returns The bytes; the return value of the generator is a summary.
    */
   backup(): AsyncGenerator<Uint8Array, SnapshotSummary> {
-    return exportSnapshot(this.options.store, {
+    return exportSnapshot(this.core.options.store, {
       clusterId: this.clusterId,
       schemaVersion: SCHEMA_VERSION,
     });
   }
 
-  /** Reads the store and takes the leadership. Called once, by {@link openClusterState}. */
-  async start(): Promise<void> {
-    await this.requireKnownLayout();
-    await this.follower.start();
-    await this.retryOnConflict(() => this.ensureCluster());
-    await this.retryOnConflict(() =>
-      this.leadership.take(new Transaction(this.eventStamp), (transaction) =>
-        this.commitObserved(transaction),
-      ),
-    );
-  }
-
-  /** Stops following the store. The store stays open, because the caller owns it. */
-  close(): Promise<void> {
-    this.metrics.close();
-    return this.follower.close();
-  }
-
-  /** Checks the layout before any other record is read: another layout may not be readable. */
-  private async requireKnownLayout(): Promise<void> {
-    const entry = await this.options.store.get(toKey('meta', CLUSTER_ID_KEY));
-    if (entry === undefined) return;
-    const { schemaVersion } = decodeRecord('meta', CLUSTER_ID_KEY, entry.value);
-    if (schemaVersion === SCHEMA_VERSION) return;
-    throw new CloudlessError(
-      'precondition',
-      `the store has layout ${schemaVersion} and this version reads layout ${SCHEMA_VERSION}; start the version that wrote it`,
-    );
-  }
-
-  private async ensureCluster(): Promise<void> {
-    const { clock, random } = this.options;
-    this.cluster = this.follower.view.get('meta', CLUSTER_ID_KEY)?.value;
-    if (this.cluster !== undefined) return;
-    const created = create(ClusterRecordSchema, {
-      clusterId: randomHex(random, CLUSTER_ID_BYTES),
-      schemaVersion: SCHEMA_VERSION,
-      createdAt: timestampFromMs(clock.wallTime()),
-    });
-    await this.commit(
-      this.transaction()
-        .require('meta', CLUSTER_ID_KEY, 'absent')
-        .put('meta', CLUSTER_ID_KEY, created),
-    );
-    this.cluster = created;
-  }
-
   /**
-   * Retries after a conflict: when several coordinators start on one store, the loser of a race
-   * reads the winner's records and continues.
+   * Stops following the store, for all objects that share this state. The store stays open, because
+   * the caller owns it.
    */
-  private async retryOnConflict(attemptOnce: () => Promise<void>): Promise<void> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await attemptOnce();
-      } catch (reason) {
-        if (errorKindOf(reason) !== 'conflict' || attempt >= MAX_STARTS) throw reason;
-        await this.waitForRevision(await this.options.store.revision());
-      }
-    }
+  close(): Promise<void> {
+    return this.core.close();
+  }
+
+  private get newestTerm(): MutableTerm | undefined {
+    return this.term ?? this.core.leadership.newestTerm;
   }
 }
-
-/** 64 bits: enough that two clusters never get the same id. */
-const CLUSTER_ID_BYTES = 8;
-/** Most attempts. Each failed attempt means that another coordinator started at the same moment. */
-const MAX_STARTS = 10;

@@ -1,54 +1,60 @@
-import { CloudlessError, errorFields, type Log } from '@cloudless/base';
+import { CloudlessError } from '@cloudless/base';
+
+/** The leader as this coordinator knows it. */
+export interface KnownLeader {
+  /** Number of the leadership. */
+  readonly epoch: bigint;
+  /** URL at which agents, clients and other coordinators reach the leader; empty when it has none. */
+  readonly address: string;
+  /** Id of the coordinator, as in `/controller/<id>`; empty for a single coordinator. */
+  readonly coordinatorId: string;
+}
 
 /**
- * Another coordinator leads: the transaction was not committed, and all later commits of this
- * coordinator fail too.
+ * This coordinator does not lead: the transaction was not committed. The metadata of the error tell
+ * clients the leader, as far as this coordinator knows it: `leader_address`, `leader_id` and
+ * `leader_epoch`.
  */
-export class LeadershipLostError extends CloudlessError {
-  /** @param epoch - The epoch of the leadership that ended. */
-  constructor(epoch: bigint, cause?: unknown) {
+export class NotLeaderError extends CloudlessError {
+  /** @param leader - The coordinator to ask instead, if known. */
+  constructor(
+    readonly leader: KnownLeader | undefined,
+    message = describeLeader(leader),
+    cause?: unknown,
+  ) {
+    super('LEADERSHIP_LOST', message, {
+      ...(cause === undefined ? {} : { cause }),
+      ...(leader === undefined ? {} : { metadata: toMetadata(leader) }),
+    });
+  }
+}
+
+/** The leadership under which the transaction was made has ended: nothing was committed. */
+export class LeadershipLostError extends NotLeaderError {
+  /**
+   * @param epoch - The epoch of the leadership that ended.
+   * @param leader - The coordinator to ask instead, if known.
+   */
+  constructor(epoch: bigint, cause?: unknown, leader?: KnownLeader) {
     super(
-      'LEADERSHIP_LOST',
+      leader,
       `this coordinator no longer leads (its epoch was ${epoch}); ask the one that does`,
-      { cause },
+      cause,
     );
   }
 }
 
-/** Remembers that the leadership was lost, and notifies each listener once. */
-export class LeadershipLossRecord {
-  private lost: LeadershipLostError | undefined;
-  private readonly listeners = new Set<(reason: LeadershipLostError) => void>();
+function describeLeader(leader: KnownLeader | undefined): string {
+  if (leader === undefined)
+    return 'this coordinator follows, and no coordinator leads at the moment; retry in a few seconds';
+  const name = [leader.coordinatorId, leader.address].find((text) => text !== '');
+  return `this coordinator follows; ask the leader${name === undefined ? '' : ` ${name}`}`;
+}
 
-  constructor(private readonly log: Log) {}
-
-  /** The error of the loss; undefined before the loss. */
-  get error(): LeadershipLostError | undefined {
-    return this.lost;
-  }
-
-  /**
-   * Records the loss; later calls return the first error.
-   * @param epoch - The epoch of the leadership that ended.
-   * @param cause - The conflict that showed the loss, if any.
-   */
-  record(epoch: bigint, cause?: unknown): LeadershipLostError {
-    if (this.lost !== undefined) return this.lost;
-    const error = (this.lost = new LeadershipLostError(epoch, cause));
-    this.log.error('leadership lost', { epoch, ...errorFields(error) });
-    const listeners = [...this.listeners];
-    this.listeners.clear();
-    for (const listener of listeners) listener(error);
-    return error;
-  }
-
-  /**
-   * Calls `listener` once when the leadership is lost, immediately when it is lost already.
-   * @returns A function that ends the subscription.
-   */
-  onLost(listener: (reason: LeadershipLostError) => void): () => void {
-    if (this.lost !== undefined) listener(this.lost);
-    else this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
+function toMetadata({ epoch, address, coordinatorId }: KnownLeader): Record<string, string> {
+  return {
+    leader_epoch: String(epoch),
+    ...(address === '' ? {} : { leader_address: address }),
+    ...(coordinatorId === '' ? {} : { leader_id: coordinatorId }),
+  };
 }

@@ -1,63 +1,80 @@
 import type { LeaderRecord } from '@cloudless/api/store';
-import type { Log } from '@cloudless/base';
+import { errorFields, type Clock, type Log } from '@cloudless/base';
 import type { Revision, StateStore } from '@cloudless/state-store';
 import { LEADER_KEY, decodeRecord, toKey } from '../records/records.js';
 import type { Transaction } from '../transaction/transaction.js';
 import type { IndexedView, Stored } from '../view/view.js';
-import { LeadershipLossRecord, type LeadershipLostError } from './leadership-lost.js';
+import { LeadershipLostError, NotLeaderError, type KnownLeader } from './leadership-lost.js';
+import { MutableTerm, type LeadershipTerm } from './leadership-term.js';
 import type { RestoredStateTracker } from './restored-state.js';
 
+/**
+ * How a coordinator becomes leader. `takeAtStart`: it takes the leadership from whoever has it when
+ * it opens the store, and keeps it until another one does; for stores that one process opens at a
+ * time. `follow`: it follows the store, and leads only after an election.
+ */
+export type LeadershipMode = 'takeAtStart' | 'follow';
+
+/** `leader`: this coordinator may commit, order and decide. `follower`: it only reads. */
+export type CoordinatorRole = 'leader' | 'follower';
+
+/** A coordinator became leader in a new term, or its term has ended. */
+export type RoleChange =
+  | { readonly role: 'leader'; readonly term: LeadershipTerm }
+  | { readonly role: 'follower'; readonly reason: LeadershipLostError };
+
 export interface LeadershipDeps {
-  readonly store: StateStore;
+  readonly store: Pick<StateStore, 'get'>;
   readonly view: IndexedView;
+  readonly clock: Clock;
   readonly restoredState: RestoredStateTracker;
+  readonly mode: LeadershipMode;
   /** Name of this coordinator, stored in the leader record. */
   readonly holder: string;
   readonly log: Log;
 }
 
-/** The leadership of this coordinator: its epoch, the condition of its commits, and its loss. */
+/** The terms of this coordinator, and what it knows about the leader. */
 export class Leadership {
-  private readonly loss: LeadershipLossRecord;
-  /** Epoch of the leadership with the revision of its leader record; undefined before `take`. */
-  private current: Stored<bigint> | undefined;
+  /** The newest term of this coordinator, also after its end. */
+  private latest: MutableTerm | undefined;
+  private readonly listeners = new Set<(change: RoleChange) => void>();
 
-  constructor(private readonly deps: LeadershipDeps) {
-    this.loss = new LeadershipLossRecord(deps.log);
-  }
+  constructor(private readonly deps: LeadershipDeps) {}
 
-  /** The epoch of this leadership; 0 before it was taken. */
+  /** The epoch of the newest term of this coordinator; 0 before its first. */
   get epoch(): bigint {
-    return this.current?.value ?? 0n;
+    return this.latest?.epoch ?? 0n;
   }
 
-  /** False once the view shows that another coordinator took the leadership. */
-  get isLeading(): boolean {
-    if (this.current === undefined || this.loss.error !== undefined) return false;
-    return this.leaderRecord?.value.epoch === this.current.value;
+  /** The newest term of this coordinator, also after its end; undefined before its first. */
+  get newestTerm(): MutableTerm | undefined {
+    return this.latest;
   }
 
-  /** The error with which commits fail after the leadership was lost; undefined before the loss. */
-  get lossError(): LeadershipLostError | undefined {
-    return this.loss.error;
+  /** The term in which this coordinator leads now. */
+  get activeTerm(): MutableTerm | undefined {
+    return this.latest?.isActive === true ? this.latest : undefined;
+  }
+
+  /** The leader that this coordinator knows; undefined when it knows none. */
+  get knownLeader(): KnownLeader | undefined {
+    const record = this.leaderRecord?.value;
+    if (this.activeTerm !== undefined || this.deps.mode === 'takeAtStart')
+      return record && toKnownLeader(record);
+    const lease = this.deps.view.get('leaderlease', LEADER_KEY)?.value;
+    if (lease === undefined) return undefined;
+    // Accepting a restored state raises the epoch of the leader record only.
+    return toKnownLeader(record?.holder === lease.holder ? record : lease);
   }
 
   /**
-   * Calls `listener` once when the leadership is lost, immediately when it already is.
+   * Calls `listener` with each change of the role from now on.
    * @returns A function that ends the subscription.
    */
-  onLost(listener: (reason: LeadershipLostError) => void): () => void {
-    return this.loss.onLost(listener);
-  }
-
-  /**
-   * Adds the condition that this coordinator still leads. Adds nothing before the leadership is
-   * taken.
-   */
-  requireIn(transaction: Transaction): Transaction {
-    return this.current === undefined
-      ? transaction
-      : transaction.require('leader', LEADER_KEY, this.current);
+  onRoleChange(listener: (change: RoleChange) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   }
 
   /**
@@ -70,41 +87,104 @@ export class Leadership {
     transaction: Transaction,
     commit: (transaction: Transaction) => Promise<Revision>,
   ): Promise<void> {
+    const { epoch, record, before } = this.createNextRecord();
+    transaction.require('leader', LEADER_KEY, before ?? 'absent').put('leader', LEADER_KEY, record);
+    this.begin({ epoch, revision: await commit(transaction) }, Infinity);
+  }
+
+  /**
+   * Creates the leader record of the next leadership.
+   * @returns Also the record that the next one replaces, and the epoch of the next one.
+   */
+  createNextRecord(
+    identity: { readonly address: string; readonly coordinatorId: string } = NO_ID,
+  ): {
+    readonly before: Stored<LeaderRecord> | undefined;
+    readonly epoch: bigint;
+    readonly record: LeaderRecord;
+  } {
+    const { restoredState, holder } = this.deps;
     const before = this.leaderRecord;
     const epoch = (before?.value.epoch ?? 0n) + 1n;
-    const { restoredState, holder } = this.deps;
-    transaction
-      .require('leader', LEADER_KEY, before ?? 'absent')
-      .put('leader', LEADER_KEY, restoredState.createLeaderRecord(before, epoch, holder));
-    this.current = { value: epoch, revision: await commit(transaction) };
+    const record = restoredState.createLeaderRecord(before, { epoch, holder, ...identity });
+    return { before, epoch, record };
+  }
+
+  /**
+   * Begins a term, after its leader record was committed and the view shows that record.
+   * @param actUntilMs - Monotonic time until which this coordinator may act.
+   */
+  begin(
+    leader: { readonly epoch: bigint; readonly revision: Revision },
+    actUntilMs: number,
+  ): MutableTerm {
+    const term = new MutableTerm(this.deps.clock, leader, actUntilMs);
+    this.latest = term;
+    this.deps.restoredState.beginTerm();
+    this.deps.log.info('leadership gained', { epoch: leader.epoch });
+    this.notify({ role: 'leader', term });
+    this.followView(); // the view may show a later leader already
+    return term;
+  }
+
+  /**
+   * Ends a term; has no effect on a term that has ended.
+   * @param cause - What showed or caused the end.
+   * @returns The error with which commits of the term fail.
+   */
+  endTerm(term: MutableTerm, cause?: unknown): LeadershipLostError {
+    if (term.lossError !== undefined) return term.lossError;
+    const leader = this.knownLeader;
+    const error = new LeadershipLostError(
+      term.epoch,
+      cause,
+      leader?.epoch === term.epoch ? undefined : leader,
+    );
+    const { log, mode } = this.deps;
+    const fields = { epoch: term.epoch, ...errorFields(error) };
+    if (mode === 'takeAtStart') log.error('leadership lost', fields);
+    else log.warn('leadership lost', fields);
+    term.end(error);
+    this.notify({ role: 'follower', reason: error });
+    return error;
+  }
+
+  /**
+   * Returns the error with which a commit fails now; undefined when this coordinator may commit
+   * under `term`.
+   */
+  findRefusal(term: MutableTerm | undefined): NotLeaderError | undefined {
+    if (term === undefined) return new NotLeaderError(this.knownLeader);
+    return term.isActive ? undefined : this.endTerm(term);
   }
 
   /** Follows the leader record of the view: detects a loss, and continues after an acceptance. */
   followView(): void {
+    const term = this.latest;
     const leader = this.leaderRecord;
-    if (leader === undefined) return;
-    if (this.current !== undefined && !this.isOurs(leader.value))
-      this.loss.record(this.current.value);
+    if (leader === undefined || term === undefined || term.lossError !== undefined) return;
+    if (leader.revision < term.revision) return; // not yet the record of this term
+    if (!this.isOurs(term, leader.value)) this.endTerm(term);
     const { restoredState, holder } = this.deps;
     if (!restoredState.isAcceptanceRecord(leader.value, holder)) return;
-    this.current = { value: leader.value.epoch, revision: leader.revision };
+    term.continueWith({ epoch: leader.value.epoch, revision: leader.revision });
     restoredState.finishAcceptance();
   }
 
   /**
-   * Decides whether a conflict on the leader record means that the leadership is lost. Reads the
-   * leader record from the store, because the watch that feeds the view may not report writes of
-   * another process.
+   * Decides whether a conflict on the leader record means that a term has ended. Reads the leader
+   * record from the store, because the watch that feeds the view may not report writes of another
+   * process.
    * @param conflict - The cause of the returned error.
-   * @returns The error of the loss; undefined when this coordinator still leads.
+   * @returns The error of the loss; undefined when the term goes on.
    */
-  async findLoss(conflict: unknown): Promise<LeadershipLostError | undefined> {
+  async findLoss(term: MutableTerm, conflict: unknown): Promise<LeadershipLostError | undefined> {
+    if (term.lossError !== undefined) return term.lossError;
     const entry = await this.deps.store.get(toKey('leader', LEADER_KEY));
-    if (this.current === undefined || entry?.modRevision === this.current.revision)
+    if (entry?.modRevision === term.revision) return undefined;
+    if (entry !== undefined && this.isOurs(term, decodeRecord('leader', LEADER_KEY, entry.value)))
       return undefined;
-    if (entry !== undefined && this.isOurs(decodeRecord('leader', LEADER_KEY, entry.value)))
-      return undefined;
-    return this.loss.record(this.epoch, conflict);
+    return this.endTerm(term, conflict);
   }
 
   private get leaderRecord(): Stored<LeaderRecord> | undefined {
@@ -112,13 +192,21 @@ export class Leadership {
   }
 
   /**
-   * Returns true for the leader record of this leadership, also for the record with a higher epoch
-   * that accepting a restored state wrote.
+   * Returns true for the leader record of a term, also for the record with a higher epoch that
+   * accepting a restored state wrote.
    */
-  private isOurs(leader: LeaderRecord): boolean {
-    return (
-      leader.epoch === this.current?.value ||
-      this.deps.restoredState.isAcceptanceRecord(leader, this.deps.holder)
-    );
+  private isOurs(term: MutableTerm, leader: LeaderRecord): boolean {
+    const { restoredState, holder } = this.deps;
+    return leader.epoch === term.epoch || restoredState.isAcceptanceRecord(leader, holder);
   }
+
+  private notify(change: RoleChange): void {
+    for (const listener of [...this.listeners]) listener(change);
+  }
+}
+
+const NO_ID = { address: '', coordinatorId: '' };
+
+function toKnownLeader({ epoch, address, coordinatorId }: KnownLeader): KnownLeader {
+  return { epoch, address, coordinatorId };
 }

@@ -181,6 +181,15 @@ export class RestoredStateTracker {
   }
 
   /**
+   * Forgets what an earlier term of this coordinator has found: the store has the proof, or another
+   * leader has accepted the state since, or the agents report again.
+   */
+  beginTerm(): void {
+    this.reported = undefined;
+    this.acceptingEpoch = undefined;
+  }
+
+  /**
    * Accepts the state.
    * @returns The new epoch and order revision; undefined when the store does not count as rolled
    *   back.
@@ -195,11 +204,11 @@ export class RestoredStateTracker {
   /**
    * Creates the leader record of a new leadership.
    * @param before - The leader record that the new record replaces.
+   * @param leader - The fields of the new record.
    */
   createLeaderRecord(
     before: Stored<LeaderRecord> | undefined,
-    epoch: bigint,
-    holder: string,
+    leader: Pick<LeaderRecord, 'epoch' | 'holder' | 'address' | 'coordinatorId'>,
   ): LeaderRecord {
     const last: Leadership[] =
       before === undefined
@@ -211,7 +220,7 @@ export class RestoredStateTracker {
             }),
           ];
     const earlier = [...(before?.value.earlier ?? []), ...last].slice(-MAX_EARLIER);
-    return create(LeaderRecordSchema, { epoch, holder, earlier });
+    return create(LeaderRecordSchema, { ...leader, earlier });
   }
 
   private get clusterRecord(): Stored<ClusterRecord> | undefined {
@@ -304,8 +313,9 @@ export class RestoredStateTracker {
     });
     // The record lists no earlier leaderships: orders of the lost part of the history then count as
     // issued before this epoch, not as newer than the store.
-    const { holder } = leaderRecord.value;
-    transaction.put('leader', LEADER_KEY, create(LeaderRecordSchema, { epoch, holder }));
+    const { holder, address, coordinatorId } = leaderRecord.value;
+    const accepted = create(LeaderRecordSchema, { epoch, holder, address, coordinatorId });
+    transaction.put('leader', LEADER_KEY, accepted);
     transaction.event({
       severity: Severity.WARNING,
       category: Category.SYSTEM,

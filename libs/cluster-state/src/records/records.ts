@@ -4,9 +4,11 @@ import {
   CertificateAuthorityRecordSchema,
   ClusterRecordSchema,
   ControlRecordSchema,
+  CoordinatorRecordSchema,
   CredentialRecordSchema,
   EvidenceRecordSchema,
   JoinTokenRecordSchema,
+  LeaderLeaseRecordSchema,
   LeaderRecordSchema,
   NodeBanRecordSchema,
   NodeRecordSchema,
@@ -31,6 +33,10 @@ export const recordSchemas = {
   meta: ClusterRecordSchema,
   /** The leader; id `leader`. */
   leader: LeaderRecordSchema,
+  /** Exists while a leader renews its lease; id `leader`. */
+  leaderlease: LeaderLeaseRecordSchema,
+  /** A running coordinator; id: id of the coordinator. */
+  coordinator: CoordinatorRecordSchema,
   /** id: uid. */
   workload: WorkloadRecordSchema,
   /** Name index; id: `<namespace>/<name>`. Contains only the uid of the workload. */

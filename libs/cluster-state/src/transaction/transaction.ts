@@ -3,7 +3,9 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { EventSchema, type Event } from '@cloudless/api';
 import type { Compare, Operation, Revision } from '@cloudless/state-store';
 import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import type { MutableTerm } from '../leadership/leadership-term.js';
 import {
+  LEADER_KEY,
   encodeRecord,
   toKey,
   toReplicaKeyId,
@@ -41,7 +43,13 @@ export class Transaction {
   private readonly events: EventInit[] = [];
   private leadingEvent: EventInit | undefined;
 
-  constructor(private readonly eventStamp: EventStamp) {}
+  /** @param term - The leadership under which the transaction commits; absent: under none. */
+  constructor(
+    private readonly eventStamp: EventStamp,
+    readonly term?: MutableTerm,
+  ) {
+    if (term !== undefined) this.require('leader', LEADER_KEY, term);
+  }
 
   /** Number of writes so far. A store accepts at most 100 writes in one transaction. */
   get size(): number {

@@ -2,6 +2,7 @@ import type { Event } from '@cloudless/api';
 import type {
   CertificateAuthorityRecord,
   ControlRecord,
+  CoordinatorRecord,
   CredentialRecord,
   EvidenceRecord,
   JoinTokenRecord,
@@ -26,28 +27,10 @@ import {
 } from '../records/records.js';
 import { waitsForNode } from '../records/replicas.js';
 import { EventIndex, removeEvent, type EventSubject } from './event-index.js';
+import type { RecordChange, Stored } from './record-change.js';
 import { SortedKeys } from './sorted-keys.js';
 
-/** A record with the revision that wrote it, for conditional writes. */
-export interface Stored<Value> {
-  readonly value: Value;
-  readonly revision: Revision;
-  /** Bytes of key and value in the store; absent for a record that was not read from the store. */
-  readonly bytes?: number;
-}
-
-/**
- * One changed record, a union over the kinds: a check of `kind` narrows `before` and `after`.
- * `before` is absent when the change created the record, `after` when the change deleted it.
- */
-export type RecordChange<Kind extends RecordKind = RecordKind> = {
-  readonly [K in Kind]: {
-    readonly kind: K;
-    readonly id: string;
-    readonly before?: RecordOf<K>;
-    readonly after?: RecordOf<K>;
-  };
-}[Kind];
+export type { RecordChange, Stored };
 
 /**
  * The cluster's state at one revision. Records are shared and read-only: copy a record to change
@@ -111,6 +94,8 @@ export interface ClusterView {
   /** The ban of a node; undefined when the node is not banned. */
   nodeBan(nodeId: string): Stored<NodeBanRecord> | undefined;
   nodeBans(): Iterable<Stored<NodeBanRecord>>;
+  /** The coordinators that run, or ran until a few seconds ago. */
+  coordinators(): Iterable<Stored<CoordinatorRecord>>;
 }
 
 type ReplicaGroups = Map<string, Map<string, Stored<ReplicaRecord>>>;
@@ -122,6 +107,8 @@ export class IndexedView implements ClusterView {
     {
       meta: new Map(),
       leader: new Map(),
+      leaderlease: new Map(),
+      coordinator: new Map(),
       workload: new Map(),
       name: new Map(),
       version: new Map(),
@@ -321,6 +308,10 @@ export class IndexedView implements ClusterView {
 
   nodeBans(): Iterable<Stored<NodeBanRecord>> {
     return this.byKind.ban.values();
+  }
+
+  coordinators(): Iterable<Stored<CoordinatorRecord>> {
+    return this.byKind.coordinator.values();
   }
 
   removedEvents(): Stored<RemovedEventsRecord> | undefined {

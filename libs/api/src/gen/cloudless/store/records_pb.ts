@@ -26,7 +26,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/store/records.proto.
  */
 export const file_cloudless_store_records: GenFile = /*@__PURE__*/
-  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiWwoMTGVhZGVyUmVjb3JkEg0KBWVwb2NoGAEgASgDEg4KBmhvbGRlchgCIAEoCRIsCgdlYXJsaWVyGAMgAygLMhsuY2xvdWRsZXNzLnN0b3JlLkxlYWRlcnNoaXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIuQBCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCRISCgpyb2xsZWRfb3V0GAcgASgIIsMDCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5Ei8KB3JvbGxvdXQYCCABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUm9sbG91dFJlY29yZBIWCg5wYXVzZWRfdmVyc2lvbhgJIAEoBRIxCghldmljdGlvbhgKIAEoCzIfLmNsb3VkbGVzcy5zdG9yZS5FdmljdGlvblJlY29yZBpMCgxCYWNrb2ZmRW50cnkSCwoDa2V5GAEgASgFEisKBXZhbHVlGAIgASgLMhwuY2xvdWRsZXNzLnN0b3JlLlNsb3RCYWNrb2ZmOgI4ASJQCg5FdmljdGlvblJlY29yZBITCgtyZXBsaWNhX2lkcxgBIAMoCRIpCgV1bnRpbBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAihAUKDVJvbGxvdXRSZWNvcmQSDwoHdmVyc2lvbhgBIAEoBRIUCgxmcm9tX3ZlcnNpb24YAiABKAUSMQoIc3RyYXRlZ3kYAyABKA4yHy5jbG91ZGxlc3MuYXBpLlJvbGxvdXQuU3RyYXRlZ3kSLgoKc3RhcnRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKc3RlcHNfZG9uZRgFIAEoBRIzCg9zdGVwX3JlYWNoZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKE3dhaXRzX2Zvcl9wcm9tb3Rpb24YByABKAgSEAoIcHJvbW90ZWQYCCABKAgSEgoKZmFpbGVkX25ldxgJIAEoBRIQCghwcm9ncmVzcxgKIAEoAxIvCgtwcm9ncmVzc19hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLc3dpdGNoZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KB2ZhaWx1cmUYDSABKAsyHS5jbG91ZGxlc3MuYXBpLlJvbGxvdXRGYWlsdXJlEhIKCnJvbGxzX2JhY2sYDiABKAUSEAoIZm9yZ2l2ZW4YDyABKAUSDQoFcmV0cnkYECABKAgSEwoLZmFpbGVkX2dvbmUYESABKAUSFgoOZmlyc3Rfc2VxdWVuY2UYEiABKAMSKQoFdW50aWwYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIdCg5FdmlkZW5jZVJlY29yZBILCgN1aWQYASABKAkiQAoKUGxhblJlY29yZBIhCgRwbGFuGAEgASgLMhMuY2xvdWRsZXNzLmFwaS5QbGFuEg8KB291dGNvbWUYAiABKAwiTwoLU2xvdEJhY2tvZmYSEAoIZmFpbHVyZXMYASABKAUSLgoKbm90X2JlZm9yZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigwcKDVJlcGxpY2FSZWNvcmQSCgoCaWQYASABKAkSCwoDdWlkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEgwKBHNsb3QYBCABKAUSDwoHdmVyc2lvbhgFIAEoBRIPCgdub2RlX2lkGAYgASgJEhcKD2Rlc2lyZWRfcnVubmluZxgHIAEoCBIxCgVwaGFzZRgIIAEoDjIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cy5QaGFzZRINCgVyZWFkeRgJIAEoCBIOCgZyZWFzb24YCiABKAkSFAoMY29udGFpbmVyX2lkGAsgASgJEhAKCHJlc3RhcnRzGAwgASgFEioKCWVuZHBvaW50cxgNIAMoCzIXLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnQSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVhZHlfc2luY2UYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKDmxhc3RfZXhpdF9jb2RlGBAgASgFSACIAQESFgoOb3JkZXJfcmV2aXNpb24YESABKAMSDAoEbG9zdBgSIAEoCBIrCgdsb3N0X2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtzdG9wX3JlYXNvbhgUIAEoCRIdChVlYXJsaWVyX2NvbnRhaW5lcl9pZHMYFSADKAkSLQoKc3RvcF9hZnRlchgeIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhItCgpsb3N0X2FmdGVyGB8gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh4KFnN0b3BfYWZ0ZXJfdW5jb25maXJtZWQYICABKAgSFwoPbGFzdF9lbmRfcmVhc29uGBYgASgJEhQKDG9ubHlfbm9kZV9pZBgXIAEoCRISCgpsYXN0X2xpbmVzGBggAygJEjIKCmltYWdlX3B1bGwYGSABKAsyHi5jbG91ZGxlc3MuYXBpLkltYWdlUHVsbFN0YXR1cxIwCgljb250YWluZXIYKCABKAsyHS5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lckZhY3RzEhkKEW5vbWluYXRlZF9ub2RlX2lkGCkgASgJQhEKD19sYXN0X2V4aXRfY29kZSLzBQoKTm9kZVJlY29yZBIKCgJpZBgBIAEoCRITCgtpbnN0YW5jZV9pZBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI3CgZsYWJlbHMYBCADKAsyJy5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZC5MYWJlbHNFbnRyeRIWCg5yZW1vdmVkX2xhYmVscxgFIAMoCRIkCgZ0YWludHMYBiADKAsyFC5jbG91ZGxlc3MuYXBpLlRhaW50EhYKDnJlbW92ZWRfdGFpbnRzGA0gAygJEhEKBHpvbmUYByABKAlIAIgBARITCgZyZWdpb24YCCABKAlIAYgBARIQCghjb3Jkb25lZBgJIAEoCBIQCghkcmFpbmluZxgKIAEoCBIjCgVoZWxsbxgLIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG8SDAoEbG9zdBgMIAEoCBIWCg5sb3NzX2NvbmZpcm1lZBgOIAEoCBIrCgVkcmFpbhgPIAEoCzIcLmNsb3VkbGVzcy5zdG9yZS5EcmFpblJlY29yZBJCCgx0YWludHNfc2luY2UYECADKAsyLC5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZC5UYWludHNTaW5jZUVudHJ5EjMKCWRlcGFydHVyZRgRIAEoCzIgLmNsb3VkbGVzcy5zdG9yZS5EZXBhcnR1cmVSZWNvcmQSNQoIaWRlbnRpdHkYEiABKAsyIy5jbG91ZGxlc3Muc3RvcmUuTm9kZUlkZW50aXR5UmVjb3JkGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaTgoQVGFpbnRzU2luY2VFbnRyeRILCgNrZXkYASABKAkSKQoFdmFsdWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wOgI4AUIHCgVfem9uZUIJCgdfcmVnaW9uIrcBChJOb2RlSWRlbnRpdHlSZWNvcmQSMwoHY3VycmVudBgBIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBI0CghwcmV2aW91cxgCIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBIfChd0cnVzdF9idW5kbGVfZ2VuZXJhdGlvbhgDIAEoAxIVCg1qb2luX3Rva2VuX2lkGAQgASgJIrABChFDZXJ0aWZpY2F0ZVJlY29yZBIOCgZzZXJpYWwYASABKAkSGQoRcHVibGljX2tleV9zaGEyNTYYAiABKAkSLQoJbm90X2FmdGVyGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpnZW5lcmF0aW9uGAQgASgFEi0KCWlzc3VlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAieAoPRGVwYXJ0dXJlUmVjb3JkEisKB2xlZnRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBWdyYWNlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSK6AQoLRHJhaW5SZWNvcmQSLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZGVhZGxpbmUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWZvcmNlGAMgASgIEg0KBXRvdGFsGAQgASgFEi8KBXBoYXNlGAUgASgOMiAuY2xvdWRsZXNzLmFwaS5EcmFpblN0YXR1cy5QaGFzZSKmAQoTUmVtb3ZlZEV2ZW50c1JlY29yZBJWChJuZXdlc3RfYnlfY2F0ZWdvcnkYASADKAsyOi5jbG91ZGxlc3Muc3RvcmUuUmVtb3ZlZEV2ZW50c1JlY29yZC5OZXdlc3RCeUNhdGVnb3J5RW50cnkaNwoVTmV3ZXN0QnlDYXRlZ29yeUVudHJ5EgsKA2tleRgBIAEoBRINCgV2YWx1ZRgCIAEoCToCOAEilQEKDVJlcXVlc3RSZWNvcmQSDgoGbWV0aG9kGAEgASgJEhEKCWJvZHlfaGFzaBgCIAEoDBIUCgx3b3JrbG9hZF91aWQYAyABKAkSEAoIcmVzcG9uc2UYBCABKAwSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXByaW5jaXBhbBgGIAEoCSLiAQoaQ2VydGlmaWNhdGVBdXRob3JpdHlSZWNvcmQSFAoMdHJ1c3RfZG9tYWluGAEgASgJEioKBXJvb3RzGAIgAygLMhsuY2xvdWRsZXNzLnN0b3JlLlJvb3RSZWNvcmQSGgoSaXNzdWluZ19nZW5lcmF0aW9uGAMgASgFEh8KF3RydXN0X2J1bmRsZV9nZW5lcmF0aW9uGAQgASgDEkUKCHJvdGF0aW9uGAUgASgLMjMuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlQXV0aG9yaXR5Um90YXRpb25SZWNvcmQiLQoKUm9vdFJlY29yZBISCgpnZW5lcmF0aW9uGAEgASgFEgsKA3BlbRgCIAEoCSLIAQoiQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvblJlY29yZBJACgVwaGFzZRgBIAEoDjIxLmNsb3VkbGVzcy5hcGkuQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvbi5QaGFzZRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxjb21wbGV0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIn0KD0pvaW5Ub2tlblJlY29yZBInCgV0b2tlbhgBIAEoCzIYLmNsb3VkbGVzcy5hcGkuSm9pblRva2VuEgwKBGhtYWMYAiABKAwSMwoIYmluZGluZ3MYAyADKAsyIS5jbG91ZGxlc3Muc3RvcmUuSm9pblRva2VuQmluZGluZyJTChBKb2luVG9rZW5CaW5kaW5nEhMKC2luc3RhbmNlX2lkGAEgASgJEhkKEXB1YmxpY19rZXlfc2hhMjU2GAIgASgJEg8KB25vZGVfaWQYAyABKAkiLwoKVXNlclJlY29yZBIhCgR1c2VyGAEgASgLMhMuY2xvdWRsZXNzLmFwaS5Vc2VyIr4BChBDcmVkZW50aWFsUmVjb3JkEjEKCmNyZWRlbnRpYWwYASABKAsyHS5jbG91ZGxlc3MuYXBpLlVzZXJDcmVkZW50aWFsEgwKBGhtYWMYAiABKAwSMwoHY3VycmVudBgDIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBI0CghwcmV2aW91cxgEIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZCI0Cg1Ob2RlQmFuUmVjb3JkEiMKA2JhbhgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuTm9kZUJhbiL3AgoNU25hcHNob3RFbnRyeRIxCgZoZWFkZXIYASABKAsyHy5jbG91ZGxlc3Muc3RvcmUuU25hcHNob3RIZWFkZXJIABItCgRub2RlGAIgASgLMh0uY2xvdWRsZXNzLnN0b3JlLlNuYXBzaG90Tm9kZUgAEjMKCHdvcmtsb2FkGAMgASgLMh8uY2xvdWRsZXNzLnN0b3JlLldvcmtsb2FkUmVjb3JkSAASMwoHdmVyc2lvbhgEIAEoCzIgLmNsb3VkbGVzcy5zdG9yZS5TbmFwc2hvdFZlcnNpb25IABIxCgdjb250cm9sGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmRIABIxCgdyZXBsaWNhGAYgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlcGxpY2FSZWNvcmRIABIrCgNlbmQYByABKAsyHC5jbG91ZGxlc3Muc3RvcmUuU25hcHNob3RFbmRIAEIHCgVlbnRyeSJ0Cg5TbmFwc2hvdEhlYWRlchIOCgZmb3JtYXQYASABKAUSEgoKY2x1c3Rlcl9pZBgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAxIsCgh0YWtlbl9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi4QEKDFNuYXBzaG90Tm9kZRIrCgZyZWNvcmQYASABKAsyGy5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZBINCgVhbGl2ZRgCIAEoCBIXCg9tZW1vcnlfcHJlc3N1cmUYAyABKAgSFQoNZGlza19wcmVzc3VyZRgEIAEoCBIbChNuZXR3b3JrX3VuYXZhaWxhYmxlGAUgASgIEh4KFmNvbnRhaW5lcnNfdW5hdmFpbGFibGUYBiABKAgSEwoLcXVhcmFudGluZWQYByABKAgSEwoLcmVsaWFiaWxpdHkYCCABKAEiTgoPU25hcHNob3RWZXJzaW9uEgsKA3VpZBgBIAEoCRIuCgZyZWNvcmQYAiABKAsyHi5jbG91ZGxlc3Muc3RvcmUuVmVyc2lvblJlY29yZCIeCgtTbmFwc2hvdEVuZBIPCgdlbnRyaWVzGAEgASgDYgZwcm90bzM", [file_cloudless_api_coordinator_service, file_cloudless_api_identity, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_user, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1jbG91ZGxlc3Mvc3RvcmUvcmVjb3Jkcy5wcm90bxIPY2xvdWRsZXNzLnN0b3JlIrwBCg1DbHVzdGVyUmVjb3JkEhIKCmNsdXN0ZXJfaWQYASABKAkSFgoOc2NoZW1hX3ZlcnNpb24YAiABKAUSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVb3JkZXJfcmV2aXNpb25fb2Zmc2V0GAQgASgDEjAKCHJlc3RvcmVkGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlc3RvcmVkU3RhdGUihwEKDVJlc3RvcmVkU3RhdGUSDwoHbm9kZV9pZBgBIAEoCRIVCg1oaWdoZXN0X2Vwb2NoGAIgASgDEh4KFmhpZ2hlc3Rfb3JkZXJfcmV2aXNpb24YAyABKAMSLgoKbm90aWNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAihAEKDExlYWRlclJlY29yZBINCgVlcG9jaBgBIAEoAxIOCgZob2xkZXIYAiABKAkSLAoHZWFybGllchgDIAMoCzIbLmNsb3VkbGVzcy5zdG9yZS5MZWFkZXJzaGlwEg8KB2FkZHJlc3MYBCABKAkSFgoOY29vcmRpbmF0b3JfaWQYBSABKAkiWwoRTGVhZGVyTGVhc2VSZWNvcmQSDQoFZXBvY2gYASABKAMSDgoGaG9sZGVyGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSFgoOY29vcmRpbmF0b3JfaWQYBCABKAkigQEKEUNvb3JkaW5hdG9yUmVjb3JkEgoKAmlkGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIOCgZob2xkZXIYBCABKAkSLgoKc3RhcnRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiMwoKTGVhZGVyc2hpcBINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAyKNAgoOV29ya2xvYWRSZWNvcmQSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEikKBHNwZWMYBCABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxISCgpnZW5lcmF0aW9uGAUgASgDEg8KB3ZlcnNpb24YBiABKAUSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOQoVZGVsZXRpb25fcmVxdWVzdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXF1ZXN0X2lkGAkgASgJIuQBCg1WZXJzaW9uUmVjb3JkEg8KB3ZlcnNpb24YASABKAUSLQoIdGVtcGxhdGUYAiABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgphc193cml0dGVuGAQgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSDwoHc2FtZV9hcxgFIAEoBRINCgVjYXVzZRgGIAEoCRISCgpyb2xsZWRfb3V0GAcgASgIIsMDCg1Db250cm9sUmVjb3JkEgsKA3VpZBgBIAEoCRIVCg1uZXh0X3NlcXVlbmNlGAIgASgDEhsKE29ic2VydmVkX2dlbmVyYXRpb24YAyABKAMSFgoOYWN0aXZlX3ZlcnNpb24YBCABKAUSOQoNcm9sbG91dF9waGFzZRgFIAEoDjIiLmNsb3VkbGVzcy5hcGkuUm9sbG91dFN0YXR1cy5QaGFzZRIWCg5yb2xsb3V0X3JlYXNvbhgGIAEoCRI8CgdiYWNrb2ZmGAcgAygLMisuY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmQuQmFja29mZkVudHJ5Ei8KB3JvbGxvdXQYCCABKAsyHi5jbG91ZGxlc3Muc3RvcmUuUm9sbG91dFJlY29yZBIWCg5wYXVzZWRfdmVyc2lvbhgJIAEoBRIxCghldmljdGlvbhgKIAEoCzIfLmNsb3VkbGVzcy5zdG9yZS5FdmljdGlvblJlY29yZBpMCgxCYWNrb2ZmRW50cnkSCwoDa2V5GAEgASgFEisKBXZhbHVlGAIgASgLMhwuY2xvdWRsZXNzLnN0b3JlLlNsb3RCYWNrb2ZmOgI4ASJQCg5FdmljdGlvblJlY29yZBITCgtyZXBsaWNhX2lkcxgBIAMoCRIpCgV1bnRpbBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAihAUKDVJvbGxvdXRSZWNvcmQSDwoHdmVyc2lvbhgBIAEoBRIUCgxmcm9tX3ZlcnNpb24YAiABKAUSMQoIc3RyYXRlZ3kYAyABKA4yHy5jbG91ZGxlc3MuYXBpLlJvbGxvdXQuU3RyYXRlZ3kSLgoKc3RhcnRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKc3RlcHNfZG9uZRgFIAEoBRIzCg9zdGVwX3JlYWNoZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKE3dhaXRzX2Zvcl9wcm9tb3Rpb24YByABKAgSEAoIcHJvbW90ZWQYCCABKAgSEgoKZmFpbGVkX25ldxgJIAEoBRIQCghwcm9ncmVzcxgKIAEoAxIvCgtwcm9ncmVzc19hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLc3dpdGNoZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KB2ZhaWx1cmUYDSABKAsyHS5jbG91ZGxlc3MuYXBpLlJvbGxvdXRGYWlsdXJlEhIKCnJvbGxzX2JhY2sYDiABKAUSEAoIZm9yZ2l2ZW4YDyABKAUSDQoFcmV0cnkYECABKAgSEwoLZmFpbGVkX2dvbmUYESABKAUSFgoOZmlyc3Rfc2VxdWVuY2UYEiABKAMSKQoFdW50aWwYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIdCg5FdmlkZW5jZVJlY29yZBILCgN1aWQYASABKAkiQAoKUGxhblJlY29yZBIhCgRwbGFuGAEgASgLMhMuY2xvdWRsZXNzLmFwaS5QbGFuEg8KB291dGNvbWUYAiABKAwiTwoLU2xvdEJhY2tvZmYSEAoIZmFpbHVyZXMYASABKAUSLgoKbm90X2JlZm9yZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigwcKDVJlcGxpY2FSZWNvcmQSCgoCaWQYASABKAkSCwoDdWlkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEgwKBHNsb3QYBCABKAUSDwoHdmVyc2lvbhgFIAEoBRIPCgdub2RlX2lkGAYgASgJEhcKD2Rlc2lyZWRfcnVubmluZxgHIAEoCBIxCgVwaGFzZRgIIAEoDjIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cy5QaGFzZRINCgVyZWFkeRgJIAEoCBIOCgZyZWFzb24YCiABKAkSFAoMY29udGFpbmVyX2lkGAsgASgJEhAKCHJlc3RhcnRzGAwgASgFEioKCWVuZHBvaW50cxgNIAMoCzIXLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnQSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVhZHlfc2luY2UYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKDmxhc3RfZXhpdF9jb2RlGBAgASgFSACIAQESFgoOb3JkZXJfcmV2aXNpb24YESABKAMSDAoEbG9zdBgSIAEoCBIrCgdsb3N0X2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtzdG9wX3JlYXNvbhgUIAEoCRIdChVlYXJsaWVyX2NvbnRhaW5lcl9pZHMYFSADKAkSLQoKc3RvcF9hZnRlchgeIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhItCgpsb3N0X2FmdGVyGB8gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh4KFnN0b3BfYWZ0ZXJfdW5jb25maXJtZWQYICABKAgSFwoPbGFzdF9lbmRfcmVhc29uGBYgASgJEhQKDG9ubHlfbm9kZV9pZBgXIAEoCRISCgpsYXN0X2xpbmVzGBggAygJEjIKCmltYWdlX3B1bGwYGSABKAsyHi5jbG91ZGxlc3MuYXBpLkltYWdlUHVsbFN0YXR1cxIwCgljb250YWluZXIYKCABKAsyHS5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lckZhY3RzEhkKEW5vbWluYXRlZF9ub2RlX2lkGCkgASgJQhEKD19sYXN0X2V4aXRfY29kZSLzBQoKTm9kZVJlY29yZBIKCgJpZBgBIAEoCRITCgtpbnN0YW5jZV9pZBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI3CgZsYWJlbHMYBCADKAsyJy5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZC5MYWJlbHNFbnRyeRIWCg5yZW1vdmVkX2xhYmVscxgFIAMoCRIkCgZ0YWludHMYBiADKAsyFC5jbG91ZGxlc3MuYXBpLlRhaW50EhYKDnJlbW92ZWRfdGFpbnRzGA0gAygJEhEKBHpvbmUYByABKAlIAIgBARITCgZyZWdpb24YCCABKAlIAYgBARIQCghjb3Jkb25lZBgJIAEoCBIQCghkcmFpbmluZxgKIAEoCBIjCgVoZWxsbxgLIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG8SDAoEbG9zdBgMIAEoCBIWCg5sb3NzX2NvbmZpcm1lZBgOIAEoCBIrCgVkcmFpbhgPIAEoCzIcLmNsb3VkbGVzcy5zdG9yZS5EcmFpblJlY29yZBJCCgx0YWludHNfc2luY2UYECADKAsyLC5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZC5UYWludHNTaW5jZUVudHJ5EjMKCWRlcGFydHVyZRgRIAEoCzIgLmNsb3VkbGVzcy5zdG9yZS5EZXBhcnR1cmVSZWNvcmQSNQoIaWRlbnRpdHkYEiABKAsyIy5jbG91ZGxlc3Muc3RvcmUuTm9kZUlkZW50aXR5UmVjb3JkGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaTgoQVGFpbnRzU2luY2VFbnRyeRILCgNrZXkYASABKAkSKQoFdmFsdWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wOgI4AUIHCgVfem9uZUIJCgdfcmVnaW9uIrcBChJOb2RlSWRlbnRpdHlSZWNvcmQSMwoHY3VycmVudBgBIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBI0CghwcmV2aW91cxgCIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBIfChd0cnVzdF9idW5kbGVfZ2VuZXJhdGlvbhgDIAEoAxIVCg1qb2luX3Rva2VuX2lkGAQgASgJIrABChFDZXJ0aWZpY2F0ZVJlY29yZBIOCgZzZXJpYWwYASABKAkSGQoRcHVibGljX2tleV9zaGEyNTYYAiABKAkSLQoJbm90X2FmdGVyGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpnZW5lcmF0aW9uGAQgASgFEi0KCWlzc3VlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAieAoPRGVwYXJ0dXJlUmVjb3JkEisKB2xlZnRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBWdyYWNlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSK6AQoLRHJhaW5SZWNvcmQSLgoKc3RhcnRlZF9hdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZGVhZGxpbmUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWZvcmNlGAMgASgIEg0KBXRvdGFsGAQgASgFEi8KBXBoYXNlGAUgASgOMiAuY2xvdWRsZXNzLmFwaS5EcmFpblN0YXR1cy5QaGFzZSKmAQoTUmVtb3ZlZEV2ZW50c1JlY29yZBJWChJuZXdlc3RfYnlfY2F0ZWdvcnkYASADKAsyOi5jbG91ZGxlc3Muc3RvcmUuUmVtb3ZlZEV2ZW50c1JlY29yZC5OZXdlc3RCeUNhdGVnb3J5RW50cnkaNwoVTmV3ZXN0QnlDYXRlZ29yeUVudHJ5EgsKA2tleRgBIAEoBRINCgV2YWx1ZRgCIAEoCToCOAEilQEKDVJlcXVlc3RSZWNvcmQSDgoGbWV0aG9kGAEgASgJEhEKCWJvZHlfaGFzaBgCIAEoDBIUCgx3b3JrbG9hZF91aWQYAyABKAkSEAoIcmVzcG9uc2UYBCABKAwSJgoCYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXByaW5jaXBhbBgGIAEoCSLiAQoaQ2VydGlmaWNhdGVBdXRob3JpdHlSZWNvcmQSFAoMdHJ1c3RfZG9tYWluGAEgASgJEioKBXJvb3RzGAIgAygLMhsuY2xvdWRsZXNzLnN0b3JlLlJvb3RSZWNvcmQSGgoSaXNzdWluZ19nZW5lcmF0aW9uGAMgASgFEh8KF3RydXN0X2J1bmRsZV9nZW5lcmF0aW9uGAQgASgDEkUKCHJvdGF0aW9uGAUgASgLMjMuY2xvdWRsZXNzLnN0b3JlLkNlcnRpZmljYXRlQXV0aG9yaXR5Um90YXRpb25SZWNvcmQiLQoKUm9vdFJlY29yZBISCgpnZW5lcmF0aW9uGAEgASgFEgsKA3BlbRgCIAEoCSLIAQoiQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvblJlY29yZBJACgVwaGFzZRgBIAEoDjIxLmNsb3VkbGVzcy5hcGkuQ2VydGlmaWNhdGVBdXRob3JpdHlSb3RhdGlvbi5QaGFzZRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxjb21wbGV0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIn0KD0pvaW5Ub2tlblJlY29yZBInCgV0b2tlbhgBIAEoCzIYLmNsb3VkbGVzcy5hcGkuSm9pblRva2VuEgwKBGhtYWMYAiABKAwSMwoIYmluZGluZ3MYAyADKAsyIS5jbG91ZGxlc3Muc3RvcmUuSm9pblRva2VuQmluZGluZyJTChBKb2luVG9rZW5CaW5kaW5nEhMKC2luc3RhbmNlX2lkGAEgASgJEhkKEXB1YmxpY19rZXlfc2hhMjU2GAIgASgJEg8KB25vZGVfaWQYAyABKAkiLwoKVXNlclJlY29yZBIhCgR1c2VyGAEgASgLMhMuY2xvdWRsZXNzLmFwaS5Vc2VyIr4BChBDcmVkZW50aWFsUmVjb3JkEjEKCmNyZWRlbnRpYWwYASABKAsyHS5jbG91ZGxlc3MuYXBpLlVzZXJDcmVkZW50aWFsEgwKBGhtYWMYAiABKAwSMwoHY3VycmVudBgDIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZBI0CghwcmV2aW91cxgEIAEoCzIiLmNsb3VkbGVzcy5zdG9yZS5DZXJ0aWZpY2F0ZVJlY29yZCI0Cg1Ob2RlQmFuUmVjb3JkEiMKA2JhbhgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuTm9kZUJhbiL3AgoNU25hcHNob3RFbnRyeRIxCgZoZWFkZXIYASABKAsyHy5jbG91ZGxlc3Muc3RvcmUuU25hcHNob3RIZWFkZXJIABItCgRub2RlGAIgASgLMh0uY2xvdWRsZXNzLnN0b3JlLlNuYXBzaG90Tm9kZUgAEjMKCHdvcmtsb2FkGAMgASgLMh8uY2xvdWRsZXNzLnN0b3JlLldvcmtsb2FkUmVjb3JkSAASMwoHdmVyc2lvbhgEIAEoCzIgLmNsb3VkbGVzcy5zdG9yZS5TbmFwc2hvdFZlcnNpb25IABIxCgdjb250cm9sGAUgASgLMh4uY2xvdWRsZXNzLnN0b3JlLkNvbnRyb2xSZWNvcmRIABIxCgdyZXBsaWNhGAYgASgLMh4uY2xvdWRsZXNzLnN0b3JlLlJlcGxpY2FSZWNvcmRIABIrCgNlbmQYByABKAsyHC5jbG91ZGxlc3Muc3RvcmUuU25hcHNob3RFbmRIAEIHCgVlbnRyeSJ0Cg5TbmFwc2hvdEhlYWRlchIOCgZmb3JtYXQYASABKAUSEgoKY2x1c3Rlcl9pZBgCIAEoCRIQCghyZXZpc2lvbhgDIAEoAxIsCgh0YWtlbl9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi4QEKDFNuYXBzaG90Tm9kZRIrCgZyZWNvcmQYASABKAsyGy5jbG91ZGxlc3Muc3RvcmUuTm9kZVJlY29yZBINCgVhbGl2ZRgCIAEoCBIXCg9tZW1vcnlfcHJlc3N1cmUYAyABKAgSFQoNZGlza19wcmVzc3VyZRgEIAEoCBIbChNuZXR3b3JrX3VuYXZhaWxhYmxlGAUgASgIEh4KFmNvbnRhaW5lcnNfdW5hdmFpbGFibGUYBiABKAgSEwoLcXVhcmFudGluZWQYByABKAgSEwoLcmVsaWFiaWxpdHkYCCABKAEiTgoPU25hcHNob3RWZXJzaW9uEgsKA3VpZBgBIAEoCRIuCgZyZWNvcmQYAiABKAsyHi5jbG91ZGxlc3Muc3RvcmUuVmVyc2lvblJlY29yZCIeCgtTbmFwc2hvdEVuZBIPCgdlbnRyaWVzGAEgASgDYgZwcm90bzM", [file_cloudless_api_coordinator_service, file_cloudless_api_identity, file_cloudless_api_node, file_cloudless_api_session, file_cloudless_api_user, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * /meta/cluster
@@ -148,6 +148,22 @@ export type LeaderRecord = Message<"cloudless.store.LeaderRecord"> & {
    * @generated from field: repeated cloudless.store.Leadership earlier = 3;
    */
   earlier: Leadership[];
+
+  /**
+   * URL at which agents, clients and other coordinators reach the leader. Empty for a coordinator
+   * that was started without such an address.
+   *
+   * @generated from field: string address = 4;
+   */
+  address: string;
+
+  /**
+   * Id of the leading coordinator, the name in its identity `/controller/<id>`. Empty for a single
+   * coordinator.
+   *
+   * @generated from field: string coordinator_id = 5;
+   */
+  coordinatorId: string;
 };
 
 /**
@@ -156,6 +172,99 @@ export type LeaderRecord = Message<"cloudless.store.LeaderRecord"> & {
  */
 export const LeaderRecordSchema: GenMessage<LeaderRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 2);
+
+/**
+ * /leaderlease/leader. Put with a lease of the store, which deletes the record when the leader does
+ * not renew the lease. While the record exists, no other coordinator may take the leadership.
+ *
+ * @generated from message cloudless.store.LeaderLeaseRecord
+ */
+export type LeaderLeaseRecord = Message<"cloudless.store.LeaderLeaseRecord"> & {
+  /**
+   * Number of the leadership when it began.
+   *
+   * @generated from field: int64 epoch = 1;
+   */
+  epoch: bigint;
+
+  /**
+   * Id of the coordinator process that leads.
+   *
+   * @generated from field: string holder = 2;
+   */
+  holder: string;
+
+  /**
+   * URL at which agents, clients and other coordinators reach the leader.
+   *
+   * @generated from field: string address = 3;
+   */
+  address: string;
+
+  /**
+   * Id of the leading coordinator, the name in its identity `/controller/<id>`.
+   *
+   * @generated from field: string coordinator_id = 4;
+   */
+  coordinatorId: string;
+};
+
+/**
+ * Describes the message cloudless.store.LeaderLeaseRecord.
+ * Use `create(LeaderLeaseRecordSchema)` to create a new message.
+ */
+export const LeaderLeaseRecordSchema: GenMessage<LeaderLeaseRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 3);
+
+/**
+ * /coordinator/<id>. Put with a lease of the store, so that the record disappears some seconds after
+ * its coordinator has ended.
+ *
+ * @generated from message cloudless.store.CoordinatorRecord
+ */
+export type CoordinatorRecord = Message<"cloudless.store.CoordinatorRecord"> & {
+  /**
+   * Id of the coordinator, the name in its identity `/controller/<id>`.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * URL at which agents, clients and other coordinators reach this coordinator.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * Version of the program.
+   *
+   * @generated from field: string version = 3;
+   */
+  version: string;
+
+  /**
+   * Id of the coordinator process; another one after each start.
+   *
+   * @generated from field: string holder = 4;
+   */
+  holder: string;
+
+  /**
+   * Start of the process.
+   *
+   * @generated from field: google.protobuf.Timestamp started_at = 5;
+   */
+  startedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message cloudless.store.CoordinatorRecord.
+ * Use `create(CoordinatorRecordSchema)` to create a new message.
+ */
+export const CoordinatorRecordSchema: GenMessage<CoordinatorRecord> = /*@__PURE__*/
+  messageDesc(file_cloudless_store_records, 4);
 
 /**
  * An earlier leadership.
@@ -183,7 +292,7 @@ export type Leadership = Message<"cloudless.store.Leadership"> & {
  * Use `create(LeadershipSchema)` to create a new message.
  */
 export const LeadershipSchema: GenMessage<Leadership> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 3);
+  messageDesc(file_cloudless_store_records, 5);
 
 /**
  * /workload/<uid>. The index by name is /name/<namespace>/<name> = uid.
@@ -260,7 +369,7 @@ export type WorkloadRecord = Message<"cloudless.store.WorkloadRecord"> & {
  * Use `create(WorkloadRecordSchema)` to create a new message.
  */
 export const WorkloadRecordSchema: GenMessage<WorkloadRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 4);
+  messageDesc(file_cloudless_store_records, 6);
 
 /**
  * /version/<uid>/<number>
@@ -324,7 +433,7 @@ export type VersionRecord = Message<"cloudless.store.VersionRecord"> & {
  * Use `create(VersionRecordSchema)` to create a new message.
  */
 export const VersionRecordSchema: GenMessage<VersionRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 5);
+  messageDesc(file_cloudless_store_records, 7);
 
 /**
  * /control/<uid>: rewritten by every transaction that creates or stops replicas, which serialises
@@ -409,7 +518,7 @@ export type ControlRecord = Message<"cloudless.store.ControlRecord"> & {
  * Use `create(ControlRecordSchema)` to create a new message.
  */
 export const ControlRecordSchema: GenMessage<ControlRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 6);
+  messageDesc(file_cloudless_store_records, 8);
 
 /**
  * Replicas that leave their nodes, within the disruption budget of their workload.
@@ -437,7 +546,7 @@ export type EvictionRecord = Message<"cloudless.store.EvictionRecord"> & {
  * Use `create(EvictionRecordSchema)` to create a new message.
  */
 export const EvictionRecordSchema: GenMessage<EvictionRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 7);
+  messageDesc(file_cloudless_store_records, 9);
 
 /**
  * Progress of a rollout. Its phase and reason are in the control record.
@@ -592,7 +701,7 @@ export type RolloutRecord = Message<"cloudless.store.RolloutRecord"> & {
  * Use `create(RolloutRecordSchema)` to create a new message.
  */
 export const RolloutRecordSchema: GenMessage<RolloutRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 8);
+  messageDesc(file_cloudless_store_records, 10);
 
 /**
  * /evidence/<uid>: the readiness guard of a workload. Rewritten by every transaction in which a
@@ -615,7 +724,7 @@ export type EvidenceRecord = Message<"cloudless.store.EvidenceRecord"> & {
  * Use `create(EvidenceRecordSchema)` to create a new message.
  */
 export const EvidenceRecordSchema: GenMessage<EvidenceRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 9);
+  messageDesc(file_cloudless_store_records, 11);
 
 /**
  * /plan/<id>
@@ -643,7 +752,7 @@ export type PlanRecord = Message<"cloudless.store.PlanRecord"> & {
  * Use `create(PlanRecordSchema)` to create a new message.
  */
 export const PlanRecordSchema: GenMessage<PlanRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 10);
+  messageDesc(file_cloudless_store_records, 12);
 
 /**
  * Replacement back-off of one slot.
@@ -671,7 +780,7 @@ export type SlotBackoff = Message<"cloudless.store.SlotBackoff"> & {
  * Use `create(SlotBackoffSchema)` to create a new message.
  */
 export const SlotBackoffSchema: GenMessage<SlotBackoff> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 11);
+  messageDesc(file_cloudless_store_records, 13);
 
 /**
  * /replica/<uid>/<sequence>
@@ -897,7 +1006,7 @@ export type ReplicaRecord = Message<"cloudless.store.ReplicaRecord"> & {
  * Use `create(ReplicaRecordSchema)` to create a new message.
  */
 export const ReplicaRecordSchema: GenMessage<ReplicaRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 12);
+  messageDesc(file_cloudless_store_records, 14);
 
 /**
  * /node/<id>
@@ -1039,7 +1148,7 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
  * Use `create(NodeRecordSchema)` to create a new message.
  */
 export const NodeRecordSchema: GenMessage<NodeRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 13);
+  messageDesc(file_cloudless_store_records, 15);
 
 /**
  * The certificates of a node.
@@ -1081,7 +1190,7 @@ export type NodeIdentityRecord = Message<"cloudless.store.NodeIdentityRecord"> &
  * Use `create(NodeIdentityRecordSchema)` to create a new message.
  */
 export const NodeIdentityRecordSchema: GenMessage<NodeIdentityRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 14);
+  messageDesc(file_cloudless_store_records, 16);
 
 /**
  * A certificate that the cluster has issued.
@@ -1130,7 +1239,7 @@ export type CertificateRecord = Message<"cloudless.store.CertificateRecord"> & {
  * Use `create(CertificateRecordSchema)` to create a new message.
  */
 export const CertificateRecordSchema: GenMessage<CertificateRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 15);
+  messageDesc(file_cloudless_store_records, 17);
 
 /**
  * The departure of an agent that left in good order.
@@ -1165,7 +1274,7 @@ export type DepartureRecord = Message<"cloudless.store.DepartureRecord"> & {
  * Use `create(DepartureRecordSchema)` to create a new message.
  */
 export const DepartureRecordSchema: GenMessage<DepartureRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 16);
+  messageDesc(file_cloudless_store_records, 18);
 
 /**
  * A drain.
@@ -1214,7 +1323,7 @@ export type DrainRecord = Message<"cloudless.store.DrainRecord"> & {
  * Use `create(DrainRecordSchema)` to create a new message.
  */
 export const DrainRecordSchema: GenMessage<DrainRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 17);
+  messageDesc(file_cloudless_store_records, 19);
 
 /**
  * /removed/events: ids of the newest removed events, so that a watch that would miss an event is
@@ -1237,7 +1346,7 @@ export type RemovedEventsRecord = Message<"cloudless.store.RemovedEventsRecord">
  * Use `create(RemovedEventsRecordSchema)` to create a new message.
  */
 export const RemovedEventsRecordSchema: GenMessage<RemovedEventsRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 18);
+  messageDesc(file_cloudless_store_records, 20);
 
 /**
  * /request/<id>: the result of a request. Kept for one hour, or for less when all results together
@@ -1294,7 +1403,7 @@ export type RequestRecord = Message<"cloudless.store.RequestRecord"> & {
  * Use `create(RequestRecordSchema)` to create a new message.
  */
 export const RequestRecordSchema: GenMessage<RequestRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 19);
+  messageDesc(file_cloudless_store_records, 21);
 
 /**
  * /ca/ca: the certificate authority. The keys are files of the coordinator and never in the store.
@@ -1343,7 +1452,7 @@ export type CertificateAuthorityRecord = Message<"cloudless.store.CertificateAut
  * Use `create(CertificateAuthorityRecordSchema)` to create a new message.
  */
 export const CertificateAuthorityRecordSchema: GenMessage<CertificateAuthorityRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 20);
+  messageDesc(file_cloudless_store_records, 22);
 
 /**
  * A trusted root.
@@ -1371,7 +1480,7 @@ export type RootRecord = Message<"cloudless.store.RootRecord"> & {
  * Use `create(RootRecordSchema)` to create a new message.
  */
 export const RootRecordSchema: GenMessage<RootRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 21);
+  messageDesc(file_cloudless_store_records, 23);
 
 /**
  * A rotation of the certificate authority.
@@ -1406,7 +1515,7 @@ export type CertificateAuthorityRotationRecord = Message<"cloudless.store.Certif
  * Use `create(CertificateAuthorityRotationRecordSchema)` to create a new message.
  */
 export const CertificateAuthorityRotationRecordSchema: GenMessage<CertificateAuthorityRotationRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 22);
+  messageDesc(file_cloudless_store_records, 24);
 
 /**
  * /jointoken/<id>
@@ -1441,7 +1550,7 @@ export type JoinTokenRecord = Message<"cloudless.store.JoinTokenRecord"> & {
  * Use `create(JoinTokenRecordSchema)` to create a new message.
  */
 export const JoinTokenRecordSchema: GenMessage<JoinTokenRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 23);
+  messageDesc(file_cloudless_store_records, 25);
 
 /**
  * The machine and key to which one use of a join token is bound.
@@ -1476,7 +1585,7 @@ export type JoinTokenBinding = Message<"cloudless.store.JoinTokenBinding"> & {
  * Use `create(JoinTokenBindingSchema)` to create a new message.
  */
 export const JoinTokenBindingSchema: GenMessage<JoinTokenBinding> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 24);
+  messageDesc(file_cloudless_store_records, 26);
 
 /**
  * /user/<name>
@@ -1497,7 +1606,7 @@ export type UserRecord = Message<"cloudless.store.UserRecord"> & {
  * Use `create(UserRecordSchema)` to create a new message.
  */
 export const UserRecordSchema: GenMessage<UserRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 25);
+  messageDesc(file_cloudless_store_records, 27);
 
 /**
  * /credential/<id>: a credential of a user.
@@ -1539,7 +1648,7 @@ export type CredentialRecord = Message<"cloudless.store.CredentialRecord"> & {
  * Use `create(CredentialRecordSchema)` to create a new message.
  */
 export const CredentialRecordSchema: GenMessage<CredentialRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 26);
+  messageDesc(file_cloudless_store_records, 28);
 
 /**
  * /ban/<node id>
@@ -1560,7 +1669,7 @@ export type NodeBanRecord = Message<"cloudless.store.NodeBanRecord"> & {
  * Use `create(NodeBanRecordSchema)` to create a new message.
  */
 export const NodeBanRecordSchema: GenMessage<NodeBanRecord> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 27);
+  messageDesc(file_cloudless_store_records, 29);
 
 /**
  * One entry of a snapshot for simulations: a header, the records, and an end. The records lack all
@@ -1638,7 +1747,7 @@ export type SnapshotEntry = Message<"cloudless.store.SnapshotEntry"> & {
  * Use `create(SnapshotEntrySchema)` to create a new message.
  */
 export const SnapshotEntrySchema: GenMessage<SnapshotEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 28);
+  messageDesc(file_cloudless_store_records, 30);
 
 /**
  * The first entry of a snapshot.
@@ -1680,7 +1789,7 @@ export type SnapshotHeader = Message<"cloudless.store.SnapshotHeader"> & {
  * Use `create(SnapshotHeaderSchema)` to create a new message.
  */
 export const SnapshotHeaderSchema: GenMessage<SnapshotHeader> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 29);
+  messageDesc(file_cloudless_store_records, 31);
 
 /**
  * A node and what the coordinator keeps about the node in memory.
@@ -1750,7 +1859,7 @@ export type SnapshotNode = Message<"cloudless.store.SnapshotNode"> & {
  * Use `create(SnapshotNodeSchema)` to create a new message.
  */
 export const SnapshotNodeSchema: GenMessage<SnapshotNode> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 30);
+  messageDesc(file_cloudless_store_records, 32);
 
 /**
  * A version of the replica template of a workload.
@@ -1778,7 +1887,7 @@ export type SnapshotVersion = Message<"cloudless.store.SnapshotVersion"> & {
  * Use `create(SnapshotVersionSchema)` to create a new message.
  */
 export const SnapshotVersionSchema: GenMessage<SnapshotVersion> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 31);
+  messageDesc(file_cloudless_store_records, 33);
 
 /**
  * The last entry of a snapshot, by which a reader detects an incomplete file.
@@ -1799,5 +1908,5 @@ export type SnapshotEnd = Message<"cloudless.store.SnapshotEnd"> & {
  * Use `create(SnapshotEndSchema)` to create a new message.
  */
 export const SnapshotEndSchema: GenMessage<SnapshotEnd> = /*@__PURE__*/
-  messageDesc(file_cloudless_store_records, 32);
+  messageDesc(file_cloudless_store_records, 34);
 

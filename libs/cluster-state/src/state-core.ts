@@ -1,0 +1,209 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { ClusterRecordSchema, type ClusterRecord } from '@cloudless/api/store';
+import {
+  CloudlessError,
+  errorKindOf,
+  noMeter,
+  noTracer,
+  randomHex,
+  type Clock,
+  type Log,
+  type Meter,
+  type Random,
+  type Tracer,
+} from '@cloudless/base';
+import { RevisionConflictError, type Revision, type StateStore } from '@cloudless/state-store';
+import { Leadership, type LeadershipMode } from './leadership/leadership.js';
+import type { MutableTerm } from './leadership/leadership-term.js';
+import { RestoredStateTracker } from './leadership/restored-state.js';
+import {
+  CLUSTER_ID_KEY,
+  LEADER_KEY,
+  SCHEMA_VERSION,
+  decodeRecord,
+  toEventId,
+  toKey,
+} from './records/records.js';
+import { StateMetrics } from './state-metrics.js';
+import { Transaction, type EventStamp } from './transaction/transaction.js';
+import { ViewFollower } from './view/view-follower.js';
+
+export interface ClusterStateOptions {
+  readonly store: StateStore;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /**
+   * Name of this coordinator process, stored in the leader record. With `leadership: 'follow'` the
+   * name must be another one after each start of the process.
+   */
+  readonly holder: string;
+  /** How this coordinator becomes leader. Default: `takeAtStart`. */
+  readonly leadership?: LeadershipMode;
+  /** Default: no metrics. */
+  readonly meter?: Meter;
+  /** Default: no traces. */
+  readonly tracer?: Tracer;
+}
+
+/** What all `ClusterState` objects of one coordinator share. */
+export class StateCore {
+  readonly follower: ViewFollower;
+  readonly leadership: Leadership;
+  readonly restoredState: RestoredStateTracker;
+  private readonly metrics: StateMetrics;
+  private cluster: ClusterRecord | undefined;
+  private eventCount = 0;
+  private readonly eventStamp: EventStamp;
+
+  constructor(readonly options: ClusterStateOptions) {
+    const { store, clock, log, holder, leadership: mode = 'takeAtStart' } = options;
+    this.follower = new ViewFollower(store, log);
+    const { view } = this.follower;
+    this.restoredState = new RestoredStateTracker({
+      ...{ view, clock, log },
+      epoch: () => this.leadership.epoch,
+      transaction: () => this.createTransaction(this.leadership.newestTerm),
+      commitObserved: (transaction) => this.commit(transaction),
+    });
+    const { restoredState } = this;
+    this.leadership = new Leadership({ store, view, clock, restoredState, mode, holder, log });
+    // The first subscription, so that all later listeners see the current leadership.
+    this.follower.subscribe(() => this.leadership.followView());
+    this.eventStamp = {
+      nextId: () => toEventId(this.leadership.epoch, this.eventCount++),
+      nowMs: () => clock.wallTime(),
+    };
+    this.metrics = new StateMetrics(
+      options.meter ?? noMeter,
+      clock,
+      async () => ({ store: await store.revision(), view: view.revision }),
+      () => this.follower.recordsDecoded,
+    );
+  }
+
+  /** The id of this cluster; empty before {@link start}. */
+  get clusterId(): string {
+    return this.cluster?.clusterId ?? '';
+  }
+
+  /** Creates an empty transaction that commits only in this term; absent: never. */
+  createTransaction(term: MutableTerm | undefined): Transaction {
+    return new Transaction(this.eventStamp, term);
+  }
+
+  /** Commits a transaction under its term, and resolves once the view shows it. */
+  commit(transaction: Transaction): Promise<Revision> {
+    return this.measure(transaction, () => {
+      const refusal = this.leadership.findRefusal(transaction.term);
+      return refusal === undefined ? this.commitToStore(transaction) : Promise.reject(refusal);
+    });
+  }
+
+  /** Reads the store, and takes the leadership if the coordinator does that at its start. */
+  async start(): Promise<void> {
+    await this.requireKnownLayout();
+    await this.follower.start();
+    await this.retryOnConflict(() => this.ensureCluster());
+    if (this.options.leadership === 'follow') return;
+    await this.retryOnConflict(() =>
+      this.leadership.take(this.createTransaction(undefined), (transaction) =>
+        this.commitFreely(transaction),
+      ),
+    );
+  }
+
+  close(): Promise<void> {
+    this.metrics.close();
+    return this.follower.close();
+  }
+
+  /** Commits a transaction that requires no leadership. */
+  private commitFreely(transaction: Transaction): Promise<Revision> {
+    return this.measure(transaction, () => this.commitToStore(transaction));
+  }
+
+  private measure(transaction: Transaction, work: () => Promise<Revision>): Promise<Revision> {
+    const { tracer = noTracer } = this.options;
+    return tracer.run('commit', { writes: transaction.size }, () =>
+      this.metrics.measureCommit(work),
+    );
+  }
+
+  private async commitToStore(transaction: Transaction): Promise<Revision> {
+    const { store } = this.options;
+    if (this.follower.failure !== undefined) throw this.follower.failure;
+    const operations = transaction.toOperations();
+    this.metrics.countWrites(operations);
+    const forget = this.follower.expect(transaction.listWritten());
+    try {
+      const { revision } = await store.txn(transaction.toCompares(), operations);
+      await this.follower.waitForRevision(revision);
+      return revision;
+    } catch (reason) {
+      if (!(reason instanceof RevisionConflictError)) throw reason;
+      if (reason.scope === toKey('leader', LEADER_KEY) && transaction.term !== undefined) {
+        const loss = await this.leadership.findLoss(transaction.term, reason);
+        if (loss !== undefined) throw loss;
+      }
+      const { changedAt } = reason;
+      await this.follower.waitForRevision(
+        typeof changedAt === 'bigint' ? changedAt : await store.revision(),
+      );
+      // Also when accepting a restored state gave this coordinator a higher epoch.
+      throw reason;
+    } finally {
+      forget();
+    }
+  }
+
+  /** Checks the layout before any other record is read: another layout may not be readable. */
+  private async requireKnownLayout(): Promise<void> {
+    const entry = await this.options.store.get(toKey('meta', CLUSTER_ID_KEY));
+    if (entry === undefined) return;
+    const { schemaVersion } = decodeRecord('meta', CLUSTER_ID_KEY, entry.value);
+    if (schemaVersion === SCHEMA_VERSION) return;
+    throw new CloudlessError(
+      'precondition',
+      `the store has layout ${schemaVersion} and this version reads layout ${SCHEMA_VERSION}; start the version that wrote it`,
+    );
+  }
+
+  private async ensureCluster(): Promise<void> {
+    const { clock, random } = this.options;
+    this.cluster = this.follower.view.get('meta', CLUSTER_ID_KEY)?.value;
+    if (this.cluster !== undefined) return;
+    const created = create(ClusterRecordSchema, {
+      clusterId: randomHex(random, CLUSTER_ID_BYTES),
+      schemaVersion: SCHEMA_VERSION,
+      createdAt: timestampFromMs(clock.wallTime()),
+    });
+    await this.commitFreely(
+      this.createTransaction(undefined)
+        .require('meta', CLUSTER_ID_KEY, 'absent')
+        .put('meta', CLUSTER_ID_KEY, created),
+    );
+    this.cluster = created;
+  }
+
+  /**
+   * Retries after a conflict: when several coordinators start on one store, the loser of a race
+   * reads the winner's records and continues.
+   */
+  private async retryOnConflict(attemptOnce: () => Promise<void>): Promise<void> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await attemptOnce();
+      } catch (reason) {
+        if (errorKindOf(reason) !== 'conflict' || attempt >= MAX_STARTS) throw reason;
+        await this.follower.waitForRevision(await this.options.store.revision());
+      }
+    }
+  }
+}
+
+/** 64 bits: enough that two clusters never get the same id. */
+const CLUSTER_ID_BYTES = 8;
+/** Most attempts. Each failed attempt means that another coordinator started at the same moment. */
+const MAX_STARTS = 10;
