@@ -38,10 +38,13 @@ export const cliBundle = {
   chunkNames: 'chunks/[name]-[hash]',
 };
 
-/** The bundle of the coordinator. */
+/** The bundle of the coordinator, with the thread that ends the process when the store hangs. */
 export const coordinatorBundle = {
   ...common,
-  entryPoints: { main: 'apps/coordinator/src/main.ts' },
+  entryPoints: {
+    main: 'apps/coordinator/src/main.ts',
+    'watchdog-worker': 'apps/coordinator/src/watchdog/watchdog-worker.ts',
+  },
   outdir: 'dist/apps/coordinator',
 };
 

@@ -47,6 +47,7 @@ import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
 import { registerRpcMetrics } from './rpc-metrics.js';
 import { StoreHealth } from './store-health.js';
+import type { Watchdog } from './watchdog/watchdog.js';
 
 /** The clock, log and identity of the process that runs a coordinator. */
 export interface CoordinatorMachine {
@@ -60,6 +61,8 @@ export interface CoordinatorMachine {
   readonly tracing?: Tracing;
   /** Value of CLOUDLESS_TOKEN_SECRET. Default: the secret is in the identity directory. */
   readonly tokenSecret?: string | undefined;
+  /** Ends the process when the store hangs. Default: none. */
+  readonly watchdog?: Watchdog | undefined;
 }
 
 /** A coordinator that serves. Close it exactly once. */
@@ -101,7 +104,7 @@ export async function startCoordinator(
   const steps = new CloseSteps(log);
   try {
     const metrics = createMetrics({ process: true });
-    const storeHealth = new StoreHealth();
+    const storeHealth = new StoreHealth(() => machine.watchdog?.listWarnings() ?? []);
     const store = await openStore(config, machine, storeHealth);
     steps.add(() => store.close());
     const state = await openClusterState({

@@ -26,6 +26,7 @@ import {
 } from '@cloudless/app-kit';
 import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from './config.js';
 import { startCoordinator } from './coordinator.js';
+import { startWatchdog } from './watchdog/watchdog.js';
 
 const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>> = {
   tls: [
@@ -160,6 +161,9 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
   // Timers of the control loops do not keep a process alive, and open sockets alone must not
   // decide.
   const alive = setInterval(() => undefined, 2 ** 30);
+  // A store in memory does not wait for anything.
+  const watchdog =
+    config.state === 'memory' ? undefined : startWatchdog(log.child({ component: 'watchdog' }));
   try {
     tracing = await startTracing({
       endpoint: config.otlpEndpoint,
@@ -178,6 +182,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
       pid: process.pid,
       version: VERSION,
       tokenSecret,
+      watchdog,
     });
     const stopped = untilStopped();
     const { url, opsUrl, clusterId, identityFiles } = coordinator;
@@ -196,6 +201,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     return typeof reason === 'string' ? 0 : EXIT_FAILED;
   } finally {
     await tracing.close();
+    await watchdog?.close();
     clearInterval(alive);
   }
 }

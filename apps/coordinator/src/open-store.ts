@@ -11,10 +11,20 @@ import type { StoreHealth } from './store-health.js';
 const CHECK_INTERVAL_MS = 1_000;
 
 /**
- * Opens the store that the settings name.
- * @param health - Receives what the store reports about itself.
+ * Opens the store that the settings name, watched by the watchdog of the machine.
+ * @param health - Receives what the store reports about itself, and that a call hangs.
  */
-export function openStore(
+export async function openStore(
+  config: CoordinatorConfig,
+  machine: CoordinatorMachine,
+  health: StoreHealth,
+): Promise<StateStore> {
+  const store = await openEngine(config, machine, health);
+  machine.watchdog?.onStall(health.reportEnd);
+  return machine.watchdog?.watch(store) ?? store;
+}
+
+function openEngine(
   config: CoordinatorConfig,
   { clock, log }: CoordinatorMachine,
   health: StoreHealth,

@@ -23,7 +23,8 @@ export class StoreHealth {
   private end: CloudlessError | undefined;
   private resolveEnded: (reason: CloudlessError) => void = () => undefined;
 
-  constructor() {
+  /** @param listStalls - Returns the calls of the store that have not returned for long. */
+  constructor(private readonly listStalls: () => readonly string[] = () => []) {
     this.ended = new Promise((resolve) => (this.resolveEnded = resolve));
   }
 
@@ -61,6 +62,7 @@ export class StoreHealth {
     const degraded = [
       ...(this.hasDiskSpace ? [] : [DISK_FULL]),
       ...(this.fault === undefined ? [] : [`${this.fault.message}; ${BACK_UP_FIRST}`]),
+      ...this.listStalls(),
       ...warnings,
     ];
     return degraded.length === 0 ? { ok: true } : { ok: true, degraded };

@@ -1,5 +1,5 @@
-import { Worker, type WorkerOptions } from 'node:worker_threads';
 import type { KeptSession, LeaseKeeper } from '@cloudless/agent-core';
+import { startWorker } from '@cloudless/app-kit';
 import { errorFields, type Log } from '@cloudless/base';
 import type { ClientTls } from '@cloudless/rpc-node/tls-client';
 import type { LeaseMessage } from './lease-message.js';
@@ -22,18 +22,6 @@ const NO_IDENTITY: LeaseIdentity = {
   onChange: () => () => undefined,
 };
 
-function startWorker(options: WorkerOptions): Worker {
-  if (!import.meta.url.endsWith('.ts')) {
-    const bundle = new URL('./lease-worker.mjs', import.meta.url);
-    return new Worker(bundle, { ...options, resourceLimits: RESOURCE_LIMITS });
-  }
-  // From source: tsx translates only what the main thread loads, unless it is registered again.
-  const tsx = import.meta.resolve('tsx/esm/api');
-  const source = new URL('./lease-worker.ts', import.meta.url).href;
-  const load = `import(${JSON.stringify(tsx)}).then((tsx) => (tsx.register(), import(${JSON.stringify(source)})));`;
-  return new Worker(load, { ...options, eval: true });
-}
-
 /**
  * Starts the thread that keeps the lease of the node while the main loop does not turn. The agent
  * works without the thread when it cannot start or fails: the node is then lost as soon as the main
@@ -47,7 +35,11 @@ export function startLeaseThread(
   const mark = createLoopMark();
   const marking = setInterval(() => markTurn(mark), MARK_INTERVAL_MS);
   marking.unref();
-  const worker = startWorker({ workerData: mark, name: 'cloudless-lease' });
+  const worker = startWorker(import.meta.url, 'lease-worker', {
+    workerData: mark,
+    name: 'cloudless-lease',
+    resourceLimits: RESOURCE_LIMITS,
+  });
   worker.unref();
   worker.on('error', (reason) => log.error('lease thread failed', errorFields(reason)));
   let kept: KeptSession | undefined;
