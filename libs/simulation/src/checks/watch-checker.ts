@@ -1,6 +1,8 @@
 import { WatchWorkloadsResponse_Kind as WatchKind } from '@cloudless/api';
 import { errorKindOf, type Clock } from '@cloudless/base';
-import type { SimCoordinator } from '../parts/sim-coordinator.js';
+import type { StateStore } from '@cloudless/state-store';
+import type { ServingCoordinator } from '../parts/serving-coordinator.js';
+import type { SimProcess } from '../parts/sim-process.js';
 import type { SimDisk } from '../parts/sim-disk.js';
 import type { SimRandom } from '../parts/sim-random.js';
 
@@ -10,6 +12,12 @@ export interface WatcherDeps {
   readonly disk: SimDisk;
   readonly reportViolation: (text: string) => void;
   readonly trace: (text: string) => void;
+}
+
+/** A store, and the process that opened it. */
+export interface FollowedStore {
+  readonly engine: StateStore;
+  readonly process: Pick<SimProcess, 'isDead'>;
 }
 
 /**
@@ -27,7 +35,7 @@ export class StoreWatcher {
   }
 
   /** Reads from the last position on until this coordinator ends. */
-  async follow(coordinator: SimCoordinator): Promise<void> {
+  async follow(coordinator: FollowedStore): Promise<void> {
     const { disk, reportViolation, trace } = this.deps;
     const hasEnded = (): boolean => coordinator.process.isDead || this.isClosed;
     while (!hasEnded()) {
@@ -78,7 +86,7 @@ export class WorkloadWatcher {
   }
 
   /** Watches until this coordinator ends. */
-  async follow(coordinator: SimCoordinator): Promise<void> {
+  async follow(coordinator: ServingCoordinator): Promise<void> {
     const { reportViolation } = this.deps;
     const seen = new Map<string, bigint>();
     let revision = 0n;

@@ -10,7 +10,7 @@ import type { CoordinatorConnection } from '@cloudless/agent-core';
 import type { CallConnection } from '@cloudless/api-server';
 import { CloudlessError, type Clock } from '@cloudless/base';
 import { PushQueue } from '@cloudless/runtime';
-import type { SimCoordinator } from './sim-coordinator.js';
+import type { ServingCoordinator } from './serving-coordinator.js';
 import { SimPipe, connectionError, type LinkUser, type SimLink } from './sim-link.js';
 import type { SimProcess } from './sim-process.js';
 
@@ -27,7 +27,7 @@ export interface ConnectionEnds {
   readonly time: Clock;
   readonly link: SimLink;
   readonly agent: SimProcess;
-  readonly coordinator: SimCoordinator;
+  readonly coordinator: ServingCoordinator;
   /** Called for each message on delivery. */
   readonly onMessage: (
     direction: 'up' | 'down',

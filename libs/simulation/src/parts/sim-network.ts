@@ -2,17 +2,18 @@ import type { CoordinatorConnection, CoordinatorTransport } from '@cloudless/age
 import type { AgentMessage, CoordinatorMessage } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import { SimConnection } from './sim-connection.js';
-import type { SimCoordinator } from './sim-coordinator.js';
+import type { ServingCoordinator } from './serving-coordinator.js';
 import { connectionError, type SimLink } from './sim-link.js';
 import { neverSettle, type SimProcess } from './sim-process.js';
 
 /** The agent, its link, and the coordinator that it dials. */
 export interface DialOptions {
   readonly time: Clock;
-  readonly link: SimLink;
+  /** Returns the link between the agent and the coordinator at an address. */
+  readonly linkTo: (address: string) => SimLink;
   readonly agent: SimProcess;
-  /** Returns the coordinator that serves now, if any. */
-  readonly coordinator: () => SimCoordinator | undefined;
+  /** Returns the coordinator that accepts connections at an address, if any. */
+  readonly coordinator: (address: string) => ServingCoordinator | undefined;
   readonly onMessage: (
     direction: 'up' | 'down',
     message: AgentMessage | CoordinatorMessage,
@@ -23,15 +24,20 @@ export interface DialOptions {
 
 /** Creates the transport of one agent process. */
 export function createSimTransport(options: DialOptions): CoordinatorTransport {
-  return { connect: (_address, signal) => dial(options, signal) };
+  return { connect: (address, signal) => dial(options, address, signal) };
 }
 
 /**
  * Performs a handshake of one round trip. While the link is blocked, the handshake is retried until
  * the caller aborts `signal`.
  */
-function dial(options: DialOptions, signal: AbortSignal): Promise<CoordinatorConnection> {
-  const { time, link, agent, wrap = (connection) => connection } = options;
+function dial(
+  options: DialOptions,
+  address: string,
+  signal: AbortSignal,
+): Promise<CoordinatorConnection> {
+  const { time, agent, wrap = (connection) => connection } = options;
+  const link = options.linkTo(address);
   if (agent.isDead) return neverSettle();
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(connectionError('dialling was given up'));
@@ -39,7 +45,7 @@ function dial(options: DialOptions, signal: AbortSignal): Promise<CoordinatorCon
       once: true,
     });
     link.transmit('up', () => {
-      const coordinator = options.coordinator();
+      const coordinator = options.coordinator(address);
       link.transmit('down', () =>
         agent.run(() => {
           if (coordinator === undefined || coordinator.process.isDead)

@@ -43,6 +43,8 @@ export interface SimNodeOptions {
   readonly link: SimLink;
   readonly random: SimRandom;
   readonly log: Log;
+  /** URLs of the coordinators. */
+  readonly addresses: readonly string[];
   readonly coordinator: DialOptions['coordinator'];
   readonly onMessage: DialOptions['onMessage'];
   readonly observer: NodeObserver;
@@ -137,7 +139,7 @@ export class SimNode {
     const agent = await Agent.start({
       nodeId: this.id,
       bootId: `boot-${this.boots}`,
-      coordinators: ['http://coordinator'],
+      coordinators: this.options.addresses,
       transport: wrapTransport(this.transport(process), clock),
       runtime: wrapRuntime(this.guardedRuntime(process)),
       store: this.guardedStore(process),
@@ -235,7 +237,7 @@ export class SimNode {
     const { time, link, coordinator, onMessage, wrapConnection, observer } = this.options;
     const transport = createSimTransport({
       time,
-      link,
+      linkTo: () => link,
       agent,
       coordinator,
       onMessage,

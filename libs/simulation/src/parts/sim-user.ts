@@ -2,7 +2,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import type { CoordinatorClient, Workload } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
-import type { SimCoordinator } from './sim-coordinator.js';
+import type { ServingCoordinator } from './serving-coordinator.js';
 import type { SimLink } from './sim-link.js';
 import { SimSpecs } from './sim-specs.js';
 import type { SimRandom } from './sim-random.js';
@@ -12,7 +12,10 @@ export interface SimUserOptions {
   readonly time: Clock;
   readonly random: SimRandom;
   readonly link: SimLink;
-  readonly coordinator: () => SimCoordinator | undefined;
+  /** URLs of the coordinators; each attempt of a call picks one. */
+  readonly addresses: readonly string[];
+  /** Returns the coordinator that accepts calls at an address, if any. */
+  readonly coordinator: (address: string) => ServingCoordinator | undefined;
   readonly ledger: AcknowledgementChecker;
   readonly nodeIds: () => readonly string[];
   /** True: one of the workloads uses a host port. */
@@ -229,7 +232,8 @@ export class SimUser {
    * message was lost or the coordinator died.
    */
   private attempt(call: Call, requestId: string): Promise<Workload | undefined> {
-    const { link, time, random, coordinator } = this.options;
+    const { link, time, random, addresses, coordinator } = this.options;
+    const address = (addresses.length > 1 ? random.pick(addresses) : addresses[0]) ?? '';
     const requestLost = random.chance(link.faults.requestLoss);
     const replyLost = random.chance(link.faults.replyLoss);
     return new Promise((resolve, reject) => {
@@ -244,7 +248,7 @@ export class SimUser {
         });
       };
       link.transmit('up', () => {
-        const server = coordinator();
+        const server = coordinator(address);
         if (requestLost) return;
         if (server === undefined)
           return answer(() => reject(new ConnectError('connection refused', Code.Unavailable)));

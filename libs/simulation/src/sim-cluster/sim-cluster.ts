@@ -12,17 +12,19 @@ import { findDifferences, findReservationMismatches } from '../checks/convergenc
 import { planWorld, type FaultKind, type WorldPlan } from '../faults/fault-plan.js';
 import { injectFault } from '../faults/faults.js';
 import { DurableRecords } from '../parts/durable-records.js';
-import { SimCoordinator } from '../parts/sim-coordinator.js';
 import { SimDisk } from '../parts/sim-disk.js';
 import { SimLink } from '../parts/sim-link.js';
 import { SimNode } from '../parts/sim-node.js';
-import { SimProcess, type Drift } from '../parts/sim-process.js';
+import type { ServingCoordinator } from '../parts/serving-coordinator.js';
+import type { Drift, SimProcess } from '../parts/sim-process.js';
 import { SimRandom } from '../parts/sim-random.js';
 import { SimReplicas } from '../parts/sim-replicas.js';
 import { SimUser } from '../parts/sim-user.js';
 import { CommitMonitor } from './commit-monitor.js';
+import { LEASE_MS, LEAVE_GRACE_MS, RESTART_MS, type ControlPlane } from './control-plane.js';
 import { compareContainers, describeContainers } from './container-snapshot.js';
 import type { InjectedBug } from './injected-bug.js';
+import { SingleCoordinator } from './single-coordinator.js';
 import { SimOperator } from './sim-operator.js';
 import { describeMessage } from './trace-lines.js';
 import { Trace } from './trace.js';
@@ -53,10 +55,6 @@ export interface SimOutcome {
   readonly acknowledged: number;
 }
 
-/** Lease of a node, milliseconds. */
-const LEASE_MS = 3_000;
-/** Grace of agents that leave, milliseconds; shorter than the default, so that some graces end. */
-const LEAVE_GRACE_MS = 8_000;
 /**
  * Fewest nodes of a world with host ports. After a quarter of the nodes is destroyed, one node is
  * left for each of two replicas and their two replacements.
@@ -73,8 +71,7 @@ const CALL_CHECK_MS = 20;
  * milliseconds.
  */
 const QUIET_MS = LEASE_MS + 2_000;
-/** Shortest and longest time until a dead process is started again, milliseconds. */
-const RESTART_MS: readonly [number, number] = [30, 1_500];
+/** Shortest and longest time until a long dead process is started again, milliseconds. */
 const LONG_RESTART_MS: readonly [number, number] = [2_000, 6_000];
 /** Only the first violations are kept, because one violation causes others. */
 const MAX_VIOLATIONS = 5;
@@ -102,18 +99,13 @@ export class SimCluster {
   viewDelayMs: readonly [number, number] = [0, 0];
   private readonly random: SimRandom;
   private readonly log: Log;
-  private coordinator: SimCoordinator | undefined;
-  private process: SimProcess | undefined;
-  private restartAfterMs: number | undefined;
-  private incarnation = 0;
+  readonly coordinators: ControlPlane;
   private inTurmoil = true;
   private diskFullUntil = Number.NEGATIVE_INFINITY;
   private readonly commits: CommitMonitor;
   private readonly storeWatcher: StoreWatcher;
   private readonly workloadWatcher: WorkloadWatcher;
   private readonly operator: SimOperator;
-  /** Time of the world at which a coordinator was last paused, milliseconds. */
-  private pausedUntil = Number.NEGATIVE_INFINITY;
 
   constructor(private readonly options: SimClusterOptions) {
     const { seed } = options;
@@ -159,6 +151,15 @@ export class SimCluster {
       reportViolation: violation,
     });
     this.operator = new SimOperator(this.records, () => this.users[0]);
+    this.coordinators = new SingleCoordinator({
+      ...{ time: this.time, random: this.random, disk: this.disk, log: this.log },
+      ...{ plan: this.plan, trace: this.trace, injected: options.injected },
+      drift: (maxOffsetMs) => this.drift(maxOffsetMs),
+      viewDelayMs: () => this.viewDelayMs,
+      onCommit: (revision, nodeFacts) => this.commits.recordNodeFacts(revision, nodeFacts),
+      reportViolation: violation,
+      onServing: (coordinator, isRestart) => this.onServing(coordinator, isRestart),
+    });
     const watcherDeps = {
       time: this.time,
       random: this.random.fork(),
@@ -173,22 +174,12 @@ export class SimCluster {
   }
 
   get coordinatorProcess(): SimProcess | undefined {
-    return this.process?.isDead === true ? undefined : this.process;
+    return this.coordinators.leaderProcess;
   }
 
-  /** The coordinator that serves, if any. */
-  get serving(): SimCoordinator | undefined {
-    return this.coordinator?.process.isDead === true ? undefined : this.coordinator;
-  }
-
-  /**
-   * Time of the world at which the coordinator was last paused, milliseconds; now while it is
-   * paused. A paused coordinator receives no pings.
-   */
+  /** Time of the world at which a coordinator was last paused, milliseconds. */
   get lastPause(): number {
-    return this.process?.isRunning === false && this.process.isDead === false
-      ? this.time.now()
-      : this.pausedUntil;
+    return this.coordinators.lastPause;
   }
 
   /**
@@ -219,7 +210,7 @@ export class SimCluster {
    */
   async start(): Promise<void> {
     const { plan } = this;
-    this.startCoordinator();
+    this.coordinators.start();
     for (let count = 0; count < plan.nodes; count += 1) this.addNode();
     for (let count = 0; count < plan.users; count += 1) this.addUser(`user-${count + 1}`);
     await this.advance(300);
@@ -279,7 +270,8 @@ export class SimCluster {
       link,
       random: random.fork(),
       log,
-      coordinator: () => this.serving,
+      addresses: this.coordinators.addresses,
+      coordinator: (address) => this.coordinators.at(address),
       onMessage: (direction, message) => {
         const line = describeMessage(id, direction, message);
         if (line !== undefined) this.trace.add(line.source, line.text);
@@ -323,11 +315,7 @@ export class SimCluster {
    * @returns False when no coordinator was running.
    */
   killCoordinator(restartAfterMs: number): boolean {
-    const process = this.coordinatorProcess;
-    if (process === undefined) return false;
-    this.restartAfterMs = restartAfterMs;
-    process.kill();
-    return true;
+    return this.coordinators.killLeader(restartAfterMs);
   }
 
   /** Frees space on the coordinator's disk. */
@@ -350,7 +338,8 @@ export class SimCluster {
         time,
         random: random.fork(),
         link,
-        coordinator: () => this.serving,
+        addresses: this.coordinators.addresses,
+        coordinator: (address) => this.coordinators.at(address),
         ledger: acknowledgements,
         nodeIds: () => this.nodes.map(({ id }) => id),
         hostPorts: this.plan.hostPorts,
@@ -369,53 +358,10 @@ export class SimCluster {
     };
   }
 
-  private startCoordinator(): void {
-    const { time, random, disk, log, options, trace } = this;
-    const process = new SimProcess(
-      `coordinator#${(this.incarnation += 1)}`,
-      time,
-      this.drift(600_000),
-    );
-    this.process = process;
-    trace.add('coordinator', 'starts');
-    process.onDeath(() => {
-      trace.add('coordinator', 'is dead');
-      const afterMs = this.restartAfterMs ?? random.between(...RESTART_MS);
-      this.restartAfterMs = undefined;
-      this.later(afterMs, () => this.startCoordinator());
-    });
-    const viewRandom = random.fork();
-    SimCoordinator.start({
-      process,
-      disk,
-      random: random.toPlainRandom(),
-      log,
-      leaseMs: LEASE_MS,
-      leaveGraceMs: LEAVE_GRACE_MS,
-      time,
-      watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
-      onCommit: (revision, nodeFacts) => this.commits.recordNodeFacts(revision, nodeFacts),
-      onFault: (rpc, reason) =>
-        this.reportViolation(`${rpc} failed with an internal error: ${String(reason)}`),
-      wrapStore: options.injected?.store,
-      wrapClock: options.injected?.coordinatorClock,
-      wrapState: options.injected?.state,
-      wrapControllers: options.injected?.controllers,
-    }).then(
-      (coordinator) => this.serve(coordinator),
-      (reason: unknown) => {
-        trace.add('coordinator', `cannot start: ${String(reason)}`);
-        process.kill();
-      },
-    );
-  }
-
-  private serve(coordinator: SimCoordinator): void {
-    if (coordinator.process.isDead) return;
-    this.coordinator = coordinator;
-    if (this.incarnation > 1) this.reconnectStorms.onCoordinatorReturn();
-    this.trace.add('coordinator', `serves with epoch ${coordinator.state.epoch}`);
-    void this.storeWatcher.follow(coordinator);
+  private onServing(coordinator: ServingCoordinator, isRestart: boolean): void {
+    if (isRestart) this.reconnectStorms.onCoordinatorReturn();
+    const { engine, process } = coordinator;
+    if (engine !== undefined) void this.storeWatcher.follow({ engine, process });
     void this.workloadWatcher.follow(coordinator);
   }
 
@@ -451,8 +397,7 @@ export class SimCluster {
 
   /** Applies committed transactions to the records and runs every checker on each. */
   private runCheckers(): void {
-    if (this.process?.isRunning === false && !this.process.isDead)
-      this.pausedUntil = this.time.now();
+    this.coordinators.observe();
     this.commits.check();
     this.acknowledgements.check();
   }
@@ -537,20 +482,20 @@ export class SimCluster {
       node.resumeAgent();
       this.startAgent(node);
     }
-    this.process?.cancelCrash();
-    this.process?.resume();
+    this.coordinators.heal();
   }
 
   /** Returns the current differences between desired and observed state. */
   private findDifferences(destroyedNodesAreRegistered: boolean): readonly string[] {
-    const { serving, records, containers, nodes } = this;
-    if (serving === undefined) return ['no coordinator serves'];
+    const { records, containers, nodes } = this;
+    const { leading } = this.coordinators;
+    if (leading === undefined) return ['no coordinator serves'];
     const unfinished =
       this.operator.isBusy || this.users.some(({ isDone }) => !isDone)
         ? ['a user still waits for an outcome']
         : [];
     const disconnected = nodes.flatMap(({ id, isDestroyed }) =>
-      isDestroyed || serving.controllers.nodes.isAlive(id) ? [] : [`${id} is not connected`],
+      isDestroyed || leading.controllers.nodes.isAlive(id) ? [] : [`${id} is not connected`],
     );
     const view = this.workloadWatcher.view;
     const outdated = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
@@ -568,7 +513,7 @@ export class SimCluster {
         nodes,
         destroyedNodesAreRegistered,
       }),
-      ...findReservationMismatches(serving),
+      ...findReservationMismatches(leading),
     ];
   }
 
@@ -576,12 +521,12 @@ export class SimCluster {
   private async checkRestartChangesNothing(): Promise<void> {
     const before = describeContainers(this.containers, this.records);
     this.trace.add('fault', 'all is well; every process is restarted');
-    this.restartAfterMs = this.random.between(50, LEASE_MS * 0.5);
+    const restartMs = this.random.between(50, LEASE_MS * 0.5);
     const order = this.random.wholeNumber(0, 2);
-    if (order !== 1) this.coordinatorProcess?.kill();
+    if (order !== 1) this.coordinators.killAll(restartMs);
     for (const node of this.nodes) if (this.random.chance(0.7)) node.killAgent();
     await this.advance(this.random.between(0, 400));
-    if (order === 1) this.coordinatorProcess?.kill();
+    if (order === 1) this.coordinators.killAll(restartMs);
     await this.advance(QUIET_MS);
     if (this.isBroken) return;
     const after = describeContainers(this.containers, this.records);
