@@ -12,7 +12,6 @@ import { AuditLog } from './audit/audit-log.js';
 import { createIdentityRoutes } from './identity/identity-routes.js';
 import { KeyedMutex } from './mutation/keyed-mutex.js';
 import { NodeHandlers } from './node/node-handlers.js';
-import { NodePictures } from './node/node-pictures.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
 import type { ApiServerDeps } from './ports.js';
 import { RolloutHandlers } from './rollout/rollout-handlers.js';
@@ -20,9 +19,9 @@ import { createAdminRoutes } from './routes/admin-routes.js';
 import { createAgentRoutes } from './routes/agent-routes.js';
 import { CallRoutes } from './routes/call-routes.js';
 import { createCoordinatorRoutes } from './routes/coordinator-routes.js';
+import { createReadRoutes } from './routes/read-routes.js';
 import { guardService } from './routes/service-guard.js';
 import { createUserRoutes } from './routes/user-routes.js';
-import { createServerInfo } from './server-info.js';
 import { ForeignAgents } from './session/foreign-agents.js';
 import { LOG_CHANNEL_PROTOCOL } from './session/node-admission.js';
 import { SessionHub } from './session/session-hub.js';
@@ -33,8 +32,6 @@ import { StreamHandlers } from './stream/stream-handlers.js';
 import { TunnelHub } from './stream/tunnel-hub.js';
 import { CredentialHandlers } from './user/credential-handlers.js';
 import { UserHandlers } from './user/user-handlers.js';
-import { EndpointAndEventHandlers } from './watch/endpoint-and-event-handlers.js';
-import { LivenessChanges } from './watch/liveness-changes.js';
 import { WhatIfHandlers } from './what-if/what-if-handlers.js';
 import { WorkloadHandlers } from './workload/workload-handlers.js';
 
@@ -56,10 +53,9 @@ export interface ApiServer {
 
 /** Creates the handlers of all calls. Close the result when the leadership ends. */
 export function createApiServer(deps: ApiServerDeps): ApiServer {
-  const livenessChanges = new LivenessChanges(deps.state, deps.nodes);
-  const nodePictures = new NodePictures(deps);
   const access = new CallAccess(deps);
   const routes = new CallRoutes(access, new AuditLog(deps, access));
+  const reads = createReadRoutes(routes, deps);
   const mutex = new KeyedMutex();
   const foreignAgents = new ForeignAgents(deps);
   const sessions = new SessionHub({ ...deps, foreignAgents });
@@ -74,26 +70,30 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const interactive = new InteractiveHandlers(deps, tunnels);
   const statistics = new StatisticsHandlers(deps, tunnels);
   const coordinator = createCoordinatorRoutes(routes, {
-    clock: deps.clock,
-    getServerInfo: () => createServerInfo(deps),
+    reads: reads.coordinator,
     sessions,
     tunnels,
-    nodes: new NodeHandlers({ ...deps, livenessChanges, mutex, nodePictures }),
-    workloads: new WorkloadHandlers({ ...deps, livenessChanges, mutex }),
+    nodes: new NodeHandlers({ ...deps, mutex }),
+    workloads: new WorkloadHandlers({ ...deps, mutex }),
     rollouts: new RolloutHandlers({ ...deps, mutex }),
     plans: new PlanHandlers({ ...deps, mutex }),
     whatIf: new WhatIfHandlers(deps),
-    endpointsAndEvents: new EndpointAndEventHandlers({ ...deps, livenessChanges }),
     streams,
     interactive,
   });
-  const agent = createAgentRoutes(routes, { streams, interactive, statistics });
+  const agent = createAgentRoutes(routes, {
+    reads: reads.agent,
+    streams,
+    interactive,
+    statistics,
+  });
   const admin = createAdminRoutes(routes, new AdminHandlers(deps));
-  const identity = createIdentityRoutes(routes, { ...deps, mutex });
+  const identity = createIdentityRoutes(routes, { ...deps, mutex }, reads.identity);
   const userDeps = { ...deps, access, mutex };
   const user = createUserRoutes(routes, {
     users: new UserHandlers(userDeps),
     credentials: new CredentialHandlers(userDeps),
+    reads: reads.user,
   });
   return {
     registerRoutes: (router) => {
@@ -105,8 +105,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     },
     listWarnings: () => foreignAgents.listWarnings(),
     close: async () => {
-      livenessChanges.close();
-      nodePictures.close();
+      reads.close();
       tunnels.close();
       await sessions.close();
     },

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema, resolveNamespace, type WorkloadSpec } from '@cloudless/api';
-import type { WorkloadRecord } from '@cloudless/api/store';
+import type { VersionRecord, WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
 
@@ -64,4 +64,19 @@ export function createDeletingError({ namespace, name }: WorkloadName): Cloudles
 /** Returns the spec of a workload; an empty spec when the record has none. */
 export function getSpec({ spec }: WorkloadRecord): WorkloadSpec {
   return spec ?? create(WorkloadSpecSchema);
+}
+
+/** @throws kind `notFound` when the version is not stored. */
+export function requireVersion(
+  view: ClusterView,
+  workload: WorkloadRecord,
+  version: number,
+): VersionRecord {
+  const storedVersion = view.version(workload.uid, version);
+  if (storedVersion !== undefined) return storedVersion;
+  const numbers = view.versions(workload.uid).map((known) => known.version);
+  throw new CloudlessError(
+    'VERSION_NOT_FOUND',
+    `workload "${workload.namespace}/${workload.name}" has no version ${version}; the kept versions are ${numbers.join(', ')}`,
+  );
 }

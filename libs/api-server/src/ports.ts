@@ -27,6 +27,9 @@ import type { Caller } from './access/caller.js';
 import type { CertificateFacts } from './access/certificate-authentication.js';
 import type { IdentityPort } from './access/identity-port.js';
 
+/** The live status of nodes, as far as reads show it. */
+export type LivenessView = Pick<NodeLiveness, 'status' | 'isAlive' | 'subscribe' | 'onUsage'>;
+
 /** Sessions, leases and live status of nodes. Kept in memory by the leader. */
 export interface NodeLiveness {
   /**
@@ -184,24 +187,15 @@ export interface SessionTimings {
   readonly usageMs: number;
 }
 
-/** The ports and settings that the coordinator passes to {@link createApiServer}. */
-export interface ApiServerDeps {
+/** What the reads need that every coordinator serves, whether it leads or follows. */
+export interface ReadDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  readonly nodes: NodeLiveness;
+  readonly nodes: LivenessView;
   readonly presenter: WorkloadPresenterPort;
-  readonly dryRun: DryRunPort;
-  readonly whatIf: WhatIfPort;
   readonly placements: NodeAllocations;
-  /**
-   * Explains why the limits of a rollout in a spec permit no step, for people; undefined when a
-   * step is possible.
-   */
-  readonly explainImpossibleLimits: (spec: WorkloadSpec) => string | undefined;
-  /** Returns the connection of a call; undefined for a call within one process. */
-  readonly getConnection: (context: HandlerContext) => CallConnection | undefined;
   /**
    * Returns the client of a call, as `Authenticator.authorize` has returned it. Default: the client
    * of every call is `anonymous@loopback`. Required with `identity`.
@@ -209,6 +203,22 @@ export interface ApiServerDeps {
   readonly getCaller?: (context: HandlerContext) => Caller | undefined;
   /** Absent in a cluster without TLS, which has no users. */
   readonly identity?: IdentityPort;
+  /** Version of the program, such as `0.1.0`. */
+  readonly version: string;
+}
+
+/** The ports and settings that the coordinator passes to {@link createApiServer}. */
+export interface ApiServerDeps extends ReadDeps {
+  readonly nodes: NodeLiveness;
+  readonly dryRun: DryRunPort;
+  readonly whatIf: WhatIfPort;
+  /**
+   * Explains why the limits of a rollout in a spec permit no step, for people; undefined when a
+   * step is possible.
+   */
+  readonly explainImpossibleLimits: (spec: WorkloadSpec) => string | undefined;
+  /** Returns the connection of a call; undefined for a call within one process. */
+  readonly getConnection: (context: HandlerContext) => CallConnection | undefined;
   /**
    * Makes a renewed certificate count for the connection of a caller; `replaceCredential` of
    * `Authenticator`. Default: nothing.
@@ -221,8 +231,6 @@ export interface ApiServerDeps {
    * @throws {@link CloudlessError} of kind `unauthenticated` or `denied` for an invalid certificate.
    */
   readonly identifyCertificate?: (chainDer: readonly Uint8Array[]) => Principal;
-  /** Version of the program, such as `0.1.0`. */
-  readonly version: string;
   readonly timings: SessionTimings;
   /** Default: no metrics. */
   readonly meter?: Meter;

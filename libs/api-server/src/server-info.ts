@@ -1,13 +1,13 @@
 import { create } from '@bufbuild/protobuf';
 import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
 import { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
-import type { ApiServerDeps } from './ports.js';
+import type { ReadDeps } from './ports.js';
 
 /** Creates the response of GetServerInfo. */
 export function createServerInfo({
   state,
   version,
-}: Pick<ApiServerDeps, 'state' | 'version'>): ServerInfo {
+}: Pick<ReadDeps, 'state' | 'version'>): ServerInfo {
   return create(ServerInfoSchema, {
     version,
     clusterId: state.clusterId,

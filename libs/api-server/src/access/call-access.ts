@@ -5,11 +5,11 @@ import { CloudlessError, assert } from '@cloudless/base';
 import type { ClusterView } from '@cloudless/cluster-state';
 import { hasRole, type Principal, type RoleName } from '@cloudless/identity';
 import { checkCall, getAccessRule, type UserRule } from '@cloudless/identity/authorization';
-import type { ApiServerDeps } from '../ports.js';
+import type { ReadDeps } from '../ports.js';
 import { ANONYMOUS_CALLER, toApiCaller, type ApiCaller } from './caller.js';
 
 /** What {@link CallAccess} needs. Without `getCaller`, every call is one of this process. */
-export type AccessDeps = Pick<ApiServerDeps, 'state' | 'getCaller' | 'identity'>;
+export type AccessDeps = Pick<ReadDeps, 'state' | 'getCaller' | 'identity'>;
 
 /** Which containers, replicas and workloads a call may name. */
 export interface TargetPermission {

@@ -24,7 +24,6 @@ import type { IdentityPort } from '../access/identity-port.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { MutationDeps } from '../mutation/idempotent-mutation.js';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
-import type { ApiServerDeps } from '../ports.js';
 
 /** Largest number of nodes, and of users, that the progress of a rotation lists. */
 const MAX_LISTED = 100;
@@ -33,7 +32,7 @@ const SUBJECT = 'the certificate authority';
 /** Handlers of the calls of IdentityService about the certificate authority. */
 export class CertificateAuthorityHandlers {
   constructor(
-    private readonly deps: ApiServerDeps & MutationDeps,
+    private readonly deps: MutationDeps,
     private readonly identity: IdentityPort,
   ) {}
 

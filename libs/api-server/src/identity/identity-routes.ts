@@ -2,6 +2,7 @@ import type { ServiceImpl } from '@connectrpc/connect';
 import { IdentityService } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import type { CallRoutes } from '../routes/call-routes.js';
+import type { ReadRoutes } from '../routes/read-routes.js';
 import type { MutationDeps } from '../mutation/idempotent-mutation.js';
 import type { ApiServerDeps } from '../ports.js';
 import { CertificateAuthorityHandlers, NO_IDENTITIES } from './certificate-authority-handlers.js';
@@ -16,6 +17,7 @@ const calls = IdentityService.method;
 export function createIdentityRoutes(
   routes: CallRoutes,
   deps: ApiServerDeps & MutationDeps,
+  reads: ReadRoutes['identity'],
 ): Identity {
   const { identity } = deps;
   if (identity === undefined) return createRefusingRoutes();
@@ -27,7 +29,6 @@ export function createIdentityRoutes(
     createJoinToken: routes.change(calls.createJoinToken, (request, entry) =>
       tokens.createJoinToken(request, entry),
     ),
-    listJoinTokens: (request) => tokens.listJoinTokens(request),
     revokeJoinToken: routes.change(
       calls.revokeJoinToken,
       (request, entry) => tokens.revokeJoinToken(request, entry),
@@ -39,8 +40,7 @@ export function createIdentityRoutes(
     authorizeAgentCall: (request, context) => nodes.authorizeAgentCall(request, context),
     banNode: routes.change(calls.banNode, (request, entry) => bans.banNode(request, entry)),
     unbanNode: routes.change(calls.unbanNode, (request, entry) => bans.unbanNode(request, entry)),
-    listNodeBans: (request) => bans.listNodeBans(request),
-    getCertificateAuthority: () => authority.getCertificateAuthority(),
+    ...reads,
     rotateCertificateAuthority: routes.change(calls.rotateCertificateAuthority, (request, entry) =>
       authority.rotate(request, entry),
     ),

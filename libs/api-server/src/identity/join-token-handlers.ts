@@ -21,7 +21,6 @@ import type { IdentityPort } from '../access/identity-port.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { MutationDeps } from '../mutation/idempotent-mutation.js';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
-import type { ApiServerDeps } from '../ports.js';
 import { DEFAULT_TOKEN_LIFETIME_MS } from './join-token.js';
 import { findNetworkProblem } from './networks.js';
 
@@ -33,7 +32,7 @@ const MAX_TOKENS = 10_000;
 /** Handlers of the calls of IdentityService about join tokens. */
 export class JoinTokenHandlers {
   constructor(
-    private readonly deps: ApiServerDeps & MutationDeps,
+    private readonly deps: MutationDeps,
     private readonly identity: IdentityPort,
   ) {}
 

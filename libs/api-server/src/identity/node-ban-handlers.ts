@@ -19,14 +19,13 @@ import { CloudlessError } from '@cloudless/base';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { MutationDeps } from '../mutation/idempotent-mutation.js';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
-import type { ApiServerDeps } from '../ports.js';
 
 /** Bans that a cluster keeps. Each is a record in memory. */
 const MAX_BANS = 10_000;
 
 /** Handlers of the calls of IdentityService about banned nodes. */
 export class NodeBanHandlers {
-  constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
+  constructor(private readonly deps: MutationDeps) {}
 
   /**
    * Bans a node: its certificates end with the commit, and its connections with them. A repeated

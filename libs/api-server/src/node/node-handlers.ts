@@ -5,35 +5,22 @@ import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   EnrollNodeResponseSchema,
-  ListNodesResponseSchema,
   NodeSchema,
   RemoveNodeResponseSchema,
-  createEncodedMessage,
-  createWithEncodedField,
-  isBinaryCall,
-  matchesLabels,
-  paginateIndex,
-  parseLabelSelector,
-  skipLength,
   type ConfirmNodeLostRequest,
   type CordonNodeRequest,
   type DrainNodeRequest,
   type EnrollNodeRequest,
   type EnrollNodeResponse,
-  type GetNodeRequest,
-  type ListNodesRequest,
-  type ListNodesResponse,
   type Node,
   type RemoveNodeRequest,
   type RemoveNodeResponse,
   type UncordonNodeRequest,
   type UpdateNodeRequest,
-  type WatchNodesRequest,
-  type WatchNodesResponse,
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
-import { toEffectiveNode, type Stored } from '@cloudless/cluster-state';
+import type { Stored } from '@cloudless/cluster-state';
 import { NodeEnrolment } from '../identity/node-enrolment.js';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import type { AuditEntry } from '../audit/audit-log.js';
@@ -43,9 +30,6 @@ import {
   type MutatingCall,
   type MutationDeps,
 } from '../mutation/idempotent-mutation.js';
-import type { LivenessChanges } from '../watch/liveness-changes.js';
-import { createNodeSource } from '../watch/watch-nodes.js';
-import { watchRecords } from '../watch/watch-records.js';
 import { startDrain, uncordonNode, type NodeChange } from './drain.js';
 import {
   confirmLoss,
@@ -62,21 +46,14 @@ import {
   requireRemovable,
 } from './node-removal.js';
 import { updateNode } from './node-update.js';
-import type { NodePictures } from './node-pictures.js';
 import { presentNode } from './node-presenter.js';
 
-/** Handlers of the node calls of CoordinatorService. */
+/** Handlers of the calls of CoordinatorService that enrol and change nodes. */
 export class NodeHandlers {
   /** Undefined in a cluster without identities. */
   private readonly enrolment: NodeEnrolment | undefined;
 
-  constructor(
-    private readonly deps: ApiServerDeps &
-      MutationDeps & {
-        readonly livenessChanges: LivenessChanges;
-        readonly nodePictures: NodePictures;
-      },
-  ) {
+  constructor(private readonly deps: ApiServerDeps & MutationDeps) {
     if (deps.identity !== undefined) this.enrolment = new NodeEnrolment(deps, deps.identity);
   }
 
@@ -106,52 +83,6 @@ export class NodeHandlers {
     return this.deps.mutex.run(subject, () =>
       retryOnConflict({ ...this.deps, subject }, () => this.enroll(request, entry)),
     );
-  }
-
-  getNode(request: GetNodeRequest, { requestHeader }: HandlerContext): Node {
-    const { value } = this.requireNode(request.nodeId);
-    return isBinaryCall(requestHeader)
-      ? createEncodedMessage(NodeSchema, skipLength(this.deps.nodePictures.encode(value)))
-      : this.presentNode(value);
-  }
-
-  listNodes(request: ListNodesRequest, { requestHeader }: HandlerContext): ListNodesResponse {
-    const selector = parseLabelSelector(request.labelSelector);
-    const view = this.deps.state.view();
-    const { items, nextPageToken } = paginateIndex(
-      (after) => view.nodesById(after),
-      ({ value }) => value.id,
-      request,
-      { filter: ['nodes', request.labelSelector] },
-      ({ value }) =>
-        selector.length === 0 || matchesLabels(selector, toEffectiveNode(value).labels),
-    );
-    const common = { nextPageToken, revision: view.revision };
-    if (isBinaryCall(requestHeader))
-      return Object.assign(
-        createWithEncodedField(
-          ListNodesResponseSchema,
-          ListNodesResponseSchema.field.nodes.number,
-          items.map(({ value }) => this.deps.nodePictures.encode(value)),
-        ),
-        common,
-      );
-    const nodes = items.map(({ value }) => this.presentNode(value));
-    return create(ListNodesResponseSchema, { nodes, ...common });
-  }
-
-  watchNodes(
-    request: WatchNodesRequest,
-    { signal, requestHeader }: HandlerContext,
-  ): AsyncGenerator<WatchNodesResponse> {
-    const { nodePictures } = this.deps;
-    const source = createNodeSource(
-      request,
-      isBinaryCall(requestHeader)
-        ? { encode: (record, includeUsage) => nodePictures.encode(record, includeUsage) }
-        : { present: (record) => this.presentNode(record) },
-    );
-    return watchRecords(this.deps, source, request.afterRevision, signal);
   }
 
   updateNode(request: UpdateNodeRequest, entry: AuditEntry): Promise<Node> {

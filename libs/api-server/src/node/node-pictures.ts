@@ -2,7 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { DrainStatusSchema, MessageWriter, NodeSchema, NodeStatusSchema } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
 import { toDrainStatus, type NodeLiveStatus } from '@cloudless/cluster-state';
-import type { ApiServerDeps, NodeAllocation } from '../ports.js';
+import type { NodeAllocation, ReadDeps } from '../ports.js';
 import {
   isConnected,
   listConditions,
@@ -33,7 +33,7 @@ export class NodePictures {
   private readonly unsubscribe: () => void;
   private builtCount = 0;
 
-  constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'nodes' | 'placements'>) {
+  constructor(private readonly deps: Pick<ReadDeps, 'state' | 'nodes' | 'placements'>) {
     this.unsubscribe = deps.state.subscribe((changes) => {
       for (const { kind, id } of changes) if (kind === 'node') this.pictures.delete(id);
     });

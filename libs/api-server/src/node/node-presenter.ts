@@ -12,14 +12,14 @@ import {
 } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
 import { toDrainStatus, toEffectiveNode, type NodeLiveStatus } from '@cloudless/cluster-state';
-import type { ApiServerDeps } from '../ports.js';
+import type { ReadDeps } from '../ports.js';
 
 /**
  * Builds the API message of a node from its record, its live status, the resources of its replicas
  * and its drain.
  */
 export function presentNode(
-  { state, nodes, placements }: Pick<ApiServerDeps, 'state' | 'nodes' | 'placements'>,
+  { state, nodes, placements }: Pick<ReadDeps, 'state' | 'nodes' | 'placements'>,
   record: NodeRecord,
 ): Node {
   const live = nodes.status(record.id);

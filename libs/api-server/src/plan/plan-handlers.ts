@@ -4,22 +4,17 @@ import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   ExecutePlanResponseSchema,
-  ListPlansResponseSchema,
   PlanSchema,
-  paginate,
   resolveNamespace,
   type CreatePlanRequest,
   type ExecutePlanRequest,
   type ExecutePlanResponse,
-  type GetPlanRequest,
-  type ListPlansRequest,
-  type ListPlansResponse,
   type Plan,
   type WorkloadPlan,
 } from '@cloudless/api';
 import { PlanRecordSchema, type PlanRecord } from '@cloudless/api/store';
 import { CloudlessError, randomHex } from '@cloudless/base';
-import type { ClusterView, Stored } from '@cloudless/cluster-state';
+import type { ClusterView } from '@cloudless/cluster-state';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import { releaseBrakeOf } from '../node/node-change.js';
 import { presentNode } from '../node/node-presenter.js';
@@ -36,8 +31,8 @@ import {
   selectPlansToDelete,
 } from '../workload/plan-size.js';
 import { describeNodeDifference, describePlanDifference } from './plan-difference.js';
-import { isVisiblePlan, requireChanges } from './plan-access.js';
-import { summarizePlan } from './plan-summary.js';
+import { requireChanges } from './plan-access.js';
+import { PlanReads, getPlan, toMs } from './plan-reads.js';
 import { planChanges, validateChanges, type PlannedOutcome } from './planned-changes.js';
 import { checkRemovedReplicas, putChanges, requireUnchanged } from './put-changes.js';
 
@@ -49,15 +44,17 @@ const ID_BYTES = 8;
  */
 const PLAN_LIFE_MS = 3_600_000;
 
-/** Handlers of the plan calls of CoordinatorService. */
+/** Handlers of the calls of CoordinatorService that create and execute plans. */
 export class PlanHandlers {
   /** Encoded sizes of plan records in bytes. A record is never changed in place. */
   private readonly recordBytes = new WeakMap<PlanRecord, number>();
 
   private readonly access: CallAccess;
+  private readonly reads: PlanReads;
 
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {
     this.access = new CallAccess(deps);
+    this.reads = new PlanReads(deps);
   }
 
   /** Predicts the effect of changes and stores the prediction. The cluster does not change. */
@@ -94,27 +91,6 @@ export class PlanHandlers {
     return truncatePlan(this.predict(this.deps.state.view(), request).plan);
   }
 
-  /** Lists the plans that have not expired and that the caller may read, newest first. */
-  listPlans(request: ListPlansRequest, context: HandlerContext): ListPlansResponse {
-    const caller = this.access.getCaller(context);
-    const nowMs = this.deps.clock.wallTime();
-    const plans = [...this.deps.state.view().plans()]
-      .map(([, { value }]) => getPlan(value))
-      .filter(({ expiresAt }) => nowMs < toMs(expiresAt))
-      .filter((plan) => isVisiblePlan(this.access, caller, plan))
-      .sort((a, b) => (toAgeKey(a) < toAgeKey(b) ? 1 : -1));
-    const { items, nextPageToken } = paginate(plans, toAgeKey, request, {
-      filter: ['plans'],
-      compare: (a, b) => (a < b ? 1 : a > b ? -1 : 0),
-    });
-    return create(ListPlansResponseSchema, { plans: items.map(summarizePlan), nextPageToken });
-  }
-
-  getPlan(request: GetPlanRequest, context: HandlerContext): Plan {
-    const caller = this.access.getCaller(context);
-    return getPlan(this.requirePlan(this.deps.state.view(), request.id, caller).value);
-  }
-
   /**
    * Makes all changes of a plan in one transaction.
    * @throws kind `conflict` when the outcome is no longer the one that the plan shows,
@@ -127,7 +103,7 @@ export class PlanHandlers {
       { request, entry },
       (view) => {
         const { presenter, state, tracer, clock } = this.deps;
-        const stored = this.requirePlan(view, request.id, entry.caller);
+        const stored = this.reads.requirePlan(view, request.id, entry.caller);
         const plan = getPlan(stored.value);
         requireChanges(this.access, entry.caller, plan.changes);
         checkNotExecuted(plan);
@@ -237,26 +213,6 @@ export class PlanHandlers {
     if (nodes.length + removedNodeIds.length > 0) this.access.requireNamespace(caller, method, '');
   }
 
-  /**
-   * @throws kind `notFound` when the plan does not exist, has expired, or the caller may not read the
-   *   plan.
-   */
-  private requirePlan(view: ClusterView, id: string, caller: ApiCaller): Stored<PlanRecord> {
-    const stored = view.plan(id);
-    if (stored === undefined || !isVisiblePlan(this.access, caller, getPlan(stored.value))) {
-      throw new CloudlessError(
-        'PLAN_NOT_FOUND',
-        `plan "${id}" not found: plans are stored for one hour; create a new plan`,
-      );
-    }
-    const expiresMs = toMs(getPlan(stored.value).expiresAt);
-    if (this.deps.clock.wallTime() < expiresMs) return stored;
-    throw new CloudlessError(
-      'PLAN_NOT_FOUND',
-      `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; create a new plan`,
-    );
-  }
-
   /** Returns the ids of the plans to delete when `added` is stored. */
   private listPlansToDelete(view: ClusterView, added: PlanRecord): readonly string[] {
     const stored = [...view.plans()].map(([id, { value, revision }]) => ({
@@ -272,10 +228,6 @@ export class PlanHandlers {
     this.recordBytes.set(record, bytes);
     return bytes;
   }
-}
-
-function getPlan({ plan }: PlanRecord): Plan {
-  return plan ?? create(PlanSchema);
 }
 
 function checkNotExecuted({ id, executedAt }: Plan): void {
@@ -318,13 +270,4 @@ function truncateLike(
       ),
     };
   });
-}
-
-/** Returns the sort key of a plan: its creation time, then its id. */
-function toAgeKey({ id, createdAt }: Plan): string {
-  return `${String(toMs(createdAt)).padStart(16, '0')}/${id}`;
-}
-
-function toMs(time: Plan['createdAt']): number {
-  return time === undefined ? 0 : timestampMs(time);
 }

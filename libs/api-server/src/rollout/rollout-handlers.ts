@@ -1,11 +1,9 @@
-import { clone, create } from '@bufbuild/protobuf';
+import { clone } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   CoordinatorService,
   WorkloadSpecSchema,
-  WorkloadVersionSchema,
-  type GetWorkloadVersionRequest,
   type PauseRolloutRequest,
   type PromoteRolloutRequest,
   type RestartRolloutRequest,
@@ -14,10 +12,9 @@ import {
   type Workload,
   type WorkloadSchema,
   type WorkloadSpec,
-  type WorkloadVersion,
 } from '@cloudless/api';
 import type { ControlRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
-import { definedFields, CloudlessError } from '@cloudless/base';
+import { CloudlessError } from '@cloudless/base';
 import {
   toCanonicalVersion,
   restoreSpecOfVersion,
@@ -32,7 +29,7 @@ import {
   type MutationDeps,
 } from '../mutation/idempotent-mutation.js';
 import { changeWorkload, type WorkloadChange } from '../workload/workload-change.js';
-import { requireMutableWorkload, requireWorkload, getSpec, type WorkloadName } from '../lookup.js';
+import { requireMutableWorkload, requireVersion, getSpec, type WorkloadName } from '../lookup.js';
 import {
   decidePause,
   decidePromotion,
@@ -43,7 +40,7 @@ import {
   type RolloutUpdate,
 } from './rollout-update.js';
 
-/** Handlers of the rollout calls of CoordinatorService. */
+/** Handlers of the calls of CoordinatorService that change rollouts. */
 export class RolloutHandlers {
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
@@ -109,19 +106,6 @@ export class RolloutHandlers {
           ),
       ),
     );
-  }
-
-  getWorkloadVersion(request: GetWorkloadVersionRequest): WorkloadVersion {
-    const view = this.deps.state.view();
-    const { value } = requireWorkload(view, request);
-    const storedVersion = requireVersion(view, value, request.version);
-    const info = this.deps.presenter
-      .present(value, /* full */ true)
-      .status?.versions.find(({ version }) => version === request.version);
-    const template = storedVersion.asWritten ?? storedVersion.template;
-    return create(WorkloadVersionSchema, {
-      ...definedFields({ info, template }),
-    });
   }
 
   /**
@@ -241,19 +225,4 @@ export function findUndoTarget(
 /** Returns a copy of a spec with another restart time, which makes the template differ. */
 export function withRestartTime(spec: WorkloadSpec, nowMs: number): WorkloadSpec {
   return Object.assign(clone(WorkloadSpecSchema, spec), { restartedAt: timestampFromMs(nowMs) });
-}
-
-/** @throws kind `notFound` when the version is not stored. */
-function requireVersion(
-  view: ClusterView,
-  workload: WorkloadRecord,
-  version: number,
-): VersionRecord {
-  const storedVersion = view.version(workload.uid, version);
-  if (storedVersion !== undefined) return storedVersion;
-  const numbers = view.versions(workload.uid).map((known) => known.version);
-  throw new CloudlessError(
-    'VERSION_NOT_FOUND',
-    `${formatWorkload(workload)} has no version ${version}; the kept versions are ${numbers.join(', ')}`,
-  );
 }

@@ -1,16 +1,14 @@
 import type { ServiceImpl } from '@connectrpc/connect';
 import { CoordinatorService } from '@cloudless/api';
-import type { Clock } from '@cloudless/base';
 import type { NodeHandlers } from '../node/node-handlers.js';
 import type { PlanHandlers } from '../plan/plan-handlers.js';
 import type { RolloutHandlers } from '../rollout/rollout-handlers.js';
 import type { SessionHub } from '../session/session-hub.js';
 import type { TunnelHub } from '../stream/tunnel-hub.js';
-import type { EndpointAndEventHandlers } from '../watch/endpoint-and-event-handlers.js';
-import { withSlowReaderTimeout } from '../watch/slow-reader-timeout.js';
 import type { WhatIfHandlers } from '../what-if/what-if-handlers.js';
 import type { WorkloadHandlers } from '../workload/workload-handlers.js';
 import type { CallRoutes } from './call-routes.js';
+import type { ReadRoutes } from './read-routes.js';
 import { createStreamRoutes, type StreamRouteHandlers } from './stream-routes.js';
 
 type Coordinator = ServiceImpl<typeof CoordinatorService>;
@@ -18,8 +16,7 @@ const calls = CoordinatorService.method;
 
 /** The handlers of CoordinatorService by subject. */
 export interface CoordinatorHandlers extends StreamRouteHandlers {
-  readonly clock: Clock;
-  readonly getServerInfo: Coordinator['getServerInfo'];
+  readonly reads: ReadRoutes['coordinator'];
   readonly sessions: SessionHub;
   readonly tunnels: TunnelHub;
   readonly nodes: NodeHandlers;
@@ -27,7 +24,6 @@ export interface CoordinatorHandlers extends StreamRouteHandlers {
   readonly rollouts: RolloutHandlers;
   readonly plans: PlanHandlers;
   readonly whatIf: WhatIfHandlers;
-  readonly endpointsAndEvents: EndpointAndEventHandlers;
 }
 
 /** Creates the implementation of CoordinatorService. */
@@ -35,9 +31,9 @@ export function createCoordinatorRoutes(
   routes: CallRoutes,
   handlers: CoordinatorHandlers,
 ): Coordinator {
-  const { sessions, tunnels, getServerInfo } = handlers;
+  const { sessions, tunnels, reads } = handlers;
   return {
-    getServerInfo,
+    ...reads,
     heartbeat: (request, context) => sessions.handleHeartbeat(request, context),
     renewLease: (request, context) => sessions.handleRenewLease(request, context),
     session: (messages, context) => sessions.runSession(messages, context),
@@ -46,20 +42,16 @@ export function createCoordinatorRoutes(
     ...createWorkloadRoutes(routes, handlers),
     ...createRolloutRoutes(routes, handlers),
     ...createPlanRoutes(routes, handlers),
-    ...createReadRoutes(routes, handlers),
+    ...createSimulationRoutes(handlers),
     ...createStreamRoutes(routes, calls, handlers),
   };
 }
 
-function createNodeRoutes(routes: CallRoutes, { nodes, clock }: CoordinatorHandlers) {
+function createNodeRoutes(routes: CallRoutes, { nodes }: CoordinatorHandlers) {
   return {
     enrollNode: routes.change(calls.enrollNode, (request, entry, context) =>
       nodes.enrollNode(request, entry, context),
     ),
-    getNode: (request, context) => nodes.getNode(request, context),
-    listNodes: (request, context) => nodes.listNodes(request, context),
-    watchNodes: (request, context) =>
-      withSlowReaderTimeout(nodes.watchNodes(request, context), clock),
     updateNode: routes.change(calls.updateNode, (request, entry) =>
       nodes.updateNode(request, entry),
     ),
@@ -79,7 +71,7 @@ function createNodeRoutes(routes: CallRoutes, { nodes, clock }: CoordinatorHandl
   } satisfies Partial<Coordinator>;
 }
 
-function createWorkloadRoutes(routes: CallRoutes, { workloads, clock }: CoordinatorHandlers) {
+function createWorkloadRoutes(routes: CallRoutes, { workloads }: CoordinatorHandlers) {
   return {
     createWorkload: routes.changeWorkload(calls.createWorkload, (request, entry) =>
       workloads.createWorkload(request, entry),
@@ -93,14 +85,6 @@ function createWorkloadRoutes(routes: CallRoutes, { workloads, clock }: Coordina
     deleteWorkload: routes.changeWorkload(calls.deleteWorkload, (request, entry) =>
       workloads.deleteWorkload(request, entry),
     ),
-    getWorkload: routes.readWorkload(calls.getWorkload, (request, context) =>
-      workloads.getWorkload(request, context),
-    ),
-    listWorkloads: (request, context) => workloads.listWorkloads(request, context),
-    watchWorkloads: (request, context) =>
-      withSlowReaderTimeout(workloads.watchWorkloads(request, context), clock),
-    watchReplicas: (request, context) =>
-      withSlowReaderTimeout(workloads.watchReplicas(request, context), clock),
     planWorkload: routes.readWorkload(calls.planWorkload, (request) =>
       workloads.planWorkload(request),
     ),
@@ -127,9 +111,6 @@ function createRolloutRoutes(routes: CallRoutes, { rollouts }: CoordinatorHandle
     restartRollout: routes.changeWorkload(calls.restartRollout, (request, entry) =>
       rollouts.restartRollout(request, entry),
     ),
-    getWorkloadVersion: routes.readWorkload(calls.getWorkloadVersion, (request) =>
-      rollouts.getWorkloadVersion(request),
-    ),
   } satisfies Partial<Coordinator>;
 }
 
@@ -140,30 +121,15 @@ function createPlanRoutes(routes: CallRoutes, { plans }: CoordinatorHandlers) {
   return {
     createPlan: (request, context) =>
       request.validateOnly ? plans.predictPlan(request, context) : createPlan(request, context),
-    getPlan: (request, context) => plans.getPlan(request, context),
-    listPlans: (request, context) => plans.listPlans(request, context),
     executePlan: routes.change(calls.executePlan, (request, entry) =>
       plans.executePlan(request, entry),
     ),
   } satisfies Partial<Coordinator>;
 }
 
-function createReadRoutes(
-  routes: CallRoutes,
-  { endpointsAndEvents, whatIf, clock }: CoordinatorHandlers,
-) {
+function createSimulationRoutes({ whatIf }: CoordinatorHandlers) {
   return {
     simulateCluster: (request, context) => whatIf.simulateCluster(request, context),
     proposeMoves: (request, context) => whatIf.proposeMoves(request, context),
-    listEndpoints: routes.readWorkload(calls.listEndpoints, (request) =>
-      endpointsAndEvents.listEndpoints(request),
-    ),
-    watchEndpoints: (request, context) => {
-      routes.requireWorkload(calls.watchEndpoints, request, context);
-      return withSlowReaderTimeout(endpointsAndEvents.watchEndpoints(request, context), clock);
-    },
-    listEvents: (request, context) => endpointsAndEvents.listEvents(request, context),
-    watchEvents: (request, context) =>
-      withSlowReaderTimeout(endpointsAndEvents.watchEvents(request, context), clock),
   } satisfies Partial<Coordinator>;
 }

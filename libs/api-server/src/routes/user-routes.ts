@@ -5,6 +5,7 @@ import type { CredentialHandlers } from '../user/credential-handlers.js';
 import type { UserHandlers } from '../user/user-handlers.js';
 import type { RequestedGrant } from '../user/user-rules.js';
 import type { CallRoutes } from './call-routes.js';
+import type { ReadRoutes } from './read-routes.js';
 
 const calls = UserService.method;
 
@@ -14,7 +15,12 @@ export function createUserRoutes(
   {
     users,
     credentials,
-  }: { readonly users: UserHandlers; readonly credentials: CredentialHandlers },
+    reads,
+  }: {
+    readonly users: UserHandlers;
+    readonly credentials: CredentialHandlers;
+    readonly reads: ReadRoutes['user'];
+  },
 ): ServiceImpl<typeof UserService> {
   return {
     createUser: routes.change(
@@ -22,7 +28,6 @@ export function createUserRoutes(
       (request, entry) => users.createUser(request, entry),
       ({ name }) => ({ object: `user ${name}` }),
     ),
-    listUsers: (request, context) => users.listUsers(request, context),
     deleteUser: routes.change(
       calls.deleteUser,
       (request, entry) => users.deleteUser(request, entry),
@@ -43,7 +48,6 @@ export function createUserRoutes(
       (request, entry) => credentials.createUserToken(request, entry),
       ({ user }) => describeOwner(user),
     ),
-    listUserTokens: (request, context) => credentials.listUserTokens(request, context),
     revokeUserToken: routes.change(
       calls.revokeUserToken,
       (request, entry) => credentials.revokeUserToken(request, entry),
@@ -54,7 +58,7 @@ export function createUserRoutes(
       (request, entry) => credentials.issueUserCertificate(request, entry),
       () => ({}),
     ),
-    whoAmI: (_request, context) => users.whoAmI(context),
+    ...reads,
   };
 }
 

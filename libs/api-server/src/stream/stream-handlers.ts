@@ -1,4 +1,4 @@
-import { clone, create } from '@bufbuild/protobuf';
+import { clone } from '@bufbuild/protobuf';
 import type { HandlerContext } from '@connectrpc/connect';
 import {
   AgentService,
@@ -6,7 +6,6 @@ import {
   ExecCommandRequestSchema,
   GetContainerStatusRequestSchema,
   ExecResultAssembler,
-  ListContainersResponseSchema,
   StreamLogsRequestSchema,
   decodeLines,
   findPreviousConflict,
@@ -14,13 +13,11 @@ import {
   type ExecCommandRequest,
   type ExecCommandResponse,
   type GetContainerStatusRequest,
-  type ListContainersResponse,
   type LogEntry,
   type StreamLogsRequest,
 } from '@cloudless/api';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
-import { CallAccess, getReplicaNamespace, type AccessDeps } from '../access/call-access.js';
-import { presentContainer } from '../workload/container-presenter.js';
+import { CallAccess, type AccessDeps } from '../access/call-access.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { toAuditSubject } from '../audit/audit-subject.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -179,25 +176,5 @@ export class StreamHandlers {
       'STREAM_INTERRUPTED',
       `node "${replica.nodeId}" ended the call without a result`,
     );
-  }
-
-  /**
-   * Lists the current container of each replica as its agent last reported it. Does not query the
-   * agents. Replicas that are lost are omitted.
-   */
-  listContainers(context: HandlerContext): ListContainersResponse {
-    const isVisible = this.access.createFilter(
-      this.access.getCaller(context),
-      AgentService.method.listContainers,
-      '',
-    );
-    const view = this.deps.state.view();
-    const containers = [...view.replicas()]
-      .map(({ value }) => value)
-      .filter(({ containerId, lost }) => containerId !== '' && !lost)
-      .filter((replica) => isVisible(getReplicaNamespace(view, replica)))
-      .sort((a, b) => (a.id < b.id ? -1 : 1))
-      .map((replica) => presentContainer(view, replica));
-    return create(ListContainersResponseSchema, { containers });
   }
 }

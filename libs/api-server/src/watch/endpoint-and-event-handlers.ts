@@ -21,7 +21,7 @@ import {
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { createServingFilter, getZone, isLive } from '@cloudless/cluster-state';
 import { CallAccess } from '../access/call-access.js';
-import type { ApiServerDeps } from '../ports.js';
+import type { ReadDeps } from '../ports.js';
 import { requireWorkload } from '../lookup.js';
 import type { LivenessChanges } from './liveness-changes.js';
 import { createEndpointSource } from './watch-endpoints.js';
@@ -33,9 +33,7 @@ import { findRelatedEvents } from './related-events.js';
 export class EndpointAndEventHandlers {
   private readonly access: CallAccess;
 
-  constructor(
-    private readonly deps: ApiServerDeps & { readonly livenessChanges: LivenessChanges },
-  ) {
+  constructor(private readonly deps: ReadDeps & { readonly livenessChanges: LivenessChanges }) {
     this.access = new CallAccess(deps);
   }
 

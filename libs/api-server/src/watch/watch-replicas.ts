@@ -11,7 +11,7 @@ import {
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { StopSignal } from '@cloudless/base';
 import type { HistoricChange, RecordChange } from '@cloudless/cluster-state';
-import type { ApiServerDeps } from '../ports.js';
+import type { ReadDeps } from '../ports.js';
 import { ChangeQueue } from './change-queue.js';
 import type { LivenessChanges } from './liveness-changes.js';
 import { BOOKMARK_MS } from './wakeup.js';
@@ -20,7 +20,7 @@ import { listWorkloadsOnNode, mayHaveChangedZone } from './watch-workloads.js';
 /** Most replicas of one response: large enough that the costs of a message do not count. */
 const MAX_REPLICAS = 250;
 
-export type WatchReplicasDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'presenter'> & {
+export type WatchReplicasDeps = Pick<ReadDeps, 'state' | 'clock' | 'presenter'> & {
   readonly livenessChanges: LivenessChanges;
 };
 

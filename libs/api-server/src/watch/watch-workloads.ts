@@ -18,7 +18,7 @@ import {
   type HistoricChange,
   type RecordChange,
 } from '@cloudless/cluster-state';
-import type { ApiServerDeps } from '../ports.js';
+import type { ReadDeps } from '../ports.js';
 import type { WatchSource } from './watch-records.js';
 
 /**
@@ -29,7 +29,7 @@ import type { WatchSource } from './watch-records.js';
  * @throws kind `invalid` when the label selector cannot be parsed.
  */
 export function createWorkloadSource(
-  deps: Pick<ApiServerDeps, 'state' | 'presenter'>,
+  deps: Pick<ReadDeps, 'state' | 'presenter'>,
   request: WatchWorkloadsRequest,
   {
     isVisible,

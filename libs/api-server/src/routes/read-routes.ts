@@ -1,0 +1,137 @@
+import type { ServiceImpl } from '@connectrpc/connect';
+import {
+  CoordinatorService,
+  type AgentService,
+  type IdentityService,
+  type UserService,
+} from '@cloudless/api';
+import { CertificateAuthorityHandlers } from '../identity/certificate-authority-handlers.js';
+import { JoinTokenHandlers } from '../identity/join-token-handlers.js';
+import { NodeBanHandlers } from '../identity/node-ban-handlers.js';
+import { KeyedMutex } from '../mutation/keyed-mutex.js';
+import { NodePictures } from '../node/node-pictures.js';
+import { NodeReads } from '../node/node-reads.js';
+import { PlanReads } from '../plan/plan-reads.js';
+import type { ReadDeps } from '../ports.js';
+import { createServerInfo } from '../server-info.js';
+import { CredentialHandlers } from '../user/credential-handlers.js';
+import { requireIdentity } from '../user/user-change.js';
+import { UserHandlers } from '../user/user-handlers.js';
+import { EndpointAndEventHandlers } from '../watch/endpoint-and-event-handlers.js';
+import { LivenessChanges } from '../watch/liveness-changes.js';
+import { withSlowReaderTimeout } from '../watch/slow-reader-timeout.js';
+import { WorkloadReads } from '../workload/workload-reads.js';
+import type { CallRoutes } from './call-routes.js';
+
+const calls = CoordinatorService.method;
+
+/** The reads of all services, by service. Close them after the last call. */
+export interface ReadRoutes {
+  readonly coordinator: ReturnType<typeof createCoordinatorReads>;
+  readonly agent: Pick<ServiceImpl<typeof AgentService>, 'listContainers'>;
+  readonly identity: ReturnType<typeof createIdentityReads>;
+  readonly user: ReturnType<typeof createUserReads>;
+  close(): void;
+}
+
+/**
+ * Creates the reads that follow from the records and the live status of nodes alone: every
+ * coordinator serves them, whether it leads or follows.
+ */
+export function createReadRoutes(routes: CallRoutes, deps: ReadDeps): ReadRoutes {
+  const livenessChanges = new LivenessChanges(deps.state, deps.nodes);
+  const nodePictures = new NodePictures(deps);
+  const workloads = new WorkloadReads({ ...deps, livenessChanges });
+  return {
+    coordinator: createCoordinatorReads(routes, deps, {
+      workloads,
+      nodes: new NodeReads({ ...deps, livenessChanges, nodePictures }),
+      plans: new PlanReads(deps),
+      endpointsAndEvents: new EndpointAndEventHandlers({ ...deps, livenessChanges }),
+    }),
+    agent: { listContainers: (_request, context) => workloads.listContainers(context) },
+    identity: createIdentityReads(deps),
+    user: createUserReads(routes, deps),
+    close: () => {
+      livenessChanges.close();
+      nodePictures.close();
+    },
+  };
+}
+
+function createCoordinatorReads(
+  routes: CallRoutes,
+  deps: ReadDeps,
+  {
+    workloads,
+    nodes,
+    plans,
+    endpointsAndEvents,
+  }: {
+    readonly workloads: WorkloadReads;
+    readonly nodes: NodeReads;
+    readonly plans: PlanReads;
+    readonly endpointsAndEvents: EndpointAndEventHandlers;
+  },
+) {
+  const { clock } = deps;
+  return {
+    getServerInfo: () => createServerInfo(deps),
+    getNode: (request, context) => nodes.getNode(request, context),
+    listNodes: (request, context) => nodes.listNodes(request, context),
+    watchNodes: (request, context) =>
+      withSlowReaderTimeout(nodes.watchNodes(request, context), clock),
+    getWorkload: routes.readWorkload(calls.getWorkload, (request, context) =>
+      workloads.getWorkload(request, context),
+    ),
+    listWorkloads: (request, context) => workloads.listWorkloads(request, context),
+    watchWorkloads: (request, context) =>
+      withSlowReaderTimeout(workloads.watchWorkloads(request, context), clock),
+    watchReplicas: (request, context) =>
+      withSlowReaderTimeout(workloads.watchReplicas(request, context), clock),
+    getWorkloadVersion: routes.readWorkload(calls.getWorkloadVersion, (request) =>
+      workloads.getWorkloadVersion(request),
+    ),
+    getPlan: (request, context) => plans.getPlan(request, context),
+    listPlans: (request, context) => plans.listPlans(request, context),
+    listEndpoints: routes.readWorkload(calls.listEndpoints, (request) =>
+      endpointsAndEvents.listEndpoints(request),
+    ),
+    watchEndpoints: (request, context) => {
+      routes.requireWorkload(calls.watchEndpoints, request, context);
+      return withSlowReaderTimeout(endpointsAndEvents.watchEndpoints(request, context), clock);
+    },
+    listEvents: (request, context) => endpointsAndEvents.listEvents(request, context),
+    watchEvents: (request, context) =>
+      withSlowReaderTimeout(endpointsAndEvents.watchEvents(request, context), clock),
+  } satisfies Partial<ServiceImpl<typeof CoordinatorService>>;
+}
+
+function createIdentityReads(deps: ReadDeps) {
+  // The changes of these handlers are no reads, so nothing waits for the mutex.
+  const changeDeps = { ...deps, mutex: new KeyedMutex() };
+  const bans = new NodeBanHandlers(changeDeps);
+  const createTokens = (): JoinTokenHandlers =>
+    new JoinTokenHandlers(changeDeps, requireIdentity(deps));
+  const createAuthority = (): CertificateAuthorityHandlers =>
+    new CertificateAuthorityHandlers(changeDeps, requireIdentity(deps));
+  return {
+    listJoinTokens: (request) => createTokens().listJoinTokens(request),
+    listNodeBans: (request) => {
+      requireIdentity(deps);
+      return bans.listNodeBans(request);
+    },
+    getCertificateAuthority: () => createAuthority().getCertificateAuthority(),
+  } satisfies Partial<ServiceImpl<typeof IdentityService>>;
+}
+
+function createUserReads({ access }: CallRoutes, deps: ReadDeps) {
+  const changeDeps = { ...deps, access, mutex: new KeyedMutex() };
+  const users = new UserHandlers(changeDeps);
+  const credentials = new CredentialHandlers(changeDeps);
+  return {
+    listUsers: (request, context) => users.listUsers(request, context),
+    listUserTokens: (request, context) => credentials.listUserTokens(request, context),
+    whoAmI: (_request, context) => users.whoAmI(context),
+  } satisfies Partial<ServiceImpl<typeof UserService>>;
+}
