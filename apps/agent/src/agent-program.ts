@@ -42,6 +42,18 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   ],
   reserveCpu: ['--reserve-cpu <cores>', 'CPU reserved for the system: 0.5 or 500m (default 0)'],
   reserveMemory: ['--reserve-memory <amount>', 'memory reserved for the system: 512Mi (default 0)'],
+  reserveStorage: [
+    '--reserve-storage <amount>',
+    'disk space reserved for the system: 20Gi (default 0)',
+  ],
+  bandwidth: [
+    '--bandwidth <bits>',
+    'egress bandwidth of this machine in bits per second that workloads may request: 100M, 1G (default 0)',
+  ],
+  customResource: [
+    '--custom-resource <name=amount...>',
+    'custom resource of this machine that workloads may request, such as example.com/license=4; may be repeated',
+  ],
   portRange: [
     '--port-range <from-to>',
     'ports that are assigned to workloads (default 20000-29999)',

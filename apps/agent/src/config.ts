@@ -15,6 +15,13 @@ import { Taint_Effect } from '@cloudless/api';
 import { isLoopbackHost } from '@cloudless/identity';
 import { LOG_FORMATS, otlpEndpointField, type LogFormat } from '@cloudless/observability';
 
+import {
+  parseBandwidth,
+  parseCpu,
+  parseCustomResources,
+  parseMemory,
+} from './resource-settings.js';
+import { LABEL_KEY, parseList, parsePairs } from './setting-lists.js';
 import { findTlsConflicts, parseJoinToken } from './tls-settings.js';
 
 /** Taint of this node. */
@@ -56,6 +63,12 @@ export interface AgentConfig {
   readonly reserveCpu: number;
   /** Memory reserved for the system, bytes. */
   readonly reserveMemory: number;
+  /** Disk space reserved for the system, bytes. */
+  readonly reserveStorage: number;
+  /** Egress bandwidth of this machine in bits per second; 0: unknown, so none can be requested. */
+  readonly bandwidth: number;
+  /** Custom resources of this machine by name. */
+  readonly customResource: Readonly<Record<string, number>>;
   /** Range of ports for workloads, both included. */
   readonly portRange: { readonly from: number; readonly to: number };
   /**
@@ -164,6 +177,9 @@ export function parseAgentConfig(
       startConcurrency: wholeNumberField(defaultStartConcurrency(), 1, 10_000),
       reserveCpu: { fallback: 0, parse: parseCpu },
       reserveMemory: { fallback: 0, parse: parseMemory },
+      reserveStorage: { fallback: 0, parse: parseMemory },
+      bandwidth: { fallback: 0, parse: parseBandwidth },
+      customResource: { fallback: {}, parse: parseCustomResources },
       portRange: { fallback: { from: 20_000, to: 29_999 }, parse: parsePortRange },
       runtime: oneOfField('auto', ['auto', 'process', 'cri']),
       criSocket: { fallback: undefined, parse: parseSocket },
@@ -236,20 +252,6 @@ const PLACE_FORMAT = {
   pattern: /^[A-Za-z0-9._-]{0,63}$/,
   expected: 'up to 63 letters, digits, ".", "_" and "-"',
 };
-
-/** Splits a list or a comma-separated text; undefined for other values. */
-function parseList(raw: unknown): readonly string[] | undefined {
-  if (typeof raw === 'string')
-    return raw
-      .split(',')
-      .map((part) => part.trim())
-      .filter((part) => part !== '');
-  if (!Array.isArray(raw)) return undefined;
-  const parts = raw.map((part: unknown) =>
-    typeof part === 'string' ? parseList(part) : undefined,
-  );
-  return parts.includes(undefined) ? undefined : parts.flatMap((part) => part ?? []);
-}
 
 const parseCoordinators: Parse<readonly string[]> = (raw) => {
   const addresses = parseList(raw);
@@ -327,8 +329,6 @@ const parseSysctls: Parse<readonly string[]> = (raw) => {
   };
 };
 
-const LABEL_KEY = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?$/;
-
 const parseLabels: Parse<AgentConfig['label']> = (raw) => {
   const pairs = parsePairs(raw);
   if (pairs === undefined) return { problem: 'must be labels such as disk=ssd' };
@@ -340,18 +340,6 @@ const parseLabels: Parse<AgentConfig['label']> = (raw) => {
   }
   return { value: Object.fromEntries(pairs) };
 };
-
-/** Splits labels into keys and values; undefined when a part has no "=". */
-function parsePairs(raw: unknown): readonly (readonly [string, string])[] | undefined {
-  if (typeof raw === 'object' && raw !== null && !Array.isArray(raw)) {
-    return Object.entries(raw).map(([key, value]) => [key, String(value)] as const);
-  }
-  const parts = parseList(raw);
-  if (parts === undefined || parts.some((part) => !part.includes('='))) return undefined;
-  return parts.map(
-    (part) => [part.slice(0, part.indexOf('=')), part.slice(part.indexOf('=') + 1)] as const,
-  );
-}
 
 const EFFECTS: Readonly<Record<string, Taint_Effect>> = {
   NO_SCHEDULE: Taint_Effect.NO_SCHEDULE,
@@ -374,33 +362,6 @@ const parseTaints: Parse<readonly AgentTaint[]> = (raw) => {
     taints.push({ key, value: value ?? '', effect: taintEffect });
   }
   return { value: taints };
-};
-
-const parseCpu: Parse<number> = (raw) => {
-  const { number, milli } = /^(?<number>\d+(\.\d+)?)(?<milli>m)?$/.exec(String(raw))?.groups ?? {};
-  if (number === undefined)
-    return { problem: `"${String(raw)}" must be cores such as 0.5, or thousandths such as 500m` };
-  return { value: Math.round(Number(number) * (milli === undefined ? 1_000 : 1)) };
-};
-
-const BYTES_PER_UNIT: Readonly<Record<string, number>> = {
-  '': 1,
-  Ki: 2 ** 10,
-  Mi: 2 ** 20,
-  Gi: 2 ** 30,
-  Ti: 2 ** 40,
-  k: 1e3,
-  M: 1e6,
-  G: 1e9,
-  T: 1e12,
-};
-
-const parseMemory: Parse<number> = (raw) => {
-  const { number, unit } =
-    /^(?<number>\d+(\.\d+)?)(?<unit>[KMGT]i|[kMGT])?$/.exec(String(raw))?.groups ?? {};
-  if (number === undefined)
-    return { problem: `"${String(raw)}" must be bytes, or an amount such as 512Mi or 2G` };
-  return { value: Math.round(Number(number) * (BYTES_PER_UNIT[unit ?? ''] ?? 1)) };
 };
 
 const parsePortRange: Parse<AgentConfig['portRange']> = (raw) => {

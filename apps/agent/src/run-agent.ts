@@ -1,6 +1,7 @@
 import { definedFields, errorFields, type Log } from '@cloudless/base';
-import { Agent, type AgentOptions } from '@cloudless/agent-core';
+import { Agent, type AgentOptions, type NodeDescription } from '@cloudless/agent-core';
 import { systemClock, systemRandom, VERSION } from '@cloudless/app-kit';
+import type { HostCapacity } from '@cloudless/cgroup-reader';
 import { createKeyAndCsr } from '@cloudless/identity/csr';
 import {
   createMetrics,
@@ -104,19 +105,7 @@ export async function runAgent(
       onClusterKnown: (clusterId) => runtimes.setCluster(clusterId),
       store: new FileAgentStore(config.dataDir),
       nodeReader,
-      node: () => ({
-        region: config.region,
-        zone: config.zone,
-        labels: config.label,
-        taints: config.taint,
-        capacity,
-        reserved: { cpuMillis: config.reserveCpu, memoryBytes: config.reserveMemory },
-        maxReplicas: config.maxReplicas,
-        agentVersion: VERSION,
-        architecture: process.arch,
-        operatingSystem: process.platform,
-        agentAddress: servers.agentAddress,
-      }),
+      node: () => describeNode(config, capacity, servers.agentAddress),
       connect: connectTcp,
       dial: dialTcp,
       probeClients: { http: checkHttp, grpc: checkGrpc },
@@ -170,4 +159,29 @@ async function unwind(cleanup: (() => Promise<void>)[], log: Log): Promise<void>
       log.warn('cleanup step failed', errorFields(reason));
     }
   }
+}
+
+/** Describes this machine to the coordinator. */
+function describeNode(
+  config: AgentConfig,
+  capacity: HostCapacity,
+  agentAddress: string,
+): NodeDescription {
+  return {
+    region: config.region,
+    zone: config.zone,
+    labels: config.label,
+    taints: config.taint,
+    capacity: { ...capacity, bandwidthBps: config.bandwidth, custom: config.customResource },
+    reserved: {
+      cpuMillis: config.reserveCpu,
+      memoryBytes: config.reserveMemory,
+      storageBytes: config.reserveStorage,
+    },
+    maxReplicas: config.maxReplicas,
+    agentVersion: VERSION,
+    architecture: process.arch,
+    operatingSystem: process.platform,
+    agentAddress,
+  };
 }

@@ -122,6 +122,12 @@ export interface DryRunPort {
 export interface NodeAllocation {
   readonly cpuMillis: number;
   readonly memoryBytes: number;
+  readonly storageBytes: number;
+  /** Egress bandwidth in bits per second. */
+  readonly bandwidthBps: number;
+  readonly gpus: number;
+  /** Amounts above 0 of custom resources, by name. */
+  readonly custom: Readonly<Record<string, number>>;
   readonly replicas: number;
 }
 

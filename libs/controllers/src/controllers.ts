@@ -142,8 +142,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     getReserved: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;
-      const { cpuMillis, memoryBytes } = usage.allocated;
-      return { cpuMillis, memoryBytes, replicas: usage.replicas };
+      return { ...usage.allocated, replicas: usage.replicas };
     },
     get isPlacing() {
       return placer.isPlacing;

@@ -21,4 +21,9 @@ export type { DryRunServiceDeps } from './dry-run/dry-run-service.js';
 export { WhatIfService } from './what-if/what-if-service.js';
 export type { WhatIfServiceDeps } from './what-if/what-if-service.js';
 export { WorkloadPresenter } from './workload/workload-presenter.js';
-export { toPlacementRequest, toReservation, toSchedulerNode } from './placement/scheduler-input.js';
+export {
+  toPlacementRequest,
+  toRequests,
+  toReservation,
+  toSchedulerNode,
+} from './placement/scheduler-input.js';

@@ -19,6 +19,8 @@ export type {
 } from './input/request.js';
 export { DEFAULT_PRIORITY } from './input/reservation.js';
 export type { HeldReservation, Reservation } from './input/reservation.js';
+export type { CustomAmounts } from './input/custom-resources.js';
+export { NO_RESOURCES, addResources, subtractResources, toResources } from './input/resources.js';
 export type { ResourceAmounts, Resources } from './input/resources.js';
 export type { LabelOperator, LabelRequirement, Labels } from './input/labels.js';
 export { isTolerated } from './input/taints.js';

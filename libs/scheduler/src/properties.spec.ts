@@ -211,6 +211,13 @@ describe('Cluster in random worlds', () => {
             const booked = held.reduce((sum, { resources }) => sum + (resources[field] ?? 0), 0);
             expect(booked).toBeLessThanOrEqual(Math.max(0, allocatableOf(node, field)));
           }
+          for (const name of ['license', 'fpga']) {
+            const booked = held.reduce(
+              (sum, { resources }) => sum + (resources.custom?.[name] ?? 0),
+              0,
+            );
+            expect(booked).toBeLessThanOrEqual(node.capacity.custom?.[name] ?? 0);
+          }
         }
       }),
       RUNS,
@@ -291,6 +298,7 @@ describe('Cluster in random worlds', () => {
         const empty = aCluster(world.nodes);
         for (const request of world.requests)
           expect(cluster.explain(request)).toEqual(empty.explain(request));
+        for (const { id } of world.nodes) expect(cluster.usage(id)).toEqual(empty.usage(id));
         world.reservations.forEach((reservation) => cluster.reserve(reservation));
         for (const request of world.requests)
           expect(cluster.explain(request)).toEqual(copy.explain(request));

@@ -53,6 +53,21 @@ export function formatBytes(bytes: bigint): string {
 
 const BYTE_UNITS = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi'];
 
+/** Formats bits per second with a decimal unit and at most one decimal: `1.5 Gbit/s`, `0`. */
+export function formatBandwidth(bitsPerSecond: bigint | undefined): string {
+  if (bitsPerSecond === undefined) return '';
+  if (bitsPerSecond === 0n) return '0';
+  let value = Number(bitsPerSecond);
+  let unit = 0;
+  while (value >= 1000 && unit < BIT_UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${value.toFixed(1).replace(/\.0$/, '')} ${BIT_UNITS[unit] ?? ''}bit/s`;
+}
+
+const BIT_UNITS = ['', 'k', 'M', 'G', 'T'];
+
 /** Formats thousandths of a core: `250m`, `2`. */
 export function formatCpu(millis: number): string {
   return millis % 1000 === 0 ? String(millis / 1000) : `${millis}m`;

@@ -1,6 +1,13 @@
 import { Condition_Type } from '@cloudless/api';
-import type { Event, Node } from '@cloudless/api';
-import { formatAge, formatBytes, formatCpu, formatLabels, formatWord } from '../output/human.js';
+import type { Event, Node, NodeCapacity } from '@cloudless/api';
+import {
+  formatAge,
+  formatBandwidth,
+  formatBytes,
+  formatCpu,
+  formatLabels,
+  formatWord,
+} from '../output/human.js';
 import { formatStyledTime, indentStyle } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
@@ -88,16 +95,30 @@ function formatResourceTable({ status }: Node, style: Style): string {
   if (status === undefined) return '';
   const { capacity, reserved, allocated, usage } = status;
   const amounts = [capacity, reserved, allocated, usage];
+  const booked = [capacity, reserved, allocated];
   return formatTable(
     ['RESOURCE', 'CAPACITY', 'SYSTEM', 'ALLOCATED', 'MEASURED USE'],
     [
       ['cpu', ...amounts.map((amount) => formatOptionalCpu(amount?.cpuMillis))],
       ['memory', ...amounts.map((amount) => formatOptionalBytes(amount?.memoryBytes))],
       ['storage', ...amounts.map((amount) => formatOptionalBytes(amount?.storageBytes))],
-      ['gpus', ...[capacity, reserved, allocated].map((amount) => String(amount?.gpus ?? 0)), ''],
+      ['bandwidth', ...booked.map((amount) => formatBandwidth(amount?.bandwidthBps)), ''],
+      ['gpus', ...booked.map((amount) => String(amount?.gpus ?? 0)), ''],
+      ...listCustomNames(booked).map((name) => [
+        name,
+        ...booked.map((amount) =>
+          String(new Map(Object.entries(amount?.custom ?? {})).get(name) ?? 0),
+        ),
+        '',
+      ]),
     ],
     style,
   );
+}
+
+/** Lists the custom resources of a node, also those that only replicas hold. */
+function listCustomNames(amounts: readonly (NodeCapacity | undefined)[]): readonly string[] {
+  return [...new Set(amounts.flatMap((amount) => Object.keys(amount?.custom ?? {})))].sort();
 }
 
 function formatOptionalCpu(value: number | undefined): string {

@@ -10,6 +10,7 @@ import {
 import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
 import {
   formatBytes,
+  formatBandwidth,
   formatCpu,
   formatDuration,
   formatLabels,
@@ -127,13 +128,14 @@ function formatStep({ replicas, percent, wait, promotion }: Rollout_Step): strin
 
 function formatResources(resources: ResourceList | undefined): string {
   if (resources === undefined) return '';
-  const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus, pids } = resources;
+  const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus, custom, pids } = resources;
   const parts = [
     cpuMillis === undefined ? '' : `cpu ${formatCpu(cpuMillis)}`,
     memoryBytes === undefined ? '' : `memory ${formatBytes(memoryBytes)}`,
     storageBytes === 0n ? '' : `storage ${formatBytes(storageBytes)}`,
-    bandwidthBps === 0n ? '' : `bandwidth ${bandwidthBps} bit/s`,
+    bandwidthBps === 0n ? '' : `bandwidth ${formatBandwidth(bandwidthBps)}`,
     gpus === 0 ? '' : `gpus ${gpus}`,
+    ...Object.entries(custom).map(([name, amount]) => `${name} ${amount}`),
     pids === undefined ? '' : `processes ${pids}`,
   ];
   return parts.filter((part) => part !== '').join(', ');

@@ -402,12 +402,13 @@ describe('fromContainerLabels', () => {
 
 /** Paths of the leaf fields that no request to a runtime contains, by the code that reads them. */
 const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
-  'the scheduler': /^(runtime|priority|mode|placement\..*)$/,
+  'the scheduler':
+    /^(runtime|priority|mode|placement\..*|resources\.requests\.(storage_bytes|bandwidth_bps|custom))$/,
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
   toReplicaTarget:
     /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'no reader: the API refuses these fields':
-    /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
+    /^(resources\.limits\.(storage_bytes|bandwidth_bps|custom)|resources\.(requests|limits)\.gpus|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
 };
 
 describe('toContainerRequest with one leaf field of the spec set', () => {

@@ -16,8 +16,8 @@ export const PROTOCOL_MIN = 1;
 export const PROTOCOL_MAX = 2;
 
 /**
- * Static description of a node in its Hello message. CPU in thousandths of a core, the rest in
- * bytes.
+ * Static description of a node in its Hello message. CPU in thousandths of a core, bandwidth in bits
+ * per second, memory and storage in bytes.
  */
 export interface NodeDescription {
   readonly region: string;
@@ -32,9 +32,17 @@ export interface NodeDescription {
     readonly cpuMillis: number;
     readonly memoryBytes: number;
     readonly storageBytes: number;
+    /** Egress bandwidth that replicas may request. Default: 0. */
+    readonly bandwidthBps?: number;
+    /** Custom resources by name. Default: none. */
+    readonly custom?: Readonly<Record<string, number>>;
   };
   /** Reserved for the system; the coordinator places no replicas on this part of `capacity`. */
-  readonly reserved: { readonly cpuMillis: number; readonly memoryBytes: number };
+  readonly reserved: {
+    readonly cpuMillis: number;
+    readonly memoryBytes: number;
+    readonly storageBytes?: number;
+  };
   readonly maxReplicas: number;
   readonly agentVersion: string;
   readonly architecture: string;
@@ -69,10 +77,18 @@ export function toHello(
       cpuMillis: Math.floor(node.capacity.cpuMillis),
       memoryBytes: BigInt(Math.floor(node.capacity.memoryBytes)),
       storageBytes: BigInt(Math.floor(node.capacity.storageBytes)),
+      bandwidthBps: BigInt(Math.floor(node.capacity.bandwidthBps ?? 0)),
+      custom: Object.fromEntries(
+        Object.entries(node.capacity.custom ?? {}).map(([name, amount]) => [
+          name,
+          BigInt(Math.floor(amount)),
+        ]),
+      ),
     }),
     reserved: create(NodeCapacitySchema, {
       cpuMillis: Math.floor(node.reserved.cpuMillis),
       memoryBytes: BigInt(Math.floor(node.reserved.memoryBytes)),
+      storageBytes: BigInt(Math.floor(node.reserved.storageBytes ?? 0)),
     }),
     maxReplicas: node.maxReplicas,
     capabilities: [...state.capabilities],

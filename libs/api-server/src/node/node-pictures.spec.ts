@@ -3,6 +3,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import {
   ConditionSchema,
+  NodeCapacitySchema,
   NodeSchema,
   NodeStatusSchema,
   NodeStatus_Phase as Phase,
@@ -11,7 +12,7 @@ import {
 } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
-import { ApiTestBed } from '../testing/api-test-bed.js';
+import { ApiTestBed, NO_ALLOCATION } from '../testing/api-test-bed.js';
 import { NodePictures } from './node-pictures.js';
 import { presentNode } from './node-presenter.js';
 
@@ -72,7 +73,10 @@ describe('NodePictures', () => {
         status: () => live ?? bed.nodes.status(''),
       }),
       placements: {
-        getAllocated: () => ({ cpuMillis: 250, memoryBytes: 2 ** 33, replicas: 1 }),
+        getAllocated: () => ({
+          ...{ cpuMillis: 250, memoryBytes: 2 ** 33, storageBytes: 2 ** 34, bandwidthBps: 1e9 },
+          ...{ gpus: 2, custom: { license: 3, 'example.com/b': 2 ** 40 }, replicas: 1 },
+        }),
       },
     };
     const pictures = new NodePictures(deps);
@@ -101,6 +105,7 @@ describe('NodePictures', () => {
 
   it.each([
     { schema: NodeStatusSchema, count: 18 },
+    { schema: NodeCapacitySchema, count: 6 },
     { schema: NodeUsageSchema, count: 3 },
     { schema: ConditionSchema, count: 3 },
   ])(
@@ -116,7 +121,7 @@ describe('NodePictures', () => {
     const pictures = new NodePictures({
       state: bed.state,
       nodes: bed.nodes,
-      placements: { getAllocated: () => ({ cpuMillis: 0, memoryBytes: 0, replicas: 0 }) },
+      placements: { getAllocated: () => NO_ALLOCATION },
     });
     const readAll = (): void => {
       for (const { value } of bed.state.view().nodes()) pictures.encode(value);

@@ -92,6 +92,15 @@ export class NodePictures {
     const sums = writer.begin(4);
     writer.int32(1, allocated.cpuMillis);
     writer.int64(2, BigInt(allocated.memoryBytes));
+    writer.int64(3, BigInt(allocated.storageBytes));
+    writer.int64(4, BigInt(allocated.bandwidthBps));
+    writer.int32(5, allocated.gpus);
+    for (const [name, amount] of Object.entries(allocated.custom)) {
+      const entry = writer.begin(6);
+      writer.string(1, name);
+      writer.int64(2, BigInt(amount));
+      writer.end(entry);
+    }
     writer.end(sums);
     writer.int32(8, allocated.replicas);
     if (isConnected(live)) writer.timestampMs(14, live.connectedSinceMs);

@@ -34,6 +34,12 @@ export function presentNode(
     allocated: create(NodeCapacitySchema, {
       cpuMillis: allocated.cpuMillis,
       memoryBytes: BigInt(allocated.memoryBytes),
+      storageBytes: BigInt(allocated.storageBytes),
+      bandwidthBps: BigInt(allocated.bandwidthBps),
+      gpus: allocated.gpus,
+      custom: Object.fromEntries(
+        Object.entries(allocated.custom).map(([name, amount]) => [name, BigInt(amount)]),
+      ),
     }),
     replicaCount: allocated.replicas,
     reliability: live.reliability,

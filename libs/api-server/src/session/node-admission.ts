@@ -79,6 +79,9 @@ function checkCompatible({ state, foreignAgents }: NodeAdmissionDeps, hello: Hel
   }
 }
 
+/** Most custom resources of a node. */
+const MAX_CUSTOM_RESOURCES = 64;
+
 /**
  * Rejects a Hello with impossible amounts or taints. The Hello is stored in the node record, where
  * every reader of the record would fail on them.
@@ -88,14 +91,22 @@ function checkAmounts({ capacity, reserved, maxReplicas, taints }: Hello): void 
   const violations: { field: string; message: string }[] = [];
   for (const [name, amounts] of Object.entries({ capacity, reserved })) {
     if (amounts === undefined) continue;
-    const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus } = amounts;
+    const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus, custom } = amounts;
     const amountsByField = {
       cpu_millis: cpuMillis,
       memory_bytes: memoryBytes,
       storage_bytes: storageBytes,
       bandwidth_bps: bandwidthBps,
       gpus,
+      ...Object.fromEntries(
+        Object.entries(custom).map(([key, amount]) => [`custom[${JSON.stringify(key)}]`, amount]),
+      ),
     };
+    if (Object.keys(custom).length > MAX_CUSTOM_RESOURCES)
+      violations.push({
+        field: `hello.${name}.custom`,
+        message: `has more than ${MAX_CUSTOM_RESOURCES} names`,
+      });
     for (const [field, value] of Object.entries(amountsByField)) {
       if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) continue;
       violations.push({

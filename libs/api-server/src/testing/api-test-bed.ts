@@ -58,6 +58,7 @@ import { createApiServer, type ApiServer } from '../handlers.js';
 import type {
   ApiServerDeps,
   CallConnection,
+  NodeAllocation,
   SimulatedState,
   WorkloadPresenterPort,
 } from '../ports.js';
@@ -103,6 +104,12 @@ export class FakeConnection implements CallConnection, AuthenticatedConnection {
     for (const listener of this.closeListeners) listener();
   }
 }
+
+/** Allocation of a node without replicas. */
+export const NO_ALLOCATION: NodeAllocation = {
+  ...{ cpuMillis: 0, memoryBytes: 0, storageBytes: 0, bandwidthBps: 0, gpus: 0 },
+  ...{ custom: {}, replicas: 0 },
+};
 
 /**
  * All handlers of the API over a memory store, without controllers: only the test and the reports
@@ -403,8 +410,7 @@ export class ApiTestBed {
       },
       placements: {
         getAllocated: (nodeId) => ({
-          cpuMillis: 0,
-          memoryBytes: 0,
+          ...NO_ALLOCATION,
           replicas: [...state.view().replicasOn(nodeId)].length,
         }),
       },

@@ -1023,24 +1023,26 @@ export const manifestSchema: RootSchema = {
      "maximum": 1125899906842624
     },
     "storageBytes": {
-     "description": "Not supported: a value other than 0 fails with UNIMPLEMENTED.",
+     "description": "Disk space in bytes, up to 1 PiB. Requests only: the scheduler reserves the space, and nothing stops a replica from writing more. In limits, a value other than 0 fails with UNIMPLEMENTED.",
      "type": [
       "integer",
       "string"
      ],
      "pattern": "^\\d+(\\.\\d+)?([kKMGTP]?|[KMGTP]i)$",
      "x-unit": "bytes",
-     "minimum": 0
+     "minimum": 0,
+     "maximum": 1125899906842624
     },
     "bandwidthBps": {
-     "description": "Not supported: a value other than 0 fails with UNIMPLEMENTED.",
+     "description": "Egress bandwidth in bits per second, up to 1 Pbit/s. Requests only: the scheduler reserves the bandwidth, and nothing stops a replica from sending more. In limits, a value other than 0 fails with UNIMPLEMENTED.",
      "type": [
       "integer",
       "string"
      ],
      "pattern": "^\\d+(\\.\\d+)?([kKMGTP]?|[KMGTP]i)$",
      "x-unit": "bytes",
-     "minimum": 0
+     "minimum": 0,
+     "maximum": 1000000000000000
     },
     "gpus": {
      "description": "Not supported: a value other than 0 fails with UNIMPLEMENTED.",
@@ -1052,6 +1054,25 @@ export const manifestSchema: RootSchema = {
      "type": "integer",
      "minimum": 1,
      "maximum": 4194304
+    },
+    "custom": {
+     "description": "Custom resources of the node by name, such as `example.com/license`. Only in requests. A node has those that its agent is configured with. Up to 16 names, each amount up to 10^15.",
+     "type": "object",
+     "propertyNames": {
+      "minLength": 1,
+      "maxLength": 253,
+      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+     },
+     "additionalProperties": {
+      "type": [
+       "integer",
+       "string"
+      ],
+      "pattern": "^-?\\d+$",
+      "minimum": 0,
+      "maximum": 1000000000000000
+     },
+     "maxProperties": 16
     }
    },
    "additionalProperties": false

@@ -124,6 +124,11 @@ function* validateResources({ image, resources }: WorkloadSpec): Generator<Viola
   }
   yield* validateLimit('cpu_millis', limits?.cpuMillis, requests?.cpuMillis);
   yield* validateLimit('memory_bytes', limits?.memoryBytes, requests?.memoryBytes);
+  if (Object.keys(limits?.custom ?? {}).length > 0) {
+    const message =
+      'custom resources cannot be limited, only requested: set spec.resources.requests.custom';
+    yield { field: 'spec.resources.limits.custom', message };
+  }
   if (requests?.pids !== undefined) {
     const message = 'pids cannot be requested, only limited: set spec.resources.limits.pids';
     yield { field: 'spec.resources.requests.pids', message };
@@ -228,8 +233,8 @@ function listUnsupportedFields(spec: WorkloadSpec): string[] {
     ],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
     ['spec.secrets', spec.secrets.length > 0],
-    ...listResourceChecks('spec.resources.requests', resources?.requests),
-    ...listResourceChecks('spec.resources.limits', resources?.limits),
+    ['spec.resources.requests.gpus', (resources?.requests?.gpus ?? 0) !== 0],
+    ...listLimitChecks(resources?.limits),
   ];
   return checks.filter(([, isUsed]) => isUsed).map(([field]) => field);
 }
@@ -254,10 +259,9 @@ function listContainerChecks(spec: WorkloadSpec): readonly (readonly [string, bo
   ];
 }
 
-function listResourceChecks(
-  path: string,
-  list: ResourceList | undefined,
-): readonly (readonly [string, boolean])[] {
+/** Returns limits that no runtime enforces, each with whether the spec uses the limit. */
+function listLimitChecks(list: ResourceList | undefined): readonly (readonly [string, boolean])[] {
+  const path = 'spec.resources.limits';
   return [
     [`${path}.storage_bytes`, (list?.storageBytes ?? 0n) !== 0n],
     [`${path}.bandwidth_bps`, (list?.bandwidthBps ?? 0n) !== 0n],

@@ -44,7 +44,8 @@ function listLeaves(
 }
 
 function createValue(field: DescField): unknown {
-  if (field.fieldKind === 'map') return { key: 'value' };
+  if (field.fieldKind === 'map')
+    return { key: field.mapKind === 'scalar' ? SAMPLES[field.scalar] : 'value' };
   const value = field.message?.typeName.startsWith('cloudless.')
     ? {} // a message without fields, whose presence is a value
     : field.message !== undefined

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { toReplicaKeyId, toVersionKeyId } from '@cloudless/cluster-state';
+import { NO_RESOURCES } from '@cloudless/scheduler';
 import { TestBed } from '../testing/test-bed.js';
 import { NodeAllocations, sumAllocated } from './node-allocations.js';
 
@@ -20,7 +21,12 @@ const arbChange = fc.record({
 async function openBed(): Promise<TestBed> {
   const bed = await TestBed.open({ nodes: NODES });
   await bed.createWorkload({
-    resources: { requests: { cpuMillis: 100, memoryBytes: 64n * 1024n ** 2n } },
+    resources: {
+      requests: {
+        ...{ cpuMillis: 100, memoryBytes: 64n * 1024n ** 2n },
+        ...{ storageBytes: 1024n ** 3n, bandwidthBps: 1_000n, custom: { license: 1n } },
+      },
+    },
   });
   await bed.updateWorkload({ resources: { requests: { cpuMillis: 250 } } });
   await bed.addReplicas(REPLICAS, (index) => ({
@@ -73,8 +79,7 @@ describe('NodeAllocations', () => {
     const bed = await openBed();
     const allocations = bed.use(new NodeAllocations(bed.state));
     expect(allocations.getAllocated('node-9')).toEqual({
-      cpuMillis: 0,
-      memoryBytes: 0,
+      ...NO_RESOURCES,
       replicas: 0,
     });
     await bed.close();

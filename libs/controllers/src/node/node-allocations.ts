@@ -6,11 +6,17 @@ import {
   type ClusterView,
   type RecordChange,
 } from '@cloudless/cluster-state';
+import {
+  addResources,
+  NO_RESOURCES,
+  subtractResources,
+  toResources,
+  type Resources,
+} from '@cloudless/scheduler';
+import { toRequests } from '../placement/scheduler-input.js';
 
 /** The number of replicas that hold resources on a node, and the sum of their requests. */
-export interface NodeAllocation {
-  readonly cpuMillis: number;
-  readonly memoryBytes: number;
+export interface NodeAllocation extends Resources {
   readonly replicas: number;
 }
 
@@ -65,10 +71,9 @@ export class NodeAllocations {
   private add(replica: ReplicaRecord, sign: 1 | -1): void {
     const sum = this.sums.get(replica.nodeId);
     if (sum === undefined || !holdsResources(replica)) return;
-    const { cpuMillis, memoryBytes } = getRequests(this.state.view(), replica);
+    const requests = getRequests(this.state.view(), replica);
     this.sums.set(replica.nodeId, {
-      cpuMillis: sum.cpuMillis + sign * cpuMillis,
-      memoryBytes: sum.memoryBytes + sign * memoryBytes,
+      ...(sign === 1 ? addResources(sum, requests) : subtractResources(sum, requests)),
       replicas: sum.replicas + sign,
     });
   }
@@ -77,19 +82,14 @@ export class NodeAllocations {
 /** Sums what replicas hold on a node, from all records of these replicas. */
 export function sumAllocated(view: AllocationView, nodeId: string): NodeAllocation {
   const held = listReplicasHeldBy(view, nodeId);
-  const sums = { cpuMillis: 0, memoryBytes: 0, replicas: held.length };
-  for (const replica of held) {
-    const { cpuMillis, memoryBytes } = getRequests(view, replica);
-    sums.cpuMillis += cpuMillis;
-    sums.memoryBytes += memoryBytes;
-  }
-  return sums;
+  let sums = NO_RESOURCES;
+  for (const replica of held) sums = addResources(sums, getRequests(view, replica));
+  return { ...sums, replicas: held.length };
 }
 
-function getRequests(view: Pick<ClusterView, 'version'>, { uid, version }: ReplicaRecord) {
-  const requests = view.version(uid, version)?.template?.resources?.requests;
-  return {
-    cpuMillis: requests?.cpuMillis ?? 0,
-    memoryBytes: Number(requests?.memoryBytes ?? 0n),
-  };
+function getRequests(
+  view: Pick<ClusterView, 'version'>,
+  { uid, version }: ReplicaRecord,
+): Resources {
+  return toResources(toRequests(view.version(uid, version)?.template));
 }

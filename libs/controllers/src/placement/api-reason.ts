@@ -25,6 +25,7 @@ const kinds: Readonly<Record<PlacementFilter, Kind>> = {
   storage: Kind.STORAGE,
   bandwidth: Kind.BANDWIDTH,
   gpu: Kind.GPU,
+  customResource: Kind.CUSTOM_RESOURCE,
   hostPort: Kind.HOST_PORT,
   workloadAffinity: Kind.WORKLOAD_AFFINITY,
   workloadAntiAffinity: Kind.WORKLOAD_ANTI_AFFINITY,

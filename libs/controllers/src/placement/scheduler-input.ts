@@ -144,9 +144,25 @@ export function toReservation(
   };
 }
 
-function toRequests(template: WorkloadSpec): ResourceAmounts {
-  const requests = template.resources?.requests;
-  return { cpuMillis: requests?.cpuMillis ?? 0, memoryBytes: Number(requests?.memoryBytes ?? 0n) };
+/** Returns what each replica of a template reserves on its node. */
+export function toRequests(template: WorkloadSpec | undefined): ResourceAmounts {
+  const requests = template?.resources?.requests;
+  if (requests === undefined) return { cpuMillis: 0, memoryBytes: 0 };
+  return {
+    cpuMillis: requests.cpuMillis ?? 0,
+    memoryBytes: Number(requests.memoryBytes ?? 0n),
+    storageBytes: Number(requests.storageBytes),
+    bandwidthBps: Number(requests.bandwidthBps),
+    gpus: requests.gpus,
+    ...withCustom(requests.custom),
+  };
+}
+
+/** Returns the field `custom`; without the field for the many templates that ask for none. */
+function withCustom(custom: Readonly<Record<string, bigint>>): Pick<ResourceAmounts, 'custom'> {
+  const entries = Object.entries(custom);
+  if (entries.length === 0) return {};
+  return { custom: Object.fromEntries(entries.map(([name, amount]) => [name, toAmount(amount)])) };
 }
 
 /** Replaces impossible amounts by the nearest possible ones, as agents are not trusted input. */
@@ -157,11 +173,16 @@ function toAmounts(capacity: NodeCapacity | undefined): ResourceAmounts {
     storageBytes: toAmount(capacity?.storageBytes),
     bandwidthBps: toAmount(capacity?.bandwidthBps),
     gpus: toAmount(capacity?.gpus),
+    ...withCustom(capacity?.custom ?? {}),
   };
 }
 
 function toReserved(reserved: NodeCapacity | undefined) {
-  return { cpuMillis: toAmount(reserved?.cpuMillis), memoryBytes: toAmount(reserved?.memoryBytes) };
+  return {
+    cpuMillis: toAmount(reserved?.cpuMillis),
+    memoryBytes: toAmount(reserved?.memoryBytes),
+    storageBytes: toAmount(reserved?.storageBytes),
+  };
 }
 
 function toAmount(value: number | bigint | undefined): number {

@@ -3,6 +3,7 @@ import type { IndexedNode } from '../input/node.js';
 import { NO_RESOURCES, subtractResources, type Resources } from '../input/resources.js';
 import { compareText } from '../order.js';
 import { computeImbalance } from '../scoring/score.js';
+import { CustomColumns } from './custom-columns.js';
 import { NodeClasses, NodeKinds, NodeSizes, NO_CLASS } from './node-classes.js';
 import type { Slot } from './value-column.js';
 import { ValueColumns } from './value-columns.js';
@@ -36,6 +37,8 @@ export class NodeTable {
   readonly sizes: NodeSizes;
   readonly kinds: NodeKinds;
   columns = new ValueColumns(this.records, FIRST_CAPACITY);
+  /** Amounts of custom resources, for the few requests that ask for some. */
+  readonly custom = new CustomColumns(this.records, FIRST_CAPACITY);
 
   /** Class of the node, {@link NO_CLASS} without a node. */
   classOf = new Int32Array(FIRST_CAPACITY);
@@ -116,6 +119,7 @@ export class NodeTable {
     this.sizeOf[slot] = sizeId;
     this.kindOf[slot] = this.kinds.intern(classId, sizeId, node?.capacity ?? NO_RESOURCES);
     this.writeAmounts(slot, node, allocated);
+    this.custom.refresh(slot);
     const isInOtherDomain = this.columns.set(slot, node);
     if (before !== undefined && node !== undefined && !isInOtherDomain) {
       if (isSame && haveEqualLabels(before, node) && haveEqualAmounts(before, node)) return 'none';
@@ -148,25 +152,29 @@ export class NodeTable {
     freeStorage[slot] = (freeStorage[slot] ?? 0) - change * amounts.storageBytes;
     freeBandwidth[slot] = (freeBandwidth[slot] ?? 0) - change * amounts.bandwidthBps;
     freeGpus[slot] = (freeGpus[slot] ?? 0) - change * amounts.gpus;
+    this.custom.book(slot, amounts.custom, change);
     usedCpu[slot] = (usedCpu[slot] ?? 0) + cpu;
     usedMemory[slot] = (usedMemory[slot] ?? 0) + memory;
     replicas[slot] = (replicas[slot] ?? 0) + change;
     replicasLeft[slot] = (replicasLeft[slot] ?? 0) - change;
     // An empty node has exactly what it has, also after sums beyond 2^53, which are rounded.
-    if (replicas[slot] === 0) this.writeAmounts(slot, this.records[slot], NO_RESOURCES);
-    else this.refreshImbalance(slot);
+    if (replicas[slot] === 0) {
+      this.custom.clearBooked(slot);
+      this.writeAmounts(slot, this.records[slot], NO_RESOURCES);
+    } else this.refreshImbalance(slot);
   }
 
   /** Resources that reservations hold on a slot, with or without a node. */
   allocatedOn(slot: Slot): Resources {
     const allocatable = this.records[slot]?.allocatable ?? NO_RESOURCES;
-    return subtractResources(allocatable, {
-      cpuMillis: this.freeCpu[slot] ?? 0,
-      memoryBytes: this.freeMemory[slot] ?? 0,
-      storageBytes: this.freeStorage[slot] ?? 0,
-      bandwidthBps: this.freeBandwidth[slot] ?? 0,
-      gpus: this.freeGpus[slot] ?? 0,
-    });
+    return {
+      cpuMillis: allocatable.cpuMillis - (this.freeCpu[slot] ?? 0),
+      memoryBytes: allocatable.memoryBytes - (this.freeMemory[slot] ?? 0),
+      storageBytes: allocatable.storageBytes - (this.freeStorage[slot] ?? 0),
+      bandwidthBps: allocatable.bandwidthBps - (this.freeBandwidth[slot] ?? 0),
+      gpus: allocatable.gpus - (this.freeGpus[slot] ?? 0),
+      custom: this.custom.bookedOn(slot),
+    };
   }
 
   /** Position of each slot's node id in the order of all ids: the last criterion of the ranking. */
@@ -200,12 +208,18 @@ export class NodeTable {
     for (const name of AMOUNTS) copy[name] = copyOf(this[name]);
     for (const record of this.records) copy.records.push(record);
     copy.resetColumns();
+    copy.custom.grow(copy.capacity);
+    this.custom.copyTo(copy.custom);
     return copy;
   }
 
   /** Bytes of the arrays. */
   get bytes(): number {
-    return this.capacity * (4 * COUNTS.length + 8 * AMOUNTS.length) + this.columns.bytes;
+    return (
+      this.capacity * (4 * COUNTS.length + 8 * AMOUNTS.length) +
+      this.columns.bytes +
+      this.custom.bytes
+    );
   }
 
   private appendSlot(): Slot {
@@ -218,6 +232,7 @@ export class NodeTable {
     for (const name of COUNTS) this[name] = copyOf(this[name], capacity);
     for (const name of AMOUNTS) this[name] = copyOf(this[name], capacity);
     this.columns.grow(capacity);
+    this.custom.grow(capacity);
   }
 
   private writeAmounts(slot: Slot, node: IndexedNode | undefined, allocated: Resources): void {

@@ -1,9 +1,15 @@
+import { customAmount, listCustomShortages, NO_CUSTOM } from '../input/custom-resources.js';
 import { describeHostPort } from '../input/host-ports.js';
 import type { IndexedNode } from '../input/node.js';
 import type { FullRequest } from '../input/request.js';
 import { findShortage, NO_RESOURCES, RESOURCE_FIELDS } from '../input/resources.js';
 import type { ResourceField } from '../input/resources.js';
-import { describeAmount, describeExcess, describeShortage } from '../input/units.js';
+import {
+  describeAmount,
+  describeCustomAmount,
+  describeExcess,
+  describeShortage,
+} from '../input/units.js';
 import type { Filter } from './filter.js';
 import { FILTER_OF_RESOURCE, type PlacementFilter } from './reasons.js';
 
@@ -49,6 +55,39 @@ export const resources: Filter = {
   },
 };
 
+/** Excludes nodes on which less of a custom resource is free than the request needs. */
+export const customResources: Filter = {
+  names: ['customResource'],
+  check: ({ node, allocated }, { request }) => {
+    const [detail] = listCustomShortages(
+      request.resources.custom,
+      node.allocatable.custom,
+      allocated.custom,
+    );
+    return detail === undefined ? undefined : { filter: 'customResource', detail };
+  },
+  listAll: ({ node, allocated }, { request }) =>
+    listCustomShortages(request.resources.custom, node.allocatable.custom, allocated.custom).map(
+      (detail) => ({ filter: 'customResource', detail }),
+    ),
+  explain: ({ detail = '' }, { node, allocated }, { request }) => {
+    const need = customAmount(request.resources.custom, detail);
+    const has = customAmount(node.allocatable.custom, detail);
+    const needed = `needs ${describeCustomAmount(detail, need)}`;
+    if (has === 0) return `${needed}, the node has none`;
+    return need > has
+      ? `${needed}, the node has ${has}`
+      : `${needed}, ${Math.max(0, has - customAmount(allocated.custom, detail))} free`;
+  },
+  summarise: ({ detail = '' }, { node }, { request }) => {
+    const need = customAmount(request.resources.custom, detail);
+    const most = need > customAmount(node.allocatable.custom, detail) ? 'the node has' : 'is free';
+    return `needs ${describeCustomAmount(detail, need)}, more than ${most}`;
+  },
+  isLasting: ({ detail = '' }, { node }, { request }) =>
+    customAmount(request.resources.custom, detail) > customAmount(node.allocatable.custom, detail),
+};
+
 /** Excludes nodes on which another replica holds a requested host port. */
 export const hostPorts: Filter = {
   names: ['hostPort'],
@@ -62,7 +101,8 @@ export const hostPorts: Filter = {
 export function fitsWhenEmpty(node: IndexedNode, request: FullRequest): boolean {
   return (
     node.maxReplicas > 0 &&
-    findShortage(request.resources, node.allocatable, NO_RESOURCES) === undefined
+    findShortage(request.resources, node.allocatable, NO_RESOURCES) === undefined &&
+    listCustomShortages(request.resources.custom, node.allocatable.custom, NO_CUSTOM).length === 0
   );
 }
 

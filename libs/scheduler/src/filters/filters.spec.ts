@@ -35,7 +35,7 @@ const small = {
   gpus: 1,
 };
 const labelled = { labels: { disk: 'ssd', cores: '8' } };
-const needing = (amounts: Partial<typeof small>): Partial<PlacementRequest> => ({
+const needing = (amounts: Partial<PlacementRequest['resources']>): Partial<PlacementRequest> => ({
   resources: { cpuMillis: 0, memoryBytes: 0, ...amounts },
 });
 const dedicated = { key: 'dedicated', value: 'gpu', effect: 'NoSchedule' } as const;
@@ -448,6 +448,8 @@ describe.each(Object.entries(rows))('filter %s', (_group, group) => {
 });
 
 describe('all failing filters of a node', () => {
+  const licenses = { custom: { license: 9 } };
+  const gpus = { gpus: 9, ...licenses };
   // Each step repairs one filter of a node on which every filter fails.
   const steps: readonly {
     readonly filter: PlacementFilter;
@@ -472,12 +474,13 @@ describe('all failing filters of a node', () => {
     { filter: 'replicas', node: { maxReplicas: 9 } },
     {
       filter: 'cpu',
-      request: needing({ memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }),
+      request: needing({ memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, ...gpus }),
     },
-    { filter: 'memory', request: needing({ storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }) },
-    { filter: 'storage', request: needing({ bandwidthBps: 9e12, gpus: 9 }) },
-    { filter: 'bandwidth', request: needing({ gpus: 9 }) },
-    { filter: 'gpu', request: needing({}) },
+    { filter: 'memory', request: needing({ storageBytes: 9e12, bandwidthBps: 9e12, ...gpus }) },
+    { filter: 'storage', request: needing({ bandwidthBps: 9e12, ...gpus }) },
+    { filter: 'bandwidth', request: needing(gpus) },
+    { filter: 'gpu', request: needing(licenses) },
+    { filter: 'customResource', request: needing({}) },
     { filter: 'hostPort', request: { hostPorts: [] } },
     { filter: 'workloadAffinity', request: { workloadAffinity: [] } },
     { filter: 'workloadAntiAffinity', request: { workloadAntiAffinity: [] } },
@@ -507,7 +510,7 @@ describe('all failing filters of a node', () => {
         memoryBytes: 9e12,
         storageBytes: 9e12,
         bandwidthBps: 9e12,
-        gpus: 9,
+        ...gpus,
       },
       hostPorts,
       workloadAffinity: [

@@ -1,5 +1,5 @@
 import { isTolerated } from '../input/taints.js';
-import { hostPorts, maxReplicas, resources } from './capacity-filters.js';
+import { customResources, hostPorts, maxReplicas, resources } from './capacity-filters.js';
 import type {
   Filter,
   FilterCandidate,
@@ -48,7 +48,7 @@ const NODE_FILTERS: readonly NodeFilter[] = [
 ];
 
 /** Filters that fail because replicas hold what the request needs, which an eviction ends. */
-const CAPACITY_FILTERS: readonly Filter[] = [maxReplicas, resources, hostPorts];
+const CAPACITY_FILTERS: readonly Filter[] = [maxReplicas, resources, customResources, hostPorts];
 
 const AFFINITY_FILTERS: readonly Filter[] = [workloadAffinity, workloadAntiAffinity];
 

@@ -24,6 +24,7 @@ export const PLACEMENT_FILTERS = [
   'storage',
   'bandwidth',
   'gpu',
+  'customResource',
   'hostPort',
   'workloadAffinity',
   'workloadAntiAffinity',
@@ -36,7 +37,8 @@ export type PlacementFilter = (typeof PLACEMENT_FILTERS)[number];
 export interface Failure {
   readonly filter: PlacementFilter;
   /**
-   * The missing capability, the unmet requirement, the taint, the port or the topology. Absent for
+   * The missing capability or custom resource, the unmet requirement, the taint, the port or the
+   * topology. Absent for
    * filters that need no detail.
    */
   readonly detail?: string;

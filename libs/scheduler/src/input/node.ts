@@ -27,7 +27,8 @@ export interface SchedulerNode {
   /** Resources of the whole machine. */
   readonly capacity: ResourceAmounts;
   /** Part of the capacity that is never given to replicas. Default: nothing. */
-  readonly systemReserved?: Pick<Resources, 'cpuMillis' | 'memoryBytes'>;
+  readonly systemReserved?: Pick<Resources, 'cpuMillis' | 'memoryBytes'> &
+    Partial<Pick<Resources, 'storageBytes'>>;
   /**
    * Largest number of replicas, including leaving replicas. Default: {@link DEFAULT_MAX_REPLICAS}.
    */

@@ -1,4 +1,4 @@
-import { clampToZero } from './resources.js';
+import { clampToZero, NO_RESOURCES } from './resources.js';
 
 describe('clampToZero', () => {
   it('replaces negative amounts by 0 and keeps the others', () => {
@@ -8,9 +8,10 @@ describe('clampToZero', () => {
       storageBytes: -3,
       bandwidthBps: -4,
       gpus: -5,
+      custom: { license: -6 },
     };
-    const zero = { cpuMillis: 0, memoryBytes: 0, storageBytes: 0, bandwidthBps: 0, gpus: 0 };
-    expect(clampToZero(negative)).toEqual(zero);
-    expect(clampToZero({ ...zero, cpuMillis: 250 })).toEqual({ ...zero, cpuMillis: 250 });
+    expect(clampToZero(negative)).toEqual(NO_RESOURCES);
+    const some = { ...NO_RESOURCES, cpuMillis: 250, custom: { license: 2 } };
+    expect(clampToZero(some)).toEqual(some);
   });
 });

@@ -1,3 +1,11 @@
+import {
+  addCustom,
+  checkCustom,
+  clampCustom,
+  NO_CUSTOM,
+  toCustomAmounts,
+  type CustomAmounts,
+} from './custom-resources.js';
 import type { Problems } from './problems.js';
 
 /** Amounts of each resource. Whole numbers of at least 0. */
@@ -9,14 +17,17 @@ export interface Resources {
   /** Egress bandwidth in bits per second. */
   readonly bandwidthBps: number;
   readonly gpus: number;
+  /** Resources that the cluster's operators have named, in alphabetical order without zeros. */
+  readonly custom: CustomAmounts;
 }
 
 /** {@link Resources} of which only CPU and memory are required; absent fields are 0. */
 export type ResourceAmounts = Pick<Resources, 'cpuMillis' | 'memoryBytes'> & Partial<Resources>;
 
-export type ResourceField = keyof Resources;
+/** A resource with a field of its own. */
+export type ResourceField = Exclude<keyof Resources, 'custom'>;
 
-/** All resource fields, in the order in which a shortage is reported. */
+/** All resources with a field of their own, in the order in which a shortage is reported. */
 export const RESOURCE_FIELDS = [
   'cpuMillis',
   'memoryBytes',
@@ -31,11 +42,12 @@ export const NO_RESOURCES: Resources = {
   storageBytes: 0,
   bandwidthBps: 0,
   gpus: 0,
+  custom: NO_CUSTOM,
 };
 
 /** Fills in 0 for absent fields. */
 export function toResources(amounts: ResourceAmounts): Resources {
-  return { ...NO_RESOURCES, ...amounts };
+  return { ...NO_RESOURCES, ...amounts, custom: toCustomAmounts(amounts.custom) };
 }
 
 export function addResources(a: Resources, b: Resources): Resources {
@@ -45,6 +57,7 @@ export function addResources(a: Resources, b: Resources): Resources {
     storageBytes: a.storageBytes + b.storageBytes,
     bandwidthBps: a.bandwidthBps + b.bandwidthBps,
     gpus: a.gpus + b.gpus,
+    custom: addCustom(a.custom, b.custom, 1),
   };
 }
 
@@ -55,6 +68,7 @@ export function subtractResources(a: Resources, b: Resources): Resources {
     storageBytes: a.storageBytes - b.storageBytes,
     bandwidthBps: a.bandwidthBps - b.bandwidthBps,
     gpus: a.gpus - b.gpus,
+    custom: addCustom(a.custom, b.custom, -1),
   };
 }
 
@@ -66,11 +80,13 @@ export function clampToZero(a: Resources): Resources {
     storageBytes: Math.max(0, a.storageBytes),
     bandwidthBps: Math.max(0, a.bandwidthBps),
     gpus: Math.max(0, a.gpus),
+    custom: clampCustom(a.custom),
   };
 }
 
 /**
- * Returns the first resource of which `need` exceeds the free amount. A resource that is not
+ * Returns the first resource field of which `need` exceeds the free amount; custom resources are
+ * not considered. A resource that is not
  * requested never blocks, even on a node that has shrunk below its reservations.
  */
 export function findShortage(
@@ -95,4 +111,5 @@ export function checkAmounts(problems: Problems, path: string, amounts: Resource
     if (!Number.isSafeInteger(amount) || amount < 0)
       problems.requireWholeNumber(`${path}.${field}`, amount, 0);
   }
+  checkCustom(problems, path, amounts.custom);
 }

@@ -10,6 +10,11 @@ export function describeAmount(field: ResourceField, amount: number): string {
   return `${text} ${UNITS[field].noun}`;
 }
 
+/** Formats an amount of a custom resource: `2 example.com/license`. */
+export function describeCustomAmount(name: string, amount: number): string {
+  return `${amount} ${name}`;
+}
+
 function formatWholeBytes(amount: number): string {
   if (amount % GI === 0) return `${amount / GI}Gi`;
   return amount % MI === 0 ? `${amount / MI}Mi` : String(amount);

@@ -1,4 +1,5 @@
 import { toResourceField } from '../filters/capacity-filters.js';
+import { customAmount } from '../input/custom-resources.js';
 import { describeHostPort } from '../input/host-ports.js';
 import { describeRequirements } from '../input/labels.js';
 import type { SchedulerNode } from '../input/node.js';
@@ -12,6 +13,7 @@ import type { Candidate } from './candidate.js';
 /** One change of a request, or of a node, that ends one reason of a refusal. */
 export type PlacementFix =
   | { readonly kind: 'lowerResource'; readonly field: ResourceField; readonly atMost: number }
+  | { readonly kind: 'lowerCustomResource'; readonly name: string; readonly atMost: number }
   | { readonly kind: 'allowRegion' | 'allowZone'; readonly domain: string }
   /** The locality becomes `preferred`, for a node of unknown region or zone. */
   | { readonly kind: 'preferLocality' }
@@ -66,6 +68,16 @@ export function findFix(
       return { fix: { kind: 'preferNodeTerm', term: detail }, cost: 3 };
     case 'taint':
       return { fix: { kind: 'tolerateTaint', taint: detail }, cost: 2 };
+    case 'customResource': {
+      const [has, held] = [node.allocatable.custom, allocated.custom];
+      const atMost = customAmount(has, detail) - customAmount(held, detail);
+      const need = customAmount(resources.custom, detail);
+      if (atMost < 0) return undefined;
+      return {
+        fix: { kind: 'lowerCustomResource', name: detail, atMost },
+        cost: 2 - atMost / need,
+      };
+    }
     case 'hostPort':
       return { fix: { kind: 'freeHostPort', port: detail }, cost: 2 };
     case 'workloadAffinity':
@@ -123,6 +135,10 @@ function applyFix({ request, node }: Pair, fix: PlacementFix): Pair {
   switch (fix.kind) {
     case 'lowerResource':
       return change({ resources: { ...request.resources, [fix.field]: fix.atMost } });
+    case 'lowerCustomResource': {
+      const custom = { ...request.resources.custom, [fix.name]: fix.atMost };
+      return change({ resources: { ...request.resources, custom } });
+    }
     case 'allowRegion':
       return change({ regions: [...(request.regions ?? []), fix.domain] });
     case 'allowZone':

@@ -2,7 +2,7 @@ import type { NodeId } from '@cloudless/base';
 import { listReasons } from '../filters/pipeline.js';
 import type { SchedulerNode } from '../input/node.js';
 import type { PlacementRequest } from '../input/request.js';
-import { describeAmount } from '../input/units.js';
+import { describeAmount, describeCustomAmount } from '../input/units.js';
 import { compareNumbers, compareText } from '../order.js';
 import type { Candidate } from './candidate.js';
 import { applyFixes, findFix, type PlacementFix, type PricedFix } from './placement-fix.js';
@@ -98,6 +98,10 @@ function describeFix(fix: PlacementFix, all: readonly PlacementFix[]): readonly 
       return fix.atMost === 0
         ? ['without GPUs']
         : [`with at most ${describeAmount(fix.field, fix.atMost)}`];
+    case 'lowerCustomResource':
+      return fix.atMost === 0
+        ? [`without ${fix.name}`]
+        : [`with at most ${describeCustomAmount(fix.name, fix.atMost)}`];
     case 'allowRegion':
       return [`in region ${fix.domain}`];
     case 'allowZone':

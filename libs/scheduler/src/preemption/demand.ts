@@ -1,7 +1,11 @@
+import { customAmount } from '../input/custom-resources.js';
 import type { FullRequest } from '../input/request.js';
 import { RESOURCE_FIELDS, type Resources } from '../input/resources.js';
 
-/** Number of amounts of a node or a reservation: each resource, and the number of replicas. */
+/**
+ * Number of amounts that all nodes and reservations have: each resource with a field of its own, and
+ * the number of replicas. The custom resources of a request have the indexes from here on.
+ */
 export const DIMENSIONS = RESOURCE_FIELDS.length + 1;
 
 /** Index of the number of replicas among the amounts. */
@@ -11,15 +15,21 @@ export const REPLICA_DIMENSION = RESOURCE_FIELDS.length;
 export interface Demand {
   /** Indexes of the amounts that the request needs. An amount that is not needed never blocks. */
   readonly dimensions: readonly number[];
+  /** Those below {@link DIMENSIONS}. */
+  readonly fixed: readonly number[];
   /** Needed amounts, by the index of the amount. */
   readonly amounts: readonly number[];
+  /** Names of the custom resources with the indexes from {@link DIMENSIONS} on. */
+  readonly custom: readonly string[];
 }
 
 /** Lists the amounts of a request. Each replica needs one replica slot of its node. */
 export function toDemand(request: FullRequest): Demand {
-  const amounts = [...toAmounts(request.resources), 1];
+  const { resources } = request;
+  const amounts = [...toAmounts(resources), 1, ...Object.values(resources.custom)];
   const dimensions = amounts.flatMap((amount, index) => (amount > 0 ? [index] : []));
-  return { dimensions, amounts };
+  const fixed = dimensions.filter((dimension) => dimension < DIMENSIONS);
+  return { dimensions, fixed, amounts, custom: Object.keys(resources.custom) };
 }
 
 /** Lists the amounts of resources in the order of the indexes. */
@@ -33,8 +43,23 @@ export function toAmounts(resources: Resources): readonly number[] {
   ];
 }
 
-/** Returns one amount of a reservation: a resource, or 1 for the replica slot. */
-export function amountOf(resources: Resources, dimension: number): number {
+/**
+ * Returns one amount of a reservation: a resource, or 1 for the replica slot.
+ * @param custom - The names of the demand, for indexes of custom resources.
+ */
+export function amountOf(
+  resources: Resources,
+  dimension: number,
+  custom: readonly string[] = [],
+): number {
+  if (dimension >= DIMENSIONS) return customAmount(resources.custom, nameOf(custom, dimension));
   const field = RESOURCE_FIELDS[dimension];
   return field === undefined ? 1 : resources[field];
+}
+
+/** Returns the name of the custom resource with an index. */
+function nameOf(custom: readonly string[], dimension: number): string {
+  const name = custom[dimension - DIMENSIONS];
+  if (name === undefined) throw new Error(`amount ${dimension} is no amount of the demand`);
+  return name;
 }

@@ -2,7 +2,7 @@ import type { NodeId } from '@cloudless/base';
 import type { HeldReservation } from '../input/reservation.js';
 import { compareText } from '../order.js';
 import { DIMENSIONS, REPLICA_DIMENSION, amountOf, toAmounts, type Demand } from './demand.js';
-import type { PreemptionSource } from './preemption-source.js';
+import type { PreemptionNode, PreemptionSource } from './preemption-source.js';
 import { PriorityBands } from './priority-bands.js';
 
 /** The node has the resources of the request now. */
@@ -27,6 +27,11 @@ export interface VictimBound {
   readonly priority: number;
   /** No victim set of the node has fewer victims of this priority or a higher one. */
   readonly victims: number;
+}
+
+/** Encodes a bound so that of two bounds the better one is the smaller number. */
+export function toNeed({ priority, victims }: VictimBound): number {
+  return (priority + 1) * BOUND_RADIX + victims;
 }
 
 /** Reads a result of {@link NodeSums.need} above {@link FITS_AFTER_LEAVING}. */
@@ -82,6 +87,12 @@ export class NodeSums {
   /** Returns the node of an index; undefined for a removed node. */
   nodeAt(index: number): NodeId | undefined {
     return this.ids[index];
+  }
+
+  /** Returns what preemption reads of the node of an index; undefined for a removed node. */
+  findNode(index: number): PreemptionNode | undefined {
+    const nodeId = this.ids[index];
+    return nodeId === undefined ? undefined : this.source.node(nodeId);
   }
 
   index(nodeId: NodeId): number | undefined {
@@ -162,13 +173,13 @@ export class NodeSums {
   }
 
   /**
-   * Returns what a request needs of a node, by resources and number of replicas alone: {@link FITS},
+   * Returns what a request needs of a node, by number of replicas and resources but custom ones: {@link FITS},
    * {@link FITS_AFTER_LEAVING}, {@link NEVER_FITS}, or a bound of the evictions. Of two needs, the
    * smaller one may have the better victims.
    * @param priority - Only reservations of lower priority may be evicted. The bound may include
    *   higher priorities of the same band, so that it may be too low, never too high.
    */
-  need(index: number, { dimensions, amounts }: Demand, priority: number): number {
+  need(index: number, { fixed: dimensions, amounts }: Demand, priority: number): number {
     const { free, leaving, held, bands, shortages } = this;
     const at = index * DIMENSIONS;
     const length = dimensions.length;
@@ -194,15 +205,15 @@ export class NodeSums {
       else low = middle + 1;
     }
     const victims = this.countAtLeast(atBands + low * DIMENSIONS, low, dimensions, held);
-    return (bands.floorOf(low) + 1) * BOUND_RADIX + victims;
+    return toNeed({ priority: bands.floorOf(low), victims });
   }
 
   /**
-   * Returns true when a node that passes has the resources of a request now. Faster than {@link
-   * need} for every node.
+   * Returns true when a node that passes has the resources of a request now, but for custom ones.
+   * Faster than {@link need} for every node.
    * @param passes - 1 for each node to consider, by index.
    */
-  hasFit(passes: Uint8Array, { dimensions, amounts }: Demand): boolean {
+  hasFit(passes: Uint8Array, { fixed: dimensions, amounts }: Demand): boolean {
     const { free, leaving, ids } = this;
     const length = dimensions.length;
     for (let index = 0; index < ids.length; index += 1) {

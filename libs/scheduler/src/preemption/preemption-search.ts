@@ -1,10 +1,11 @@
 import type { NodeId, WorkloadId } from '@cloudless/base';
+import { customAmount } from '../input/custom-resources.js';
 import { hostPortKey } from '../input/host-ports.js';
 import { matchesAll } from '../input/labels.js';
 import type { FullRequest } from '../input/request.js';
 import type { HeldReservation } from '../input/reservation.js';
 import { compareNumbers } from '../order.js';
-import { amountOf, toAmounts, REPLICA_DIMENSION, type Demand } from './demand.js';
+import { amountOf, toAmounts, type Demand } from './demand.js';
 import { EligibilityMasks } from './eligibility-masks.js';
 import { FITS, FITS_AFTER_LEAVING, NEVER_FITS, NodeSums, toVictimBound } from './node-sums.js';
 import type { PreemptionSource } from './preemption-source.js';
@@ -149,12 +150,13 @@ export class PreemptionSearch {
     const candidates: Candidate[] = [];
     const forced: Candidate[] = [];
     const wanted = new Set(request.hostPorts.map(hostPortKey));
-    const free = [...toAmounts(node.allocatable), 0];
-    free[REPLICA_DIMENSION] = node.maxReplicas;
+    const { custom } = demand;
+    const free = [...toAmounts(node.allocatable), node.maxReplicas];
+    for (const name of custom) free.push(customAmount(node.allocatable.custom, name));
     for (const held of sums.reservationsOn(index)) {
       if (held.leaving) continue;
       for (const dimension of demand.dimensions)
-        free[dimension] = (free[dimension] ?? 0) - amountOf(held.resources, dimension);
+        free[dimension] = (free[dimension] ?? 0) - amountOf(held.resources, dimension, custom);
       const candidate = toCandidate(held, request, options);
       if (candidate !== undefined) candidates.push(candidate);
       if (wanted.size === 0 || !held.hostPorts.some((port) => wanted.has(hostPortKey(port))))
@@ -169,6 +171,7 @@ export class PreemptionSearch {
       candidates,
       forced,
       dimensions: short,
+      custom,
       shortages: short.map(
         (dimension) => (demand.amounts[dimension] ?? 0) - (free[dimension] ?? 0),
       ),

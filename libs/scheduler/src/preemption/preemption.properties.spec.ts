@@ -31,6 +31,7 @@ const CAPACITY_FILTERS: ReadonlySet<PlacementFilter> = new Set([
   'storage',
   'bandwidth',
   'gpu',
+  'customResource',
   'hostPort',
 ]);
 const RUNS = { numRuns: 250 };
@@ -43,6 +44,7 @@ const amounts = (most: number) =>
     storageBytes: fc.constantFrom(0, 0, 1, 2),
     bandwidthBps: fc.constantFrom(0, 0, 0, 1),
     gpus: fc.constantFrom(0, 0, 0, 1),
+    custom: fc.constantFrom({}, {}, {}, { license: 1 }, { license: 2 }, { license: 1, fpga: 1 }),
   });
 const ports = fc.subarray([
   { number: 80, protocol: 'tcp' as const },
@@ -61,6 +63,10 @@ const nodes = fc.array(
       storageBytes: fc.integer({ min: 0, max: 3 }),
       bandwidthBps: fc.integer({ min: 0, max: 2 }),
       gpus: fc.integer({ min: 0, max: 2 }),
+      custom: fc.record({
+        license: fc.integer({ min: 0, max: 4 }),
+        fpga: fc.integer({ min: 0, max: 1 }),
+      }),
     }),
     maxReplicas: fc.constantFrom(2, 4, 110),
     zone: fc.constantFrom('a', 'b'),

@@ -1,6 +1,7 @@
 import type { FullRequest } from '../input/request.js';
 import { toDemand, type Demand } from './demand.js';
 import type { EligibilityMasks } from './eligibility-masks.js';
+import { findCustomNeed } from './custom-needs.js';
 import { NEVER_FITS, type NodeSums } from './node-sums.js';
 
 /** Most kept columns. Each takes eight bytes for each node. */
@@ -42,12 +43,12 @@ export class NeedColumns {
     const demand = toDemand(request);
     const mask = this.masks.get(request);
     // Most decisions end here, before the needs of every node are computed.
-    if (isForAll && request.hostPorts.length === 0 && this.sums.hasFit(mask.passes, demand))
-      return 'fits';
+    const isPlain = request.hostPorts.length === 0 && demand.custom.length === 0;
+    if (isForAll && isPlain && this.sums.hasFit(mask.passes, demand)) return 'fits';
     // The filters of such a request may change with every reservation.
     if (mask.key === undefined)
       return { demand, needs: this.compute(request, demand, mask.passes) };
-    const key = `${mask.key}/${request.priority}/${demand.amounts.join(',')}`;
+    const key = `${mask.key}/${request.priority}/${demand.amounts.join(',')}/${JSON.stringify(demand.custom)}`;
     const column = this.columns.get(key) ?? { needs: new Float64Array(0), seenChanges: -1 };
     this.columns.delete(key);
     this.columns.set(key, column);
@@ -81,6 +82,8 @@ export class NeedColumns {
 
   private needOf(index: number, request: FullRequest, demand: Demand, passes: Uint8Array): number {
     if (passes[index] !== 1 || this.sums.nodeAt(index) === undefined) return NEVER_FITS;
-    return this.sums.need(index, demand, request.priority);
+    const need = this.sums.need(index, demand, request.priority);
+    if (demand.custom.length === 0 || need === NEVER_FITS) return need;
+    return Math.max(need, findCustomNeed(this.sums, index, demand, request.priority));
   }
 }

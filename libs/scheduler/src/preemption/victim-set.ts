@@ -12,6 +12,8 @@ export interface VictimProblem {
   readonly forced: readonly Candidate[];
   /** Indexes of the amounts that are short. */
   readonly dimensions: readonly number[];
+  /** Names of the custom resources of the demand. */
+  readonly custom: readonly string[];
   /** Amounts to free, in the order of `dimensions`, forced victims included. All above 0. */
   readonly shortages: readonly number[];
   /** Number of available replicas of a workload that may be evicted. */
@@ -39,10 +41,10 @@ const MAX_BRANCHES = 4_000;
 export function findVictimSet(problem: VictimProblem): readonly Candidate[] | undefined {
   const permits = new Permits(problem.permitsOf);
   for (const candidate of problem.forced) if (!permits.take(candidate)) return undefined;
-  const { dimensions } = problem;
+  const { dimensions, custom } = problem;
   const shortages = problem.shortages.map((shortage, index) => {
     const freed = problem.forced.reduce(
-      (sum, { held }) => sum + amountOf(held.resources, dimensions[index] ?? 0),
+      (sum, { held }) => sum + amountOf(held.resources, dimensions[index] ?? 0, custom),
       0,
     );
     return shortage - freed;
@@ -51,7 +53,7 @@ export function findVictimSet(problem: VictimProblem): readonly Candidate[] | un
   const forced = new Set(problem.forced);
   const items = problem.candidates
     .filter((candidate) => !forced.has(candidate))
-    .map((candidate) => toItem(candidate, dimensions, shortages))
+    .map((candidate) => toItem(candidate, problem, shortages))
     .filter(({ share }) => share > 0)
     .sort(compareItems);
   const chosen = new VictimSearch(items, shortages, permits).run();
@@ -72,10 +74,12 @@ interface Item {
 
 function toItem(
   candidate: Candidate,
-  dimensions: readonly number[],
+  { dimensions, custom }: VictimProblem,
   shortages: readonly number[],
 ): Item {
-  const amounts = dimensions.map((dimension) => amountOf(candidate.held.resources, dimension));
+  const amounts = dimensions.map((dimension) =>
+    amountOf(candidate.held.resources, dimension, custom),
+  );
   let share = 0;
   for (const [index, amount] of amounts.entries()) {
     const shortage = shortages[index] ?? 0;

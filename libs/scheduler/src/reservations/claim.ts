@@ -1,3 +1,4 @@
+import { areEqualCustom, toCustomAmounts } from '../input/custom-resources.js';
 import { hostPortKey, sortPorts, type SchedulerHostPort } from '../input/host-ports.js';
 import { DEFAULT_PRIORITY, type Reservation } from '../input/reservation.js';
 import { toResources, type ResourceAmounts, type Resources } from '../input/resources.js';
@@ -37,7 +38,8 @@ function haveEqualAmounts(a: Resources, b: ResourceAmounts): boolean {
     a.memoryBytes === b.memoryBytes &&
     a.storageBytes === (b.storageBytes ?? 0) &&
     a.bandwidthBps === (b.bandwidthBps ?? 0) &&
-    a.gpus === (b.gpus ?? 0)
+    a.gpus === (b.gpus ?? 0) &&
+    (a.custom === b.custom || areEqualCustom(a.custom, toCustomAmounts(b.custom)))
   );
 }
 

@@ -25,6 +25,8 @@ export class RequestPlan {
   private readonly minFreeStorage: number;
   private readonly minFreeBandwidth: number;
   private readonly minFreeGpus: number;
+  /** The custom resources that the request asks for, and their amounts. */
+  private readonly custom: readonly (readonly [string, number])[];
   private readonly needsMore: boolean;
   private readonly portKeys: readonly string[];
   /** Weighted cost term by size of the machine. */
@@ -47,7 +49,9 @@ export class RequestPlan {
     this.minFreeStorage = toMinFree(resources.storageBytes);
     this.minFreeBandwidth = toMinFree(resources.bandwidthBps);
     this.minFreeGpus = toMinFree(resources.gpus);
-    this.needsMore = resources.storageBytes + resources.bandwidthBps + resources.gpus > 0;
+    this.custom = Object.entries(resources.custom);
+    this.needsMore =
+      resources.storageBytes + resources.bandwidthBps + resources.gpus + this.custom.length > 0;
     this.portKeys = hostPorts.map(hostPortKey);
     this.refresh();
   }
@@ -199,8 +203,15 @@ export class RequestPlan {
     return (
       (table.freeStorage[slot] ?? 0) < this.minFreeStorage ||
       (table.freeBandwidth[slot] ?? 0) < this.minFreeBandwidth ||
-      (table.freeGpus[slot] ?? 0) < this.minFreeGpus
+      (table.freeGpus[slot] ?? 0) < this.minFreeGpus ||
+      (this.custom.length > 0 && this.lacksCustom(slot))
     );
+  }
+
+  private lacksCustom(slot: Slot): boolean {
+    for (const [name, amount] of this.custom)
+      if ((this.table.custom.freeOf(name)[slot] ?? 0) < amount) return true;
+    return false;
   }
 }
 

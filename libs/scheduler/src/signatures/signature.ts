@@ -20,6 +20,7 @@ export function toSignature(request: FullRequest): string {
     resources.storageBytes,
     resources.bandwidthBps,
     resources.gpus,
+    toText(Object.entries(resources.custom)),
     spread === undefined ? NONE : [spread.topology, spread.mode, spread.maxSkew],
     toText(workloadAffinity),
     toText(workloadAntiAffinity),

@@ -145,6 +145,7 @@ function changeInPlace(node: SchedulerNode, pick: number): SchedulerNode {
     { taints: pick % 2 === 0 ? [] : [{ key: 'spot', effect: 'NoExecute' }] },
     { capacity: { ...node.capacity, cpuMillis: 1_000 + 500 * (pick % 5) } },
     { maxReplicas: 1 + (pick % 4) },
+    { capacity: { ...node.capacity, custom: { license: pick % 4, fpga: pick % 2 } } },
   ];
   return { ...node, ...changes[pick % changes.length] };
 }

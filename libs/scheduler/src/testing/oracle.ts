@@ -39,6 +39,11 @@ export function findFailingFilters(
     const reserved = held.map((r) => r.resources[field] ?? 0).reduce((a, b) => a + b, 0);
     if (needed > 0 && needed > allocatableOf(node, field) - reserved) found.add(filter);
   }
+  for (const [name, needed] of Object.entries(request.resources.custom ?? {})) {
+    const reserved = held.map((r) => r.resources.custom?.[name] ?? 0).reduce((a, b) => a + b, 0);
+    if (needed > 0 && needed > (node.capacity.custom?.[name] ?? 0) - reserved)
+      found.add('customResource');
+  }
   const heldPorts = held.flatMap((r) => r.hostPorts ?? []);
   for (const port of request.hostPorts ?? [])
     if (heldPorts.some((other) => other.number === port.number && other.protocol === port.protocol))
@@ -163,8 +168,10 @@ function findStaticFailures(request: PlacementRequest, node: SchedulerNode): Set
 /** Returns true when the node could hold one replica if it were empty. */
 function fitsEmpty(request: PlacementRequest, node: SchedulerNode): boolean {
   const fields = ['cpuMillis', 'memoryBytes', 'storageBytes', 'bandwidthBps', 'gpus'] as const;
+  const custom = Object.entries(request.resources.custom ?? {});
   return (
     (node.maxReplicas ?? 110) >= 1 &&
+    custom.every(([name, needed]) => !needed || needed <= (node.capacity.custom?.[name] ?? 0)) &&
     fields.every(
       (field) =>
         !request.resources[field] || request.resources[field] <= allocatableOf(node, field),

@@ -82,6 +82,7 @@ function aRandomNode(dice: RandomDraws, index: number): SchedulerNode {
       storageBytes: 1_000 * dice.wholeNumber(4),
       bandwidthBps: 1_000 * dice.wholeNumber(4),
       gpus: dice.wholeNumber(2),
+      custom: { license: dice.wholeNumber(3), fpga: dice.wholeNumber(1), unused: 0 },
     },
     systemReserved: { cpuMillis: 250 * dice.wholeNumber(2), memoryBytes: 0 },
     maxReplicas: dice.pick([110, 5, 2]),
@@ -148,6 +149,8 @@ function drawResources(dice: RandomDraws): ResourceAmounts {
     storageBytes: drawSeldom(500),
     bandwidthBps: drawSeldom(700),
     gpus: drawSeldom(1),
+    ...(dice.chance(0.15) ? { custom: { license: dice.wholeNumber(2) } } : {}),
+    ...(dice.chance(0.05) ? { custom: { license: 1, fpga: 1 } } : {}),
   };
 }
 

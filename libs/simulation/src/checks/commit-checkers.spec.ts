@@ -139,7 +139,7 @@ const rows: readonly {
     check: placementsFit,
     replicas: three,
     changes: [change('replica', replica({ nodeId: '' }), replica())],
-    violation: 'node-1 holds 180 m of 100 m CPU',
+    violation: 'node-1 holds 180 of 100 m CPU',
   },
   {
     name: 'a host port that is assigned twice, also while one replica leaves',

@@ -5,9 +5,11 @@ import {
   Rollout_Strategy as Strategy,
   Taint_Effect as Effect,
   WorkloadSpecSchema,
+  type NodeCapacity,
 } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { holdsResources, isLive, type RecordChange } from '@cloudless/cluster-state';
+import { sumAllocated } from '@cloudless/controllers';
 import type { CheckedView } from '../parts/durable-records.js';
 import type { NodeFacts } from '../parts/node-facts.js';
 import { findCrowdedNodes, isGlobal, resolveGlobalLimits } from './global-checks.js';
@@ -213,10 +215,8 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
     const node = view.node(nodeId)?.value;
     if (node === undefined) return [`a replica was placed on ${nodeId}, which does not exist`];
     const held = [...view.replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
-    const cpu = held.reduce((sum, { uid, version }) => sum + cpuOf(view, uid, version), 0);
-    const capacity = node.hello?.capacity?.cpuMillis ?? 0;
     return [
-      ...(cpu > capacity ? [`${nodeId} holds ${cpu} m of ${capacity} m CPU`] : []),
+      ...findExcess(view, nodeId, node.hello?.capacity),
       ...findPortConflicts(view, held).map((port) => `${nodeId} assigns host port ${port} twice`),
       ...(nodeFacts.cordoned.has(nodeId)
         ? [`a replica was placed on ${nodeId}, which is cordoned`]
@@ -313,6 +313,22 @@ function findPortConflicts(view: CheckedView, held: readonly ReplicaRecord[]): r
   return [...new Set(ports.filter((port, index) => ports.indexOf(port) !== index))];
 }
 
-function cpuOf(view: CheckedView, uid: string, version: number): number {
-  return view.version(uid, version)?.template?.resources?.requests?.cpuMillis ?? 0;
+/** Returns the resources of which the replicas of a node hold more than the node has. */
+function findExcess(
+  view: CheckedView,
+  nodeId: string,
+  capacity: NodeCapacity | undefined,
+): readonly string[] {
+  const held = sumAllocated(view, nodeId);
+  const amounts: readonly (readonly [string, number, number | bigint | undefined])[] = [
+    ['m CPU', held.cpuMillis, capacity?.cpuMillis],
+    ['bytes of storage', held.storageBytes, capacity?.storageBytes],
+    ['bit/s', held.bandwidthBps, capacity?.bandwidthBps],
+    ...Object.entries(held.custom).map(
+      ([name, amount]) => [name, amount, capacity?.custom[name]] as const,
+    ),
+  ];
+  return amounts.flatMap(([unit, amount, most = 0]) =>
+    amount > Number(most) ? [`${nodeId} holds ${amount} of ${most} ${unit}`] : [],
+  );
 }

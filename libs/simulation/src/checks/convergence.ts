@@ -1,7 +1,8 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { sumAllocated, type Controllers } from '@cloudless/controllers';
+import { sumAllocated, toRequests, type Controllers } from '@cloudless/controllers';
 import type { ClusterState } from '@cloudless/cluster-state';
+import { addResources, toResources } from '@cloudless/scheduler';
 import type { CheckedView } from '../parts/durable-records.js';
 import type { SimNode } from '../parts/sim-node.js';
 import { factsOf } from './rollout-facts.js';
@@ -51,21 +52,14 @@ export function findReservationMismatches({
 function addNominations(
   view: ReturnType<ClusterState['view']>,
   nodeId: string,
-  { cpuMillis, memoryBytes, replicas }: ReturnType<typeof sumAllocated>,
+  { replicas, ...held }: ReturnType<typeof sumAllocated>,
 ): ReturnType<typeof sumAllocated> {
   const requests = [...view.unplaced()].flatMap(({ value }) =>
     isNominated(value) && value.nominatedNodeId === nodeId
-      ? [view.version(value.uid, value.version)?.template?.resources?.requests]
+      ? [toResources(toRequests(view.version(value.uid, value.version)?.template))]
       : [],
   );
-  return {
-    cpuMillis: requests.reduce((sum, request) => sum + (request?.cpuMillis ?? 0), cpuMillis),
-    memoryBytes: requests.reduce(
-      (sum, request) => sum + Number(request?.memoryBytes ?? 0n),
-      memoryBytes,
-    ),
-    replicas: replicas + requests.length,
-  };
+  return { ...requests.reduce(addResources, held), replicas: replicas + requests.length };
 }
 
 /** Input of {@link findDifferences}. */

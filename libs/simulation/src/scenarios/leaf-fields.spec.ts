@@ -264,6 +264,19 @@ const rows: Readonly<Record<string, Row>> = {
     variant: { resources: { requests: { pids: 50 } } },
     ...{ rejectionText: 'spec.resources.requests.pids', code: 3 },
   },
+  'resources.requests.storage_bytes': {
+    variant: { resources: { requests: { storageBytes: '90000000000' } } },
+  },
+  'resources.requests.bandwidth_bps': {
+    variant: { resources: { requests: { bandwidthBps: '1000' } } },
+  },
+  'resources.requests.custom': {
+    variant: { resources: { requests: { custom: { 'example.com/license': '1' } } } },
+  },
+  'resources.limits.custom': {
+    variant: { resources: { limits: { custom: { 'example.com/license': '1' } } } },
+    ...{ rejectionText: 'spec.resources.limits.custom', code: 3 },
+  },
   ...Object.fromEntries(
     ['requests', 'limits'].flatMap((kind) =>
       (
@@ -272,13 +285,15 @@ const rows: Readonly<Record<string, Row>> = {
           ['bandwidth_bps', { bandwidthBps: '1' }],
           ['gpus', { gpus: 1 }],
         ] as const
-      ).map(([leaf, list]): [string, Row] => [
-        `resources.${kind}.${leaf}`,
-        {
-          variant: { resources: { [kind]: list } },
-          rejectionText: `spec.resources.${kind}.${leaf}`,
-        },
-      ]),
+      )
+        .filter(([leaf]) => kind === 'limits' || leaf === 'gpus')
+        .map(([leaf, list]): [string, Row] => [
+          `resources.${kind}.${leaf}`,
+          {
+            variant: { resources: { [kind]: list } },
+            rejectionText: `spec.resources.${kind}.${leaf}`,
+          },
+        ]),
     ),
   ),
   replicas: { variant: { replicas: 4 } },
