@@ -220,7 +220,7 @@ export default tseslint.config(
   {
     files: ['libs/**/*.ts'],
     ignores: [
-      'libs/{state-store-lmdb,runtime-process,runtime-cri,cgroup-reader,observability,rpc-node,app-kit}/**',
+      'libs/{state-store-lmdb,state-store-etcd,runtime-process,runtime-cri,cgroup-reader,observability,rpc-node,app-kit}/**',
       ...specs,
     ],
     rules: {

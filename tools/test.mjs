@@ -73,7 +73,7 @@ const jest =
 
 /** Unit tests of the code that uses Node.js: adapters and programs. */
 const NODE_DEPENDENT =
-  '/libs/(app-kit|cgroup-reader|identity|observability|rpc-node|runtime-process|state-store-lmdb)/|/apps/';
+  '/libs/(app-kit|cgroup-reader|identity|observability|rpc-node|runtime-process|state-store-lmdb|state-store-etcd)/|/apps/';
 
 /**
  * Runs the unit tests of adapters and programs, and a short e2e, on the newest Node.js with
@@ -151,6 +151,7 @@ async function drift() {
   for (const [template, folder] of [
     ['buf.gen.yaml', 'libs/api/src/gen'],
     ['buf.gen.cri.yaml', 'libs/runtime-cri/src/gen'],
+    ['buf.gen.etcd.yaml', 'libs/state-store-etcd/src/gen'],
   ]) {
     const code = await run('buf', ['generate', '--template', template, '-o', scratch]);
     if (code !== 0) return code;

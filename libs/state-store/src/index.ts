@@ -42,4 +42,14 @@ export type {
   StoredEntry,
   StoreHead,
 } from './engine/storage.js';
-export { DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_LIMIT, checkHistoryLimit } from './validate.js';
+export {
+  DEFAULT_HISTORY_BYTES,
+  DEFAULT_HISTORY_LIMIT,
+  DEFAULT_RANGE_LIMIT,
+  checkHistoryLimit,
+  checkKey,
+  checkPrefix,
+  checkRange,
+  checkTransaction,
+  checkTtl,
+} from './validate.js';

@@ -1,8 +1,9 @@
 import { CloudlessError, type StopSignal } from '@cloudless/base';
 
 /**
- * Commit counter of the store. Grows by one with each committed transaction that changes something.
- * An order, never a time.
+ * Commit counter of the store. Grows by one with each commit that changes something. A commit has one
+ * transaction or, on engines that group, several transactions that are independent of each other:
+ * none writes a key that another one compares or writes. An order, never a time.
  */
 export type Revision = bigint;
 
@@ -69,8 +70,8 @@ export type Change =
   | { readonly kind: 'delete'; readonly key: string; readonly modRevision: Revision };
 
 /**
- * All changes that one transaction made under the watched prefix, in the order of the operations. A
- * watch never splits a transaction.
+ * All changes that one commit made under the watched prefix; those of one transaction in the order of
+ * its operations. A watch never splits a transaction.
  */
 export interface ChangeBatch {
   readonly revision: Revision;
@@ -131,7 +132,9 @@ export interface StateStore {
   /**
    * Creates a lease that ends `ttlMs` milliseconds (1 or more) after its last renewal. The store
    * then deletes the keys of the lease in one transaction. When the store is opened again, each
-   * lease starts with its full time. Ids are never reused.
+   * lease starts with its full time. Ids are never reused. A lease on the clock of a server may last
+   * longer: etcd rounds the time up to seconds, at least 2 s, and starts each lease with its full
+   * time after an election of its own leader.
    */
   grantLease(ttlMs: number): Promise<LeaseId>;
   /**

@@ -6,10 +6,19 @@ import {
   type Revision,
   type StateStore,
 } from '../state-store.js';
-import { bytes, put, readAll, text, withStore, type OpenStore } from './harness.js';
+import {
+  bytes,
+  countRuns,
+  put,
+  readAll,
+  text,
+  withStore,
+  type EngineTraits,
+  type OpenStore,
+} from './harness.js';
 
 /** Declares the conformance tests of concurrent transactions. */
-export function describeConcurrency(open: OpenStore): void {
+export function describeConcurrency(open: OpenStore, traits: EngineTraits = {}): void {
   describe('concurrent transactions', () => {
     it('lose no increment when each compares the revision that it read', () =>
       withStore(open, async (store) => {
@@ -50,9 +59,9 @@ export function describeConcurrency(open: OpenStore): void {
             minLength: 1,
             maxLength: 5,
           }),
-          (rounds) => withStore(open, (store) => checkSerializable(store, rounds)),
+          (rounds) => withStore(open, (store) => checkSerializable(store, rounds, traits)),
         ),
-        { numRuns: 40 },
+        { numRuns: countRuns(40, traits) },
       ));
   });
 }
@@ -95,6 +104,7 @@ const arbitraryAttempt: fc.Arbitrary<Attempt> = fc
 async function checkSerializable(
   store: StateStore,
   rounds: readonly (readonly Attempt[])[],
+  { sharesRevisions = false }: EngineTraits,
 ): Promise<void> {
   let state: Model = new Map();
   for (const round of rounds) {
@@ -113,7 +123,7 @@ async function checkSerializable(
         return { ...attempt, compares, result: await toResult(store.txn(compares, operations)) };
       }),
     );
-    state = replay(state, start, completed);
+    state = replay(state, start, completed, sharesRevisions);
     const { entries } = await store.range({ prefix: '' });
     expect(new Map(entries.map(({ key, modRevision }) => [key, modRevision]))).toEqual(state);
   }
@@ -122,26 +132,31 @@ async function checkSerializable(
 /**
  * Replays the committed transactions in the order of their revisions, and checks each result
  * against the state at that point. Each conflict must have a failing compare in at least one state.
+ * @param sharesRevisions - True: transactions may share a revision when none writes a key that
+ *   another one of them uses, so that every order of them has the same effect.
  * @returns The state after the round.
  */
 function replay(
   start: Model,
   startRevision: Revision,
   completed: readonly CompletedAttempt[],
+  sharesRevisions: boolean,
 ): Model {
   const states = [start];
-  const committed = completed
-    .filter(({ result }) => typeof result === 'bigint')
-    .sort((a, b) => Number(a.result) - Number(b.result));
-  expect(committed.map(({ result }) => result)).toEqual(
-    committed.map((_, index) => startRevision + BigInt(index + 1)),
+  const byRevision = groupByRevision(completed);
+  expect(byRevision.map(([revision]) => revision)).toEqual(
+    byRevision.map((_, index) => startRevision + BigInt(index + 1)),
   );
-  for (const [index, { written, deleted, compares }] of committed.entries()) {
+  for (const [index, [revision, group]] of byRevision.entries()) {
+    if (!sharesRevisions) expect(group).toHaveLength(1);
+    expectIndependent(group);
     const before = states[index] ?? start;
-    expect(compares.every((compare) => compareHolds(before, compare))).toBe(true);
     const after = new Map(before);
-    for (const key of written) after.set(key, startRevision + BigInt(index + 1));
-    for (const key of deleted) after.delete(key);
+    for (const { written, deleted, compares } of group) {
+      expect(compares.every((compare) => compareHolds(before, compare))).toBe(true);
+      for (const key of written) after.set(key, revision);
+      for (const key of deleted) after.delete(key);
+    }
     states.push(after);
   }
   for (const { result, compares } of completed) {
@@ -151,6 +166,31 @@ function replay(
       ).toBe(true);
   }
   return states.at(-1) ?? start;
+}
+
+/** Returns the committed attempts of each revision, in the order of the revisions. */
+function groupByRevision(
+  completed: readonly CompletedAttempt[],
+): readonly (readonly [Revision, readonly CompletedAttempt[]])[] {
+  const groups = new Map<Revision, CompletedAttempt[]>();
+  for (const attempt of completed) {
+    if (typeof attempt.result !== 'bigint') continue;
+    const group = groups.get(attempt.result);
+    if (group === undefined) groups.set(attempt.result, [attempt]);
+    else group.push(attempt);
+  }
+  return [...groups].sort(([a], [b]) => Number(a - b));
+}
+
+function expectIndependent(group: readonly CompletedAttempt[]): void {
+  for (const { compared, written, deleted } of group) {
+    const changed = [...written, ...deleted];
+    for (const other of group) {
+      if (other.compared === compared) continue;
+      const used = [...other.compared, ...other.written, ...other.deleted];
+      expect(changed.filter((key) => used.includes(key))).toEqual([]);
+    }
+  }
 }
 
 function compareHolds(state: Model, { key, is }: Compare): boolean {

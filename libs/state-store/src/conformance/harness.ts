@@ -2,7 +2,14 @@ import { expect } from '@jest/globals';
 import { definedFields } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { Clock } from '@cloudless/base';
-import type { Change, ChangeBatch, Operation, Revision, StateStore } from '../state-store.js';
+import type {
+  Change,
+  ChangeBatch,
+  LeaseId,
+  Operation,
+  Revision,
+  StateStore,
+} from '../state-store.js';
 
 /** Options with which a suite opens a store. */
 export interface OpenStoreOptions {
@@ -12,6 +19,27 @@ export interface OpenStoreOptions {
   readonly historyLimit: number;
   /** Bytes of changes to retain. Default: the default of the engine. */
   readonly historyBytes?: number;
+}
+
+/** In what an engine differs within the contract. */
+export interface EngineTraits {
+  /**
+   * True: independent transactions that run at the same time may share one revision. Default: each
+   * transaction has its own.
+   */
+  readonly sharesRevisions?: boolean;
+  /**
+   * True: leases run on the clock of a server, in real time, and are not shorter than
+   * `minimumLeaseMs`. Default: leases run on the clock of {@link OpenStoreOptions} and end exactly.
+   */
+  readonly minimumLeaseMs?: number;
+  /**
+   * True: a slow reader may get changes that are no longer retained from buffers on the way.
+   * Default: such a reader fails as `compacted`.
+   */
+  readonly buffersWatches?: boolean;
+  /** Share of the runs of each property. Default 1; less for an engine behind a network. */
+  readonly propertyScale?: number;
 }
 
 /** Opens a new, empty store. The suite closes the store. */
@@ -53,6 +81,11 @@ export function text(value: Uint8Array | undefined): string | undefined {
 /** Returns a put without lease. The default value of a key is the key itself. */
 export function put(key: string, value = key): Operation {
   return { put: key, value: bytes(value) };
+}
+
+/** Returns a put of a key on a lease. */
+export function putLeased(key: string, lease: LeaseId, value = key): Operation {
+  return { put: key, value: bytes(value), lease };
 }
 
 /**
@@ -124,4 +157,9 @@ export function startWatch(
   after: Revision,
 ): AsyncIterator<ChangeBatch> {
   return store.watch({ prefix, after })[Symbol.asyncIterator]();
+}
+
+/** Returns the number of runs of a property for an engine. */
+export function countRuns(runs: number, { propertyScale = 1 }: EngineTraits): number {
+  return Math.max(1, Math.ceil(runs * propertyScale));
 }

@@ -5,16 +5,18 @@ import type { Compare, Operation, Revision, StateStore } from '../state-store.js
 import {
   AMPLE_HISTORY,
   bytes,
+  countRuns,
   put,
   readAll,
   startWatch,
   readBatches,
   withStore,
+  type EngineTraits,
   type OpenStore,
 } from './harness.js';
 
 /** Compares the store with a simple model over random sequences of calls. */
-export function describeModel(open: OpenStore): void {
+export function describeModel(open: OpenStore, traits: EngineTraits = {}): void {
   describe('any sequence of calls', () => {
     it.each([
       { name: 'with ample history', historyLimit: AMPLE_HISTORY },
@@ -24,7 +26,7 @@ export function describeModel(open: OpenStore): void {
         fc.asyncProperty(fc.array(arbitraryStep, { maxLength: 40 }), (steps) =>
           withStore(open, (store) => new ModelRun(store, historyLimit).run(steps), historyLimit),
         ),
-        { numRuns: 60 },
+        { numRuns: countRuns(60, traits) },
       ),
     );
   });

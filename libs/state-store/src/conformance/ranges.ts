@@ -1,12 +1,20 @@
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
-import { put, readAll, withStore, write, type OpenStore } from './harness.js';
+import {
+  countRuns,
+  put,
+  readAll,
+  withStore,
+  write,
+  type EngineTraits,
+  type OpenStore,
+} from './harness.js';
 
 /** Keys in byte order of UTF-8. In the order of UTF-16 the last two keys would be swapped. */
 const ORDERED = ['\0', 'a', 'a\0', 'a/', 'a/b', 'aa', 'b', 'z', 'é', '中', '\uffee', '😀'];
 
 /** Declares the conformance tests of `StateStore.range`. */
-export function describeRanges(open: OpenStore): void {
+export function describeRanges(open: OpenStore, traits: EngineTraits = {}): void {
   describe('ranges', () => {
     it('are in byte order of the UTF-8 keys', () =>
       withStore(open, async (store) => {
@@ -30,7 +38,7 @@ export function describeRanges(open: OpenStore): void {
               expect((await readAll(store, '', 4)).map(([key]) => key)).toEqual(ordered);
             }),
         ),
-        { numRuns: 25 },
+        { numRuns: countRuns(25, traits) },
       ));
 
     it.each([

@@ -1,0 +1,93 @@
+import { createClient, type Client } from '@connectrpc/connect';
+import { createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
+import type { Clock } from '@cloudless/base';
+import { Auth, KV, Lease, Maintenance, Watch } from '../gen/etcd/etcdserverpb/rpc_pb.js';
+import { explainConnectFailure } from './etcd-failure.js';
+
+/** Certificates and key in PEM. */
+export interface EtcdTls {
+  /** Certificates of the CAs that sign the certificates of etcd. Default: those of Node.js. */
+  readonly ca?: string;
+  /** Client certificate with its chain. */
+  readonly certificate?: string;
+  readonly key?: string;
+}
+
+/** Largest accepted response: a page of large values, or the first response of a watch. */
+const READ_MAX_BYTES = 1024 * 1024 * 1024;
+/**
+ * HTTP/2 PINGs find a dead connection of a watch without changes. etcd closes connections with more
+ * frequent PINGs (`--grpc-keepalive-min-time`, 5 s).
+ */
+const PINGS = { pingIntervalMs: 6_000, pingTimeoutMs: 2_000 };
+/** Megabytes of data that one HTTP/2 connection may hold. */
+const SESSION_MEMORY_MB = 256;
+/** Bytes of one stream that may be on their way; the default of 64 KiB makes large pages slow. */
+const STREAM_WINDOW_BYTES = 1024 * 1024;
+
+/** One member of etcd: a connection for calls, and another one for watches. */
+export class Endpoint {
+  readonly kv: Client<typeof KV>;
+  readonly lease: Client<typeof Lease>;
+  readonly maintenance: Client<typeof Maintenance>;
+  readonly auth: Client<typeof Auth>;
+  readonly watch: Client<typeof Watch>;
+  /** Monotonic time until which other endpoints are preferred. */
+  suspectUntil = 0;
+  private readonly calls: Http2SessionManager;
+  private readonly streams: Http2SessionManager;
+
+  constructor(
+    readonly url: string,
+    tls: EtcdTls | undefined,
+    private readonly clock: Clock,
+  ) {
+    const options = {
+      maxSessionMemory: SESSION_MEMORY_MB,
+      settings: { initialWindowSize: STREAM_WINDOW_BYTES, enablePush: false },
+      ...(tls === undefined ? {} : { ca: tls.ca, cert: tls.certificate, key: tls.key }),
+    };
+    this.calls = new Http2SessionManager(url, PINGS, options);
+    this.streams = new Http2SessionManager(url, PINGS, options);
+    const toTransport = (sessionManager: Http2SessionManager) =>
+      createGrpcTransport({ baseUrl: url, readMaxBytes: READ_MAX_BYTES, sessionManager });
+    const transport = toTransport(this.calls);
+    this.kv = createClient(KV, transport);
+    this.lease = createClient(Lease, transport);
+    this.maintenance = createClient(Maintenance, transport);
+    this.auth = createClient(Auth, transport);
+    this.watch = createClient(Watch, toTransport(this.streams));
+  }
+
+  /**
+   * Opens the connection for calls, or for watches, unless it is open.
+   * @throws kind `unavailable`, or `precondition` when the settings do not fit: nothing was sent.
+   */
+  async connect(purpose: 'calls' | 'streams', timeoutMs: number): Promise<void> {
+    const manager = this[purpose];
+    const state = manager.state();
+    if (state === 'open') return;
+    let isLate = false;
+    const timer = this.clock.setTimer(timeoutMs, () => {
+      isLate = true;
+      manager.abort(new Error(`no connection within ${timeoutMs} ms`));
+    });
+    try {
+      const reached = await manager.connect();
+      if (reached === 'error' || isLate)
+        throw explainConnectFailure(this.url, manager.error() ?? new Error('no connection'));
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  /** Ends all watches of this endpoint, which then continue at another one. */
+  resetStreams(): void {
+    this.streams.abort(new Error('the endpoint does not answer'));
+  }
+
+  close(): void {
+    this.calls.abort();
+    this.streams.abort();
+  }
+}

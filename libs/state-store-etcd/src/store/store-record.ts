@@ -1,0 +1,109 @@
+import { CloudlessError } from '@cloudless/base';
+import type { Revision } from '@cloudless/state-store';
+import { READ, WRITE, type EtcdClient } from '../client/etcd-client.js';
+import { Compare_CompareTarget } from '../gen/etcd/etcdserverpb/rpc_pb.js';
+import { RevisionMap, type KeySpace } from './key-space.js';
+
+/** Version of the layout of keys in etcd that this file writes and reads. */
+export const ETCD_FORMAT = 1;
+
+/** The record of a store in etcd. */
+export interface StoreRecord {
+  /** Revision of the store at its creation: 0, or that of the backup. */
+  readonly base: Revision;
+  /** False while a backup is being restored. */
+  readonly isComplete: boolean;
+}
+
+/**
+ * Opens the store of a prefix, or creates a new one.
+ * @throws kind `precondition` when the store has another format, or its restore did not complete.
+ */
+export async function openStoreRecord(client: EtcdClient, keys: KeySpace): Promise<RevisionMap> {
+  const found =
+    (await readStoreRecord(client, keys)) ??
+    (await createStoreRecord(client, keys, { base: 0n, isComplete: true })) ??
+    (await readStoreRecord(client, keys));
+  if (found === undefined)
+    throw new CloudlessError('STORE_UNAVAILABLE', 'the record of the store in etcd was deleted');
+  if (!found.record.isComplete)
+    throw new CloudlessError(
+      'precondition',
+      'the restore of a backup into this prefix of etcd did not complete; delete its keys and restore again',
+    );
+  return new RevisionMap(found.record.base, found.createRevision);
+}
+
+interface FoundRecord {
+  readonly record: StoreRecord;
+  readonly createRevision: bigint;
+}
+
+/** @returns Undefined when there is no store. */
+export async function readStoreRecord(
+  client: EtcdClient,
+  { metaKey: key }: KeySpace,
+): Promise<FoundRecord | undefined> {
+  const { kvs } = await client.call(READ, ({ kv }, settings) => kv.range({ key }, settings));
+  const [entry] = kvs;
+  if (entry === undefined) return undefined;
+  return { record: decode(entry.value), createRevision: entry.createRevision };
+}
+
+/** @returns Undefined when another process created the record first. */
+export async function createStoreRecord(
+  client: EtcdClient,
+  { metaKey: key }: KeySpace,
+  record: StoreRecord,
+): Promise<FoundRecord | undefined> {
+  const { succeeded, header } = await client.call(WRITE, ({ kv }, settings) =>
+    kv.txn(
+      {
+        compare: [
+          {
+            target: Compare_CompareTarget.MOD,
+            key,
+            targetUnion: { case: 'modRevision', value: 0n },
+          },
+        ],
+        success: [{ request: { case: 'requestPut', value: { key, value: encode(record) } } }],
+      },
+      settings,
+    ),
+  );
+  return succeeded ? { record, createRevision: header?.revision ?? 0n } : undefined;
+}
+
+/** Marks the restore of the store as complete. */
+export async function completeStoreRecord(
+  client: EtcdClient,
+  { metaKey: key }: KeySpace,
+  base: Revision,
+): Promise<void> {
+  const value = encode({ base, isComplete: true });
+  await client.call(WRITE, ({ kv }, settings) => kv.put({ key, value }, settings));
+}
+
+function encode({ base, isComplete }: StoreRecord): Uint8Array {
+  return Buffer.from(JSON.stringify({ format: ETCD_FORMAT, base: String(base), isComplete }));
+}
+
+function decode(value: Uint8Array): StoreRecord {
+  try {
+    const { format, base, isComplete } = JSON.parse(Buffer.from(value).toString()) as Record<
+      string,
+      unknown
+    >;
+    if (typeof format === 'number' && format !== ETCD_FORMAT)
+      throw new CloudlessError(
+        'precondition',
+        `the store in etcd has format ${format}, and this program supports format ${ETCD_FORMAT}; use the version of Cloudless that wrote it`,
+      );
+    return { base: BigInt(String(base)), isComplete: isComplete === true };
+  } catch (cause) {
+    if (cause instanceof CloudlessError) throw cause;
+    throw new CloudlessError('precondition', 'the record of the store in etcd cannot be read', {
+      cause,
+    });
+  }
+}

@@ -1,0 +1,4 @@
+export { EtcdCluster } from './etcd-cluster.js';
+export type { EtcdClusterOptions } from './etcd-cluster.js';
+export { EtcdMember } from './etcd-member.js';
+export type { EtcdMemberOptions } from './etcd-member.js';
