@@ -4,6 +4,7 @@ export type {
   AgentIdentity,
   AgentStore,
   StoredAgent,
+  StoredCoordinator,
   StoredProgress,
   StoredReplica,
 } from './store/agent-store.js';

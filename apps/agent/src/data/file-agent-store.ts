@@ -6,6 +6,7 @@ import {
   type AgentIdentity,
   type AgentStore,
   type StoredAgent,
+  type StoredCoordinator,
   type StoredReplica,
 } from '@cloudless/agent-core';
 import { makeDirectory } from '@cloudless/app-kit';
@@ -127,13 +128,22 @@ async function readJson<Value>(
 type Raw = Readonly<Record<string, unknown>>;
 
 function toIdentity(raw: Raw): AgentIdentity {
-  const clusterId = raw['clusterId'];
+  const { clusterId, coordinators } = raw;
   return {
     nodeId: readText(raw, 'nodeId'),
     instanceId: readText(raw, 'instanceId'),
     highestEpoch: BigInt(readText(raw, 'highestEpoch')),
     ...(clusterId === undefined ? {} : { clusterId: readText(raw, 'clusterId') }),
+    ...(coordinators === undefined ? {} : { coordinators: readCoordinators(coordinators) }),
   };
+}
+
+function readCoordinators(raw: unknown): readonly StoredCoordinator[] {
+  if (!Array.isArray(raw)) throw new Error('coordinators is no list');
+  return raw.map((item: unknown) => {
+    if (typeof item !== 'object' || item === null) throw new Error('a coordinator is no object');
+    return { id: readText(item as Raw, 'id'), address: readText(item as Raw, 'address') };
+  });
 }
 
 function toReplica(raw: Raw): StoredReplica {

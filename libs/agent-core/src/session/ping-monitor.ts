@@ -22,8 +22,8 @@ export class PingMonitor {
   private stopped = false;
 
   /**
-   * @param onLost - Called once, when no ping was answered within the lease or the connection
-   *   broke.
+   * @param onLost - Called once, when no ping was answered within the lease (`isSilent`) or the
+   *   connection broke.
    * @param onAnswer - Called when a ping was answered, with its send time on the monotonic clock:
    *   the coordinator was reachable at that time or later.
    */
@@ -31,7 +31,7 @@ export class PingMonitor {
     private readonly connection: Pick<CoordinatorConnection, 'ping'>,
     private readonly clock: Clock,
     private times: PingTimes,
-    private readonly onLost: (reason: CloudlessError) => void,
+    private readonly onLost: (reason: CloudlessError, isSilent: boolean) => void,
     private readonly onAnswer: (sentAtMs: number) => void = () => undefined,
   ) {
     this.lastAnswerMs = clock.now();
@@ -66,6 +66,7 @@ export class PingMonitor {
           'unavailable',
           `the coordinator answered no ping for ${Math.round(this.times.leaseMs)} ms`,
         ),
+        true,
       );
     }
     if (this.isOutstanding) this.isDue = true;
@@ -88,6 +89,7 @@ export class PingMonitor {
       (cause: unknown) =>
         this.fail(
           new CloudlessError('unavailable', 'the connection to the coordinator broke', { cause }),
+          false,
         ),
     );
   }
@@ -104,9 +106,9 @@ export class PingMonitor {
     });
   }
 
-  private fail(reason: CloudlessError): void {
+  private fail(reason: CloudlessError, isSilent: boolean): void {
     if (this.stopped) return;
     this.stop();
-    this.onLost(reason);
+    this.onLost(reason, isSilent);
   }
 }

@@ -49,6 +49,14 @@ export class ReconnectBackoff {
     return backoffDelayMs(policy, this.failures, this.random);
   }
 
+  /**
+   * Returns the delay before a dial of the leader that another coordinator has named, milliseconds:
+   * the agent has waited for that coordinator already.
+   */
+  delayAfterRedirect(): number {
+    return FIRST_MS * this.random.next();
+  }
+
   /** Returns the delay after all coordinators refused this agent: `maxMs`, half of which is random. */
   delayAfterRefusal(maxMs: number): number {
     return maxMs * (1 - JITTER * this.random.next());

@@ -1,7 +1,7 @@
-import { toBinary } from '@bufbuild/protobuf';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { silentLog, type Log } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { InventorySchema } from '@cloudless/api';
+import { InventorySchema, KnownCoordinatorsSchema } from '@cloudless/api';
 import { aStartOrder, AgentTestBed } from '../testing/index.js';
 
 function recordingLog(lines: string[]): Log {
@@ -148,6 +148,80 @@ describe('SessionClient', () => {
     testBed.coordinator.dropConnections();
     await testBed.clock.advance(100);
     expect(testBed.coordinator.dials.at(-1)).toBe(last);
+  });
+
+  it('dials the leader that a coordinator names, and follows the next leader', async () => {
+    const lines: string[] = [];
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.log = recordingLog(lines);
+    testBed.coordinators = ['http://a', 'http://b', 'http://c'];
+    coordinator.leaderAddress = 'http://c';
+    await testBed.start();
+    await clock.advance(100);
+    expect(coordinator.dials).toEqual(['http://a', 'http://c']);
+    await clock.advance(60_000);
+    coordinator.epoch = 2n;
+    coordinator.leaderAddress = 'http://b';
+    coordinator.dropConnections();
+    await clock.advance(200);
+    expect(coordinator.dials).toEqual(['http://a', 'http://c', 'http://c', 'http://b']);
+    expect(testBed.store.identity?.highestEpoch).toBe(2n);
+    expect(lines).toEqual(['warn no session; replicas keep running']);
+  });
+
+  it('dials another coordinator when the leader is silent, for example gone with its machine', async () => {
+    const testBed = new AgentTestBed();
+    testBed.coordinators = ['http://a', 'http://b'];
+    await testBed.start();
+    await testBed.clock.advance(900);
+    testBed.coordinator.answersPings = false;
+    await testBed.clock.advance(4_000);
+    expect(testBed.coordinator.dials).toEqual(['http://a', 'http://b']);
+  });
+
+  it('remembers the coordinators that the cluster names, also after a restart', async () => {
+    const testBed = new AgentTestBed();
+    testBed.coordinators = ['https://a'];
+    await testBed.start();
+    testBed.coordinator.send({
+      case: 'coordinators',
+      value: create(KnownCoordinatorsSchema, {
+        coordinators: [
+          { id: 'a', address: 'https://a' },
+          { id: 'b', address: 'https://b' },
+        ],
+      }),
+    });
+    await settle();
+    await testBed.kill();
+    testBed.coordinator.reachable = false;
+    testBed.coordinator.dials.length = 0;
+    await testBed.start();
+    await testBed.clock.advance(100);
+    expect(testBed.coordinator.dials.slice(0, 2)).toEqual(['https://a', 'https://b']);
+  });
+
+  it('uses new coordinators although they cannot be stored', async () => {
+    const lines: string[] = [];
+    const testBed = new AgentTestBed();
+    testBed.log = recordingLog(lines);
+    testBed.coordinators = ['https://a'];
+    await testBed.start();
+    testBed.store.failure = new Error('disk full');
+    testBed.coordinator.send({
+      case: 'coordinators',
+      value: create(KnownCoordinatorsSchema, {
+        coordinators: [{ id: 'b', address: 'https://b' }],
+      }),
+    });
+    await settle();
+    expect(lines).toEqual(['warn coordinators not stored']);
+    expect(testBed.agent.connected).toBe(true);
+    testBed.coordinator.reachable = false;
+    testBed.coordinator.dropConnections();
+    await testBed.clock.advance(200);
+    expect(testBed.coordinator.dials).toContain('https://b');
   });
 
   it('dials again after 30 s when the only coordinator accepts the connection and never answers', async () => {

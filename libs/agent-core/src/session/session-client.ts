@@ -2,6 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import {
   CloudlessError,
+  errorFields,
   errorKindOf,
   sleep,
   type Clock,
@@ -11,8 +12,10 @@ import {
 } from '@cloudless/base';
 import {
   EnrollNodeRequestSchema,
+  readLeaderHint,
   type AgentMessage,
   type CoordinatorMessage,
+  type KnownCoordinators,
   type OpenTunnel,
   type TunnelRefused,
   type Welcome,
@@ -27,6 +30,7 @@ import {
   toHello,
   type NodeDescription,
 } from '../node/node-description.js';
+import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
 import type { CoordinatorContact } from './coordinator-contact.js';
 import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-transport.js';
 import { toInventory } from './inventory.js';
@@ -39,7 +43,10 @@ import { SessionOutbox, type Departure } from './session-outbox.js';
 
 export interface SessionClientOptions {
   readonly transport: CoordinatorTransport;
-  /** Base addresses of coordinators, at least one, tried one after the other. */
+  /**
+   * Configured base addresses of coordinators, at least one. The agent also dials those that the
+   * cluster has named.
+   */
   readonly addresses: readonly string[];
   readonly identity: IdentityKeeper;
   readonly replicas: NodeReplicas;
@@ -71,8 +78,9 @@ export interface SessionClientOptions {
 
 /**
  * Time after which the agent leaves a coordinator that does not answer, milliseconds: from the dial
- * to the open connection, and again from there to the Welcome. A single coordinator has as much time
- * as the admission of thousands of agents takes: dialling again meanwhile would only add load.
+ * to the open connection, and again from there to the Welcome. A single coordinator, or one that was
+ * named as the leader, has as much time as the admission of thousands of agents takes: dialling again
+ * meanwhile would only add load.
  */
 const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
 /** Times until a Welcome sets others. */
@@ -80,6 +88,16 @@ const DEFAULT_TIMES: PingTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;
 /** Time to deliver the Goodbye, milliseconds; limits how long a stop of the agent takes. */
 const GOODBYE_TIMEOUT_MS = 500;
+/** An attempt to get a session, and its progress. */
+interface Attempt {
+  readonly address: string;
+  readonly answerMs: number;
+  welcomed: boolean;
+  admitted: boolean;
+  /** True when the coordinator answered no ping. */
+  silent: boolean;
+}
+
 /** Keeps a session with one of the coordinators. Replicas keep running without a session. */
 export class SessionClient {
   private outbox: SessionOutbox | undefined;
@@ -94,8 +112,13 @@ export class SessionClient {
   /** Ends the current session; the next session begins soon. */
   private endSession: (reason: CloudlessError) => void = () => undefined;
   private readonly backoff: ReconnectBackoff;
+  private readonly directory: CoordinatorDirectory;
 
   constructor(private readonly options: SessionClientOptions) {
+    this.directory = new CoordinatorDirectory(
+      options.addresses,
+      options.identity.current.coordinators,
+    );
     this.backoff = new ReconnectBackoff(options.random);
     this.failureLog = new SessionFailureLog(options.log);
     this.orders = new OrderIntake(options.replicas, options.log);
@@ -130,31 +153,43 @@ export class SessionClient {
 
   /** Opens sessions until `signal` is aborted, then sends Goodbye. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { addresses, clock } = this.options;
-    let addressIndex = 0;
+    const { clock } = this.options;
+    let address = this.directory.current;
+    let isRedirect = false;
     while (!signal.aborted) {
-      const address = addresses[addressIndex % addresses.length] ?? '';
-      const attempt = { welcomed: false, admitted: false };
+      const isOnlyOne = isRedirect || this.directory.isSingle;
+      const answerMs = isOnlyOne ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
+      const attempt = { address, answerMs, welcomed: false, admitted: false, silent: false };
       let refusedDelayMs: number | undefined;
+      let failure: unknown;
       try {
-        await this.runSession(address, attempt, signal);
+        await this.runSession(attempt, signal);
         if (!signal.aborted)
           this.failureLog.logFailure(
             address,
             new CloudlessError('unavailable', 'the coordinator ended the session'),
           );
       } catch (reason) {
+        failure = reason;
         const advice = this.options.certificates?.noteFailure(reason);
         refusedDelayMs = advice?.maxDelayMs;
         if (!signal.aborted && advice?.isHandled !== true)
           this.failureLog.logFailure(address, reason, advice?.remedy);
       }
-      if (!attempt.welcomed) addressIndex += 1;
+      const next = this.directory.next({
+        hadSession: attempt.welcomed,
+        isSilent: attempt.silent,
+        leaderAddress: readLeaderHint(failure)?.address,
+      });
+      ({ address, isRedirect } = next);
       // Another coordinator may accept the agent.
-      if (addressIndex % addresses.length !== 0) refusedDelayMs = undefined;
-      await sleep(clock, this.chooseDelay(attempt.welcomed, refusedDelayMs), signal).catch(
-        () => undefined,
-      );
+      if (!next.hasTriedAll) refusedDelayMs = undefined;
+      // After a session all other agents dial as well, also when they know the leader.
+      const delayMs =
+        isRedirect && !attempt.welcomed
+          ? this.backoff.delayAfterRedirect()
+          : this.chooseDelay(attempt.welcomed, refusedDelayMs);
+      await sleep(clock, delayMs, signal).catch(() => undefined);
     }
   }
 
@@ -166,15 +201,12 @@ export class SessionClient {
 
   /**
    * Runs one session. Resolves when the coordinator or the agent ends the session.
-   * @param attempt - Set by this method: progress of the session.
+   * @param attempt - This method sets its progress.
    * @throws the reason why the session broke or was not opened.
    */
-  private async runSession(
-    address: string,
-    attempt: { welcomed: boolean; admitted: boolean },
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { transport, clock, replicas, addresses } = this.options;
+  private async runSession(attempt: Attempt, signal: AbortSignal): Promise<void> {
+    const { transport, clock, replicas } = this.options;
+    const { address, answerMs } = attempt;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
     const abortSession = (reason: CloudlessError): void => {
@@ -182,8 +214,6 @@ export class SessionClient {
       dialing.abort(reason);
     };
     this.endSession = abortSession;
-    const answerMs =
-      addresses.length === 1 ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
     const startAnswerTimer = (): Timer =>
       clock.setTimer(answerMs, () =>
         abortSession(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)),
@@ -227,7 +257,10 @@ export class SessionClient {
         open,
         clock,
         { ...DEFAULT_TIMES, leaseMs: answerMs },
-        abortSession,
+        (reason, isSilent) => {
+          attempt.silent = isSilent;
+          abortSession(reason);
+        },
         (sentAtMs) => {
           if (attempt.admitted) this.options.contact.confirm(sentAtMs);
         },
@@ -385,9 +418,19 @@ export class SessionClient {
       if (refusal !== undefined) outbox.refuseTunnel(refusal);
     } else if (message.case === 'renewCertificate' && this.options.certificates !== undefined) {
       await this.options.certificates.requestRenewal(message.value.trustBundle);
+    } else if (message.case === 'coordinators') {
+      await this.learnCoordinators(message.value);
     } else {
       this.options.log.debug('message of an unsupported kind ignored');
     }
+  }
+
+  private async learnCoordinators({ coordinators }: KnownCoordinators): Promise<void> {
+    const { identity, log } = this.options;
+    this.directory.setKnown(mergeKnown(identity.current.coordinators ?? [], coordinators));
+    await identity
+      .learnCoordinators(coordinators)
+      .catch((reason: unknown) => log.warn('coordinators not stored', errorFields(reason)));
   }
 
   /** @throws kind `precondition` when this agent belongs to another cluster. */

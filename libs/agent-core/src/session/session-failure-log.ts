@@ -6,6 +6,7 @@ import {
   type ErrorKind,
   type Log,
 } from '@cloudless/base';
+import { readLeaderHint } from '@cloudless/api';
 
 /** Error kinds that an operator must resolve: retries alone do not succeed. */
 const NEEDS_OPERATOR: readonly ErrorKind[] = [
@@ -35,6 +36,9 @@ export class SessionFailureLog {
   /** @param remedy - What an operator has to do, if the error does not say so. */
   logFailure(address: string, reason: unknown, remedy?: string): void {
     const { log } = this;
+    const leader = readLeaderHint(reason)?.address;
+    if (leader !== undefined)
+      return log.debug('the coordinator does not lead', { coordinator: address, leader });
     const text = errorMessageOf(reason);
     const fields = { coordinator: address, ...errorFields(reason), ...definedFields({ remedy }) };
     if (this.lastFailure.get(address) === text) return log.debug('still no session', fields);

@@ -12,6 +12,16 @@ export interface AgentIdentity {
   readonly clusterId?: string;
   /** Highest leader epoch that the agent has received. The agent refuses orders of lower epochs. */
   readonly highestEpoch: bigint;
+  /** Coordinators that the cluster has named, the newest first. Absent: none. */
+  readonly coordinators?: readonly StoredCoordinator[];
+}
+
+/** A coordinator that the cluster has named. */
+export interface StoredCoordinator {
+  /** Id in its identity `/controller/<id>`. */
+  readonly id: string;
+  /** Base address, such as `https://10.0.0.1:8080`. */
+  readonly address: string;
 }
 
 /**

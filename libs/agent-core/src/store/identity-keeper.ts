@@ -1,4 +1,5 @@
-import type { AgentIdentity, AgentStore } from './agent-store.js';
+import { mergeKnown } from '../session/coordinator-directory.js';
+import type { AgentIdentity, AgentStore, StoredCoordinator } from './agent-store.js';
 import { SerialQueue } from './serial-queue.js';
 
 /**
@@ -36,6 +37,15 @@ export class IdentityKeeper {
     return this.update((identity) =>
       epoch > identity.highestEpoch ? { ...identity, highestEpoch: epoch } : identity,
     );
+  }
+
+  /** Stores the coordinators that the cluster has named. Has no effect when nothing is new. */
+  learnCoordinators(named: readonly StoredCoordinator[]): Promise<void> {
+    return this.update((identity) => {
+      const known = identity.coordinators ?? [];
+      const coordinators = mergeKnown(known, named);
+      return coordinators === known ? identity : { ...identity, coordinators };
+    });
   }
 
   private update(apply: (identity: AgentIdentity) => AgentIdentity): Promise<void> {

@@ -6,6 +6,7 @@ import {
   CoordinatorMessageSchema,
   EnrollNodeResponseSchema,
   OpenTunnelSchema,
+  toLeaderMetadata,
   TunnelFrameSchema,
   WelcomeSchema,
   type AgentMessage,
@@ -50,6 +51,8 @@ export class FakeCoordinator implements CoordinatorTransport {
   admitsNodes = true;
   /** While set, sessions and enrolments fail with this error. */
   failure: CloudlessError | undefined;
+  /** While set, sessions at other addresses are refused, and the error names this address. */
+  leaderAddress: string | undefined;
   /** While set, only sessions fail with this error. */
   sessionFailure: CloudlessError | undefined;
   /**
@@ -91,7 +94,7 @@ export class FakeCoordinator implements CoordinatorTransport {
     await this.beforeConnect();
     if (!this.reachable || signal.aborted)
       throw new CloudlessError('unavailable', 'connection refused');
-    const connection = new FakeConnection(this, () => this.connections.delete(connection));
+    const connection = new FakeConnection(this, address, () => this.connections.delete(connection));
     this.connections.add(connection);
     return connection;
   }
@@ -195,6 +198,7 @@ class FakeConnection implements CoordinatorConnection {
 
   constructor(
     private readonly coordinator: FakeCoordinator,
+    private readonly address: string,
     private readonly onClose: () => void,
   ) {}
 
@@ -235,7 +239,7 @@ class FakeConnection implements CoordinatorConnection {
 
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
     const session = new PushQueue<CoordinatorMessage>({ limit: QUEUE_LIMIT });
-    const failure = this.coordinator.failure ?? this.coordinator.sessionFailure;
+    const { failure = this.coordinator.sessionFailure ?? this.findRedirect() } = this.coordinator;
     if (failure !== undefined) session.fail(failure);
     else if (this.closed) session.fail(createBrokenError());
     else {
@@ -303,6 +307,14 @@ class FakeConnection implements CoordinatorConnection {
       if (!this.coordinator.readsTunnels) return;
     }
     tunnel.end();
+  }
+
+  private findRedirect(): CloudlessError | undefined {
+    const { leaderAddress: address, epoch } = this.coordinator;
+    if (address === undefined || address === this.address) return undefined;
+    return new CloudlessError('LEADERSHIP_LOST', 'this coordinator does not lead', {
+      metadata: toLeaderMetadata({ address, epoch }),
+    });
   }
 
   private assertOpen(): void {

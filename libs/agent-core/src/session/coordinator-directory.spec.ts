@@ -1,0 +1,126 @@
+import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
+
+const A = 'https://10.0.0.1:8080';
+const B = 'https://10.0.0.2:8080';
+const C = 'https://10.0.0.3:8080';
+const failed = { hadSession: false, isSilent: false };
+const ended = { hadSession: true, isSilent: false };
+const silent = { hadSession: true, isSilent: true };
+const leads = (leaderAddress: string) => ({ ...failed, leaderAddress });
+
+describe('CoordinatorDirectory', () => {
+  it('dials the addresses one after the other until one has a session', () => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    expect(directory.current).toBe(A);
+    const dials = [failed, failed, failed].map((outcome) => directory.next(outcome));
+    expect(dials.map(({ address }) => address)).toEqual([B, C, A]);
+    expect(dials.map(({ hasTriedAll }) => hasTriedAll)).toEqual([false, false, true]);
+  });
+
+  it('dials the same coordinator again after a session, which may only restart', () => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    directory.next(failed);
+    expect(directory.next(ended)).toEqual({ address: B, isRedirect: false, hasTriedAll: true });
+  });
+
+  it('dials another coordinator after one that answered no ping', () => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    expect(directory.next(silent).address).toBe(B);
+  });
+
+  it('dials the leader that another coordinator names', () => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    expect(directory.next(leads(C))).toMatchObject({ address: C, isRedirect: true });
+    expect(directory.next(ended).address).toBe(C);
+  });
+
+  it('follows a leader whose address is not configured, then goes back to its addresses', () => {
+    const directory = new CoordinatorDirectory([A, B]);
+    expect(directory.next(leads(C)).address).toBe(C);
+    expect(directory.next(failed).address).toBe(A);
+  });
+
+  it('stops following coordinators that name each other', () => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    const dials = [B, A, B, A].map((address) => directory.next(leads(address)));
+    expect(dials.map(({ isRedirect }) => isRedirect)).toEqual([true, true, true, false]);
+    directory.next(ended);
+    expect(directory.next(leads(A)).isRedirect).toBe(true);
+  });
+
+  it.each([
+    ['the address that has just answered', A],
+    ['plaintext', 'http://127.0.0.1:8080'],
+    ['a text that is no address', 'leader'],
+  ])('does not follow %s', (_name, address) => {
+    const directory = new CoordinatorDirectory([A, B]);
+    expect(directory.next(leads(address))).toMatchObject({ address: B, isRedirect: false });
+  });
+
+  it.each([
+    ['http://127.0.0.1:8081', true],
+    ['http://localhost:8081', true],
+    ['http://[::1]:8081', true],
+    ['http://10.0.0.1:8080', false],
+    ['http://127.0.0.1.example.org:8080', false],
+  ])('in plaintext follows only addresses of this machine: %s', (address, isFollowed) => {
+    const directory = new CoordinatorDirectory(['http://127.0.0.1:8080']);
+    expect(directory.next(leads(address)).isRedirect).toBe(isFollowed);
+    expect(
+      new CoordinatorDirectory(['http://127.0.0.1:8080'], [{ id: 'x', address }]).isSingle,
+    ).toBe(!isFollowed);
+  });
+
+  it('dials the coordinators that the cluster has named after the configured ones', () => {
+    const directory = new CoordinatorDirectory([A], [{ id: 'b', address: B }]);
+    directory.setKnown([
+      { id: 'c', address: C },
+      { id: 'b', address: B },
+      { id: 'a', address: A },
+    ]);
+    const dials = [failed, failed, failed].map((outcome) => directory.next(outcome).address);
+    expect(dials).toEqual([C, B, A]);
+  });
+});
+
+describe('mergeKnown', () => {
+  const known = [
+    { id: 'b', address: B },
+    { id: 'a', address: A },
+  ];
+
+  it.each([
+    { name: 'keeps a coordinator that is down', named: [{ id: 'a', address: A }], ids: ['a', 'b'] },
+    {
+      name: 'puts a new coordinator first',
+      named: [{ id: 'c', address: C }],
+      ids: ['c', 'b', 'a'],
+    },
+    { name: 'skips what is no address', named: [{ id: 'd', address: '' }], ids: ['b', 'a'] },
+  ])('$name', ({ named, ids }) => {
+    expect(mergeKnown(known, named).map(({ id }) => id)).toEqual(ids);
+  });
+
+  it('replaces the address of a coordinator that moved', () => {
+    expect(mergeKnown(known, [{ id: 'b', address: C }])).toEqual([
+      { id: 'b', address: C },
+      { id: 'a', address: A },
+    ]);
+  });
+
+  it('returns the same list when nothing changes', () => {
+    expect(mergeKnown(known, known)).toBe(known);
+  });
+
+  it('forgets the oldest beyond sixteen', () => {
+    const many = Array.from({ length: 20 }, (_, index) => ({ id: `c${index}`, address: A }));
+    expect(
+      many.reduce((all, each) => mergeKnown(all, [each]).slice(), known).map(({ id }) => id),
+    ).toEqual(
+      many
+        .slice(4)
+        .reverse()
+        .map(({ id }) => id),
+    );
+  });
+});

@@ -1,0 +1,148 @@
+import type { StoredCoordinator } from '../store/agent-store.js';
+
+/**
+ * Most coordinators that an agent remembers beside its configured addresses. Clusters have three or
+ * five; the others were replaced.
+ */
+const MAX_KNOWN = 16;
+/**
+ * Most redirects that an agent follows one after the other without a session. Coordinators that name
+ * each other while the leadership changes must not keep an agent busy.
+ */
+const MAX_REDIRECTS = 3;
+
+/** How an attempt has ended. */
+export interface DialOutcome {
+  /** True when a session had begun. */
+  readonly hadSession: boolean;
+  /** True when the coordinator answered no ping: it may be gone with its machine. */
+  readonly isSilent: boolean;
+  /** Address of the leader, when the coordinator does not lead and knows who does. */
+  readonly leaderAddress?: string | undefined;
+}
+
+/** The next dial. */
+export interface NextDial {
+  readonly address: string;
+  /** A coordinator named this address as that of the leader: the agent dials at once. */
+  readonly isRedirect: boolean;
+  /** True when no address is left that was not tried since the last session. */
+  readonly hasTriedAll: boolean;
+}
+
+/**
+ * Decides which coordinator an agent dials: the configured addresses and those of the coordinators
+ * that the cluster has named, one after the other, and the leader as soon as its address is known.
+ * Pure.
+ */
+export class CoordinatorDirectory {
+  private addresses: readonly string[];
+  /** Address of the running or next attempt. */
+  private address: string;
+  private redirects = 0;
+  /** Failed attempts since the last session. */
+  private failures = 0;
+
+  /**
+   * @param configured - Base addresses, at least one, all with the same scheme.
+   * @param known - What {@link mergeKnown} has returned last.
+   */
+  constructor(
+    private readonly configured: readonly string[],
+    known: readonly StoredCoordinator[] = [],
+  ) {
+    this.addresses = this.list(known);
+    this.address = this.addresses[0] ?? '';
+  }
+
+  /** The address of the first attempt, or of the newest {@link next}. */
+  get current(): string {
+    return this.address;
+  }
+
+  /** True when the agent has only one address. */
+  get isSingle(): boolean {
+    return this.addresses.length === 1;
+  }
+
+  /** Uses the addresses of known coordinators from the next attempt on. */
+  setKnown(known: readonly StoredCoordinator[]): void {
+    this.addresses = this.list(known);
+  }
+
+  /** Returns the next address after an attempt. */
+  next({ hadSession, isSilent, leaderAddress }: DialOutcome): NextDial {
+    if (hadSession) {
+      this.redirects = 0;
+      this.failures = 0;
+    } else this.failures += 1;
+    if (leaderAddress !== undefined && this.mayFollow(leaderAddress)) {
+      this.redirects += 1;
+      this.address = leaderAddress;
+      return { address: this.address, isRedirect: true, hasTriedAll: false };
+    }
+    // After a session: a restarted coordinator answers at the same address.
+    if (!hadSession || isSilent) this.advance();
+    const hasTriedAll = this.failures % this.addresses.length === 0;
+    if (hasTriedAll) this.redirects = 0;
+    return { address: this.address, isRedirect: false, hasTriedAll };
+  }
+
+  private advance(): void {
+    const index = this.addresses.indexOf(this.address);
+    this.address = this.addresses[(index + 1) % this.addresses.length] ?? this.address;
+  }
+
+  /**
+   * Returns true for an address that the agent may dial because a coordinator has named it. In a
+   * cluster without TLS, where no certificate shows who answers, only a configured address or one of
+   * this machine.
+   */
+  private mayFollow(address: string): boolean {
+    if (this.redirects >= MAX_REDIRECTS || address === this.address) return false;
+    return isDialable(address, this.configured);
+  }
+
+  private list(known: readonly StoredCoordinator[]): readonly string[] {
+    const learnt = known
+      .map(({ address }) => address)
+      .filter((address) => isDialable(address, this.configured));
+    return [...new Set([...this.configured, ...learnt])];
+  }
+}
+
+/**
+ * Adds the coordinators that the cluster has named to those that the agent knows: each id once with
+ * its newest address, the newest first. A coordinator that is missing in the message may only be down,
+ * so it stays until newer ones displace it.
+ * @returns `known` itself when nothing changes.
+ */
+export function mergeKnown(
+  known: readonly StoredCoordinator[],
+  named: readonly StoredCoordinator[],
+): readonly StoredCoordinator[] {
+  const valid = named.filter(({ id, address }) => id !== '' && URL.canParse(address));
+  const ids = new Set(valid.map(({ id }) => id));
+  const merged = [
+    ...valid.map(({ id, address }) => ({ id, address })),
+    ...known.filter(({ id }) => !ids.has(id)),
+  ].slice(0, MAX_KNOWN);
+  const isSame =
+    merged.length === known.length &&
+    merged.every(({ id, address }, index) => {
+      const before = known[index];
+      return before?.id === id && before.address === address;
+    });
+  return isSame ? known : merged;
+}
+
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+
+function isDialable(address: string, configured: readonly string[]): boolean {
+  if (configured.includes(address)) return true;
+  const url = URL.canParse(address) ? new URL(address) : undefined;
+  const first = configured[0];
+  if (url === undefined || first === undefined || url.protocol !== new URL(first).protocol)
+    return false;
+  return url.protocol === 'https:' || LOOPBACK.test(url.hostname);
+}
