@@ -66,6 +66,7 @@ export function openLeaderPart(deps: LeaderPartDeps): LeaderPart {
     getConnection: (context) => context.values.get(connectionKey),
     ...access?.apiDeps,
     version: machine.version,
+    coordinatorId: config.name,
     timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: USAGE_INTERVAL_MS },
     meter: metrics,
   });

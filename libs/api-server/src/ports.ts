@@ -211,6 +211,8 @@ export interface ReadDeps {
   readonly identity?: IdentityPort;
   /** Version of the program, such as `0.1.0`. */
   readonly version: string;
+  /** Id of this coordinator, the name in its identity `/controller/<id>`. Default: empty. */
+  readonly coordinatorId?: string;
 }
 
 /** The ports and settings that the coordinator passes to {@link createApiServer}. */

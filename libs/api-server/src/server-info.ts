@@ -1,5 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
+import { listKnownCoordinators } from './session/known-coordinators.js';
 import { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
 import type { ReadDeps } from './ports.js';
 
@@ -7,7 +8,9 @@ import type { ReadDeps } from './ports.js';
 export function createServerInfo({
   state,
   version,
-}: Pick<ReadDeps, 'state' | 'version'>): ServerInfo {
+  coordinatorId = '',
+}: Pick<ReadDeps, 'state' | 'version' | 'coordinatorId'>): ServerInfo {
+  const leader = state.leader();
   return create(ServerInfoSchema, {
     version,
     clusterId: state.clusterId,
@@ -15,5 +18,8 @@ export function createServerInfo({
     revision: state.view().revision,
     protocolMin: PROTOCOL_MIN,
     protocolMax: PROTOCOL_MAX,
+    coordinatorId,
+    ...(leader === undefined ? {} : { leader }),
+    coordinators: listKnownCoordinators(state.view()),
   });
 }

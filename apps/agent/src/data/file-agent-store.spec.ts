@@ -25,7 +25,13 @@ const replica: StoredReplica = {
     ready: true,
   },
 };
-const identity = { nodeId: 'n', instanceId: 'i', clusterId: 'c', highestEpoch: 7n };
+const identity = {
+  nodeId: 'n',
+  instanceId: 'i',
+  clusterId: 'c',
+  highestEpoch: 7n,
+  coordinators: [{ id: 'one', address: 'https://10.0.0.1:8080' }],
+};
 
 describe('FileAgentStore', () => {
   let directory: string;

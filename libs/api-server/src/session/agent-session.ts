@@ -11,6 +11,7 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { randomHex } from '@cloudless/base';
 import type { ApiCaller } from '../access/caller.js';
 import type { ApiServerDeps } from '../ports.js';
+import { createCoordinatorsMessage } from './known-coordinators.js';
 import { negotiateProtocol } from './node-admission.js';
 import type { OrderMetrics } from './order-metrics.js';
 import { OrderTracker } from './order-tracker.js';
@@ -102,6 +103,12 @@ export class AgentSession {
   /** Serial of the certificate of the node that counts for the connection now. */
   get serial(): string | undefined {
     return this.caller.credential?.serial;
+  }
+
+  /** Names the coordinators of the cluster, so that the agent finds another one. */
+  announceCoordinators(): void {
+    const message = createCoordinatorsMessage(this.deps.state.view());
+    if (message !== undefined) this.outbox.push('coordinators', message);
   }
 
   /** Asks the agent to renew its certificate. */

@@ -5,6 +5,7 @@ import {
   NodeStatus_Phase as NodePhase,
   ReplicaStatus_Phase as Phase,
 } from '@cloudless/api';
+import { CoordinatorRecordSchema } from '@cloudless/api/store';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import type { ScriptedAgent } from '../testing/scripted-agent.js';
 
@@ -35,6 +36,32 @@ describe('SessionHub.runSession', () => {
         usageInterval: { seconds: 10n },
       },
     });
+  });
+
+  it('names the coordinators after the Welcome, and again when one joins or moves', async () => {
+    const put = (id: string, address: string) =>
+      bed.state.commitObserved(
+        bed.state
+          .transaction()
+          .put('coordinator', id, create(CoordinatorRecordSchema, { id, address })),
+      );
+    await put('one', 'https://10.0.0.1:8080');
+    const agent = await bed.connectAgent('node-1');
+    const named = () =>
+      agent.received.flatMap(({ message }) =>
+        message.case === 'coordinators'
+          ? [message.value.coordinators.map(({ id, address }) => `${id} ${address}`)]
+          : [],
+      );
+    expect(named()).toEqual([['one https://10.0.0.1:8080']]);
+    await put('two', 'https://10.0.0.2:8080');
+    await bed.state.commitObserved(bed.state.transaction().delete('coordinator', 'one'));
+    await put('two', 'https://10.0.0.3:8080');
+    await bed.settle();
+    expect(named().slice(1)).toEqual([
+      ['one https://10.0.0.1:8080', 'two https://10.0.0.2:8080'],
+      ['two https://10.0.0.3:8080'],
+    ]);
   });
 
   it('rejects a session whose first message is not Hello', async () => {

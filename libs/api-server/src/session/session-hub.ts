@@ -29,6 +29,7 @@ import type { ApiServerDeps } from '../ports.js';
 import { AgentSession, RESEND_MS } from './agent-session.js';
 import { admitNode, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
+import { announcesCoordinator } from './known-coordinators.js';
 import { createOrphanOrder, isOrphan, listPendingOrders } from './orders.js';
 import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
@@ -141,6 +142,7 @@ export class SessionHub implements TunnelRequester {
       connection?.onClose(() => this.endSession(session)),
     ];
     log.info('agent connected', { nodeId: session.nodeId });
+    session.announceCoordinators();
     void this.readMessages(session, incoming);
     try {
       yield create(CoordinatorMessageSchema, {
@@ -406,6 +408,8 @@ export class SessionHub implements TunnelRequester {
 
   /** Sends the orders that follow from a commit to the affected agents. */
   private sendChangedOrders(changes: readonly RecordChange[]): void {
+    if (changes.some(announcesCoordinator))
+      for (const session of this.sessions.values()) session.announceCoordinators();
     for (const { kind, before, after } of changes) {
       if (kind === 'node')
         this.nodeCount += Number(after !== undefined) - Number(before !== undefined);

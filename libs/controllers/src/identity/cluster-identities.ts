@@ -70,7 +70,6 @@ export class ClusterIdentities {
   readonly tokenSecret: Uint8Array;
   readonly lifetimes: CertificateLifetimes;
   readonly coordinatorId: SpiffeId;
-  readonly coordinatorIds: readonly string[];
   private readonly authorities = new Map<number, Promise<CertificateAuthority>>();
   private readonly listeners = new Set<() => void>();
   private readonly unsubscribe: () => void;
@@ -87,7 +86,6 @@ export class ClusterIdentities {
     this.tokenSecret = options.tokenSecret;
     this.lifetimes = options.lifetimes;
     this.coordinatorId = { trustDomain, kind: 'controller', id: coordinatorName };
-    this.coordinatorIds = [formatSpiffeId(this.coordinatorId)];
     this.record = record;
     this.bundle = toTrustBundle(record);
     this.peerVerifier = new PeerVerifier({ trustDomain, bundlePem: this.bundle.pem });
@@ -133,6 +131,18 @@ export class ClusterIdentities {
   /** Verifies peers by the current trust bundle. Another object after each change. */
   get verifier(): PeerVerifier {
     return this.peerVerifier;
+  }
+
+  /**
+   * SPIFFE IDs of the coordinators that run, for clients of earlier versions, which accept no other
+   * servers.
+   */
+  get coordinatorIds(): readonly string[] {
+    const { trustDomain, coordinatorId, options } = this;
+    const others = [...options.state.view().coordinators()].map(({ value }) => value.id);
+    return [...new Set([coordinatorId.id, ...others.sort()])].map((id) =>
+      formatSpiffeId({ trustDomain, kind: 'controller', id }),
+    );
   }
 
   get issuingGeneration(): number {
