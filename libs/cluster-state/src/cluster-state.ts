@@ -7,6 +7,8 @@ import {
   streamChangesAfter,
   type HistoricChanges,
 } from './history.js';
+import type { CandidateIdentity } from './leadership/campaign.js';
+import type { LeaderElection } from './leadership/leader-election.js';
 import type { KnownLeader, LeadershipLostError } from './leadership/leadership-lost.js';
 import type { CoordinatorRole, RoleChange } from './leadership/leadership.js';
 import { MutableTerm, type LeadershipTerm } from './leadership/leadership-term.js';
@@ -105,6 +107,15 @@ export class ClusterState {
    */
   onRoleChange(listener: (change: RoleChange) => void): () => void {
     return this.core.leadership.onRoleChange(listener);
+  }
+
+  /**
+   * Takes part in the election of the leader from now on, until the election or this state is
+   * closed. Call it once, on a state that was opened with `leadership: 'follow'`.
+   * @param identity - Stored in the leader record, for those who look for the leader.
+   */
+  joinElection(identity: CandidateIdentity): LeaderElection {
+    return this.core.joinElection(identity);
   }
 
   /**
@@ -281,10 +292,32 @@ export class ClusterState {
 
   /**
    * Resolves when the view shows `revision` or a later one.
-   * @throws kind `unavailable` when the view ends before that.
+   * @param signal - Ends the wait.
+   * @throws kind `unavailable` when the view ends before that, `StoppedError` when `signal` is
+   *   aborted before that.
    */
-  waitForRevision(revision: Revision): Promise<void> {
-    return this.core.follower.waitForRevision(revision);
+  waitForRevision(revision: Revision, signal?: StopSignal): Promise<void> {
+    return this.core.follower.waitForRevision(revision, signal);
+  }
+
+  /**
+   * Resolves when the view shows everything that any coordinator had committed before this call.
+   * Costs a read of the store's revision, which calls at the same time share.
+   * @param signal - Ends the wait.
+   * @throws The errors of {@link waitForRevision}; kind `unavailable` or `deadline` when the store
+   *   does not answer.
+   */
+  async waitForNewest(signal?: StopSignal): Promise<void> {
+    await this.waitForRevision(await this.core.newestRevision.read(), signal);
+  }
+
+  /**
+   * Milliseconds since the view is known to have shown everything that was committed. At most a
+   * little over 1 s while a follower reaches the store; 0 for a coordinator that took the
+   * leadership at its start.
+   */
+  get viewAgeMs(): number {
+    return this.core.viewAgeMs;
   }
 
   /**

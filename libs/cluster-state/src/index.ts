@@ -2,6 +2,8 @@ export { ClusterState, openClusterState } from './cluster-state.js';
 export { LeadershipLostError, NotLeaderError } from './leadership/leadership-lost.js';
 export type { KnownLeader } from './leadership/leadership-lost.js';
 export type { CoordinatorRole, LeadershipMode, RoleChange } from './leadership/leadership.js';
+export { LeaderElection } from './leadership/leader-election.js';
+export type { CandidateIdentity } from './leadership/campaign.js';
 export type { LeadershipTerm } from './leadership/leadership-term.js';
 export { StorageFault } from '@cloudless/state-store';
 export type { HistoricChange, HistoricChanges } from './history.js';

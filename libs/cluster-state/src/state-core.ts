@@ -3,6 +3,8 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { ClusterRecordSchema, type ClusterRecord } from '@cloudless/api/store';
 import {
   CloudlessError,
+  StoppedError,
+  assert,
   errorKindOf,
   noMeter,
   noTracer,
@@ -14,6 +16,9 @@ import {
   type Tracer,
 } from '@cloudless/base';
 import { RevisionConflictError, type Revision, type StateStore } from '@cloudless/state-store';
+import type { CandidateIdentity } from './leadership/campaign.js';
+import { LeaderElection } from './leadership/leader-election.js';
+import { LeadershipMetrics } from './leadership/leadership-metrics.js';
 import { Leadership, type LeadershipMode } from './leadership/leadership.js';
 import type { MutableTerm } from './leadership/leadership-term.js';
 import { RestoredStateTracker } from './leadership/restored-state.js';
@@ -27,7 +32,10 @@ import {
 } from './records/records.js';
 import { StateMetrics } from './state-metrics.js';
 import { Transaction, type EventStamp } from './transaction/transaction.js';
+import { SharedRead } from './view/shared-read.js';
+import { FollowRetries } from './view/follow-retries.js';
 import { ViewFollower } from './view/view-follower.js';
+import { ViewFreshness } from './view/view-freshness.js';
 
 export interface ClusterStateOptions {
   readonly store: StateStore;
@@ -52,14 +60,20 @@ export class StateCore {
   readonly follower: ViewFollower;
   readonly leadership: Leadership;
   readonly restoredState: RestoredStateTracker;
+  /** The newest revision of the store. */
+  readonly newestRevision: SharedRead<Revision>;
   private readonly metrics: StateMetrics;
   private cluster: ClusterRecord | undefined;
   private eventCount = 0;
+  private freshness: ViewFreshness | undefined;
+  private election: LeaderElection | undefined;
   private readonly eventStamp: EventStamp;
 
   constructor(readonly options: ClusterStateOptions) {
     const { store, clock, log, holder, leadership: mode = 'takeAtStart' } = options;
-    this.follower = new ViewFollower(store, log);
+    this.newestRevision = new SharedRead(() => store.revision());
+    const retries = mode === 'follow' ? new FollowRetries(clock, options.random, log) : undefined;
+    this.follower = new ViewFollower(store, log, retries);
     const { view } = this.follower;
     this.restoredState = new RestoredStateTracker({
       ...{ view, clock, log },
@@ -106,7 +120,11 @@ export class StateCore {
     await this.requireKnownLayout();
     await this.follower.start();
     await this.retryOnConflict(() => this.ensureCluster());
-    if (this.options.leadership === 'follow') return;
+    const { leadership: mode, store, clock, log } = this.options;
+    if (mode === 'follow') {
+      this.freshness = new ViewFreshness(store, this.follower, clock, log);
+      return;
+    }
     await this.retryOnConflict(() =>
       this.leadership.take(this.createTransaction(undefined), (transaction) =>
         this.commitFreely(transaction),
@@ -114,9 +132,31 @@ export class StateCore {
     );
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.metrics.close();
-    return this.follower.close();
+    await Promise.all([this.freshness?.close(), this.election?.close()]);
+    await this.follower.close();
+  }
+
+  /** Milliseconds since the view is known to have shown everything; 0 for a single coordinator. */
+  get viewAgeMs(): number {
+    return this.freshness?.ageMs ?? 0;
+  }
+
+  /** Takes part in the election of the leader. */
+  joinElection(identity: CandidateIdentity): LeaderElection {
+    const { store, clock, random, log, holder, meter = noMeter, leadership: mode } = this.options;
+    assert(mode === 'follow', 'only a coordinator that follows the store takes part in elections');
+    assert(this.election === undefined, 'a coordinator takes part in the election once');
+    const { follower, leadership } = this;
+    const metrics = new LeadershipMetrics(meter);
+    leadership.onRoleChange(({ role }) =>
+      metrics.countChange(role === 'leader' ? 'gained' : 'lost'),
+    );
+    this.election = new LeaderElection({
+      ...{ store, follower, leadership, clock, random, log, holder, identity, metrics },
+    });
+    return this.election;
   }
 
   /** Commits a transaction that requires no leadership. */
@@ -139,7 +179,7 @@ export class StateCore {
     const forget = this.follower.expect(transaction.listWritten());
     try {
       const { revision } = await store.txn(transaction.toCompares(), operations);
-      await this.follower.waitForRevision(revision);
+      await this.waitUntilShown(revision, transaction.term);
       return revision;
     } catch (reason) {
       if (!(reason instanceof RevisionConflictError)) throw reason;
@@ -155,6 +195,24 @@ export class StateCore {
       throw reason;
     } finally {
       forget();
+    }
+  }
+
+  /**
+   * Waits until the view shows a commit. Waits no longer than the term of the commit when the view
+   * may lag for long, so that every commit of a term ends with it.
+   */
+  private async waitUntilShown(revision: Revision, term: MutableTerm | undefined): Promise<void> {
+    if (this.options.leadership !== 'follow') return this.follower.waitForRevision(revision);
+    try {
+      await this.follower.waitForRevision(revision, term?.signal);
+    } catch (reason) {
+      if (!(reason instanceof StoppedError)) throw reason;
+      throw new CloudlessError(
+        'unavailable',
+        `the change was committed at revision ${revision}, but the leadership of this coordinator ended before its view showed the change; read the newest state`,
+        { cause: reason },
+      );
     }
   }
 

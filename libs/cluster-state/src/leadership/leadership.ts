@@ -129,7 +129,7 @@ export class Leadership {
 
   /**
    * Ends a term; has no effect on a term that has ended.
-   * @param cause - What showed or caused the end.
+   * @param cause - What showed or caused the end. Default: the time of the term is over.
    * @returns The error with which commits of the term fail.
    */
   endTerm(term: MutableTerm, cause?: unknown): LeadershipLostError {
@@ -141,9 +141,8 @@ export class Leadership {
       leader?.epoch === term.epoch ? undefined : leader,
     );
     const { log, mode } = this.deps;
-    const fields = { epoch: term.epoch, ...errorFields(error) };
-    if (mode === 'takeAtStart') log.error('leadership lost', fields);
-    else log.warn('leadership lost', fields);
+    const level = mode === 'takeAtStart' ? 'error' : 'warn'; // the coordinator ends, or follows
+    log[level]('leadership lost', { epoch: term.epoch, ...errorFields(error) });
     term.end(error);
     this.notify({ role: 'follower', reason: error });
     return error;
@@ -164,8 +163,10 @@ export class Leadership {
     const leader = this.leaderRecord;
     if (leader === undefined || term === undefined || term.lossError !== undefined) return;
     if (leader.revision < term.revision) return; // not yet the record of this term
+    const { restoredState, holder, mode, view } = this.deps;
     if (!this.isOurs(term, leader.value)) this.endTerm(term);
-    const { restoredState, holder } = this.deps;
+    else if (mode === 'follow' && view.get('leaderlease', LEADER_KEY)?.value.holder !== holder)
+      this.endTerm(term, new Error('the lease record of the leader is gone'));
     if (!restoredState.isAcceptanceRecord(leader.value, holder)) return;
     term.continueWith({ epoch: leader.value.epoch, revision: leader.revision });
     restoredState.finishAcceptance();

@@ -1,4 +1,11 @@
-import { CloudlessError, errorFields, errorKindOf, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  StoppedError,
+  errorFields,
+  errorKindOf,
+  type Log,
+  type StopSignal,
+} from '@cloudless/base';
 import type { ChangeBatch, Revision, StateStore, StoreEntry } from '@cloudless/state-store';
 import {
   KEY_PREFIX,
@@ -10,6 +17,7 @@ import {
   type RecordOf,
 } from '../records/records.js';
 import type { WrittenRecord } from '../transaction/transaction.js';
+import type { FollowRetries } from './follow-retries.js';
 import { IndexedView, type RecordChange, type Stored } from './view.js';
 
 /**
@@ -34,30 +42,40 @@ interface Snapshot {
   readonly revision: Revision;
 }
 
+/** A wait for a revision. */
+interface Waiter {
+  readonly revision: Revision;
+  resolve: () => void;
+  reject: (reason: unknown) => void;
+}
+
 /**
  * Keeps a view up to date with a store: reads a snapshot, then applies every later change; reads a
- * new snapshot when the changes were compacted. The view moves from one revision to the next in one
+ * new snapshot when the changes were compacted; continues at its revision after a failure, if it is
+ * given retries. The view moves from one revision to the next in one
  * turn of the event loop: no reader sees a part of a batch or snapshot.
  */
 export class ViewFollower {
   readonly view = new IndexedView();
   private readonly listeners = new Set<ChangeListener>();
-  private waiters: {
-    readonly revision: Revision;
-    readonly resolve: () => void;
-    readonly reject: (reason: unknown) => void;
-  }[] = [];
+  private waiters: Waiter[] = [];
   private readonly endListeners = new Set<(reason: CloudlessError) => void>();
   private readonly stopping = new AbortController();
+  /** Ends the current watch. */
+  private watching = new AbortController();
+  /** True when the next watch needs a new snapshot. */
+  private isBehind = false;
   private following: Promise<void> = Promise.resolve();
   private ended: CloudlessError | undefined;
   private decodedCount = 0;
   /** Records of this process that are being committed, by the bytes that the store got for them. */
   private readonly expected = new Map<Uint8Array, RecordOf<RecordKind>>();
 
+  /** @param retries - Default: the first failure of the watch ends the view. */
   constructor(
     private readonly store: StateStore,
     private readonly log: Log,
+    private readonly retries?: FollowRetries,
   ) {}
 
   /** The error, of kind `unavailable`, that ended the view; undefined while the view follows. */
@@ -75,7 +93,8 @@ export class ViewFollower {
    * @throws kind `internal` naming a record that cannot be read.
    */
   async start(): Promise<void> {
-    this.following = this.follow(await this.load());
+    await this.load();
+    this.following = this.follow();
   }
 
   /**
@@ -99,12 +118,19 @@ export class ViewFollower {
 
   /**
    * Resolves when the view shows `revision` or a later one.
-   * @throws kind `unavailable` when the view ends before that.
+   * @param signal - Ends the wait.
+   * @throws kind `unavailable` when the view ends before that, `StoppedError` when `signal` is
+   *   aborted before that.
    */
-  waitForRevision(revision: Revision): Promise<void> {
+  waitForRevision(revision: Revision, signal?: StopSignal): Promise<void> {
     if (this.view.revision >= revision) return Promise.resolve();
     if (this.ended !== undefined) return Promise.reject(this.ended);
-    return new Promise((resolve, reject) => this.waiters.push({ revision, resolve, reject }));
+    if (signal?.aborted === true) return Promise.reject(new StoppedError(signal.reason));
+    return new Promise((resolve, reject) => {
+      const waiter: Waiter = { revision, resolve, reject };
+      this.waiters.push(waiter);
+      if (signal !== undefined) this.endOnAbort(waiter, signal);
+    });
   }
 
   /**
@@ -119,40 +145,80 @@ export class ViewFollower {
     };
   }
 
+  /** Ends the watch and starts another one that continues at the revision of the view. */
+  restartWatch(): void {
+    this.watching.abort();
+  }
+
+  /** Reads a new snapshot, and notifies listeners of the differences between it and the view. */
+  reload(): void {
+    this.isBehind = true;
+    this.watching.abort();
+  }
+
   /** Stops following; the store stays open. */
   async close(): Promise<void> {
     this.stopping.abort();
+    this.watching.abort();
     await this.following;
     this.end(new CloudlessError('SHUTTING_DOWN', 'the coordinator is stopping'));
   }
 
-  private async follow(snapshot: Revision): Promise<void> {
+  /** Removes a waiter when its signal is aborted. */
+  private endOnAbort(waiter: Waiter, signal: StopSignal): void {
+    const onAbort = (): void => {
+      this.waiters = this.waiters.filter((other) => other !== waiter);
+      waiter.reject(new StoppedError(signal.reason));
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+    const { resolve, reject } = waiter;
+    const settle = (): void => signal.removeEventListener('abort', onAbort);
+    waiter.resolve = () => (settle(), resolve());
+    waiter.reject = (reason) => (settle(), reject(reason));
+  }
+
+  /** Follows the store until the view is closed, or cannot be continued. */
+  private async follow(): Promise<void> {
     const { signal } = this.stopping;
-    try {
-      for (let after = snapshot; !signal.aborted; after = await this.load()) {
-        if ((await this.watch(after)) === 'compacted') continue;
-        if (!signal.aborted)
-          throw new CloudlessError('STORE_UNAVAILABLE', 'the state store was closed');
-        return;
+    while (!signal.aborted) {
+      try {
+        if (this.isBehind) await this.load();
+        this.isBehind = false;
+        const end = await this.watch();
+        if (signal.aborted) return;
+        if (end === 'storeClosed') {
+          this.fail(new CloudlessError('STORE_UNAVAILABLE', 'the state store was closed'));
+          return;
+        }
+        if (end === 'compacted') this.isBehind = true;
+      } catch (reason) {
+        if (signal.aborted) return;
+        if (!(await this.retries?.waitAfterFailure(reason, this.view.revision, signal))) {
+          this.fail(reason);
+          return;
+        }
       }
-    } catch (reason) {
-      if (signal.aborted) return;
-      this.log.error('state store watch failed', errorFields(reason));
-      this.end(
-        new CloudlessError('STORE_UNAVAILABLE', 'the state store failed', { cause: reason }),
-      );
     }
   }
 
-  private async watch(after: Revision): Promise<'ended' | 'compacted'> {
+  private fail(reason: unknown): void {
+    this.log.error('state store watch failed', errorFields(reason));
+    this.end(new CloudlessError('STORE_UNAVAILABLE', 'the state store failed', { cause: reason }));
+  }
+
+  /** Applies changes until the watch ends. */
+  private async watch(): Promise<'restarted' | 'storeClosed' | 'compacted'> {
+    const { signal } = (this.watching = new AbortController());
     try {
       for await (const batch of this.store.watch({
         prefix: KEY_PREFIX,
-        after,
-        signal: this.stopping.signal,
-      }))
+        after: this.view.revision,
+        signal,
+      })) {
         this.applyBatch(batch);
-      return 'ended';
+        this.retries?.reportSuccess();
+      }
+      return signal.aborted ? 'restarted' : 'storeClosed';
     } catch (reason) {
       if (errorKindOf(reason) !== 'compacted') throw reason;
       this.log.warn('view fell behind the store, reading a new snapshot', {
@@ -172,11 +238,10 @@ export class ViewFollower {
   }
 
   /** Applies a snapshot: its records are set, and records that it lacks are deleted. */
-  private async load(): Promise<Revision> {
+  private async load(): Promise<void> {
     const { changed, keys, revision } = await this.readSnapshot();
     const deleted = this.view.revision === 0n ? [] : this.listDeleted(keys);
     this.publish([...changed, ...deleted], revision);
-    return revision;
   }
 
   /** Returns the deletions of the records whose keys are not in a snapshot. */
