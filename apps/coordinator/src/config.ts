@@ -15,10 +15,17 @@ import { TRUST_DOMAIN_RULE, requireLoopback } from '@cloudless/identity';
 import { LOG_FORMATS, otlpEndpointField, type LogFormat } from '@cloudless/observability';
 import type { ScoreWeights } from '@cloudless/scheduler';
 import { DEFAULT_HISTORY_BYTES } from '@cloudless/state-store';
+import { ETCD_PREFIX } from '@cloudless/state-store-etcd';
+import {
+  DEFAULT_ETCD_PREFIX,
+  checkEtcdConfig,
+  parseEtcdEndpoints,
+  type EtcdConfig,
+} from './etcd-config.js';
 import { isServerName } from './identity/server-names.js';
 
 /** Complete, validated settings of a coordinator. */
-export interface CoordinatorConfig {
+export interface CoordinatorConfig extends EtcdConfig {
   /**
    * `on`: TLS and identities. `off`: plaintext on loopback, where every client may do everything.
    */
@@ -51,8 +58,11 @@ export interface CoordinatorConfig {
   readonly opsHost: string;
   /** Port of /health, /ready and /metrics; 0 selects a free port. */
   readonly opsPort: number;
-  /** `lmdb` stores data below `dataDir`; `memory` loses everything at exit. */
-  readonly state: 'lmdb' | 'memory';
+  /**
+   * `lmdb` stores data below `dataDir`, `etcd` in an etcd cluster that several coordinators share;
+   * `memory` loses everything at exit.
+   */
+  readonly state: 'lmdb' | 'etcd' | 'memory';
   /** Directory of the store, with `state: 'lmdb'`. */
   readonly dataDir: string;
   /** Lease of a node, milliseconds: time without a PING after which the node is lost. */
@@ -95,6 +105,8 @@ const DAY_MS = 86_400_000;
 /** Shortest lifetime of certificates: for tests, which see many renewals in a short time. */
 const MIN_CERTIFICATE_MS = 5_000;
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+/** A path without a default. */
+const pathField = { ...textField('', { pattern: /./, expected: 'a path' }), fallback: undefined };
 const TRUST_DOMAIN = /^[a-z0-9._-]{1,255}$/;
 /** Smallest size limit: space for a few hundred records. */
 const MIN_BYTES = 64 * 1024;
@@ -128,7 +140,7 @@ export function parseCoordinatorConfig(
     advertise: { fallback: [], parse: parseServerNames },
     name: textField('coordinator', { pattern: LABEL, expected: 'a DNS label' }),
     trustDomain: textField('cloudless', { pattern: TRUST_DOMAIN, expected: TRUST_DOMAIN_RULE }),
-    identityDir: { ...textField('', { pattern: /./, expected: 'a path' }), fallback: undefined },
+    identityDir: pathField,
     newAdminCredential: switchField(false),
     nodeCertificateLifetimeMs: durationField(DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
     userCertificateLifetimeMs: durationField(7 * DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
@@ -136,7 +148,17 @@ export function parseCoordinatorConfig(
     serverCertificateLifetimeMs: durationField(30 * DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
     opsHost: textField('127.0.0.1'),
     opsPort: wholeNumberField(8081, 0, 65_535),
-    state: oneOfField('lmdb', ['lmdb', 'memory']),
+    state: oneOfField('lmdb', ['lmdb', 'etcd', 'memory']),
+    etcdEndpoints: { fallback: [], parse: parseEtcdEndpoints },
+    etcdCa: pathField,
+    etcdCert: pathField,
+    etcdKey: pathField,
+    etcdUser: { ...textField('', { pattern: /./, expected: 'a user name' }), fallback: undefined },
+    etcdPasswordFile: pathField,
+    etcdPrefix: textField(DEFAULT_ETCD_PREFIX, {
+      pattern: ETCD_PREFIX,
+      expected: 'a prefix such as /cloudless, without / at the end',
+    }),
     dataDir: textField(dataDir, { pattern: /./, expected: 'a path' }),
     leaseMs: durationField(3_000, 300, 600_000),
     pingMs: durationField(900, 50, 200_000),
@@ -163,6 +185,7 @@ export function parseCoordinatorConfig(
     const message = `${config.hungAfterMs} ms is shorter than the lease of ${config.leaseMs} ms: a slow agent would be lost before its lease ends`;
     throw new InvalidInputError([{ field: '--hung-after', message }]);
   }
+  checkEtcdConfig(config);
   if (config.tls === 'off') {
     requireLoopback(config.host);
     requireLoopback(config.opsHost);

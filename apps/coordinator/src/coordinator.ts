@@ -105,7 +105,7 @@ export async function startCoordinator(
   try {
     const metrics = createMetrics({ process: true });
     const storeHealth = new StoreHealth(() => machine.watchdog?.listWarnings() ?? []);
-    const store = await openStore(config, machine, storeHealth);
+    const { store, setCompacting } = await openStore(config, machine, storeHealth);
     steps.add(() => store.close());
     const state = await openClusterState({
       ...{ store, clock, random, meter: metrics, tracer: tracing.tracer },
@@ -113,6 +113,8 @@ export async function startCoordinator(
       holder: `${machine.hostname}/${machine.pid}`,
     });
     steps.add(() => state.close());
+    setCompacting(state.role === 'leader');
+    steps.add(state.onRoleChange(({ role }) => setCompacting(role === 'leader')));
     steps.add(reportEnds(state, storeHealth));
     const identity =
       config.tls === 'on' ? await openCoordinatorIdentity(config, machine, state) : undefined;

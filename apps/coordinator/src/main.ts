@@ -76,7 +76,23 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     'address of /health, /ready and /metrics; on another address than loopback with TLS, and /metrics only for viewers (default 127.0.0.1)',
   ],
   opsPort: ['--ops-port <number>', 'port of /health, /ready and /metrics (default 8081)'],
-  state: ['--state <engine>', 'lmdb, or memory, which loses everything at exit (default lmdb)'],
+  state: [
+    '--state <engine>',
+    'lmdb; etcd, for several coordinators; or memory, which loses everything at exit (default lmdb)',
+  ],
+  etcdEndpoints: [
+    '--etcd-endpoints <urls>',
+    'members of etcd, such as https://10.0.0.1:2379, separated by commas; the first one that answers is used',
+  ],
+  etcdCa: ['--etcd-ca <path>', 'certificates of the CA of etcd (default those of the system)'],
+  etcdCert: ['--etcd-cert <path>', 'client certificate for etcd (default none)'],
+  etcdKey: ['--etcd-key <path>', 'key of the client certificate, mode 0600'],
+  etcdUser: ['--etcd-user <name>', 'user of etcd (default none)'],
+  etcdPasswordFile: [
+    '--etcd-password-file <path>',
+    'file with the password of the user, mode 0600',
+  ],
+  etcdPrefix: ['--etcd-prefix <prefix>', 'prefix of all keys in etcd (default /cloudless)'],
   dataDir: [
     '--data-dir <path>',
     'default $XDG_STATE_HOME/cloudless/coordinator, below ~/.local/state',

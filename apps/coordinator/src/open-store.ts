@@ -1,7 +1,9 @@
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import type { EtcdStateStore } from '@cloudless/state-store-etcd';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import type { CoordinatorConfig } from './config.js';
 import type { CoordinatorMachine } from './coordinator.js';
+import { openEtcdStore } from './open-etcd-store.js';
 import type { StoreHealth } from './store-health.js';
 
 /**
@@ -9,6 +11,16 @@ import type { StoreHealth } from './store-health.js';
  * A lost file is detected at the latest after this time.
  */
 const CHECK_INTERVAL_MS = 1_000;
+
+/** An open store. */
+export interface OpenedStore {
+  readonly store: StateStore;
+  /**
+   * Lets this coordinator drop old history of the store, or not. Call it with true while this
+   * coordinator leads. Has no effect on an engine that only one process uses.
+   */
+  readonly setCompacting: (isCompacting: boolean) => void;
+}
 
 /**
  * Opens the store that the settings name, watched by the watchdog of the machine.
@@ -18,18 +30,30 @@ export async function openStore(
   config: CoordinatorConfig,
   machine: CoordinatorMachine,
   health: StoreHealth,
-): Promise<StateStore> {
-  const store = await openEngine(config, machine, health);
+): Promise<OpenedStore> {
+  const engine = await openEngine(config, machine, health);
   machine.watchdog?.onStall(health.reportEnd);
-  return machine.watchdog?.watch(store) ?? store;
+  return {
+    store: machine.watchdog?.watch(engine) ?? engine,
+    setCompacting: (isCompacting) => {
+      if ('setCompacting' in engine) engine.setCompacting(isCompacting);
+    },
+  };
 }
 
 function openEngine(
   config: CoordinatorConfig,
   { clock, log }: CoordinatorMachine,
   health: StoreHealth,
-): Promise<StateStore> {
+): Promise<StateStore | EtcdStateStore> {
   const { historyBytes } = config;
+  if (config.state === 'etcd')
+    return openEtcdStore(config, {
+      clock,
+      historyBytes,
+      log: log.child({ component: 'store' }),
+      onSpaceChange: health.reportQuota,
+    });
   if (config.state === 'memory') {
     log.warn('state is kept in memory only: all state is lost when the coordinator stops');
     return Promise.resolve(createMemoryStateStore({ clock, historyBytes }));

@@ -4,6 +4,8 @@ import type { HealthReport } from '@cloudless/rpc-node/server';
 import type { StorageFault } from '@cloudless/state-store';
 
 const DISK_FULL = 'disk full: the state store refuses writes, everything else continues';
+const QUOTA_EXCEEDED =
+  'space quota of etcd exceeded: the state store refuses writes, everything else continues; see "etcd is full" in docs/operating/high-availability.md';
 const BACK_UP_FIRST =
   'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
 
@@ -18,7 +20,8 @@ export class StoreHealth {
    * again.
    */
   readonly ended: Promise<CloudlessError>;
-  private hasDiskSpace = true;
+  /** Why the store refuses writes for lack of space; undefined while it has space. */
+  private fullReason: string | undefined;
   private fault: StorageFault | undefined;
   private end: CloudlessError | undefined;
   private resolveEnded: (reason: CloudlessError) => void = () => undefined;
@@ -30,7 +33,12 @@ export class StoreHealth {
 
   /** Receives from the store that its disk is full (false), or has free space again (true). */
   readonly reportDiskSpace = (hasSpace: boolean): void => {
-    this.hasDiskSpace = hasSpace;
+    this.fullReason = hasSpace ? undefined : DISK_FULL;
+  };
+
+  /** Receives from the store that the space quota of etcd is exceeded (false), or no longer (true). */
+  readonly reportQuota = (hasSpace: boolean): void => {
+    this.fullReason = hasSpace ? undefined : QUOTA_EXCEEDED;
   };
 
   /**
@@ -60,7 +68,7 @@ export class StoreHealth {
   getHealth(warnings: readonly string[] = []): HealthReport {
     if (this.end !== undefined) return { ok: false, reasons: [this.end.message] };
     const degraded = [
-      ...(this.hasDiskSpace ? [] : [DISK_FULL]),
+      ...(this.fullReason === undefined ? [] : [this.fullReason]),
       ...(this.fault === undefined ? [] : [`${this.fault.message}; ${BACK_UP_FIRST}`]),
       ...this.listStalls(),
       ...warnings,
@@ -77,10 +85,12 @@ export class StoreHealth {
   registerMetrics(metrics: Metrics): void {
     const writable = metrics.gauge({
       name: 'cloudless_store_writable',
-      help: '1 while the state store accepts writes, 0 while its disk is full or its data file is lost.',
+      help: '1 while the state store accepts writes, 0 while its disk or the space quota of etcd is full, or its data file is lost.',
     });
     metrics.onExpose(() =>
-      writable.set(this.hasDiskSpace && this.fault === undefined && this.end === undefined ? 1 : 0),
+      writable.set(
+        this.fullReason === undefined && this.fault === undefined && this.end === undefined ? 1 : 0,
+      ),
     );
   }
 }

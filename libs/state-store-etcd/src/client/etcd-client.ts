@@ -23,7 +23,7 @@ export interface CallPolicy {
 }
 
 /** Reads are repeated at other members until one answers. */
-export const READ: CallPolicy = { attemptMs: 3_000, totalMs: 12_000, isWrite: false };
+export const READ: CallPolicy = { attemptMs: 2_500, totalMs: 8_000, isWrite: false };
 /** Longer than an election of etcd takes, so that most writes during one succeed. */
 export const WRITE: CallPolicy = { attemptMs: 3_000, totalMs: 5_000, isWrite: true };
 /**

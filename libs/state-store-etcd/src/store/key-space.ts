@@ -5,14 +5,15 @@ import type { Revision } from '@cloudless/state-store';
 const MAX_ETCD_REVISION = 2n ** 63n - 1n;
 /** Compares with this mod revision never hold: revisions of etcd are positive. */
 const IMPOSSIBLE_REVISION = -1n;
-const PREFIX = /^\/?[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$/;
+/** Prefixes of keys in etcd that are allowed. */
+export const ETCD_PREFIX = /^\/?[A-Za-z0-9]([A-Za-z0-9._/-]{0,198}[A-Za-z0-9._-])?$/;
 
 /**
  * Checks a prefix of keys in etcd.
  * @throws kind `invalid` for other characters, more than 200 characters, or a `/` at the end.
  */
-export function checkEtcdPrefix(prefix: string): void {
-  if (PREFIX.test(prefix) && !prefix.endsWith('/')) return;
+function checkEtcdPrefix(prefix: string): void {
+  if (ETCD_PREFIX.test(prefix)) return;
   throw new CloudlessError(
     'invalid',
     `"${prefix}" is not a prefix of keys in etcd; use letters, digits and . _ - / such as /cloudless, without / at the end`,

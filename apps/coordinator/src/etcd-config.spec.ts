@@ -1,0 +1,71 @@
+import { parseCoordinatorConfig } from './config.js';
+
+const parse = (values: Record<string, unknown>) =>
+  parseCoordinatorConfig([{ source: 'test', values }], '/data');
+const ENDPOINTS = 'https://10.0.0.1:2379, https://10.0.0.2:2379';
+
+describe('settings of etcd', () => {
+  it('are several endpoints, files and a prefix', () => {
+    expect(
+      parse({
+        state: 'etcd',
+        etcdEndpoints: ENDPOINTS,
+        etcdCa: '/ca.pem',
+        etcdCert: '/client.pem',
+        etcdKey: '/client.key',
+        etcdUser: 'cloudless',
+        etcdPasswordFile: '/password',
+        etcdPrefix: '/clusters/a',
+      }),
+    ).toMatchObject({
+      etcdEndpoints: ['https://10.0.0.1:2379', 'https://10.0.0.2:2379'],
+      etcdPrefix: '/clusters/a',
+    });
+  });
+
+  it.each([
+    { name: 'no endpoints', values: {}, message: '--etcd-endpoints: is missing' },
+    {
+      name: 'an endpoint without scheme',
+      values: { etcdEndpoints: '10.0.0.1:2379' },
+      message: '"10.0.0.1:2379" is not an endpoint of etcd',
+    },
+    {
+      name: 'an endpoint with a path',
+      values: { etcdEndpoints: 'https://10.0.0.1:2379/v3' },
+      message: 'is not an endpoint of etcd',
+    },
+    {
+      name: 'http:// beside https://',
+      values: { etcdEndpoints: 'https://10.0.0.1:2379,http://10.0.0.2:2379' },
+      message: '--etcd-endpoints: mixes http:// and https://',
+    },
+    {
+      name: 'a CA for a plaintext endpoint',
+      values: { etcdEndpoints: 'http://10.0.0.1:2379', etcdCa: '/ca.pem' },
+      message: '--etcd-ca: needs TLS, and http://10.0.0.1:2379 is plaintext',
+    },
+    {
+      name: 'a certificate without key',
+      values: { etcdEndpoints: ENDPOINTS, etcdCert: '/client.pem' },
+      message: '--etcd-key: is missing',
+    },
+    {
+      name: 'a user without password',
+      values: { etcdEndpoints: ENDPOINTS, etcdUser: 'root' },
+      message: '--etcd-password-file: is missing',
+    },
+    {
+      name: 'a prefix that ends with /',
+      values: { etcdEndpoints: ENDPOINTS, etcdPrefix: '/cloudless/' },
+      message: 'a prefix such as /cloudless',
+    },
+    {
+      name: 'endpoints for another engine',
+      values: { state: 'lmdb', etcdEndpoints: ENDPOINTS },
+      message: '--etcd-endpoints: has no effect with --state lmdb',
+    },
+  ])('are refused with $name', ({ values, message }) => {
+    expect(() => parse({ state: 'etcd', ...values })).toThrow(message);
+  });
+});

@@ -1,0 +1,89 @@
+import { InvalidInputError, type ParsedValue } from '@cloudless/base';
+
+/** Settings of the store on etcd, with `state: 'etcd'`. */
+export interface EtcdConfig {
+  /** URLs of members, such as `https://10.0.0.1:2379`; earlier ones are preferred. */
+  readonly etcdEndpoints: readonly string[];
+  /** Path of the certificates of the CAs of etcd; undefined: those of the system. */
+  readonly etcdCa: string | undefined;
+  /** Path of the client certificate with its chain; undefined: none. */
+  readonly etcdCert: string | undefined;
+  /** Path of the key of the client certificate. */
+  readonly etcdKey: string | undefined;
+  /** User of etcd; undefined: none. */
+  readonly etcdUser: string | undefined;
+  /** Path of the file with the password of the user. */
+  readonly etcdPasswordFile: string | undefined;
+  /** Prefix of all keys in etcd. */
+  readonly etcdPrefix: string;
+}
+
+/** Default of `--etcd-prefix`. */
+export const DEFAULT_ETCD_PREFIX = '/cloudless';
+
+/** Parses `https://10.0.0.1:2379,https://10.0.0.2:2379`. */
+export function parseEtcdEndpoints(raw: unknown): ParsedValue<readonly string[]> {
+  const list: readonly unknown[] = Array.isArray(raw)
+    ? raw
+    : String(raw)
+        .split(',')
+        .map((url) => url.trim());
+  const invalid = list.find((url) => typeof url !== 'string' || !isEndpoint(url));
+  if (invalid !== undefined || list.length === 0)
+    return {
+      problem: `"${String(invalid)}" is not an endpoint of etcd; use a form such as https://10.0.0.1:2379`,
+    };
+  return { value: [...new Set(list as readonly string[])] };
+}
+
+/**
+ * Checks the settings of etcd against each other and against the engine.
+ * @throws {@link InvalidInputError} with the first setting that contradicts another one.
+ */
+export function checkEtcdConfig(config: EtcdConfig & { readonly state: string }): void {
+  const { etcdEndpoints, etcdCa, etcdCert, etcdKey, etcdUser, etcdPasswordFile } = config;
+  const given = [
+    ...(etcdEndpoints.length > 0 ? ['--etcd-endpoints'] : []),
+    ...(etcdCa === undefined ? [] : ['--etcd-ca']),
+    ...(etcdCert === undefined ? [] : ['--etcd-cert']),
+    ...(etcdKey === undefined ? [] : ['--etcd-key']),
+    ...(etcdUser === undefined ? [] : ['--etcd-user']),
+    ...(etcdPasswordFile === undefined ? [] : ['--etcd-password-file']),
+  ];
+  const [first] = given;
+  if (config.state !== 'etcd') {
+    if (first !== undefined)
+      refuse(first, `has no effect with --state ${config.state}; add --state etcd`);
+    return;
+  }
+  if (etcdEndpoints.length === 0)
+    refuse('--etcd-endpoints', 'is missing; name members, such as https://10.0.0.1:2379');
+  const plaintext = etcdEndpoints.filter((url) => url.startsWith('http:'));
+  if (plaintext.length > 0 && plaintext.length < etcdEndpoints.length)
+    refuse('--etcd-endpoints', 'mixes http:// and https://; use one of both for all members');
+  const tlsFlag = given.find((flag) => TLS_FLAGS.includes(flag));
+  if (plaintext.length > 0 && tlsFlag !== undefined)
+    refuse(tlsFlag, `needs TLS, and ${plaintext[0]} is plaintext; use https:// for all endpoints`);
+  if ((etcdCert === undefined) !== (etcdKey === undefined))
+    refuse(
+      etcdCert === undefined ? '--etcd-cert' : '--etcd-key',
+      'is missing; a client certificate needs both --etcd-cert and --etcd-key',
+    );
+  if ((etcdUser === undefined) !== (etcdPasswordFile === undefined))
+    refuse(
+      etcdUser === undefined ? '--etcd-user' : '--etcd-password-file',
+      'is missing; a user of etcd needs both --etcd-user and --etcd-password-file',
+    );
+}
+
+const TLS_FLAGS = ['--etcd-ca', '--etcd-cert', '--etcd-key'];
+
+function isEndpoint(text: string): boolean {
+  if (!/^https?:\/\//.test(text) || !URL.canParse(text)) return false;
+  const { origin, username, pathname, search, hash } = new URL(text);
+  return origin !== 'null' && username === '' && pathname === '/' && search === '' && hash === '';
+}
+
+function refuse(field: string, message: string): never {
+  throw new InvalidInputError([{ field, message }]);
+}
