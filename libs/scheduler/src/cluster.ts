@@ -137,6 +137,8 @@ export interface Cluster {
 /** Size, work and memory of a cluster. The work counts from the creation of the cluster. */
 export interface SchedulerFigures {
   readonly nodes: number;
+  /** Kinds of nodes that differ in what filters and scores read besides labels and free amounts. */
+  readonly nodeClasses: number;
   readonly reservations: number;
   /** Nodes whose score was computed for a request that came once. */
   readonly nodesExamined: number;
@@ -315,6 +317,7 @@ class IncrementalCluster implements Cluster {
     return {
       ...work,
       nodes: this.nodes.size,
+      nodeClasses: this.table.classes.examples.length - 1,
       reservations: this.ledger.count,
       memoryBytes: cacheBytes + this.table.bytes + this.ledger.bytes,
     };

@@ -18,6 +18,16 @@ const steps: fc.Arbitrary<HistoryStep[]> = fc.array(
   { minLength: 5, maxLength: 40 },
 );
 
+const withManyStates = fc.array(
+  fc.oneof(
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('changeOften' as const), pick }) },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant('changeNode' as const), pick }) },
+    { weight: 4, arbitrary: fc.record({ kind: fc.constant('place' as const), pick, count }) },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant('try' as const), pick, count }) },
+  ),
+  { minLength: 5, maxLength: 16 },
+);
+
 describe('Cluster, compared with the plain scan over any history,', () => {
   it('chooses the same nodes with the same scores, and refuses for the same reasons', () => {
     fc.assert(
@@ -42,6 +52,21 @@ describe('Cluster, compared with the plain scan over any history,', () => {
         }
       }),
       { numRuns: 40 },
+    );
+  });
+
+  it('chooses the same nodes after nodes have been in very many states, and forgets the states', () => {
+    fc.assert(
+      fc.property(fc.integer(), withManyStates, (seed, history) => {
+        const twins = new TwinClusters(seed, 6);
+        for (const step of history) {
+          const outcome = twins.take(step);
+          if (outcome !== undefined) expect(outcome.actual).toEqual(outcome.expected);
+        }
+        const { nodeClasses, nodes } = twins.cluster.figures();
+        expect(nodeClasses).toBeLessThanOrEqual(257 + 2 * nodes);
+      }),
+      { numRuns: 30 },
     );
   });
 

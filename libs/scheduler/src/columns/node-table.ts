@@ -9,6 +9,8 @@ import type { Slot } from './value-column.js';
 import { ValueColumns } from './value-columns.js';
 
 const FIRST_CAPACITY = 16;
+/** Classes without a node that are kept, besides one for each node. */
+const MAX_UNUSED_CLASSES = 256;
 
 /** How a change of a node concerns what was prepared before. */
 export type NodeChange =
@@ -32,10 +34,13 @@ export class NodeTable {
   readonly ids: NodeId[] = [];
   /** The node of each slot; undefined for a slot that is known only from reservations. */
   readonly records: (IndexedNode | undefined)[] = [];
-  /** The next three grow at the end only, so that copies of a table share them. */
-  readonly classes: NodeClasses;
-  readonly sizes: NodeSizes;
-  readonly kinds: NodeKinds;
+  /**
+   * The next three grow at the end only, so that copies of a table share them. They are replaced
+   * together when most of their entries belong to no node any more.
+   */
+  classes: NodeClasses;
+  sizes: NodeSizes;
+  kinds: NodeKinds;
   columns = new ValueColumns(this.records, FIRST_CAPACITY);
   /** Amounts of custom resources, for the few requests that ask for some. */
   readonly custom = new CustomColumns(this.records, FIRST_CAPACITY);
@@ -112,12 +117,11 @@ export class NodeTable {
     const before = this.records[slot];
     const allocated = this.allocatedOn(slot);
     this.records[slot] = node;
-    const classId = node === undefined ? NO_CLASS : this.classes.intern(node);
-    const sizeId = node === undefined ? 0 : this.sizes.intern(node);
+    const [classId, sizeId] = [this.classOf[slot], this.sizeOf[slot]];
+    this.classify(slot);
     const isSame = this.classOf[slot] === classId && this.sizeOf[slot] === sizeId;
-    this.classOf[slot] = classId;
-    this.sizeOf[slot] = sizeId;
-    this.kindOf[slot] = this.kinds.intern(classId, sizeId, node?.capacity ?? NO_RESOURCES);
+    if (this.classes.examples.length > MAX_UNUSED_CLASSES + 2 * this.nodeCount)
+      this.compactClasses();
     this.writeAmounts(slot, node, allocated);
     this.custom.refresh(slot);
     const isInOtherDomain = this.columns.set(slot, node);
@@ -220,6 +224,27 @@ export class NodeTable {
       this.columns.bytes +
       this.custom.bytes
     );
+  }
+
+  /**
+   * Forgets the classes and sizes of earlier states of nodes: without that, a cluster whose taints,
+   * conditions or reliabilities change all the time would compare more and more kinds in each scan.
+   */
+  private compactClasses(): void {
+    this.classes = new NodeClasses();
+    this.sizes = new NodeSizes();
+    this.kinds = new NodeKinds();
+    for (let slot = 0; slot < this.size; slot += 1) this.classify(slot);
+  }
+
+  /** Stores the class, size and kind of the node of a slot. */
+  private classify(slot: Slot): void {
+    const node = this.records[slot];
+    const classId = node === undefined ? NO_CLASS : this.classes.intern(node);
+    const sizeId = node === undefined ? 0 : this.sizes.intern(node);
+    this.classOf[slot] = classId;
+    this.sizeOf[slot] = sizeId;
+    this.kindOf[slot] = this.kinds.intern(classId, sizeId, node?.capacity ?? NO_RESOURCES);
   }
 
   private appendSlot(): Slot {

@@ -109,6 +109,8 @@ export class PlacementEngine {
   private revision = 0;
   private readonly refusals = new BoundedCache<Refusal>(MAX_REFUSALS, Infinity, () => 0);
   private isStale = false;
+  /** The classes on which matches and scores rest. */
+  private classes: NodeTable['classes'];
   private noReplicas: WorkloadCounts | undefined;
   private readonly work = {
     leavesUpdated: 0,
@@ -122,7 +124,9 @@ export class PlacementEngine {
     private readonly table: NodeTable,
     private readonly ledger: Ledger,
     private readonly weights: ScoreWeights,
-  ) {}
+  ) {
+    this.classes = table.classes;
+  }
 
   /** Notes that a node, or what is reserved on the node, has changed. */
   noteChange(slot: Slot): void {
@@ -139,6 +143,11 @@ export class PlacementEngine {
   /** Forgets what was prepared. Once per decision, however many nodes have come before. */
   private reset(): void {
     this.isStale = false;
+    if (this.classes !== this.table.classes) {
+      this.classes = this.table.classes;
+      this.matches.clear();
+      this.classScores.clear();
+    }
     this.trees.clear();
     this.twins.clear();
     this.shapes.clear();
@@ -165,7 +174,7 @@ export class PlacementEngine {
    */
   decide(request: FullRequest, count: number, refuse: () => Placement): Placement[] {
     const isFull = this.ledger.terms.isFull || this.table.columns.topologyCount > MAX_TOPOLOGIES;
-    if (this.isStale || isFull) this.reset();
+    if (this.isStale || isFull || this.classes !== this.table.classes) this.reset();
     if (count === 0) return [];
     const signature = toSignature(request);
     const known = this.trees.get(signature);

@@ -13,6 +13,8 @@ export type HistoryStep =
   | { readonly kind: 'upsertNode'; readonly pick: number }
   /** Changes a node without moving it to another domain. */
   | { readonly kind: 'changeNode'; readonly pick: number }
+  /** Changes a node to more different states than a cluster keeps classes for, and back. */
+  | { readonly kind: 'changeOften'; readonly pick: number }
   | { readonly kind: 'removeNode'; readonly pick: number }
   | { readonly kind: 'reserve'; readonly pick: number }
   | { readonly kind: 'release'; readonly pick: number }
@@ -65,6 +67,15 @@ export class TwinClusters {
       case 'changeNode': {
         const node = pickFrom([...this.nodes.values()], step.pick);
         if (node !== undefined) this.upsertNode(changeInPlace(node, step.pick));
+        return undefined;
+      }
+      case 'changeOften': {
+        const node = pickFrom([...this.nodes.values()], step.pick);
+        for (let state = 0; node !== undefined && state < 300; state += 1) {
+          const taints = [{ key: `state-${step.pick}-${state}`, effect: 'NoExecute' as const }];
+          this.cluster.upsertNode({ ...node, taints });
+        }
+        if (node !== undefined) this.upsertNode(node);
         return undefined;
       }
       case 'removeNode': {
