@@ -43,6 +43,21 @@ describe('Placer', () => {
     expect(bed.events('ReplicasPlaced')).toHaveLength(1);
   });
 
+  it('refuses a workload that the scheduler cannot decide about, and places the others', async () => {
+    await openWith(['node-1']);
+    await bed.createWorkload({ replicas: 1, priority: 90, ...cpu(-5) }, 'broken');
+    await bed.createWorkload({ replicas: 1, ...cpu(1_000) });
+    await bed.addReplicas(1, () => ({
+      ...{ id: 'broken-1', uid: 'broken', nodeId: '', phase: Phase.PENDING },
+    }));
+    await addWaiting(1);
+    await bed.advance();
+    const reasons = bed.replicas('broken').map(({ reason }) => reason);
+    expect(reasons).toEqual([expect.stringContaining('the scheduler cannot decide: ')]);
+    expect(reasons[0]).toContain('resources.cpuMillis');
+    expect(bed.replicas('web')).toMatchObject([{ nodeId: 'node-1' }]);
+  });
+
   it('places as many replicas as fit and writes the reason into the other replicas', async () => {
     await openWith(['node-1']);
     await bed.createWorkload({ replicas: 3, ...cpu(2_000) });

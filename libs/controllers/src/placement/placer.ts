@@ -1,4 +1,4 @@
-import { Rollout_Strategy as Strategy } from '@cloudless/api';
+import { Rollout_Strategy as Strategy, type WorkloadSpec } from '@cloudless/api';
 import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
   WorkQueue,
@@ -129,8 +129,7 @@ export class Placer {
     const newSet = findNewSet(view, workload, batch.version);
     // The decision about a set counts its replicas in the view, so none may be in progress.
     if (newSet !== undefined && (await writer.waitForAll())) return true;
-    const request = toPlacementRequest(workload, template);
-    const { decision, isComplete } = this.decide(view, batch, request, newSet);
+    const { decision, isComplete } = this.tryDecide(view, batch, { workload, template, newSet });
     const changes = decision.decided.filter(
       ({ replica, outcome }) => !('reason' in outcome) || outcome.reason !== replica.value.reason,
     );
@@ -141,6 +140,26 @@ export class Placer {
       writer.add({ context: createContext(view, workload, decision), batch, template, changes });
     if (decision.isAtomic) await writer.waitForAll();
     return true;
+  }
+
+  /** Decides about a batch. A decision that fails refuses this batch alone, with the failure. */
+  private tryDecide(
+    view: ClusterView,
+    batch: PendingBatch,
+    { workload, template, newSet }: BatchSubject,
+  ): { readonly decision: PlacementDecision; readonly isComplete: boolean } {
+    try {
+      return this.decide(view, batch, toPlacementRequest(workload, template), newSet);
+    } catch (failure) {
+      const text = failure instanceof Error ? failure.message : String(failure);
+      const reason = `the scheduler cannot decide: ${text}`;
+      const replicas = listReplicas(view, batch.replicaIds, batch.replicaIds.size);
+      // The reason is written and logged once, and again when another failure follows.
+      if (replicas.some(({ value }) => value.reason !== reason))
+        logFailure(this.deps.log, 'placement decision failed', failure, { workloadId: batch.uid });
+      const decided = replicas.map((replica) => ({ replica, outcome: { reason } }));
+      return { decision: { decided, isAtomic: false, refusal: reason }, isComplete: true };
+    }
   }
 
   /** Decides about the first replicas of a batch, or about all when a decision concerns all. */
@@ -164,6 +183,13 @@ export class Placer {
         : decideSet(cluster, request, replicas, newSet);
     return { decision, isComplete: true };
   }
+}
+
+/** The records that a decision about a batch rests on. */
+interface BatchSubject {
+  readonly workload: WorkloadRecord;
+  readonly template: WorkloadSpec;
+  readonly newSet: NewSet | undefined;
 }
 
 /** Returns the first replicas of a batch, in the order of their sequence numbers. */

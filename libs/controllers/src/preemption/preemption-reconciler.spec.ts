@@ -87,6 +87,43 @@ describe('PreemptionReconciler', () => {
     ]);
   });
 
+  it('lets other work run between the decisions about many replicas that nothing helps', async () => {
+    bed = await TestBed.open({ nodes: ['node-1'] });
+    let decisions = 0;
+    let pauses = 0;
+    const cluster = Object.assign(Object.create(bed.cluster) as typeof bed.cluster, {
+      preempt: (...args: Parameters<typeof bed.cluster.preempt>) => {
+        decisions += 1;
+        return bed.cluster.preempt(...args);
+      },
+    });
+    const clock = Object.assign(Object.create(bed.clock) as typeof bed.clock, {
+      setTimer: (...args: Parameters<typeof bed.clock.setTimer>) => {
+        pauses += args[0] === 0 ? 1 : 0;
+        return bed.clock.setTimer(...args);
+      },
+    });
+    for (let each = 1; each <= 40; each += 1) {
+      await bed.createWorkload(aSize(9_000, 1, 200), `high-${each}`);
+      await bed.addReplicas(1, () => ({
+        ...{ id: `high-${each}-1`, uid: `high-${each}`, nodeId: '', ready: false },
+        ...{ phase: Phase.PENDING, containerId: '' },
+      }));
+    }
+    bed.use(new PreemptionReconciler(bed.dependencies({ cluster, clock })));
+    await bed.advance(50);
+    expect(decisions).toBe(40);
+    expect(pauses).toBeGreaterThanOrEqual(9);
+  });
+
+  it('decides about other replicas when the decision about one fails', async () => {
+    bed = await openBed();
+    await run(bed, 'low', aLow(4));
+    await bed.createWorkload(aSize(-5, 1, 300), 'broken');
+    await run(bed, 'high', aSize(1_000, 1, 200));
+    expect(stoppingOf(bed, 'low')).toHaveLength(1);
+  });
+
   it('records events whose causes lead from the replacement to the waiting replica', async () => {
     bed = await openBed();
     await run(bed, 'low', aLow(4));
