@@ -10,15 +10,27 @@ import {
 } from '@cloudless/api';
 import { CloudlessError, errorFields, sleep } from '@cloudless/base';
 import { StorageFault } from '@cloudless/cluster-state';
+import { CallLimit } from './access/call-limit.js';
 import type { AuditEntry } from './audit/audit-log.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** Longest time in which a client reads a snapshot, milliseconds. */
 const MAX_SNAPSHOT_MS = 120_000;
+/**
+ * Most snapshots that are read at the same time. While one is read, the coordinator keeps the former
+ * record of each changed record.
+ */
+const MAX_SNAPSHOTS = { most: 3, mostOfUser: 1, noun: 'snapshots' };
 
 /** Handlers of AdminService. */
 export class AdminHandlers {
-  constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'whatIf' | 'clock'>) {}
+  private readonly snapshots: CallLimit;
+
+  constructor(
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'whatIf' | 'clock' | 'getCaller'>,
+  ) {
+    this.snapshots = new CallLimit(deps, MAX_SNAPSHOTS);
+  }
 
   /**
    * Streams a backup of the store as fast as the client reads. No store transaction stays open
@@ -62,11 +74,14 @@ export class AdminHandlers {
   /**
    * Streams a snapshot of one revision for simulations, as fast as the client reads. Other work runs
    * after each chunk.
-   * @throws kind `exhausted` when the client takes longer than 2 minutes: while a snapshot is read,
-   *   the coordinator keeps the former record of each changed record.
+   * @throws kind `exhausted` when the client takes longer than 2 minutes, and while another snapshot
+   *   of the user, or three others, are read.
    */
-  async *snapshot({ signal }: Pick<HandlerContext, 'signal'>): AsyncGenerator<SnapshotChunk> {
+  async *snapshot(
+    context: Partial<HandlerContext> & Pick<HandlerContext, 'signal'>,
+  ): AsyncGenerator<SnapshotChunk> {
     const { clock, whatIf } = this.deps;
+    const end = this.snapshots.begin(context);
     const chunks = whatIf.encodeSnapshot();
     let isLate = false;
     const timer = clock.setTimer(MAX_SNAPSHOT_MS, () => {
@@ -76,9 +91,10 @@ export class AdminHandlers {
     try {
       for (const data of chunks) {
         yield create(SnapshotChunkSchema, { data });
-        await sleep(clock, 0, signal);
+        await sleep(clock, 0, context.signal);
       }
     } finally {
+      end();
       timer.cancel();
     }
     if (isLate)

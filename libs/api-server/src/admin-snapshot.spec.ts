@@ -63,4 +63,17 @@ describe('Snapshot', () => {
     await chunks.return(undefined);
     expect(snapshot.isOpen).toBe(false);
   });
+
+  it('refuses a fourth snapshot at the same time, and accepts one when another has ended', async () => {
+    const { handlers } = createHandlers();
+    const open = () => handlers.snapshot({ signal: new AbortController().signal });
+    const snapshots = [open(), open(), open()];
+    for (const snapshot of snapshots) await snapshot.next();
+    await expect(open().next()).rejects.toMatchObject({
+      kind: 'exhausted',
+      message: '3 snapshots are running already; try again when one has ended',
+    });
+    await snapshots[0]?.return(undefined);
+    await expect(open().next()).resolves.toMatchObject({ done: false });
+  });
 });

@@ -5,7 +5,7 @@ import type {
   SimulateClusterRequest,
   SimulateClusterResponse,
 } from '@cloudless/api';
-import { CloudlessError } from '@cloudless/base';
+import { CallLimit } from '../access/call-limit.js';
 import type { ApiServerDeps } from '../ports.js';
 import { resolveSimulatedChanges } from './resolve-changes.js';
 
@@ -13,32 +13,41 @@ import { resolveSimulatedChanges } from './resolve-changes.js';
  * Most simulations at the same time. Each has a copy of the scheduler's model, and takes a part of
  * the event loop.
  */
-const MAX_SIMULATIONS = 2;
+const MAX_SIMULATIONS = { most: 2, mostOfUser: 1, noun: 'simulations' };
+
+/** The part of the context of a call that a simulation needs. */
+type SimulationContext = Partial<HandlerContext> & Pick<HandlerContext, 'signal'>;
 
 /** Handlers of the simulation calls of CoordinatorService. */
 export class WhatIfHandlers {
-  private running = 0;
+  private readonly limit: CallLimit;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'whatIf' | 'explainImpossibleLimits' | 'clock'>,
-  ) {}
+    private readonly deps: Pick<
+      ApiServerDeps,
+      'whatIf' | 'explainImpossibleLimits' | 'clock' | 'getCaller'
+    >,
+  ) {
+    this.limit = new CallLimit(deps, MAX_SIMULATIONS);
+  }
 
   /**
    * Predicts the effect of changes on the whole cluster.
-   * @throws kind `exhausted` while two other simulations run; the errors of the validation.
+   * @throws kind `exhausted` while another simulation of the user, or two others, run; the errors of
+   *   the validation.
    */
   async simulateCluster(
     { changes, revision }: SimulateClusterRequest,
-    { signal }: Pick<HandlerContext, 'signal'>,
+    context: SimulationContext,
   ): Promise<SimulateClusterResponse> {
-    return this.runLimited(async () => {
+    return this.runLimited(context, async () => {
       const { whatIf } = this.deps;
       const state = revision === 0n ? whatIf.openCurrent() : await whatIf.openRevision(revision);
       try {
         // No await before the simulation begins: the current state must not change in between.
         return await state.simulate(
           resolveSimulatedChanges(this.deps, state.view, changes),
-          signal,
+          context.signal,
         );
       } finally {
         state.close();
@@ -48,26 +57,26 @@ export class WhatIfHandlers {
 
   /**
    * Proposes moves of replicas that spread workloads more evenly.
-   * @throws kind `exhausted` while two other simulations run.
+   * @throws kind `exhausted` while another simulation of the user, or two others, run.
    */
   proposeMoves(
     request: ProposeMovesRequest,
-    { signal }: Pick<HandlerContext, 'signal'>,
+    context: SimulationContext,
   ): Promise<ProposeMovesResponse> {
-    return this.runLimited(() => this.deps.whatIf.proposeMoves(request, signal));
+    return this.runLimited(context, () =>
+      this.deps.whatIf.proposeMoves(request, context.signal),
+    );
   }
 
-  private async runLimited<Result>(run: () => Promise<Result>): Promise<Result> {
-    if (this.running >= MAX_SIMULATIONS)
-      throw new CloudlessError(
-        'RATE_LIMITED',
-        `${MAX_SIMULATIONS} simulations are running already; try again when one has ended`,
-      );
-    this.running += 1;
+  private async runLimited<Result>(
+    context: SimulationContext,
+    run: () => Promise<Result>,
+  ): Promise<Result> {
+    const end = this.limit.begin(context);
     try {
       return await run();
     } finally {
-      this.running -= 1;
+      end();
     }
   }
 }

@@ -1,13 +1,14 @@
-import { clone, create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import { WorkloadSpecSchema } from '@cloudless/api';
-import { NodeRecordSchema, ReplicaRecordSchema } from '@cloudless/api/store';
+import { clone, create, equals, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { PlacementSchema, WorkloadSpecSchema } from '@cloudless/api';
+import { ControlRecordSchema, NodeRecordSchema, ReplicaRecordSchema } from '@cloudless/api/store';
+import { listSpecLeaves } from '@cloudless/api/testing';
 import { toNodeId } from '@cloudless/base';
 import type { SimulatedChanges } from '@cloudless/cluster-state';
 import { aNodeRecord, aSnapshot } from '../testing/records.js';
 import { ClusterSimulation } from './cluster-simulation.js';
 import { encodeSnapshot, readSnapshot } from './cluster-snapshot.js';
 import { createRecordSource, type RecordSource } from './record-source.js';
-import { redactNode, redactReplica, redactSpec } from './redaction.js';
+import { redactControl, redactNode, redactReplica, redactSpec } from './redaction.js';
 
 const clock = { wallTime: () => 5_000 };
 const nodes = ['n1', 'n2', 'n3'].map((id) => aNodeRecord(id, `zone-${id}`));
@@ -87,6 +88,37 @@ describe('a snapshot', () => {
 });
 
 describe('the redaction of a snapshot', () => {
+  it('keeps these fields of a spec, and no field that is added later without a look at it', () => {
+    const empty = create(WorkloadSpecSchema);
+    const kept = listSpecLeaves().filter(
+      ({ spec }) => !equals(WorkloadSpecSchema, redactSpec(spec), empty),
+    );
+    expect(kept.map(({ path }) => path)).toMatchSnapshot();
+  });
+
+  it('removes fields that this version does not know, also of nested messages', () => {
+    const unknown = [{ no: 900, wireType: 2, data: Buffer.from('\x06SECRET') }];
+    const records = aSnapshot(nodes, { web: { spec: {}, on: ['n1'] } });
+    const [workload] = records.workloads;
+    Object.assign(workload ?? {}, { $unknown: unknown });
+    workload!.spec!.placement = create(PlacementSchema, { zones: ['a'] });
+    workload!.spec!.placement.$unknown = unknown;
+    const live = createRecordSource(records, { clock });
+    const bytes = Buffer.concat([...encodeSnapshot(live, 'c1')]);
+    expect(bytes.includes('SECRET')).toBe(false);
+  });
+
+  it('removes reasons and output from control records', () => {
+    const control = create(ControlRecordSchema, {
+      ...{ uid: 'web', rolloutReason: 'SECRET', nextSequence: 4n },
+      rollout: { version: 3, failure: { lastLines: ['SECRET'] } },
+    });
+    const redacted = redactControl(control);
+    expect(redacted).toMatchObject({ uid: 'web', nextSequence: 4n, rollout: { version: 3 } });
+    const bytes = toBinary(ControlRecordSchema, redacted);
+    expect(Buffer.from(bytes).includes('SECRET')).toBe(false);
+  });
+
   it('removes every text of a spec that placement and rollouts do not need', () => {
     const spec = create(WorkloadSpecSchema, {
       image: 'shop/web:2',

@@ -32,6 +32,12 @@ const CHUNK_BYTES = 64 * 1024;
 /** Bytes of an entry at most. A spec takes at most 1.5 MiB. */
 const MAX_ENTRY_BYTES = 4 * 1024 * 1024;
 
+/**
+ * Fields that this version does not know stay out, also of nested messages: a newer version may have
+ * stored a secret there.
+ */
+const ENCODING = { writeUnknownFields: false };
+
 type Entry = Exclude<SnapshotEntry['entry'], { case: undefined }>;
 
 /**
@@ -52,7 +58,8 @@ export function* encodeSnapshot(
     return chunk;
   };
   const add = (entry: Entry): boolean => {
-    const bytes = sizeDelimitedEncode(SnapshotEntrySchema, create(SnapshotEntrySchema, { entry }));
+    const message = create(SnapshotEntrySchema, { entry });
+    const bytes = sizeDelimitedEncode(SnapshotEntrySchema, message, ENCODING);
     parts.push(bytes);
     size += bytes.length;
     return size >= CHUNK_BYTES;

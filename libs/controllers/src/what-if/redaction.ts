@@ -4,11 +4,13 @@ import {
   ControlRecordSchema,
   NodeRecordSchema,
   ReplicaRecordSchema,
+  RolloutRecordSchema,
   VersionRecordSchema,
   WorkloadRecordSchema,
   type ControlRecord,
   type NodeRecord,
   type ReplicaRecord,
+  type RolloutRecord,
   type VersionRecord,
   type WorkloadRecord,
 } from '@cloudless/api/store';
@@ -105,14 +107,67 @@ export function redactVersion(record: VersionRecord): VersionRecord {
   });
 }
 
+type ControlField = Exclude<keyof ControlRecord, '$typeName' | '$unknown'>;
+type RolloutField = Exclude<keyof RolloutRecord, '$typeName' | '$unknown'>;
+
+/** Rule of each field of a control record, as of the fields of a spec. */
+const CONTROL_RULES: Readonly<Record<ControlField, 'keep' | 'remove' | 'rollout'>> = {
+  uid: 'keep',
+  nextSequence: 'keep',
+  observedGeneration: 'keep',
+  activeVersion: 'keep',
+  rolloutPhase: 'keep',
+  // May contain output of a replica.
+  rolloutReason: 'remove',
+  backoff: 'keep',
+  rollout: 'rollout',
+  pausedVersion: 'keep',
+  eviction: 'keep',
+};
+
+const ROLLOUT_RULES: Readonly<Record<RolloutField, 'keep' | 'remove'>> = {
+  version: 'keep',
+  fromVersion: 'keep',
+  strategy: 'keep',
+  startedAt: 'keep',
+  stepsDone: 'keep',
+  stepReachedAt: 'keep',
+  waitsForPromotion: 'keep',
+  promoted: 'keep',
+  failedNew: 'keep',
+  progress: 'keep',
+  progressAt: 'keep',
+  switchedAt: 'keep',
+  // Contains the last lines of output of a replica.
+  failure: 'remove',
+  rollsBack: 'keep',
+  forgiven: 'keep',
+  retry: 'keep',
+  failedGone: 'keep',
+  firstSequence: 'keep',
+  until: 'keep',
+  endedAt: 'keep',
+};
+
 /** Returns the part of a control record that a simulation reads. */
 export function redactControl(record: ControlRecord): ControlRecord {
-  const copy = clone(ControlRecordSchema, record);
-  delete copy.$unknown;
-  copy.rolloutReason = '';
-  // Contains the last lines of output of a replica.
-  if (copy.rollout !== undefined) delete copy.rollout.failure;
-  return copy;
+  const { rollout } = record;
+  const redacted = Object.assign(create(ControlRecordSchema), pickKept(record, CONTROL_RULES));
+  if (rollout !== undefined)
+    redacted.rollout = Object.assign(create(RolloutRecordSchema), pickKept(rollout, ROLLOUT_RULES));
+  return redacted;
+}
+
+/** Returns the fields of a message whose rule is `keep`. */
+function pickKept<Message extends object>(
+  message: Message,
+  rules: Readonly<Record<string, string>>,
+): Partial<Message> {
+  return Object.fromEntries(
+    Object.entries(message).filter(
+      ([field, value]) => rules[field] === 'keep' && value !== undefined,
+    ),
+  ) as Partial<Message>;
 }
 
 /** Returns the part of a node that a simulation reads: no addresses and no certificates. */

@@ -22,4 +22,14 @@ describe('PassPacing', () => {
     pacing.skipPause('w');
     expect(pacing.getWaitMs('w')).toBe(0);
   });
+
+  it('forgets pauses that have ended, so that deleted workloads take no memory', async () => {
+    const clock = new ManualClock();
+    const pacing = new PassPacing(clock);
+    for (let each = 0; each < 1_000; each += 1) pacing.recordPass(`w-${each}`, 20);
+    await clock.advance(60);
+    pacing.recordPass('w', 20);
+    expect(pacing.size).toBe(1);
+    expect(pacing.getWaitMs('w')).toBe(60);
+  });
 });

@@ -4,6 +4,8 @@ import type { Clock } from '@cloudless/base';
 const PACED_FROM_MS = 2;
 /** Pause after a pass, as a multiple of its duration: a workload takes at most a quarter of a core. */
 const PAUSE_FACTOR = 3;
+/** Pauses that are kept before those that have ended are forgotten: those of deleted workloads. */
+const MAX_KEPT = 256;
 /** Longest pause: the longest delay of a replacement or of the next step of a rollout. */
 const MAX_PAUSE_MS = 250;
 
@@ -18,6 +20,11 @@ export class PassPacing {
   private readonly pauseEndMs = new Map<string, number>();
 
   constructor(private readonly clock: Pick<Clock, 'now'>) {}
+
+  /** Number of workloads that are remembered. */
+  get size(): number {
+    return this.pauseEndMs.size;
+  }
 
   /** Returns the milliseconds until the next pass over a workload may begin. */
   getWaitMs(uid: string): number {
@@ -40,7 +47,9 @@ export class PassPacing {
    */
   recordPass(uid: string, durationMs: number): void {
     if (durationMs < PACED_FROM_MS) return;
-    const pauseMs = Math.min(MAX_PAUSE_MS, PAUSE_FACTOR * durationMs);
-    this.pauseEndMs.set(uid, this.clock.now() + pauseMs);
+    const nowMs = this.clock.now();
+    if (this.pauseEndMs.size >= MAX_KEPT)
+      for (const [id, endMs] of this.pauseEndMs) if (endMs <= nowMs) this.pauseEndMs.delete(id);
+    this.pauseEndMs.set(uid, nowMs + Math.min(MAX_PAUSE_MS, PAUSE_FACTOR * durationMs));
   }
 }
