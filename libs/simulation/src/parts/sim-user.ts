@@ -2,6 +2,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import type { CoordinatorClient, Workload } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
+import { toShown, type ApiHistory, type ApiOutput } from '../checks/api-history.js';
 import type { ServingCoordinator } from './serving-coordinator.js';
 import type { SimLink } from './sim-link.js';
 import { SimSpecs } from './sim-specs.js';
@@ -17,6 +18,7 @@ export interface SimUserOptions {
   /** Returns the coordinator that accepts calls at an address, if any. */
   readonly coordinator: (address: string) => ServingCoordinator | undefined;
   readonly ledger: AcknowledgementChecker;
+  readonly history: ApiHistory;
   readonly nodeIds: () => readonly string[];
   /** True: one of the workloads uses a host port. */
   readonly hostPorts: boolean;
@@ -49,6 +51,11 @@ const INTERNAL_CODES: readonly Code[] = [
   Code.DataLoss,
   Code.Unimplemented,
 ];
+/** Refusals that say something about the workload. */
+const REFUSALS: Readonly<Partial<Record<Code, 'notFound' | 'exists'>>> = {
+  [Code.NotFound]: 'notFound',
+  [Code.AlreadyExists]: 'exists',
+};
 /** Status codes after which the outcome is unknown or a retry may succeed. */
 const RETRYABLE_CODES: readonly Code[] = [
   Code.Unavailable,
@@ -101,32 +108,42 @@ export class SimUser {
    * @param isFinal - Returns false for codes after which the call is repeated. Default: every code
    *   that is not retryable ends the call.
    */
-  async perform(
+  perform(
     description: string,
     call: Call,
     isFinal: (code: Code) => boolean = () => true,
   ): Promise<void> {
+    return this.options.history.record(description, () =>
+      this.repeatUntilKnown(description, call, isFinal),
+    );
+  }
+
+  /** Returns the answer; undefined for calls that are not about a workload. */
+  private async repeatUntilKnown(
+    description: string,
+    call: Call,
+    isFinal: (code: Code) => boolean,
+  ): Promise<ApiOutput | undefined> {
     const { trace, random, ledger, reportViolation, diskIsFull } = this.options;
     const requestId = `${this.options.name}-${(this.requests += 1)}`;
     for (let attempt = 1; ; attempt += 1) {
       try {
         const workload = await this.attempt(call, requestId);
         trace(`${description}: done${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
-        if (workload !== undefined)
-          ledger.recordAcknowledgement(
-            description.split(' ')[0] ?? description,
-            requestId,
-            workload,
-          );
-        return;
+        if (workload === undefined) return undefined;
+        const verb = description.split(' ')[0] ?? description;
+        ledger.recordAcknowledgement(verb, requestId, workload);
+        return toShown(workload);
       } catch (reason) {
         const { code, rawMessage } = ConnectError.from(reason);
         if (INTERNAL_CODES.includes(code))
           reportViolation(`${description} failed with an internal error: ${String(reason)}`);
         if (code === Code.ResourceExhausted && !diskIsFull())
           reportViolation(`${description} was refused without a full disk: ${rawMessage}`);
-        if (!RETRYABLE_CODES.includes(code) && isFinal(code))
-          return trace(`${description}: refused: ${rawMessage}`);
+        if (!RETRYABLE_CODES.includes(code) && isFinal(code)) {
+          trace(`${description}: refused: ${rawMessage}`);
+          return { kind: REFUSALS[code] ?? 'refused' };
+        }
       }
       await this.wait(random.between(...RETRY_MS));
     }

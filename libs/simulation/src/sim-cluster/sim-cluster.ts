@@ -4,6 +4,7 @@ import { COMMIT_CHECKERS } from '../checks/commit-checkers.js';
 import { ROLLOUT_CHECKERS } from '../checks/rollout-checkers.js';
 import { ContainerChecker } from '../checks/container-checker.js';
 import { ReconnectStormChecker } from '../checks/reconnect-storm-checker.js';
+import { ApiHistory } from '../checks/api-history.js';
 import { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
 import { createLossCheckers } from '../checks/false-losses.js';
 import { StoreWatcher, WorkloadWatcher } from '../checks/watch-checker.js';
@@ -94,6 +95,7 @@ export class SimCluster {
   readonly replicas: SimReplicas;
   readonly containers: ContainerChecker;
   readonly acknowledgements: AcknowledgementChecker;
+  private readonly history = new ApiHistory();
   private readonly reconnectStorms: ReconnectStormChecker;
   /** Shortest and longest delay of the coordinator's view, milliseconds. */
   viewDelayMs: readonly [number, number] = [0, 0];
@@ -194,6 +196,7 @@ export class SimCluster {
     await this.advance(plan.turmoilMs);
     const convergedMs = this.isBroken ? undefined : await this.healAndConverge();
     if (convergedMs !== undefined) await this.checkRestartChangesNothing();
+    if (!this.isBroken) for (const text of this.history.check()) this.reportViolation(text);
     return {
       seed: this.options.seed,
       violations: this.violations,
@@ -341,6 +344,7 @@ export class SimCluster {
         addresses: this.coordinators.addresses,
         coordinator: (address) => this.coordinators.at(address),
         ledger: acknowledgements,
+        history: this.history,
         nodeIds: () => this.nodes.map(({ id }) => id),
         hostPorts: this.plan.hostPorts,
         trace: (text) => this.trace.add(name, text),
