@@ -61,6 +61,8 @@ const WEIGHTS: Readonly<Record<FaultKind, number>> = {
 
 /** Parameters of one world. */
 export interface WorldPlan {
+  /** With one, the coordinator has its own disk; several share a store and elect their leader. */
+  readonly coordinators: number;
   readonly nodes: number;
   readonly users: number;
   /** Duration of faults and user calls, milliseconds. */
@@ -99,6 +101,7 @@ export function planWorld(random: SimRandom): WorldPlan {
   // Agents that are killed in a world also leave in good order there.
   if ('killAgent' in weights) weights['leaveAgent'] = WEIGHTS.leaveAgent;
   return {
+    coordinators: 1,
     nodes: isLarge
       ? random.wholeNumber(20, 40)
       : random.chance(0.15)

@@ -1,3 +1,7 @@
+import type { Clock } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
+import type { Controllers } from '@cloudless/controllers';
+import type { ReadySince } from '../checks/ready-since.js';
 import type { Taint } from '@cloudless/api';
 
 /** The facts about nodes that a coordinator had when it decided a transaction; sets of node ids. */
@@ -19,4 +23,26 @@ export interface NodeFacts {
    * took that long. Default 0.
    */
   readonly readyForMaxErrorMs?: number;
+}
+
+/** Returns the facts about nodes that a coordinator has at this moment. */
+export function collectNodeFacts(
+  clock: Clock,
+  { state, controllers }: { readonly state?: ClusterState; readonly controllers?: Controllers },
+  readySince: ReadySince | undefined,
+): NodeFacts {
+  const nodeFacts = {
+    alive: new Set<string>(),
+    draining: new Set<string>(),
+    cordoned: new Set<string>(),
+    wallMs: clock.wallTime(),
+    readyForMs: readySince?.durationsMs(clock.now()) ?? new Map<string, number>(),
+  };
+  if (state === undefined) return nodeFacts;
+  for (const { value } of state.view().nodes()) {
+    if (controllers?.nodes.isAlive(value.id) === true) nodeFacts.alive.add(value.id);
+    if (value.draining) nodeFacts.draining.add(value.id);
+    if (value.cordoned) nodeFacts.cordoned.add(value.id);
+  }
+  return nodeFacts;
 }

@@ -1,29 +1,18 @@
-import { createRouterTransport, type Transport } from '@connectrpc/connect';
-import {
-  createCoordinatorClient,
-  createErrorInterceptor,
-  createValidationInterceptor,
-  type CoordinatorClient,
-} from '@cloudless/api';
-import { createApiServer } from '@cloudless/api-server';
+import type { Transport } from '@connectrpc/connect';
+import { createCoordinatorClient, type CoordinatorClient } from '@cloudless/api';
 import type { Clock, Log, Random } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { freezeRecords } from '@cloudless/cluster-state/testing';
-import {
-  explainImpossibleLimits,
-  startControllers,
-  type Controllers,
-} from '@cloudless/controllers';
+import type { Controllers } from '@cloudless/controllers';
 import { createEngineStore, type Revision, type StateStore } from '@cloudless/state-store';
 import { ReadySince } from '../checks/ready-since.js';
 import type { InjectedBug } from '../sim-cluster/injected-bug.js';
-import type { NodeFacts } from './node-facts.js';
+import { startLeaderPart } from './leader-part.js';
+import { collectNodeFacts, type NodeFacts } from './node-facts.js';
 import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
 import type { SimDisk } from './sim-disk.js';
 import type { SimProcess } from './sim-process.js';
-
-/** Compiled once for all worlds. */
-const validation = createValidationInterceptor();
+import { delayItems } from './watch-delay.js';
 
 export interface CoordinatorOptions {
   readonly process: SimProcess;
@@ -137,42 +126,18 @@ export class SimCoordinator {
     );
     this.readySince = readySince;
     state.subscribe((changes) => readySince.apply(changes, process.clock.now()));
-    const stateFor = (reader: 'controllers' | 'api'): ClusterState =>
-      wrapState?.(state, reader, clock) ?? state;
-    const real = startControllers({
-      state: stateFor('controllers'),
-      clock,
-      random,
-      log,
-      leaseMs,
-      leaveGraceMs,
-    });
-    const controllers = wrapControllers?.(real, { state, clock }) ?? real;
-    this.parts.controllers = controllers;
-    const api = createApiServer({
-      state: stateFor('api'),
-      clock,
-      random,
-      log,
-      nodes: controllers.nodes,
-      presenter: controllers.presenter,
-      dryRun: controllers.dryRun,
-      whatIf: controllers.whatIf,
-      placements: controllers.placements,
-      explainImpossibleLimits,
+    const { transport } = startLeaderPart({
+      ...{ state, clock, random, log, leaseMs, leaveGraceMs, wrapState, wrapControllers, onFault },
       getConnection: ({ requestHeader }) =>
         this.connections.get(requestHeader.get(CONNECTION_HEADER) ?? ''),
-      version: 'simulated',
-      timings: { leaseMs, pingMs: leaseMs * 0.3, usageMs: 10_000 },
+      onControllers: (controllers) => (this.parts.controllers = controllers),
     });
-    this.parts.transport = createRouterTransport(api.registerRoutes, {
-      router: { interceptors: [createErrorInterceptor(onFault), validation] },
-    });
+    this.parts.transport = transport;
   }
 
   /** Wraps the store: the process may die at every call, and commits report the node facts. */
   private guardedStore(): StateStore {
-    const { process, onCommit } = this.options;
+    const { process, onCommit, time, watchDelayMs } = this.options;
     const { engine } = this;
     return {
       get: (key) => process.call(() => engine.get(key)),
@@ -186,7 +151,12 @@ export class SimCoordinator {
           return committed;
         });
       },
-      watch: (request) => this.delayItems(process.iterate(engine.watch(request))),
+      watch: (request) =>
+        delayItems(process.iterate(engine.watch(request)), {
+          process,
+          time,
+          delayMs: watchDelayMs,
+        }),
       grantLease: (ttlMs) => process.call(() => engine.grantLease(ttlMs)),
       keepAlive: (lease) => process.call(() => engine.keepAlive(lease)),
       revokeLease: (lease) => process.call(() => engine.revokeLease(lease)),
@@ -194,41 +164,9 @@ export class SimCoordinator {
     };
   }
 
-  /** Returns the facts about nodes that the process has at this moment. */
   private currentNodeFacts(): NodeFacts {
     const { clock } = this.options.process;
-    const nodeFacts = {
-      alive: new Set<string>(),
-      draining: new Set<string>(),
-      cordoned: new Set<string>(),
-      wallMs: clock.wallTime(),
-      readyForMs: this.readySince?.durationsMs(clock.now()) ?? new Map<string, number>(),
-    };
-    const { state, controllers } = this.parts;
-    if (state === undefined) return nodeFacts;
-    for (const { value } of state.view().nodes()) {
-      if (controllers?.nodes.isAlive(value.id) === true) nodeFacts.alive.add(value.id);
-      if (value.draining) nodeFacts.draining.add(value.id);
-      if (value.cordoned) nodeFacts.cordoned.add(value.id);
-    }
-    return nodeFacts;
-  }
-
-  /** Delays the items of a watch, so that the view lags behind the store. */
-  private delayItems<Item>(items: AsyncIterableIterator<Item>): AsyncIterableIterator<Item> {
-    const { watchDelayMs, process, time } = this.options;
-    const iterator: AsyncIterableIterator<Item> = {
-      next: async () => {
-        const item = await items.next();
-        const delayMs = watchDelayMs();
-        if (delayMs > 0)
-          await new Promise<void>((resolve) => time.setTimer(delayMs, () => process.run(resolve)));
-        return item;
-      },
-      return: () => items.return?.() ?? Promise.resolve({ done: true, value: undefined }),
-      [Symbol.asyncIterator]: () => iterator,
-    };
-    return iterator;
+    return collectNodeFacts(clock, this.parts, this.readySince);
   }
 }
 

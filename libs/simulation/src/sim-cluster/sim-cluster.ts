@@ -21,8 +21,15 @@ import type { Drift, SimProcess } from '../parts/sim-process.js';
 import { SimRandom } from '../parts/sim-random.js';
 import { SimReplicas } from '../parts/sim-replicas.js';
 import { SimUser } from '../parts/sim-user.js';
+import { CoordinatorGroup } from './coordinator-group.js';
 import { CommitMonitor } from './commit-monitor.js';
-import { LEASE_MS, LEAVE_GRACE_MS, RESTART_MS, type ControlPlane } from './control-plane.js';
+import {
+  LEASE_MS,
+  LEAVE_GRACE_MS,
+  RESTART_MS,
+  type ControlPlane,
+  type ControlPlaneDeps,
+} from './control-plane.js';
 import { compareContainers, describeContainers } from './container-snapshot.js';
 import type { InjectedBug } from './injected-bug.js';
 import { SingleCoordinator } from './single-coordinator.js';
@@ -153,7 +160,7 @@ export class SimCluster {
       reportViolation: violation,
     });
     this.operator = new SimOperator(this.records, () => this.users[0]);
-    this.coordinators = new SingleCoordinator({
+    const controlPlaneDeps: ControlPlaneDeps = {
       ...{ time: this.time, random: this.random, disk: this.disk, log: this.log },
       ...{ plan: this.plan, trace: this.trace, injected: options.injected },
       drift: (maxOffsetMs) => this.drift(maxOffsetMs),
@@ -161,7 +168,11 @@ export class SimCluster {
       onCommit: (revision, nodeFacts) => this.commits.recordNodeFacts(revision, nodeFacts),
       reportViolation: violation,
       onServing: (coordinator, isRestart) => this.onServing(coordinator, isRestart),
-    });
+    };
+    this.coordinators =
+      this.plan.coordinators > 1
+        ? new CoordinatorGroup(controlPlaneDeps)
+        : new SingleCoordinator(controlPlaneDeps);
     const watcherDeps = {
       time: this.time,
       random: this.random.fork(),

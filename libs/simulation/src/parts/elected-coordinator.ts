@@ -1,0 +1,197 @@
+import type { Transport } from '@connectrpc/connect';
+import { createCoordinatorClient, toConnectError, type CoordinatorClient } from '@cloudless/api';
+import type { Clock, Log, Random } from '@cloudless/base';
+import {
+  NotLeaderError,
+  openClusterState,
+  type ClusterState,
+  type RoleChange,
+} from '@cloudless/cluster-state';
+import { freezeRecords } from '@cloudless/cluster-state/testing';
+import type { Controllers } from '@cloudless/controllers';
+import type { Revision, StateStore } from '@cloudless/state-store';
+import { ReadySince } from '../checks/ready-since.js';
+import type { InjectedBug } from '../sim-cluster/injected-bug.js';
+import { startLeaderPart, type LeaderPart } from './leader-part.js';
+import { collectNodeFacts, type NodeFacts } from './node-facts.js';
+import type { ServingCoordinator } from './serving-coordinator.js';
+import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
+import type { SimLink } from './sim-link.js';
+import type { SimProcess } from './sim-process.js';
+import type { SimStore } from './sim-store.js';
+import { delayItems } from './watch-delay.js';
+
+export interface ElectedCoordinatorOptions {
+  readonly id: string;
+  /** URL at which agents, users and other coordinators reach this one. */
+  readonly address: string;
+  readonly process: SimProcess;
+  readonly store: SimStore;
+  /** The network between this coordinator and the store. */
+  readonly storeLink: SimLink;
+  readonly random: Random;
+  readonly log: Log;
+  readonly leaseMs: number;
+  /** Time within which an agent that left may return, milliseconds. */
+  readonly leaveGraceMs: number;
+  /** Returns the delay of the next batch of the view, milliseconds. */
+  readonly watchDelayMs: () => number;
+  /** Clock of the world, for delays. */
+  readonly time: Clock;
+  readonly onCommit: (revision: Revision, nodeFacts: NodeFacts) => void;
+  readonly onFault: (rpc: string, reason: unknown) => void;
+  readonly onRoleChange: (change: RoleChange) => void;
+  readonly injected: InjectedBug | undefined;
+}
+
+/** What exists during one leadership. */
+interface Term {
+  readonly state: ClusterState;
+  readonly part: LeaderPart;
+  readonly endReadySince: () => void;
+}
+
+/**
+ * One coordinator process of several: it follows the shared store, takes part in the election, and
+ * has controllers, sessions and an API that decides only while it leads.
+ */
+export class ElectedCoordinator implements ServingCoordinator {
+  private readonly connections = new Map<string, SimConnection>();
+  private connectionCount = 0;
+  private readySince: ReadySince | undefined;
+  private followed: ClusterState | undefined;
+  private election: ReturnType<ClusterState['joinElection']> | undefined;
+  private term: Term | undefined;
+  /** Controllers of the current leadership, from the moment at which they may commit. */
+  private controllersOfTerm: Controllers | undefined;
+
+  private constructor(private readonly options: ElectedCoordinatorOptions) {}
+
+  /** Starts a coordinator process. Resolves when it follows the store, rejects when it cannot. */
+  static async start(options: ElectedCoordinatorOptions): Promise<ElectedCoordinator> {
+    const coordinator = new ElectedCoordinator(options);
+    await coordinator.open();
+    return coordinator;
+  }
+
+  get process(): SimProcess {
+    return this.options.process;
+  }
+
+  /** The state and the controllers of the current leadership; undefined on a follower. */
+  get leadership():
+    { readonly state: ClusterState; readonly controllers: Controllers } | undefined {
+    if (this.term === undefined || !this.term.state.isLeading) return undefined;
+    const { state, part } = this.term;
+    return { state, controllers: part.controllers };
+  }
+
+  get client(): CoordinatorClient {
+    return createCoordinatorClient(this.term?.part.transport ?? this.refusingTransport());
+  }
+
+  accept(create: (id: string) => SimConnection): SimConnection {
+    const id = `${this.process.name}/${(this.connectionCount += 1)}`;
+    const connection = create(id);
+    this.connections.set(id, connection);
+    connection.onClose(() => this.connections.delete(id));
+    return connection;
+  }
+
+  /** Hands the leadership over, if this coordinator has it. */
+  async stepDown(): Promise<void> {
+    await this.election?.stepDown();
+  }
+
+  private async open(): Promise<void> {
+    const { id, address, process, random, log, injected } = this.options;
+    const { clock } = process;
+    const reached = this.reachStore();
+    const store = injected?.store?.(reached) ?? reached;
+    const wrappedClock = injected?.coordinatorClock?.(clock) ?? clock;
+    const state = await openClusterState({
+      ...{ store, random, log, leadership: 'follow' },
+      clock: wrappedClock,
+      holder: process.name,
+    });
+    freezeRecords(state);
+    this.followed = state;
+    state.onRoleChange((change) => this.changeRole(change, wrappedClock));
+    this.election = state.joinElection({ address, coordinatorId: id });
+  }
+
+  private changeRole(change: RoleChange, clock: Clock): void {
+    const { term } = this;
+    this.term = undefined;
+    this.controllersOfTerm = undefined;
+    this.options.onRoleChange(change);
+    if (term !== undefined) void this.close(term);
+    if (change.role === 'leader') this.term = this.lead(change.term, clock);
+  }
+
+  private lead(term: Extract<RoleChange, { role: 'leader' }>['term'], clock: Clock): Term {
+    const { random, log, leaseMs, leaveGraceMs, injected, onFault } = this.options;
+    const state = (this.followed as ClusterState).inTerm(term);
+    freezeRecords(state);
+    const readySince = new ReadySince(
+      [...state.view().replicas()].map(({ value }) => value),
+      clock.now(),
+    );
+    this.readySince = readySince;
+    const endReadySince = state.subscribe((changes) => readySince.apply(changes, clock.now()));
+    const part = startLeaderPart({
+      ...{ state, clock, random, log, leaseMs, leaveGraceMs, onFault },
+      getConnection: ({ requestHeader }) =>
+        this.connections.get(requestHeader.get(CONNECTION_HEADER) ?? ''),
+      wrapState: injected?.state,
+      wrapControllers: injected?.controllers,
+      onControllers: (controllers) => (this.controllersOfTerm = controllers),
+    });
+    return { state, part, endReadySince };
+  }
+
+  /** Ends the sessions, then the control loops, as the program does. */
+  private async close({ part, endReadySince }: Term): Promise<void> {
+    endReadySince();
+    await part.api.close();
+    await part.controllers.close();
+  }
+
+  /** Refuses every call and names the leader, as long as this coordinator does not lead. */
+  private refusingTransport(): Transport {
+    const refuse = (): Promise<never> =>
+      Promise.reject(toConnectError(new NotLeaderError(this.followed?.leader())));
+    return { unary: refuse, stream: refuse };
+  }
+
+  private reachStore(): StateStore {
+    const { store, process, storeLink, onCommit, time, watchDelayMs } = this.options;
+    const client = store.connect({
+      process,
+      link: storeLink,
+      nodeFacts: () => this.currentNodeFacts(),
+      onCommit,
+    });
+    return {
+      ...client,
+      watch: (request) =>
+        delayItems(client.watch(request)[Symbol.asyncIterator]() as AsyncIterableIterator<never>, {
+          process,
+          time,
+          delayMs: watchDelayMs,
+        }),
+    };
+  }
+
+  private currentNodeFacts(): NodeFacts {
+    const { followed, controllersOfTerm } = this;
+    return collectNodeFacts(
+      this.process.clock,
+      {
+        ...(followed === undefined ? {} : { state: followed }),
+        ...(controllersOfTerm === undefined ? {} : { controllers: controllersOfTerm }),
+      },
+      this.readySince,
+    );
+  }
+}
