@@ -1,4 +1,4 @@
-import { WatchWorkloadsResponse_Kind as WatchKind } from '@cloudless/api';
+import { WatchWorkloadsResponse_Kind as WatchKind, readLeaderHint } from '@cloudless/api';
 import { errorKindOf, type Clock } from '@cloudless/base';
 import type { StateStore } from '@cloudless/state-store';
 import type { ServingCoordinator } from '../parts/serving-coordinator.js';
@@ -113,7 +113,8 @@ export class WorkloadWatcher {
         seen.set(workload.uid, workload.generation);
       }
     } catch (reason) {
-      if (!coordinator.process.isDead)
+      // The watch of a coordinator that no longer leads ends; the next leader is watched then.
+      if (!coordinator.process.isDead && readLeaderHint(reason) === undefined)
         reportViolation(`4: a watch of workloads failed: ${String(reason)}`);
     }
   }

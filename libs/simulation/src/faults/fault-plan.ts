@@ -1,7 +1,23 @@
 import type { SimRandom } from '../parts/sim-random.js';
 
-/** Kinds of faults; `faults.ts` injects them. */
-export type FaultKind =
+/** Kinds of faults; `faults.ts` and `coordinator-faults.ts` inject them. */
+export type FaultKind = SingleFaultKind | CoordinatorFaultKind;
+
+/** Faults of worlds with several coordinators. */
+export type CoordinatorFaultKind =
+  | 'killMember'
+  | 'killAllCoordinators'
+  | 'pauseMember'
+  | 'cutStore'
+  | 'stallStore'
+  | 'lossyStore'
+  | 'storeStops'
+  | 'lagMember'
+  | 'cutAgentFromCoordinator'
+  | 'stepDown';
+
+/** Faults of all worlds. */
+export type SingleFaultKind =
   | 'killCoordinator'
   | 'crashCoordinator'
   | 'pauseCoordinator'
@@ -30,7 +46,7 @@ export type FaultKind =
   | 'neverReady';
 
 /** Relative frequency of each kind in worlds that have the kind. Machines are rarely destroyed. */
-const WEIGHTS: Readonly<Record<FaultKind, number>> = {
+const WEIGHTS: Readonly<Record<SingleFaultKind, number>> = {
   killCoordinator: 1.5,
   crashCoordinator: 2,
   pauseCoordinator: 1,
@@ -57,6 +73,20 @@ const WEIGHTS: Readonly<Record<FaultKind, number>> = {
   containerExits: 1,
   containersFlap: 0.7,
   neverReady: 0.7,
+};
+
+/** Relative frequency of the faults of worlds with several coordinators. */
+export const COORDINATOR_WEIGHTS: Readonly<Record<CoordinatorFaultKind, number>> = {
+  killMember: 2,
+  killAllCoordinators: 0.5,
+  pauseMember: 2,
+  cutStore: 2,
+  stallStore: 1.5,
+  lossyStore: 1.5,
+  storeStops: 0.5,
+  lagMember: 1,
+  cutAgentFromCoordinator: 2,
+  stepDown: 1.5,
 };
 
 /** Parameters of one world. */
@@ -93,7 +123,7 @@ const PAUSES_MS: readonly [WorldPlan['pauseMs'], ...WorldPlan['pauseMs'][]] = [
  */
 export function planWorld(random: SimRandom): WorldPlan {
   const isLarge = random.chance(0.04);
-  const kinds = (Object.keys(WEIGHTS) as FaultKind[]).filter((kind) => kind !== 'leaveAgent');
+  const kinds = (Object.keys(WEIGHTS) as SingleFaultKind[]).filter((kind) => kind !== 'leaveAgent');
   const share = random.pick([0.15, 0.4, 0.8]);
   const weights = Object.fromEntries(
     kinds.filter(() => random.chance(share)).map((kind) => [kind, WEIGHTS[kind]]),
@@ -115,5 +145,28 @@ export function planWorld(random: SimRandom): WorldPlan {
     drift: random.chance(0.5),
     cpuMillis: random.pick([1_500, 4_000]),
     hostPorts: false,
+  };
+}
+
+/** Seeds from here on are worlds with several coordinators; those below are worlds with one. */
+export const FIRST_SEED_OF_GROUPS = 1_000_000;
+
+/**
+ * Draws a plan with several coordinators: that of {@link planWorld}, with a share of the faults of
+ * coordinators and links to the store in addition.
+ */
+export function planGroupWorld(random: SimRandom): WorldPlan {
+  const plan = planWorld(random.fork());
+  const share = random.pick([0.25, 0.5, 0.9]);
+  const kinds = Object.keys(COORDINATOR_WEIGHTS) as CoordinatorFaultKind[];
+  const added = kinds.filter(() => random.chance(share));
+  return {
+    ...plan,
+    coordinators: random.chance(0.75) ? 3 : random.pick([2, 5]),
+    nodes: Math.min(plan.nodes, 12),
+    weights: {
+      ...plan.weights,
+      ...Object.fromEntries(added.map((kind) => [kind, COORDINATOR_WEIGHTS[kind]])),
+    },
   };
 }

@@ -1,7 +1,13 @@
 import type { SimNode } from '../parts/sim-node.js';
 import type { SimRandom } from '../parts/sim-random.js';
 import type { SimCluster } from '../sim-cluster/sim-cluster.js';
-import type { FaultKind } from './fault-plan.js';
+import { injectCoordinatorFault } from './coordinator-faults.js';
+import {
+  COORDINATOR_WEIGHTS,
+  type CoordinatorFaultKind,
+  type FaultKind,
+  type SingleFaultKind,
+} from './fault-plan.js';
 
 /** Durations of faults: most end well within a lease of 3 s, the others may outlast the lease. */
 const SHORT_MS = [50, 900] as const;
@@ -26,6 +32,12 @@ export function injectFault(
   const forDuration = `for ${Math.round(durationMs)} ms`;
   const runLater = (action: () => void): void => world.later(durationMs, action);
   if (node === undefined) return undefined;
+  if (isCoordinatorFault(kind)) {
+    const { group, nodes } = world;
+    if (group === undefined) return undefined;
+    const later = (delayMs: number, action: () => void): void => world.later(delayMs, action);
+    return injectCoordinatorFault({ group, nodes, later }, kind, random);
+  }
   switch (kind) {
     case 'killCoordinator':
       if (!world.killCoordinator(durationMs)) return undefined;
@@ -75,7 +87,7 @@ export function injectFault(
 }
 
 type NetworkOrDiskFault = Exclude<
-  FaultKind,
+  SingleFaultKind,
   | 'killCoordinator'
   | 'crashCoordinator'
   | 'pauseCoordinator'
@@ -178,4 +190,8 @@ function scheduleCrash(
   const when = random.pick(['before', 'after'] as const);
   process.crashAt(calls, when);
   return `${processName} will die ${when} its port call ${calls}`;
+}
+
+function isCoordinatorFault(kind: FaultKind): kind is CoordinatorFaultKind {
+  return kind in COORDINATOR_WEIGHTS;
 }

@@ -40,7 +40,7 @@ export interface ElectedCoordinatorOptions {
   readonly time: Clock;
   readonly onCommit: (revision: Revision, nodeFacts: NodeFacts) => void;
   readonly onFault: (rpc: string, reason: unknown) => void;
-  readonly onRoleChange: (change: RoleChange) => void;
+  readonly onRoleChange: (change: RoleChange, coordinator: ElectedCoordinator) => void;
   readonly injected: InjectedBug | undefined;
 }
 
@@ -124,9 +124,9 @@ export class ElectedCoordinator implements ServingCoordinator {
     const { term } = this;
     this.term = undefined;
     this.controllersOfTerm = undefined;
-    this.options.onRoleChange(change);
-    if (term !== undefined) void this.close(term);
     if (change.role === 'leader') this.term = this.lead(change.term, clock);
+    this.options.onRoleChange(change, this);
+    if (term !== undefined) void this.close(term);
   }
 
   private lead(term: Extract<RoleChange, { role: 'leader' }>['term'], clock: Clock): Term {

@@ -31,13 +31,6 @@ const LATENCY_MS = [0.2, 3] as const;
 
 /** The network link between one machine and the coordinator. */
 export class SimLink {
-  readonly faults: MessageFaults = {
-    orderLoss: 0,
-    orderDouble: 0,
-    reportDouble: 0,
-    requestLoss: 0,
-    replyLoss: 0,
-  };
   private readonly freeAt: Record<Direction, number> = { up: 0, down: 0 };
   private readonly users = new Set<LinkUser>();
   private cuts = 0;
@@ -48,7 +41,19 @@ export class SimLink {
     readonly name: string,
     private readonly time: Clock,
     readonly random: SimRandom,
+    readonly faults: MessageFaults = {
+      orderLoss: 0,
+      orderDouble: 0,
+      reportDouble: 0,
+      requestLoss: 0,
+      replyLoss: 0,
+    },
   ) {}
+
+  /** Returns the link to one of several coordinators; with one coordinator, this link. */
+  to(_address: string): SimLink {
+    return this;
+  }
 
   /**
    * Delays all traffic for this duration; messages arrive afterwards in order.

@@ -237,7 +237,7 @@ export class SimNode {
     const { time, link, coordinator, onMessage, wrapConnection, observer } = this.options;
     const transport = createSimTransport({
       time,
-      linkTo: () => link,
+      linkTo: (address) => link.to(address),
       agent,
       coordinator,
       onMessage,

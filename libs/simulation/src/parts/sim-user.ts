@@ -1,5 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { CoordinatorClient, Workload } from '@cloudless/api';
+import { readLeaderHint, type CoordinatorClient, type Workload } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
 import { toShown, type ApiHistory, type ApiOutput } from '../checks/api-history.js';
@@ -70,6 +70,8 @@ const RETRYABLE_CODES: readonly Code[] = [
  */
 export class SimUser {
   private requests = 0;
+  /** Address of the leader, when the last attempt was refused with it. */
+  private leaderAddress: string | undefined;
   private isFinishing = false;
   private isBusy = false;
 
@@ -136,6 +138,7 @@ export class SimUser {
         return toShown(workload);
       } catch (reason) {
         const { code, rawMessage } = ConnectError.from(reason);
+        this.leaderAddress = readLeaderHint(reason)?.address;
         if (INTERNAL_CODES.includes(code))
           reportViolation(`${description} failed with an internal error: ${String(reason)}`);
         if (code === Code.ResourceExhausted && !diskIsFull())
@@ -250,7 +253,9 @@ export class SimUser {
    */
   private attempt(call: Call, requestId: string): Promise<Workload | undefined> {
     const { link, time, random, addresses, coordinator } = this.options;
-    const address = (addresses.length > 1 ? random.pick(addresses) : addresses[0]) ?? '';
+    const address =
+      this.leaderAddress ?? (addresses.length > 1 ? random.pick(addresses) : addresses[0]) ?? '';
+    this.leaderAddress = undefined;
     const requestLost = random.chance(link.faults.requestLoss);
     const replyLost = random.chance(link.faults.replyLoss);
     return new Promise((resolve, reject) => {

@@ -156,7 +156,7 @@ export class GroupMember {
       watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
       onFault: (rpc, reason) =>
         reportViolation(`${rpc} failed with an internal error: ${String(reason)}`),
-      onRoleChange: (change) => this.recordRole(change),
+      onRoleChange: (change, coordinator) => this.recordRole(change, coordinator),
     }).then(
       (coordinator) => this.serve(coordinator),
       (reason: unknown) => {
@@ -166,19 +166,19 @@ export class GroupMember {
     );
   }
 
-  private recordRole(change: RoleChange): void {
+  private recordRole(change: RoleChange, coordinator: ElectedCoordinator): void {
     const text =
       change.role === 'leader'
         ? `leads with epoch ${change.term.epoch}`
         : `follows: ${describeCause(change.reason)}`;
     this.deps.trace.add(this.id, text);
+    if (change.role === 'leader') this.deps.onServing(coordinator, change.term.epoch > 1n);
   }
 
   private serve(coordinator: ElectedCoordinator): void {
     if (coordinator.process.isDead) return;
     this.coordinator = coordinator;
     this.deps.trace.add(this.id, 'serves');
-    this.deps.onServing(coordinator, this.incarnation > 1);
   }
 }
 

@@ -10,11 +10,18 @@ import { createLossCheckers } from '../checks/false-losses.js';
 import { StoreWatcher, WorkloadWatcher } from '../checks/watch-checker.js';
 import { findRolloutsInProgress, findUnfinishedRollouts } from '../checks/rollout-progress.js';
 import { findDifferences, findReservationMismatches } from '../checks/convergence.js';
-import { planWorld, type FaultKind, type WorldPlan } from '../faults/fault-plan.js';
+import {
+  FIRST_SEED_OF_GROUPS,
+  planGroupWorld,
+  planWorld,
+  type FaultKind,
+  type WorldPlan,
+} from '../faults/fault-plan.js';
 import { injectFault } from '../faults/faults.js';
 import { DurableRecords } from '../parts/durable-records.js';
 import { SimDisk } from '../parts/sim-disk.js';
 import { SimLink } from '../parts/sim-link.js';
+import { SimLinkGroup } from '../parts/sim-link-group.js';
 import { SimNode } from '../parts/sim-node.js';
 import type { ServingCoordinator } from '../parts/serving-coordinator.js';
 import type { Drift, SimProcess } from '../parts/sim-process.js';
@@ -120,7 +127,10 @@ export class SimCluster {
     const { seed } = options;
     this.trace = new Trace(() => this.time.now(), options.onLine);
     this.random = new SimRandom(seed);
-    const drawn = planWorld(this.random.fork());
+    const drawn =
+      seed >= FIRST_SEED_OF_GROUPS
+        ? planGroupWorld(this.random.fork())
+        : planWorld(this.random.fork());
     // Derived from the seed instead of drawn, so that worlds without host ports keep their random
     // streams.
     const hostPorts = seed % 3 === 0 && drawn.nodes >= NODES_FOR_HOST_PORTS;
@@ -188,6 +198,11 @@ export class SimCluster {
 
   get coordinatorProcess(): SimProcess | undefined {
     return this.coordinators.leaderProcess;
+  }
+
+  /** The coordinators, in a world with several. */
+  get group(): CoordinatorGroup | undefined {
+    return this.coordinators instanceof CoordinatorGroup ? this.coordinators : undefined;
   }
 
   /** Time of the world at which a coordinator was last paused, milliseconds. */
@@ -272,7 +287,11 @@ export class SimCluster {
     const { random, time, plan, log, options } = this;
     const number = this.nodes.length + 1;
     const id = `node-${number}`;
-    const link = new SimLink(id, time, random.fork());
+    const { addresses } = this.coordinators;
+    const link =
+      addresses.length > 1
+        ? new SimLinkGroup(id, time, random.fork(), addresses)
+        : new SimLink(id, time, random.fork());
     const { injected = {} } = options;
     const node = new SimNode({
       id,
