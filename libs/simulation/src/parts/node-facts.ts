@@ -1,8 +1,8 @@
 import type { Clock } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { Controllers } from '@cloudless/controllers';
-import type { ReadySince } from '../checks/ready-since.js';
 import type { Taint } from '@cloudless/api';
+import type { ReadySince } from '../checks/ready-since.js';
 
 /** The facts about nodes that a coordinator had when it decided a transaction; sets of node ids. */
 export interface NodeFacts {
