@@ -13,7 +13,8 @@ import { createIdentityRoutes } from './identity/identity-routes.js';
 import { KeyedMutex } from './mutation/keyed-mutex.js';
 import { NodeHandlers } from './node/node-handlers.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
-import type { ApiServerDeps } from './ports.js';
+import type { ApiServerDeps, ReadDeps } from './ports.js';
+import { createCallHandlers, type CallHandlers } from './roles/call-handlers.js';
 import { RolloutHandlers } from './rollout/rollout-handlers.js';
 import { createAdminRoutes } from './routes/admin-routes.js';
 import { createAgentRoutes } from './routes/agent-routes.js';
@@ -35,13 +36,15 @@ import { UserHandlers } from './user/user-handlers.js';
 import { WhatIfHandlers } from './what-if/what-if-handlers.js';
 import { WorkloadHandlers } from './workload/workload-handlers.js';
 
-/** The API of a coordinator, ready to be mounted on a Connect router. */
+/** The API of a leader, ready to be mounted on a Connect router. */
 export interface ApiServer {
   /**
    * Registers CoordinatorService, AgentService for the containers of all nodes, AdminService,
-   * IdentityService and UserService.
+   * IdentityService and UserService, for a coordinator that leads as long as it serves.
    */
   readonly registerRoutes: (router: ConnectRouter) => void;
+  /** The handlers of all calls, for a `RoleRouter`. */
+  readonly calls: CallHandlers;
   /**
    * Returns warnings for operators about problems that do not prevent calls from being served, one
    * sentence each. The `/ready` endpoint shows them. Empty without problems.
@@ -55,7 +58,7 @@ export interface ApiServer {
 export function createApiServer(deps: ApiServerDeps): ApiServer {
   const access = new CallAccess(deps);
   const routes = new CallRoutes(access, new AuditLog(deps, access));
-  const reads = createReadRoutes(routes, deps);
+  const reads = createReadRoutes(access, deps);
   const mutex = new KeyedMutex();
   const foreignAgents = new ForeignAgents(deps);
   const sessions = new SessionHub({ ...deps, foreignAgents });
@@ -96,6 +99,13 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     reads: reads.user,
   });
   return {
+    calls: createCallHandlers(
+      [CoordinatorService, coordinator],
+      [AgentService, agent],
+      [AdminService, admin],
+      [IdentityService, identity],
+      [UserService, user],
+    ),
     registerRoutes: (router) => {
       router.service(CoordinatorService, guardService(access, CoordinatorService, coordinator));
       router.service(AgentService, guardService(access, AgentService, agent));
@@ -109,5 +119,27 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       tunnels.close();
       await sessions.close();
     },
+  };
+}
+
+/** The reads that a coordinator serves that does not lead. */
+export interface ReadServer {
+  /** The handlers of the reads, for a `RoleRouter`. */
+  readonly calls: CallHandlers;
+  close(): void;
+}
+
+/** Creates the handlers of the reads of a coordinator that follows. */
+export function createReadServer(deps: ReadDeps): ReadServer {
+  const access = new CallAccess(deps);
+  const reads = createReadRoutes(access, deps);
+  return {
+    calls: createCallHandlers(
+      [CoordinatorService, reads.coordinator],
+      [AgentService, reads.agent],
+      [IdentityService, reads.identity],
+      [UserService, reads.user],
+    ),
+    close: () => reads.close(),
   };
 }

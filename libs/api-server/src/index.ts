@@ -1,7 +1,15 @@
-export { createApiServer } from './handlers.js';
-export type { ApiServer } from './handlers.js';
+export { createApiServer, createReadServer } from './handlers.js';
+export type { ApiServer, ReadServer } from './handlers.js';
+export { RoleRouter } from './roles/role-router.js';
+export type { RolePart, RoleRouterDeps } from './roles/role-router.js';
+export { createLeaderDirectory } from './roles/leader-directory.js';
+export type { KnownLeader, LeaderDirectory } from './roles/leader-directory.js';
+export { getServedBy } from './roles/served-by.js';
+export type { ServedBy } from './roles/served-by.js';
 export type {
   ApiServerDeps,
+  LivenessView,
+  ReadDeps,
   CallConnection,
   NodeLiveness,
   WorkloadPresenterPort,

@@ -10,8 +10,13 @@ import {
 } from '@cloudless/base';
 import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import { ANONYMOUS_LOOPBACK, type Grant, type Principal } from '@cloudless/identity';
-import { checkCall, getAccessRule } from '@cloudless/identity/authorization';
-import type { ApiCaller, CallCredential, Caller } from './caller.js';
+import { isForwarded, namesClient, readForwardingHeaders } from '../roles/forwarding-headers.js';
+import {
+  AuthenticatedCaller,
+  type AuthenticateNow,
+  type Authentication,
+} from './authenticated-caller.js';
+import type { ApiCaller, Caller } from './caller.js';
 import {
   ConnectionCertificates,
   checkCertificate,
@@ -19,8 +24,8 @@ import {
   type CertificateFacts,
   type CertificateHolder,
 } from './certificate-authentication.js';
-import { createDeniedError } from './call-access.js';
 import { CredentialIndex } from './credential-index.js';
+import { ForwardedCertificates, createForgedForwardError } from './forwarded-client.js';
 import type { IdentityPort } from './identity-port.js';
 import { ROLE_NAMES } from './role-names.js';
 import { RefusalLog } from './refusal-log.js';
@@ -65,12 +70,6 @@ export interface AuthenticatorDeps {
   readonly onNodeCertificateUsed?: (nodeId: string, serial: string) => void;
 }
 
-/** The principal and the credential of a call. Both may change while the call is open. */
-interface Authentication {
-  readonly principal: Principal;
-  readonly credential?: CallCredential | undefined;
-}
-
 /**
  * Decides for each call which principal makes it, and whether the principal may make such calls at
  * all. A client certificate is verified once for each connection, and again after a change of the
@@ -81,6 +80,7 @@ export class Authenticator {
   private readonly certificates = new WeakMap<AuthenticatedConnection, ConnectionCertificates>();
   private readonly principals = new WeakMap<UserRecord, Principal>();
   private readonly credentials: CredentialIndex;
+  private readonly forwarded = new ForwardedCertificates();
   private readonly refusals: RefusalLog;
   private readonly listeners = new Set<() => void>();
   private readonly unsubscribes: readonly (() => void)[];
@@ -105,14 +105,19 @@ export class Authenticator {
    *   counted and recorded in the audit log.
    */
   authorize({ method, connection, header }: IncomingCall): ApiCaller {
-    const authenticate = this.createAuthentication(connection, header);
+    let authentication: AuthenticateNow | undefined;
     try {
-      const caller = new AuthenticatedCaller(this.deps, authenticate, method, connection?.id ?? '');
+      authentication = this.createAuthentication(connection, header);
+      const connectionId = connection?.id ?? '';
+      const caller = new AuthenticatedCaller(this.deps, authentication, method, connectionId);
       caller.check();
       return caller;
     } catch (reason) {
-      this.refusals.record(method, connection?.remoteAddress ?? '', header, reason);
-      if (reason instanceof RefusedCallError && connection?.peer !== undefined) connection.drain();
+      const forwardedFor = authentication?.address;
+      this.refusals.record(method, forwardedFor ?? connection?.remoteAddress ?? '', header, reason);
+      // The connection of a coordinator carries the calls of many clients.
+      if (reason instanceof RefusedCallError && forwardedFor === undefined)
+        if (connection?.peer !== undefined) connection.drain();
       throw reason;
     }
   }
@@ -158,29 +163,95 @@ export class Authenticator {
     connection: AuthenticatedConnection | undefined,
     header: Headers,
   ): AuthenticateNow {
-    const { identity, state, clock } = this.deps;
+    const { identity } = this.deps;
     if (identity === undefined)
       return { authenticate: () => ({ principal: ANONYMOUS_LOOPBACK }), replace: () => undefined };
     const chainDer = connection?.peer?.chainDer;
-    if (connection !== undefined && chainDer !== undefined) {
-      const certificates =
-        this.certificates.get(connection) ?? new ConnectionCertificates(chainDer);
-      this.certificates.set(connection, certificates);
-      let holder: CertificateHolder | undefined;
-      return {
-        authenticate: (isStart) => {
-          if (isStart && header.has('authorization')) throw createTwoCredentialsError();
-          const nowMs = clock.wallTime();
-          if (isStart || holder === undefined) {
-            const certificate = certificates.get(identity.verifier, nowMs);
-            holder = checkCertificate(state.view(), this.credentials, certificate, nowMs);
-            this.reportUse(holder, certificates.serial);
-          } else checkHolder(state.view(), holder, nowMs);
-          return this.toAuthentication(holder, certificates.serial);
-        },
-        replace: (facts) => certificates.replace(facts),
-      };
+    if (connection === undefined || chainDer === undefined) {
+      if (isForwarded(header)) throw createForgedForwardError('unauthenticated');
+      return this.createTokenAuthentication(identity, header);
     }
+    const certificates = this.certificates.get(connection) ?? new ConnectionCertificates(chainDer);
+    this.certificates.set(connection, certificates);
+    return isForwarded(header)
+      ? this.createForwardedAuthentication(identity, certificates, header)
+      : this.createCertificateAuthentication(identity, certificates, header);
+  }
+
+  /**
+   * Authenticates the client of a call that another coordinator forwards: by the credentials of the
+   * client, as if the client had called directly. The certificate of the connection must be that of
+   * a coordinator. Without a client, the call is one of the coordinator itself.
+   */
+  private createForwardedAuthentication(
+    identity: IdentityPort,
+    certificates: ConnectionCertificates,
+    header: Headers,
+  ): AuthenticateNow {
+    const { state, clock } = this.deps;
+    const requireCoordinator = (): Authentication => {
+      const nowMs = clock.wallTime();
+      const certificate = certificates.get(identity.verifier, nowMs);
+      const holder = checkCertificate(state.view(), this.credentials, certificate, nowMs);
+      const authentication = this.toAuthentication(holder, undefined);
+      if (holder.kind === 'controller') return authentication;
+      throw createForgedForwardError(authentication.principal.name);
+    };
+    if (!namesClient(header)) return { authenticate: requireCoordinator, replace: () => undefined };
+    let client: AuthenticateNow | undefined;
+    let address: string | undefined;
+    return {
+      authenticate: (isStart) => {
+        if (client === undefined || isStart) {
+          requireCoordinator();
+          address = readForwardingHeaders(header).remoteAddress;
+        }
+        client ??= this.createClientAuthentication(identity, header);
+        return client.authenticate(isStart);
+      },
+      // The verified certificates of forwarded calls are shared by all connections of their client.
+      replace: () => undefined,
+      get address() {
+        return address;
+      },
+    };
+  }
+
+  private createClientAuthentication(identity: IdentityPort, header: Headers): AuthenticateNow {
+    const { chainDer } = readForwardingHeaders(header);
+    return chainDer === undefined
+      ? this.createTokenAuthentication(identity, header)
+      : this.createCertificateAuthentication(
+          identity,
+          this.forwarded.get(header, chainDer),
+          header,
+        );
+  }
+
+  private createCertificateAuthentication(
+    identity: IdentityPort,
+    certificates: ConnectionCertificates,
+    header: Headers,
+  ): AuthenticateNow {
+    const { state, clock } = this.deps;
+    let holder: CertificateHolder | undefined;
+    return {
+      authenticate: (isStart) => {
+        if (isStart && header.has('authorization')) throw createTwoCredentialsError();
+        const nowMs = clock.wallTime();
+        if (isStart || holder === undefined) {
+          const certificate = certificates.get(identity.verifier, nowMs);
+          holder = checkCertificate(state.view(), this.credentials, certificate, nowMs);
+          this.reportUse(holder, certificates.serial);
+        } else checkHolder(state.view(), holder, nowMs);
+        return this.toAuthentication(holder, certificates.serial);
+      },
+      replace: (facts) => certificates.replace(facts),
+    };
+  }
+
+  private createTokenAuthentication(identity: IdentityPort, header: Headers): AuthenticateNow {
+    const { state, clock } = this.deps;
     let credentialId: string | undefined;
     return {
       authenticate: (isStart) => {
@@ -238,110 +309,6 @@ export class Authenticator {
   private notify(): void {
     for (const listener of this.listeners) listener();
   }
-}
-
-interface AuthenticateNow {
-  /** @param isStart - True: for the start of the call; false: for a later check. */
-  readonly authenticate: (isStart: boolean) => Authentication;
-  /** Replaces the certificate of the connection by a renewed certificate. */
-  readonly replace: (facts: CertificateFacts) => void;
-}
-
-/** Time after which the roles of a caller are read again although the state has not changed. */
-const REFRESH_MS = 100;
-
-/** A caller whose credentials are checked again with each {@link check}. */
-class AuthenticatedCaller implements ApiCaller {
-  private current: Authentication;
-  private readonly requirements: (() => void)[] = [];
-  /** Revision of the state, and monotonic time, of the last authentication. */
-  private revision: bigint;
-  private checkedAtMs: number;
-
-  /** @throws the error of the authentication. */
-  constructor(
-    private readonly deps: Pick<AuthenticatorDeps, 'state' | 'clock'>,
-    private readonly authentication: AuthenticateNow,
-    private readonly method: DescMethod,
-    readonly connectionId: string,
-  ) {
-    this.revision = deps.state.view().revision;
-    this.checkedAtMs = deps.clock.now();
-    this.current = authentication.authenticate(/* isStart */ true);
-  }
-
-  /**
-   * The principal with its current roles; without roles once its credentials are refused. Lists read
-   * the principal for each item, so the credentials are checked at most once for each revision of the
-   * state and {@link REFRESH_MS}.
-   */
-  get principal(): Principal {
-    this.tryRefresh();
-    return this.current.principal;
-  }
-
-  get credential(): CallCredential | undefined {
-    this.tryRefresh();
-    return this.current.credential;
-  }
-
-  check(): void {
-    this.refresh();
-    const { principal } = this.current;
-    const decision = checkCall(getAccessRule(this.method), principal);
-    if (!decision.allowed) throw createRefusal(decision, principal, this.method);
-    for (const requirement of this.requirements) requirement();
-  }
-
-  require(requirement: () => void): void {
-    requirement();
-    this.requirements.push(requirement);
-  }
-
-  replaceCertificate(facts: CertificateFacts): void {
-    this.authentication.replace(facts);
-    this.revision = -1n;
-  }
-
-  private tryRefresh(): void {
-    const { state, clock } = this.deps;
-    const isFresh =
-      state.view().revision === this.revision && clock.now() - this.checkedAtMs < REFRESH_MS;
-    if (isFresh) return;
-    try {
-      this.refresh();
-    } catch {
-      // The next check ends the call. Until then the caller has no role.
-    }
-  }
-
-  /** @throws the error of the authentication, after taking all roles from the principal. */
-  private refresh(): void {
-    const { state, clock } = this.deps;
-    this.revision = state.view().revision;
-    this.checkedAtMs = clock.now();
-    try {
-      this.current = this.authentication.authenticate(/* isStart */ false);
-    } catch (reason) {
-      const { principal } = this.current;
-      if (principal.kind === 'user')
-        this.current = { ...this.current, principal: { ...principal, grants: [] } };
-      throw reason;
-    }
-  }
-}
-
-function createRefusal(
-  decision: Extract<ReturnType<typeof checkCall>, { allowed: false }>,
-  principal: Principal,
-  method: DescMethod,
-): CloudlessError {
-  if (decision.code === 'denied') return createDeniedError(principal, method, decision);
-  return principal.kind === 'expired-node'
-    ? new RefusedCallError('expired certificate', 'CERTIFICATE_EXPIRED', decision.message, {
-        principal: principal.name,
-      })
-    : new RefusedCallError('no credentials', 'UNAUTHENTICATED', decision.message);
 }
 
 function createTwoCredentialsError(): CloudlessError {

@@ -29,6 +29,8 @@ export interface CallCredential {
 export interface ApiCaller extends Caller {
   /** Undefined in a cluster without TLS, and for calls without credentials. */
   readonly credential?: CallCredential | undefined;
+  /** Address of the client of a forwarded call. Default: the address of the connection. */
+  readonly address?: string | undefined;
   /**
    * Runs `requirement` now and again with each {@link Caller.check} of this call.
    * @throws the error of `requirement`.

@@ -25,6 +25,7 @@ export type RefusalCause =
   | 'certificate of a removed node'
   | 'certificate of a deleted user'
   | 'banned node'
+  | 'forwarded by no coordinator'
   | 'missing role';
 
 /** Facts about a refused credential for the audit record. */

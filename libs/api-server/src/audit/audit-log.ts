@@ -108,9 +108,9 @@ export class AuditLog {
     subject: AuditSubject,
     requestId: string,
   ): AuditEntry {
-    const address = this.deps.getConnection(context)?.remoteAddress ?? '';
     const traceId = parseTraceId(context.requestHeader);
     const caller = this.access.getCaller(context);
+    const address = caller.address ?? this.deps.getConnection(context)?.remoteAddress ?? '';
     const { principal, credential } = caller;
     return new AuditEntry(this.deps.state, caller, {
       rpc: `${method.parent.typeName}/${method.name}`,

@@ -5,7 +5,7 @@ import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   EnrollNodeResponseSchema,
-  NodeSchema,
+  type NodeSchema,
   RemoveNodeResponseSchema,
   type ConfirmNodeLostRequest,
   type CordonNodeRequest,

@@ -28,10 +28,7 @@ export class CallRoutes {
     method: DescMethodUnary<Request, Response>,
     handler: Unary<Request, Response>,
   ): Unary<Request, Response> {
-    return (request, context) => {
-      this.requireWorkload(method, request, context);
-      return handler(request, context);
-    };
+    return readWorkload(this.access, method, handler);
   }
 
   /** A call that changes one workload. */
@@ -40,7 +37,7 @@ export class CallRoutes {
     handler: Audited<Request, Response>,
   ): Unary<Request, Response> {
     return this.audit.wrapUnary(method, (request, entry, context) => {
-      this.requireWorkload(method, request, context);
+      requireWorkloadRole(this.access, method, request, context);
       return handler(request, entry, context);
     });
   }
@@ -57,17 +54,30 @@ export class CallRoutes {
   ): Unary<Request, Response> {
     return this.audit.wrapUnary(method, handler, toSubject);
   }
+}
 
-  /** Checks the role in the namespace of the workload that the request names. */
-  requireWorkload(
-    method: Parameters<CallAccess['requireNamespace']>[1],
-    request: object,
-    context: HandlerContext,
-  ): void {
-    this.access.requireNamespace(
-      this.access.getCaller(context),
-      method,
-      resolveNamespace(request as WorkloadName),
-    );
-  }
+/** Returns the handler of a call that reads one workload, behind the check of its namespace. */
+export function readWorkload<Request extends DescMessage, Response extends DescMessage>(
+  access: CallAccess,
+  method: DescMethodUnary<Request, Response>,
+  handler: Unary<Request, Response>,
+): Unary<Request, Response> {
+  return (request, context) => {
+    requireWorkloadRole(access, method, request, context);
+    return handler(request, context);
+  };
+}
+
+/** Checks the role in the namespace of the workload that the request names. */
+export function requireWorkloadRole(
+  access: CallAccess,
+  method: Parameters<CallAccess['requireNamespace']>[1],
+  request: object,
+  context: HandlerContext,
+): void {
+  access.requireNamespace(
+    access.getCaller(context),
+    method,
+    resolveNamespace(request as WorkloadName),
+  );
 }

@@ -21,7 +21,8 @@ import { EndpointAndEventHandlers } from '../watch/endpoint-and-event-handlers.j
 import { LivenessChanges } from '../watch/liveness-changes.js';
 import { withSlowReaderTimeout } from '../watch/slow-reader-timeout.js';
 import { WorkloadReads } from '../workload/workload-reads.js';
-import type { CallRoutes } from './call-routes.js';
+import type { CallAccess } from '../access/call-access.js';
+import { readWorkload, requireWorkloadRole } from './call-routes.js';
 
 const calls = CoordinatorService.method;
 
@@ -38,12 +39,12 @@ export interface ReadRoutes {
  * Creates the reads that follow from the records and the live status of nodes alone: every
  * coordinator serves them, whether it leads or follows.
  */
-export function createReadRoutes(routes: CallRoutes, deps: ReadDeps): ReadRoutes {
+export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes {
   const livenessChanges = new LivenessChanges(deps.state, deps.nodes);
   const nodePictures = new NodePictures(deps);
   const workloads = new WorkloadReads({ ...deps, livenessChanges });
   return {
-    coordinator: createCoordinatorReads(routes, deps, {
+    coordinator: createCoordinatorReads(access, deps, {
       workloads,
       nodes: new NodeReads({ ...deps, livenessChanges, nodePictures }),
       plans: new PlanReads(deps),
@@ -51,7 +52,7 @@ export function createReadRoutes(routes: CallRoutes, deps: ReadDeps): ReadRoutes
     }),
     agent: { listContainers: (_request, context) => workloads.listContainers(context) },
     identity: createIdentityReads(deps),
-    user: createUserReads(routes, deps),
+    user: createUserReads(access, deps),
     close: () => {
       livenessChanges.close();
       nodePictures.close();
@@ -60,7 +61,7 @@ export function createReadRoutes(routes: CallRoutes, deps: ReadDeps): ReadRoutes
 }
 
 function createCoordinatorReads(
-  routes: CallRoutes,
+  access: CallAccess,
   deps: ReadDeps,
   {
     workloads,
@@ -81,7 +82,7 @@ function createCoordinatorReads(
     listNodes: (request, context) => nodes.listNodes(request, context),
     watchNodes: (request, context) =>
       withSlowReaderTimeout(nodes.watchNodes(request, context), clock),
-    getWorkload: routes.readWorkload(calls.getWorkload, (request, context) =>
+    getWorkload: readWorkload(access, calls.getWorkload, (request, context) =>
       workloads.getWorkload(request, context),
     ),
     listWorkloads: (request, context) => workloads.listWorkloads(request, context),
@@ -89,16 +90,16 @@ function createCoordinatorReads(
       withSlowReaderTimeout(workloads.watchWorkloads(request, context), clock),
     watchReplicas: (request, context) =>
       withSlowReaderTimeout(workloads.watchReplicas(request, context), clock),
-    getWorkloadVersion: routes.readWorkload(calls.getWorkloadVersion, (request) =>
+    getWorkloadVersion: readWorkload(access, calls.getWorkloadVersion, (request) =>
       workloads.getWorkloadVersion(request),
     ),
     getPlan: (request, context) => plans.getPlan(request, context),
     listPlans: (request, context) => plans.listPlans(request, context),
-    listEndpoints: routes.readWorkload(calls.listEndpoints, (request) =>
+    listEndpoints: readWorkload(access, calls.listEndpoints, (request) =>
       endpointsAndEvents.listEndpoints(request),
     ),
     watchEndpoints: (request, context) => {
-      routes.requireWorkload(calls.watchEndpoints, request, context);
+      requireWorkloadRole(access, calls.watchEndpoints, request, context);
       return withSlowReaderTimeout(endpointsAndEvents.watchEndpoints(request, context), clock);
     },
     listEvents: (request, context) => endpointsAndEvents.listEvents(request, context),
@@ -125,7 +126,7 @@ function createIdentityReads(deps: ReadDeps) {
   } satisfies Partial<ServiceImpl<typeof IdentityService>>;
 }
 
-function createUserReads({ access }: CallRoutes, deps: ReadDeps) {
+function createUserReads(access: CallAccess, deps: ReadDeps) {
   const changeDeps = { ...deps, access, mutex: new KeyedMutex() };
   const users = new UserHandlers(changeDeps);
   const credentials = new CredentialHandlers(changeDeps);

@@ -7,6 +7,7 @@ import {
 } from '@bufbuild/protobuf';
 import { BinaryWriter } from '@bufbuild/protobuf/wire';
 import {
+  type HandlerContext,
   createContextKey,
   createRouterTransport,
   type ConnectRouter,
@@ -50,11 +51,11 @@ import {
   type ClusterView,
 } from '@cloudless/cluster-state';
 import { freezeRecords } from '@cloudless/cluster-state/testing';
-import { createMemoryStateStore } from '@cloudless/state-store';
+import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { Authenticator, type AuthenticatedConnection } from '../access/authenticator.js';
 import type { ApiCaller } from '../access/caller.js';
 import type { IdentityPort } from '../access/identity-port.js';
-import { createApiServer, type ApiServer } from '../handlers.js';
+import { createApiServer, createReadServer, type ApiServer, type ReadServer } from '../handlers.js';
 import type {
   ApiServerDeps,
   CallConnection,
@@ -132,7 +133,7 @@ export class ApiTestBed {
   readonly transport: Transport;
   /** Log messages of level warn and error. */
   readonly problems: string[] = [];
-  private readonly api: ApiServer;
+  readonly api: ApiServer;
   private readonly connections = new Map<string, FakeConnection>();
 
   /** Authenticates all calls; undefined without identities. */
@@ -144,6 +145,7 @@ export class ApiTestBed {
 
   private constructor(
     readonly clock: ManualClock,
+    readonly store: StateStore,
     readonly state: ClusterState,
     readonly identity: IdentityPort | undefined,
   ) {
@@ -184,18 +186,19 @@ export class ApiTestBed {
     readonly identity?: IdentityPort;
   } = {}): Promise<ApiTestBed> {
     const clock = new ManualClock();
+    const store = createMemoryStateStore({
+      clock,
+      ...(historyLimit === undefined ? {} : { historyLimit }),
+    });
     const state = await openClusterState({
-      store: createMemoryStateStore({
-        clock,
-        ...(historyLimit === undefined ? {} : { historyLimit }),
-      }),
+      store,
       clock,
       random: createSeededRandom(1),
       log: silentLog,
       holder: 'test',
     });
     freezeRecords(state);
-    return new ApiTestBed(clock, state, identity);
+    return new ApiTestBed(clock, store, state, identity);
   }
 
   /**
@@ -305,6 +308,30 @@ export class ApiTestBed {
     );
   }
 
+  /** Creates the handlers of a coordinator that follows, over `state`. Close them. */
+  createReadServer(state: ClusterState = this.state): ReadServer {
+    return createReadServer({ ...this.createPorts(), state, log: silentLog });
+  }
+
+  /** Authenticates each call, as the RPC server does with identities. */
+  createAuthorizer(): Interceptor {
+    return (next) => (request) => {
+      const { authenticator } = this;
+      if (authenticator === undefined) return next(request);
+      const { method, header } = request;
+      const name = header.get(CONNECTION_HEADER);
+      const connection = name === null ? undefined : this.connection(name);
+      const caller = authenticator.authorize({ method, connection, header });
+      this.callers.push(caller);
+      request.contextValues.set(callerKey, caller);
+      return next(request);
+    };
+  }
+
+  /** Returns the client of a call that {@link createAuthorizer} has authenticated. */
+  readonly getCaller = (context: HandlerContext): ApiCaller | undefined =>
+    context.values.get(callerKey);
+
   /** Registers all handlers on a router. */
   registerRoutes(router: ConnectRouter): void {
     this.api.registerRoutes(router);
@@ -328,21 +355,6 @@ export class ApiTestBed {
   async stop(): Promise<void> {
     await this.api.close();
     await this.state.close();
-  }
-
-  /** Does what the RPC server does with identities: authenticates each call. */
-  private createAuthorizer(): Interceptor {
-    return (next) => (request) => {
-      const { authenticator } = this;
-      if (authenticator === undefined) return next(request);
-      const { method, header } = request;
-      const name = header.get(CONNECTION_HEADER);
-      const connection = name === null ? undefined : this.connection(name);
-      const caller = authenticator.authorize({ method, connection, header });
-      this.callers.push(caller);
-      request.contextValues.set(callerKey, caller);
-      return next(request);
-    };
   }
 
   private createPorts(): Omit<ApiServerDeps, 'log'> {

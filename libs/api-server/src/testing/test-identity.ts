@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { createClient, type Client } from '@connectrpc/connect';
+import { createClient, type Client, type Transport } from '@connectrpc/connect';
 import type { DescService } from '@bufbuild/protobuf';
 import { Role, RoleGrantSchema, UserCredential_Kind as CredentialKind } from '@cloudless/api';
 import {
@@ -164,32 +164,36 @@ export class TestIdentity implements IdentityPort {
 
 /** Creates a client whose calls have a bearer token. */
 export function createTokenClient<Service extends DescService>(
-  bed: ApiTestBed,
+  bed: { readonly transport: Transport },
   service: Service,
   token: string,
 ): Client<Service> {
   return createHeaderClient(bed, service, { authorization: `Bearer ${token}` });
 }
 
-/** Creates a client whose calls arrive on a connection with a client certificate. */
+/**
+ * Creates a client whose calls arrive on a connection with a client certificate.
+ * @param server - Serves the calls. Default: the test bed.
+ */
 export function createCertificateClient<Service extends DescService>(
   bed: ApiTestBed,
   service: Service,
   connectionName: string,
   { chainDer }: Pick<TestCredential, 'chainDer'>,
+  server: { readonly transport: Transport } = bed,
 ): Client<Service> {
   bed.connection(connectionName).peer = { chainDer };
-  return createHeaderClient(bed, service, { [CONNECTION_HEADER]: connectionName });
+  return createHeaderClient(server, service, { [CONNECTION_HEADER]: connectionName });
 }
 
 function createHeaderClient<Service extends DescService>(
-  bed: ApiTestBed,
+  server: { readonly transport: Transport },
   service: Service,
   headers: Readonly<Record<string, string>>,
 ): Client<Service> {
   return createClient(service, {
     unary: (method, signal, timeout, header, message, contextValues) =>
-      bed.transport.unary(
+      server.transport.unary(
         method,
         signal,
         timeout,
@@ -198,7 +202,7 @@ function createHeaderClient<Service extends DescService>(
         contextValues,
       ),
     stream: (method, signal, timeout, header, message, contextValues) =>
-      bed.transport.stream(
+      server.transport.stream(
         method,
         signal,
         timeout,

@@ -1,0 +1,244 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import { Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
+import {
+  CoordinatorService,
+  createCoordinatorClient,
+  fromConnectError,
+  readErrorDetails,
+  readLeaderHint,
+  toConnectError,
+  type CoordinatorClient,
+} from '@cloudless/api';
+import { ApiTestBed } from '../testing/api-test-bed.js';
+import { FollowerBed, createFakeLeader } from '../testing/follower-bed.js';
+import { createNotLeaderError } from './role-errors.js';
+import { HOLD_MS } from './leader-forwarder.js';
+
+let bed: ApiTestBed;
+let follower: FollowerBed;
+let client: CoordinatorClient;
+
+beforeEach(async () => {
+  bed = await ApiTestBed.open();
+  follower = await FollowerBed.open(bed);
+  follower.setLeader(createFakeLeader(bed));
+  client = createCoordinatorClient(follower.transport);
+});
+afterEach(async () => {
+  await follower.close();
+  await bed.stop();
+});
+
+const web = { name: 'web', spec: { command: ['serve'], replicas: 1 } };
+/** Runs a call while the clock goes on until the call has ended. */
+async function run<Result>(call: Promise<Result>, forMs = HOLD_MS): Promise<Result> {
+  let isOver = false;
+  const watched = call.finally(() => (isOver = true));
+  watched.catch(() => undefined);
+  for (let atMs = 0; !isOver && atMs <= forMs + 1_000; atMs += 50) await bed.clock.advance(50);
+  return watched;
+}
+const failureOf = (call: Promise<unknown>): Promise<ConnectError> =>
+  run(call).then(
+    () => Promise.reject(new Error('the call has succeeded')),
+    (reason: unknown) => ConnectError.from(reason),
+  );
+/** The error of a call that failed at another server with `reason`. */
+function sentByServer(reason: unknown): ConnectError {
+  const error = toConnectError(reason);
+  return Object.assign(new ConnectError(error.rawMessage, error.code), {
+    details: error.details.map((detail) =>
+      'desc' in detail
+        ? { type: detail.desc.typeName, value: toBinary(detail.desc, detail.value as never) }
+        : detail,
+    ),
+  });
+}
+/** A transport whose calls fail with what `fail` returns, as long as it returns anything. */
+function failing(transport: Transport, fail: () => unknown): Transport {
+  const check = (): void => {
+    const reason = fail();
+    if (reason !== undefined) throw reason;
+  };
+  return {
+    unary: async (...call) => {
+      check();
+      return transport.unary(...call);
+    },
+    stream: async (...call) => {
+      check();
+      return transport.stream(...call);
+    },
+  };
+}
+
+describe('a coordinator that follows', () => {
+  it('forwards a change to the leader, and shows the change to the next read', async () => {
+    const created = await run(client.createWorkload(web));
+    expect(created.name).toBe('web');
+    expect((await client.getWorkload({ name: 'web' })).uid).toBe(created.uid);
+    expect(bed.auditRecords).toEqual(['CreateWorkload ok']);
+  });
+
+  it('passes on the error of the leader with its code, reason, details and message', async () => {
+    await run(client.createWorkload(web));
+    const direct = ConnectError.from(await bed.client.createWorkload(web).catch((e: unknown) => e));
+    const forwarded = await failureOf(client.createWorkload(web));
+    expect({ code: forwarded.code, text: forwarded.rawMessage }).toEqual({
+      code: Code.AlreadyExists,
+      text: direct.rawMessage,
+    });
+    expect(readErrorDetails(forwarded)).toEqual(readErrorDetails(direct));
+  });
+
+  it('answers reads itself while no coordinator leads', async () => {
+    await run(client.createWorkload(web));
+    follower.setLeader();
+    expect((await client.listWorkloads({})).workloads).toHaveLength(1);
+  });
+
+  it('refuses a change when no coordinator leads for the whole hold', async () => {
+    follower.setLeader();
+    const error = await failureOf(client.createWorkload(web));
+    expect(error.rawMessage).toBe('no coordinator leads at the moment; retry');
+    expect(error.code).toBe(Code.Unavailable);
+    expect(readErrorDetails(error)).toMatchObject({
+      reason: 'LEADERSHIP_LOST',
+      retryAfterMs: 1_000,
+    });
+  });
+
+  it('holds a change until a leader appears', async () => {
+    follower.setLeader();
+    const call = client.createWorkload(web);
+    await bed.clock.advance(HOLD_MS / 2);
+    follower.setLeader(createFakeLeader(bed));
+    expect((await run(call)).name).toBe('web');
+  });
+
+  it('serves a held change itself when it becomes the leader', async () => {
+    follower.setLeader();
+    const call = client.createWorkload(web);
+    await bed.clock.advance(100);
+    follower.router.serve({ role: 'leader', calls: bed.api.calls });
+    expect((await run(call)).name).toBe('web');
+  });
+
+  it('refuses the session of an agent, and names the leader', async () => {
+    const agent = createClient(CoordinatorService, follower.transport);
+    const session = agent.session((async function* () {})())[Symbol.asyncIterator]();
+    const reason = await session.next().catch((error: unknown) => error);
+    expect(fromConnectError(reason).message).toBe(
+      'the streams of agents are served by the leader http://c1; call the leader',
+    );
+    expect(readLeaderHint(reason)).toEqual({ address: 'http://c1', id: 'c1', epoch: '1' });
+  });
+
+  it('refuses a forwarded call, and never forwards it again', async () => {
+    let forwards = 0;
+    follower.setLeader({
+      ...createFakeLeader(bed),
+      connect: () => {
+        forwards += 1;
+        return bed.transport;
+      },
+    });
+    const headers = { 'cloudless-forwarded-by': 'c3' };
+    const error = await failureOf(client.createWorkload(web, { headers }));
+    expect(readErrorDetails(error)).toMatchObject({ reason: 'LEADERSHIP_LOST' });
+    // Also a read, of which the other coordinator wants the answer of the leader.
+    await expect(client.listNodes({}, { headers })).rejects.toMatchObject({
+      code: Code.Unavailable,
+    });
+    expect(forwards).toBe(0);
+  });
+
+  it('repeats a call that the other coordinator has not begun', async () => {
+    let refusals = 3;
+    follower.setLeader({
+      ...createFakeLeader(bed),
+      connect: () =>
+        failing(bed.transport, () => {
+          refusals -= 1;
+          if (refusals < 0) return undefined;
+          return sentByServer(createNotLeaderError(undefined));
+        }),
+    });
+    expect((await run(client.createWorkload(web))).name).toBe('web');
+    expect(bed.auditRecords).toEqual(['CreateWorkload ok']);
+  });
+
+  it.each([
+    { name: 'with a request id', requestId: 'r-1', outcome: 'web' },
+    { name: 'without a request id', requestId: '', outcome: 'unknown' },
+  ])(
+    'repeats a change $name after an unknown outcome: $outcome',
+    async ({ requestId, outcome }) => {
+      let breaks = 1;
+      const breakOnce: Transport = {
+        stream: (...call) => bed.transport.stream(...call),
+        unary: async (...call) => {
+          const response = await bed.transport.unary(...call);
+          if (breaks === 0) return response;
+          breaks -= 1;
+          throw new ConnectError('connection reset', Code.Unavailable);
+        },
+      };
+      follower.setLeader({ ...createFakeLeader(bed), connect: () => breakOnce });
+      const call = run(client.createWorkload({ ...web, requestId }));
+      const result = await call.then(
+        ({ name }) => name,
+        (reason: unknown) => fromConnectError(reason).message,
+      );
+      expect(result).toMatch(outcome === 'web' ? /^web$/ : /may or may not have been done/);
+      expect(bed.events('WorkloadCreated')).toHaveLength(1);
+    },
+  );
+
+  it('ends its streams when its role changes, with the reason', async () => {
+    const watch = client.watchWorkloads({})[Symbol.asyncIterator]();
+    await watch.next();
+    const next = watch.next();
+    follower.router.serve({ role: 'leader', calls: bed.api.calls });
+    const error = fromConnectError(await next.catch((reason: unknown) => reason));
+    expect(error).toMatchObject({
+      reason: 'LEADERSHIP_LOST',
+      message: 'the stream ended because the leadership has changed; open the stream again',
+    });
+  });
+
+  it('forwards streams of logs, and ends them when another coordinator leads', async () => {
+    let isStopped = false;
+    const endless: Transport = {
+      unary: (...call) => bed.transport.unary(...call),
+      stream: async (method, signal) =>
+        ({
+          stream: true,
+          service: method.parent,
+          method,
+          header: new Headers({ 'cloudless-test': 'kept', 'content-type': 'dropped' }),
+          trailer: new Headers(),
+          message: (async function* () {
+            yield create(method.output);
+            await new Promise((_, reject) =>
+              signal?.addEventListener('abort', () => {
+                isStopped = true;
+                reject(signal.reason as Error);
+              }),
+            );
+          })(),
+        }) as never,
+    };
+    follower.setLeader({ ...createFakeLeader(bed), connect: () => endless });
+    let headers: Headers | undefined;
+    const logs = client
+      .streamLogs({ name: 'web' }, { onHeader: (received) => (headers = received) })
+      [Symbol.asyncIterator]();
+    await logs.next();
+    expect(headers?.get('cloudless-test')).toBe('kept');
+    const next = logs.next();
+    follower.setLeader(createFakeLeader(bed, 2n));
+    await expect(run(next)).rejects.toMatchObject({ code: Code.Unavailable });
+    expect(isStopped).toBe(true);
+  });
+});

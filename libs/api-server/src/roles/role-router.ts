@@ -1,0 +1,154 @@
+import type { DescMethod, DescService } from '@bufbuild/protobuf';
+import type { ConnectRouter, HandlerContext, ServiceImpl } from '@connectrpc/connect';
+import { CloudlessError } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
+import { CallAccess, type AccessDeps } from '../access/call-access.js';
+import { guardService } from '../routes/service-guard.js';
+import { waitForRequestedRevision } from './requested-revision.js';
+import type { CallHandler, CallHandlers } from './call-handlers.js';
+import { EndableStreams } from './endable-streams.js';
+import { isForwarded, namesClient } from './forwarding-headers.js';
+import { LeaderForwarder, type LeaderForwarderDeps } from './leader-forwarder.js';
+import { createNotLeaderError, createRoleChangedError } from './role-errors.js';
+import { SERVED_SERVICES, getServedBy } from './served-by.js';
+
+/** The handlers that serve calls in one role. */
+export interface RolePart {
+  readonly role: 'leader' | 'follower';
+  /** Of a leader: all calls. Of a follower: the reads that every coordinator serves. */
+  readonly calls: CallHandlers;
+}
+
+export type RoleRouterDeps = AccessDeps &
+  LeaderForwarderDeps & {
+    readonly state: ClusterState;
+  };
+
+/** Header of a response of the leader: the revision of the store that shows the change. */
+const REVISION_HEADER = 'cloudless-revision';
+
+/**
+ * Serves each call where the table of `served-by.ts` says: by the handlers of this coordinator, or
+ * by forwarding to the leader. The handlers change with the role of this coordinator; the routes are
+ * registered once.
+ */
+export class RoleRouter {
+  private readonly access: CallAccess;
+  private readonly forwarder: LeaderForwarder;
+  private part: RolePart | undefined;
+  private streams = new EndableStreams();
+
+  constructor(private readonly deps: RoleRouterDeps) {
+    this.access = new CallAccess(deps);
+    this.forwarder = new LeaderForwarder(deps);
+  }
+
+  /** Registers all services of a coordinator. */
+  readonly registerRoutes = (router: ConnectRouter): void => {
+    for (const service of SERVED_SERVICES) this.register(router, service);
+  };
+
+  /**
+   * Serves calls by other handlers from now on, and ends the streams of the handlers before.
+   * @param part - Undefined while the role changes: calls wait.
+   */
+  serve(part: RolePart | undefined): void {
+    const { streams } = this;
+    this.part = part;
+    this.streams = new EndableStreams();
+    streams.end(createRoleChangedError(this.deps.leaders.leader()));
+    this.forwarder.wake();
+  }
+
+  close(): void {
+    this.forwarder.close();
+  }
+
+  private register(router: ConnectRouter, service: DescService): void {
+    const handlers = Object.fromEntries(
+      service.methods.map((method) => [method.localName, this.createHandler(method)]),
+    ) as ServiceImpl<DescService>;
+    router.service(service, guardService(this.access, service, handlers));
+  }
+
+  private createHandler(method: DescMethod): CallHandler {
+    const servedBy = getServedBy(method);
+    return (request, context) => {
+      const { part } = this;
+      const mustLead = this.mustLead(context);
+      const isOwn =
+        part?.role === 'leader' ||
+        (!mustLead && part !== undefined && (servedBy === 'records' || servedBy === 'liveStatus'));
+      if (isOwn) return this.serveHere(part, method, request, context);
+      if (mustLead) throw createNotLeaderError(this.deps.leaders.leader());
+      if (servedBy === 'leaderDirectly')
+        throw createNotLeaderError(this.deps.leaders.leader(), 'the streams of agents are');
+      const takeOver = (): { readonly response: unknown } | undefined =>
+        this.part?.role === 'leader'
+          ? { response: this.serveHere(this.part, method, request, context) }
+          : undefined;
+      return method.methodKind === 'unary'
+        ? this.forwarder
+            .forwardUnary(method as never, request as object, context, takeOver)
+            .then((response) => this.showChange(response, context))
+        : this.forwarder.forwardStream(method as never, request, context, takeOver);
+    };
+  }
+
+  /**
+   * Returns true for a call that another coordinator has sent here as to the leader.
+   * @throws kind `denied` in a cluster without TLS when the call names its client.
+   */
+  private mustLead({ requestHeader }: HandlerContext): boolean {
+    if (!isForwarded(requestHeader)) return false;
+    if (this.deps.identity === undefined && namesClient(requestHeader)) {
+      throw new CloudlessError(
+        'denied',
+        'in a cluster without TLS no call is forwarded for a client; leave out the headers cloudless-forwarded-*',
+      );
+    }
+    return true;
+  }
+
+  private serveHere(
+    { calls, role }: RolePart,
+    method: DescMethod,
+    request: unknown,
+    context: HandlerContext,
+  ): unknown {
+    const handler = calls.get(method);
+    if (handler === undefined)
+      throw new CloudlessError('unimplemented', `${method.name} is not served in the role ${role}`);
+    if (method.methodKind !== 'unary')
+      return this.streams.add(() => handler(request, context) as AsyncIterable<unknown>);
+    const waiting = waitForRequestedRevision(this.deps.state, request as object, context.signal);
+    const response =
+      waiting === undefined
+        ? handler(request, context)
+        : waiting.then(() => handler(request, context));
+    return isForwarded(context.requestHeader) ? this.addRevision(response, context) : response;
+  }
+
+  private async addRevision(response: unknown, context: HandlerContext): Promise<unknown> {
+    const result = await response;
+    context.responseHeader.set(REVISION_HEADER, String(this.deps.state.view().revision));
+    return result;
+  }
+
+  /**
+   * Returns a forwarded response once the view of this coordinator shows its change, so that a
+   * client that reads here next finds what it has written.
+   */
+  private async showChange(response: unknown, context: HandlerContext): Promise<unknown> {
+    const revision = context.responseHeader.get(REVISION_HEADER);
+    if (revision === null) return response;
+    await Promise.race([
+      this.deps.state.waitForRevision(BigInt(revision)).catch(() => undefined),
+      this.forwarder.sleep(MAX_SHOW_MS, context.signal),
+    ]);
+    return response;
+  }
+}
+
+/** Longest wait for the view after a forwarded call, milliseconds: the change itself is durable. */
+const MAX_SHOW_MS = 1_000;

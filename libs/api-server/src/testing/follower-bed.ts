@@ -1,0 +1,117 @@
+import { createRouterTransport, type Transport } from '@connectrpc/connect';
+import { createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
+import { createSeededRandom, silentLog } from '@cloudless/base';
+import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import type { KnownLeader } from '../roles/leader-directory.js';
+import { RoleRouter, type RolePart } from '../roles/role-router.js';
+import type { ApiTestBed } from './api-test-bed.js';
+import { CONNECTION_HEADER } from './scripted-agent.js';
+
+/** Where a {@link FollowerBed} sends the calls of a leader. */
+export interface FakeLeader {
+  readonly known: KnownLeader;
+  /** Throws when the leader is not reached. */
+  readonly connect: () => Transport;
+}
+
+/** The leader `c1`, whose coordinator is an {@link ApiTestBed}. */
+export function createFakeLeader(bed: ApiTestBed, epoch = 1n): FakeLeader {
+  return {
+    known: { epoch, address: 'http://c1', coordinatorId: 'c1' },
+    connect: () => bed.transport,
+  };
+}
+
+/**
+ * A coordinator `c2` that follows the store of a test bed, and forwards calls to the coordinator that
+ * the test says. The calls of this coordinator arrive at the leader on the connection `c2`.
+ */
+export class FollowerBed {
+  readonly transport: Transport;
+  private readonly listeners = new Set<() => void>();
+  private current: FakeLeader | undefined;
+
+  private constructor(
+    private readonly bed: ApiTestBed,
+    readonly state: ClusterState,
+    readonly router: RoleRouter,
+  ) {
+    this.transport = createRouterTransport(router.registerRoutes, {
+      router: {
+        interceptors: [
+          createErrorInterceptor(() => undefined),
+          createValidationInterceptor(),
+          bed.createAuthorizer(),
+        ],
+      },
+    });
+  }
+
+  static async open(bed: ApiTestBed): Promise<FollowerBed> {
+    const { clock, store, identity } = bed;
+    const state = await openClusterState({
+      ...{ store, clock, random: createSeededRandom(2), log: silentLog },
+      holder: 'c2',
+      leadership: 'follow',
+    });
+    let opened: FollowerBed | undefined;
+    const router = new RoleRouter({
+      ...{ state, clock, log: silentLog, coordinatorId: 'c2' },
+      ...(identity === undefined ? {} : { identity, getCaller: bed.getCaller }),
+      leaders: {
+        leader: () => opened?.current?.known,
+        onChange: (listener) => {
+          opened?.listeners.add(listener);
+          return () => opened?.listeners.delete(listener);
+        },
+      },
+      connect: async () => {
+        if (opened?.current === undefined) throw new Error('no leader');
+        return withConnection(opened.current.connect(), 'c2');
+      },
+      getClient: ({ requestHeader }) => {
+        if (identity === undefined) return undefined;
+        const name = requestHeader.get(CONNECTION_HEADER);
+        const connection = name === null ? undefined : bed.connection(name);
+        return {
+          remoteAddress: connection?.remoteAddress ?? '',
+          chainDer: connection?.peer?.chainDer,
+        };
+      },
+    });
+    opened = new FollowerBed(bed, state, router);
+    router.serve(opened.createFollowerPart());
+    return opened;
+  }
+
+  /** Makes another coordinator the leader. Default: none. */
+  setLeader(leader?: FakeLeader): void {
+    this.current = leader;
+    for (const listener of [...this.listeners]) listener();
+  }
+
+  /** The handlers of this coordinator as a follower. */
+  createFollowerPart(): RolePart {
+    return { role: 'follower', calls: this.bed.createReadServer(this.state).calls };
+  }
+
+  async close(): Promise<void> {
+    this.router.close();
+    await this.state.close();
+  }
+}
+
+/** Sends the calls of a transport on the connection with this name. */
+function withConnection(transport: Transport, name: string): Transport {
+  const addName = (header: ConstructorParameters<typeof Headers>[0]): Headers => {
+    const headers = new Headers(header);
+    headers.set(CONNECTION_HEADER, name);
+    return headers;
+  };
+  return {
+    unary: (method, signal, timeoutMs, header, ...rest) =>
+      transport.unary(method, signal, timeoutMs, addName(header), ...rest),
+    stream: (method, signal, timeoutMs, header, ...rest) =>
+      transport.stream(method, signal, timeoutMs, addName(header), ...rest),
+  };
+}
