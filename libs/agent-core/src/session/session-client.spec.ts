@@ -224,22 +224,22 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.dials).toContain('https://b');
   });
 
-  it('dials again after 30 s when the only coordinator accepts the connection and never answers', async () => {
+  it('dials again after 60 s when the only coordinator accepts the connection and never answers', async () => {
     const testBed = new AgentTestBed();
     testBed.coordinator.sendsWelcome = false;
     await testBed.start();
-    await testBed.clock.advance(31_000);
+    await testBed.clock.advance(61_000);
     expect(testBed.coordinator.hellos).toHaveLength(2);
   });
 
-  it('waits 30 s for the connection to the only coordinator, and 30 s more for the Welcome', async () => {
+  it('waits 60 s for the connection to the only coordinator, and 60 s more for the Welcome', async () => {
     const testBed = new AgentTestBed();
     const { clock, coordinator } = testBed;
     coordinator.beforeConnect = () =>
-      new Promise((resolve) => clock.setTimer(20_000, () => resolve()));
+      new Promise((resolve) => clock.setTimer(59_000, () => resolve()));
     coordinator.sendsWelcome = false;
     await testBed.start();
-    await clock.advance(49_000);
+    await clock.advance(118_000);
     expect([coordinator.dials, coordinator.openSessions]).toEqual([[expect.anything()], 1]);
     await clock.advance(2_000);
     expect(coordinator.dials).toHaveLength(2);

@@ -82,7 +82,7 @@ export interface SessionClientOptions {
  * named as the leader, has as much time as the admission of thousands of agents takes: dialling again
  * meanwhile would only add load.
  */
-const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
+const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 60_000 };
 /** Times until a Welcome sets others. */
 const DEFAULT_TIMES: PingTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;

@@ -156,7 +156,7 @@ export const defaultRpcLimits: RpcLimits = {
   slowReaderTimeoutMs: 30_000,
   unaryDeadlineMs: 30_000,
   maxTimeoutMs: 24 * 60 * 60 * 1000,
-  handshakeWaitMs: 30_000,
+  handshakeWaitMs: 60_000,
   handshakeTimeoutMs: 10_000,
   headTimeoutMs: 10_000,
   bodyTimeoutMs: 30_000,

@@ -58,6 +58,47 @@ describe('HandshakeQueue', () => {
     expect(bed.queue.size).toBe(0);
   });
 
+  it('lets handshakes wait while 64 others are incomplete', () => {
+    const bed = aQueue(1_000);
+    const connections = bed.add('a', 100);
+    bed.runIterations(10);
+    expect(bed.started).toHaveLength(64);
+    for (const connection of connections.slice(0, 10)) bed.queue.complete(connection);
+    bed.runIterations(10);
+    expect(bed.started).toHaveLength(74);
+  });
+
+  it('waits 1 s for handshakes that take long, while others complete', async () => {
+    const bed = aQueue(1_000);
+    bed.add('a', 63);
+    bed.runIterations(4);
+    const others = bed.add('b', 12);
+    for (const other of others.slice(0, 9)) {
+      await bed.clock.advance(100);
+      bed.queue.complete(other);
+      bed.runIterations(1);
+    }
+    expect(bed.started).toHaveLength(63 + 10);
+    await bed.clock.advance(99);
+    expect(bed.started).toHaveLength(63 + 10);
+    await bed.clock.advance(1);
+    expect(bed.started).toHaveLength(63 + 12);
+  });
+
+  it('waits 200 ms for clients that never answer', async () => {
+    const bed = aQueue(1_000);
+    bed.add('a', 150);
+    bed.runIterations(10);
+    expect(bed.started).toHaveLength(64);
+    await bed.clock.advance(200);
+    bed.runIterations(10);
+    expect(bed.started).toHaveLength(128);
+    await bed.clock.advance(200);
+    bed.runIterations(10);
+    expect(bed.started).toHaveLength(150);
+    expect(bed.evicted).toEqual([]);
+  });
+
   it('replaces incomplete handshakes after 2 s without any completion, and only for others', async () => {
     const bed = aQueue(2);
     bed.add('a', 2);
