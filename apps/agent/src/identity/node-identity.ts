@@ -44,22 +44,26 @@ function isKeyOf({ keyPem, chainPem }: NodeIdentity): boolean {
   }
 }
 
-/** Returns what a client needs for connections as this node. Plain data: threads can share it. */
-export function toClientTls({
-  keyPem,
-  chainPem,
-  trustBundle,
-  coordinatorIds,
-  trustDomain,
-}: NodeIdentity): ClientTls {
-  return {
+const clientTlsByIdentity = new WeakMap<NodeIdentity, ClientTls>();
+
+/**
+ * Returns what a client needs for connections as this node. Plain data: threads can share it. The
+ * same identity gives the same object, so that connections share the parsed key.
+ */
+export function toClientTls(identity: NodeIdentity): ClientTls {
+  const known = clientTlsByIdentity.get(identity);
+  if (known !== undefined) return known;
+  const { keyPem, chainPem, trustBundle, coordinatorIds, trustDomain } = identity;
+  const clientTls = {
     keyPem,
     chainPem,
     bundlePem: trustBundle.pem,
     serverIds: coordinatorIds,
-    serverKinds: ['controller'],
+    serverKinds: ['controller'] as const,
     trustDomain,
   };
+  clientTlsByIdentity.set(identity, clientTls);
+  return clientTls;
 }
 
 /** Returns the current identity. @throws kind `precondition` when this machine has not joined. */
