@@ -176,6 +176,30 @@ describe('Membership', () => {
       expect(sweep(membership, 18_000)).toEqual(['lost n1 silence']);
     });
 
+    it('trusts expected nodes while others return, until none has returned for a lease', () => {
+      const membership = createMembership();
+      membership.renewAll(0, nodeIds(5), 0, 60_000);
+      for (const [index, nowMs] of [2_900, 5_800, 8_700].entries()) {
+        membership.join(toNodeId(`n${index}`), nowMs);
+        membership.renew(toNodeId('n0'), nowMs);
+        membership.renew(toNodeId('n1'), nowMs);
+      }
+      for (const index of [0, 1, 2]) membership.renew(toNodeId(`n${index}`), 11_000);
+      expect(sweep(membership, 11_699)).toEqual(['alive n0', 'alive n1', 'alive n2']);
+      expect(membership.nextDeadline()).toBe(11_700);
+      expect(sweep(membership, 11_700)).toEqual(['lost n3 silence', 'lost n4 silence']);
+    });
+
+    it('trusts expected nodes for at most maxExtraMs longer than a lease', () => {
+      const membership = createMembership();
+      membership.renewAll(0, nodeIds(5), 0, 4_000);
+      membership.join(toNodeId('n0'), 2_900);
+      membership.join(toNodeId('n1'), 5_800);
+      membership.renew(toNodeId('n0'), 5_800);
+      expect(sweep(membership, 6_999)).toEqual(['alive n0', 'alive n1']);
+      expect(sweep(membership, 7_000)).toEqual([2, 3, 4].map((n) => `lost n${n} silence`));
+    });
+
     it('renews connected and reconnecting nodes, and lost nodes only when they are registered', () => {
       const membership = aMembershipOf(3);
       membership.renew(toNodeId('n0'), 2_900);

@@ -86,6 +86,10 @@ class LeaseTable implements Membership {
    * deadline.
    */
   private extendedMs = 0;
+  /** Time of the last join of an expected node since `renewAll`, minus all extensions. */
+  private returnedAt = -Infinity;
+  /** End of the leases that last on because other nodes return, minus all extensions. */
+  private returnEndsAt = -Infinity;
 
   constructor(
     private readonly leaseMs: number,
@@ -106,6 +110,7 @@ class LeaseTable implements Membership {
     const wasTrusted = entry !== undefined && TRUSTED.has(entry.state);
     if (!wasTrusted) this.report('alive', nodeId, nowMs);
     if (entry?.state === 'slow') this.report('recovered', nodeId, nowMs);
+    if (entry?.state === 'expected') this.returnedAt = renewedAt;
     if (entry === undefined) {
       this.add(nodeId, createLease('connected', session, renewedAt));
     } else {
@@ -194,8 +199,15 @@ class LeaseTable implements Membership {
     this.extendedMs += Math.max(0, lagMs);
   }
 
-  renewAll(nowMs: number, registered: Iterable<NodeId> = [], extraMs = 0): void {
+  renewAll(
+    nowMs: number,
+    registered: Iterable<NodeId> = [],
+    extraMs = 0,
+    maxExtraMs = extraMs,
+  ): void {
     const renewedAt = nowMs - this.extendedMs + extraMs;
+    this.returnedAt = -Infinity;
+    this.returnEndsAt = nowMs - this.extendedMs + maxExtraMs + this.leaseMs;
     for (const entry of this.entries.values()) {
       entry.renewedAt = Math.max(entry.renewedAt, renewedAt);
       entry.turnedAt = Math.max(entry.turnedAt, renewedAt);
@@ -252,6 +264,7 @@ class LeaseTable implements Membership {
       case 'away':
         return Math.max(lease, entry.graceEndsAt);
       case 'expected':
+        return Math.max(lease, Math.min(this.returnedAt + this.leaseMs, this.returnEndsAt));
       case 'lost':
         return lease;
     }

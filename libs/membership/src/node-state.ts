@@ -115,8 +115,15 @@ export interface Membership {
    * were silent before. No node becomes `alive` by this call.
    * @param extraMs - Milliseconds added to these leases, as many nodes cannot reconnect at the same
    *   moment. The first join of an expected node ends its extra time. Default 0.
+   * @param maxExtraMs - Most milliseconds added while expected nodes return: the leases of the other
+   *   expected nodes last until no node has joined for the length of a lease. Default `extraMs`.
    */
-  renewAll(nowMs: number, registered?: Iterable<NodeId>, extraMs?: number): void;
+  renewAll(
+    nowMs: number,
+    registered?: Iterable<NodeId>,
+    extraMs?: number,
+    maxExtraMs?: number,
+  ): void;
   /**
    * Returns the time at which the next node is lost without a further message. No sweep before that
    * time reports a loss.

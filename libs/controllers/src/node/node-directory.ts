@@ -69,10 +69,11 @@ interface LiveState {
 }
 
 /**
- * Milliseconds that each registered node adds to all leases after a start: all nodes reconnect at
- * once, and the admission of one node takes about this long on one core of a small machine.
+ * Milliseconds that each registered node adds to all leases after a start, because all nodes
+ * reconnect at once: `least` is about the admission of one node in plaintext on one core of a small
+ * machine, `most` twice the admission with TLS. Between the two, the leases last while nodes return.
  */
-const RETURN_MS_PER_NODE = 2;
+const RETURN_MS_PER_NODE = { least: 2, most: 20 };
 /**
  * Milliseconds between two lease sweeps. Short compared with the lease, so that a loss is detected
  * quickly.
@@ -148,7 +149,8 @@ export class NodeDirectory {
     const now = clock.now();
     const nodes = [...registered];
     const nodeIds = nodes.map(({ id }) => toNodeId(id));
-    this.membership.renewAll(now, nodeIds, nodeIds.length * RETURN_MS_PER_NODE);
+    const { least, most } = RETURN_MS_PER_NODE;
+    this.membership.renewAll(now, nodeIds, nodeIds.length * least, nodeIds.length * most);
     for (const { id, departure: record } of nodes) {
       if (record === undefined) continue;
       const departure = restoreDeparture(record, now);
