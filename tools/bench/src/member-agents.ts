@@ -1,9 +1,10 @@
-// Many agents in one process, each over its own connection. The benchmark starts the process and
-// controls it by messages.
+// Some of the agents, each over its own connection. The benchmark starts several such processes and
+// controls them by messages.
 import {
   Agent,
   NodeIdentityKeeper,
   NodeIdentityStore,
+  type NodeIdentity,
   type AgentOptions,
   type CoordinatorConnection,
   type CoordinatorTransport,
@@ -13,7 +14,7 @@ import { silentLog, sleep } from '@cloudless/base';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { createKeyAndCsr } from '@cloudless/identity/x509';
-import { createCoordinatorTransport } from '@cloudless/rpc-node/client';
+import { createCoordinatorTransport, type ClientTls } from '@cloudless/rpc-node/client';
 import { connectWithToken } from './token-access.js';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 
@@ -76,16 +77,22 @@ class SimulatedAgent {
     tls: () => {
       const identity = this.keeper?.current;
       if (identity === undefined) throw new Error(`${this.nodeId} has not joined`);
-      const { keyPem, chainPem, trustBundle, coordinatorIds, trustDomain } = identity;
-      return {
-        keyPem,
-        chainPem,
-        bundlePem: trustBundle.pem,
-        serverIds: coordinatorIds,
-        trustDomain,
-      };
+      return this.toClientTls(identity);
     },
   });
+
+  /** Returns the same object for the same identity, so that its keys are parsed once. */
+  private toClientTls(identity: NodeIdentity): ClientTls {
+    if (this.clientTls?.of !== identity) {
+      const { keyPem, chainPem, trustBundle, coordinatorIds, trustDomain } = identity;
+      const serverIds = coordinatorIds;
+      const tls = { keyPem, chainPem, bundlePem: trustBundle.pem, serverIds, trustDomain };
+      this.clientTls = { of: identity, tls };
+    }
+    return this.clientTls.tls;
+  }
+
+  private clientTls: { readonly of: NodeIdentity; readonly tls: ClientTls } | undefined;
 
   private get transport(): CoordinatorTransport {
     return {
@@ -137,17 +144,19 @@ const NODE = {
   agentAddress: '',
 };
 
-const agents: SimulatedAgent[] = [];
+/** Agents of this process by index. */
+const agents = new Map<number, SimulatedAgent>();
 
 /**
- * Number of agents that start in parallel. All agents share one event loop, so more starts at once
+ * Number of agents that start in parallel. The agents share an event loop, so more starts at once
  * would delay the pings of running agents, unlike on real machines.
  */
 const BATCH = 25;
 
 async function startAll(coordinator: string, joinToken?: string): Promise<void> {
-  for (let first = 0; first < agents.length; first += BATCH) {
-    const batch = agents.slice(first, first + BATCH);
+  const all = [...agents.values()];
+  for (let first = 0; first < all.length; first += BATCH) {
+    const batch = all.slice(first, first + BATCH);
     await Promise.all(batch.map((agent) => agent.start(coordinator, joinToken)));
     // A join with its keys and handshakes takes 20 ms of the event loop.
     while (joinToken !== undefined && batch.some((agent) => !agent.isConnected))
@@ -161,23 +170,24 @@ const sendReport = (report: AgentsReport): void => void process.send?.(report);
 process.on('message', (command: AgentsCommand) => {
   switch (command.kind) {
     case 'start':
-      for (let index = 0; index < command.count; index += 1)
-        agents.push(new SimulatedAgent(`node-${index + 1}`));
+      for (let index = command.first; index < command.first + command.count; index += 1)
+        agents.set(index, new SimulatedAgent(`node-${index + 1}`));
       void startAll(command.coordinator, command.joinToken).then(() =>
         sendReport({ kind: 'started' }),
       );
       return;
     case 'fail':
       for (const index of command.agents) {
-        if (command.failure === 'reset') agents[index]?.simulateDeath();
-        else agents[index]?.simulateSilence();
+        if (command.failure === 'reset') agents.get(index)?.simulateDeath();
+        else agents.get(index)?.simulateSilence();
       }
       return sendReport({ kind: 'failed', atMs: Date.now() });
     case 'count':
       return sendReport({
         kind: 'counted',
-        connected: agents.filter(({ isConnected, state }) => isConnected && state === 'healthy')
-          .length,
+        connected: [...agents.values()].filter(
+          ({ isConnected, state }) => isConnected && state === 'healthy',
+        ).length,
         memoryBytes: process.memoryUsage().rss,
       });
   }

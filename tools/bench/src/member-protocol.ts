@@ -1,9 +1,10 @@
-/** Commands of the benchmark to the process of the agents. */
+/** Commands of the benchmark to a process of agents. */
 export type AgentsCommand =
-  /** `joinToken`: present for a cluster with TLS. */
+  /** `first`: index of the first agent. `joinToken`: present for a cluster with TLS. */
   | {
       readonly kind: 'start';
       readonly coordinator: string;
+      readonly first: number;
       readonly count: number;
       readonly joinToken?: string;
     }
@@ -15,7 +16,7 @@ export type AgentsCommand =
     }
   | { readonly kind: 'count' };
 
-/** Replies of the process of the agents, in the order of the commands. */
+/** Replies of a process of agents, in the order of the commands. */
 export type AgentsReport =
   | { readonly kind: 'started' }
   /** `atMs`: wall-clock milliseconds, because both processes share the wall clock. */
