@@ -127,7 +127,7 @@ export class LeaderElection {
     for (;;) {
       if (signal.aborted) throw new StoppedError();
       const pauseMs = this.notBeforeMs - clock.now();
-      if (pauseMs > 0) await this.pause(pauseMs);
+      if (pauseMs > 0) await this.pause(Math.max(1, pauseMs));
       else if (this.seesLease && !(await this.isLeaseGone())) continue;
       else {
         await this.pause(random.next() * CAMPAIGN_JITTER_MS);

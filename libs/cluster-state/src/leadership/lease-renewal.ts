@@ -1,4 +1,4 @@
-import { StoppedError, errorKindOf, sleep, type Clock } from '@cloudless/base';
+import { StoppedError, errorKindOf, sleep, type Clock, type Timer } from '@cloudless/base';
 import type { LeaseId } from '@cloudless/state-store';
 import type { ElectionStore } from './campaign.js';
 import { ACT_AFTER_RENEWAL_MS, RENEWAL_INTERVAL_MS, RENEWAL_RETRY_MS } from './election-timing.js';
@@ -32,10 +32,12 @@ export async function renewWhileActive(
   const stop = (): void => ended.abort();
   term.signal.addEventListener('abort', stop, { once: true });
   const watchDeadline = (): void => {
-    if (term.isActive) timer = clock.setTimer(term.deadlineMs - clock.now(), watchDeadline);
+    if (term.isActive) timer = setDeadlineTimer();
     else stop();
   };
-  let timer = clock.setTimer(term.deadlineMs - clock.now(), watchDeadline);
+  const setDeadlineTimer = (): Timer =>
+    clock.setTimer(Math.max(MIN_DELAY_MS, term.deadlineMs - clock.now()), watchDeadline);
+  let timer = setDeadlineTimer();
   try {
     for (let nextAtMs = sentAtMs + RENEWAL_INTERVAL_MS; ;) {
       await sleep(clock, nextAtMs - clock.now(), ended.signal);
@@ -88,3 +90,6 @@ function stopWaiting<Result>(work: Promise<Result>, signal: AbortSignal): Promis
     }, reject);
   });
 }
+
+/** A timer that fires a rounding error too early is set again with this delay, milliseconds. */
+const MIN_DELAY_MS = 1;
