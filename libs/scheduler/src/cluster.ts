@@ -130,6 +130,8 @@ export interface Cluster {
   explain(request: PlacementRequest): NodeExplanation[];
   /** Returns an independent copy, for planning without side effects. */
   clone(): Cluster;
+  /** Returns a cluster with the same weights, without nodes and reservations. */
+  createEmpty(): Cluster;
   /** Returns what the cluster holds, what deciding has cost, and the memory in use. */
   figures(): SchedulerFigures;
 }
@@ -310,6 +312,10 @@ class IncrementalCluster implements Cluster {
     return new IncrementalCluster(this.weights, this.table.clone(), new Map(this.nodes), (table) =>
       this.ledger.clone(table),
     );
+  }
+
+  createEmpty(): Cluster {
+    return new IncrementalCluster(this.weights, new NodeTable(), new Map());
   }
 
   figures(): SchedulerFigures {

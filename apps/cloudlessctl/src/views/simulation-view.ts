@@ -40,6 +40,7 @@ export function formatSimulation(
   ];
   return `${wrapLines(summary, style)}\n${formatSections(style, [
     ['Workloads', formatWorkloads(workloads, style)],
+    ['Preemption', formatPreemptions(workloads, style)],
     ['Waiting', formatWaiting(workloads, style)],
     ['Moves', formatMoves(simulated, style)],
     ['Capacity', formatCapacity(simulated.before, simulated.after, style)],
@@ -87,6 +88,14 @@ function formatWorkloads(workloads: readonly SimulatedWorkload[], style: Style):
 
 function mark(text: string, isProblem: boolean, style: Style): Cell | string {
   return isProblem ? { text, paint: style.red } : text;
+}
+
+/** Says which workloads would preempt replicas of others. */
+function formatPreemptions(workloads: readonly SimulatedWorkload[], style: Style): string {
+  const lines = workloads
+    .filter(({ preempts }) => preempts !== '')
+    .map(({ namespace, name, preempts }) => `${namespace}/${name}: ${toOneLine(preempts)}`);
+  return wrapLines(lines, style);
 }
 
 /** Says why replicas wait, and what would let them fit. */

@@ -38,6 +38,8 @@ export interface DryRunClusterDeps {
   readonly readiness: Pick<ReadinessTracker, 'readyForMs'>;
   readonly cluster: Cluster;
   readonly clock: Pick<Clock, 'wallTime'>;
+  /** True when `cluster` is a copy for this dry run already. Default: false. */
+  readonly ownsModel?: boolean;
 }
 
 /**
@@ -75,7 +77,7 @@ export class DryRunCluster {
     readonly budget: PlacementBudget,
   ) {
     this.base = deps.state.view();
-    this.schedulerModel = deps.cluster.clone();
+    this.schedulerModel = deps.ownsModel === true ? deps.cluster : deps.cluster.clone();
     this.view = this.createOverlay();
   }
 

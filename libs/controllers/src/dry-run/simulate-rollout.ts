@@ -55,6 +55,8 @@ export interface DryRunResult {
   readonly preempts: string;
   /** Number of replicas in {@link preempts}. */
   readonly preempted: number;
+  /** The same by the uid of their workload. */
+  readonly victims: ReadonlyMap<string, number>;
   /** Number of new replicas whose placement was not predicted. */
   readonly notPredicted: number;
   /** Lowest {@link DryRunStep.ready} and highest {@link DryRunStep.live} of all steps. */
@@ -142,6 +144,7 @@ class WorkloadDryRun {
         this.placement.unplaced.length === 0 ? '' : this.placement.suggestChange(),
       preempts: this.placement.preempted.describe((uid) => this.cluster.view.workload(uid)?.value),
       preempted: this.placement.preempted.count,
+      victims: this.placement.preempted.byWorkload,
       notPredicted: this.placement.notPredicted,
       lowestReady: this.steps.reduce(
         (lowest, { ready }) => Math.min(lowest, ready),

@@ -15,6 +15,14 @@ export class PredictedVictims {
     this.counts.set(key, entry);
   }
 
+  /** Number of replicas of each workload, by its uid. */
+  get byWorkload(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>();
+    for (const { uid, replicas } of this.counts.values())
+      counts.set(uid, (counts.get(uid) ?? 0) + replicas);
+    return counts;
+  }
+
   /** Number of replicas. */
   get count(): number {
     return [...this.counts.values()].reduce((sum, { replicas }) => sum + replicas, 0);

@@ -9,7 +9,7 @@ import { NodeRecordSchema, WorkloadRecordSchema, type NodeRecord } from '@cloudl
 import type { SimulatedChanges, SnapshotRecords } from '@cloudless/cluster-state';
 import { aNodeRecord, aSnapshot, type SnapshotWorkload } from '../testing/records.js';
 import { aSpec } from '../testing/test-bed.js';
-import { ClusterSimulation } from './cluster-simulation.js';
+import { simulateCluster } from './cluster-simulation.js';
 import { createRecordSource } from './record-source.js';
 
 const NOTHING: SimulatedChanges = { nodes: [], addedNodes: [], workloads: [], deletions: [] };
@@ -21,7 +21,7 @@ function simulate(
   changes: Partial<SimulatedChanges>,
 ): SimulateClusterResponse {
   const source = createRecordSource(records, { clock });
-  const steps = new ClusterSimulation(source, { ...NOTHING, ...changes }).run();
+  const steps = simulateCluster(source, { ...NOTHING, ...changes });
   for (;;) {
     const next = steps.next();
     if (next.done === true) return next.value;
@@ -51,7 +51,7 @@ const summarizeMoves = ({ moves }: SimulateClusterResponse) =>
     [name, replicaId, fromNodeId, toNodeId].join(' '),
   );
 
-describe('ClusterSimulation', () => {
+describe('simulateCluster', () => {
   it('moves the replicas of a lost node, and shows the floor below min_available', () => {
     const records = aSnapshot(fourNodes, {
       web: { spec: { rollout: { minAvailable: 3 } }, on: ['a1', 'a2', 'b1'] },
@@ -70,6 +70,54 @@ describe('ClusterSimulation', () => {
       { zone: 'b', nodes: 2 },
     ]);
     expect(result.revision).toBe(7n);
+  });
+
+  it('predicts who is preempted, and that the replacements wait', () => {
+    const records = aSnapshot([a1], {
+      low: {
+        spec: { ...cpu(1_000), priority: 10, rollout: { minAvailable: 1 } },
+        on: ['a1', 'a1', 'a1', 'a1'],
+      },
+    });
+    const spec = aSpec({ ...cpu(2_000), replicas: 1, priority: 200 });
+    const result = simulate(records, {
+      workloads: [{ namespace: 'default', name: 'high', current: undefined, spec }],
+    });
+    expect(result.workloads).toMatchObject([
+      {
+        ...{ name: 'high', placed: 1, waiting: 0, preempted: 0 },
+        preempts: 'would preempt 2 replicas of default/low on a1',
+      },
+      {
+        name: 'low',
+        preempted: 2,
+        leaving: 2,
+        readyBefore: 4,
+        readyAfter: 2,
+        floor: 2,
+        waiting: 2,
+      },
+    ]);
+    expect(result.waitingAfter).toBe(2);
+  });
+
+  it('predicts where the replacements of preempted replicas go, and whom they preempt', () => {
+    const spec = { ...cpu(3_000), rollout: { minAvailable: 0, maxUnavailable: 1 } };
+    const records = aSnapshot([a1, b1], {
+      middle: { spec: { ...spec, priority: 150, placement: { zones: ['a', 'b'] } }, on: ['a1'] },
+      low: { spec: { ...spec, priority: 10 }, on: ['b1'] },
+    });
+    const high = aSpec({ ...cpu(3_000), replicas: 1, priority: 300, placement: { zones: ['a'] } });
+    const result = simulate(records, {
+      workloads: [{ namespace: 'default', name: 'high', current: undefined, spec: high }],
+    });
+    expect(
+      result.workloads.map(({ name, preempted, waiting }) => [name, preempted, waiting]),
+    ).toEqual([
+      ['high', 0, 0],
+      ['low', 1, 1],
+      ['middle', 1, 0],
+    ]);
   });
 
   it('keeps min_available while a node is drained', () => {
@@ -169,7 +217,7 @@ const arbWorld = fc.record({
   workloads: fc.array(
     fc.record({
       cpuMillis: fc.constantFrom(100, 700, 1_500, 3_000),
-      priority: fc.constantFrom(10, 50, 90),
+      priority: fc.constantFrom(10, 50, 90, 150, 300),
       on: fc.array(fc.constantFrom('', ...NODE_IDS), { minLength: 1, maxLength: 5 }),
       global: fc.boolean(),
     }),
@@ -254,12 +302,14 @@ describe('a simulation of random clusters', () => {
     );
   });
 
-  it('moves only replicas of lost and drained nodes, and predicts the same each time', () => {
+  it('moves only replicas of lost and drained nodes and victims, and predicts the same each time', () => {
     fc.assert(
       fc.property(arbWorld, (world) => {
         const result = simulate(toRecords(world), toChanges(world));
-        for (const { replicaId, fromNodeId } of result.moves)
-          if (replicaId !== '') expect([...world.lost, ...world.drained]).toContain(fromNodeId);
+        const preempted = new Map(result.workloads.map((each) => [each.name, each.preempted]));
+        for (const { name, replicaId, fromNodeId } of result.moves)
+          if (replicaId !== '' && preempted.get(name) === 0)
+            expect([...world.lost, ...world.drained]).toContain(fromNodeId);
         for (const { floor, readyBefore } of result.workloads)
           expect(floor).toBeLessThanOrEqual(readyBefore);
         expect(simulate(toRecords(world), toChanges(world))).toEqual(result);

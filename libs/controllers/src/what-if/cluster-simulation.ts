@@ -17,13 +17,14 @@ import {
   type NodeSubject,
   type SimulatedChanges,
 } from '@cloudless/cluster-state';
-import { DEFAULT_PRIORITY } from '@cloudless/scheduler';
+import { DEFAULT_PRIORITY, type Cluster } from '@cloudless/scheduler';
 import { DryRunCluster } from '../dry-run/dry-run-cluster.js';
 import { PlacementBudget, type PlacementLimits } from '../dry-run/placement-budget.js';
 import { putPredictedWorkload } from '../dry-run/predicted-workload.js';
 import { simulateRollout, type DryRunResult } from '../dry-run/simulate-rollout.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { summarizeCapacity } from './capacity-summary.js';
+import { copyModel } from './copy-model.js';
 import { ALIVE_NODE_STATUS } from './record-source.js';
 import { listReplicaMoves, type ReplicaMove } from './replica-moves.js';
 import { formatMoves } from './simulated-moves.js';
@@ -49,6 +50,7 @@ interface Prediction {
   readonly waiting: number;
   readonly waitingReason: string;
   readonly notPredicted: number;
+  readonly preempts: string;
   readonly suggestChange: () => string;
   readonly outcome: DryRunResult['outcome'];
 }
@@ -56,8 +58,19 @@ interface Prediction {
 /**
  * Predicts the effect of changes on a whole cluster, on a copy. Assumes what a dry run assumes: new
  * replicas become ready, stops are confirmed, waits pass, promotions are granted.
+ * @param limits - Default: {@link SIMULATION_LIMITS}.
+ * @returns The result. Yields whenever other work should run before the simulation continues.
  */
-export class ClusterSimulation {
+export function* simulateCluster(
+  source: SimulationSource,
+  changes: SimulatedChanges,
+  limits = SIMULATION_LIMITS,
+): Generator<void, SimulateClusterResponse> {
+  const model = yield* copyModel(source);
+  return yield* new ClusterSimulation(source, model, changes, limits).run();
+}
+
+class ClusterSimulation {
   private readonly cluster: DryRunCluster;
   private readonly budget: PlacementBudget;
   private readonly capacityBefore: SimulatedCapacity;
@@ -65,26 +78,33 @@ export class ClusterSimulation {
   /** Ids of the workloads that the changes are about, or whose replicas the changes move. */
   private readonly affected = new Set<string>();
   private readonly hasChanges: boolean;
+  /** Workloads with preempted replicas that are not predicted again yet. */
+  private readonly unsettled = new Set<string>();
+  /** Number of preempted replicas, by the uid of their workload. */
+  private readonly preempted = new Map<string, number>();
 
   /**
-   * Applies the changes to a copy of the source.
-   * @param limits - Default: {@link SIMULATION_LIMITS}.
+   * Applies the changes.
+   * @param model - A copy of the model of the source. The simulation changes the copy.
    */
   constructor(
     private readonly source: SimulationSource,
+    model: Cluster,
     private readonly changes: SimulatedChanges,
-    limits = SIMULATION_LIMITS,
+    limits: PlacementLimits,
   ) {
     const { view } = source;
     const { nodes, addedNodes, workloads, deletions } = changes;
     const nodeIds = [...view.nodes()].map(({ value }) => value.id);
     this.budget = new PlacementBudget(nodeIds.length + addedNodes.length, limits);
-    this.capacityBefore = summarizeCapacity(source.cluster, nodeIds);
+    this.capacityBefore = summarizeCapacity(model, nodeIds);
     this.hasChanges = [nodes, addedNodes, workloads, deletions].some(({ length }) => length > 0);
     const added = new Set(addedNodes.map(({ id }) => id));
     this.cluster = new DryRunCluster(
       {
         ...source,
+        cluster: model,
+        ownsModel: true,
         state: { view: () => view },
         nodes: {
           isAlive: (id) => added.has(id) || source.nodes.isAlive(id),
@@ -96,19 +116,31 @@ export class ClusterSimulation {
     this.applyChanges();
   }
 
-  /**
-   * Runs the simulation. Yields whenever other work should run before the simulation continues.
-   * @returns The result.
-   */
   *run(): Generator<void, SimulateClusterResponse> {
     if (!this.hasChanges) return this.createResponse();
     yield* this.predictAll(this.listCandidates());
+    yield* this.settlePreempted();
     // Replicas that have stopped leave capacity for replicas that no node fitted before.
     const waiting = [...this.predictions]
       .filter(([, prediction]) => prediction.waiting > 0)
       .flatMap(([uid]) => this.cluster.view.workload(uid)?.value ?? []);
     yield* this.predictAll(sortByUrgency(waiting));
+    yield* this.settlePreempted();
     return this.createResponse();
+  }
+
+  /**
+   * Predicts the replacements of preempted replicas, which may preempt others in turn. That ends, as
+   * the priorities of victims are always lower than those of their preemptors.
+   */
+  private *settlePreempted(): Generator<void, void> {
+    while (this.unsettled.size > 0) {
+      const workloads = [...this.unsettled].flatMap(
+        (uid) => this.cluster.view.workload(uid)?.value ?? [],
+      );
+      this.unsettled.clear();
+      yield* this.predictAll(sortByUrgency(workloads));
+    }
   }
 
   private applyChanges(): void {
@@ -166,12 +198,17 @@ export class ClusterSimulation {
     const earlier = this.predictions.get(workload.uid);
     const result = simulateRollout(this.cluster, { nodes, clock }, workload);
     const { minAvailable, unplaced, unplacedReason, outcome, suggestChange } = result;
+    for (const [uid, replicas] of result.victims) {
+      this.unsettled.add(uid);
+      this.preempted.set(uid, (this.preempted.get(uid) ?? 0) + replicas);
+    }
     this.predictions.set(workload.uid, {
       floor: Math.min(earlier?.floor ?? Infinity, result.readyBefore, result.lowestReady),
       minAvailable,
       waiting: unplaced,
       waitingReason: unplacedReason,
       notPredicted: result.notPredicted + (earlier?.notPredicted ?? 0),
+      preempts: [earlier?.preempts ?? '', result.preempts].filter((text) => text !== '').join('; '),
       suggestChange,
       outcome,
     });
@@ -182,6 +219,7 @@ export class ClusterSimulation {
     const waitingBefore = [...view.unplaced()].map(({ value }) => value);
     const uids = new Set([
       ...this.affected,
+      ...this.preempted.keys(),
       ...this.predictions.keys(),
       ...waitingBefore.map(({ uid }) => uid),
     ]);
@@ -234,6 +272,8 @@ export class ClusterSimulation {
       waitingReason:
         prediction?.waitingReason ?? waiting.find(({ reason }) => reason !== '')?.reason ?? '',
       notPredicted: prediction?.notPredicted ?? 0,
+      preempts: prediction?.preempts ?? '',
+      preempted: this.preempted.get(uid) ?? 0,
       outcome: isDeleted
         ? create(PlanOutcomeSchema, { kind: OutcomeKind.DELETED, message: 'the workload is gone' })
         : (prediction?.outcome ?? create(PlanOutcomeSchema, { kind: OutcomeKind.STAYS })),

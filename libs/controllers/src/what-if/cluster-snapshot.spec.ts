@@ -5,7 +5,7 @@ import { listSpecLeaves } from '@cloudless/api/testing';
 import { toNodeId } from '@cloudless/base';
 import type { SimulatedChanges } from '@cloudless/cluster-state';
 import { aNodeRecord, aSnapshot } from '../testing/records.js';
-import { ClusterSimulation } from './cluster-simulation.js';
+import { simulateCluster } from './cluster-simulation.js';
 import { encodeSnapshot, readSnapshot } from './cluster-snapshot.js';
 import { createRecordSource, type RecordSource } from './record-source.js';
 import { redactControl, redactNode, redactReplica, redactSpec } from './redaction.js';
@@ -26,7 +26,7 @@ const changes: SimulatedChanges = {
 };
 
 function simulate(from: RecordSource): unknown {
-  const steps = new ClusterSimulation(from, changes).run();
+  const steps = simulateCluster(from, changes);
   for (;;) {
     const next = steps.next();
     if (next.done === true) return next.value;

@@ -1,4 +1,4 @@
-export { ClusterSimulation } from './cluster-simulation.js';
+export { simulateCluster } from './cluster-simulation.js';
 export { encodeSnapshot, readSnapshot } from './cluster-snapshot.js';
 export type { ReadSnapshot } from './cluster-snapshot.js';
 export { createRecordSource } from './record-source.js';

@@ -6,7 +6,7 @@ import { ControlRecordSchema } from '@cloudless/api/store';
 import type { SnapshotRecords } from '@cloudless/cluster-state';
 import { findRequestedEviction } from '../drain/eviction.js';
 import { aNodeRecord, aSnapshot } from '../testing/records.js';
-import { MoveProposal } from './move-proposal.js';
+import { proposeMoves } from './move-proposal.js';
 import { createRecordSource } from './record-source.js';
 
 const cpu = (cpuMillis: number) => ({ resources: { requests: { cpuMillis } } });
@@ -14,7 +14,7 @@ const nodes = ['a1', 'a2', 'b1', 'c1'].map((id) => aNodeRecord(id, id.slice(0, 1
 
 function propose(records: SnapshotRecords, maxMoves = 0, namespace = ''): ProposeMovesResponse {
   const source = createRecordSource(records, { clock: { wallTime: () => 0 } });
-  const steps = new MoveProposal(source, { maxMoves, namespace }).run();
+  const steps = proposeMoves(source, { maxMoves, namespace });
   for (;;) {
     const next = steps.next();
     if (next.done === true) return next.value;
@@ -25,7 +25,7 @@ const list = ({ moves }: ProposeMovesResponse) =>
     [replicaId, fromNodeId, toNodeId, gain].join(' '),
   );
 
-describe('MoveProposal', () => {
+describe('proposeMoves', () => {
   it('moves replicas from the fullest zone to zones with fewer, the largest gain first', () => {
     const records = aSnapshot(nodes, { web: { spec: {}, on: ['a1', 'a1', 'a2', 'a2'] } });
     expect(propose(records)).toMatchObject({

@@ -16,6 +16,7 @@ import { PlacementBudget } from '../dry-run/placement-budget.js';
 import { toPlacementRequest, toReservation } from '../placement/scheduler-input.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { SIMULATION_LIMITS } from './cluster-simulation.js';
+import { copyModel } from './copy-model.js';
 import type { SimulationSource } from './simulation-source.js';
 
 const DEFAULT_MAX_MOVES = 16;
@@ -32,25 +33,36 @@ interface PlacedReplica {
 }
 
 /**
+ * Searches for moves of replicas that make the spread of their workloads more even.
+ * @returns The moves. Yields whenever other work should run before the search continues.
+ */
+export function* proposeMoves(
+  source: SimulationSource,
+  request: Pick<ProposeMovesRequest, 'maxMoves' | 'namespace'>,
+): Generator<void, ProposeMovesResponse> {
+  const model = yield* copyModel(source);
+  return yield* new MoveProposal(source, model, request).run();
+}
+
+/**
  * Searches for moves of replicas that make the spread of their workloads more even. The scheduler
  * chooses the new node, while the replica still holds its old one, as in the execution of the move.
  * Workloads whose rollout is in progress, that are deleted, or have mode GLOBAL are left out.
  */
-export class MoveProposal {
-  private readonly model: Cluster;
+class MoveProposal {
   private readonly budget: PlacementBudget;
   private readonly maxMoves: number;
 
   constructor(
     private readonly source: SimulationSource,
+    /** A copy of the model of the source. The search changes the copy. */
+    private readonly model: Cluster,
     private readonly request: Pick<ProposeMovesRequest, 'maxMoves' | 'namespace'>,
   ) {
-    this.model = source.cluster.clone();
     this.budget = new PlacementBudget([...source.view.nodes()].length, SIMULATION_LIMITS);
     this.maxMoves = request.maxMoves === 0 ? DEFAULT_MAX_MOVES : request.maxMoves;
   }
 
-  /** Yields whenever other work should run before the search continues. */
   *run(): Generator<void, ProposeMovesResponse> {
     const workloads = this.listUneven();
     const moves: ProposedMove[] = [];

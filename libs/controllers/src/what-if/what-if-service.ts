@@ -6,10 +6,10 @@ import type {
 import { CloudlessError, sleep, type Clock, type StopSignal } from '@cloudless/base';
 import type { ClusterState, ClusterView, SimulatedChanges } from '@cloudless/cluster-state';
 import type { ScoreWeights } from '@cloudless/scheduler';
-import { ClusterSimulation } from './cluster-simulation.js';
+import { simulateCluster } from './cluster-simulation.js';
 import { encodeSnapshot } from './cluster-snapshot.js';
 import { FrozenSource, type LiveSource } from './frozen-source.js';
-import { MoveProposal } from './move-proposal.js';
+import { proposeMoves } from './move-proposal.js';
 import { createRecordSource } from './record-source.js';
 import type { SimulationSource } from './simulation-source.js';
 
@@ -87,7 +87,7 @@ export class WhatIfService {
   ): Promise<ProposeMovesResponse> {
     const source = new FrozenSource(this.deps);
     try {
-      return await this.runInSlices(new MoveProposal(source, request).run(), signal);
+      return await this.runInSlices(proposeMoves(source, request), signal);
     } finally {
       source.close();
     }
@@ -107,8 +107,7 @@ export class WhatIfService {
     return {
       view,
       close,
-      simulate: (changes, signal) =>
-        this.runInSlices(new ClusterSimulation(source, changes).run(), signal),
+      simulate: (changes, signal) => this.runInSlices(simulateCluster(source, changes), signal),
     };
   }
 

@@ -113,6 +113,24 @@ describe('a simulation of the whole cluster', () => {
     expect(Math.min(lowestWeb, web?.readyBefore ?? 0)).toBe(web?.floor);
   });
 
+  it('predicts the victims of a workload of high priority, and where their replacements go', async () => {
+    const cluster = await startFullCluster();
+    const before = listPlacements(cluster);
+    const resources = { requests: { cpuMillis: 3_500 } };
+    const vip = {
+      name: 'vip',
+      spec: { command: ['serve'], replicas: 2, priority: 300, resources },
+    };
+    const prediction = await simulate(cluster, {
+      changes: [{ change: { case: 'apply', value: vip } }],
+    });
+    expect(prediction.workloads.some(({ preempted }) => preempted > 0)).toBe(true);
+    await cluster.complete(() => cluster.client.createWorkload(vip));
+    await cluster.advance(30_000, 50);
+    expect(listPlacements(cluster)).toEqual(applyMoves(before, prediction));
+    expect([...cluster.state.view().unplaced()]).toHaveLength(prediction.waitingAfter);
+  });
+
   it('predicts the same from an older revision as at that revision', async () => {
     const cluster = await startFullCluster();
     const { revision } = cluster.state.view();

@@ -1,7 +1,7 @@
 import type { SimulateClusterRequest, SimulateClusterResponse } from '@cloudless/api';
 import { resolveSimulatedChanges } from '@cloudless/api-server/what-if';
 import {
-  ClusterSimulation,
+  simulateCluster,
   explainImpossibleLimits,
   readSnapshot,
   redactSpec,
@@ -35,7 +35,7 @@ export async function simulateSnapshot(
       ...subject,
       spec: redactSpec(subject.spec),
     }));
-    const steps = new ClusterSimulation(source, { ...resolved, workloads }, LIMITS).run();
+    const steps = simulateCluster(source, { ...resolved, workloads }, LIMITS);
     let next = steps.next();
     while (next.done !== true) next = steps.next();
     return next.value;
