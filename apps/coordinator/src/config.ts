@@ -18,14 +18,14 @@ import { DEFAULT_HISTORY_BYTES } from '@cloudless/state-store';
 import { ETCD_PREFIX } from '@cloudless/state-store-etcd';
 import {
   DEFAULT_ETCD_PREFIX,
-  checkEtcdConfig,
+  checkEtcdSettings,
   parseEtcdEndpoints,
-  type EtcdConfig,
-} from './etcd-config.js';
+  type EtcdSettings,
+} from '@cloudless/state-store-etcd/settings';
 import { isServerName } from './identity/server-names.js';
 
 /** Complete, validated settings of a coordinator. */
-export interface CoordinatorConfig extends EtcdConfig {
+export interface CoordinatorConfig extends EtcdSettings {
   /**
    * `on`: TLS and identities. `off`: plaintext on loopback, where every client may do everything.
    */
@@ -185,7 +185,7 @@ export function parseCoordinatorConfig(
     const message = `${config.hungAfterMs} ms is shorter than the lease of ${config.leaseMs} ms: a slow agent would be lost before its lease ends`;
     throw new InvalidInputError([{ field: '--hung-after', message }]);
   }
-  checkEtcdConfig(config);
+  checkEtcdSettings(config);
   if (config.tls === 'off') {
     requireLoopback(config.host);
     requireLoopback(config.opsHost);

@@ -1,9 +1,9 @@
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
-import type { EtcdStateStore } from '@cloudless/state-store-etcd';
+import { openEtcdStateStore, type EtcdStateStore } from '@cloudless/state-store-etcd';
+import { readEtcdOptions } from '@cloudless/state-store-etcd/settings';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import type { CoordinatorConfig } from './config.js';
 import type { CoordinatorMachine } from './coordinator.js';
-import { openEtcdStore } from './open-etcd-store.js';
 import type { StoreHealth } from './store-health.js';
 
 /**
@@ -41,14 +41,15 @@ export async function openStore(
   };
 }
 
-function openEngine(
+async function openEngine(
   config: CoordinatorConfig,
   { clock, log }: CoordinatorMachine,
   health: StoreHealth,
 ): Promise<StateStore | EtcdStateStore> {
   const { historyBytes } = config;
   if (config.state === 'etcd')
-    return openEtcdStore(config, {
+    return openEtcdStateStore({
+      ...(await readEtcdOptions(config)),
       clock,
       historyBytes,
       log: log.child({ component: 'store' }),
@@ -56,7 +57,7 @@ function openEngine(
     });
   if (config.state === 'memory') {
     log.warn('state is kept in memory only: all state is lost when the coordinator stops');
-    return Promise.resolve(createMemoryStateStore({ clock, historyBytes }));
+    return createMemoryStateStore({ clock, historyBytes });
   }
   return openLmdbStateStore({
     directory: config.dataDir,

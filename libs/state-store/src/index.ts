@@ -22,7 +22,9 @@ export type {
 
 // Backup: the whole store at one revision, as bytes.
 export { exportSnapshot } from './snapshot/export-snapshot.js';
-export { verifySnapshot } from './snapshot/read-snapshot.js';
+export { readSnapshot, verifySnapshot } from './snapshot/read-snapshot.js';
+export { digestContent } from './snapshot/digest-content.js';
+export type { ContentDigest } from './snapshot/digest-content.js';
 export type { SnapshotHeader, SnapshotSummary } from './snapshot/format.js';
 
 // For engines: createEngineStore makes a StateStore of the Storage that an adapter implements.

@@ -1,7 +1,9 @@
+import { setMaxListeners } from 'node:events';
 import { CloudlessError, errorFields, sleep, type Clock, type Log } from '@cloudless/base';
 import type { ResponseHeader } from '../gen/etcd/etcdserverpb/rpc_pb.js';
 import { Endpoint, type EtcdTls } from './endpoint.js';
-import { toEtcdFailure } from './etcd-failure.js';
+import { createSchemeError, explainConnectFailure, toEtcdFailure } from './etcd-failure.js';
+import { findScheme } from './find-scheme.js';
 
 export interface EtcdClientOptions {
   /** URLs of members, `http://` or `https://`. Earlier ones are preferred. */
@@ -43,8 +45,10 @@ export interface CallSettings {
 
 /** Time that a new connection may take. */
 const CONNECT_MS = 1_500;
-/** Time for which other members are preferred after a failure. */
+/** Time for which other members are preferred after a member did not answer. */
 const SUSPECT_MS = 3_000;
+/** The same after a member answered that it cannot serve, for example without a leader. */
+const REFUSED_MS = 200;
 /** Pause when every member has just failed. */
 const PAUSE_MS = 100;
 /**
@@ -68,6 +72,7 @@ export class EtcdClient {
 
   constructor(private readonly options: EtcdClientOptions) {
     const { endpoints, tls, clock } = options;
+    setMaxListeners(0, this.closing.signal); // one of each call in flight
     this.endpoints = endpoints.map(
       (url) => new Endpoint(url, url.startsWith('https:') ? (tls ?? {}) : undefined, clock),
     );
@@ -143,7 +148,7 @@ export class EtcdClient {
         await endpoint.maintenance.status({}, settings);
         return;
       } catch (reason) {
-        problems.push(toCloudlessError(reason));
+        problems.push(await explainFirstFailure(endpoint.url, reason));
       }
     }
     const wrong = problems.find(({ kind }) => kind !== 'unavailable' && kind !== 'deadline');
@@ -258,21 +263,28 @@ export class EtcdClient {
     );
   }
 
-  /** Returns the current endpoint, or the next one that has not just failed. */
+  /**
+   * Returns the current endpoint, or the next one that has not just failed. When all have, returns
+   * the one that may be asked first again.
+   */
   private select(): Endpoint {
     const { endpoints } = this;
     const now = this.options.clock.now();
+    let best: number | undefined;
     for (let step = 0; step < endpoints.length; step += 1) {
       const index = (this.current + step) % endpoints.length;
-      const endpoint = endpoints[index];
-      if (endpoint === undefined || endpoint.suspectUntil > now) continue;
-      this.current = index;
-      return endpoint;
+      const suspectUntil = endpoints[index]?.suspectUntil ?? 0;
+      if (suspectUntil <= now) {
+        best = index;
+        break;
+      }
+      if (suspectUntil < (endpoints[best ?? -1]?.suspectUntil ?? Infinity)) best = index;
     }
-    this.current = (this.current + 1) % endpoints.length;
-    const next = endpoints[this.current];
-    if (next === undefined) throw new CloudlessError('invalid', 'no endpoint of etcd is named');
-    return next;
+    const endpoint = endpoints[best ?? -1];
+    if (best === undefined || endpoint === undefined)
+      throw new CloudlessError('invalid', 'no endpoint of etcd is named');
+    this.current = best;
+    return endpoint;
   }
 
   private suspect(endpoint: Endpoint, reason: unknown, isSilent: boolean): void {
@@ -282,7 +294,7 @@ export class EtcdClient {
         endpoint: endpoint.url,
         ...errorFields(reason),
       });
-    endpoint.suspectUntil = now + SUSPECT_MS;
+    endpoint.suspectUntil = now + (isSilent ? SUSPECT_MS : REFUSED_MS);
     if (isSilent) endpoint.resetStreams();
   }
 
@@ -305,6 +317,19 @@ export class EtcdClient {
     if (next === undefined) this.inFlight -= 1;
     else next();
   }
+}
+
+/**
+ * Explains why the first call to an endpoint failed. A server with TLS 1.3 refuses a client
+ * certificate only after the client is connected.
+ */
+async function explainFirstFailure(url: string, reason: unknown): Promise<CloudlessError> {
+  const known = toCloudlessError(reason);
+  if (known.kind !== 'unavailable' && known.kind !== 'internal') return known;
+  const error = reason instanceof CloudlessError ? reason : explainConnectFailure(url, reason);
+  if (error.kind !== 'unavailable') return error;
+  const scheme = await findScheme(url);
+  return scheme === undefined ? error : createSchemeError(url, scheme, reason);
 }
 
 function createLateError(): CloudlessError {

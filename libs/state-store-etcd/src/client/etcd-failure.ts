@@ -144,11 +144,20 @@ const CONNECT_PROBLEMS: readonly (readonly [RegExp, string])[] = [
     /ALERT_(BAD_CERTIFICATE|CERTIFICATE|UNKNOWN_CA)|alert (bad certificate|certificate|unknown ca)|ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED/i,
     'etcd refused the client certificate; set --etcd-cert and --etcd-key to a certificate that the CA of etcd signed',
   ],
-  [
-    /WRONG_VERSION_NUMBER|wrong version number|PACKET_LENGTH_TOO_LONG|packet length too long/i,
-    'this endpoint of etcd does not use TLS; use http:// without --etcd-ca, --etcd-cert and --etcd-key, or enable TLS in etcd',
-  ],
 ];
+
+/** Creates the error about an endpoint that uses the other scheme than its URL. */
+export function createSchemeError(
+  url: string,
+  scheme: 'http' | 'https',
+  cause: unknown,
+): CloudlessError {
+  const advice =
+    scheme === 'https'
+      ? 'this endpoint of etcd uses TLS; use https:// with --etcd-ca'
+      : 'this endpoint of etcd does not use TLS; use http:// without --etcd-ca, --etcd-cert and --etcd-key, or enable TLS in etcd';
+  return new CloudlessError('precondition', `${url}: ${advice}`, { cause });
+}
 
 /** Joins the messages and codes of an error and its causes. */
 function describeChain(reason: unknown): string {

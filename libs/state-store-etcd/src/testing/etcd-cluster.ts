@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { EtcdMember } from './etcd-member.js';
 
 /** Settings of {@link EtcdCluster.start}. */
@@ -58,6 +60,37 @@ export class EtcdCluster {
   /** URLs of all members for clients. */
   get endpoints(): readonly string[] {
     return this.members.map(({ clientUrl }) => clientUrl);
+  }
+
+  /**
+   * Runs etcdctl against all members.
+   * @returns The standard output.
+   */
+  async etcdctl(...args: string[]): Promise<string> {
+    const { stdout } = await promisify(execFile)(
+      'etcdctl',
+      ['--endpoints', this.endpoints.join(','), ...args],
+      { env: { ...process.env, ETCDCTL_API: '3' } },
+    );
+    return stdout;
+  }
+
+  /** The member that leads; undefined while there is none. */
+  async findLeader(): Promise<EtcdMember | undefined> {
+    const isLeader = await Promise.all(this.members.map((member) => member.isLeader()));
+    return this.members.find((_, index) => isLeader[index]);
+  }
+
+  /** Moves the leadership to another member. */
+  async moveLeader(): Promise<void> {
+    const ids = await this.etcdctl('member', 'list');
+    const leader = await this.findLeader();
+    const follower = ids.split('\n').find((line) => !line.includes(`${leader?.name},`));
+    if (leader === undefined || follower === undefined) throw new Error('etcd has no leader');
+    const [id = ''] = follower.split(',');
+    await promisify(execFile)('etcdctl', ['--endpoints', leader.clientUrl, 'move-leader', id], {
+      env: { ...process.env, ETCDCTL_API: '3' },
+    });
   }
 
   /** Resolves when all members are healthy. */

@@ -115,6 +115,16 @@ export class EtcdMember {
     }
   }
 
+  /** True while this member leads the cluster. */
+  async isLeader(): Promise<boolean> {
+    try {
+      const response = await fetch(`${this.metricsUrl}/metrics`);
+      return (await response.text()).includes('\netcd_server_is_leader 1');
+    } catch {
+      return false;
+    }
+  }
+
   /**
    * Sends a signal. Resolves when the process has ended, except after SIGSTOP and SIGCONT, for which
    * it resolves at once.

@@ -13,6 +13,8 @@ const ENCODING_BYTES = 64;
 const MAX_GROUPS_IN_FLIGHT = 4;
 
 interface QueuedTransaction extends PlannedTransaction, Transaction {
+  /** Grows with each submitted transaction. */
+  readonly sequence: number;
   readonly settle: (result: Committed | CloudlessError) => void;
 }
 
@@ -34,6 +36,7 @@ export interface WriteQueueOptions {
  */
 export class WriteQueue {
   private readonly planner = new GroupPlanner<QueuedTransaction>();
+  private submitted = 0;
   private groupsInFlight = 0;
   private isScheduled = false;
   private idleWaiters: (() => void)[] = [];
@@ -51,6 +54,7 @@ export class WriteQueue {
     return new Promise((resolve, reject) => {
       this.planner.add({
         ...transaction,
+        sequence: (this.submitted += 1),
         compared: compares.map(({ key }) => key),
         written: operations.map((operation) =>
           'put' in operation ? operation.put : operation.delete,
@@ -95,10 +99,11 @@ export class WriteQueue {
   }
 
   private async sendGroup(group: readonly QueuedTransaction[]): Promise<void> {
+    const submittedBefore = this.submitted;
     const results = await this.commit(group);
     this.planner.release(group);
     this.groupsInFlight -= 1;
-    this.refuseOutdated(group, results);
+    this.refuseOutdated(group, results, submittedBefore);
     for (const [index, { settle }] of group.entries())
       settle(results[index] ?? new CloudlessError('internal', 'a transaction has no result'));
     this.sendGroups();
@@ -107,13 +112,15 @@ export class WriteQueue {
   }
 
   /**
-   * Refuses waiting transactions that compare a key with an older revision than the one that this
-   * group gave to the key: they could only fail. Saves one round trip for each of many writers of one
-   * key.
+   * Refuses waiting transactions that compare a key with another revision than the one that this
+   * group gave to the key, if they were submitted before the group was sent: the state after the
+   * group is one of those that existed during their call. Saves one round trip for each of many
+   * writers of one key.
    */
   private refuseOutdated(
     group: readonly QueuedTransaction[],
     results: readonly (Committed | CloudlessError)[],
+    submittedBefore: number,
   ): void {
     if (this.planner.waitingCount === 0) return;
     const revisions = new Map<string, Revision | 'absent'>();
@@ -126,8 +133,9 @@ export class WriteQueue {
       }
     }
     const written = new Set(revisions.keys());
-    const toConflict = ({ compares }: Transaction): RevisionConflictError | undefined => {
-      for (const { key, is } of compares) {
+    const toConflict = (waiting: QueuedTransaction): RevisionConflictError | undefined => {
+      if (waiting.sequence > submittedBefore) return undefined;
+      for (const { key, is } of waiting.compares) {
         const changedAt = revisions.get(key);
         if (changedAt !== undefined && changedAt !== is)
           return new RevisionConflictError(key, is, changedAt);

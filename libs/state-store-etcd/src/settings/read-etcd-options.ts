@@ -1,42 +1,15 @@
 import { readFile } from 'node:fs/promises';
-import {
-  CloudlessError,
-  definedFields,
-  errorMessageOf,
-  type Clock,
-  type Log,
-} from '@cloudless/base';
+import { CloudlessError, definedFields, errorMessageOf } from '@cloudless/base';
 import { readSecretFile } from '@cloudless/identity/files';
-import {
-  openEtcdStateStore,
-  type EtcdStateStore,
-  type EtcdStateStoreOptions,
-} from '@cloudless/state-store-etcd';
-import type { EtcdConfig } from './etcd-config.js';
-
-/** What {@link openEtcdStore} needs beside the settings of etcd. */
-export interface EtcdStoreDeps {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly historyBytes?: number;
-  readonly onSpaceChange?: (hasSpace: boolean) => void;
-}
+import type { EtcdStateStoreOptions } from '../store/etcd-state-store.js';
+import type { EtcdSettings } from './etcd-settings.js';
 
 /**
- * Reads the files that the settings name, and opens the store on etcd.
- * @throws kind `precondition` or `notFound` for a file that cannot be used; the errors of
- *   `openEtcdStateStore`.
+ * Reads the files that settings name: certificates, key and password.
+ * @throws kind `precondition` for a file that cannot be read, or a secret that others can read.
  */
-export async function openEtcdStore(
-  config: EtcdConfig,
-  deps: EtcdStoreDeps,
-): Promise<EtcdStateStore> {
-  return openEtcdStateStore({ ...(await readEtcdOptions(config)), ...deps });
-}
-
-/** Reads the certificates, the key and the password. */
 export async function readEtcdOptions(
-  config: EtcdConfig,
+  config: EtcdSettings,
 ): Promise<Pick<EtcdStateStoreOptions, 'endpoints' | 'prefix' | 'tls' | 'user'>> {
   const { etcdEndpoints, etcdCa, etcdCert, etcdKey, etcdUser, etcdPasswordFile, etcdPrefix } =
     config;

@@ -1,7 +1,7 @@
 import { InvalidInputError, type ParsedValue } from '@cloudless/base';
 
-/** Settings of the store on etcd, with `state: 'etcd'`. */
-export interface EtcdConfig {
+/** Settings of a store on etcd, as flags of programs name them. */
+export interface EtcdSettings {
   /** URLs of members, such as `https://10.0.0.1:2379`; earlier ones are preferred. */
   readonly etcdEndpoints: readonly string[];
   /** Path of the certificates of the CAs of etcd; undefined: those of the system. */
@@ -40,7 +40,7 @@ export function parseEtcdEndpoints(raw: unknown): ParsedValue<readonly string[]>
  * Checks the settings of etcd against each other and against the engine.
  * @throws {@link InvalidInputError} with the first setting that contradicts another one.
  */
-export function checkEtcdConfig(config: EtcdConfig & { readonly state: string }): void {
+export function checkEtcdSettings(config: EtcdSettings & { readonly state: string }): void {
   const { etcdEndpoints, etcdCa, etcdCert, etcdKey, etcdUser, etcdPasswordFile } = config;
   const given = [
     ...(etcdEndpoints.length > 0 ? ['--etcd-endpoints'] : []),

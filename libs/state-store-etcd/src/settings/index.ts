@@ -1,0 +1,3 @@
+export { DEFAULT_ETCD_PREFIX, checkEtcdSettings, parseEtcdEndpoints } from './etcd-settings.js';
+export type { EtcdSettings } from './etcd-settings.js';
+export { readEtcdOptions } from './read-etcd-options.js';
