@@ -9,6 +9,7 @@ module.exports = {
     '<rootDir>/libs/*',
     '<rootDir>/apps/*',
     '<rootDir>/tools/bench',
+    '<rootDir>/tools/chaos',
     '<rootDir>/examples/embed',
   ],
   testTimeout,

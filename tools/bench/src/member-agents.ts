@@ -37,7 +37,7 @@ class SimulatedAgent {
       ...(joinToken === undefined ? {} : { nodeIdentity: this.createIdentity(joinToken) }),
       nodeId: this.nodeId,
       bootId: 'boot',
-      coordinators: [coordinator],
+      coordinators: coordinator.split(','),
       transport: this.transport,
       runtime: createFakeRuntime({ clock: systemClock }),
       store: new MemoryAgentStore(),

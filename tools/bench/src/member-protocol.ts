@@ -1,6 +1,9 @@
 /** Commands of the benchmark to a process of agents. */
 export type AgentsCommand =
-  /** `first`: index of the first agent. `joinToken`: present for a cluster with TLS. */
+  /**
+   * `coordinator`: addresses, separated by commas. `first`: index of the first agent. `joinToken`:
+   * present for a cluster with TLS.
+   */
   | {
       readonly kind: 'start';
       readonly coordinator: string;

@@ -2,15 +2,13 @@
 // time until the coordinator detects that some of them are gone, by reset and by silence; then a
 // restart of the coordinator with all agents reconnecting at once. With --secure, every agent joins
 // with a token and connects with mutual TLS.
-import { fork, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { join as joinPath } from 'node:path';
 import { NodeStatus_Phase as Phase, type CoordinatorClient } from '@cloudless/api';
-import { createSeededRandom, definedFields, sleep } from '@cloudless/base';
+import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/app-kit';
-import type { AgentsCommand, AgentsReport } from './member-protocol.js';
+import { AgentProcesses } from './member-processes.js';
+import { NodeObserver } from './node-observer.js';
 import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';
 import { createAdminAccess } from './token-access.js';
@@ -22,154 +20,9 @@ const AGENTS = Number(process.argv.slice(2).find((text) => /^\d+$/.test(text)) ?
 const FAILING_SHARE = 0.01;
 /** Duration of the measurement at rest, milliseconds. */
 const REST_MS = 20_000;
-/** Time limit of a wait, milliseconds. */
-const WAIT_LIMIT_MS = 120_000;
 /** Time within which all agents must be back after a restart of the coordinator, seconds. */
 const RETURN_LIMIT_S = 60;
 const SEED = 1;
-const AGENTS_PER_PROCESS = 500;
-
-/** The node phases that the coordinator reports. */
-class NodeObserver {
-  /** Start of the current phase of each node, wall-clock milliseconds. */
-  private readonly since = new Map<string, { readonly phase: Phase; readonly atMs: number }>();
-  private readonly waiting = new Set<() => void>();
-  /** The node of each change to phase LOST. */
-  private readonly lostNodes: string[] = [];
-
-  /** Number of changes to phase LOST. */
-  get losses(): number {
-    return this.lostNodes.length;
-  }
-
-  async watch(client: CoordinatorClient, signal: AbortSignal): Promise<void> {
-    for await (const { node } of client.watchNodes({}, { signal })) {
-      if (node?.status === undefined) continue;
-      const { phase } = node.status;
-      if (this.since.get(node.id)?.phase === phase) continue;
-      if (phase === Phase.LOST) this.lostNodes.push(node.id);
-      this.since.set(node.id, { phase, atMs: Date.now() });
-      for (const wakeWaiting of this.waiting) wakeWaiting();
-    }
-  }
-
-  count(phase: Phase): number {
-    return [...this.since.values()].filter((entry) => entry.phase === phase).length;
-  }
-
-  /** Returns the number of changes of these nodes to phase LOST. */
-  countLosses(nodeIds: ReadonlySet<string>): number {
-    return this.lostNodes.filter((nodeId) => nodeIds.has(nodeId)).length;
-  }
-
-  /**
-   * Waits until all given nodes are in one of the phases.
-   * @returns The start of the current phase of each node, wall-clock milliseconds.
-   */
-  async waitForPhases(
-    nodeIds: readonly string[],
-    phases: readonly Phase[],
-  ): Promise<readonly number[]> {
-    const deadline = systemClock.now() + WAIT_LIMIT_MS;
-    for (;;) {
-      const entries = nodeIds.map((nodeId) => this.since.get(nodeId));
-      const reached = entries.filter(
-        (entry) => entry !== undefined && phases.includes(entry.phase),
-      );
-      if (reached.length === nodeIds.length) return reached.map((entry) => entry?.atMs ?? 0);
-      if (systemClock.now() > deadline)
-        throw new Error(
-          `only ${reached.length} of ${nodeIds.length} nodes reached the expected phase in time`,
-        );
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(wake, 1_000);
-        const waiting = this.waiting;
-        function wake(): void {
-          clearTimeout(timer);
-          waiting.delete(wake);
-          resolve();
-        }
-        waiting.add(wake);
-      });
-    }
-  }
-}
-
-/**
- * The processes of the agents. On real machines, the start of one agent does not delay the pings of
- * others; here the processes take turns on the cores, and only the agents of one process share an
- * event loop.
- */
-class AgentProcesses {
-  private readonly processes: readonly ChildProcess[];
-
-  constructor(private readonly agentCount: number) {
-    this.processes = Array.from({ length: Math.ceil(agentCount / AGENTS_PER_PROCESS) }, () =>
-      fork(fileURLToPath(new URL('member-agents.ts', import.meta.url)), {
-        execArgv: ['--import', 'tsx', '--conditions=@cloudless/source'],
-      }),
-    );
-  }
-
-  get count(): number {
-    return this.processes.length;
-  }
-
-  /** Starts the agents of one process after the other, and resolves when all are started. */
-  async start(coordinator: string, joinToken: string | undefined): Promise<void> {
-    for (const [index, child] of this.processes.entries()) {
-      const first = index * AGENTS_PER_PROCESS;
-      const count = Math.min(AGENTS_PER_PROCESS, this.agentCount - first);
-      const token = definedFields({ joinToken });
-      await sendCommand(child, { kind: 'start', coordinator, first, count, ...token }, 'started');
-    }
-  }
-
-  /** Lets the agents with these indexes fail, and returns the time of the failure, wall clock. */
-  async fail(indexes: readonly number[], failure: 'reset' | 'silence'): Promise<number> {
-    const reports = await Promise.all(
-      this.processes.map((child, number) => {
-        const failing = indexes.filter(
-          (index) => Math.floor(index / AGENTS_PER_PROCESS) === number,
-        );
-        return sendCommand(child, { kind: 'fail', agents: failing, failure }, 'failed');
-      }),
-    );
-    return Math.min(...reports.map(({ atMs }) => atMs));
-  }
-
-  /** Returns the memory of all processes in bytes. */
-  async readMemoryBytes(): Promise<number> {
-    const reports = await Promise.all(
-      this.processes.map((child) => sendCommand(child, { kind: 'count' }, 'counted')),
-    );
-    return reports.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0);
-  }
-
-  /** Returns the CPU seconds of all processes. */
-  readCpuSeconds(): number {
-    return this.processes.reduce((sum, { pid = 0 }) => sum + readCpuSeconds(pid), 0);
-  }
-
-  kill(): void {
-    for (const child of this.processes) child.kill('SIGKILL');
-  }
-}
-
-/**
- * Sends a command and waits for the reply.
- * @param _kind - The kind of the reply; it only gives the type.
- */
-async function sendCommand<Kind extends AgentsReport['kind']>(
-  agents: ChildProcess,
-  command: AgentsCommand,
-  _kind: Kind,
-): Promise<Extract<AgentsReport, { kind: Kind }>> {
-  const reply = once(agents, 'message');
-  agents.send(command);
-  const [report] = (await reply) as [Extract<AgentsReport, { kind: Kind }>];
-  return report;
-}
 
 /** Records a violation when a watch failed, because losses would go unnoticed. */
 function checkWatchEnd(signal: AbortSignal, reason: unknown): void {

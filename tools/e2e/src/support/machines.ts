@@ -59,6 +59,11 @@ export class Machine {
     return runToEnd(program, args, { env: this.toEnvironment(env), cwd: this.home });
   }
 
+  /** Arguments that run a program in the network of this machine: put them before the program. */
+  get networkPrefix(): readonly string[] {
+    return ['nsenter', `--net=/run/netns/${this.namespace}`, '--'];
+  }
+
   /** Lists the listening TCP sockets of this machine, as `ss` shows them. */
   async listListeners(): Promise<string> {
     return (await this.run('ss -ltnpH')).stdout;
@@ -67,10 +72,7 @@ export class Machine {
   private toArguments(command: string): readonly string[] {
     // Only the network and the host name: the cgroups stay visible, unlike with `ip netns exec`.
     const shell = `hostname ${this.name} && exec sh -c "$0"`;
-    return [
-      ...['nsenter', `--net=/run/netns/${this.namespace}`, '--', 'unshare', '--uts'],
-      ...['sh', '-c', shell, command],
-    ];
+    return [...[...this.networkPrefix, 'unshare', '--uts'], ...['sh', '-c', shell, command]];
   }
 
   private toEnvironment(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
@@ -86,9 +88,15 @@ export class Machine {
   }
 }
 
+/** Table of the packet filter that drops what {@link Machines.cut} cuts. */
+const CUT_TABLE =
+  'table inet cut { set from { type ipv4_addr; }; chain input { type filter hook input priority 0; ip saddr @from drop; }; }';
+
 /** Machines of one test on one switch, in a network that only they are in. */
 export class Machines {
   private readonly namespaces: string[] = [];
+  /** Machines that have the table of cuts. */
+  private readonly withCuts = new Set<Machine>();
   private readonly machines = new Map<string, Machine>();
 
   private constructor(
@@ -140,6 +148,34 @@ export class Machines {
     ip('-n', this.toNamespace('switch'), 'link', 'set', `p-${machine.name}`, state);
   }
 
+  /**
+   * Connects the network namespace of this process with the switch, so that the test itself reaches
+   * the machines. Only for a process that has a network namespace of its own.
+   * @param address - IPv4 address in 10.88.0.0/24.
+   */
+  connectThisProcess(address: string): void {
+    const device = ['test0', 'type', 'veth', 'peer', 'name', 'p-test'];
+    ip('link', 'add', ...device, 'netns', this.toNamespace('switch'));
+    ip('-n', this.toNamespace('switch'), 'link', 'set', 'p-test', 'master', 'br0', 'up');
+    ip('addr', 'add', `${address}/24`, 'dev', 'test0');
+    for (const name of ['lo', 'test0']) ip('link', 'set', name, 'up');
+  }
+
+  /**
+   * Drops every packet from one machine to another one. The other direction stays open, and no
+   * sender receives an error. Needs `nft`.
+   */
+  cut(from: Machine, to: Machine): void {
+    if (!this.withCuts.has(to)) nft(to, CUT_TABLE);
+    this.withCuts.add(to);
+    nft(to, `add element inet cut from { ${from.address} }`);
+  }
+
+  /** Ends all cuts. */
+  healCuts(): void {
+    for (const machine of this.withCuts) nft(machine, 'flush set inet cut from');
+  }
+
   /** Ends all processes of the machines, and removes networks and files. */
   async remove(): Promise<void> {
     // a supervisor may start one more process while it is killed
@@ -178,6 +214,12 @@ export class Machines {
       await chmod(file, 0o755);
     }
   }
+}
+
+/** Runs a command of nftables on a machine. */
+function nft({ networkPrefix }: Machine, command: string): void {
+  const [program = '', ...args] = [...networkPrefix, 'nft', command];
+  execFileSync(program, args, { stdio: ['ignore', 'ignore', 'pipe'] });
 }
 
 /** Removes network namespaces, also when one of them cannot be removed. */

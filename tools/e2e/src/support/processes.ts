@@ -111,6 +111,11 @@ export class RunningProgram {
     return this.child.pid ?? 0;
   }
 
+  /** True after the end of the program. */
+  get hasEnded(): boolean {
+    return this.ended;
+  }
+
   /**
    * Waits for the first log line with a message and returns its fields.
    * @throws Error when the program ends before.

@@ -46,11 +46,13 @@ export class RequestClient {
   /**
    * @param name - Name of the workload.
    * @param connections - `kept`: connections are reused; `new`: each request opens a connection.
+   * @param toHost - Address of an endpoint for this client. Default: the one in the endpoint.
    */
   constructor(
     client: () => CoordinatorClient,
     name: string,
     readonly connections: 'new' | 'kept',
+    private readonly toHost = ({ ip }: ReplicaEndpoint): string => ip,
   ) {
     this.watch = new EndpointWatch(client, name);
     this.agent = connections === 'kept' ? new Agent({ keepAlive: true }) : undefined;
@@ -122,14 +124,16 @@ export class RequestClient {
     return Promise.resolve();
   }
 
-  private sendTo({ ip, port, replicaId, version }: ReplicaEndpoint): Promise<void> {
+  private sendTo(endpoint: ReplicaEndpoint): Promise<void> {
+    const { port, replicaId, version } = endpoint;
+    const host = this.toHost(endpoint);
     const sentAtMs = performance.now();
     return new Promise((resolve) => {
       const onError = ({ message }: Error): void => {
-        resolve(this.recordFailure(replicaId, `version ${version} at ${ip}:${port}: ${message}`));
+        resolve(this.recordFailure(replicaId, `version ${version} at ${host}:${port}: ${message}`));
       };
       const sent = request(
-        { host: ip, port, agent: this.agent ?? false, timeout: ANSWER_WITHIN_MS },
+        { host, port, agent: this.agent ?? false, timeout: ANSWER_WITHIN_MS },
         (response) => {
           let body = '';
           response.setEncoding('utf8').on('data', (text: string) => (body += text));

@@ -1,0 +1,206 @@
+import { readFileSync } from 'node:fs';
+import { Code } from '@connectrpc/connect';
+import {
+  RequestClient,
+  RunningProgram,
+  findBundle,
+  runToEnd,
+  type SecureClients,
+} from '@cloudless/e2e';
+import { findOverlaps, readSpans } from '../checks/exclusive-spans.js';
+import { findLineFaults } from '../checks/line-numbers.js';
+import { findWriteFaults, type Acknowledgement, type WriteRecord } from '../checks/write-record.js';
+import type { CoordinatorMachine } from '../world/coordinator-machine.js';
+import type { World } from '../world/world.js';
+import { COUNTER, WEB, toHeartbeatsFile } from './workloads.js';
+import { SHARED, Writer, toAcknowledgement, type Attempt } from './writer.js';
+
+/** Writers that share one connection to each coordinator. */
+const WRITERS_PER_CONNECTION = 10;
+/** Time for the last results of the writers, and deadline of a final read, milliseconds. */
+const READ_MS = 30_000;
+/** Workloads on a page of a final read. */
+const PAGE = 1_000;
+
+/** What the clients saw during a fault. */
+export interface Seen {
+  /** Attempts of writes that were acknowledged, and that failed, by code. */
+  readonly acknowledged: number;
+  readonly failed: Readonly<Record<string, number>>;
+  /** Requests to workloads that were answered and that failed. */
+  readonly answers: number;
+  readonly failures: readonly string[];
+  readonly attempts: readonly Attempt[];
+}
+
+/** The clients of a run: writers, request clients, and a follower of a log. */
+export class Load {
+  private readonly writers: Writer[] = [];
+  private readonly requests: RequestClient[] = [];
+  private follower: RunningProgram | undefined;
+  private sharedGeneration = 0n;
+  private readonly seen = { answers: 0, failures: 0 };
+  /** Acknowledged writes so far. */
+  acknowledged = 0;
+
+  private constructor(private readonly world: World) {}
+
+  /** Starts the clients. The workloads must run. */
+  static async start(world: World, writerCount: number): Promise<Load> {
+    const load = new Load(world);
+    const open = (): Promise<readonly SecureClients[]> =>
+      Promise.all(world.coordinators.map((each) => each.openClients(world.token)));
+    let connections = await open();
+    const [first] = connections;
+    if (first === undefined) throw new Error('there is no coordinator');
+    load.sharedGeneration = (await Writer.createShared(first.coordinator)).generation;
+    for (const kind of ['kept', 'new'] as const) {
+      const clients = await open();
+      let turn = 0;
+      const next = (): SecureClients['coordinator'] =>
+        (clients[turn++ % clients.length] ?? first).coordinator;
+      const client = new RequestClient(
+        next,
+        WEB,
+        kind,
+        ({ nodeId }) => world.requireAgent(nodeId).machine.address,
+      );
+      await client.start();
+      load.requests.push(client);
+    }
+    for (let index = 0; index < writerCount; index += 1) {
+      if (index > 0 && index % WRITERS_PER_CONNECTION === 0) connections = await open();
+      load.writers.push(
+        new Writer(
+          index,
+          connections.map(({ coordinator }) => coordinator),
+        ),
+      );
+    }
+    for (const writer of load.writers) writer.start();
+    await load.startFollower();
+    return load;
+  }
+
+  /** Returns what the clients saw since the last call. */
+  takeSeen(): Seen {
+    const attempts = this.writers.flatMap((writer) => writer.takeAttempts());
+    const failed: Record<string, number> = {};
+    for (const { code } of attempts) {
+      if (code === undefined) continue;
+      const name = Code[code] ?? String(code);
+      failed[name] = (failed[name] ?? 0) + 1;
+    }
+    const acknowledged = attempts.filter(({ code }) => code === undefined).length;
+    this.acknowledged += acknowledged;
+    const answers = this.requests.reduce((sum, each) => sum + each.answers.length, 0);
+    const failures = this.requests.flatMap((each) => each.failures);
+    const result = {
+      attempts,
+      acknowledged,
+      failed,
+      answers: answers - this.seen.answers,
+      failures: failures.slice(this.seen.failures).map(({ reason }) => reason),
+    };
+    this.seen.answers = answers;
+    this.seen.failures = failures.length;
+    return result;
+  }
+
+  /** Returns what is wrong with the followed log so far. */
+  findLogProblems(): readonly string[] {
+    const { lines, hasEnded } = this.requireFollower();
+    const numbers = lines.filter((line) => /^\d+$/.test(line)).map(Number);
+    const { missing, repeated, first } = findLineFaults(numbers);
+    const problems = [];
+    if (hasEnded) problems.push(`logs -f has ended: ${lines.slice(-2).join(' | ')}`);
+    if (missing + repeated > 0)
+      problems.push(`logs -f: ${missing} lines missing, ${repeated} repeated, first ${first}`);
+    if (numbers.length === 0) problems.push('logs -f printed no line');
+    return problems;
+  }
+
+  /** Number of lines that the follower printed. */
+  get logLines(): number {
+    return this.requireFollower().lines.length;
+  }
+
+  /** Returns a text for each time at which two replicas of the exclusive workload ran. */
+  findExclusiveProblems(): readonly string[] {
+    return findOverlaps(readSpans(readFileSync(toHeartbeatsFile(this.world), 'utf8')));
+  }
+
+  /** Ends the clients, and compares the acknowledged writes with the state of the cluster. */
+  async stop(): Promise<readonly string[]> {
+    await Promise.all(this.writers.map((writer) => writer.stop(READ_MS)));
+    await Promise.all(this.requests.map((client) => client.stop()));
+    await this.follower?.kill('SIGKILL');
+    const problems = this.writers.flatMap(({ refusals }) => refusals);
+    const records = this.joinRecords();
+    const deleted = this.writers.flatMap((writer) => [...writer.deleted]);
+    for (const coordinator of this.world.coordinators) {
+      const final = await this.readFinal(coordinator);
+      for (const record of records) {
+        const { lost, twice } = findWriteFaults(record, final.get(record.name));
+        problems.push(...lost.map((text) => `LOST on ${coordinator.name}: ${text}`));
+        problems.push(...twice.map((text) => `TWICE on ${coordinator.name}: ${text}`));
+      }
+      for (const name of deleted)
+        if (final.has(name)) problems.push(`LOST on ${coordinator.name}: deleted ${name} exists`);
+    }
+    return problems;
+  }
+
+  /** The records of all writers, one for each workload. */
+  private joinRecords(): readonly WriteRecord[] {
+    const shared = {
+      name: SHARED,
+      acknowledged: [{ generation: this.sharedGeneration, value: 'nobody' }],
+      unknown: 0,
+    };
+    const own: WriteRecord[] = [];
+    for (const record of this.writers.flatMap(({ records }) => records)) {
+      if (record.name !== SHARED) own.push(record);
+      else {
+        shared.acknowledged.push(...record.acknowledged);
+        shared.unknown += record.unknown;
+      }
+    }
+    return [shared, ...own];
+  }
+
+  /** Reads all workloads from one coordinator. */
+  private async readFinal(
+    coordinator: CoordinatorMachine,
+  ): Promise<ReadonlyMap<string, Acknowledgement>> {
+    const { coordinator: client } = await coordinator.openClients(this.world.token);
+    const final = new Map<string, Acknowledgement>();
+    for (let pageToken = ''; ;) {
+      const page = await client.listWorkloads(
+        { pageSize: PAGE, pageToken },
+        { timeoutMs: READ_MS },
+      );
+      for (const workload of page.workloads) final.set(workload.name, toAcknowledgement(workload));
+      pageToken = page.nextPageToken;
+      if (pageToken === '') return final;
+    }
+  }
+
+  private requireFollower(): RunningProgram {
+    if (this.follower === undefined) throw new Error('the follower was not started');
+    return this.follower;
+  }
+
+  private async startFollower(): Promise<void> {
+    const { world } = this;
+    const env = world.ctlEnv;
+    const program = findBundle('cloudlessctl');
+    const urls = world.coordinators.map(({ url }) => url).join(',');
+    const login = ['login', urls, '--token-file', world.tokenFile, '--name', 'chaos'];
+    const { code, stderr } = await runToEnd(process.execPath, [program, ...login], { env });
+    if (code !== 0) throw new Error(`cloudlessctl login: ${stderr}`);
+    const follow = [program, 'logs', '-f', COUNTER];
+    this.follower = RunningProgram.start(process.execPath, follow, env);
+    await this.follower.waitForLine((line) => /^\d+$/.test(line));
+  }
+}

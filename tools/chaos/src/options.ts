@@ -1,0 +1,117 @@
+import { parseArgs } from 'node:util';
+import { faultNames, type FaultName } from './faults/names.js';
+
+/** Parsed flags of a run. */
+export interface ChaosOptions {
+  /** Faults in this order; undefined: chosen at random for {@link minutes}. */
+  readonly faults: readonly FaultName[] | undefined;
+  readonly minutes: number;
+  readonly seed: number;
+  readonly writers: number;
+  readonly coordinators: number;
+  readonly agents: number;
+  /** Time for which all coordinators are down, milliseconds. */
+  readonly outageMs: number;
+  /** Bundle of an earlier coordinator; undefined: replacements are of the same version. */
+  readonly previousBundle: string | undefined;
+  /** Directory for the logs of all programs at the end. */
+  readonly logs: string;
+}
+
+/** The faults of the short run in CI, about a minute. */
+export const SHORT_SCRIPT: readonly FaultName[] = [
+  'kill-leader',
+  'step-down',
+  'cut-store-to-leader',
+  'kill-both-leaders',
+  'lose-etcd-majority',
+  'pause-leader',
+  'cut-agent',
+];
+
+export const USAGE = `Usage: npm run chaos -- [flags]
+
+Runs three etcd members, coordinators and agents in network namespaces, with clients, and injects
+faults. Prints a table of faults and outcomes; exits with 1 when an expectation was violated. Needs
+Linux, root, etcd and nft.
+
+  --minutes N          length of a run with random faults (default 5)
+  --seed S             seed of the random choices (default: from the clock, printed)
+  --short              the short fixed script of CI instead of random faults
+  --faults A,B*3,…     these faults in this order instead; *3: three times
+  --writers N          clients that write (default 50)
+  --coordinators N     1 to 3 (default 3)
+  --agents N           2 to 9 (default 5)
+  --outage SECONDS     time for which kill-all-coordinators leaves none (default 10)
+  --previous FILE      bundle of an earlier coordinator for replace-coordinators
+  --logs DIRECTORY     for the logs of all programs (default /tmp/cloudless-chaos)
+
+Faults: ${faultNames.join(', ')}
+`;
+
+/** What is wrong with the flags. */
+export class UsageError extends Error {}
+
+/**
+ * Parses the flags.
+ * @param seed - The seed when no flag names one.
+ * @throws {@link UsageError} for an unknown flag or fault, or a number out of its range.
+ */
+export function parseOptions(args: readonly string[], seed: number): ChaosOptions {
+  const { values } = readFlags(args);
+  const number = (name: keyof typeof values, fallback: number, min: number, max: number) => {
+    const text = values[name];
+    const value = text === undefined ? fallback : Number(text);
+    if (!(value >= min && value <= max))
+      throw new UsageError(`--${name} ${String(text)}: give a number from ${min} to ${max}`);
+    return value;
+  };
+  return {
+    faults: values.short === true ? SHORT_SCRIPT : parseFaults(values.faults),
+    minutes: number('minutes', 5, 0.1, 1_440),
+    seed: number('seed', seed, 0, Number.MAX_SAFE_INTEGER),
+    writers: number('writers', 50, 1, 1_000),
+    coordinators: number('coordinators', 3, 1, 3),
+    agents: number('agents', 5, 2, 9),
+    outageMs: number('outage', 10, 1, 3_600) * 1_000,
+    previousBundle: values.previous,
+    logs: values.logs ?? '/tmp/cloudless-chaos',
+  };
+}
+
+function readFlags(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        minutes: { type: 'string' },
+        seed: { type: 'string' },
+        short: { type: 'boolean' },
+        faults: { type: 'string' },
+        writers: { type: 'string' },
+        coordinators: { type: 'string' },
+        agents: { type: 'string' },
+        outage: { type: 'string' },
+        previous: { type: 'string' },
+        logs: { type: 'string' },
+      },
+    });
+  } catch (reason) {
+    throw new UsageError(String((reason as Error).message));
+  }
+}
+
+/** Parses `kill-leader*3,step-down`. */
+function parseFaults(text: string | undefined): readonly FaultName[] | undefined {
+  return text?.split(',').flatMap((item) => {
+    const [name = '', times = '1'] = item.split('*');
+    const known = faultNames.find((each) => each === name);
+    if (known === undefined)
+      throw new UsageError(
+        `--faults: there is no fault ${name}; there are ${faultNames.join(', ')}`,
+      );
+    if (!/^[1-9]\d{0,2}$/.test(times))
+      throw new UsageError(`--faults ${item}: give a number from 1 to 999 after *`);
+    return Array.from({ length: Number(times) }, () => known);
+  });
+}

@@ -1,0 +1,155 @@
+import { performance } from 'node:perf_hooks';
+import { createSeededRandom, type Random } from '@cloudless/base';
+import { findReplicaChanges } from './checks/replica-changes.js';
+import { countWritesWithin, findFirstWriteAfter, findLongestPause } from './checks/write-times.js';
+import { chooseOne, type FaultContext, type FaultResult } from './faults/fault.js';
+import { FAULTS } from './faults/index.js';
+import { faultNames, type FaultName } from './faults/names.js';
+import { Load, type Seen } from './load/load.js';
+import { readReplicas, startWorkloads, waitUntilSettled } from './load/workloads.js';
+import type { ChaosOptions } from './options.js';
+import { formatMs, type Outcome } from './outcome.js';
+import { World } from './world/world.js';
+
+/** Members of etcd. */
+const MEMBERS = 3;
+/** Replicas that answer requests, for each agent. */
+const WEB_REPLICAS_PER_AGENT = 2;
+/** Time in which the cluster is as desired after a fault, milliseconds. */
+const RECOVERED_WITHIN_MS = 60_000;
+/** Time in which writes go on after a fault, before the outcome is taken, milliseconds. */
+const AFTER_MS = 1_000;
+
+/** Exit code of a run that a signal ended. */
+const EXIT_STOPPED = 130;
+
+/** Faults and outcomes of a run, and what is wrong at its end. */
+export interface RunResult {
+  readonly outcomes: readonly Outcome[];
+  /** Violations that belong to no single fault. */
+  readonly finalViolations: readonly string[];
+  readonly acknowledged: number;
+  readonly logLines: number;
+}
+
+/**
+ * Runs a cluster, its clients and the faults.
+ * @param print - Receives a line of progress for each fault.
+ * @param stopSignal - Ends the cluster and this process when it aborts.
+ */
+export async function runChaos(
+  options: ChaosOptions,
+  print: (line: string) => void,
+  stopSignal: AbortSignal,
+): Promise<RunResult> {
+  const { coordinators, agents } = options;
+  const beganMs = performance.now();
+  const world = await World.create();
+  stopSignal.addEventListener(
+    'abort',
+    () => void world.stop().then(() => process.exit(EXIT_STOPPED)),
+  );
+  const outcomes: Outcome[] = [];
+  try {
+    await world.start({ members: MEMBERS, coordinators, agents });
+    print(`programs run after ${formatMs(performance.now() - beganMs)}`);
+    await startWorkloads(world, agents * WEB_REPLICAS_PER_AGENT);
+    const load = await Load.start(world, options.writers);
+    print(`the cluster runs after ${formatMs(performance.now() - beganMs)}`);
+    const random = createSeededRandom(options.seed);
+    const context = { world, random, ...options };
+    for (const fault of chooseFaults(options, random)) {
+      const outcome = await runFault(fault, context, load);
+      outcomes.push(outcome);
+      print(formatOutcome(outcome));
+    }
+    const finalViolations = await load.stop();
+    const { acknowledged, logLines } = load;
+    return { outcomes, finalViolations, acknowledged, logLines };
+  } finally {
+    world.writeLogs(options.logs);
+    await world.stop();
+  }
+}
+
+/** Yields the faults of the script, or random ones until the time is over. */
+function* chooseFaults(
+  { faults, minutes }: ChaosOptions,
+  random: Random,
+): Generator<FaultName, void> {
+  if (faults !== undefined) return yield* faults;
+  const untilMs = performance.now() + minutes * 60_000;
+  while (performance.now() < untilMs) yield chooseOne(random, faultNames);
+}
+
+/** Injects one fault, waits for the recovery, and compares the cluster with the time before. */
+async function runFault(fault: FaultName, context: FaultContext, load: Load): Promise<Outcome> {
+  const { world } = context;
+  const before = await readReplicas(world, RECOVERED_WITHIN_MS);
+  load.takeSeen();
+  const beganMs = performance.now();
+  const result = await FAULTS[fault].inject(context);
+  const endedAtMs = performance.now();
+  const violations: string[] = [...(result.problems ?? [])];
+  let recoveredMs: number | undefined;
+  try {
+    await world.heal();
+    await world.waitUntilNodesReady(RECOVERED_WITHIN_MS);
+    await waitUntilSettled(world, RECOVERED_WITHIN_MS);
+    recoveredMs = performance.now() - endedAtMs;
+  } catch (reason) {
+    violations.push(`not as desired after ${formatMs(RECOVERED_WITHIN_MS)}: ${String(reason)}`);
+  }
+  await new Promise((resolve) => setTimeout(resolve, AFTER_MS));
+  const after = await readReplicas(world, RECOVERED_WITHIN_MS);
+  for (const [name, replicas] of before)
+    for (const change of findReplicaChanges(replicas, after.get(name) ?? [], result.mayBeReplaced))
+      violations.push(`${name}: ${change}`);
+  const seen = load.takeSeen();
+  violations.push(...findTimeViolations(result, seen));
+  violations.push(...seen.failures.slice(0, 3).map((text) => `request to ${text}`));
+  violations.push(...load.findLogProblems(), ...load.findExclusiveProblems());
+  const { leaderLostAtMs } = result;
+  return {
+    fault,
+    target: result.target,
+    nextLeaderMs:
+      leaderLostAtMs === undefined ? undefined : findFirstWriteAfter(seen.attempts, leaderLostAtMs),
+    longestPauseMs: findLongestPause(seen.attempts, beganMs),
+    recoveredMs,
+    acknowledged: seen.acknowledged,
+    failedWrites: seen.attempts.length - seen.acknowledged,
+    answers: seen.answers,
+    failedRequests: seen.failures.length,
+    violations,
+  };
+}
+
+function findTimeViolations(result: FaultResult, { attempts }: Seen): readonly string[] {
+  const { leaderLostAtMs, leaderWithinMs, noWrites } = result;
+  const violations: string[] = [];
+  if (leaderLostAtMs !== undefined) {
+    const tookMs = findFirstWriteAfter(attempts, leaderLostAtMs);
+    if (tookMs === undefined) violations.push('no write was acknowledged after the fault');
+    else if (leaderWithinMs !== undefined && tookMs > leaderWithinMs)
+      violations.push(
+        `the next leader acted after ${formatMs(tookMs)}, limit ${formatMs(leaderWithinMs)}`,
+      );
+  }
+  if (noWrites !== undefined) {
+    const count = countWritesWithin(attempts, noWrites);
+    if (count > 0) violations.push(`${count} writes were acknowledged where none can be`);
+  }
+  return violations;
+}
+
+function formatOutcome(outcome: Outcome): string {
+  const { fault, target, nextLeaderMs, longestPauseMs, recoveredMs, violations } = outcome;
+  const { acknowledged, failedWrites, answers, failedRequests } = outcome;
+  return [
+    `${fault} ${target}: next leader ${formatMs(nextLeaderMs) ?? '-'}, no write for ${formatMs(longestPauseMs)}`,
+    `recovered after ${formatMs(recoveredMs) ?? '-'}, writes ${acknowledged}, failed calls ${failedWrites}`,
+    `requests ${answers}, failed ${failedRequests}`,
+    ...violations.map((text) => `\n  VIOLATION: ${text}`),
+  ].join(', ');
+}

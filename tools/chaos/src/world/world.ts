@@ -1,0 +1,237 @@
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { NodeStatus_Phase, type CoordinatorClient } from '@cloudless/api';
+import { Machines, findBundle, findLeader, type Machine, type SecureClients } from '@cloudless/e2e';
+import { AgentMachine } from './agent-machine.js';
+import { CoordinatorMachine } from './coordinator-machine.js';
+import { EtcdMember, findEtcdLeader } from './etcd-member.js';
+import { SmallDisk } from './small-disk.js';
+
+/** Address of this process on the switch. */
+const TEST_ADDRESS = '10.88.0.1';
+/** Size of the disk of the last etcd member: space for its log segments of 64 MB and its data. */
+const SMALL_DISK_MIB = 256;
+/** Time between two attempts of a call, milliseconds. */
+const RETRY_MS = 50;
+/** Deadline of one attempt of a call, milliseconds. */
+const ATTEMPT_MS = 2_000;
+const ZONES = ['zone-a', 'zone-b', 'zone-c'];
+
+export interface WorldSize {
+  readonly members: number;
+  readonly coordinators: number;
+  readonly agents: number;
+}
+
+/** A highly available cluster of real processes, each on a machine of its own. */
+export class World {
+  readonly members: EtcdMember[] = [];
+  readonly coordinators: CoordinatorMachine[] = [];
+  readonly agents: AgentMachine[] = [];
+  /** The disk of the last etcd member. */
+  disk: SmallDisk | undefined;
+  /** Token of the first administrator. Secret. */
+  token = '';
+  private readonly clients = new Map<CoordinatorMachine, SecureClients>();
+
+  private constructor(readonly machines: Machines) {}
+
+  /** Creates the network. The caller must call {@link stop}. */
+  static async create(): Promise<World> {
+    const world = new World(await Machines.create());
+    world.machines.connectThisProcess(TEST_ADDRESS);
+    return world;
+  }
+
+  /** Starts all programs, and waits until each node is ready. */
+  async start(size: WorldSize): Promise<void> {
+    await this.startMembers(size.members);
+    await this.startCoordinators(size.coordinators);
+    await this.startAgents(size.agents);
+  }
+
+  /** Directory that every machine shares. */
+  get directory(): string {
+    return this.machines.directory;
+  }
+
+  /** File with the token of the first administrator, on the machine of the first coordinator. */
+  get tokenFile(): string {
+    return join(requireItem(this.coordinators[0]).identityDir, 'admin.credential');
+  }
+
+  /** Environment in which cloudlessctl uses this cluster after its login. */
+  get ctlEnv(): NodeJS.ProcessEnv {
+    return { CLOUDLESS_CONFIG: join(this.directory, 'ctl', 'config.yaml'), NO_COLOR: '1' };
+  }
+
+  /** The last etcd member, which has the small disk. */
+  get memberOnSmallDisk(): EtcdMember {
+    return requireItem(this.members.at(-1));
+  }
+
+  /** Returns the machine of a node. */
+  requireAgent(nodeId: string): AgentMachine {
+    return requireItem(this.agents.find(({ name }) => name === nodeId));
+  }
+
+  /** Returns the etcd member that leads; waits until there is one. */
+  async requireEtcdLeader(): Promise<EtcdMember> {
+    for (;;) {
+      const leader = await findEtcdLeader(this.members);
+      if (leader !== undefined) return leader;
+      await pause(RETRY_MS);
+    }
+  }
+
+  /** Returns the coordinator that leads, as the logs say; waits until there is one. */
+  async requireLeader(): Promise<CoordinatorMachine> {
+    for (;;) {
+      const leader = findLeader(this.coordinators);
+      if (leader !== undefined) return leader;
+      await pause(RETRY_MS);
+    }
+  }
+
+  /** Returns the running coordinators that do not lead. */
+  async listFollowers(): Promise<readonly CoordinatorMachine[]> {
+    const leader = await this.requireLeader();
+    return this.coordinators.filter((each) => each !== leader && each.isRunning);
+  }
+
+  /**
+   * Calls one coordinator after the other until a call succeeds.
+   * @param withinMs - Time limit; then the newest error is thrown.
+   */
+  async call<Result>(
+    send: (client: CoordinatorClient, options: { readonly timeoutMs: number }) => Promise<Result>,
+    withinMs: number,
+  ): Promise<Result> {
+    const until = performance.now() + withinMs;
+    for (let attempt = 0; ; attempt += 1) {
+      const running = [...this.clients].filter(([{ isRunning }]) => isRunning);
+      try {
+        const [, clients] = requireItem(running[attempt % Math.max(1, running.length)]);
+        return await send(clients.coordinator, { timeoutMs: ATTEMPT_MS });
+      } catch (reason) {
+        if (performance.now() > until) throw reason;
+      }
+      await pause(RETRY_MS);
+    }
+  }
+
+  /** Waits until every node is ready. */
+  async waitUntilNodesReady(withinMs: number): Promise<void> {
+    await this.call(async (client, options) => {
+      const { nodes } = await client.listNodes({}, options);
+      const ready = nodes.filter(({ status }) => status?.phase === NodeStatus_Phase.READY);
+      if (ready.length < this.agents.length)
+        throw new Error(`${ready.length} of ${this.agents.length} nodes are ready`);
+    }, withinMs);
+  }
+
+  /** Drops packets both ways between a machine and others. */
+  isolate(machine: Machine, others: readonly Machine[]): void {
+    for (const other of others) {
+      this.machines.cut(machine, other);
+      this.machines.cut(other, machine);
+    }
+  }
+
+  /** Starts a coordinator, and waits until it serves. */
+  async restartCoordinator(coordinator: CoordinatorMachine, bundle?: string): Promise<void> {
+    coordinator.start(bundle);
+    await coordinator.waitUntilReady();
+  }
+
+  /** Starts every program that does not run, ends every cut, wakes every program that sleeps. */
+  async heal(): Promise<void> {
+    this.machines.healCuts();
+    this.disk?.free();
+    const all = [...this.members, ...this.coordinators, ...this.agents];
+    for (const each of all) await each.kill('SIGCONT');
+    for (const member of this.members) if (!member.isRunning) member.start(this.members);
+    for (const each of this.coordinators) if (!each.isRunning) each.start();
+    for (const agent of this.agents) if (!agent.isRunning) agent.start();
+    await Promise.all(this.coordinators.map((each) => each.waitUntilReady()));
+  }
+
+  /** Writes the output of every program to a directory. */
+  writeLogs(directory: string): void {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    for (const each of [...this.members, ...this.coordinators, ...this.agents])
+      writeFileSync(join(directory, `${each.name}.log`), `${each.lines.join('\n')}\n`);
+  }
+
+  /** Ends all programs, and removes machines and files. */
+  async stop(): Promise<void> {
+    for (const coordinator of this.coordinators) coordinator.closeClients();
+    this.machines.healCuts();
+    for (const each of [...this.coordinators, ...this.agents, ...this.members])
+      await each.kill('SIGKILL');
+    this.disk?.unmount();
+    await this.machines.remove();
+  }
+
+  private async startMembers(count: number): Promise<void> {
+    for (let index = 1; index <= count; index += 1) {
+      const machine = await this.machines.add(`e${index}`, `10.88.0.${20 + index}`);
+      let dataDir = machine.home;
+      if (index === count && count > 1) {
+        dataDir = join(machine.home, 'disk');
+        this.disk = SmallDisk.mount(dataDir, SMALL_DISK_MIB);
+      }
+      this.members.push(new EtcdMember(machine, dataDir));
+    }
+    for (const member of this.members) member.start(this.members);
+    await this.requireEtcdLeader();
+  }
+
+  private async startCoordinators(count: number): Promise<void> {
+    const settings = {
+      etcdUrls: this.members.map(({ clientUrl }) => clientUrl),
+      bundle: findBundle('coordinator'),
+    };
+    for (let index = 1; index <= count; index += 1) {
+      const machine = await this.machines.add(`c${index}`, `10.88.0.${10 + index}`);
+      this.coordinators.push(new CoordinatorMachine(machine, settings));
+    }
+    const [first, ...others] = this.coordinators;
+    await this.restartCoordinator(requireItem(first));
+    this.token = readFileSync(this.tokenFile, 'utf8').trim();
+    for (const other of others) {
+      mkdirSync(join(other.identityDir, '..'), { mode: 0o700 });
+      cpSync(requireItem(first).identityDir, other.identityDir, { recursive: true });
+      other.start();
+    }
+    for (const coordinator of this.coordinators) {
+      await coordinator.waitUntilReady();
+      this.clients.set(coordinator, await coordinator.openClients(this.token));
+    }
+  }
+
+  private async startAgents(count: number): Promise<void> {
+    const [admin] = this.clients.values();
+    const { text } = await requireItem(admin).identities.createJoinToken({ maxUses: count });
+    const file = join(this.directory, 'join-token');
+    writeFileSync(file, `${text}\n`, { mode: 0o600 });
+    const urls = this.coordinators.map(({ url }) => url);
+    for (let index = 1; index <= count; index += 1) {
+      const machine = await this.machines.add(`a${index}`, `10.88.0.${30 + index}`);
+      const zone = ZONES[index % ZONES.length] ?? '';
+      const agent = new AgentMachine(machine, zone, urls, file);
+      this.agents.push(agent);
+      agent.start();
+    }
+    await this.waitUntilNodesReady(START_MS);
+  }
+}
+
+/** Time in which all nodes become ready at the start, milliseconds. */
+const START_MS = 60_000;
+
+function requireItem<Item>(item: Item | undefined): Item {
+  if (item === undefined) throw new Error('the cluster has no such program');
+  return item;
+}
