@@ -16,7 +16,6 @@ import type {
   VersionRecord,
   WorkloadRecord,
 } from '@cloudless/api/store';
-import { definedFields } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
 import {
   CERTIFICATE_AUTHORITY_KEY,
@@ -332,13 +331,14 @@ export class IndexedView implements ClusterView {
     const before = map.get(id);
     if (after === undefined) map.delete(id);
     else map.set(id, after);
-    const change = {
+    const change: { kind: RecordKind; id: string; before?: unknown; after?: unknown } = {
       kind,
       id,
-      ...definedFields({ before: before?.value, after: after?.value }),
-    } as RecordChange;
-    this.updateIndexes(change);
-    return change;
+    };
+    if (before !== undefined) change.before = before.value;
+    if (after !== undefined) change.after = after.value;
+    this.updateIndexes(change as RecordChange);
+    return change as RecordChange;
   }
 
   private updateIndexes({ kind, id, before, after }: RecordChange): void {
@@ -402,15 +402,22 @@ export class IndexedView implements ClusterView {
     else this.versionsByWorkload.set(uid, versions);
   }
 
+  /**
+   * Records of a changed replica are replaced in place, so that an iteration over replicas keeps the
+   * order of their creation.
+   */
   private indexReplica(
     before: ReplicaRecord | undefined,
     after: Stored<ReplicaRecord> | undefined,
   ): void {
+    const value = after?.value;
     if (before !== undefined) {
-      this.replicasById.delete(before.id);
-      this.unplacedReplicas.delete(before.id);
-      removeFromGroup(this.replicasByWorkload, before.uid, before.id);
-      removeFromGroup(this.replicasByNode, before.nodeId, before.id);
+      if (value?.id !== before.id) this.replicasById.delete(before.id);
+      if (before.nodeId === '') this.unplacedReplicas.delete(before.id);
+      if (value?.uid !== before.uid || value.id !== before.id)
+        removeFromGroup(this.replicasByWorkload, before.uid, before.id);
+      if (before.nodeId !== '' && (value?.nodeId !== before.nodeId || value.id !== before.id))
+        removeFromGroup(this.replicasByNode, before.nodeId, before.id);
     }
     if (after === undefined) {
       if (before !== undefined) this.eventIndex.forgetReplica(before.id);
@@ -424,9 +431,9 @@ export class IndexedView implements ClusterView {
 }
 
 function addToGroup(group: ReplicaGroups, key: string, replica: Stored<ReplicaRecord>): void {
-  const members = group.get(key) ?? new Map<string, Stored<ReplicaRecord>>();
-  members.set(replica.value.id, replica);
-  group.set(key, members);
+  const members = group.get(key);
+  if (members === undefined) group.set(key, new Map([[replica.value.id, replica]]));
+  else members.set(replica.value.id, replica);
 }
 
 function removeFromGroup(group: ReplicaGroups, key: string, replicaId: string): void {

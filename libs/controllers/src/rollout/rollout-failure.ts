@@ -20,8 +20,8 @@ export interface FailureSources {
  * other replica.
  */
 export function countFailures(sources: FailureSources, replica: ReplicaRecord): number {
-  if (!isCreatedByRollout(sources, replica)) return 0;
-  return replica.restarts + (replica.phase === Phase.FAILED && !replica.lost ? 1 : 0);
+  const failures = replica.restarts + (replica.phase === Phase.FAILED && !replica.lost ? 1 : 0);
+  return failures > 0 && isCreatedByRollout(sources, replica) ? failures : 0;
 }
 
 function isCreatedByRollout(

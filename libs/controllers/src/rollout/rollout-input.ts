@@ -3,7 +3,6 @@ import {
   Rollout_Strategy as Strategy,
   RolloutStatus_Phase as RolloutPhase,
   WorkloadSpecSchema,
-  withDefaults,
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
@@ -15,17 +14,15 @@ import {
   type RolloutObserved,
   type RolloutReplica,
 } from '@cloudless/rollout';
-import { findEviction, findRequestedEviction } from '../drain/eviction.js';
-import type { NodeDirectory } from '../node/node-directory.js';
+import { getSpecWithDefaults } from '../common/spec-defaults.js';
 import { toMs } from '../common/duration.js';
-import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
 import { isFinishedOfActiveVersion } from '../replica/finished.js';
 import {
   findGlobalTargets,
   type GlobalTargets,
   type GlobalTargetSources,
 } from './global-targets.js';
-import type { ReadinessTracker } from './readiness-tracker.js';
+import { ReplicaObserver, type ReplicaSources } from './replica-observer.js';
 
 /** The input of the rollout planner, and the time until time alone changes it. */
 export interface RolloutInput {
@@ -37,11 +34,11 @@ export interface RolloutInput {
   readonly recheckInMs: number | undefined;
 }
 
-export interface RolloutInputSources extends GlobalTargetSources {
+export interface RolloutInputSources extends GlobalTargetSources, ReplicaSources {
   readonly view: Pick<ClusterView, 'node' | 'version' | 'control'>;
-  readonly nodes: Pick<NodeDirectory, 'isAlive'>;
-  readonly readiness: Pick<ReadinessTracker, 'readyForMs'>;
 }
+
+const NO_SPEC = create(WorkloadSpecSchema);
 
 /** Resolves the rollout limits of a spec for a wanted number of replicas. */
 export function resolveSpecLimits(
@@ -70,51 +67,21 @@ export function toRolloutInput(
   replicas: readonly ReplicaRecord[],
   desired: number,
 ): RolloutInput {
-  const spec = withDefaults(workload.spec ?? create(WorkloadSpecSchema));
-  const minReadyMs = toMs(spec.rollout?.minReadyDuration);
-  const nowMs = sources.clock.wallTime();
-  let recheckInMs: number | undefined;
-  const requested = findRequestedEviction(sources.view.control(workload.uid)?.value, nowMs);
-  const toRolloutReplica = (replica: ReplicaRecord): RolloutReplica => {
-    const readyForMs = sources.readiness.readyForMs(replica);
-    if (readyForMs !== undefined && readyForMs < minReadyMs) {
-      recheckInMs = Math.min(recheckInMs ?? Number.POSITIVE_INFINITY, minReadyMs - readyForMs);
-    }
-    const eviction = findEviction(sources.view, replica, nowMs);
-    if (eviction.changesInMs !== undefined)
-      recheckInMs = Math.min(recheckInMs ?? Number.POSITIVE_INFINITY, eviction.changesInMs);
-    const isRequested = requested.replicaIds.has(replica.id);
-    if (isRequested)
-      recheckInMs = Math.min(recheckInMs ?? Number.POSITIVE_INFINITY, requested.endsInMs);
-    return {
-      id: toReplicaId(replica.id),
-      version: toCanonicalVersion(sources.view, workload.uid, replica.version),
-      // A stopping replica that still serves counts as a part of the current batch.
-      available: replica.desiredRunning
-        ? readyForMs !== undefined && readyForMs >= minReadyMs
-        : replica.ready,
-      desired: replica.desiredRunning ? 'running' : 'stopped',
-      lost: replica.lost,
-      draining: eviction.draining || isRequested,
-      forced: eviction.forced,
-      // A replica that is ready for less than min_ready_duration, or is on a silent node, may
-      // serve, so it must not be stopped like an unready replica.
-      notYetAvailable: readyForMs !== undefined || isOnSilentNode(sources, replica),
-      onSilentNode: isOnSilentNode(sources, replica),
-      createdSequence: Number(replica.sequence),
-      nodeId: replica.nodeId === '' ? replica.onlyNodeId : replica.nodeId,
-      ...(isUnplaceable(replica) ? { unplaced: replica.reason } : {}),
-    };
-  };
+  const spec = getSpecWithDefaults(workload.spec ?? NO_SPEC);
+  const observer = new ReplicaObserver(sources, workload.uid, {
+    minReadyMs: toMs(spec.rollout?.minReadyDuration),
+    nowMs: sources.clock.wallTime(),
+  });
   const version = toCanonicalVersion(sources.view, workload.uid, workload.version);
   const targets =
     workload.deletionRequestedAt === undefined
       ? findGlobalTargets(sources, workload, replicas)
       : undefined;
-  const rolloutReplicas = [
-    ...replicas.filter(isLive).map(toRolloutReplica),
-    ...findFinishedOfActiveVersion(sources.view, workload, replicas),
-  ];
+  const rolloutReplicas: RolloutReplica[] = [];
+  for (const replica of replicas)
+    if (isLive(replica)) rolloutReplicas.push(observer.observe(replica));
+  for (const replica of findFinishedOfActiveVersion(sources.view, workload, replicas))
+    rolloutReplicas.push(replica);
   const observed: RolloutObserved =
     targets === undefined
       ? { ...resolveSpecLimits(spec, desired), version, replicas: rolloutReplicas }
@@ -123,12 +90,7 @@ export function toRolloutInput(
           version,
           ...withoutPinned(targets, rolloutReplicas),
         };
-  return { observed, recheckInMs };
-}
-
-/** Returns true when the placer has tried to place the replica and found no node. */
-function isUnplaceable({ nodeId, reason }: ReplicaRecord): boolean {
-  return nodeId === '' && reason !== '' && reason !== WAITS_FOR_NODE;
+  return { observed, recheckInMs: observer.recheckInMs };
 }
 
 /**
@@ -197,11 +159,4 @@ function withoutPinned(
     ...(pinnedNodes.length === 0 ? {} : { pinnedNodes: pinnedNodes.sort() }),
     replicas: replicas.filter(({ id }) => !pinned.has(id)),
   };
-}
-
-function isOnSilentNode(
-  { nodes }: Pick<RolloutInputSources, 'nodes'>,
-  { nodeId }: ReplicaRecord,
-): boolean {
-  return nodeId !== '' && !nodes.isAlive(nodeId);
 }

@@ -10,6 +10,7 @@ import {
   ControlRecordSchema,
   VersionRecordSchema,
   type ControlRecord,
+  type ReplicaRecord,
   type RolloutRecord,
   type VersionRecord,
 } from '@cloudless/api/store';
@@ -19,6 +20,7 @@ import {
   restoreSpecOfVersion,
   toVersionKeyId,
   type EventInit,
+  type Stored,
 } from '@cloudless/cluster-state';
 import {
   advanceRollout,
@@ -27,7 +29,7 @@ import {
   type RolloutObserved,
 } from '@cloudless/rollout';
 import { findChangeEvent } from '../common/causes.js';
-import { countFailures, toRolloutFailure } from './rollout-failure.js';
+import { countFailures, toRolloutFailure, type FailureSources } from './rollout-failure.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from './rollout-state.js';
 import { MAX_PASS_WRITES, type RolloutPass } from './rollout-pass.js';
 
@@ -47,14 +49,13 @@ export function advancePass(
   const { nextControl, workload, view } = pass;
   const { uid, version, generation, spec } = workload.value;
   const state = toRolloutState(nextControl);
-  const replicas = pass.replicas.map(({ value }) => value);
   const isNewRollout = state.version !== version;
   const sources = { view, rollout: nextControl.rollout };
   const endedAt = nextControl.rollout?.endedAt;
   const failures = isNewRollout
     ? 0
     : (nextControl.rollout?.failedGone ?? 0) +
-      sum(replicas.map((replica) => countFailures(sources, replica)));
+      sumFailures(sources, pass.replicas);
   const advance = advanceRollout(state, {
     settings: toRolloutSettings(spec ?? create(WorkloadSpecSchema)),
     version,
@@ -213,10 +214,11 @@ export function pruneVersions(
   { workload, replicas, transaction, nextControl }: RolloutPass,
   versions: readonly VersionRecord[],
 ): void {
+  if (versions.length <= MAX_VERSIONS) return;
   const inUse = new Set(replicas.map(({ value }) => value.version));
   for (const number of [nextControl.activeVersion, nextControl.rollout?.fromVersion ?? 0])
     inUse.add(number);
-  for (const { version } of versions.slice(0, Math.max(0, versions.length - MAX_VERSIONS))) {
+  for (const { version } of versions.slice(0, versions.length - MAX_VERSIONS)) {
     if (transaction.size >= MAX_PASS_WRITES) return;
     if (!inUse.has(version))
       transaction.delete('version', toVersionKeyId(workload.value.uid, version));
@@ -228,5 +230,11 @@ export function isSameControl(a: ControlRecord, b: ControlRecord): boolean {
   return equals(ControlRecordSchema, a, b);
 }
 
-const sum = (numbers: readonly number[]): number =>
-  numbers.reduce((total, number) => total + number, 0);
+function sumFailures(
+  sources: FailureSources,
+  replicas: readonly Stored<ReplicaRecord>[],
+): number {
+  let sum = 0;
+  for (const { value } of replicas) sum += countFailures(sources, value);
+  return sum;
+}

@@ -6,7 +6,6 @@ import {
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
   RolloutStatus_Phase as Phase,
-  withDefaults,
   type Rollout_Step,
   type WorkloadSpec,
 } from '@cloudless/api';
@@ -19,6 +18,7 @@ import {
   type RolloutState,
 } from '@cloudless/rollout';
 import { toMs } from '../common/duration.js';
+import { getSpecWithDefaults } from '../common/spec-defaults.js';
 
 const strategies: Record<Strategy, RolloutState['strategy']> = {
   [Strategy.ROLLING_UPDATE]: 'rollingUpdate',
@@ -50,7 +50,7 @@ const phaseNumbers: Record<RolloutPhase, Phase> = {
 
 /** Converts the rollout settings of a spec, with their defaults. */
 export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
-  const { rollout } = withDefaults(spec);
+  const { rollout } = getSpecWithDefaults(spec);
   return {
     strategy: strategies[rollout?.strategy ?? Strategy.ROLLING_UPDATE],
     canarySteps: (rollout?.steps ?? []).map(toCanaryStep),

@@ -24,6 +24,7 @@ export interface AppliedSteps extends ReplicaSteps {
  * on the state of its own transaction.
  */
 export class StepQueue {
+  /** The replicas that steps stop, by id. */
   private readonly byId: ReadonlyMap<string, Stored<ReplicaRecord>>;
   private readonly slotOfNode: ReadonlyMap<string, number>;
   private readonly slots: FreeSlots;
@@ -39,10 +40,11 @@ export class StepQueue {
     private readonly backoffs: SlotBackoffs,
     private readonly now: { readonly wallTimeMs: number; readonly revision: bigint },
   ) {
-    this.byId = new Map(pass.replicas.map((replica) => [replica.value.id, replica]));
-    this.slotOfNode = findSlotsOfNodes(pass, steps);
+    this.byId = findStopped(pass, steps);
+    const creates = steps.some(({ kind }) => kind === 'createReplica');
+    this.slotOfNode = creates ? findSlotsOfNodes(pass, steps) : new Map();
     this.slots = new FreeSlots(
-      pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)),
+      creates ? pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)) : [],
       new Set(this.slotOfNode.values()),
     );
   }
@@ -97,17 +99,36 @@ export function requireReadinessGuard(
   observed: RolloutObserved,
   steps: readonly RolloutStep[],
 ): void {
-  const mayServe = observed.replicas.filter(
-    (replica) => replica.available || replica.notYetAvailable === true,
-  );
-  const ids = new Set<string>(mayServe.map(({ id }) => id));
-  const dependsOnReadiness = steps.some(
-    (step) =>
-      step.kind === 'switchVersion' || (step.kind === 'stopReplica' && ids.has(step.replicaId)),
-  );
+  const stopped = listStoppedIds(steps);
+  const dependsOnReadiness =
+    steps.some(({ kind }) => kind === 'switchVersion') ||
+    (stopped.size > 0 &&
+      observed.replicas.some(
+        ({ id, available, notYetAvailable }) =>
+          (available || notYetAvailable === true) && stopped.has(id),
+      ));
   const becomesActive = pass.nextControl.activeVersion !== pass.control.value.activeVersion;
   if (dependsOnReadiness || becomesActive)
     pass.transaction.require('evidence', pass.workload.value.uid, pass.readinessGuard);
+}
+
+/** Returns the ids of the replicas that steps stop. */
+function listStoppedIds(steps: readonly RolloutStep[]): ReadonlySet<string> {
+  const ids = new Set<string>();
+  for (const step of steps) if (step.kind === 'stopReplica') ids.add(step.replicaId);
+  return ids;
+}
+
+function findStopped(
+  { replicas }: WorkloadPass,
+  steps: readonly RolloutStep[],
+): ReadonlyMap<string, Stored<ReplicaRecord>> {
+  const ids = listStoppedIds(steps);
+  const found = new Map<string, Stored<ReplicaRecord>>();
+  if (ids.size > 0)
+    for (const replica of replicas)
+      if (ids.has(replica.value.id)) found.set(replica.value.id, replica);
+  return found;
 }
 
 function createReplica(

@@ -3,7 +3,7 @@ import { PassPacing } from './pass-pacing.js';
 
 describe('PassPacing', () => {
   it.each([
-    { name: 'a short pass', durationMs: 1, waitMs: 0 },
+    { name: 'a short pass', durationMs: 0.4, waitMs: 0 },
     { name: 'a pass of 20 ms', durationMs: 20, waitMs: 60 },
     { name: 'a pass of a second, up to the longest pause', durationMs: 1_000, waitMs: 250 },
   ])('pauses after $name', async ({ durationMs, waitMs }) => {
@@ -14,6 +14,18 @@ describe('PassPacing', () => {
     expect(pacing.getWaitMs('other')).toBe(0);
     await clock.advance(waitMs);
     expect(pacing.getWaitMs('w')).toBe(0);
+  });
+
+  it('pauses longer while other workloads pause, so that all passes share the main loop', async () => {
+    const clock = new ManualClock();
+    const pacing = new PassPacing(clock);
+    for (const uid of ['a', 'b', 'c']) pacing.recordPass(uid, 20);
+    expect(['a', 'b', 'c'].map((uid) => pacing.getWaitMs(uid))).toEqual([60, 120, 180]);
+    await clock.advance(150);
+    pacing.recordPass('a', 20);
+    expect(pacing.getWaitMs('a')).toBe(120);
+    pacing.recordPass('d', 1_000);
+    expect(pacing.getWaitMs('d')).toBe(1_000);
   });
 
   it('ends the pause of a workload that a user has changed', () => {
@@ -27,7 +39,7 @@ describe('PassPacing', () => {
     const clock = new ManualClock();
     const pacing = new PassPacing(clock);
     for (let each = 0; each < 1_000; each += 1) pacing.recordPass(`w-${each}`, 20);
-    await clock.advance(60);
+    await clock.advance(1_000);
     pacing.recordPass('w', 20);
     expect(pacing.size).toBe(1);
     expect(pacing.getWaitMs('w')).toBe(60);

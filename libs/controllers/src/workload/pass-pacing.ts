@@ -1,16 +1,22 @@
 import type { Clock } from '@cloudless/base';
 
 /** Shorter passes are not paced. */
-const PACED_FROM_MS = 2;
-/** Pause after a pass, as a multiple of its duration: a workload takes at most a quarter of a core. */
+const PACED_FROM_MS = 0.5;
+/**
+ * Pause after a pass, as a multiple of its duration and of the number of pausing workloads: the
+ * passes of all paused workloads together take at most a quarter of a core.
+ */
 const PAUSE_FACTOR = 3;
-/** Pauses that are kept before those that have ended are forgotten: those of deleted workloads. */
-const MAX_KEPT = 256;
-/** Longest pause: the longest delay of a replacement or of the next step of a rollout. */
-const MAX_PAUSE_MS = 250;
+/**
+ * Longest pause: the longest delay of a replacement or of the next step of a rollout, when a
+ * thousand workloads change at the same time.
+ */
+const MAX_PAUSE_MS = 1_000;
+/** Longest pause of a workload while no other workload pauses. */
+const MAX_SINGLE_PAUSE_MS = 250;
 
 /**
- * Limits the share of time that passes over one large workload take. A pass looks at every replica,
+ * Limits the share of time that passes over large workloads take. A pass looks at every replica,
  * and thousands of replicas start, or are lost, one after the other: with one pass for each change,
  * the work would grow with the square of their number. A pass that has work left causes no pause,
  * and {@link skipPause} ends the pause for changes that users made.
@@ -47,9 +53,21 @@ export class PassPacing {
    */
   recordPass(uid: string, durationMs: number): void {
     if (durationMs < PACED_FROM_MS) return;
-    const nowMs = this.clock.now();
-    if (this.pauseEndMs.size >= MAX_KEPT)
-      for (const [id, endMs] of this.pauseEndMs) if (endMs <= nowMs) this.pauseEndMs.delete(id);
-    this.pauseEndMs.set(uid, nowMs + Math.min(MAX_PAUSE_MS, PAUSE_FACTOR * durationMs));
+    const now = this.clock.now();
+    const others = this.countPausing(now);
+    const longestMs = others === 0 ? MAX_SINGLE_PAUSE_MS : MAX_PAUSE_MS;
+    const pauseMs = Math.min(longestMs, PAUSE_FACTOR * durationMs * (1 + others));
+    // The workload moves to the end: the ends of the pauses are almost in order.
+    this.pauseEndMs.delete(uid);
+    this.pauseEndMs.set(uid, now + pauseMs);
+  }
+
+  /** Counts the workloads that pause. Forgets the oldest pauses that have ended. */
+  private countPausing(now: number): number {
+    for (const [uid, endMs] of this.pauseEndMs) {
+      if (endMs > now) break;
+      this.pauseEndMs.delete(uid);
+    }
+    return this.pauseEndMs.size;
   }
 }

@@ -23,11 +23,12 @@ export function retireEndedReplicas(
   getLastReadyMs: (replicaId: string) => number,
 ): void {
   const { transaction, deleting } = pass;
+  const ended = pass.replicas.filter(({ value }) => !isLive(value) && !isTombstone(value));
+  if (ended.length === 0) return;
   const newestFailed = findNewestFailedBySlot(pass);
-  for (const replica of pass.replicas) {
+  for (const replica of ended) {
     if (transaction.size >= MAX_REPLICA_WRITES) return;
     const { value } = replica;
-    if (isTombstone(value) || isLive(value)) continue;
     const { view, workload, nextControl } = pass;
     const finishedOfActiveVersion = isFinishedOfActiveVersion(
       view,

@@ -49,12 +49,18 @@ export function addStepEvents(
   );
   const findEvictionOf = (replica: ReplicaRecord) =>
     evicted.has(replica.id) ? findEvictionEvent(view, replica) : undefined;
-  const eviction = selectNewest(
-    ...replicas.map((replica) =>
-      replica.desiredRunning && !replica.lost ? findEvictionOf(replica) : undefined,
-    ),
-  );
-  const newestEnded = findNewestEnded(replicas);
+  const eviction =
+    evicted.size === 0 || steps.created.length === 0
+      ? undefined
+      : selectNewest(
+          ...new Set(
+            replicas.map((replica) =>
+              replica.desiredRunning && !replica.lost ? findEvictionOf(replica) : undefined,
+            ),
+          ),
+        );
+  const newestEnded =
+    steps.created.length === 0 ? new Map<number, ReplicaRecord>() : findNewestEnded(replicas);
   const findCreateCause = ({ slot }: ReplicaRecord): Event | undefined =>
     selectNewest(change, eviction, findEndEvent(view, newestEnded.get(slot)));
   for (const [cause, created] of groupByCause(steps.created, findCreateCause)) {
@@ -68,8 +74,9 @@ export function addStepEvents(
   }
   const findStopCause = (replica: ReplicaRecord): Event | undefined =>
     findEvictionOf(replica) ?? change;
+  if (steps.stopped.length === 0) return;
+  const why = explainStops(view, observed, steps.stopped);
   for (const [cause, stopped] of groupByCause(steps.stopped, findStopCause)) {
-    const why = explainStops(view, observed, steps.stopped);
     addEvent(pass, {
       reason: 'ReplicasStopping',
       verb: 'ordered to stop',
@@ -162,7 +169,9 @@ function groupByCause(
     // that fail at the same moment have a hundred causes.
     const key =
       groups.has(cause) || groups.size < MAX_CAUSES ? cause : selectNewest(...groups.keys());
-    groups.set(key, [...(groups.get(key) ?? []), replica]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [replica]);
+    else group.push(replica);
   }
   return groups;
 }

@@ -1,6 +1,10 @@
 import { clone } from '@bufbuild/protobuf';
-import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
-import { ControlRecordSchema, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
+import {
+  ControlRecordSchema,
+  type ControlRecord,
+  type ReplicaRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
 import {
   WorkQueue,
   logFailure,
@@ -16,15 +20,12 @@ import {
 import {
   isLive,
   isTombstone,
-  toNameKeyId,
-  toVersionKeyId,
   type ClusterState,
   type RecordChange,
   type Stored,
 } from '@cloudless/cluster-state';
 import { decideNextSteps, type RolloutObserved } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
-import { findChangeEvent } from '../common/causes.js';
 import { commitOrReconcileAgain, commitPart } from '../common/commit.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
@@ -37,8 +38,10 @@ import { requireReadinessGuard, StepQueue } from './apply-steps.js';
 import { toDecisionId, addStepEvents } from './step-events.js';
 import { SlotBackoffs } from './slot-backoff.js';
 import { PassPacing } from './pass-pacing.js';
-import { describeRemoval } from './removal-event.js';
+import { addWorkloadRemoval } from './workload-removal.js';
+import { listBySequence } from './list-by-sequence.js';
 import { retireEndedReplicas } from './retire-ended-replicas.js';
+import { StartingWorkloads } from './starting-workloads.js';
 import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
 import type { WorkloadPass } from './workload-pass.js';
 
@@ -74,11 +77,15 @@ export class WorkloadReconciler {
    */
   private readonly globalWorkloads = new Set<string>();
   private readonly pacing: PassPacing;
+  private readonly starting: StartingWorkloads;
+  /** Control records that passes have written. The pass itself continues after their commit. */
+  private readonly ownControls = new WeakSet<ControlRecord>();
   /** Workloads whose last pass has committed every step of its decision. */
   private readonly finished = new Set<string>();
 
   constructor(private readonly deps: WorkloadReconcilerDeps) {
     this.pacing = new PassPacing(deps.clock);
+    this.starting = new StartingWorkloads(deps.clock);
     this.queue = new WorkQueue<string>({
       clock: deps.clock,
       random: deps.random,
@@ -113,12 +120,11 @@ export class WorkloadReconciler {
     const { state, clock, readiness } = this.deps;
     // The change of the cluster record wakes this loop when an operator accepts the state.
     if (state.storeRolledBack !== undefined) return { kind: 'done' };
+    this.starting.delete(uid);
     const view = state.view();
     const workload = view.workload(uid);
     const control = view.control(uid);
-    const replicas = [...view.replicasOf(uid)].sort((a, b) =>
-      Number(a.value.sequence - b.value.sequence),
-    );
+    const replicas = listBySequence(view.replicasOf(uid));
     if (workload === undefined || control === undefined) return this.deleteEndedReplicas(replicas);
     const pass: WorkloadPass = {
       view,
@@ -139,9 +145,9 @@ export class WorkloadReconciler {
     return this.advance(pass);
   }
 
-  /** Runs one pass over a workload, or none while passes over the workload pause. */
+  /** Runs one pass over a workload, or none while its passes pause or are put off. */
   private async runPass(uid: string): Promise<WorkResult> {
-    const waitMs = this.pacing.getWaitMs(uid);
+    const waitMs = Math.max(this.pacing.getWaitMs(uid), this.starting.getWaitMs(uid));
     if (waitMs > 0) return { kind: 'after', delayMs: waitMs };
     const startedAtMs = this.deps.clock.now();
     const running = this.reconcile(uid);
@@ -155,31 +161,51 @@ export class WorkloadReconciler {
 
   private wakeFor(changes: readonly RecordChange[]): void {
     for (const { kind, id, before, after } of changes) {
-      if (kind === 'workload') this.trackMode(id, after);
-      if (kind === 'workload' || kind === 'control') this.wakeNow(id);
-      else if (kind === 'replica') this.queue.wake((after ?? before)?.uid ?? '');
-      else if (kind === 'node') this.wakeForNode(id);
+      if (kind === 'replica') this.wakeForReplica(before, after);
+      else if (kind === 'workload') {
+        this.trackMode(id, after);
+        this.wakeNow(id);
+      } else if (kind === 'control') {
+        if (after === undefined || !this.ownControls.has(after)) this.wakeNow(id);
+      } else if (kind === 'node') this.wakeForNode(id);
       else if (kind === 'meta') this.wakeAll();
     }
   }
 
+  private wakeForReplica(
+    before: ReplicaRecord | undefined,
+    after: ReplicaRecord | undefined,
+  ): void {
+    const uid = (after ?? before)?.uid ?? '';
+    if (this.starting.applyChange(uid, before, after)) this.queue.wake(uid);
+  }
+
   private wakeNow(uid: string): void {
     this.pacing.skipPause(uid);
+    this.wake(uid);
+  }
+
+  /** Wakes a pass that is not put off. */
+  private wake(uid: string): void {
+    this.starting.delete(uid);
     this.queue.wake(uid);
   }
 
   private wakeAll(): void {
     const view = this.deps.state.view();
+    const uids = new Set<string>();
     for (const { value } of view.workloads()) {
       this.trackMode(value.uid, value);
-      this.wakeNow(value.uid);
+      uids.add(value.uid);
     }
-    for (const { value } of view.replicas()) this.wakeNow(value.uid);
+    for (const { value } of view.replicas()) uids.add(value.uid);
+    for (const uid of uids) this.wakeNow(uid);
   }
 
   private wakeForNode(nodeId: string): void {
-    for (const { value } of this.deps.state.view().replicasOn(nodeId)) this.queue.wake(value.uid);
-    for (const uid of this.globalWorkloads) this.queue.wake(uid);
+    const uids = new Set(this.globalWorkloads);
+    for (const { value } of this.deps.state.view().replicasOn(nodeId)) uids.add(value.uid);
+    for (const uid of uids) this.wake(uid);
   }
 
   private trackMode(uid: string, workload: WorkloadRecord | undefined): void {
@@ -221,13 +247,15 @@ export class WorkloadReconciler {
       replicas,
       wantedReplicas,
     );
-    const { recheckInMs } = input;
     const advance = deleting ? undefined : advancePass(pass, input.observed, now.wallTimeMs);
     const { observed, decision } = advance ?? {
       observed: input.observed,
       decision: decideNextSteps(input.observed),
     };
-    if (deleting && decision.kind === 'converged') return this.removeWorkload(pass);
+    if (deleting && decision.kind === 'converged') {
+      addWorkloadRemoval(pass, view.versions(workload.value.uid));
+      return commitOrReconcileAgain(state, transaction);
+    }
     const steps = decision.kind === 'steps' ? decision.steps : [];
     const stepQueue = new StepQueue(
       pass,
@@ -239,45 +267,15 @@ export class WorkloadReconciler {
     addStepEvents(pass, observed, { created, stopped });
     requireReadinessGuard(pass, observed, steps);
     pruneVersions(pass, pass.versions);
-    if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
-      return this.commitSteps(pass, stepQueue, observed, created.length);
     const wakeInMs =
       advance?.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
     const nextPassMs = Math.min(
-      ...[recheckInMs, retryDelayMs, wakeInMs].map((ms) => ms ?? Number.POSITIVE_INFINITY),
+      ...[input.recheckInMs, retryDelayMs, wakeInMs].map((ms) => ms ?? Number.POSITIVE_INFINITY),
     );
+    this.starting.recordPass(workload.value.uid, { observed, decision }, replicas, nextPassMs);
+    if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
+      return this.commitSteps(pass, stepQueue, observed, created.length);
     return Number.isFinite(nextPassMs) ? { kind: 'after', delayMs: nextPassMs } : { kind: 'done' };
-  }
-
-  private async removeWorkload({
-    workload,
-    control,
-    transaction,
-    view,
-    replicas,
-  }: WorkloadPass): Promise<WorkResult> {
-    const { uid, namespace, name } = workload.value;
-    const versions = this.deps.state.view().versions(uid);
-    for (const { version } of versions.slice(0, MAX_PASS_WRITES))
-      transaction.delete('version', toVersionKeyId(uid, version));
-    transaction.require('workload', uid, workload).require('control', uid, control);
-    if (versions.length <= MAX_PASS_WRITES) {
-      transaction
-        .delete('workload', uid)
-        .delete('control', uid)
-        .delete('evidence', uid)
-        .delete('name', toNameKeyId(namespace, name));
-      transaction.event({
-        severity: Severity.INFO,
-        category: Category.WORKLOAD,
-        reason: 'WorkloadDeleted',
-        ...describeRemoval({ namespace, name }, replicas),
-        namespace,
-        workload: name,
-        causedBy: findChangeEvent(view, workload.value),
-      });
-    }
-    return commitOrReconcileAgain(this.deps.state, transaction);
   }
 
   /**
@@ -330,6 +328,7 @@ export class WorkloadReconciler {
     const { workload, control, transaction, nextControl } = pass;
     const { uid, requestId } = workload.value;
     const { state, log } = this.deps;
+    this.ownControls.add(nextControl);
     transaction
       .require('control', uid, control)
       .put('control', uid, nextControl)
@@ -338,9 +337,16 @@ export class WorkloadReconciler {
     // Read before the commit, which changes the revision of the view: the events of this pass have
     // the same id.
     const decisionId = toDecisionId(pass);
-    const result = await commitPart(state, transaction);
-    const requestField = requestId === '' ? {} : { requestId };
-    log.info('workload advanced', { workloadId: uid, writes, decisionId, ...requestField });
-    return result;
+    let isCommitted = false;
+    try {
+      const result = await commitPart(state, transaction);
+      isCommitted = result.kind === 'committed';
+      const requestField = requestId === '' ? {} : { requestId };
+      log.info('workload advanced', { workloadId: uid, writes, decisionId, ...requestField });
+      return result;
+    } finally {
+      // The decision has to be made anew.
+      if (!isCommitted) this.starting.delete(uid);
+    }
   }
 }

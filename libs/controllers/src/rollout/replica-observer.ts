@@ -1,0 +1,95 @@
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { toReplicaId } from '@cloudless/base';
+import { toCanonicalVersion, type ClusterView } from '@cloudless/cluster-state';
+import type { RolloutReplica } from '@cloudless/rollout';
+import { findEviction, findRequestedEviction } from '../drain/eviction.js';
+import type { NodeDirectory } from '../node/node-directory.js';
+import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
+import type { ReadinessTracker } from './readiness-tracker.js';
+
+export interface ReplicaSources {
+  readonly view: Pick<ClusterView, 'node' | 'version' | 'control'>;
+  readonly nodes: Pick<NodeDirectory, 'isAlive'>;
+  readonly readiness: Pick<ReadinessTracker, 'readyForMs'>;
+}
+
+/**
+ * Converts the live replicas of one workload to the input of the rollout planner, at one moment. A
+ * pass converts every replica of the workload, so facts that replicas share are found once.
+ */
+export class ReplicaObserver {
+  /** The canonical version of each version. */
+  private readonly canonical = new Map<number, number>();
+  private readonly requested: ReturnType<typeof findRequestedEviction>;
+  private earliestMs = Number.POSITIVE_INFINITY;
+
+  /**
+   * @param times - `minReadyMs`: for how long an available replica is ready; `nowMs`: wall-clock
+   *   milliseconds.
+   */
+  constructor(
+    private readonly sources: ReplicaSources,
+    private readonly uid: string,
+    private readonly times: { readonly minReadyMs: number; readonly nowMs: number },
+  ) {
+    this.requested = findRequestedEviction(sources.view.control(uid)?.value, times.nowMs);
+  }
+
+  /**
+   * Milliseconds until time alone changes one of the replicas: the next ready replica becomes
+   * available, or an eviction changes; undefined when neither is pending.
+   */
+  get recheckInMs(): number | undefined {
+    return Number.isFinite(this.earliestMs) ? this.earliestMs : undefined;
+  }
+
+  observe(replica: ReplicaRecord): RolloutReplica {
+    const { sources, requested } = this;
+    const { minReadyMs, nowMs } = this.times;
+    const { id, nodeId, desiredRunning } = replica;
+    const readyForMs = sources.readiness.readyForMs(replica);
+    const isAvailable = readyForMs !== undefined && readyForMs >= minReadyMs;
+    if (readyForMs !== undefined && !isAvailable) this.recheckIn(minReadyMs - readyForMs);
+    const eviction = findEviction(sources.view, replica, nowMs);
+    if (eviction.changesInMs !== undefined) this.recheckIn(eviction.changesInMs);
+    const isRequested = requested.replicaIds.has(id);
+    if (isRequested) this.recheckIn(requested.endsInMs);
+    // A replica that is ready for some time is on a node with a live session.
+    const onSilentNode =
+      readyForMs === undefined && nodeId !== '' && !sources.nodes.isAlive(nodeId);
+    const observed: RolloutReplica = {
+      id: toReplicaId(id),
+      version: this.toCanonical(replica.version),
+      // A stopping replica that still serves counts as a part of the current batch.
+      available: desiredRunning ? isAvailable : replica.ready,
+      desired: desiredRunning ? 'running' : 'stopped',
+      lost: replica.lost,
+      draining: eviction.draining || isRequested,
+      forced: eviction.forced,
+      // A replica that is ready for less than min_ready_duration, or is on a silent node, may
+      // serve, so it must not be stopped like an unready replica.
+      notYetAvailable: readyForMs !== undefined || onSilentNode,
+      onSilentNode,
+      createdSequence: Number(replica.sequence),
+      nodeId: nodeId === '' ? replica.onlyNodeId : nodeId,
+    };
+    return isUnplaceable(replica) ? { ...observed, unplaced: replica.reason } : observed;
+  }
+
+  private toCanonical(version: number): number {
+    const known = this.canonical.get(version);
+    if (known !== undefined) return known;
+    const canonical = toCanonicalVersion(this.sources.view, this.uid, version);
+    this.canonical.set(version, canonical);
+    return canonical;
+  }
+
+  private recheckIn(delayMs: number): void {
+    if (delayMs < this.earliestMs) this.earliestMs = delayMs;
+  }
+}
+
+/** Returns true when the placer has tried to place the replica and found no node. */
+function isUnplaceable({ nodeId, reason }: ReplicaRecord): boolean {
+  return nodeId === '' && reason !== '' && reason !== WAITS_FOR_NODE;
+}

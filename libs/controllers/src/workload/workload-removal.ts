@@ -1,0 +1,36 @@
+import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import type { VersionRecord } from '@cloudless/api/store';
+import { toNameKeyId, toVersionKeyId } from '@cloudless/cluster-state';
+import { findChangeEvent } from '../common/causes.js';
+import { MAX_PASS_WRITES } from '../rollout/rollout-pass.js';
+import { describeRemoval } from './removal-event.js';
+import type { WorkloadPass } from './workload-pass.js';
+
+/**
+ * Adds the deletion of a workload without replicas to the transaction of a pass. Deletes only
+ * versions, and leaves the rest to the next pass, when there are more versions than fit.
+ */
+export function addWorkloadRemoval(
+  { workload, control, transaction, view, replicas }: WorkloadPass,
+  versions: readonly VersionRecord[],
+): void {
+  const { uid, namespace, name } = workload.value;
+  for (const { version } of versions.slice(0, MAX_PASS_WRITES))
+    transaction.delete('version', toVersionKeyId(uid, version));
+  transaction.require('workload', uid, workload).require('control', uid, control);
+  if (versions.length > MAX_PASS_WRITES) return;
+  transaction
+    .delete('workload', uid)
+    .delete('control', uid)
+    .delete('evidence', uid)
+    .delete('name', toNameKeyId(namespace, name));
+  transaction.event({
+    severity: Severity.INFO,
+    category: Category.WORKLOAD,
+    reason: 'WorkloadDeleted',
+    ...describeRemoval({ namespace, name }, replicas),
+    namespace,
+    workload: name,
+    causedBy: findChangeEvent(view, workload.value),
+  });
+}
