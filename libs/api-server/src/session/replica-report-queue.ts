@@ -20,6 +20,7 @@ import {
 import type { ApiServerDeps } from '../ports.js';
 import { EventThrottle } from './event-throttle.js';
 import { mergeReport } from './merge-report.js';
+import { ReadyEvents } from './ready-events.js';
 import { ReportBacklog, type QueuedReport } from './report-backlog.js';
 import { createReportEvents, findCause } from './report-events.js';
 
@@ -35,10 +36,10 @@ const MAX_WRITES_BEFORE_REPORT = 96;
  */
 const MAX_REPORTS_PER_PASS = 256;
 /**
- * Reports that fill a transaction, as most changes write a replica and an event. With so many
+ * Reports that fill a transaction: replicas that become ready together share an event. With so many
  * waiting, the next commit does not wait for the end of the commits in progress.
  */
-const FULL_COMMIT = 50;
+const FULL_COMMIT = 90;
 /**
  * Most commits in progress at the same time, beside those of separate reports. More than one only
  * helps when the store takes longer to confirm a commit than this process to prepare the next.
@@ -52,6 +53,13 @@ const MAX_LATE_EVENTS = 90;
  * the report of one replica, `events` commits the due events of one node.
  */
 type PassKey = `lane ${number}` | `separate ${string}` | `events ${string}`;
+
+/** A commit of reports while it is prepared. */
+interface ReportCommit {
+  readonly transaction: Transaction;
+  readonly view: ClusterView;
+  readonly ready: ReadyEvents;
+}
 
 /**
  * Writes the reports of agents into the records of their replicas, and emits the events about the
@@ -147,14 +155,18 @@ export class ReplicaReportQueue {
     const { state } = this.deps;
     const view = state.view();
     const transaction = state.transaction();
+    const ready = new ReadyEvents();
     const taken = new Map<string, QueuedReport>();
     let looks = 0;
-    while (looks < MAX_REPORTS_PER_PASS && transaction.size <= MAX_WRITES_BEFORE_REPORT) {
+    while (
+      looks < MAX_REPORTS_PER_PASS &&
+      transaction.size + ready.size <= MAX_WRITES_BEFORE_REPORT
+    ) {
       const queued = this.backlog.take();
       if (queued === undefined) break;
       looks += 1;
       try {
-        const recordKey = this.addReport(transaction, view, queued);
+        const recordKey = this.addReport({ transaction, view, ready }, queued);
         if (recordKey === undefined) this.backlog.finish(queued);
         else taken.set(recordKey, queued);
       } catch (reason) {
@@ -166,6 +178,7 @@ export class ReplicaReportQueue {
     // The reports that are left wait for the end of another commit about their replicas.
     if (looks === 0) return { kind: 'done' };
     if (taken.size === 0) return { kind: 'again' };
+    ready.flush(transaction);
     try {
       await state.commitObserved(transaction);
     } catch (reason) {
@@ -182,8 +195,10 @@ export class ReplicaReportQueue {
     if (queued === undefined) return { kind: 'done' };
     const { state } = this.deps;
     const transaction = state.transaction();
+    const ready = new ReadyEvents();
     try {
-      const recordKey = this.addReport(transaction, state.view(), queued);
+      const recordKey = this.addReport({ transaction, view: state.view(), ready }, queued);
+      ready.flush(transaction);
       if (recordKey !== undefined) await state.commitObserved(transaction);
     } catch (reason) {
       this.backlog.putBack(queued, true);
@@ -239,10 +254,10 @@ export class ReplicaReportQueue {
    * @returns The key of the replica record; undefined when the report changes nothing.
    */
   private addReport(
-    transaction: Transaction,
-    view: ClusterView,
+    commit: ReportCommit,
     { nodeId, report }: QueuedReport,
   ): string | undefined {
+    const { transaction, view } = commit;
     const { state, clock } = this.deps;
     const stored = view.replica(report.replicaId);
     if (stored === undefined || stored.value.nodeId !== nodeId) return undefined;
@@ -251,13 +266,12 @@ export class ReplicaReportQueue {
     const next = mergeReport(stored.value, report, clock.wallTime(), hasNewestOrder);
     if (equals(ReplicaRecordSchema, stored.value, next)) return undefined;
     transaction.updateReplica(stored, next);
-    this.addEvents(transaction, view, stored.value, next);
+    this.addEvents(commit, stored.value, next);
     return toReplicaKeyId(next.uid, next.sequence);
   }
 
   private addEvents(
-    transaction: Transaction,
-    view: ClusterView,
+    { transaction, view, ready }: ReportCommit,
     before: ReplicaRecord,
     after: ReplicaRecord,
   ): void {
@@ -270,7 +284,7 @@ export class ReplicaReportQueue {
         continue;
       }
       previousEvent = { ...admitted, causedBy: previousEvent ?? findCause(view, admitted) };
-      transaction.event(previousEvent);
+      if (!ready.add(previousEvent)) transaction.event(previousEvent);
     }
   }
 

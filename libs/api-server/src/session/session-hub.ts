@@ -7,6 +7,7 @@ import {
   NodeStatus_Phase as NodePhase,
   RenewLeaseResponseSchema,
   WelcomeSchema,
+  isBinaryCall,
   type AgentMessage,
   type CoordinatorMessage,
   type HeartbeatRequest,
@@ -31,6 +32,7 @@ import { admitNode, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
 import { announcesCoordinator } from './known-coordinators.js';
 import { createOrphanOrder, isOrphan, listPendingOrders } from './orders.js';
+import { createOrderMessage } from './order-encoder.js';
 import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
 import { computeReconnectTimes } from './reconnect-times.js';
@@ -121,7 +123,7 @@ export class SessionHub implements TunnelRequester {
     messages: AsyncIterable<AgentMessage>,
     context: HandlerContext,
   ): AsyncGenerator<CoordinatorMessage> {
-    const { clock, nodes, log } = this.deps;
+    const { nodes, log } = this.deps;
     const incoming = messages[Symbol.asyncIterator]();
     const first = await incoming.next();
     const hello = first.done === true ? undefined : first.value.message;
@@ -144,16 +146,19 @@ export class SessionHub implements TunnelRequester {
     log.info('agent connected', { nodeId: session.nodeId });
     session.announceCoordinators();
     void this.readMessages(session, incoming);
+    const isBinary = isBinaryCall(context.requestHeader);
     try {
       yield create(CoordinatorMessageSchema, {
         message: { case: 'welcome', value: this.createWelcome(hello.value, session.id) },
       });
-      for await (const message of session.outbox.drain(clock, context.signal)) {
+      for await (const message of session.outbox.drain(context.signal)) {
         // Drops orders that were queued before the rollback was detected. They are sent again once
         // an operator has accepted the restored state.
         if (message.message.case === 'order' && this.deps.state.storeRolledBack !== undefined)
           continue;
-        yield message;
+        yield isBinary && message.message.case === 'order'
+          ? createOrderMessage(message.message.value)
+          : message;
       }
     } finally {
       for (const unsubscribe of unsubscribes) unsubscribe?.();

@@ -1,5 +1,4 @@
-import type { Clock, StopSignal } from '@cloudless/base';
-import { BOOKMARK_MS, Wakeup } from '../watch/wakeup.js';
+import type { StopSignal } from '@cloudless/base';
 
 /**
  * Messages to one agent that wait to be sent. A newer message replaces a waiting message with the
@@ -10,12 +9,13 @@ import { BOOKMARK_MS, Wakeup } from '../watch/wakeup.js';
  * outbox.push('a', 'a1');
  * outbox.push('b', 'b1');
  * outbox.push('a', 'a2'); // replaces a1
- * for await (const message of outbox.drain(clock, signal)) … // b1, a2
+ * for await (const message of outbox.drain(signal)) … // b1, a2
  * ```
  */
 export class SessionOutbox<Message> {
   private readonly waiting = new Map<string, Message>();
-  private readonly wakeup = new Wakeup();
+  /** Ends the wait of {@link drain}; undefined while nothing waits. */
+  private wake: (() => void) | undefined;
   private closed = false;
 
   /** Adds a message. Without effect after {@link close}. */
@@ -23,7 +23,7 @@ export class SessionOutbox<Message> {
     if (this.closed) return;
     this.waiting.delete(key);
     this.waiting.set(key, message);
-    this.wakeup.notify();
+    this.wake?.();
   }
 
   /** Removes a message that was not sent yet. */
@@ -39,21 +39,31 @@ export class SessionOutbox<Message> {
   /** Ends {@link drain}. Waiting messages are not sent. */
   close(): void {
     this.closed = true;
-    this.wakeup.notify();
+    this.wake?.();
   }
 
   /**
    * Yields the messages in the order of their last push. Ends when the outbox is closed or the
    * signal is aborted.
    */
-  async *drain(clock: Clock, signal: StopSignal): AsyncGenerator<Message> {
-    while (!this.closed && !signal.aborted) {
-      for (const [key, message] of this.waiting) {
-        this.waiting.delete(key);
-        yield message;
-        if (this.closed || signal.aborted) return;
+  async *drain(signal: StopSignal): AsyncGenerator<Message> {
+    const onAbort = (): void => this.wake?.();
+    signal.addEventListener('abort', onAbort);
+    try {
+      while (!this.closed && !signal.aborted) {
+        for (const [key, message] of this.waiting) {
+          this.waiting.delete(key);
+          yield message;
+          if (this.closed || signal.aborted) return;
+        }
+        if (this.waiting.size === 0)
+          await new Promise<void>((resolve) => {
+            this.wake = resolve;
+          });
+        this.wake = undefined;
       }
-      if (this.waiting.size === 0) await this.wakeup.wait(clock, BOOKMARK_MS, signal);
+    } finally {
+      signal.removeEventListener('abort', onAbort);
     }
   }
 }

@@ -1,0 +1,59 @@
+import type { EventInit, Transaction } from '@cloudless/cluster-state';
+
+/** Most events about single replicas of one workload in one commit. */
+const MAX_SINGLE_EVENTS = 8;
+/** The reason of the events that this file merges. */
+const READY = 'ReplicaReady';
+
+/**
+ * The events of one commit about replicas that have become ready. When many replicas of a workload
+ * become ready at the same time by the same cause, one event names all of them: events of their own
+ * would be a quarter of the writes of a start.
+ */
+export class ReadyEvents {
+  private readonly groups = new Map<string, EventInit[]>();
+
+  /** Number of events that {@link flush} adds. */
+  get size(): number {
+    let size = 0;
+    for (const { length } of this.groups.values()) size += length > MAX_SINGLE_EVENTS ? 1 : length;
+    return size;
+  }
+
+  /**
+   * Takes an event.
+   * @returns False for an event that is not merged with others: one with another reason or a cause
+   *   in the same commit, or one that stands for several events of its replica.
+   */
+  add(event: EventInit): boolean {
+    if (event.reason !== READY || event.count !== undefined) return false;
+    const { namespace = '', workload = '', causedBy } = event;
+    // An event of the same commit, such as the end of an image pull, causes one event only.
+    if (causedBy !== undefined && !('id' in causedBy)) return false;
+    const key = `${namespace}/${workload} ${causedBy?.id ?? ''}`;
+    const group = this.groups.get(key);
+    if (group === undefined) this.groups.set(key, [event]);
+    else group.push(event);
+    return true;
+  }
+
+  /** Adds the events to the transaction of the commit. */
+  flush(transaction: Transaction): void {
+    for (const events of this.groups.values())
+      if (events.length > MAX_SINGLE_EVENTS) transaction.event(merge(events));
+      else for (const event of events) transaction.event(event);
+    this.groups.clear();
+  }
+}
+
+function merge(events: readonly EventInit[]): EventInit {
+  const [first] = events;
+  const nodes = new Set(events.map(({ nodeId }) => nodeId));
+  return {
+    ...first,
+    message: `${events.length} replicas are ready`,
+    replicaId: '',
+    replicaIds: events.map(({ replicaId = '' }) => replicaId),
+    nodeId: nodes.size === 1 ? (first?.nodeId ?? '') : '',
+  };
+}
