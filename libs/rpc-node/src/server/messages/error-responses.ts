@@ -38,14 +38,29 @@ export async function correctErrorOf(
 }
 
 /** Corrects the status in the trailers, which are complete when the body has ended. */
-async function* correctTrailer(
+function correctTrailer(
   { trailer }: UniversalServerResponse,
   body: AsyncIterable<Uint8Array>,
   correct: CorrectError,
 ): AsyncIterable<Uint8Array> {
-  yield* body;
-  const error = trailer === undefined ? undefined : findTrailerError(trailer);
-  if (trailer !== undefined && error !== undefined) setGrpcStatus(trailer, correct(error));
+  const correctStatus = (): void => {
+    const error = trailer === undefined ? undefined : findTrailerError(trailer);
+    if (trailer !== undefined && error !== undefined) setGrpcStatus(trailer, correct(error));
+  };
+  return {
+    [Symbol.asyncIterator]: () => {
+      const chunks = body[Symbol.asyncIterator]();
+      return {
+        next: async () => {
+          const item = await chunks.next();
+          if (item.done === true) correctStatus();
+          return item;
+        },
+        return: async (value?: unknown) =>
+          (await chunks.return?.(value)) ?? { done: true, value: undefined },
+      };
+    },
+  };
 }
 
 async function* mapChunks(

@@ -54,19 +54,20 @@ export function enforceBodyTimeout(
  * Delays the end of an HTTP/1.1 response until its request is complete. Otherwise Node would close
  * a connection without keep-alive while a refused client is still sending.
  */
-export async function* endAfterRequestBody(
+export function endAfterRequestBody(
   body: AsyncIterable<Uint8Array>,
   { method }: UniversalHandler,
   request: AnyRequest,
 ): AsyncIterable<Uint8Array> {
+  return 'stream' in request || isClientStreaming(method) ? body : endAfterRequest(body, request);
+}
+
+async function* endAfterRequest(
+  body: AsyncIterable<Uint8Array>,
+  request: AnyRequest,
+): AsyncIterable<Uint8Array> {
   yield* body;
-  if (
-    'stream' in request ||
-    request.readableEnded ||
-    request.destroyed ||
-    isClientStreaming(method)
-  )
-    return;
+  if (request.readableEnded || request.destroyed) return;
   await new Promise<void>((resolve) => {
     request.once('end', resolve).once('close', resolve);
     discardBody(request);

@@ -8,6 +8,7 @@ import { Health, ServerReflectionV1 } from '@cloudless/api/grpc';
 import { createError } from '../admission/retryable-error.js';
 import { OverloadProtection } from '../admission/overload-protection.js';
 import { HealthState, registerHealthService } from '../health/health.js';
+import { StreamImplementations, createStreamHandlers } from '../messages/grpc-streams.js';
 import { inputErrorInterceptor } from '../messages/input-errors.js';
 import { COMPRESSIONS, COMPRESS_MIN_BYTES } from '../messages/compressions.js';
 import {
@@ -157,15 +158,17 @@ class HttpRpcServer implements RpcServer {
   private createHandlers(): readonly UniversalHandler[] {
     const { registerRoutes, interceptors = [], reflectedServices = [] } = this.options;
     const { readMaxBytes, maxTimeoutMs } = this.limits;
+    const allInterceptors = [this.lifetimes.interceptor, inputErrorInterceptor, ...interceptors];
     const router: ConnectRouter = createConnectRouter({
       acceptCompression: [...COMPRESSIONS],
       compressMinBytes: COMPRESS_MIN_BYTES,
-      interceptors: [this.lifetimes.interceptor, inputErrorInterceptor, ...interceptors],
+      interceptors: allInterceptors,
       jsonOptions: { ignoreUnknownFields: false, alwaysEmitImplicit: true },
       readMaxBytes,
       maxTimeoutMs,
     });
-    registerRoutes(router);
+    const streams = new StreamImplementations();
+    registerRoutes(streams.record(router));
     for (const { method } of router.handlers) this.protection.register(method);
     const serviceHandlerCount = router.handlers.length;
     for (const { service } of router.handlers) {
@@ -178,7 +181,7 @@ class HttpRpcServer implements RpcServer {
       this.protection.register(method, {
         priority: service.typeName === Health.typeName ? 'control' : 'read',
       });
-    return router.handlers;
+    return createStreamHandlers(router.handlers, streams, allInterceptors);
   }
 
   private serve(connection: ServerConnection, stream: net.Socket): void {

@@ -1,0 +1,151 @@
+import * as http2 from 'node:http2';
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
+import {
+  AgentMessageSchema,
+  CoordinatorMessageSchema,
+  CoordinatorService,
+  type AgentMessage,
+  type CoordinatorMessage,
+} from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
+import { serversOfTest } from '../testing/fixture.js';
+import { envelope } from '../testing/raw-http.js';
+
+const open = serversOfTest(afterEach);
+type Implementation = (
+  messages: AsyncIterable<AgentMessage>,
+  context: HandlerContext,
+) => AsyncIterable<CoordinatorMessage>;
+
+const hello = (nodeId: string): Buffer =>
+  envelope(
+    Buffer.from(
+      toBinary(
+        AgentMessageSchema,
+        create(AgentMessageSchema, { message: { case: 'hello', value: { nodeId } } }),
+      ),
+    ),
+  );
+const welcome = (clusterId: string): CoordinatorMessage =>
+  create(CoordinatorMessageSchema, { message: { case: 'welcome', value: { clusterId } } });
+/** Answers every Hello with a Welcome. */
+async function* echo(messages: AsyncIterable<AgentMessage>): AsyncGenerator<CoordinatorMessage> {
+  for await (const { message } of messages)
+    if (message.case === 'hello') yield welcome(message.value.nodeId);
+}
+
+/** Calls Session with a whole body, and returns what the server answers. */
+async function call(
+  implementation: Implementation,
+  bodies: readonly Uint8Array[],
+  headers: http2.OutgoingHttpHeaders = {},
+) {
+  const { url } = await open({
+    registerRoutes: (router) =>
+      router.rpc(CoordinatorService.method.session, implementation as never),
+  });
+  const session = http2.connect(url);
+  try {
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': '/cloudless.api.CoordinatorService/Session',
+      'content-type': 'application/grpc+proto',
+      te: 'trailers',
+      ...headers,
+    });
+    const chunks: Buffer[] = [];
+    let fields: http2.IncomingHttpHeaders = {};
+    const add = (more: http2.IncomingHttpHeaders): void => void (fields = { ...fields, ...more });
+    stream.on('response', add).on('trailers', add);
+    stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+    for (const body of bodies) stream.write(body);
+    stream.end();
+    await new Promise((resolve) => stream.once('close', resolve));
+    return { fields, texts: readWelcomes(Buffer.concat(chunks)) };
+  } finally {
+    session.destroy();
+  }
+}
+
+function readWelcomes(bytes: Buffer): readonly string[] {
+  const texts: string[] = [];
+  for (let at = 0; at < bytes.length; at += 5 + bytes.readUInt32BE(at + 1)) {
+    const data = bytes.subarray(at + 5, at + 5 + bytes.readUInt32BE(at + 1));
+    const { message } = fromBinary(CoordinatorMessageSchema, data);
+    texts.push(message.case === 'welcome' ? message.value.clusterId : 'no welcome');
+  }
+  return texts;
+}
+
+/** Each call is served directly, and with a deadline of the client by Connect: both alike. */
+const PATHS = [
+  { path: 'directly', headers: {} },
+  { path: 'by Connect', headers: { 'grpc-timeout': '30S' } },
+];
+
+describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
+  it('delivers all messages in both directions, also those split over several frames', async () => {
+    const all = Buffer.concat(['a', 'b', 'c'].map(hello));
+    const { fields, texts } = await call(echo, [all.subarray(0, 7), all.subarray(7)], headers);
+    expect(texts).toEqual(['a', 'b', 'c']);
+    expect(fields).toMatchObject({
+      ...{ ':status': 200, 'grpc-status': '0' },
+      'content-type': 'application/grpc+proto',
+    });
+  });
+
+  it('ends with the error of the implementation, after its messages', async () => {
+    async function* fail(): AsyncGenerator<CoordinatorMessage> {
+      yield welcome('first');
+      throw new ConnectError('the node is banned', Code.PermissionDenied);
+    }
+    const { fields, texts } = await call(fail, [hello('a')], headers);
+    expect(texts).toEqual(['first']);
+    expect(fields).toMatchObject({ 'grpc-status': '7', 'grpc-message': 'the node is banned' });
+  });
+
+  it('hides the cause of an unexpected error', async () => {
+    // eslint-disable-next-line require-yield -- fails before the first message
+    async function* fail(): AsyncGenerator<CoordinatorMessage> {
+      throw new CloudlessError('internal', 'a secret');
+    }
+    const { fields } = await call(fail, [hello('a')], headers);
+    expect(fields).toMatchObject({ 'grpc-status': '13', 'grpc-message': 'internal error' });
+  });
+
+  it('sends the headers that the implementation sets before its first message', async () => {
+    async function* setHeaders(
+      _messages: AsyncIterable<AgentMessage>,
+      context: HandlerContext,
+    ): AsyncGenerator<CoordinatorMessage> {
+      context.responseHeader.set('x-early', 'yes');
+      yield welcome('a');
+      context.responseTrailer.set('x-late', 'yes');
+    }
+    const { fields } = await call(setHeaders, [hello('a')], headers);
+    expect(fields).toMatchObject({ 'x-early': 'yes', 'x-late': 'yes', 'grpc-status': '0' });
+  });
+
+  it.each([
+    { name: 'bytes that are no message', body: envelope(Buffer.from([0xff, 0xff])), code: '3' },
+    { name: 'an incomplete message', body: hello('a').subarray(0, 8), code: '3' },
+    { name: 'an incomplete envelope', body: Buffer.from([0, 0]), code: '3' },
+  ])('refuses $name as INVALID_ARGUMENT', async ({ body, code }) => {
+    const { fields, texts } = await call(echo, [hello('first'), body], headers);
+    expect([fields['grpc-status'], texts]).toEqual([code, ['first']]);
+  });
+
+  it('aborts the signal of the call when the stream has ended', async () => {
+    let signal: AbortSignal | undefined;
+    async function* once(
+      _messages: AsyncIterable<AgentMessage>,
+      context: HandlerContext,
+    ): AsyncGenerator<CoordinatorMessage> {
+      signal = context.signal;
+      yield welcome('a');
+    }
+    await call(once, [hello('a')], headers);
+    expect(signal?.aborted).toBe(true);
+  });
+});
