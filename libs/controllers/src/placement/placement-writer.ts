@@ -92,6 +92,8 @@ export class PlacementWriter {
   /** Full commits that wait for others to end, oldest first. */
   private readonly ready: (readonly PlacementPart[])[] = [];
   private readonly inProgress = new Set<Promise<void>>();
+  /** What the commits of this round have written, by workload. */
+  private readonly counts = new Map<string, PartCounts>();
   /** The first error that is neither a conflict nor final. */
   private failure: { readonly reason: unknown } | undefined;
   private current: 'writing' | 'conflict' | 'refused' = 'writing';
@@ -150,6 +152,7 @@ export class PlacementWriter {
    */
   async finish(): Promise<void> {
     await this.waitForAll();
+    this.logCounts();
     if (this.failure !== undefined) throw this.failure.reason;
   }
 
@@ -234,10 +237,21 @@ export class PlacementWriter {
   }
 
   private record({ workloadId, placed, unplaced }: PartCounts): void {
-    const { placements, log } = this.deps;
+    const { placements } = this.deps;
     placements.add(placed, { result: 'placed' });
     placements.add(unplaced, { result: 'unplaced' });
-    log.info('replicas placed', { workloadId, placed, unplaced });
+    const before = this.counts.get(workloadId);
+    this.counts.set(workloadId, {
+      workloadId,
+      placed: placed + (before?.placed ?? 0),
+      unplaced: unplaced + (before?.unplaced ?? 0),
+    });
+  }
+
+  /** Logs what was committed, one line for each workload. */
+  private logCounts(): void {
+    for (const counts of this.counts.values()) this.deps.log.info('replicas placed', { ...counts });
+    this.counts.clear();
   }
 
   /** Gives back what was reserved for decisions that are not committed. */

@@ -24,11 +24,6 @@ export interface ReplicaSteps {
  */
 const MAX_CAUSES = 14;
 
-/** Returns the id that the events and the log lines of one rollout decision share. */
-export function toDecisionId({ workload, view }: Pick<WorkloadPass, 'workload' | 'view'>): string {
-  return `rollout/${workload.value.uid}@${view.revision}`;
-}
-
 /**
  * Adds the events of a decision: for each cause, one event for the created replicas and one for the
  * stopped replicas.
@@ -110,7 +105,7 @@ function addEvent(pass: WorkloadPass, { reason, verb, replicas, why, cause }: St
     replicaIds: replicas.map(({ id }) => id),
     ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
     ...(nodes.size === 1 ? { nodeId: first?.nodeId ?? '' } : {}),
-    decision: { id: toDecisionId(pass), why },
+    decision: { id: pass.decisionId, why },
     causedBy: cause,
     // The event of the user's change may have been removed. Then the request id identifies the
     // request.

@@ -39,6 +39,7 @@ function aPass(
   });
   const control = create(ControlRecordSchema, { uid: 'w', nextSequence: BigInt(count) });
   return {
+    decisionId: 'rollout/w@9',
     view: {
       revision: 9n,
       lastEvent: () => undefined,

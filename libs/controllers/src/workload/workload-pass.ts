@@ -4,6 +4,8 @@ import type { RolloutPass } from '../rollout/rollout-pass.js';
 
 /** The input of one pass over a workload, and the transaction that the pass fills. */
 export interface WorkloadPass extends RolloutPass {
+  /** Id that the events and the log line of the decision of this pass share. */
+  readonly decisionId: string;
   /** The readiness guard, which changes when a replica of the workload stops being ready. */
   readonly readinessGuard: Stored<EvidenceRecord> | 'absent';
   /** True when a user has requested the deletion of the workload. */

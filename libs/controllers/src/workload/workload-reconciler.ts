@@ -17,13 +17,7 @@ import {
   type Tracer,
   type WorkResult,
 } from '@cloudless/base';
-import {
-  isLive,
-  isTombstone,
-  type ClusterState,
-  type RecordChange,
-  type Stored,
-} from '@cloudless/cluster-state';
+import { type ClusterState, type RecordChange } from '@cloudless/cluster-state';
 import { decideNextSteps, type RolloutObserved } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { commitOrReconcileAgain, commitPart } from '../common/commit.js';
@@ -33,12 +27,11 @@ import { toRolloutInput } from '../rollout/rollout-input.js';
 import { advancePass, pruneVersions, isSameControl } from '../rollout/rollout-progress.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { countStillWanted } from '../replica/finished.js';
-import { MAX_PASS_WRITES } from '../rollout/rollout-pass.js';
 import { requireReadinessGuard, StepQueue } from './apply-steps.js';
-import { toDecisionId, addStepEvents } from './step-events.js';
+import { addStepEvents } from './step-events.js';
 import { SlotBackoffs } from './slot-backoff.js';
 import { PassPacing } from './pass-pacing.js';
-import { addWorkloadRemoval } from './workload-removal.js';
+import { addWorkloadRemoval, deleteEndedReplicas } from './workload-removal.js';
 import { listBySequence } from './list-by-sequence.js';
 import { retireEndedReplicas } from './retire-ended-replicas.js';
 import { StartingWorkloads } from './starting-workloads.js';
@@ -125,9 +118,11 @@ export class WorkloadReconciler {
     const workload = view.workload(uid);
     const control = view.control(uid);
     const replicas = listBySequence(view.replicasOf(uid));
-    if (workload === undefined || control === undefined) return this.deleteEndedReplicas(replicas);
+    if (workload === undefined || control === undefined)
+      return deleteEndedReplicas(state, replicas);
     const pass: WorkloadPass = {
       view,
+      decisionId: `rollout/${uid}@${view.revision}`,
       workload,
       control,
       replicas,
@@ -213,22 +208,6 @@ export class WorkloadReconciler {
     else this.globalWorkloads.delete(uid);
   }
 
-  /**
-   * Deletes the replica records of a deleted workload once the stop of each replica is confirmed.
-   * Tombstones stay until their node confirms the stop.
-   */
-  private async deleteEndedReplicas(
-    replicas: readonly Stored<ReplicaRecord>[],
-  ): Promise<WorkResult> {
-    const ended = replicas
-      .filter(({ value }) => !isTombstone(value) && !isLive(value))
-      .slice(0, MAX_PASS_WRITES);
-    if (ended.length === 0) return { kind: 'done' };
-    const transaction = this.deps.state.transaction();
-    for (const replica of ended) transaction.deleteReplica(replica);
-    return commitOrReconcileAgain(this.deps.state, transaction);
-  }
-
   private async advance(pass: WorkloadPass): Promise<WorkResult> {
     const { workload, deleting, nextControl, transaction } = pass;
     const { state, nodes, readiness, cluster, clock } = this.deps;
@@ -292,11 +271,16 @@ export class WorkloadReconciler {
     const { state } = this.deps;
     let createdBefore = firstCreated;
     let current = pass;
+    let writes = 0;
     for (let commits = 1; ; commits += 1) {
       const result = await this.commitPass(current);
-      if (result.kind !== 'committed') return result;
+      const isCommitted = result.kind === 'committed';
+      if (isCommitted) writes += current.transaction.size;
       const isLast = commits >= MAX_COMMITS_PER_DECISION || firstCreated === 0;
-      if (isLast || !stepQueue.continuesWithCreation) {
+      const isEnd = !isCommitted || isLast || !stepQueue.continuesWithCreation;
+      if (isEnd && writes > 0) this.logAdvance(pass, writes);
+      if (!isCommitted) return result;
+      if (isEnd) {
         if (stepQueue.isEmpty) this.finished.add(pass.workload.value.uid);
         return { kind: 'again' };
       }
@@ -308,7 +292,10 @@ export class WorkloadReconciler {
         transaction: state.transaction(),
       };
       const steps = stepQueue.apply(current, /* createsOnly */ true);
-      if (steps.created.length === 0) return { kind: 'again' };
+      if (steps.created.length === 0) {
+        this.logAdvance(pass, writes);
+        return { kind: 'again' };
+      }
       addStepEvents(current, observed, steps, createdBefore);
       createdBefore += steps.created.length;
     }
@@ -316,7 +303,9 @@ export class WorkloadReconciler {
 
   private async commit(pass: WorkloadPass): Promise<WorkResult> {
     const result = await this.commitPass(pass);
-    return result.kind === 'committed' ? { kind: 'again' } : result;
+    if (result.kind !== 'committed') return result;
+    this.logAdvance(pass, pass.transaction.size);
+    return { kind: 'again' };
   }
 
   /**
@@ -326,27 +315,31 @@ export class WorkloadReconciler {
    */
   private async commitPass(pass: WorkloadPass): ReturnType<typeof commitPart> {
     const { workload, control, transaction, nextControl } = pass;
-    const { uid, requestId } = workload.value;
-    const { state, log } = this.deps;
+    const { uid } = workload.value;
+    const { state } = this.deps;
     this.ownControls.add(nextControl);
     transaction
       .require('control', uid, control)
       .put('control', uid, nextControl)
       .require('workload', uid, workload);
-    const writes = transaction.size;
-    // Read before the commit, which changes the revision of the view: the events of this pass have
-    // the same id.
-    const decisionId = toDecisionId(pass);
     let isCommitted = false;
     try {
       const result = await commitPart(state, transaction);
       isCommitted = result.kind === 'committed';
-      const requestField = requestId === '' ? {} : { requestId };
-      log.info('workload advanced', { workloadId: uid, writes, decisionId, ...requestField });
       return result;
     } finally {
       // The decision has to be made anew.
       if (!isCommitted) this.starting.delete(uid);
     }
+  }
+
+  /** @param writes - All writes of the decision, which may take several commits. */
+  private logAdvance({ workload, decisionId }: WorkloadPass, writes: number): void {
+    const { uid, requestId } = workload.value;
+    const requestField = requestId === '' ? {} : { requestId };
+    this.deps.log.info('workload advanced', {
+      ...{ workloadId: uid, writes, decisionId },
+      ...requestField,
+    });
   }
 }

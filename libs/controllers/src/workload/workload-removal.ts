@@ -1,7 +1,16 @@
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
-import type { VersionRecord } from '@cloudless/api/store';
-import { toNameKeyId, toVersionKeyId } from '@cloudless/cluster-state';
+import type { ReplicaRecord, VersionRecord } from '@cloudless/api/store';
+import type { WorkResult } from '@cloudless/base';
+import {
+  isLive,
+  isTombstone,
+  toNameKeyId,
+  toVersionKeyId,
+  type ClusterState,
+  type Stored,
+} from '@cloudless/cluster-state';
 import { findChangeEvent } from '../common/causes.js';
+import { commitOrReconcileAgain } from '../common/commit.js';
 import { MAX_PASS_WRITES } from '../rollout/rollout-pass.js';
 import { describeRemoval } from './removal-event.js';
 import type { WorkloadPass } from './workload-pass.js';
@@ -33,4 +42,21 @@ export function addWorkloadRemoval(
     workload: name,
     causedBy: findChangeEvent(view, workload.value),
   });
+}
+
+/**
+ * Deletes the replica records of a deleted workload once the stop of each replica is confirmed.
+ * Tombstones stay until their node confirms the stop.
+ */
+export async function deleteEndedReplicas(
+  state: ClusterState,
+  replicas: readonly Stored<ReplicaRecord>[],
+): Promise<WorkResult> {
+  const ended = replicas
+    .filter(({ value }) => !isTombstone(value) && !isLive(value))
+    .slice(0, MAX_PASS_WRITES);
+  if (ended.length === 0) return { kind: 'done' };
+  const transaction = state.transaction();
+  for (const replica of ended) transaction.deleteReplica(replica);
+  return commitOrReconcileAgain(state, transaction);
 }
