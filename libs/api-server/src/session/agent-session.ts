@@ -13,6 +13,7 @@ import type { ApiCaller } from '../access/caller.js';
 import type { ApiServerDeps } from '../ports.js';
 import { createCoordinatorsMessage } from './known-coordinators.js';
 import { negotiateProtocol } from './node-admission.js';
+import { createOrderMessage } from './order-encoder.js';
 import type { OrderMetrics } from './order-metrics.js';
 import { OrderTracker } from './order-tracker.js';
 import { createOrder, hasOrder, isAcknowledged, listPendingOrders } from './orders.js';
@@ -114,6 +115,19 @@ export class AgentSession {
   /** Asks the agent to renew its certificate. */
   requestRenewal(message: CoordinatorMessage): void {
     this.outbox.push('renewCertificate', message);
+  }
+
+  /**
+   * Returns a message of {@link outbox} as it is sent. Undefined for an order that was queued before
+   * a rollback of the store was detected: it is sent again once an operator has accepted the
+   * restored state.
+   * @param isBinary - True when the call encodes its messages in the binary format.
+   */
+  toSentMessage(queued: CoordinatorMessage, isBinary: boolean): CoordinatorMessage | undefined {
+    const { message } = queued;
+    if (message.case !== 'order') return queued;
+    if (this.deps.state.storeRolledBack !== undefined) return undefined;
+    return isBinary ? createOrderMessage(message.value) : queued;
   }
 
   /** Asks the agent to open a tunnel. */

@@ -1,4 +1,5 @@
 import { toBinary } from '@bufbuild/protobuf';
+import type { Duration } from '@bufbuild/protobuf/wkt';
 import {
   CoordinatorMessageSchema,
   MessageWriter,
@@ -8,7 +9,6 @@ import {
   type Order,
   type WorkloadSpec,
 } from '@cloudless/api';
-import type { Duration } from '@bufbuild/protobuf/wkt';
 
 /** Numbers of the fields of session.proto. */
 const ORDER = 2;

@@ -253,10 +253,7 @@ export class ReplicaReportQueue {
    * Adds the changes that follow from a report to a transaction.
    * @returns The key of the replica record; undefined when the report changes nothing.
    */
-  private addReport(
-    commit: ReportCommit,
-    { nodeId, report }: QueuedReport,
-  ): string | undefined {
+  private addReport(commit: ReportCommit, { nodeId, report }: QueuedReport): string | undefined {
     const { transaction, view } = commit;
     const { state, clock } = this.deps;
     const stored = view.replica(report.replicaId);

@@ -21,7 +21,7 @@ import {
   type Welcome,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
+import { CloudlessError, errorFields, type Timer } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
 import { CallAccess } from '../access/call-access.js';
 import type { ApiCaller } from '../access/caller.js';
@@ -32,7 +32,6 @@ import { admitNode, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
 import { announcesCoordinator } from './known-coordinators.js';
 import { createOrphanOrder, isOrphan, listPendingOrders } from './orders.js';
-import { createOrderMessage } from './order-encoder.js';
 import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
 import { computeReconnectTimes } from './reconnect-times.js';
@@ -40,6 +39,7 @@ import type { TunnelListener, TunnelRequester } from './tunnel-requester.js';
 import { createMissingReports } from './merge-report.js';
 import { ReplicaReportQueue } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
+import { exposeSessionCount } from './session-count.js';
 
 /**
  * Number of resends after which sessions look at all their replicas again. No order is expected to
@@ -80,7 +80,7 @@ export class SessionHub implements TunnelRequester {
     this.orderMetrics = new OrderMetrics(deps);
     this.nodeCount = deps.state.view().nodeCount;
     this.unsubscribes = [
-      this.exposeSessionCount(),
+      exposeSessionCount(deps.meter, this.sessions),
       deps.state.subscribe((changes) => this.sendChangedOrders(changes)),
       deps.nodes.subscribe((nodeId) => this.endLostSession(nodeId)),
     ];
@@ -152,13 +152,8 @@ export class SessionHub implements TunnelRequester {
         message: { case: 'welcome', value: this.createWelcome(hello.value, session.id) },
       });
       for await (const message of session.outbox.drain(context.signal)) {
-        // Drops orders that were queued before the rollback was detected. They are sent again once
-        // an operator has accepted the restored state.
-        if (message.message.case === 'order' && this.deps.state.storeRolledBack !== undefined)
-          continue;
-        yield isBinary && message.message.case === 'order'
-          ? createOrderMessage(message.message.value)
-          : message;
+        const sent = session.toSentMessage(message, isBinary);
+        if (sent !== undefined) yield sent;
       }
     } finally {
       for (const unsubscribe of unsubscribes) unsubscribe?.();
@@ -230,24 +225,6 @@ export class SessionHub implements TunnelRequester {
     const session = new AgentSession(deps, this.orderMetrics, { hello, caller });
     this.sessions.set(session.nodeId, session);
     return session;
-  }
-
-  /**
-   * Exposes the number of sessions as a metric.
-   * @returns A function that unregisters the metric.
-   */
-  private exposeSessionCount(): () => void {
-    const { meter = noMeter } = this.deps;
-    const sessionCount = meter.gauge({
-      name: 'cloudless_sessions',
-      help: 'Agents that are connected, by whether their inventory has been taken in.',
-      labels: ['admitted'],
-    });
-    return meter.onExpose(() => {
-      const admitted = [...this.sessions.values()].filter((session) => session.admitted).length;
-      sessionCount.set(admitted, { admitted: 'true' });
-      sessionCount.set(this.sessions.size - admitted, { admitted: 'false' });
-    });
   }
 
   /**

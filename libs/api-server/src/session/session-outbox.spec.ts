@@ -16,8 +16,7 @@ describe('SessionOutbox', () => {
     expect(outbox.size).toBe(2);
     const read: string[] = [];
     const reading = (async () => {
-      for await (const message of outbox.drain(new AbortController().signal))
-        read.push(message);
+      for await (const message of outbox.drain(new AbortController().signal)) read.push(message);
     })();
     await clock.advance(0);
     outbox.push('d', 'd1');

@@ -106,7 +106,6 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
   });
 
   it('hides the cause of an unexpected error', async () => {
-    // eslint-disable-next-line require-yield -- fails before the first message
     async function* fail(): AsyncGenerator<CoordinatorMessage> {
       throw new CloudlessError('internal', 'a secret');
     }
