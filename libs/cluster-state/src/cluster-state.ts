@@ -182,10 +182,11 @@ export class ClusterState {
 
   /**
    * Records that an agent holds an epoch or order revision that this store has never issued. Sets
-   * {@link storeRolledBack}.
+   * {@link storeRolledBack}. With `leadership: 'follow'` only after the store has confirmed that no
+   * newer leader has issued them; a coordinator that does not lead ignores the call.
    */
   reportNewerState(held: AgentOrderState): void {
-    this.core.restoredState.reportNewerState(held);
+    this.core.reportNewerState(held, this.newestTerm);
   }
 
   /**

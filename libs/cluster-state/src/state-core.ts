@@ -5,6 +5,7 @@ import {
   CloudlessError,
   StoppedError,
   assert,
+  errorFields,
   errorKindOf,
   noMeter,
   noTracer,
@@ -21,7 +22,7 @@ import { LeaderElection } from './leadership/leader-election.js';
 import { LeadershipMetrics } from './leadership/leadership-metrics.js';
 import { Leadership, type LeadershipMode } from './leadership/leadership.js';
 import type { MutableTerm } from './leadership/leadership-term.js';
-import { RestoredStateTracker } from './leadership/restored-state.js';
+import { RestoredStateTracker, type AgentOrderState } from './leadership/restored-state.js';
 import {
   CLUSTER_ID_KEY,
   LEADER_KEY,
@@ -113,6 +114,26 @@ export class StateCore {
       const refusal = this.leadership.findRefusal(transaction.term);
       return refusal === undefined ? this.commitToStore(transaction) : Promise.reject(refusal);
     });
+  }
+
+  /**
+   * Records that an agent holds orders that this store has never issued. Where leaders change, a
+   * newer leader may have issued them without the knowledge of this one: asks the store first.
+   */
+  reportNewerState(held: AgentOrderState, term: MutableTerm | undefined): void {
+    if (this.options.leadership !== 'follow') this.restoredState.reportNewerState(held);
+    else if (term?.isActive === true) void this.reportUnlessDeposed(held, term);
+  }
+
+  private async reportUnlessDeposed(held: AgentOrderState, term: MutableTerm): Promise<void> {
+    try {
+      await this.leadership.findLoss(term, new Error('an agent holds orders of a newer leader'));
+    } catch (reason) {
+      // The agent sends its state again with its next session.
+      this.options.log.warn('newer state of an agent could not be checked', errorFields(reason));
+      return;
+    }
+    if (term.isActive) this.restoredState.reportNewerState(held);
   }
 
   /** Reads the store, and takes the leadership if the coordinator does that at its start. */

@@ -90,6 +90,17 @@ const watchWithoutDeletions: StateStore['watch'] = async function* (request) {
   }
 };
 
+/** A watch that shows only the first lease record and nothing later. */
+const watchNothing: StateStore['watch'] = async function* (request) {
+  let isSilent = false;
+  for await (const batch of store.watch(request)) {
+    if (!isSilent) yield batch;
+    isSilent ||= batch.changes.some(
+      (change) => change.kind === 'put' && change.entry.key === LEASE_RECORD,
+    );
+  }
+};
+
 describe('an election', () => {
   it('makes one of three coordinators the leader, whose address all of them know', async () => {
     const all = await candidates(3);
@@ -287,5 +298,43 @@ describe('a campaign whose transaction has no answer', () => {
       kind: expect.stringMatching(/conflict|notFound/),
     });
     expect(await store.get(LEASE_RECORD)).toBeUndefined();
+  });
+});
+
+describe('an agent that holds a newer epoch', () => {
+  const held = { nodeId: 'n', epoch: 2n, orderRevision: 0n };
+
+  it('shows the leader that it was deposed, when the store has a newer leader', async () => {
+    const leader = await waitForLeader([await aCandidate('c1', { watch: watchNothing })]);
+    const { lease } = (await store.get(LEASE_RECORD))!;
+    await store.revokeLease(lease!);
+    const next = await waitForLeader([await aCandidate('c2')]);
+    expect(leader.state.isLeading).toBe(true);
+    leader.state.reportNewerState(held);
+    await clock.advance(0);
+    expect([leader.state.isLeading, next.state.isLeading]).toEqual([false, true]);
+    expect(leader.state.storeRolledBack).toBeUndefined();
+  });
+
+  it('proves that the store went back in time, when the store has no newer leader', async () => {
+    const leader = await waitForLeader([await aCandidate('c1')]);
+    const follower = await aCandidate('c2');
+    follower.state.reportNewerState(held);
+    await clock.advance(0);
+    expect(follower.state.storeRolledBack).toBeUndefined();
+    leader.state.reportNewerState(held);
+    await clock.advance(0);
+    expect(leader.state.storeRolledBack).toMatchObject({ nodeId: 'n', highestEpoch: 2n });
+    expect(follower.state.storeRolledBack).toMatchObject({ nodeId: 'n', highestEpoch: 2n });
+    const accepted = await leader.state.acceptRestoredState();
+    await clock.advance(1_000);
+    const epoch = accepted!.epoch;
+    expect([leader.state.epoch, leader.state.isLeading]).toEqual([epoch, true]);
+    expect(follower.state.leader()).toEqual({
+      ...{ epoch, address: 'https://c1:8080', coordinatorId: 'c1' },
+    });
+    await leader.election.stepDown();
+    const next = await waitForLeader([follower]);
+    expect(next.state.epoch).toBe(epoch + 1n);
   });
 });
