@@ -29,7 +29,7 @@ export class ClusterPreemptionSource implements PreemptionSource {
     return { allocatable, maxReplicas, zoneKey: zoneKeyOf(node) };
   }
 
-  reservationsOn(nodeId: NodeId): Iterable<HeldReservation> {
+  reservationsOn(nodeId: NodeId): readonly HeldReservation[] {
     return this.parts.ledger.reservationsOn(nodeId);
   }
 

@@ -4,6 +4,7 @@ import { compareText } from '../order.js';
 import { DIMENSIONS, REPLICA_DIMENSION, amountOf, toAmounts, type Demand } from './demand.js';
 import type { PreemptionNode, PreemptionSource } from './preemption-source.js';
 import { PriorityBands } from './priority-bands.js';
+import { ReachColumns } from './reach-columns.js';
 
 /** The node has the resources of the request now. */
 export const FITS = -1;
@@ -20,6 +21,13 @@ const MAX_LOG_PER_NODE = 4;
 
 /** More than the replicas of a node. */
 const BOUND_RADIX = 65_536;
+
+/** Result of {@link NodeSums.listCheapest}. */
+export interface CheapestNodes {
+  readonly indexes: readonly number[];
+  /** On every other node, a victim has at least this priority. */
+  readonly nextPriority: number;
+}
 
 /** The bounds that one number of {@link NodeSums.need} holds. */
 export interface VictimBound {
@@ -64,6 +72,11 @@ export class NodeSums {
   private leaving = new Float64Array(0);
   /** Amounts that the reservations of a band and the bands below it hold. */
   private held = new Float64Array(0);
+  /**
+   * What a node has when everything below a band has left, band-major, so that all nodes are compared
+   * in one run over memory.
+   */
+  private reach = new ReachColumns(0, 0);
   /** Sums of the largest, the two largest, … amounts of the reservations of a band. */
   private largest = new Float64Array(0);
   private ranks: Int32Array | undefined;
@@ -129,7 +142,7 @@ export class NodeSums {
     const kept = this.reservations[index];
     if (kept !== undefined) return kept;
     const nodeId = this.ids[index];
-    const list = nodeId === undefined ? [] : [...this.source.reservationsOn(nodeId)];
+    const list = nodeId === undefined ? [] : this.source.reservationsOn(nodeId);
     this.reservations[index] = list;
     return list;
   }
@@ -149,20 +162,26 @@ export class NodeSums {
     if (this.changed.size === 0) return;
     let bandsChanged = false;
     const nodes = Math.max(1, this.indexOf.size, this.changed.size);
-    const changed = [...this.changed].map((nodeId) => {
-      const reservations = [...this.source.reservationsOn(nodeId)];
+    const changed = new Map<NodeId, readonly HeldReservation[]>();
+    for (const nodeId of this.changed) {
+      const reservations = this.source.reservationsOn(nodeId);
+      changed.set(nodeId, reservations);
       for (const { priority, leaving } of reservations)
         if (!leaving && this.bands.add(priority, nodes)) bandsChanged = true;
-      return { nodeId, reservations };
-    });
+    }
     this.changed.clear();
-    for (const { nodeId } of changed) this.assignIndex(nodeId);
+    for (const nodeId of changed.keys()) this.assignIndex(nodeId);
     if (bandsChanged || this.ids.length > this.capacity) {
       this.allocate();
       for (const nodeId of this.indexOf.keys())
-        this.sum(nodeId, this.source.reservationsOn(nodeId));
+        this.sum(nodeId, changed.get(nodeId) ?? this.source.reservationsOn(nodeId));
+      this.reach.set(0, this.ids.length, this.free, this.held);
       this.dropChanges();
-    } else for (const { nodeId, reservations } of changed) this.sum(nodeId, reservations);
+    } else
+      for (const [nodeId, reservations] of changed) {
+        const index = this.sum(nodeId, reservations);
+        if (index !== undefined) this.reach.set(index, index + 1, this.free, this.held);
+      }
     if (this.changeLog.length > MAX_LOG_PER_NODE * this.ids.length) this.dropChanges();
   }
 
@@ -230,6 +249,25 @@ export class NodeSums {
     return false;
   }
 
+  /**
+   * Lists the nodes on which evictions of the lowest possible priorities make room for a request, by
+   * resources and number of replicas but custom ones. On no other node is a lower priority enough.
+   * @param passes - 1 for each node to consider, by index.
+   * @param priority - As in {@link need}.
+   * @returns Undefined when no eviction makes room on any of the nodes.
+   */
+  listCheapest(passes: Uint8Array, demand: Demand, priority: number): CheapestNodes | undefined {
+    const { bands, reach, ids } = this;
+    const levels = priority === 0 ? 0 : bands.of(priority - 1) + 1;
+    const isPossible = (index: number): boolean => passes[index] === 1 && ids[index] !== undefined;
+    const level = reach.findLowestLevel(ids.length, isPossible, demand, levels);
+    if (level === undefined) return undefined;
+    return {
+      indexes: reach.listAt(level, ids.length, isPossible, demand),
+      nextPriority: level < bands.count ? bands.floorOf(level) : Infinity,
+    };
+  }
+
   /** Returns true when the reservations up to a band hold what {@link need} found to be short. */
   private isEnough(atBand: number, dimensions: readonly number[]): boolean {
     const { held, shortages } = this;
@@ -285,12 +323,14 @@ export class NodeSums {
     this.leaving = new Float64Array(amounts);
     this.held = new Float64Array(amounts * this.bands.count);
     this.largest = new Float64Array(amounts * this.bands.count * LARGEST);
+    this.reach = new ReachColumns(this.capacity, this.bands.count);
   }
 
-  private sum(nodeId: NodeId, reservations: Iterable<HeldReservation>): void {
+  /** @returns The index of the node; undefined for an unknown node. */
+  private sum(nodeId: NodeId, reservations: Iterable<HeldReservation>): number | undefined {
     const index = this.indexOf.get(nodeId);
     const node = this.source.node(nodeId);
-    if (index === undefined || node === undefined) return;
+    if (index === undefined || node === undefined) return undefined;
     const { free, leaving, held, largest, bands } = this;
     const at = index * DIMENSIONS;
     const atBands = at * bands.count;
@@ -320,6 +360,7 @@ export class NodeSums {
       held[each] = (held[each] ?? 0) + (held[each - DIMENSIONS] ?? 0);
     for (let each = atBands * LARGEST; each < endOfBands * LARGEST; each += 1)
       if (each % LARGEST > 0) largest[each] = (largest[each] ?? 0) + (largest[each - 1] ?? 0);
+    return index;
   }
 
   private numberOfZone(key: string): number {

@@ -9,7 +9,7 @@ import { amountOf, toAmounts, type Demand } from './demand.js';
 import { EligibilityMasks } from './eligibility-masks.js';
 import { FITS, FITS_AFTER_LEAVING, NEVER_FITS, NodeSums, toVictimBound } from './node-sums.js';
 import type { PreemptionSource } from './preemption-source.js';
-import { NeedColumns } from './request-needs.js';
+import { NeedColumns, type PreparedRequest } from './request-needs.js';
 import {
   compareVictimPriorities,
   type Preemption,
@@ -28,6 +28,8 @@ export class PreemptionSearch {
   private readonly sums: NodeSums;
   private readonly masks: EligibilityMasks;
   private readonly columns: NeedColumns;
+  /** Needs of the nodes of one decision; the entries of all others are of earlier decisions. */
+  private cheapestNeeds = new Float64Array(0);
   /** Number of nodes whose exact victim set was computed, over all decisions. */
   examinedNodes = 0;
 
@@ -53,19 +55,53 @@ export class PreemptionSearch {
     const { sums } = this;
     sums.refresh();
     const only = options.nodeIds?.flatMap((nodeId) => sums.index(nodeId) ?? []);
-    const needed = this.columns.get(request, only === undefined);
-    if (needed === 'fits') return { kind: 'fits' };
-    const round: Round = { request, ...needed, only, ties: this.rankTies(request, options) };
+    const prepared = this.columns.prepare(request, only === undefined);
+    if (prepared === 'fits') return { kind: 'fits' };
+    const ties = this.rankTies(request, options);
+    if (only === undefined && prepared.demand.custom.length === 0) {
+      const early = this.decideOnCheapest(prepared, ties, options);
+      if (early !== undefined) return early;
+    }
+    const { demand } = prepared;
+    const round: Round = { request, demand, needs: this.columns.get(prepared), only, ties };
     if (this.fitsNow(round)) return { kind: 'fits' };
     const best = this.findBest(round, options);
-    if (best !== undefined) return { kind: 'preempt', ...best };
+    if (best !== undefined) return this.toDecision(best);
     if (options.permitsOf === undefined) return { kind: 'impossible', withoutPermits: undefined };
     const { permitsOf: _, ...withoutPermits } = options;
-    return { kind: 'impossible', withoutPermits: this.findBest(round, withoutPermits) };
+    const unlimitedBest = this.findBest(round, withoutPermits);
+    return {
+      kind: 'impossible',
+      withoutPermits: unlimitedBest && this.toPreemption(unlimitedBest),
+    };
+  }
+
+  /**
+   * Decides by the nodes on which the lowest priorities are enough, before the needs of all others
+   * are computed.
+   * @returns Undefined when another node may be better, because permits or ports are missing there.
+   */
+  private decideOnCheapest(
+    { request, demand, mask }: PreparedRequest,
+    ties: Round['ties'],
+    options: PreemptOptions,
+  ): PreemptionDecision | undefined {
+    const { sums } = this;
+    const cheapest = sums.listCheapest(mask.passes, demand, request.priority);
+    if (cheapest === undefined) return { kind: 'impossible', withoutPermits: undefined };
+    if (this.cheapestNeeds.length < sums.size) this.cheapestNeeds = new Float64Array(sums.size * 2);
+    const needs = this.cheapestNeeds;
+    for (const index of cheapest.indexes) needs[index] = sums.need(index, demand, request.priority);
+    const round: Round = { request, demand, needs, only: cheapest.indexes, ties };
+    if (this.fitsNow(round)) return { kind: 'fits' };
+    const best = this.findBest(round, options);
+    return best !== undefined && (best.priorities[0] ?? -1) < cheapest.nextPriority
+      ? this.toDecision(best)
+      : undefined;
   }
 
   private fitsNow({ request, needs, only }: Round): boolean {
-    if (!needs.includes(FITS)) return false;
+    if (only === undefined && !needs.includes(FITS)) return false;
     const wanted = new Set(request.hostPorts.map(hostPortKey));
     const hasFreePorts = (index: number): boolean =>
       wanted.size === 0 ||
@@ -78,7 +114,7 @@ export class PreemptionSearch {
     return false;
   }
 
-  private findBest(round: Round, options: PreemptOptions): Preemption | undefined {
+  private findBest(round: Round, options: PreemptOptions): NodeVictims | undefined {
     const { needs, ties } = round;
     const order = new NodeOrder(round);
     let best: NodeVictims | undefined;
@@ -94,11 +130,19 @@ export class PreemptionSearch {
       }
       best = { index, priorities, victims };
     }
-    const nodeId = best && this.sums.nodeAt(best.index);
-    if (best === undefined || nodeId === undefined) return undefined;
+    return best;
+  }
+
+  private toDecision(best: NodeVictims): PreemptionDecision {
+    return { kind: 'preempt', ...this.toPreemption(best) };
+  }
+
+  private toPreemption({ index, victims }: NodeVictims): Preemption {
+    const nodeId = this.sums.nodeAt(index);
+    if (nodeId === undefined) throw new Error('a node with victims has an id');
     return {
       nodeId,
-      victims: best.victims.map(({ held: { replicaId, workloadId, priority } }) => ({
+      victims: victims.map(({ held: { replicaId, workloadId, priority } }) => ({
         replicaId,
         workloadId,
         priority,
@@ -223,20 +267,21 @@ class NodeOrder {
 
   next(): number | undefined {
     this.selected += 1;
-    if (this.selected <= SELECTED_BEFORE_SORT && this.round.only === undefined)
-      return this.select();
+    if (this.selected <= SELECTED_BEFORE_SORT) return this.select();
     this.sorted ??= this.sort();
     return this.sorted.pop();
   }
 
   /** Returns the first node after the last one. */
   private select(): number | undefined {
-    const { needs, ties } = this.round;
+    const { needs, ties, only } = this.round;
     const { lastNeed, lastTie } = this;
     let first: number | undefined;
     let firstNeed = NEVER_FITS;
     let firstTie = Infinity;
-    for (let index = 0; index < needs.length; index += 1) {
+    const length = only?.length ?? needs.length;
+    for (let each = 0; each < length; each += 1) {
+      const index = only === undefined ? each : (only[each] ?? 0);
       const need = needs[index] ?? NEVER_FITS;
       if (need > firstNeed || need < lastNeed || need === NEVER_FITS) continue;
       const tie = ties[index] ?? 0;

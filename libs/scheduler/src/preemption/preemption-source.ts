@@ -15,7 +15,7 @@ export interface PreemptionNode {
 export interface PreemptionSource {
   nodeIds(): Iterable<NodeId>;
   node(nodeId: NodeId): PreemptionNode | undefined;
-  reservationsOn(nodeId: NodeId): Iterable<HeldReservation>;
+  reservationsOn(nodeId: NodeId): readonly HeldReservation[];
   /**
    * Returns true when filters other than capacity depend on other replicas: affinity, anti-affinity
    * (also of existing replicas) or a required spread.

@@ -1,6 +1,6 @@
 import type { FullRequest } from '../input/request.js';
 import { toDemand, type Demand } from './demand.js';
-import type { EligibilityMasks } from './eligibility-masks.js';
+import type { EligibilityMasks, EligibleNodes } from './eligibility-masks.js';
 import { findCustomNeed } from './custom-needs.js';
 import { NEVER_FITS, type NodeSums } from './node-sums.js';
 
@@ -15,10 +15,11 @@ interface NeedColumn {
   seenChanges: number;
 }
 
-/** The needs of a request on every node. */
-export interface RequestNeeds {
+/** A request whose needs on the nodes can be computed. */
+export interface PreparedRequest {
+  readonly request: FullRequest;
   readonly demand: Demand;
-  readonly needs: Float64Array;
+  readonly mask: EligibleNodes;
 }
 
 /**
@@ -35,19 +36,24 @@ export class NeedColumns {
   ) {}
 
   /**
-   * Returns the needs of a request, or `fits` when a node certainly fits now. The columns must not be
-   * changed.
+   * Finds the nodes that pass the filters of a request.
    * @param isForAll - True when the request may run on every node.
+   * @returns `fits` when a node certainly fits now.
    */
-  get(request: FullRequest, isForAll: boolean): RequestNeeds | 'fits' {
+  prepare(request: FullRequest, isForAll: boolean): PreparedRequest | 'fits' {
     const demand = toDemand(request);
     const mask = this.masks.get(request);
-    // Most decisions end here, before the needs of every node are computed.
+    // Most decisions end here, before the needs of any node are computed.
     const isPlain = request.hostPorts.length === 0 && demand.custom.length === 0;
-    if (isForAll && isPlain && this.sums.hasFit(mask.passes, demand)) return 'fits';
+    return isForAll && isPlain && this.sums.hasFit(mask.passes, demand)
+      ? 'fits'
+      : { request, demand, mask };
+  }
+
+  /** Returns the needs of a request on every node, by index. They must not be changed. */
+  get({ request, demand, mask }: PreparedRequest): Float64Array {
     // The filters of such a request may change with every reservation.
-    if (mask.key === undefined)
-      return { demand, needs: this.compute(request, demand, mask.passes) };
+    if (mask.key === undefined) return this.compute(request, demand, mask.passes);
     const key = `${mask.key}/${request.priority}/${demand.amounts.join(',')}/${JSON.stringify(demand.custom)}`;
     const column = this.columns.get(key) ?? { needs: new Float64Array(0), seenChanges: -1 };
     this.columns.delete(key);
@@ -55,7 +61,7 @@ export class NeedColumns {
     const [oldest] = this.columns.keys();
     if (this.columns.size > MAX_COLUMNS && oldest !== undefined) this.columns.delete(oldest);
     this.update(column, request, demand, mask.passes);
-    return { demand, needs: column.needs };
+    return column.needs;
   }
 
   private compute(request: FullRequest, demand: Demand, passes: Uint8Array): Float64Array {

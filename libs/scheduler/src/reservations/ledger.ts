@@ -180,14 +180,30 @@ export class Ledger {
   reservationsOn(nodeId: NodeId): HeldReservation[] {
     const slot = this.table.find(nodeId);
     if (slot === undefined) return [];
-    return this.entries.onNode(slot).flatMap((entry) => {
+    const held: HeldReservation[] = [];
+    for (const entry of this.entries.onNode(slot)) {
       const group = this.groups[this.entries.groupOf[entry] ?? 0];
-      const [replicaId, claim] = [this.entries.replicaIds[entry], this.entries.claims[entry]];
-      if (replicaId === undefined || group === undefined || claim === undefined) return [];
+      const replicaId = this.entries.replicaIds[entry];
+      const claim = this.entries.claims[entry];
+      if (replicaId === undefined || group === undefined || claim === undefined) continue;
       const { namespace, labels, workload } = group;
+      const { resources, hostPorts, priority } = claim;
       const leaving = this.entries.leaving[entry] === 1;
-      return [{ replicaId, nodeId, workloadId: workload.id, namespace, labels, ...claim, leaving }];
-    });
+      const workloadId = workload.id;
+      // One object literal, without spreads: this runs for every replica of a changed node.
+      held.push({
+        replicaId,
+        nodeId,
+        workloadId,
+        namespace,
+        labels,
+        resources,
+        hostPorts,
+        priority,
+        leaving,
+      });
+    }
+    return held;
   }
 
   /** Returns the first of `ports` that a replica, leaving or not, holds on the node. */
