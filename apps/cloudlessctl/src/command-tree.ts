@@ -238,7 +238,7 @@ export function addGlobalOptions(command: Command): void {
   const options = [
     new Option(
       '--server <url>',
-      'URL of the coordinator (default: that of the context, else http://127.0.0.1:8080)',
+      'URL of the coordinator, or several separated by commas (default: that of the context, else http://127.0.0.1:8080)',
     ),
     new Option(
       '--token-file <file>',

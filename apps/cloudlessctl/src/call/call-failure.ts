@@ -1,6 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import { readErrorDetails } from '@cloudless/api';
+import { readErrorDetails, readLeaderHint, type LeaderHint } from '@cloudless/api';
 import type { ErrorReason } from '@cloudless/base';
+import { splitServers } from '../config/server-list.js';
 import { CliFailure, ExitCode, type ConnectionTarget } from './failure.js';
 import {
   describeRefusal,
@@ -73,7 +74,7 @@ export function describeCallFailure(
   if (network !== undefined) {
     return new CliFailure(
       ExitCode.unavailable,
-      `cannot reach the coordinator at ${target.server}: ${network.text}${describeDefaultPort(target.server)}. Is it running (npm start)? ` +
+      `cannot reach ${describeServers(target.server)}: ${network.text}${describeDefaultPort(target.server)}. Is it running (npm start)? ` +
         `Check --server, CLOUDLESS_SERVER or ${target.context === undefined ? 'a context' : `the context '${target.context}'`} in ${target.configPath}`,
       { cause: reason },
     );
@@ -87,14 +88,30 @@ export function describeCallFailure(
       },
     );
   }
+  const hint = readLeaderHint(reason);
+  if (hint !== undefined)
+    return new CliFailure(exitCode, describeMissingLeader(reason, hint), { cause: reason });
   const text =
     describeRefusal(reason, target, nowMs) ?? `${reason.rawMessage} (${toCodeName(reason.code)})`;
   return new CliFailure(exitCode, text, { cause: reason });
 }
 
+/** Describes that the coordinators which answer do not lead. */
+function describeMissingLeader({ rawMessage }: ConnectError, { address }: LeaderHint): string {
+  return address === undefined
+    ? `no coordinator leads at the moment: ${rawMessage}. An election takes some seconds, so repeat the command; if that does not help, check that most members of the etcd cluster run`
+    : `the coordinator that answered does not lead: ${rawMessage}. Repeat the command, or call the leader with --server ${address}`;
+}
+
+function describeServers(server: string): string {
+  const [first = server, ...others] = splitServers(server);
+  if (others.length === 0) return `the coordinator at ${first}`;
+  return `any coordinator of ${[first, ...others].join(', ')}; the last failure`;
+}
+
 /** Describes the port of an address without a port, which is rarely meant. */
 function describeDefaultPort(server: string): string {
-  if (/:\d+$/.test(server)) return '';
+  if (splitServers(server).every((address) => /:\d+$/.test(address))) return '';
   const port = server.startsWith('https:') ? 443 : 80;
   return `. The address has no port, so port ${port} was used; coordinators listen on 8080 by default`;
 }

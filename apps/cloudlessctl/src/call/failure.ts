@@ -44,6 +44,7 @@ export function createUsageFailure(message: string): CliFailure {
 
 /** The coordinator address of a command, for error messages. */
 export interface ConnectionTarget {
+  /** One address, or several separated by commas. */
   readonly server: string;
   /** The context in use; absent when the configuration has none. */
   readonly context?: string;

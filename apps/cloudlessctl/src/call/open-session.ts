@@ -1,3 +1,4 @@
+import { firstServer } from '../config/server-list.js';
 import type { Settings } from '../config/settings.js';
 import { createUsageFailure } from './failure.js';
 import type { CliSession } from './cli-session.js';
@@ -70,7 +71,7 @@ export async function describeFailure(
   const isTlsServer =
     settings.server.startsWith('http:') &&
     isClosedByServer(reason) &&
-    (await io.detectTls(settings.server));
+    (await io.detectTls(firstServer(settings.server)));
   return isTlsServer
     ? describeTlsServer(reason, settings)
     : describeCallFailure(reason, settings, nowMs);

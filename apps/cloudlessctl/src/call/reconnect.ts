@@ -1,5 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import { readErrorDetails } from '@cloudless/api';
+import { readErrorDetails, readLeaderHint } from '@cloudless/api';
 import { sleep } from '@cloudless/base';
 import type { Clock } from '@cloudless/base';
 import { isTransient, isServerReset } from './call-failure.js';
@@ -40,8 +40,8 @@ const GIVE_UP_MS = 60_000;
 
 /**
  * Yields the items of a stream and opens the stream again, with back-off, whenever the connection
- * breaks. A failed first attempt is retried only when `hasAnswered` is true, or when the server had
- * accepted the call.
+ * breaks. A failed first attempt is retried only when `hasAnswered` is true, when the server had
+ * accepted the call, or when no coordinator leads.
  * @param open - Opens the stream. From the second call on, the stream starts after the last item.
  * @throws The error of the stream: at once when the error cannot be retried or `signal` is aborted,
  *   otherwise after a minute without a connection.
@@ -65,7 +65,8 @@ export async function* withReconnect<Item>(
       }
       if (!endless) return;
     } catch (reason) {
-      hasWorked ||= isServerReset(reason);
+      // A coordinator has answered when it says that no coordinator leads.
+      hasWorked ||= isServerReset(reason) || readLeaderHint(reason) !== undefined;
       const isRetried = isTransient(reason) || options.isRetriable?.(reason) === true;
       if (signal.aborted || !hasWorked || !isRetried) throw reason;
       failure = reason;

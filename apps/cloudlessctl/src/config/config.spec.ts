@@ -219,6 +219,20 @@ describe('checkServer', () => {
   it.each([
     { server: 'http://h:8080', problem: undefined },
     { server: 'https://[::1]:8443/', problem: undefined },
+    { server: 'https://a:8080, https://b:8080', problem: undefined },
+    {
+      server: 'https://a:8080,',
+      problem: 'expected an address such as http://127.0.0.1:8080, got ""',
+    },
+    {
+      server: 'https://a:8080,http://b:8080',
+      problem:
+        'expected addresses with https:// or with http://, not both: a cluster has one of the two',
+    },
+    {
+      server: Array.from({ length: 17 }, (_, index) => `https://c${index}`).join(),
+      problem: 'expected at most 16 addresses, got 17',
+    },
     {
       server: 'h:8080',
       problem: 'expected an address such as http://127.0.0.1:8080, got "h:8080"',

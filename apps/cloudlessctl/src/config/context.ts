@@ -1,8 +1,12 @@
 import { DNS_LABEL_RULE, isDnsLabel } from '../dns-label.js';
+import { MAX_SERVERS } from './server-list.js';
 
 /** A context: the address of a cluster and the default namespace. */
 export interface Context {
-  /** URL of the coordinator, see {@link checkServer}. Default: `http://127.0.0.1:8080`. */
+  /**
+   * URL of the coordinator, or the URLs of several, see {@link checkServer}. Default:
+   * `http://127.0.0.1:8080`.
+   */
   readonly server?: string;
   /** Default: `default`. */
   readonly namespace?: string;
@@ -29,10 +33,24 @@ export interface Contexts {
 
 /**
  * Validates the address of a coordinator: `http` or `https`, with a host, and without user name,
- * password, path, query and fragment.
+ * password, path, query and fragment. Several addresses of one cluster are separated by commas.
  * @returns The problem; undefined when the address is valid.
  */
 export function checkServer(server: string): string | undefined {
+  const addresses = server.split(',').map((address) => address.trim());
+  if (addresses.length > MAX_SERVERS)
+    return `expected at most ${MAX_SERVERS} addresses, got ${addresses.length}`;
+  for (const address of addresses) {
+    const problem = checkAddress(address);
+    if (problem !== undefined) return problem;
+  }
+  const schemes = new Set(addresses.map((address) => new URL(address).protocol));
+  return schemes.size === 1
+    ? undefined
+    : 'expected addresses with https:// or with http://, not both: a cluster has one of the two';
+}
+
+function checkAddress(server: string): string | undefined {
   const url = URL.canParse(server) ? new URL(server) : undefined;
   const isHttp = url?.protocol === 'http:' || url?.protocol === 'https:';
   if (url === undefined || !isHttp || url.hostname === '')

@@ -9,6 +9,7 @@ import { checkNamespace, checkServer } from './context.js';
 import type { Context } from './context.js';
 import type { CredentialSource, Credentials } from './credential-source.js';
 import { getConfigPath, readContexts } from './contexts.js';
+import { joinServers, splitServers } from './server-list.js';
 
 /** The global options as given on the command line. */
 export interface GlobalOptions {
@@ -88,7 +89,7 @@ export async function resolveSettings(
   requireValid(checkServer(server), options.server === undefined ? 'CLOUDLESS_SERVER' : '--server');
   requireValid(checkNamespace(namespace), '--namespace');
   return {
-    server: server.replace(/\/$/, ''),
+    server: joinServers(splitServers(server)),
     ...definedFields({ context: name }),
     configPath: path,
     namespace,

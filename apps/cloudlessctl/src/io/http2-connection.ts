@@ -1,4 +1,6 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import { Http2SessionManager, createConnectTransport } from '@connectrpc/connect-node';
+import { createLeaderRetry } from './retry-without-leader.js';
 import type { CoordinatorConnection } from './io.js';
 
 /**
@@ -32,8 +34,23 @@ export function connectHttp2(
       baseUrl: server,
       httpVersion: '2',
       sessionManager,
-      interceptors,
+      interceptors: [createLeaderRetry(), ...interceptors],
     }),
+    prepare: (signal) => prepare(sessionManager, signal),
     close: () => sessionManager.abort(),
   };
+}
+
+/** @throws ConnectError of code UNAVAILABLE, with the error of Node as its cause. */
+async function prepare(manager: Http2SessionManager, signal: AbortSignal): Promise<void> {
+  const abort = (): void => manager.abort();
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    if ((await manager.connect()) !== 'error' && !signal.aborted) return;
+    const cause = signal.aborted ? signal.reason : manager.error();
+    const text = cause instanceof Error ? cause.message : 'no connection';
+    throw new ConnectError(text, Code.Unavailable, undefined, undefined, cause);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
 }

@@ -128,6 +128,11 @@ export class OpenSecretError extends Error {
 /** A connection to a coordinator. */
 export interface CoordinatorConnection {
   readonly transport: Transport;
+  /**
+   * Opens the connection unless it is open. Absent: the first call opens it.
+   * @throws when the coordinator is not reached or not trusted, or `signal` is aborted.
+   */
+  prepare?(signal: AbortSignal): Promise<void>;
   /** Cancels all calls and closes the connection. */
   close(): void;
 }
@@ -188,8 +193,8 @@ export interface CliIo {
   /** Aborted on Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal;
   /**
-   * Creates a connection to `http://host:port` or `https://host:port`. Nothing is sent before the
-   * first call.
+   * Creates a connection to `http://host:port` or `https://host:port`, or to whichever coordinator
+   * answers of several such addresses, separated by commas. Nothing is sent before the first call.
    * @param access - Required for https.
    */
   connect(server: string, access?: ServerAccess): CoordinatorConnection;

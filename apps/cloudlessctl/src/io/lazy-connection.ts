@@ -1,3 +1,4 @@
+import { splitServers } from '../config/server-list.js';
 import type { CoordinatorConnection, ServerAccess } from './io.js';
 
 /**
@@ -7,9 +8,12 @@ import type { CoordinatorConnection, ServerAccess } from './io.js';
 export function connectLazily(server: string, access?: ServerAccess): CoordinatorConnection {
   let connection: Promise<CoordinatorConnection> | undefined;
   let isClosed = false;
+  const servers = splitServers(server);
   const open = async (): Promise<CoordinatorConnection> => {
-    if (access === undefined) return (await import('./http2-connection.js')).connectHttp2(server);
-    return (await import('./tls-connection.js')).connectWithTls(server, access);
+    const openOne = await loadClient(access);
+    if (servers.length === 1) return openOne(server);
+    const { connectToAny } = await import('./failover-connection.js');
+    return connectToAny({ servers, open: openOne });
   };
   const connect = (): Promise<CoordinatorConnection> => {
     connection ??= open();
@@ -26,4 +30,12 @@ export function connectLazily(server: string, access?: ServerAccess): Coordinato
       void connection?.then((opened) => opened.close());
     },
   };
+}
+
+async function loadClient(
+  access: ServerAccess | undefined,
+): Promise<(server: string) => CoordinatorConnection> {
+  if (access === undefined) return (await import('./http2-connection.js')).connectHttp2;
+  const { connectWithTls } = await import('./tls-connection.js');
+  return (server) => connectWithTls(server, access);
 }

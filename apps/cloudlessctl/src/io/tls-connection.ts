@@ -29,17 +29,18 @@ export function connectWithTls(server: string, access: ServerAccess): Coordinato
   const connections = [open()];
   let reloads = 0;
   /** Returns the newest connection. The calls of older connections go on. */
-  const getTransport = (): CoordinatorConnection['transport'] => {
+  const getNewest = (): CoordinatorConnection => {
     const counted = access.countReloads?.() ?? 0;
     if (counted !== reloads) connections.unshift(open());
     reloads = counted;
-    return (connections[0] ?? open()).transport;
+    return connections[0] ?? open();
   };
   return {
     transport: {
-      unary: (...call) => getTransport().unary(...call),
-      stream: (...call) => getTransport().stream(...call),
+      unary: (...call) => getNewest().transport.unary(...call),
+      stream: (...call) => getNewest().transport.stream(...call),
     },
+    prepare: async (signal) => getNewest().prepare?.(signal),
     close: () => connections.forEach((connection) => connection.close()),
   };
 }
@@ -98,6 +99,7 @@ function connectWithToken(
       stream: async (method, signal, timeoutMs, ...rest) =>
         (await connect(signal, timeoutMs)).transport.stream(method, signal, timeoutMs, ...rest),
     },
+    prepare: async (signal) => (await connect(signal)).prepare?.(signal),
     close: () => {
       closing.abort();
       connected?.close();

@@ -8,6 +8,7 @@ import { runWithSession } from '../../call/open-session.js';
 import { checkServer } from '../../config/context.js';
 import { editContexts, getConfigPath, readContexts } from '../../config/contexts.js';
 import type { Context, Contexts } from '../../config/context.js';
+import { firstServer, joinServers, splitServers } from '../../config/server-list.js';
 import { createPendingKey, issueIdentity } from '../../identity/issue-identity.js';
 import { toTokenAccess } from '../../identity/load-access.js';
 import { writeIdentity } from '../../identity/stored-identity.js';
@@ -53,6 +54,22 @@ async function login(invocation: LocalInvocation): Promise<void> {
   await withSession(session, target, loggedIn, (opened) => printIdentity(opened));
 }
 
+/**
+ * Returns the given addresses, followed by those of the other coordinators of the cluster. A login does
+ * not fail because a coordinator does not name them.
+ */
+async function findServers(opened: CliSession, { server }: LoginTarget): Promise<string> {
+  const given = splitServers(server);
+  const others = await opened.client.getServerInfo({}, opened.getCallOptions()).then(
+    ({ coordinators }) => coordinators.map(({ address }) => address.replace(/\/$/, '')),
+    () => [],
+  );
+  const usable = others.filter(
+    (address) => address.startsWith('https:') && checkServer(address) === undefined,
+  );
+  return joinServers([...given, ...usable]);
+}
+
 /** Creates a key on this machine, and stores the certificate that the coordinator issues. */
 async function storeIdentity(
   invocation: LocalInvocation,
@@ -62,15 +79,16 @@ async function storeIdentity(
   const { session } = invocation;
   const description = getTextOption(invocation, 'description') ?? session.io.hostName;
   const key = await createPendingKey();
-  const identity = await withSession(session, target, access, (opened) =>
-    issueIdentity(opened.users, target.server, key, description, opened.getCallOptions()),
-  );
+  const [identity, server] = await withSession(session, target, access, async (opened) => [
+    await issueIdentity(opened.users, target.server, key, description, opened.getCallOptions()),
+    await findServers(opened, target),
+  ]);
   const directory = toDirectory(target);
   const { files } = session.io;
   await files.remove(`${directory}/token`);
   await files.remove(`${directory}/pending-key.json`);
   await writeIdentity(files, directory, identity);
-  await writeContext(session, target, { identityDir: `identities/${target.name}` });
+  await writeContext(session, { ...target, server }, { identityDir: `identities/${target.name}` });
   return toAccess(identity);
 }
 
@@ -86,17 +104,22 @@ async function keepToken(
   token: UserToken,
   access: ServerAccess,
 ): Promise<ServerAccess> {
-  await withSession(session, target, access, (opened) =>
-    opened.users.whoAmI({}, opened.getCallOptions()),
-  );
+  const server = await withSession(session, target, access, async (opened) => {
+    await opened.users.whoAmI({}, opened.getCallOptions());
+    return findServers(opened, target);
+  });
   const directory = toDirectory(target);
   await session.io.files.remove(directory);
   await session.io.files.replaceSecret(`${directory}/token`, `${token.text}\n`);
   const { caFile } = session.settings.credentials;
-  await writeContext(session, target, {
-    tokenFile: `identities/${target.name}/token`,
-    ...(caFile === undefined ? {} : { caFile: resolve(caFile) }),
-  });
+  await writeContext(
+    session,
+    { ...target, server },
+    {
+      tokenFile: `identities/${target.name}/token`,
+      ...(caFile === undefined ? {} : { caFile: resolve(caFile) }),
+    },
+  );
   return access;
 }
 
@@ -142,7 +165,7 @@ async function writeContext(
 async function readTarget(invocation: LocalInvocation): Promise<LoginTarget> {
   const { session, operands } = invocation;
   const { settings, io } = session;
-  const server = (operands[0] ?? settings.server).replace(/\/$/, '');
+  const server = joinServers(splitServers(operands[0] ?? settings.server));
   const problem = checkServer(server);
   if (problem !== undefined) throw createUsageFailure(`the server: ${problem}`);
   if (operands[0] !== undefined && settings.serverGiven)
@@ -160,7 +183,7 @@ async function readTarget(invocation: LocalInvocation): Promise<LoginTarget> {
       `--name: expected letters, digits, dots, hyphens and underscores, got ${JSON.stringify(name)}`,
     );
   const present = known.contexts.get(name)?.server;
-  if (present !== undefined && present.replace(/\/$/, '') !== server)
+  if (present !== undefined && !sharesServer(present, server))
     throw createUsageFailure(
       `the context ${name} has the server ${present}; choose another name with --name, or change the context first: cloudlessctl context set ${name} --server ${server}`,
     );
@@ -170,12 +193,20 @@ async function readTarget(invocation: LocalInvocation): Promise<LoginTarget> {
 /** Returns the context of a server, the current context first; undefined when there is none. */
 function findContextName({ current, contexts }: Contexts, server: string): string | undefined {
   const names = [...contexts]
-    .filter(([, context]) => context.server?.replace(/\/$/, '') === server)
+    .filter(([, context]) => context.server !== undefined && sharesServer(context.server, server))
     .map(([name]) => name);
   return names.find((name) => name === current) ?? names[0];
 }
 
+/** Returns true when two settings have an address in common, so that they name one cluster. */
+function sharesServer(one: string, other: string): boolean {
+  const addresses = splitServers(other);
+  return splitServers(one).some((address) => addresses.includes(address));
+}
+
 /** Returns the host of a server as the name of a context: `cluster.example`, `10.0.0.1`. */
 function toContextName(server: string): string {
-  return new URL(server).hostname.replaceAll(/[^A-Za-z0-9._-]+/g, '-').replaceAll(/^-+|-+$/g, '');
+  return new URL(firstServer(server)).hostname
+    .replaceAll(/[^A-Za-z0-9._-]+/g, '-')
+    .replaceAll(/^-+|-+$/g, '');
 }

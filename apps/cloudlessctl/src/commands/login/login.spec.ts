@@ -68,6 +68,25 @@ describe('cloudlessctl login', () => {
     expect(issuer.requests.map(({ description }) => description)).toEqual(['laptop']);
   });
 
+  it('stores the addresses of the other coordinators of the cluster', async () => {
+    const other = 'https://10.0.0.2:8443';
+    const coordinator = {
+      getServerInfo: () => ({
+        coordinators: [
+          { id: 'one', address: SERVER },
+          { id: 'two', address: `${other}/` },
+          { id: 'odd', address: 'http://10.0.0.3:8443' },
+        ],
+      }),
+    };
+    const result = await runLogin([SERVER, ...WITH_FILE], { coordinator });
+    expect(result.files[CONFIG]).toContain(`    server: ${SERVER},${other}\n`);
+    const again = await runLogin([other, ...WITH_FILE], { coordinator, files: result.files });
+    expect(again.files[CONFIG]).toBe(
+      result.files[CONFIG]?.replace(`${SERVER},${other}`, `${other},${SERVER}`),
+    );
+  });
+
   it('authenticates with the token first, pinned to its root, then with the certificate', async () => {
     const { accesses, files: after } = await runLogin([SERVER, ...WITH_FILE]);
     expect(accesses.map(({ kind }) => kind)).toEqual(['token', 'certificate']);

@@ -6,6 +6,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { withCallFailures } from '../../call/open-session.js';
 import { checkServer } from '../../config/context.js';
+import { joinServers, splitServers } from '../../config/server-list.js';
 import { getTextOption } from '../options.js';
 import {
   addJoinTokenOptions,
@@ -89,8 +90,9 @@ function readCoordinator(invocation: LocalInvocation): string {
   const given = getTextOption(invocation, 'coordinator');
   const problem = given === undefined ? undefined : checkServer(given);
   if (problem !== undefined) throw createUsageFailure(`--coordinator: ${problem}`);
-  const coordinator = (given ?? invocation.session.settings.server).replace(/\/$/, '');
-  const { protocol, hostname } = new URL(coordinator);
+  const servers = splitServers(given ?? invocation.session.settings.server);
+  const coordinator = joinServers(servers);
+  const { protocol, hostname } = new URL(servers[0] ?? '');
   if (protocol !== 'https:')
     throw createUsageFailure(
       `a machine joins over https only, and the address is ${coordinator}; give the address with --coordinator https://HOST:PORT`,
