@@ -105,6 +105,8 @@ const identityClasses: ClassByRpc<typeof IdentityService> = {
   getCertificateAuthority: read,
   rotateCertificateAuthority: write,
   skipCertificateAuthorityWait: write,
+  // A rotation waits for it, and an election may need it.
+  fetchAuthorityKeys: control,
 };
 
 const userClasses: ClassByRpc<typeof UserService> = {

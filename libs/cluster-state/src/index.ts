@@ -59,6 +59,7 @@ export {
   getServerGeneration,
   isRotating,
   needsRenewal,
+  noteKeyHolder,
   putRotationPhase,
   startRotation,
 } from './identity/certificate-authority.js';

@@ -60,9 +60,13 @@ export function formatRotationLine(rotation: CertificateAuthorityRotation | unde
 
 function formatProgress(rotation: CertificateAuthorityRotation): string {
   const { phase, waitingNodes, waitingNodeCount, waitingUsers, completedNodeCount } = rotation;
+  const { waitingCoordinators } = rotation;
   if (phase === Phase.COMPLETED) return PHASE_TEXTS[phase];
   const total = completedNodeCount + waitingNodeCount;
   const waiting = [
+    ...(waitingCoordinators.length === 0
+      ? []
+      : [`waiting for coordinators ${nameSome(waitingCoordinators, waitingCoordinators.length)}`]),
     ...(waitingNodeCount === 0
       ? []
       : [`waiting for nodes ${nameSome(waitingNodes, waitingNodeCount)}`]),

@@ -10,11 +10,14 @@ import {
   loadAuthority,
   loadTokenSecret,
   makePrivateDirectory,
+  readAuthorityPems,
   removeAuthoritiesBefore,
   restoreTokenSecret,
+  storeAuthority,
 } from '@cloudless/identity/files';
 import type { CoordinatorConfig } from '../config.js';
 import type { CoordinatorMachine } from '../coordinator.js';
+import { AuthorityKeySync } from './authority-key-sync.js';
 import { createServerNames, type ServerNames } from './server-names.js';
 
 /** The identities of a coordinator with TLS. Close them after the servers. */
@@ -102,7 +105,9 @@ export async function openCoordinatorIdentity(
       dnsNames: names.dnsNames,
       ipAddresses: names.ipAddresses,
     });
+    const keySync = new AuthorityKeySync({ state, clock, random, log, identities, server });
     const close = async (): Promise<void> => {
+      await keySync.close();
       await server.close();
       identities.close();
     };
@@ -155,6 +160,9 @@ function createAuthorityKeys(
     list: () => listGenerations(directory),
     load: (generation) => loadAuthority(directory, generation, getOptions()),
     create: (generation) => createAuthority(directory, generation, { ...getOptions(), clusterId }),
+    read: (generation) => readAuthorityPems(directory, generation),
+    store: (generation, pems) =>
+      storeAuthority(directory, generation, pems, { ...getOptions(), clusterId }),
     removeBefore: (generation) => removeAuthoritiesBefore(directory, generation),
   };
 }

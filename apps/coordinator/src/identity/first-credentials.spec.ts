@@ -14,7 +14,9 @@ import {
   createAuthority,
   listGenerations,
   loadAuthority,
+  readAuthorityPems,
   removeAuthoritiesBefore,
+  storeAuthority,
 } from '@cloudless/identity/files';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { writeFirstCredentials } from './first-credentials.js';
@@ -41,6 +43,8 @@ beforeEach(async () => {
     list: () => listGenerations(ca),
     load: (generation) => loadAuthority(ca, generation, options()),
     create: (generation) => createAuthority(ca, generation, options()),
+    read: (generation) => readAuthorityPems(ca, generation),
+    store: (generation, pems) => storeAuthority(ca, generation, pems, options()),
     removeBefore: (generation) => removeAuthoritiesBefore(ca, generation),
   };
   identities = await ClusterIdentities.open({

@@ -161,6 +161,7 @@ const identity: Rows<typeof IdentityService> = {
   getCertificateAuthority: { request: nothing },
   rotateCertificateAuthority: { request: nothing, onlyWhenRefused: true },
   skipCertificateAuthorityWait: { request: nothing },
+  fetchAuthorityKeys: { request: nothing },
 };
 
 const grant = ({ namespace }: MatrixTarget) => ({ user: 'none', role: Role.VIEWER, namespace });

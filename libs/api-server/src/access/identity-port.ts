@@ -1,5 +1,5 @@
 import type { SpiffeId, SpiffeKind } from '@cloudless/identity';
-import type { CertificateChain, PeerIdentity } from '@cloudless/identity/x509';
+import type { AuthorityPems, CertificateChain, PeerIdentity } from '@cloudless/identity/x509';
 
 /** Verifies certificates against the trust bundle; `PeerVerifier` of `@cloudless/identity/x509`. */
 export interface CertificateVerifier {
@@ -54,6 +54,15 @@ export interface IdentityPort {
    * repeated call returns the same root.
    */
   createGeneration(generation: number): Promise<{ readonly rootPem: string }>;
+  /** Id of this coordinator. */
+  readonly coordinatorId: SpiffeId;
+  /** Returns the trusted generations whose keys this coordinator has, and those it has not. */
+  listGenerations(): Promise<{
+    readonly stored: readonly number[];
+    readonly missing: readonly number[];
+  }>;
+  /** Returns the keys of a trusted generation for another coordinator. Secret. */
+  exportKeys(generation: number): Promise<AuthorityPems>;
   /** Lifetimes of new certificates, milliseconds. */
   readonly lifetimes: {
     readonly nodeMs: number;

@@ -108,6 +108,8 @@ const identity: Policies<typeof IdentityService> = {
   getCertificateAuthority: 'readOnly',
   rotateCertificateAuthority: 'change',
   skipCertificateAuthorityWait: 'change',
+  // Privileged, because the caller receives the keys of the certificate authority.
+  fetchAuthorityKeys: 'privileged',
 };
 
 const user: Policies<typeof UserService> = {

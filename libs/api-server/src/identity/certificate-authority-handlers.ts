@@ -4,18 +4,23 @@ import { durationMs, timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt
 import {
   CertificateAuthorityRotationSchema,
   CertificateAuthoritySchema,
+  FetchAuthorityKeysResponseSchema,
   RootCertificateSchema,
   type CertificateAuthority,
   type CertificateAuthorityRotation,
+  type FetchAuthorityKeysRequest,
+  type FetchAuthorityKeysResponse,
   type RootCertificate,
   type RotateCertificateAuthorityRequest,
 } from '@cloudless/api';
 import type { CertificateAuthorityRecord } from '@cloudless/api/store';
 import { CloudlessError, definedFields } from '@cloudless/base';
 import {
+  CERTIFICATE_AUTHORITY_KEY,
   advanceRotation,
   getRotationProgress,
   isRotating,
+  noteKeyHolder,
   putRotationPhase,
   startRotation,
   type Stored,
@@ -59,7 +64,7 @@ export class CertificateAuthorityHandlers {
       const stored = this.requireAuthority();
       if (stored.value !== value) return this.present(stored.value);
       const root = { generation, pem: rootPem };
-      const after = startRotation(value, root, nowMs);
+      const after = startRotation(value, root, nowMs, this.identity.coordinatorId.id);
       await entry.commit(putRotationPhase(this.deps.state.transaction(), stored, after));
       return this.present(after);
     });
@@ -75,10 +80,70 @@ export class CertificateAuthorityHandlers {
           'no rotation of the certificate authority runs; begin one with "cloudlessctl admin rotate-ca"',
         );
       }
+      await this.requireNewKeys();
       const after = advanceRotation(stored.value, this.deps.clock.wallTime());
       await entry.commit(putRotationPhase(this.deps.state.transaction(), stored, after));
       return this.present(after);
     });
+  }
+
+  /**
+   * Gives the keys of the trusted generations to another coordinator, and notes that it has those of
+   * the new generation, so that the rotation continues. The audit record of a reply with keys is
+   * committed before the reply.
+   */
+  async fetchKeys(
+    { storedGenerations }: FetchAuthorityKeysRequest,
+    entry: AuditEntry,
+  ): Promise<FetchAuthorityKeysResponse> {
+    const coordinatorId = entry.caller.principal.name.replace(/^controller\//, '');
+    entry.nameObject(`coordinator ${coordinatorId}`);
+    const { value } = this.requireAuthority();
+    const trusted = value.roots.map(({ generation }) => generation);
+    const wanted = trusted.filter((generation) => !storedGenerations.includes(generation));
+    if (wanted.length === 0) return this.noteHolder(coordinatorId, entry);
+    const keys = await Promise.all(
+      wanted.map(async (generation) => {
+        const pems = await this.identity.exportKeys(generation);
+        return {
+          generation,
+          rootCertificate: pems.rootPem,
+          rootKey: pems.rootKeyPem,
+          issuingCertificate: pems.issuingPem,
+          issuingKey: pems.issuingKeyPem,
+        };
+      }),
+    );
+    await entry.recordStart({});
+    return create(FetchAuthorityKeysResponseSchema, { keys });
+  }
+
+  private noteHolder(
+    coordinatorId: string,
+    entry: AuditEntry,
+  ): Promise<FetchAuthorityKeysResponse> {
+    return this.change(async () => {
+      const stored = this.requireAuthority();
+      const after = noteKeyHolder(stored.value, coordinatorId);
+      if (after !== undefined)
+        await entry.commit(
+          this.deps.state
+            .transaction()
+            .require('ca', CERTIFICATE_AUTHORITY_KEY, stored)
+            .put('ca', CERTIFICATE_AUTHORITY_KEY, after),
+        );
+      return create(FetchAuthorityKeysResponseSchema);
+    });
+  }
+
+  /** @throws kind `precondition` when this coordinator could not issue certificates afterwards. */
+  private async requireNewKeys(): Promise<void> {
+    const { missing } = await this.identity.listGenerations();
+    if (missing.length === 0) return;
+    throw new CloudlessError(
+      'precondition',
+      `this coordinator does not have the keys of generation ${missing.join(', ')} of the certificate authority; hand the leadership to a coordinator that has them with "cloudlessctl admin step-down", or copy the directory of the generation from it`,
+    );
   }
 
   private change<Result>(work: () => Promise<Result>): Promise<Result> {
@@ -118,6 +183,7 @@ export class CertificateAuthorityHandlers {
       waitingNodes: progress?.waitingNodes.slice(0, MAX_LISTED) ?? [],
       waitingNodeCount: progress?.waitingNodes.length ?? 0,
       waitingUsers: progress?.waitingUsers.slice(0, MAX_LISTED) ?? [],
+      waitingCoordinators: [...(progress?.waitingCoordinators ?? [])],
       completedNodeCount: progress?.completedNodes ?? 0,
     });
   }

@@ -48,6 +48,9 @@ export function createIdentityRoutes(
       calls.skipCertificateAuthorityWait,
       (_request, entry) => authority.skipWait(entry),
     ),
+    fetchAuthorityKeys: routes.change(calls.fetchAuthorityKeys, (request, entry) =>
+      authority.fetchKeys(request, entry),
+    ),
   };
 }
 

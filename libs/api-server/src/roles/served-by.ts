@@ -15,7 +15,8 @@ export type ServedBy =
    */
   | 'leader'
   /**
-   * The leader, called directly: a stream of an agent, whose connection is the lease of its node.
+   * The leader, called directly: a stream of an agent, whose connection is the lease of its node, or
+   * keys that only their receiver may see.
    * The other coordinators refuse the call with the address of the leader.
    */
   | 'leaderDirectly'
@@ -111,6 +112,8 @@ const identity: Rows<typeof IdentityService> = {
   getCertificateAuthority: 'records',
   rotateCertificateAuthority: 'leader',
   skipCertificateAuthorityWait: 'leader',
+  // The certificate of the caller shows that it is a coordinator.
+  fetchAuthorityKeys: 'leaderDirectly',
 };
 
 const users: Rows<typeof UserService> = {

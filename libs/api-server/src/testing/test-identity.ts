@@ -13,7 +13,7 @@ import { createSeededRandom } from '@cloudless/base';
 import { CERTIFICATE_AUTHORITY_KEY } from '@cloudless/cluster-state';
 import { createToken, hashToken, type Grant, type RoleName } from '@cloudless/identity';
 import { TestAuthority, type TestCredential } from '@cloudless/identity/testing';
-import { PeerVerifier } from '@cloudless/identity/x509';
+import { PeerVerifier, type AuthorityPems } from '@cloudless/identity/x509';
 import type { CertificateVerifier, IdentityPort } from '../access/identity-port.js';
 import type { ApiTestBed } from './api-test-bed.js';
 import { CONNECTION_HEADER } from './scripted-agent.js';
@@ -29,6 +29,9 @@ const ROLES: Readonly<Record<RoleName, Role>> = {
 export class TestIdentity implements IdentityPort {
   readonly trustDomain = 'cloudless';
   readonly coordinatorIds = ['spiffe://cloudless/controller/coordinator'];
+  readonly coordinatorId = { trustDomain: 'cloudless', kind: 'controller', id: 'one' } as const;
+  /** Keys by generation that this coordinator has. */
+  readonly keys = new Map<number, AuthorityPems>();
   readonly issuingGeneration = 1;
   readonly tokenSecret = new Uint8Array(32).fill(7);
   readonly lifetimes = { nodeMs: DAY_MS, userMs: 7 * DAY_MS, workloadMs: DAY_MS };
@@ -65,6 +68,16 @@ export class TestIdentity implements IdentityPort {
 
   async createGeneration(): Promise<{ readonly rootPem: string }> {
     throw new Error('the test authority has one generation');
+  }
+
+  async listGenerations() {
+    return { stored: [...this.keys.keys()], missing: [] };
+  }
+
+  async exportKeys(generation: number): Promise<AuthorityPems> {
+    const pems = this.keys.get(generation);
+    if (pems === undefined) throw new Error(`the test has no keys of generation ${generation}`);
+    return pems;
   }
 
   onChange(): () => void {

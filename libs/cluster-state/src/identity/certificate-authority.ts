@@ -38,9 +38,11 @@ export interface RotationProgress {
   readonly completedNodes: number;
   /** Names of the users that have not completed the phase, sorted. */
   readonly waitingUsers: readonly string[];
+  /** Ids of the running coordinators that do not have the keys of the new generation, sorted. */
+  readonly waitingCoordinators: readonly string[];
   /**
    * Wall-clock milliseconds at which something that the phase waits for ends by itself. Undefined:
-   * the phase waits for nothing, or only for changes of records.
+   * the phase waits for nothing, or only for changes of records, such as for coordinators.
    */
   readonly nextAtMs: number | undefined;
 }
@@ -78,11 +80,13 @@ export function createAuthorityRecord(
  * Returns the record with which a rotation begins: the new root is trusted, and the old generation
  * still issues.
  * @param root - The new root, whose key files exist.
+ * @param coordinatorId - Id of the coordinator that has the key files. Default: the only one.
  */
 export function startRotation(
   before: CertificateAuthorityRecord,
   root: { readonly generation: number; readonly pem: string },
   nowMs: number,
+  coordinatorId?: string,
 ): CertificateAuthorityRecord {
   const after = clone(CertificateAuthorityRecordSchema, before);
   after.roots.push(create(RootRecordSchema, root));
@@ -90,7 +94,24 @@ export function startRotation(
   after.rotation = create(CertificateAuthorityRotationRecordSchema, {
     phase: Phase.DISTRIBUTING,
     startedAt: timestampFromMs(nowMs),
+    coordinators: coordinatorId === undefined ? [] : [coordinatorId],
   });
+  return after;
+}
+
+/**
+ * Returns the record that notes that a coordinator has the keys of the new generation; undefined when
+ * no rotation runs or the coordinator is noted.
+ */
+export function noteKeyHolder(
+  before: CertificateAuthorityRecord,
+  coordinatorId: string,
+): CertificateAuthorityRecord | undefined {
+  const { rotation } = before;
+  if (!isRotating(before) || rotation?.coordinators.includes(coordinatorId) !== false)
+    return undefined;
+  const after = clone(CertificateAuthorityRecordSchema, before);
+  after.rotation?.coordinators.push(coordinatorId);
   return after;
 }
 
@@ -128,7 +149,10 @@ export function putRotationPhase(
 
 /** Returns the progress of the rotation; undefined when none runs. */
 export function getRotationProgress(
-  view: Pick<ClusterView, 'certificateAuthority' | 'nodes' | 'credentials' | 'nodeBan'>,
+  view: Pick<
+    ClusterView,
+    'certificateAuthority' | 'nodes' | 'credentials' | 'nodeBan' | 'coordinators'
+  >,
   nowMs: number,
 ): RotationProgress | undefined {
   const authority = view.certificateAuthority()?.value;
@@ -154,8 +178,20 @@ export function getRotationProgress(
     waitingNodes: waitingNodes.sort(),
     completedNodes,
     waitingUsers: [...users.keys()].sort(),
+    waitingCoordinators: findWaitingCoordinators(view, authority),
     nextAtMs: times.length === 0 ? undefined : Math.min(...times),
   };
+}
+
+/** New certificates depend on the new keys from the second phase on, whoever leads then. */
+function findWaitingCoordinators(
+  view: Pick<ClusterView, 'coordinators'>,
+  { rotation }: CertificateAuthorityRecord,
+): readonly string[] {
+  return [...view.coordinators()]
+    .map(({ value }) => value.id)
+    .filter((id) => rotation?.coordinators.includes(id) !== true)
+    .sort();
 }
 
 /**

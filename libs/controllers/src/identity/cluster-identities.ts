@@ -1,4 +1,11 @@
-import { CloudlessError, errorFields, errorKindOf, type Clock, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  errorReasonOf,
+  type Clock,
+  type Log,
+} from '@cloudless/base';
 import {
   CERTIFICATE_AUTHORITY_KEY,
   createAuthorityRecord,
@@ -10,6 +17,7 @@ import { formatSpiffeId, type SpiffeId } from '@cloudless/identity';
 import {
   PeerVerifier,
   hashRoot,
+  type AuthorityPems,
   type CertificateAuthority,
   type CertificateChain,
 } from '@cloudless/identity/x509';
@@ -25,6 +33,13 @@ export interface AuthorityKeys {
   load(generation: number): Promise<CertificateAuthority>;
   /** Creates a generation durably. Never overwrites one. */
   create(generation: number): Promise<CertificateAuthority>;
+  /** Reads the files of a generation, for another coordinator. Secret. */
+  read(generation: number): Promise<AuthorityPems>;
+  /**
+   * Stores a generation that another coordinator has created, durably.
+   * @throws kind `precondition` when the parts are damaged or do not belong together.
+   */
+  store(generation: number, pems: AuthorityPems): Promise<CertificateAuthority>;
   /**
    * Removes the files of every generation below `generation`. Repeats a removal that a crash has
    * interrupted.
@@ -97,13 +112,13 @@ export class ClusterIdentities {
 
   /**
    * Reads the record of the certificate authority and loads the keys; creates both at the first
-   * start of a cluster.
+   * start of a cluster. A coordinator that follows waits until the leader has written the record, or
+   * until it leads.
    * @throws kind `precondition` when the key files are missing, damaged or of another cluster, or
    *   the trust domain is not that of the cluster. Files are never changed then.
    */
   static async open(options: ClusterIdentitiesOptions): Promise<ClusterIdentities> {
-    const record =
-      options.state.view().certificateAuthority()?.value ?? (await createRecord(options));
+    const record = await requireRecord(options);
     if (record.trustDomain !== options.trustDomain) {
       throw new CloudlessError(
         'precondition',
@@ -199,6 +214,38 @@ export class ClusterIdentities {
     return { rootPem: authority.rootPem };
   }
 
+  /** Returns the trusted generations whose keys this coordinator has, and those it has not. */
+  async listGenerations(): Promise<{
+    readonly stored: readonly number[];
+    readonly missing: readonly number[];
+  }> {
+    const trusted = this.record.roots.map(({ generation }) => generation);
+    const files = new Set(await this.options.keys.list());
+    return {
+      stored: trusted.filter((generation) => files.has(generation)),
+      missing: trusted.filter((generation) => !files.has(generation)),
+    };
+  }
+
+  /** Returns the keys of a trusted generation for another coordinator. Secret. */
+  async exportKeys(generation: number): Promise<AuthorityPems> {
+    await this.getAuthority(generation);
+    return this.options.keys.read(generation);
+  }
+
+  /**
+   * Stores the keys of a generation that another coordinator has created.
+   * @throws kind `precondition` when they are not the keys of the root that the record names.
+   */
+  async importKeys(generation: number, pems: AuthorityPems): Promise<void> {
+    if (!this.isTrusted(generation, hashRoot(pems.rootPem)))
+      throw new CloudlessError(
+        'precondition',
+        `the keys of generation ${generation} are not those of the root that the cluster trusts`,
+      );
+    await this.options.keys.store(generation, pems);
+  }
+
   /** Wall-clock milliseconds from which on the issuing generation cannot issue any more. */
   async getAuthorityExpiry(): Promise<number> {
     return (await this.getAuthority(this.issuingGeneration)).notAfterMs;
@@ -261,15 +308,54 @@ export class ClusterIdentities {
     return loading;
   }
 
-  private async load(generation: number): Promise<CertificateAuthority> {
+  private isTrusted(generation: number, rootSha256: string): boolean {
     const root = this.record.roots.find((candidate) => candidate.generation === generation);
+    return root !== undefined && hashRoot(root.pem) === rootSha256;
+  }
+
+  private async load(generation: number): Promise<CertificateAuthority> {
     const authority = await this.options.keys.load(generation);
-    if (root !== undefined && hashRoot(root.pem) === authority.rootSha256) return authority;
+    if (this.isTrusted(generation, authority.rootSha256)) return authority;
     throw new CloudlessError(
       'precondition',
       `the key files of generation ${generation} of the certificate authority belong to another cluster; restore the identity directory that belongs to this state`,
     );
   }
+}
+
+/** Returns the first record of the cluster, which only a leader can write. */
+async function requireRecord(
+  options: ClusterIdentitiesOptions,
+): Promise<CertificateAuthorityRecord> {
+  const { state } = options;
+  for (;;) {
+    const existing = state.view().certificateAuthority()?.value;
+    if (existing !== undefined) return existing;
+    if (state.role === 'leader') {
+      try {
+        return await createRecord(options);
+      } catch (reason) {
+        if (errorReasonOf(reason) !== 'LEADERSHIP_LOST') throw reason;
+      }
+    }
+    await waitForChange(state);
+  }
+}
+
+function waitForChange(state: ClusterState): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const unsubscribes = [
+      state.subscribe((changes) => {
+        if (changes.some(({ kind }) => kind === 'ca')) finish(resolve);
+      }),
+      state.onRoleChange(() => finish(resolve)),
+      state.onEnd((reason) => finish(() => reject(reason))),
+    ];
+    const finish = (settle: () => void): void => {
+      for (const unsubscribe of unsubscribes) unsubscribe();
+      settle();
+    };
+  });
 }
 
 function toTrustBundle({ roots, trustBundleGeneration }: CertificateAuthorityRecord): TrustBundle {

@@ -29,7 +29,7 @@ export interface RotationReconcilerDeps {
 /** Longest pause between two checks of a rotation that waits for a time. */
 const MAX_WAIT_MS = 60_000;
 
-const KINDS: readonly RecordKind[] = ['ca', 'node', 'credential', 'ban', 'meta'];
+const KINDS: readonly RecordKind[] = ['ca', 'node', 'credential', 'ban', 'meta', 'coordinator'];
 
 /**
  * Moves the rotation of the certificate authority to its next phase once no node and no user must
@@ -70,6 +70,8 @@ export class RotationReconciler {
     const nowMs = clock.wallTime();
     const progress = getRotationProgress(view, nowMs);
     if (stored === undefined || progress === undefined) return { kind: 'done' };
+    // The coordinators fetch the keys by themselves, which changes the record.
+    if (progress.waitingCoordinators.length > 0) return { kind: 'done' };
     if (progress.nextAtMs !== undefined)
       return { kind: 'after', delayMs: clamp(progress.nextAtMs - nowMs) };
     const after = advanceRotation(stored.value, nowMs);

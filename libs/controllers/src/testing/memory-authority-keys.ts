@@ -38,6 +38,19 @@ export class MemoryAuthorityKeys implements AuthorityKeys {
     return authority;
   }
 
+  read(generation: number): Promise<AuthorityPems> {
+    const pems = this.generations.get(generation);
+    return pems === undefined
+      ? Promise.reject(new CloudlessError('precondition', `no files of generation ${generation}`))
+      : Promise.resolve(pems);
+  }
+
+  async store(generation: number, pems: AuthorityPems): Promise<CertificateAuthority> {
+    if (this.generations.has(generation)) throw new CloudlessError('exists', 'never overwritten');
+    this.generations.set(generation, pems);
+    return this.load(generation);
+  }
+
   removeBefore(generation: number): Promise<readonly number[]> {
     const retired = [...this.generations.keys()].filter((each) => each < generation);
     for (const each of retired) this.generations.delete(each);

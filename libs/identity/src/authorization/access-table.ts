@@ -24,6 +24,9 @@ const everyIdentity: AccessRule = { authenticated: true };
 /** Calls of an agent for its own node. */
 const nodeItself: AccessRule = { node: 'self' };
 
+/** Calls between coordinators, which all hold the keys of the certificate authority. */
+const coordinatorOnly: AccessRule = { controller: true };
+
 /** Reads one object of a namespace. */
 const read = user('viewer', 'namespace');
 /** Lists or watches objects of all namespaces that the caller may read. */
@@ -124,6 +127,7 @@ const identity: Rules<typeof IdentityService> = {
   getCertificateAuthority: administer,
   rotateCertificateAuthority: administer,
   skipCertificateAuthorityWait: administer,
+  fetchAuthorityKeys: coordinatorOnly,
 };
 
 const users: Rules<typeof UserService> = {

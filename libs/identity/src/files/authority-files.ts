@@ -49,15 +49,14 @@ async function readNames(directory: string): Promise<string[]> {
 }
 
 /**
- * Loads one generation from `<directory>/<generation>/`.
- * @throws {@link CloudlessError} of kind `precondition` when a file is missing, accessible by others
- *   or damaged, or the parts do not belong together. The files are never changed.
+ * Reads the files of one generation from `<directory>/<generation>/`. Secret.
+ * @throws {@link CloudlessError} of kind `precondition` when a file is missing or accessible by
+ *   others.
  */
-export async function loadAuthority(
+export async function readAuthorityPems(
   directory: string,
   generation: number,
-  options: AuthorityOptions,
-): Promise<CertificateAuthority> {
+): Promise<AuthorityPems> {
   const path = join(directory, String(generation));
   const exists = await stat(path).then(
     () => true,
@@ -65,7 +64,7 @@ export async function loadAuthority(
   );
   if (!exists) {
     throw refuse(
-      `the certificate authority has no directory ${path}; restore the directory from the backup`,
+      `the certificate authority has no directory ${path}; restore the directory from the backup, or copy it from another coordinator of the cluster`,
     );
   }
   await makePrivateDirectory(directory);
@@ -80,17 +79,33 @@ export async function loadAuthority(
       );
     }
   };
-  const pems: AuthorityPems = {
+  return {
     rootPem: await readPem(FILES.rootPem),
     rootKeyPem: await readPem(FILES.rootKeyPem),
     issuingPem: await readPem(FILES.issuingPem),
     issuingKeyPem: await readPem(FILES.issuingKeyPem),
   };
+}
+
+/**
+ * Loads one generation from `<directory>/<generation>/`.
+ * @throws {@link CloudlessError} of kind `precondition` when a file is missing, accessible by others
+ *   or damaged, or the parts do not belong together. The files are never changed.
+ */
+export async function loadAuthority(
+  directory: string,
+  generation: number,
+  options: AuthorityOptions,
+): Promise<CertificateAuthority> {
+  const pems = await readAuthorityPems(directory, generation);
   try {
     return await CertificateAuthority.load(pems, { ...options, generation });
   } catch (reason) {
     if (!(reason instanceof CloudlessError)) throw reason;
-    throw new CloudlessError(reason.reason, `${path}: ${reason.message}`);
+    throw new CloudlessError(
+      reason.reason,
+      `${join(directory, String(generation))}: ${reason.message}`,
+    );
   }
 }
 
@@ -107,9 +122,36 @@ export async function createAuthority(
   options: AuthorityOptions,
 ): Promise<CertificateAuthority> {
   await makePrivateDirectory(directory);
+  const { authority, ...pems } = await CertificateAuthority.create({ ...options, generation });
+  await writeGeneration(directory, generation, pems);
+  return authority;
+}
+
+/**
+ * Stores the keys of a generation that another coordinator has created, as {@link createAuthority}
+ * does with new ones.
+ * @throws {@link CloudlessError} of kind `exists` when the generation exists; `precondition` when the
+ *   parts are damaged or do not belong together.
+ */
+export async function storeAuthority(
+  directory: string,
+  generation: number,
+  pems: AuthorityPems,
+  options: AuthorityOptions,
+): Promise<CertificateAuthority> {
+  const authority = await CertificateAuthority.load(pems, { ...options, generation });
+  await makePrivateDirectory(directory);
+  await writeGeneration(directory, generation, pems);
+  return authority;
+}
+
+async function writeGeneration(
+  directory: string,
+  generation: number,
+  pems: AuthorityPems,
+): Promise<void> {
   const path = join(directory, String(generation));
   const draft = join(directory, `${generation}.new`);
-  const { authority, ...pems } = await CertificateAuthority.create({ ...options, generation });
   try {
     await rm(draft, { recursive: true, force: true });
     await mkdir(draft, { mode: 0o700 });
@@ -128,7 +170,6 @@ export async function createAuthority(
     }
     throw fileError(reason, `the certificate authority cannot be written to ${path}`);
   }
-  return authority;
 }
 
 /**

@@ -3,7 +3,9 @@ export {
   listGenerations,
   loadAuthority,
   loadOrCreateAuthority,
+  readAuthorityPems,
   removeAuthoritiesBefore,
+  storeAuthority,
 } from './authority-files.js';
 export type { AuthorityOptions } from './authority-files.js';
 export {
