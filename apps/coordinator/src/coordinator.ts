@@ -9,7 +9,7 @@ import {
   createErrorInterceptor,
   createValidationInterceptor,
 } from '@cloudless/api';
-import type { CloudlessError, Clock, Log, Random } from '@cloudless/base';
+import { randomHex, type CloudlessError, type Clock, type Log, type Random } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import {
   createFailureLog,
@@ -29,6 +29,7 @@ import {
   startRpcServer,
 } from '@cloudless/rpc-node/server';
 import { isLoopbackHost } from '@cloudless/identity';
+import type { StateStore } from '@cloudless/state-store';
 import { CloseSteps } from './close-steps.js';
 import type { CoordinatorConfig } from './config.js';
 import { createCallAuthentication } from './identity/call-authentication.js';
@@ -42,6 +43,15 @@ import { isWildcard } from './identity/server-names.js';
 import { watchIdentityFiles } from './identity/identity-watches.js';
 import { openLeaderPart } from './leader-part.js';
 import { openStore } from './open-store.js';
+import { choosePort, toOwnAddress } from './roles/own-address.js';
+import {
+  createElectedRoles,
+  createFixedRole,
+  joinElection,
+  waitForAuthority,
+  type Roles,
+} from './roles/roles.js';
+import { listViewProblems } from './roles/view-problems.js';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
@@ -61,6 +71,11 @@ export interface CoordinatorMachine {
   readonly tracing?: Tracing;
   /** Value of CLOUDLESS_TOKEN_SECRET. Default: the secret is in the identity directory. */
   readonly tokenSecret?: string | undefined;
+  /**
+   * A store that other coordinators use too, in place of the one that the settings name. The caller
+   * closes it.
+   */
+  readonly sharedStore?: StateStore | undefined;
   /** Ends the process when the store hangs. Default: none. */
   readonly watchdog?: Watchdog | undefined;
 }
@@ -90,9 +105,12 @@ export interface RunningCoordinator {
 
 /** Time that running calls have to complete at shutdown, milliseconds. */
 const CLOSE_GRACE_MS = 2_000;
+/** Random bytes of the name of a process in the election: no two processes have the same. */
+const HOLDER_BYTES = 8;
 
 /**
- * Opens the store, acquires the leadership, starts the controllers, then serves.
+ * Opens the store, and serves. With a store that one process uses, this coordinator leads from its
+ * start; with one that several coordinators share, it takes part in the election of the leader.
  * @returns The coordinator once it serves the API and the ops endpoints.
  * @throws the first error of these steps, after the completed steps were undone.
  */
@@ -106,26 +124,40 @@ export async function startCoordinator(
     const metrics = createMetrics({ process: true });
     const storeHealth = new StoreHealth(() => machine.watchdog?.listWarnings() ?? []);
     const { store, setCompacting } = await openStore(config, machine, storeHealth);
-    steps.add(() => store.close());
+    steps.add(() => (machine.sharedStore === undefined ? store.close() : undefined));
+    const isShared = config.state === 'etcd' || machine.sharedStore !== undefined;
+    const port = isShared ? await choosePort(config) : config.port;
     const state = await openClusterState({
       ...{ store, clock, random, meter: metrics, tracer: tracing.tracer },
       log: log.child({ component: 'state' }),
-      holder: `${machine.hostname}/${machine.pid}`,
+      holder: isShared
+        ? `${config.name}/${randomHex(random, HOLDER_BYTES)}`
+        : `${machine.hostname}/${machine.pid}`,
+      leadership: isShared ? 'follow' : 'takeAtStart',
     });
     steps.add(() => state.close());
     setCompacting(state.role === 'leader');
     steps.add(state.onRoleChange(({ role }) => setCompacting(role === 'leader')));
-    steps.add(reportEnds(state, storeHealth));
+    steps.add(reportEnds(state, storeHealth, isShared));
+    const address = toOwnAddress(config, machine, port);
+    const membership = isShared
+      ? joinElection(state, { address, coordinatorId: config.name })
+      : undefined;
+    if (config.tls === 'on' && isShared) await waitForAuthority(state);
     const identity =
       config.tls === 'on' ? await openCoordinatorIdentity(config, machine, state) : undefined;
     steps.add(() => identity?.close());
     const access = identity && createCallAuthentication({ state, machine, identity, metrics });
     steps.add(() => access?.close());
-    const leader = openLeaderPart({ config, machine, metrics, state, identity, access });
-    steps.add(() => leader.close());
+    const shared = { config, machine, metrics, identity, access };
+    const roles: Roles =
+      membership === undefined
+        ? createFixedRole(openLeaderPart({ ...shared, state }))
+        : createElectedRoles({ ...shared, state, membership });
+    steps.add(() => roles.close());
     const files = identity && watchIdentityFiles(machine, { state, identity, metrics });
     steps.add(() => files?.close());
-    registerClusterMetrics(metrics, state, leader);
+    registerClusterMetrics(metrics, state, roles);
     if (config.state === 'lmdb') registerStoreMetrics(metrics, config.dataDir);
     storeHealth.registerMetrics(metrics);
     const health = new HealthState();
@@ -134,9 +166,9 @@ export async function startCoordinator(
     steps.add(() => lag.close());
     const rpc = await startRpcServer({
       host: config.host,
-      port: config.port,
+      port,
       portOption: '--port',
-      registerRoutes: leader.api.registerRoutes,
+      registerRoutes: roles.registerRoutes,
       interceptors: createInterceptors(machine, metrics),
       reflectedServices: SERVICES,
       ...access?.rpcOptions,
@@ -160,9 +192,10 @@ export async function startCoordinator(
       checkReadiness: () => {
         const reasons = [
           ...storeHealth.getReadinessProblems(),
+          ...listViewProblems(state),
           ...(state.storeRolledBackReason === undefined ? [] : [state.storeRolledBackReason]),
         ];
-        const degraded = [...leader.listWarnings(), ...(files?.listWarnings() ?? [])];
+        const degraded = [...roles.listWarnings(), ...(files?.listWarnings() ?? [])];
         if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
         return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
       },
@@ -173,16 +206,19 @@ export async function startCoordinator(
     if (identity === undefined)
       log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
     else {
-      await writeFirstCredentials({
-        ...{ state, clock, random, log: log.child({ component: 'identity' }) },
-        identities: identity.identities,
-        directory: identity.directory,
-        mustRenew: config.newAdminCredential || identity.hasVoidTokens,
-        joinUrl: toUrl(identity.names.primary, rpc.address.port),
-      });
+      await roles.whenLeading((leading) =>
+        writeFirstCredentials({
+          ...{ state: leading, clock, random, log: log.child({ component: 'identity' }) },
+          identities: identity.identities,
+          directory: identity.directory,
+          mustRenew: config.newAdminCredential || identity.hasVoidTokens,
+          joinUrl: toUrl(identity.names.primary, rpc.address.port),
+        }),
+      );
       const tokenFiles = new TokenFiles({ ...identity, log: log.child({ component: 'identity' }) });
       steps.add(() => tokenFiles.close());
     }
+    steps.add(() => roles.handOver());
     return {
       url: identity === undefined ? rpc.url : toPublicUrl(config, identity, rpc.address.port),
       opsUrl: ops.url,
@@ -241,10 +277,14 @@ const getClientAddress: NonNullable<RpcObserverOptions['getClientAddress']> = ({
   contextValues.get(connectionKey)?.remoteAddress;
 
 /**
- * Reports the loss of the leadership, and the end of the cluster state, to `health`.
+ * Reports the end of the cluster state to `health`, and the loss of the leadership unless
+ * coordinators share the store: then this coordinator follows the next leader.
  * @returns A function that ends the reports. Call it before the state is closed on purpose.
  */
-function reportEnds(state: ClusterState, health: StoreHealth): () => void {
-  const unsubscribes = [state.onLeadershipLost(health.reportEnd), state.onEnd(health.reportEnd)];
+function reportEnds(state: ClusterState, health: StoreHealth, isShared: boolean): () => void {
+  const unsubscribes = [
+    ...(isShared ? [] : [state.onLeadershipLost(health.reportEnd)]),
+    state.onEnd(health.reportEnd),
+  ];
   return () => unsubscribes.forEach((unsubscribe) => unsubscribe());
 }

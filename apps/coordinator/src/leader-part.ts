@@ -37,6 +37,8 @@ export interface LeaderPartDeps {
  * agents, and the handlers of the calls that need them.
  */
 export interface LeaderPart {
+  /** Commits only in the leadership of this part. */
+  readonly state: ClusterState;
   readonly nodes: Controllers['nodes'];
   readonly api: ApiServer;
   /** Returns warnings for operators, one sentence each. */
@@ -74,6 +76,7 @@ export function openLeaderPart(deps: LeaderPartDeps): LeaderPart {
   const expiry = identity && watchExpiry(deps, identity, nodes);
   steps.add(() => expiry?.close());
   return {
+    state,
     nodes,
     api,
     listWarnings: () => [...api.listWarnings(), ...(expiry?.listWarnings() ?? [])],

@@ -31,14 +31,21 @@ export async function openStore(
   machine: CoordinatorMachine,
   health: StoreHealth,
 ): Promise<OpenedStore> {
-  const engine = await openEngine(config, machine, health);
+  const engine: StateStore | EtcdStateStore =
+    machine.sharedStore ?? (await openEngine(config, machine, health));
   machine.watchdog?.onStall(health.reportEnd);
   return {
     store: machine.watchdog?.watch(engine) ?? engine,
     setCompacting: (isCompacting) => {
-      if ('setCompacting' in engine) engine.setCompacting(isCompacting);
+      if (isCompactable(engine)) engine.setCompacting(isCompacting);
     },
   };
+}
+
+function isCompactable(
+  engine: StateStore | EtcdStateStore,
+): engine is StateStore & Pick<EtcdStateStore, 'setCompacting'> {
+  return 'setCompacting' in engine;
 }
 
 async function openEngine(

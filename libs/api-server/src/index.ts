@@ -2,6 +2,8 @@ export { createApiServer, createReadServer } from './handlers.js';
 export type { ApiServer, ReadServer } from './handlers.js';
 export { RoleRouter } from './roles/role-router.js';
 export type { RolePart, RoleRouterDeps } from './roles/role-router.js';
+export { LivenessMirror } from './roles/liveness-mirror.js';
+export type { LivenessMirrorDeps } from './roles/liveness-mirror.js';
 export { createLeaderDirectory } from './roles/leader-directory.js';
 export type { KnownLeader, LeaderDirectory } from './roles/leader-directory.js';
 export { getServedBy } from './roles/served-by.js';

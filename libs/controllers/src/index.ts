@@ -14,6 +14,8 @@ export { sumAllocated } from './node/node-allocations.js';
 export type { NodeAllocation } from './node/node-allocations.js';
 export { NodeDirectory } from './node/node-directory.js';
 export type { NodeDirectoryOptions } from './node/node-directory.js';
+export { openReadModel } from './read-model.js';
+export type { ReadModel, ReadModelOptions } from './read-model.js';
 export { DEFAULT_RETENTION } from './retention.js';
 export type { RetentionLimits } from './retention.js';
 export { DryRunService, explainImpossibleLimits } from './dry-run/dry-run-service.js';

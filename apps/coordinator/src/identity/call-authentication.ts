@@ -51,7 +51,9 @@ export function createCallAuthentication({
   const recorder = new NodeCertificateUseRecorder({ state, clock, log: identityLog });
   const authenticator = new Authenticator({
     ...{ state, clock, log: identityLog, identity: identities, meter: metrics },
-    onNodeCertificateUsed: (nodeId, serial) => recorder.record(nodeId, serial),
+    onNodeCertificateUsed: (nodeId, serial) => {
+      if (state.isLeading) recorder.record(nodeId, serial);
+    },
   });
   let timer: Timer | undefined;
   let unsubscribe: () => void = () => undefined;

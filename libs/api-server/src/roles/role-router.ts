@@ -8,6 +8,7 @@ import { waitForRequestedRevision } from './requested-revision.js';
 import type { CallHandler, CallHandlers } from './call-handlers.js';
 import { EndableStreams } from './endable-streams.js';
 import { isForwarded, namesClient } from './forwarding-headers.js';
+import { ChangeSignal } from './leader-directory.js';
 import { LeaderForwarder, type LeaderForwarderDeps } from './leader-forwarder.js';
 import { createNotLeaderError, createRoleChangedError } from './role-errors.js';
 import { SERVED_SERVICES, getServedBy } from './served-by.js';
@@ -37,6 +38,10 @@ export class RoleRouter {
   private readonly forwarder: LeaderForwarder;
   private part: RolePart | undefined;
   private streams = new EndableStreams();
+  private isHolding = false;
+  /** Unary calls that the handlers of this coordinator run. */
+  private running = 0;
+  private readonly ended = new ChangeSignal();
 
   constructor(private readonly deps: RoleRouterDeps) {
     this.access = new CallAccess(deps);
@@ -55,13 +60,33 @@ export class RoleRouter {
   serve(part: RolePart | undefined): void {
     const { streams } = this;
     this.part = part;
+    this.isHolding = false;
     this.streams = new EndableStreams();
     streams.end(createRoleChangedError(this.deps.leaders.leader()));
     this.forwarder.wake();
   }
 
+  /**
+   * Starts no calls of the leader any more, until the next {@link serve}: they wait for the next
+   * leader. Resolves when the calls that run have ended, or after `timeoutMs`.
+   * @param except - Number of running calls that need not end.
+   */
+  async hold(timeoutMs: number, except = 0): Promise<void> {
+    const { clock } = this.deps;
+    const endAtMs = clock.now() + timeoutMs;
+    this.isHolding = true;
+    const never = new AbortController().signal;
+    while (this.running > except && clock.now() < endAtMs)
+      await this.ended.wait(clock, endAtMs - clock.now(), never);
+  }
+
   close(): void {
     this.forwarder.close();
+  }
+
+  /** The handlers of the leader, while this coordinator leads and holds no calls. */
+  private get leading(): RolePart | undefined {
+    return this.part?.role === 'leader' && !this.isHolding ? this.part : undefined;
   }
 
   private register(router: ConnectRouter, service: DescService): void {
@@ -74,19 +99,17 @@ export class RoleRouter {
   private createHandler(method: DescMethod): CallHandler {
     const servedBy = getServedBy(method);
     return (request, context) => {
-      const { part } = this;
       const mustLead = this.mustLead(context);
-      const isOwn =
-        part?.role === 'leader' ||
-        (!mustLead && part !== undefined && (servedBy === 'records' || servedBy === 'liveStatus'));
-      if (isOwn) return this.serveHere(part, method, request, context);
+      const isRead = !mustLead && (servedBy === 'records' || servedBy === 'liveStatus');
+      const part = isRead ? this.part : this.leading;
+      if (part !== undefined) return this.serveHere(part, method, request, context);
       if (mustLead) throw createNotLeaderError(this.deps.leaders.leader());
       if (servedBy === 'leaderDirectly')
         throw createNotLeaderError(this.deps.leaders.leader(), 'the streams of agents are');
-      const takeOver = (): { readonly response: unknown } | undefined =>
-        this.part?.role === 'leader'
-          ? { response: this.serveHere(this.part, method, request, context) }
-          : undefined;
+      const takeOver = (): { readonly response: unknown } | undefined => {
+        const { leading } = this;
+        return leading && { response: this.serveHere(leading, method, request, context) };
+      };
       return method.methodKind === 'unary'
         ? this.forwarder
             .forwardUnary(method as never, request as object, context, takeOver)
@@ -122,11 +145,23 @@ export class RoleRouter {
     if (method.methodKind !== 'unary')
       return this.streams.add(() => handler(request, context) as AsyncIterable<unknown>);
     const waiting = waitForRequestedRevision(this.deps.state, request as object, context.signal);
-    const response =
+    const response = this.countRunning(
       waiting === undefined
         ? handler(request, context)
-        : waiting.then(() => handler(request, context));
+        : waiting.then(() => handler(request, context)),
+    );
     return isForwarded(context.requestHeader) ? this.addRevision(response, context) : response;
+  }
+
+  private countRunning(response: unknown): unknown {
+    if (!(response instanceof Promise)) return response;
+    this.running += 1;
+    const end = (): void => {
+      this.running -= 1;
+      this.ended.notify();
+    };
+    response.then(end, end);
+    return response;
   }
 
   private async addRevision(response: unknown, context: HandlerContext): Promise<unknown> {

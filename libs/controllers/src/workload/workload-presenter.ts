@@ -29,7 +29,7 @@ export class WorkloadPresenter {
 
   constructor(
     private readonly state: ClusterState,
-    private readonly nodes: NodeDirectory,
+    private readonly nodes: Pick<NodeDirectory, 'isAlive' | 'subscribe'>,
     private readonly targetSources: Omit<GlobalTargetSources, 'view'>,
     { maxPictureBytes }: { readonly maxPictureBytes?: number } = {},
   ) {

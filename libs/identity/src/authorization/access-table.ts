@@ -53,7 +53,8 @@ const coordinator: Rules<typeof CoordinatorService> = {
   tunnel: nodeItself,
   getNode: readNodes,
   listNodes: readNodes,
-  watchNodes: readNodes,
+  // A coordinator that follows copies the live status of nodes from the leader.
+  watchNodes: { ...readNodes, controller: true },
   updateNode: changeNodes,
   cordonNode: changeNodes,
   uncordonNode: changeNodes,

@@ -1,0 +1,150 @@
+import { RoleRouter, createLeaderDirectory, type KnownLeader } from '@cloudless/api-server';
+import { errorFields, sleep, type Clock, type Log } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
+import { connectionKey } from '@cloudless/rpc-node/server';
+import type { CoordinatorMachine } from '../coordinator.js';
+import type { CallAuthentication } from '../identity/call-authentication.js';
+import type { LeaderPart } from '../leader-part.js';
+import { openFollowerPart, type FollowerPart } from './follower-part.js';
+import type { LeaderConnections } from './leader-connections.js';
+
+type Election = ReturnType<ClusterState['joinElection']>;
+
+export interface RoleSwitchDeps {
+  readonly machine: CoordinatorMachine;
+  /** Opened with `leadership: 'follow'`. */
+  readonly state: ClusterState;
+  /** The leadership of this coordinator at the start; undefined when it follows. */
+  readonly term: Parameters<ClusterState['inTerm']>[0] | undefined;
+  /** Id of this coordinator. */
+  readonly coordinatorId: string;
+  /** Absent without TLS. */
+  readonly access?: CallAuthentication | undefined;
+  readonly connections: LeaderConnections;
+  /**
+   * Opens the leader part of a term.
+   * @param state - The state bound to the term.
+   */
+  readonly openLeader: (state: ClusterState) => LeaderPart;
+}
+
+/** Time that running calls have to end before a hand-over, milliseconds. */
+const DRAIN_MS = 150;
+/** Time for which a coordinator that handed over waits for its successor, milliseconds. */
+const SUCCESSOR_MS = 1_000;
+
+/**
+ * Opens and closes the parts of a coordinator as its role changes, and lets the router serve the
+ * calls of the current role.
+ */
+export class RoleSwitch {
+  readonly router: RoleRouter;
+  private readonly leaders: ReturnType<typeof createLeaderDirectory>;
+  private readonly unsubscribe: () => void;
+  private readonly clock: Clock;
+  private readonly log: Log;
+  private leader: LeaderPart | undefined;
+  private follower: FollowerPart | undefined;
+  private closing: Promise<void> = Promise.resolve();
+  private isClosed = false;
+
+  constructor(private readonly deps: RoleSwitchDeps) {
+    const { machine, state, access, coordinatorId, connections } = deps;
+    this.clock = machine.clock;
+    this.log = machine.log.child({ component: 'roles' });
+    this.leaders = createLeaderDirectory(state);
+    this.router = new RoleRouter({
+      ...{ state, clock: this.clock, log: this.log, coordinatorId, leaders: this.leaders },
+      ...access?.apiDeps,
+      connect: connections.connect,
+      getClient: ({ values }) => {
+        if (access === undefined) return undefined;
+        const connection = values.get(connectionKey);
+        const { remoteAddress = '', peer } = connection ?? {};
+        return { remoteAddress, chainDer: peer?.chainDer };
+      },
+    });
+    this.unsubscribe = state.onRoleChange((change) => {
+      if (change.role === 'leader') this.lead(state.inTerm(change.term));
+      else this.followLeader();
+    });
+    if (deps.term === undefined) this.followLeader();
+    else this.lead(state.inTerm(deps.term));
+  }
+
+  /** The part of the current role. */
+  get part(): LeaderPart | FollowerPart | undefined {
+    return this.leader ?? this.follower;
+  }
+
+  /** The state of the leadership; undefined while this coordinator follows. */
+  get leaderState(): ClusterState | undefined {
+    return this.leader?.state;
+  }
+
+  /** The leader that this coordinator knows, also itself. */
+  get knownLeader(): KnownLeader | undefined {
+    return this.leaders.leader();
+  }
+
+  /**
+   * Hands the leadership over: starts no changes any more, lets those that run end, and revokes the
+   * lease. Held calls are forwarded to the successor.
+   * @param except - Number of running calls that wait for the hand-over themselves.
+   * @returns The successor; undefined when this coordinator did not lead, or none has appeared.
+   */
+  async handOver(election: Election, except = 0): Promise<KnownLeader | undefined> {
+    const { state } = this.deps;
+    if (!state.isLeading) return undefined;
+    const { epoch } = state;
+    await this.router.hold(DRAIN_MS, except);
+    await election.stepDown();
+    const giveUpAtMs = this.clock.now() + SUCCESSOR_MS;
+    for (;;) {
+      const successor = this.leaders.leader();
+      if (successor !== undefined && successor.epoch > epoch) return successor;
+      if (this.clock.now() >= giveUpAtMs) return undefined;
+      await sleep(this.clock, 10);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.isClosed = true;
+    this.unsubscribe();
+    this.router.close();
+    this.follower?.close();
+    this.closeLeader();
+    await this.closing;
+  }
+
+  private lead(state: ClusterState): void {
+    if (this.isClosed) return;
+    this.closeLeader();
+    const { follower } = this;
+    this.leader = this.deps.openLeader(state);
+    this.follower = undefined;
+    this.router.serve({ role: 'leader', calls: this.leader.api.calls });
+    follower?.close();
+  }
+
+  private followLeader(): void {
+    if (this.isClosed || this.follower !== undefined) return;
+    const { connections, ...deps } = this.deps;
+    const { connect } = connections;
+    this.follower = openFollowerPart({ ...deps, leaders: this.leaders, connect });
+    this.router.serve(this.follower);
+    this.closeLeader();
+  }
+
+  private closeLeader(): void {
+    const { leader } = this;
+    this.leader = undefined;
+    if (leader === undefined) return;
+    const closed = leader
+      .close()
+      .catch((reason: unknown) =>
+        this.log.error('leader part not closed in good order', errorFields(reason)),
+      );
+    this.closing = this.closing.then(() => closed);
+  }
+}

@@ -1,0 +1,128 @@
+import type { ConnectRouter } from '@connectrpc/connect';
+import { errorFields } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
+import { openLeaderPart, type LeaderPart, type LeaderPartDeps } from '../leader-part.js';
+import { LeaderConnections } from './leader-connections.js';
+import { RoleSwitch } from './role-switch.js';
+
+/** What serves the calls of a coordinator, in the roles that it can have. */
+export interface Roles {
+  readonly registerRoutes: (router: ConnectRouter) => void;
+  readonly nodes: { readonly aliveCount: number };
+  /** Returns warnings for operators, one sentence each. */
+  listWarnings(): readonly string[];
+  /**
+   * Runs `work` now when this coordinator leads, or else at the start of each of its leaderships,
+   * when a failure is logged.
+   * @param work - Gets the state that commits only in this leadership.
+   */
+  whenLeading(work: (state: ClusterState) => Promise<void>): Promise<void>;
+  /** Hands the leadership over, when this coordinator leads and another one can. */
+  handOver(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The roles of a coordinator that leads from its start to its end. */
+export function createFixedRole(leader: LeaderPart): Roles {
+  return {
+    registerRoutes: leader.api.registerRoutes,
+    nodes: leader.nodes,
+    listWarnings: () => leader.listWarnings(),
+    whenLeading: (work) => work(leader.state),
+    handOver: async () => undefined,
+    close: () => leader.close(),
+  };
+}
+
+/** The roles of a coordinator that leads when it is elected, and follows at other times. */
+export function createElectedRoles({
+  membership: { election, getTerm },
+  ...deps
+}: LeaderPartDeps & { readonly membership: ElectionMembership }): Roles {
+  const { config, machine, state, identity, access } = deps;
+  const { name: coordinatorId } = config;
+  const connections = new LeaderConnections(identity);
+  const works: ((state: ClusterState) => Promise<void>)[] = [];
+  const log = machine.log.child({ component: 'roles' });
+  const runLogged = (work: (state: ClusterState) => Promise<void>, leading: ClusterState): void =>
+    void work(leading).catch((reason: unknown) =>
+      log.warn('work at the start of the leadership failed', errorFields(reason)),
+    );
+  const roles = new RoleSwitch({
+    ...{ machine, state, coordinatorId, access, connections, term: getTerm() },
+    openLeader: (leading) => {
+      const part = openLeaderPart({ ...deps, state: leading });
+      for (const work of works) runLogged(work, leading);
+      return part;
+    },
+  });
+  return {
+    registerRoutes: roles.router.registerRoutes,
+    nodes: {
+      get aliveCount() {
+        return roles.part?.nodes.aliveCount ?? 0;
+      },
+    },
+    listWarnings: () => [
+      ...(roles.knownLeader === undefined
+        ? ['no coordinator leads at the moment: changes wait or are refused']
+        : []),
+      ...(roles.part?.listWarnings() ?? []),
+    ],
+    whenLeading: async (work) => {
+      works.push(work);
+      const { leaderState } = roles;
+      if (leaderState !== undefined) runLogged(work, leaderState);
+    },
+    handOver: async () => {
+      const successor = await roles.handOver(election);
+      if (successor !== undefined)
+        log.info('leadership handed over', { leader: successor.coordinatorId });
+    },
+    close: async () => {
+      await roles.close();
+      connections.close();
+    },
+  };
+}
+
+/** The part of a coordinator in the election of the leader. */
+export interface ElectionMembership {
+  readonly election: ReturnType<ClusterState['joinElection']>;
+  /** Returns the leadership of this coordinator; undefined while it follows. */
+  getTerm(): LeadershipTerm | undefined;
+}
+
+type LeadershipTerm = Parameters<ClusterState['inTerm']>[0];
+
+/** Takes part in the election. Close the state to leave it. */
+export function joinElection(
+  state: ClusterState,
+  identity: Parameters<ClusterState['joinElection']>[0],
+): ElectionMembership {
+  let term: LeadershipTerm | undefined;
+  state.onRoleChange((change) => (term = change.role === 'leader' ? change.term : undefined));
+  return { election: state.joinElection(identity), getTerm: () => term };
+}
+
+/**
+ * Resolves when the record of the certificate authority exists, or when this coordinator leads and
+ * therefore creates it.
+ */
+export function waitForAuthority(state: ClusterState): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const isReady = (): boolean =>
+      state.view().certificateAuthority() !== undefined || state.isLeading;
+    const look = (): void => {
+      if (isReady()) finish(resolve);
+    };
+    const unsubscribes: (() => void)[] = [];
+    const finish = (end: () => void): void => {
+      for (const unsubscribe of unsubscribes) unsubscribe();
+      end();
+    };
+    unsubscribes.push(state.subscribe(look), state.onRoleChange(look));
+    unsubscribes.push(state.onEnd((reason) => finish(() => reject(reason))));
+    look();
+  });
+}

@@ -1,0 +1,130 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createClient, type Client } from '@connectrpc/connect';
+import { CoordinatorService, fromConnectError } from '@cloudless/api';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { silentLog, sleep } from '@cloudless/base';
+import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import { parseCoordinatorConfig } from './config.js';
+import { startCoordinator, type RunningCoordinator } from './coordinator.js';
+import { connectHttp2 } from './testing/matrix-clients.js';
+
+/** Coordinators of one process that share a store in memory. */
+class CoordinatorGroup {
+  readonly store: StateStore = createMemoryStateStore({ clock: systemClock });
+  private readonly members = new Map<string, RunningCoordinator>();
+  private readonly closers: (() => void)[] = [];
+
+  constructor(private readonly directory: string) {}
+
+  async start(name: string): Promise<RunningCoordinator> {
+    const dataDir = join(this.directory, name);
+    const values = { port: 0, opsPort: 0, state: 'memory', tls: 'off', name, dataDir };
+    const coordinator = await startCoordinator(
+      parseCoordinatorConfig([{ source: 'test', values }], dataDir),
+      {
+        clock: systemClock,
+        random: systemRandom,
+        log: silentLog,
+        hostname: 'test',
+        pid: process.pid,
+        version: '0.0.0-test',
+        sharedStore: this.store,
+      },
+    );
+    this.members.set(name, coordinator);
+    return coordinator;
+  }
+
+  client(name: string): Client<typeof CoordinatorService> {
+    const connection = connectHttp2(this.members.get(name)?.url ?? '', {});
+    this.closers.push(() => connection.close());
+    return createClient(CoordinatorService, connection.transport);
+  }
+
+  /** Waits until one of these coordinators leads and another knows it, and returns both names. */
+  async waitForLeader(...names: readonly string[]): Promise<{ leader: string; follower: string }> {
+    for (;;) {
+      const infos = await Promise.all(names.map((name) => this.client(name).getServerInfo({})));
+      const leaders = infos.map(({ leader }) => leader?.coordinatorId ?? '');
+      const [leader = ''] = leaders;
+      if (leader !== '' && names.includes(leader) && leaders.every((known) => known === leader))
+        return { leader, follower: names.find((name) => name !== leader) ?? '' };
+      await sleep(systemClock, 20);
+    }
+  }
+
+  async stop(name: string): Promise<void> {
+    await this.members.get(name)?.close();
+    this.members.delete(name);
+  }
+
+  async close(): Promise<void> {
+    for (const close of this.closers) close();
+    await Promise.all([...this.members.keys()].map((name) => this.stop(name)));
+    await this.store.close();
+  }
+}
+
+let directory: string;
+let group: CoordinatorGroup;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'coordinators-'));
+  group = new CoordinatorGroup(directory);
+  await Promise.all([group.start('c1'), group.start('c2')]);
+});
+afterEach(async () => {
+  await group.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+const web = { name: 'web', spec: { command: ['serve'], replicas: 1 } };
+
+describe('two coordinators on one store', () => {
+  it('serve changes and reads at either one', async () => {
+    const { leader, follower } = await group.waitForLeader('c1', 'c2');
+    const { uid } = await group.client(follower).createWorkload(web);
+    expect((await group.client(follower).getWorkload({ name: 'web' })).uid).toBe(uid);
+    expect((await group.client(leader).getWorkload({ name: 'web' })).uid).toBe(uid);
+    const explained = await group.client(follower).explainWorkload({ name: 'web' });
+    expect(explained.name).toBe('web');
+  });
+
+  it('show the status of nodes that the leader knows', async () => {
+    const { leader, follower } = await group.waitForLeader('c1', 'c2');
+    const client = group.client(leader);
+    const instanceId = 'instance-of-n1-0123456789';
+    const { clusterId } = await client.enrollNode({ nodeId: 'n1', instanceId });
+    const capacity = { cpuMillis: 1_000, memoryBytes: 1_000n };
+    const hello = { nodeId: 'n1', instanceId, clusterId, protocolMin: 1, protocolMax: 2, capacity };
+    // At the follower, which forwards the unary calls of agents too.
+    await group.client(follower).heartbeat({ hello, inventory: { last: true } });
+    const expected = (await client.getNode({ nodeId: 'n1' })).status;
+    for (;;) {
+      const { status } = await group.client(follower).getNode({ nodeId: 'n1' });
+      if (status?.phase === expected?.phase && status?.phase !== 0) break;
+      await sleep(systemClock, 20);
+    }
+  });
+
+  it('hand the leadership over without a failed change when the leader ends', async () => {
+    const { leader, follower } = await group.waitForLeader('c1', 'c2');
+    const client = group.client(follower);
+    let isOver = false;
+    const failures: string[] = [];
+    const writes = (async () => {
+      for (let count = 0; !isOver; count += 1) {
+        await client
+          .createWorkload({ ...web, name: `web-${count}` })
+          .catch((reason: unknown) => failures.push(fromConnectError(reason).message));
+      }
+    })();
+    await sleep(systemClock, 50);
+    await group.stop(leader);
+    const after = (await client.getServerInfo({})).leader?.coordinatorId;
+    isOver = true;
+    await writes;
+    expect({ after, failures }).toEqual({ after: follower, failures: [] });
+  });
+});
