@@ -23,6 +23,8 @@ export {
   toVersionKeyId,
 } from './records/records.js';
 export type { RecordKind, RecordOf } from './records/records.js';
+export { readClusterLayout } from './records/cluster-layout.js';
+export type { ClusterLayout } from './records/cluster-layout.js';
 export { Transaction } from './transaction/transaction.js';
 export type { EventInit, EventStamp } from './transaction/transaction.js';
 export type { ClusterView, RecordChange, Stored } from './view/view.js';

@@ -23,14 +23,8 @@ import { LeadershipMetrics } from './leadership/leadership-metrics.js';
 import { Leadership, type LeadershipMode } from './leadership/leadership.js';
 import type { MutableTerm } from './leadership/leadership-term.js';
 import { RestoredStateTracker, type AgentOrderState } from './leadership/restored-state.js';
-import {
-  CLUSTER_ID_KEY,
-  LEADER_KEY,
-  SCHEMA_VERSION,
-  decodeRecord,
-  toEventId,
-  toKey,
-} from './records/records.js';
+import { CLUSTER_ID_KEY, LEADER_KEY, SCHEMA_VERSION, toEventId, toKey } from './records/records.js';
+import { readClusterLayout } from './records/cluster-layout.js';
 import { StateMetrics } from './state-metrics.js';
 import { Transaction, type EventStamp } from './transaction/transaction.js';
 import { SharedRead } from './view/shared-read.js';
@@ -138,7 +132,7 @@ export class StateCore {
 
   /** Reads the store, and takes the leadership if the coordinator does that at its start. */
   async start(): Promise<void> {
-    await this.requireKnownLayout();
+    await readClusterLayout(this.options.store); // before any other record: they may be unreadable
     await this.follower.start();
     await this.retryOnConflict(() => this.ensureCluster());
     const { leadership: mode, store, clock, log } = this.options;
@@ -235,18 +229,6 @@ export class StateCore {
         { cause: reason },
       );
     }
-  }
-
-  /** Checks the layout before any other record is read: another layout may not be readable. */
-  private async requireKnownLayout(): Promise<void> {
-    const entry = await this.options.store.get(toKey('meta', CLUSTER_ID_KEY));
-    if (entry === undefined) return;
-    const { schemaVersion } = decodeRecord('meta', CLUSTER_ID_KEY, entry.value);
-    if (schemaVersion === SCHEMA_VERSION) return;
-    throw new CloudlessError(
-      'precondition',
-      `the store has layout ${schemaVersion} and this version reads layout ${SCHEMA_VERSION}; start the version that wrote it`,
-    );
   }
 
   private async ensureCluster(): Promise<void> {

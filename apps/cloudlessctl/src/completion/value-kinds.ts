@@ -65,6 +65,8 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
       'id',
       'text',
       'url',
+      'urls',
+      'prefix',
       'reference',
       'image',
       'address',

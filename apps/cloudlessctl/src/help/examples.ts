@@ -84,7 +84,14 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   'admin backup': ['admin backup today.backup', 'admin backup today.backup --force'],
   'admin verify': ['admin verify today.backup', 'admin verify today.backup -o json'],
-  'admin restore': ['admin restore today.backup --data-dir /var/lib/cloudless'],
+  'admin restore': [
+    'admin restore today.backup --data-dir /var/lib/cloudless',
+    'admin restore today.backup --etcd-endpoints https://10.0.0.1:2379',
+  ],
+  'admin migrate': [
+    'admin migrate old --to etcd --etcd-endpoints https://etcd:2379',
+    'admin migrate new --to lmdb --etcd-endpoints https://etcd:2379',
+  ],
   'admin accept-restored-state': ['admin accept-restored-state'],
   'admin ca': ['admin ca', 'admin ca --pem > ca.crt'],
   'admin snapshot': ['admin snapshot today.snapshot', 'admin snapshot today.snapshot --force'],

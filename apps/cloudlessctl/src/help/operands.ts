@@ -26,6 +26,7 @@ export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   credentials: 'ids of tokens or certificates of a user',
   server: 'address of the coordinator, such as https://cluster.example:8443',
   file: 'path of a file',
+  dir: 'data directory of a coordinator with --state lmdb',
   service: 'coordinator or agent',
   flags: 'words after --, the flags of the program',
   shell: 'bash, zsh or fish',

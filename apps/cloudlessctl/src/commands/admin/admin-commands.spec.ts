@@ -211,7 +211,7 @@ describe('cloudlessctl admin verify and restore', () => {
     expect(await readFile(join(dataDir, 'store.mdb'), 'utf8')).toBe('what is there');
   });
 
-  it('exit with 3 when the file does not exist, and with 2 when --data-dir is missing', async () => {
+  it('exit with 3 when the file does not exist, and with 2 without --data-dir and --etcd-endpoints', async () => {
     expect(await runCli(['admin', 'verify', join(directory, 'none')])).toMatchObject({
       exitCode: 3,
       stderr: `cloudlessctl: file ${join(directory, 'none')} does not exist\n`,
@@ -219,7 +219,7 @@ describe('cloudlessctl admin verify and restore', () => {
     const { exitCode, stderr } = await runCli(['admin', 'restore', file]);
     expect([exitCode, stderr]).toEqual([
       2,
-      expect.stringContaining("required option '--data-dir <dir>' not specified"),
+      expect.stringContaining('name either --data-dir or --etcd-endpoints'),
     ]);
   });
 });

@@ -1,10 +1,12 @@
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 import type { CommandTree, Invocation, LocalInvocation } from '../../command-tree.js';
-import { CliFailure, ExitCode } from '../../call/failure.js';
+import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { LocalSession } from '../../call/local-session.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
+import { withValues } from '../../completion/value-kinds.js';
 import { readChunks, writeBackup } from './backup-file.js';
+import { addEtcdFlags, readEtcdFlags } from './etcd-flags.js';
 import { withExitCode } from './with-exit-code.js';
 import { addAuthorityCommands } from './certificate-authority.js';
 import { addInstallUnitCommand } from './install-unit.js';
@@ -33,14 +35,31 @@ export function addAdminCommands(tree: CommandTree, parent: Command): void {
     'check that a backup file is complete and unaltered',
     verifyBackup,
   );
-  tree
-    .addOfflineCommand(
-      parent,
-      'restore <file>',
-      'create a data directory for a coordinator from a backup',
-      restoreBackup,
-    )
-    .requiredOption('--data-dir <dir>', 'directory to create; it must be empty if it exists');
+  addEtcdFlags(
+    tree
+      .addOfflineCommand(
+        parent,
+        'restore <file>',
+        'create a data directory, or a store in etcd, from a backup',
+        restoreBackup,
+      )
+      .option('--data-dir <dir>', 'directory to create; it must be empty if it exists'),
+  );
+  addEtcdFlags(
+    tree
+      .addOfflineCommand(
+        parent,
+        'migrate <dir>',
+        'copy the state of stopped coordinators between a data directory and etcd',
+        runMigration,
+      )
+      .addOption(
+        withValues(
+          new Option('--to <engine>', 'etcd, or lmdb: the engine to copy to').makeOptionMandatory(),
+          ['etcd', 'lmdb'],
+        ),
+      ),
+  );
   tree.addCommand(
     parent,
     'accept-restored-state',
@@ -98,19 +117,56 @@ async function verifyBackup(invocation: LocalInvocation): Promise<void> {
 
 async function restoreBackup(invocation: LocalInvocation): Promise<void> {
   const file = requireOperand(invocation, 0, 'file');
-  const directory = getTextOption(invocation, 'dataDir') ?? '';
+  const directory = getTextOption(invocation, 'dataDir');
+  const isToEtcd = getTextOption(invocation, 'etcdEndpoints') !== undefined;
+  if (isToEtcd === (directory !== undefined))
+    throw createUsageFailure('name either --data-dir or --etcd-endpoints');
+  const etcd = isToEtcd ? await readEtcdFlags(invocation) : undefined;
   // Verifies the whole backup first, so that a damaged backup creates nothing.
   await withExitCode(() => verifySnapshot(readChunks(file)), file);
-  // Loaded on use, because the library contains native code.
-  const { restoreLmdbStateStore } = await import('@cloudless/state-store-lmdb');
+  if (directory !== undefined) {
+    // Loaded on use, because the library contains native code.
+    const { restoreLmdbStateStore } = await import('@cloudless/state-store-lmdb');
+    const summary = await withExitCode(() =>
+      restoreLmdbStateStore({ directory, chunks: readChunks(file) }).catch(describeMissingPackage),
+    );
+    return printSummary(
+      invocation.session,
+      file,
+      summary,
+      `${directory}: restored ${describeBackup(summary)}\nstart a coordinator with: cloudless-coordinator --data-dir ${directory}`,
+    );
+  }
+  if (etcd === undefined) return;
+  const { restoreEtcdStateStore } = await import('@cloudless/state-store-etcd');
   const summary = await withExitCode(() =>
-    restoreLmdbStateStore({ directory, chunks: readChunks(file) }).catch(describeMissingPackage),
+    restoreEtcdStateStore({ ...etcd, openChunks: () => readChunks(file) }),
   );
   await printSummary(
     invocation.session,
     file,
     summary,
-    `${directory}: restored ${describeBackup(summary)}\nstart a coordinator with: cloudless-coordinator --data-dir ${directory}`,
+    `etcd ${etcd.prefix}: restored ${describeBackup(summary)}\nstart coordinators with: cloudless-coordinator --state etcd`,
+  );
+}
+
+async function runMigration(invocation: LocalInvocation): Promise<void> {
+  const { session } = invocation;
+  const engine = getTextOption(invocation, 'to');
+  if (engine !== 'etcd' && engine !== 'lmdb') throw createUsageFailure('--to must be etcd or lmdb');
+  const directory = requireOperand(invocation, 0, 'dir');
+  const options = await readEtcdFlags(invocation);
+  const { etcdSide, lmdbSide, migrate } = await import('./migrate.js').catch(
+    describeMissingPackage,
+  );
+  const [lmdb, etcd] = [lmdbSide(directory), etcdSide(options)];
+  const { clusterId, entries, sha256 } = await withExitCode(() =>
+    (engine === 'etcd' ? migrate(lmdb, etcd) : migrate(etcd, lmdb)).catch(describeMissingPackage),
+  );
+  if (session.isStructured) return session.printValue({ to: engine, clusterId, entries, sha256 });
+  const target = engine === 'etcd' ? `etcd ${options.prefix}` : directory;
+  await session.print(
+    `${target}: copied cluster ${clusterId}, ${entries} ${entries === 1 ? 'entry' : 'entries'}, SHA-256 ${sha256} on both sides\nstart coordinators with: cloudless-coordinator ${engine === 'etcd' ? '--state etcd' : `--data-dir ${directory}`}\n`,
   );
 }
 
@@ -123,13 +179,13 @@ function describeMissingPackage(reason: unknown): never {
   if (/^Cannot find package 'lmdb'/.test(reason.message))
     throw new CliFailure(
       ExitCode.error,
-      'admin restore needs the package lmdb, which is not installed; install cloudlessctl as an npm package (npm install --global cloudlessctl-VERSION.tgz), or run the command in a checkout',
+      'this command needs the package lmdb, which is not installed; install cloudlessctl as an npm package (npm install --global cloudlessctl-VERSION.tgz), or run the command in a checkout',
       { cause: reason },
     );
   if (reason.message.startsWith('No native build was found'))
     throw new CliFailure(
       ExitCode.error,
-      `admin restore needs the package lmdb, and this cloudlessctl was packed without its binary for ${process.platform}-${process.arch}; restore on the machine of the coordinator`,
+      `this command needs the package lmdb, and this cloudlessctl was packed without its binary for ${process.platform}-${process.arch}; run the command on the machine of the coordinator`,
       { cause: reason },
     );
   throw reason;
