@@ -74,7 +74,7 @@ describe('openCoordinatorIdentity', () => {
     await identity.identities.createGeneration(2);
     expect(readFileSync(join(path, 'token-secret'), 'utf8')).toBe(secret);
     expect(await identity.findFileProblem()).toBe(
-      `the certificate authority has no directory ${path}/ca/1; restore the directory from the backup`,
+      `the certificate authority has no directory ${path}/ca/1; restore the directory from the backup, or copy it from another coordinator of the cluster`,
     );
     const stored = state.view().certificateAuthority();
     const root = stored?.value.roots[0];

@@ -86,6 +86,13 @@ export async function openCoordinatorIdentity(
     },
   });
   const hasVoidTokens = secret.source === 'created' && hasTokens(state.view());
+  if (hasVoidTokens && config.state === 'etcd' && !config.newAdminCredential) {
+    identities.close();
+    throw new CloudlessError(
+      'precondition',
+      `the token secret ${join(directory, 'token-secret')} is missing, and this coordinator would refuse every token of the cluster; copy the file from another coordinator, or, when none has it, start one coordinator with --new-admin-credential, which makes every token invalid, and copy its file to the others`,
+    );
+  }
   const names = createServerNames({
     host: config.host,
     advertise: config.advertise,
