@@ -1,8 +1,15 @@
 import type { NodeId, ReplicaId } from '@cloudless/base';
+import { createNodeRun, dependsOnNodesAlone, groupAlikeNodes } from './placement/alike-nodes.js';
 import type { Candidate } from './placement/candidate.js';
 import { explainNodes, type NodeExplanation } from './placement/explain.js';
 import { suggestChange, type Suggestion } from './placement/suggest-change.js';
-import { canStay, countReasons, findNodeFailure, listReasons } from './filters/pipeline.js';
+import {
+  canStay,
+  countReasons,
+  countReasonsOfGroups,
+  findNodeFailure,
+  listReasons,
+} from './filters/pipeline.js';
 import { Ledger } from './reservations/ledger.js';
 import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
@@ -18,6 +25,7 @@ import type { Placement } from './placement/placement.js';
 import { toFullRequest, type FullRequest, type PlacementRequest } from './input/request.js';
 import { checkReservation, type HeldReservation, type Reservation } from './input/reservation.js';
 import { clampToZero, subtractResources, type Resources } from './input/resources.js';
+import { RequestTerms } from './signatures/request-terms.js';
 import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreWeights } from './scoring/score.js';
 
 /**
@@ -300,9 +308,10 @@ class IncrementalCluster implements Cluster {
   }
 
   suggest(request: PlacementRequest): Suggestion | undefined {
-    return suggestChange(this.startRun(request), (node, changed) => {
+    const full = toFullRequest(request);
+    return suggestChange(this.startRunWithoutScores(full), (node, changed) => {
       const nodes = new Map(this.nodes).set(node.id, indexNode(node));
-      const run = new PlacementRun(toFullRequest(changed), this.weights, nodes, this.ledger);
+      const run = this.startRunWithoutScores(toFullRequest(changed), nodes);
       const candidate = run.candidates.find((other) => other.node.id === node.id);
       return candidate !== undefined && run.failureOf(candidate) === undefined;
     });
@@ -342,8 +351,20 @@ class IncrementalCluster implements Cluster {
   }
 
   private refuse(request: FullRequest): Placement {
-    const run = new PlacementRun(request, this.weights, this.nodes, this.ledger);
+    const isAlone = dependsOnNodesAlone(request);
+    if (isAlone && new RequestTerms(request, this.ledger.terms).isEmpty) {
+      const groups = groupAlikeNodes(request, this.table);
+      return { placed: false, reasons: countReasonsOfGroups(groups, createNodeRun(request)) };
+    }
+    const run = this.startRunWithoutScores(request);
     return { placed: false, reasons: countReasons(run.candidates, run) };
+  }
+
+  private startRunWithoutScores(
+    request: FullRequest,
+    nodes: ReadonlyMap<NodeId, IndexedNode> = this.nodes,
+  ): PlacementRun {
+    return new PlacementRun(request, undefined, nodes, this.ledger);
   }
 
   private startRun(request: PlacementRequest): PlacementRun {

@@ -134,21 +134,36 @@ export function countReasons(
   candidates: readonly FilterCandidate[],
   run: FilterRun,
 ): readonly PlacementReason[] {
+  return countReasonsOfGroups(
+    candidates.map((example) => ({ example, count: 1 })),
+    run,
+  );
+}
+
+/**
+ * Counts the failures of groups of nodes, as {@link countReasons} does. On all nodes of a group, the
+ * same filters must fail for the same reasons.
+ */
+export function countReasonsOfGroups(
+  groups: readonly { readonly example: FilterCandidate; readonly count: number }[],
+  run: FilterRun,
+): readonly PlacementReason[] {
+  const of = groups.reduce((sum, { count }) => sum + count, 0);
   const counts = new Map<
     PlacementFilter,
     Map<string, { -readonly [Key in keyof PlacementReason]: PlacementReason[Key] }>[]
   >();
-  for (const candidate of candidates)
-    visitFailures(candidate, run, (filter, failure) => {
-      const lasting = filter.isLasting(failure, candidate, run);
+  for (const { example, count: nodes } of groups)
+    visitFailures(example, run, (filter, failure) => {
+      const lasting = filter.isLasting(failure, example, run);
       const ofFilter = counts.get(failure.filter) ?? [new Map(), new Map()];
       counts.set(failure.filter, ofFilter);
       const byDetail = ofFilter[lasting ? 1 : 0];
       const count = byDetail?.get(failure.detail ?? '');
-      if (count !== undefined) count.nodes += 1;
+      if (count !== undefined) count.nodes += nodes;
       else {
-        const text = filter.summarise(failure, candidate, run);
-        const reason = { ...failure, lasting, text, nodes: 1, of: candidates.length };
+        const text = filter.summarise(failure, example, run);
+        const reason = { ...failure, lasting, text, nodes, of };
         byDetail?.set(failure.detail ?? '', reason);
       }
     });

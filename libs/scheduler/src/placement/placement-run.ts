@@ -67,9 +67,10 @@ export class PlacementRun implements FilterRun {
   /** Domains of the declared spread with a node that could hold a replica if it were empty. */
   private readonly eligible = new Set<DomainCount>();
 
+  /** @param weights - Undefined when nobody reads scores, which then stay 0. */
   constructor(
     readonly request: FullRequest,
-    private readonly weights: ScoreWeights,
+    private readonly weights: ScoreWeights | undefined,
     nodes: ReadonlyMap<NodeId, IndexedNode>,
     private readonly ledger: PlacementLedger,
   ) {
@@ -176,6 +177,7 @@ export class PlacementRun implements FilterRun {
    */
   private refresh(candidate: Candidate): void {
     candidate.failure = candidate.nodeFailure ?? findCandidateFailure(candidate, this);
+    if (this.weights === undefined) return;
     candidate.terms = computeScoreTerms(
       candidate.node,
       candidate.allocated,
