@@ -62,8 +62,15 @@ describe('bundle of cloudlessctl', () => {
     const clients = [findOutput('io/http2-connection.ts'), findOutput('io/tls-connection.ts')];
     for (const client of clients)
       assert.ok(listInputs(client).some((input) => HTTP_CLIENT.test(input)));
+    // Commands that call etcd itself, imported on use.
+    const ofEtcd = [
+      'libs/state-store-etcd/src/index.ts',
+      'apps/cloudlessctl/src/commands/admin/migrate.ts',
+    ];
     for (const file of Object.keys(outputs)) {
-      if (clients.includes(file) || outputs[file].entryPoint === undefined) continue;
+      const { entryPoint } = outputs[file];
+      if (clients.includes(file) || entryPoint === undefined || ofEtcd.includes(entryPoint))
+        continue;
       assert.deepEqual(
         listInputs(file).filter((input) => HTTP_CLIENT.test(input)),
         [],

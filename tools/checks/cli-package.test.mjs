@@ -128,13 +128,16 @@ describe('admin restore', () => {
   it('names the missing package when the single file runs it', () => {
     const { status, stderr } = run(packed.file, restore('from-file'));
     assert.equal(status, 1);
-    assert.match(stderr, /^cloudlessctl: admin restore needs the package lmdb, which is not/);
+    assert.match(stderr, /^cloudlessctl: this command needs the package lmdb, which is not/);
   });
 
   it('names the machine when the package has no binary for its processor', () => {
     // lmdb chooses the binary of this processor when npm_config_arch is set
     const { status, stderr } = run(installed, restore('other'), { npm_config_arch: 'mips' });
     assert.equal(status, 1);
-    assert.match(stderr, /this cloudlessctl was packed without its binary for \w+-\w+; restore on/);
+    assert.match(
+      stderr,
+      /this cloudlessctl was packed without its binary for \w+-\w+; run the command on/,
+    );
   });
 });

@@ -5,7 +5,7 @@ import type { StorageFault } from '@cloudless/state-store';
 
 const DISK_FULL = 'disk full: the state store refuses writes, everything else continues';
 const QUOTA_EXCEEDED =
-  'space quota of etcd exceeded: the state store refuses writes, everything else continues; see "etcd is full" in docs/operating/high-availability.md';
+  'space quota of etcd exceeded: the state store refuses writes, everything else continues; see "etcd is full" in docs/operating/etcd.md';
 const BACK_UP_FIRST =
   'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
 

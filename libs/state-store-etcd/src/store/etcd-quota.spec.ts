@@ -38,7 +38,7 @@ describeEtcd('a store on etcd whose space quota is exceeded', () => {
     expect((await store.get('a'))?.value).toHaveLength(VALUE.length);
     await store.keepAlive(lease);
 
-    // "etcd is full" in docs/operating/high-availability.md
+    // "etcd is full" in docs/operating/etcd.md
     const [status] = JSON.parse(await cluster.etcdctl('endpoint', 'status', '-w', 'json')) as {
       readonly Status: { readonly header: { readonly revision: number } };
     }[];
