@@ -327,12 +327,15 @@ function mayBeat(need: number, best: NodeVictims, needOfBest: number): boolean {
 function toCandidate(
   held: HeldReservation,
   request: FullRequest,
-  { evictabilityOf }: PreemptOptions,
+  { evictabilityOf, permitsOf = unlimited }: PreemptOptions,
 ): Candidate | undefined {
   // A rollout replaces the replicas of the same workload that have another priority.
   if (held.priority >= request.priority || held.workloadId === request.workloadId) return undefined;
   const evictability = evictabilityOf === undefined ? 'free' : evictabilityOf(held);
-  return evictability === 'never' ? undefined : { held, evictability };
+  if (evictability === 'never') return undefined;
+  // Without a single permit, the search on the node does not have to try.
+  if (evictability === 'counted' && permitsOf(held.workloadId) <= 0) return undefined;
+  return { held, evictability };
 }
 
 /** Returns true when the request has to be near replicas of which a victim may be one. */
