@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { CloudlessError, errorKindOf, silentLog, type Clock, type Log } from '@cloudless/base';
 import { systemClock } from '@cloudless/app-kit';
 import {
@@ -131,6 +132,7 @@ class Store implements EtcdStateStore {
     private readonly options: StoreOptions,
   ) {
     const { historyLimit, historyBytes, log, clock, prefix } = options;
+    setMaxListeners(0, this.ending.signal); // one of each watch
     this.codec = new EntryCodec(keys, revisions);
     this.space = new SpaceMonitor({
       client,
@@ -268,8 +270,8 @@ class Store implements EtcdStateStore {
     this.compactor.isEnabled = false;
     this.space.stop();
     await this.queue.waitUntilIdle();
+    this.client.close(); // also ends a compaction, which may take long
     await this.compactor.waitUntilIdle();
-    this.client.close();
   }
 
   private startWatch(request: WatchRequest): AsyncIterator<ChangeBatch, undefined> {
