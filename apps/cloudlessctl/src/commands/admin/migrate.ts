@@ -8,8 +8,6 @@ import {
   type ContentDigest,
   type StateStore,
 } from '@cloudless/state-store';
-import { openEtcdStateStore, restoreEtcdStateStore } from '@cloudless/state-store-etcd';
-import { openLmdbStateStore, restoreLmdbStateStore } from '@cloudless/state-store-lmdb';
 import type { EtcdOptions } from './etcd-flags.js';
 
 /** A store of one of both engines. */
@@ -30,17 +28,27 @@ export function lmdbSide(directory: string): MigrationSide {
   return {
     open: async () => {
       await requireDirectory(directory);
+      const { openLmdbStateStore } = await import('@cloudless/state-store-lmdb');
       return openLmdbStateStore({ directory, clock: systemClock });
     },
-    restore: (openChunks) => restoreLmdbStateStore({ directory, chunks: openChunks() }),
+    restore: async (openChunks) => {
+      const { restoreLmdbStateStore } = await import('@cloudless/state-store-lmdb');
+      return restoreLmdbStateStore({ directory, chunks: openChunks() });
+    },
   };
 }
 
 /** Returns the store under a prefix of etcd. */
 export function etcdSide(options: EtcdOptions): MigrationSide {
   return {
-    open: () => openEtcdStateStore(options),
-    restore: (openChunks) => restoreEtcdStateStore({ ...options, openChunks }),
+    open: async () => {
+      const { openEtcdStateStore } = await import('@cloudless/state-store-etcd');
+      return openEtcdStateStore(options);
+    },
+    restore: async (openChunks) => {
+      const { restoreEtcdStateStore } = await import('@cloudless/state-store-etcd');
+      return restoreEtcdStateStore({ ...options, openChunks });
+    },
   };
 }
 
