@@ -254,7 +254,8 @@ export class WorkloadReconciler {
     this.starting.recordPass(workload.value.uid, { observed, decision }, replicas, nextPassMs);
     if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
       return this.commitSteps(pass, stepQueue, observed, created.length);
-    return Number.isFinite(nextPassMs) ? { kind: 'after', delayMs: nextPassMs } : { kind: 'done' };
+    const delayMs = this.starting.getWaitMs(workload.value.uid) || nextPassMs;
+    return Number.isFinite(delayMs) ? { kind: 'after', delayMs } : { kind: 'done' };
   }
 
   /**

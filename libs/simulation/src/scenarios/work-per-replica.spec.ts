@@ -25,6 +25,11 @@ async function countWork() {
     orders: (await read('cloudless_orders_sent_total', sent)) / REPLICAS,
     repeatedOrders: await read('cloudless_orders_sent_total', { ...sent, again: 'true' }),
     reports: (await read('cloudless_replica_reports_total')) / REPLICAS,
+    workloadPasses: await read('cloudless_loop_passes_total', { loop: 'workload' }),
+    readyEvents: cluster.state
+      .view()
+      .events()
+      .filter(({ reason }) => reason === 'ReplicaReady').length,
     placements: (await read('cloudless_placements_total', { result: 'placed' })) / REPLICAS,
   };
 }
@@ -35,4 +40,8 @@ it('500 replicas on 50 agents take one order and one report each, and few commit
   expect(work.reports).toBeLessThanOrEqual(2);
   // Before reports of different nodes shared commits: 1.05.
   expect(work.commits).toBeLessThanOrEqual(0.12);
+  // A pass looks at every replica: a start takes a few, however many replicas it has.
+  expect(work.workloadPasses).toBeLessThanOrEqual(12);
+  // One event names the replicas that become ready together: 500 otherwise.
+  expect(work.readyEvents).toBeLessThanOrEqual(60);
 });
