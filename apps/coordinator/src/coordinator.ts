@@ -48,6 +48,7 @@ import {
   createElectedRoles,
   createFixedRole,
   joinElection,
+  startPresence,
   waitForAuthority,
   type Roles,
 } from './roles/roles.js';
@@ -127,12 +128,13 @@ export async function startCoordinator(
     steps.add(() => (machine.sharedStore === undefined ? store.close() : undefined));
     const isShared = config.state === 'etcd' || machine.sharedStore !== undefined;
     const port = isShared ? await choosePort(config) : config.port;
+    const holder = isShared
+      ? `${config.name}/${randomHex(random, HOLDER_BYTES)}`
+      : `${machine.hostname}/${machine.pid}`;
     const state = await openClusterState({
       ...{ store, clock, random, meter: metrics, tracer: tracing.tracer },
       log: log.child({ component: 'state' }),
-      holder: isShared
-        ? `${config.name}/${randomHex(random, HOLDER_BYTES)}`
-        : `${machine.hostname}/${machine.pid}`,
+      holder,
       leadership: isShared ? 'follow' : 'takeAtStart',
     });
     steps.add(() => state.close());
@@ -217,6 +219,10 @@ export async function startCoordinator(
       );
       const tokenFiles = new TokenFiles({ ...identity, log: log.child({ component: 'identity' }) });
       steps.add(() => tokenFiles.close());
+    }
+    if (isShared) {
+      const presence = startPresence(store, machine, { id: config.name, address, holder });
+      steps.add(() => presence.close());
     }
     steps.add(() => roles.handOver());
     return {

@@ -1,4 +1,4 @@
-import { createApiServer, type ApiServer } from '@cloudless/api-server';
+import { createApiServer, type ApiServer, type ApiServerDeps } from '@cloudless/api-server';
 import { definedFields } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import {
@@ -30,6 +30,8 @@ export interface LeaderPartDeps {
   readonly identity?: CoordinatorIdentity | undefined;
   /** Absent without TLS. */
   readonly access?: CallAuthentication | undefined;
+  /** As in `ApiServerDeps`. */
+  readonly handOver?: ApiServerDeps['handOver'];
 }
 
 /**
@@ -67,6 +69,7 @@ export function openLeaderPart(deps: LeaderPartDeps): LeaderPart {
     explainImpossibleLimits,
     getConnection: (context) => context.values.get(connectionKey),
     ...access?.apiDeps,
+    ...definedFields({ handOver: deps.handOver }),
     version: machine.version,
     coordinatorId: config.name,
     timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: USAGE_INTERVAL_MS },

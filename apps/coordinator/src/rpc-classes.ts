@@ -87,6 +87,7 @@ const adminClasses: ClassByRpc<typeof AdminService> = {
   backup: read,
   snapshot: read,
   acceptRestoredState: write,
+  stepDown: stop,
 };
 
 const identityClasses: ClassByRpc<typeof IdentityService> = {

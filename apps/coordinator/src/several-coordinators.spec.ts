@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createClient, type Client } from '@connectrpc/connect';
-import { CoordinatorService, fromConnectError } from '@cloudless/api';
+import { Code, createClient, type Client, type Transport } from '@connectrpc/connect';
+import { AdminService, CoordinatorService, fromConnectError } from '@cloudless/api';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { silentLog, sleep } from '@cloudless/base';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
@@ -38,9 +38,26 @@ class CoordinatorGroup {
   }
 
   client(name: string): Client<typeof CoordinatorService> {
+    return createClient(CoordinatorService, this.connect(name));
+  }
+
+  admin(name: string): Client<typeof AdminService> {
+    return createClient(AdminService, this.connect(name));
+  }
+
+  /** Waits until each coordinator knows that this many run. */
+  async waitForMembers(count: number): Promise<void> {
+    for (const name of this.members.keys()) {
+      const client = this.client(name);
+      while ((await client.getServerInfo({})).coordinators.length < count)
+        await sleep(systemClock, 20);
+    }
+  }
+
+  private connect(name: string): Transport {
     const connection = connectHttp2(this.members.get(name)?.url ?? '', {});
     this.closers.push(() => connection.close());
-    return createClient(CoordinatorService, connection.transport);
+    return connection.transport;
   }
 
   /** Waits until one of these coordinators leads and another knows it, and returns both names. */
@@ -106,6 +123,30 @@ describe('two coordinators on one store', () => {
       if (status?.phase === expected?.phase && status?.phase !== 0) break;
       await sleep(systemClock, 20);
     }
+  });
+
+  it('answer a read with everything acknowledged before, at the request of the client', async () => {
+    const { leader, follower } = await group.waitForLeader('c1', 'c2');
+    await group.client(leader).createWorkload(web);
+    const reader = group.client(follower);
+    expect((await reader.getWorkload({ name: 'web', linearizable: true })).name).toBe('web');
+    const { revision } = await group.client(leader).listWorkloads({});
+    const { workloads } = await reader.listWorkloads({ minRevision: revision });
+    expect(workloads).toHaveLength(1);
+    await expect(reader.listWorkloads({ minRevision: revision + 1_000n })).rejects.toMatchObject({
+      code: Code.OutOfRange,
+    });
+  });
+
+  it('hand the leadership over on request, and name the new leader', async () => {
+    const { leader, follower } = await group.waitForLeader('c1', 'c2');
+    await group.waitForMembers(2);
+    const before = await group.client(leader).getServerInfo({});
+    // At the coordinator that follows, which forwards the request.
+    const after = await group.admin(follower).stepDown({});
+    expect(after).toMatchObject({ leaderId: follower });
+    expect(after.epoch).toBeGreaterThan(before.leader?.epoch ?? 0n);
+    await group.client(leader).createWorkload(web);
   });
 
   it('hand the leadership over without a failed change when the leader ends', async () => {

@@ -4,9 +4,11 @@ import {
   AcceptRestoredStateResponseSchema,
   BackupChunkSchema,
   SnapshotChunkSchema,
+  StepDownResponseSchema,
   type AcceptRestoredStateResponse,
   type BackupChunk,
   type SnapshotChunk,
+  type StepDownResponse,
 } from '@cloudless/api';
 import { CloudlessError, errorFields, sleep } from '@cloudless/base';
 import { StorageFault } from '@cloudless/cluster-state';
@@ -27,7 +29,10 @@ export class AdminHandlers {
   private readonly snapshots: CallLimit;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'whatIf' | 'clock' | 'getCaller'>,
+    private readonly deps: Pick<
+      ApiServerDeps,
+      'state' | 'log' | 'whatIf' | 'clock' | 'getCaller' | 'coordinatorId' | 'handOver'
+    >,
   ) {
     this.snapshots = new CallLimit(deps, MAX_SNAPSHOTS);
   }
@@ -122,6 +127,37 @@ export class AdminHandlers {
       accepted: accepted !== undefined,
       epoch,
       orderRevision,
+    });
+  }
+
+  /**
+   * Hands the leadership over to another coordinator.
+   * @throws kind `precondition` when no other coordinator runs, `unavailable` when none has taken
+   *   over in time.
+   */
+  async stepDown(entry: AuditEntry): Promise<StepDownResponse> {
+    const { state, handOver, coordinatorId } = this.deps;
+    const others = [...state.view().coordinators()].filter(
+      ({ value }) => value.id !== coordinatorId,
+    );
+    if (handOver === undefined || others.length === 0) {
+      throw new CloudlessError(
+        'precondition',
+        'no other coordinator runs that could lead; start another one with --state etcd first',
+      );
+    }
+    await entry.recordStart({});
+    const successor = await handOver();
+    if (successor === undefined) {
+      throw new CloudlessError(
+        'unavailable',
+        'this coordinator stepped down, and no other one has taken over yet',
+      );
+    }
+    return create(StepDownResponseSchema, {
+      leaderId: successor.coordinatorId,
+      leaderAddress: successor.address,
+      epoch: successor.epoch,
     });
   }
 }

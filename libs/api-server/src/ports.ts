@@ -26,6 +26,7 @@ import type { Principal } from '@cloudless/identity';
 import type { Caller } from './access/caller.js';
 import type { CertificateFacts } from './access/certificate-authentication.js';
 import type { IdentityPort } from './access/identity-port.js';
+import type { KnownLeader } from './roles/leader-directory.js';
 
 /** The live status of nodes, as far as reads show it. */
 export type LivenessView = Pick<NodeLiveness, 'status' | 'isAlive' | 'subscribe' | 'onUsage'>;
@@ -240,6 +241,11 @@ export interface ApiServerDeps extends ReadDeps {
    */
   readonly identifyCertificate?: (chainDer: readonly Uint8Array[]) => Principal;
   readonly timings: SessionTimings;
+  /**
+   * Hands the leadership over, and returns the successor; undefined when none has appeared in time.
+   * Absent for a coordinator that leads from its start to its end.
+   */
+  readonly handOver?: () => Promise<KnownLeader | undefined>;
   /** Default: no metrics. */
   readonly meter?: Meter;
   /** Default: no traces. */

@@ -93,6 +93,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'admin migrate new --to lmdb --etcd-endpoints https://etcd:2379',
   ],
   'admin accept-restored-state': ['admin accept-restored-state'],
+  'admin step-down': ['admin step-down', 'admin step-down -o json'],
   'admin ca': ['admin ca', 'admin ca --pem > ca.crt'],
   'admin snapshot': ['admin snapshot today.snapshot', 'admin snapshot today.snapshot --force'],
   'admin rotate-ca': [

@@ -1,6 +1,11 @@
 import type { ConnectRouter } from '@connectrpc/connect';
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { errorFields } from '@cloudless/base';
-import type { ClusterState } from '@cloudless/cluster-state';
+import { CoordinatorRecordSchema } from '@cloudless/api/store';
+import { CoordinatorPresence, type ClusterState } from '@cloudless/cluster-state';
+import type { StateStore } from '@cloudless/state-store';
+import type { CoordinatorMachine } from '../coordinator.js';
 import { openLeaderPart, type LeaderPart, type LeaderPartDeps } from '../leader-part.js';
 import { LeaderConnections } from './leader-connections.js';
 import { RoleSwitch } from './role-switch.js';
@@ -48,10 +53,15 @@ export function createElectedRoles({
     void work(leading).catch((reason: unknown) =>
       log.warn('work at the start of the leadership failed', errorFields(reason)),
     );
-  const roles = new RoleSwitch({
+  const roles: RoleSwitch = new RoleSwitch({
     ...{ machine, state, coordinatorId, access, connections, term: getTerm() },
     openLeader: (leading) => {
-      const part = openLeaderPart({ ...deps, state: leading });
+      const part = openLeaderPart({
+        ...deps,
+        state: leading,
+        // The call that asks for the hand-over runs until its end.
+        handOver: () => roles.handOver(election, 1),
+      });
       for (const work of works) runLogged(work, leading);
       return part;
     },
@@ -124,5 +134,19 @@ export function waitForAuthority(state: ClusterState): Promise<void> {
     unsubscribes.push(state.subscribe(look), state.onRoleChange(look));
     unsubscribes.push(state.onEnd((reason) => finish(() => reject(reason))));
     look();
+  });
+}
+
+/** Shows in the store that this coordinator runs. Close the result at its end. */
+export function startPresence(
+  store: StateStore,
+  { clock, random, log, version }: CoordinatorMachine,
+  facts: { readonly id: string; readonly address: string; readonly holder: string },
+): CoordinatorPresence {
+  const startedAt = timestampFromMs(clock.wallTime());
+  const record = create(CoordinatorRecordSchema, { ...facts, version, startedAt });
+  return new CoordinatorPresence({
+    ...{ store, clock, random, record },
+    log: log.child({ component: 'presence' }),
   });
 }

@@ -140,6 +140,7 @@ const admin: Rows<typeof AdminService> = {
   backup: { request: nothing },
   snapshot: { request: nothing },
   acceptRestoredState: { request: nothing },
+  stepDown: { request: nothing },
 };
 
 const identity: Rows<typeof IdentityService> = {

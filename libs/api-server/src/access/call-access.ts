@@ -6,6 +6,7 @@ import type { ClusterView } from '@cloudless/cluster-state';
 import { hasRole, type Principal, type RoleName } from '@cloudless/identity';
 import { checkCall, getAccessRule, type UserRule } from '@cloudless/identity/authorization';
 import type { ReadDeps } from '../ports.js';
+import { waitForRequestedRevision } from '../roles/requested-revision.js';
 import { ANONYMOUS_CALLER, toApiCaller, type ApiCaller } from './caller.js';
 
 /** What {@link CallAccess} needs. Without `getCaller`, every call is one of this process. */
@@ -121,6 +122,14 @@ export class CallAccess {
       );
     });
     return (candidate) => this.isPermitted(caller, method, candidate);
+  }
+
+  /**
+   * Waits until the view is as new as a read asks for.
+   * @returns Undefined when the view is new enough, and for calls that ask for nothing.
+   */
+  waitForRequestedRevision(request: unknown, signal: AbortSignal): Promise<void> | undefined {
+    return waitForRequestedRevision(this.deps.state, request, signal);
   }
 
   /**

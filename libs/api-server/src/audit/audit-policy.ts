@@ -92,6 +92,7 @@ const admin: Policies<typeof AdminService> = {
   // Contains less than a viewer reads with calls that are not audited.
   snapshot: 'readOnly',
   acceptRestoredState: 'change',
+  stepDown: 'privileged',
 };
 
 const identity: Policies<typeof IdentityService> = {

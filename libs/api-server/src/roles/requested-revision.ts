@@ -15,7 +15,7 @@ interface ReadConsistency {
  */
 export function waitForRequestedRevision(
   state: ClusterState,
-  request: object,
+  request: unknown,
   signal: AbortSignal,
 ): Promise<void> | undefined {
   const { minRevision = 0n, linearizable = false } = request as ReadConsistency;

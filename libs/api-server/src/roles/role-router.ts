@@ -4,7 +4,6 @@ import { CloudlessError } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { CallAccess, type AccessDeps } from '../access/call-access.js';
 import { guardService } from '../routes/service-guard.js';
-import { waitForRequestedRevision } from './requested-revision.js';
 import type { CallHandler, CallHandlers } from './call-handlers.js';
 import { EndableStreams } from './endable-streams.js';
 import { isForwarded, namesClient } from './forwarding-headers.js';
@@ -144,12 +143,7 @@ export class RoleRouter {
       throw new CloudlessError('unimplemented', `${method.name} is not served in the role ${role}`);
     if (method.methodKind !== 'unary')
       return this.streams.add(() => handler(request, context) as AsyncIterable<unknown>);
-    const waiting = waitForRequestedRevision(this.deps.state, request as object, context.signal);
-    const response = this.countRunning(
-      waiting === undefined
-        ? handler(request, context)
-        : waiting.then(() => handler(request, context)),
-    );
+    const response = this.countRunning(handler(request, context));
     return isForwarded(context.requestHeader) ? this.addRevision(response, context) : response;
   }
 

@@ -19,10 +19,11 @@ describe('the table of the coordinators that serve a call', () => {
     expect(new Set(served)).toEqual(new Set(['leader', 'leaderDirectly']));
   });
 
-  it('lets only the streams of agents refuse to be forwarded', () => {
+  it('forwards all calls but the streams of agents and the request of a coordinator for keys', () => {
     expect(listServedBy('leaderDirectly').map(toName)).toEqual([
       'CoordinatorService/Session',
       'CoordinatorService/Tunnel',
+      'IdentityService/FetchAuthorityKeys',
     ]);
   });
 

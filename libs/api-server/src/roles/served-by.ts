@@ -97,6 +97,7 @@ const admin: Rows<typeof AdminService> = {
   backup: 'leader',
   snapshot: 'leader',
   acceptRestoredState: 'leader',
+  stepDown: 'leader',
 };
 
 const identity: Rows<typeof IdentityService> = {

@@ -15,6 +15,7 @@ describe('guardService', () => {
         getCaller: () => ANONYMOUS_CALLER,
         requireCall: () => undefined,
         hasOldCertificate: () => hasOldCertificate,
+        waitForRequestedRevision: () => undefined,
       } as unknown as CallAccess;
       const implementation = { whoAmI: () => ({ principal: 'user/ada' }) };
       const transport = createRouterTransport((router) => {

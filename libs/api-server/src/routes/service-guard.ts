@@ -23,7 +23,11 @@ export function guardService<Service extends DescService>(
       access.requireCall(caller, method);
       if (access.hasOldCertificate(caller))
         context.responseHeader.set(RENEW_CERTIFICATE_HEADER, 'true');
-      return handlers[method.localName]?.(request, context);
+      const handler = handlers[method.localName];
+      const waiting = access.waitForRequestedRevision(request, context.signal);
+      return waiting === undefined
+        ? handler?.(request, context)
+        : waiting.then(() => handler?.(request, context));
     };
   return Object.fromEntries(
     service.methods.map((method) => [method.localName, guard(method)]),

@@ -113,6 +113,7 @@ const admin: Rules<typeof AdminService> = {
   // Contains less than a viewer of the whole cluster may read: no environment, commands or addresses.
   snapshot: readNodes,
   acceptRestoredState: administer,
+  stepDown: administer,
 };
 
 const identity: Rules<typeof IdentityService> = {

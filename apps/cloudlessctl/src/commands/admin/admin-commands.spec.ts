@@ -254,3 +254,19 @@ describe('cloudlessctl admin accept-restored-state', () => {
     expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
   });
 });
+
+describe('cloudlessctl admin step-down', () => {
+  const transport = createRouterTransport(({ service }) =>
+    service(AdminService, {
+      stepDown: () => ({ leaderId: 'c2', leaderAddress: 'https://10.0.0.2:8080', epoch: 8n }),
+    }),
+  );
+
+  it('prints the coordinator that leads now', async () => {
+    const { exitCode, stdout } = await runCli(['admin', 'step-down'], { transport });
+    expect({ exitCode, stdout }).toEqual({
+      exitCode: 0,
+      stdout: 'leadership: handed over to coordinator c2 at https://10.0.0.2:8080 (epoch 8)\n',
+    });
+  });
+});

@@ -66,6 +66,12 @@ export function addAdminCommands(tree: CommandTree, parent: Command): void {
     'after an old state was restored: use this state, and stop replicas that it does not know',
     acceptRestoredState,
   );
+  tree.addCommand(
+    parent,
+    'step-down',
+    'hand the leadership over to another coordinator, for example before its machine is serviced',
+    stepDown,
+  );
   addAuthorityCommands(tree, parent);
   addInstallUnitCommand(tree, parent);
 }
@@ -86,6 +92,18 @@ async function acceptRestoredState({ session }: Invocation): Promise<void> {
     accepted
       ? `restored state: accepted in epoch ${epoch}; agents receive orders again, and replicas that the state does not know are stopped\n`
       : `restored state: nothing to accept, no agent has seen a newer state (epoch ${epoch})\n`,
+  );
+}
+
+async function stepDown({ session }: Invocation): Promise<void> {
+  const { leaderId, leaderAddress, epoch } = await session.admin.stepDown(
+    {},
+    session.getCallOptions(),
+  );
+  if (session.isStructured)
+    return session.printValue({ leaderId, leaderAddress, epoch: String(epoch) });
+  await session.print(
+    `leadership: handed over to coordinator ${leaderId} at ${leaderAddress} (epoch ${epoch})\n`,
   );
 }
 

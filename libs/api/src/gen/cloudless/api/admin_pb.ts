@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/admin.proto.
  */
 export const file_cloudless_api_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChljbG91ZGxlc3MvYXBpL2FkbWluLnByb3RvEg1jbG91ZGxlc3MuYXBpIg8KDUJhY2t1cFJlcXVlc3QiGwoLQmFja3VwQ2h1bmsSDAoEZGF0YRgBIAEoDCIRCg9TbmFwc2hvdFJlcXVlc3QiHQoNU25hcHNob3RDaHVuaxIMCgRkYXRhGAEgASgMIhwKGkFjY2VwdFJlc3RvcmVkU3RhdGVSZXF1ZXN0IlYKG0FjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCBINCgVlcG9jaBgCIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgDIAEoAzKTAgoMQWRtaW5TZXJ2aWNlEkQKBkJhY2t1cBIcLmNsb3VkbGVzcy5hcGkuQmFja3VwUmVxdWVzdBoaLmNsb3VkbGVzcy5hcGkuQmFja3VwQ2h1bmswARJPCghTbmFwc2hvdBIeLmNsb3VkbGVzcy5hcGkuU25hcHNob3RSZXF1ZXN0GhwuY2xvdWRsZXNzLmFwaS5TbmFwc2hvdENodW5rIgOQAgEwARJsChNBY2NlcHRSZXN0b3JlZFN0YXRlEikuY2xvdWRsZXNzLmFwaS5BY2NlcHRSZXN0b3JlZFN0YXRlUmVxdWVzdBoqLmNsb3VkbGVzcy5hcGkuQWNjZXB0UmVzdG9yZWRTdGF0ZVJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChljbG91ZGxlc3MvYXBpL2FkbWluLnByb3RvEg1jbG91ZGxlc3MuYXBpIg8KDUJhY2t1cFJlcXVlc3QiGwoLQmFja3VwQ2h1bmsSDAoEZGF0YRgBIAEoDCIRCg9TbmFwc2hvdFJlcXVlc3QiHQoNU25hcHNob3RDaHVuaxIMCgRkYXRhGAEgASgMIhwKGkFjY2VwdFJlc3RvcmVkU3RhdGVSZXF1ZXN0IlYKG0FjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCBINCgVlcG9jaBgCIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgDIAEoAyIRCg9TdGVwRG93blJlcXVlc3QiTAoQU3RlcERvd25SZXNwb25zZRIRCglsZWFkZXJfaWQYASABKAkSFgoObGVhZGVyX2FkZHJlc3MYAiABKAkSDQoFZXBvY2gYAyABKAMy4AIKDEFkbWluU2VydmljZRJECgZCYWNrdXASHC5jbG91ZGxlc3MuYXBpLkJhY2t1cFJlcXVlc3QaGi5jbG91ZGxlc3MuYXBpLkJhY2t1cENodW5rMAESTwoIU25hcHNob3QSHi5jbG91ZGxlc3MuYXBpLlNuYXBzaG90UmVxdWVzdBocLmNsb3VkbGVzcy5hcGkuU25hcHNob3RDaHVuayIDkAIBMAESbAoTQWNjZXB0UmVzdG9yZWRTdGF0ZRIpLmNsb3VkbGVzcy5hcGkuQWNjZXB0UmVzdG9yZWRTdGF0ZVJlcXVlc3QaKi5jbG91ZGxlc3MuYXBpLkFjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZRJLCghTdGVwRG93bhIeLmNsb3VkbGVzcy5hcGkuU3RlcERvd25SZXF1ZXN0Gh8uY2xvdWRsZXNzLmFwaS5TdGVwRG93blJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message cloudless.api.BackupRequest
@@ -130,6 +130,52 @@ export const AcceptRestoredStateResponseSchema: GenMessage<AcceptRestoredStateRe
   messageDesc(file_cloudless_api_admin, 5);
 
 /**
+ * @generated from message cloudless.api.StepDownRequest
+ */
+export type StepDownRequest = Message<"cloudless.api.StepDownRequest"> & {
+};
+
+/**
+ * Describes the message cloudless.api.StepDownRequest.
+ * Use `create(StepDownRequestSchema)` to create a new message.
+ */
+export const StepDownRequestSchema: GenMessage<StepDownRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_admin, 6);
+
+/**
+ * @generated from message cloudless.api.StepDownResponse
+ */
+export type StepDownResponse = Message<"cloudless.api.StepDownResponse"> & {
+  /**
+   * Id of the coordinator that leads now.
+   *
+   * @generated from field: string leader_id = 1;
+   */
+  leaderId: string;
+
+  /**
+   * Base address of the coordinator that leads now.
+   *
+   * @generated from field: string leader_address = 2;
+   */
+  leaderAddress: string;
+
+  /**
+   * Number of its leadership.
+   *
+   * @generated from field: int64 epoch = 3;
+   */
+  epoch: bigint;
+};
+
+/**
+ * Describes the message cloudless.api.StepDownResponse.
+ * Use `create(StepDownResponseSchema)` to create a new message.
+ */
+export const StepDownResponseSchema: GenMessage<StepDownResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_admin, 7);
+
+/**
  * Operations on the coordinator, for operators.
  *
  * @generated from service cloudless.api.AdminService
@@ -172,6 +218,18 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof AcceptRestoredStateRequestSchema;
     output: typeof AcceptRestoredStateResponseSchema;
+  },
+  /**
+   * Ends the current leadership, so that another coordinator takes over at once. Changes that run
+   * end first, and changes that arrive meanwhile wait for the next leader. FAILED_PRECONDITION when
+   * no other coordinator runs. UNAVAILABLE when none has taken over in time.
+   *
+   * @generated from rpc cloudless.api.AdminService.StepDown
+   */
+  stepDown: {
+    methodKind: "unary";
+    input: typeof StepDownRequestSchema;
+    output: typeof StepDownResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_cloudless_api_admin, 0);
