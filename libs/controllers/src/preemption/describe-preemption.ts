@@ -60,7 +60,7 @@ export function describePreemption(
       if (decision.withoutPermits === undefined)
         return `would not help: no node fits even without its replicas of a priority below ${priority}`;
       const uids = new Set(decision.withoutPermits.victims.map(({ workloadId }) => workloadId));
-      const floors = [...uids].flatMap((uid) => {
+      const protectedBy = [...uids].flatMap((uid) => {
         const owner = view.workload(uid)?.value;
         const { available, minAvailable } = budgets.of(uid);
         return owner === undefined
@@ -69,7 +69,7 @@ export function describePreemption(
               `${owner.namespace}/${owner.name} has ${available} available replicas and min_available ${minAvailable}`,
             ];
       });
-      return `prevented by min_available: ${describeVictims(view, decision.withoutPermits)}${floors.length === 0 ? '' : `, but ${floors.join(', ')}`}`;
+      return `prevented by min_available: ${describeVictims(view, decision.withoutPermits)}${protectedBy.length === 0 ? '' : `, but ${protectedBy.join(', ')}`}`;
     }
   }
 }

@@ -11,6 +11,7 @@ import {
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { toReplicaId } from '@cloudless/base';
 import { getZone, holdsResources } from '@cloudless/cluster-state';
+import { formatReplicaCount } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { PlacementBudget } from '../dry-run/placement-budget.js';
 import { toPlacementRequest, toReservation } from '../placement/scheduler-input.js';
@@ -166,7 +167,7 @@ class MoveProposal {
       fromZone: zone,
       toNodeId: target.nodeId,
       toZone: target.zone,
-      reason: `${toName} has ${to} ${to === 1 ? 'replica' : 'replicas'} and ${fromName} has ${from}`,
+      reason: `${toName} has ${formatReplicaCount(to)} and ${fromName} has ${from}`,
       gain: from - to,
     });
   }

@@ -224,7 +224,7 @@ export class NodeSums {
       else low = middle + 1;
     }
     const victims = this.countAtLeast(atBands + low * DIMENSIONS, low, dimensions, held);
-    return toNeed({ priority: bands.floorOf(low), victims });
+    return toNeed({ priority: bands.lowestPriorityOf(low), victims });
   }
 
   /**
@@ -264,7 +264,7 @@ export class NodeSums {
     if (level === undefined) return undefined;
     return {
       indexes: reach.listAt(level, ids.length, isPossible, demand),
-      nextPriority: level < bands.count ? bands.floorOf(level) : Infinity,
+      nextPriority: level < bands.count ? bands.lowestPriorityOf(level) : Infinity,
     };
   }
 

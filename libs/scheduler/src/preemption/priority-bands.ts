@@ -13,11 +13,11 @@ const MAX_SUMS = 512_000;
  */
 export class PriorityBands {
   /** The lowest priority of each band, ascending. The first is 0. */
-  private floors: readonly number[] = [0];
+  private lowest: readonly number[] = [0];
   private readonly bandOf = new Uint8Array(MAX_PRIORITY + 1);
 
   get count(): number {
-    return this.floors.length;
+    return this.lowest.length;
   }
 
   /** Returns the band of a priority. */
@@ -26,8 +26,8 @@ export class PriorityBands {
   }
 
   /** Returns the lowest priority of a band. */
-  floorOf(band: number): number {
-    return this.floors[band] ?? 0;
+  lowestPriorityOf(band: number): number {
+    return this.lowest[band] ?? 0;
   }
 
   /**
@@ -36,13 +36,13 @@ export class PriorityBands {
    * @returns True when the numbers of the bands have changed.
    */
   add(priority: number, nodes: number): boolean {
-    if (this.floors.includes(priority)) return false;
+    if (this.lowest.includes(priority)) return false;
     const limit = Math.max(MIN_BANDS, Math.min(MAX_BANDS, Math.floor(MAX_SUMS / nodes)));
-    if (this.floors.length >= limit) return false;
-    this.floors = [...this.floors, priority].sort((a, b) => a - b);
+    if (this.lowest.length >= limit) return false;
+    this.lowest = [...this.lowest, priority].sort((a, b) => a - b);
     let band = 0;
     for (let each = 0; each <= MAX_PRIORITY; each += 1) {
-      while ((this.floors[band + 1] ?? Infinity) <= each) band += 1;
+      while ((this.lowest[band + 1] ?? Infinity) <= each) band += 1;
       this.bandOf[each] = band;
     }
     return true;
