@@ -29,6 +29,7 @@ import { StateMetrics } from './state-metrics.js';
 import { Transaction, type EventStamp } from './transaction/transaction.js';
 import { SharedRead } from './view/shared-read.js';
 import { FollowRetries } from './view/follow-retries.js';
+import { ViewComparison } from './view/view-comparison.js';
 import { ViewFollower } from './view/view-follower.js';
 import { ViewFreshness } from './view/view-freshness.js';
 
@@ -61,6 +62,7 @@ export class StateCore {
   private cluster: ClusterRecord | undefined;
   private eventCount = 0;
   private freshness: ViewFreshness | undefined;
+  private comparison: ViewComparison | undefined;
   private election: LeaderElection | undefined;
   private readonly eventStamp: EventStamp;
 
@@ -137,7 +139,10 @@ export class StateCore {
     await this.retryOnConflict(() => this.ensureCluster());
     const { leadership: mode, store, clock, log } = this.options;
     if (mode === 'follow') {
-      this.freshness = new ViewFreshness(store, this.follower, clock, log);
+      const { follower } = this;
+      this.freshness = new ViewFreshness(store, follower, clock, log);
+      const { meter = noMeter } = this.options;
+      this.comparison = new ViewComparison({ store, follower, clock, log, meter });
       return;
     }
     await this.retryOnConflict(() =>
@@ -149,7 +154,7 @@ export class StateCore {
 
   async close(): Promise<void> {
     this.metrics.close();
-    await Promise.all([this.freshness?.close(), this.election?.close()]);
+    await Promise.all([this.freshness?.close(), this.comparison?.close(), this.election?.close()]);
     await this.follower.close();
   }
 

@@ -6,6 +6,8 @@ import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import {
   LeadershipLostError,
+  NotLeaderError,
+  Transaction,
   openClusterState,
   type ClusterState,
   type LeaderElection,
@@ -250,6 +252,26 @@ describe('a term', () => {
     expect(reasons).toEqual([expect.any(LeadershipLostError)]);
     await putNode(state, 'fine');
     expect([...state.view().nodes()].map(({ value }) => value.id)).toEqual(['fine']);
+  });
+});
+
+describe('every commit', () => {
+  it('requires the leader record of its term, also with no other condition, and is refused without a term', async () => {
+    const leader = await waitForLeader([await aCandidate('c1')]);
+    const { state } = leader;
+    const record = await store.get(toKey('leader', 'leader'));
+    const compared: unknown[] = [];
+    leader.calls.txn = (compares, operations) => {
+      compared.push(compares);
+      return store.txn(compares, operations);
+    };
+    await state.commit(state.transaction().event({ reason: 'Tested' }));
+    await state.commitObserved(state.transaction().delete('node', 'n'));
+    const fence = { key: record!.key, is: record!.modRevision };
+    expect(compared).toEqual([[fence], [fence]]);
+    const free = new Transaction({ nextId: () => '1', nowMs: () => 0 });
+    await expect(state.commit(free.delete('node', 'n'))).rejects.toBeInstanceOf(NotLeaderError);
+    expect(compared).toHaveLength(2);
   });
 });
 

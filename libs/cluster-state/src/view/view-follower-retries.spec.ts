@@ -1,8 +1,14 @@
 import { create } from '@bufbuild/protobuf';
 import { NodeRecordSchema } from '@cloudless/api/store';
-import { CloudlessError, StoppedError, createSeededRandom, silentLog } from '@cloudless/base';
+import {
+  CloudlessError,
+  StoppedError,
+  createSeededRandom,
+  silentLog,
+  type Log,
+} from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import { createMemoryStateStore, type Change, type StateStore } from '@cloudless/state-store';
 import { openClusterState, type ClusterState } from '../index.js';
 import { encodeRecord, toKey } from '../records/records.js';
 
@@ -37,7 +43,7 @@ beforeEach(async () => {
         return typeof value === 'function' ? value.bind(target) : value;
       },
     }),
-    ...{ clock, holder: 'c1/1', log: silentLog, leadership: 'follow' },
+    ...{ clock, holder: 'c1/1', log: silentLogOfState, leadership: 'follow' },
     random: createSeededRandom(1),
   });
 });
@@ -46,6 +52,16 @@ afterEach(async () => {
   await store.close();
 });
 
+const silentLogOfState: Log = { ...silentLog };
+/** A watch that loses the changes of one key, as a bug of the store may. */
+const loseChangesOf = (key: string): StateStore['watch'] =>
+  async function* (request) {
+    for await (const { changes, revision } of store.watch(request)) {
+      const keyOf = (change: Change): string =>
+        change.kind === 'put' ? change.entry.key : change.key;
+      yield { changes: changes.filter((change) => keyOf(change) !== key), revision };
+    }
+  };
 const fail = (): Promise<never> =>
   Promise.reject(new CloudlessError('STORE_UNAVAILABLE', 'no store'));
 async function* failingWatch(): AsyncGenerator<never> {
@@ -160,5 +176,53 @@ describe('waits of a follower', () => {
     await putNode('n');
     await other;
     await state.waitForRevision(2n, stop.signal); // shown already
+  });
+});
+
+describe('the comparison of the view with the store', () => {
+  const logged: string[] = [];
+  const spyOnLog = (): void => {
+    logged.length = 0;
+    Object.assign(silentLogOfState, { error: (message: string) => void logged.push(message) });
+  };
+
+  it.each([
+    { name: 'a change', lost: 'put' },
+    { name: 'a deletion', lost: 'delete' },
+  ])('finds and mends $name that the watch has lost', async ({ lost }) => {
+    spyOnLog();
+    await putNode('n');
+    await clock.advance(0);
+    calls = { watch: loseChangesOf(toKey('node', 'n')) };
+    breakWatches();
+    await clock.advance(500);
+    if (lost === 'put') await putNode('n', true);
+    else await store.txn([], [{ delete: toKey('node', 'n') }]);
+    await putNode('other');
+    await clock.advance(1_000);
+    expect(state.view().node('n')?.value.cordoned).toBe(false);
+    await clock.advance(10 * 60_000);
+    expect(state.view().node('n')?.value.cordoned).toBe(lost === 'put' ? true : undefined);
+    expect(logged).toEqual(['view differs from the state store, reading a new snapshot']);
+  });
+
+  it('finds nothing while records are written, changed and deleted during the comparison', async () => {
+    spyOnLog();
+    let count = 0;
+    const write = async (): Promise<void> => {
+      count += 1;
+      await putNode(`n${count % 7}`, count % 2 === 0);
+      if (count % 3 === 0) await store.txn([], [{ delete: toKey('node', `n${(count + 4) % 7}`) }]);
+    };
+    calls.range = async (request) => {
+      await write();
+      return store.range({ ...request, limit: 2 });
+    };
+    for (let minute = 0; minute < 21; minute += 1) {
+      await write();
+      await clock.advance(60_000);
+    }
+    expect(count).toBeGreaterThan(21);
+    expect(logged).toEqual([]);
   });
 });
