@@ -171,6 +171,7 @@ export class ContainerChecker {
         );
     }
     this.running.set(containerId, { node, containerId, owner });
+    this.checkExclusive(owner);
     this.checkRecord(node, owner.replicaId);
     this.checkCeiling(owner);
   }
@@ -220,6 +221,20 @@ export class ContainerChecker {
       this.deps.reportViolation(
         `15: ${node.id} was ordered to stop ${replicaId}, but its record wants it to run there`,
       );
+  }
+
+  /** Invariant 6: in EXCLUSIVE mode at most one container runs for each slot, also of lost replicas. */
+  private checkExclusive({ workloadUid, replicaId, workload }: ContainerOwner): void {
+    const { records, reportViolation } = this.deps;
+    const slot = records.replica(replicaId)?.value.slot;
+    for (const other of this.running.values()) {
+      const record = records.replica(other.owner.replicaId)?.value;
+      if (other.owner.workloadUid !== workloadUid || other.owner.replicaId === replicaId) continue;
+      if (record?.stopAfter !== undefined && record.lost && record.slot === slot)
+        reportViolation(
+          `6: ${replicaId} of ${workload} starts, but ${record.id} still runs on ${other.node.id} and is EXCLUSIVE`,
+        );
+    }
   }
 
   /**

@@ -65,6 +65,12 @@ export function injectCoordinatorFault(
       node?.link.to(member.address).cut(durationMs);
       return node && `${node.id} and ${member.id} are cut off from each other ${forDuration}`;
     }
+    case 'isolateNode': {
+      const node = random.pick(world.nodes.filter(({ isDestroyed }) => !isDestroyed));
+      const isolatedMs = random.between(4_000, 14_000);
+      node?.link.cut(isolatedMs);
+      return node && `${node.id} is isolated for ${Math.round(isolatedMs)} ms`;
+    }
     case 'stepDown': {
       const { leader } = group;
       void leader?.serving?.stepDown();

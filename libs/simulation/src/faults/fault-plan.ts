@@ -14,6 +14,7 @@ export type CoordinatorFaultKind =
   | 'storeStops'
   | 'lagMember'
   | 'cutAgentFromCoordinator'
+  | 'isolateNode'
   | 'stepDown';
 
 /** Faults of all worlds. */
@@ -86,6 +87,7 @@ export const COORDINATOR_WEIGHTS: Readonly<Record<CoordinatorFaultKind, number>>
   storeStops: 0.5,
   lagMember: 1,
   cutAgentFromCoordinator: 2,
+  isolateNode: 1.5,
   stepDown: 1.5,
 };
 
@@ -108,6 +110,8 @@ export interface WorldPlan {
   readonly cpuMillis: number;
   /** True: nodes run containers too, and one of three workloads uses a host port. */
   readonly hostPorts: boolean;
+  /** True: some workloads have `disconnect.mode` EXCLUSIVE. */
+  readonly exclusive: boolean;
 }
 
 /** Ranges from a rapid sequence of faults to pauses in which the cluster settles, milliseconds. */
@@ -145,6 +149,7 @@ export function planWorld(random: SimRandom): WorldPlan {
     drift: random.chance(0.5),
     cpuMillis: random.pick([1_500, 4_000]),
     hostPorts: false,
+    exclusive: false,
   };
 }
 
@@ -164,6 +169,7 @@ export function planGroupWorld(random: SimRandom): WorldPlan {
     ...plan,
     coordinators: random.chance(0.75) ? 3 : random.pick([2, 5]),
     nodes: Math.min(plan.nodes, 12),
+    exclusive: random.chance(0.5),
     weights: {
       ...plan.weights,
       ...Object.fromEntries(added.map((kind) => [kind, COORDINATOR_WEIGHTS[kind]])),

@@ -62,6 +62,8 @@ export class ElectedCoordinator implements ServingCoordinator {
   private followed: ClusterState | undefined;
   private election: ReturnType<ClusterState['joinElection']> | undefined;
   private term: Term | undefined;
+  /** Epoch of the current leadership, from the moment at which its parts may commit. */
+  private epoch: bigint | undefined;
   /** Controllers of the current leadership, from the moment at which they may commit. */
   private controllersOfTerm: Controllers | undefined;
 
@@ -124,6 +126,7 @@ export class ElectedCoordinator implements ServingCoordinator {
     const { term } = this;
     this.term = undefined;
     this.controllersOfTerm = undefined;
+    this.epoch = undefined;
     if (change.role === 'leader') this.term = this.lead(change.term, clock);
     this.options.onRoleChange(change, this);
     if (term !== undefined) void this.close(term);
@@ -131,6 +134,7 @@ export class ElectedCoordinator implements ServingCoordinator {
 
   private lead(term: Extract<RoleChange, { role: 'leader' }>['term'], clock: Clock): Term {
     const { random, log, leaseMs, leaveGraceMs, injected, onFault } = this.options;
+    this.epoch = term.epoch;
     const state = (this.followed as ClusterState).inTerm(term);
     freezeRecords(state);
     const readySince = new ReadySince(
@@ -184,8 +188,8 @@ export class ElectedCoordinator implements ServingCoordinator {
   }
 
   private currentNodeFacts(): NodeFacts {
-    const { followed, controllersOfTerm } = this;
-    return collectNodeFacts(
+    const { followed, controllersOfTerm, epoch } = this;
+    const facts = collectNodeFacts(
       this.process.clock,
       {
         ...(followed === undefined ? {} : { state: followed }),
@@ -193,5 +197,6 @@ export class ElectedCoordinator implements ServingCoordinator {
       },
       this.readySince,
     );
+    return epoch === undefined ? facts : { ...facts, epoch };
   }
 }

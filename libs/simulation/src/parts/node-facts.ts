@@ -11,6 +11,8 @@ export interface NodeFacts {
   readonly cordoned: ReadonlySet<string>;
   /** Taints by node. Absent: none. */
   readonly taints?: ReadonlyMap<string, readonly Taint[]>;
+  /** Epoch of the leadership of the coordinator; absent on a follower and with one coordinator. */
+  readonly epoch?: bigint;
   /** Wall clock of the coordinator, milliseconds. */
   readonly wallMs?: number;
   /**

@@ -1,5 +1,11 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import { readLeaderHint, type CoordinatorClient, type Workload } from '@cloudless/api';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  Disconnect_Mode as DisconnectMode,
+  readLeaderHint,
+  type CoordinatorClient,
+  type Workload,
+} from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
 import { toShown, type ApiHistory, type ApiOutput } from '../checks/api-history.js';
@@ -22,6 +28,8 @@ export interface SimUserOptions {
   readonly nodeIds: () => readonly string[];
   /** True: one of the workloads uses a host port. */
   readonly hostPorts: boolean;
+  /** True: half of the created workloads have `disconnect.mode` EXCLUSIVE. */
+  readonly exclusive: boolean;
   readonly trace: (text: string) => void;
   readonly reportViolation: (text: string) => void;
   /** Returns true while the coordinator's disk is full, or was full a moment ago. */
@@ -174,7 +182,8 @@ export class SimUser {
         });
     switch (action) {
       case 'create': {
-        const spec = this.usesHostPort(name) ? withHostPort(this.specs.spec()) : this.specs.spec();
+        const drawn = this.usesHostPort(name) ? withHostPort(this.specs.spec()) : this.specs.spec();
+        const spec = this.options.exclusive && random.chance(0.5) ? asExclusive(drawn) : drawn;
         const create: Call = (client, requestId) =>
           client.createWorkload({ name, spec, requestId });
         return this.perform(`create ${name} with ${spec.replicas}`, create);
@@ -290,6 +299,12 @@ export class SimUser {
   private wait(durationMs: number): Promise<void> {
     return new Promise((resolve) => this.options.time.setTimer(durationMs, resolve));
   }
+}
+
+/** Returns the spec with short times of `disconnect.mode` EXCLUSIVE. */
+function asExclusive<Spec extends { readonly replicas: number }>(spec: Spec) {
+  const disconnect = { mode: DisconnectMode.EXCLUSIVE, stopAfter: durationFromMs(2_000) };
+  return { ...spec, disconnect };
 }
 
 /** Returns the spec changed to run an image with a host port. */

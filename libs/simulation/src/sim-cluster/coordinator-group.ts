@@ -1,4 +1,5 @@
 import type { RoleChange } from '@cloudless/cluster-state';
+import { findSeveralLeaders } from '../checks/leadership-checkers.js';
 import { ElectedCoordinator } from '../parts/elected-coordinator.js';
 import { SimLink } from '../parts/sim-link.js';
 import { SimProcess } from '../parts/sim-process.js';
@@ -59,6 +60,7 @@ export class CoordinatorGroup implements ControlPlane {
   }
 
   observe(): void {
+    for (const text of findSeveralLeaders(this.members)) this.deps.reportViolation(text);
     if (this.members.some(({ isPaused }) => isPaused)) this.pausedUntil = this.deps.time.now();
   }
 
@@ -110,6 +112,10 @@ export class GroupMember {
 
   get leadership(): LeadingCoordinator | undefined {
     return this.serving?.leadership;
+  }
+
+  get isActing(): boolean {
+    return this.process?.isRunning === true && this.leadership !== undefined;
   }
 
   get isPaused(): boolean {

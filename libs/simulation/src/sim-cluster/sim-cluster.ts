@@ -6,6 +6,7 @@ import { ContainerChecker } from '../checks/container-checker.js';
 import { ReconnectStormChecker } from '../checks/reconnect-storm-checker.js';
 import { ApiHistory } from '../checks/api-history.js';
 import { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
+import { createLeadershipChecker } from '../checks/leadership-checkers.js';
 import { createLossCheckers } from '../checks/false-losses.js';
 import { StoreWatcher, WorkloadWatcher } from '../checks/watch-checker.js';
 import { findRolloutsInProgress, findUnfinishedRollouts } from '../checks/rollout-progress.js';
@@ -166,6 +167,7 @@ export class SimCluster {
         ...COMMIT_CHECKERS,
         ...ROLLOUT_CHECKERS,
         ...createLossCheckers(this, LEASE_MS, LEAVE_GRACE_MS),
+        ...(this.plan.coordinators > 1 ? [createLeadershipChecker()] : []),
       ],
       reportViolation: violation,
     });
@@ -377,6 +379,7 @@ export class SimCluster {
         history: this.history,
         nodeIds: () => this.nodes.map(({ id }) => id),
         hostPorts: this.plan.hostPorts,
+        exclusive: this.plan.exclusive,
         trace: (text) => this.trace.add(name, text),
         reportViolation: (text) => this.reportViolation(text),
         diskIsFull: () => this.disk.full || this.time.now() - this.diskFullUntil < 10_000,

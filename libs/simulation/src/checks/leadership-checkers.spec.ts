@@ -1,0 +1,57 @@
+import { create } from '@bufbuild/protobuf';
+import { LeaderRecordSchema } from '@cloudless/api/store';
+import type { RecordChange } from '@cloudless/cluster-state';
+import { DurableRecords } from '../parts/durable-records.js';
+import { createLeadershipChecker, findSeveralLeaders } from './leadership-checkers.js';
+
+const view = new DurableRecords();
+const none = { alive: new Set<string>(), draining: new Set<string>(), cordoned: new Set<string>() };
+const election = (epoch: bigint): RecordChange =>
+  ({
+    kind: 'leader',
+    id: 'leader',
+    before: undefined,
+    after: create(LeaderRecordSchema, { epoch }),
+  }) as RecordChange;
+const decision = { kind: 'node', id: 'n', before: undefined, after: undefined } as RecordChange;
+
+describe('createLeadershipChecker', () => {
+  it('accepts decisions of the newest term, and elections and presence of all coordinators', () => {
+    const check = createLeadershipChecker();
+    expect(check({ view, changes: [election(1n)], nodeFacts: none })).toEqual([]);
+    expect(check({ view, changes: [decision], nodeFacts: { ...none, epoch: 1n } })).toEqual([]);
+    const presence = { ...decision, kind: 'coordinator' } as RecordChange;
+    expect(check({ view, changes: [presence], nodeFacts: none })).toEqual([]);
+  });
+
+  it.each([
+    {
+      name: 'a decision of an old term',
+      epoch: 1n,
+      expected: /the leader of epoch 1 changed node n/,
+    },
+    { name: 'a decision of a follower', epoch: undefined, expected: /a follower changed node n/ },
+  ])('finds $name', ({ epoch, expected }) => {
+    const check = createLeadershipChecker();
+    check({ view, changes: [election(1n)], nodeFacts: none });
+    check({ view, changes: [election(2n)], nodeFacts: none });
+    const nodeFacts = epoch === undefined ? none : { ...none, epoch };
+    expect(check({ view, changes: [decision], nodeFacts })).toEqual([
+      expect.stringMatching(expected),
+    ]);
+  });
+
+  it('finds an epoch that was used twice', () => {
+    const check = createLeadershipChecker();
+    check({ view, changes: [election(2n)], nodeFacts: none });
+    expect(check({ view, changes: [election(2n)], nodeFacts: none })).toEqual([
+      '7: epoch 2 follows epoch 2',
+    ]);
+  });
+});
+
+it('findSeveralLeaders finds two coordinators that act as leader', () => {
+  const [a, b] = ['a', 'b'].map((id) => ({ id, isActing: true }));
+  expect(findSeveralLeaders([a!, { ...b!, isActing: false }])).toEqual([]);
+  expect(findSeveralLeaders([a!, b!])).toEqual(['7: a and b act as leader at the same time']);
+});
