@@ -3,6 +3,7 @@ import type { SimOutcome } from '../sim-cluster/sim-cluster.js';
 import { runSeed } from '../run/run-seed.js';
 import { AGENT_BUGS } from './agent-bugs.js';
 import { CONTROLLER_BUGS } from './controller-bugs.js';
+import { LEADERSHIP_BUGS } from './leadership-bugs.js';
 import type { KnownBug } from './known-bug.js';
 import { ROLLOUT_BUGS } from './rollout-bugs.js';
 import { STORE_BUGS } from './store-bugs.js';
@@ -13,6 +14,7 @@ export const BUG_CATALOGUE: readonly KnownBug[] = [
   ...ROLLOUT_BUGS,
   ...STORE_BUGS,
   ...AGENT_BUGS,
+  ...LEADERSHIP_BUGS,
 ];
 
 /** Runs the world of a bug with the bug. */

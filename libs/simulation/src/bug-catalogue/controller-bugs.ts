@@ -135,7 +135,7 @@ function hideOwnWrites(state: ClusterState): ClusterState {
   }));
 }
 
-function ignoreReconnectGrace(
+export function ignoreReconnectGrace(
   controllers: Controllers,
   { state }: { readonly state: ClusterState },
 ): Controllers {

@@ -275,6 +275,8 @@ export class ContainerChecker {
     )
       return;
     const target = toReplicaTarget(fromBinary(OrderSchema, held.start));
+    // An EXCLUSIVE container also ends because the node has lost contact, and then waits for it.
+    if (target.stopAfterMs !== undefined) return;
     const failures = agent.replicas.find(replicaId)?.current.failures ?? 0;
     const hasEnded =
       target.restart === 'never' ||

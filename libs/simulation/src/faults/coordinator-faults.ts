@@ -67,7 +67,9 @@ export function injectCoordinatorFault(
     }
     case 'isolateNode': {
       const node = random.pick(world.nodes.filter(({ isDestroyed }) => !isDestroyed));
-      const isolatedMs = random.between(4_000, 14_000);
+      const isolatedMs = random.chance(0.5)
+        ? random.between(16_000, 22_000)
+        : random.between(2_000, 9_000);
       node?.link.cut(isolatedMs);
       return node && `${node.id} is isolated for ${Math.round(isolatedMs)} ms`;
     }

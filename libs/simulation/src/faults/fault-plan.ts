@@ -165,11 +165,14 @@ export function planGroupWorld(random: SimRandom): WorldPlan {
   const share = random.pick([0.25, 0.5, 0.9]);
   const kinds = Object.keys(COORDINATOR_WEIGHTS) as CoordinatorFaultKind[];
   const added = kinds.filter(() => random.chance(share));
+  const exclusive = random.chance(0.4);
   return {
     ...plan,
     coordinators: random.chance(0.75) ? 3 : random.pick([2, 5]),
     nodes: Math.min(plan.nodes, 12),
-    exclusive: random.chance(0.5),
+    exclusive,
+    // Long enough for isolated nodes to be declared lost with their EXCLUSIVE replicas.
+    turmoilMs: exclusive ? random.between(18_000, 28_000) : plan.turmoilMs,
     weights: {
       ...plan.weights,
       ...Object.fromEntries(added.map((kind) => [kind, COORDINATOR_WEIGHTS[kind]])),

@@ -59,6 +59,7 @@ export class ElectedCoordinator implements ServingCoordinator {
   private readonly connections = new Map<string, SimConnection>();
   private connectionCount = 0;
   private readySince: ReadySince | undefined;
+  private store: StateStore | undefined;
   private followed: ClusterState | undefined;
   private election: ReturnType<ClusterState['joinElection']> | undefined;
   private term: Term | undefined;
@@ -110,6 +111,7 @@ export class ElectedCoordinator implements ServingCoordinator {
     const { clock } = process;
     const reached = this.reachStore();
     const store = injected?.store?.(reached) ?? reached;
+    this.store = store;
     const wrappedClock = injected?.coordinatorClock?.(clock) ?? clock;
     const state = await openClusterState({
       ...{ store, random, log, leadership: 'follow' },
@@ -124,6 +126,8 @@ export class ElectedCoordinator implements ServingCoordinator {
 
   private changeRole(change: RoleChange, clock: Clock): void {
     const { term } = this;
+    if (change.role === 'follower' && this.options.injected?.keepsLeading === true)
+      return this.options.onRoleChange(change, this);
     this.term = undefined;
     this.controllersOfTerm = undefined;
     this.epoch = undefined;
@@ -135,8 +139,9 @@ export class ElectedCoordinator implements ServingCoordinator {
   private lead(term: Extract<RoleChange, { role: 'leader' }>['term'], clock: Clock): Term {
     const { random, log, leaseMs, leaveGraceMs, injected, onFault } = this.options;
     this.epoch = term.epoch;
-    const state = (this.followed as ClusterState).inTerm(term);
-    freezeRecords(state);
+    const ofTerm = (this.followed as ClusterState).inTerm(term);
+    freezeRecords(ofTerm);
+    const state = injected?.term?.(ofTerm, this.store as StateStore) ?? ofTerm;
     const readySince = new ReadySince(
       [...state.view().replicas()].map(({ value }) => value),
       clock.now(),

@@ -142,7 +142,7 @@ export class SimUser {
         trace(`${description}: done${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
         if (workload === undefined) return undefined;
         const verb = description.split(' ')[0] ?? description;
-        ledger.recordAcknowledgement(verb, requestId, workload);
+        if (verb !== 'read') ledger.recordAcknowledgement(verb, requestId, workload);
         return toShown(workload);
       } catch (reason) {
         const { code, rawMessage } = ConnectError.from(reason);
@@ -161,7 +161,7 @@ export class SimUser {
   }
 
   private act(): Promise<void> {
-    const { random, ledger } = this.options;
+    const { random, ledger, addresses } = this.options;
     const isFirst = this.requests === 0;
     const name = random.pick(WORKLOADS);
     const nodeId = random.pick(this.options.nodeIds()) ?? '';
@@ -176,7 +176,7 @@ export class SimUser {
             drain: 1,
             cordon: 0.5,
             uncordon: 2,
-            read: 0.3,
+            read: addresses.length > 1 ? 3 : 0.3,
           },
           ...{ pause: 0.6, resume: 1, promote: 1.5, undo: 1, restart: 0.4 },
         });
@@ -244,6 +244,10 @@ export class SimUser {
           client.uncordonNode({ nodeId }).then(() => undefined),
         );
       case 'read':
+        if (addresses.length > 1)
+          return this.perform(`read ${name}`, (client) =>
+            client.getWorkload({ name, linearizable: true }).then((found) => found),
+          );
         return this.perform('list', (client) => client.listWorkloads({}).then(() => undefined));
     }
   }
@@ -303,7 +307,7 @@ export class SimUser {
 
 /** Returns the spec with short times of `disconnect.mode` EXCLUSIVE. */
 function asExclusive<Spec extends { readonly replicas: number }>(spec: Spec) {
-  const disconnect = { mode: DisconnectMode.EXCLUSIVE, stopAfter: durationFromMs(2_000) };
+  const disconnect = { mode: DisconnectMode.EXCLUSIVE, stopAfter: durationFromMs(6_000) };
   return { ...spec, disconnect };
 }
 

@@ -34,6 +34,16 @@ export interface InjectedBug {
     controllers: Controllers,
     sources: { readonly state: ClusterState; readonly clock: Clock },
   ) => Controllers;
+  /**
+   * Replaces the state of one leadership, in worlds with several coordinators.
+   * @param store - The store as the coordinator reaches it.
+   */
+  readonly term?: (state: ClusterState, store: StateStore) => ClusterState;
+  /**
+   * True: a coordinator does not notice the end of its leadership; its controllers and sessions go
+   * on. For worlds with several coordinators.
+   */
+  readonly keepsLeading?: boolean;
   /** Replaces an agent's transport. */
   readonly transport?: (transport: CoordinatorTransport, clock: Clock) => CoordinatorTransport;
   /** Replaces an agent's connection to the coordinator. */
