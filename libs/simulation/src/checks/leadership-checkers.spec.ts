@@ -10,17 +10,16 @@ const election = (epoch: bigint): RecordChange =>
   ({
     kind: 'leader',
     id: 'leader',
-    before: undefined,
     after: create(LeaderRecordSchema, { epoch }),
-  }) as RecordChange;
-const decision = { kind: 'node', id: 'n', before: undefined, after: undefined } as RecordChange;
+  }) satisfies RecordChange;
+const decision: RecordChange = { kind: 'node', id: 'n' };
 
 describe('createLeadershipChecker', () => {
   it('accepts decisions of the newest term, and elections and presence of all coordinators', () => {
     const check = createLeadershipChecker();
     expect(check({ view, changes: [election(1n)], nodeFacts: none })).toEqual([]);
     expect(check({ view, changes: [decision], nodeFacts: { ...none, epoch: 1n } })).toEqual([]);
-    const presence = { ...decision, kind: 'coordinator' } as RecordChange;
+    const presence = { kind: 'coordinator', id: 'c1' } satisfies RecordChange;
     expect(check({ view, changes: [presence], nodeFacts: none })).toEqual([]);
   });
 

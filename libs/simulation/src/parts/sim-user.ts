@@ -245,9 +245,7 @@ export class SimUser {
         );
       case 'read':
         if (addresses.length > 1)
-          return this.perform(`read ${name}`, (client) =>
-            client.getWorkload({ name, linearizable: true }).then((found) => found),
-          );
+          return this.perform(`read ${name}`, (client) => client.getWorkload({ name }));
         return this.perform('list', (client) => client.listWorkloads({}).then(() => undefined));
     }
   }
