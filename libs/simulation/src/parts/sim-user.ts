@@ -183,7 +183,8 @@ export class SimUser {
     switch (action) {
       case 'create': {
         const drawn = this.usesHostPort(name) ? withHostPort(this.specs.spec()) : this.specs.spec();
-        const spec = this.options.exclusive && random.chance(0.5) ? asExclusive(drawn) : drawn;
+        const mayBeExclusive = this.options.exclusive && !this.usesHostPort(name);
+        const spec = mayBeExclusive && random.chance(0.5) ? asExclusive(drawn) : drawn;
         const create: Call = (client, requestId) =>
           client.createWorkload({ name, spec, requestId });
         return this.perform(`create ${name} with ${spec.replicas}`, create);
