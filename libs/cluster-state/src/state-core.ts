@@ -154,7 +154,9 @@ export class StateCore {
 
   async close(): Promise<void> {
     this.metrics.close();
-    await Promise.all([this.freshness?.close(), this.comparison?.close(), this.election?.close()]);
+    this.freshness?.close();
+    this.comparison?.close();
+    await this.election?.close();
     await this.follower.close();
   }
 

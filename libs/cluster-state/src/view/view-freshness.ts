@@ -13,7 +13,6 @@ const MAX_LAG_MS = 5_000;
 /** Measures how old a view can be, by asking the store for its newest revision. */
 export class ViewFreshness {
   private readonly stopping = new AbortController();
-  private readonly running: Promise<void>;
   private confirmedAtMs: number;
 
   /** @param follower - Has just read the store. */
@@ -24,7 +23,7 @@ export class ViewFreshness {
     private readonly log: Log,
   ) {
     this.confirmedAtMs = clock.now();
-    this.running = this.run();
+    void this.run();
   }
 
   /**
@@ -47,9 +46,9 @@ export class ViewFreshness {
     this.confirmedAtMs = Math.max(this.confirmedAtMs, sentAtMs);
   }
 
-  async close(): Promise<void> {
+  /** Ends the checks. Does not wait for a store that does not answer. */
+  close(): void {
     this.stopping.abort();
-    await this.running;
   }
 
   private async run(): Promise<void> {
