@@ -8,6 +8,7 @@ import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import {
   CERTIFICATE_AUTHORITY_KEY,
+  advanceRotation,
   getRotationProgress,
   openClusterState,
   startRotation,
@@ -193,6 +194,31 @@ describe('AuthorityKeySync', () => {
 });
 
 describe('ClusterIdentities.open', () => {
+  it('opens on a coordinator that was off when a rotation that still runs began', async () => {
+    following.close();
+    await rotate();
+    const stored = leader.view().certificateAuthority();
+    if (stored === undefined) throw new Error('there is no certificate authority');
+    const reissuing = advanceRotation(stored.value, clock.wallTime());
+    await leader.commitObserved(
+      leader.transaction().put('ca', CERTIFICATE_AUTHORITY_KEY, reissuing),
+    );
+    await until(() => follower.view().certificateAuthority()?.value.issuingGeneration === 2);
+    following = await openIdentities(follower, 'two', followerKeys);
+    expect(await following.listGenerations()).toEqual({ stored: [1], missing: [2] });
+    await following.importKeys(2, await leading.exportKeys(2));
+    expect(following.issuingGeneration).toBe(2);
+  });
+
+  it('fails without keys that only another rotation could bring back', async () => {
+    following.close();
+    const none = openKeys('none');
+    await expect(openIdentities(follower, 'two', none)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining('copy it from another coordinator'),
+    });
+  });
+
   it('waits on a coordinator that follows until the leader has written the record', async () => {
     const fresh = createMemoryStateStore({ clock });
     const early = await openClusterState({

@@ -127,10 +127,8 @@ export class ClusterIdentities {
     }
     const identities = new ClusterIdentities(options, record);
     try {
-      await Promise.all([
-        identities.getAuthority(record.issuingGeneration),
-        identities.getAuthority(getServerGeneration(record)),
-      ]);
+      await identities.getAuthority(getServerGeneration(record));
+      await identities.requireIssuingKeys();
       await identities.removeRetiredKeys();
       return identities;
     } catch (reason) {
@@ -306,6 +304,23 @@ export class ClusterIdentities {
     // The next call reads the files again, which an operator may have restored.
     loading.catch(() => this.authorities.delete(generation));
     return loading;
+  }
+
+  /**
+   * A coordinator that follows may lack the keys of a rotation that began while it was off: its own
+   * certificate is trusted until the rotation ends, so it can fetch them from the leader.
+   */
+  private async requireIssuingKeys(): Promise<void> {
+    const { state, log } = this.options;
+    const { missing } = await this.listGenerations();
+    const generation = this.issuingGeneration;
+    if (state.role === 'leader' || !missing.includes(generation)) {
+      await this.getAuthority(generation);
+      return;
+    }
+    log.warn('keys of the certificate authority are missing until they are fetched', {
+      generation,
+    });
   }
 
   private isTrusted(generation: number, rootSha256: string): boolean {
