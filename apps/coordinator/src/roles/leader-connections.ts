@@ -1,6 +1,7 @@
 import type { ClientHttp2Session } from 'node:http2';
 import type { Interceptor, Transport } from '@connectrpc/connect';
 import type { KnownLeader } from '@cloudless/api-server';
+import { CloudlessError } from '@cloudless/base';
 import {
   connectHttp2Session,
   createGrpcTransportOver,
@@ -29,6 +30,9 @@ interface Connection {
  */
 export class LeaderConnections {
   private readonly connections = new Set<Connection>();
+  /** All open sessions, also those that get no new calls: an open session keeps the process alive. */
+  private readonly sessions = new Set<ClientHttp2Session>();
+  private isClosed = false;
   private readonly openStreams = new WeakMap<ClientHttp2Session, number>();
   private opening: Promise<Connection> | undefined;
 
@@ -40,12 +44,16 @@ export class LeaderConnections {
    * @throws when the leader is not reached or not trusted.
    */
   readonly connect = async ({ address }: KnownLeader, signal: AbortSignal): Promise<Transport> => {
+    if (this.isClosed)
+      throw new CloudlessError('SHUTTING_DOWN', 'the coordinator is shutting down');
     const tls = this.createTls();
     const usable = (connection: Connection): boolean =>
       connection.address === address && connection.chainPem === tls?.chainPem;
     for (const connection of [...this.connections]) {
-      // Calls that run go on; the server closes a connection that has none.
-      if (!usable(connection)) this.connections.delete(connection);
+      if (usable(connection)) continue;
+      this.connections.delete(connection);
+      // Calls that run go on until their end.
+      connection.session.close();
     }
     const free = [...this.connections].find(
       ({ session }) => (this.openStreams.get(session) ?? 0) < MAX_STREAMS,
@@ -59,14 +67,22 @@ export class LeaderConnections {
     return usable(opened) ? opened.transport : (await this.open(address, tls)).transport;
   };
 
+  /** Ends all connections, and those that are being opened. */
   close(): void {
-    for (const { session } of this.connections) session.destroy();
+    this.isClosed = true;
+    for (const session of this.sessions) session.destroy();
     this.connections.clear();
   }
 
   private async open(address: string, tls: ClientTls | undefined): Promise<Connection> {
     const timeout = AbortSignal.timeout(CONNECT_TIMEOUT_MS);
     const session = await connectHttp2Session(address, tls, timeout);
+    if (this.isClosed) {
+      session.destroy();
+      throw new CloudlessError('SHUTTING_DOWN', 'the coordinator is shutting down');
+    }
+    this.sessions.add(session);
+    session.once('close', () => this.sessions.delete(session));
     const connection: Connection = {
       session,
       transport: createGrpcTransportOver(session, address, READ_MAX_BYTES, [
