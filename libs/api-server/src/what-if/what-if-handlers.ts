@@ -63,9 +63,7 @@ export class WhatIfHandlers {
     request: ProposeMovesRequest,
     context: SimulationContext,
   ): Promise<ProposeMovesResponse> {
-    return this.runLimited(context, () =>
-      this.deps.whatIf.proposeMoves(request, context.signal),
-    );
+    return this.runLimited(context, () => this.deps.whatIf.proposeMoves(request, context.signal));
   }
 
   private async runLimited<Result>(

@@ -54,8 +54,7 @@ export function advancePass(
   const endedAt = nextControl.rollout?.endedAt;
   const failures = isNewRollout
     ? 0
-    : (nextControl.rollout?.failedGone ?? 0) +
-      sumFailures(sources, pass.replicas);
+    : (nextControl.rollout?.failedGone ?? 0) + sumFailures(sources, pass.replicas);
   const advance = advanceRollout(state, {
     settings: toRolloutSettings(spec ?? create(WorkloadSpecSchema)),
     version,
@@ -230,10 +229,7 @@ export function isSameControl(a: ControlRecord, b: ControlRecord): boolean {
   return equals(ControlRecordSchema, a, b);
 }
 
-function sumFailures(
-  sources: FailureSources,
-  replicas: readonly Stored<ReplicaRecord>[],
-): number {
+function sumFailures(sources: FailureSources, replicas: readonly Stored<ReplicaRecord>[]): number {
   let sum = 0;
   for (const { value } of replicas) sum += countFailures(sources, value);
   return sum;
