@@ -134,6 +134,15 @@ describe('a coordinator that follows', () => {
     expect(readLeaderHint(reason)).toEqual({ address: 'http://c1', id: 'c1', epoch: '1' });
   });
 
+  it('names no leader when its view is older than the lease of a leader', async () => {
+    Object.defineProperty(follower.state, 'viewAgeMs', { value: 2_001 });
+    const agent = createClient(CoordinatorService, follower.transport);
+    const session = agent.session((async function* () {})())[Symbol.asyncIterator]();
+    const reason = await session.next().catch((error: unknown) => error);
+    expect(fromConnectError(reason).message).toBe('no coordinator leads at the moment; retry');
+    expect(readLeaderHint(reason)).toEqual({});
+  });
+
   it('refuses a forwarded call, and never forwards it again', async () => {
     let forwards = 0;
     follower.setLeader({

@@ -7,7 +7,7 @@ import { guardService } from '../routes/service-guard.js';
 import type { CallHandler, CallHandlers } from './call-handlers.js';
 import { EndableStreams } from './endable-streams.js';
 import { isForwarded, namesClient } from './forwarding-headers.js';
-import { ChangeSignal } from './leader-directory.js';
+import { ChangeSignal, type KnownLeader } from './leader-directory.js';
 import { LeaderForwarder, type LeaderForwarderDeps } from './leader-forwarder.js';
 import { createNotLeaderError, createRoleChangedError } from './role-errors.js';
 import { SERVED_SERVICES, getServedBy } from './served-by.js';
@@ -61,7 +61,7 @@ export class RoleRouter {
     this.part = part;
     this.isHolding = false;
     this.streams = new EndableStreams();
-    streams.end(createRoleChangedError(this.deps.leaders.leader()));
+    streams.end(createRoleChangedError(this.namedLeader));
     this.forwarder.wake();
   }
 
@@ -83,6 +83,15 @@ export class RoleRouter {
     this.forwarder.close();
   }
 
+  /**
+   * The leader that errors name: none when the view is so old that its lease may have ended. A client
+   * that dials a leader of the past loses time that a node does not have.
+   */
+  private get namedLeader(): KnownLeader | undefined {
+    const { state, leaders } = this.deps;
+    return state.viewAgeMs > MAX_LEADER_AGE_MS ? undefined : leaders.leader();
+  }
+
   /** The handlers of the leader, while this coordinator leads and holds no calls. */
   private get leading(): RolePart | undefined {
     return this.part?.role === 'leader' && !this.isHolding ? this.part : undefined;
@@ -102,9 +111,9 @@ export class RoleRouter {
       const isRead = !mustLead && (servedBy === 'records' || servedBy === 'liveStatus');
       const part = isRead ? this.part : this.leading;
       if (part !== undefined) return this.serveHere(part, method, request, context);
-      if (mustLead) throw createNotLeaderError(this.deps.leaders.leader());
+      if (mustLead) throw createNotLeaderError(this.namedLeader);
       if (servedBy === 'leaderDirectly')
-        throw createNotLeaderError(this.deps.leaders.leader(), 'the streams of agents are');
+        throw createNotLeaderError(this.namedLeader, 'the streams of agents are');
       const takeOver = (): { readonly response: unknown } | undefined => {
         const { leading } = this;
         return leading && { response: this.serveHere(leading, method, request, context) };
@@ -179,5 +188,7 @@ export class RoleRouter {
   }
 }
 
+/** Age of the view from which on the leader that it shows may be gone, ms: the lease of a leader. */
+const MAX_LEADER_AGE_MS = 2_000;
 /** Longest wait for the view after a forwarded call, milliseconds: the change itself is durable. */
 const MAX_SHOW_MS = 1_000;

@@ -3,6 +3,17 @@ import { Code, ConnectError } from '@connectrpc/connect';
 /** Abort reason of the signal of a call that has ended. */
 const CALL_ENDED = new ConnectError('the call has ended', Code.Canceled);
 
+/**
+ * Returns why a request ended. A stream that its client resets is no failure of this server, whatever
+ * code the client has sent.
+ */
+function toEnd(reason: unknown): unknown {
+  const isReset = reason instanceof ConnectError && reason.code === Code.Internal;
+  return isReset
+    ? new ConnectError('the client ended the call', Code.Canceled, undefined, undefined, reason)
+    : reason;
+}
+
 /** How a stream ended. */
 export interface StreamEnd {
   /** Present when the stream failed or was aborted; absent when the stream ended normally. */
@@ -17,7 +28,7 @@ export interface StreamEnd {
 export class AbortableCall {
   private readonly controller = new AbortController();
   private rejectPending: ((reason: unknown) => void) | undefined;
-  private readonly onOuterAbort = (): void => this.abort(this.outer.reason);
+  private readonly onOuterAbort = (): void => this.abort(toEnd(this.outer.reason));
 
   /** @param outer - Signal of the request. */
   constructor(private readonly outer: AbortSignal) {

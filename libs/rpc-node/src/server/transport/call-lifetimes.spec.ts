@@ -42,6 +42,24 @@ function anEndlessResponse(): StreamResponse {
   } as never;
 }
 
+describe('CallLifetimes.interceptor', () => {
+  it('ends a call whose client resets its stream as cancelled, whatever the code of the reset', async () => {
+    const lifetimes = new CallLifetimes({
+      clock: new ManualClock(),
+      log: silentLog,
+      unaryDeadlineMs: 1_000,
+    });
+    const client = new AbortController();
+    const call = lifetimes.interceptor(() => new Promise(() => undefined))(
+      aStreamRequest(client.signal),
+    );
+    client.abort(
+      new ConnectError('http/2 stream closed with error code INTERNAL_ERROR', Code.Internal),
+    );
+    await expect(call).rejects.toMatchObject({ code: Code.Canceled });
+  });
+});
+
 describe('CallLifetimes.endStreams', () => {
   const closing = new ConnectError('the server is shutting down', Code.Unavailable);
   const createLifetimes = () =>
