@@ -50,10 +50,10 @@ export class ReconnectBackoff {
   }
 
   /**
-   * Returns the delay before a dial of the leader that another coordinator has named, milliseconds:
-   * the agent has waited for that coordinator already.
+   * Returns the delay before the next address of a round, or before the leader that another
+   * coordinator has named, milliseconds: the agent has waited before the round.
    */
-  delayAfterRedirect(): number {
+  delayBetweenAddresses(): number {
     return FIRST_MS * this.random.next();
   }
 

@@ -170,6 +170,18 @@ describe('SessionClient', () => {
     expect(lines).toEqual(['warn no session; replicas keep running']);
   });
 
+  it('pauses only after a round over all coordinators', async () => {
+    const testBed = new AgentTestBed();
+    testBed.coordinators = ['http://a', 'http://b', 'http://c'];
+    testBed.coordinator.reachable = false;
+    await testBed.start();
+    await testBed.clock.advance(600_000);
+    testBed.coordinator.dials.length = 0;
+    await testBed.clock.advance(3_000);
+    // At most a second of pause, and 50 ms between two addresses.
+    expect(testBed.coordinator.dials.length).toBeGreaterThanOrEqual(7);
+  });
+
   it('dials another coordinator when the leader is silent, for example gone with its machine', async () => {
     const testBed = new AgentTestBed();
     testBed.coordinators = ['http://a', 'http://b'];

@@ -184,10 +184,11 @@ export class SessionClient {
       ({ address, isRedirect } = next);
       // Another coordinator may accept the agent.
       if (!next.hasTriedAll) refusedDelayMs = undefined;
-      // After a session all other agents dial as well, also when they know the leader.
+      // A pause follows a round over all addresses: the lease of the node at a new leader runs. After
+      // a session all other agents dial as well, also when they know the leader.
       const delayMs =
-        isRedirect && !attempt.welcomed
-          ? this.backoff.delayAfterRedirect()
+        !attempt.welcomed && (isRedirect || !next.hasTriedAll)
+          ? this.backoff.delayBetweenAddresses()
           : this.chooseDelay(attempt.welcomed, refusedDelayMs);
       await sleep(clock, delayMs, signal).catch(() => undefined);
     }
