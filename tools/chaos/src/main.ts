@@ -10,7 +10,7 @@ import { runChaos } from './run.js';
 const EXIT_VIOLATION = 1;
 const EXIT_USAGE = 2;
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** The machine lacks something that a run needs. `npm test` skips the step then. */
+/** The machine lacks something that a run needs. */
 const EXIT_CANNOT_RUN = 3;
 /** Set for the process that has the network namespace. */
 const INSIDE = 'CLOUDLESS_CHAOS_INSIDE';

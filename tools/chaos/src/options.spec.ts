@@ -18,7 +18,7 @@ describe('parseOptions', () => {
     expect(faults).toEqual(['kill-leader', 'kill-leader', 'step-down']);
   });
 
-  it('takes the script of CI', () => {
+  it('takes the short script', () => {
     expect(parseOptions(['--short', '--seed', '3'], 1)).toMatchObject({
       faults: SHORT_SCRIPT,
       seed: 3,

@@ -17,9 +17,14 @@ const MEMBERS = 3;
 const WEB_REPLICAS_PER_AGENT = 2;
 /** Time in which the cluster is as desired after a fault, milliseconds. */
 const RECOVERED_WITHIN_MS = 60_000;
-/** Time in which writes go on after a fault, before the outcome is taken, milliseconds. */
-const AFTER_MS = 1_000;
+/**
+ * Time in which writes go on after a fault, before the outcome is taken, milliseconds. Agents that
+ * still dial a coordinator that did not answer find the leader meanwhile.
+ */
+const AFTER_MS = 3_000;
 
+/** Factor of the time limits on a machine that also does other work. */
+const TOLERANCE = 3;
 /** Exit code of a run that a signal ended. */
 const EXIT_STOPPED = 130;
 
@@ -83,7 +88,11 @@ function* chooseFaults(
 }
 
 /** Injects one fault, waits for the recovery, and compares the cluster with the time before. */
-async function runFault(fault: FaultName, context: FaultContext, load: Load): Promise<Outcome> {
+async function runFault(
+  fault: FaultName,
+  context: FaultContext & { readonly isStrict: boolean },
+  load: Load,
+): Promise<Outcome> {
   const { world } = context;
   const before = await readReplicas(world, RECOVERED_WITHIN_MS);
   load.takeSeen();
@@ -106,7 +115,7 @@ async function runFault(fault: FaultName, context: FaultContext, load: Load): Pr
     for (const change of findReplicaChanges(replicas, after.get(name) ?? [], result.mayBeReplaced))
       violations.push(`${name}: ${change}`);
   const seen = load.takeSeen();
-  violations.push(...findTimeViolations(result, seen));
+  violations.push(...findTimeViolations(result, seen, context.isStrict ? 1 : TOLERANCE));
   violations.push(...seen.failures.slice(0, 3).map((text) => `request to ${text}`));
   violations.push(...load.findLogProblems(), ...load.findExclusiveProblems());
   const { leaderLostAtMs } = result;
@@ -125,15 +134,20 @@ async function runFault(fault: FaultName, context: FaultContext, load: Load): Pr
   };
 }
 
-function findTimeViolations(result: FaultResult, { attempts }: Seen): readonly string[] {
+/** @param tolerance - Factor of the time limits. */
+function findTimeViolations(
+  result: FaultResult,
+  { attempts }: Seen,
+  tolerance: number,
+): readonly string[] {
   const { leaderLostAtMs, leaderWithinMs, noWrites } = result;
   const violations: string[] = [];
   if (leaderLostAtMs !== undefined) {
     const tookMs = findFirstWriteAfter(attempts, leaderLostAtMs);
     if (tookMs === undefined) violations.push('no write was acknowledged after the fault');
-    else if (leaderWithinMs !== undefined && tookMs > leaderWithinMs)
+    else if (leaderWithinMs !== undefined && tookMs > leaderWithinMs * tolerance)
       violations.push(
-        `the next leader acted after ${formatMs(tookMs)}, limit ${formatMs(leaderWithinMs)}`,
+        `the next leader acted after ${formatMs(tookMs)}, limit ${formatMs(leaderWithinMs * tolerance)}`,
       );
   }
   if (noWrites !== undefined) {

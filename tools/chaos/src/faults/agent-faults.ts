@@ -7,7 +7,7 @@ import { chooseMs, chooseOne, type Fault, type FaultContext, type FaultResult } 
 /** Longer than the lease of a node, milliseconds. */
 const LONGER_THAN_LEASE_MS = [6_000, 9_000] as const;
 /** Longer than an exclusive replica needs to end, and its replacement to start, milliseconds. */
-const LONGER_THAN_EXCLUSIVE_MS = [18_000, 20_000] as const;
+const LONGER_THAN_EXCLUSIVE_MS = [33_000, 35_000] as const;
 /** Time limit of a read of the replicas, milliseconds. */
 const READ_MS = 10_000;
 

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
 import { Code } from '@connectrpc/connect';
 import {
   RequestClient,
@@ -19,6 +20,9 @@ import { SHARED, Writer, toAcknowledgement, type Attempt } from './writer.js';
 const WRITERS_PER_CONNECTION = 10;
 /** Time for the last results of the writers, and deadline of a final read, milliseconds. */
 const READ_MS = 30_000;
+const LOGIN_ATTEMPTS = 5;
+/** Time between two looks at the writers, milliseconds. */
+const RETRY_MS = 50;
 /** Workloads on a page of a final read. */
 const PAGE = 1_000;
 
@@ -77,9 +81,15 @@ export class Load {
         ),
       );
     }
-    for (const writer of load.writers) writer.start();
     await load.startFollower();
+    for (const writer of load.writers) writer.start();
+    await load.waitForAcknowledgements();
     return load;
+  }
+
+  /** Waits until each writer has created its workload, so that the first fault meets a steady load. */
+  private async waitForAcknowledgements(): Promise<void> {
+    while (this.writers.some(({ records }) => records.length === 0)) await pause(RETRY_MS);
   }
 
   /** Returns what the clients saw since the last call. */
@@ -195,10 +205,21 @@ export class Load {
     const { world } = this;
     const env = world.ctlEnv;
     const program = findBundle('cloudlessctl');
-    const urls = world.coordinators.map(({ url }) => url).join(',');
-    const login = ['login', urls, '--token-file', world.tokenFile, '--name', 'chaos'];
-    const { code, stderr } = await runToEnd(process.execPath, [program, ...login], { env });
-    if (code !== 0) throw new Error(`cloudlessctl login: ${stderr}`);
+    // the server names the other coordinators, which cloudlessctl stores
+    const login = [
+      'login',
+      world.coordinators[0]?.url ?? '',
+      '--token-file',
+      world.tokenFile,
+      '--name',
+      'chaos',
+    ];
+    for (let attempt = 1; ; attempt += 1) {
+      const { code, stderr } = await runToEnd(process.execPath, [program, ...login], { env });
+      if (code === 0) break;
+      // the load of the start may cost a leader its lease on a slow machine
+      if (attempt === LOGIN_ATTEMPTS) throw new Error(`cloudlessctl login: ${stderr}`);
+    }
     const follow = [program, 'logs', '-f', COUNTER];
     this.follower = RunningProgram.start(process.execPath, follow, env);
     await this.follower.waitForLine((line) => /^\d+$/.test(line));

@@ -33,7 +33,7 @@ const CRASHING_PROGRAM = `require('node:fs').appendFileSync(process.env.PIDS, pr
 /** Time that the start of the workloads takes at most, milliseconds. */
 const START_MS = 60_000;
 /** Time after which an exclusive replica on a node without coordinator stops. */
-const STOP_AFTER = { seconds: 6n };
+const STOP_AFTER = { seconds: 12n };
 
 /** Returns the file of the heartbeats of the exclusive workload. */
 export const toHeartbeatsFile = (world: World): string => join(world.directory, 'heartbeats');

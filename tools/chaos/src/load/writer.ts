@@ -17,7 +17,7 @@ const UNKNOWN_OUTCOME = [
 /** Deadline of one attempt, milliseconds: longer than the election of a leader. */
 const ATTEMPT_MS = 4_000;
 /** Pause between two writes, and the longest one between two attempts, milliseconds. */
-const PAUSE_MS = 100;
+const PAUSE_MS = 200;
 const MAX_RETRY_MS = 200;
 /** Workload that all writers write. */
 export const SHARED = 'shared';

@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { NodeStatus_Phase, type CoordinatorClient } from '@cloudless/api';
@@ -199,6 +199,8 @@ export class World {
     }
     const [first, ...others] = this.coordinators;
     await this.restartCoordinator(requireItem(first));
+    // written when the first coordinator leads
+    while (!existsSync(this.tokenFile)) await pause(RETRY_MS);
     this.token = readFileSync(this.tokenFile, 'utf8').trim();
     for (const other of others) {
       mkdirSync(join(other.identityDir, '..'), { mode: 0o700 });

@@ -1,8 +1,17 @@
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { NodeStatus_Phase, createCoordinatorClient, type CoordinatorClient } from '@cloudless/api';
 import { chooseWorkloadPorts } from './cluster.js';
@@ -18,6 +27,8 @@ import { openTokenClients, type SecureClients } from './secure-client.js';
 
 /** Host ports of each agent. */
 const PORTS_PER_AGENT = 200;
+/** Time between two looks at a file, milliseconds. */
+const POLL_MS = 20;
 
 /** Returns why no etcd can be started here; undefined when one can. */
 export function findEtcdProblem(): string | undefined {
@@ -63,6 +74,7 @@ export class ReplicatedCluster {
   readonly agents = new Map<string, RunningProgram>();
   private readonly started = new Map<string, ReplicatedCoordinator>();
   private readonly clients: SecureClients[] = [];
+  private readonly commands: RunningProgram[] = [];
   private etcd: RunningProgram | undefined;
   private etcdUrl = '';
 
@@ -90,7 +102,11 @@ export class ReplicatedCluster {
 
   /** Text of the token of the first administrator. Secret. */
   get adminToken(): string {
-    return readFileSync(join(this.toIdentityDir('c1'), 'admin.credential'), 'utf8').trim();
+    return readFileSync(this.adminTokenFile, 'utf8').trim();
+  }
+
+  private get adminTokenFile(): string {
+    return join(this.toIdentityDir('c1'), 'admin.credential');
   }
 
   /** Opens a client of one coordinator, which calls as the first administrator. */
@@ -137,6 +153,8 @@ export class ReplicatedCluster {
     ]);
     const ready = await program.waitForLog('coordinator ready');
     this.started.set(name, { name, url: String(ready['url']), program });
+    // the first coordinator writes the keys and the token once it leads
+    while (this.tls === 'on' && !existsSync(this.adminTokenFile)) await pause(POLL_MS);
   }
 
   /** Runs cloudlessctl with the configuration of a user who logged in at one coordinator. */
@@ -144,10 +162,12 @@ export class ReplicatedCluster {
     return runToEnd(process.execPath, [findBundle('cloudlessctl'), ...args], { env: this.ctlEnv });
   }
 
-  /** Starts a long-running cloudlessctl. */
+  /** Starts a long-running cloudlessctl, which {@link stop} ends. */
   startCtl(...args: readonly string[]): RunningProgram {
     const command = [findBundle('cloudlessctl'), ...args];
-    return RunningProgram.start(process.execPath, command, this.ctlEnv);
+    const program = RunningProgram.start(process.execPath, command, this.ctlEnv);
+    this.commands.push(program);
+    return program;
   }
 
   /**
@@ -155,13 +175,13 @@ export class ReplicatedCluster {
    * @param servers - Addresses of coordinators, separated by commas.
    */
   login(servers: string): Promise<FinishedProgram> {
-    const tokenFile = join(this.toIdentityDir('c1'), 'admin.credential');
-    return this.runCtl('login', servers, '--token-file', tokenFile, '--name', 'test');
+    return this.runCtl('login', servers, '--token-file', this.adminTokenFile, '--name', 'test');
   }
 
   /** Ends all processes and removes the directory. */
   async stop(): Promise<void> {
     for (const clients of this.clients) clients.close();
+    await Promise.all(this.commands.map((command) => command.kill('SIGKILL')));
     await Promise.all([...this.agents.values()].map((agent) => agent.kill('SIGTERM')));
     await Promise.all(this.coordinators.map(({ program }) => program.kill('SIGTERM')));
     await this.etcd?.kill('SIGKILL');
@@ -188,7 +208,7 @@ export class ReplicatedCluster {
       ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
       ...['--initial-cluster', `e1=${peer}`],
     ]);
-    await this.etcd.waitForLine((line) => line.includes('serving insecure client requests'));
+    await this.etcd.waitForLine((line) => line.includes('serving client traffic insecurely'));
   }
 
   private async startAgents(count: number): Promise<void> {
