@@ -1,80 +1,24 @@
 import { create } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
-import {
-  CloudlessError,
-  errorFields,
-  errorKindOf,
-  sleep,
-  type Clock,
-  type Log,
-  type Random,
-  type Timer,
-} from '@cloudless/base';
+import { CloudlessError, errorFields, errorKindOf, sleep, type Timer } from '@cloudless/base';
 import {
   EnrollNodeRequestSchema,
   readLeaderHint,
   type AgentMessage,
   type CoordinatorMessage,
   type KnownCoordinators,
-  type OpenTunnel,
-  type TunnelRefused,
   type Welcome,
 } from '@cloudless/api';
-import type { CertificateClient } from '../identity/certificate-client.js';
-import type { IdentityKeeper } from '../store/identity-keeper.js';
-import type { NodeMonitor } from '../node/node-monitor.js';
-import type { NodeReplicas } from '../replica/node-replicas.js';
-import {
-  PROTOCOL_MAX,
-  PROTOCOL_MIN,
-  toHello,
-  type NodeDescription,
-} from '../node/node-description.js';
+import { PROTOCOL_MAX, PROTOCOL_MIN, toHello } from '../node/node-description.js';
 import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
-import type { CoordinatorContact } from './coordinator-contact.js';
-import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-transport.js';
+import type { CoordinatorConnection } from './coordinator-transport.js';
 import { toInventory } from './inventory.js';
-import type { LeaseKeeper } from './lease-keeper.js';
 import { OrderIntake } from './order-intake.js';
 import { PingMonitor, type PingTimes } from './ping-monitor.js';
 import { ReconnectBackoff } from './reconnect-backoff.js';
 import { SessionFailureLog } from './session-failure-log.js';
+import type { SessionClientOptions } from './session-client-options.js';
 import { SessionOutbox, type Departure } from './session-outbox.js';
-
-export interface SessionClientOptions {
-  readonly transport: CoordinatorTransport;
-  /**
-   * Configured base addresses of coordinators, at least one. The agent also dials those that the
-   * cluster has named.
-   */
-  readonly addresses: readonly string[];
-  readonly identity: IdentityKeeper;
-  readonly replicas: NodeReplicas;
-  /** Records every answered ping once a coordinator has admitted this node. */
-  readonly contact: CoordinatorContact;
-  readonly nodeMonitor: NodeMonitor;
-  /** Describes the node; called for each Hello. */
-  readonly node: () => NodeDescription;
-  readonly bootId: string;
-  /** Returns the current capabilities of the node. */
-  readonly capabilities: () => readonly string[];
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  /**
-   * Command by which an operator makes this agent forget its cluster; part of the error about a
-   * foreign cluster.
-   */
-  readonly resetCommand: string;
-  /** Keeps the lease while the main loop does not turn. Absent: nothing does. */
-  readonly leaseKeeper?: LeaseKeeper | undefined;
-  /** Joins the cluster and renews the certificate. Undefined: the cluster has no identities. */
-  readonly certificates?: CertificateClient | undefined;
-  /** Called and awaited when this node has been enrolled, before its Hello. */
-  readonly onEnrolled: (clusterId: string) => Promise<void>;
-  /** Begins to serve a tunnel and returns undefined, or returns the refusal. */
-  readonly openTunnel: (request: OpenTunnel, address: string) => TunnelRefused | undefined;
-}
 
 /**
  * Time after which the agent leaves a coordinator that does not answer, milliseconds: from the dial
