@@ -122,6 +122,12 @@ export class RoleSwitch {
     this.closeLeader();
     const { follower } = this;
     this.leader = this.deps.openLeader(state);
+    // The term may have ended meanwhile, for example because this process was stopped for a while.
+    // The end was reported then, while the follower part was still in place.
+    if (!state.isLeading) {
+      this.closeLeader();
+      return this.followLeader();
+    }
     this.follower = undefined;
     this.router.serve({ role: 'leader', calls: this.leader.api.calls });
     follower?.close();
