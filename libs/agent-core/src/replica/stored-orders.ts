@@ -5,7 +5,7 @@ import { OrderSchema, type Order, type StopOrder } from '@cloudless/api';
 import type { StoredProgress, StoredReplica } from '../store/agent-store.js';
 import { resolveStopDelays } from './reduce-replica.js';
 import { toReplicaTarget } from './replica-target.js';
-import type { ReplicaEvent, ReplicaState, StopDelays } from './replica-state.js';
+import type { Activity, ReplicaEvent, ReplicaState, StopDelays } from './replica-state.js';
 
 /** Stored orders of a replica. */
 export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
@@ -45,10 +45,18 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
     ...(state.lastLines.length === 0 ? {} : { lastLines: state.lastLines }),
     ...(container === undefined ? {} : { containerId: container.id }),
     ...(activity.kind === 'killing' ? { killing: activity.reason } : {}),
-    containerEnded:
-      activity.kind === 'backingOff' || activity.kind === 'starting' || activity.kind === 'ended',
+    containerEnded: hasHandledEnd(activity),
     ready: state.ready,
   };
+}
+
+/**
+ * Returns true when the end of the newest container has been handled and counted, or there is no
+ * container. A replica that waits for its order has an `exit` only if nobody has handled it.
+ */
+function hasHandledEnd(activity: Exclude<Activity, { kind: 'unlisted' }>): boolean {
+  if (activity.kind === 'unconfirmed') return activity.exit === undefined;
+  return ['backingOff', 'starting', 'ended'].includes(activity.kind);
 }
 
 /**
