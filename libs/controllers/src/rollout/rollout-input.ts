@@ -5,7 +5,7 @@ import {
   WorkloadSpecSchema,
   type WorkloadSpec,
 } from '@cloudless/api';
-import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { definedFields, toReplicaId } from '@cloudless/base';
 import { toCanonicalVersion, isLive, type ClusterView } from '@cloudless/cluster-state';
 import {
@@ -109,7 +109,7 @@ function findFinishedOfActiveVersion(
     strategy === Strategy.BLUE_GREEN ||
     (steps !== undefined && steps.length > 0) ||
     control?.pausedVersion === workload.version ||
-    control?.rolloutPhase === RolloutPhase.FAILED;
+    staysFailed(control, workload.version);
   if (control === undefined || !keepsActiveVersion || workload.deletionRequestedAt !== undefined)
     return [];
   return replicas
@@ -124,6 +124,18 @@ function findFinishedOfActiveVersion(
       createdSequence: Number(replica.sequence),
       nodeId: replica.nodeId,
     }));
+}
+
+/**
+ * Returns true when the rollout of this version has failed. A retry or a new version, which the
+ * next decision of the planner applies, ends the failure and with it the pause of the update.
+ */
+function staysFailed(control: ControlRecord | undefined, version: number): boolean {
+  return (
+    control?.rolloutPhase === RolloutPhase.FAILED &&
+    control.rollout?.version === version &&
+    !control.rollout.retry
+  );
 }
 
 /**
