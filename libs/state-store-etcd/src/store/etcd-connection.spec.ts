@@ -155,6 +155,26 @@ describeEtcd('a store on plaintext etcd', () => {
       kind: 'precondition',
       message: expect.stringContaining('holds the key "/registry/pods/a"'),
     });
+    await cluster.etcdctl('del', '/registry/pods/a');
+  });
+
+  it('leaves etcd as it was when a mistyped prefix is refused', async () => {
+    const { endpoints } = cluster;
+    await openAndWrite({ endpoints });
+    await expect(openAndWrite({ endpoints, prefix: '/cloudles' })).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining('holds the key "/cloudless.store"'),
+    });
+    await openAndWrite({ endpoints });
+  });
+
+  it('is not created when it must exist', async () => {
+    const options = { endpoints: cluster.endpoints, prefix: '/none', allowForeignKeys: true };
+    await expect(openAndWrite({ ...options, mustExist: true })).rejects.toMatchObject({
+      kind: 'notFound',
+      message: expect.stringContaining('etcd has no store under the prefix /none'),
+    });
+    expect(await cluster.etcdctl('get', '/none.store')).toBe('');
   });
 
   it('fails as unavailable when no endpoint listens', async () => {

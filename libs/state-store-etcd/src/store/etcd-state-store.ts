@@ -39,7 +39,7 @@ import { HistoryCompactor } from './history-compactor.js';
 import { KeySpace, type RevisionMap } from './key-space.js';
 import { parseLeaseId, toLeaseId } from './lease-id.js';
 import { SpaceMonitor } from './space-monitor.js';
-import { openStoreRecord } from './store-record.js';
+import { openExistingRecord, openStoreRecord } from './store-record.js';
 import { requireNoForeignKeys } from './foreign-keys.js';
 
 export interface EtcdStateStoreOptions extends Omit<EtcdClientOptions, 'clock' | 'log'> {
@@ -64,6 +64,8 @@ export interface EtcdStateStoreOptions extends Omit<EtcdClientOptions, 'clock' |
    * For tests. Default false.
    */
   readonly allowForeignKeys?: boolean;
+  /** True: a store that does not exist is refused instead of created. Default false. */
+  readonly mustExist?: boolean;
 }
 
 /** A store on etcd, with what only this engine has. */
@@ -86,7 +88,8 @@ const DEFAULT_LIMIT = DEFAULT_RANGE_LIMIT;
  * @throws kind `precondition` when TLS settings do not fit, the endpoints belong to several
  *   clusters, or keys of other applications are in the cluster; `unauthenticated` when etcd does not
  *   accept the user; `unavailable` or `deadline` when no member answers; `invalid` for a prefix or
- *   history limit that is not allowed.
+ *   history limit that is not allowed; `notFound` when the store must exist and does not. After an
+ *   error nothing was created.
  * @example
  * const store = await openEtcdStateStore({ endpoints: ['https://10.0.0.1:2379'], tls, clock });
  * await store.txn([], [{ put: 'a', value }]);
@@ -100,8 +103,12 @@ export async function openEtcdStateStore(options: EtcdStateStoreOptions): Promis
   const client = new EtcdClient({ ...options, clock, log });
   try {
     await client.requireUsableEndpoint();
-    const revisions = await openStoreRecord(client, keys);
+    // before a record is created: a record under a mistyped prefix would lock out the real cluster
     if (options.allowForeignKeys !== true) await requireNoForeignKeys(client, keys, prefix);
+    const revisions =
+      options.mustExist === true
+        ? await openExistingRecord(client, keys, prefix)
+        : await openStoreRecord(client, keys);
     return new Store(client, keys, revisions, {
       ...options,
       ...{ clock, log, prefix, historyLimit, historyBytes },

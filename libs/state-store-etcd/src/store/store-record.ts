@@ -26,12 +26,34 @@ export async function openStoreRecord(client: EtcdClient, keys: KeySpace): Promi
     (await readStoreRecord(client, keys));
   if (found === undefined)
     throw new CloudlessError('STORE_UNAVAILABLE', 'the record of the store in etcd was deleted');
-  if (!found.record.isComplete)
+  return toRevisionMap(found);
+}
+
+/**
+ * Opens the store of a prefix, and changes nothing.
+ * @throws kind `notFound` when there is no store; the errors of {@link openStoreRecord}.
+ */
+export async function openExistingRecord(
+  client: EtcdClient,
+  keys: KeySpace,
+  prefix: string,
+): Promise<RevisionMap> {
+  const found = await readStoreRecord(client, keys);
+  if (found === undefined)
+    throw new CloudlessError(
+      'notFound',
+      `etcd has no store under the prefix ${prefix}; set --etcd-prefix to the prefix of the store`,
+    );
+  return toRevisionMap(found);
+}
+
+function toRevisionMap({ record, createRevision }: FoundRecord): RevisionMap {
+  if (!record.isComplete)
     throw new CloudlessError(
       'precondition',
       'the restore of a backup into this prefix of etcd did not complete; delete its keys and restore again',
     );
-  return new RevisionMap(found.record.base, found.createRevision);
+  return new RevisionMap(record.base, createRevision);
 }
 
 interface FoundRecord {

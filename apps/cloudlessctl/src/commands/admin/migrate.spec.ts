@@ -42,6 +42,12 @@ describeEtcd('cloudlessctl admin migrate', () => {
       ...['--etcd-endpoints', cluster.endpoints.join(',')],
     ]);
 
+  it('creates nothing in etcd when the source has no store', async () => {
+    const { stderr } = await migrate('lmdb', join(directory, 'none'));
+    expect(stderr).toContain('etcd has no store under the prefix /cloudless');
+    expect(await cluster.etcdctl('get', '--prefix', '/')).toBe('');
+  });
+
   it('copies a cluster from LMDB to etcd and back, with equal checksums', async () => {
     const [first, second] = [join(directory, 'first'), join(directory, 'second')];
     const clusterId = await createCluster(

@@ -12,7 +12,7 @@ import type { EtcdOptions } from './etcd-flags.js';
 
 /** A store of one of both engines. */
 export interface MigrationSide {
-  /** Opens the store. */
+  /** Opens the store, which must exist. */
   readonly open: () => Promise<StateStore>;
   /** Creates the store from a snapshot. */
   readonly restore: (openChunks: () => AsyncIterable<Uint8Array>) => Promise<unknown>;
@@ -43,7 +43,7 @@ export function etcdSide(options: EtcdOptions): MigrationSide {
   return {
     open: async () => {
       const { openEtcdStateStore } = await import('@cloudless/state-store-etcd');
-      return openEtcdStateStore(options);
+      return openEtcdStateStore({ ...options, mustExist: true });
     },
     restore: async (openChunks) => {
       const { restoreEtcdStateStore } = await import('@cloudless/state-store-etcd');
