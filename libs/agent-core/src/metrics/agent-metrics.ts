@@ -17,9 +17,9 @@ export function instrumentTransport(
     help: 'Sessions opened with coordinators; all but the first are reconnects.',
   });
   return {
-    connect: async (address, signal) => {
+    connect: async (address, signal, onReached) => {
       try {
-        const connection = await transport.connect(address, signal);
+        const connection = await transport.connect(address, signal, onReached);
         dials.add(1, { result: 'ok' });
         return {
           enroll: (request) => connection.enroll(request),

@@ -3,10 +3,14 @@ import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
 const A = 'https://10.0.0.1:8080';
 const B = 'https://10.0.0.2:8080';
 const C = 'https://10.0.0.3:8080';
-const failed = { hadSession: false, isSilent: false };
-const ended = { hadSession: true, isSilent: false };
-const silent = { hadSession: true, isSilent: true };
-const leads = (leaderAddress: string) => ({ ...failed, leaderAddress });
+const failed = { hadSession: false, isSilent: false, nowMs: 0 };
+const ended = { hadSession: true, isSilent: false, nowMs: 0 };
+const silent = { hadSession: true, isSilent: true, nowMs: 0, epoch: 7n };
+const leads = (address: string, epoch = 7n, nowMs = 0) => ({
+  ...failed,
+  nowMs,
+  leader: { address, epoch },
+});
 
 describe('CoordinatorDirectory', () => {
   it('dials the addresses one after the other until one has a session', () => {
@@ -20,7 +24,11 @@ describe('CoordinatorDirectory', () => {
   it('dials the same coordinator again after a session, which may only restart', () => {
     const directory = new CoordinatorDirectory([A, B, C]);
     directory.next(failed);
-    expect(directory.next(ended)).toEqual({ address: B, isRedirect: false, hasTriedAll: true });
+    expect(directory.next(ended)).toMatchObject({
+      address: B,
+      isRedirect: false,
+      hasTriedAll: true,
+    });
   });
 
   it('dials another coordinator after one that answered no ping', () => {
@@ -38,6 +46,37 @@ describe('CoordinatorDirectory', () => {
     const directory = new CoordinatorDirectory([A, B]);
     expect(directory.next(leads(C)).address).toBe(C);
     expect(directory.next(failed).address).toBe(A);
+  });
+
+  it.each([
+    ['in the epoch of the silent session', leads(A), { address: C, isRedirect: false }],
+    ['in an older epoch', leads(A, 6n), { address: C, isRedirect: false }],
+    ['in a newer epoch', leads(A, 8n), { address: A, isRedirect: true }],
+    ['when its lease has ended since', leads(A, 7n, 6_000), { address: A, isRedirect: true }],
+    ['when another leads', leads(C), { address: C, isRedirect: true }],
+  ])('after a silent leader follows a hint only to a live one: %s', (_name, hint, next) => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    directory.next(silent);
+    expect(directory.next(hint)).toMatchObject(next);
+  });
+
+  it('does not follow a hint to a named leader that was silent', () => {
+    const directory = new CoordinatorDirectory([A, B]);
+    expect(directory.next(leads(C)).address).toBe(C);
+    expect(directory.next({ ...failed, isSilent: true }).address).toBe(A);
+    expect(directory.next(leads(C)).address).toBe(B);
+    expect(directory.next(leads(C, 8n)).address).toBe(C);
+  });
+
+  it('dials a silent coordinator in its turn, marked as silent for 6 s', () => {
+    const directory = new CoordinatorDirectory([A, B]);
+    directory.next(silent);
+    expect(directory.next(failed)).toMatchObject({ address: A, wasSilent: true });
+    directory.next(failed);
+    expect(directory.next({ ...failed, nowMs: 6_000 })).toMatchObject({
+      address: A,
+      wasSilent: false,
+    });
   });
 
   it('stops following coordinators that name each other', () => {

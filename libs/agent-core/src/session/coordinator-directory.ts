@@ -10,15 +10,32 @@ const MAX_KNOWN = 16;
  * each other while the leadership changes must not keep an agent busy.
  */
 const MAX_REDIRECTS = 3;
+/**
+ * Time after which an agent believes that a silent coordinator still leads in the same epoch,
+ * milliseconds. Longer than the lease of a leader lasts in the store, also when etcd changes its own
+ * leader: who is named after this time has renewed that lease since.
+ */
+const SILENCE_MS = 6_000;
 
 /** How an attempt has ended. */
 export interface DialOutcome {
   /** True when a session had begun. */
   readonly hadSession: boolean;
-  /** True when the coordinator answered no ping: it may be gone with its machine. */
+  /** True when the coordinator did not answer: it may be gone with its machine. */
   readonly isSilent: boolean;
-  /** Address of the leader, when the coordinator does not lead and knows who does. */
-  readonly leaderAddress?: string | undefined;
+  /** Monotonic time at the end, milliseconds. */
+  readonly nowMs: number;
+  /** Epoch of the session, if there was one. */
+  readonly epoch?: bigint | undefined;
+  /** The leader, when the coordinator does not lead and knows who does. */
+  readonly leader?: NamedLeader | undefined;
+}
+
+/** A leader that a coordinator has named. */
+export interface NamedLeader {
+  readonly address: string;
+  /** Undefined when the coordinator did not say it. */
+  readonly epoch: bigint | undefined;
 }
 
 /** The next dial. */
@@ -26,6 +43,8 @@ export interface NextDial {
   readonly address: string;
   /** A coordinator named this address as that of the leader: the agent dials at once. */
   readonly isRedirect: boolean;
+  /** The coordinator at this address did not answer a moment ago. */
+  readonly wasSilent: boolean;
   /** True when no address is left that was not tried since the last session. */
   readonly hasTriedAll: boolean;
 }
@@ -40,6 +59,13 @@ export class CoordinatorDirectory {
   /** Address of the running or next attempt. */
   private address: string;
   private redirects = 0;
+  /** Epoch in which the coordinator at {@link address} was named as the leader. */
+  private namedEpoch: bigint | undefined;
+  /** When a coordinator did not answer, and the epoch of that attempt, by address. */
+  private readonly silences = new Map<
+    string,
+    { readonly atMs: number; readonly epoch: bigint | undefined }
+  >();
   /** Failed attempts since the last session. */
   private failures = 0;
 
@@ -71,21 +97,27 @@ export class CoordinatorDirectory {
   }
 
   /** Returns the next address after an attempt. */
-  next({ hadSession, isSilent, leaderAddress }: DialOutcome): NextDial {
+  next({ hadSession, isSilent, nowMs, epoch, leader }: DialOutcome): NextDial {
     if (hadSession) {
       this.redirects = 0;
       this.failures = 0;
     } else this.failures += 1;
-    if (leaderAddress !== undefined && this.mayFollow(leaderAddress)) {
+    for (const [address, { atMs }] of this.silences)
+      if (nowMs - atMs >= SILENCE_MS) this.silences.delete(address);
+    if (isSilent) this.silences.set(this.address, { atMs: nowMs, epoch: epoch ?? this.namedEpoch });
+    this.namedEpoch = undefined;
+    if (leader !== undefined && this.mayFollow(leader)) {
       this.redirects += 1;
-      this.address = leaderAddress;
-      return { address: this.address, isRedirect: true, hasTriedAll: false };
+      this.address = leader.address;
+      this.namedEpoch = leader.epoch;
+      return { address: this.address, isRedirect: true, wasSilent: false, hasTriedAll: false };
     }
     // After a session: a restarted coordinator answers at the same address.
     if (!hadSession || isSilent) this.advance();
     const hasTriedAll = this.failures % this.addresses.length === 0;
     if (hasTriedAll) this.redirects = 0;
-    return { address: this.address, isRedirect: false, hasTriedAll };
+    const wasSilent = this.silences.has(this.address);
+    return { address: this.address, isRedirect: false, wasSilent, hasTriedAll };
   }
 
   private advance(): void {
@@ -96,10 +128,13 @@ export class CoordinatorDirectory {
   /**
    * Returns true for an address that the agent may dial because a coordinator has named it. In a
    * cluster without TLS, where no certificate shows who answers, only a configured address or one of
-   * this machine.
+   * this machine. Other coordinators name a dead leader until its lease ends in the store, so after
+   * a silence only a newer epoch shows that the leader is back.
    */
-  private mayFollow(address: string): boolean {
+  private mayFollow({ address, epoch }: NamedLeader): boolean {
     if (this.redirects >= MAX_REDIRECTS || address === this.address) return false;
+    const silence = this.silences.get(address);
+    if (silence !== undefined && !isNewer(epoch, silence.epoch)) return false;
     return isDialable(address, this.configured);
   }
 
@@ -134,6 +169,10 @@ export function mergeKnown(
       return before?.id === id && before.address === address;
     });
   return isSame ? known : merged;
+}
+
+function isNewer(epoch: bigint | undefined, than: bigint | undefined): boolean {
+  return epoch !== undefined && than !== undefined && epoch > than;
 }
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;

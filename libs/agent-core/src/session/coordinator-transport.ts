@@ -19,9 +19,15 @@ import type {
 export interface CoordinatorTransport {
   /**
    * Opens a new connection. Rejects when `signal` is aborted before the connection is open.
-   * @param address - One of the configured coordinators: `http://127.0.0.1:8080`.
+   * @param address - Base URL of a coordinator: `http://127.0.0.1:8080`.
+   * @param onReached - Called when the machine at the address has accepted the TCP connection, before
+   *   the TLS handshake.
    */
-  connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection>;
+  connect(
+    address: string,
+    signal: AbortSignal,
+    onReached?: () => void,
+  ): Promise<CoordinatorConnection>;
 }
 
 /**

@@ -192,6 +192,50 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.dials).toEqual(['http://a', 'http://b']);
   });
 
+  it('finds the next leader although others still name the silent one', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.coordinators = ['http://a', 'http://b'];
+    coordinator.leaderAddress = 'http://a';
+    await testBed.start();
+    await clock.advance(900);
+    coordinator.answersPings = false;
+    coordinator.isGone = (address) => address === 'http://a';
+    await clock.advance(5_000);
+    coordinator.epoch = 2n;
+    coordinator.leaderAddress = 'http://b';
+    coordinator.answersPings = true;
+    await clock.advance(2_500);
+    expect(coordinator.dials.at(-1)).toBe('http://b');
+    expect(testBed.store.identity?.highestEpoch).toBe(2n);
+  });
+
+  it('leaves a named leader whose machine does not answer after 5 s', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    coordinator.leaderAddress = 'http://c';
+    testBed.coordinators = ['http://a', 'http://b', 'http://c'];
+    coordinator.isGone = (address) => address === 'http://c';
+    await testBed.start();
+    await clock.advance(5_100);
+    expect(coordinator.dials.slice(0, 3)).toEqual(['http://a', 'http://c', 'http://a']);
+  });
+
+  it('waits 60 s for the TLS handshake of a named leader whose machine answers', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.coordinators = ['http://a', 'http://b'];
+    coordinator.leaderAddress = 'http://b';
+    coordinator.beforeConnect = () =>
+      new Promise((resolve) =>
+        clock.setTimer(coordinator.dials.at(-1) === 'http://b' ? 40_000 : 0, () => resolve()),
+      );
+    await testBed.start();
+    await clock.advance(41_000);
+    expect(coordinator.dials).toEqual(['http://a', 'http://b']);
+    expect(testBed.agent.connected).toBe(true);
+  });
+
   it('remembers the coordinators that the cluster names, also after a restart', async () => {
     const testBed = new AgentTestBed();
     testBed.coordinators = ['https://a'];

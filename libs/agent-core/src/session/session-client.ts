@@ -1,9 +1,8 @@
 import { create } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
-import { CloudlessError, errorFields, errorKindOf, sleep, type Timer } from '@cloudless/base';
+import { CloudlessError, errorFields, errorKindOf, sleep } from '@cloudless/base';
 import {
   EnrollNodeRequestSchema,
-  readLeaderHint,
   type AgentMessage,
   type CoordinatorMessage,
   type KnownCoordinators,
@@ -12,6 +11,7 @@ import {
 import { PROTOCOL_MAX, PROTOCOL_MIN, toHello } from '../node/node-description.js';
 import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
 import type { CoordinatorConnection } from './coordinator-transport.js';
+import { AnswerTimer, createAttempt, readNamedLeader, type DialAttempt } from './dial-attempt.js';
 import { toInventory } from './inventory.js';
 import { OrderIntake } from './order-intake.js';
 import { PingMonitor, type PingTimes } from './ping-monitor.js';
@@ -20,27 +20,11 @@ import { SessionFailureLog } from './session-failure-log.js';
 import type { SessionClientOptions } from './session-client-options.js';
 import { SessionOutbox, type Departure } from './session-outbox.js';
 
-/**
- * Time after which the agent leaves a coordinator that does not answer, milliseconds: from the dial
- * to the open connection, and again from there to the Welcome. A single coordinator, or one that was
- * named as the leader, has as much time as the admission of thousands of agents takes: dialling again
- * meanwhile would only add load.
- */
-const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 60_000 };
 /** Times until a Welcome sets others. */
 const DEFAULT_TIMES: PingTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;
 /** Time to deliver the Goodbye, milliseconds; limits how long a stop of the agent takes. */
 const GOODBYE_TIMEOUT_MS = 500;
-/** An attempt to get a session, and its progress. */
-interface Attempt {
-  readonly address: string;
-  readonly answerMs: number;
-  welcomed: boolean;
-  admitted: boolean;
-  /** True when the coordinator answered no ping. */
-  silent: boolean;
-}
 
 /** Keeps a session with one of the coordinators. Replicas keep running without a session. */
 export class SessionClient {
@@ -100,10 +84,10 @@ export class SessionClient {
     const { clock } = this.options;
     let address = this.directory.current;
     let isRedirect = false;
+    let wasSilent = false;
     while (!signal.aborted) {
-      const isOnlyOne = isRedirect || this.directory.isSingle;
-      const answerMs = isOnlyOne ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
-      const attempt = { address, answerMs, welcomed: false, admitted: false, silent: false };
+      const { isSingle } = this.directory;
+      const attempt = createAttempt(address, { isRedirect, wasSilent, isSingle });
       let refusedDelayMs: number | undefined;
       let failure: unknown;
       try {
@@ -123,9 +107,11 @@ export class SessionClient {
       const next = this.directory.next({
         hadSession: attempt.welcomed,
         isSilent: attempt.silent,
-        leaderAddress: readLeaderHint(failure)?.address,
+        nowMs: clock.now(),
+        epoch: attempt.epoch,
+        leader: readNamedLeader(failure),
       });
-      ({ address, isRedirect } = next);
+      ({ address, isRedirect, wasSilent } = next);
       // Another coordinator may accept the agent.
       if (!next.hasTriedAll) refusedDelayMs = undefined;
       // A pause follows a round over all addresses: the lease of the node at a new leader runs. After
@@ -149,9 +135,9 @@ export class SessionClient {
    * @param attempt - This method sets its progress.
    * @throws the reason why the session broke or was not opened.
    */
-  private async runSession(attempt: Attempt, signal: AbortSignal): Promise<void> {
+  private async runSession(attempt: DialAttempt, signal: AbortSignal): Promise<void> {
     const { transport, clock, replicas } = this.options;
-    const { address, answerMs } = attempt;
+    const { address, reachMs, openMs, answerMs } = attempt;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
     const abortSession = (reason: CloudlessError): void => {
@@ -159,11 +145,11 @@ export class SessionClient {
       dialing.abort(reason);
     };
     this.endSession = abortSession;
-    const startAnswerTimer = (): Timer =>
-      clock.setTimer(answerMs, () =>
-        abortSession(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)),
-      );
-    let answerTimer = startAnswerTimer();
+    const answerTimer = new AnswerTimer(clock, (reason) => {
+      attempt.silent = true;
+      abortSession(reason);
+    });
+    answerTimer.restart(openMs);
     const stopDialing = (): void =>
       abortSession(new CloudlessError('unavailable', 'the agent is stopping'));
     signal.addEventListener('abort', stopDialing, { once: true });
@@ -190,12 +176,13 @@ export class SessionClient {
     });
     try {
       await this.prepareIdentity(address, dialing.signal);
-      const open = await transport.connect(address, dialing.signal);
+      answerTimer.restart(reachMs);
+      const onReached = (): void => answerTimer.restart(openMs);
+      const open = await transport.connect(address, dialing.signal, onReached);
       connection = open;
       if (failure !== undefined) throw failure;
       // The connection is an answer, for which the agent may have waited behind thousands of others.
-      answerTimer.cancel();
-      answerTimer = startAnswerTimer();
+      answerTimer.restart(answerMs);
       detach = this.options.certificates?.attach(open);
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
       pingMonitor = new PingMonitor(
@@ -203,7 +190,7 @@ export class SessionClient {
         clock,
         { ...DEFAULT_TIMES, leaseMs: answerMs },
         (reason, isSilent) => {
-          attempt.silent = isSilent;
+          attempt.silent ||= isSilent;
           abortSession(reason);
         },
         (sentAtMs) => {
@@ -219,6 +206,7 @@ export class SessionClient {
           else signal.addEventListener('abort', sendGoodbye, { once: true });
           welcome = message.message.value;
           await this.handleWelcome(welcome, address, outbox, pingMonitor);
+          attempt.epoch = welcome.epoch;
           attempt.welcomed = true;
         } else if (message.message.case === 'admitted') {
           attempt.admitted = true;

@@ -43,6 +43,8 @@ export class FakeCoordinator implements CoordinatorTransport {
   reachable = true;
   /** Resolves when a dial may open a connection, as after a TLS handshake. Default: at once. */
   beforeConnect: () => Promise<void> = () => Promise.resolve();
+  /** Returns true for an address whose machine does not answer at all. Default: none. */
+  isGone: (address: string) => boolean = () => false;
   /** While false, connections stay open but pings are not answered, as in a network partition. */
   answersPings = true;
   /** While false, sessions are accepted but get no Welcome. */
@@ -89,8 +91,17 @@ export class FakeCoordinator implements CoordinatorTransport {
 
   private readonly connections = new Set<FakeConnection>();
 
-  async connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection> {
+  async connect(
+    address: string,
+    signal: AbortSignal,
+    onReached: () => void = () => undefined,
+  ): Promise<CoordinatorConnection> {
     this.dials.push(address);
+    if (this.isGone(address))
+      await new Promise((_resolve, reject) =>
+        signal.addEventListener('abort', () => reject(signal.reason)),
+      );
+    onReached();
     await this.beforeConnect();
     if (!this.reachable || signal.aborted)
       throw new CloudlessError('unavailable', 'connection refused');

@@ -55,13 +55,18 @@ export const createCoordinatorTransport = ({
    * Opens a new connection, which the caller must close.
    * @param address - Base URL, such as `https://10.0.0.1:8080`.
    * @param signal - Aborts the attempt; has no effect once the connection is open.
+   * @param onReached - Called when the TCP connection is open, before the TLS handshake.
    * @throws kind `unavailable` when the coordinator cannot be reached, or `signal` is aborted
    *   first; CERTIFICATE_INVALID, CERTIFICATE_EXPIRED or CERTIFICATE_NOT_YET_VALID when the
    *   coordinator is not trusted; `precondition` for `https://` without `tls`.
    */
-  connect: async (address: string, signal: AbortSignal): Promise<CoordinatorConnection> => {
+  connect: async (
+    address: string,
+    signal: AbortSignal,
+    onReached?: () => void,
+  ): Promise<CoordinatorConnection> => {
     const clientTls = address.startsWith('https:') ? tls?.() : undefined;
-    const session = await connectHttp2Session(address, clientTls, signal);
+    const session = await connectHttp2Session(address, clientTls, signal, onReached);
     return new CoordinatorConnection(session, address, interceptors);
   },
 });

@@ -81,9 +81,9 @@ function dialAtFullQuarterSeconds(
   clock: Clock,
 ): CoordinatorTransport {
   return {
-    connect: async (address, signal) => {
+    connect: async (address, signal, onReached) => {
       await sleep(clock, QUARTER_MS - (clock.now() % QUARTER_MS), signal);
-      return transport.connect(address, signal);
+      return transport.connect(address, signal, onReached);
     },
   };
 }

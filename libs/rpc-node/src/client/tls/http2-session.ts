@@ -9,12 +9,16 @@ import { createUnreachableError } from './tls-errors.js';
  * Starts to open an HTTP/2 session, on which requests wait until the session is open. The session
  * emits `error` when the server is not reached or not trusted; see {@link openTlsSocket}.
  * @param address - Base URL. With `http://` the session is in plaintext, whatever `clientTls` is.
+ * @param onReached - Called when the TCP connection is open, before the TLS handshake; never in
+ *   plaintext, where the session opens with it.
  * @throws kind `precondition` for an address with `https://` without `clientTls`.
  */
 export function openHttp2Session(
   address: string,
   clientTls: ClientTls | undefined,
+  onReached: () => void = () => undefined,
 ): http2.ClientHttp2Session {
+  // In plaintext the session opens with the TCP connection.
   if (!address.startsWith('https:')) return http2.connect(address);
   if (clientTls === undefined) {
     throw new CloudlessError(
@@ -22,12 +26,15 @@ export function openHttp2Session(
       `${address} needs TLS, but this client has no certificate authority to trust; log in or join first`,
     );
   }
-  return http2.connect(address, { createConnection: () => openTlsSocket(address, clientTls) });
+  const createConnection = (): TLSSocket =>
+    openTlsSocket(address, clientTls).once('connect', onReached);
+  return http2.connect(address, { createConnection });
 }
 
 /**
  * Opens an HTTP/2 session, which the caller must close.
  * @param signal - Aborts the attempt; has no effect once the session is open.
+ * @param onReached - As in {@link openHttp2Session}.
  * @throws As {@link openHttp2Session}, and `CloudlessError` with the errors of the session; kind
  *   `unavailable` when `signal` is aborted first.
  */
@@ -35,8 +42,10 @@ export function connectHttp2Session(
   address: string,
   clientTls: ClientTls | undefined,
   signal: AbortSignal,
+  onReached?: () => void,
 ): Promise<http2.ClientHttp2Session> {
-  return waitForOpen(address, () => openHttp2Session(address, clientTls), 'connect', signal);
+  const open = (): http2.ClientHttp2Session => openHttp2Session(address, clientTls, onReached);
+  return waitForOpen(address, open, 'connect', signal);
 }
 
 /**

@@ -68,6 +68,21 @@ describe('createCoordinatorTransport', () => {
     connection.close();
   });
 
+  it('says that the machine is reached before the TLS handshake, which may take long', async () => {
+    const server = net.createServer((socket) => socket.on('error', () => undefined));
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as net.AddressInfo;
+    const transport = createCoordinatorTransport({ tls: () => cluster.toClientTls() });
+    const stop = new AbortController();
+    const reached = new Promise<void>((resolve) => {
+      const dial = transport.connect(`https://127.0.0.1:${port}`, stop.signal, resolve);
+      dial.catch(() => undefined);
+    });
+    await reached;
+    stop.abort();
+    server.close();
+  });
+
   it('refuses https:// without TLS material', async () => {
     await expect(
       createCoordinatorTransport().connect('https://127.0.0.1:1', never),
