@@ -1,4 +1,4 @@
-export { ClusterIdentities } from './identity/cluster-identities.js';
+export { ClusterIdentities, describeUntrustedKeys } from './identity/cluster-identities.js';
 export type {
   AuthorityKeys,
   CertificateLifetimes,

@@ -1,4 +1,5 @@
 import { mkdtempSync, rmSync } from 'node:fs';
+import { readFile, readdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
@@ -23,6 +24,7 @@ import {
   removeAuthoritiesBefore,
   storeAuthority,
 } from '@cloudless/identity/files';
+import { hashRoot } from '@cloudless/identity/x509';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { AuthorityKeySync, type FetchKeys } from './authority-key-sync.js';
 
@@ -190,6 +192,42 @@ describe('AuthorityKeySync', () => {
       message: expect.stringContaining('not those of the root that the cluster trusts'),
     });
     expect(await followerKeys.list()).toEqual([1]);
+  });
+
+  it('replaces the keys that its own rotation without a record has left', async () => {
+    Object.defineProperty(follower, 'leader', {
+      value: () => ({ epoch: 1n, address: 'https://one', coordinatorId: 'one' }),
+    });
+    const unrecorded = await followerKeys.create(2);
+    const calls: (readonly number[])[] = [];
+    const sync = startSync(async (address, tls, stored) => {
+      calls.push([...stored]);
+      return fetchFromLeader(address, tls, stored);
+    });
+    await rotate();
+    await until(() => calls.length > 1);
+    await sync.close();
+    expect(calls.slice(0, 2)).toEqual([[1], [1, 2]]);
+    expect(await followerKeys.read(2)).toEqual(await leaderKeys.read(2));
+    const names = await readdir(join(directory, 'two'));
+    const aside = names.filter((name) => name.startsWith('2.'));
+    expect(aside).toEqual([expect.stringMatching(/^2\.set-aside-\d+$/)]);
+    const kept = await readFile(join(directory, 'two', aside.join(''), 'root.crt'), 'utf8');
+    expect(hashRoot(kept)).toBe(unrecorded.rootSha256);
+    expect(await followerKeys.list()).toEqual([1, 2]);
+  });
+
+  it('gives nobody the keys of a rotation without a record', async () => {
+    const unrecorded = openKeys('unrecorded');
+    await unrecorded.create(2);
+    await followerKeys.store(2, await unrecorded.read(2));
+    await rotate();
+    await until(() => following.getTrustBundle().rootSha256s.length === 2);
+    expect(await following.listGenerations()).toEqual({ stored: [1], missing: [2] });
+    await expect(following.exportKeys(2)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining('a rotation that was not recorded'),
+    });
   });
 });
 

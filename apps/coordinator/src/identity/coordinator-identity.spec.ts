@@ -71,7 +71,7 @@ describe('openCoordinatorIdentity', () => {
     expect(await identity.findFileProblem()).toBe(
       `${path}/token-secret is missing, so every token becomes invalid`,
     );
-    await identity.identities.createGeneration(2);
+    const { rootPem: pem } = await identity.identities.createGeneration(2);
     expect(readFileSync(join(path, 'token-secret'), 'utf8')).toBe(secret);
     expect(await identity.findFileProblem()).toBe(
       `the certificate authority has no directory ${path}/ca/1; restore the directory from the backup, or copy it from another coordinator of the cluster`,
@@ -81,7 +81,13 @@ describe('openCoordinatorIdentity', () => {
     if (stored === undefined || root === undefined) throw new Error('no record');
     const record = clone(CertificateAuthorityRecordSchema, stored.value);
     record.roots = [create(RootRecordSchema, { ...root, generation: 2 })];
-    await state.commit(state.transaction().put('ca', CERTIFICATE_AUTHORITY_KEY, record));
+    await state.commitObserved(state.transaction().put('ca', CERTIFICATE_AUTHORITY_KEY, record));
+    expect(await identity.findFileProblem()).toBe(
+      'the key files of generation 2 of the certificate authority belong to another cluster, or to a rotation that was not recorded; restore the identity directory that belongs to this state, or copy the directory of the generation from another coordinator',
+    );
+    const trusted = clone(CertificateAuthorityRecordSchema, record);
+    trusted.roots = [create(RootRecordSchema, { generation: 2, pem })];
+    await state.commitObserved(state.transaction().put('ca', CERTIFICATE_AUTHORITY_KEY, trusted));
     expect(await identity.findFileProblem()).toBeUndefined();
     await identity.close();
   });

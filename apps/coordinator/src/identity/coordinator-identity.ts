@@ -3,7 +3,12 @@ import { join } from 'node:path';
 import { makeDirectory } from '@cloudless/app-kit';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import type { ClusterState, ClusterView } from '@cloudless/cluster-state';
-import { ClusterIdentities, ServerCertificate, type AuthorityKeys } from '@cloudless/controllers';
+import {
+  ClusterIdentities,
+  ServerCertificate,
+  describeUntrustedKeys,
+  type AuthorityKeys,
+} from '@cloudless/controllers';
 import {
   createAuthority,
   listGenerations,
@@ -121,13 +126,16 @@ export async function openCoordinatorIdentity(
     const findFileProblem = async (): Promise<string | undefined> => {
       try {
         if (secret.source !== 'environment') await requireTokenSecret(directory, secret.bytes);
-        for (const generation of listGenerationsInUse(state)) {
+        const { missing } = await identities.listGenerations();
+        for (const generation of missing) {
           await files.load(generation).catch((reason: unknown) => {
             // Unless a rotation has retired the generation in the meantime.
             if (listGenerationsInUse(state).includes(generation)) throw reason;
           });
         }
-        return undefined;
+        // Files that can be loaded, and yet do not count.
+        const untrusted = (await identities.listGenerations()).missing[0];
+        return untrusted === undefined ? undefined : describeUntrustedKeys(untrusted);
       } catch (reason) {
         return errorMessageOf(reason);
       }

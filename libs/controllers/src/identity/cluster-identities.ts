@@ -36,7 +36,8 @@ export interface AuthorityKeys {
   /** Reads the files of a generation, for another coordinator. Secret. */
   read(generation: number): Promise<AuthorityPems>;
   /**
-   * Stores a generation that another coordinator has created, durably.
+   * Stores a generation that another coordinator has created, durably. Other files of the generation
+   * are set aside, never deleted.
    * @throws kind `precondition` when the parts are damaged or do not belong together.
    */
   store(generation: number, pems: AuthorityPems): Promise<CertificateAuthority>;
@@ -212,23 +213,35 @@ export class ClusterIdentities {
     return { rootPem: authority.rootPem };
   }
 
-  /** Returns the trusted generations whose keys this coordinator has, and those it has not. */
+  /**
+   * Returns the trusted generations whose keys this coordinator has, and those it has not: files of
+   * another root with the same number, which a rotation without a record has left, do not count.
+   */
   async listGenerations(): Promise<{
     readonly stored: readonly number[];
     readonly missing: readonly number[];
   }> {
     const trusted = this.record.roots.map(({ generation }) => generation);
     const files = new Set(await this.options.keys.list());
-    return {
-      stored: trusted.filter((generation) => files.has(generation)),
-      missing: trusted.filter((generation) => !files.has(generation)),
-    };
+    const stored: number[] = [];
+    for (const generation of trusted)
+      if (files.has(generation) && (await this.hasTrustedFiles(generation)))
+        stored.push(generation);
+    return { stored, missing: trusted.filter((generation) => !stored.includes(generation)) };
+  }
+
+  private async hasTrustedFiles(generation: number): Promise<boolean> {
+    return this.load(generation).then(
+      () => true,
+      () => false,
+    );
   }
 
   /** Returns the keys of a trusted generation for another coordinator. Secret. */
   async exportKeys(generation: number): Promise<AuthorityPems> {
-    await this.getAuthority(generation);
-    return this.options.keys.read(generation);
+    const pems = await this.options.keys.read(generation);
+    this.requireTrusted(generation, hashRoot(pems.rootPem));
+    return pems;
   }
 
   /**
@@ -241,7 +254,10 @@ export class ClusterIdentities {
         'precondition',
         `the keys of generation ${generation} are not those of the root that the cluster trusts`,
       );
-    await this.options.keys.store(generation, pems);
+    const { keys, log } = this.options;
+    if ((await keys.list()).includes(generation))
+      log.warn('key files that do not belong to the trusted root are set aside', { generation });
+    await keys.store(generation, pems);
   }
 
   /** Wall-clock milliseconds from which on the issuing generation cannot issue any more. */
@@ -330,11 +346,14 @@ export class ClusterIdentities {
 
   private async load(generation: number): Promise<CertificateAuthority> {
     const authority = await this.options.keys.load(generation);
-    if (this.isTrusted(generation, authority.rootSha256)) return authority;
-    throw new CloudlessError(
-      'precondition',
-      `the key files of generation ${generation} of the certificate authority belong to another cluster; restore the identity directory that belongs to this state`,
-    );
+    this.requireTrusted(generation, authority.rootSha256);
+    return authority;
+  }
+
+  /** @throws kind `precondition` when the root of key files is not that of the record. */
+  private requireTrusted(generation: number, rootSha256: string): void {
+    if (this.isTrusted(generation, rootSha256)) return;
+    throw new CloudlessError('precondition', describeUntrustedKeys(generation));
   }
 }
 
@@ -371,6 +390,11 @@ function waitForChange(state: ClusterState): Promise<void> {
       settle();
     };
   });
+}
+
+/** Returns the error of key files whose root is not that of the record. */
+export function describeUntrustedKeys(generation: number): string {
+  return `the key files of generation ${generation} of the certificate authority belong to another cluster, or to a rotation that was not recorded; restore the identity directory that belongs to this state, or copy the directory of the generation from another coordinator`;
 }
 
 function toTrustBundle({ roots, trustBundleGeneration }: CertificateAuthorityRecord): TrustBundle {

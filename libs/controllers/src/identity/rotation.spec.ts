@@ -282,7 +282,7 @@ describe('ClusterIdentities.open', () => {
     cluster.keys.remove(1);
     await cluster.keys.create(1);
     await expect(cluster.start()).rejects.toThrow(
-      'the key files of generation 1 of the certificate authority belong to another cluster; restore the identity directory that belongs to this state',
+      'the key files of generation 1 of the certificate authority belong to another cluster, or to a rotation that was not recorded; restore the identity directory that belongs to this state',
     );
     await cluster.state.close();
   });

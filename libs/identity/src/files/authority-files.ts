@@ -27,6 +27,8 @@ const FILES: Readonly<Record<keyof AuthorityPems, string>> = {
   issuingKeyPem: 'issuing.key',
 };
 const GENERATION = /^[1-9]\d{0,8}$/;
+/** Part of the name of a directory that was set aside; the time in wall-clock milliseconds follows. */
+const SET_ASIDE = '.set-aside-';
 /** End of the name of a generation that is being removed. */
 const REMOVED = '.removed';
 
@@ -129,9 +131,10 @@ export async function createAuthority(
 
 /**
  * Stores the keys of a generation that another coordinator has created, as {@link createAuthority}
- * does with new ones.
- * @throws {@link CloudlessError} of kind `exists` when the generation exists; `precondition` when the
- *   parts are damaged or do not belong together.
+ * does with new ones. Returns the same keys when they are there already. Other or damaged files of the
+ * generation are renamed to `<generation>.set-aside-<time>`, and never deleted.
+ * @throws {@link CloudlessError} of kind `precondition` when the parts are damaged or do not belong
+ *   together.
  */
 export async function storeAuthority(
   directory: string,
@@ -141,14 +144,18 @@ export async function storeAuthority(
 ): Promise<CertificateAuthority> {
   const authority = await CertificateAuthority.load(pems, { ...options, generation });
   await makePrivateDirectory(directory);
-  await writeGeneration(directory, generation, pems);
+  const existing = await loadAuthority(directory, generation, options).catch(() => undefined);
+  if (existing?.rootSha256 === authority.rootSha256) return existing;
+  await writeGeneration(directory, generation, pems, `${SET_ASIDE}${options.nowMs}`);
   return authority;
 }
 
+/** @param setAside - End of the new name of files that are there. Default: they are an error. */
 async function writeGeneration(
   directory: string,
   generation: number,
   pems: AuthorityPems,
+  setAside?: string,
 ): Promise<void> {
   const path = join(directory, String(generation));
   const draft = join(directory, `${generation}.new`);
@@ -158,6 +165,10 @@ async function writeGeneration(
     for (const [key, name] of Object.entries(FILES))
       await createSyncedFile(join(draft, name), pems[key as keyof AuthorityPems]);
     await syncDirectory(draft);
+    if (setAside !== undefined)
+      await rename(path, `${path}${setAside}`).catch((reason: unknown) => {
+        if (!hasCode(reason, 'ENOENT')) throw reason;
+      });
     await rename(draft, path); // fails when `path` is a directory with content
     await syncDirectory(directory);
   } catch (reason) {
