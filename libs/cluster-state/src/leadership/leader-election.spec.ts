@@ -225,6 +225,17 @@ describe('stepDown', () => {
     expect(leader.terms).toHaveLength(2);
   });
 
+  it('hands over at once also while the term begins', async () => {
+    const first = await aCandidate('c1');
+    first.state.onRoleChange(({ role }) => {
+      if (role === 'leader') void first.election.stepDown();
+    });
+    while (first.terms.length === 0) await clock.advance(10);
+    expect(await store.get(LEASE_RECORD)).toBeUndefined();
+    const second = await waitForLeader([await aCandidate('c2')], 150);
+    expect(second.state.epoch).toBe(2n);
+  });
+
   it('does nothing on a follower, except that the follower does not campaign for 2 s', async () => {
     const all = await candidates(2);
     const leader = await waitForLeader(all);

@@ -38,6 +38,7 @@ export async function renewWhileActive(
   const setDeadlineTimer = (): Timer =>
     clock.setTimer(Math.max(MIN_DELAY_MS, term.deadlineMs - clock.now()), watchDeadline);
   let timer = setDeadlineTimer();
+  if (term.signal.aborted) stop(); // a listener of its beginning ended it
   try {
     for (let nextAtMs = sentAtMs + RENEWAL_INTERVAL_MS; ;) {
       await sleep(clock, nextAtMs - clock.now(), ended.signal);
