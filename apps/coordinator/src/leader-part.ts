@@ -49,11 +49,23 @@ export interface LeaderPart {
   close(): Promise<void>;
 }
 
-/** Starts the leader part of a coordinator. Close it when the leadership ends. */
+/**
+ * Starts the leader part of a coordinator. Close it when the leadership ends.
+ * @throws the first error of these steps; the completed steps are undone.
+ */
 export function openLeaderPart(deps: LeaderPartDeps): LeaderPart {
+  const steps = new CloseSteps(deps.machine.log);
+  try {
+    return startLeaderPart(deps, steps);
+  } catch (reason) {
+    void steps.run();
+    throw reason;
+  }
+}
+
+function startLeaderPart(deps: LeaderPartDeps, steps: CloseSteps): LeaderPart {
   const { config, machine, metrics, state, identity, access } = deps;
   const { clock, random, log, tracing: { tracer } = noTracing } = machine;
-  const steps = new CloseSteps(log);
   const controllers = startControllers({
     ...{ state, clock, random, log, meter: metrics, tracer },
     leaseMs: config.leaseMs,

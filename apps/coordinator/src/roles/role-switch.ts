@@ -1,31 +1,34 @@
-import { RoleRouter, createLeaderDirectory, type KnownLeader } from '@cloudless/api-server';
+import { RoleRouter, type KnownLeader, type LeaderDirectory } from '@cloudless/api-server';
 import { errorFields, sleep, type Clock, type Log } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { connectionKey } from '@cloudless/rpc-node/server';
 import type { CoordinatorMachine } from '../coordinator.js';
 import type { CallAuthentication } from '../identity/call-authentication.js';
 import type { LeaderPart } from '../leader-part.js';
-import { openFollowerPart, type FollowerPart } from './follower-part.js';
+import type { FollowerPart } from './follower-part.js';
 import type { LeaderConnections } from './leader-connections.js';
 
 type Election = ReturnType<ClusterState['joinElection']>;
 
 export interface RoleSwitchDeps {
-  readonly machine: CoordinatorMachine;
+  readonly machine: Pick<CoordinatorMachine, 'clock' | 'log'>;
   /** Opened with `leadership: 'follow'`. */
   readonly state: ClusterState;
+  readonly election: Pick<Election, 'stepDown'>;
+  readonly leaders: LeaderDirectory;
   /** The leadership of this coordinator at the start; undefined when it follows. */
   readonly term: Parameters<ClusterState['inTerm']>[0] | undefined;
   /** Id of this coordinator. */
   readonly coordinatorId: string;
   /** Absent without TLS. */
   readonly access?: CallAuthentication | undefined;
-  readonly connections: LeaderConnections;
+  readonly connections: Pick<LeaderConnections, 'connect'>;
   /**
-   * Opens the leader part of a term.
+   * Opens the leader part of a term. The coordinator steps down when this fails.
    * @param state - The state bound to the term.
    */
   readonly openLeader: (state: ClusterState) => LeaderPart;
+  readonly openFollower: () => FollowerPart;
 }
 
 /** Time that running calls have to end before a hand-over, milliseconds. */
@@ -39,7 +42,6 @@ const SUCCESSOR_MS = 1_000;
  */
 export class RoleSwitch {
   readonly router: RoleRouter;
-  private readonly leaders: ReturnType<typeof createLeaderDirectory>;
   private readonly unsubscribe: () => void;
   private readonly clock: Clock;
   private readonly log: Log;
@@ -49,12 +51,11 @@ export class RoleSwitch {
   private isClosed = false;
 
   constructor(private readonly deps: RoleSwitchDeps) {
-    const { machine, state, access, coordinatorId, connections } = deps;
+    const { machine, state, access, coordinatorId, connections, leaders } = deps;
     this.clock = machine.clock;
     this.log = machine.log.child({ component: 'roles' });
-    this.leaders = createLeaderDirectory(state);
     this.router = new RoleRouter({
-      ...{ state, clock: this.clock, log: this.log, coordinatorId, leaders: this.leaders },
+      ...{ state, clock: this.clock, log: this.log, coordinatorId, leaders },
       ...access?.apiDeps,
       connect: connections.connect,
       getClient: ({ values }) => {
@@ -84,7 +85,7 @@ export class RoleSwitch {
 
   /** The leader that this coordinator knows, also itself. */
   get knownLeader(): KnownLeader | undefined {
-    return this.leaders.leader();
+    return this.deps.leaders.leader();
   }
 
   /**
@@ -93,15 +94,15 @@ export class RoleSwitch {
    * @param except - Number of running calls that wait for the hand-over themselves.
    * @returns The successor; undefined when this coordinator did not lead, or none has appeared.
    */
-  async handOver(election: Election, except = 0): Promise<KnownLeader | undefined> {
-    const { state } = this.deps;
+  async handOver(except = 0): Promise<KnownLeader | undefined> {
+    const { state, election, leaders } = this.deps;
     if (!state.isLeading) return undefined;
     const { epoch } = state;
     await this.router.hold(DRAIN_MS, except);
     await election.stepDown();
     const giveUpAtMs = this.clock.now() + SUCCESSOR_MS;
     for (;;) {
-      const successor = this.leaders.leader();
+      const successor = leaders.leader();
       if (successor !== undefined && successor.epoch > epoch) return successor;
       if (this.clock.now() >= giveUpAtMs) return undefined;
       await sleep(this.clock, 10);
@@ -121,25 +122,38 @@ export class RoleSwitch {
     if (this.isClosed) return;
     this.closeLeader();
     const { follower } = this;
-    this.leader = this.deps.openLeader(state);
+    try {
+      this.leader = this.deps.openLeader(state);
+    } catch (reason) {
+      this.log.error('leader part could not be opened, stepping down', errorFields(reason));
+      // Without a leader part no change would be served until the end of the term.
+      void this.deps.election.stepDown();
+    }
     // The term may have ended meanwhile, for example because this process was stopped for a while.
     // The end was reported then, while the follower part was still in place.
-    if (!state.isLeading) {
-      this.closeLeader();
-      return this.followLeader();
-    }
+    if (this.leader === undefined || !state.isLeading) return this.followLeader();
     this.follower = undefined;
     this.router.serve({ role: 'leader', calls: this.leader.api.calls });
     follower?.close();
   }
 
   private followLeader(): void {
-    if (this.isClosed || this.follower !== undefined) return;
-    const { connections, ...deps } = this.deps;
-    const { connect } = connections;
-    this.follower = openFollowerPart({ ...deps, leaders: this.leaders, connect });
-    this.router.serve(this.follower);
+    if (this.isClosed) return;
+    if (this.follower === undefined) {
+      this.follower = this.openFollower();
+      this.router.serve(this.follower);
+    }
     this.closeLeader();
+  }
+
+  /** @returns Undefined after a failure: all calls then go to the leader, also reads. */
+  private openFollower(): FollowerPart | undefined {
+    try {
+      return this.deps.openFollower();
+    } catch (reason) {
+      this.log.error('follower part could not be opened', errorFields(reason));
+      return undefined;
+    }
   }
 
   private closeLeader(): void {

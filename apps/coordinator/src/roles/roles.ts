@@ -1,12 +1,14 @@
 import type { ConnectRouter } from '@connectrpc/connect';
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { createLeaderDirectory } from '@cloudless/api-server';
 import { errorFields } from '@cloudless/base';
 import { CoordinatorRecordSchema } from '@cloudless/api/store';
 import { CoordinatorPresence, type ClusterState } from '@cloudless/cluster-state';
 import type { StateStore } from '@cloudless/state-store';
 import type { CoordinatorMachine } from '../coordinator.js';
 import { openLeaderPart, type LeaderPart, type LeaderPartDeps } from '../leader-part.js';
+import { openFollowerPart } from './follower-part.js';
 import { LeaderConnections } from './leader-connections.js';
 import { RoleSwitch } from './role-switch.js';
 
@@ -53,17 +55,22 @@ export function createElectedRoles({
     void work(leading).catch((reason: unknown) =>
       log.warn('work at the start of the leadership failed', errorFields(reason)),
     );
+  const leaders = createLeaderDirectory(state);
   const roles: RoleSwitch = new RoleSwitch({
-    ...{ machine, state, coordinatorId, access, connections, term: getTerm() },
+    ...{ machine, state, election, leaders, coordinatorId, access, connections, term: getTerm() },
     openLeader: (leading) => {
       const part = openLeaderPart({
         ...deps,
         state: leading,
         // The call that asks for the hand-over runs until its end.
-        handOver: () => roles.handOver(election, 1),
+        handOver: () => roles.handOver(1),
       });
       for (const work of works) runLogged(work, leading);
       return part;
+    },
+    openFollower: () => {
+      const { connect } = connections;
+      return openFollowerPart({ machine, state, coordinatorId, access, leaders, connect });
     },
   });
   return {
@@ -85,7 +92,7 @@ export function createElectedRoles({
       if (leaderState !== undefined) runLogged(work, leaderState);
     },
     handOver: async () => {
-      const successor = await roles.handOver(election);
+      const successor = await roles.handOver();
       if (successor !== undefined)
         log.info('leadership handed over', { leader: successor.coordinatorId });
     },
