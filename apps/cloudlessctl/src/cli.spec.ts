@@ -184,6 +184,8 @@ describe('cloudlessctl', () => {
         revision: '41',
         protocolMin: 1,
         protocolMax: 2,
+        coordinatorId: '',
+        coordinators: [],
       },
     });
     const unavailable = () => {
