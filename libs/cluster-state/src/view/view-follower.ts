@@ -18,6 +18,7 @@ import {
 } from '../records/records.js';
 import type { WrittenRecord } from '../transaction/transaction.js';
 import type { FollowRetries } from './follow-retries.js';
+import { RevisionWaiters } from './revision-waiters.js';
 import { IndexedView, type RecordChange, type Stored } from './view.js';
 
 /**
@@ -42,13 +43,6 @@ interface Snapshot {
   readonly revision: Revision;
 }
 
-/** A wait for a revision. */
-interface Waiter {
-  readonly revision: Revision;
-  resolve: () => void;
-  reject: (reason: unknown) => void;
-}
-
 /**
  * Keeps a view up to date with a store: reads a snapshot, then applies every later change; reads a
  * new snapshot when the changes were compacted; continues at its revision after a failure, if it is
@@ -58,7 +52,7 @@ interface Waiter {
 export class ViewFollower {
   readonly view = new IndexedView();
   private readonly listeners = new Set<ChangeListener>();
-  private waiters: Waiter[] = [];
+  private readonly waiters = new RevisionWaiters();
   private readonly endListeners = new Set<(reason: CloudlessError) => void>();
   private readonly stopping = new AbortController();
   /** Ends the current watch. */
@@ -126,11 +120,7 @@ export class ViewFollower {
     if (this.view.revision >= revision) return Promise.resolve();
     if (this.ended !== undefined) return Promise.reject(this.ended);
     if (signal?.aborted === true) return Promise.reject(new StoppedError(signal.reason));
-    return new Promise((resolve, reject) => {
-      const waiter: Waiter = { revision, resolve, reject };
-      this.waiters.push(waiter);
-      if (signal !== undefined) this.endOnAbort(waiter, signal);
-    });
+    return this.waiters.wait(revision, signal);
   }
 
   /**
@@ -162,19 +152,6 @@ export class ViewFollower {
     this.watching.abort();
     await this.following;
     this.end(new CloudlessError('SHUTTING_DOWN', 'the coordinator is stopping'));
-  }
-
-  /** Removes a waiter when its signal is aborted. */
-  private endOnAbort(waiter: Waiter, signal: StopSignal): void {
-    const onAbort = (): void => {
-      this.waiters = this.waiters.filter((other) => other !== waiter);
-      waiter.reject(new StoppedError(signal.reason));
-    };
-    signal.addEventListener('abort', onAbort, { once: true });
-    const { resolve, reject } = waiter;
-    const settle = (): void => signal.removeEventListener('abort', onAbort);
-    waiter.resolve = () => (settle(), resolve());
-    waiter.reject = (reason) => (settle(), reject(reason));
   }
 
   /** Follows the store until the view is closed, or cannot be continued. */
@@ -306,15 +283,12 @@ export class ViewFollower {
     const changes = decoded.map(({ kind, id, after }) => this.view.apply(kind, id, after));
     this.view.revision = revision;
     if (changes.length > 0) for (const listener of this.listeners) listener(changes, revision);
-    const due = this.waiters.filter((waiter) => waiter.revision <= revision);
-    if (due.length === 0) return;
-    this.waiters = this.waiters.filter((waiter) => waiter.revision > revision);
-    for (const waiter of due) waiter.resolve();
+    this.waiters.resolveUpTo(revision);
   }
 
   private end(reason: CloudlessError): void {
     this.ended ??= reason;
-    for (const waiter of this.waiters.splice(0)) waiter.reject(reason);
+    this.waiters.rejectAll(reason);
     const listeners = [...this.endListeners];
     this.endListeners.clear();
     for (const listener of listeners) listener(this.ended);
