@@ -1,6 +1,9 @@
 /** Time after its last renewal at which the store deletes the lease of the leader, milliseconds. */
 export const LEADER_LEASE_MS = 2_000;
-/** Interval of the renewals, milliseconds. Three may fail before the leader stops acting. */
+/**
+ * Interval of the renewals, milliseconds. One renewal without an answer, or several that fail at
+ * once, leave time for another attempt before the leader stops acting.
+ */
 export const RENEWAL_INTERVAL_MS = 500;
 /**
  * A leader acts at most so long after it sent the last renewal that the store answered,
