@@ -1,6 +1,5 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import type { HandlerContext } from '@connectrpc/connect';
 import {
   EnrollNodeResponseSchema,
   type EnrollNodeRequest,
@@ -97,12 +96,8 @@ export class NodeEnrolment {
    * @throws reason INVALID_TOKEN with one message for every cause; the audit record has the cause.
    *   RATE_LIMITED, NODE_EXISTS, NODE_BANNED; kind `invalid` for an invalid request.
    */
-  async enroll(
-    request: EnrollNodeRequest,
-    entry: AuditEntry,
-    context: HandlerContext,
-  ): Promise<EnrollNodeResponse> {
-    const address = this.deps.getConnection(context)?.remoteAddress ?? '';
+  async enroll(request: EnrollNodeRequest, entry: AuditEntry): Promise<EnrollNodeResponse> {
+    const { address } = entry.facts;
     this.requireTokenOfStranger(request, address);
     if (request.csr.length === 0)
       throw new InvalidInputError([{ field: 'csr', message: 'is required together with a token' }]);

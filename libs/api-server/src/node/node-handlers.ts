@@ -1,7 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   EnrollNodeResponseSchema,
@@ -63,12 +62,8 @@ export class NodeHandlers {
    * @throws kind `exists` when another machine has the node id; reason NO_IDENTITIES for a request
    *   with credentials in a cluster without identities.
    */
-  async enrollNode(
-    request: EnrollNodeRequest,
-    entry: AuditEntry,
-    context: HandlerContext,
-  ): Promise<EnrollNodeResponse> {
-    if (this.enrolment !== undefined) return this.enrolment.enroll(request, entry, context);
+  async enrollNode(request: EnrollNodeRequest, entry: AuditEntry): Promise<EnrollNodeResponse> {
+    if (this.enrolment !== undefined) return this.enrolment.enroll(request, entry);
     const refused = [
       ...(request.csr.length > 0 ? ['csr'] : []),
       ...(request.token === '' ? [] : ['token']),

@@ -2,6 +2,7 @@ import { Code, ConnectError, createClient } from '@connectrpc/connect';
 import { CoordinatorService, fromConnectError } from '@cloudless/api';
 import { ManualClock } from '@cloudless/base/testing';
 import { ApiTestBed } from '../testing/api-test-bed.js';
+import { CONNECTION_HEADER } from '../testing/scripted-agent.js';
 import { FollowerBed, createFakeLeader } from '../testing/follower-bed.js';
 import {
   TestIdentity,
@@ -91,6 +92,20 @@ describe('a forwarded call', () => {
       await client.createWorkload(web, { headers }).catch((reason: unknown) => reason),
     );
     expect(error).toMatchObject({ kind: 'denied' });
+  });
+
+  it('counts attempts to guess join tokens for the address of the client', async () => {
+    const guess = (from: string) =>
+      codeOf(
+        createClient(CoordinatorService, follower.transport).enrollNode(
+          { nodeId: 'n1', instanceId: 'instance-of-n1-0123456789', token: 'cl1.guess' },
+          { headers: { [CONNECTION_HEADER]: from } },
+        ),
+      );
+    let last: Code | undefined;
+    for (let attempt = 0; attempt < 12; attempt += 1) last = await guess('attacker');
+    expect(last).toBe(Code.ResourceExhausted);
+    expect(await guess('neighbour')).toBe(Code.Unauthenticated);
   });
 
   it('is refused when its headers are incomplete', async () => {

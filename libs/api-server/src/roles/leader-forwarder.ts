@@ -69,7 +69,8 @@ export class LeaderForwarder {
 
   /**
    * Forwards a unary call. Waits for a leader, and repeats a call that was not begun. A call with an
-   * unknown outcome is repeated only when it changes nothing or has a request id.
+   * unknown outcome is repeated only when it changes nothing or has a request id, and then never
+   * reported as one that was not begun.
    * @param takeOver - Called before each attempt; serves the call when this coordinator has become
    *   the leader, and returns undefined otherwise.
    * @throws the error of the leader unchanged; LEADERSHIP_LOST when no coordinator leads.
@@ -82,6 +83,8 @@ export class LeaderForwarder {
   ): Promise<unknown> {
     const { clock } = this.deps;
     const giveUpAtMs = clock.now() + HOLD_MS;
+    // The first attempt whose change may have been made.
+    let unknown: { readonly cause: unknown } | undefined;
     for (;;) {
       const own = takeOver();
       if (own !== undefined) return own.response;
@@ -102,12 +105,16 @@ export class LeaderForwarder {
           context.signal.throwIfAborted();
           const failure = classifyFailure(reason);
           if (failure === 'answered') throw toForwardedError(reason);
-          if (failure === 'unknown' && !isRepeatable(method, request))
-            throw createUnknownOutcomeError(method.name, reason);
+          if (failure === 'unknown' && !isRead(method)) {
+            unknown ??= { cause: reason };
+            if (!hasRequestId(request)) throw createUnknownOutcomeError(method.name, reason);
+          }
         } finally {
           attempt.end();
         }
       }
+      if (unknown !== undefined && clock.now() >= giveUpAtMs)
+        throw createUnknownOutcomeError(method.name, unknown.cause);
       await this.pause(context.signal, giveUpAtMs);
     }
   }
@@ -221,9 +228,12 @@ export class LeaderForwarder {
   }
 }
 
-/** Returns true for a call that may be made twice: the leader makes a change at most once. */
-function isRepeatable(method: DescMethod, request: object): boolean {
-  if (method.idempotency === Idempotency.NO_SIDE_EFFECTS) return true;
+function isRead(method: DescMethod): boolean {
+  return method.idempotency === Idempotency.NO_SIDE_EFFECTS;
+}
+
+/** Returns true for a change that may be asked for twice: the leader makes the change at most once. */
+function hasRequestId(request: object): boolean {
   return (
     'requestId' in request && typeof request.requestId === 'string' && request.requestId !== ''
   );

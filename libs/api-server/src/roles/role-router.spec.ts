@@ -204,6 +204,23 @@ describe('a coordinator that follows', () => {
     },
   );
 
+  it('does not call a change not begun that an earlier attempt may have made', async () => {
+    const breaking: Transport = {
+      stream: (...call) => bed.transport.stream(...call),
+      unary: async (...call) => {
+        await bed.transport.unary(...call);
+        follower.setLeader(); // the leader has ended, and no other one is elected
+        throw new ConnectError('connection reset', Code.Unavailable);
+      },
+    };
+    follower.setLeader({ ...createFakeLeader(bed), connect: () => breaking });
+    const error = await failureOf(client.createWorkload({ ...web, requestId: 'r-1' }));
+    expect(error.rawMessage).toContain('may or may not have been done');
+    expect(error.code).toBe(Code.Unavailable);
+    expect(readErrorDetails(error).metadata).not.toHaveProperty('not_started');
+    expect(bed.events('WorkloadCreated')).toHaveLength(1);
+  });
+
   it('ends its streams when its role changes, with the reason', async () => {
     const watch = client.watchWorkloads({})[Symbol.asyncIterator]();
     await watch.next();

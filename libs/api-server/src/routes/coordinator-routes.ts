@@ -49,8 +49,8 @@ export function createCoordinatorRoutes(
 
 function createNodeRoutes(routes: CallRoutes, { nodes }: CoordinatorHandlers) {
   return {
-    enrollNode: routes.change(calls.enrollNode, (request, entry, context) =>
-      nodes.enrollNode(request, entry, context),
+    enrollNode: routes.change(calls.enrollNode, (request, entry) =>
+      nodes.enrollNode(request, entry),
     ),
     updateNode: routes.change(calls.updateNode, (request, entry) =>
       nodes.updateNode(request, entry),
