@@ -71,7 +71,8 @@ export type Change =
 
 /**
  * All changes that one commit made under the watched prefix; those of one transaction in the order of
- * its operations. A watch never splits a transaction.
+ * its operations. A watch never splits a transaction. A watch of all keys, with prefix `''`, may deliver
+ * a batch without changes, for a revision that changed nothing in the store.
  */
 export interface ChangeBatch {
   readonly revision: Revision;
@@ -127,7 +128,10 @@ export interface StateStore {
     readonly after: Revision;
     readonly signal?: StopSignal;
   }): AsyncIterable<ChangeBatch>;
-  /** Returns the newest committed revision; 0 for an empty store. */
+  /**
+   * Returns the newest committed revision; 0 for an empty store. A watch of all keys, with prefix
+   * `''`, reaches that revision or a later one, whatever changed at that revision.
+   */
   revision(): Promise<Revision>;
   /**
    * Creates a lease that ends `ttlMs` milliseconds (1 or more) after its last renewal. The store

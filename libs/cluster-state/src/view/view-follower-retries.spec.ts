@@ -166,6 +166,17 @@ describe('waits of a follower', () => {
     await expect(state.waitForNewest()).rejects.toMatchObject({ kind: 'unavailable' });
   });
 
+  it('waitForNewest reaches a revision that changed no record', async () => {
+    await store.txn([], [{ put: 'no-record', value: new Uint8Array() }]);
+    let isShown = false;
+    void state.waitForNewest().then(
+      () => (isShown = true),
+      () => undefined, // the end of the test
+    );
+    await clock.advance(100);
+    expect(isShown).toBe(true);
+  });
+
   it('end with their signal, and leave other waits alone', async () => {
     const stop = new AbortController();
     const stopped = state.waitForRevision(2n, stop.signal);

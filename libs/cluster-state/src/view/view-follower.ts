@@ -187,8 +187,9 @@ export class ViewFollower {
   private async watch(): Promise<'restarted' | 'storeClosed' | 'compacted'> {
     const { signal } = (this.watching = new AbortController());
     try {
+      // Watches all keys, so that every revision is delivered.
       for await (const batch of this.store.watch({
-        prefix: KEY_PREFIX,
+        prefix: '',
         after: this.view.revision,
         signal,
       })) {

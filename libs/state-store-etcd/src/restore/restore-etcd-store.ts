@@ -47,7 +47,7 @@ export async function restoreEtcdStateStore(options: EtcdRestoreOptions): Promis
     const created = await createStoreRecord(client, keys, { base, isComplete: false });
     if (created === undefined) throw createInUseError(prefix);
     const summary = await putEntries(client, keys, created.createRevision, openChunks());
-    await completeStoreRecord(client, keys, base);
+    await completeStoreRecord(client, keys, { base, since: created.createRevision });
     return summary;
   } finally {
     client.close();

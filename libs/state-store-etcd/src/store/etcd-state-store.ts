@@ -33,13 +33,14 @@ import {
 } from '../client/etcd-client.js';
 import { EntryCodec } from '../watch/batch-assembler.js';
 import { EtcdWatcher, type WatchRequest } from '../watch/etcd-watcher.js';
+import { ProgressMarker } from '../watch/progress-marker.js';
 import { TxnCodec, type Transaction } from '../write/txn-request.js';
 import { WriteQueue } from '../write/write-queue.js';
 import { HistoryCompactor } from './history-compactor.js';
 import { KeySpace, type RevisionMap } from './key-space.js';
 import { parseLeaseId, toLeaseId } from './lease-id.js';
 import { SpaceMonitor } from './space-monitor.js';
-import { openExistingRecord, openStoreRecord } from './store-record.js';
+import { openExistingRecord, openStoreRecord, rewriteStoreRecord } from './store-record.js';
 import { requireNoForeignKeys } from './foreign-keys.js';
 
 export interface EtcdStateStoreOptions extends Omit<EtcdClientOptions, 'clock' | 'log'> {
@@ -129,6 +130,7 @@ class Store implements EtcdStateStore {
   private readonly queue: WriteQueue;
   private readonly compactor: HistoryCompactor;
   private readonly space: SpaceMonitor;
+  private readonly marker: ProgressMarker;
   private readonly ending = new AbortController();
   private closed: Promise<void> | undefined;
 
@@ -147,6 +149,7 @@ class Store implements EtcdStateStore {
       log,
       onSpaceChange: (hasSpace) => options.onSpaceChange?.(hasSpace),
     });
+    this.marker = new ProgressMarker({ clock, log, mark: () => rewriteStoreRecord(client, keys) });
     this.queue = new WriteQueue({
       codec: new TxnCodec(keys, revisions),
       prefixBytes: prefix.length + 1,
@@ -214,7 +217,9 @@ class Store implements EtcdStateStore {
     const { header } = await this.client.call(READ, ({ kv }, settings) =>
       kv.range({ key: this.keys.metaKey, countOnly: true }, settings),
     );
-    return this.revisions.fromEtcd(header?.revision ?? 0n);
+    const revision = this.revisions.fromEtcd(header?.revision ?? 0n);
+    this.marker.recordKnown(revision);
+    return revision;
   }
 
   /** Selects the id here, so that another attempt grants the same lease. */
@@ -276,6 +281,7 @@ class Store implements EtcdStateStore {
     this.ending.abort();
     this.compactor.isEnabled = false;
     this.space.stop();
+    this.marker.stop();
     await this.queue.waitUntilIdle();
     this.client.close(); // also ends a compaction, which may take long
     await this.compactor.waitUntilIdle();
@@ -288,18 +294,22 @@ class Store implements EtcdStateStore {
     } catch (reason) {
       return { next: () => Promise.reject(reason as Error) };
     }
-    const { client, keys, revisions, codec } = this;
+    const { client, keys, revisions, codec, marker } = this;
     const { clock, log } = this.options;
-    const deps = { client, keys, revisions, codec, clock, log, closed: this.ending.signal };
+    const deps = { client, keys, revisions, codec, marker, clock, log, closed: this.ending.signal };
     return new EtcdWatcher({ ...deps, readRevision: () => this.revision() }, request);
   }
 
   private recordWrites(revision: Revision, group: readonly Transaction[]): void {
     this.space.recordWrite();
+    const operations = group.flatMap((transaction) => transaction.operations);
+    // without a put, the revision may be that of an earlier change of anyone
+    if (operations.some((operation) => 'put' in operation)) this.marker.recordChange(revision);
+    else this.marker.recordKnown(revision);
     let changes = 0;
     let bytes = 0;
     let hasDeletions = false;
-    for (const operation of group.flatMap(({ operations }) => operations)) {
+    for (const operation of operations) {
       changes += 1;
       bytes += 'put' in operation ? operation.put.length + operation.value.byteLength : 0;
       hasDeletions ||= 'delete' in operation;

@@ -3,6 +3,7 @@ import type { Revision } from '@cloudless/state-store';
 
 /** Largest value of a revision of etcd. */
 const MAX_ETCD_REVISION = 2n ** 63n - 1n;
+const SLASH = 0x2f;
 /** Compares with this mod revision never hold: revisions of etcd are positive. */
 const IMPOSSIBLE_REVISION = -1n;
 /** Prefixes of keys in etcd that are allowed. */
@@ -56,6 +57,20 @@ export class KeySpace {
     if (after === undefined) return { key: first, rangeEnd };
     const next = Buffer.concat([this.toEtcdKey(after), Buffer.of(0)]);
     return { key: Buffer.compare(next, first) > 0 ? next : first, rangeEnd };
+  }
+
+  /**
+   * Returns the range of a watch of the keys with a prefix. That of all keys also has the record of
+   * the store, which sorts directly before the keys.
+   */
+  toWatchRange(prefix: string): { key: Uint8Array; rangeEnd: Uint8Array } {
+    const range = this.toEtcdRange(prefix);
+    return prefix === '' ? { ...range, key: this.metaKey } : range;
+  }
+
+  /** True for a key of the store, false for another key in a range of {@link toWatchRange}. */
+  isStoreKey(key: Uint8Array): boolean {
+    return key[this.dataPrefix.length - 1] === SLASH;
   }
 
   /** The ranges of all keys of etcd that do not belong to the store. */

@@ -78,32 +78,59 @@ export async function createStoreRecord(
   { metaKey: key }: KeySpace,
   record: StoreRecord,
 ): Promise<FoundRecord | undefined> {
+  const request = toGuardedPut(key, encode(record), 0n); // 0: the key does not exist
   const { succeeded, header } = await client.call(WRITE, ({ kv }, settings) =>
-    kv.txn(
-      {
-        compare: [
-          {
-            target: Compare_CompareTarget.MOD,
-            key,
-            targetUnion: { case: 'modRevision', value: 0n },
-          },
-        ],
-        success: [{ request: { case: 'requestPut', value: { key, value: encode(record) } } }],
-      },
-      settings,
-    ),
+    kv.txn(request, settings),
   );
   return succeeded ? { record, createRevision: header?.revision ?? 0n } : undefined;
 }
 
-/** Marks the restore of the store as complete. */
+/**
+ * Marks the restore of the store as complete.
+ * @param since - Revision of etcd at which the record was created.
+ * @throws kind `precondition` when another process changed the record.
+ */
 export async function completeStoreRecord(
   client: EtcdClient,
   { metaKey: key }: KeySpace,
-  base: Revision,
+  { base, since }: { readonly base: Revision; readonly since: bigint },
 ): Promise<void> {
   const value = encode({ base, isComplete: true });
-  await client.call(WRITE, ({ kv }, settings) => kv.put({ key, value }, settings));
+  const request = toGuardedPut(key, value, since);
+  const { succeeded } = await client.call(WRITE, ({ kv }, settings) => kv.txn(request, settings));
+  if (!succeeded)
+    throw new CloudlessError('precondition', 'another process changed the store in etcd');
+}
+
+/**
+ * Writes the record of a store again, unchanged, so that etcd has a newer revision which watches of
+ * all keys show. Has no effect when another process does so at the same time.
+ */
+export async function rewriteStoreRecord(
+  client: EtcdClient,
+  { metaKey: key }: KeySpace,
+): Promise<void> {
+  const { kvs } = await client.call(READ, ({ kv }, settings) => kv.range({ key }, settings));
+  const [entry] = kvs;
+  if (entry === undefined)
+    throw new CloudlessError('STORE_UNAVAILABLE', 'the record of the store in etcd was deleted');
+  const request = toGuardedPut(key, entry.value, entry.modRevision);
+  // a second attempt has no effect after a first one that etcd applied
+  await client.call(READ, ({ kv }, settings) => kv.txn(request, settings));
+}
+
+/** Returns a transaction that writes a key unless the key was changed since a revision of etcd. */
+function toGuardedPut(key: Uint8Array, value: Uint8Array, since: bigint) {
+  return {
+    compare: [
+      {
+        target: Compare_CompareTarget.MOD,
+        key,
+        targetUnion: { case: 'modRevision' as const, value: since },
+      },
+    ],
+    success: [{ request: { case: 'requestPut' as const, value: { key, value } } }],
+  };
 }
 
 function encode({ base, isComplete }: StoreRecord): Uint8Array {

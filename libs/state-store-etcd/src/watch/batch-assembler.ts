@@ -1,4 +1,4 @@
-import type { Change, ChangeBatch, StoreEntry } from '@cloudless/state-store';
+import type { Change, ChangeBatch, Revision, StoreEntry } from '@cloudless/state-store';
 import { Event_EventType, type Event, type KeyValue } from '../gen/etcd/mvccpb/kv_pb.js';
 import type { WatchResponse } from '../gen/etcd/etcdserverpb/rpc_pb.js';
 import type { KeySpace, RevisionMap } from '../store/key-space.js';
@@ -20,7 +20,13 @@ export class EntryCodec {
     return lease === 0n ? entry : { ...entry, lease: toLeaseId(lease) };
   }
 
-  toChange(type: Event_EventType, entry: KeyValue): Change {
+  toRevision({ modRevision }: KeyValue): Revision {
+    return this.revisions.fromEtcd(modRevision);
+  }
+
+  /** @returns Undefined for a change outside of the keys of the store. */
+  toChange(type: Event_EventType, entry: KeyValue): Change | undefined {
+    if (!this.keys.isStoreKey(entry.key)) return undefined;
     if (type === Event_EventType.PUT) return { kind: 'put', entry: this.toEntry(entry) };
     return {
       kind: 'delete',
@@ -52,15 +58,12 @@ export class BatchAssembler {
     let last: { etcdRevision: bigint; changes: Change[] } | undefined;
     for (const { type, kv } of all) {
       if (kv === undefined) continue;
-      const change = this.codec.toChange(type, kv);
-      if (last?.etcdRevision === kv.modRevision) {
-        last.changes.push(change);
-        continue;
+      if (last?.etcdRevision !== kv.modRevision) {
+        last = { etcdRevision: kv.modRevision, changes: [] };
+        batches.push({ revision: this.codec.toRevision(kv), changes: last.changes });
       }
-      const changes = [change];
-      last = { etcdRevision: kv.modRevision, changes };
-      const revision = change.kind === 'put' ? change.entry.modRevision : change.modRevision;
-      batches.push({ revision, changes });
+      const change = this.codec.toChange(type, kv);
+      if (change !== undefined) last.changes.push(change);
     }
     return batches;
   }

@@ -13,6 +13,7 @@ import type { EtcdClient } from '../client/etcd-client.js';
 import type { WatchResponse } from '../gen/etcd/etcdserverpb/rpc_pb.js';
 import type { KeySpace, RevisionMap } from '../store/key-space.js';
 import { BatchAssembler, type EntryCodec } from './batch-assembler.js';
+import type { ProgressMarker } from './progress-marker.js';
 import { WatchStream } from './watch-stream.js';
 
 export interface WatcherDeps {
@@ -24,6 +25,8 @@ export interface WatcherDeps {
   readonly log: Log;
   /** The newest revision that any member can have. */
   readonly readRevision: () => Promise<Revision>;
+  /** Lets watches of all keys reach each revision that readers know. */
+  readonly marker: ProgressMarker;
   /** Aborted when the store is closed. */
   readonly closed: AbortSignal;
 }
@@ -45,7 +48,9 @@ const DONE: IteratorResult<ChangeBatch, undefined> = { done: true, value: undefi
  */
 export class EtcdWatcher implements AsyncIterator<ChangeBatch, undefined> {
   /** Revision up to which everything was delivered, or is in `batches`. */
-  private position: Revision;
+  position: Revision;
+  /** True while the reader waits for etcd. */
+  isWaiting = false;
   private batches: readonly ChangeBatch[] = [];
   private nextIndex = 0;
   private stream: WatchStream | undefined;
@@ -61,6 +66,8 @@ export class EtcdWatcher implements AsyncIterator<ChangeBatch, undefined> {
   ) {
     this.position = request.after;
     this.assembler = new BatchAssembler(deps.codec);
+    const leave = request.prefix === '' ? deps.marker.add(this) : undefined;
+    this.ending.signal.addEventListener('abort', () => leave?.());
     const end = (): void => this.end();
     for (const signal of [deps.closed, request.signal]) {
       if (signal?.aborted) this.end();
@@ -107,7 +114,7 @@ export class EtcdWatcher implements AsyncIterator<ChangeBatch, undefined> {
   private async readStream(): Promise<void> {
     try {
       this.stream ??= await this.open();
-      const response = await this.stream.next();
+      const response = await this.readResponse(this.stream);
       if (this.ending.signal.aborted) return;
       if (response.created) await this.checkStart(response);
       this.failures = 0;
@@ -122,9 +129,18 @@ export class EtcdWatcher implements AsyncIterator<ChangeBatch, undefined> {
     }
   }
 
+  private async readResponse(stream: WatchStream): Promise<WatchResponse> {
+    this.isWaiting = true;
+    try {
+      return await stream.next();
+    } finally {
+      this.isWaiting = false;
+    }
+  }
+
   private async open(): Promise<WatchStream> {
     const startRevision = this.deps.revisions.toEtcd(this.position) + 1n;
-    const { key, rangeEnd } = this.deps.keys.toEtcdRange(this.request.prefix);
+    const { key, rangeEnd } = this.deps.keys.toWatchRange(this.request.prefix);
     this.assembler = new BatchAssembler(this.deps.codec);
     return WatchStream.open(this.deps.client, { key, rangeEnd, startRevision });
   }
@@ -132,9 +148,15 @@ export class EtcdWatcher implements AsyncIterator<ChangeBatch, undefined> {
   private take(response: WatchResponse): void {
     this.batches = this.assembler.add(response);
     this.nextIndex = 0;
+    const isFull = this.request.prefix === '';
     const last = this.batches.at(-1);
-    if (last !== undefined) this.position = last.revision;
-    else if (isProgress(response)) this.position = this.revisionOf(response);
+    if (last !== undefined) {
+      this.position = last.revision;
+      if (isFull) this.deps.marker.recordChange(last.revision);
+    } else if (isProgress(response) && this.revisionOf(response) > this.position) {
+      this.position = this.revisionOf(response);
+      if (isFull) this.batches = [{ revision: this.position, changes: [] }];
+    }
   }
 
   /**
