@@ -24,7 +24,7 @@ export interface LeaderPartDeps {
   readonly config: CoordinatorConfig;
   readonly machine: CoordinatorMachine;
   readonly metrics: Metrics;
-  /** Leads. */
+  /** State of a coordinator that leads. */
   readonly state: ClusterState;
   /** Absent without TLS. */
   readonly identity?: CoordinatorIdentity | undefined;

@@ -78,7 +78,7 @@ describeWithEtcd('two coordinators on etcd', () => {
     }
   };
 
-  it('serve creates, lists, exec and logs at the coordinator that does not lead', async () => {
+  it('serve creations, lists, exec and logs through the follower', async () => {
     const follower = requireOther(await requireLeader());
     const at = ['--server', follower.url];
     await ctl('workload', 'create', 'count', ...at, ...QUICK, '--wait', '--', ...COUNTER);

@@ -58,7 +58,7 @@ describe('toStoredReplica', () => {
     },
   );
 
-  it('of a replica that waits after a reboot lets the next agent count the end that nobody counted', () => {
+  it('keeps the uncounted end of a replica that waits after a reboot, for the next agent to count', () => {
     const waiting: ReplicaState = { ...running, activity: { kind: 'unconfirmed', exit } };
     const stored = toStoredReplica(waiting, { bootId: 'boot-1' });
     const { state } = restoreReplica({

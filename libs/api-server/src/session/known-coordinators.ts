@@ -28,8 +28,8 @@ export function createCoordinatorsMessage(
 }
 
 /**
- * Returns true when agents need to learn of a coordinator: it has joined or moved. One that ends may
- * only restart.
+ * Returns true when agents need to learn of a coordinator: it has joined or moved. A
+ * coordinator that ends may only restart.
  */
 export function announcesCoordinator({ kind, before, after }: RecordChange): boolean {
   if (kind !== 'coordinator' || after === undefined) return false;

@@ -21,7 +21,7 @@ export class ReadyEvents {
   }
 
   /**
-   * Takes an event.
+   * Collects an event until {@link flush}.
    * @returns False for an event that is not merged with others: one with another reason or a cause
    *   in the same commit, or one that stands for several events of its replica.
    */

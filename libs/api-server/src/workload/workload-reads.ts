@@ -81,7 +81,7 @@ export class WorkloadReads {
         matchesLabels(selector, record.spec?.labels ?? {}),
     );
     const common = { nextPageToken, revision: view.revision };
-    // The picture of a workload has the replicas on all nodes.
+    // The message of a workload has the replicas on all nodes.
     const isFiltered = idsOnNode !== undefined && request.includeReplicas;
     if (isBinaryCall(context.requestHeader) && !isFiltered)
       return Object.assign(

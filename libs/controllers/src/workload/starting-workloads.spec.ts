@@ -109,7 +109,7 @@ describe('StartingWorkloads', () => {
     expect(change(1, { phase: Phase.RUNNING })).toBe(true);
   });
 
-  it('knows nothing about other workloads', () => {
+  it('does not put off the passes of other workloads', () => {
     const { starting } = start();
     expect(starting.applyChange('other', undefined, aReplica(0))).toBe(true);
     expect(starting.getWaitMs('other')).toBe(0);

@@ -76,7 +76,7 @@ describe('SimStore over a faulty network', () => {
     expect(unknown.length).toBeGreaterThan(8);
   });
 
-  it('shows a client that repeats writes with an unknown outcome without reading back', async () => {
+  it('gives histories that reveal a client which repeats writes with an unknown outcome', async () => {
     const repeatBlindly = (store: StateStore): StateStore => ({
       ...store,
       txn: (compares, operations) =>

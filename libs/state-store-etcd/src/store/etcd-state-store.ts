@@ -80,7 +80,7 @@ export interface EtcdStateStore extends StateStore {
   waitUntilCompacted(): Promise<void>;
 }
 
-/** Longest prefix of a page: `limit` of etcd, when the caller sets none. */
+/** Entries of one page when the caller sets no `limit`. */
 const DEFAULT_LIMIT = DEFAULT_RANGE_LIMIT;
 
 /**

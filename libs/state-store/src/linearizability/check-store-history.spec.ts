@@ -186,7 +186,7 @@ describe('checkStoreHistory', () => {
     expect(await check(wrap, run)).toContain(expected);
   });
 
-  it('finds a read from the future: of a write that began after the read had returned', async () => {
+  it('finds a read of a write that began after the read had returned', async () => {
     const store = createMemoryStateStore({ clock: new ManualClock() });
     const { revision } = await store.txn([], [put('x', '1')]);
     const entry = await store.get('x');
