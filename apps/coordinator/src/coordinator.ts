@@ -52,6 +52,7 @@ import {
   waitForAuthority,
   type Roles,
 } from './roles/roles.js';
+import { requireUniqueName } from './roles/unique-name.js';
 import { listViewProblems } from './roles/view-problems.js';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
@@ -142,6 +143,7 @@ export async function startCoordinator(
     steps.add(state.onRoleChange(({ role }) => setCompacting(role === 'leader')));
     steps.add(reportEnds(state, storeHealth, isShared));
     const address = toOwnAddress(config, machine, port);
+    if (isShared) await requireUniqueName(state, machine, { id: config.name, address, holder });
     const membership = isShared
       ? joinElection(state, { address, coordinatorId: config.name })
       : undefined;
