@@ -146,6 +146,15 @@ describe('observability', () => {
     'cloudless_join_token_refusals_total',
   ];
 
+  /** Metrics that only one of several coordinators has. */
+  const ELECTION_METRICS = [
+    'cloudless_leadership_changes_total',
+    'cloudless_leadership_is_leader',
+    'cloudless_leadership_renewal_duration_seconds',
+    'cloudless_leadership_renewals_total',
+    'cloudless_state_view_differences_total',
+  ];
+
   it('includes exactly the metrics that docs/operating/monitoring.md lists', async () => {
     const served = new Set([
       ...listMetricNames(await readMetrics(cluster.opsUrl)),
@@ -153,7 +162,7 @@ describe('observability', () => {
     ]);
     const page = readFileSync(join(repository, 'docs/operating/monitoring.md'), 'utf8');
     const documented = [...page.matchAll(/^\| `(cloudless_\w+)`/gm)].map(([, name]) => name);
-    expect([...documented].sort()).toEqual([...served, ...TLS_METRICS].sort());
+    expect([...documented].sort()).toEqual([...served, ...TLS_METRICS, ...ELECTION_METRICS].sort());
   });
 
   it('includes a trace from the caller through the work that the call started', async () => {
