@@ -42,10 +42,17 @@ describe('CoordinatorDirectory', () => {
     expect(directory.next(ended).address).toBe(C);
   });
 
-  it('follows a leader whose address is not configured, then goes back to its addresses', () => {
+  it('follows a leader whose address is not configured, then goes on with its addresses', () => {
     const directory = new CoordinatorDirectory([A, B]);
     expect(directory.next(leads(C)).address).toBe(C);
-    expect(directory.next(failed).address).toBe(A);
+    expect(directory.next(failed)).toMatchObject({ address: B, hasTriedAll: false });
+  });
+
+  it('dials every address in a round although a coordinator names a leader that is gone', () => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    const dials = [failed, leads(A), failed, failed].map((outcome) => directory.next(outcome));
+    expect(dials.map(({ address }) => address)).toEqual([B, A, C, A]);
+    expect(dials.map(({ hasTriedAll }) => hasTriedAll)).toEqual([false, false, false, true]);
   });
 
   it.each([
@@ -63,8 +70,8 @@ describe('CoordinatorDirectory', () => {
   it('does not follow a hint to a named leader that was silent', () => {
     const directory = new CoordinatorDirectory([A, B]);
     expect(directory.next(leads(C)).address).toBe(C);
-    expect(directory.next({ ...failed, isSilent: true }).address).toBe(A);
-    expect(directory.next(leads(C)).address).toBe(B);
+    expect(directory.next({ ...failed, isSilent: true }).address).toBe(B);
+    expect(directory.next(leads(C)).address).toBe(A);
     expect(directory.next(leads(C, 8n)).address).toBe(C);
   });
 

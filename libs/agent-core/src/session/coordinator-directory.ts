@@ -58,6 +58,8 @@ export class CoordinatorDirectory {
   private addresses: readonly string[];
   /** Address of the running or next attempt. */
   private address: string;
+  /** The newest address of the round: another one than {@link address} after a redirect. */
+  private position: string;
   private redirects = 0;
   /** Epoch in which the coordinator at {@link address} was named as the leader. */
   private namedEpoch: bigint | undefined;
@@ -66,8 +68,10 @@ export class CoordinatorDirectory {
     string,
     { readonly atMs: number; readonly epoch: bigint | undefined }
   >();
-  /** Failed attempts since the last session. */
+  /** Failed attempts since the last session, without those at a named leader. */
   private failures = 0;
+  /** True while the agent dials a leader that a coordinator has named. */
+  private isRedirected = false;
 
   /**
    * @param configured - Base addresses, at least one, all with the same scheme.
@@ -78,7 +82,8 @@ export class CoordinatorDirectory {
     known: readonly StoredCoordinator[] = [],
   ) {
     this.addresses = this.list(known);
-    this.address = this.addresses[0] ?? '';
+    this.position = this.addresses[0] ?? '';
+    this.address = this.position;
   }
 
   /** The address of the first attempt, or of the newest {@link next}. */
@@ -101,7 +106,8 @@ export class CoordinatorDirectory {
     if (hadSession) {
       this.redirects = 0;
       this.failures = 0;
-    } else this.failures += 1;
+      this.position = this.address;
+    } else if (!this.isRedirected) this.failures += 1;
     for (const [address, { atMs }] of this.silences)
       if (nowMs - atMs >= SILENCE_MS) this.silences.delete(address);
     if (isSilent) this.silences.set(this.address, { atMs: nowMs, epoch: epoch ?? this.namedEpoch });
@@ -110,19 +116,24 @@ export class CoordinatorDirectory {
       this.redirects += 1;
       this.address = leader.address;
       this.namedEpoch = leader.epoch;
+      this.isRedirected = true;
       return { address: this.address, isRedirect: true, wasSilent: false, hasTriedAll: false };
     }
+    this.isRedirected = false;
     // After a session: a restarted coordinator answers at the same address.
     if (!hadSession || isSilent) this.advance();
-    const hasTriedAll = this.failures % this.addresses.length === 0;
+    const isRoundOver = this.failures > 0 && this.failures % this.addresses.length === 0;
+    const hasTriedAll = hadSession || isRoundOver;
     if (hasTriedAll) this.redirects = 0;
     const wasSilent = this.silences.has(this.address);
     return { address: this.address, isRedirect: false, wasSilent, hasTriedAll };
   }
 
+  /** Goes on with the round, also after a named leader that is gone. */
   private advance(): void {
-    const index = this.addresses.indexOf(this.address);
-    this.address = this.addresses[(index + 1) % this.addresses.length] ?? this.address;
+    const index = this.addresses.indexOf(this.position);
+    this.position = this.addresses[(index + 1) % this.addresses.length] ?? this.position;
+    this.address = this.position;
   }
 
   /**

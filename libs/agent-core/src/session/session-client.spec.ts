@@ -218,7 +218,7 @@ describe('SessionClient', () => {
     coordinator.isGone = (address) => address === 'http://c';
     await testBed.start();
     await clock.advance(5_100);
-    expect(coordinator.dials.slice(0, 3)).toEqual(['http://a', 'http://c', 'http://a']);
+    expect(coordinator.dials.slice(0, 3)).toEqual(['http://a', 'http://c', 'http://b']);
   });
 
   it('waits 60 s for the TLS handshake of a named leader whose machine answers', async () => {
