@@ -22,6 +22,8 @@ export interface CallPolicy {
   readonly totalMs: number;
   /** True: an attempt whose outcome is unknown is not repeated. */
   readonly isWrite: boolean;
+  /** True: does not wait for other calls, however many are in flight. Default false. */
+  readonly isUrgent?: boolean;
 }
 
 /** Reads are repeated at other members until one answers. */
@@ -32,7 +34,12 @@ export const WRITE: CallPolicy = { attemptMs: 3_000, totalMs: 5_000, isWrite: tr
  * A leader renews its lease of 2 s every 0.5 s: a member that does not answer must not use up the
  * time of the lease. The next renewal goes to another member.
  */
-export const RENEW: CallPolicy = { attemptMs: 450, totalMs: 450, isWrite: false };
+export const RENEW: CallPolicy = {
+  attemptMs: 450,
+  totalMs: 450,
+  isWrite: false,
+  isUrgent: true, // behind a burst of other calls, the lease would end
+};
 /** Physical work of etcd on its whole database. */
 export const MAINTENANCE: CallPolicy = { attemptMs: 60_000, totalMs: 60_000, isWrite: false };
 
@@ -52,10 +59,10 @@ const REFUSED_MS = 200;
 /** Pause when every member has just failed. */
 const PAUSE_MS = 100;
 /**
- * Calls in flight. More wait here, where they cost little, and not in etcd, which refuses calls when
+ * Calls in flight, without urgent ones. More wait here, where they cost little, and not in etcd, which refuses calls when
  * too many wait.
  */
-const MAX_CALLS_IN_FLIGHT = 256;
+export const MAX_CALLS_IN_FLIGHT = 256;
 
 /**
  * Calls members of one etcd cluster: at the same member while that member answers, otherwise at the
@@ -98,9 +105,12 @@ export class EtcdClient {
     policy: CallPolicy,
     run: (endpoint: Endpoint, settings: CallSettings) => Promise<Result>,
   ): Promise<Result> {
+    const callNow = (): Promise<Result> =>
+      this.callUntil(this.options.clock.now() + policy.totalMs, policy, run);
+    if (policy.isUrgent === true) return callNow();
     await this.enter();
     try {
-      return await this.callUntil(this.options.clock.now() + policy.totalMs, policy, run);
+      return await callNow();
     } finally {
       this.leave();
     }
