@@ -226,7 +226,7 @@ export async function startCoordinator(
       const presence = startPresence(store, machine, { id: config.name, address, holder });
       steps.add(() => presence.close());
     }
-    steps.add(() => roles.handOver());
+    steps.add(() => roles.leave());
     return {
       url: identity === undefined ? rpc.url : toPublicUrl(config, identity, rpc.address.port),
       opsUrl: ops.url,

@@ -138,6 +138,18 @@ describe('two coordinators on one store', () => {
     });
   });
 
+  it('elect nobody when both are closing', async () => {
+    const { leader, follower } = await group.waitForLeader('c1', 'c2');
+    const watch = group.client(follower).watchWorkloads({})[Symbol.asyncIterator]();
+    await watch.next();
+    const readTerm = async () => (await group.store.get('/leader/leader'))?.value;
+    const before = await readTerm();
+    await Promise.all([group.stop(follower), group.stop(leader)]);
+    expect(before).toBeDefined();
+    expect(await readTerm()).toEqual(before);
+    await watch.next().catch(() => undefined);
+  });
+
   it('hand the leadership over on request, and name the new leader', async () => {
     const { leader, follower } = await group.waitForLeader('c1', 'c2');
     await group.waitForMembers(2);

@@ -24,8 +24,11 @@ export interface Roles {
    * @param work - Gets the state that commits only in this leadership.
    */
   whenLeading(work: (state: ClusterState) => Promise<void>): Promise<void>;
-  /** Hands the leadership over, when this coordinator leads and another one can. */
-  handOver(): Promise<void>;
+  /**
+   * Leaves the election for good: this coordinator leads never again. Before, hands the leadership
+   * over when this coordinator leads and another one can.
+   */
+  leave(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -36,7 +39,7 @@ export function createFixedRole(leader: LeaderPart): Roles {
     nodes: leader.nodes,
     listWarnings: () => leader.listWarnings(),
     whenLeading: (work) => work(leader.state),
-    handOver: async () => undefined,
+    leave: async () => undefined,
     close: () => leader.close(),
   };
 }
@@ -91,8 +94,11 @@ export function createElectedRoles({
       const { leaderState } = roles;
       if (leaderState !== undefined) runLogged(work, leaderState);
     },
-    handOver: async () => {
+    leave: async () => {
+      // A coordinator that closes must not become the successor of another one.
+      if (!state.isLeading) return election.close();
       const successor = await roles.handOver();
+      await election.close();
       if (successor !== undefined)
         log.info('leadership handed over', { leader: successor.coordinatorId });
     },
