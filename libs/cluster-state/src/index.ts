@@ -3,6 +3,7 @@ export { LeadershipLostError, NotLeaderError } from './leadership/leadership-los
 export type { KnownLeader } from './leadership/leadership-lost.js';
 export type { CoordinatorRole, LeadershipMode, RoleChange } from './leadership/leadership.js';
 export { LeaderElection } from './leadership/leader-election.js';
+export { findNextInLine } from './leadership/succession.js';
 export { CoordinatorPresence } from './leadership/coordinator-presence.js';
 export type { CoordinatorPresenceDeps } from './leadership/coordinator-presence.js';
 export type { CandidateIdentity } from './leadership/campaign.js';

@@ -7,6 +7,7 @@ import {
   createErrorInterceptor,
   type CoordinatorClient,
 } from '@cloudless/api';
+import { CoordinatorRecordSchema } from '@cloudless/api/store';
 import { createLeaderDirectory } from '@cloudless/api-server';
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
@@ -39,6 +40,8 @@ class SwitchBed {
   /** Runs while a leader part is built. */
   onOpenLeader: (state: ClusterState) => void = () => undefined;
   onOpenFollower: () => void = () => undefined;
+  /** Addresses to which the coordinator has connected. */
+  readonly connected: string[] = [];
   /** What the close of a leader part waits for. */
   closing: Promise<void> = Promise.resolve();
   readonly roles: RoleSwitch;
@@ -54,7 +57,12 @@ class SwitchBed {
       ...{ state, election, coordinatorId: 'c1', term: undefined },
       machine: { clock, log: silentLog },
       leaders: createLeaderDirectory(state),
-      connections: { connect: () => Promise.reject(new Error('no other coordinator')) },
+      connections: {
+        connect: ({ address }) => {
+          this.connected.push(address);
+          return Promise.reject(new Error('connection refused'));
+        },
+      },
       openLeader: (leading) => this.openLeader(leading),
       openFollower: () => this.openFollower(),
     });
@@ -243,6 +251,19 @@ describe('the role switch', () => {
     await bed.waitForTerm(2n);
     await clock.advance(0);
     expect((await held).name).toBe('leader 2');
+  });
+
+  it('connects to the next in line before a hand-over revokes the lease', async () => {
+    await bed.waitForTerm(1n);
+    for (const id of ['c3', 'c1', 'c2']) {
+      const record = create(CoordinatorRecordSchema, { id, address: `http://${id}` });
+      await bed.state.commit(bed.state.transaction().put('coordinator', id, record));
+    }
+    const handedOver = bed.roles.handOver();
+    expect(bed.connected).toEqual(['http://c2']);
+    expect(bed.state.isLeading).toBe(true);
+    await clock.advance(1_100);
+    await handedOver;
   });
 
   it('opens no part for a term that begins after its close', async () => {

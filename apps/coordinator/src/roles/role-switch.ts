@@ -1,6 +1,6 @@
 import { RoleRouter, type KnownLeader, type LeaderDirectory } from '@cloudless/api-server';
 import { errorFields, sleep, type Clock, type Log } from '@cloudless/base';
-import type { ClusterState } from '@cloudless/cluster-state';
+import { findNextInLine, type ClusterState } from '@cloudless/cluster-state';
 import { connectionKey } from '@cloudless/rpc-node/server';
 import type { CoordinatorMachine } from '../coordinator.js';
 import type { CallAuthentication } from '../identity/call-authentication.js';
@@ -98,6 +98,7 @@ export class RoleSwitch {
     const { state, election, leaders } = this.deps;
     if (!state.isLeading) return undefined;
     const { epoch } = state;
+    void this.connectToNext();
     await this.router.hold(DRAIN_MS, except);
     await election.stepDown();
     const giveUpAtMs = this.clock.now() + SUCCESSOR_MS;
@@ -106,6 +107,22 @@ export class RoleSwitch {
       if (successor !== undefined && successor.epoch > epoch) return successor;
       if (this.clock.now() >= giveUpAtMs) return undefined;
       await sleep(this.clock, 10);
+    }
+  }
+
+  /** Connects to the successor in advance, so that held calls do not wait for a TLS handshake. */
+  private async connectToNext(): Promise<void> {
+    const { state, coordinatorId, connections } = this.deps;
+    const next = findNextInLine(state.view(), coordinatorId);
+    if (next === undefined) return;
+    const leader = { epoch: state.epoch, address: next.address, coordinatorId: next.id };
+    try {
+      await connections.connect(leader, new AbortController().signal);
+    } catch (reason) {
+      this.log.debug('successor not reached yet', {
+        address: next.address,
+        ...errorFields(reason),
+      });
     }
   }
 

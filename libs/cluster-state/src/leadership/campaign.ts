@@ -76,17 +76,31 @@ export interface WonCampaign {
   readonly sentAtMs: number;
 }
 
+/** A lease for a campaign, which nobody sees before its transaction. */
+export type GrantedLease = Pick<WonCampaign, 'lease' | 'sentAtMs'>;
+
+/** @throws The errors of the store. */
+export async function grantLeaderLease({
+  store,
+  clock,
+}: Pick<CampaignDeps, 'store' | 'clock'>): Promise<GrantedLease> {
+  const sentAtMs = clock.now();
+  return { lease: await store.grantLease(LEADER_LEASE_MS), sentAtMs };
+}
+
 /**
  * Takes the leadership when nobody holds the leader lease: one transaction writes the lease record
  * and the leader record. The view must show the newest revision.
+ * @param granted - Ends when the campaign is not won.
  * @returns Undefined when another coordinator was faster, or the store was too slow. Nothing of
  *   this campaign takes effect later.
  * @throws The errors of the store, when certainly nothing was committed.
  */
-export async function campaign(deps: CampaignDeps): Promise<WonCampaign | undefined> {
-  const { store, clock } = deps;
-  const sentAtMs = clock.now();
-  const lease = await store.grantLease(LEADER_LEASE_MS);
+export async function campaign(
+  deps: CampaignDeps,
+  { lease, sentAtMs }: GrantedLease,
+): Promise<WonCampaign | undefined> {
+  const { clock } = deps;
   const won = await commitCampaign(deps, lease);
   if (won !== undefined && clock.now() < sentAtMs + ACT_AFTER_RENEWAL_MS)
     return { ...won, lease, sentAtMs };

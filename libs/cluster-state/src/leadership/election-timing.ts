@@ -17,7 +17,7 @@ export const RENEWAL_RETRY_MS = 100;
 export const STEP_DOWN_PAUSE_MS = 2_000;
 /**
  * Upper bound of the random delay before a campaign, milliseconds. Long enough that one of several
- * followers is through (three round trips) before most others begin, short enough for a hand-over.
+ * followers is through (two round trips) before most others begin. The next in line does not wait.
  */
 export const CAMPAIGN_JITTER_MS = 100;
 /**

@@ -13,10 +13,12 @@ import { LEADER_KEY, toKey } from '../records/records.js';
 import type { ViewFollower } from '../view/view-follower.js';
 import {
   campaign,
+  grantLeaderLease,
   revoke,
   withCallLimit,
   type CandidateIdentity,
   type ElectionStore,
+  type GrantedLease,
   type WonCampaign,
 } from './campaign.js';
 import {
@@ -30,6 +32,7 @@ import { renewWhileActive } from './lease-renewal.js';
 import type { LeadershipMetrics } from './leadership-metrics.js';
 import type { Leadership } from './leadership.js';
 import type { MutableTerm } from './leadership-term.js';
+import { findNextInLine } from './succession.js';
 
 export interface LeaderElectionDeps {
   readonly store: ElectionStore;
@@ -50,7 +53,8 @@ export interface LeaderElectionDeps {
  * fences all others.
  *
  * - While another coordinator leads, the election waits for the lease record to disappear.
- * - Then it takes the lease after a short random delay, if its view shows the newest revision.
+ * - Then the first of the other coordinators by id takes the lease at once, the rest after a short
+ *   random delay, if the view shows the newest revision.
  * - While this coordinator leads, it renews the lease. The term ends when no renewal was answered
  *   in time, when the lease or the leader record is no longer its own, and with {@link stepDown}.
  */
@@ -120,17 +124,21 @@ export class LeaderElection {
     }
   }
 
-  /** Resolves when nobody seems to hold the leader lease, after a random delay. */
+  /**
+   * Resolves when nobody seems to hold the leader lease: at once for the coordinator that is next in
+   * line when it has seen the end of the lease, otherwise after a random delay.
+   */
   private async waitForVacancy(): Promise<void> {
     const { clock, random } = this.deps;
     const { signal } = this.stopping;
-    for (;;) {
+    for (let sawLease = false; ;) {
+      sawLease ||= this.seesLease;
       if (signal.aborted) throw new StoppedError();
       const pauseMs = this.notBeforeMs - clock.now();
       if (pauseMs > 0) await this.pause(Math.max(1, pauseMs));
       else if (this.seesLease && !(await this.isLeaseGone())) continue;
       else {
-        await this.pause(random.next() * CAMPAIGN_JITTER_MS);
+        if (!sawLease || !this.isNextInLine) await this.pause(random.next() * CAMPAIGN_JITTER_MS);
         if (clock.now() >= this.notBeforeMs) return;
       }
     }
@@ -161,16 +169,20 @@ export class LeaderElection {
     return this.deps.follower.view.get('leaderlease', LEADER_KEY) !== undefined;
   }
 
+  /** True for one coordinator in most elections. The transaction of the campaign decides. */
+  private get isNextInLine(): boolean {
+    const { follower, identity } = this.deps;
+    const last = follower.view.get('leader', LEADER_KEY)?.value.coordinatorId;
+    return findNextInLine(follower.view, last)?.id === identity.coordinatorId;
+  }
+
   /** Campaigns; when won, leads until the term has ended and its lease was revoked. */
   private async campaignAndLead(): Promise<void> {
     const { store } = this;
     const { signal } = this.stopping;
-    if (!(await this.catchUp())) return;
-    if (this.seesLease) {
-      if (await this.isLeaseAbsent()) this.reloadView();
-      return;
-    }
-    const won = await campaign({ ...this.deps, store, signal });
+    const granted = await this.prepare();
+    if (granted === undefined) return;
+    const won = await campaign({ ...this.deps, store, signal }, granted);
     if (won === undefined) return;
     try {
       const term = await this.beginTerm(won);
@@ -178,6 +190,27 @@ export class LeaderElection {
     } finally {
       await revoke({ store, log: this.deps.log }, won.lease);
     }
+  }
+
+  /**
+   * Asks for a lease and for the newest revision at the same time, as each takes a round trip. Time
+   * that the view needs is taken off the lease.
+   * @returns The lease; undefined when this coordinator cannot campaign now.
+   */
+  private async prepare(): Promise<GrantedLease | undefined> {
+    const { store } = this;
+    const { clock, log } = this.deps;
+    const [granted, caughtUp] = await Promise.allSettled([
+      grantLeaderLease({ store, clock }),
+      this.catchUp(),
+    ]);
+    if (granted.status === 'rejected') throw granted.reason;
+    const isCaughtUp = caughtUp.status === 'fulfilled' && caughtUp.value;
+    if (isCaughtUp && !this.seesLease) return granted.value;
+    await revoke({ store, log }, granted.value.lease);
+    if (caughtUp.status === 'rejected') throw caughtUp.reason;
+    if (isCaughtUp && this.seesLease && (await this.isLeaseAbsent())) this.reloadView();
+    return undefined;
   }
 
   /** Mends a view that has reached the newest revision and shows a record that was deleted. */
