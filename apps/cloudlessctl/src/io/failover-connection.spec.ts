@@ -1,6 +1,6 @@
-import { Code, ConnectError, createClient } from '@connectrpc/connect';
-import { createRouterTransport } from '@connectrpc/connect';
-import { CoordinatorService } from '@cloudless/api';
+import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
+import { CoordinatorService, toConnectError, toLeaderMetadata } from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
 import { connectToAny } from './failover-connection.js';
 
 const servers = ['http://a', 'http://b', 'http://c'];
@@ -9,21 +9,37 @@ const servers = ['http://a', 'http://b', 'http://c'];
 class Coordinators {
   readonly down = new Set<string>();
   readonly silent = new Set<string>();
+  /** Coordinators that are cut off from the leader. */
+  readonly leaderless = new Set<string>();
   readonly calls: string[] = [];
+  onCall: () => void = () => undefined;
   readonly prepared: string[] = [];
   readonly closed: string[] = [];
 
   readonly open = (server: string) => ({
-    transport: createRouterTransport(({ service }) =>
+    transport: createRouterTransport(({ service }) => {
+      const refuseWithoutLeader = (): void => {
+        if (this.leaderless.has(server))
+          throw toConnectError(
+            new CloudlessError('LEADERSHIP_LOST', `${server} knows no leader`, {
+              metadata: toLeaderMetadata({ address: 'http://gone', epoch: 1n }),
+            }),
+          );
+      };
       service(CoordinatorService, {
+        watchWorkloads: async function* () {
+          refuseWithoutLeader();
+        },
         getServerInfo: () => {
           this.calls.push(server);
+          this.onCall();
           if (this.down.has(server))
             throw new ConnectError('the connection broke', Code.Unavailable);
+          refuseWithoutLeader();
           return { coordinatorId: server };
         },
-      }),
-    ),
+      });
+    }),
     prepare: async (signal: AbortSignal) => {
       this.prepared.push(server);
       if (this.silent.has(server))
@@ -42,7 +58,12 @@ describe('connectToAny', () => {
   let connection: ReturnType<typeof connectToAny>;
   beforeEach(() => {
     coordinators = new Coordinators();
-    connection = connectToAny({ servers, open: coordinators.open, connectTimeoutMs: 20 });
+    connection = connectToAny({
+      servers,
+      open: coordinators.open,
+      connectTimeoutMs: 20,
+      retryTimes: { retryMs: 200, pauseMs: 1 },
+    });
     const client = createClient(CoordinatorService, connection.transport);
     call = async (signal) =>
       (await client.getServerInfo({}, signal === undefined ? {} : { signal })).coordinatorId;
@@ -72,6 +93,35 @@ describe('connectToAny', () => {
     down.add(first);
     await expect(running).rejects.toMatchObject({ code: Code.Unavailable });
     expect(coordinators.calls.filter((server) => server !== first)).toEqual([]);
+    expect(await call()).toBe('http://b');
+  });
+
+  it('leaves a coordinator that is cut off from the leader, and stays with the next', async () => {
+    coordinators.leaderless.add('http://a').add('http://b');
+    expect([await call(), await call()]).toEqual(['http://c', 'http://c']);
+    expect(coordinators.calls).toEqual([...servers, 'http://c']);
+    expect(coordinators.closed).toEqual([]);
+  });
+
+  it('asks each coordinator again until one knows the leader', async () => {
+    for (const server of servers) coordinators.leaderless.add(server);
+    const running = call();
+    coordinators.onCall = () => {
+      if (coordinators.calls.length === 4) coordinators.leaderless.delete('http://b');
+    };
+    expect(await running).toBe('http://b');
+  });
+
+  it('says that no coordinator leads when none does in time', async () => {
+    for (const server of servers) coordinators.leaderless.add(server);
+    await expect(call()).rejects.toThrow(/knows no leader/);
+    expect(new Set(coordinators.calls)).toEqual(new Set(servers));
+  });
+
+  it('opens the next stream at another coordinator after one that knows no leader', async () => {
+    coordinators.leaderless.add('http://a');
+    const watch = createClient(CoordinatorService, connection.transport).watchWorkloads({});
+    await expect(watch[Symbol.asyncIterator]().next()).rejects.toThrow(/knows no leader/);
     expect(await call()).toBe('http://b');
   });
 

@@ -1,4 +1,11 @@
+import type { StreamResponse } from '@connectrpc/connect';
 import type { CoordinatorConnection } from './io.js';
+import {
+  isLeaderMissing,
+  LEADER_RETRY_TIMES,
+  retryWithoutLeader,
+  type LeaderRetryTimes,
+} from './retry-without-leader.js';
 
 /**
  * Time that an address has for the connection before the next address is tried, milliseconds. A
@@ -13,18 +20,28 @@ export interface FailoverOptions {
   open(server: string): CoordinatorConnection;
   /** Default: {@link CONNECT_TIMEOUT_MS}. */
   readonly connectTimeoutMs?: number;
+  /** Default: {@link LEADER_RETRY_TIMES}. */
+  readonly retryTimes?: LeaderRetryTimes;
+}
+
+/** The open connection to one of the coordinators. */
+interface Connected {
+  readonly index: number;
+  readonly transport: CoordinatorConnection['transport'];
 }
 
 /**
  * Creates a connection to whichever coordinator answers: before each call the open connection is
  * used, or the next address is tried, each once. A call is sent to one coordinator only and never
  * repeated here, so that no change is made twice: a call whose connection breaks fails, and the next
- * call finds another coordinator.
+ * call finds another coordinator. Only a call that a coordinator has refused, because it knows no
+ * leader, is sent to the next coordinator: one that is cut off from the others must not block them.
  */
 export function connectToAny({
   servers,
   open,
   connectTimeoutMs = CONNECT_TIMEOUT_MS,
+  retryTimes = LEADER_RETRY_TIMES,
 }: FailoverOptions): CoordinatorConnection {
   const connections = new Map<string, CoordinatorConnection>();
   let current = 0;
@@ -35,8 +52,18 @@ export function connectToAny({
     connections.delete(server);
   };
 
+  /** Concurrent calls that fail together move on once. */
+  const moveOn = (index: number): void => {
+    if (current === index) current = (index + 1) % servers.length;
+  };
+
+  /** The connection stays open for other calls that run over it. */
+  const leaveWithoutLeader = (index: number, reason: unknown): void => {
+    if (isLeaderMissing(reason)) moveOn(index);
+  };
+
   /** @throws the failure of the last address when none is reached. */
-  const connect = async (signal: AbortSignal | undefined): Promise<CoordinatorConnection> => {
+  const connect = async (signal: AbortSignal | undefined): Promise<Connected> => {
     for (let attempt = 1; ; attempt += 1) {
       const index = current;
       const server = servers[index] ?? '';
@@ -45,11 +72,10 @@ export function connectToAny({
       try {
         const isLast = attempt >= servers.length;
         await prepare(connection, isLast ? undefined : connectTimeoutMs, signal);
-        return connection;
+        return { index, transport: connection.transport };
       } catch (reason) {
         drop(server);
-        // Concurrent calls fail together and move on once.
-        if (current === index) current = (index + 1) % servers.length;
+        moveOn(index);
         if (attempt >= servers.length || isClosed || signal?.aborted === true) throw reason;
       }
     }
@@ -57,16 +83,55 @@ export function connectToAny({
 
   return {
     transport: {
-      unary: async (method, signal, ...rest) =>
-        (await connect(signal)).transport.unary(method, signal, ...rest),
-      stream: async (method, signal, ...rest) =>
-        (await connect(signal)).transport.stream(method, signal, ...rest),
+      unary: (method, signal, timeoutMs, ...rest) =>
+        retryWithoutLeader(
+          async (remainingMs) => {
+            const { index, transport } = await connect(signal);
+            try {
+              return await transport.unary(method, signal, remainingMs, ...rest);
+            } catch (reason) {
+              leaveWithoutLeader(index, reason);
+              throw reason;
+            }
+          },
+          { signal, timeoutMs, coordinators: servers.length },
+          retryTimes,
+        ),
+      stream: async (method, signal, ...rest) => {
+        const { index, transport } = await connect(signal);
+        const onError = (reason: unknown): void => leaveWithoutLeader(index, reason);
+        try {
+          return watchErrors(await transport.stream(method, signal, ...rest), onError);
+        } catch (reason) {
+          onError(reason);
+          throw reason;
+        }
+      },
     },
     close: () => {
       isClosed = true;
       for (const server of [...connections.keys()]) drop(server);
     },
   };
+}
+
+function watchErrors<Response extends Pick<StreamResponse, 'message'>>(
+  response: Response,
+  onError: (reason: unknown) => void,
+): Response {
+  return { ...response, message: passErrors(response.message, onError) };
+}
+
+async function* passErrors<Item>(
+  items: AsyncIterable<Item>,
+  onError: (reason: unknown) => void,
+): AsyncGenerator<Item> {
+  try {
+    yield* items;
+  } catch (reason) {
+    onError(reason);
+    throw reason;
+  }
 }
 
 /** @param timeoutMs - Undefined: no limit but the signal. */

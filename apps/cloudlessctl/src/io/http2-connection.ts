@@ -1,6 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { Http2SessionManager, createConnectTransport } from '@connectrpc/connect-node';
-import { createLeaderRetry } from './retry-without-leader.js';
 import type { CoordinatorConnection } from './io.js';
 
 /**
@@ -34,7 +33,7 @@ export function connectHttp2(
       baseUrl: server,
       httpVersion: '2',
       sessionManager,
-      interceptors: [createLeaderRetry(), ...interceptors],
+      interceptors,
     }),
     prepare: (signal) => prepare(sessionManager, signal),
     close: () => sessionManager.abort(),

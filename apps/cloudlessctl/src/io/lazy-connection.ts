@@ -11,7 +11,10 @@ export function connectLazily(server: string, access?: ServerAccess): Coordinato
   const servers = splitServers(server);
   const open = async (): Promise<CoordinatorConnection> => {
     const openOne = await loadClient(access);
-    if (servers.length === 1) return openOne(server);
+    if (servers.length === 1) {
+      const { withLeaderRetry } = await import('./retry-without-leader.js');
+      return withLeaderRetry(openOne(server));
+    }
     const { connectToAny } = await import('./failover-connection.js');
     return connectToAny({ servers, open: openOne });
   };

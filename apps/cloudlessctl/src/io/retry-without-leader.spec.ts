@@ -1,28 +1,30 @@
-import { Code, createClient, createRouterTransport } from '@connectrpc/connect';
+import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
 import { CoordinatorService, toConnectError, toLeaderMetadata } from '@cloudless/api';
 import { CloudlessError, type ErrorReason } from '@cloudless/base';
-import { createLeaderRetry } from './retry-without-leader.js';
+import { withLeaderRetry } from './retry-without-leader.js';
 
 /** Returns a client of a coordinator that refuses the first calls. */
 function setUp(refusals: number, reason: ErrorReason = 'LEADERSHIP_LOST', retryMs = 60_000) {
   const seen = { calls: 0 };
-  const transport = createRouterTransport(
-    ({ service }) =>
-      service(CoordinatorService, {
-        getServerInfo: () => {
-          seen.calls += 1;
-          if (seen.calls > refusals) return { epoch: 2n };
-          throw toConnectError(
-            new CloudlessError(reason, 'refused', { metadata: toLeaderMetadata({ epoch: 1n }) }),
-          );
-        },
-      }),
-    { transport: { interceptors: [createLeaderRetry(retryMs, 1)] } },
+  const transport = createRouterTransport(({ service }) =>
+    service(CoordinatorService, {
+      getServerInfo: () => {
+        seen.calls += 1;
+        if (seen.calls > refusals) return { epoch: 2n };
+        throw toConnectError(
+          new CloudlessError(reason, 'refused', { metadata: toLeaderMetadata({ epoch: 1n }) }),
+        );
+      },
+    }),
   );
-  return { client: createClient(CoordinatorService, transport), seen };
+  const connection = withLeaderRetry(
+    { transport, close: () => undefined },
+    { retryMs, pauseMs: 1 },
+  );
+  return { client: createClient(CoordinatorService, connection.transport), seen };
 }
 
-describe('createLeaderRetry', () => {
+describe('withLeaderRetry', () => {
   it('repeats a call until a coordinator leads', async () => {
     const { client, seen } = setUp(3);
     expect(await client.getServerInfo({})).toMatchObject({ epoch: 2n });
@@ -33,6 +35,13 @@ describe('createLeaderRetry', () => {
     const { client, seen } = setUp(1_000, 'LEADERSHIP_LOST', 0);
     await expect(client.getServerInfo({})).rejects.toMatchObject({ code: Code.Unavailable });
     expect(seen.calls).toBe(1);
+  });
+
+  it('gives up at the deadline of the call', async () => {
+    const { client } = setUp(1_000_000);
+    const failure = await client.getServerInfo({}, { timeoutMs: 20 }).catch(ConnectError.from);
+    expect(failure).toBeInstanceOf(ConnectError);
+    expect([Code.Unavailable, Code.DeadlineExceeded]).toContain((failure as ConnectError).code);
   });
 
   it('repeats no call that failed for another reason, which may have been applied', async () => {
