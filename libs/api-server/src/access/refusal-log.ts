@@ -78,7 +78,11 @@ export class RefusalLog {
           .event({ ...event, ...counted, errorReason: toReasonEnum(reason.reason) }),
       )
       .catch((failure: unknown) =>
-        log.warn('refused call not recorded', { rpc: method.name, cause, ...errorFields(failure) }),
+        // The log is the only trace of a refusal by a coordinator that cannot commit.
+        log.warn('refused call not recorded', {
+          ...{ rpc: method.name, cause, principal, address },
+          ...errorFields(failure),
+        }),
       );
   }
 }
