@@ -56,21 +56,12 @@ export class CoordinatorGroup implements ControlPlane {
   }
 
   get lastPause(): number {
-    return this.isDisturbed ? this.deps.time.now() : this.pausedUntil;
-  }
-
-  /**
-   * True while an agent may need longer than a lease to find a new leader: a coordinator is paused,
-   * or two of them are dead or do not follow the store, so that they name an old leader or nobody.
-   */
-  private get isDisturbed(): boolean {
-    const impaired = this.members.filter(({ isImpaired }) => isImpaired).length;
-    return impaired > 1 || this.members.some(({ isPaused }) => isPaused);
+    return this.members.some(({ isPaused }) => isPaused) ? this.deps.time.now() : this.pausedUntil;
   }
 
   observe(): void {
     for (const text of findSeveralLeaders(this.members)) this.deps.reportViolation(text);
-    if (this.isDisturbed) this.pausedUntil = this.deps.time.now();
+    if (this.members.some(({ isPaused }) => isPaused)) this.pausedUntil = this.deps.time.now();
   }
 
   killLeader(restartAfterMs: number): boolean {
@@ -125,14 +116,6 @@ export class GroupMember {
 
   get isActing(): boolean {
     return this.process?.isRunning === true && this.leadership !== undefined;
-  }
-
-  /** True while the process is dead or starts, or does not reach the store at the moment. */
-  get isImpaired(): boolean {
-    const { serving, storeLink, viewDelayMs } = this;
-    const { requestLoss, replyLoss } = storeLink.faults;
-    const isReached = storeLink.isFree('up') && storeLink.isFree('down');
-    return serving === undefined || !isReached || requestLoss + replyLoss + viewDelayMs[1] > 0;
   }
 
   get isPaused(): boolean {
