@@ -150,7 +150,7 @@ it('keys and tokens appear in no log, event, dump, backup, error, metric or proc
   const control = new SecretScan();
   cluster.addSecretsTo(control);
   control.addDirectory(cluster.identityDir);
-  expect(control.findings.length).toBeGreaterThan(10);
+  expect(control.findings.length).toBeGreaterThan(5);
   expect(readFileSync(backup).length).toBeGreaterThan(1_000);
   expect(scan.scannedBytes).toBeGreaterThan(100_000);
 });
