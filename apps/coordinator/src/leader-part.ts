@@ -19,7 +19,7 @@ import type { CoordinatorIdentity } from './identity/coordinator-identity.js';
 /** Interval at which agents report usage and conditions, milliseconds. */
 const USAGE_INTERVAL_MS = 10_000;
 
-/** What lives as long as the process, and what the leader part is built on. */
+/** The dependencies of a leader part, which live as long as the process. */
 export interface LeaderPartDeps {
   readonly config: CoordinatorConfig;
   readonly machine: CoordinatorMachine;
@@ -35,7 +35,7 @@ export interface LeaderPartDeps {
 }
 
 /**
- * What exists only while this coordinator leads: the controllers, the sessions and tunnels of the
+ * The parts of a leader, built for each leadership: the controllers, the sessions and tunnels of the
  * agents, and the handlers of the calls that need them.
  */
 export interface LeaderPart {

@@ -217,7 +217,7 @@ describe('AuthorityKeySync', () => {
     expect(await followerKeys.list()).toEqual([1, 2]);
   });
 
-  it('gives nobody the keys of a rotation without a record', async () => {
+  it('refuses to export keys of a rotation that was not recorded', async () => {
     const unrecorded = openKeys('unrecorded');
     await unrecorded.create(2);
     await followerKeys.store(2, await unrecorded.read(2));

@@ -9,7 +9,7 @@ import { openReadModel } from '@cloudless/controllers';
 import type { CoordinatorMachine } from '../coordinator.js';
 import type { CallAuthentication } from '../identity/call-authentication.js';
 
-/** What a follower part is built on. */
+/** The dependencies of a follower part. */
 export interface FollowerPartDeps extends Pick<LivenessMirrorDeps, 'leaders' | 'connect'> {
   readonly machine: CoordinatorMachine;
   readonly state: ClusterState;
@@ -19,7 +19,7 @@ export interface FollowerPartDeps extends Pick<LivenessMirrorDeps, 'leaders' | '
   readonly access?: CallAuthentication | undefined;
 }
 
-/** What exists only while this coordinator follows: a copy of the live status of nodes, and reads. */
+/** The parts of a follower: a copy of the live status of nodes, and the handlers of reads. */
 export interface FollowerPart extends RolePart {
   readonly nodes: { readonly aliveCount: number };
   /** Returns warnings for operators, one sentence each. */

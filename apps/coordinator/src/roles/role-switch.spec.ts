@@ -42,7 +42,7 @@ class SwitchBed {
   onOpenFollower: () => void = () => undefined;
   /** Addresses to which the coordinator has connected. */
   readonly connected: string[] = [];
-  /** What the close of a leader part waits for. */
+  /** The promise that the close of a leader part waits for. */
   closing: Promise<void> = Promise.resolve();
   readonly roles: RoleSwitch;
   readonly client: CoordinatorClient;

@@ -12,7 +12,7 @@ import { openFollowerPart } from './follower-part.js';
 import { LeaderConnections } from './leader-connections.js';
 import { RoleSwitch } from './role-switch.js';
 
-/** What serves the calls of a coordinator, in the roles that it can have. */
+/** The handlers of the calls of a coordinator, as leader and as follower. */
 export interface Roles {
   readonly registerRoutes: (router: ConnectRouter) => void;
   readonly nodes: { readonly aliveCount: number };

@@ -1,7 +1,7 @@
 import { CloudlessError, type Clock, type Log } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 
-/** What the store shows about a coordinator that starts. */
+/** The identity of the coordinator that starts. */
 export interface CoordinatorFacts {
   readonly id: string;
   readonly address: string;

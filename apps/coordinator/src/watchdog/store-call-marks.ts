@@ -8,7 +8,7 @@ export const WATCHED_CALLS: readonly WatchedCall[] = ['write', 'lease'];
 const FIELDS = ['pending', 'progress', 'stalledMs'] as const;
 type Field = (typeof FIELDS)[number];
 
-/** What the watchdog reads of one sort of calls. */
+/** The state of one sort of calls, as the watchdog reads it. */
 export interface CallReading {
   /** Number of calls that have not returned. */
   readonly pending: number;

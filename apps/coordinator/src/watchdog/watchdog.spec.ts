@@ -25,7 +25,7 @@ describe('StallDetector', () => {
     expect(looks([5_000, 1], [5_000, 2], [5_000, 3], [5_000, 4])).toEqual([0, 0, 0, 0]);
   });
 
-  it('does not count the time for which the whole process stood still', () => {
+  it('leaves out the time for which the whole process stood still', () => {
     const detector = new StallDetector();
     detector.observe({ pending: 1, progress: 1 }, 500);
     expect(detector.observe({ pending: 1, progress: 1 }, 3_600_000)).toBe(1_000);

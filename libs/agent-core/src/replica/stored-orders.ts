@@ -52,7 +52,8 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
 
 /**
  * Returns true when the end of the newest container has been handled and counted, or there is no
- * container. A replica that waits for its order has an `exit` only if nobody has handled it.
+ * container. A replica that waits for its order has an `exit` only while the exit is not
+ * handled.
  */
 function hasHandledEnd(activity: Exclude<Activity, { kind: 'unlisted' }>): boolean {
   if (activity.kind === 'unconfirmed') return activity.exit === undefined;

@@ -67,7 +67,7 @@ describe('CoordinatorDirectory', () => {
     expect(directory.next(hint)).toMatchObject(next);
   });
 
-  it('does not follow a hint to a named leader that was silent', () => {
+  it('ignores a hint to a leader that was silent', () => {
     const directory = new CoordinatorDirectory([A, B]);
     expect(directory.next(leads(C)).address).toBe(C);
     expect(directory.next({ ...failed, isSilent: true }).address).toBe(B);

@@ -18,7 +18,7 @@ export interface MigrationSide {
   readonly restore: (openChunks: () => AsyncIterable<Uint8Array>) => Promise<unknown>;
 }
 
-/** What a migration copied. */
+/** The result of a migration. */
 export interface Migration extends ContentDigest {
   readonly clusterId: string;
 }
