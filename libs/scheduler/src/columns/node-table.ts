@@ -5,6 +5,7 @@ import { compareText } from '../order.js';
 import { computeImbalance } from '../scoring/score.js';
 import { CustomColumns } from './custom-columns.js';
 import { NodeClasses, NodeKinds, NodeSizes, NO_CLASS } from './node-classes.js';
+import { MAX_INDEXED_SIZES, UseIndex } from './use-index.js';
 import type { Slot } from './value-column.js';
 import { ValueColumns } from './value-columns.js';
 
@@ -76,6 +77,8 @@ export class NodeTable {
   private readonly slots = new Map<NodeId, Slot>();
   private readonly freeSlots: Slot[] = [];
   private ranks: Int32Array | undefined;
+  /** Made for the first scan that needs the index. */
+  private use: UseIndex | undefined;
   private nodeCount = 0;
 
   /** @param original - The table that a new one is a copy of. */
@@ -165,7 +168,7 @@ export class NodeTable {
     if (replicas[slot] === 0) {
       this.custom.clearBooked(slot);
       this.writeAmounts(slot, this.records[slot], NO_RESOURCES);
-    } else this.refreshImbalance(slot);
+    } else this.refreshShares(slot);
   }
 
   /** Resources that reservations hold on a slot, with or without a node. */
@@ -185,6 +188,16 @@ export class NodeTable {
   get rankOf(): Int32Array {
     this.ranks ??= this.computeRanks();
     return this.ranks;
+  }
+
+  /** The nodes by the shares in use; undefined when the machines have too many sizes. */
+  get byUse(): UseIndex | undefined {
+    if (this.sizes.capacities.length > MAX_INDEXED_SIZES) this.use = undefined;
+    else if (this.use === undefined) {
+      this.use = new UseIndex(this.capacity);
+      for (let slot = 0; slot < this.size; slot += 1) this.indexUse(slot, this.use);
+    }
+    return this.use;
   }
 
   /** Lists the slots with a node, in no particular order. */
@@ -222,7 +235,8 @@ export class NodeTable {
     return (
       this.capacity * (4 * COUNTS.length + 8 * AMOUNTS.length) +
       this.columns.bytes +
-      this.custom.bytes
+      this.custom.bytes +
+      (this.use?.bytes ?? 0)
     );
   }
 
@@ -234,6 +248,7 @@ export class NodeTable {
     this.classes = new NodeClasses();
     this.sizes = new NodeSizes();
     this.kinds = new NodeKinds();
+    this.use = undefined;
     for (let slot = 0; slot < this.size; slot += 1) this.classify(slot);
   }
 
@@ -258,6 +273,7 @@ export class NodeTable {
     for (const name of AMOUNTS) this[name] = copyOf(this[name], capacity);
     this.columns.grow(capacity);
     this.custom.grow(capacity);
+    this.use?.grow(capacity);
   }
 
   private writeAmounts(slot: Slot, node: IndexedNode | undefined, allocated: Resources): void {
@@ -273,15 +289,27 @@ export class NodeTable {
     this.capacityCpu[slot] = capacity.cpuMillis;
     this.capacityMemory[slot] = capacity.memoryBytes;
     this.replicasLeft[slot] = (node?.maxReplicas ?? 0) - (this.replicas[slot] ?? 0);
-    this.refreshImbalance(slot);
+    this.refreshShares(slot);
   }
 
-  private refreshImbalance(slot: Slot): void {
+  private refreshShares(slot: Slot): void {
     this.imbalance[slot] = computeImbalance(
       this.usedCpu[slot] ?? 0,
       this.usedMemory[slot] ?? 0,
       this.capacityCpu[slot] ?? 0,
       this.capacityMemory[slot] ?? 0,
+    );
+    if (this.use !== undefined) this.indexUse(slot, this.use);
+  }
+
+  private indexUse(slot: Slot, index: UseIndex): void {
+    if (this.classOf[slot] === NO_CLASS) return index.remove(slot);
+    const kind = this.kindOf[slot] ?? 0;
+    index.set(
+      slot,
+      this.sizeOf[slot] ?? 0,
+      (this.usedCpu[slot] ?? 0) * (this.kinds.cpuShares[kind] ?? 0),
+      (this.usedMemory[slot] ?? 0) * (this.kinds.memoryShares[kind] ?? 0),
     );
   }
 

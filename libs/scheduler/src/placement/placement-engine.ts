@@ -9,7 +9,7 @@ import type { Ledger } from '../reservations/ledger.js';
 import type { LedgerGroup } from '../reservations/replica-group.js';
 import { WorkloadCounts } from '../reservations/workload-counts.js';
 import type { ScoreWeights } from '../scoring/score.js';
-import { ClassScores } from '../signatures/class-scores.js';
+import { EXCLUDED, ClassScores } from '../signatures/class-scores.js';
 import { NodeMatch } from '../signatures/node-match.js';
 import { RequestPlan } from '../signatures/request-plan.js';
 import {
@@ -234,9 +234,9 @@ export class PlacementEngine {
     const plan = this.createPlan(request);
     const ranking = new Ranking(this.table, this.countsFor(request.workloadId), request);
     this.work.scans += 1;
-    this.work.nodesExamined += plan.match.count;
     const best = scanForBest(plan, this.table, ranking);
-    if (best === undefined) return undefined;
+    this.work.nodesExamined += best.examined;
+    if (best.score === EXCLUDED) return undefined;
     if (request.spread?.mode === 'required') {
       const ceiling = new SpreadCeiling(this.table, plan, ranking, request.spread.maxSkew);
       ceiling.refreshAll();

@@ -9,20 +9,17 @@ import type { Ranking } from '../trees/ranking.js';
 export interface ScanResult {
   readonly slot: Slot;
   readonly score: number;
+  /** Number of nodes that were looked at. */
+  readonly examined: number;
 }
 
 /**
- * Looks at every node that the filters over nodes allow, and returns the best one; undefined when
- * the replica fits on none. A required spread is not considered: when the best node is in a full
+ * Finds the best of the nodes that the filters over nodes allow. The score of the result is
+ * {@link EXCLUDED} when the replica fits on none. A required spread is not considered: when the best node is in a full
  * domain, so are all others.
  */
-export function scanForBest(
-  plan: RequestPlan,
-  table: NodeTable,
-  ranking: Ranking,
-): ScanResult | undefined {
-  const result = plan.isSimple ? scanSimple(plan, table, ranking) : scanAny(plan, ranking);
-  return result.score === EXCLUDED ? undefined : result;
+export function scanForBest(plan: RequestPlan, table: NodeTable, ranking: Ranking): ScanResult {
+  return plan.isSimple ? scanSimple(plan, table, ranking) : scanAny(plan, ranking);
 }
 
 function scanAny(plan: RequestPlan, ranking: Ranking): ScanResult {
@@ -36,66 +33,118 @@ function scanAny(plan: RequestPlan, ranking: Ranking): ScanResult {
     best = slot;
     bestScore = score;
   }
-  return { slot: best, score: bestScore };
+  return { slot: best, score: bestScore, examined: count };
 }
 
 /** More than the rounding errors of a sum of scores. */
 const MARGIN = 1e-9;
 
+/** Allowed nodes from which on a look at the nodes by their use costs less than one at all of them. */
+const MIN_INDEXED_NODES = 1_024;
+
+function scanSimple(plan: RequestPlan, table: NodeTable, ranking: Ranking): ScanResult {
+  const scan = new SimpleScan(plan, table, ranking);
+  const { match } = plan;
+  const isIndexed = ranking.isFlat && match.count >= MIN_INDEXED_NODES;
+  const index = isIndexed ? table.byUse : undefined;
+  if (index === undefined) scan.look(match.slots, match.count);
+  else {
+    const { cpuMillis, memoryBytes } = plan.request.resources;
+    for (const [size, capacity] of table.sizes.capacities.entries()) {
+      const center = {
+        cpu: TARGET_UTILISATION - cpuMillis / Math.max(1, capacity.cpuMillis),
+        memory: TARGET_UTILISATION - memoryBytes / Math.max(1, capacity.memoryBytes),
+      };
+      const distance = scan.limits.findLargestOf(size) + BALANCE_DISTANCE + MARGIN;
+      const found = match.borrowBuffer();
+      scan.look(found, index.collect(size, center, distance, match.allowed, found));
+    }
+  }
+  match.lastBest = scan.best;
+  return { slot: scan.best, score: scan.bestScore, examined: scan.examined };
+}
+
 /**
  * The same for a request whose score depends on CPU and memory alone: the loop that decides how
  * many different requests per second are placed. A node that is too far from the preferred
  * utilisation to reach the best score so far is passed after two multiplications and no division;
- * the others are filtered and scored exactly.
+ * the others are filtered and scored exactly. For a workload without replicas, nodes that are much
+ * too far are not even looked at.
  */
-function scanSimple(plan: RequestPlan, table: NodeTable, ranking: Ranking): ScanResult {
-  const { slots, count } = plan.match;
-  const { kindOf, usedCpu, usedMemory, imbalance } = table;
-  const { cpuMillis, memoryBytes } = plan.request.resources;
-  const { cpuShares, memoryShares } = table.kinds;
-  const limits = new KindLimits(plan, table);
-  const { distances } = limits;
-  const { isFlat } = ranking;
-  // The node that won last is a good one still, and lets the loop pass most others at once.
-  let best: Slot = plan.match.lastBest;
-  let bestScore = plan.score(best);
-  let bestCpu = usedCpu[best] ?? 0;
-  let bestMemory = usedMemory[best] ?? 0;
-  let bestKind = bestScore === EXCLUDED ? -1 : (kindOf[best] ?? 0);
-  limits.raise(bestScore);
-  for (let index = 0; index < count; index += 1) {
-    const slot = slots[index] ?? 0;
-    const order = isFlat || bestKind < 0 ? 0 : ranking.compareCounts(slot, best);
-    if (order > 0) continue;
-    const kind = kindOf[slot] ?? 0;
-    const cpu = usedCpu[slot] ?? 0;
-    const memory = usedMemory[slot] ?? 0;
-    if (order === 0) {
-      const cpuShare = (cpu + cpuMillis) * (cpuShares[kind] ?? 0);
-      const memoryShare = (memory + memoryBytes) * (memoryShares[kind] ?? 0);
-      const distance =
-        Math.abs(cpuShare - TARGET_UTILISATION) +
-        Math.abs(memoryShare - TARGET_UTILISATION) -
-        (distances[kind] ?? 0);
-      if (distance > BALANCE_DISTANCE) continue;
-      if (distance > 0 && Math.abs(cpuShare - memoryShare) >= (imbalance[slot] ?? 0)) continue;
-      // Nodes in an equal state have equal scores: only the node id may decide between them.
-      if (cpu === bestCpu && memory === bestMemory && kind === bestKind) {
-        if (ranking.hasSmallerId(slot, best) && plan.hasRoom(slot)) best = slot;
-        continue;
-      }
-    }
-    const score = plan.score(slot);
-    if (!ranking.isBefore(slot, score, best, bestScore)) continue;
-    limits.raise(score);
-    best = slot;
-    bestScore = score;
-    bestCpu = cpu;
-    bestMemory = memory;
-    bestKind = kind;
+class SimpleScan {
+  best: Slot;
+  bestScore: number;
+  readonly limits: KindLimits;
+  private bestCpu: number;
+  private bestMemory: number;
+  private bestKind: number;
+  /** Nodes that {@link look} was given. */
+  examined = 0;
+
+  constructor(
+    private readonly plan: RequestPlan,
+    private readonly table: NodeTable,
+    private readonly ranking: Ranking,
+  ) {
+    const { usedCpu, usedMemory, kindOf } = table;
+    // The node that won last is a good one still, and lets the loop pass most others at once.
+    const best = plan.match.lastBest;
+    this.best = best;
+    this.bestScore = plan.score(best);
+    this.bestCpu = usedCpu[best] ?? 0;
+    this.bestMemory = usedMemory[best] ?? 0;
+    this.bestKind = this.bestScore === EXCLUDED ? -1 : (kindOf[best] ?? 0);
+    this.limits = new KindLimits(plan, table);
+    this.limits.raise(this.bestScore);
   }
-  plan.match.lastBest = best;
-  return { slot: best, score: bestScore };
+
+  /** Looks at the first `count` of the allowed slots. */
+  look(slots: Int32Array, count: number): void {
+    const { plan, table, ranking, limits } = this;
+    const { kindOf, usedCpu, usedMemory, imbalance } = table;
+    const { cpuMillis, memoryBytes } = plan.request.resources;
+    const { cpuShares, memoryShares } = table.kinds;
+    const { distances } = limits;
+    const { isFlat } = ranking;
+    this.examined += count;
+    let { best, bestScore, bestCpu, bestMemory, bestKind } = this;
+    for (let index = 0; index < count; index += 1) {
+      const slot = slots[index] ?? 0;
+      const order = isFlat || bestKind < 0 ? 0 : ranking.compareCounts(slot, best);
+      if (order > 0) continue;
+      const kind = kindOf[slot] ?? 0;
+      const cpu = usedCpu[slot] ?? 0;
+      const memory = usedMemory[slot] ?? 0;
+      if (order === 0) {
+        const cpuShare = (cpu + cpuMillis) * (cpuShares[kind] ?? 0);
+        const memoryShare = (memory + memoryBytes) * (memoryShares[kind] ?? 0);
+        const distance =
+          Math.abs(cpuShare - TARGET_UTILISATION) +
+          Math.abs(memoryShare - TARGET_UTILISATION) -
+          (distances[kind] ?? 0);
+        if (distance > BALANCE_DISTANCE) continue;
+        if (distance > 0 && Math.abs(cpuShare - memoryShare) >= (imbalance[slot] ?? 0)) continue;
+        // Nodes in an equal state have equal scores: only the node id may decide between them.
+        if (cpu === bestCpu && memory === bestMemory && kind === bestKind) {
+          if (ranking.hasSmallerId(slot, best) && plan.hasRoom(slot)) best = slot;
+          continue;
+        }
+      }
+      const score = plan.score(slot);
+      if (!ranking.isBefore(slot, score, best, bestScore)) continue;
+      limits.raise(score);
+      best = slot;
+      bestScore = score;
+      bestCpu = cpu;
+      bestMemory = memory;
+      bestKind = kind;
+    }
+    this.best = best;
+    this.bestScore = bestScore;
+    this.bestCpu = bestCpu;
+    this.bestMemory = bestMemory;
+    this.bestKind = bestKind;
+  }
 }
 
 /** What all nodes of a kind have in common for one request, by kind. */
@@ -104,12 +153,14 @@ class KindLimits {
   readonly distances: Float64Array;
   /** The score without utilisation, plus a margin. */
   private readonly fixedScores: Float64Array;
+  private readonly sizeIds: readonly number[];
 
   constructor(
     private readonly plan: RequestPlan,
     table: NodeTable,
   ) {
     const { classIds, sizeIds } = table.kinds;
+    this.sizeIds = sizeIds;
     const { base, penalty, taints } = plan.match.classScores;
     this.distances = new Float64Array(classIds.length).fill(Infinity);
     this.fixedScores = new Float64Array(classIds.length);
@@ -119,6 +170,17 @@ class KindLimits {
       const score = (base[classId] ?? 0) + (plan.costs[sizeId] ?? 0) - (penalty[classId] ?? 0);
       this.fixedScores[kind] = score + (taints[classId] ?? 0) + MARGIN;
     }
+  }
+
+  /** Returns the largest of {@link distances} of the kinds of a size; -Infinity when none has it. */
+  findLargestOf(size: number): number {
+    let largest = -Infinity;
+    for (let kind = 0; kind < this.sizeIds.length; kind += 1) {
+      // Not a number for a kind that the filters exclude.
+      const distance = this.distances[kind] ?? 0;
+      if (this.sizeIds[kind] === size && distance > largest) largest = distance;
+    }
+    return largest;
   }
 
   /** Only nodes that may reach `score` are of interest from now on. */

@@ -20,6 +20,7 @@ export class NodeMatch {
   /** The slot that the last scan over the match has chosen. A hint: any slot is correct. */
   lastBest: Slot = 0;
   private revision = -1;
+  private buffer = new Int32Array(0);
 
   constructor(
     private readonly table: NodeTable,
@@ -37,13 +38,19 @@ export class NodeMatch {
     this.listSlots();
   }
 
+  /** Returns an array with room for all slots, whose content the next call may change. */
+  borrowBuffer(): Int32Array {
+    if (this.buffer.length < this.table.capacity) this.buffer = new Int32Array(this.table.capacity);
+    return this.buffer;
+  }
+
   /** Bytes of the arrays, of which the request decides how many there are. */
   get bytes(): number {
     const { nodeAffinity, nodeAntiAffinity } = this.request;
     const weights = [nodeAffinity, nodeAntiAffinity].filter((terms) =>
       terms.some(({ mode }) => mode === 'preferred'),
     );
-    return this.table.capacity * (1 + 4 + 4 * weights.length);
+    return this.table.capacity * (1 + 4 + 4 + 4 * weights.length);
   }
 
   private matchClasses(): void {
