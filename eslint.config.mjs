@@ -10,7 +10,7 @@ import tseslint from 'typescript-eslint';
  */
 const layers = {
   base: { siblings: [], packages: [] },
-  core: { siblings: ['base'], packages: [] },
+  core: { siblings: ['base'], packages: ['ipaddr.js'] },
   port: { siblings: ['base'], packages: [] },
   api: {
     siblings: ['base'],
@@ -34,6 +34,8 @@ const layers = {
       '@opentelemetry/api',
       '@opentelemetry/exporter-trace-otlp-proto',
       '@opentelemetry/sdk-trace-node',
+      'dns-packet',
+      'ipaddr.js',
       'lmdb',
       'winston',
       'prom-client',
@@ -220,7 +222,7 @@ export default tseslint.config(
   {
     files: ['libs/**/*.ts'],
     ignores: [
-      'libs/{state-store-lmdb,state-store-etcd,runtime-process,runtime-cri,cgroup-reader,observability,rpc-node,app-kit}/**',
+      'libs/{state-store-lmdb,state-store-etcd,runtime-process,runtime-cri,cgroup-reader,mesh,observability,rpc-node,app-kit}/**',
       ...specs,
     ],
     rules: {

@@ -73,7 +73,7 @@ const jest =
 
 /** Unit tests of the code that uses Node.js: adapters and programs. */
 const NODE_DEPENDENT =
-  '/libs/(app-kit|cgroup-reader|identity|observability|rpc-node|runtime-process|state-store-lmdb|state-store-etcd)/|/apps/';
+  '/libs/(app-kit|cgroup-reader|mesh|identity|observability|rpc-node|runtime-process|state-store-lmdb|state-store-etcd)/|/apps/';
 
 /**
  * Runs the unit tests of adapters and programs, and a short e2e, on the newest Node.js with
@@ -144,6 +144,40 @@ async function rotationStep() {
   const flags = ['--minutes', '0.5', '--lifetime', '15', '--cri-socket', containers.socket];
   const script = join(root, 'tools/bench/src/rotate.ts');
   return check(() => run('tsx', ['--conditions=@cloudless/source', script, ...flags]))();
+}
+
+/** Exit code of chaos on a machine that lacks something a run needs; the last line says what. */
+const CHAOS_CANNOT_RUN = 3;
+/** Time after which chaos has hung, milliseconds. A run takes about 2 minutes. */
+const CHAOS_HANGS_MS = 10 * 60_000;
+
+/**
+ * A short script of faults on a highly available cluster of real programs: leader, etcd and nodes
+ * fail. Times are shown and not judged, so that a slow machine does not fail; lost or repeated
+ * writes, failed requests, surplus replicas and the like always do. About 2 minutes.
+ */
+function chaosStep() {
+  const script = join(root, 'tools/chaos/src/main.ts');
+  const flags = ['--short', '--untimed', '--seed', '1', '--writers', '20', '--agents', '3'];
+  const child = spawn('tsx', ['--conditions=@cloudless/source', script, ...flags], {
+    cwd: root,
+    env,
+    stdio: ['ignore', 'inherit', 'pipe'],
+    signal: AbortSignal.timeout(CHAOS_HANGS_MS),
+  });
+  let errors = '';
+  child.stderr.on('data', (data) => {
+    errors += data;
+    process.stderr.write(data);
+  });
+  return new Promise((resolve) => {
+    child.once('error', () => resolve({ passed: 0, failed: 1 }));
+    child.once('close', (code) => {
+      const isSkipped = code === CHAOS_CANNOT_RUN && process.env.CLOUDLESS_CHAOS !== 'required';
+      if (isSkipped) resolve({ passed: 0, failed: 0, skipped: [errors.trim()] });
+      else resolve(code === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 });
+    });
+  });
 }
 
 /** The committed code must be what the proto files generate today. */
@@ -233,6 +267,7 @@ const steps = {
       await jest('e2e', ['--config', 'tools/e2e/jest.serial.config.cjs', '--runInBand'])(),
     ),
   rotation: rotationStep,
+  chaos: chaosStep,
   [NEWEST_NODE]: newestNodeStep,
 };
 

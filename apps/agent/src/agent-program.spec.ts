@@ -19,6 +19,7 @@ function parseCommandLine(...args: readonly string[]): {
     run: (options) => calls.push(['run', options]),
     reset: (options) => calls.push(['reset', options]),
     supervise: () => calls.push(['supervise']),
+    proxyNetwork: () => calls.push(['proxyNetwork']),
     print: (text) => (output += text),
   };
   const program = createAgentProgram(actions).configureOutput({

@@ -3,7 +3,7 @@ import { CloudlessError } from '@cloudless/base';
 import { OTLP_ENDPOINT_VARIABLE } from '@cloudless/observability';
 import { addSettingFlags, type SettingNames } from '@cloudless/app-kit/settings';
 import { VERSION } from '@cloudless/app-kit';
-import type { AgentConfig } from './config.js';
+import type { AgentConfig } from './agent-config.js';
 import { JOIN_TOKEN_VARIABLE } from './tls-settings.js';
 
 const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
@@ -97,6 +97,18 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     '--ops-listen <host:port>',
     'serve /health, /ready and /metrics at this address; loopback only without TLS; port 0: a free port',
   ],
+  network: [
+    '--network <mode>',
+    'on, off or auto: the network proxy, with which workloads of this node reach services; auto: on Linux (default auto)',
+  ],
+  meshListen: [
+    '--mesh-listen <host:port>',
+    'where the network proxies of other nodes connect with mutual TLS; without it this node only dials out, and coordinators relay; port 0: a free port',
+  ],
+  meshAdvertise: [
+    '--mesh-advertise <host:port>',
+    'address at which other nodes reach --mesh-listen (default: that address)',
+  ],
   otlpEndpoint: [
     '--otlp-endpoint <url>',
     `OTLP/HTTP receiver of traces (default $${OTLP_ENDPOINT_VARIABLE}, else none)`,
@@ -113,6 +125,8 @@ export interface AgentActions {
   run(options: OptionValues): void;
   reset(options: OptionValues): void;
   supervise(): void;
+  /** Runs the network proxy of a node. Only the agent itself calls `network-proxy`. */
+  proxyNetwork(): void;
   print(text: string): void;
 }
 
@@ -142,6 +156,11 @@ export function createAgentProgram(actions: AgentActions): Command {
     .allowUnknownOption()
     .allowExcessArguments()
     .action(() => actions.supervise());
+  program
+    .command('network-proxy', { hidden: true })
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .action(() => actions.proxyNetwork());
   program
     .command('version')
     .description('print the version')

@@ -6,13 +6,15 @@ import { isLoopbackHost } from '@cloudless/identity';
 import type { Metrics, Tracing } from '@cloudless/observability';
 import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-node/server';
 import { serveAgentService, type AgentServiceSecurity } from './agent-service.js';
-import type { AgentConfig } from './config.js';
+import type { AgentConfig } from './agent-config.js';
 
 export interface AgentServersOptions {
   readonly config: Pick<AgentConfig, 'listen' | 'opsListen'>;
   readonly log: Log;
   readonly metrics: Metrics;
   readonly tracing: Tracing;
+  /** Metrics of the network proxy in the text format of Prometheus. */
+  readonly renderProxyMetrics: () => Promise<string>;
   /** Returns undefined while the agent is starting. */
   readonly agent: () => Agent | undefined;
 }
@@ -79,7 +81,7 @@ export class AgentServers {
     listen: NonNullable<AgentConfig['opsListen']>,
     security: AgentServiceSecurity | undefined,
   ): Promise<OpsServer> {
-    const { log, metrics, agent } = this.options;
+    const { log, metrics, agent, renderProxyMetrics } = this.options;
     const isConnected = (): boolean => agent()?.connected === true;
     const guard =
       security === undefined || isLoopbackHost(listen.host)
@@ -101,7 +103,7 @@ export class AgentServers {
           : { ok: true, degraded: ['no session with a coordinator; replicas keep running'] },
       checkReadiness: () =>
         isConnected() ? { ok: true } : { ok: false, reasons: ['no session with a coordinator'] },
-      renderMetrics: () => metrics.expose(),
+      renderMetrics: async () => `${await metrics.expose()}${await renderProxyMetrics()}`,
     });
   }
 }

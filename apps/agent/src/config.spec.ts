@@ -55,6 +55,9 @@ describe('parseAgentConfig', () => {
       logLevel: 'info',
       logFormat: 'auto',
       opsListen: undefined,
+      network: 'auto',
+      meshListen: undefined,
+      meshAdvertise: undefined,
       otlpEndpoint: undefined,
     });
   });

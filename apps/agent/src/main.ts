@@ -34,13 +34,16 @@ import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { resetAgent } from './reset.js';
 import { runAgent } from './run-agent.js';
 
-/** Command that runs this program as supervisor of the process runtime, also from source. */
-const supervisorCommand = [
+/** Command that runs this program, also from source. */
+const program = [
   process.execPath,
   ...process.execArgv.filter((argument) => !argument.startsWith('--inspect')),
   process.argv[1] ?? '',
-  'supervisor',
 ];
+/** Command that runs this program as supervisor of the process runtime. */
+const supervisorCommand = [...program, 'supervisor'];
+/** Command that runs this program as network proxy. */
+const proxyCommand = [...program, 'network-proxy'];
 
 /**
  * Time limit of an aborted start. It takes milliseconds, unless a file system or a supervisor does
@@ -89,7 +92,7 @@ async function run(options: OptionValues): Promise<number> {
     });
     const running = await runAgent(
       config,
-      { log, supervisorCommand, tracing, onDataDirectory },
+      { log, supervisorCommand, proxyCommand, tracing, onDataDirectory },
       stopping.signal,
     );
     isReady = true;
@@ -100,6 +103,7 @@ async function run(options: OptionValues): Promise<number> {
       runtimes: running.runtimes.names,
       containerRuntime: running.runtimes.containerRuntime,
       containers: running.runtimes.noContainersReason,
+      network: running.hasNetwork,
       pid: process.pid,
       version: VERSION,
     });
@@ -128,7 +132,7 @@ async function run(options: OptionValues): Promise<number> {
 
 async function main(argv: readonly string[]): Promise<number> {
   let outcome: () => Promise<number> = async () => 0;
-  const program = createAgentProgram({
+  const commands = createAgentProgram({
     run: (options) => (outcome = () => run(options)),
     reset: (options) => (outcome = () => reset(options)),
     supervise: () => {
@@ -138,6 +142,14 @@ async function main(argv: readonly string[]): Promise<number> {
         return 0;
       };
     },
+    proxyNetwork: () => {
+      outcome = async () => {
+        // The proxy serves whatever happens to the agent, and is as important.
+        const { runNetworkProxy } = await import('./network/run-network-proxy.js');
+        await runNetworkProxy({ args: argv.slice(3), clock: systemClock, random: systemRandom });
+        process.exit(0);
+      };
+    },
     print: (text) => process.stdout.write(text),
   });
   // Unreferenced timers do not keep the process alive; this interval does until the command has
@@ -145,7 +157,7 @@ async function main(argv: readonly string[]): Promise<number> {
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
     requireCommand(argv.slice(2));
-    program.parse(argv as string[]);
+    commands.parse(argv as string[]);
     return await outcome();
   } catch (reason) {
     if (reason instanceof CommanderError) return reason.exitCode === 0 ? 0 : EXIT_USAGE;

@@ -12,6 +12,8 @@ import {
 } from './runtimes/container-record.js';
 import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { lockDataDirectory } from './data/data-directory.js';
+import { NETWORK_FOLDER } from './network/node-network.js';
+import { removeNetworkProxy } from './network/remove-network-proxy.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
 import { openWorkloadIdentities } from './workload-identity/open-workload-identities.js';
 
@@ -35,6 +37,7 @@ export async function resetAgent(
   try {
     await removeContainers(dataDir);
     await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
+    await removeNetworkProxy(join(dataDir, NETWORK_FOLDER));
     await openWorkloadIdentities(dataDir, undefined, silentLog).removeAll();
     const namedVolumes = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
     const keepsVolumes = existsSync(namedVolumes) && readdirSync(namedVolumes).length > 0;
@@ -46,6 +49,7 @@ export async function resetAgent(
       'replicas',
       RUNTIME_FOLDER,
       CONTAINERS_FOLDER,
+      NETWORK_FOLDER,
     ];
     for (const name of [
       ...agentFiles,

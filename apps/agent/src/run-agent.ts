@@ -10,7 +10,7 @@ import {
   type Tracing,
 } from '@cloudless/observability';
 import { AgentServers } from './agent-servers.js';
-import type { AgentConfig } from './config.js';
+import type { AgentConfig } from './agent-config.js';
 import { lockDataDirectory } from './data/data-directory.js';
 import { FileAgentStore } from './data/file-agent-store.js';
 import { openClusterAccess } from './identity/cluster-access.js';
@@ -19,6 +19,8 @@ import { isMachineShuttingDown } from './machine/machine-shutdown.js';
 import { openMachine, readBootId } from './machine/machine.js';
 import { checkGrpc } from './probes/check-grpc.js';
 import { checkHttp } from './probes/check-http.js';
+import type { NodeNetwork } from './network/node-network.js';
+import { mayStopProxy, openNodeNetwork, reportEnded } from './network/open-node-network.js';
 import { openRuntimes, type AgentRuntimes } from './runtimes/agent-runtimes.js';
 import { openWorkloadIdentities } from './workload-identity/open-workload-identities.js';
 import { openStatsReader } from './machine/stats-reader.js';
@@ -33,6 +35,8 @@ export interface RunningAgent {
   readonly url: string | undefined;
   /** Base address of /health, /ready and /metrics; undefined as `url`. */
   readonly opsUrl: string | undefined;
+  /** True when this node has a network proxy. */
+  readonly hasNetwork: boolean;
   /** Resolves when the agent cannot work and must be closed: its join token is refused. */
   readonly failed: Promise<Error>;
   /** Stops the agent gracefully. Workloads keep running unless the configuration says otherwise. */
@@ -49,6 +53,8 @@ export async function runAgent(
   deps: {
     readonly log: Log;
     readonly supervisorCommand: readonly string[];
+    /** Command of the network proxy. */
+    readonly proxyCommand: readonly string[];
     readonly tracing?: Tracing;
     /**
      * Called once the data directory is locked: from then on, a stop must release resources of the
@@ -68,7 +74,12 @@ export async function runAgent(
     const metrics = createMetrics({ process: true });
     const resetCommand = `cloudless-agent reset --data-dir ${config.dataDir}`;
     const failure = createFailure();
-    const servers = new AgentServers({ config, log, metrics, tracing, agent: () => started });
+    let network: NodeNetwork | undefined;
+    const servers = new AgentServers({
+      ...{ config, log, metrics, tracing },
+      agent: () => started,
+      renderProxyMetrics: async () => (await network?.renderMetrics()) ?? '',
+    });
     const access = await openClusterAccess({
       config,
       resetCommand,
@@ -81,6 +92,9 @@ export async function runAgent(
     });
     const runtimes = await openRuntimes(config, deps);
     cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
+    const store = new FileAgentStore(config.dataDir);
+    network = await openNodeNetwork(config, { ...deps, store, access });
+    cleanup.push(async () => network?.close(await mayStopProxy(config, runtimes)));
     const { capacity, nodeReader } = await openMachine(config.dataDir);
     const lagMeter = startLoopLagMeter(systemClock, metrics);
     cleanup.push(async () => lagMeter.close());
@@ -103,9 +117,10 @@ export async function runAgent(
       meter: metrics,
       runtime: runtimes.runtime,
       onClusterKnown: (clusterId) => runtimes.setCluster(clusterId),
-      store: new FileAgentStore(config.dataDir),
+      store,
+      ...definedFields({ network }),
       nodeReader,
-      node: () => describeNode(config, capacity, servers.agentAddress),
+      node: () => describeNode(config, capacity, servers.agentAddress, network),
       connect: connectTcp,
       dial: dialTcp,
       probeClients: { http: checkHttp, grpc: checkGrpc },
@@ -118,6 +133,7 @@ export async function runAgent(
       resetCommand,
     };
     const agent = (started = await Agent.start(options, signal));
+    if (network !== undefined) cleanup.push(reportEnded(agent, network));
     cleanup.push(async () =>
       agent.stop({
         stopWorkloads: config.stopWorkloadsOnExit,
@@ -129,6 +145,7 @@ export async function runAgent(
       runtimes,
       url: servers.url,
       opsUrl: servers.opsUrl,
+      hasNetwork: network !== undefined,
       failed: failure.happened,
       close: () => unwind(cleanup, log),
     };
@@ -166,8 +183,10 @@ function describeNode(
   config: AgentConfig,
   capacity: HostCapacity,
   agentAddress: string,
+  network: NodeNetwork | undefined,
 ): NodeDescription {
   return {
+    ...definedFields({ network: network?.describe() }),
     region: config.region,
     zone: config.zone,
     labels: config.label,

@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { InvalidInputError } from '@cloudless/base';
-import { parseAgentConfig, type AgentConfig } from './config.js';
+import type { AgentConfig } from './agent-config.js';
+import { parseAgentConfig } from './config.js';
 import { createJoinTokenLayer, findJoinTokenProblem } from './tls-settings.js';
 
 const JOIN_TOKEN = `cl1.abcdefghij12.${'s'.repeat(42)}A.${'0'.repeat(64)}`;

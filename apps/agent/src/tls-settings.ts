@@ -1,6 +1,6 @@
 import type { ConfigField, ConfigLayer, Violation } from '@cloudless/base';
 import { isLoopbackHost, parseToken } from '@cloudless/identity';
-import type { AgentConfig } from './config.js';
+import type { AgentConfig } from './agent-config.js';
 
 /** Environment variable with a join token, as in the commands that cloudlessctl prints. */
 export const JOIN_TOKEN_VARIABLE = 'CLOUDLESS_JOIN_TOKEN';

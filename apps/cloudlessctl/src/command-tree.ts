@@ -239,6 +239,8 @@ export function addGlobalOptions(command: Command): void {
     new Option(
       '--server <url>',
       'URL of the coordinator, or several separated by commas (default: that of the context, else http://127.0.0.1:8080)',
+    ).argParser((server: string, before: string | undefined) =>
+      before === undefined ? server : `${before},${server}`,
     ),
     new Option(
       '--token-file <file>',

@@ -20,6 +20,16 @@ const GROUPS: readonly Declaration[] = [
     async () => (await import('./commands/rollout/rollout-commands.js')).addRolloutCommands,
   ],
   [
+    'service',
+    'create, show, change and delete services',
+    async () => (await import('./commands/service/service-commands.js')).addServiceCommands,
+  ],
+  [
+    'network',
+    'show services and endpoints; trace the way to a service',
+    async () => (await import('./commands/service/service-commands.js')).addNetworkCommands,
+  ],
+  [
     'node',
     'show, cordon, drain, label, join, ban and remove nodes',
     async () => (await import('./commands/node/node-commands.js')).addNodeCommands,

@@ -48,8 +48,10 @@ const FOREIGN_KINDS: Readonly<Record<string, string>> = {
   statefulsets: 'workloads',
   job: 'workloads',
   jobs: 'workloads',
-  service: 'workloads',
-  services: 'workloads',
+  service: 'cloudlessctl service',
+  services: 'cloudlessctl service',
+  svc: 'cloudlessctl service',
+  endpoints: 'cloudlessctl network endpoint list',
   machine: 'nodes',
   machines: 'nodes',
 };

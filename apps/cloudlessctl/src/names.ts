@@ -15,14 +15,19 @@ export type ReplicaTarget =
 
 /**
  * Parses `[namespace/]name`.
+ * @param noun - Kind of the named object, for the error message.
  * @throws {@link CliFailure} with exit code 2 when one of the names is invalid.
  */
-export function parseWorkloadName(text: string, defaultNamespace: string): WorkloadName {
+export function parseWorkloadName(
+  text: string,
+  defaultNamespace: string,
+  noun = 'workload',
+): WorkloadName {
   const parts = text.split('/');
   const [namespace = '', name = ''] = parts.length === 1 ? [defaultNamespace, text] : parts;
   if (parts.length > 2 || !isDnsLabel(namespace) || !isDnsLabel(name)) {
     throw createUsageFailure(
-      `${JSON.stringify(text)} is not a valid workload name: expected [namespace/]name, each ${DNS_LABEL_RULE}`,
+      `${JSON.stringify(text)} is not a valid ${noun} name: expected [namespace/]name, each ${DNS_LABEL_RULE}`,
     );
   }
   return { namespace, name };

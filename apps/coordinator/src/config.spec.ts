@@ -33,6 +33,8 @@ describe('parseCoordinatorConfig', () => {
       pingMs: 900,
       leaveGraceMs: 60_000,
       hungAfterMs: undefined,
+      serviceCidr: undefined,
+      clusterDomain: undefined,
       logLevel: 'info',
       logFormat: 'auto',
       otlpEndpoint: undefined,
@@ -101,6 +103,8 @@ describe('parseCoordinatorConfig', () => {
       message: '--hung-after: 2000 ms is shorter than the lease of 3000 ms',
     },
     { values: { leaveGraceMs: '-1s' }, message: 'leaveGraceMs: "-1s"' },
+    { values: { serviceCidr: '10.96.0.1/16' }, message: 'did you mean 10.96.0.0/16?' },
+    { values: { clusterDomain: 'Cloudless.' }, message: 'clusterDomain' },
     {
       values: { allowedOrigins: 'https://a.example/' },
       message: '"https://a.example/" is not a web',

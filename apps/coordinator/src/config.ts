@@ -12,6 +12,7 @@ import {
 } from '@cloudless/base';
 import { DEFAULT_RETENTION } from '@cloudless/controllers';
 import { TRUST_DOMAIN_RULE, requireLoopback } from '@cloudless/identity';
+import { parseAddressRange } from '@cloudless/network';
 import { LOG_FORMATS, otlpEndpointField, type LogFormat } from '@cloudless/observability';
 import type { ScoreWeights } from '@cloudless/scheduler';
 import { DEFAULT_HISTORY_BYTES } from '@cloudless/state-store';
@@ -79,6 +80,10 @@ export interface CoordinatorConfig extends EtcdSettings {
    * renews the lease, milliseconds; at least the lease. Undefined: 30 s, or a longer lease.
    */
   readonly hungAfterMs: number | undefined;
+  /** Range of the virtual addresses of services; undefined: the stored one, or the default. */
+  readonly serviceCidr: string | undefined;
+  /** Domain below which services have names; undefined: the stored one, or the default. */
+  readonly clusterDomain: string | undefined;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: LogFormat;
   /** Base URL of an OTLP receiver of traces; undefined: no tracing. */
@@ -107,6 +112,11 @@ const MIN_CERTIFICATE_MS = 5_000;
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 /** A path without a default. */
 const pathField = { ...textField('', { pattern: /./, expected: 'a path' }), fallback: undefined };
+/** Names of services below the domain stay within the 253 characters of a DNS name. */
+const CLUSTER_DOMAIN =
+  /^(?=.{1,100}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/;
+const CLUSTER_DOMAIN_RULE =
+  'a DNS name in lower case with at most 100 characters, such as cloudless.internal';
 const TRUST_DOMAIN = /^[a-z0-9._-]{1,255}$/;
 /** Smallest size limit: space for a few hundred records. */
 const MIN_BYTES = 64 * 1024;
@@ -164,6 +174,11 @@ export function parseCoordinatorConfig(
     pingMs: durationField(900, 50, 200_000),
     leaveGraceMs: durationField(60_000, 0, 86_400_000),
     hungAfterMs: { ...durationField(0, 300, 3_600_000), fallback: undefined },
+    serviceCidr: { fallback: undefined, parse: parseServiceCidr },
+    clusterDomain: {
+      ...textField('', { pattern: CLUSTER_DOMAIN, expected: CLUSTER_DOMAIN_RULE }),
+      fallback: undefined,
+    },
     logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
     logFormat: oneOfField('auto', LOG_FORMATS),
     otlpEndpoint: otlpEndpointField,
@@ -214,6 +229,16 @@ function parseOrigins(
   return {
     problem: `"${String(invalid)}" is not a web origin; use scheme, host and port as browsers send them, such as https://console.example or http://10.0.0.5:3000, without a path`,
   };
+}
+
+/** Parses `10.96.0.0/16`: an IPv4 range. */
+function parseServiceCidr(raw: unknown): { readonly value: string } | { readonly problem: string } {
+  try {
+    return { value: parseAddressRange(String(raw)).text };
+  } catch (reason) {
+    if (!(reason instanceof InvalidInputError)) throw reason;
+    return { problem: reason.violations.map(({ message }) => message).join('; ') };
+  }
 }
 
 /** Parses `coordinator.example,10.0.0.5`: DNS names and IP addresses. */

@@ -5,11 +5,13 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
   createErrorInterceptor,
   createValidationInterceptor,
 } from '@cloudless/api';
-import { randomHex, type CloudlessError, type Clock, type Log, type Random } from '@cloudless/base';
+import { randomHex, type CloudlessError } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import {
   createFailureLog,
@@ -19,7 +21,6 @@ import {
   startLoopLagMeter,
   type Metrics,
   type RpcObserverOptions,
-  type Tracing,
 } from '@cloudless/observability';
 import {
   callerKey,
@@ -29,9 +30,9 @@ import {
   startRpcServer,
 } from '@cloudless/rpc-node/server';
 import { isLoopbackHost } from '@cloudless/identity';
-import type { StateStore } from '@cloudless/state-store';
 import { CloseSteps } from './close-steps.js';
 import type { CoordinatorConfig } from './config.js';
+import type { CoordinatorMachine } from './coordinator-machine.js';
 import { createCallAuthentication } from './identity/call-authentication.js';
 import {
   openCoordinatorIdentity,
@@ -44,43 +45,24 @@ import { watchIdentityFiles } from './identity/identity-watches.js';
 import { openLeaderPart } from './leader-part.js';
 import { openStore } from './open-store.js';
 import { choosePort, toOwnAddress } from './roles/own-address.js';
+import { ElectionMembership } from './roles/election-membership.js';
 import {
   createElectedRoles,
   createFixedRole,
-  joinElection,
   startPresence,
   waitForAuthority,
   type Roles,
 } from './roles/roles.js';
 import { requireUniqueName } from './roles/unique-name.js';
+import { describeRole } from './roles/describe-role.js';
+import { LeaderConnections } from './roles/leader-connections.js';
+import { createRefusalReporter } from './roles/refusal-reporter.js';
 import { listViewProblems } from './roles/view-problems.js';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
 import { registerRpcMetrics } from './rpc-metrics.js';
 import { StoreHealth } from './store-health.js';
-import type { Watchdog } from './watchdog/watchdog.js';
-
-/** The clock, log and identity of the process that runs a coordinator. */
-export interface CoordinatorMachine {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly hostname: string;
-  readonly pid: number;
-  readonly version: string;
-  /** Default: no tracing. */
-  readonly tracing?: Tracing;
-  /** Value of CLOUDLESS_TOKEN_SECRET. Default: the secret is in the identity directory. */
-  readonly tokenSecret?: string | undefined;
-  /**
-   * A store that other coordinators use too, in place of the one that the settings name. The caller
-   * closes it.
-   */
-  readonly sharedStore?: StateStore | undefined;
-  /** Ends the process when the store hangs. Default: none. */
-  readonly watchdog?: Watchdog | undefined;
-}
 
 /** A coordinator that serves. Close it exactly once. */
 export interface RunningCoordinator {
@@ -145,19 +127,24 @@ export async function startCoordinator(
     const address = toOwnAddress(config, machine, port);
     if (isShared) await requireUniqueName(state, machine, { id: config.name, address, holder });
     const membership = isShared
-      ? joinElection(state, { address, coordinatorId: config.name })
+      ? new ElectionMembership(state, { address, coordinatorId: config.name })
       : undefined;
-    if (config.tls === 'on' && isShared) await waitForAuthority(state);
+    if (config.tls === 'on' && membership !== undefined) await waitForAuthority(state, membership);
     const identity =
       config.tls === 'on' ? await openCoordinatorIdentity(config, machine, state) : undefined;
     steps.add(() => identity?.close());
-    const access = identity && createCallAuthentication({ state, machine, identity, metrics });
+    const connections = new LeaderConnections(clock, identity);
+    const reportRefusal = isShared
+      ? createRefusalReporter({ clock, getLeader: () => state.leader(), connections })
+      : undefined;
+    const access =
+      identity && createCallAuthentication({ state, machine, identity, metrics, reportRefusal });
     steps.add(() => access?.close());
     const shared = { config, machine, metrics, identity, access };
     const roles: Roles =
       membership === undefined
         ? createFixedRole(openLeaderPart({ ...shared, state }))
-        : createElectedRoles({ ...shared, state, membership });
+        : createElectedRoles({ ...shared, state, membership, connections });
     steps.add(() => roles.close());
     const files = identity && watchIdentityFiles(machine, { state, identity, metrics });
     steps.add(() => files?.close());
@@ -192,7 +179,10 @@ export async function startCoordinator(
       portOption: '--ops-port',
       clock,
       log: log.child({ component: 'ops' }),
-      checkHealth: () => storeHealth.getHealth(files?.listWarnings()),
+      checkHealth: () => ({
+        ...storeHealth.getHealth(files?.listWarnings()),
+        facts: describeRole(state),
+      }),
       checkReadiness: () => {
         const reasons = [
           ...storeHealth.getReadinessProblems(),
@@ -207,6 +197,8 @@ export async function startCoordinator(
       ...(isLoopbackHost(config.opsHost) ? {} : access?.opsOptions),
     });
     steps.add(() => ops.close());
+    // A leader that does not serve would delay every change until its lease ends.
+    membership?.join();
     if (identity === undefined)
       log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
     else {
@@ -261,7 +253,15 @@ function createInterceptors(
 }
 
 /** The services that a coordinator serves. */
-const SERVICES = [CoordinatorService, AgentService, AdminService, IdentityService, UserService];
+const SERVICES = [
+  CoordinatorService,
+  AgentService,
+  AdminService,
+  IdentityService,
+  NetworkService,
+  NodeNetworkService,
+  UserService,
+];
 
 function toUrl(host: string, port: number): string {
   return `https://${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`;

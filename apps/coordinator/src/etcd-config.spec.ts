@@ -1,3 +1,4 @@
+import { listRemotePlaintext } from '@cloudless/state-store-etcd/settings';
 import { parseCoordinatorConfig } from './config.js';
 
 const parse = (values: Record<string, unknown>) =>
@@ -56,6 +57,15 @@ describe('settings of etcd', () => {
       message: '--etcd-password-file: is missing',
     },
     {
+      name: 'a password for another machine in plaintext',
+      values: {
+        etcdEndpoints: 'http://127.0.0.1:2379,http://10.0.0.1:2379',
+        etcdUser: 'root',
+        etcdPasswordFile: '/password',
+      },
+      message: '--etcd-user: would send the password in plaintext to http://10.0.0.1:2379',
+    },
+    {
       name: 'a prefix that ends with /',
       values: { etcdEndpoints: ENDPOINTS, etcdPrefix: '/cloudless/' },
       message: 'a prefix such as /cloudless',
@@ -67,5 +77,18 @@ describe('settings of etcd', () => {
     },
   ])('are refused with $name', ({ values, message }) => {
     expect(() => parse({ state: 'etcd', ...values })).toThrow(message);
+  });
+});
+
+describe('listRemotePlaintext', () => {
+  it.each([
+    { endpoints: 'http://127.0.0.1:2379,http://[::1]:2379,http://localhost:2379', remote: [] },
+    { endpoints: 'https://10.0.0.1:2379', remote: [] },
+    {
+      endpoints: 'http://127.0.0.1:2379,http://etcd.example:2379',
+      remote: ['http://etcd.example:2379'],
+    },
+  ])('of $endpoints is $remote', ({ endpoints, remote }) => {
+    expect(listRemotePlaintext(parse({ state: 'etcd', etcdEndpoints: endpoints }))).toEqual(remote);
   });
 });

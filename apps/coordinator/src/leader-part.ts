@@ -12,7 +12,7 @@ import { noTracing, type Metrics } from '@cloudless/observability';
 import { connectionKey } from '@cloudless/rpc-node/server';
 import { CloseSteps } from './close-steps.js';
 import type { CoordinatorConfig } from './config.js';
-import type { CoordinatorMachine } from './coordinator.js';
+import type { CoordinatorMachine } from './coordinator-machine.js';
 import type { CallAuthentication } from './identity/call-authentication.js';
 import type { CoordinatorIdentity } from './identity/coordinator-identity.js';
 
@@ -71,12 +71,13 @@ function startLeaderPart(deps: LeaderPartDeps, steps: CloseSteps): LeaderPart {
     leaseMs: config.leaseMs,
     leaveGraceMs: config.leaveGraceMs,
     retention: getRetention(config),
+    networkSettings: { serviceCidr: config.serviceCidr, clusterDomain: config.clusterDomain },
     ...definedFields({ hungAfterMs: config.hungAfterMs, weights: config.weights }),
   });
   steps.add(() => controllers.close());
-  const { nodes, presenter, dryRun, whatIf, placements } = controllers;
+  const { nodes, presenter, dryRun, whatIf, placements, network } = controllers;
   const api = createApiServer({
-    ...{ state, clock, random, nodes, presenter, dryRun, whatIf, placements, tracer },
+    ...{ state, clock, random, nodes, presenter, dryRun, whatIf, placements, network, tracer },
     log: log.child({ component: 'api' }),
     explainImpossibleLimits,
     getConnection: (context) => context.values.get(connectionKey),
@@ -94,7 +95,11 @@ function startLeaderPart(deps: LeaderPartDeps, steps: CloseSteps): LeaderPart {
     state,
     nodes,
     api,
-    listWarnings: () => [...api.listWarnings(), ...(expiry?.listWarnings() ?? [])],
+    listWarnings: () => [
+      ...api.listWarnings(),
+      ...controllers.listWarnings(),
+      ...(expiry?.listWarnings() ?? []),
+    ],
     close: () => steps.run(),
   };
 }

@@ -110,6 +110,14 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     '--hung-after <duration>',
     'time after which a node whose agent is alive but does not work is lost (default 30s, or a longer lease)',
   ],
+  serviceCidr: [
+    '--service-cidr <range>',
+    'IPv4 range of the virtual addresses of services, stored at the first start (default 10.96.0.0/16)',
+  ],
+  clusterDomain: [
+    '--cluster-domain <name>',
+    'domain below which services have names, stored at the first start (default cloudless.internal)',
+  ],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: [
     '--log-format <format>',

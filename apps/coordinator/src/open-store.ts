@@ -1,9 +1,9 @@
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { openEtcdStateStore, type EtcdStateStore } from '@cloudless/state-store-etcd';
-import { readEtcdOptions } from '@cloudless/state-store-etcd/settings';
+import { listRemotePlaintext, readEtcdOptions } from '@cloudless/state-store-etcd/settings';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import type { CoordinatorConfig } from './config.js';
-import type { CoordinatorMachine } from './coordinator.js';
+import type { CoordinatorMachine } from './coordinator-machine.js';
 import type { StoreHealth } from './store-health.js';
 
 /**
@@ -54,7 +54,13 @@ async function openEngine(
   health: StoreHealth,
 ): Promise<StateStore | EtcdStateStore> {
   const { historyBytes } = config;
-  if (config.state === 'etcd')
+  if (config.state === 'etcd') {
+    const plaintext = listRemotePlaintext(config);
+    if (plaintext.length > 0)
+      log.warn(
+        'etcd is reached in plaintext: whoever can change packets on this network rules the cluster; use https:// endpoints',
+        { endpoints: plaintext },
+      );
     return openEtcdStateStore({
       ...(await readEtcdOptions(config)),
       clock,
@@ -62,6 +68,7 @@ async function openEngine(
       log: log.child({ component: 'store' }),
       onSpaceChange: health.reportQuota,
     });
+  }
   if (config.state === 'memory') {
     log.warn('state is kept in memory only: all state is lost when the coordinator stops');
     return createMemoryStateStore({ clock, historyBytes });

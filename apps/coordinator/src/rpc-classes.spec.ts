@@ -3,12 +3,22 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 } from '@cloudless/api';
 import { CALL_PRIORITIES } from '@cloudless/rpc-node/server';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 
-const services = [CoordinatorService, AgentService, AdminService, IdentityService, UserService];
+const services = [
+  CoordinatorService,
+  AgentService,
+  AdminService,
+  IdentityService,
+  NetworkService,
+  NodeNetworkService,
+  UserService,
+];
 /** Names of the RPCs of CoordinatorService with this priority. */
 const rpcsWithPriority = (priority: string): readonly string[] =>
   CoordinatorService.methods

@@ -3,6 +3,8 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 } from '@cloudless/api';
 import type { CallClass, ClassifyCall } from '@cloudless/rpc-node/server';
@@ -108,6 +110,7 @@ const identityClasses: ClassByRpc<typeof IdentityService> = {
   skipCertificateAuthorityWait: write,
   // A rotation waits for it, and an election may need it.
   fetchAuthorityKeys: control,
+  recordRefusedCalls: write,
 };
 
 const userClasses: ClassByRpc<typeof UserService> = {
@@ -124,11 +127,36 @@ const userClasses: ClassByRpc<typeof UserService> = {
   whoAmI: read,
 };
 
+const networkClasses: ClassByRpc<typeof NetworkService> = {
+  createService: write,
+  getService: read,
+  listServices: read,
+  updateService: write,
+  deleteService: stop,
+  watchServices: watch,
+  registerEndpoint: write,
+  deregisterEndpoint: stop,
+  listEndpoints: read,
+  updateEndpointHealth: write,
+  getLoadBalancerConfig: read,
+  updateLoadBalancerConfig: write,
+  resolveService: read,
+  watchServiceEndpoints: watch,
+};
+
+const nodeNetworkClasses: ClassByRpc<typeof NodeNetworkService> = {
+  // Proxies that do not learn which replicas are gone send connections into the void.
+  syncNetwork: control,
+  relayNetwork: write,
+};
+
 const classesByService: Readonly<Record<string, Readonly<Record<string, CallClass>>>> = {
   [CoordinatorService.typeName]: coordinatorClasses,
   [AgentService.typeName]: agentClasses,
   [AdminService.typeName]: adminClasses,
   [IdentityService.typeName]: identityClasses,
+  [NetworkService.typeName]: networkClasses,
+  [NodeNetworkService.typeName]: nodeNetworkClasses,
   [UserService.typeName]: userClasses,
 };
 

@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Code, createClient, type Client, type Transport } from '@connectrpc/connect';
@@ -18,9 +20,9 @@ class CoordinatorGroup {
 
   constructor(private readonly directory: string) {}
 
-  async start(name: string): Promise<RunningCoordinator> {
+  async start(name: string, port = 0): Promise<RunningCoordinator> {
     const dataDir = join(this.directory, name);
-    const values = { port: 0, opsPort: 0, state: 'memory', tls: 'off', name, dataDir };
+    const values = { port, opsPort: 0, state: 'memory', tls: 'off', name, dataDir };
     const coordinator = await startCoordinator(
       parseCoordinatorConfig([{ source: 'test', values }], dataDir),
       {
@@ -43,6 +45,10 @@ class CoordinatorGroup {
 
   admin(name: string): Client<typeof AdminService> {
     return createClient(AdminService, this.connect(name));
+  }
+
+  urlOf(name: string): string {
+    return this.members.get(name)?.url ?? '';
   }
 
   /** Waits until each coordinator knows that this many run. */
@@ -94,6 +100,22 @@ beforeEach(async () => {
 afterEach(async () => {
   await group.close();
   await rm(directory, { recursive: true, force: true });
+});
+
+describe('a coordinator', () => {
+  it('does not stand for election when its port is in use', async () => {
+    const { leader } = await group.waitForLeader('c1', 'c2');
+    const { port } = new URL(group.urlOf(leader));
+    const readTerm = async () => (await group.store.get('/leader/leader'))?.value;
+    // The first candidate in a cluster that nobody leads.
+    await Promise.all([group.stop('c1'), group.stop('c2')]);
+    const before = await readTerm();
+    const other = createServer().listen(Number(port), '127.0.0.1');
+    await once(other, 'listening');
+    await expect(group.start('c3', Number(port))).rejects.toThrow('is in use');
+    expect(await readTerm()).toEqual(before);
+    other.close();
+  });
 });
 
 const web = { name: 'web', spec: { command: ['serve'], replicas: 1 } };
@@ -158,6 +180,10 @@ describe('two coordinators on one store', () => {
     const after = await group.admin(follower).stepDown({});
     expect(after).toMatchObject({ leaderId: follower });
     expect(after.epoch).toBeGreaterThan(before.leader?.epoch ?? 0n);
+    // A late request for the former leadership does not depose the new leader.
+    await expect(
+      group.admin(leader).stepDown({ expectedEpoch: before.leader?.epoch ?? 0n }),
+    ).rejects.toMatchObject({ code: Code.FailedPrecondition });
     await group.client(leader).createWorkload(web);
   });
 

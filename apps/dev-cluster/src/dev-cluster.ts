@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
-import { makeDirectory, READY_MESSAGES, systemClock } from '@cloudless/app-kit';
+import { UNPRIVILEGED_SERVICE_CIDR } from '@cloudless/network';
+import { makeDirectory, READY_MESSAGES, SESSION_MESSAGE, systemClock } from '@cloudless/app-kit';
 import { ProgramProcess, type ReadyFields } from './program-process.js';
 import type { Guard } from './guard.js';
 import { openSecureAccess, type SecureAccess } from './secure-access.js';
@@ -108,6 +109,8 @@ export async function startDevCluster(
       logFile: join(options.dataDir, `${name}.log`),
       keepsLog: !options.isTemporary,
       readyMessage: READY_MESSAGES[program],
+      // A workload that is created before finds no node.
+      ...(program === 'agent' ? { furtherMessage: SESSION_MESSAGE } : {}),
       readyTimeoutMs: READY_TIMEOUT_MS,
       onLine: (line) => options.onLine(name, line),
       graceMs: program === 'agent' ? AGENT_GRACE_MS : COORDINATOR_GRACE_MS,
@@ -153,6 +156,8 @@ export async function startDevCluster(
     const { url, opsUrl } = await start(COORDINATOR, 'coordinator', [
       ...['--port', String(options.port), '--ops-port', String(options.opsPort)],
       ...['--tls', options.secure === true ? 'on' : 'off'],
+      // Loopback addresses, which every user of this machine can serve and reach.
+      ...['--service-cidr', UNPRIVILEGED_SERVICE_CIDR],
     ]);
     const coordinatorDir = join(options.dataDir, COORDINATOR);
     const access =
@@ -206,10 +211,17 @@ function describeAgent(
     ...['--listen', describeAddress(options, index) || '127.0.0.1:0'],
     ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
     ...['--runtime', runtime, ...(criSocket === undefined ? [] : ['--cri-socket', criSocket])],
-    ...(access === undefined ? [] : ['--join-token-file', access.joinTokenFile]),
+    ...(access === undefined
+      ? []
+      : ['--join-token-file', access.joinTokenFile, ...listMeshFlags(process.env)]),
     '--stop-workloads-on-exit',
   ];
   return { name, zone, args };
+}
+
+/** Proxies of a cluster with TLS reach each other with TLS, unless the agents have none. */
+function listMeshFlags(env: NodeJS.ProcessEnv): readonly string[] {
+  return env['CLOUDLESS_AGENT_NETWORK'] === 'off' ? [] : ['--mesh-listen', '127.0.0.1:0'];
 }
 
 /** Calls `onWaiting` at an interval until the result is cleared. */

@@ -32,6 +32,8 @@ export interface ProgramOptions {
   readonly keepsLog: boolean;
   /** Message of the log line that the program writes when it serves. */
   readonly readyMessage: string;
+  /** Message of a further log line without which the program is not ready. */
+  readonly furtherMessage?: string;
   /** Time from the start within which the program must write that line. */
   readonly readyTimeoutMs: number;
   readonly onLine: (line: string) => void;
@@ -64,12 +66,16 @@ export class ProgramProcess {
     let failReady: (reason: Error) => void = () => undefined;
     this.ready = new Promise<ReadyFields>((resolve, reject) => {
       failReady = reject;
+      let ready: ReadyFields | undefined;
+      let isFurther = options.furtherMessage === undefined;
       const onLine = (line: string): void => {
         file.write(`${line}\n`);
         options.onLine(line);
         const fields = parseLine(line);
         this.rememberLine(line, fields !== undefined);
-        if (fields?.['message'] === options.readyMessage) resolve(fields);
+        if (fields?.['message'] === options.readyMessage) ready = fields;
+        if (fields?.['message'] === options.furtherMessage) isFurther = true;
+        if (ready !== undefined && isFurther) resolve(ready);
       };
       for (const stream of [process.stdout, process.stderr]) {
         if (stream !== null) createInterface({ input: stream }).on('line', onLine);
@@ -87,7 +93,7 @@ export class ProgramProcess {
   }
 
   /**
-   * Resolves with the fields of the log line `readyMessage`. Rejects with the last lines of output
+   * Resolves with the fields of the log line `readyMessage`, after `furtherMessage`. Rejects with the last lines of output
    * when the program ends before, or does not write the line within `readyTimeoutMs`.
    */
   readonly ready: Promise<ReadyFields>;

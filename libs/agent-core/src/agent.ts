@@ -7,98 +7,32 @@ import {
   sleep,
   StoppedError,
   type BackoffPolicy,
-  type Clock,
-  type Log,
-  type Meter,
-  type Random,
 } from '@cloudless/base';
-import { listAvailable, type AvailableContainers, type ContainerRuntime } from '@cloudless/runtime';
-import type { AgentIdentity, AgentStore, StoredReplica } from './store/agent-store.js';
+import { listAvailable, type AvailableContainers } from '@cloudless/runtime';
+import type { AgentOptions } from './agent-options.js';
+import type { AgentIdentity, StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
-import type { CertificateClient, NodeIdentityOptions } from './identity/certificate-client.js';
+import type { CertificateClient } from './identity/certificate-client.js';
 import { createCertificateClient } from './identity/create-certificate-client.js';
 import { IdentityKeeper } from './store/identity-keeper.js';
 import { instrumentTransport, registerAgentMetrics } from './metrics/agent-metrics.js';
 import { instrumentProbes } from './metrics/instrument-probes.js';
 import { instrumentRuntime } from './metrics/instrument-runtime.js';
-import { NodeMonitor, type NodeReader } from './node/node-monitor.js';
-import type { ProbeClients } from './probes/check-container.js';
-import type { TcpConnect } from './container/wait-for-ports.js';
+import { NodeMonitor } from './node/node-monitor.js';
 import { NodeReplicas } from './replica/node-replicas.js';
 import { RuntimeHealthMonitor } from './node/runtime-health-monitor.js';
 import { ContainerService } from './serving/container-service.js';
-import type { TcpDial } from './serving/tcp-dial.js';
 import { TunnelServer } from './serving/tunnel-server.js';
-import type { CoordinatorTransport, IdentityCalls } from './session/coordinator-transport.js';
-import type { NodeDescription } from './node/node-description.js';
-import type { LeaseKeeper } from './session/lease-keeper.js';
+import type { IdentityCalls } from './session/coordinator-transport.js';
 import { SessionClient } from './session/session-client.js';
 import { createContainerMetrics } from './stats/container-metrics.js';
-import type { StatsReader } from './stats/stats-reader.js';
 import { StatsSampler } from './stats/stats-sampler.js';
 import {
   createWorkloadIdentities,
   listCapabilities,
   listIdentitySpecs,
 } from './workload-identity/agent-workload-identities.js';
-import type {
-  WorkloadIdentities,
-  WorkloadIdentitiesOptions,
-} from './workload-identity/workload-identities.js';
-
-export interface AgentOptions {
-  readonly nodeId: string;
-  /** Changes at each boot of the machine. */
-  readonly bootId: string;
-  /** Base addresses of coordinators, at least one. The agent tries one after the other. */
-  readonly coordinators: readonly string[];
-  readonly transport: CoordinatorTransport;
-  /** Identity of the node, in a cluster with identities. Absent: the cluster has none. */
-  readonly nodeIdentity?: NodeIdentityOptions;
-  /**
-   * Keeps the lease of the node while the main loop of the agent does not turn. Absent: the node is
-   * then lost when its lease ends.
-   */
-  readonly leaseKeeper?: LeaseKeeper;
-  readonly runtime: ContainerRuntime;
-  /**
-   * Called with the cluster id as soon as the agent knows it: at the start when the id is stored,
-   * otherwise after the enrolment and before the first Hello. Containers belong to a cluster, so
-   * the agent lists the runtime's containers only after the promise resolves.
-   */
-  readonly onClusterKnown?: (clusterId: string) => Promise<void>;
-  readonly store: AgentStore;
-  readonly nodeReader: NodeReader;
-  /**
-   * Describes the node for the Hello of a session. Called once per session, because the agent's own
-   * address is known only after its server listens.
-   */
-  readonly node: () => NodeDescription;
-  /**
-   * Tests whether a port of a replica accepts TCP connections: for TCP probes, and for readiness
-   * without a probe.
-   */
-  readonly connect: TcpConnect;
-  /** Opens TCP connections to ports of replicas. Absent: the agent rejects PortForward. */
-  readonly dial?: TcpDial;
-  readonly probeClients: ProbeClients;
-  /** Files and keys of the identities of replicas. Absent: this node gives replicas no identity. */
-  readonly workloadIdentity?: Pick<WorkloadIdentitiesOptions, 'files' | 'createKeyAndCsr'>;
-  /** Reads resource usage of containers. Absent: the agent has no statistics. */
-  readonly stats?: StatsReader;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  /** Command by which an operator makes this agent forget its cluster; part of error messages. */
-  readonly resetCommand: string;
-  /**
-   * Maximum number of containers that are being started at the same time, 1 or more. Default 4.
-   * Does not limit stops.
-   */
-  readonly startConcurrency?: number;
-  /** Default: no metrics. */
-  readonly meter?: Meter;
-}
+import type { WorkloadIdentities } from './workload-identity/workload-identities.js';
 
 /** Delay between attempts to reach a runtime that does not answer. */
 const RUNTIME_BACKOFF: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
@@ -147,6 +81,8 @@ export class Agent {
     this.tunnels = new TunnelServer({
       transport,
       service: this.containers,
+      nodeId,
+      network: options.network,
       clock,
       log: log.child({ component: 'tunnel' }),
     });

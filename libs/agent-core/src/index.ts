@@ -1,5 +1,5 @@
 export { Agent } from './agent.js';
-export type { AgentOptions } from './agent.js';
+export type { AgentOptions } from './agent-options.js';
 export type {
   AgentIdentity,
   AgentStore,
@@ -21,6 +21,7 @@ export type { ProbeClients, ProbeTarget } from './probes/check-container.js';
 export { ContainerService } from './serving/container-service.js';
 export type { AdmitCall, ContainerServiceOptions } from './serving/container-service.js';
 export type { ContainerSelector } from './serving/container-lookup.js';
+export type { NodeNetworkAccess, ReachableService, ServiceAccess } from './network/node-network.js';
 export type { TcpDial, TcpStream } from './serving/tcp-dial.js';
 export { toContainerRequest } from './container/to-container-request.js';
 export type { ContainerIdentity, IdentityDirectory } from './container/to-container-request.js';

@@ -8,6 +8,7 @@ import {
   type AcceptRestoredStateResponse,
   type BackupChunk,
   type SnapshotChunk,
+  type StepDownRequest,
   type StepDownResponse,
 } from '@cloudless/api';
 import { CloudlessError, errorFields, sleep } from '@cloudless/base';
@@ -132,11 +133,20 @@ export class AdminHandlers {
 
   /**
    * Hands the leadership over to another coordinator.
-   * @throws kind `precondition` when no other coordinator runs, `unavailable` when none has taken
-   *   over in time.
+   * @throws kind `precondition` when no other coordinator runs, or when this leadership has another
+   *   epoch than the expected one, `unavailable` when none has taken over in time.
    */
-  async stepDown(entry: AuditEntry): Promise<StepDownResponse> {
+  async stepDown(
+    { expectedEpoch }: Pick<StepDownRequest, 'expectedEpoch'>,
+    entry: AuditEntry,
+  ): Promise<StepDownResponse> {
     const { state, handOver, coordinatorId } = this.deps;
+    if (expectedEpoch !== undefined && expectedEpoch !== state.epoch) {
+      throw new CloudlessError(
+        'precondition',
+        `the leadership with epoch ${expectedEpoch} was to end, but ${coordinatorId === undefined ? 'this coordinator' : `coordinator ${coordinatorId}`} leads with epoch ${state.epoch} and goes on; look at the leader and repeat the call for its epoch`,
+      );
+    }
     const others = [...state.view().coordinators()].filter(
       ({ value }) => value.id !== coordinatorId,
     );

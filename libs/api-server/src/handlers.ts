@@ -4,6 +4,8 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 } from '@cloudless/api';
 import { CallAccess } from './access/call-access.js';
@@ -11,6 +13,10 @@ import { AdminHandlers } from './admin-handlers.js';
 import { AuditLog } from './audit/audit-log.js';
 import { createIdentityRoutes } from './identity/identity-routes.js';
 import { KeyedMutex } from './mutation/keyed-mutex.js';
+import { EndpointHandlers } from './network/endpoint-handlers.js';
+import { ServiceHandlers } from './network/service-handlers.js';
+import { NetworkRelay } from './node-network/network-relay.js';
+import { NetworkSync } from './node-network/network-sync.js';
 import { NodeHandlers } from './node/node-handlers.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
 import type { ApiServerDeps, ReadDeps } from './ports.js';
@@ -20,6 +26,8 @@ import { createAdminRoutes } from './routes/admin-routes.js';
 import { createAgentRoutes } from './routes/agent-routes.js';
 import { CallRoutes } from './routes/call-routes.js';
 import { createCoordinatorRoutes } from './routes/coordinator-routes.js';
+import { createNetworkRoutes } from './routes/network-routes.js';
+import { createNodeNetworkRoutes } from './routes/node-network-routes.js';
 import { createReadRoutes } from './routes/read-routes.js';
 import { guardService } from './routes/service-guard.js';
 import { createUserRoutes } from './routes/user-routes.js';
@@ -40,7 +48,8 @@ import { WorkloadHandlers } from './workload/workload-handlers.js';
 export interface ApiServer {
   /**
    * Registers CoordinatorService, AgentService for the containers of all nodes, AdminService,
-   * IdentityService and UserService, for a coordinator that leads as long as it serves.
+   * IdentityService, NetworkService, NodeNetworkService and UserService, for a coordinator that leads
+   * as long as it serves.
    */
   readonly registerRoutes: (router: ConnectRouter) => void;
   /** The handlers of all calls, for a `RoleRouter`. */
@@ -98,12 +107,22 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     credentials: new CredentialHandlers(userDeps),
     reads: reads.user,
   });
+  const network = createNetworkRoutes(routes, {
+    services: new ServiceHandlers({ ...deps, mutex }),
+    endpoints: new EndpointHandlers({ ...deps, mutex }),
+    reads: reads.network,
+  });
+  const sync = new NetworkSync({ ...deps, access });
+  const relay = new NetworkRelay({ ...deps, access, tunnels });
+  const nodeNetwork = createNodeNetworkRoutes({ sync, relay });
   return {
     calls: createCallHandlers(
       [CoordinatorService, coordinator],
       [AgentService, agent],
       [AdminService, admin],
       [IdentityService, identity],
+      [NetworkService, network],
+      [NodeNetworkService, nodeNetwork],
       [UserService, user],
     ),
     registerRoutes: (router) => {
@@ -111,11 +130,14 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       router.service(AgentService, guardService(access, AgentService, agent));
       router.service(AdminService, guardService(access, AdminService, admin));
       router.service(IdentityService, guardService(access, IdentityService, identity));
+      router.service(NetworkService, guardService(access, NetworkService, network));
+      router.service(NodeNetworkService, guardService(access, NodeNetworkService, nodeNetwork));
       router.service(UserService, guardService(access, UserService, user));
     },
     listWarnings: () => foreignAgents.listWarnings(),
     close: async () => {
       reads.close();
+      sync.close();
       tunnels.close();
       await sessions.close();
     },
@@ -138,6 +160,7 @@ export function createReadServer(deps: ReadDeps): ReadServer {
       [CoordinatorService, reads.coordinator],
       [AgentService, reads.agent],
       [IdentityService, reads.identity],
+      [NetworkService, reads.network],
       [UserService, reads.user],
     ),
     close: () => reads.close(),

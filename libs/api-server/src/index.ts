@@ -6,6 +6,7 @@ export { LivenessMirror } from './roles/liveness-mirror.js';
 export type { LivenessMirrorDeps } from './roles/liveness-mirror.js';
 export { createLeaderDirectory } from './roles/leader-directory.js';
 export type { KnownLeader, LeaderDirectory } from './roles/leader-directory.js';
+export { MAX_VIEW_AGE_MS } from './roles/stale-view.js';
 export { getServedBy } from './roles/served-by.js';
 export type { ServedBy } from './roles/served-by.js';
 export type {
@@ -15,6 +16,8 @@ export type {
   CallConnection,
   NodeLiveness,
   WorkloadPresenterPort,
+  NetworkFeedPort,
+  NetworkFeedReader,
   NodeAllocations,
   DryRunPort,
   SessionTimings,
@@ -22,6 +25,7 @@ export type {
 export { NodeCertificateUseRecorder } from './identity/node-certificate-use-recorder.js';
 export { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
 export { Authenticator } from './access/authenticator.js';
+export type { ReportRefusal } from './access/refusal-log.js';
 export type {
   AuthenticatedConnection,
   AuthenticatorDeps,

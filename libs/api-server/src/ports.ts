@@ -87,6 +87,11 @@ export interface WorkloadPresenterPort {
   encode(record: WorkloadRecord, full: boolean): Uint8Array;
   /** Returns the message of `presentReplica`, encoded behind its length as a varint. */
   encodeReplica(replica: ReplicaRecord): Uint8Array;
+  /**
+   * Returns the weights with which network proxies choose the replicas of a workload now. They
+   * differ while a canary step gives a percentage of the connections.
+   */
+  describeWeights(workload: WorkloadRecord): (replica: ReplicaRecord) => number;
 }
 
 /** Predicts changes one after the other, each on top of the changes before it. */
@@ -168,6 +173,44 @@ export interface NodeAllocations {
   getAllocated(nodeId: string): NodeAllocation;
 }
 
+/** A network proxy that reads the feed. */
+export interface NetworkFeedReader {
+  /**
+   * Yields encoded messages of type NetworkUpdate until `signal` is aborted: everything, or what has
+   * changed since the position of the reader, then each change. A reader that is too slow receives
+   * everything again.
+   */
+  read(signal: StopSignal): AsyncIterable<Uint8Array>;
+  /** Records that the proxy has applied all updates up to a revision. */
+  acknowledge(revision: bigint): void;
+  /** Removes the reader. A repeated call does nothing. */
+  close(): void;
+}
+
+/** What the network proxies of nodes receive. */
+export interface NetworkFeedPort {
+  /**
+   * Adds a reader. Close it.
+   * @param position - Where the proxy continues: feed and revision of the last complete update that
+   *   it has applied. `feedId` empty: it has none.
+   */
+  open(position: {
+    readonly nodeId: string;
+    readonly feedId: string;
+    readonly revision: bigint;
+  }): NetworkFeedReader;
+  /** Whether proxies may know a replica as an endpoint of a service. */
+  hasEndpoint(replica: Pick<ReplicaRecord, 'id' | 'uid'>): boolean;
+  /** Whether no connected proxy chooses a leaving replica for new connections any more. */
+  isGone(replicaId: string): boolean;
+  /**
+   * Calls the listener once for each leaving replica, as soon as no connected proxy chooses the
+   * replica for new connections any more.
+   * @returns A function that ends the subscription.
+   */
+  onGone(listener: (replicaIds: readonly string[]) => void): () => void;
+}
+
 /** The connection that a call arrived on. */
 export interface CallConnection {
   /** Address of the client. Empty for calls within one process. */
@@ -221,6 +264,7 @@ export interface ApiServerDeps extends ReadDeps {
   readonly nodes: NodeLiveness;
   readonly dryRun: DryRunPort;
   readonly whatIf: WhatIfPort;
+  readonly network: NetworkFeedPort;
   /**
    * Explains why the limits of a rollout in a spec permit no step, for people; undefined when a
    * step is possible.

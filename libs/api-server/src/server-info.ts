@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
-import { listKnownCoordinators } from './session/known-coordinators.js';
+import { describeCoordinators } from './session/known-coordinators.js';
 import { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
 import type { ReadDeps } from './ports.js';
 
@@ -20,6 +20,6 @@ export function createServerInfo({
     protocolMax: PROTOCOL_MAX,
     coordinatorId,
     ...(leader === undefined ? {} : { leader }),
-    coordinators: listKnownCoordinators(state.view()),
+    coordinators: describeCoordinators(state.view()),
   });
 }

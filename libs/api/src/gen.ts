@@ -7,6 +7,8 @@ export * from './gen/cloudless/api/event_pb.js';
 export * from './gen/cloudless/api/exec_pb.js';
 export * from './gen/cloudless/api/identity_pb.js';
 export * from './gen/cloudless/api/logs_pb.js';
+export * from './gen/cloudless/api/network_pb.js';
+export * from './gen/cloudless/api/node_network_pb.js';
 export * from './gen/cloudless/api/node_pb.js';
 export * from './gen/cloudless/api/session_pb.js';
 export * from './gen/cloudless/api/stats_pb.js';

@@ -12,6 +12,8 @@ export {
   createAgentClient,
   createCoordinatorClient,
   createIdentityClient,
+  createNetworkClient,
+  createNodeNetworkClient,
   createUserClient,
 } from './wire/clients.js';
 export type {
@@ -19,6 +21,8 @@ export type {
   AgentClient,
   CoordinatorClient,
   IdentityClient,
+  NetworkClient,
+  NodeNetworkClient,
   UserClient,
 } from './wire/clients.js';
 export {
@@ -67,8 +71,16 @@ export {
   skipLength,
 } from './wire/encoded-message.js';
 export type { Page, PagedList } from './list/paging.js';
-export { diffSpecs, updateSpec } from './spec/spec-difference.js';
+export { diffSpecs, updateMessage, updateSpec } from './spec/spec-difference.js';
 export type { SpecDifference } from './spec/spec-difference.js';
+export {
+  SERVICE_DEFAULTS,
+  resolveServicePortName,
+  withBalancingDefaults,
+  withServiceDefaults,
+} from './network/service-defaults.js';
+export { checkBalancing, checkSameKind, checkService } from './network/service-rules.js';
+export { createExposedSpec } from './network/exposed-service.js';
 export { checkSameMode, checkScalable } from './spec/mode-rules.js';
 export { normalizeCapability } from './spec/linux-capabilities.js';
 export { parseProfile, parseSelinuxOptions } from './spec/security-options.js';

@@ -6,3 +6,6 @@ export const READY_MESSAGES = {
   coordinator: 'coordinator ready',
   agent: 'agent started, connecting to coordinators',
 } as const;
+
+/** Message of the log line that an agent writes when a coordinator has accepted its session. */
+export const SESSION_MESSAGE = 'session established';

@@ -92,6 +92,11 @@ export class ClusterState {
     return this.newestTerm?.isActive === true;
   }
 
+  /** True when several coordinators may share the store, and elect their leader. */
+  get isShared(): boolean {
+    return this.core.options.leadership === 'follow';
+  }
+
   /**
    * The leader that this coordinator knows, also when it leads itself; undefined when it knows none.
    * The knowledge of a follower may be late.

@@ -1,9 +1,13 @@
+import fc from 'fast-check';
 import { create } from '@bufbuild/protobuf';
 import { NodeRecordSchema } from '@cloudless/api/store';
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import { streamChangesAfter } from './history.js';
 import { openClusterState, type ClusterState } from './index.js';
+import { encodeRecord } from './records/records.js';
+import { ViewFollower } from './view/view-follower.js';
 
 const aStore = (historyLimit = 1_000): StateStore =>
   createMemoryStateStore({ clock: new ManualClock(), historyLimit });
@@ -125,6 +129,104 @@ describe('ClusterState.changesAfter', () => {
     expect(ended).toEqual(['the coordinator is stopping']);
     state.onEnd(({ kind }) => ended.push(kind));
     expect(ended).toEqual(['the coordinator is stopping', 'unavailable']);
+  });
+});
+
+describe('many readers of ClusterState.changesAfter', () => {
+  /** A store that counts its watches. */
+  function withWatchCount(store: StateStore) {
+    const counts = { opened: 0, open: 0 };
+    const watch: StateStore['watch'] = async function* (request) {
+      counts.opened += 1;
+      counts.open += 1;
+      try {
+        yield* store.watch(request);
+      } finally {
+        counts.open -= 1;
+      }
+    };
+    return { counts, store: Object.assign(Object.create(store) as StateStore, { watch }) };
+  }
+
+  it('share the watch of the view, also those that begin in the past', async () => {
+    const { counts, store } = withWatchCount(aStore());
+    const state = await open(store);
+    const start = await putNode(state, 'past');
+    await putNode(state, 'past', 'z');
+    const readers = Array.from({ length: 20 }, (_, index) =>
+      state.changesAfter(index === 0 ? start : state.view().revision, ['node'], never),
+    );
+    expect((await readers[0]?.next())?.value?.revision).toBe(start + 1n);
+    const reading = Promise.all(readers.map((reader) => reader.next()));
+    await Promise.resolve();
+    const revision = await putNode(state, 'a');
+    for (const { value } of await reading) expect(value).toMatchObject({ revision });
+    expect(counts).toEqual({ opened: 2, open: 1 });
+    await state.close();
+  });
+
+  it('get every revision once and in order, however slow they are', () =>
+    fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.record({ commits: fc.nat(20), reads: fc.nat(20) }), { maxLength: 8 }),
+        async (steps) => {
+          const { counts, store } = withWatchCount(aStore());
+          const follower = new ViewFollower(store, silentLog);
+          await follower.start();
+          const source = { store, follower, maxBuffered: 10 };
+          const reader = streamChangesAfter(source, follower.view.revision, ['node'], never);
+          let next = follower.view.revision + 1n;
+          const read = async (): Promise<void> => {
+            const { value } = await reader.next();
+            expect(value?.revision).toBe(next);
+            expect(value?.changes).toHaveLength(next % 3n === 0n ? 0 : 1);
+            next += 1n;
+          };
+          const commit = async (): Promise<void> => {
+            const isOther = (follower.view.revision + 1n) % 3n === 0n;
+            const key = isOther ? '/other/n' : '/node/n';
+            const value = encodeRecord('node', aNode('n')).bytes;
+            const { revision } = await store.txn([], [{ put: key, value }]);
+            await follower.waitForRevision(revision);
+          };
+          for (const { commits, reads } of steps) {
+            for (let count = 0; count < commits; count += 1) await commit();
+            for (let count = 0; count < reads && next <= follower.view.revision; count += 1)
+              await read();
+          }
+          while (next <= follower.view.revision) await read();
+          expect(counts.open).toBeLessThanOrEqual(2);
+          await follower.close();
+        },
+      ),
+    ));
+
+  it('read the history of the store when the view has jumped to a snapshot', async () => {
+    const store = aStore();
+    let watches = 0;
+    const watch: StateStore['watch'] = async function* (request) {
+      watches += 1;
+      if (watches > 1) yield* store.watch(request);
+      else
+        await new Promise((resolve) =>
+          request.signal?.addEventListener('abort', () => resolve(undefined)),
+        );
+    };
+    const deaf = Object.assign(Object.create(store) as StateStore, { watch });
+    const put = async (zone: string): Promise<bigint> => {
+      const value = encodeRecord('node', aNode('n', zone)).bytes;
+      return (await store.txn([], [{ put: '/node/n', value }])).revision;
+    };
+    const start = await put('a');
+    const follower = new ViewFollower(deaf, silentLog);
+    await follower.start();
+    const reader = streamChangesAfter({ store: deaf, follower }, start, ['node'], never);
+    const first = reader.next();
+    const revisions = [await put('b'), await put('c')];
+    follower.reload();
+    const seen = [await first, await reader.next()].map(({ value }) => value?.revision);
+    expect(seen).toEqual(revisions);
+    await follower.close();
   });
 });
 

@@ -7,6 +7,7 @@ import {
   type RecordKind,
   type RecordOf,
 } from './records/records.js';
+import { ChangeBuffer } from './view/change-buffer.js';
 import type { ViewFollower } from './view/view-follower.js';
 
 /**
@@ -27,38 +28,81 @@ export interface HistoricChanges {
 
 export interface HistorySource {
   readonly store: StateStore;
-  readonly follower: Pick<ViewFollower, 'failure' | 'onEnd' | 'waitForRevision'>;
+  readonly follower: Pick<
+    ViewFollower,
+    'failure' | 'onBatch' | 'onEnd' | 'view' | 'waitForRevision'
+  >;
+  /** Revisions that may wait for one reader of the view. Default: that of {@link ChangeBuffer}. */
+  readonly maxBuffered?: number;
 }
 
-/** Implements `ClusterState.changesAfter`. */
+/**
+ * Implements `ClusterState.changesAfter`. Reads what the view has already shown from the store, and
+ * what follows from the view, which all readers share: a watch of the store for each reader would
+ * deliver and decode every change once for each of them.
+ */
 export async function* streamChangesAfter(
   source: HistorySource,
   after: Revision,
   kinds: readonly RecordKind[],
   signal: StopSignal,
 ): AsyncGenerator<HistoricChanges> {
-  const { store, follower } = source;
+  const { follower } = source;
   await checkRevision(source, after);
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
   if (signal.aborted) return;
   signal.addEventListener('abort', stop);
   const unsubscribe = follower.onEnd(stop);
+  let position = after;
+  let buffer: ChangeBuffer | undefined;
   try {
-    // Watches all keys, so that every revision is delivered.
-    for await (const { revision, changes } of store.watch({
-      prefix: '',
-      after,
-      signal: stopping.signal,
-    })) {
-      yield { revision, changes: changes.flatMap((change) => toHistoricChanges(change, kinds)) };
+    while (!stopping.signal.aborted) {
+      if (position < follower.view.revision)
+        for await (const batch of readStore(source, position, kinds, stopping.signal)) {
+          yield batch;
+          position = batch.revision;
+        }
+      // No change of the view is between this comparison and the subscription.
+      if (stopping.signal.aborted || position < follower.view.revision) continue;
+      buffer = new ChangeBuffer(follower, kinds, source.maxBuffered);
+      for (;;) {
+        const taken = await buffer.take(stopping.signal);
+        if (taken.length === 0) break;
+        for (const batch of taken) {
+          if (stopping.signal.aborted) break;
+          if (batch.revision <= position) continue; // the store was ahead of the view
+          yield batch;
+          position = batch.revision;
+        }
+      }
+      buffer.close();
     }
     if (follower.failure !== undefined) throw follower.failure;
-  } catch (reason) {
-    throw errorKindOf(reason) === 'compacted' ? createCompactedError(after, reason) : reason;
   } finally {
+    buffer?.close();
     unsubscribe();
     signal.removeEventListener('abort', stop);
+  }
+}
+
+/** Streams the changes after a revision from the store, until the view shows no later ones. */
+async function* readStore(
+  { store, follower }: HistorySource,
+  after: Revision,
+  kinds: readonly RecordKind[],
+  signal: AbortSignal,
+): AsyncGenerator<HistoricChanges> {
+  try {
+    // Watches all keys, so that every revision is delivered.
+    for await (const { revision, changes } of store.watch({ prefix: '', after, signal })) {
+      yield { revision, changes: changes.flatMap((change) => toHistoricChanges(change, kinds)) };
+      if (revision >= follower.view.revision) return;
+    }
+    if (!signal.aborted)
+      throw new CloudlessError('STORE_UNAVAILABLE', 'the state store was closed');
+  } catch (reason) {
+    throw errorKindOf(reason) === 'compacted' ? createCompactedError(after, reason) : reason;
   }
 }
 

@@ -15,12 +15,14 @@ export { RestoredStateError } from './leadership/restored-state.js';
 export type { OrderState, AgentOrderState } from './leadership/restored-state.js';
 export {
   CERTIFICATE_AUTHORITY_KEY,
+  NETWORK_SETTINGS_KEY,
   REMOVED_EVENTS_KEY,
   decodeRecord,
   encodeRecord,
   toNameKeyId,
   parseKey,
   toReplicaKeyId,
+  toServiceKeyId,
   toVersionKeyId,
 } from './records/records.js';
 export type { RecordKind, RecordOf } from './records/records.js';
@@ -69,3 +71,17 @@ export {
 export type { RotationProgress } from './identity/certificate-authority.js';
 export { listReplicasHeldBy, toDrainStatus } from './view/drain-status.js';
 export type { DrainSources } from './view/drain-status.js';
+export {
+  createEndpointPortIndex,
+  hasEndpoint,
+  isReadyEndpoint,
+  matchTargetPort,
+  selectsWorkload,
+} from './network/service-endpoints.js';
+export { canCheckEndpoints, findChecker, scoreChecker } from './network/endpoint-checker.js';
+export {
+  listExternalAddressIds,
+  putServiceDeletion,
+  toNodePortId,
+} from './network/service-deletion.js';
+export type { EndpointPort, EndpointPortIndex } from './network/service-endpoints.js';

@@ -16,6 +16,8 @@ import { ClusterModel } from './placement/cluster-model.js';
 import { DrainReconciler } from './drain/drain-reconciler.js';
 import { Janitor } from './janitor.js';
 import { RotationReconciler } from './identity/rotation-reconciler.js';
+import { NetworkFeed } from './network/network-feed.js';
+import { NetworkSettings, type WantedNetworkSettings } from './network/network-settings.js';
 import { NodeAllocations, type NodeAllocation } from './node/node-allocations.js';
 import { NodeDirectory } from './node/node-directory.js';
 import { NodeReconciler } from './node/node-reconciler.js';
@@ -46,6 +48,8 @@ export interface ControllersOptions {
    */
   readonly hungAfterMs?: number;
   readonly weights?: ScoreWeights;
+  /** Settings of the network to store. Default: none are stored. */
+  readonly networkSettings?: WantedNetworkSettings;
   /** Retention of events, audit records and request results, where it differs from the default. */
   readonly retention?: Partial<RetentionLimits>;
   /** Default: no metrics. */
@@ -60,6 +64,8 @@ export interface Controllers {
   readonly presenter: WorkloadPresenter;
   readonly dryRun: DryRunService;
   readonly whatIf: WhatIfService;
+  /** What the network proxies of nodes receive. */
+  readonly network: NetworkFeed;
   /** Placement data for the API calls about nodes. */
   readonly placements: {
     /** The resources that live replicas hold on a node, according to the records. */
@@ -73,6 +79,8 @@ export interface Controllers {
   getReserved(nodeId: string): NodeAllocation | undefined;
   /** True while placements are being committed, so that {@link getReserved} exceeds the records. */
   readonly isPlacing: boolean;
+  /** Returns warnings for operators about settings, one sentence each. */
+  listWarnings(): readonly string[];
   close(): Promise<void>;
 }
 
@@ -101,6 +109,16 @@ export function startControllers(options: ControllersOptions): Controllers {
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const model = new ClusterModel({ state, nodes, cluster });
   const allocations = new NodeAllocations(state);
+  const network = new NetworkFeed({
+    ...{ state, nodes, clock, random, meter },
+    log: log.child({ component: 'network' }),
+  });
+  const networkSettings =
+    options.networkSettings &&
+    new NetworkSettings(
+      { state, clock, log: log.child({ component: 'network' }) },
+      options.networkSettings,
+    );
   const readiness = new ReadinessTracker(state, nodes, clock);
   const presenter = new WorkloadPresenter(state, nodes, { cluster, clock });
   const dryRun = new DryRunService({ state, nodes, readiness, presenter, cluster, clock });
@@ -139,6 +157,8 @@ export function startControllers(options: ControllersOptions): Controllers {
     dryRun,
     placements: allocations,
     whatIf,
+    network,
+    listWarnings: () => networkSettings?.listWarnings() ?? [],
     getReserved: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;
@@ -149,6 +169,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     },
     close: async () => {
       nodes.close();
+      network.close();
       await Promise.all([
         workloads.close(),
         placer.close(),
@@ -157,6 +178,7 @@ export function startControllers(options: ControllersOptions): Controllers {
         drains.close(),
         rotation.close(),
         janitor.close(),
+        networkSettings?.close(),
       ]);
       model.close();
       allocations.close();

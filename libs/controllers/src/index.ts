@@ -29,3 +29,5 @@ export {
   toReservation,
   toSchedulerNode,
 } from './placement/scheduler-input.js';
+export { NetworkFeed } from './network/network-feed.js';
+export type { FeedCounts, FeedPosition, FeedReader } from './network/network-feed.js';

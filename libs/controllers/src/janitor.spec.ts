@@ -1,7 +1,13 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Event_Category as Category, ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { PlanRecordSchema, RequestRecordSchema } from '@cloudless/api/store';
+import {
+  EndpointRecordSchema,
+  PlanRecordSchema,
+  RequestRecordSchema,
+  ServiceAddressRecordSchema,
+  ServiceRecordSchema,
+} from '@cloudless/api/store';
 import { Janitor } from './janitor.js';
 import type { RetentionLimits } from './retention.js';
 import { TestBed } from './testing/test-bed.js';
@@ -96,6 +102,34 @@ describe('Janitor for request results and plans', () => {
     expect([...bed.state.view().plans()]).toHaveLength(1);
     await bed.advance(2 * MINUTE_MS);
     expect([...bed.state.view().plans()]).toEqual([]);
+  });
+});
+
+describe('Janitor for the network', () => {
+  it('deletes addresses an hour after their service, and endpoints of deleted services', async () => {
+    const releasedAt = toTimeAgo(HOUR_MS - 5 * MINUTE_MS);
+    const service = create(ServiceRecordSchema, { namespace: 'a', name: 'web', uid: 'new' });
+    const transaction = bed.state
+      .transaction()
+      .put('service', 'a/web', service)
+      .put('serviceip', '10.96.0.20', create(ServiceAddressRecordSchema, { serviceUid: 'new' }))
+      .put('serviceip', '10.96.0.21', create(ServiceAddressRecordSchema, { releasedAt }));
+    for (const serviceUid of ['old', 'new'])
+      transaction.put(
+        'endpoint',
+        `a/web/${serviceUid}`,
+        create(EndpointRecordSchema, { serviceUid }),
+      );
+    await bed.state.commit(transaction);
+    start();
+    await bed.advance(4 * MINUTE_MS);
+    const listIds = () => [
+      ...[...bed.state.view().serviceAddresses()].map(([id]) => id),
+      ...[...bed.state.view().externalEndpoints()].map(([id]) => id),
+    ];
+    expect(listIds()).toEqual(['10.96.0.20', '10.96.0.21', 'a/web/new']);
+    await bed.advance(3 * MINUTE_MS);
+    expect(listIds()).toEqual(['10.96.0.20', 'a/web/new']);
   });
 });
 

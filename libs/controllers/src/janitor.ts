@@ -24,6 +24,7 @@ import {
 } from '@cloudless/cluster-state';
 import { isFinalRefusal } from './common/commit.js';
 import { listEndedCredentials } from './identity/ended-credentials.js';
+import { listEndedNetworkRecords } from './network/ended-network-records.js';
 import {
   DEFAULT_RETENTION,
   isAudit,
@@ -80,9 +81,9 @@ interface DueRecord {
 }
 
 /**
- * Deletes events, audit records, results of requests, plans, tombstones, and ended tokens and
- * credentials that are too old or exceed the byte limit of their group. Sweeps every minute, and early when a group exceeds its
- * limit by an eighth.
+ * Deletes events, audit records, results of requests, plans, tombstones, ended tokens and
+ * credentials, virtual addresses whose hour is over, and endpoints of deleted services. Sweeps every
+ * minute, and early when a group exceeds its byte limit by an eighth.
  */
 export class Janitor {
   private readonly queue: WorkQueue<'sweep'>;
@@ -177,6 +178,7 @@ export class Janitor {
       ...tombstones,
       ...plans,
       ...listEndedCredentials(view, nowMs),
+      ...listEndedNetworkRecords(view, nowMs),
       ...this.findDueRequests(nowMs),
       ...this.findDueEvents(nowMs),
     ];

@@ -32,6 +32,16 @@ describe('createMetrics', () => {
     expect(await other.expose()).toContain('cloudless_x_total 1\n');
   });
 
+  it('has no name in common with the metrics of another process on the same page', async () => {
+    const agent = createMetrics();
+    const proxy = createMetrics({ selfPrefix: 'cloudless_network_metrics' });
+    proxy.counter({ name: 'cloudless_network_x_total', help: 'X.' }).add();
+    const page = `${await agent.expose()}${await proxy.expose()}`;
+    const names = [...page.matchAll(/^# TYPE (\w+) /gm)].map(([, name]) => name);
+    expect(names).toHaveLength(5);
+    expect(new Set(names).size).toBe(names.length);
+  });
+
   it('throws for a name that another kind has, and for a counter without _total', () => {
     const metrics = createMetrics();
     metrics.counter({ name: 'cloudless_x_total', help: 'X.' });

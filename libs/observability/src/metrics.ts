@@ -20,6 +20,12 @@ export interface RegisteredMetric extends MetricSpec {
 export interface MetricsOptions {
   /** Adds CPU, memory, file descriptors and garbage collection of this process; default false. */
   readonly process?: boolean;
+  /**
+   * Beginning of the names of the two metrics about the registry itself. Give each process its own
+   * when their metrics are exposed together, because one page must not have a name twice. Default:
+   * `cloudless_metrics`.
+   */
+  readonly selfPrefix?: string;
 }
 
 /**
@@ -34,19 +40,20 @@ export const MAX_SERIES = 2_000;
  */
 export function createMetrics(options: MetricsOptions = {}): Metrics {
   const registry = new prom.Registry();
+  const { selfPrefix = 'cloudless_metrics' } = options;
   if (options.process === true) prom.collectDefaultMetrics({ register: registry });
   const collectors = new Set<() => Promise<void>>();
   const metricsByKey = new Map<string, unknown>();
   const specs: RegisteredMetric[] = [];
   const droppedSamples = new prom.Counter({
-    name: 'cloudless_metrics_dropped_total',
+    name: `${selfPrefix}_dropped_total`,
     help: 'Samples dropped because their metric has too many label sets.',
     labelNames: ['metric'],
     registers: [registry],
   });
 
   const collectFailures = new prom.Counter({
-    name: 'cloudless_metrics_collect_failures_total',
+    name: `${selfPrefix}_collect_failures_total`,
     help: 'Times that a collector failed: some gauges show older values.',
     registers: [registry],
   });

@@ -12,6 +12,7 @@ export type {
   PredictedOutcome,
 } from './prediction/predict-rollout.js';
 export { advanceRollout } from './state/advance-rollout.js';
+export { getStepSize } from './state/canary-steps.js';
 export { NO_ROLLOUT, formatDuration } from './state/rollout-state.js';
 export type {
   RolloutAdvance,

@@ -27,6 +27,7 @@ import type {
 } from '@cloudless/runtime';
 import { toShellScript, type Behaviour } from '@cloudless/runtime/conformance';
 import { systemClock } from '@cloudless/app-kit';
+import { isAlive, readStartToken } from '@cloudless/app-kit/background';
 import { openProcessRuntime } from './index.js';
 import {
   openRealMachine,
@@ -38,7 +39,6 @@ import {
 } from './testing/real-machine.js';
 import { bundleProgram } from './testing/bundle-program.js';
 import { layout } from './supervisor/container/container-paths.js';
-import { isAlive, readStartToken } from './system/process-identity.js';
 import { FrameParser } from './wire/frames.js';
 import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage } from './wire/messages.js';
 

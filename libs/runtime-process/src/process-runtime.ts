@@ -28,18 +28,19 @@ import {
   withStartFailure,
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/app-kit';
+import { connectOrStart } from '@cloudless/app-kit/background';
+import { isAlive, readStartToken } from '@cloudless/app-kit/background';
 import {
   SupervisorConnection,
   createDisconnectedError,
   type SupervisorResponse,
 } from './client/supervisor-connection.js';
 import { streamExec } from './client/exec-stream.js';
-import { connectOrStart } from './client/launcher.js';
 import { PipeHolder } from './client/pipe-holder.js';
 import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container/container-paths.js';
+import { toSupervisorProgram } from './supervisor/run-supervisor.js';
 import { combineSignals } from './client/combine-signals.js';
-import { isAlive, readStartToken } from './system/process-identity.js';
 import { EXEC_TTY, LEASES, type SupervisorSettings } from './wire/messages.js';
 
 export interface ProcessRuntimeOptions {
@@ -355,11 +356,8 @@ class SupervisedRuntime implements ProcessRuntime {
           onEvent: (event) => this.onEvent(event),
           onClose: () => onLost(),
         });
-      const connection = await connectOrStart(
-        open,
-        { directory, supervisorCommand, idleMs, clock },
-        this.closing.signal,
-      );
+      const program = toSupervisorProgram(directory, supervisorCommand, idleMs);
+      const connection = await connectOrStart(open, program, clock, this.closing.signal);
       onLost = () => this.onConnectionLost();
       if (!connection.isOpen) throw createDisconnectedError();
       this.pipeHolder.applyAll((await connection.request({ type: 'list' })).items);

@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { ContainerId } from '@cloudless/base';
 import type { ContainerLease, ContainerStatus } from '@cloudless/runtime';
+import { isAlive, readStartToken } from '@cloudless/app-kit/background';
 import {
   aScript,
   waitForExit,
@@ -23,7 +24,6 @@ import {
   waitUntil,
   type RealMachine,
 } from './testing/real-machine.js';
-import { isAlive, readStartToken } from './system/process-identity.js';
 
 let machine: RealMachine;
 let scratch: string;

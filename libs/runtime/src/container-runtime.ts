@@ -125,6 +125,10 @@ export interface NetworkRequest {
   readonly hostname?: string;
   /** IP addresses; absent: the DNS servers of the machine. */
   readonly dnsServers?: readonly string[];
+  /** Search domains. Only together with `dnsServers`. */
+  readonly dnsSearches?: readonly string[];
+  /** Options of the resolver, such as `ndots:2`. Only together with `dnsServers`. */
+  readonly dnsOptions?: readonly string[];
   /** Additional lines of `/etc/hosts`, after localhost and the container's own name. */
   readonly extraHosts?: readonly ExtraHost[];
 }

@@ -70,6 +70,7 @@ async function main(): Promise<number> {
   process.stdout.write(
     `\n${formatTable(summarise(result.outcomes))}\n\n` +
       `${result.acknowledged} writes acknowledged, ${result.logLines} log lines followed, ` +
+      `${result.history.writes} writes and ${result.history.reads} reads checked for one order, ` +
       `${violations.length} violations, seed ${options.seed}\n`,
   );
   for (const text of violations) process.stdout.write(`VIOLATION: ${text}\n`);

@@ -26,6 +26,15 @@ describe('parseOptions', () => {
   });
 
   it.each([
+    { args: [], timeFactor: 3 },
+    { args: ['--strict'], timeFactor: 1 },
+    { args: ['--untimed'], timeFactor: undefined },
+  ])('judges times by a factor of $timeFactor with $args', ({ args, timeFactor }) => {
+    expect(parseOptions(args, 1).timeFactor).toBe(timeFactor);
+  });
+
+  it.each([
+    { args: ['--strict', '--untimed'], message: '--strict and --untimed exclude each other' },
     { args: ['--faults', 'flood'], message: '--faults: there is no fault flood; there are' },
     { args: ['--faults', 'kill-leader*0'], message: 'give a number from 1 to 999 after *' },
     { args: ['--minutes', 'many'], message: '--minutes many: give a number from 0.1 to 1440' },

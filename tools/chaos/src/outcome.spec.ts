@@ -10,6 +10,8 @@ const outcome = (more: Partial<Outcome> = {}): Outcome => ({
   failedWrites: 2,
   answers: 100,
   failedRequests: 0,
+  failedCodes: {},
+  notes: [],
   violations: [],
   ...more,
 });

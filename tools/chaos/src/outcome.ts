@@ -14,6 +14,10 @@ export interface Outcome {
   readonly failedWrites: number;
   readonly answers: number;
   readonly failedRequests: number;
+  /** Failed attempts of writes by code. */
+  readonly failedCodes: Readonly<Record<string, number>>;
+  /** What was seen beside the figures. */
+  readonly notes: readonly string[];
   readonly violations: readonly string[];
 }
 

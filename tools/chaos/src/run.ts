@@ -6,6 +6,7 @@ import { chooseOne, type FaultContext, type FaultResult } from './faults/fault.j
 import { FAULTS } from './faults/index.js';
 import { faultNames, type FaultName } from './faults/names.js';
 import { Load, type Seen } from './load/load.js';
+import { waitUntilProcessesMatch } from './load/replica-processes.js';
 import { readReplicas, startWorkloads, waitUntilSettled } from './load/workloads.js';
 import type { ChaosOptions } from './options.js';
 import { formatMs, type Outcome } from './outcome.js';
@@ -22,9 +23,6 @@ const RECOVERED_WITHIN_MS = 60_000;
  * still dial a coordinator that did not answer find the leader meanwhile.
  */
 const AFTER_MS = 3_000;
-
-/** Factor of the time limits on a machine that also does other work. */
-const TOLERANCE = 3;
 /** Exit code of a run that a signal ended. */
 const EXIT_STOPPED = 130;
 
@@ -35,6 +33,8 @@ export interface RunResult {
   readonly finalViolations: readonly string[];
   readonly acknowledged: number;
   readonly logLines: number;
+  /** Calls in the history that was checked. */
+  readonly history: Load['historySize'];
 }
 
 /**
@@ -59,7 +59,7 @@ export async function runChaos(
     await world.start({ members: MEMBERS, coordinators, agents });
     print(`programs run after ${formatMs(performance.now() - beganMs)}`);
     await startWorkloads(world, agents * WEB_REPLICAS_PER_AGENT);
-    const load = await Load.start(world, options.writers);
+    const load = await Load.start(world, options.writers, options.timeFactor !== undefined);
     print(`the cluster runs after ${formatMs(performance.now() - beganMs)}`);
     const random = createSeededRandom(options.seed);
     const context = { world, random, ...options };
@@ -69,8 +69,8 @@ export async function runChaos(
       print(formatOutcome(outcome));
     }
     const finalViolations = await load.stop();
-    const { acknowledged, logLines } = load;
-    return { outcomes, finalViolations, acknowledged, logLines };
+    const { acknowledged, logLines, historySize: history } = load;
+    return { outcomes, finalViolations, acknowledged, logLines, history };
   } finally {
     world.writeLogs(options.logs);
     await world.stop();
@@ -90,7 +90,7 @@ function* chooseFaults(
 /** Injects one fault, waits for the recovery, and compares the cluster with the time before. */
 async function runFault(
   fault: FaultName,
-  context: FaultContext & { readonly isStrict: boolean },
+  context: FaultContext & Pick<ChaosOptions, 'timeFactor'>,
   load: Load,
 ): Promise<Outcome> {
   const { world } = context;
@@ -105,6 +105,7 @@ async function runFault(
     await world.heal();
     await world.waitUntilNodesReady(RECOVERED_WITHIN_MS);
     await waitUntilSettled(world, RECOVERED_WITHIN_MS);
+    await waitUntilProcessesMatch(world, RECOVERED_WITHIN_MS);
     recoveredMs = performance.now() - endedAtMs;
   } catch (reason) {
     violations.push(`not as desired after ${formatMs(RECOVERED_WITHIN_MS)}: ${String(reason)}`);
@@ -115,8 +116,9 @@ async function runFault(
     for (const change of findReplicaChanges(replicas, after.get(name) ?? [], result.mayBeReplaced))
       violations.push(`${name}: ${change}`);
   const seen = load.takeSeen();
-  violations.push(...findTimeViolations(result, seen, context.isStrict ? 1 : TOLERANCE));
+  violations.push(...findTimeViolations(result, seen, context.timeFactor));
   violations.push(...seen.failures.slice(0, 3).map((text) => `request to ${text}`));
+  if (result.mayEndLog === true) await load.reviveFollower();
   violations.push(...load.findLogProblems(), ...load.findExclusiveProblems());
   const { leaderLostAtMs } = result;
   return {
@@ -130,25 +132,30 @@ async function runFault(
     failedWrites: seen.attempts.length - seen.acknowledged,
     answers: seen.answers,
     failedRequests: seen.failures.length,
+    failedCodes: seen.failed,
+    notes: [...(result.notes ?? []), ...seen.oddities.slice(0, 3)],
     violations,
   };
 }
 
-/** @param tolerance - Factor of the time limits. */
+/** @param timeFactor - Factor of the time limits; undefined: there are none. */
 function findTimeViolations(
   result: FaultResult,
   { attempts }: Seen,
-  tolerance: number,
+  timeFactor: number | undefined,
 ): readonly string[] {
   const { leaderLostAtMs, leaderWithinMs, noWrites } = result;
   const violations: string[] = [];
   if (leaderLostAtMs !== undefined) {
     const tookMs = findFirstWriteAfter(attempts, leaderLostAtMs);
     if (tookMs === undefined) violations.push('no write was acknowledged after the fault');
-    else if (leaderWithinMs !== undefined && tookMs > leaderWithinMs * tolerance)
-      violations.push(
-        `the next leader acted after ${formatMs(tookMs)}, limit ${formatMs(leaderWithinMs * tolerance)}`,
-      );
+    else if (leaderWithinMs !== undefined && timeFactor !== undefined) {
+      const limitMs = leaderWithinMs * timeFactor;
+      if (tookMs > limitMs)
+        violations.push(
+          `the next leader acted after ${formatMs(tookMs)}, limit ${formatMs(limitMs)}`,
+        );
+    }
   }
   if (noWrites !== undefined) {
     const count = countWritesWithin(attempts, noWrites);
@@ -159,11 +166,18 @@ function findTimeViolations(
 
 function formatOutcome(outcome: Outcome): string {
   const { fault, target, nextLeaderMs, longestPauseMs, recoveredMs, violations } = outcome;
-  const { acknowledged, failedWrites, answers, failedRequests } = outcome;
+  const { acknowledged, failedWrites, failedCodes, answers, failedRequests } = outcome;
   return [
     `${fault} ${target}: next leader ${formatMs(nextLeaderMs) ?? '-'}, no write for ${formatMs(longestPauseMs)}`,
-    `recovered after ${formatMs(recoveredMs) ?? '-'}, writes ${acknowledged}, failed calls ${failedWrites}`,
+    `recovered after ${formatMs(recoveredMs) ?? '-'}, writes ${acknowledged}, failed calls ${failedWrites}${formatCodes(failedCodes)}`,
     `requests ${answers}, failed ${failedRequests}`,
+    ...outcome.notes.map((text) => `\n  ${text}`),
     ...violations.map((text) => `\n  VIOLATION: ${text}`),
   ].join(', ');
+}
+
+/** Formats codes as ` (Unavailable 12, DeadlineExceeded 3)`. */
+function formatCodes(codes: Outcome['failedCodes']): string {
+  const texts = Object.entries(codes).map(([name, count]) => `${name} ${count}`);
+  return texts.length === 0 ? '' : ` (${texts.join(', ')})`;
 }

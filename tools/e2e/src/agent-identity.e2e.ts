@@ -55,6 +55,8 @@ describe('the identity of an agent', () => {
   it('serves AgentService to users as far as their roles go, with each command in the audit log', async () => {
     await cluster.requireAgent('a1').kill('SIGKILL');
     await cluster.startAgent('a1', '--listen', '127.0.0.1:0');
+    // Until then the node may be lost, and its replica assigned to no node.
+    await cluster.requireAgent('a1').waitForLog('session established');
     await cluster.waitUntilSettled('web');
     const { url } = await cluster.requireAgent('a1').waitForLog('AgentService listening');
     const execAs = async (token: string): Promise<string> => {

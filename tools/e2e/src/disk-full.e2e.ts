@@ -158,7 +158,7 @@ describeOnDiskImages('coordinator on a full disk', () => {
     await cluster.coordinatorProcess.waitForLine((line) =>
       line.includes('disk has free space again'),
     );
-    expect(await fetchPage('/health')).toBe('200 {"status":"ok"}\n');
+    expect(await fetchPage('/health')).toMatch(/^200 \{"status":"ok",/);
     expect(await fetchPage('/metrics')).toContain('\ncloudless_store_writable 1\n');
     expect(
       findLogLines('disk has free space again').concat(

@@ -2,6 +2,7 @@ export { RealCluster, SERVER_COMMAND } from './support/cluster.js';
 export {
   RunningProgram,
   findBundle,
+  killAll,
   listProcessesMentioning,
   repository,
   runToEnd,

@@ -10,6 +10,8 @@ import {
   AGENT,
   COORDINATOR,
   IDENTITY,
+  NETWORK,
+  NODE_NETWORK,
   CurlStream,
   USER,
   buildSchema,
@@ -234,7 +236,9 @@ describe('AgentService', () => {
 
     it('serves health of each service and reflection', async () => {
       const services =
-        url() === cluster.url ? [ADMIN, AGENT, COORDINATOR, IDENTITY, USER] : [AGENT];
+        url() === cluster.url
+          ? [ADMIN, AGENT, COORDINATOR, IDENTITY, NETWORK, NODE_NETWORK, USER]
+          : [AGENT];
       expect(await listServices(url())).toEqual([
         ...services,
         'grpc.health.v1.Health',
@@ -285,7 +289,7 @@ describe('ops port', () => {
     const response = await fetch(`${cluster.opsUrl}${path}`);
     expect({ status: response.status, body: await response.json() }).toEqual({
       status: 200,
-      body: { status: 'ok' },
+      body: { status: 'ok', ...(path === '/health' ? { role: 'leader', epoch: 1 } : {}) },
     });
   });
 

@@ -2,7 +2,7 @@ import { CloudlessError, type Clock, type Log } from '@cloudless/base';
 import type { Agent, NodeIdentityKeeper, NodeIdentityOptions } from '@cloudless/agent-core';
 import { createCoordinatorTransport, type CallInterceptors } from '@cloudless/rpc-node/client';
 import type { AgentServiceSecurity } from '../agent-service.js';
-import type { AgentConfig } from '../config.js';
+import type { AgentConfig } from '../agent-config.js';
 import { usesTls } from '../tls-settings.js';
 import type { LeaseIdentity } from '../lease/lease-thread.js';
 import { AgentAuthorizer } from './agent-authorizer.js';

@@ -1,6 +1,6 @@
 import { CloudlessError, errorKindOf } from '@cloudless/base';
 import { readSecretFile } from '@cloudless/identity/files';
-import type { AgentConfig } from '../config.js';
+import type { AgentConfig } from '../agent-config.js';
 import { findJoinTokenProblem } from '../tls-settings.js';
 
 /** Longest text that is read from standard input, in characters. */

@@ -30,6 +30,14 @@ export const dialTcp: TcpDial = (ip, port) =>
     });
   });
 
+/**
+ * Returns the stream of a connected socket.
+ * @param address - For error messages.
+ */
+export function toTcpStream(socket: net.Socket, address: string): TcpStream {
+  return new SocketStream(socket, address);
+}
+
 class SocketStream implements TcpStream {
   constructor(
     private readonly socket: net.Socket,

@@ -5,6 +5,7 @@ import { connectNodeAdapter } from '@connectrpc/connect-node';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '@cloudless/api/grpc';
 import { checkGrpc } from './check-grpc.js';
 import { checkHttp } from './check-http.js';
+import { checkTcp } from './check-tcp.js';
 
 const cleanup: (() => Promise<unknown>)[] = [];
 const ip = '127.0.0.1';
@@ -132,6 +133,25 @@ describe('checkHttp', () => {
     const { port, waitUntilClosed } = await startHttpServer(() => stop.abort());
     await expect(get(port, {}, stop.signal)).rejects.toThrow();
     await waitUntilClosed();
+  });
+});
+
+describe('checkTcp', () => {
+  it('resolves when a server accepts the connection, and keeps none open', async () => {
+    const { port, waitUntilClosed } = await startServer(net.createServer());
+    await checkTcp({ ip, port }, neverAborted);
+    await waitUntilClosed();
+  });
+
+  it('rejects a closed port with "connection refused"', async () => {
+    await expect(checkTcp({ ip, port: await closedPort() }, neverAborted)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'connection refused',
+    });
+  });
+
+  it('rejects when its signal is aborted', async () => {
+    await expect(checkTcp({ ip, port: 1 }, AbortSignal.abort())).rejects.toThrow();
   });
 });
 

@@ -4,7 +4,7 @@ import { combineRuntimes, type ContainerRuntime, type LazyRuntime } from '@cloud
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
 import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
-import type { AgentConfig } from '../config.js';
+import type { AgentConfig } from '../agent-config.js';
 import {
   createContainersMissingError,
   detectContainerRuntime,

@@ -23,7 +23,11 @@ export class AgentProcess {
       ['--conditions=@cloudless/source', '--import', tsx, main, ...args],
       {
         stdio: ['ignore', 'pipe', 'pipe'],
-        env: { PATH: process.env['PATH'], HOME: process.env['HOME'] },
+        env: {
+          PATH: process.env['PATH'],
+          HOME: process.env['HOME'],
+          CLOUDLESS_AGENT_NETWORK: 'off',
+        },
       },
     );
     if (this.child.stdout === null || this.child.stderr === null) throw new Error('no pipes');

@@ -7,6 +7,7 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
   UserService,
   type AdminClient,
   type AgentClient,
@@ -17,6 +18,9 @@ import type { CliIo, CoordinatorConnection, ServerAccess } from '../io/io.js';
 import type { Settings } from '../config/settings.js';
 import type { Style } from '../output/style.js';
 import { LocalSession } from './local-session.js';
+
+/** Client of the service for network services and their endpoints. */
+export type NetworkClient = Client<typeof NetworkService>;
 
 /** Client of the coordinator service, the public API for workloads, nodes and events. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
@@ -34,6 +38,7 @@ export class CliSession extends LocalSession {
   private agentClient: AgentClient | undefined;
   private coordinatorClient: CoordinatorClient | undefined;
   private identityClient: IdentityClient | undefined;
+  private networkClient: NetworkClient | undefined;
   private userClient: UserClient | undefined;
   private renewal: Renewal | undefined;
 
@@ -70,6 +75,11 @@ export class CliSession extends LocalSession {
   /** Client of the service for join tokens, bans and the certificate authority. */
   get identities(): IdentityClient {
     return (this.identityClient ??= createClient(IdentityService, this.transport));
+  }
+
+  /** Client of the service for network services and their endpoints. */
+  get network(): NetworkClient {
+    return (this.networkClient ??= createClient(NetworkService, this.transport));
   }
 
   /** Client of the service for users and their credentials. */

@@ -1,4 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
+import { toConnectError } from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { Deadline, withReconnect, type ReconnectOptions } from './reconnect.js';
 
@@ -79,6 +81,19 @@ describe('withReconnect', () => {
     expect(
       await run([['a', refused], ['b']], { isRetriable: (reason) => reason === refused }),
     ).toMatchObject({ items: ['a', 'b'], result: 'ended' });
+  });
+
+  it('waits as long as an overloaded coordinator says, and retries no other refusal of resources', async () => {
+    const overloaded = toConnectError(
+      new CloudlessError('SERVER_OVERLOADED', 'try again in 2 s', { retryAfterMs: 2_000 }),
+    );
+    expect(await run([['a', lost], [overloaded], ['b']])).toMatchObject({
+      items: ['a', 'b'],
+      startedAtMs: [0, 250, 2_250],
+      result: 'ended',
+    });
+    const full = new ConnectError('the store is full', Code.ResourceExhausted);
+    expect(await run([['a', full], ['b']])).toMatchObject({ items: ['a'], result: full });
   });
 
   it('doubles the delay from 250 ms up to 5 s, and gives up after a minute', async () => {

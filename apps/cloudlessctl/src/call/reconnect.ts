@@ -40,7 +40,7 @@ const GIVE_UP_MS = 60_000;
 
 /**
  * Yields the items of a stream and opens the stream again, with back-off, whenever the connection
- * breaks. A failed first attempt is retried only when `hasAnswered` is true, when the server had
+ * breaks, and after an overload when the coordinator says so. A failed first attempt is retried only when `hasAnswered` is true, when the server had
  * accepted the call, or when no coordinator leads.
  * @param open - Opens the stream. From the second call on, the stream starts after the last item.
  * @throws The error of the stream: at once when the error cannot be retried or `signal` is aborted,
@@ -56,6 +56,7 @@ export async function* withReconnect<Item>(
   let delayMs = FIRST_DELAY_MS;
   for (;;) {
     let failure: unknown = new Error('the coordinator ended the stream');
+    let overloadMs = 0;
     try {
       for await (const item of open()) {
         hasWorked = true;
@@ -67,7 +68,9 @@ export async function* withReconnect<Item>(
     } catch (reason) {
       // A coordinator has answered when it says that no coordinator leads.
       hasWorked ||= isServerReset(reason) || readLeaderHint(reason) !== undefined;
-      const isRetried = isTransient(reason) || options.isRetriable?.(reason) === true;
+      overloadMs = readOverloadMs(reason) ?? 0;
+      const isRetried =
+        overloadMs > 0 || isTransient(reason) || options.isRetriable?.(reason) === true;
       if (signal.aborted || !hasWorked || !isRetried) throw reason;
       failure = reason;
     }
@@ -77,9 +80,19 @@ export async function* withReconnect<Item>(
     } else if (clock.now() - lostAt >= GIVE_UP_MS) {
       throw failure;
     }
-    await sleep(clock, delayMs, signal);
+    await sleep(clock, Math.max(delayMs, overloadMs), signal);
     delayMs = Math.min(MAX_DELAY_MS, delayMs * 2);
   }
+}
+
+/**
+ * Returns the milliseconds after which an overloaded coordinator wants the next attempt, as after a
+ * change of the leader, when all streams are opened again at once; undefined for other errors.
+ */
+function readOverloadMs(reason: unknown): number | undefined {
+  return reason instanceof ConnectError && reason.code === Code.ResourceExhausted
+    ? readErrorDetails(reason).retryAfterMs
+    : undefined;
 }
 
 /**

@@ -3,17 +3,11 @@ import type { GlobalOptions } from '../config/settings.js';
 import type { CommandTree } from '../command-tree.js';
 import type { LocalSession } from '../call/local-session.js';
 import { PLURALS } from '../kinds.js';
+import type { Candidate } from './candidate.js';
 import { findOption, findSubcommand, parseWords, splitFlag } from './parse-words.js';
 import type { ParsedWords } from './parse-words.js';
 import { getOperandValues, getOptionValues } from './value-kinds.js';
 import type { ValueKind } from './value-kinds.js';
-
-/** One completion of a word. */
-export interface Candidate {
-  readonly value: string;
-  /** Explanation that zsh and fish show beside the value. Empty: none. */
-  readonly description: string;
-}
 
 /** The completions of a word. */
 export interface Candidates {

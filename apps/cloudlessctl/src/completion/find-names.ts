@@ -9,7 +9,7 @@ import { getConfigPath, readContexts } from '../config/contexts.js';
 import { DEFAULT_SERVER } from '../config/settings.js';
 import { parseWorkloadName } from '../names.js';
 import { formatCount } from '../output/human.js';
-import type { Candidate } from './find-candidates.js';
+import type { Candidate } from './candidate.js';
 import type { ValueKind } from './value-kinds.js';
 
 /** Time limit of the calls for one completion: the shell is blocked until the completion ends. */

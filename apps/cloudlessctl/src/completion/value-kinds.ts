@@ -87,9 +87,10 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
       'step',
     ],
     ...['key=value', 'name=value', 'name:address', 'name=soft[:hard]', 'path[:path[:rwm]]'],
-    ...['[name=][host:]number', 'volume', 'check', 'labels', 'taints'],
+    ...['[name=][host:]number', '[name=]port', 'volume', 'check', 'labels', 'taints'],
     ...['count=file', 'workload=replicas', 'revision'],
     ...['pattern', 'cidr', 'user-name', 'server', 'context-name'],
+    ...['service-name', 'service-names', 'service-port', 'from'],
   ]),
 };
 

@@ -52,6 +52,14 @@ describe('cloudlessctl', () => {
       server: 'http://x:2',
       namespace: 'mine',
     },
+    {
+      name: '--server twice, of which the second is for when the first does not answer,',
+      argv: ['--server', 'http://x:1', '--server', 'http://x:2'],
+      env: {},
+      config: '',
+      server: 'http://x:1,http://x:2',
+      namespace: 'default',
+    },
   ])(
     'uses the server $server and the namespace $namespace with $name',
     async ({ argv, env, config, server, namespace }) => {

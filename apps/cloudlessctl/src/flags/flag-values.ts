@@ -165,3 +165,15 @@ export const listEnumNames = (schema: {
 /** Returns the value names of an enum as tables show them: `OnFailure`. */
 export const listEnumWords = (schema: Parameters<typeof listEnumNames>[0]): readonly string[] =>
   listEnumNames(schema).map(formatWord);
+
+/**
+ * Parses the number of a port.
+ * @param flag - The flag, for the error message.
+ * @throws {@link CliFailure} with exit code 2 unless the number is 1 to 65535.
+ */
+export function parsePortNumber(flag: string, text = ''): number {
+  const port = Number(text);
+  if (!/^\d+$/.test(text) || port < 1 || port > 65_535)
+    throw createUsageFailure(`${flag}: a port is a number from 1 to 65535, got ${text}`);
+  return port;
+}

@@ -63,13 +63,16 @@ describe('rollout flags', () => {
       updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()),
     };
     const update = ['workload', 'update', 'web'];
-    await runCli([...update, '--step', '1,wait=5m', '--step', '25%,manual', '--step', '50%'], {
-      coordinator,
-    });
+    await runCli(
+      [...update, '--step', '1,wait=5m', '--step', '25%,weight=10%,manual', '--step', '50%'],
+      {
+        coordinator,
+      },
+    );
     await runCli([...update, '--step', 'none'], { coordinator });
     expect(requests[0]?.spec?.rollout?.steps).toMatchObject([
       { replicas: 1, wait: { seconds: 300n } },
-      { percent: 25, promotion: Rollout_Promotion.MANUAL },
+      { percent: 25, weightPercent: 10, promotion: Rollout_Promotion.MANUAL },
       { percent: 50 },
     ]);
     expect(requests[1]?.spec?.rollout?.steps).toEqual([]);
@@ -80,7 +83,7 @@ describe('rollout flags', () => {
   });
 
   const stepProblem =
-    'expected a number of replicas or a percentage, then wait=DURATION or manual, for example 1,wait=5m or 25%,manual';
+    'expected a number of replicas or a percentage, then weight=PERCENT, then wait=DURATION or manual, for example 1,wait=5m or 25%,weight=10%,manual';
   it.each([
     { given: 'x', says: `--step: ${stepProblem}, got "x"` },
     { given: '1,soon', says: `--step: ${stepProblem}, got "1,soon"` },

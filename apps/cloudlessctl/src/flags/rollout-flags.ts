@@ -83,7 +83,8 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     path: 'rollout.steps',
     repeatable: true,
     parse: parseSteps,
-    description: 'canary step, such as 1 or 25%,wait=5m or 50%,manual; none removes all steps',
+    description:
+      'canary step, such as 1 or 25%,wait=5m or 50%,weight=10%,manual; none removes all steps',
   },
 ];
 
@@ -115,14 +116,18 @@ function parseSteps(texts: readonly string[]): JsonValue {
   return texts.map(parseStep);
 }
 
-/** Parses `NUMBER[%][,wait=DURATION|,manual]`. */
+/** Parses `NUMBER[%][,weight=NUMBER%][,wait=DURATION|,manual]`. */
 function parseStep(text: string): JsonObject {
-  const [size = '', stepEnd, ...more] = text.split(',').map((part) => part.trim());
+  const [size = '', ...ends] = text.split(',').map((part) => part.trim());
   const [, number, percent] = /^(\d+)(%?)$/.exec(size) ?? [];
+  const [, weight] = /^weight=(\d+)%$/.exec(ends[0] ?? '') ?? [];
+  if (weight !== undefined) ends.shift();
+  const [stepEnd, ...more] = ends;
   if (number === undefined || more.length > 0) throw createFailure(text);
   const amount = parseWholeNumber('--step', number);
   return {
     ...(percent === '%' ? { percent: amount } : { replicas: amount }),
+    ...(weight === undefined ? {} : { weightPercent: parseWholeNumber('--step', weight) }),
     ...(stepEnd === undefined ? {} : parseStepEnd(text, stepEnd)),
   };
 }
@@ -138,6 +143,6 @@ function parseStepEnd(text: string, stepEnd: string): JsonObject {
 
 function createFailure(text: string): Error {
   return createUsageFailure(
-    `--step: expected a number of replicas or a percentage, then wait=DURATION or manual, for example 1,wait=5m or 25%,manual, got ${JSON.stringify(text)}`,
+    `--step: expected a number of replicas or a percentage, then weight=PERCENT, then wait=DURATION or manual, for example 1,wait=5m or 25%,weight=10%,manual, got ${JSON.stringify(text)}`,
   );
 }

@@ -5,7 +5,9 @@ import { createUsageFailure } from '../call/failure.js';
 import { parseCpu, parseQuantity } from '../quantity.js';
 import {
   createDurationParser,
+  isNone,
   parseList,
+  parsePortNumber,
   listEnumNames,
   listEnumWords,
   createPairParser,
@@ -15,6 +17,20 @@ import {
   createEnumParser,
 } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
+
+/** Parses `[name=]port`, or `none` for no port. */
+function parseExposedPorts(texts: readonly string[]): JsonValue {
+  if (isNone(texts)) return [];
+  return texts.map((text) => {
+    const match = /^(?:([a-z0-9-]+)=)?(\d+)$/.exec(text);
+    if (match === null) {
+      throw createUsageFailure(
+        `--expose: expected 80 or http=80, the name of a declared port first, got ${JSON.stringify(text)}`,
+      );
+    }
+    return { ...definedFields({ name: match[1] }), port: parsePortNumber('--expose', match[2]) };
+  });
+}
 
 /** Parses `[name=][hostPort:]containerPort[/tcp|/udp]`. */
 function parsePorts(texts: readonly string[]): JsonValue {
@@ -95,6 +111,14 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     repeatable: true,
     parse: parsePorts,
     description: 'port of the container, optionally with a host port before it',
+  },
+  {
+    flag: '--expose',
+    value: '[name=]port',
+    path: 'expose',
+    repeatable: true,
+    parse: parseExposedPorts,
+    description: 'port of a service that is created with the workload, for example 80 or http=80',
   },
   {
     flag: '--env',

@@ -5,6 +5,7 @@
 const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'workload create': [
     'workload create web --image nginx:alpine --port http=80 --wait',
+    'workload create web --image nginx --port 8080 --expose 80',
     'workload create web --image nginx:alpine --step 25%,manual',
     'workload create worker --env-file worker.env -- node worker.js',
   ],
@@ -15,6 +16,24 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'workload list': ['workload list', 'workload list -A -l app=shop -o wide'],
   'workload get': ['workload get web', 'workload get web -o yaml'],
   'workload top': ['workload top', 'workload top web --node web1'],
+  'service create': [
+    'service create web --workload web --port 80',
+    'service create web --to-labels app=shop --port http=80:8080',
+    'service create mail --external-name mail.example.org',
+  ],
+  'service update': [
+    'service update web --algorithm least-connections',
+    'service update web --session-affinity 1h --label tier=front',
+  ],
+  'service list': ['service list', 'service list -A -l tier=front -o wide'],
+  'service get': ['service get web', 'service get web -o yaml'],
+  'service describe': ['service describe web', 'service describe shop/web -o json'],
+  'service resolve': ['service resolve web', 'service resolve web --from-zone zone-a'],
+  'service delete': ['service delete web', 'service delete web shop/api'],
+  'network service list': ['network service list', 'network service list -A'],
+  'network service get': ['network service get web', 'network service get web -o json'],
+  'network endpoint list': ['network endpoint list web', 'network endpoint list web -o wide'],
+  'network trace': ['network trace web1 shop/api', 'network trace shop/front api'],
   'rollout status': [
     'rollout status web',
     'rollout status -l app=shop',
@@ -93,6 +112,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'admin migrate new --to lmdb --etcd-endpoints https://etcd:2379',
   ],
   'admin accept-restored-state': ['admin accept-restored-state'],
+  'admin coordinators': ['admin coordinators', 'admin coordinators -o json'],
   'admin step-down': ['admin step-down', 'admin step-down -o json'],
   'admin ca': ['admin ca', 'admin ca --pem > ca.crt'],
   'admin snapshot': ['admin snapshot today.snapshot', 'admin snapshot today.snapshot --force'],
@@ -125,7 +145,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'port-forward': ['port-forward web 8080:http', 'port-forward web http 9090:9090'],
   scale: ['scale web 5 --wait', 'scale web api --replicas 5', 'scale web 0 --plan'],
   delete: ['delete web --wait', 'delete web api --ignore-not-found'],
-  explain: ['explain web', 'explain prod/web -o json'],
+  explain: ['explain web', 'explain prod/web -o json', 'explain service/web'],
   rebalance: ['rebalance --plan', 'rebalance --max-moves 4 --dry-run', 'rebalance --wait'],
   simulate: [
     'simulate --lose-zone a',

@@ -2,7 +2,11 @@
 export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   workload: 'name of a workload, [namespace/]name',
   workloads: 'names of workloads, each [namespace/]name',
-  'workload-or-field': 'name of a workload, or a field of manifests such as spec.rollout',
+  'workload-or-field':
+    'name of a workload, service/name, or a field of manifests such as spec.rollout',
+  'service-name': 'name of a service, [namespace/]name',
+  'service-names': 'names of services, each [namespace/]name',
+  from: 'name of a node, or of a workload ([namespace/]name)',
   name: 'name, up to 63 lower-case letters, digits and inner hyphens',
   target: 'workload ([namespace/]name), replica (web-1, or its id) or container id',
   targets: 'workloads ([namespace/]name), replicas (web-1, or their ids) or container ids',

@@ -208,7 +208,7 @@ spec:
     {
       spec: '{rollout: {steps: [{manual: true}]}}',
       problem:
-        'web.yaml:2:27: spec.rollout.steps[0].manual: unknown key; known: replicas, percent, wait, promotion',
+        'web.yaml:2:27: spec.rollout.steps[0].manual: unknown key; known: replicas, percent, wait, promotion, weightPercent',
     },
     {
       spec: '{replicas: 2.5}',
@@ -343,6 +343,11 @@ spec:
       text: 'name: A_b\nspec: {}',
       problem:
         'web.yaml:1:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the string "A_b"',
+    },
+    {
+      text: 'kind: Service\nname: a\nspec: {}',
+      problem:
+        'web.yaml:1:7: kind: expected Workload, got the string "Service"; use spec.expose of the workload, or cloudlessctl service create',
     },
     {
       text: 'kind: Pod\nname: a\nspec: {}',

@@ -118,7 +118,9 @@ function readDocument(
 function readKind(reader: YamlReader, entry: Entry, path: string): void {
   const kind = reader.readText(entry.value, entry.keyNode, path);
   if (kind !== undefined && kind !== 'Workload') {
-    reader.report(entry.value, path, `expected Workload, got ${describeNode(entry.value)}`);
+    const hint =
+      kind === 'Service' ? '; use spec.expose of the workload, or cloudlessctl service create' : '';
+    reader.report(entry.value, path, `expected Workload, got ${describeNode(entry.value)}${hint}`);
   }
 }
 

@@ -92,13 +92,18 @@ export function formatLabels(labels: Readonly<Record<string, string>>): string {
     .join(',');
 }
 
-/** Formats an enum name for tables: `READY` as `Ready`, `ROLLED_BACK` as `RolledBack`. */
+/**
+ * Formats an enum name for tables: `READY` as `Ready`, `ROLLED_BACK` as `RolledBack`, `CLUSTER_IP` as
+ * `ClusterIP`.
+ */
 export function formatWord(name: string): string {
   return name
     .split('_')
-    .map((part) => part.slice(0, 1) + part.slice(1).toLowerCase())
+    .map((part) => ABBREVIATIONS[part] ?? part.slice(0, 1) + part.slice(1).toLowerCase())
     .join('');
 }
+
+const ABBREVIATIONS: Readonly<Record<string, string>> = { IP: 'IP', IPS: 'IPs' };
 
 /** Formats a number with a noun: `1 replica`, `2 replicas`. */
 export function formatCount(number: number, noun: string): string {

@@ -10,6 +10,7 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
   UserService,
   NodeSchema,
   NodeStatusSchema,
@@ -37,6 +38,8 @@ export interface CliOptions {
   readonly admin?: Partial<ServiceImpl<typeof AdminService>>;
   /** Methods of the fake identity service. */
   readonly identities?: Partial<ServiceImpl<typeof IdentityService>>;
+  /** Methods of the fake network service. */
+  readonly network?: Partial<ServiceImpl<typeof NetworkService>>;
   /** Methods of the fake user service. */
   readonly users?: Partial<ServiceImpl<typeof UserService>>;
   /** Transport to use instead of the fake services. */
@@ -127,6 +130,7 @@ export async function runCli(
       service(AgentService, options.agents ?? {});
       service(AdminService, options.admin ?? {});
       service(IdentityService, options.identities ?? {});
+      service(NetworkService, options.network ?? {});
       service(UserService, options.users ?? {});
     });
   let writes = 0;

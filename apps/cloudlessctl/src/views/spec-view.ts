@@ -115,7 +115,8 @@ function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): s
 }
 
 /** Formats a canary step in the form that the flag `--step` accepts. */
-function formatStep({ replicas, percent, wait, promotion }: Rollout_Step): string {
+function formatStep(step: Rollout_Step): string {
+  const { replicas, percent, wait, promotion, weightPercent } = step;
   const size = percent === 0 ? String(replicas) : `${percent}%`;
   const stepEnd =
     promotion === Rollout_Promotion.MANUAL
@@ -123,7 +124,8 @@ function formatStep({ replicas, percent, wait, promotion }: Rollout_Step): strin
       : wait === undefined
         ? ''
         : `,wait=${formatDuration(wait)}`;
-  return size + stepEnd;
+  const weight = weightPercent === undefined ? '' : `,weight=${weightPercent}%`;
+  return size + weight + stepEnd;
 }
 
 function formatResources(resources: ResourceList | undefined): string {

@@ -3,6 +3,7 @@ import {
   Authenticator,
   NodeCertificateUseRecorder,
   type ApiServerDeps,
+  type ReportRefusal,
 } from '@cloudless/api-server';
 import type { Timer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
@@ -13,7 +14,7 @@ import {
   type RpcServer,
   type RpcServerOptions,
 } from '@cloudless/rpc-node/server';
-import type { CoordinatorMachine } from '../coordinator.js';
+import type { CoordinatorMachine } from '../coordinator-machine.js';
 import type { CoordinatorIdentity } from './coordinator-identity.js';
 
 /**
@@ -41,16 +42,19 @@ export function createCallAuthentication({
   machine: { clock, log },
   identity: { identities, server },
   metrics,
+  reportRefusal,
 }: {
   readonly state: ClusterState;
   readonly machine: CoordinatorMachine;
   readonly identity: CoordinatorIdentity;
   readonly metrics: Metrics;
+  readonly reportRefusal?: ReportRefusal | undefined;
 }): CallAuthentication {
   const identityLog = log.child({ component: 'identity' });
   const recorder = new NodeCertificateUseRecorder({ state, clock, log: identityLog });
   const authenticator = new Authenticator({
     ...{ state, clock, log: identityLog, identity: identities, meter: metrics },
+    reportRefusal,
     onNodeCertificateUsed: (nodeId, serial) => {
       if (state.isLeading) recorder.record(nodeId, serial);
     },
@@ -70,7 +74,8 @@ export function createCallAuthentication({
       tls: server,
       // Metrics name nodes and count workloads, which every viewer of the whole cluster may see.
       authorize: (request) => {
-        authenticator.authorize({ ...request, method: CoordinatorService.method.listNodes });
+        const { listNodes } = CoordinatorService.method;
+        authenticator.authorize({ ...request, method: listNodes, isServedHere: true });
       },
     },
     recheckOnChange: (rpc) => {

@@ -21,7 +21,7 @@ import {
   storeAuthority,
 } from '@cloudless/identity/files';
 import type { CoordinatorConfig } from '../config.js';
-import type { CoordinatorMachine } from '../coordinator.js';
+import type { CoordinatorMachine } from '../coordinator-machine.js';
 import { AuthorityKeySync } from './authority-key-sync.js';
 import { createServerNames, type ServerNames } from './server-names.js';
 

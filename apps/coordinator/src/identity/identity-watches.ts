@@ -1,6 +1,6 @@
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { Metrics } from '@cloudless/observability';
-import type { CoordinatorMachine } from '../coordinator.js';
+import type { CoordinatorMachine } from '../coordinator-machine.js';
 import type { CoordinatorIdentity } from './coordinator-identity.js';
 import { IdentityFilesWatch } from './identity-files-watch.js';
 import { registerIdentityMetrics } from './identity-metrics.js';

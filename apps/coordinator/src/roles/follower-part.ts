@@ -6,7 +6,7 @@ import {
 } from '@cloudless/api-server';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { openReadModel } from '@cloudless/controllers';
-import type { CoordinatorMachine } from '../coordinator.js';
+import type { CoordinatorMachine } from '../coordinator-machine.js';
 import type { CallAuthentication } from '../identity/call-authentication.js';
 
 /** The dependencies of a follower part. */

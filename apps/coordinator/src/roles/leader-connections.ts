@@ -1,13 +1,14 @@
 import type { ClientHttp2Session } from 'node:http2';
 import type { Interceptor, Transport } from '@connectrpc/connect';
 import type { KnownLeader } from '@cloudless/api-server';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, type Clock } from '@cloudless/base';
 import {
   connectHttp2Session,
   createGrpcTransportOver,
   type ClientTls,
 } from '@cloudless/rpc-node/client';
 import type { CoordinatorIdentity } from '../identity/coordinator-identity.js';
+import { watchConnection } from './connection-watch.js';
 
 /** Open streams of one connection, below the limit that a coordinator sets for each connection. */
 const MAX_STREAMS = 100;
@@ -15,6 +16,11 @@ const MAX_STREAMS = 100;
 const READ_MAX_BYTES = 64 * 1024 * 1024;
 /** Time to connect, milliseconds: a machine that is off does not answer at all. */
 const CONNECT_TIMEOUT_MS = 1_000;
+/**
+ * Time that calls over a connection have to end once the address or the certificate has changed,
+ * milliseconds. Clients open `logs -f` and watches again.
+ */
+const OLD_CONNECTION_MS = 5_000;
 
 interface Connection {
   readonly session: ClientHttp2Session;
@@ -37,24 +43,22 @@ export class LeaderConnections {
   private opening: Promise<Connection> | undefined;
 
   /** @param identity - Absent without TLS. */
-  constructor(private readonly identity: CoordinatorIdentity | undefined) {}
+  constructor(
+    private readonly clock: Clock,
+    private readonly identity: Pick<CoordinatorIdentity, 'identities' | 'server'> | undefined,
+  ) {}
 
   /**
    * Returns a transport over an open connection to the leader.
    * @throws when the leader is not reached or not trusted.
    */
   readonly connect = async ({ address }: KnownLeader, signal: AbortSignal): Promise<Transport> => {
-    if (this.isClosed)
-      throw new CloudlessError('SHUTTING_DOWN', 'the coordinator is shutting down');
+    if (this.isClosed) throw createClosingError();
     const tls = this.createTls();
     const usable = (connection: Connection): boolean =>
       connection.address === address && connection.chainPem === tls?.chainPem;
-    for (const connection of [...this.connections]) {
-      if (usable(connection)) continue;
-      this.connections.delete(connection);
-      // Calls that run go on until their end.
-      connection.session.close();
-    }
+    for (const connection of [...this.connections])
+      if (!usable(connection)) this.retire(connection);
     const free = [...this.connections].find(
       ({ session }) => (this.openStreams.get(session) ?? 0) < MAX_STREAMS,
     );
@@ -70,8 +74,22 @@ export class LeaderConnections {
   /** Ends all connections, and those that are being opened. */
   close(): void {
     this.isClosed = true;
-    for (const session of this.sessions) session.destroy();
+    // Without an error, calls that wait for their response would never end.
+    for (const session of this.sessions) session.destroy(createClosingError());
     this.connections.clear();
+  }
+
+  /** Starts no calls over a connection any more, and closes it when those that run have ended. */
+  private retire(connection: Connection): void {
+    const { session } = connection;
+    this.connections.delete(connection);
+    session.close();
+    const timer = this.clock.setTimer(OLD_CONNECTION_MS, () => {
+      session.destroy(
+        new CloudlessError('unavailable', 'the connection to the leader was replaced'),
+      );
+    });
+    session.once('close', () => timer.cancel());
   }
 
   private async open(address: string, tls: ClientTls | undefined): Promise<Connection> {
@@ -79,10 +97,11 @@ export class LeaderConnections {
     const session = await connectHttp2Session(address, tls, timeout);
     if (this.isClosed) {
       session.destroy();
-      throw new CloudlessError('SHUTTING_DOWN', 'the coordinator is shutting down');
+      throw createClosingError();
     }
     this.sessions.add(session);
     session.once('close', () => this.sessions.delete(session));
+    watchConnection(session, this.clock);
     const connection: Connection = {
       session,
       transport: createGrpcTransportOver(session, address, READ_MAX_BYTES, [
@@ -129,6 +148,10 @@ export class LeaderConnections {
       trustDomain: identities.trustDomain,
     };
   }
+}
+
+function createClosingError(): CloudlessError {
+  return new CloudlessError('SHUTTING_DOWN', 'the coordinator is shutting down');
 }
 
 async function* withEnd<Item>(items: AsyncIterable<Item>, onEnd: () => void): AsyncGenerator<Item> {

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { CoordinatorConfig } from '../config.js';
-import type { CoordinatorMachine } from '../coordinator.js';
+import type { CoordinatorMachine } from '../coordinator-machine.js';
 import { createServerNames } from '../identity/server-names.js';
 
 /**

@@ -2,7 +2,7 @@ import { RoleRouter, type KnownLeader, type LeaderDirectory } from '@cloudless/a
 import { errorFields, sleep, type Clock, type Log } from '@cloudless/base';
 import { findNextInLine, type ClusterState } from '@cloudless/cluster-state';
 import { connectionKey } from '@cloudless/rpc-node/server';
-import type { CoordinatorMachine } from '../coordinator.js';
+import type { CoordinatorMachine } from '../coordinator-machine.js';
 import type { CallAuthentication } from '../identity/call-authentication.js';
 import type { LeaderPart } from '../leader-part.js';
 import type { FollowerPart } from './follower-part.js';
@@ -49,6 +49,8 @@ export class RoleSwitch {
   private follower: FollowerPart | undefined;
   private closing: Promise<void> = Promise.resolve();
   private isClosed = false;
+  /** True from the end of a term that is handed over until its lease was revoked. */
+  private isHandingOver = false;
 
   constructor(private readonly deps: RoleSwitchDeps) {
     const { machine, state, access, coordinatorId, connections, leaders } = deps;
@@ -67,7 +69,7 @@ export class RoleSwitch {
     });
     this.unsubscribe = state.onRoleChange((change) => {
       if (change.role === 'leader') this.lead(state.inTerm(change.term));
-      else this.followLeader();
+      else if (!this.isHandingOver) this.followLeader();
     });
     if (deps.term === undefined) this.followLeader();
     else this.lead(state.inTerm(deps.term));
@@ -100,7 +102,14 @@ export class RoleSwitch {
     const { epoch } = state;
     void this.connectToNext();
     await this.router.hold(DRAIN_MS, except);
-    await election.stepDown();
+    // The end of the term must not wait for the follower part, which reads the whole state.
+    this.isHandingOver = true;
+    try {
+      await election.stepDown();
+    } finally {
+      this.isHandingOver = false;
+      if (!state.isLeading) this.followLeader();
+    }
     const giveUpAtMs = this.clock.now() + SUCCESSOR_MS;
     for (;;) {
       const successor = leaders.leader();

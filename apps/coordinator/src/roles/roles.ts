@@ -6,10 +6,11 @@ import { errorFields } from '@cloudless/base';
 import { CoordinatorRecordSchema } from '@cloudless/api/store';
 import { CoordinatorPresence, type ClusterState } from '@cloudless/cluster-state';
 import type { StateStore } from '@cloudless/state-store';
-import type { CoordinatorMachine } from '../coordinator.js';
+import type { CoordinatorMachine } from '../coordinator-machine.js';
 import { openLeaderPart, type LeaderPart, type LeaderPartDeps } from '../leader-part.js';
 import { openFollowerPart } from './follower-part.js';
-import { LeaderConnections } from './leader-connections.js';
+import type { ElectionMembership } from './election-membership.js';
+import type { LeaderConnections } from './leader-connections.js';
 import { RoleSwitch } from './role-switch.js';
 
 /** The handlers of the calls of a coordinator, as leader and as follower. */
@@ -46,12 +47,16 @@ export function createFixedRole(leader: LeaderPart): Roles {
 
 /** The roles of a coordinator that leads when it is elected, and follows at other times. */
 export function createElectedRoles({
-  membership: { election, getTerm },
+  membership,
+  connections,
   ...deps
-}: LeaderPartDeps & { readonly membership: ElectionMembership }): Roles {
-  const { config, machine, state, identity, access } = deps;
+}: LeaderPartDeps & {
+  readonly membership: ElectionMembership;
+  /** Closed together with the roles. */
+  readonly connections: LeaderConnections;
+}): Roles {
+  const { config, machine, state, access } = deps;
   const { name: coordinatorId } = config;
-  const connections = new LeaderConnections(identity);
   const works: ((state: ClusterState) => Promise<void>)[] = [];
   const log = machine.log.child({ component: 'roles' });
   const runLogged = (work: (state: ClusterState) => Promise<void>, leading: ClusterState): void =>
@@ -60,7 +65,8 @@ export function createElectedRoles({
     );
   const leaders = createLeaderDirectory(state);
   const roles: RoleSwitch = new RoleSwitch({
-    ...{ machine, state, election, leaders, coordinatorId, access, connections, term: getTerm() },
+    ...{ machine, state, leaders, coordinatorId, access, connections, term: membership.term },
+    election: membership,
     openLeader: (leading) => {
       const part = openLeaderPart({
         ...deps,
@@ -96,9 +102,9 @@ export function createElectedRoles({
     },
     leave: async () => {
       // A coordinator that closes must not become the successor of another one.
-      if (!state.isLeading) return election.close();
+      if (!state.isLeading) return membership.leave();
       const successor = await roles.handOver();
-      await election.close();
+      await membership.leave();
       if (successor !== undefined)
         log.info('leadership handed over', { leader: successor.coordinatorId });
     },
@@ -109,33 +115,18 @@ export function createElectedRoles({
   };
 }
 
-/** The part of a coordinator in the election of the leader. */
-export interface ElectionMembership {
-  readonly election: ReturnType<ClusterState['joinElection']>;
-  /** Returns the leadership of this coordinator; undefined while it follows. */
-  getTerm(): LeadershipTerm | undefined;
-}
-
-type LeadershipTerm = Parameters<ClusterState['inTerm']>[0];
-
-/** Takes part in the election. Close the state to leave it. */
-export function joinElection(
-  state: ClusterState,
-  identity: Parameters<ClusterState['joinElection']>[0],
-): ElectionMembership {
-  let term: LeadershipTerm | undefined;
-  state.onRoleChange((change) => (term = change.role === 'leader' ? change.term : undefined));
-  return { election: state.joinElection(identity), getTerm: () => term };
-}
-
 /**
  * Resolves when the record of the certificate authority exists, or when this coordinator leads and
- * therefore creates it.
+ * therefore creates the record. In a cluster without the record, this coordinator joins the election.
  */
-export function waitForAuthority(state: ClusterState): Promise<void> {
+export function waitForAuthority(
+  state: ClusterState,
+  membership: Pick<ElectionMembership, 'join'>,
+): Promise<void> {
+  const hasAuthority = (): boolean => state.view().certificateAuthority() !== undefined;
+  if (!hasAuthority()) membership.join();
   return new Promise((resolve, reject) => {
-    const isReady = (): boolean =>
-      state.view().certificateAuthority() !== undefined || state.isLeading;
+    const isReady = (): boolean => hasAuthority() || state.isLeading;
     const look = (): void => {
       if (isReady()) finish(resolve);
     };

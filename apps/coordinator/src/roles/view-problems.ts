@@ -1,7 +1,5 @@
+import { MAX_VIEW_AGE_MS } from '@cloudless/api-server';
 import type { ClusterState } from '@cloudless/cluster-state';
-
-/** Age of the view from which on this coordinator is not ready, milliseconds. */
-const MAX_VIEW_AGE_MS = 5_000;
 
 /** Returns why the view is too old for reads, for /ready; empty while the view is fresh. */
 export function listViewProblems({

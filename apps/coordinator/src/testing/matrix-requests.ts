@@ -4,6 +4,8 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   Role,
   UserService,
 } from '@cloudless/api';
@@ -163,6 +165,7 @@ const identity: Rows<typeof IdentityService> = {
   rotateCertificateAuthority: { request: nothing, onlyWhenRefused: true },
   skipCertificateAuthorityWait: { request: nothing },
   fetchAuthorityKeys: { request: nothing },
+  recordRefusedCalls: { request: nothing },
 };
 
 const grant = ({ namespace }: MatrixTarget) => ({ user: 'none', role: Role.VIEWER, namespace });
@@ -179,6 +182,43 @@ const users: Rows<typeof UserService> = {
   whoAmI: { request: nothing },
 };
 
+const service = ({ namespace }: MatrixTarget) => ({ namespace, service: 'none' });
+const network: Rows<typeof NetworkService> = {
+  createService: {
+    request: (target) => ({ ...workload(target), spec: { externalName: 'www.example.com' } }),
+  },
+  getService: { request: workload },
+  listServices: { request: inNamespace },
+  updateService: { request: (target) => ({ ...workload(target), spec: {} }) },
+  deleteService: { request: workload },
+  watchServices: { request: inNamespace },
+  registerEndpoint: {
+    request: (target) => ({ ...service(target), address: '192.0.2.1', port: 80 }),
+  },
+  deregisterEndpoint: { request: (target) => ({ ...service(target), endpointId: 'none' }) },
+  listEndpoints: { request: service },
+  updateEndpointHealth: {
+    request: (target) => ({
+      ...service(target),
+      endpointId: 'none',
+      health: {},
+      nodeId: target.nodeId,
+    }),
+  },
+  getLoadBalancerConfig: { request: service },
+  updateLoadBalancerConfig: { request: (target) => ({ ...service(target), config: {} }) },
+  resolveService: { request: ({ namespace }) => ({ namespace, serviceName: 'none' }) },
+  watchServiceEndpoints: { request: service },
+};
+const nodeNetwork: Rows<typeof NodeNetworkService> = {
+  syncNetwork: { request: ({ nodeId }) => ({ nodeId }) },
+  relayNetwork: {
+    request: ({ nodeId }) => ({
+      message: { case: 'target', value: { fromNodeId: nodeId, nodeId: 'none' } },
+    }),
+  },
+};
+
 const listServices = {
   request: () => ({ messageRequest: { case: 'listServices', value: '' } }),
 };
@@ -193,6 +233,8 @@ const rows: Readonly<Record<string, Readonly<Record<string, MatrixRow>>>> = {
   [AgentService.typeName]: agent,
   [AdminService.typeName]: admin,
   [IdentityService.typeName]: identity,
+  [NetworkService.typeName]: network,
+  [NodeNetworkService.typeName]: nodeNetwork,
   [UserService.typeName]: users,
   [Health.typeName]: health,
   [ServerReflectionV1.typeName]: reflectionV1,

@@ -405,6 +405,7 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the scheduler':
     /^(runtime|priority|mode|placement\..*|resources\.requests\.(storage_bytes|bandwidth_bps|custom))$/,
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
+  'the service of the workload': /^expose\..*$/,
   toReplicaTarget:
     /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'no reader: the API refuses these fields':

@@ -18,6 +18,8 @@ import type {
   PortRequest,
   VolumeRequest,
 } from '@cloudless/runtime';
+import type { ServiceAccess } from '../network/node-network.js';
+import { createDnsSettings, createServiceVariables } from '../network/service-discovery.js';
 import { toContainerLabels } from './container-labels.js';
 import { toIsolation, type Isolation } from './to-isolation.js';
 
@@ -30,6 +32,8 @@ export interface ContainerIdentity {
   readonly restarts?: number;
   /** Lease of the container; set for an exclusive replica. */
   readonly lease?: ContainerLease;
+  /** How the container reaches services. Absent: by nothing that the node provides. */
+  readonly services?: ServiceAccess;
   /** Directory with the certificate and key of the replica; required when the spec has `identity`. */
   readonly identity?: IdentityDirectory;
 }
@@ -72,6 +76,9 @@ export function toContainerRequest(order: Order, container: ContainerIdentity): 
     command: spec.command,
     args: spec.args,
     env: {
+      ...(container.services === undefined || usesNodeDns(spec)
+        ? {}
+        : createServiceVariables(container.services.services)),
       ...spec.env,
       ...createReplicaVariables(order, start, container),
       ...(identity === undefined ? {} : { CLOUDLESS_IDENTITY_DIR: WORKLOAD_IDENTITY_PATH }),
@@ -81,7 +88,7 @@ export function toContainerRequest(order: Order, container: ContainerIdentity): 
     limits: toLimits(spec.resources),
     requests: toRequests(spec.resources),
     group: order.replicaId,
-    ...withIdentity(toIsolation(spec, start), identity),
+    ...withServices(withIdentity(toIsolation(spec, start), identity), order, container.services),
     ...definedFields({ lease: container.lease }),
   };
 }
@@ -92,6 +99,28 @@ function requireIdentity({ identity }: ContainerIdentity): IdentityDirectory {
     'unimplemented',
     `spec.identity: this node lacks the capability ${WORKLOAD_IDENTITY_CAPABILITY}`,
   );
+}
+
+/**
+ * True for a container in a network of its own that may use the DNS server of the node. Processes and
+ * containers in the network of the node use the resolver of the machine, so that they get the
+ * addresses of services as environment variables.
+ */
+function usesNodeDns({ image, network }: WorkloadSpec): boolean {
+  return image !== '' && network?.hostNetwork !== true;
+}
+
+/** Adds the DNS server of the node, unless the spec names other DNS servers. */
+function withServices(
+  isolation: Isolation,
+  order: Order,
+  services: ServiceAccess | undefined,
+): Isolation {
+  const { start, spec } = requireStart(order);
+  if (services?.dns === undefined || !usesNodeDns(spec)) return isolation;
+  if ((isolation.network?.dnsServers ?? []).length > 0) return isolation;
+  const network = { ...isolation.network, ...createDnsSettings(services.dns, start.namespace) };
+  return { ...isolation, network };
 }
 
 /** Adds the mount of the directory with the certificate. The API reserves the name of the volume. */

@@ -2,6 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import {
   HelloSchema,
   NodeCapacitySchema,
+  NodeNetworkSchema,
   TaintSchema,
   type Condition,
   type Hello,
@@ -49,6 +50,15 @@ export interface NodeDescription {
   readonly operatingSystem: string;
   /** Address of AgentService; empty when the agent does not serve AgentService. */
   readonly agentAddress: string;
+  /**
+   * How the network proxies of other nodes reach this node. Absent: the node has no network proxy.
+   */
+  readonly network?: {
+    /** `host:port` that accepts connections with mutual TLS; empty: the proxy only dials out. */
+    readonly address: string;
+    /** Equal for agents that share one network namespace. */
+    readonly hostId: string;
+  };
 }
 
 /** Builds the first message of a session. */
@@ -97,5 +107,6 @@ export function toHello(
     operatingSystem: node.operatingSystem,
     agentAddress: node.agentAddress,
     conditions: [...state.conditions],
+    ...(node.network === undefined ? {} : { network: create(NodeNetworkSchema, node.network) }),
   });
 }

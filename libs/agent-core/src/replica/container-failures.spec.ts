@@ -30,7 +30,7 @@ describe('hasFailed', () => {
   });
 
   it('is false after a stop order', () => {
-    const stop = { preStopMs: 0, graceMs: 0 };
+    const stop = { endpointsGoneMs: 0, preStopMs: 0, graceMs: 0 };
     expect(hasFailed({ activity: killing, stop }, anExit())).toBe(false);
   });
 });

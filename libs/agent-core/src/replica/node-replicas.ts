@@ -199,6 +199,11 @@ export class NodeReplicas {
     }
   }
 
+  /** Ends the wait of stopping replicas for network proxies. Ignores other replicas. */
+  noteEndpointsGone(replicaIds: readonly string[]): void {
+    for (const replicaId of replicaIds) void this.runners.get(replicaId)?.noteEndpointsGone();
+  }
+
   /** Handles an event of the runtime. */
   observe({ kind, status }: ContainerEvent): void {
     const owner = this.findOwner(status);

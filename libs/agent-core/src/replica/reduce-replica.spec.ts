@@ -225,7 +225,7 @@ class SimulatedReplica {
       case 'startAfter':
         return this.apply({ kind: 'startDue', newContainerId: this.newId() });
       case 'terminateAfter':
-        return this.apply({ kind: 'stopDue' });
+        return this.apply({ kind: choice % 2 === 0 ? 'stopDue' : 'endpointsGone' });
       case 'awaitReady':
         return this.apply({ kind: 'accepted', containerId: effect.container.id });
       case 'probe': // a probe continues: its results are repeated and may be late
@@ -261,7 +261,11 @@ class SimulatedReplica {
       this.apply({
         kind: 'stopOrdered',
         revision,
-        delays: { preStopMs: (choice % 3) * 10, graceMs: choice },
+        delays: {
+          endpointsGoneMs: (choice % 2) * 5,
+          preStopMs: (choice % 3) * 10,
+          graceMs: choice,
+        },
         reason: 'scaled down',
       });
     else this.apply({ kind: 'forgetOrdered', revision });

@@ -1,5 +1,4 @@
 import { assertNever, type ContainerId } from '@cloudless/base';
-import { DEFAULTS } from '@cloudless/api';
 import type { ReplicaTarget } from './replica-target.js';
 import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
 import { isEnded, type ReplicaPhase } from './replica-phase.js';
@@ -14,6 +13,7 @@ import {
   type ReplicaState,
   type StopDelays,
 } from './replica-state.js';
+import { resolveStopDelays, toLeaveMs } from './stop-delays.js';
 
 /** Exited containers that a replica keeps, so that users can read their logs. */
 export const KEPT_CONTAINERS = 2;
@@ -89,6 +89,8 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
       if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId)
         return withoutEffects(state);
       return onProbe(state, event);
+    case 'endpointsGone':
+      return onEndpointsGone(state);
     case 'stopDue':
       return state.activity.kind === 'leaving'
         ? terminate(state, state.activity.containerId)
@@ -96,17 +98,6 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
     default:
       return assertNever(event);
   }
-}
-
-/** Returns the delays of a stop: from the order, else from the spec, else the API defaults. */
-export function resolveStopDelays(
-  target: ReplicaTarget | undefined,
-  ordered: Partial<StopDelays>,
-): StopDelays {
-  return {
-    preStopMs: ordered.preStopMs ?? target?.preStopMs ?? 0,
-    graceMs: ordered.graceMs ?? target?.graceMs ?? DEFAULTS.terminationGraceMs,
-  };
 }
 
 function onStartOrdered(
@@ -161,16 +152,13 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
     case 'killing': // the replica is not an endpoint any more: no pre-stop delay
       return terminate(stopping, activity.containerId);
     case 'running':
-      if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
-      return {
-        state: { ...stopping, activity: { kind: 'leaving', containerId: activity.containerId } },
-        effects: [{ kind: 'terminateAfter', delayMs: delays.preStopMs }],
-      };
+      return leave(stopping, activity.containerId, delays);
     case 'leaving': // a newer stop order may shorten the delay
-      if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
-      if (earlierStop !== undefined && delays.preStopMs >= earlierStop.preStopMs)
-        return withoutEffects(stopping);
-      return { state: stopping, effects: [{ kind: 'terminateAfter', delayMs: delays.preStopMs }] };
+      if (earlierStop !== undefined && toLeaveMs(delays) >= toLeaveMs(earlierStop)) {
+        const { endpointsGoneMs, preStopMs } = earlierStop;
+        return withoutEffects({ ...stopping, stop: { ...delays, endpointsGoneMs, preStopMs } });
+      }
+      return leave(stopping, activity.containerId, delays);
     case 'terminating':
       if (earlierStop !== undefined && delays.graceMs >= earlierStop.graceMs)
         return withoutEffects(stopping);
@@ -178,6 +166,29 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
     default:
       return assertNever(activity);
   }
+}
+
+/** Stops a container after its delays, which begin now; at once without delays. */
+function leave(
+  state: ReplicaState,
+  containerId: ContainerId,
+  delays: StopDelays,
+): ReplicaTransition {
+  const delayMs = toLeaveMs(delays);
+  if (delayMs <= 0) return terminate(state, containerId);
+  return {
+    state: { ...state, activity: { kind: 'leaving', containerId } },
+    effects: [{ kind: 'terminateAfter', delayMs }],
+  };
+}
+
+/** Ends the wait for network proxies; the pre-stop delay begins now. */
+function onEndpointsGone(state: ReplicaState): ReplicaTransition {
+  const { activity, stop } = state;
+  if (activity.kind !== 'leaving' || stop === undefined || stop.endpointsGoneMs <= 0)
+    return withoutEffects(state);
+  const delays = { ...stop, endpointsGoneMs: 0 };
+  return leave({ ...state, stop: delays }, activity.containerId, delays);
 }
 
 /**

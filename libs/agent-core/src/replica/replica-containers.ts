@@ -17,6 +17,7 @@ import {
 } from '@cloudless/runtime';
 import { fromContainerLabels } from '../container/container-labels.js';
 import { toContainerRequest } from '../container/to-container-request.js';
+import type { NodeNetworkAccess, ServiceAccess } from '../network/node-network.js';
 import type { WorkloadIdentities } from '../workload-identity/workload-identities.js';
 import { toReplicaTarget } from './replica-target.js';
 
@@ -27,6 +28,8 @@ export interface ContainerContext {
   readonly nodeId: string;
   /** Certificates of replicas. Absent: this node gives replicas no identity. */
   readonly workloadIdentities?: WorkloadIdentities | undefined;
+  /** The network proxy of the node. Absent: containers get no addresses of services. */
+  readonly network?: NodeNetworkAccess | undefined;
 }
 
 /**
@@ -82,9 +85,11 @@ export async function startContainer(
   container: ContainerStart,
   context: ContainerContext,
 ): Promise<ContainerStatus> {
-  const { runtime } = context;
+  const { runtime, network } = context;
+  const namespace = order?.order.case === 'start' ? order.order.value.namespace : '';
+  const services = network === undefined ? undefined : await network.findServices(namespace);
   try {
-    return await runtime.start(createRequest(order, container, context));
+    return await runtime.start(createRequest(order, container, context, services));
   } catch (reason) {
     if (errorKindOf(reason) !== 'exists') throw reason;
     const found = (await listAvailable(runtime)).containers.find(
@@ -105,6 +110,7 @@ function createRequest(
   order: Order | undefined,
   container: ContainerStart,
   { runtime, clusterId, nodeId, workloadIdentities }: ContainerContext,
+  services?: ServiceAccess,
 ): ContainerRequest {
   if (order === undefined)
     throw new CloudlessError('invalid', 'the agent has no start order for this replica');
@@ -122,7 +128,10 @@ function createRequest(
   }
   return toContainerRequest(order, {
     ...{ clusterId: clusterId(), nodeId, ...container },
-    ...definedFields({ identity: workloadIdentities?.findDirectory(order.replicaId) }),
+    ...definedFields({
+      services,
+      identity: workloadIdentities?.findDirectory(order.replicaId),
+    }),
   });
 }
 

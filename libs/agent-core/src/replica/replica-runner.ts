@@ -1,14 +1,13 @@
 import {
   errorFields,
   errorMessageOf,
-  randomHex,
-  toContainerId,
   type ContainerId,
   type Log,
   type Timer,
 } from '@cloudless/base';
 import type { Order } from '@cloudless/api';
 import type { ContainerStatus } from '@cloudless/runtime';
+import { createContainerId } from '../container/container-id.js';
 import { readLastLines } from '../container/last-lines.js';
 import type { StoredReplica } from '../store/agent-store.js';
 import { ContainerChecks } from './container-checks.js';
@@ -130,6 +129,12 @@ export class ReplicaRunner implements ReplicaHost {
       this.apply(event);
       return { kind: 'accepted' };
     });
+  }
+
+  /** Ends the wait for network proxies of the stop order that was received before, if there is one. */
+  noteEndpointsGone(): Promise<void> {
+    // The order may not be stored yet.
+    return this.storage.enqueue(async () => this.apply({ kind: 'endpointsGone' }));
   }
 
   /** Stored form of the replica with its newest orders. */
@@ -299,7 +304,9 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   private createContainerId(): ContainerId {
-    return toContainerId(randomHex(this.deps.random, 32));
+    const { clusterId, nodeId } = this.deps;
+    const { replicaId, restarts } = this.state;
+    return createContainerId({ clusterId: clusterId(), nodeId, replicaId, restarts });
   }
 
   private logChange(before: ReplicaState, event: ReplicaEvent): void {

@@ -36,7 +36,10 @@ export type Activity =
    * container, so the next attempt uses the same id.
    */
   | { readonly kind: 'backingOff'; readonly containerId?: ContainerId }
-  /** A stop was ordered; the replica is no longer an endpoint, and the pre-stop delay runs. */
+  /**
+   * A stop was ordered; the replica is no longer an endpoint. The replica waits until network
+   * proxies have ceased to choose it, then the pre-stop delay runs.
+   */
   | { readonly kind: 'leaving'; readonly containerId: ContainerId }
   /** The stop call to the runtime is pending. */
   | { readonly kind: 'terminating'; readonly containerId: ContainerId }
@@ -103,6 +106,11 @@ export type ImagePull = { readonly image: string; readonly startedAtMs: number }
 
 /** Delays of a stop, milliseconds. */
 export interface StopDelays {
+  /**
+   * Longest wait until no network proxy chooses the replica any more, before the pre-stop delay. 0:
+   * no wait.
+   */
+  readonly endpointsGoneMs: number;
   readonly preStopMs: number;
   readonly graceMs: number;
 }
@@ -213,7 +221,9 @@ export type ReplicaEvent =
    * may run.
    */
   | { readonly kind: 'runtimeAway'; readonly uncertain: boolean }
-  /** The pre-stop delay has passed. */
+  /** No network proxy chooses the replica for new connections any more. */
+  | { readonly kind: 'endpointsGone' }
+  /** The wait for network proxies and the pre-stop delay have passed. */
   | { readonly kind: 'stopDue' };
 
 /** Effect to carry out. Its outcome comes back as an event. */

@@ -3,9 +3,15 @@ import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { definedFields, CloudlessError, type ContainerId } from '@cloudless/base';
 import { OrderSchema, type Order, type StopOrder } from '@cloudless/api';
 import type { StoredProgress, StoredReplica } from '../store/agent-store.js';
-import { resolveStopDelays } from './reduce-replica.js';
 import { toReplicaTarget } from './replica-target.js';
 import type { Activity, ReplicaEvent, ReplicaState, StopDelays } from './replica-state.js';
+import { resolveStopDelays } from './stop-delays.js';
+
+/**
+ * Longest wait for network proxies, milliseconds, whatever the stop order says: a coordinator that
+ * is gone cannot send EndpointsGone.
+ */
+const MAX_GONE_WAIT_MS = 5_000;
 
 /** Stored orders of a replica. */
 export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
@@ -101,11 +107,12 @@ export function toStoredStop(
 
 /** Reads the delays that a stop order sets. */
 function toStopDelays(stop: StopOrder): Partial<StopDelays> {
-  const preStopMs = toMs(stop.preStopDelay);
-  const graceMs = toMs(stop.gracePeriod);
-  return {
-    ...definedFields({ preStopMs, graceMs }),
-  };
+  const awaitedMs = toMs(stop.awaitEndpointsGone);
+  return definedFields({
+    endpointsGoneMs: awaitedMs === undefined ? undefined : Math.min(awaitedMs, MAX_GONE_WAIT_MS),
+    preStopMs: toMs(stop.preStopDelay),
+    graceMs: toMs(stop.gracePeriod),
+  });
 }
 
 function toMs(duration: Duration | undefined): number | undefined {

@@ -32,7 +32,7 @@ export class ContainerLookup {
   /**
    * Finds the container that a request selects: the container with a given id, which may have
    * exited, or the running container of a replica, or the running container of a workload that has
-   * the lowest slot.
+   * the lowest slot among the replicas that are not being stopped.
    * @param preferred - Returns true for replicas of a workload to prefer over a lower slot.
    * @throws kind `precondition` when the replica or workload has no running container, `notFound`,
    *   `invalid`.
@@ -54,7 +54,9 @@ export class ContainerLookup {
       .sort((a, b) => {
         const preference =
           Number(preferred(b.owner.replicaId)) - Number(preferred(a.owner.replicaId));
-        return preference || a.owner.slot - b.owner.slot;
+        const leaving =
+          Number(this.isLeaving(a.owner.replicaId)) - Number(this.isLeaving(b.owner.replicaId));
+        return preference || leaving || a.owner.slot - b.owner.slot;
       });
     const [first] = running;
     if (first !== undefined) return first;
@@ -66,6 +68,10 @@ export class ContainerLookup {
       'REPLICA_NOT_RUNNING',
       `${target} has no running container on node ${nodeId}`,
     );
+  }
+
+  private isLeaving(replicaId: string): boolean {
+    return this.options.replicas.find(replicaId)?.current.phase === 'stopping';
   }
 
   /**

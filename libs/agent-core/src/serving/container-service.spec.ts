@@ -292,6 +292,22 @@ describe('execCommand', () => {
     });
   });
 
+  it('does not run in a replica that is being stopped while another one runs', async () => {
+    const testBed = await createTestBed('web-1', 'web-2');
+    testBed.machine.setExecHandler(() => ({ exitCode: 0, stdout: '', stderr: '' }));
+    const { replicaId } = await testBed.agent.containers.execCommand(
+      exec({ name: 'web', command: ['x'] }),
+      neverAborted,
+    );
+    testBed.coordinator.sendOrder(aStopOrder({ replicaId, preStopMs: 60_000 }));
+    await settle();
+    const result = await testBed.agent.containers.execCommand(
+      exec({ name: 'web', command: ['x'] }),
+      neverAborted,
+    );
+    expect(result.replicaId).not.toBe(replicaId);
+  });
+
   it('keeps 1 MiB of each stream and reports truncation', async () => {
     const testBed = await createTestBed('web-1');
     const command = toBehaviourCommand([

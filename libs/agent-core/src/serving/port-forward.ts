@@ -54,7 +54,7 @@ export async function* forwardPort(
     const { portName, ip, port: number } = endpoint;
     const value = { containerId, replicaId, nodeId, portName, ip, port: number };
     yield create(PortForwardResponseSchema, { response: { case: 'started', value } });
-    yield* withKeepAlive(relay(stream, requests, signal), keepAliveMs, clock, () =>
+    yield* withKeepAlive(relayStream(stream, requests, signal), keepAliveMs, clock, () =>
       create(PortForwardResponseSchema),
     );
   } finally {
@@ -97,8 +97,11 @@ function requireEndpoint(
   );
 }
 
-/** Yields the data from the replica and writes the data of the client at the same time. */
-async function* relay(
+/**
+ * Yields the data of a connection and writes the data of the requests at the same time, until both
+ * sides have ended or `signal` is aborted. The caller destroys the connection.
+ */
+export async function* relayStream(
   stream: TcpStream,
   requests: AsyncIterable<PortForwardRequest>,
   signal: AbortSignal,

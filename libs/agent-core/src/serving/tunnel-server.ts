@@ -28,9 +28,11 @@ import type {
   CoordinatorConnection,
   CoordinatorTransport,
 } from '../session/coordinator-transport.js';
+import type { NodeNetworkAccess } from '../network/node-network.js';
 import type { ContainerService } from './container-service.js';
 import { LogChannel } from './log-channel.js';
 import { mergeByArrival } from './merge-streams.js';
+import { relayStream } from './port-forward.js';
 import { TunnelInbox } from './tunnel-inbox.js';
 
 /**
@@ -39,6 +41,11 @@ import { TunnelInbox } from './tunnel-inbox.js';
  * closed may not have ended on this side.
  */
 export const MAX_TUNNELS = 40;
+/**
+ * Maximum number of open tunnels that carry relayed connections, in addition to {@link MAX_TUNNELS}:
+ * one for each node whose proxy cannot dial this node.
+ */
+export const MAX_RELAYS = 512;
 /** Time limit to dial when the request sets none, milliseconds. */
 const DIAL_TIMEOUT_MS = 10_000;
 /**
@@ -50,8 +57,16 @@ const PING_MS = 3_000;
 export interface TunnelServerOptions {
   readonly transport: CoordinatorTransport;
   readonly service: ContainerService;
+  /** The network proxy of this node, for relayed connections. Absent: the node has none. */
+  readonly network?: NodeNetworkAccess | undefined;
+  readonly nodeId: string;
   readonly clock: Clock;
   readonly log: Log;
+}
+
+interface OpenedTunnel {
+  readonly controller: AbortController;
+  readonly isRelay: boolean;
 }
 
 /**
@@ -59,7 +74,7 @@ export interface TunnelServerOptions {
  * that a slow reader delays neither the session nor another tunnel.
  */
 export class TunnelServer {
-  private readonly openTunnels = new Map<string, AbortController>();
+  private readonly openTunnels = new Map<string, OpenedTunnel>();
   private readonly serving = new Set<Promise<void>>();
   private closed = false;
 
@@ -81,13 +96,16 @@ export class TunnelServer {
     if (this.closed)
       return create(TunnelRefusedSchema, { tunnelId, reason: 'the agent is stopping' });
     if (this.openTunnels.has(tunnelId)) return undefined; // duplicate request
-    if (this.openTunnels.size >= MAX_TUNNELS)
-      return create(TunnelRefusedSchema, {
-        tunnelId,
-        reason: `the node already serves ${MAX_TUNNELS} tunnels`,
-      });
+    const isRelay = request.target.case === 'relay';
+    const limit = isRelay ? MAX_RELAYS : MAX_TUNNELS;
+    const open = [...this.openTunnels.values()].filter((tunnel) => tunnel.isRelay === isRelay);
+    if (open.length >= limit) {
+      const kind = isRelay ? 'relayed connections' : 'tunnels';
+      const reason = `the node already serves ${limit} ${kind}`;
+      return create(TunnelRefusedSchema, { tunnelId, reason });
+    }
     const controller = new AbortController();
-    this.openTunnels.set(tunnelId, controller);
+    this.openTunnels.set(tunnelId, { controller, isRelay });
     const served = this.serve(request, address, controller).finally(() => {
       this.openTunnels.delete(tunnelId);
       this.serving.delete(served);
@@ -99,7 +117,7 @@ export class TunnelServer {
   /** Ends all tunnels and the commands that run in them. */
   async close(): Promise<void> {
     this.closed = true;
-    for (const controller of this.openTunnels.values()) controller.abort();
+    for (const { controller } of this.openTunnels.values()) controller.abort();
     await Promise.all(this.serving);
   }
 
@@ -215,6 +233,9 @@ export class TunnelServer {
       case 'logChannel':
         yield* this.serveLogChannel(inbox, signal);
         return;
+      case 'relay':
+        yield* this.serveRelay(target.value.fromNodeId, inbox, signal);
+        return;
       default:
         throw new CloudlessError(
           'unimplemented',
@@ -249,6 +270,28 @@ export class TunnelServer {
     } finally {
       signal.removeEventListener('abort', end);
       end();
+    }
+  }
+
+  /** Carries the bytes of another network proxy to the network proxy of this node and back. */
+  private async *serveRelay(
+    fromNodeId: string,
+    inbox: TunnelInbox,
+    signal: AbortSignal,
+  ): AsyncGenerator<TunnelFrame> {
+    const { network, nodeId } = this.options;
+    if (network === undefined)
+      throw new CloudlessError('precondition', `node ${nodeId} has no network proxy`);
+    const stream = await network.openRelay(fromNodeId);
+    const close = (): void => stream.destroy();
+    signal.addEventListener('abort', close, { once: true });
+    try {
+      if (signal.aborted) return;
+      for await (const value of relayStream(stream, readForwardInput(inbox), signal))
+        yield createFrame({ case: 'forwardOutput', value });
+    } finally {
+      signal.removeEventListener('abort', close);
+      close();
     }
   }
 

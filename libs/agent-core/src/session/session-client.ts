@@ -353,6 +353,8 @@ export class SessionClient {
       await this.options.certificates.requestRenewal(message.value.trustBundle);
     } else if (message.case === 'coordinators') {
       await this.learnCoordinators(message.value);
+    } else if (message.case === 'endpointsGone') {
+      this.options.replicas.noteEndpointsGone(message.value.replicaIds);
     } else {
       this.options.log.debug('message of an unsupported kind ignored');
     }

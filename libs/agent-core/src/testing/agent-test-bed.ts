@@ -10,7 +10,8 @@ import { ManualClock, settle } from '@cloudless/base/testing';
 import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import type { LeaseKeeper } from '../session/lease-keeper.js';
-import { Agent, type AgentOptions } from '../agent.js';
+import { Agent } from '../agent.js';
+import type { AgentOptions } from '../agent-options.js';
 import type { NodeIdentityOptions } from '../identity/certificate-client.js';
 import type { NodeReading } from '../node/node-monitor.js';
 import type { StatsReader } from '../stats/stats-reader.js';
@@ -37,6 +38,7 @@ export class AgentTestBed {
   leaseKeeper: LeaseKeeper | undefined;
   nodeIdentity: NodeIdentityOptions | undefined;
   workloadIdentity: AgentOptions['workloadIdentity'];
+  network: AgentOptions['network'];
   /** Addresses `ip:port` that accept no connection; `*` for all. */
   readonly closedPorts = new Set<string>();
   /** Returns the status of HTTP checks by path, or throws the failure. */
@@ -111,6 +113,7 @@ export class AgentTestBed {
         leaseKeeper: this.leaseKeeper,
         nodeIdentity: this.nodeIdentity,
         workloadIdentity: this.workloadIdentity,
+        network: this.network,
       }),
       clock: this.clock,
       random: this.random,

@@ -58,9 +58,11 @@ export function aStopOrder(
     readonly epoch?: bigint;
     readonly preStopMs?: number;
     readonly graceMs?: number;
+    readonly awaitGoneMs?: number;
   } = {},
 ): Order {
-  const { replicaId = 'web-1', revision = 20n, epoch = 1n, preStopMs, graceMs } = options;
+  const { replicaId = 'web-1', revision = 20n, epoch = 1n } = options;
+  const { preStopMs, graceMs, awaitGoneMs } = options;
   return create(OrderSchema, {
     epoch,
     orderRevision: revision,
@@ -72,6 +74,7 @@ export function aStopOrder(
         reason: 'scaled down',
         ...(preStopMs === undefined ? {} : { preStopDelay: durationFromMs(preStopMs) }),
         ...(graceMs === undefined ? {} : { gracePeriod: durationFromMs(graceMs) }),
+        ...(awaitGoneMs === undefined ? {} : { awaitEndpointsGone: durationFromMs(awaitGoneMs) }),
       }),
     },
   });

@@ -6,7 +6,7 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import { CloudlessError, definedFields } from '@cloudless/base';
-import type { AgentOptions } from '../agent.js';
+import type { AgentOptions } from '../agent-options.js';
 import type { IdentityCalls } from '../session/coordinator-transport.js';
 import type { StoredReplica } from '../store/agent-store.js';
 import { WorkloadIdentities } from './workload-identities.js';

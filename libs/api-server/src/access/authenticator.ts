@@ -3,6 +3,7 @@ import type { UserRecord } from '@cloudless/api/store';
 import {
   CloudlessError,
   definedFields,
+  errorKindOf,
   noMeter,
   type Clock,
   type Log,
@@ -11,6 +12,7 @@ import {
 import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import { ANONYMOUS_LOOPBACK, type Grant, type Principal } from '@cloudless/identity';
 import { isForwarded, namesClient, readForwardingHeaders } from '../roles/forwarding-headers.js';
+import { createStaleViewError, isViewStale } from '../roles/stale-view.js';
 import {
   AuthenticatedCaller,
   type AuthenticateNow,
@@ -28,7 +30,7 @@ import { CredentialIndex } from './credential-index.js';
 import { ForwardedCertificates, createForgedForwardError } from './forwarded-client.js';
 import type { IdentityPort } from './identity-port.js';
 import { ROLE_NAMES } from './role-names.js';
-import { RefusalLog } from './refusal-log.js';
+import { RefusalLog, type ReportRefusal } from './refusal-log.js';
 import { RefusedCallError } from './refusal.js';
 import {
   findTokenCredential,
@@ -52,6 +54,11 @@ export interface IncomingCall {
   /** Undefined when the connection closed while the call came in. */
   readonly connection: AuthenticatedConnection | undefined;
   readonly header: Headers;
+  /**
+   * True for a call that this coordinator never forwards, so that no other one checks the credential
+   * again. Default false.
+   */
+  readonly isServedHere?: boolean;
 }
 
 export interface AuthenticatorDeps {
@@ -62,6 +69,8 @@ export interface AuthenticatorDeps {
   readonly identity?: IdentityPort;
   /** Default: no metrics. */
   readonly meter?: Meter;
+  /** Default: refusals are only logged while another coordinator leads. */
+  readonly reportRefusal?: ReportRefusal | undefined;
   /**
    * Called when a node has presented its newest certificate in a handshake: the node no longer
    * needs the previous certificate. Not called for users, who run several programs with one
@@ -102,9 +111,12 @@ export class Authenticator {
    * Authenticates a call and checks the access table.
    * @throws {@link CloudlessError} `unauthenticated` for missing or invalid credentials, `denied`
    *   for a missing role, `invalid` for a bearer token beside a client certificate. The refusal is
-   *   counted and recorded in the audit log.
+   *   counted and recorded in the audit log. `unavailable` when the view of this coordinator is so
+   *   old that it cannot tell whether the credentials are valid.
    */
-  authorize({ method, connection, header }: IncomingCall): ApiCaller {
+  authorize({ method, connection, header, isServedHere }: IncomingCall): ApiCaller {
+    const isStale = this.deps.identity !== undefined && isViewStale(this.deps.state);
+    if (isStale && isServedHere === true) throw this.createUncheckedError();
     let authentication: AuthenticateNow | undefined;
     try {
       authentication = this.createAuthentication(connection, header);
@@ -118,7 +130,8 @@ export class Authenticator {
       // The connection of a coordinator carries the calls of many clients.
       if (reason instanceof RefusedCallError && forwardedFor === undefined)
         if (connection?.peer !== undefined) connection.drain();
-      throw reason;
+      // The credential, or its roles, may be newer than the view.
+      throw isStale && isCredentialProblem(reason) ? this.createUncheckedError() : reason;
     }
   }
 
@@ -301,6 +314,10 @@ export class Authenticator {
     return principal;
   }
 
+  private createUncheckedError(): CloudlessError {
+    return createStaleViewError(this.deps.state, 'so it cannot check the credential');
+  }
+
   private reportUse(holder: CertificateHolder, serial: string | undefined): void {
     if (holder.kind === 'node' && holder.confirmsCurrent)
       this.deps.onNodeCertificateUsed?.(holder.id, serial ?? '');
@@ -309,6 +326,11 @@ export class Authenticator {
   private notify(): void {
     for (const listener of this.listeners) listener();
   }
+}
+
+function isCredentialProblem(reason: unknown): boolean {
+  const kind = errorKindOf(reason);
+  return kind === 'unauthenticated' || kind === 'denied';
 }
 
 function createTwoCredentialsError(): CloudlessError {

@@ -1,6 +1,13 @@
-import type { DescMethod } from '@bufbuild/protobuf';
+import { create, type DescMethod } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { formatCode, parseTraceId, toCode, toReasonEnum } from '@cloudless/api';
+import {
+  RefusedCallSchema,
+  formatCode,
+  parseTraceId,
+  toCode,
+  toReasonEnum,
+  type RefusedCall,
+} from '@cloudless/api';
 import {
   CloudlessError,
   Throttle,
@@ -11,8 +18,8 @@ import {
   type Meter,
 } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
-import { createAuditEvent } from '../audit/audit-event.js';
 import { RefusedCallError, type RefusalCause } from './refusal.js';
+import { recordRefusedCalls } from './refused-calls.js';
 
 /**
  * Refusals with the same cause and principal that get one record each; later refusals are merged
@@ -21,6 +28,9 @@ import { RefusedCallError, type RefusalCause } from './refusal.js';
  */
 const BURST = 20;
 const MERGE_MS = 10_000;
+
+/** Lets the leader record a call that this coordinator has refused while it follows. */
+export type ReportRefusal = (call: RefusedCall) => Promise<void>;
 
 /** Counts refused calls, and records them in the audit log. */
 export class RefusalLog {
@@ -33,6 +43,7 @@ export class RefusalLog {
       readonly clock: Clock;
       readonly log: Log;
       readonly meter: Meter;
+      readonly reportRefusal?: ReportRefusal | undefined;
     },
   ) {
     this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: MERGE_MS });
@@ -55,35 +66,36 @@ export class RefusalLog {
     const throttled = this.throttle.take(`${cause} ${principal}`);
     if (!throttled.passes) return;
     const { suppressed } = throttled;
-    const { state, log } = this.deps;
-    const event = createAuditEvent({
-      rpc: `${method.parent.typeName}/${method.name}`,
-      address,
-      traceId: parseTraceId(header),
-      principal,
-      credentialId: refused.credentialId ?? '',
-      cause,
-      subject: {},
-      requestId: '',
-      result: formatCode(toCode(reason.kind)),
-    });
-    const counted =
-      suppressed === undefined
+    const { log } = this.deps;
+    const call = create(RefusedCallSchema, {
+      audit: {
+        rpc: `${method.parent.typeName}/${method.name}`,
+        address,
+        traceId: parseTraceId(header),
+        principal,
+        credentialId: refused.credentialId ?? '',
+        cause,
+        result: formatCode(toCode(reason.kind)),
+      },
+      errorReason: toReasonEnum(reason.reason),
+      ...(suppressed === undefined
         ? {}
-        : { count: suppressed.count + 1, firstTime: timestampFromMs(suppressed.sinceMs) };
-    state
-      .commitObserved(
-        state
-          .transaction()
-          .event({ ...event, ...counted, errorReason: toReasonEnum(reason.reason) }),
-      )
-      .catch((failure: unknown) =>
-        // The log is the only trace of a refusal by a coordinator that cannot commit.
-        log.warn('refused call not recorded', {
-          ...{ rpc: method.name, cause, principal, address },
-          ...errorFields(failure),
-        }),
-      );
+        : { count: suppressed.count + 1, firstTime: timestampFromMs(suppressed.sinceMs) }),
+    });
+    this.write(call).catch((failure: unknown) =>
+      // The log is then the only trace of the refusal.
+      log.warn('refused call not recorded', {
+        ...{ rpc: method.name, cause, principal, address },
+        ...errorFields(failure),
+      }),
+    );
+  }
+
+  /** A coordinator that follows cannot commit: it leaves the record to the leader. */
+  private async write(call: RefusedCall): Promise<void> {
+    const { state, reportRefusal } = this.deps;
+    if (!state.isLeading && reportRefusal !== undefined) return reportRefusal(call);
+    await recordRefusedCalls(state, [call]);
   }
 }
 

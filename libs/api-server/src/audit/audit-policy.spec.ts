@@ -4,6 +4,8 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 } from '@cloudless/api';
 import { getAuditPolicy } from './audit-policy.js';
@@ -13,15 +15,18 @@ const methods = [
   AgentService,
   AdminService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 ].flatMap((service): readonly DescMethod[] => service.methods);
 /** Names of methods that only read. */
 const READ_ONLY_NAME =
-  /^(Get|List|Watch|Plan|Explain|Simulate|ProposeMoves|Snapshot|StreamLogs|WhoAmI)/;
-/** Methods that agents call all the time. */
+  /^(Get|List|Watch|Plan|Explain|Simulate|ProposeMoves|Resolve|Snapshot|StreamLogs|WhoAmI)/;
+/** Methods that agents and coordinators call all the time. */
 const AGENT_METHODS = [
   ...['Heartbeat', 'RenewLease', 'Session', 'Tunnel', 'RenewNodeCertificate'],
-  ...['IssueWorkloadCertificate', 'AuthorizeAgentCall'],
+  ...['IssueWorkloadCertificate', 'AuthorizeAgentCall', 'SyncNetwork', 'RelayNetwork'],
+  'RecordRefusedCalls',
 ];
 
 describe('getAuditPolicy', () => {

@@ -4,6 +4,8 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 } from '@cloudless/api';
 
@@ -11,7 +13,10 @@ import {
 export type AuditPolicy =
   /** The call only reads data that every client may read: no audit record. */
   | 'readOnly'
-  /** A call that agents make all the time: no audit record. EnrollNode is recorded instead. */
+  /**
+   * A call that agents or coordinators make all the time: no audit record. EnrollNode is recorded
+   * instead.
+   */
   | 'agentReport'
   /** The call changes state: one audit record, committed together with the change. */
   | 'change'
@@ -111,6 +116,8 @@ const identity: Policies<typeof IdentityService> = {
   skipCertificateAuthorityWait: 'change',
   // Privileged, because the caller receives the keys of the certificate authority.
   fetchAuthorityKeys: 'privileged',
+  // The refused calls are recorded instead.
+  recordRefusedCalls: 'agentReport',
 };
 
 const user: Policies<typeof UserService> = {
@@ -126,11 +133,36 @@ const user: Policies<typeof UserService> = {
   whoAmI: 'readOnly',
 };
 
+const network: Policies<typeof NetworkService> = {
+  createService: 'change',
+  getService: 'readOnly',
+  listServices: 'readOnly',
+  updateService: 'change',
+  deleteService: 'change',
+  watchServices: 'readOnly',
+  registerEndpoint: 'change',
+  deregisterEndpoint: 'change',
+  listEndpoints: 'readOnly',
+  // Calls of users are recorded, and the results of the checks that nodes make are not.
+  updateEndpointHealth: 'change',
+  getLoadBalancerConfig: 'readOnly',
+  updateLoadBalancerConfig: 'change',
+  resolveService: 'readOnly',
+  watchServiceEndpoints: 'readOnly',
+};
+
+const nodeNetwork: Policies<typeof NodeNetworkService> = {
+  syncNetwork: 'agentReport',
+  relayNetwork: 'agentReport',
+};
+
 const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> = {
   [CoordinatorService.typeName]: coordinator,
   [AgentService.typeName]: agent,
   [AdminService.typeName]: admin,
   [IdentityService.typeName]: identity,
+  [NetworkService.typeName]: network,
+  [NodeNetworkService.typeName]: nodeNetwork,
   [UserService.typeName]: user,
 };
 

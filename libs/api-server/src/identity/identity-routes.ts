@@ -5,6 +5,7 @@ import type { CallRoutes } from '../routes/call-routes.js';
 import type { ReadRoutes } from '../routes/read-routes.js';
 import type { MutationDeps } from '../mutation/idempotent-mutation.js';
 import type { ApiServerDeps } from '../ports.js';
+import { recordRefusedCalls } from '../access/refused-calls.js';
 import { CertificateAuthorityHandlers, NO_IDENTITIES } from './certificate-authority-handlers.js';
 import { JoinTokenHandlers } from './join-token-handlers.js';
 import { NodeBanHandlers } from './node-ban-handlers.js';
@@ -51,6 +52,7 @@ export function createIdentityRoutes(
     fetchAuthorityKeys: routes.change(calls.fetchAuthorityKeys, (request, entry) =>
       authority.fetchKeys(request, entry),
     ),
+    recordRefusedCalls: ({ calls: refused }) => recordRefusedCalls(deps.state, refused),
   };
 }
 

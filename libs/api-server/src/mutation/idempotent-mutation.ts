@@ -23,6 +23,11 @@ export interface MutationResult<Result> {
 export interface MutatingCall<Request> {
   readonly request: Request;
   readonly entry: AuditEntry;
+  /**
+   * The changed object, for error messages: `service "default/web"`. Calls on the same object run one
+   * at a time. Default: by the fields of the request.
+   */
+  readonly subject?: string;
 }
 
 export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'tracer'> & {
@@ -45,7 +50,11 @@ export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 't
 export async function runIdempotent<Request extends DescMessage, Response extends DescMessage>(
   deps: MutationDeps,
   method: DescMethodUnary<Request, Response>,
-  { request, entry }: MutatingCall<MessageShape<Request> & { readonly requestId: string }>,
+  {
+    request,
+    entry,
+    subject = describeSubject(request),
+  }: MutatingCall<MessageShape<Request> & { readonly requestId: string }>,
   decide: (
     view: ClusterView,
   ) => MutationResult<MessageShape<Response>> | Promise<MutationResult<MessageShape<Response>>>,
@@ -59,7 +68,6 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     return response;
   };
   const bodyHash = requestId === '' ? new Uint8Array() : hashRequest(method.input, request);
-  const subject = describeSubject(request);
   const attempt = async (): Promise<MessageShape<Response>> => {
     const view = deps.state.view();
     const earlier = requestId === '' ? undefined : view.request(requestId);

@@ -3,6 +3,11 @@ export class EndableStreams {
   private readonly enders = new Set<(reason: unknown) => void>();
   private endReason: unknown;
 
+  /** True while a stream is open. */
+  get isUsed(): boolean {
+    return this.enders.size > 0;
+  }
+
   /** Ends all open streams with `reason`, and every stream that is added later. */
   end(reason: unknown): void {
     this.endReason = reason;

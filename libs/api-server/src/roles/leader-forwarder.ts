@@ -1,7 +1,7 @@
 import { MethodOptions_IdempotencyLevel as Idempotency } from '@bufbuild/protobuf/wkt';
 import type { DescMethod, DescMethodStreaming, DescMethodUnary } from '@bufbuild/protobuf';
 import type { HandlerContext, Transport } from '@connectrpc/connect';
-import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { errorFields, type Clock, type CloudlessError, type Log } from '@cloudless/base';
 import { copyResponseHeaders, toForwardedError } from './forwarded-response.js';
 import { createForwardingHeaders, type ForwardedClient } from './forwarding-headers.js';
 import { ChangeSignal, type KnownLeader, type LeaderDirectory } from './leader-directory.js';
@@ -43,6 +43,14 @@ const RETRY_MS = 50;
 /** Time after the end of a leadership for which its coordinator may complete calls, milliseconds. */
 const LATE_ANSWER_MS = 1_000;
 
+/** What differs between forwarded calls. */
+export interface ForwardOptions {
+  /** Time for which the call waits for a leader, milliseconds. Default {@link HOLD_MS}. */
+  readonly holdMs?: number;
+  /** Creates the error of a call that found no leader. Default: LEADERSHIP_LOST. */
+  readonly createNoLeaderError?: () => CloudlessError;
+}
+
 /** Forwards calls to the leader, over one hop. */
 export class LeaderForwarder {
   private readonly changes = new ChangeSignal();
@@ -60,6 +68,11 @@ export class LeaderForwarder {
   /** Lets the calls that wait for a leader look again. */
   wake(): void {
     this.changes.notify();
+  }
+
+  /** Resolves after the next change of the leader or of the role, or as {@link sleep}. */
+  waitForChange(delayMs: number, signal: AbortSignal): Promise<void> {
+    return this.changes.wait(this.deps.clock, delayMs, signal);
   }
 
   /** Resolves after a time, or when the signal is aborted. */
@@ -80,9 +93,10 @@ export class LeaderForwarder {
     request: object,
     context: HandlerContext,
     takeOver: () => { readonly response: unknown } | undefined,
+    { holdMs = HOLD_MS, createNoLeaderError }: ForwardOptions = {},
   ): Promise<unknown> {
     const { clock } = this.deps;
-    const giveUpAtMs = clock.now() + HOLD_MS;
+    const giveUpAtMs = clock.now() + holdMs;
     // The first attempt whose change may have been made.
     let unknown: { readonly cause: unknown } | undefined;
     for (;;) {
@@ -105,7 +119,7 @@ export class LeaderForwarder {
           context.signal.throwIfAborted();
           const failure = classifyFailure(reason);
           if (failure === 'answered') throw toForwardedError(reason);
-          if (failure === 'unknown' && !isRead(method)) {
+          if (failure === 'unknown' && !isReadMethod(method)) {
             unknown ??= { cause: reason };
             if (!hasRequestId(request)) throw createUnknownOutcomeError(method.name, reason);
           }
@@ -115,7 +129,7 @@ export class LeaderForwarder {
       }
       if (unknown !== undefined && clock.now() >= giveUpAtMs)
         throw createUnknownOutcomeError(method.name, unknown.cause);
-      await this.pause(context.signal, giveUpAtMs);
+      await this.pause(context.signal, giveUpAtMs, connected?.leader, createNoLeaderError);
     }
   }
 
@@ -129,8 +143,9 @@ export class LeaderForwarder {
     request: unknown,
     context: HandlerContext,
     takeOver: () => { readonly response: unknown } | undefined,
+    { holdMs = HOLD_MS, createNoLeaderError }: ForwardOptions = {},
   ): AsyncGenerator<unknown> {
-    const giveUpAtMs = this.deps.clock.now() + HOLD_MS;
+    const giveUpAtMs = this.deps.clock.now() + holdMs;
     const hasOneRequest = method.methodKind === 'server_streaming';
     for (;;) {
       const own = takeOver();
@@ -165,7 +180,7 @@ export class LeaderForwarder {
           attempt.end();
         }
       }
-      await this.pause(context.signal, giveUpAtMs);
+      await this.pause(context.signal, giveUpAtMs, connected?.leader, createNoLeaderError);
     }
   }
 
@@ -212,12 +227,20 @@ export class LeaderForwarder {
     return { signal: attempt.signal, end };
   }
 
-  /** @throws LEADERSHIP_LOST at the end of the hold, and the reason of an aborted signal. */
-  private async pause(signal: AbortSignal, giveUpAtMs: number): Promise<void> {
+  /** @throws `createError` or LEADERSHIP_LOST at the end of the hold, and the reason of an aborted signal. */
+  private async pause(
+    signal: AbortSignal,
+    giveUpAtMs: number,
+    tried: KnownLeader | undefined,
+    createError: ForwardOptions['createNoLeaderError'],
+  ): Promise<void> {
     const { clock, leaders } = this.deps;
     const leftMs = giveUpAtMs - clock.now();
-    if (leftMs <= 0) throw createNotLeaderError(leaders.leader());
-    const isKnown = leaders.leader() !== undefined;
+    const leader = leaders.leader();
+    if (leftMs <= 0) throw createError?.() ?? createNotLeaderError(leader);
+    // The leader has changed during the attempt.
+    if (leader !== undefined && tried !== undefined && leader.epoch > tried.epoch) return;
+    const isKnown = leader !== undefined;
     await this.changes.wait(clock, isKnown ? Math.min(RETRY_MS, leftMs) : leftMs, signal);
     signal.throwIfAborted();
   }
@@ -228,7 +251,8 @@ export class LeaderForwarder {
   }
 }
 
-function isRead(method: DescMethod): boolean {
+/** Returns true for an RPC that changes nothing. */
+export function isReadMethod(method: DescMethod): boolean {
   return method.idempotency === Idempotency.NO_SIDE_EFFECTS;
 }
 

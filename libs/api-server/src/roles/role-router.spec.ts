@@ -162,6 +162,29 @@ describe('a coordinator that follows', () => {
     expect(forwards).toBe(0);
   });
 
+  it('sends a call to the next leader at once when the leader changed during the attempt', async () => {
+    const sentTo: bigint[] = [];
+    const handingOver: Transport = {
+      stream: (...call) => bed.transport.stream(...call),
+      unary: () => {
+        sentTo.push(1n);
+        follower.setLeader({
+          ...createFakeLeader(bed, 2n),
+          connect: () => {
+            sentTo.push(2n);
+            return bed.transport;
+          },
+        });
+        return Promise.reject(sentByServer(createNotLeaderError(undefined)));
+      },
+    };
+    follower.setLeader({ ...createFakeLeader(bed), connect: () => handingOver });
+    const call = client.createWorkload(web);
+    await bed.clock.advance(0);
+    expect(sentTo).toEqual([1n, 2n]);
+    expect((await run(call)).name).toBe('web');
+  });
+
   it('repeats a call that the other coordinator has not begun', async () => {
     let refusals = 3;
     follower.setLeader({
@@ -266,5 +289,51 @@ describe('a coordinator that follows', () => {
     follower.setLeader(createFakeLeader(bed, 2n));
     await expect(run(next)).rejects.toMatchObject({ code: Code.Unavailable });
     expect(isStopped).toBe(true);
+  });
+});
+
+describe('a coordinator that hands the leadership over', () => {
+  const headers = { 'cloudless-forwarded-by': 'c3' };
+  const becomeLeader = (): void => {
+    follower.setLeader();
+    follower.router.serve({ role: 'leader', calls: bed.api.calls });
+  };
+
+  it('refuses a forwarded change only once its lease has ended', async () => {
+    becomeLeader();
+    follower.setLeader({
+      ...createFakeLeader(bed),
+      known: { epoch: 1n, address: 'http://c2', coordinatorId: 'c2' },
+    });
+    void follower.router.hold(150);
+    let outcome = 'waits';
+    const call = client.createWorkload(web, { headers }).catch((reason: unknown) => {
+      outcome = fromConnectError(reason).message;
+    });
+    await bed.clock.advance(300);
+    follower.router.serve(undefined);
+    await bed.clock.advance(300);
+    expect(outcome).toBe('waits');
+    follower.setLeader();
+    await run(call);
+    expect(outcome).toBe('no coordinator leads at the moment; retry');
+  });
+
+  it('does not wait for reads to end', async () => {
+    becomeLeader();
+    const reads = [client.getWorkload({ name: 'none' }), client.listWorkloads({})];
+    let hasDrained = false;
+    const drained = follower.router.hold(150).then(() => (hasDrained = true));
+    await Promise.resolve();
+    expect(hasDrained).toBe(true);
+    await Promise.allSettled([...reads, drained]);
+  });
+
+  it('serves a forwarded change that arrives just before its own leadership', async () => {
+    follower.setLeader();
+    const call = client.createWorkload(web, { headers });
+    await bed.clock.advance(50);
+    becomeLeader();
+    expect((await run(call)).name).toBe('web');
   });
 });

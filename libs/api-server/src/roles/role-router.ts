@@ -1,6 +1,7 @@
 import type { DescMethod, DescService } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext, ServiceImpl } from '@connectrpc/connect';
-import { CloudlessError } from '@cloudless/base';
+import { CoordinatorService } from '@cloudless/api';
+import { CloudlessError, type Timer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { CallAccess, type AccessDeps } from '../access/call-access.js';
 import { guardService } from '../routes/service-guard.js';
@@ -8,9 +9,10 @@ import type { CallHandler, CallHandlers } from './call-handlers.js';
 import { EndableStreams } from './endable-streams.js';
 import { isForwarded, namesClient } from './forwarding-headers.js';
 import { ChangeSignal, type KnownLeader } from './leader-directory.js';
-import { LeaderForwarder, type LeaderForwarderDeps } from './leader-forwarder.js';
+import { LeaderForwarder, isReadMethod, type LeaderForwarderDeps } from './leader-forwarder.js';
 import { createNotLeaderError, createRoleChangedError } from './role-errors.js';
 import { SERVED_SERVICES, getServedBy } from './served-by.js';
+import { createStaleViewError, isViewStale } from './stale-view.js';
 
 /** The handlers that serve calls in one role. */
 export interface RolePart {
@@ -38,13 +40,17 @@ export class RoleRouter {
   private part: RolePart | undefined;
   private streams = new EndableStreams();
   private isHolding = false;
-  /** Unary calls that the handlers of this coordinator run. */
+  /** Unary calls that the handlers of this coordinator run, without reads. */
   private running = 0;
+  private ageTimer: Timer | undefined;
   private readonly ended = new ChangeSignal();
+  /** Monotonic time until which this coordinator hands its leadership over, milliseconds. */
+  private handOverUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(private readonly deps: RoleRouterDeps) {
     this.access = new CallAccess(deps);
     this.forwarder = new LeaderForwarder(deps);
+    this.watchAge();
   }
 
   /** Registers all services of a coordinator. */
@@ -67,19 +73,21 @@ export class RoleRouter {
 
   /**
    * Starts no calls of the leader any more, until the next {@link serve}: they wait for the next
-   * leader. Resolves when the calls that run have ended, or after `timeoutMs`.
+   * leader. Resolves when the changes that run have ended, or after `timeoutMs`.
    * @param except - Number of running calls that need not end.
    */
   async hold(timeoutMs: number, except = 0): Promise<void> {
     const { clock } = this.deps;
     const endAtMs = clock.now() + timeoutMs;
     this.isHolding = true;
+    this.handOverUntilMs = endAtMs + MAX_REVOCATION_MS;
     const never = new AbortController().signal;
     while (this.running > except && clock.now() < endAtMs)
       await this.ended.wait(clock, endAtMs - clock.now(), never);
   }
 
   close(): void {
+    this.ageTimer?.cancel();
     this.forwarder.close();
   }
 
@@ -101,7 +109,10 @@ export class RoleRouter {
     const handlers = Object.fromEntries(
       service.methods.map((method) => [method.localName, this.createHandler(method)]),
     ) as ServiceImpl<DescService>;
-    router.service(service, guardService(this.access, service, handlers));
+    // A coordinator that forwards its reads leaves the wait to the leader.
+    const waitForView: CallAccess['waitForRequestedRevision'] = (request, signal) =>
+      this.isStale ? undefined : this.access.waitForRequestedRevision(request, signal);
+    router.service(service, guardService(this.access, service, handlers, waitForView));
   }
 
   private createHandler(method: DescMethod): CallHandler {
@@ -109,21 +120,81 @@ export class RoleRouter {
     return (request, context) => {
       const mustLead = this.mustLead(context);
       const isRead = !mustLead && (servedBy === 'records' || servedBy === 'liveStatus');
-      const part = isRead ? this.part : this.leading;
+      const isStale = isRead && this.isStale && method !== SERVER_INFO;
+      const part = isRead && !isStale ? this.part : this.leading;
       if (part !== undefined) return this.serveHere(part, method, request, context);
-      if (mustLead) throw createNotLeaderError(this.namedLeader);
+      if (mustLead) return this.refuseForwarded(method, request, context);
       if (servedBy === 'leaderDirectly')
         throw createNotLeaderError(this.namedLeader, 'the streams of agents are');
       const takeOver = (): { readonly response: unknown } | undefined => {
         const { leading } = this;
         return leading && { response: this.serveHere(leading, method, request, context) };
       };
+      const options = isStale
+        ? { holdMs: STALE_HOLD_MS, createNoLeaderError: () => this.createStaleError() }
+        : {};
       return method.methodKind === 'unary'
         ? this.forwarder
-            .forwardUnary(method as never, request as object, context, takeOver)
+            .forwardUnary(method as never, request as object, context, takeOver, options)
             .then((response) => this.showChange(response, context))
-        : this.forwarder.forwardStream(method as never, request, context, takeOver);
+        : this.forwarder.forwardStream(method as never, request, context, takeOver, options);
     };
+  }
+
+  /**
+   * Refuses a call that another coordinator has forwarded here as to the leader. A unary call waits
+   * while this coordinator hands over, because the other coordinator would send the call again and
+   * again, and while this coordinator is about to lead, which others may see first: then the call is
+   * served.
+   */
+  private refuseForwarded(method: DescMethod, request: unknown, context: HandlerContext): unknown {
+    const { clock } = this.deps;
+    const refuse = (): never => {
+      throw createNotLeaderError(this.namedLeader);
+    };
+    const giveUpAtMs = Math.max(clock.now() + TAKE_OVER_MS, this.handOverUntilMs);
+    const mayLead = (): boolean => clock.now() < giveUpAtMs && this.mayLead;
+    if (method.methodKind !== 'unary' || !mayLead()) return refuse();
+    const wait = async (): Promise<unknown> => {
+      while (mayLead()) {
+        await this.forwarder.waitForChange(giveUpAtMs - clock.now(), context.signal);
+        context.signal.throwIfAborted();
+        const { leading } = this;
+        if (leading !== undefined) return this.serveHere(leading, method, request, context);
+      }
+      return refuse();
+    };
+    return wait();
+  }
+
+  /** True while no other coordinator leads, and this one still has its lease or has not led lately. */
+  private get mayLead(): boolean {
+    const { clock, leaders, coordinatorId } = this.deps;
+    const leader = leaders.leader();
+    return leader === undefined
+      ? clock.now() >= this.handOverUntilMs
+      : leader.coordinatorId === coordinatorId;
+  }
+
+  /** True while the view is too old for reads: the leader serves them. */
+  private get isStale(): boolean {
+    return isViewStale(this.deps.state);
+  }
+
+  private createStaleError(): CloudlessError {
+    return createStaleViewError(this.deps.state, 'nor any leader');
+  }
+
+  /** Ends the streams of the handlers of this coordinator when its view becomes too old for them. */
+  private watchAge(): void {
+    this.ageTimer = this.deps.clock.setTimer(AGE_CHECK_MS, () => {
+      if (this.isStale && this.streams.isUsed) {
+        const { streams } = this;
+        this.streams = new EndableStreams();
+        streams.end(createStaleViewError(this.deps.state, 'so the stream ended'));
+      }
+      this.watchAge();
+    });
   }
 
   /**
@@ -152,7 +223,9 @@ export class RoleRouter {
       throw new CloudlessError('unimplemented', `${method.name} is not served in the role ${role}`);
     if (method.methodKind !== 'unary')
       return this.streams.add(() => handler(request, context) as AsyncIterable<unknown>);
-    const response = this.countRunning(handler(request, context));
+    const response = isReadMethod(method)
+      ? handler(request, context)
+      : this.countRunning(handler(request, context));
     return isForwarded(context.requestHeader) ? this.addRevision(response, context) : response;
   }
 
@@ -190,5 +263,21 @@ export class RoleRouter {
 
 /** Age of the view from which on the leader that it shows may be gone, ms: the lease of a leader. */
 const MAX_LEADER_AGE_MS = 2_000;
+/** Interval at which the age of the view is checked for open streams, milliseconds. */
+const AGE_CHECK_MS = 500;
+/**
+ * Time for which a read at a coordinator with an old view waits for the leader, milliseconds. Short,
+ * because another coordinator may know the leader.
+ */
+const STALE_HOLD_MS = 1_000;
+/** Names the coordinators to clients, who need them most while one is cut off. */
+const SERVER_INFO = CoordinatorService.method.getServerInfo;
+/** Longest time for which forwarded calls wait for the end of the lease that is handed over, ms. */
+const MAX_REVOCATION_MS = 500;
+/**
+ * Time for which a coordinator that knows no leader, or itself as the leader, holds a forwarded call
+ * before it leads, milliseconds: views of coordinators differ by a few milliseconds.
+ */
+const TAKE_OVER_MS = 200;
 /** Longest wait for the view after a forwarded call, milliseconds: the change itself is durable. */
 const MAX_SHOW_MS = 1_000;

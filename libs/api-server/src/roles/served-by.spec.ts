@@ -19,11 +19,12 @@ describe('the table of the coordinators that serve a call', () => {
     expect(new Set(served)).toEqual(new Set(['leader', 'leaderDirectly']));
   });
 
-  it('forwards all calls but the streams of agents and the request of a coordinator for keys', () => {
+  it('forwards all calls but the streams of agents and the calls of coordinators themselves', () => {
     expect(listServedBy('leaderDirectly').map(toName)).toEqual([
       'CoordinatorService/Session',
       'CoordinatorService/Tunnel',
       'IdentityService/FetchAuthorityKeys',
+      'IdentityService/RecordRefusedCalls',
     ]);
   });
 

@@ -4,6 +4,8 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 } from '@cloudless/api';
 
@@ -16,7 +18,7 @@ export type ServedBy =
   | 'leader'
   /**
    * The leader, called directly: a stream of an agent, whose connection is the lease of its node, or
-   * keys that only their receiver may see.
+   * a call of another coordinator itself.
    * The other coordinators refuse the call with the address of the leader.
    */
   | 'leaderDirectly'
@@ -113,8 +115,9 @@ const identity: Rows<typeof IdentityService> = {
   getCertificateAuthority: 'records',
   rotateCertificateAuthority: 'leader',
   skipCertificateAuthorityWait: 'leader',
-  // The certificate of the caller shows that it is a coordinator.
+  // The certificates of the callers show that they are coordinators.
   fetchAuthorityKeys: 'leaderDirectly',
+  recordRefusedCalls: 'leaderDirectly',
 };
 
 const users: Rows<typeof UserService> = {
@@ -130,11 +133,37 @@ const users: Rows<typeof UserService> = {
   whoAmI: 'records',
 };
 
+const network: Rows<typeof NetworkService> = {
+  createService: 'leader',
+  getService: 'records',
+  listServices: 'records',
+  updateService: 'leader',
+  deleteService: 'leader',
+  watchServices: 'records',
+  registerEndpoint: 'leader',
+  deregisterEndpoint: 'leader',
+  listEndpoints: 'records',
+  updateEndpointHealth: 'leader',
+  getLoadBalancerConfig: 'records',
+  updateLoadBalancerConfig: 'leader',
+  resolveService: 'records',
+  watchServiceEndpoints: 'records',
+};
+
+const nodeNetwork: Rows<typeof NodeNetworkService> = {
+  // The leader decides when all proxies have applied a removal.
+  syncNetwork: 'leader',
+  // Ends at a tunnel of an agent, which the leader holds.
+  relayNetwork: 'leader',
+};
+
 const rows = new Map<string, Readonly<Record<string, ServedBy>>>([
   [CoordinatorService.typeName, coordinator],
   [AgentService.typeName, agent],
   [AdminService.typeName, admin],
   [IdentityService.typeName, identity],
+  [NetworkService.typeName, network],
+  [NodeNetworkService.typeName, nodeNetwork],
   [UserService.typeName, users],
 ]);
 
@@ -144,6 +173,8 @@ export const SERVED_SERVICES = [
   AgentService,
   AdminService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 ];
 

@@ -17,6 +17,6 @@ export function createAdminRoutes(
     acceptRestoredState: routes.change(calls.acceptRestoredState, (_request, entry) =>
       admin.acceptRestoredState(entry),
     ),
-    stepDown: routes.change(calls.stepDown, (_request, entry) => admin.stepDown(entry)),
+    stepDown: routes.change(calls.stepDown, (request, entry) => admin.stepDown(request, entry)),
   };
 }

@@ -9,6 +9,7 @@ import { CertificateAuthorityHandlers } from '../identity/certificate-authority-
 import { JoinTokenHandlers } from '../identity/join-token-handlers.js';
 import { NodeBanHandlers } from '../identity/node-ban-handlers.js';
 import { KeyedMutex } from '../mutation/keyed-mutex.js';
+import { ServiceReads } from '../network/service-reads.js';
 import { NodePictures } from '../node/node-pictures.js';
 import { NodeReads } from '../node/node-reads.js';
 import { PlanReads } from '../plan/plan-reads.js';
@@ -23,6 +24,7 @@ import { withSlowReaderTimeout } from '../watch/slow-reader-timeout.js';
 import { WorkloadReads } from '../workload/workload-reads.js';
 import type { CallAccess } from '../access/call-access.js';
 import { readWorkload, requireWorkloadRole } from './call-routes.js';
+import { createNetworkReads } from './network-routes.js';
 
 const calls = CoordinatorService.method;
 
@@ -31,6 +33,7 @@ export interface ReadRoutes {
   readonly coordinator: ReturnType<typeof createCoordinatorReads>;
   readonly agent: Pick<ServiceImpl<typeof AgentService>, 'listContainers'>;
   readonly identity: ReturnType<typeof createIdentityReads>;
+  readonly network: ReturnType<typeof createNetworkReads>;
   readonly user: ReturnType<typeof createUserReads>;
   close(): void;
 }
@@ -52,6 +55,7 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
     }),
     agent: { listContainers: (_request, context) => workloads.listContainers(context) },
     identity: createIdentityReads(deps),
+    network: createNetworkReads(access, deps, new ServiceReads({ ...deps, livenessChanges })),
     user: createUserReads(access, deps),
     close: () => {
       livenessChanges.close();

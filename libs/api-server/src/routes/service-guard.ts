@@ -9,11 +9,15 @@ type Handler = (request: unknown, context: HandlerContext) => unknown;
  * Makes every handler of a service begin with the check of the access table, also when the server
  * in front of the handlers has none. A response to a user with a certificate of an older generation
  * has the header {@link RENEW_CERTIFICATE_HEADER}.
+ * @param waitForView - Waits until the view is as new as a request asks for. Default: that of
+ *   `access`.
  */
 export function guardService<Service extends DescService>(
   access: CallAccess,
   service: Service,
   implementation: ServiceImpl<Service>,
+  waitForView: CallAccess['waitForRequestedRevision'] = (request, signal) =>
+    access.waitForRequestedRevision(request, signal),
 ): ServiceImpl<Service> {
   const handlers = implementation as Readonly<Record<string, Handler>>;
   const guard =
@@ -24,7 +28,7 @@ export function guardService<Service extends DescService>(
       if (access.hasOldCertificate(caller))
         context.responseHeader.set(RENEW_CERTIFICATE_HEADER, 'true');
       const handler = handlers[method.localName];
-      const waiting = access.waitForRequestedRevision(request, context.signal);
+      const waiting = waitForView(request, context.signal);
       return waiting === undefined
         ? handler?.(request, context)
         : waiting.then(() => handler?.(request, context));

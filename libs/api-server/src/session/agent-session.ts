@@ -1,6 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import {
   CoordinatorMessageSchema,
+  EndpointsGoneSchema,
   type CoordinatorMessage,
   type Hello,
   type OpenTunnel,
@@ -16,7 +17,13 @@ import { negotiateProtocol } from './node-admission.js';
 import { createOrderMessage } from './order-encoder.js';
 import type { OrderMetrics } from './order-metrics.js';
 import { OrderTracker } from './order-tracker.js';
-import { createOrder, hasOrder, isAcknowledged, listPendingOrders } from './orders.js';
+import {
+  createOrder,
+  hasOrder,
+  isAcknowledged,
+  listPendingOrders,
+  maySendOrders,
+} from './orders.js';
 import { OrphanTracker } from './orphan-tracker.js';
 import { SessionOutbox } from './session-outbox.js';
 
@@ -29,7 +36,7 @@ export const RESEND_MS = 1_000;
 /** Dependencies of a session; its other input is the Hello. */
 export interface AgentSessionDeps extends Pick<
   ApiServerDeps,
-  'state' | 'clock' | 'log' | 'random'
+  'state' | 'clock' | 'log' | 'random' | 'network'
 > {
   /**
    * Returns the monotonic time without the time for which the main loop stood still: what agents
@@ -118,15 +125,14 @@ export class AgentSession {
   }
 
   /**
-   * Returns a message of {@link outbox} as it is sent. Undefined for an order that was queued before
-   * a rollback of the store was detected: it is sent again once an operator has accepted the
-   * restored state.
+   * Returns a message of {@link outbox} as it is sent. Undefined for an order that may no longer be
+   * sent: see {@link maySendOrders}.
    * @param isBinary - True when the call encodes its messages in the binary format.
    */
   toSentMessage(queued: CoordinatorMessage, isBinary: boolean): CoordinatorMessage | undefined {
     const { message } = queued;
     if (message.case !== 'order') return queued;
-    if (this.deps.state.storeRolledBack !== undefined) return undefined;
+    if (!maySendOrders(this.deps.state)) return undefined;
     return isBinary ? createOrderMessage(message.value) : queued;
   }
 
@@ -177,11 +183,11 @@ export class AgentSession {
 
   /**
    * Sends the orders again that are due and not acknowledged. Without effect before the admission,
-   * while the state is restored and not yet accepted, and while the connection is backed up: the
+   * while no orders may be sent at all, and while the connection is backed up: the
    * agent has not received the earlier messages yet.
    */
   resendOrders(): void {
-    if (!this.isAdmitted || this.deps.state.storeRolledBack !== undefined) return;
+    if (!this.isAdmitted || !maySendOrders(this.deps.state)) return;
     if (this.outbox.size > 0) return;
     const view = this.deps.state.view();
     for (const replicaId of this.tracker.listDue(this.deps.runningTimeMs())) {
@@ -240,6 +246,19 @@ export class AgentSession {
     this.outbox.push(
       `order/${order.replicaId}`,
       create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
+    );
+    const { replicaId, order: content } = order;
+    // The order is sent again, or to a new session, after the proxies have applied the removal.
+    if (content.case === 'stop' && content.value.awaitEndpointsGone !== undefined)
+      if (this.deps.network.isGone(replicaId)) this.sendEndpointsGone(replicaId);
+  }
+
+  /** Tells the agent that no network proxy chooses a leaving replica any more. */
+  sendEndpointsGone(replicaId: string): void {
+    const value = create(EndpointsGoneSchema, { replicaIds: [replicaId] });
+    this.outbox.push(
+      `gone/${replicaId}`,
+      create(CoordinatorMessageSchema, { message: { case: 'endpointsGone', value } }),
     );
   }
 }

@@ -5,6 +5,7 @@ import {
   type CoordinatorMessage,
   type KnownCoordinator,
 } from '@cloudless/api';
+import { definedFields } from '@cloudless/base';
 import type { CoordinatorRecord } from '@cloudless/api/store';
 import type { ClusterView, RecordChange } from '@cloudless/cluster-state';
 
@@ -14,6 +15,15 @@ export function listKnownCoordinators(view: Pick<ClusterView, 'coordinators'>): 
     .map(({ value: { id, address } }) => create(KnownCoordinatorSchema, { id, address }))
     .filter(({ address }) => address !== '')
     .sort((left, right) => (left.id < right.id ? -1 : 1));
+}
+
+/** Returns the coordinators that run with their versions and starts, for operators, by id. */
+export function describeCoordinators(view: Pick<ClusterView, 'coordinators'>): KnownCoordinator[] {
+  const records = new Map([...view.coordinators()].map(({ value }) => [value.id, value]));
+  return listKnownCoordinators(view).map((known) => {
+    const { version = '', startedAt } = records.get(known.id) ?? {};
+    return create(KnownCoordinatorSchema, { ...known, version, ...definedFields({ startedAt }) });
+  });
 }
 
 /** Returns the message that names the coordinators to an agent; undefined when there are none. */

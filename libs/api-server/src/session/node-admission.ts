@@ -34,6 +34,13 @@ export type NodeAdmissionDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random'
 };
 
 /**
+ * Returns the error for an agent whose Hello was stored while the leadership or the process was
+ * ending: nobody would end its session.
+ */
+export const createClosingError = (): CloudlessError =>
+  new CloudlessError('unavailable', 'this coordinator takes no more agents; dial again');
+
+/**
  * Checks that an agent may open a session and stores its Hello in the node record.
  * @throws kind `precondition` when the agent supports no common protocol version, belongs to
  *   another cluster, or runs on another machine than the enrolled one; `notFound` when the node is

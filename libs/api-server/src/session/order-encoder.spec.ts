@@ -44,12 +44,12 @@ const arbStart = fc
     })),
   );
 const arbStop = fc
-  .tuple(arbText, arbDuration, arbDuration)
-  .map(([reason, preStopDelay, gracePeriod]) => ({
+  .tuple(arbText, arbDuration, arbDuration, arbDuration)
+  .map(([reason, preStopDelay, gracePeriod, awaitEndpointsGone]) => ({
     case: 'stop' as const,
     value: create(StopOrderSchema, {
       reason,
-      ...definedFields({ preStopDelay, gracePeriod }),
+      ...definedFields({ preStopDelay, gracePeriod, awaitEndpointsGone }),
     }),
   }));
 const arbForget = fc.constant({ case: 'forget' as const, value: create(ForgetOrderSchema) });
@@ -89,7 +89,7 @@ describe('createOrderMessage', () => {
     expect(names).toEqual([
       'epoch order_revision replica_id workload_uid start stop forget',
       'namespace workload version slot spec stop_after',
-      'pre_stop_delay grace_period reason',
+      'pre_stop_delay grace_period reason await_endpoints_gone',
       '',
     ]);
   });

@@ -52,11 +52,12 @@ function writeContent({ order }: Order): void {
     writer.unknown($unknown);
     writer.end(start);
   } else if (order.case === 'stop') {
-    const { preStopDelay, gracePeriod, reason, $unknown } = order.value;
+    const { preStopDelay, gracePeriod, reason, awaitEndpointsGone, $unknown } = order.value;
     const start = writer.begin(STOP);
     writeDuration(1, preStopDelay);
     writeDuration(2, gracePeriod);
     writer.string(3, reason);
+    writeDuration(4, awaitEndpointsGone);
     writer.unknown($unknown);
     writer.end(start);
   } else if (order.case === 'forget') {

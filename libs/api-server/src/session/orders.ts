@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { definedFields } from '@cloudless/base';
 import {
   ForgetOrderSchema,
@@ -10,10 +11,30 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { isLive, isTombstone, type ClusterView } from '@cloudless/cluster-state';
+import { isLive, isTombstone, type ClusterState, type ClusterView } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
-type OrderDeps = Pick<ApiServerDeps, 'state'>;
+/**
+ * What orders follow from. Without `network`, a stop does not wait for network proxies: an agent
+ * without a session cannot receive EndpointsGone.
+ */
+type OrderDeps = Pick<ApiServerDeps, 'state'> & Partial<Pick<ApiServerDeps, 'network'>>;
+
+/** Longest time for which a stop waits for the network proxies. */
+const AWAIT_ENDPOINTS_GONE_MS = 5_000;
+
+/**
+ * Returns true while orders may be sent. Not once the leadership has ended, also when this process
+ * stood still meanwhile and its sessions are still open: agents refuse orders of an earlier epoch
+ * only after they have heard of a later one. Not after a rollback of the store was detected: orders
+ * are sent again once an operator has accepted the restored state.
+ */
+export function maySendOrders({
+  isLeading,
+  storeRolledBack,
+}: Pick<ClusterState, 'isLeading' | 'storeRolledBack'>): boolean {
+  return isLeading && storeRolledBack === undefined;
+}
 
 /**
  * Returns the orders that follow from the replica records of a node and that its agent has not
@@ -49,7 +70,10 @@ export function hasOrder(replica: ReplicaRecord): boolean {
  * Returns the start or stop order that follows from the record of a replica; undefined when the
  * replica has ended, or when its workload or version is no longer stored.
  */
-export function createOrder({ state }: OrderDeps, replica: ReplicaRecord): Order | undefined {
+export function createOrder(
+  { state, network }: OrderDeps,
+  replica: ReplicaRecord,
+): Order | undefined {
   const orderRevision = state.toOrderRevision(replica.orderRevision);
   const common = {
     epoch: state.epoch,
@@ -59,10 +83,10 @@ export function createOrder({ state }: OrderDeps, replica: ReplicaRecord): Order
   };
   if (!hasOrder(replica)) return undefined;
   if (!replica.desiredRunning) {
-    return create(OrderSchema, {
-      ...common,
-      order: { case: 'stop', value: create(StopOrderSchema, { reason: replica.stopReason }) },
-    });
+    const stop = create(StopOrderSchema, { reason: replica.stopReason });
+    if (network?.hasEndpoint(replica) === true)
+      stop.awaitEndpointsGone = durationFromMs(AWAIT_ENDPOINTS_GONE_MS);
+    return create(OrderSchema, { ...common, order: { case: 'stop', value: stop } });
   }
   const view = state.view();
   const workload = view.workload(replica.uid)?.value;

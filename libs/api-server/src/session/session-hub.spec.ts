@@ -64,6 +64,13 @@ describe('SessionHub.runSession', () => {
     ]);
   });
 
+  it('rejects a Hello that arrives while the hub is closing', async () => {
+    await bed.api.close();
+    const agent = await bed.connectAgent('node-1');
+    expect(agent).toMatchObject({ ended: true, received: [] });
+    expect(String(agent.failure)).toContain('this coordinator takes no more agents; dial again');
+  });
+
   it('rejects a session whose first message is not Hello', async () => {
     const messages = bed.client.session(
       (async function* () {

@@ -28,10 +28,10 @@ import type { ApiCaller } from '../access/caller.js';
 import { RenewalRequests } from '../identity/renewal-requests.js';
 import type { ApiServerDeps } from '../ports.js';
 import { AgentSession, RESEND_MS } from './agent-session.js';
-import { admitNode, negotiateProtocol } from './node-admission.js';
+import { admitNode, createClosingError, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
 import { announcesCoordinator } from './known-coordinators.js';
-import { createOrphanOrder, isOrphan, listPendingOrders } from './orders.js';
+import { createOrphanOrder, isOrphan, listPendingOrders, maySendOrders } from './orders.js';
 import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
 import { computeReconnectTimes } from './reconnect-times.js';
@@ -64,6 +64,7 @@ export class SessionHub implements TunnelRequester {
   /** Milliseconds by which the timers of {@link armResendTimer} were late, in all. */
   private lateMs = 0;
   private resends = 0;
+  private isClosed = false;
   /** Number of enrolled nodes, connected or not. */
   private nodeCount: number;
   private tunnelListener: TunnelListener = {
@@ -83,6 +84,7 @@ export class SessionHub implements TunnelRequester {
       exposeSessionCount(deps.meter, this.sessions),
       deps.state.subscribe((changes) => this.sendChangedOrders(changes)),
       deps.nodes.subscribe((nodeId) => this.endLostSession(nodeId)),
+      deps.network.onGone((replicaIds) => this.sendEndpointsGone(replicaIds)),
     ];
     this.armResendTimer();
   }
@@ -91,8 +93,9 @@ export class SessionHub implements TunnelRequester {
     this.tunnelListener = listener;
   }
 
-  /** Ends all sessions and waits for commits of reports in progress. */
+  /** Ends all sessions, opens none any more, and waits for commits of reports in progress. */
   async close(): Promise<void> {
+    this.isClosed = true;
     for (const unsubscribe of this.unsubscribes) unsubscribe();
     this.timer?.cancel();
     for (const session of this.sessions.values()) session.outbox.close();
@@ -135,6 +138,7 @@ export class SessionHub implements TunnelRequester {
     const caller = this.access.getCaller(context);
     this.access.requireNode(caller, hello.value.nodeId);
     await admitNode(this.deps, hello.value);
+    if (this.isClosed) throw createClosingError();
     this.rollbackDetector.checkHello(hello.value);
     const session = this.openSession(hello.value, caller);
     nodes.updateStatus(session.nodeId, hello.value.conditions);
@@ -172,6 +176,7 @@ export class SessionHub implements TunnelRequester {
     if (hello === undefined) throw new CloudlessError('invalid', 'hello: is required');
     this.access.requireNode(this.access.getCaller(context), hello.nodeId);
     await admitNode(this.deps, hello);
+    if (this.isClosed) throw createClosingError();
     const { nodeId } = hello;
     const reports = inventory?.replicas ?? [];
     this.rollbackDetector.checkHello(hello);
@@ -194,12 +199,12 @@ export class SessionHub implements TunnelRequester {
     const { state } = this.deps;
     const orphans = reports.filter((report) => isOrphan(state.view(), nodeId, report));
     const orders = [
-      ...listPendingOrders(this.deps, nodeId, acknowledged),
+      ...listPendingOrders({ state: this.deps.state }, nodeId, acknowledged),
       ...orphans.flatMap((report) => createOrphanOrder(this.deps, report) ?? []),
     ];
     return create(HeartbeatResponseSchema, {
       welcome: this.createWelcome(hello),
-      orders: state.storeRolledBack === undefined ? orders : [],
+      orders: maySendOrders(state) ? orders : [],
     });
   }
 
@@ -400,6 +405,13 @@ export class SessionHub implements TunnelRequester {
       if (kind !== 'replica') continue;
       const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
       this.sessions.get((is ?? was)?.nodeId ?? '')?.handleReplicaChange(was, is);
+    }
+  }
+
+  private sendEndpointsGone(replicaIds: readonly string[]): void {
+    for (const replicaId of replicaIds) {
+      const nodeId = this.deps.state.view().replica(replicaId)?.value.nodeId ?? '';
+      this.sessions.get(nodeId)?.sendEndpointsGone(replicaId);
     }
   }
 

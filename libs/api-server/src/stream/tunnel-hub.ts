@@ -28,6 +28,15 @@ const MAX_TUNNELS_PER_NODE = 32;
  * them.
  */
 const LOG_TUNNELS: StreamQuotaLimits = { perNode: 16, perClient: 12, noun: 'logs' };
+/**
+ * Relayed connections of network proxies, one for each other node that uses the node. They are not
+ * part of {@link MAX_TUNNELS_PER_NODE}; together they stay below the 128 streams of a connection.
+ */
+const RELAY_TUNNELS: StreamQuotaLimits = {
+  perNode: 64,
+  perClient: 64,
+  noun: 'relayed connections',
+};
 /** The remaining 8 tunnels of a node are for its log channel and for short calls. */
 const INTERACTIVE_TUNNELS: StreamQuotaLimits = {
   perNode: 24,
@@ -79,6 +88,7 @@ class AgentTunnel {
 
   constructor(
     readonly nodeId: string,
+    readonly target: TunnelPurpose,
     private readonly input: AsyncIterable<TunnelFrame> | undefined,
     /** Releases the reservation in the quota. */
     readonly releaseQuota: () => void,
@@ -201,6 +211,7 @@ export class TunnelHub implements TunnelOpener {
   private readonly byNode = new Map<string, Set<AgentTunnel>>();
   private readonly logQuota = new StreamQuota(LOG_TUNNELS);
   private readonly interactiveQuota = new StreamQuota(INTERACTIVE_TUNNELS);
+  private readonly relayQuota = new StreamQuota(RELAY_TUNNELS);
   private closed = false;
 
   constructor(
@@ -241,7 +252,7 @@ export class TunnelHub implements TunnelOpener {
   ): AsyncGenerator<TunnelFrame> {
     const { random, clock } = this.deps;
     const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
-    const tunnel = this.add(nodeId, input, this.getQuota(target)?.acquire(nodeId, client));
+    const tunnel = this.add(nodeId, target, input, this.getQuota(target)?.acquire(nodeId, client));
     const fail = (message: string): void =>
       tunnel.fail(new CloudlessError('NODE_UNREACHABLE', message));
     const timer = clock.setTimer(DIAL_WITHIN_MS, () =>
@@ -331,6 +342,7 @@ export class TunnelHub implements TunnelOpener {
   /** Returns the quota for a kind of long-lived stream; undefined for short calls. */
   private getQuota(target: TunnelPurpose): StreamQuota | undefined {
     if (target.case === 'logs') return this.logQuota;
+    if (target.case === 'relay') return this.relayQuota;
     const isInteractive =
       target.case === 'exec' || target.case === 'execStream' || target.case === 'portForward';
     return isInteractive ? this.interactiveQuota : undefined;
@@ -341,11 +353,14 @@ export class TunnelHub implements TunnelOpener {
    */
   private add(
     nodeId: string,
+    target: TunnelPurpose,
     input: AsyncIterable<TunnelFrame> | undefined,
     releaseQuota: () => void = () => undefined,
   ): AgentTunnel {
     const open = this.byNode.get(nodeId) ?? new Set<AgentTunnel>();
-    if (this.closed || open.size >= MAX_TUNNELS_PER_NODE) {
+    const isFull = (): boolean =>
+      target.case !== 'relay' && countOthers(open) >= MAX_TUNNELS_PER_NODE;
+    if (this.closed || isFull()) {
       releaseQuota();
       if (this.closed) throw createClosingError();
       throw new CloudlessError(
@@ -353,7 +368,7 @@ export class TunnelHub implements TunnelOpener {
         `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`,
       );
     }
-    const tunnel = new AgentTunnel(nodeId, input, releaseQuota);
+    const tunnel = new AgentTunnel(nodeId, target, input, releaseQuota);
     this.byNode.set(nodeId, open.add(tunnel));
     return tunnel;
   }
@@ -364,6 +379,13 @@ export class TunnelHub implements TunnelOpener {
     tunnel.releaseQuota();
     if (open?.size === 0) this.byNode.delete(tunnel.nodeId);
   }
+}
+
+/** Returns the number of tunnels that are no relayed connections. */
+function countOthers(tunnels: Iterable<AgentTunnel>): number {
+  let count = 0;
+  for (const { target } of tunnels) if (target.case !== 'relay') count += 1;
+  return count;
 }
 
 function createClosingError(): CloudlessError {

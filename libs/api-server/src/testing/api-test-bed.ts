@@ -63,6 +63,7 @@ import type {
   SimulatedState,
   WorkloadPresenterPort,
 } from '../ports.js';
+import { FakeFeed } from './fake-feed.js';
 import { FakeNodes } from './fake-nodes.js';
 import { CONNECTION_HEADER, ScriptedAgent } from './scripted-agent.js';
 
@@ -128,6 +129,7 @@ export const NO_ALLOCATION: NodeAllocation = {
  */
 export class ApiTestBed {
   readonly nodes = new FakeNodes();
+  readonly network = new FakeFeed();
   readonly client: CoordinatorClient;
   readonly admin: AdminClient;
   readonly transport: Transport;
@@ -314,9 +316,8 @@ export class ApiTestBed {
   }
 
   /** Authenticates each call, as the RPC server does with identities. */
-  createAuthorizer(): Interceptor {
+  createAuthorizer(authenticator = this.authenticator): Interceptor {
     return (next) => (request) => {
-      const { authenticator } = this;
       if (authenticator === undefined) return next(request);
       const { method, header } = request;
       const name = header.get(CONNECTION_HEADER);
@@ -387,6 +388,7 @@ export class ApiTestBed {
             identifyCertificate: authenticator.identifyCertificate,
           }),
       state,
+      network: this.network,
       clock,
       random: createSeededRandom(2),
       nodes: this.nodes,
@@ -395,6 +397,10 @@ export class ApiTestBed {
         encode: (record, full) => encodeDelimited(WorkloadSchema, presenter.present(record, full)),
         encodeReplica: (replica) =>
           encodeDelimited(ReplicaStatusSchema, presenter.presentReplica(replica)),
+        describeWeights:
+          () =>
+          ({ version }) =>
+            version === 1 ? 100 : 900,
       },
       dryRun: {
         planChange: ({ namespace, name }) => create(WorkloadPlanSchema, { namespace, name }),

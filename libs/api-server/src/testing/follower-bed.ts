@@ -2,6 +2,8 @@ import { createRouterTransport, type Transport } from '@connectrpc/connect';
 import { createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import type { StateStore } from '@cloudless/state-store';
+import { Authenticator } from '../access/authenticator.js';
 import type { KnownLeader } from '../roles/leader-directory.js';
 import { RoleRouter, type RolePart } from '../roles/role-router.js';
 import type { ApiTestBed } from './api-test-bed.js';
@@ -35,20 +37,26 @@ export class FollowerBed {
     private readonly bed: ApiTestBed,
     readonly state: ClusterState,
     readonly router: RoleRouter,
+    /** Authenticates the calls of clients; undefined without identities. */
+    readonly authenticator: Authenticator | undefined,
   ) {
     this.transport = createRouterTransport(router.registerRoutes, {
       router: {
         interceptors: [
           createErrorInterceptor(() => undefined),
           createValidationInterceptor(),
-          bed.createAuthorizer(),
+          bed.createAuthorizer(authenticator),
         ],
       },
     });
   }
 
-  static async open(bed: ApiTestBed): Promise<FollowerBed> {
-    const { clock, store, identity } = bed;
+  /**
+   * @param store - The connection of this coordinator to the store. It then authenticates calls by
+   *   its own view. Default: connection and authentication of the bed.
+   */
+  static async open(bed: ApiTestBed, store: StateStore = bed.store): Promise<FollowerBed> {
+    const { clock, identity } = bed;
     const state = await openClusterState({
       ...{ store, clock, random: createSeededRandom(2), log: silentLog },
       holder: 'c2',
@@ -79,7 +87,11 @@ export class FollowerBed {
         };
       },
     });
-    opened = new FollowerBed(bed, state, router);
+    const authenticator =
+      identity === undefined || store === bed.store
+        ? bed.authenticator
+        : new Authenticator({ ...{ state, clock, identity }, log: silentLog });
+    opened = new FollowerBed(bed, state, router, authenticator);
     router.serve(opened.createFollowerPart());
     return opened;
   }

@@ -11,6 +11,10 @@ export type VolatileListener = (nodeId: string, kind: VolatileKind, revision: bi
  * Records at which revision of the store the live state of each node last changed, so that a
  * resumed watch includes these changes. Changes before this coordinator became the leader are
  * unknown, so the live state of every node counts as changed at that time.
+ *
+ * Where several coordinators share the store, the liveness of every node counts as changed whenever
+ * a watch is resumed: the client may come from a coordinator that learned of changes later, or not
+ * at all, and has the revision from there.
  */
 export class LivenessChanges {
   /** Revision of the store when this coordinator became the leader. */
@@ -57,6 +61,7 @@ export class LivenessChanges {
       // A change of live state does not increase the revision, so a change at an equal revision may
       // have followed.
       if (changedAt >= revision) yield [value.id, changedAt];
+      else if (kind === 'liveness' && this.state.isShared) yield [value.id, revision];
     }
   }
 

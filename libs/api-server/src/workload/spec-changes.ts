@@ -22,6 +22,7 @@ import {
   getSpec,
   type WorkloadName,
 } from '../lookup.js';
+import { checkExposable } from '../network/exposed-service.js';
 import { type WorkloadChange } from './workload-change.js';
 
 type SpecCheckDeps = Pick<ApiServerDeps, 'explainImpossibleLimits'>;
@@ -39,6 +40,7 @@ export function planCreate(
   const spec = validateSpec(deps, request.spec);
   const existing = view.workloadByName(namespace, request.name);
   if (existing !== undefined) throw createExistsError(existing.value);
+  checkExposable(view, { namespace, name: request.name, uid: '' }, spec);
   return { namespace, name: request.name, current: undefined, spec, reason: 'WorkloadCreated' };
 }
 
@@ -58,6 +60,7 @@ export function planUpdate(
   const spec = updateSpec(before, specOrDefault(request.spec), request.updateMask?.paths);
   checkSameMode(before, spec);
   const checked = equals(WorkloadSpecSchema, spec, before) ? spec : validateSpec(deps, spec);
+  checkExposable(view, current.value, checked);
   return { namespace, name, current, spec: checked, reason: 'WorkloadUpdated' };
 }
 
@@ -81,6 +84,7 @@ export function planApply(
     request.updateMask?.paths,
   );
   checkSameMode(getSpec(current.value), spec);
+  checkExposable(view, current.value, spec);
   return { namespace, name, current, spec: validateSpec(deps, spec), reason: 'WorkloadUpdated' };
 }
 

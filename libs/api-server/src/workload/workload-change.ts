@@ -26,6 +26,7 @@ import {
 import type { ApiServerDeps } from '../ports.js';
 import type { MutationResult } from '../mutation/idempotent-mutation.js';
 import { getSpec, type WorkloadName } from '../lookup.js';
+import { putExposedService } from '../network/exposed-service.js';
 
 /** A validated change of one workload that is not yet part of a transaction. */
 export interface WorkloadChange extends WorkloadName {
@@ -77,13 +78,18 @@ export function putWorkloadChange(
   requestId: string,
 ): WorkloadRecord {
   const { current, spec, reason, cause } = change;
-  if (current === undefined) return putNewWorkload(deps, transaction, change, requestId);
+  if (current === undefined) {
+    const created = putNewWorkload(deps, transaction, change, requestId);
+    putExposedService(deps, view, transaction, created);
+    return created;
+  }
   const record = putSpecUpdate(transaction, view, current, {
     spec,
     requestId,
     nowMs: deps.clock.wallTime(),
     ...definedFields({ cause }),
   });
+  putExposedService(deps, view, transaction, record);
   const { namespace, name, version, generation } = record;
   const settings =
     spec.mode === Mode.GLOBAL

@@ -244,6 +244,14 @@ export const manifestSchema: RootSchema = {
      },
      "maxItems": 64
     },
+    "expose": {
+     "description": "Ports of a service with the name of the workload, which is created, changed and deleted with the workload. Not part of the replica template: a change rolls nothing. At most 16. Default: none, no service.",
+     "type": "array",
+     "items": {
+      "$ref": "#/definitions/ExposedPort"
+     },
+     "maxItems": 16
+    },
     "restartedAt": {
      "description": "Written by RestartRollout. A new time makes a new version.",
      "type": "string",
@@ -936,6 +944,25 @@ export const manifestSchema: RootSchema = {
    },
    "additionalProperties": false
   },
+  "ExposedPort": {
+   "description": "A port of the service of a workload.",
+   "type": "object",
+   "properties": {
+    "name": {
+     "description": "Name of a declared port. Default: the declared port with the number `port`, else the only declared port.",
+     "type": "string",
+     "maxLength": 63,
+     "pattern": "^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$"
+    },
+    "port": {
+     "description": "Port at the virtual address of the service, 1 to 65535.",
+     "type": "integer",
+     "minimum": 1,
+     "maximum": 65535
+    }
+   },
+   "additionalProperties": false
+  },
   "Ulimit": {
    "description": "A limit of each process of a container, as in setrlimit(2).",
    "type": "object",
@@ -1209,6 +1236,12 @@ export const manifestSchema: RootSchema = {
       "By itself.",
       "After a call of PromoteRollout."
      ]
+    },
+    "weightPercent": {
+     "description": "Percentage of the new connections to services of the workload that the new version receives in this step, 0 to 100, whatever the number of its replicas. Default: absent, every replica receives the same share.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 100
     }
    },
    "additionalProperties": false

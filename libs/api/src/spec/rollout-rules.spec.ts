@@ -73,12 +73,25 @@ describe('validateRollout', () => {
     {
       name: 'a step with no more replicas than the step before',
       rollout: { steps: [{ replicas: 2 }, { replicas: 2 }] },
-      violation: 'spec.rollout.steps[1]: must be larger than the step before it',
+      violation:
+        'spec.rollout.steps[1]: must be larger than the step before it, or as large with a larger weight_percent',
     },
     {
       name: 'a step with a smaller percentage than the step before',
       rollout: { steps: [{ percent: 50 }, { percent: 25 }] },
-      violation: 'spec.rollout.steps[1]: must be larger than the step before it',
+      violation:
+        'spec.rollout.steps[1]: must be larger than the step before it, or as large with a larger weight_percent',
+    },
+    {
+      name: 'a step with a smaller weight than the step before',
+      rollout: {
+        steps: [
+          { replicas: 1, weightPercent: 50 },
+          { replicas: 2, weightPercent: 10 },
+        ],
+      },
+      violation:
+        'spec.rollout.steps[1].weight_percent: must not be smaller than that of the step before it',
     },
   ])('rejects $name', ({ rollout, violation }) => {
     expect(violationsOf(rollout)).toEqual([violation]);
@@ -88,6 +101,15 @@ describe('validateRollout', () => {
     {
       name: 'the defaults, with any strategy',
       rollout: { strategy: BLUE_GREEN, maxSurge: 1, pauseDuration: durationFromMs(0) },
+    },
+    {
+      name: 'canary steps of one size with growing weights',
+      rollout: {
+        steps: [
+          { replicas: 2, weightPercent: 10 },
+          { replicas: 2, weightPercent: 50 },
+        ],
+      },
     },
     {
       name: 'canary steps',

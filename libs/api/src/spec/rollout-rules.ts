@@ -61,7 +61,8 @@ function* validateSteps({ strategy, steps }: Rollout): Generator<Violation> {
       field: 'spec.rollout.steps',
       message: `only ROLLING_UPDATE has canary steps, not ${Strategy[strategy]}`,
     };
-  for (const [index, { replicas, percent, wait, promotion }] of steps.entries()) {
+  for (const [index, step] of steps.entries()) {
+    const { replicas, percent, wait, promotion, weightPercent } = step;
     const field = `spec.rollout.steps[${index}]`;
     if (replicas > 0 === percent > 0)
       yield { field, message: 'needs either replicas or percent, above 0' };
@@ -77,6 +78,21 @@ function* validateSteps({ strategy, steps }: Rollout): Generator<Violation> {
       before.replicas > 0 && replicas > 0
         ? replicas <= before.replicas
         : before.percent > 0 && percent > 0 && percent <= before.percent;
-    if (isNotLarger) yield { field, message: 'must be larger than the step before it' };
+    const hasMoreWeight =
+      before.weightPercent !== undefined &&
+      weightPercent !== undefined &&
+      weightPercent > before.weightPercent &&
+      replicas === before.replicas &&
+      percent === before.percent;
+    if (isNotLarger && !hasMoreWeight)
+      yield {
+        field,
+        message: 'must be larger than the step before it, or as large with a larger weight_percent',
+      };
+    if (weightPercent !== undefined && weightPercent < (before.weightPercent ?? 0))
+      yield {
+        field: `${field}.weight_percent`,
+        message: 'must not be smaller than that of the step before it',
+      };
   }
 }

@@ -4,6 +4,7 @@ import {
   type DescField,
   type DescMessage,
   type JsonValue,
+  type MessageShape,
 } from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import { definedFields, InvalidInputError } from '@cloudless/base';
@@ -39,12 +40,26 @@ export function updateSpec(
   patch: WorkloadSpec,
   paths: readonly string[] | undefined,
 ): WorkloadSpec {
+  const updated = updateMessage(WorkloadSpecSchema, current, patch, paths);
+  if (paths?.includes('*') === true && current.replicas !== undefined)
+    updated.replicas ??= current.replicas;
+  return updated;
+}
+
+/**
+ * Applies an update to a message, as {@link updateSpec} does to a spec.
+ * @returns A new message, which shares no object with the arguments.
+ * @throws {@link InvalidInputError} for field `update_mask`, as {@link updateSpec}.
+ */
+export function updateMessage<Desc extends DescMessage>(
+  schema: Desc,
+  current: MessageShape<Desc>,
+  patch: MessageShape<Desc>,
+  paths: readonly string[] | undefined,
+): MessageShape<Desc> {
   if (paths === undefined || paths.length === 0) {
-    const merged = clone(WorkloadSpecSchema, current);
-    mergePresent(
-      reflect(WorkloadSpecSchema, merged),
-      reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch)),
-    );
+    const merged = clone(schema, current);
+    mergePresent(reflect(schema, merged), reflect(schema, clone(schema, patch)));
     return merged;
   }
   if (paths.includes('*')) {
@@ -52,18 +67,15 @@ export function updateSpec(
       throw new InvalidInputError([
         { field: 'update_mask', message: '"*" cannot be combined with other paths' },
       ]);
-    const replaced = clone(WorkloadSpecSchema, patch);
-    if (replaced.replicas === undefined && current.replicas !== undefined)
-      replaced.replicas = current.replicas;
-    return replaced;
+    return clone(schema, patch);
   }
-  const problems = paths.flatMap((path) => findPathProblems(WorkloadSpecSchema, path));
+  const problems = paths.flatMap((path) => findPathProblems(schema, path));
   if (problems.length > 0)
     throw new InvalidInputError(problems.map((message) => ({ field: 'update_mask', message })));
-  const updated = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, current));
-  const source = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch));
+  const updated = reflect(schema, clone(schema, current));
+  const source = reflect(schema, clone(schema, patch));
   for (const path of paths) applyPath(updated, source, path.split('.'));
-  return updated.message as WorkloadSpec;
+  return updated.message as MessageShape<Desc>;
 }
 
 /**

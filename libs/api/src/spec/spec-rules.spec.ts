@@ -282,6 +282,8 @@ const SUPPORTED = [
   'init',
   'identity',
   ...['name', 'soft', 'hard'].map((name) => `ulimits.${name}`),
+  'expose.name',
+  'expose.port',
   'image_pull.platform',
   ...['host_path', 'container_path', 'permissions'].map((name) => `devices.${name}`),
   'sysctls',
@@ -362,6 +364,7 @@ const SUPPORTED = [
   'rollout.steps.percent',
   'rollout.steps.wait',
   'rollout.steps.promotion',
+  'rollout.steps.weight_percent',
   'disconnect.mode',
   'disconnect.lost_after',
   'disconnect.stop_after',
@@ -527,7 +530,7 @@ describe('checkSupported', () => {
       .filter(({ path }) => !SUPPORTED.includes(path))
       .map(({ path }) => path);
     const inLists =
-      /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps|ulimits|devices)\./;
+      /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps|ulimits|devices|expose)\./;
     const lists = [
       'volumes',
       'secrets',
@@ -536,6 +539,7 @@ describe('checkSupported', () => {
       'placement.tolerations',
       'ulimits',
       'devices',
+      'expose',
     ];
     const clearedAsWhole = [...lists, 'priority', 'disconnect'];
     const clearable = [...unsupported.filter((path) => !inLists.test(path)), ...clearedAsWhole];

@@ -8,6 +8,7 @@ import {
   type ResourceList,
   type WorkloadSpec,
 } from '../gen.js';
+import { validateExpose } from '../network/exposed-service.js';
 import { validateContainer } from './container-rules.js';
 import { DEFAULTS, resolveDisconnectTimes, resolvePortName } from './defaults.js';
 import { isImageReference } from './image-reference.js';
@@ -30,6 +31,7 @@ export function checkSpec(spec: WorkloadSpec): void {
     ...validateStart(spec),
     ...validateMode(spec),
     ...validatePorts(spec),
+    ...validateExpose(spec),
     ...validateResources(spec),
     ...validateContainer(spec),
     ...validateRestart(spec),

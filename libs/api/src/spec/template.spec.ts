@@ -103,7 +103,7 @@ describe('toTemplate', () => {
 
   const plain = aSpec({ image: 'nginx' });
   const isOfTemplate = ({ path }: SpecLeaf): boolean =>
-    !/^(replicas|rollout|disconnect)\b/.test(path);
+    !/^(replicas|rollout|disconnect|expose)\b/.test(path);
 
   it.each(listSpecLeaves().filter((leaf) => isOfTemplate(leaf)))(
     'returns another template for another value of $path',

@@ -28,6 +28,7 @@ function removeSettings(spec: WorkloadSpec): WorkloadSpec {
   delete spec.replicas;
   delete spec.rollout;
   delete spec.disconnect;
+  spec.expose = [];
   return spec;
 }
 

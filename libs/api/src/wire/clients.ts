@@ -4,6 +4,8 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 } from '../gen.js';
 
@@ -18,6 +20,10 @@ export type AgentClient = Client<typeof AgentService>;
 export type AdminClient = Client<typeof AdminService>;
 /** Client of IdentityService: join tokens, certificates of nodes, bans and the certificate authority. */
 export type IdentityClient = Client<typeof IdentityService>;
+/** Client of NetworkService: services, endpoints and load balancing. */
+export type NetworkClient = Client<typeof NetworkService>;
+/** Client of NodeNetworkService, which network proxies call. */
+export type NodeNetworkClient = Client<typeof NodeNetworkService>;
 /** Client of UserService: users, roles and credentials. */
 export type UserClient = Client<typeof UserService>;
 
@@ -66,4 +72,20 @@ export function createIdentityClient(transport: Transport): IdentityClient {
  */
 export function createUserClient(transport: Transport): UserClient {
   return createClient(UserService, transport);
+}
+
+/**
+ * Creates a client of NetworkService.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
+export function createNetworkClient(transport: Transport): NetworkClient {
+  return createClient(NetworkService, transport);
+}
+
+/**
+ * Creates a client of NodeNetworkService.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
+export function createNodeNetworkClient(transport: Transport): NodeNetworkClient {
+  return createClient(NodeNetworkService, transport);
 }

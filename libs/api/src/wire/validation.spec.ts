@@ -18,6 +18,7 @@ import {
   CreateWorkloadRequestSchema,
   ExecCommandRequestSchema,
   IdentityService,
+  NetworkService,
   UserService,
   CreateUserRequestSchema,
   EnrollNodeRequestSchema,
@@ -437,8 +438,8 @@ describe('validateMessage for specs of workloads', () => {
 
 describe('validation rules of the proto files', () => {
   const messages = new Set<DescMessage>(
-    [CoordinatorService, AgentService, IdentityService, UserService].flatMap(({ methods }) =>
-      methods.map(({ input }) => input),
+    [CoordinatorService, AgentService, IdentityService, NetworkService, UserService].flatMap(
+      ({ methods }) => methods.map(({ input }) => input),
     ),
   );
   for (const { fields } of messages)

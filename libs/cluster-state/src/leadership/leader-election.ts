@@ -88,22 +88,27 @@ export class LeaderElection {
    * @returns True when this coordinator led. Resolves when the lease was revoked; also when that
    *   failed, because the lease then ends by itself.
    */
-  async stepDown(): Promise<boolean> {
-    const { clock, leadership } = this.deps;
-    this.notBeforeMs = clock.now() + STEP_DOWN_PAUSE_MS;
-    const term = leadership.activeTerm;
-    if (term !== undefined) leadership.endTerm(term, STEPPED_DOWN);
-    await this.attempt;
-    return term !== undefined;
+  stepDown(): Promise<boolean> {
+    return this.endLeadership('the coordinator stepped down');
   }
 
   /** Steps down and leaves the election. A second call has no effect. */
   async close(): Promise<void> {
     this.stopping.abort();
     for (const unsubscribe of this.unsubscribes) unsubscribe();
-    await this.stepDown();
+    await this.endLeadership('the coordinator has left the election');
     this.changed.wake();
     await this.running;
+  }
+
+  /** @param cause - Says in the log why the term has ended. */
+  private async endLeadership(cause: string): Promise<boolean> {
+    const { clock, leadership } = this.deps;
+    this.notBeforeMs = clock.now() + STEP_DOWN_PAUSE_MS;
+    const term = leadership.activeTerm;
+    if (term !== undefined) leadership.endTerm(term, new Error(cause));
+    await this.attempt;
+    return term !== undefined;
   }
 
   private async run(): Promise<void> {
@@ -279,4 +284,3 @@ export class LeaderElection {
 }
 
 const RETRY_POLICY = { firstMs: 100, maxMs: 1_000, jitter: 0.5 };
-const STEPPED_DOWN = new Error('the coordinator stepped down');

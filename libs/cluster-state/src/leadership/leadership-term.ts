@@ -1,6 +1,7 @@
 import type { Clock, StopSignal } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
 import type { LeadershipLostError } from './leadership-lost.js';
+import { createLateRenewalCause, type PendingRenewal } from './loss-causes.js';
 
 /**
  * One leadership of this coordinator. A term ends once and for all: a coordinator that becomes
@@ -23,6 +24,8 @@ export interface LeadershipTerm {
 /** The term with the methods by which the leadership and the election change it. */
 export class MutableTerm implements LeadershipTerm {
   private loss: LeadershipLostError | undefined;
+  /** The newest renewal of the lease, until the store confirms it. */
+  private pendingRenewal: PendingRenewal | undefined;
   private readonly ending = new AbortController();
   private readonly listeners = new Set<(reason: LeadershipLostError) => void>();
 
@@ -65,7 +68,19 @@ export class MutableTerm implements LeadershipTerm {
 
   /** Moves the end of the term to a later time. A term that has ended stays ended. */
   extend(actUntilMs: number): void {
-    if (this.isActive) this.actUntilMs = Math.max(this.actUntilMs, actUntilMs);
+    if (!this.isActive) return;
+    this.actUntilMs = Math.max(this.actUntilMs, actUntilMs);
+    this.pendingRenewal = undefined;
+  }
+
+  /** Records a renewal that was sent, or that has failed, for {@link createLimitCause}. */
+  recordRenewal(renewal: PendingRenewal): void {
+    this.pendingRenewal = renewal;
+  }
+
+  /** Says why the term has reached its own limit. */
+  createLimitCause(): Error {
+    return createLateRenewalCause(this.clock.now(), this.actUntilMs, this.pendingRenewal);
   }
 
   /** Continues with the leader record that accepting a restored state wrote. */

@@ -1,11 +1,12 @@
 import type { LeaderRecord } from '@cloudless/api/store';
-import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { errorFields, errorMessageOf, type Clock, type Log } from '@cloudless/base';
 import type { Revision, StateStore } from '@cloudless/state-store';
 import { LEADER_KEY, decodeRecord, toKey } from '../records/records.js';
 import type { Transaction } from '../transaction/transaction.js';
 import type { IndexedView, Stored } from '../view/view.js';
 import { LeadershipLostError, NotLeaderError, type KnownLeader } from './leadership-lost.js';
 import { MutableTerm, type LeadershipTerm } from './leadership-term.js';
+import { createLeaseEndedCause, createOtherLeaderCause } from './loss-causes.js';
 import type { RestoredStateTracker } from './restored-state.js';
 
 /**
@@ -129,10 +130,11 @@ export class Leadership {
 
   /**
    * Ends a term; has no effect on a term that has ended.
-   * @param cause - What showed or caused the end. Default: the time of the term is over.
+   * @param cause - What ended the term, for the log and the error. Default: the time of the term is
+   *   over.
    * @returns The error with which commits of the term fail.
    */
-  endTerm(term: MutableTerm, cause?: unknown): LeadershipLostError {
+  endTerm(term: MutableTerm, cause: unknown = term.createLimitCause()): LeadershipLostError {
     if (term.lossError !== undefined) return term.lossError;
     const leader = this.knownLeader;
     const error = new LeadershipLostError(
@@ -142,7 +144,11 @@ export class Leadership {
     );
     const { log, mode } = this.deps;
     const level = mode === 'takeAtStart' ? 'error' : 'warn'; // the coordinator ends, or follows
-    log[level]('leadership lost', { epoch: term.epoch, ...errorFields(error) });
+    log[level]('leadership lost', {
+      epoch: term.epoch,
+      cause: errorMessageOf(cause),
+      ...errorFields(error),
+    });
     term.end(error);
     this.notify({ role: 'follower', reason: error });
     return error;
@@ -163,10 +169,16 @@ export class Leadership {
     const leader = this.leaderRecord;
     if (leader === undefined || term === undefined || term.lossError !== undefined) return;
     if (leader.revision < term.revision) return; // not yet the record of this term
-    const { restoredState, holder, mode, view } = this.deps;
-    if (!this.isOurs(term, leader.value)) this.endTerm(term);
-    else if (mode === 'follow' && view.get('leaderlease', LEADER_KEY)?.value.holder !== holder)
-      this.endTerm(term, new Error('the lease record of the leader is gone'));
+    const { restoredState, holder, mode, view, clock } = this.deps;
+    const lease = view.get('leaderlease', LEADER_KEY)?.value;
+    if (!this.isOurs(term, leader.value)) this.endTerm(term, createOtherLeaderCause(leader.value));
+    else if (mode === 'follow' && lease?.holder !== holder)
+      this.endTerm(
+        term,
+        lease === undefined
+          ? createLeaseEndedCause(term.deadlineMs - clock.now())
+          : createOtherLeaderCause(lease),
+      );
     if (!restoredState.isAcceptanceRecord(leader.value, holder)) return;
     term.continueWith({ epoch: leader.value.epoch, revision: leader.revision });
     restoredState.finishAcceptance();
@@ -183,9 +195,9 @@ export class Leadership {
     if (term.lossError !== undefined) return term.lossError;
     const entry = await this.deps.store.get(toKey('leader', LEADER_KEY));
     if (entry?.modRevision === term.revision) return undefined;
-    if (entry !== undefined && this.isOurs(term, decodeRecord('leader', LEADER_KEY, entry.value)))
-      return undefined;
-    return this.endTerm(term, conflict);
+    const leader = entry && decodeRecord('leader', LEADER_KEY, entry.value);
+    if (leader !== undefined && this.isOurs(term, leader)) return undefined;
+    return this.endTerm(term, createOtherLeaderCause(leader, conflict));
   }
 
   private get leaderRecord(): Stored<LeaderRecord> | undefined {

@@ -4,6 +4,7 @@ import type { ElectionStore } from './campaign.js';
 import { ACT_AFTER_RENEWAL_MS, RENEWAL_INTERVAL_MS, RENEWAL_RETRY_MS } from './election-timing.js';
 import type { LeadershipMetrics } from './leadership-metrics.js';
 import type { MutableTerm } from './leadership-term.js';
+import { createLeaseEndedCause } from './loss-causes.js';
 
 export interface LeaseRenewalDeps {
   readonly store: Pick<ElectionStore, 'keepAlive'>;
@@ -43,8 +44,8 @@ export async function renewWhileActive(
     for (let nextAtMs = sentAtMs + RENEWAL_INTERVAL_MS; ;) {
       await sleep(clock, nextAtMs - clock.now(), ended.signal);
       const renewalSentAtMs = clock.now();
-      const outcome = await stopWaiting(renew(deps, lease), ended.signal);
-      if (outcome === 'gone') return new Error('the lease of the leader has ended in the store');
+      const outcome = await stopWaiting(renew(deps, term, lease), ended.signal);
+      if (outcome === 'gone') return createLeaseEndedCause(term.deadlineMs - clock.now());
       if (outcome === 'renewed') term.extend(renewalSentAtMs + ACT_AFTER_RENEWAL_MS);
       nextAtMs =
         outcome === 'renewed'
@@ -53,7 +54,7 @@ export async function renewWhileActive(
     }
   } catch (reason) {
     if (!ended.signal.aborted) throw reason;
-    return new Error('no renewal of the leader lease was answered in time');
+    return term.createLimitCause();
   } finally {
     timer.cancel();
     term.signal.removeEventListener('abort', stop);
@@ -63,15 +64,18 @@ export async function renewWhileActive(
 /** Sends one renewal. Never rejects. */
 async function renew(
   { store, clock, metrics }: LeaseRenewalDeps,
+  term: MutableTerm,
   lease: LeaseId,
 ): Promise<'renewed' | 'failed' | 'gone'> {
   const sentAtMs = clock.now();
+  term.recordRenewal({ sentAtMs });
   try {
     await store.keepAlive(lease);
     metrics.observeRenewal('ok', clock.now() - sentAtMs);
     return 'renewed';
   } catch (reason) {
     metrics.observeRenewal('failed', clock.now() - sentAtMs);
+    term.recordRenewal({ sentAtMs, failure: reason });
     return errorKindOf(reason) === 'notFound' ? 'gone' : 'failed';
   }
 }

@@ -6,16 +6,21 @@ import {
   ControlRecordSchema,
   CoordinatorRecordSchema,
   CredentialRecordSchema,
+  EndpointRecordSchema,
   EvidenceRecordSchema,
   JoinTokenRecordSchema,
   LeaderLeaseRecordSchema,
   LeaderRecordSchema,
+  NetworkSettingsRecordSchema,
   NodeBanRecordSchema,
+  NodePortRecordSchema,
   NodeRecordSchema,
   PlanRecordSchema,
   RemovedEventsRecordSchema,
   ReplicaRecordSchema,
   RequestRecordSchema,
+  ServiceAddressRecordSchema,
+  ServiceRecordSchema,
   UserRecordSchema,
   VersionRecordSchema,
   WorkloadRecordSchema,
@@ -69,6 +74,19 @@ export const recordSchemas = {
   credential: CredentialRecordSchema,
   /** id: node id. */
   ban: NodeBanRecordSchema,
+  /** Settings of the network; id `settings`. */
+  network: NetworkSettingsRecordSchema,
+  /** A network service; id: `<namespace>/<name>`. */
+  service: ServiceRecordSchema,
+  /** A taken virtual address; id: the address. */
+  serviceip: ServiceAddressRecordSchema,
+  /**
+   * A taken port: of all nodes, id `<protocol>/<port>`, or of an external address, id
+   * `<protocol>/<address>/<port>`.
+   */
+  nodeport: NodePortRecordSchema,
+  /** An endpoint outside the cluster; id: `<namespace>/<service>/<endpoint id>`. */
+  endpoint: EndpointRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;
@@ -135,6 +153,9 @@ export const CLUSTER_ID_KEY = 'cluster';
 export const LEADER_KEY = 'leader';
 export const REMOVED_EVENTS_KEY = 'events';
 export const CERTIFICATE_AUTHORITY_KEY = 'ca';
+export const NETWORK_SETTINGS_KEY = 'settings';
+/** The key of a service, and the first part of the ids of its endpoints. */
+export const toServiceKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
 /** Builds an event id. Ids sort by epoch, then by count within the epoch. */
 export const toEventId = (epoch: bigint, count: number): string =>
   `${padNumber(epoch)}-${padNumber(count)}`;

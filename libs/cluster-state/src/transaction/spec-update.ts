@@ -130,5 +130,6 @@ export function restoreSpecOfVersion(
   if (current.replicas !== undefined) spec.replicas = current.replicas;
   if (current.rollout !== undefined) spec.rollout = current.rollout;
   if (current.disconnect !== undefined) spec.disconnect = current.disconnect;
+  spec.expose = current.expose;
   return spec;
 }

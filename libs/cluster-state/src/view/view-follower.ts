@@ -27,6 +27,15 @@ import { IndexedView, type RecordChange, type Stored } from './view.js';
  */
 export type ChangeListener = (changes: readonly RecordChange[], revision: Revision) => void;
 
+/** One step of the view: the changes of a revision, or the difference to a snapshot. */
+export interface ViewBatch {
+  /** Empty when the revision changed no known record. */
+  readonly changes: readonly RecordChange[];
+  readonly revision: Revision;
+  /** True for a snapshot, which may stand for many revisions. */
+  readonly isSnapshot: boolean;
+}
+
 /** A change with its decoded record; `after` is undefined when the record was deleted. */
 interface DecodedChange {
   readonly kind: RecordKind;
@@ -52,6 +61,7 @@ interface Snapshot {
 export class ViewFollower {
   readonly view = new IndexedView();
   private readonly listeners = new Set<ChangeListener>();
+  private readonly batchListeners = new Set<(batch: ViewBatch) => void>();
   private readonly waiters = new RevisionWaiters();
   private readonly endListeners = new Set<(reason: CloudlessError) => void>();
   private readonly stopping = new AbortController();
@@ -98,6 +108,15 @@ export class ViewFollower {
   subscribe(listener: ChangeListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
+  }
+
+  /**
+   * Calls `listener` with every step of the view, also those without changes. Must not throw.
+   * @returns A function that ends the subscription.
+   */
+  onBatch(listener: (batch: ViewBatch) => void): () => void {
+    this.batchListeners.add(listener);
+    return () => this.batchListeners.delete(listener);
   }
 
   /**
@@ -212,14 +231,14 @@ export class ViewFollower {
       const next = change.kind === 'put' ? this.decodeEntry(change.entry) : toDeletion(change.key);
       if (next !== undefined) decoded.push(next);
     }
-    this.publish(decoded, revision);
+    this.publish(decoded, revision, false);
   }
 
   /** Applies a snapshot: its records are set, and records that it lacks are deleted. */
   private async load(): Promise<void> {
     const { changed, keys, revision } = await this.readSnapshot();
     const deleted = this.view.revision === 0n ? [] : this.listDeleted(keys);
-    this.publish([...changed, ...deleted], revision);
+    this.publish([...changed, ...deleted], revision, true);
   }
 
   /** Returns the deletions of the records whose keys are not in a snapshot. */
@@ -280,10 +299,15 @@ export class ViewFollower {
     return decodeRecord(kind, id, value);
   }
 
-  private publish(decoded: readonly DecodedChange[], revision: Revision): void {
+  private publish(
+    decoded: readonly DecodedChange[],
+    revision: Revision,
+    isSnapshot: boolean,
+  ): void {
     const changes = decoded.map(({ kind, id, after }) => this.view.apply(kind, id, after));
     this.view.revision = revision;
     if (changes.length > 0) for (const listener of this.listeners) listener(changes, revision);
+    for (const listener of this.batchListeners) listener({ changes, revision, isSnapshot });
     this.waiters.resolveUpTo(revision);
   }
 

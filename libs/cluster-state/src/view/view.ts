@@ -1,130 +1,29 @@
 import type { Event } from '@cloudless/api';
 import type {
-  CertificateAuthorityRecord,
-  ControlRecord,
-  CoordinatorRecord,
-  CredentialRecord,
-  EvidenceRecord,
-  JoinTokenRecord,
-  PlanRecord,
-  NodeBanRecord,
+  EndpointRecord,
   NodeRecord,
-  RemovedEventsRecord,
   ReplicaRecord,
-  RequestRecord,
-  UserRecord,
+  ServiceRecord,
   VersionRecord,
   WorkloadRecord,
 } from '@cloudless/api/store';
 import type { Revision } from '@cloudless/state-store';
-import {
-  CERTIFICATE_AUTHORITY_KEY,
-  REMOVED_EVENTS_KEY,
-  toNameKeyId,
-  type RecordKind,
-  type RecordOf,
-} from '../records/records.js';
+import { toNameKeyId, type RecordKind, type RecordOf } from '../records/records.js';
 import { waitsForNode } from '../records/replicas.js';
+import type { ClusterView } from './cluster-view.js';
 import { EventIndex, removeEvent, type EventSubject } from './event-index.js';
 import type { RecordChange, Stored } from './record-change.js';
+import { RecordMaps } from './record-maps.js';
+import { ServiceIndex } from './service-index.js';
 import { SortedKeys } from './sorted-keys.js';
 
-export type { RecordChange, Stored };
-
-/**
- * The cluster's state at one revision. Records are shared and read-only: copy a record to change
- * it.
- */
-export interface ClusterView {
-  readonly revision: Revision;
-  workload(uid: string): Stored<WorkloadRecord> | undefined;
-  workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined;
-  workloads(): Iterable<Stored<WorkloadRecord>>;
-  readonly workloadCount: number;
-  /**
-   * Workloads by namespace and name, ascending. Reads only as many as the caller takes; the view
-   * must not change during the iteration.
-   * @param after - Only workloads after this key, `<namespace>/<name>`. Default: all workloads.
-   */
-  workloadsByName(after?: string): Iterable<Stored<WorkloadRecord>>;
-  control(uid: string): Stored<ControlRecord> | undefined;
-  /** The readiness guard: changes whenever a replica of the workload stops being ready. */
-  readinessGuard(uid: string): Stored<EvidenceRecord> | undefined;
-  plan(id: string): Stored<PlanRecord> | undefined;
-  plans(): Iterable<readonly [string, Stored<PlanRecord>]>;
-  version(uid: string, version: number): VersionRecord | undefined;
-  /** The kept versions of a workload, ascending. */
-  versions(uid: string): readonly VersionRecord[];
-  replica(id: string): Stored<ReplicaRecord> | undefined;
-  replicas(): Iterable<Stored<ReplicaRecord>>;
-  replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
-  replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
-  /** Replicas that wait for a node: in phase PENDING, without a node, and not ordered to stop. */
-  unplaced(): Iterable<Stored<ReplicaRecord>>;
-  node(id: string): Stored<NodeRecord> | undefined;
-  nodes(): Iterable<Stored<NodeRecord>>;
-  readonly nodeCount: number;
-  /**
-   * Nodes by id, ascending, as {@link workloadsByName} lists workloads.
-   * @param after - Only nodes after this id. Default: all nodes.
-   */
-  nodesById(after?: string): Iterable<Stored<NodeRecord>>;
-  /** Nodes that are draining or drained, until they are uncordoned. */
-  drainingNodes(): Iterable<Stored<NodeRecord>>;
-  /** All kept events, oldest first. */
-  events(): readonly Event[];
-  /** The newest kept event about a replica that still has a record. */
-  lastEventOfReplica(replicaId: string): Event | undefined;
-  /** The newest kept event with one of these reasons about a workload or node as a whole. */
-  lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined;
-  event(id: string): Stored<Event> | undefined;
-  request(id: string): Stored<RequestRecord> | undefined;
-  requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
-  /** The newest removed event of each category; undefined when no event was removed. */
-  removedEvents(): Stored<RemovedEventsRecord> | undefined;
-  /** The certificate authority; undefined in a cluster without identities. */
-  certificateAuthority(): Stored<CertificateAuthorityRecord> | undefined;
-  joinToken(id: string): Stored<JoinTokenRecord> | undefined;
-  joinTokens(): Iterable<Stored<JoinTokenRecord>>;
-  user(name: string): Stored<UserRecord> | undefined;
-  users(): Iterable<Stored<UserRecord>>;
-  credential(id: string): Stored<CredentialRecord> | undefined;
-  credentials(): Iterable<Stored<CredentialRecord>>;
-  /** The ban of a node; undefined when the node is not banned. */
-  nodeBan(nodeId: string): Stored<NodeBanRecord> | undefined;
-  nodeBans(): Iterable<Stored<NodeBanRecord>>;
-  /** The coordinators that run, or ran until a few seconds ago. */
-  coordinators(): Iterable<Stored<CoordinatorRecord>>;
-}
+export type { ClusterView, RecordChange, Stored };
 
 type ReplicaGroups = Map<string, Map<string, Stored<ReplicaRecord>>>;
 
 /** The indexed view that `ClusterState` maintains. */
-export class IndexedView implements ClusterView {
+export class IndexedView extends RecordMaps implements ClusterView {
   revision: Revision = 0n;
-  private readonly byKind: { readonly [Kind in RecordKind]: Map<string, Stored<RecordOf<Kind>>> } =
-    {
-      meta: new Map(),
-      leader: new Map(),
-      leaderlease: new Map(),
-      coordinator: new Map(),
-      workload: new Map(),
-      name: new Map(),
-      version: new Map(),
-      control: new Map(),
-      replica: new Map(),
-      node: new Map(),
-      event: new Map(),
-      request: new Map(),
-      evidence: new Map(),
-      plan: new Map(),
-      removed: new Map(),
-      ca: new Map(),
-      jointoken: new Map(),
-      user: new Map(),
-      credential: new Map(),
-      ban: new Map(),
-    };
   private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
   private readonly replicasByWorkload: ReplicaGroups = new Map();
   private readonly replicasByNode: ReplicaGroups = new Map();
@@ -137,60 +36,17 @@ export class IndexedView implements ClusterView {
   private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
   private eventList: Event[] | undefined;
   private readonly eventIndex = new EventIndex();
-
-  /** Returns any record by its kind and the id in its key. */
-  get<Kind extends RecordKind>(kind: Kind, id: string): Stored<RecordOf<Kind>> | undefined {
-    return this.byKind[kind].get(id);
-  }
-
-  listIds(kind: RecordKind): Iterable<string> {
-    return this.byKind[kind].keys();
-  }
-
-  /** All records with their kinds and the ids in their keys. */
-  *entries(): Iterable<readonly [RecordKind, string, Stored<RecordOf<RecordKind>>]> {
-    for (const [kind, records] of Object.entries(this.byKind))
-      for (const [id, record] of records) yield [kind as RecordKind, id, record];
-  }
-
-  workload(uid: string): Stored<WorkloadRecord> | undefined {
-    return this.byKind.workload.get(uid);
-  }
-
-  workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined {
-    const index = this.byKind.name.get(toNameKeyId(namespace, name));
-    return index === undefined ? undefined : this.byKind.workload.get(index.value.uid);
-  }
-
-  workloads(): Iterable<Stored<WorkloadRecord>> {
-    return this.byKind.workload.values();
-  }
-
-  get workloadCount(): number {
-    return this.byKind.workload.size;
-  }
+  private readonly serviceIndex = new ServiceIndex({
+    services: this.byKind.service,
+    workloads: this.byKind.workload,
+    endpoints: this.byKind.endpoint,
+  });
 
   *workloadsByName(after?: string): Generator<Stored<WorkloadRecord>, void> {
     for (const key of this.sortedWorkloadNames.after(after)) {
       const workload = this.byKind.workload.get(this.uidsByName.get(key) ?? '');
       if (workload !== undefined) yield workload;
     }
-  }
-
-  control(uid: string): Stored<ControlRecord> | undefined {
-    return this.byKind.control.get(uid);
-  }
-
-  readinessGuard(uid: string): Stored<EvidenceRecord> | undefined {
-    return this.byKind.evidence.get(uid);
-  }
-
-  plan(id: string): Stored<PlanRecord> | undefined {
-    return this.byKind.plan.get(id);
-  }
-
-  plans(): Iterable<readonly [string, Stored<PlanRecord>]> {
-    return this.byKind.plan;
   }
 
   version(uid: string, version: number): VersionRecord | undefined {
@@ -223,18 +79,6 @@ export class IndexedView implements ClusterView {
     return this.unplacedReplicas.values();
   }
 
-  node(id: string): Stored<NodeRecord> | undefined {
-    return this.byKind.node.get(id);
-  }
-
-  nodes(): Iterable<Stored<NodeRecord>> {
-    return this.byKind.node.values();
-  }
-
-  get nodeCount(): number {
-    return this.byKind.node.size;
-  }
-
   *nodesById(after?: string): Generator<Stored<NodeRecord>, void> {
     for (const id of this.sortedNodeIds.after(after)) {
       const node = this.byKind.node.get(id);
@@ -253,10 +97,6 @@ export class IndexedView implements ClusterView {
     return this.eventList;
   }
 
-  event(id: string): Stored<Event> | undefined {
-    return this.byKind.event.get(id);
-  }
-
   lastEventOfReplica(replicaId: string): Event | undefined {
     return this.eventIndex.getLastOfReplica(replicaId);
   }
@@ -265,56 +105,26 @@ export class IndexedView implements ClusterView {
     return this.eventIndex.getLast(subject, reasons);
   }
 
-  request(id: string): Stored<RequestRecord> | undefined {
-    return this.byKind.request.get(id);
+  servicesByName(after?: string): Iterable<Stored<ServiceRecord>> {
+    return this.serviceIndex.servicesByName(after);
   }
 
-  requests(): Iterable<readonly [string, Stored<RequestRecord>]> {
-    return this.byKind.request;
+  servicesSelecting(workload: WorkloadRecord): Iterable<Stored<ServiceRecord>> {
+    return this.serviceIndex.servicesSelecting(workload);
   }
 
-  certificateAuthority(): Stored<CertificateAuthorityRecord> | undefined {
-    return this.byKind.ca.get(CERTIFICATE_AUTHORITY_KEY);
+  *workloadsSelectedBy(service: ServiceRecord): Generator<Stored<WorkloadRecord>, void> {
+    const name = service.spec?.workload ?? '';
+    if (name === '') {
+      yield* this.serviceIndex.workloadsWithLabelsOf(service);
+      return;
+    }
+    const workload = this.workloadByName(service.namespace, name);
+    if (workload !== undefined) yield workload;
   }
 
-  joinToken(id: string): Stored<JoinTokenRecord> | undefined {
-    return this.byKind.jointoken.get(id);
-  }
-
-  joinTokens(): Iterable<Stored<JoinTokenRecord>> {
-    return this.byKind.jointoken.values();
-  }
-
-  user(name: string): Stored<UserRecord> | undefined {
-    return this.byKind.user.get(name);
-  }
-
-  users(): Iterable<Stored<UserRecord>> {
-    return this.byKind.user.values();
-  }
-
-  credential(id: string): Stored<CredentialRecord> | undefined {
-    return this.byKind.credential.get(id);
-  }
-
-  credentials(): Iterable<Stored<CredentialRecord>> {
-    return this.byKind.credential.values();
-  }
-
-  nodeBan(nodeId: string): Stored<NodeBanRecord> | undefined {
-    return this.byKind.ban.get(nodeId);
-  }
-
-  nodeBans(): Iterable<Stored<NodeBanRecord>> {
-    return this.byKind.ban.values();
-  }
-
-  coordinators(): Iterable<Stored<CoordinatorRecord>> {
-    return this.byKind.coordinator.values();
-  }
-
-  removedEvents(): Stored<RemovedEventsRecord> | undefined {
-    return this.byKind.removed.get(REMOVED_EVENTS_KEY);
+  externalEndpointsOf(serviceKey: string): Iterable<Stored<EndpointRecord>> {
+    return this.serviceIndex.endpointsOf(serviceKey);
   }
 
   /**
@@ -346,7 +156,11 @@ export class IndexedView implements ClusterView {
       this.updateEventList(before, after);
       this.eventIndex.applyChange(before, after);
     } else if (kind === 'node') this.indexNode(id);
-    else if (kind === 'workload') this.indexWorkload(id, before, after);
+    else if (kind === 'workload') {
+      this.indexWorkload(id, before, after);
+      this.serviceIndex.applyWorkload(id, before, after);
+    } else if (kind === 'service') this.serviceIndex.applyService(id, before, after);
+    else if (kind === 'endpoint') this.serviceIndex.applyEndpoint(id, after !== undefined);
     else if (kind === 'version') this.indexVersion(id, after);
     else if (kind === 'replica') this.indexReplica(before, this.byKind.replica.get(id));
   }

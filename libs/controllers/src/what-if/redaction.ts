@@ -31,6 +31,7 @@ const SPEC_RULES: Readonly<Record<SpecField, SpecRule>> = {
   env: 'remove',
   workingDir: 'remove',
   ports: 'keep',
+  expose: 'keep',
   resources: 'keep',
   replicas: 'keep',
   placement: 'keep',

@@ -23,11 +23,24 @@ describe('SlotBackoffs', () => {
     expect(backoffs.getWaitMs(0)).toBe(0);
   });
 
-  it('waits at most five minutes after the clock was set back by a year', () => {
+  it('ends the delay at the time that the failure set', () => {
     const control = create(ControlRecordSchema, { uid: 'w' });
-    const later = new SlotBackoffs(control, 365 * 86_400_000);
-    later.recordFailure(0, 0);
-    later.recordFailure(0, 0);
-    expect(new SlotBackoffs(control, 0).getWaitMs(0)).toBe(300_000);
+    for (let failure = 0; failure < 5; failure += 1)
+      new SlotBackoffs(control, 0).recordFailure(0, 0);
+    const waits = [0, 3_000, 8_000, 9_000].map((now) =>
+      new SlotBackoffs(control, now).getWaitMs(0),
+    );
+    expect(waits).toEqual([8_000, 5_000, 0, 0]);
+  });
+
+  it.each([
+    { name: 'the clock was set back by a year', aheadMs: 365 * 86_400_000 },
+    { name: 'the clock of the earlier leader was two minutes ahead', aheadMs: 120_000 },
+  ])('does not wait when $name', ({ aheadMs }) => {
+    const control = create(ControlRecordSchema, { uid: 'w' });
+    const earlier = new SlotBackoffs(control, aheadMs);
+    earlier.recordFailure(0, 0);
+    earlier.recordFailure(0, 0);
+    expect(new SlotBackoffs(control, 0).getWaitMs(0)).toBe(0);
   });
 });

@@ -39,12 +39,15 @@ export class SlotBackoffs {
   }
 
   /**
-   * Returns the milliseconds until the slot may be filled again: 0 without a back-off, and at most
-   * 5 minutes even when the clock was set back.
+   * Returns the milliseconds until the slot may be filled again; 0 without a back-off. A failure
+   * that lies in the future delays nothing: this clock was set back, or is behind the clock of an
+   * earlier leader, and would reach the end of the back-off too late.
    */
   getWaitMs(slot: number): number {
-    const notBefore = this.control.backoff[slot]?.notBefore;
-    if (notBefore === undefined) return 0;
-    return Math.min(POLICY.maxMs, Math.max(0, timestampMs(notBefore) - this.wallTimeMs));
+    const backoff = this.control.backoff[slot];
+    if (backoff?.notBefore === undefined) return 0;
+    const waitMs = timestampMs(backoff.notBefore) - this.wallTimeMs;
+    const delayMs = backoffDelayMs(POLICY, backoff.failures - 1);
+    return waitMs > delayMs ? 0 : Math.max(0, waitMs);
   }
 }

@@ -13,6 +13,7 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
 import { getZone, isLive, isTombstone, type ClusterState } from '@cloudless/cluster-state';
+import { describeTraffic } from '../network/workload-traffic.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { findGlobalTargets, type GlobalTargetSources } from '../rollout/global-targets.js';
 import { toShownPhase, toShownReason } from './replica-encoder.js';
@@ -48,6 +49,11 @@ export class WorkloadPresenter {
           ),
       },
     });
+  }
+
+  /** Returns the weights with which network proxies choose the replicas of a workload now. */
+  describeWeights(workload: WorkloadRecord): (replica: ReplicaRecord) => number {
+    return describeTraffic(this.state.view(), workload).getWeight;
   }
 
   /** Numbers of encoded messages since the start, and bytes of the kept ones. */

@@ -232,7 +232,7 @@ export class WorkloadReconciler {
       decision: decideNextSteps(input.observed),
     };
     if (deleting && decision.kind === 'converged') {
-      addWorkloadRemoval(pass, view.versions(workload.value.uid));
+      addWorkloadRemoval(pass, view, clock.wallTime());
       return commitOrReconcileAgain(state, transaction);
     }
     const steps = decision.kind === 'steps' ? decision.steps : [];

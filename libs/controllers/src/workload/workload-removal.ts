@@ -1,12 +1,15 @@
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
-import type { ReplicaRecord, VersionRecord } from '@cloudless/api/store';
+import type { ReplicaRecord } from '@cloudless/api/store';
 import type { WorkResult } from '@cloudless/base';
 import {
   isLive,
   isTombstone,
+  putServiceDeletion,
   toNameKeyId,
+  toServiceKeyId,
   toVersionKeyId,
   type ClusterState,
+  type ClusterView,
   type Stored,
 } from '@cloudless/cluster-state';
 import { findChangeEvent } from '../common/causes.js';
@@ -16,14 +19,18 @@ import { describeRemoval } from './removal-event.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 /**
- * Adds the deletion of a workload without replicas to the transaction of a pass. Deletes only
- * versions, and leaves the rest to the next pass, when there are more versions than fit.
+ * Adds the deletion of a workload without replicas, and of the service of its `expose`, to the
+ * transaction of a pass. Deletes only versions, and leaves the rest to the next pass, when there are
+ * more versions than fit.
+ * @param nowMs - Wall-clock milliseconds.
  */
 export function addWorkloadRemoval(
-  { workload, control, transaction, view, replicas }: WorkloadPass,
-  versions: readonly VersionRecord[],
+  { workload, control, transaction, replicas }: WorkloadPass,
+  view: ClusterView,
+  nowMs: number,
 ): void {
   const { uid, namespace, name } = workload.value;
+  const versions = view.versions(uid);
   for (const { version } of versions.slice(0, MAX_PASS_WRITES))
     transaction.delete('version', toVersionKeyId(uid, version));
   transaction.require('workload', uid, workload).require('control', uid, control);
@@ -33,6 +40,16 @@ export function addWorkloadRemoval(
     .delete('control', uid)
     .delete('evidence', uid)
     .delete('name', toNameKeyId(namespace, name));
+  const service = view.service(toServiceKeyId(namespace, name));
+  if (service?.value.ownerUid === uid) {
+    putServiceDeletion(transaction, service, nowMs);
+    transaction.event({
+      ...{ severity: Severity.INFO, category: Category.WORKLOAD, reason: 'ServiceDeleted' },
+      message: `service ${namespace}/${name} was deleted with its workload`,
+      ...{ namespace, workload: name },
+      causedBy: findChangeEvent(view, workload.value),
+    });
+  }
   transaction.event({
     severity: Severity.INFO,
     category: Category.WORKLOAD,

@@ -4,6 +4,8 @@ import {
   AgentService,
   CoordinatorService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
 } from '@cloudless/api';
 import { Health, ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
@@ -130,6 +132,7 @@ const identity: Rules<typeof IdentityService> = {
   rotateCertificateAuthority: administer,
   skipCertificateAuthorityWait: administer,
   fetchAuthorityKeys: coordinatorOnly,
+  recordRefusedCalls: coordinatorOnly,
 };
 
 const users: Rules<typeof UserService> = {
@@ -146,6 +149,28 @@ const users: Rules<typeof UserService> = {
   whoAmI: everyIdentity,
 };
 
+const network: Rules<typeof NetworkService> = {
+  createService: change,
+  getService: read,
+  listServices: list,
+  updateService: change,
+  deleteService: change,
+  watchServices: list,
+  registerEndpoint: change,
+  deregisterEndpoint: change,
+  listEndpoints: read,
+  updateEndpointHealth: { ...change, node: 'self' },
+  getLoadBalancerConfig: read,
+  updateLoadBalancerConfig: change,
+  resolveService: read,
+  watchServiceEndpoints: read,
+};
+
+const nodeNetwork: Rules<typeof NodeNetworkService> = {
+  syncNetwork: nodeItself,
+  relayNetwork: nodeItself,
+};
+
 const health: Rules<typeof Health> = { check: everybody, watch: everybody };
 const reflectionV1: Rules<typeof ServerReflectionV1> = { serverReflectionInfo: everyIdentity };
 const reflectionV1Alpha: Rules<typeof ServerReflectionV1Alpha> = {
@@ -157,6 +182,8 @@ const rules = new Map<string, Readonly<Record<string, AccessRule>>>([
   [AgentService.typeName, agent],
   [AdminService.typeName, admin],
   [IdentityService.typeName, identity],
+  [NetworkService.typeName, network],
+  [NodeNetworkService.typeName, nodeNetwork],
   [UserService.typeName, users],
   [Health.typeName, health],
   [ServerReflectionV1.typeName, reflectionV1],
@@ -169,6 +196,8 @@ export const ACCESS_TABLE_SERVICES: readonly DescService[] = [
   AgentService,
   AdminService,
   IdentityService,
+  NetworkService,
+  NodeNetworkService,
   UserService,
   Health,
   ServerReflectionV1,

@@ -19,7 +19,7 @@ import {
   replaceSecretFile,
   writeSecretFile,
 } from './index.js';
-import { MAX_SECRET_BYTES, isTrustedOwner } from './secret-file.js';
+import { MAX_SECRET_BYTES, isPrivate, isTrustedOwner } from './secret-file.js';
 
 describe('secret files', () => {
   let directory = '';
@@ -164,6 +164,18 @@ describe('secret files', () => {
     { uid: 1001, self: 1000, trusted: false },
   ])('a file of user $uid is trusted by user $self: $trusted', ({ uid, self, trusted }) => {
     expect(isTrustedOwner(uid, self)).toBe(trusted);
+  });
+
+  it.each([
+    { path: '/run/credentials/c.service/etcd.key', uid: 0, mode: 0o440, expected: true },
+    { path: '/run/credentials/c.service/etcd.key', uid: 0, mode: 0o400, expected: true },
+    { path: '/run/credentials/c.service/etcd.key', uid: 0, mode: 0o444, expected: false },
+    { path: '/run/credentials/c.service/etcd.key', uid: 0, mode: 0o460, expected: false },
+    { path: '/run/credentials/c.service/etcd.key', uid: 1000, mode: 0o440, expected: false },
+    { path: '/run/credentials/../etcd.key', uid: 0, mode: 0o440, expected: false },
+    { path: '/etc/etcd.key', uid: 0, mode: 0o440, expected: false },
+  ])('a file $path of user $uid with mode $mode is private: $expected', ({ path, ...file }) => {
+    expect(isPrivate(path, { ...file, mode: 0o100_000 | file.mode })).toBe(file.expected);
   });
 
   describe('makePrivateDirectory', () => {

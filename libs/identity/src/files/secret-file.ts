@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { link, mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, normalize } from 'node:path';
 import { fileError, hasCode, quotePath, refuse } from './file-errors.js';
 
 /** Largest size of a secret file in bytes. Our largest, a certificate chain, has about 2500. */
@@ -16,7 +16,7 @@ const PERMISSIONS = 0o777;
 /**
  * Reads a file with a secret, such as a private key. Never waits: named pipes are refused.
  * @throws {@link CloudlessError} of kind `notFound` when the file does not exist; `precondition` when
- *   the group or others can access the file (the message names the command that changes this), when
+ *   the group or others can access the file, unless it is a credential of systemd (the message names the command that changes this), when
  *   the file belongs to another user, is a symbolic link, not a regular file, or larger than 64 KiB.
  */
 export async function readSecretFile(path: string): Promise<Uint8Array> {
@@ -42,11 +42,31 @@ async function checkSecretFile(file: FileHandle, path: string): Promise<void> {
   const stats = await file.stat();
   if (!stats.isFile()) throw refuse(`${path} is not a regular file`);
   checkOwner(path, stats.uid);
-  if ((stats.mode & ACCESS_OF_OTHERS) !== 0) {
+  if (!isPrivate(path, stats)) {
     throw refuse(
       `${path} holds a secret and has mode ${formatMode(stats.mode)}, so that other users can access it; run: chmod 600 ${quotePath(path)}`,
     );
   }
+}
+
+/** Directory in which systemd mounts the credentials of services, each readable by one service. */
+const SYSTEMD_CREDENTIALS = '/run/credentials/';
+/** Permission of the group to read. */
+const READ_OF_GROUP = 0o040;
+
+/**
+ * Returns true when only the owner of a file can access it. A credential of systemd belongs to root,
+ * and an access control list lets the user of the service read it, which the mode shows as the
+ * permission of the group to read: 0440.
+ * @see systemd.exec(5) "LoadCredential=", acl(5) "CORRESPONDENCE BETWEEN ACL ENTRIES AND FILE
+ *   PERMISSION BITS"
+ */
+export function isPrivate(
+  path: string,
+  { uid, mode }: { readonly uid: number; readonly mode: number },
+): boolean {
+  const isCredential = uid === 0 && normalize(path).startsWith(SYSTEMD_CREDENTIALS);
+  return (mode & ACCESS_OF_OTHERS & (isCredential ? ~READ_OF_GROUP : ~0)) === 0;
 }
 
 /**
@@ -164,7 +184,7 @@ export async function makePrivateDirectory(path: string): Promise<void> {
   });
   if (!stats.isDirectory()) throw refuse(`${path} is not a directory`);
   checkOwner(path, stats.uid);
-  if ((stats.mode & ACCESS_OF_OTHERS) !== 0) {
+  if (!isPrivate(path, stats)) {
     throw refuse(
       `the directory ${path} holds secrets and has mode ${formatMode(stats.mode)}, so that other users can access it; run: chmod 700 ${quotePath(path)}`,
     );

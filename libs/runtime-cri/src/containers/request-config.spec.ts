@@ -546,7 +546,10 @@ function readBack(
       permissions,
     })),
     hostname: pod.hostname,
-    dnsServers: pod.dnsConfig?.servers ?? [],
+    dns:
+      pod.dnsConfig === undefined
+        ? []
+        : [pod.dnsConfig.servers, pod.dnsConfig.searches, pod.dnsConfig.options],
     quota: resources?.cpuQuota,
     memoryBytes: Number(resources?.memoryLimitInBytes),
     pids: resources?.unified['pids.max'],
@@ -575,6 +578,8 @@ function toComparable({ security = {}, network = {}, ...request }: ContainerRequ
     hostNetwork = false,
     hostname = hostNetwork ? '' : request.containerId.slice(0, 12),
     dnsServers = [],
+    dnsSearches = [],
+    dnsOptions = [],
   } = network;
   const { cpuMillis, memoryBytes = 0, pids } = request.limits;
   const { privileged = false } = security;
@@ -591,7 +596,8 @@ function toComparable({ security = {}, network = {}, ...request }: ContainerRequ
       env: request.env,
       workingDir: request.workingDir ?? '',
     },
-    ...{ labels: request.labels, ports: request.ports, hostname, dnsServers, memoryBytes },
+    ...{ labels: request.labels, ports: request.ports, hostname, memoryBytes },
+    dns: dnsServers.length === 0 ? [] : [dnsServers, dnsSearches, dnsOptions],
     mapped: request.ports.flatMap(({ protocol, port, hostPort }) =>
       hostPort === undefined || hostNetwork ? [] : [[protocol.toUpperCase(), port, hostPort]],
     ),

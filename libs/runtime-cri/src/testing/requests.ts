@@ -148,12 +148,16 @@ const ports = fc
     })),
   );
 const dnsServers = fc.array(fc.oneof(fc.ipV4(), fc.ipV6()), { maxLength: 3 });
+const dnsSearches = fc.array(fc.domain(), { maxLength: 3 });
+const dnsOptions = fc.constantFrom([], ['ndots:2']);
 const hostnames = fc.array(fc.domain(), { minLength: 1, maxLength: 3 });
 const extraHosts = fc.array(fc.record({ ip: fc.oneof(fc.ipV4(), fc.ipV6()), hostnames }), {
   maxLength: 3,
 });
 const network: fc.Arbitrary<NetworkRequest> = fc.oneof(
-  aPartial<NetworkRequest>({ hostname: name, dnsServers, extraHosts } as never),
+  aPartial<NetworkRequest>({
+    ...{ hostname: name, dnsServers, dnsSearches, dnsOptions, extraHosts },
+  } as never),
   fc.record({ hostNetwork: fc.constant(true), dnsServers, extraHosts }),
 );
 

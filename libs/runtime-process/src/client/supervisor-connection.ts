@@ -1,6 +1,9 @@
 import net from 'node:net';
+import path from 'node:path';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import type { ContainerEvent, ContainerStatus } from '@cloudless/runtime';
+import { withSocketPath } from '@cloudless/app-kit/background';
+import { layout } from '../supervisor/container/container-paths.js';
 import { FrameParser, type Frame } from '../wire/frames.js';
 import {
   encodeMessage,
@@ -10,7 +13,6 @@ import {
   type SupervisorMessage,
   type SupervisorSettings,
 } from '../wire/messages.js';
-import { withSocketPath } from './socket-path.js';
 
 type Hello = Extract<SupervisorMessage, { type: 'hello' }>;
 type WithoutId<Message> = Message extends { id: number } ? Omit<Message, 'id'> : never;
@@ -207,6 +209,7 @@ export function createDisconnectedError(): CloudlessError {
 function connectSocket(directory: string): Promise<net.Socket> {
   return withSocketPath(
     directory,
+    path.basename(layout.socket(directory)),
     (target) =>
       new Promise((resolve, reject) => {
         const socket = net.connect(target);

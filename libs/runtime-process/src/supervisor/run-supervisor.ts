@@ -10,10 +10,13 @@ import {
   type Timer,
 } from '@cloudless/base';
 import { VERSION } from '@cloudless/app-kit';
-import { acquireDirectoryLock } from '../system/directory-lock.js';
+import {
+  acquireDirectoryLock,
+  createFileLog,
+  type BackgroundProgram,
+} from '@cloudless/app-kit/background';
 import { layout } from './container/container-paths.js';
 import { ClientSession } from './client-session.js';
-import { createFileLog } from './supervisor-log.js';
 import { findShellTools, openContainerGroups } from './process/shell-tools.js';
 import { Supervisor } from './supervisor.js';
 
@@ -157,6 +160,20 @@ export function parseArguments(args: readonly string[]): {
     );
   }
   return { directory, idleMs };
+}
+
+/** Describes the supervisor of a directory, for a client that starts it. */
+export function toSupervisorProgram(
+  directory: string,
+  supervisorCommand: readonly string[],
+  idleMs: number,
+): BackgroundProgram {
+  return {
+    title: 'process supervisor',
+    directory,
+    command: [...supervisorCommand, ...toSupervisorArguments(directory, idleMs)],
+    errorFile: 'supervisor.err',
+  };
 }
 
 /** Creates the arguments that a client appends to the supervisor command. */

@@ -15,9 +15,9 @@ import type {
   ContainerRequest,
   ContainerStatus,
 } from '@cloudless/runtime';
+import { readBootId } from '@cloudless/app-kit/background';
 import type { Cgroup } from '../system/cgroups.js';
 import { killMarkedProcesses } from '../system/marked-processes.js';
-import { readBootId } from '../system/process-identity.js';
 import { readProcesses } from '../system/process-tree.js';
 import type { ClientMessage, SupervisorSettings } from '../wire/messages.js';
 import { adoptContainers } from './container/adopt-containers.js';

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import path from 'node:path';
+import { readStartToken } from '@cloudless/app-kit/background';
 import { waitUntil } from '../testing/real-machine.js';
 import { Cgroup, findOwnGroups, readOwnGroups } from './cgroups.js';
-import { readStartToken } from './process-identity.js';
 
 const HYBRID = `23 1 8:1 / / rw - ext4 /dev/root rw
 37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime shared:9 - cgroup cgroup rw,freezer

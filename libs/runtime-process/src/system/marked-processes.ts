@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { readStartToken } from './process-identity.js';
+import { readStartToken } from '@cloudless/app-kit/background';
 
 /** Environment variable with the container id, which marks every process of a container. */
 export const CONTAINER_MARK = 'CLOUDLESS_CONTAINER_ID';

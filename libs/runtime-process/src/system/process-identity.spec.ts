@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from '@jest/globals';
+import { isAlive, readStartToken } from '@cloudless/app-kit/background';
 import { waitUntil } from '../testing/real-machine.js';
-import { isAlive, readStartToken } from './process-identity.js';
 import { killProcesses } from './process-tree.js';
 
 const describeLinux = process.platform === 'linux' ? describe : describe.skip;

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { readStartToken } from './process-identity.js';
+import { readStartToken } from '@cloudless/app-kit/background';
 
 /** A process of this machine, as `/proc` shows it. */
 export interface TreeProcess {

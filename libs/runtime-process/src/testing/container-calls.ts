@@ -1,6 +1,6 @@
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
-import { readStartToken } from '../system/process-identity.js';
+import { readStartToken } from '@cloudless/app-kit/background';
 import { waitUntil, type RealMachine } from './real-machine.js';
 
 const random = createSeededRandom(4711);

@@ -4,9 +4,9 @@ import path from 'node:path';
 import { silentLog } from '@cloudless/base';
 import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { readStartToken } from '@cloudless/app-kit/background';
 import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
 import { killMarkedProcesses, findMarkedProcesses } from '../system/marked-processes.js';
-import { readStartToken } from '../system/process-identity.js';
 import { bundleProgram } from './bundle-program.js';
 
 /** Command by which a spec starts a supervisor of the current source. */

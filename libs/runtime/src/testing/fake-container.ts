@@ -61,6 +61,11 @@ export class FakeContainer {
     return this.current;
   }
 
+  /** True from the first stop of the main process on, also by the end of the lease. */
+  get isStopping(): boolean {
+    return this.pendingKill !== undefined;
+  }
+
   /** Environment of processes: the variables of the request, and the first port as `PORT`. */
   get env(): Readonly<Record<string, string>> {
     const [first] = this.deps.endpoints;

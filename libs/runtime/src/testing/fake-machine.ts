@@ -68,6 +68,15 @@ export class FakeMachine {
   }
 
   /**
+   * Returns true when the main process of a container has received SIGTERM, from a stop or because
+   * the lease has ended.
+   * @throws kind `notFound` when there is no such container.
+   */
+  isStopping(containerId: ContainerId): boolean {
+    return this.requireContainer(containerId).isStopping;
+  }
+
+  /**
    * Makes the main process of a container exit.
    * @throws kind `notFound` when there is no such container, `precondition` when it has exited.
    */

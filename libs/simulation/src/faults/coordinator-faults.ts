@@ -60,6 +60,9 @@ export function injectCoordinatorFault(
       member.viewDelayMs = [20, random.pick([200, 1_500])];
       world.later(durationMs, () => (member.viewDelayMs = [0, 0]));
       return `the view of ${member.id} lags ${forDuration}`;
+    case 'cutPeers':
+      member.peerLink?.cut(durationMs);
+      return `${member.id} does not reach the other coordinators ${forDuration}`;
     case 'cutAgentFromCoordinator': {
       const node = random.pick(world.nodes.filter(({ isDestroyed }) => !isDestroyed));
       node?.link.to(member.address).cut(durationMs);

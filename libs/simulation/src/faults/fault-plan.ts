@@ -13,6 +13,7 @@ export type CoordinatorFaultKind =
   | 'lossyStore'
   | 'storeStops'
   | 'lagMember'
+  | 'cutPeers'
   | 'cutAgentFromCoordinator'
   | 'isolateNode'
   | 'stepDown';
@@ -86,6 +87,7 @@ export const COORDINATOR_WEIGHTS: Readonly<Record<CoordinatorFaultKind, number>>
   lossyStore: 1.5,
   storeStops: 0.5,
   lagMember: 1,
+  cutPeers: 1.5,
   cutAgentFromCoordinator: 2,
   isolateNode: 1.5,
   stepDown: 1.5,
@@ -112,6 +114,11 @@ export interface WorldPlan {
   readonly hostPorts: boolean;
   /** True: some workloads have `disconnect.mode` EXCLUSIVE. */
   readonly exclusive: boolean;
+  /**
+   * True: coordinators that follow serve reads and forward other calls, as the program does. False:
+   * they refuse all calls and name the leader, which costs half the time.
+   */
+  readonly forwards: boolean;
 }
 
 /** Ranges from a rapid sequence of faults to pauses in which the cluster settles, milliseconds. */
@@ -150,6 +157,7 @@ export function planWorld(random: SimRandom): WorldPlan {
     cpuMillis: random.pick([1_500, 4_000]),
     hostPorts: false,
     exclusive: false,
+    forwards: false,
   };
 }
 
@@ -163,16 +171,24 @@ export const FIRST_SEED_OF_GROUPS = 1_000_000;
 export function planGroupWorld(random: SimRandom): WorldPlan {
   const plan = planWorld(random.fork());
   const share = random.pick([0.25, 0.5, 0.9]);
-  const kinds = Object.keys(COORDINATOR_WEIGHTS) as CoordinatorFaultKind[];
-  const added = kinds.filter(() => random.chance(share));
+  const kinds = (Object.keys(COORDINATOR_WEIGHTS) as CoordinatorFaultKind[]).filter(
+    (kind) => kind !== 'cutPeers',
+  );
+  const added: CoordinatorFaultKind[] = kinds.filter(() => random.chance(share));
   const exclusive = random.chance(0.4);
+  const coordinators = random.chance(0.75) ? 3 : random.pick([2, 5]);
+  // Long enough for isolated nodes to be declared lost with their EXCLUSIVE replicas.
+  const turmoilMs = exclusive ? random.between(18_000, 28_000) : plan.turmoilMs;
+  // Drawn last, so that worlds without forwarding keep their random streams.
+  const forwards = random.chance(0.5);
+  if (forwards && random.chance(share)) added.push('cutPeers');
   return {
     ...plan,
-    coordinators: random.chance(0.75) ? 3 : random.pick([2, 5]),
+    coordinators,
     nodes: Math.min(plan.nodes, 12),
     exclusive,
-    // Long enough for isolated nodes to be declared lost with their EXCLUSIVE replicas.
-    turmoilMs: exclusive ? random.between(18_000, 28_000) : plan.turmoilMs,
+    forwards,
+    turmoilMs,
     weights: {
       ...plan.weights,
       ...Object.fromEntries(added.map((kind) => [kind, COORDINATOR_WEIGHTS[kind]])),

@@ -1,5 +1,11 @@
-import type { Transport } from '@connectrpc/connect';
-import { createCoordinatorClient, toConnectError, type CoordinatorClient } from '@cloudless/api';
+import { createRouterTransport, type Transport } from '@connectrpc/connect';
+import {
+  createCoordinatorClient,
+  createErrorInterceptor,
+  toConnectError,
+  type CoordinatorClient,
+} from '@cloudless/api';
+import { RoleRouter, createLeaderDirectory, type LeaderDirectory } from '@cloudless/api-server';
 import type { Clock, Log, Random } from '@cloudless/base';
 import {
   NotLeaderError,
@@ -12,8 +18,10 @@ import type { Controllers } from '@cloudless/controllers';
 import type { Revision, StateStore } from '@cloudless/state-store';
 import { ReadySince } from '../checks/ready-since.js';
 import type { InjectedBug } from '../sim-cluster/injected-bug.js';
-import { startLeaderPart, type LeaderPart } from './leader-part.js';
+import { openFollowerPart, type FollowerPart } from './follower-part.js';
+import { startLeaderPart, validation, type LeaderPart } from './leader-part.js';
 import { collectNodeFacts, type NodeFacts } from './node-facts.js';
+import { PeerConnections, type Peer, type PeerConnectionsOptions } from './peer-connection.js';
 import type { ServingCoordinator } from './serving-coordinator.js';
 import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
 import type { SimLink } from './sim-link.js';
@@ -21,7 +29,10 @@ import type { SimProcess } from './sim-process.js';
 import type { SimStore } from './sim-store.js';
 import { delayItems } from './watch-delay.js';
 
-export interface ElectedCoordinatorOptions {
+export interface ElectedCoordinatorOptions extends Pick<
+  PeerConnectionsOptions,
+  'linkTo' | 'peerAt'
+> {
   readonly id: string;
   /** URL at which agents, users and other coordinators reach this one. */
   readonly address: string;
@@ -42,6 +53,8 @@ export interface ElectedCoordinatorOptions {
   readonly onFault: (rpc: string, reason: unknown) => void;
   readonly onRoleChange: (change: RoleChange, coordinator: ElectedCoordinator) => void;
   readonly injected: InjectedBug | undefined;
+  /** False: the coordinator refuses all calls while it does not lead, and names the leader. */
+  readonly forwards: boolean;
 }
 
 /** What exists during one leadership. */
@@ -51,11 +64,20 @@ interface Term {
   readonly endReadySince: () => void;
 }
 
+/** What a coordinator has from its start to its end, whatever its role. */
+interface Routing {
+  readonly router: RoleRouter;
+  readonly leaders: LeaderDirectory;
+  readonly peers: PeerConnections;
+  readonly transport: Transport;
+}
+
 /**
  * One coordinator process of several: it follows the shared store, takes part in the election, and
- * has controllers, sessions and an API that decides only while it leads.
+ * has controllers and sessions while it leads. Otherwise it serves reads, and forwards other calls to
+ * the leader over the simulated network.
  */
-export class ElectedCoordinator implements ServingCoordinator {
+export class ElectedCoordinator implements ServingCoordinator, Peer {
   private readonly connections = new Map<string, SimConnection>();
   private connectionCount = 0;
   private readySince: ReadySince | undefined;
@@ -63,6 +85,8 @@ export class ElectedCoordinator implements ServingCoordinator {
   private followed: ClusterState | undefined;
   private election: ReturnType<ClusterState['joinElection']> | undefined;
   private term: Term | undefined;
+  private routing: Routing | undefined;
+  private follower: FollowerPart | undefined;
   /** Epoch of the current leadership, from the moment at which its parts may commit. */
   private epoch: bigint | undefined;
   /** Controllers of the current leadership, from the moment at which they may commit. */
@@ -90,7 +114,11 @@ export class ElectedCoordinator implements ServingCoordinator {
   }
 
   get client(): CoordinatorClient {
-    return createCoordinatorClient(this.term?.part.transport ?? this.refusingTransport());
+    return createCoordinatorClient(this.transport);
+  }
+
+  get transport(): Transport {
+    return this.routing?.transport ?? this.term?.part.transport ?? this.refusingTransport();
   }
 
   accept(create: (id: string) => SimConnection): SimConnection {
@@ -120,6 +148,8 @@ export class ElectedCoordinator implements ServingCoordinator {
     });
     freezeRecords(state);
     this.followed = state;
+    if (this.options.forwards) this.routing = this.openRouting(state);
+    this.follow(state);
     state.onRoleChange((change) => this.changeRole(change, wrappedClock));
     this.election = state.joinElection({ address, coordinatorId: id });
   }
@@ -131,9 +161,41 @@ export class ElectedCoordinator implements ServingCoordinator {
     this.term = undefined;
     this.controllersOfTerm = undefined;
     this.epoch = undefined;
-    if (change.role === 'leader') this.term = this.lead(change.term, clock);
+    if (change.role === 'leader') {
+      this.term = this.lead(change.term, clock);
+      this.routing?.router.serve({ role: 'leader', calls: this.term.part.api.calls });
+      this.follower?.close();
+      this.follower = undefined;
+    } else if (this.followed !== undefined) this.follow(this.followed);
     this.options.onRoleChange(change, this);
     if (term !== undefined) void this.close(term);
+  }
+
+  /** Connects the handlers of both roles with the network, as the program does. */
+  private openRouting(state: ClusterState): Routing {
+    const { id, process, log, time, linkTo, peerAt, onFault } = this.options;
+    const { clock } = process;
+    const leaders = createLeaderDirectory(state);
+    const peers = new PeerConnections({ time, process, linkTo, peerAt });
+    const router = new RoleRouter({
+      ...{ state, clock, log, leaders, coordinatorId: id, connect: peers.connect },
+      getClient: () => undefined,
+    });
+    const transport = createRouterTransport(router.registerRoutes, {
+      router: { interceptors: [createErrorInterceptor(onFault), validation] },
+    });
+    return { router, leaders, peers, transport };
+  }
+
+  private follow(state: ClusterState): void {
+    const { routing, options, follower } = this;
+    if (routing === undefined || follower !== undefined) return;
+    const { id: coordinatorId, process, log, random } = options;
+    const { leaders, peers } = routing;
+    const { connect } = peers;
+    const deps = { state, random, clock: process.clock, log, leaders, coordinatorId, connect };
+    this.follower = openFollowerPart(deps);
+    routing.router.serve(this.follower);
   }
 
   private lead(term: Extract<RoleChange, { role: 'leader' }>['term'], clock: Clock): Term {
@@ -166,7 +228,6 @@ export class ElectedCoordinator implements ServingCoordinator {
     await part.controllers.close();
   }
 
-  /** Refuses every call and names the leader, as long as this coordinator does not lead. */
   private refusingTransport(): Transport {
     const refuse = (): Promise<never> =>
       Promise.reject(toConnectError(new NotLeaderError(this.followed?.leader())));

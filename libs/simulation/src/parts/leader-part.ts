@@ -11,7 +11,7 @@ import {
 import type { InjectedBug } from '../sim-cluster/injected-bug.js';
 
 /** Compiled once for all worlds. */
-const validation = createValidationInterceptor();
+export const validation = createValidationInterceptor();
 
 export interface LeaderPartOptions {
   readonly state: ClusterState;
@@ -65,6 +65,7 @@ export function startLeaderPart(options: LeaderPartOptions): LeaderPart {
     dryRun: controllers.dryRun,
     whatIf: controllers.whatIf,
     placements: controllers.placements,
+    network: controllers.network,
     explainImpossibleLimits,
     getConnection,
     version: 'simulated',

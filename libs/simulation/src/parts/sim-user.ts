@@ -28,6 +28,8 @@ export interface SimUserOptions {
   readonly nodeIds: () => readonly string[];
   /** True: one of the workloads uses a host port. */
   readonly hostPorts: boolean;
+  /** True: coordinators that follow answer reads too, which are therefore linearizable. */
+  readonly readsFollowers: boolean;
   /** True: half of the created workloads have `disconnect.mode` EXCLUSIVE. */
   readonly exclusive: boolean;
   readonly trace: (text: string) => void;
@@ -246,7 +248,9 @@ export class SimUser {
         );
       case 'read':
         if (addresses.length > 1)
-          return this.perform(`read ${name}`, (client) => client.getWorkload({ name }));
+          return this.perform(`read ${name}`, (client) =>
+            client.getWorkload({ name, linearizable: this.options.readsFollowers }),
+          );
         return this.perform('list', (client) => client.listWorkloads({}).then(() => undefined));
     }
   }

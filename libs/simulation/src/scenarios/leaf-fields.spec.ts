@@ -8,6 +8,7 @@ import {
 } from '@cloudless/api';
 import { toContainerId } from '@cloudless/base';
 import { TestCluster } from '../index.js';
+import { SimulatedProxy } from '../test-cluster/simulated-proxy.js';
 
 /**
  * Returns the path of every field of a spec that holds a value. Lists and maps of messages count as
@@ -229,7 +230,22 @@ const ofDevice = (other: JsonObject): Row =>
     { devices: [{ hostPath: '/dev/fuse', ...other }] },
   );
 
+const exposing = (exposed: JsonObject): JsonObject => ({
+  ports: [
+    { name: 'http', containerPort: 8080 },
+    { name: 'admin', containerPort: 9090 },
+  ],
+  expose: [exposed],
+});
 const rows: Readonly<Record<string, Row>> = {
+  'expose.name': {
+    base: exposing({ name: 'http', port: 80 }),
+    variant: exposing({ name: 'admin', port: 80 }),
+  },
+  'expose.port': {
+    base: exposing({ name: 'http', port: 80 }),
+    variant: exposing({ name: 'http', port: 81 }),
+  },
   image: { variant: { image: 'nginx:alpine' } },
   command: { variant: { command: ['other'] } },
   args: { variant: { args: ['--flag'] } },
@@ -384,6 +400,16 @@ const rows: Readonly<Record<string, Row>> = {
   'rollout.steps.replicas': withSteps({ replicas: 1, wait: '2s' }, { replicas: 2, wait: '2s' }),
   'rollout.steps.percent': withSteps({ percent: 20, wait: '2s' }, { percent: 60, wait: '2s' }),
   'rollout.steps.wait': withSteps({ replicas: 1, wait: '1s' }, { replicas: 1, wait: '3s' }),
+  'rollout.steps.weight_percent': {
+    base: {
+      ...exposing({ name: 'http', port: 80 }),
+      rollout: { steps: [{ replicas: 1, wait: '2s' }] },
+    },
+    variant: {
+      ...exposing({ name: 'http', port: 80 }),
+      rollout: { steps: [{ replicas: 1, wait: '2s', weightPercent: 10 }] },
+    },
+  },
   'rollout.steps.promotion': withSteps({ replicas: 1 }, { replicas: 1, promotion: 'MANUAL' }),
   'disconnect.mode': { variant: { disconnect: { mode: 'EXCLUSIVE' } }, world: 'cutOff' },
   'disconnect.lost_after': { variant: { disconnect: { lostAfter: '2s' } }, world: 'cutOff' },
@@ -481,8 +507,8 @@ const PLAIN_SPEC: JsonObject = {
 };
 
 /**
- * Returns everything that a spec causes: requests to the agents, their nodes, and the course of an
- * update, without ids.
+ * Returns everything that a spec causes: requests to the agents, their nodes, endpoints of services
+ * as network proxies receive them, and the course of an update, without ids.
  */
 async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unknown> {
   const rollout = {
@@ -547,6 +573,8 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     for (const agent of cluster.agents.values())
       agent.onStart = ({ version }) => (version === 2 ? 'fails' : 'ready');
   }
+  const proxy = new SimulatedProxy('node-a');
+  proxy.connect(cluster);
   const trace: unknown[] = [];
   const recordStatus = async (): Promise<void> => {
     const { status } = await cluster.complete(() => cluster.client.getWorkload({ name: SUBJECT }));
@@ -558,6 +586,9 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
       status?.replicas.filter(({ stale, phase }) => stale && phase === Phase.RUNNING).length,
       withoutIds(status?.reason ?? ''),
       [status?.rollout?.phase, withoutIds(status?.rollout?.reason ?? ''), status?.activeVersion],
+      [...proxy.endpoints.values()]
+        .map(({ version, ready, weight }) => `${version} ${ready} ${weight}`)
+        .sort(),
     ]);
   };
   await cluster.advance(300);
@@ -580,6 +611,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     await cluster.advance(300, 50);
     await recordStatus();
   }
+  proxy.disconnect();
   const orders = [...cluster.agents.values()].flatMap(({ nodeId, started }) =>
     started
       .filter(({ order }) => order.case === 'start' && order.value.workload === SUBJECT)
@@ -612,6 +644,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
       score,
       terms,
     })),
+    services: [...cluster.state.view().services()].map(({ value }) => value.spec),
     placed: placed.status?.replicas.map(({ nodeId, slot, reason }) => ({ nodeId, slot, reason })),
   };
 }

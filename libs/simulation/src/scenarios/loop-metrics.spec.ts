@@ -1,5 +1,6 @@
 import { RecordingMeter } from '@cloudless/base/testing';
 import type { TestCluster } from '../index.js';
+import { SimulatedProxy } from '../test-cluster/simulated-proxy.js';
 import { startCluster, createWeb } from '../test-cluster/web-workload.js';
 
 interface Row {
@@ -123,7 +124,38 @@ const rows: readonly Row[] = [
   { metric: 'cloudless_orders_acknowledged_total', perform: web },
   { metric: 'cloudless_order_acknowledge_duration_seconds', perform: web },
   { metric: 'cloudless_replica_reports_total', perform: web },
+  { metric: 'cloudless_network_feed_streams', perform: (cluster) => exposeWeb(cluster) },
+  {
+    metric: 'cloudless_network_feed_streams_behind',
+    perform: (cluster) => exposeWeb(cluster, { acknowledges: false }),
+  },
+  { metric: 'cloudless_network_feed_removals_waiting', perform: stopBeforeAcknowledgement },
+  { metric: 'cloudless_network_feed_updates_total', perform: (cluster) => exposeWeb(cluster) },
+  { metric: 'cloudless_network_feed_sent_bytes_total', perform: (cluster) => exposeWeb(cluster) },
+  {
+    metric: 'cloudless_network_feed_resets_total',
+    labels: { cause: 'start' },
+    perform: (cluster) => exposeWeb(cluster),
+  },
 ];
+
+/** Follows the feed as the proxy of node-1 while a workload with a service is created. */
+async function exposeWeb(cluster: TestCluster, { acknowledges = true } = {}): Promise<void> {
+  const proxy = new SimulatedProxy('node-1');
+  proxy.acknowledges = acknowledges;
+  proxy.connect(cluster);
+  await cluster.advance(500);
+  const ports = [{ name: 'http', containerPort: 80 }];
+  await web(cluster, { ports, expose: [{ name: 'http', port: 80 }] });
+}
+
+/** Scales in while the agents do not receive the stop orders and the proxy does not report. */
+async function stopBeforeAcknowledgement(cluster: TestCluster): Promise<void> {
+  await exposeWeb(cluster, { acknowledges: false });
+  for (const agent of cluster.agents.values()) agent.dropsOrders = 1;
+  await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
+  await cluster.advance(500, 50);
+}
 
 /** Fills both nodes, then creates a workload that may preempt. */
 async function preempt(cluster: TestCluster): Promise<void> {

@@ -23,9 +23,10 @@ export class CoordinatorGroup implements ControlPlane {
   constructor(private readonly deps: ControlPlaneDeps) {
     const { time, disk, log, plan } = deps;
     this.store = new SimStore(time, disk, log);
+    const peerAt = (address: string): ElectedCoordinator | undefined => this.at(address);
     this.members = Array.from(
       { length: plan.coordinators },
-      (_, index) => new GroupMember(`coordinator-${index + 1}`, deps, this.store),
+      (_, index) => new GroupMember(`coordinator-${index + 1}`, deps, this.store, peerAt),
     );
   }
 
@@ -84,6 +85,8 @@ export class GroupMember {
   readonly storeLink: SimLink;
   /** Shortest and longest delay of the view of this coordinator, milliseconds. */
   viewDelayMs: readonly [number, number] = [0, 0];
+  /** The network between this coordinator and the others that it calls. */
+  readonly peerLink: SimLink | undefined;
   private readonly random: SimRandom;
   private coordinator: ElectedCoordinator | undefined;
   private process: SimProcess | undefined;
@@ -94,10 +97,14 @@ export class GroupMember {
     readonly id: string,
     private readonly deps: ControlPlaneDeps,
     private readonly store: SimStore,
+    private readonly peerAt: (address: string) => ElectedCoordinator | undefined,
   ) {
     this.address = `http://${id}`;
     this.random = deps.random.fork();
     this.storeLink = new SimLink(`${id} and the store`, deps.time, this.random.fork());
+    // Only then, so that worlds without forwarding keep their random streams.
+    if (deps.plan.forwards)
+      this.peerLink = new SimLink(`${id} and other coordinators`, deps.time, this.random.fork());
   }
 
   /** The process, running or paused, if any. */
@@ -136,6 +143,7 @@ export class GroupMember {
 
   heal(): void {
     this.storeLink.heal();
+    this.peerLink?.heal();
     this.viewDelayMs = [0, 0];
     this.process?.cancelCrash();
     this.process?.resume();
@@ -143,7 +151,7 @@ export class GroupMember {
 
   start(): void {
     const { time, log, injected, trace, drift, onCommit, reportViolation } = this.deps;
-    const { id, address, store, storeLink, random } = this;
+    const { id, address, store, storeLink, peerLink, peerAt, random } = this;
     const process = new SimProcess(`${id}#${(this.incarnation += 1)}`, time, drift(600_000));
     this.process = process;
     trace.add(id, 'starts');
@@ -155,7 +163,9 @@ export class GroupMember {
     });
     const viewRandom = random.fork();
     ElectedCoordinator.start({
-      ...{ id, address, process, store, storeLink, log, time, onCommit, injected },
+      ...{ id, address, process, store, storeLink, peerAt, log, time, onCommit, injected },
+      linkTo: () => peerLink ?? storeLink,
+      forwards: peerLink !== undefined,
       random: random.toPlainRandom(),
       leaseMs: LEASE_MS,
       leaveGraceMs: LEAVE_GRACE_MS,

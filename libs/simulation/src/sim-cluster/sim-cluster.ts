@@ -380,6 +380,7 @@ export class SimCluster {
         nodeIds: () => this.nodes.map(({ id }) => id),
         hostPorts: this.plan.hostPorts,
         exclusive: this.plan.exclusive,
+        readsFollowers: this.plan.forwards,
         trace: (text) => this.trace.add(name, text),
         reportViolation: (text) => this.reportViolation(text),
         diskIsFull: () => this.disk.full || this.time.now() - this.diskFullUntil < 10_000,

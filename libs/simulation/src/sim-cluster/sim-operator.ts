@@ -14,6 +14,8 @@ type OperatorCall = (client: CoordinatorClient, requestId: string) => Promise<un
  */
 export class SimOperator {
   private callsInProgress = 0;
+  /** Workloads whose rollouts got more time. */
+  private readonly givenTime = new Set<string>();
 
   /** @param user - Returns the user who makes the calls. */
   constructor(
@@ -54,12 +56,23 @@ export class SimOperator {
           client.promoteRollout({ name, requestId }),
         );
       case 'giveTime':
-        return this.updateRollout(name, { progressDeadline: durationFromMs(AMPLE_DEADLINE_MS) });
+        return this.giveTime(name);
       case 'raiseLimits':
         return this.updateRollout(name, { maxSurge: 1 });
       case undefined:
         return undefined;
     }
+  }
+
+  /**
+   * Gives the rollout more time. A second attempt also allows a surge: a scale may have left limits
+   * under which no replica can be replaced, and then an update is refused.
+   */
+  private giveTime(name: string): void {
+    const progressDeadline = durationFromMs(AMPLE_DEADLINE_MS);
+    const isRepeated = this.givenTime.has(name);
+    this.givenTime.add(name);
+    this.updateRollout(name, isRepeated ? { progressDeadline, maxSurge: 1 } : { progressDeadline });
   }
 
   private updateRollout(

@@ -120,6 +120,11 @@ export class TestCluster {
     return createAdminClient(this.parts.transport);
   }
 
+  /** Transport of calls to the running coordinator. */
+  get transport(): Transport {
+    return this.parts.transport;
+  }
+
   get state(): ClusterState {
     return this.parts.state;
   }
@@ -164,6 +169,7 @@ export class TestCluster {
       dryRun: controllers.dryRun,
       whatIf: controllers.whatIf,
       placements: controllers.placements,
+      network: controllers.network,
       explainImpossibleLimits,
       getConnection: (context) =>
         context.values.get(agentConnection) ?? callerAt(this.options.callerAddress),

@@ -25,6 +25,13 @@ const SESSION_MEMORY_MB = 256;
 /** Bytes of one stream that may be on their way; the default of 64 KiB makes large pages slow. */
 const STREAM_WINDOW_BYTES = 1024 * 1024;
 
+/** Time that a new connection may take, milliseconds. */
+export const CONNECT_MS = 1_500;
+
+function createLateError(timeoutMs: number): Error {
+  return new Error(`no connection within ${timeoutMs} ms`);
+}
+
 /** One member of etcd: a connection for calls, and another one for watches. */
 export class Endpoint {
   readonly kv: Client<typeof KV>;
@@ -36,6 +43,8 @@ export class Endpoint {
   suspectUntil = 0;
   private readonly calls: Http2SessionManager;
   private readonly streams: Http2SessionManager;
+  /** The attempts to connect that are being made. */
+  private readonly attempts: Partial<Record<'calls' | 'streams', Promise<void> | undefined>> = {};
 
   constructor(
     readonly url: string,
@@ -60,17 +69,29 @@ export class Endpoint {
   }
 
   /**
-   * Opens the connection for calls, or for watches, unless it is open.
+   * Opens the connection for calls, or for watches, unless it is open. Calls share the attempt.
+   * @param timeoutMs - Time for which this call waits; the attempt goes on for others.
    * @throws kind `unavailable`, or `precondition` when the settings do not fit: nothing was sent.
    */
-  async connect(purpose: 'calls' | 'streams', timeoutMs: number): Promise<void> {
+  connect(purpose: 'calls' | 'streams', timeoutMs: number): Promise<void> {
+    if (this[purpose].state() === 'open') return Promise.resolve();
+    const attempt = (this.attempts[purpose] ??= this.open(purpose).finally(() => {
+      this.attempts[purpose] = undefined;
+    }));
+    return new Promise((resolve, reject) => {
+      const timer = this.clock.setTimer(timeoutMs, () =>
+        reject(explainConnectFailure(this.url, createLateError(timeoutMs))),
+      );
+      attempt.then(resolve, reject).finally(() => timer.cancel());
+    });
+  }
+
+  private async open(purpose: 'calls' | 'streams'): Promise<void> {
     const manager = this[purpose];
-    const state = manager.state();
-    if (state === 'open') return;
     let isLate = false;
-    const timer = this.clock.setTimer(timeoutMs, () => {
+    const timer = this.clock.setTimer(CONNECT_MS, () => {
       isLate = true;
-      manager.abort(new Error(`no connection within ${timeoutMs} ms`));
+      manager.abort(createLateError(CONNECT_MS));
     });
     try {
       const reached = await manager.connect();

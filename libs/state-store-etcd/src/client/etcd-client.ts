@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { CloudlessError, errorFields, sleep, type Clock, type Log } from '@cloudless/base';
 import type { ResponseHeader } from '../gen/etcd/etcdserverpb/rpc_pb.js';
-import { Endpoint, type EtcdTls } from './endpoint.js';
+import { CONNECT_MS, Endpoint, type EtcdTls } from './endpoint.js';
 import { createSchemeError, explainConnectFailure, toEtcdFailure } from './etcd-failure.js';
 import { findScheme } from './find-scheme.js';
 
@@ -50,8 +50,8 @@ export interface CallSettings {
   readonly signal: AbortSignal;
 }
 
-/** Time that a new connection may take. */
-const CONNECT_MS = 1_500;
+/** Time in which a member that did not answer a call has to answer that it runs. */
+const PROBE_MS = 450;
 /** Time for which other members are preferred after a member did not answer. */
 const SUSPECT_MS = 3_000;
 /** The same after a member answered that it cannot serve, for example without a leader. */
@@ -76,6 +76,8 @@ export class EtcdClient {
   private clusterId: bigint | undefined;
   private inFlight = 0;
   private readonly waiting: (() => void)[] = [];
+  /** Members that are being asked whether they run. */
+  private readonly probing = new Set<Endpoint>();
 
   constructor(private readonly options: EtcdClientOptions) {
     const { endpoints, tls, clock } = options;
@@ -305,7 +307,26 @@ export class EtcdClient {
         ...errorFields(reason),
       });
     endpoint.suspectUntil = now + (isSilent ? SUSPECT_MS : REFUSED_MS);
-    if (isSilent) endpoint.resetStreams();
+    if (isSilent) void this.checkStreams(endpoint);
+  }
+
+  /**
+   * Ends the watches of a member that answers nothing: they continue at another one. A member that is
+   * only slow, for example because etcd has no leader, keeps them.
+   */
+  private async checkStreams(endpoint: Endpoint): Promise<void> {
+    if (this.probing.has(endpoint)) return;
+    this.probing.add(endpoint);
+    try {
+      await endpoint.connect('calls', PROBE_MS);
+      const { signal } = this.closing;
+      await endpoint.maintenance.status({}, { timeoutMs: PROBE_MS, signal });
+    } catch (reason) {
+      // A member that refuses the call answers.
+      if (toEtcdFailure(reason).outcome === 'unknown') endpoint.resetStreams();
+    } finally {
+      this.probing.delete(endpoint);
+    }
   }
 
   private async pauseWhenAllFail(): Promise<void> {

@@ -64,7 +64,7 @@ async function requireEmpty(client: EtcdClient, keys: KeySpace, prefix: string):
 function createInUseError(prefix: string): CloudlessError {
   return new CloudlessError(
     'precondition',
-    `etcd already has keys under ${prefix}: a restore needs an unused prefix; choose another one with --etcd-prefix in an etcd cluster without other keys, or delete these keys`,
+    `etcd already has keys under ${prefix}: a restore needs an etcd cluster without keys; use another cluster, or, when nobody needs these keys, stop all coordinators and delete them: etcdctl del --prefix ${prefix}/`,
   );
 }
 

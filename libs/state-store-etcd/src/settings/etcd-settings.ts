@@ -1,4 +1,5 @@
 import { InvalidInputError, type ParsedValue } from '@cloudless/base';
+import { isLoopbackHost } from '@cloudless/identity';
 
 /** Settings of a store on etcd, as flags of programs name them. */
 export interface EtcdSettings {
@@ -64,6 +65,12 @@ export function checkEtcdSettings(config: EtcdSettings & { readonly state: strin
   const tlsFlag = given.find((flag) => TLS_FLAGS.includes(flag));
   if (plaintext.length > 0 && tlsFlag !== undefined)
     refuse(tlsFlag, `needs TLS, and ${plaintext[0]} is plaintext; use https:// for all endpoints`);
+  const remote = listRemotePlaintext(config);
+  if (remote[0] !== undefined && etcdUser !== undefined)
+    refuse(
+      '--etcd-user',
+      `would send the password in plaintext to ${remote[0]}; use https:// for endpoints on other machines`,
+    );
   if ((etcdCert === undefined) !== (etcdKey === undefined))
     refuse(
       etcdCert === undefined ? '--etcd-cert' : '--etcd-key',
@@ -74,6 +81,18 @@ export function checkEtcdSettings(config: EtcdSettings & { readonly state: strin
       etcdUser === undefined ? '--etcd-user' : '--etcd-password-file',
       'is missing; a user of etcd needs both --etcd-user and --etcd-password-file',
     );
+}
+
+/**
+ * Returns the endpoints that are reached in plaintext over a network. Whoever can change packets
+ * there can change everything in the cluster.
+ */
+export function listRemotePlaintext({
+  etcdEndpoints,
+}: Pick<EtcdSettings, 'etcdEndpoints'>): readonly string[] {
+  return etcdEndpoints.filter(
+    (url) => url.startsWith('http:') && !isLoopbackHost(new URL(url).hostname),
+  );
 }
 
 const TLS_FLAGS = ['--etcd-ca', '--etcd-cert', '--etcd-key'];

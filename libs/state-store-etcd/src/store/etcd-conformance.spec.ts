@@ -34,6 +34,7 @@ describeEtcd('with three members of etcd', () => {
         endpoints: cluster.endpoints,
         prefix: `/store-${stores}`,
         historyLimit,
+        compactAfterMs: 0,
         ...(historyBytes === undefined ? {} : { historyBytes }),
         allowForeignKeys: true,
       });

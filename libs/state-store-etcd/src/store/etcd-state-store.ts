@@ -1,6 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
-import { CloudlessError, errorKindOf, silentLog, type Clock, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorKindOf,
+  silentLog,
+  sleep,
+  type Clock,
+  type Log,
+} from '@cloudless/base';
 import { systemClock } from '@cloudless/app-kit';
 import {
   checkHistoryLimit,
@@ -37,6 +44,7 @@ import { ProgressMarker } from '../watch/progress-marker.js';
 import { TxnCodec, type Transaction } from '../write/txn-request.js';
 import { WriteQueue } from '../write/write-queue.js';
 import { HistoryCompactor } from './history-compactor.js';
+import { readHistory, toHistoricWrite } from './history-reader.js';
 import { KeySpace, type RevisionMap } from './key-space.js';
 import { parseLeaseId, toLeaseId } from './lease-id.js';
 import { SpaceMonitor } from './space-monitor.js';
@@ -55,6 +63,11 @@ export interface EtcdStateStoreOptions extends Omit<EtcdClientOptions, 'clock' |
   /** Bytes of changes that stay in the history of etcd, 1 or more. Default 64 MiB. */
   readonly historyBytes?: number;
   /**
+   * Time between the start of compaction and the read of the history that earlier leaders wrote,
+   * milliseconds, 0 or more. Default 10 000: a new leader has more urgent work.
+   */
+  readonly compactAfterMs?: number;
+  /**
    * Runs with false when etcd refuses writes because its space quota is exceeded, and with true once
    * it accepts writes again.
    */
@@ -72,16 +85,18 @@ export interface EtcdStateStoreOptions extends Omit<EtcdClientOptions, 'clock' |
 /** A store on etcd, with what only this engine has. */
 export interface EtcdStateStore extends StateStore {
   /**
-   * Lets this process drop old history, which concerns all users of the etcd cluster. Call it with
-   * true on the coordinator that leads, and with false on the others. Initially false.
+   * Lets this process drop old history, also that of earlier leaders, which concerns all users of
+   * the etcd cluster. Call it with true on the coordinator that leads, and with false on the others.
+   * Initially false.
    */
   setCompacting(isCompacting: boolean): void;
-  /** Resolves when no compaction of this process runs. */
+  /** Resolves when this process has read the history of earlier leaders, and no compaction runs. */
   waitUntilCompacted(): Promise<void>;
 }
 
 /** Entries of one page when the caller sets no `limit`. */
 const DEFAULT_LIMIT = DEFAULT_RANGE_LIMIT;
+const DEFAULT_COMPACT_AFTER_MS = 10_000;
 
 /**
  * Opens the store of a prefix in an etcd cluster, or creates a new one. Several processes may have
@@ -159,8 +174,12 @@ class Store implements EtcdStateStore {
         if (errorKindOf(reason) === 'exhausted') this.space.recordRefusal();
       },
     });
+    const { compactAfterMs = DEFAULT_COMPACT_AFTER_MS } = options;
     this.compactor = new HistoryCompactor({
       ...{ historyLimit, historyBytes, log },
+      pause: (signal) => sleep(clock, compactAfterMs, signal),
+      readHistory: (last, signal) =>
+        readHistory({ client, keys, revisions, codec: this.codec, historyLimit }, last, signal),
       compact: (revision) =>
         client.call(MAINTENANCE, ({ kv }, settings) =>
           kv.compact({ revision: revisions.toEtcd(revision) }, settings),
@@ -265,7 +284,7 @@ class Store implements EtcdStateStore {
   }
 
   setCompacting(isCompacting: boolean): void {
-    this.compactor.isEnabled = isCompacting;
+    this.compactor.setEnabled(isCompacting);
   }
 
   waitUntilCompacted(): Promise<void> {
@@ -279,7 +298,7 @@ class Store implements EtcdStateStore {
 
   private async shutDown(): Promise<void> {
     this.ending.abort();
-    this.compactor.isEnabled = false;
+    this.compactor.setEnabled(false);
     this.space.stop();
     this.marker.stop();
     await this.queue.waitUntilIdle();
@@ -306,15 +325,12 @@ class Store implements EtcdStateStore {
     // without a put, the revision may be that of an earlier change of anyone
     if (operations.some((operation) => 'put' in operation)) this.marker.recordChange(revision);
     else this.marker.recordKnown(revision);
-    let changes = 0;
-    let bytes = 0;
-    let hasDeletions = false;
-    for (const operation of operations) {
-      changes += 1;
-      bytes += 'put' in operation ? operation.put.length + operation.value.byteLength : 0;
-      hasDeletions ||= 'delete' in operation;
-    }
-    if (changes > 0) this.compactor.record({ revision, changes, bytes, hasDeletions });
+    const changes = operations.map((operation) =>
+      'put' in operation
+        ? { isDeletion: false, bytes: operation.put.length + operation.value.byteLength }
+        : { isDeletion: true, bytes: 0 },
+    );
+    if (changes.length > 0) this.compactor.record(toHistoricWrite(revision, changes));
   }
 
   private checkOpen(): void {

@@ -106,6 +106,11 @@ export class RevisionMap {
     private readonly etcdBase: bigint,
   ) {}
 
+  /** The revision of etcd after the creation of the store: that of its first change, or older. */
+  get firstEtcdRevision(): bigint {
+    return this.etcdBase + 1n;
+  }
+
   fromEtcd(revision: bigint): Revision {
     return revision - this.etcdBase + this.base;
   }

@@ -11,9 +11,20 @@ export interface WatchStart {
   readonly startRevision: bigint;
 }
 
+/** The start of a watch is no longer retained. */
+export class WatchCompactedError extends CloudlessError {
+  /** @param compactRevision - Revision of etcd up to which the history was dropped. */
+  constructor(readonly compactRevision: bigint) {
+    super(
+      'compacted',
+      'the changes after the start of the watch are no longer retained; read a snapshot and watch from there',
+    );
+  }
+}
+
 /**
  * One Watch call at one member. Delivers the responses until the call fails.
- * @throws kind `compacted` when the start is no longer retained; `denied` when the user of etcd may
+ * @throws {@link WatchCompactedError} when the start is no longer retained; `denied` when the user of etcd may
  *   not watch; otherwise the watch may be continued at another member, with kind `unavailable`.
  */
 export class WatchStream {
@@ -47,11 +58,7 @@ export class WatchStream {
     }
     if (result.done === true) throw createEndError('etcd ended the watch');
     const { compactRevision, canceled, cancelReason } = result.value;
-    if (compactRevision > 0n)
-      throw new CloudlessError(
-        'compacted',
-        'the changes after the start of the watch are no longer retained; read a snapshot and watch from there',
-      );
+    if (compactRevision > 0n) throw new WatchCompactedError(compactRevision);
     if (canceled) {
       const { error, outcome } = toEtcdFailure(new Error(cancelReason));
       throw outcome === 'answer' ? error : createEndError(`etcd ended the watch: ${cancelReason}`);

@@ -1,4 +1,4 @@
-import { findOverlaps, readSpans } from './exclusive-spans.js';
+import { describeHandover, findOverlaps, readSpans } from './exclusive-spans.js';
 
 describe('readSpans', () => {
   it('returns the first and last heartbeat of each replica, and skips an incomplete line', () => {
@@ -24,5 +24,14 @@ describe('findOverlaps', () => {
     },
   ])('finds the overlaps of replicas: $name', ({ text, overlaps }) => {
     expect(findOverlaps(readSpans(text))).toEqual(overlaps);
+  });
+});
+
+describe('describeHandover', () => {
+  it.each([
+    { text: 'a 1000\na 6500\nb 9000\n', shown: 'a ended at 5.5 s, b began at 8.0 s' },
+    { text: 'a 1000\na 6500\n', shown: 'a ended at 5.5 s, none began' },
+  ])('shows when a replica ended and the next one began: $shown', ({ text, shown }) => {
+    expect(describeHandover(readSpans(text), 'a', 1_000)).toBe(`after the separation, ${shown}`);
   });
 });

@@ -30,3 +30,17 @@ export function findOverlaps(spans: readonly Span[]): readonly string[] {
       .map(({ id, toMs }) => `${id} and ${span.id} ran together for ${toMs - span.fromMs} ms`),
   );
 }
+
+/**
+ * Describes how a replica was replaced, such as `after the separation, only-1 ended at 12.3 s, only-2
+ * began at 26.0 s`.
+ * @param spans - In the order of the starts.
+ * @param fromMs - When the replica was separated from the cluster, milliseconds of the wall clock.
+ */
+export function describeHandover(spans: readonly Span[], id: string, fromMs: number): string {
+  const index = spans.findIndex((span) => span.id === id);
+  const [span, next] = [spans[index], spans[index + 1]];
+  const toText = (atMs: number): string => `${((atMs - fromMs) / 1_000).toFixed(1)} s`;
+  const begin = next === undefined ? 'none began' : `${next.id} began at ${toText(next.fromMs)}`;
+  return `after the separation, ${id} ended at ${toText(span?.toMs ?? Number.NaN)}, ${begin}`;
+}

@@ -25,6 +25,10 @@ export interface FaultResult {
   readonly noWrites?: { readonly fromMs: number; readonly toMs: number };
   /** Returns true for a replica that may be replaced or restarted because of this fault. */
   readonly mayBeReplaced?: (replica: ReplicaFacts) => boolean;
+  /** True when `logs -f` may have given up; a new one is started then. */
+  readonly mayEndLog?: boolean;
+  /** What was seen, for the line of progress. */
+  readonly notes?: readonly string[];
   /** What went wrong while the fault was there. */
   readonly problems?: readonly string[];
 }

@@ -20,6 +20,8 @@ export const faultNames = [
   'pause-agent',
   'cut-agent',
   'cut-exclusive',
+  'split-exclusive',
+  'kill-exclusive',
 ] as const;
 
 export type FaultName = (typeof faultNames)[number];

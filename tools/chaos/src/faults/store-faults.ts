@@ -1,5 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { Code } from '@connectrpc/connect';
 import { ONLY } from '../load/workloads.js';
+import type { World } from '../world/world.js';
 import { chooseMs, chooseOne, type Fault, type FaultContext, type FaultResult } from './fault.js';
 
 /** Shortest and longest time that a member is away, milliseconds. */
@@ -49,15 +51,36 @@ async function loseMajority({ world, random }: FaultContext): Promise<FaultResul
   const victims = other === undefined ? [leader] : [leader, other];
   const fromMs = performance.now() + IN_FLIGHT_MS;
   await Promise.all(victims.map((member) => member.kill('SIGKILL')));
-  await pause(IN_FLIGHT_MS + chooseMs(random, ...AWAY_MS));
+  await pause(IN_FLIGHT_MS);
+  const [refused] = await Promise.all([refuseWrites(world), pause(chooseMs(random, ...AWAY_MS))]);
   const toMs = performance.now();
   for (const member of victims) member.start(world.members);
   return {
+    ...refused,
     target: victims.map(({ name }) => name).join(' '),
     noWrites: { fromMs, toMs },
     // an exclusive replica ends when its node has no coordinator that leads for long enough
     mayBeReplaced: ({ workload }) => workload === ONLY,
   };
+}
+
+/** Deadline of a write without majority: longer than a coordinator waits for a leader, ms. */
+const REFUSED_WITHIN_MS = 20_000;
+
+/** Sends a write to each coordinator, which must say UNAVAILABLE before the deadline. */
+async function refuseWrites(world: World): Promise<Pick<FaultResult, 'notes' | 'problems'>> {
+  const spec = { command: ['sleep', '1000'], replicas: 0 };
+  const results = await world.sendOnce(
+    (client, options) => client.createWorkload({ name: 'refused', spec }, options),
+    REFUSED_WITHIN_MS,
+  );
+  const texts = results.map(({ code, tookMs }) => {
+    const name = code === undefined ? 'success' : Code[code];
+    return `${name} after ${(tookMs / 1_000).toFixed(1)} s`;
+  });
+  const isRefused = results.every(({ code }) => code === Code.Unavailable);
+  const note = `a write to each coordinator: ${texts.join(', ')}`;
+  return { notes: [note], problems: isRefused ? [] : [`${note}; must be Unavailable`] };
 }
 
 /** Fills the disk of a member; frees the disk and starts the member again if it has ended. */

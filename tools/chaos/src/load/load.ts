@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Code } from '@connectrpc/connect';
+import { HistoryRecorder } from '@cloudless/state-store/linearizability';
 import {
   RequestClient,
   RunningProgram,
@@ -10,14 +11,20 @@ import {
 } from '@cloudless/e2e';
 import { findOverlaps, readSpans } from '../checks/exclusive-spans.js';
 import { findLineFaults } from '../checks/line-numbers.js';
+import { findHistoryFaults } from '../checks/write-history.js';
 import { findWriteFaults, type Acknowledgement, type WriteRecord } from '../checks/write-record.js';
 import type { CoordinatorMachine } from '../world/coordinator-machine.js';
 import type { World } from '../world/world.js';
 import { COUNTER, WEB, toHeartbeatsFile } from './workloads.js';
-import { SHARED, Writer, toAcknowledgement, type Attempt } from './writer.js';
+import { Reader, readRecorded } from './reader.js';
+import { SHARED, Writer, toAnswer, type Attempt, type History } from './writer.js';
 
 /** Writers that share one connection to each coordinator. */
 const WRITERS_PER_CONNECTION = 10;
+/** Clients that read; all share one connection to each coordinator. */
+const READERS = 6;
+/** Time limit of a request to a workload when times are not judged, milliseconds. */
+const UNTIMED_ANSWER_MS = 60_000;
 /** Time for the last results of the writers, and deadline of a final read, milliseconds. */
 const READ_MS = 30_000;
 const LOGIN_ATTEMPTS = 5;
@@ -35,13 +42,19 @@ export interface Seen {
   readonly answers: number;
   readonly failures: readonly string[];
   readonly attempts: readonly Attempt[];
+  /** Different texts of failures with code INTERNAL or UNKNOWN, which name no known cause. */
+  readonly oddities: readonly string[];
 }
 
 /** The clients of a run: writers, request clients, and a follower of a log. */
 export class Load {
   private readonly writers: Writer[] = [];
+  private readonly readers: Reader[] = [];
+  private readonly history: History = new HistoryRecorder();
   private readonly requests: RequestClient[] = [];
   private follower: RunningProgram | undefined;
+  /** Lines of the followers before the current one. */
+  private earlierLines = 0;
   private sharedGeneration = 0n;
   private readonly seen = { answers: 0, failures: 0 };
   /** Acknowledged writes so far. */
@@ -49,15 +62,19 @@ export class Load {
 
   private constructor(private readonly world: World) {}
 
-  /** Starts the clients. The workloads must run. */
-  static async start(world: World, writerCount: number): Promise<Load> {
+  /**
+   * Starts the clients. The workloads must run.
+   * @param isTimed - False on a machine so busy that a replica may get no CPU for seconds.
+   */
+  static async start(world: World, writerCount: number, isTimed: boolean): Promise<Load> {
     const load = new Load(world);
     const open = (): Promise<readonly SecureClients[]> =>
       Promise.all(world.coordinators.map((each) => each.openClients(world.token)));
     let connections = await open();
     const [first] = connections;
     if (first === undefined) throw new Error('there is no coordinator');
-    load.sharedGeneration = (await Writer.createShared(first.coordinator)).generation;
+    const created = await Writer.createShared(first.coordinator, load.history);
+    load.sharedGeneration = created.generation;
     for (const kind of ['kept', 'new'] as const) {
       const clients = await open();
       let turn = 0;
@@ -68,22 +85,22 @@ export class Load {
         WEB,
         kind,
         ({ nodeId }) => world.requireAgent(nodeId).machine.address,
+        isTimed ? undefined : UNTIMED_ANSWER_MS,
       );
       await client.start();
       load.requests.push(client);
     }
     for (let index = 0; index < writerCount; index += 1) {
       if (index > 0 && index % WRITERS_PER_CONNECTION === 0) connections = await open();
-      load.writers.push(
-        new Writer(
-          index,
-          connections.map(({ coordinator }) => coordinator),
-        ),
-      );
+      load.writers.push(new Writer(index, connections.map(toCoordinator), load.history));
     }
     await load.startFollower();
     for (const writer of load.writers) writer.start();
     await load.waitForAcknowledgements();
+    const forReaders = (await open()).map(toCoordinator);
+    for (let index = 0; index < READERS; index += 1)
+      load.readers.push(new Reader(index, forReaders, writerCount, load.history));
+    for (const reader of load.readers) reader.start();
     return load;
   }
 
@@ -111,6 +128,13 @@ export class Load {
       failed,
       answers: answers - this.seen.answers,
       failures: failures.slice(this.seen.failures).map(({ reason }) => reason),
+      oddities: [
+        ...new Set(
+          attempts
+            .filter(({ code }) => code === Code.Internal || code === Code.Unknown)
+            .map(({ message }) => message),
+        ),
+      ],
     };
     this.seen.answers = answers;
     this.seen.failures = failures.length;
@@ -130,9 +154,16 @@ export class Load {
     return problems;
   }
 
-  /** Number of lines that the follower printed. */
+  /** Starts a new follower of the log if the current one has ended. */
+  async reviveFollower(): Promise<void> {
+    if (!this.requireFollower().hasEnded) return;
+    this.earlierLines += this.requireFollower().lines.length;
+    await this.follow();
+  }
+
+  /** Number of lines that the followers printed. */
   get logLines(): number {
-    return this.requireFollower().lines.length;
+    return this.earlierLines + this.requireFollower().lines.length;
   }
 
   /** Returns a text for each time at which two replicas of the exclusive workload ran. */
@@ -143,6 +174,7 @@ export class Load {
   /** Ends the clients, and compares the acknowledged writes with the state of the cluster. */
   async stop(): Promise<readonly string[]> {
     await Promise.all(this.writers.map((writer) => writer.stop(READ_MS)));
+    await Promise.all(this.readers.map((reader) => reader.stop()));
     await Promise.all(this.requests.map((client) => client.stop()));
     await this.follower?.kill('SIGKILL');
     const problems = this.writers.flatMap(({ refusals }) => refusals);
@@ -158,7 +190,14 @@ export class Load {
       for (const name of deleted)
         if (final.has(name)) problems.push(`LOST on ${coordinator.name}: deleted ${name} exists`);
     }
-    return problems;
+    return [...problems, ...findHistoryFaults(this.history.calls)];
+  }
+
+  /** Number of recorded writes and of recorded reads that were answered. */
+  get historySize(): { readonly writes: number; readonly reads: number } {
+    const answered = this.history.calls.filter(({ result }) => result !== undefined);
+    const reads = answered.filter(({ input }) => input.call === 'read').length;
+    return { writes: answered.length - reads, reads };
   }
 
   /** The records of all writers, one for each workload. */
@@ -184,13 +223,14 @@ export class Load {
     coordinator: CoordinatorMachine,
   ): Promise<ReadonlyMap<string, Acknowledgement>> {
     const { coordinator: client } = await coordinator.openClients(this.world.token);
+    await readRecorded(client, SHARED, this.history, `the last read of ${coordinator.name}`);
     const final = new Map<string, Acknowledgement>();
     for (let pageToken = ''; ;) {
       const page = await client.listWorkloads(
         { pageSize: PAGE, pageToken },
         { timeoutMs: READ_MS },
       );
-      for (const workload of page.workloads) final.set(workload.name, toAcknowledgement(workload));
+      for (const workload of page.workloads) final.set(workload.name, toAnswer(workload));
       pageToken = page.nextPageToken;
       if (pageToken === '') return final;
     }
@@ -220,8 +260,14 @@ export class Load {
       // the load of the start may cost a leader its lease on a slow machine
       if (attempt === LOGIN_ATTEMPTS) throw new Error(`cloudlessctl login: ${stderr}`);
     }
-    const follow = [program, 'logs', '-f', COUNTER];
-    this.follower = RunningProgram.start(process.execPath, follow, env);
+    await this.follow();
+  }
+
+  private async follow(): Promise<void> {
+    const command = [findBundle('cloudlessctl'), 'logs', '-f', '--tail', '1', COUNTER];
+    this.follower = RunningProgram.start(process.execPath, command, this.world.ctlEnv);
     await this.follower.waitForLine((line) => /^\d+$/.test(line));
   }
 }
+
+const toCoordinator = ({ coordinator }: SecureClients): SecureClients['coordinator'] => coordinator;

@@ -2,6 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { CoordinatorClient, Workload } from '@cloudless/api';
+import type { HistoryRecorder } from '@cloudless/state-store/linearizability';
+import type { WorkloadAnswer, WorkloadCall } from '../checks/write-history.js';
 import type { Acknowledgement, WriteRecord } from '../checks/write-record.js';
 
 /** Codes after which a call may have taken effect or not, so that the same request is sent again. */
@@ -31,9 +33,17 @@ export interface Attempt {
   readonly endedAtMs: number;
   /** Undefined: acknowledged. */
   readonly code: Code | undefined;
+  /** Text of the error; empty: acknowledged. */
+  readonly message: string;
 }
 
 const SPEC = { command: ['sleep', '1000'], replicas: 0 };
+
+/** The calls of all writers and readers. */
+export type History = HistoryRecorder<WorkloadCall, WorkloadAnswer>;
+
+/** The outcome of a write stays unknown, or the write was refused. */
+class NoAnswerError extends Error {}
 
 /**
  * A client that writes without end, one write after the other, each with a request id. A write is
@@ -53,18 +63,27 @@ export class Writer {
   private running: Promise<void> = Promise.resolve();
   private turn: number;
 
-  /** @param clients - One for each coordinator. */
+  /**
+   * @param clients - One for each coordinator.
+   * @param history - Receives every write.
+   */
   constructor(
     private readonly index: number,
     private readonly clients: readonly CoordinatorClient[],
+    private readonly history: History,
   ) {
     this.turn = index;
   }
 
   /** Creates the shared workload, once for all writers. */
-  static async createShared(client: CoordinatorClient): Promise<Acknowledgement> {
-    const spec = { ...SPEC, labels: { [LABEL]: 'nobody' } };
-    return toAcknowledgement(await client.createWorkload({ name: SHARED, spec }));
+  static async createShared(client: CoordinatorClient, history: History): Promise<Acknowledgement> {
+    const value = 'nobody';
+    const spec = { ...SPEC, labels: { [LABEL]: value } };
+    const input = { call: 'create', workload: SHARED, value } as const;
+    const answer = await history.record('the first client', input, async () =>
+      toAnswer(await client.createWorkload({ name: SHARED, spec })),
+    );
+    return answer.kind === 'shown' ? answer : { generation: 0n, value };
   }
 
   start(): void {
@@ -102,7 +121,8 @@ export class Writer {
     for (let count = 1; !this.stopped; count += 1) {
       const value = `w${this.index}-${count}`;
       const name = count % 4 === 0 ? SHARED : own;
-      await this.writeUntilKnown(name, (client, requestId, options) =>
+      const input = { call: 'update', workload: name, value } as const;
+      await this.writeUntilKnown(input, (client, requestId, options) =>
         client.updateWorkload({ name, requestId, spec: { labels: { [LABEL]: value } } }, options),
       );
       if (count % 8 === 0) await this.create(`made-${this.index}-${count}`);
@@ -113,13 +133,15 @@ export class Writer {
 
   private async create(name: string): Promise<void> {
     const spec = { ...SPEC, labels: { [LABEL]: name } };
-    await this.writeUntilKnown(name, (client, requestId, options) =>
+    const input = { call: 'create', workload: name, value: name } as const;
+    await this.writeUntilKnown(input, (client, requestId, options) =>
       client.createWorkload({ name, requestId, spec }, options),
     );
   }
 
   private async delete(name: string): Promise<void> {
-    const answer = await this.sendUntilKnown(name, (client, requestId, options) =>
+    const input = { call: 'delete', workload: name, value: '' } as const;
+    const answer = await this.sendRecorded(input, (client, requestId, options) =>
       client.deleteWorkload({ name, requestId }, options),
     );
     this.acknowledged.delete(name);
@@ -127,19 +149,32 @@ export class Writer {
   }
 
   /** Sends a write until its result is known, and records the answer. */
-  private async writeUntilKnown(name: string, send: Send<Workload>): Promise<void> {
-    const answer = await this.sendUntilKnown(name, send);
-    if (answer === undefined) return;
+  private async writeUntilKnown(input: WorkloadCall, send: Send<Workload>): Promise<void> {
+    const name = input.workload;
+    const answer = await this.sendRecorded(input, send);
+    if (answer?.kind !== 'shown') return;
     const answers = this.acknowledged.get(name) ?? [];
-    answers.push(toAcknowledgement(answer));
+    answers.push(answer);
     this.acknowledged.set(name, answers);
   }
 
   /** @returns The answer; undefined when the write was refused, or its result is unknown. */
-  private async sendUntilKnown<Result>(
-    name: string,
-    send: Send<Result>,
-  ): Promise<Result | undefined> {
+  private async sendRecorded(
+    input: WorkloadCall,
+    send: Send<Workload>,
+  ): Promise<WorkloadAnswer | undefined> {
+    try {
+      return await this.history.record(`writer ${this.index}`, input, async () =>
+        toAnswer(await this.sendUntilKnown(input.workload, send)),
+      );
+    } catch (reason) {
+      if (reason instanceof NoAnswerError) return undefined;
+      throw reason;
+    }
+  }
+
+  /** @throws {@link NoAnswerError} when the write was refused, or its result stays unknown. */
+  private async sendUntilKnown(name: string, send: Send<Workload>): Promise<Workload> {
     const requestId = randomBytes(12).toString('hex');
     for (;;) {
       const client = this.clients[this.turn % this.clients.length];
@@ -147,19 +182,24 @@ export class Writer {
       const sentAtMs = performance.now();
       try {
         const answer = await send(client, requestId, { timeoutMs: ATTEMPT_MS });
-        this.attempts.push({ sentAtMs, endedAtMs: performance.now(), code: undefined });
+        this.attempts.push({
+          sentAtMs,
+          endedAtMs: performance.now(),
+          code: undefined,
+          message: '',
+        });
         return answer;
       } catch (reason) {
         const { code, message } = ConnectError.from(reason);
-        this.attempts.push({ sentAtMs, endedAtMs: performance.now(), code });
+        this.attempts.push({ sentAtMs, endedAtMs: performance.now(), code, message });
         if (!UNKNOWN_OUTCOME.includes(code)) {
           this.refusals.push(`${name}: ${message}`);
-          return undefined;
+          throw new NoAnswerError();
         }
       }
       if (this.givesUp) {
         this.unknown.set(name, (this.unknown.get(name) ?? 0) + 1);
-        return undefined;
+        throw new NoAnswerError();
       }
       this.turn += 1;
       await pause(MAX_RETRY_MS * (0.5 + Math.random() / 2));
@@ -173,7 +213,7 @@ type Send<Result> = (
   options: { readonly timeoutMs: number },
 ) => Promise<Result>;
 
-/** Returns what an answer says about a write. */
-export function toAcknowledgement({ generation, spec }: Workload): Acknowledgement {
-  return { generation, value: spec?.labels[LABEL] ?? '' };
+/** Returns what an answer shows of a workload. */
+export function toAnswer({ uid, generation, spec }: Workload) {
+  return { kind: 'shown', uid, generation, value: spec?.labels[LABEL] ?? '' } as const;
 }

@@ -1,5 +1,11 @@
 import { join } from 'node:path';
-import { findBundle, type Machine, type RunningProgram } from '@cloudless/e2e';
+import {
+  findBundle,
+  killAll,
+  listProcessesMentioning,
+  type Machine,
+  type RunningProgram,
+} from '@cloudless/e2e';
 
 /** An agent on its own machine; its replicas are processes on the same machine. */
 export class AgentMachine {
@@ -42,6 +48,11 @@ export class AgentMachine {
     ];
     const program = [process.execPath, '--enable-source-maps', findBundle('agent'), 'run'];
     this.newest = this.machine.start(`exec ${[...program, ...flags].join(' ')}`);
+  }
+
+  /** Kills the supervisor of the replicas. */
+  killSupervisor(): void {
+    killAll(listProcessesMentioning(`supervisor ${join(this.machine.home, 'agent')}`));
   }
 
   /** Sends a signal. Resolves at the end of the process; at once for SIGSTOP and SIGCONT. */

@@ -1,6 +1,7 @@
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { ConnectError, type Code } from '@connectrpc/connect';
 import { NodeStatus_Phase, type CoordinatorClient } from '@cloudless/api';
 import { Machines, findBundle, findLeader, type Machine, type SecureClients } from '@cloudless/e2e';
 import { AgentMachine } from './agent-machine.js';
@@ -66,6 +67,11 @@ export class World {
     return { CLOUDLESS_CONFIG: join(this.directory, 'ctl', 'config.yaml'), NO_COLOR: '1' };
   }
 
+  /** The machines of the coordinators. */
+  get coordinatorMachines(): readonly Machine[] {
+    return this.coordinators.map(({ machine }) => machine);
+  }
+
   /** The last etcd member, which has the small disk. */
   get memberOnSmallDisk(): EtcdMember {
     return requireItem(this.members.at(-1));
@@ -119,6 +125,27 @@ export class World {
       }
       await pause(RETRY_MS);
     }
+  }
+
+  /**
+   * Sends a call once to each coordinator that runs.
+   * @returns The code of each failure, and the time until then in milliseconds.
+   */
+  async sendOnce<Result>(
+    send: (client: CoordinatorClient, options: { readonly timeoutMs: number }) => Promise<Result>,
+    timeoutMs: number,
+  ): Promise<readonly { readonly code: Code | undefined; readonly tookMs: number }[]> {
+    const running = [...this.clients].filter(([{ isRunning }]) => isRunning);
+    return Promise.all(
+      running.map(async ([, { coordinator }]) => {
+        const beganMs = performance.now();
+        const code = await send(coordinator, { timeoutMs }).then(
+          () => undefined,
+          (reason: unknown) => ConnectError.from(reason).code,
+        );
+        return { code, tookMs: performance.now() - beganMs };
+      }),
+    );
   }
 
   /** Waits until every node is ready. */

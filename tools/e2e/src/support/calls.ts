@@ -8,6 +8,8 @@ export const COORDINATOR = 'cloudless.api.CoordinatorService';
 export const AGENT = 'cloudless.api.AgentService';
 export const ADMIN = 'cloudless.api.AdminService';
 export const IDENTITY = 'cloudless.api.IdentityService';
+export const NETWORK = 'cloudless.api.NetworkService';
+export const NODE_NETWORK = 'cloudless.api.NodeNetworkService';
 export const USER = 'cloudless.api.UserService';
 
 /** The result of a call, independent of the protocol. */

@@ -7,6 +7,12 @@ import { fileURLToPath } from 'node:url';
 /** Root directory of the checkout. */
 export const repository = fileURLToPath(new URL('../../../..', import.meta.url));
 
+/**
+ * Agents have no network proxy, which is a further process for each of them, unless a test asks for
+ * one with `--network`.
+ */
+const WITHOUT_PROXY = { CLOUDLESS_AGENT_NETWORK: 'off' };
+
 /** Exit code and output of a program that has ended. */
 export interface FinishedProgram {
   /** Null when a signal ended the program. */
@@ -47,7 +53,7 @@ export function runToEnd(
 ): Promise<FinishedProgram> {
   const child = spawn(executable, args, {
     cwd: options.cwd ?? repository,
-    env: { ...process.env, ...options.env },
+    env: { ...process.env, ...WITHOUT_PROXY, ...options.env },
     timeout: END_WITHIN_MS,
     killSignal: 'SIGKILL',
   });
@@ -101,7 +107,7 @@ export class RunningProgram {
     return new RunningProgram(
       spawn(executable, args, {
         cwd: repository,
-        env: { ...process.env, ...env },
+        env: { ...process.env, ...WITHOUT_PROXY, ...env },
         stdio: ['ignore', 'pipe', 'pipe'],
       }),
     );

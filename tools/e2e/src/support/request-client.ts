@@ -47,12 +47,14 @@ export class RequestClient {
    * @param name - Name of the workload.
    * @param connections - `kept`: connections are reused; `new`: each request opens a connection.
    * @param toHost - Address of an endpoint for this client. Default: the one in the endpoint.
+   * @param answerWithinMs - Time limit of a request, milliseconds.
    */
   constructor(
     client: () => CoordinatorClient,
     name: string,
     readonly connections: 'new' | 'kept',
     private readonly toHost = ({ ip }: ReplicaEndpoint): string => ip,
+    private readonly answerWithinMs = ANSWER_WITHIN_MS,
   ) {
     this.watch = new EndpointWatch(client, name);
     this.agent = connections === 'kept' ? new Agent({ keepAlive: true }) : undefined;
@@ -133,7 +135,7 @@ export class RequestClient {
         resolve(this.recordFailure(replicaId, `version ${version} at ${host}:${port}: ${message}`));
       };
       const sent = request(
-        { host, port, agent: this.agent ?? false, timeout: ANSWER_WITHIN_MS },
+        { host, port, agent: this.agent ?? false, timeout: this.answerWithinMs },
         (response) => {
           let body = '';
           response.setEncoding('utf8').on('data', (text: string) => (body += text));
@@ -152,7 +154,7 @@ export class RequestClient {
         },
       );
       sent.once('timeout', () =>
-        sent.destroy(new Error(`no answer within ${ANSWER_WITHIN_MS} ms`)),
+        sent.destroy(new Error(`no answer within ${this.answerWithinMs} ms`)),
       );
       sent.once('error', onError);
       sent.end();

@@ -3,11 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Code, ConnectError, createRouterTransport } from '@connectrpc/connect';
 import type { Transport } from '@connectrpc/connect';
-import { AdminService } from '@cloudless/api';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { AdminService, CoordinatorService } from '@cloudless/api';
+import type { ServerInfoSchema } from '@cloudless/api';
 import { ManualClock } from '@cloudless/base/testing';
 import { createMemoryStateStore, exportSnapshot } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
-import { runCli } from '../../testing/run-cli.js';
+import { NOW_MS, runCli } from '../../testing/run-cli.js';
 
 let directory = '';
 beforeEach(async () => {
@@ -255,18 +258,75 @@ describe('cloudlessctl admin accept-restored-state', () => {
   });
 });
 
-describe('cloudlessctl admin step-down', () => {
-  const transport = createRouterTransport(({ service }) =>
-    service(AdminService, {
-      stepDown: () => ({ leaderId: 'c2', leaderAddress: 'https://10.0.0.2:8080', epoch: 8n }),
-    }),
-  );
+describe('cloudlessctl admin coordinators', () => {
+  const known = (id: string, version: string) => ({
+    id,
+    address: `https://${id}.example:8080`,
+    version,
+    startedAt: timestampFromMs(NOW_MS - 3_600_000),
+  });
+  const coordinators = [known('c1', '0.1.0'), known('c2', '0.2.0')];
+  const run = (info: MessageInitShape<typeof ServerInfoSchema>, ...words: readonly string[]) =>
+    runCli(['admin', 'coordinators', ...words], {
+      transport: createRouterTransport(({ service }) =>
+        service(CoordinatorService, { getServerInfo: () => info }),
+      ),
+    });
 
-  it('prints the coordinator that leads now', async () => {
+  it('shows roles, versions and the age of each process', async () => {
+    const leader = { coordinatorId: 'c2', address: 'https://c2.example:8080', epoch: 7n };
+    const { exitCode, stdout } = await run({ coordinators, leader });
+    expect(exitCode).toBe(0);
+    expect(stdout).toBe(
+      [
+        'NAME   ROLE       EPOCH   ADDRESS                   VERSION   AGE',
+        'c1     follower   -       https://c1.example:8080   0.1.0     60m',
+        'c2     leader     7       https://c2.example:8080   0.2.0     60m',
+        '',
+      ].join('\n'),
+    );
+    const json = await run({ coordinators, leader }, '-o', 'json');
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      coordinators: [
+        { id: 'c1', role: 'follower' },
+        { id: 'c2', role: 'leader', epoch: '7' },
+      ],
+    });
+  });
+
+  it('says that no coordinator leads', async () => {
+    const { exitCode, stderr } = await run({ coordinators });
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 0,
+      stderr: expect.stringContaining('no coordinator leads at the moment'),
+    });
+  });
+
+  it('shows the one coordinator of a cluster whose store nobody shares', async () => {
+    const { stdout } = await run({ coordinatorId: 'coordinator', version: '0.1.0', epoch: 3n });
+    expect(stdout).toMatch(/^coordinator +leader +3 +http:\/\/127\.0\.0\.1:8080 +0\.1\.0 +/m);
+  });
+});
+
+describe('cloudlessctl admin step-down', () => {
+  it('ends the leadership that it has read, and prints the coordinator that leads now', async () => {
+    const expectedEpochs: (bigint | undefined)[] = [];
+    const transport = createRouterTransport(({ service }) => {
+      service(CoordinatorService, {
+        getServerInfo: () => ({ leader: { coordinatorId: 'c1', epoch: 7n } }),
+      });
+      service(AdminService, {
+        stepDown: ({ expectedEpoch }) => {
+          expectedEpochs.push(expectedEpoch);
+          return { leaderId: 'c2', leaderAddress: 'https://10.0.0.2:8080', epoch: 8n };
+        },
+      });
+    });
     const { exitCode, stdout } = await runCli(['admin', 'step-down'], { transport });
     expect({ exitCode, stdout }).toEqual({
       exitCode: 0,
       stdout: 'leadership: handed over to coordinator c2 at https://10.0.0.2:8080 (epoch 8)\n',
     });
+    expect(expectedEpochs).toEqual([7n]);
   });
 });

@@ -3,6 +3,7 @@ import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 import type { CommandTree, Invocation, LocalInvocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { LocalSession } from '../../call/local-session.js';
+import { addOutputOptions } from '../general/list-objects.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { withValues } from '../../completion/value-kinds.js';
 import { readChunks, writeBackup } from './backup-file.js';
@@ -66,6 +67,14 @@ export function addAdminCommands(tree: CommandTree, parent: Command): void {
     'after an old state was restored: use this state, and stop replicas that it does not know',
     acceptRestoredState,
   );
+  addOutputOptions(
+    tree.addCommand(
+      parent,
+      'coordinators',
+      'list the coordinators that run, and which of them leads',
+      async (invocation) => (await import('./list-coordinators.js')).listCoordinators(invocation),
+    ),
+  );
   tree.addCommand(
     parent,
     'step-down',
@@ -96,8 +105,10 @@ async function acceptRestoredState({ session }: Invocation): Promise<void> {
 }
 
 async function stepDown({ session }: Invocation): Promise<void> {
+  // Names the leadership to end: a call that arrives late must not depose the next leader.
+  const { leader } = await session.client.getServerInfo({}, session.getCallOptions());
   const { leaderId, leaderAddress, epoch } = await session.admin.stepDown(
-    {},
+    leader === undefined ? {} : { expectedEpoch: leader.epoch },
     session.getCallOptions(),
   );
   if (session.isStructured)

@@ -39,7 +39,7 @@ export function formatUnit(options: UnitOptions): string {
     '[Unit]',
     service === 'coordinator' ? 'Description=Cloudless coordinator' : 'Description=Cloudless agent',
     'Wants=network-online.target',
-    `After=network-online.target${service === 'agent' ? ' containerd.service crio.service' : ''}`,
+    `After=network-online.target${service === 'agent' ? ' containerd.service crio.service' : ' etcd.service'}`,
     '# A service that cannot start is tried again for as long as the machine runs.',
     'StartLimitIntervalSec=0',
     '',
@@ -64,7 +64,7 @@ function commonSections({ service, program, nodeFolder, args }: UnitOptions): re
     program,
     ...(service === 'agent' ? ['run'] : []),
     ...['--data-dir', `/var/lib/${directory}`],
-    ...args,
+    ...(service === 'coordinator' ? toCredentialArguments(args) : args),
   ];
   return [
     [
@@ -93,6 +93,44 @@ function commonSections({ service, program, nodeFolder, args }: UnitOptions): re
   ];
 }
 
+/** Flags of a coordinator whose files its user cannot read, with the names of the credentials. */
+const CREDENTIALS: Readonly<Record<string, string>> = {
+  '--etcd-ca': 'etcd-ca.crt',
+  '--etcd-cert': 'etcd.crt',
+  '--etcd-key': 'etcd.key',
+  '--etcd-password-file': 'etcd-password',
+};
+/** Flags of files that systemd reads for the service. */
+export const CREDENTIAL_FLAGS: readonly string[] = Object.keys(CREDENTIALS);
+/** Where systemd shows the credentials to the service. */
+const CREDENTIALS_DIRECTORY = '/run/credentials/cloudless-coordinator.service';
+
+/** Returns the arguments with the paths of credentials in place of those of their files. */
+function toCredentialArguments(args: readonly string[]): readonly string[] {
+  return args.map((word, index) => {
+    const [flag = ''] = word.split('=', 1);
+    const inline = CREDENTIALS[flag];
+    if (inline !== undefined && word !== flag) return `${flag}=${CREDENTIALS_DIRECTORY}/${inline}`;
+    const separate = CREDENTIALS[args[index - 1] ?? ''];
+    return separate === undefined ? word : `${CREDENTIALS_DIRECTORY}/${separate}`;
+  });
+}
+
+function credentialSections(args: readonly string[]): readonly Section[] {
+  const settings = Object.entries(CREDENTIALS).flatMap(([flag, name]) => {
+    const path = readFlag(args, flag);
+    return path === undefined ? [] : [['LoadCredential', quoteWord(`${name}:${path}`)] as const];
+  });
+  return settings.length === 0
+    ? []
+    : [
+        [
+          'Files for etcd, which systemd reads at each start for the user of the service.',
+          ...settings,
+        ],
+      ];
+}
+
 /** Ports below this one need CAP_NET_BIND_SERVICE. */
 const FIRST_FREE_PORT = 1024;
 
@@ -103,6 +141,7 @@ function coordinatorSections({ args }: UnitOptions): readonly Section[] {
   });
   const capabilities = hasLowPort ? 'CAP_NET_BIND_SERVICE' : '';
   return [
+    ...credentialSections(args),
     ['Connections of thousands of agents.', ['LimitNOFILE', '1048576']],
     [
       'The coordinator closes its store within 10 s; agents and workloads go on without it.',

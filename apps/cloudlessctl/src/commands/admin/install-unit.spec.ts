@@ -49,6 +49,29 @@ describe('cloudlessctl admin install-unit', () => {
     );
   });
 
+  it('lets systemd read the files for etcd, which the user of the service cannot', async () => {
+    const { stdout } = await printUnit(
+      ...['coordinator', ...NODE, '--', '--state', 'etcd'],
+      ...['--etcd-endpoints', 'https://10.0.0.1:2379', '--etcd-ca=/etc/etcd/ca.crt'],
+      ...['--etcd-cert', '/etc/etcd/client.crt', '--etcd-key', '/etc/etcd/client key'],
+    );
+    expect(valuesOf(stdout, 'LoadCredential')).toEqual([
+      'etcd-ca.crt:/etc/etcd/ca.crt',
+      'etcd.crt:/etc/etcd/client.crt',
+      '"etcd.key:/etc/etcd/client key"',
+    ]);
+    const credentials = '/run/credentials/cloudless-coordinator.service';
+    expect(valuesOf(stdout, 'ExecStart')).toEqual([
+      `/usr/local/bin/cloudless-coordinator --data-dir /var/lib/cloudless-coordinator --state etcd --etcd-endpoints https://10.0.0.1:2379 --etcd-ca=${credentials}/etcd-ca.crt --etcd-cert ${credentials}/etcd.crt --etcd-key ${credentials}/etcd.key`,
+    ]);
+    expect(await printUnit('coordinator', ...NODE, '--', '--etcd-key', 'client.key')).toMatchObject(
+      {
+        exitCode: 2,
+        stderr: 'cloudlessctl: --etcd-key "client.key": expected an absolute path\n',
+      },
+    );
+  });
+
   it('lets a coordinator listen on a port below 1024', async () => {
     const { stdout } = await printUnit('coordinator', ...NODE, '--', '--port', '443');
     expect(valuesOf(stdout, 'AmbientCapabilities')).toEqual(['CAP_NET_BIND_SERVICE']);

@@ -10,7 +10,13 @@ import {
   getTextOption,
   requireOperand,
 } from '../options.js';
-import { formatUnit, readFlag, stateDirectoryOf, type UnitService } from './install-unit-text.js';
+import {
+  CREDENTIAL_FLAGS,
+  formatUnit,
+  readFlag,
+  stateDirectoryOf,
+  type UnitService,
+} from './install-unit-text.js';
 
 const SERVICES: readonly UnitService[] = ['coordinator', 'agent'];
 
@@ -84,6 +90,11 @@ function checkArguments(service: UnitService, args: readonly string[]): void {
     throw createUsageFailure(
       `the unit sets --data-dir itself, to /var/lib/${stateDirectoryOf(service)}; leave it out`,
     );
+  if (service === 'coordinator')
+    for (const flag of CREDENTIAL_FLAGS) {
+      const path = readFlag(args, flag);
+      if (path !== undefined) checkAbsolute(flag, path);
+    }
   if (args[0] !== undefined && !args[0].startsWith('-'))
     throw createUsageFailure(
       `${JSON.stringify(args[0])} is not a flag; after -- give only the flags of cloudless-${service}${service === 'agent' ? ' run' : ''}`,

@@ -272,7 +272,7 @@ describe('names that do not exist', () => {
   it.each([
     ['deployments', 'workloads'],
     ['po', 'replicas'],
-    ['services', 'workloads'],
+    ['services', 'cloudlessctl service'],
   ])('name what is here instead of %s', async (foreign, here) => {
     expect((await get(foreign)).stderr).toContain(`; here: ${here}\n`);
   });

@@ -106,6 +106,10 @@ async function explain(invocation: Invocation): Promise<void> {
   }
   if (hasFlag(invocation, 'recursive'))
     throw createUsageFailure('--recursive applies to manifest fields such as spec.rollout');
+  if (/^services?\/./.test(operand)) {
+    const { explainService } = await import('../service/explain-service.js');
+    return explainService(invocation, operand.replace(/^services?\//, ''));
+  }
   return explainWorkload(invocation, operand);
 }
 

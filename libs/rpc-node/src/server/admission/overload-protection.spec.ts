@@ -392,6 +392,32 @@ describe('startRpcServer', () => {
     for (const items of watches) void items.return?.();
   });
 
+  it('counts the streams that another server forwards against the addresses of their clients', async () => {
+    const server = await open({
+      limits: { streamsPerPeer: 1 },
+      authorize: ({ header }) => {
+        const address = header.get('client') ?? '';
+        const principal = { kind: 'controller', name: address } as const;
+        return { principal, address, connectionId: 'c1', check: () => undefined };
+      },
+      registerRoutes: (router) =>
+        router.rpc(watchWorkloads, async function* (_request, { signal }) {
+          yield {};
+          await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        }),
+    });
+    const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+    const watch = (address: string) =>
+      client.watchWorkloads({}, { headers: { client: address } })[Symbol.asyncIterator]();
+    const watches = [watch('192.0.2.1'), watch('192.0.2.2')];
+    await Promise.all(watches.map((items) => items.next()));
+    await expect(watch('192.0.2.1').next()).rejects.toMatchObject({
+      rawMessage:
+        'clients at 192.0.2.1 have 1 streams open, the limit of one address; close some first',
+    });
+    for (const items of watches) void items.return?.();
+  });
+
   it('serves other calls while an interleaved watch sends a large snapshot', async () => {
     let sentCount = 0;
     const server = await open({

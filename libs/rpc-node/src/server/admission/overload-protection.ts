@@ -149,7 +149,7 @@ export class OverloadProtection {
           this.streamLimiter.acquire(
             priority,
             principal,
-            toPeerKey(call.connection?.remoteAddress ?? ''),
+            toPeerKey(call.caller?.address ?? call.connection?.remoteAddress ?? ''),
           ),
         );
       } catch (reason) {

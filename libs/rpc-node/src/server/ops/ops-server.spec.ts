@@ -57,6 +57,25 @@ describe('startOpsServer', () => {
     expect((await get('/health', 'HEAD')).body).toHaveLength(0);
   });
 
+  it('adds the facts of a report to the page, whatever the status', async () => {
+    const facts = { role: 'leader', epoch: 7 };
+    const reports = [
+      { report: { ok: true, facts }, body: { status: 'ok' } },
+      {
+        report: { ok: true, degraded: ['disk full'], facts },
+        body: { status: 'degraded', reasons: ['disk full'] },
+      },
+      {
+        report: { ok: false, reasons: ['lost'], facts },
+        body: { status: 'unavailable', reasons: ['lost'] },
+      },
+    ] as const;
+    for (const { report, body } of reports) {
+      const { get } = await open({ checkHealth: () => report });
+      expect(JSON.parse((await get('/health')).body.toString())).toEqual({ ...body, ...facts });
+    }
+  });
+
   it('answers 503 with the reasons when a check is not ok', async () => {
     const { get } = await open({
       checkReadiness: () => ({ ok: false, reasons: ['no leader', 'store is read-only'] }),

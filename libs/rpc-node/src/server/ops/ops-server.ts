@@ -21,9 +21,13 @@ import type { ServerTls } from '../transport/tls-acceptor.js';
  * Result of a check of health or readiness. `degraded` lists problems that need no restart of the
  * process.
  */
-export type HealthReport =
+export type HealthReport = (
   | { readonly ok: true; readonly degraded?: readonly string[] }
-  | { readonly ok: false; readonly reasons: readonly string[] };
+  | { readonly ok: false; readonly reasons: readonly string[] }
+) & {
+  /** Further fields of the page, such as the role of the process in its cluster. */
+  readonly facts?: Readonly<Record<string, string | number>>;
+};
 
 export interface OpsServerOptions {
   /** Address to listen on. Without `tls`: a loopback address or `localhost`. */
@@ -75,7 +79,8 @@ const MAX_CONNECTIONS = 256;
 
 /**
  * Starts the server for `/health`, `/ready` and `/metrics`. `/health` and `/ready` answer 200
- * `{"status":"ok"}`, 200 `{"status":"degraded","reasons":[…]}` or 503 with `reasons`.
+ * `{"status":"ok"}`, 200 `{"status":"degraded","reasons":[…]}` or 503 with `reasons`, each with the
+ * facts of the report.
  * @throws CloudlessError `precondition` when the host is not loopback and `tls` is absent; `invalid`
  *   when the port is out of range; `unavailable` when the port is in use; `denied` when the system
  *   refuses the port.
@@ -172,11 +177,13 @@ interface Page {
 }
 
 function toPage(report: HealthReport): Page {
-  if (!report.ok) return createStatusPage(503, 'unavailable', report.reasons);
+  const { facts = {} } = report;
+  if (!report.ok)
+    return createJsonPage(503, { status: 'unavailable', reasons: report.reasons, ...facts });
   const { degraded = [] } = report;
   return degraded.length === 0
-    ? createJsonPage(200, { status: 'ok' })
-    : createStatusPage(200, 'degraded', degraded);
+    ? createJsonPage(200, { status: 'ok', ...facts })
+    : createJsonPage(200, { status: 'degraded', reasons: degraded, ...facts });
 }
 
 /** The page at `/` and, with status 404, at every unknown path: what this server has. */

@@ -10,6 +10,11 @@ export interface Caller {
   /** Id of the connection; for logs. */
   readonly connectionId: string;
   /**
+   * Address of the client when another server has forwarded the call. Undefined: the address of the
+   * connection.
+   */
+  readonly address?: string | undefined;
+  /**
    * Runs each second while the call is open, and after `RpcServer.recheckCallers`. Must return fast.
    * @throws CloudlessError when the call must end, for example because its certificate has expired.
    */

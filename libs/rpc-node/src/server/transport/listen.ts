@@ -2,6 +2,14 @@ import type { Server } from 'node:net';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { isLoopbackHost, requireLoopback } from '@cloudless/identity';
 
+/**
+ * Connections that the system accepts and holds until the event loop takes them; the system lowers
+ * the number to `net.core.somaxconn`. After a restart all agents connect while the coordinator still
+ * loads its state. A client beyond this number appears connected but is not: the system drops its
+ * data, and the client sends it again only after 1, 2, 4, up to 32 s.
+ */
+const MAX_UNACCEPTED_CONNECTIONS = 65_535;
+
 /** Address on which a server listens. */
 export interface ListenAddress {
   readonly host: string;
@@ -46,7 +54,7 @@ export async function listen(
     const onError = (reason: Error): void =>
       reject(toListenError(reason, bindHost, port, portOption));
     server.once('error', onError);
-    server.listen({ host: bindHost, port }, () => {
+    server.listen({ host: bindHost, port, backlog: MAX_UNACCEPTED_CONNECTIONS }, () => {
       server.off('error', onError);
       resolve();
     });

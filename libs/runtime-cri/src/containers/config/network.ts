@@ -141,11 +141,19 @@ export function toSandboxNetwork(
   'hostname' | 'dnsConfig' | 'portMappings'
 > {
   const { network = {}, ports } = request;
-  const { hostNetwork = false, dnsServers = [] } = network;
+  const { hostNetwork = false, dnsServers = [], dnsSearches = [], dnsOptions = [] } = network;
   const mapped = hostNetwork ? [] : ports;
   return {
     ...(hostNetwork ? {} : { hostname: resolveHostname(request) }),
-    ...(dnsServers.length === 0 ? {} : { dnsConfig: { servers: [...dnsServers] } }),
+    ...(dnsServers.length === 0
+      ? {}
+      : {
+          dnsConfig: {
+            servers: [...dnsServers],
+            searches: [...dnsSearches],
+            options: [...dnsOptions],
+          },
+        }),
     portMappings: mapped.flatMap(({ port, protocol, hostPort }) =>
       hostPort === undefined
         ? []

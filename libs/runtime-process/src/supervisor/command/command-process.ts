@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '@cloudless/base';
 import { EXEC_GRACE_MS, type LogStream, type TerminalSize } from '@cloudless/runtime';
-import { signalGroup } from '../../system/process-identity.js';
+import { signalGroup } from '@cloudless/app-kit/background';
 import { killProcesses, readProcesses, findRelatives } from '../../system/process-tree.js';
 import type { LaunchContext } from '../process/launch-command.js';
 import type { DependentProcess } from '../container/managed-container.js';

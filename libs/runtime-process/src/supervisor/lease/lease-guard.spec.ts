@@ -11,7 +11,7 @@ import {
 import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
 import { toContainerId } from '@cloudless/base';
-import { readStartToken } from '../../system/process-identity.js';
+import { readStartToken } from '@cloudless/app-kit/background';
 import { waitUntil } from '../../testing/real-machine.js';
 import { layout } from '../container/container-paths.js';
 import type { ShellTools } from '../process/launch-script.js';

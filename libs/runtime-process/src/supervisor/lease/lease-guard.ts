@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
-import { isAlive, readStartToken } from '../../system/process-identity.js';
+import { isAlive, readStartToken } from '@cloudless/app-kit/background';
 import { layout } from '../container/container-paths.js';
 import type { ShellTools } from '../process/launch-script.js';
 import type { ProcessReference } from '../process/main-process.js';

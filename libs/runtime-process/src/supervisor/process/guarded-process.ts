@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { CloudlessError } from '@cloudless/base';
-import { readStartToken } from '../../system/process-identity.js';
+import { readStartToken } from '@cloudless/app-kit/background';
 import type { ProcessReference } from './main-process.js';
 
 /**

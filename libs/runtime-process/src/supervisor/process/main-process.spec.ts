@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { readStartToken } from '../../system/process-identity.js';
+import { readStartToken } from '@cloudless/app-kit/background';
 import { readProcesses } from '../../system/process-tree.js';
 import { waitUntil } from '../../testing/real-machine.js';
 import { MainProcess, type MainProcessOptions } from './main-process.js';

@@ -1,5 +1,5 @@
+import { isAlive, signalGroup } from '@cloudless/app-kit/background';
 import type { Cgroup } from '../../system/cgroups.js';
-import { isAlive, signalGroup } from '../../system/process-identity.js';
 import {
   killProcesses,
   readProcesses,

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/admin.proto.
  */
 export const file_cloudless_api_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChljbG91ZGxlc3MvYXBpL2FkbWluLnByb3RvEg1jbG91ZGxlc3MuYXBpIg8KDUJhY2t1cFJlcXVlc3QiGwoLQmFja3VwQ2h1bmsSDAoEZGF0YRgBIAEoDCIRCg9TbmFwc2hvdFJlcXVlc3QiHQoNU25hcHNob3RDaHVuaxIMCgRkYXRhGAEgASgMIhwKGkFjY2VwdFJlc3RvcmVkU3RhdGVSZXF1ZXN0IlYKG0FjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCBINCgVlcG9jaBgCIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgDIAEoAyIRCg9TdGVwRG93blJlcXVlc3QiTAoQU3RlcERvd25SZXNwb25zZRIRCglsZWFkZXJfaWQYASABKAkSFgoObGVhZGVyX2FkZHJlc3MYAiABKAkSDQoFZXBvY2gYAyABKAMy4AIKDEFkbWluU2VydmljZRJECgZCYWNrdXASHC5jbG91ZGxlc3MuYXBpLkJhY2t1cFJlcXVlc3QaGi5jbG91ZGxlc3MuYXBpLkJhY2t1cENodW5rMAESTwoIU25hcHNob3QSHi5jbG91ZGxlc3MuYXBpLlNuYXBzaG90UmVxdWVzdBocLmNsb3VkbGVzcy5hcGkuU25hcHNob3RDaHVuayIDkAIBMAESbAoTQWNjZXB0UmVzdG9yZWRTdGF0ZRIpLmNsb3VkbGVzcy5hcGkuQWNjZXB0UmVzdG9yZWRTdGF0ZVJlcXVlc3QaKi5jbG91ZGxlc3MuYXBpLkFjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZRJLCghTdGVwRG93bhIeLmNsb3VkbGVzcy5hcGkuU3RlcERvd25SZXF1ZXN0Gh8uY2xvdWRsZXNzLmFwaS5TdGVwRG93blJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChljbG91ZGxlc3MvYXBpL2FkbWluLnByb3RvEg1jbG91ZGxlc3MuYXBpIg8KDUJhY2t1cFJlcXVlc3QiGwoLQmFja3VwQ2h1bmsSDAoEZGF0YRgBIAEoDCIRCg9TbmFwc2hvdFJlcXVlc3QiHQoNU25hcHNob3RDaHVuaxIMCgRkYXRhGAEgASgMIhwKGkFjY2VwdFJlc3RvcmVkU3RhdGVSZXF1ZXN0IlYKG0FjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCBINCgVlcG9jaBgCIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgDIAEoAyJBCg9TdGVwRG93blJlcXVlc3QSGwoOZXhwZWN0ZWRfZXBvY2gYASABKANIAIgBAUIRCg9fZXhwZWN0ZWRfZXBvY2giTAoQU3RlcERvd25SZXNwb25zZRIRCglsZWFkZXJfaWQYASABKAkSFgoObGVhZGVyX2FkZHJlc3MYAiABKAkSDQoFZXBvY2gYAyABKAMy4AIKDEFkbWluU2VydmljZRJECgZCYWNrdXASHC5jbG91ZGxlc3MuYXBpLkJhY2t1cFJlcXVlc3QaGi5jbG91ZGxlc3MuYXBpLkJhY2t1cENodW5rMAESTwoIU25hcHNob3QSHi5jbG91ZGxlc3MuYXBpLlNuYXBzaG90UmVxdWVzdBocLmNsb3VkbGVzcy5hcGkuU25hcHNob3RDaHVuayIDkAIBMAESbAoTQWNjZXB0UmVzdG9yZWRTdGF0ZRIpLmNsb3VkbGVzcy5hcGkuQWNjZXB0UmVzdG9yZWRTdGF0ZVJlcXVlc3QaKi5jbG91ZGxlc3MuYXBpLkFjY2VwdFJlc3RvcmVkU3RhdGVSZXNwb25zZRJLCghTdGVwRG93bhIeLmNsb3VkbGVzcy5hcGkuU3RlcERvd25SZXF1ZXN0Gh8uY2xvdWRsZXNzLmFwaS5TdGVwRG93blJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message cloudless.api.BackupRequest
@@ -133,6 +133,13 @@ export const AcceptRestoredStateResponseSchema: GenMessage<AcceptRestoredStateRe
  * @generated from message cloudless.api.StepDownRequest
  */
 export type StepDownRequest = Message<"cloudless.api.StepDownRequest"> & {
+  /**
+   * Number of the leadership to end. FAILED_PRECONDITION when the coordinator that serves the call
+   * leads with another epoch, which then goes on. Absent: the leadership that the call reaches ends.
+   *
+   * @generated from field: optional int64 expected_epoch = 1;
+   */
+  expectedEpoch?: bigint | undefined;
 };
 
 /**
@@ -222,7 +229,8 @@ export const AdminService: GenService<{
   /**
    * Ends the current leadership, so that another coordinator takes over at once. Changes that run
    * end first, and changes that arrive meanwhile wait for the next leader. FAILED_PRECONDITION when
-   * no other coordinator runs. UNAVAILABLE when none has taken over in time.
+   * no other coordinator runs, and for another epoch than the expected one. UNAVAILABLE when none
+   * has taken over in time.
    *
    * @generated from rpc cloudless.api.AdminService.StepDown
    */

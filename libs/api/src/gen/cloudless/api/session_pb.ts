@@ -29,7 +29,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/session.proto.
  */
 export const file_cloudless_api_session: GenFile = /*@__PURE__*/
-  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgibgoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCRIzCgtjZXJ0aWZpY2F0ZRgDIAEoCzIeLmNsb3VkbGVzcy5hcGkuTm9kZUNlcnRpZmljYXRlIvgECgVIZWxsbxIUCgxwcm90b2NvbF9taW4YASABKAUSFAoMcHJvdG9jb2xfbWF4GAIgASgFEhoKB25vZGVfaWQYAyABKAlCCbpIBnIEEAEYPxITCgtpbnN0YW5jZV9pZBgEIAEoCRISCgpjbHVzdGVyX2lkGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSFQoNaGlnaGVzdF9lcG9jaBgHIAEoAxIXCgZyZWdpb24YCCABKAlCB7pIBHICGD8SFQoEem9uZRgJIAEoCUIHukgEcgIYPxI7CgZsYWJlbHMYCiADKAsyIC5jbG91ZGxlc3MuYXBpLkhlbGxvLkxhYmVsc0VudHJ5Qgm6SAaaAQMQgAESJAoGdGFpbnRzGAsgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBItCghjYXBhY2l0eRgMIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5Ei0KCHJlc2VydmVkGA0gASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSFAoMbWF4X3JlcGxpY2FzGA4gASgFEhQKDGNhcGFiaWxpdGllcxgPIAMoCRIVCg1hZ2VudF92ZXJzaW9uGBAgASgJEhQKDGFyY2hpdGVjdHVyZRgRIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGBIgASgJEhUKDWFnZW50X2FkZHJlc3MYEyABKAkSLAoKY29uZGl0aW9ucxgUIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi2QIKDEFnZW50TWVzc2FnZRIlCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9IABItCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeUgAEi4KBnJlcG9ydBgDIAEoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydEgAEiUKBXVzYWdlGAQgASgLMhQuY2xvdWRsZXNzLmFwaS5Vc2FnZUgAEi4KB3JlZnVzZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk9yZGVyUmVmdXNlZEgAEjYKDnR1bm5lbF9yZWZ1c2VkGAYgASgLMhwuY2xvdWRsZXNzLmFwaS5UdW5uZWxSZWZ1c2VkSAASKQoHZ29vZGJ5ZRgHIAEoCzIWLmNsb3VkbGVzcy5hcGkuR29vZGJ5ZUgAQgkKB21lc3NhZ2UiSQoJSW52ZW50b3J5Ei4KCHJlcGxpY2FzGAEgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhUmVwb3J0EgwKBGxhc3QYAiABKAginAQKDVJlcGxpY2FSZXBvcnQSEgoKcmVwbGljYV9pZBgBIAEoCRIUCgx3b3JrbG9hZF91aWQYAiABKAkSFgoOb3JkZXJfcmV2aXNpb24YAyABKAMSMQoFcGhhc2UYBCABKA4yIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FTdGF0dXMuUGhhc2USDQoFcmVhZHkYBSABKAgSDgoGcmVhc29uGAYgASgJEhQKDGNvbnRhaW5lcl9pZBgHIAEoCRIQCghyZXN0YXJ0cxgIIAEoBRIqCgllbmRwb2ludHMYCSADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50EhsKDmxhc3RfZXhpdF9jb2RlGAogASgFSACIAQESLgoKc3RhcnRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVZWFybGllcl9jb250YWluZXJfaWRzGAwgAygJEhcKD2xhc3RfZW5kX3JlYXNvbhgNIAEoCRIRCglmb3Jnb3R0ZW4YDiABKAgSEgoKbGFzdF9saW5lcxgPIAMoCRIyCgppbWFnZV9wdWxsGBAgASgLMh4uY2xvdWRsZXNzLmFwaS5JbWFnZVB1bGxTdGF0dXMSMAoJY29udGFpbmVyGB4gASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJGYWN0c0IRCg9fbGFzdF9leGl0X2NvZGUiXgoFVXNhZ2USJwoFdXNhZ2UYASABKAsyGC5jbG91ZGxlc3MuYXBpLk5vZGVVc2FnZRIsCgpjb25kaXRpb25zGAIgAygLMhguY2xvdWRsZXNzLmFwaS5Db25kaXRpb24idQoMT3JkZXJSZWZ1c2VkEhIKCnJlcGxpY2FfaWQYASABKAkSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSFQoNaGVsZF9yZXZpc2lvbhgDIAEoAxISCgpoZWxkX2Vwb2NoGAQgASgDEg4KBnJlYXNvbhgFIAEoCSIyCg1UdW5uZWxSZWZ1c2VkEhEKCXR1bm5lbF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNAoHR29vZGJ5ZRIOCgZyZWFzb24YASABKAkSGQoRcmVwbGljYXNfY29udGludWUYAiABKAgiyAIKEkNvb3JkaW5hdG9yTWVzc2FnZRIpCgd3ZWxjb21lGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5XZWxjb21lSAASJQoFb3JkZXIYAiABKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVySAASMAoLb3Blbl90dW5uZWwYAyABKAsyGS5jbG91ZGxlc3MuYXBpLk9wZW5UdW5uZWxIABIrCghhZG1pdHRlZBgEIAEoCzIXLmNsb3VkbGVzcy5hcGkuQWRtaXR0ZWRIABI8ChFyZW5ld19jZXJ0aWZpY2F0ZRgFIAEoCzIfLmNsb3VkbGVzcy5hcGkuUmVuZXdDZXJ0aWZpY2F0ZUgAEjgKDGNvb3JkaW5hdG9ycxgGIAEoCzIgLmNsb3VkbGVzcy5hcGkuS25vd25Db29yZGluYXRvcnNIAEIJCgdtZXNzYWdlIkoKEUtub3duQ29vcmRpbmF0b3JzEjUKDGNvb3JkaW5hdG9ycxgBIAMoCzIfLmNsb3VkbGVzcy5hcGkuS25vd25Db29yZGluYXRvciIvChBLbm93bkNvb3JkaW5hdG9yEgoKAmlkGAEgASgJEg8KB2FkZHJlc3MYAiABKAkizgIKB1dlbGNvbWUSEgoKY2x1c3Rlcl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoAxIQCghwcm90b2NvbBgDIAEoBRIoCgVsZWFzZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1waW5nX2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnVzYWdlX2ludGVydmFsGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEHJlY29ubmVjdF9zcHJlYWQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTcmVjb25uZWN0X3BhdXNlX21heBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpzZXNzaW9uX2lkGAkgASgJIgoKCEFkbWl0dGVkIkQKEFJlbmV3Q2VydGlmaWNhdGUSMAoMdHJ1c3RfYnVuZGxlGAEgASgLMhouY2xvdWRsZXNzLmFwaS5UcnVzdEJ1bmRsZSLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiqgEKClN0YXJ0T3JkZXISEQoJbmFtZXNwYWNlGAEgASgJEhAKCHdvcmtsb2FkGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEc2xvdBgEIAEoBRIpCgRzcGVjGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLQoKc3RvcF9hZnRlchgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ/CglTdG9wT3JkZXISMQoOcHJlX3N0b3BfZGVsYXkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCSINCgtGb3JnZXRPcmRlciKoBAoKT3BlblR1bm5lbBIRCgl0dW5uZWxfaWQYASABKAkSLgoLZGlhbF93aXRoaW4YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoEbG9ncxgDIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIxCgRleGVjGAQgASgLMiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3RIABI6CgZzdGF0dXMYBSABKAsyKC5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXR1c1JlcXVlc3RIABIvCgtleGVjX3N0cmVhbRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuRXhlY1N0YXJ0SAASNwoMcG9ydF9mb3J3YXJkGAcgASgLMh8uY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFN0YXJ0SAASOAoFc3RhdHMYCCABKAsyJy5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXRzUmVxdWVzdEgAEj4KCnN0YXRzX2xpc3QYCSABKAsyKC5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1JlcXVlc3RIABIwCgtsb2dfY2hhbm5lbBgKIAEoCzIZLmNsb3VkbGVzcy5hcGkuTG9nQ2hhbm5lbEgAEhYKDmV4ZWNfaW5fcGllY2VzGBQgASgIQggKBnRhcmdldCIMCgpMb2dDaGFubmVsIuQFCgtUdW5uZWxGcmFtZRITCgl0dW5uZWxfaWQYASABKAlIABImCgNsb2cYAiABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASMgoEZXhlYxgDIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAEjAKBnN0YXR1cxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzSAASKwoFZXJyb3IYBSABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAYgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIQCgZ3aW5kb3cYByABKANIABIwCgpleGVjX2lucHV0GAggASgLMhouY2xvdWRsZXNzLmFwaS5FeGVjUmVxdWVzdEgAEjIKC2V4ZWNfb3V0cHV0GAkgASgLMhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2VIABI6Cg1mb3J3YXJkX2lucHV0GAogASgLMiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3RIABI8Cg5mb3J3YXJkX291dHB1dBgLIAEoCzIiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZUgAEi4KBXN0YXRzGAwgASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0c0gAEj8KCnN0YXRzX2xpc3QYDSABKAsyKS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1Jlc3BvbnNlSAASNgoLbG9nX2NoYW5uZWwYDiABKAsyHy5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZXNIABI4CgpleGVjX3BpZWNlGBQgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSABCBwoFZnJhbWUiQgoQTG9nQ2hhbm5lbEZyYW1lcxIuCgZmcmFtZXMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZSKZAgoPTG9nQ2hhbm5lbEZyYW1lEg4KBmxvZ19pZBgBIAEoAxIwCgRvcGVuGAIgASgLMiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdEgAEhAKBndpbmRvdxgDIAEoA0gAEikKBWNsb3NlGAQgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIoCgVlbnRyeRgFIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIrCgVlcnJvchgGIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYByABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAQgcKBWZyYW1lIgsKCVR1bm5lbEVuZCJYCgtUdW5uZWxFcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSKgoGcmVhc29uGAMgASgOMhouY2xvdWRsZXNzLmFwaS5FcnJvclJlYXNvbiKRAQoQSGVhcnRiZWF0UmVxdWVzdBIrCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9CBrpIA8gBARIrCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeRIjCgV1c2FnZRgDIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2UiYgoRSGVhcnRiZWF0UmVzcG9uc2USJwoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZRIkCgZvcmRlcnMYAiADKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVyIogBChFSZW5ld0xlYXNlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHQoKc2Vzc2lvbl9pZBgCIAEoCUIJukgGcgQQARhAEjgKCGxvb3BfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgu6SAjIAQGqAQIyACIUChJSZW5ld0xlYXNlUmVzcG9uc2ViBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_error, file_cloudless_api_exec, file_cloudless_api_identity, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgibgoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCRIzCgtjZXJ0aWZpY2F0ZRgDIAEoCzIeLmNsb3VkbGVzcy5hcGkuTm9kZUNlcnRpZmljYXRlIqUFCgVIZWxsbxIUCgxwcm90b2NvbF9taW4YASABKAUSFAoMcHJvdG9jb2xfbWF4GAIgASgFEhoKB25vZGVfaWQYAyABKAlCCbpIBnIEEAEYPxITCgtpbnN0YW5jZV9pZBgEIAEoCRISCgpjbHVzdGVyX2lkGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSFQoNaGlnaGVzdF9lcG9jaBgHIAEoAxIXCgZyZWdpb24YCCABKAlCB7pIBHICGD8SFQoEem9uZRgJIAEoCUIHukgEcgIYPxI7CgZsYWJlbHMYCiADKAsyIC5jbG91ZGxlc3MuYXBpLkhlbGxvLkxhYmVsc0VudHJ5Qgm6SAaaAQMQgAESJAoGdGFpbnRzGAsgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBItCghjYXBhY2l0eRgMIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5Ei0KCHJlc2VydmVkGA0gASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSFAoMbWF4X3JlcGxpY2FzGA4gASgFEhQKDGNhcGFiaWxpdGllcxgPIAMoCRIVCg1hZ2VudF92ZXJzaW9uGBAgASgJEhQKDGFyY2hpdGVjdHVyZRgRIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGBIgASgJEhUKDWFnZW50X2FkZHJlc3MYEyABKAkSLAoKY29uZGl0aW9ucxgUIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEisKB25ldHdvcmsYFSABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQwoLTm9kZU5ldHdvcmsSGQoHYWRkcmVzcxgBIAEoCUIIukgFcgMYhQISGQoHaG9zdF9pZBgCIAEoCUIIukgFcgMYgAEi2QIKDEFnZW50TWVzc2FnZRIlCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9IABItCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeUgAEi4KBnJlcG9ydBgDIAEoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydEgAEiUKBXVzYWdlGAQgASgLMhQuY2xvdWRsZXNzLmFwaS5Vc2FnZUgAEi4KB3JlZnVzZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk9yZGVyUmVmdXNlZEgAEjYKDnR1bm5lbF9yZWZ1c2VkGAYgASgLMhwuY2xvdWRsZXNzLmFwaS5UdW5uZWxSZWZ1c2VkSAASKQoHZ29vZGJ5ZRgHIAEoCzIWLmNsb3VkbGVzcy5hcGkuR29vZGJ5ZUgAQgkKB21lc3NhZ2UiSQoJSW52ZW50b3J5Ei4KCHJlcGxpY2FzGAEgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhUmVwb3J0EgwKBGxhc3QYAiABKAginAQKDVJlcGxpY2FSZXBvcnQSEgoKcmVwbGljYV9pZBgBIAEoCRIUCgx3b3JrbG9hZF91aWQYAiABKAkSFgoOb3JkZXJfcmV2aXNpb24YAyABKAMSMQoFcGhhc2UYBCABKA4yIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FTdGF0dXMuUGhhc2USDQoFcmVhZHkYBSABKAgSDgoGcmVhc29uGAYgASgJEhQKDGNvbnRhaW5lcl9pZBgHIAEoCRIQCghyZXN0YXJ0cxgIIAEoBRIqCgllbmRwb2ludHMYCSADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50EhsKDmxhc3RfZXhpdF9jb2RlGAogASgFSACIAQESLgoKc3RhcnRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVZWFybGllcl9jb250YWluZXJfaWRzGAwgAygJEhcKD2xhc3RfZW5kX3JlYXNvbhgNIAEoCRIRCglmb3Jnb3R0ZW4YDiABKAgSEgoKbGFzdF9saW5lcxgPIAMoCRIyCgppbWFnZV9wdWxsGBAgASgLMh4uY2xvdWRsZXNzLmFwaS5JbWFnZVB1bGxTdGF0dXMSMAoJY29udGFpbmVyGB4gASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJGYWN0c0IRCg9fbGFzdF9leGl0X2NvZGUiXgoFVXNhZ2USJwoFdXNhZ2UYASABKAsyGC5jbG91ZGxlc3MuYXBpLk5vZGVVc2FnZRIsCgpjb25kaXRpb25zGAIgAygLMhguY2xvdWRsZXNzLmFwaS5Db25kaXRpb24idQoMT3JkZXJSZWZ1c2VkEhIKCnJlcGxpY2FfaWQYASABKAkSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSFQoNaGVsZF9yZXZpc2lvbhgDIAEoAxISCgpoZWxkX2Vwb2NoGAQgASgDEg4KBnJlYXNvbhgFIAEoCSIyCg1UdW5uZWxSZWZ1c2VkEhEKCXR1bm5lbF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNAoHR29vZGJ5ZRIOCgZyZWFzb24YASABKAkSGQoRcmVwbGljYXNfY29udGludWUYAiABKAgigAMKEkNvb3JkaW5hdG9yTWVzc2FnZRIpCgd3ZWxjb21lGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5XZWxjb21lSAASJQoFb3JkZXIYAiABKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVySAASMAoLb3Blbl90dW5uZWwYAyABKAsyGS5jbG91ZGxlc3MuYXBpLk9wZW5UdW5uZWxIABIrCghhZG1pdHRlZBgEIAEoCzIXLmNsb3VkbGVzcy5hcGkuQWRtaXR0ZWRIABI8ChFyZW5ld19jZXJ0aWZpY2F0ZRgFIAEoCzIfLmNsb3VkbGVzcy5hcGkuUmVuZXdDZXJ0aWZpY2F0ZUgAEjgKDGNvb3JkaW5hdG9ycxgGIAEoCzIgLmNsb3VkbGVzcy5hcGkuS25vd25Db29yZGluYXRvcnNIABI2Cg5lbmRwb2ludHNfZ29uZRgHIAEoCzIcLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnRzR29uZUgAQgkKB21lc3NhZ2UiJAoNRW5kcG9pbnRzR29uZRITCgtyZXBsaWNhX2lkcxgBIAMoCSJKChFLbm93bkNvb3JkaW5hdG9ycxI1Cgxjb29yZGluYXRvcnMYASADKAsyHy5jbG91ZGxlc3MuYXBpLktub3duQ29vcmRpbmF0b3IicAoQS25vd25Db29yZGluYXRvchIKCgJpZBgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSLgoKc3RhcnRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAizgIKB1dlbGNvbWUSEgoKY2x1c3Rlcl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoAxIQCghwcm90b2NvbBgDIAEoBRIoCgVsZWFzZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCg1waW5nX2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnVzYWdlX2ludGVydmFsGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEHJlY29ubmVjdF9zcHJlYWQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTcmVjb25uZWN0X3BhdXNlX21heBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpzZXNzaW9uX2lkGAkgASgJIgoKCEFkbWl0dGVkIkQKEFJlbmV3Q2VydGlmaWNhdGUSMAoMdHJ1c3RfYnVuZGxlGAEgASgLMhouY2xvdWRsZXNzLmFwaS5UcnVzdEJ1bmRsZSLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiqgEKClN0YXJ0T3JkZXISEQoJbmFtZXNwYWNlGAEgASgJEhAKCHdvcmtsb2FkGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEc2xvdBgEIAEoBRIpCgRzcGVjGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLQoKc3RvcF9hZnRlchgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiK4AQoJU3RvcE9yZGVyEjEKDnByZV9zdG9wX2RlbGF5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGdyYWNlX3BlcmlvZBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZyZWFzb24YAyABKAkSNwoUYXdhaXRfZW5kcG9pbnRzX2dvbmUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iDQoLRm9yZ2V0T3JkZXIi1AQKCk9wZW5UdW5uZWwSEQoJdHVubmVsX2lkGAEgASgJEi4KC2RpYWxfd2l0aGluGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKBGxvZ3MYAyABKAsyIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0SAASMQoEZXhlYxgEIAEoCzIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0SAASOgoGc3RhdHVzGAUgASgLMiguY2xvdWRsZXNzLmFwaS5HZXRDb250YWluZXJTdGF0dXNSZXF1ZXN0SAASLwoLZXhlY19zdHJlYW0YBiABKAsyGC5jbG91ZGxlc3MuYXBpLkV4ZWNTdGFydEgAEjcKDHBvcnRfZm9yd2FyZBgHIAEoCzIfLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRTdGFydEgAEjgKBXN0YXRzGAggASgLMicuY2xvdWRsZXNzLmFwaS5HZXRDb250YWluZXJTdGF0c1JlcXVlc3RIABI+CgpzdGF0c19saXN0GAkgASgLMiguY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyU3RhdHNSZXF1ZXN0SAASMAoLbG9nX2NoYW5uZWwYCiABKAsyGS5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxIABIqCgVyZWxheRgLIAEoCzIZLmNsb3VkbGVzcy5hcGkuUmVsYXlTdGFydEgAEhYKDmV4ZWNfaW5fcGllY2VzGBQgASgIQggKBnRhcmdldCIMCgpMb2dDaGFubmVsIiIKClJlbGF5U3RhcnQSFAoMZnJvbV9ub2RlX2lkGAEgASgJIuQFCgtUdW5uZWxGcmFtZRITCgl0dW5uZWxfaWQYASABKAlIABImCgNsb2cYAiABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASMgoEZXhlYxgDIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAEjAKBnN0YXR1cxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzSAASKwoFZXJyb3IYBSABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAYgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIQCgZ3aW5kb3cYByABKANIABIwCgpleGVjX2lucHV0GAggASgLMhouY2xvdWRsZXNzLmFwaS5FeGVjUmVxdWVzdEgAEjIKC2V4ZWNfb3V0cHV0GAkgASgLMhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2VIABI6Cg1mb3J3YXJkX2lucHV0GAogASgLMiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3RIABI8Cg5mb3J3YXJkX291dHB1dBgLIAEoCzIiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZUgAEi4KBXN0YXRzGAwgASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0c0gAEj8KCnN0YXRzX2xpc3QYDSABKAsyKS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1Jlc3BvbnNlSAASNgoLbG9nX2NoYW5uZWwYDiABKAsyHy5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZXNIABI4CgpleGVjX3BpZWNlGBQgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSABCBwoFZnJhbWUiQgoQTG9nQ2hhbm5lbEZyYW1lcxIuCgZmcmFtZXMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZSKZAgoPTG9nQ2hhbm5lbEZyYW1lEg4KBmxvZ19pZBgBIAEoAxIwCgRvcGVuGAIgASgLMiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdEgAEhAKBndpbmRvdxgDIAEoA0gAEikKBWNsb3NlGAQgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIoCgVlbnRyeRgFIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIrCgVlcnJvchgGIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYByABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAQgcKBWZyYW1lIgsKCVR1bm5lbEVuZCJYCgtUdW5uZWxFcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSKgoGcmVhc29uGAMgASgOMhouY2xvdWRsZXNzLmFwaS5FcnJvclJlYXNvbiKRAQoQSGVhcnRiZWF0UmVxdWVzdBIrCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9CBrpIA8gBARIrCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeRIjCgV1c2FnZRgDIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2UiYgoRSGVhcnRiZWF0UmVzcG9uc2USJwoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZRIkCgZvcmRlcnMYAiADKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVyIogBChFSZW5ld0xlYXNlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHQoKc2Vzc2lvbl9pZBgCIAEoCUIJukgGcgQQARhAEjgKCGxvb3BfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgu6SAjIAQGqAQIyACIUChJSZW5ld0xlYXNlUmVzcG9uc2ViBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_error, file_cloudless_api_exec, file_cloudless_api_identity, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Registers a machine as a node. A cluster without identities (plaintext on loopback) needs no
@@ -255,6 +255,13 @@ export type Hello = Message<"cloudless.api.Hello"> & {
    * @generated from field: repeated cloudless.api.Condition conditions = 20;
    */
   conditions: Condition[];
+
+  /**
+   * How the network proxies of other nodes reach this node. Absent: the node has no network proxy.
+   *
+   * @generated from field: cloudless.api.NodeNetwork network = 21;
+   */
+  network?: NodeNetwork | undefined;
 };
 
 /**
@@ -263,6 +270,35 @@ export type Hello = Message<"cloudless.api.Hello"> & {
  */
 export const HelloSchema: GenMessage<Hello> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 2);
+
+/**
+ * How the network proxies of other nodes reach a node.
+ *
+ * @generated from message cloudless.api.NodeNetwork
+ */
+export type NodeNetwork = Message<"cloudless.api.NodeNetwork"> & {
+  /**
+   * Address and port at which the proxy accepts connections with mutual TLS, such as
+   * `10.0.0.5:9443`. Empty: the proxy can only dial out, and other proxies use the relay.
+   *
+   * @generated from field: string address = 1;
+   */
+  address: string;
+
+  /**
+   * Equal for agents that share one network namespace: their replicas reach each other directly.
+   *
+   * @generated from field: string host_id = 2;
+   */
+  hostId: string;
+};
+
+/**
+ * Describes the message cloudless.api.NodeNetwork.
+ * Use `create(NodeNetworkSchema)` to create a new message.
+ */
+export const NodeNetworkSchema: GenMessage<NodeNetwork> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 3);
 
 /**
  * A message from the agent in a session.
@@ -339,7 +375,7 @@ export type AgentMessage = Message<"cloudless.api.AgentMessage"> & {
  * Use `create(AgentMessageSchema)` to create a new message.
  */
 export const AgentMessageSchema: GenMessage<AgentMessage> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 3);
+  messageDesc(file_cloudless_api_session, 4);
 
 /**
  * All replicas that the agent knows, in chunks of at most 256 KiB.
@@ -367,7 +403,7 @@ export type Inventory = Message<"cloudless.api.Inventory"> & {
  * Use `create(InventorySchema)` to create a new message.
  */
 export const InventorySchema: GenMessage<Inventory> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 4);
+  messageDesc(file_cloudless_api_session, 5);
 
 /**
  * The state of one replica on its node. A report is complete, so a lost or repeated report has no
@@ -502,7 +538,7 @@ export type ReplicaReport = Message<"cloudless.api.ReplicaReport"> & {
  * Use `create(ReplicaReportSchema)` to create a new message.
  */
 export const ReplicaReportSchema: GenMessage<ReplicaReport> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 5);
+  messageDesc(file_cloudless_api_session, 6);
 
 /**
  * Measured usage of the machine, every `usage_interval`.
@@ -530,7 +566,7 @@ export type Usage = Message<"cloudless.api.Usage"> & {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 6);
+  messageDesc(file_cloudless_api_session, 7);
 
 /**
  * The agent refuses an order, because it has a newer order for the replica or has accepted orders
@@ -580,7 +616,7 @@ export type OrderRefused = Message<"cloudless.api.OrderRefused"> & {
  * Use `create(OrderRefusedSchema)` to create a new message.
  */
 export const OrderRefusedSchema: GenMessage<OrderRefused> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 7);
+  messageDesc(file_cloudless_api_session, 8);
 
 /**
  * The agent does not open a tunnel.
@@ -608,7 +644,7 @@ export type TunnelRefused = Message<"cloudless.api.TunnelRefused"> & {
  * Use `create(TunnelRefusedSchema)` to create a new message.
  */
 export const TunnelRefusedSchema: GenMessage<TunnelRefused> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 8);
+  messageDesc(file_cloudless_api_session, 9);
 
 /**
  * The agent ends the session in good order. It sends no message after this one.
@@ -638,7 +674,7 @@ export type Goodbye = Message<"cloudless.api.Goodbye"> & {
  * Use `create(GoodbyeSchema)` to create a new message.
  */
 export const GoodbyeSchema: GenMessage<Goodbye> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 9);
+  messageDesc(file_cloudless_api_session, 10);
 
 /**
  * A message from the coordinator in a session.
@@ -700,6 +736,14 @@ export type CoordinatorMessage = Message<"cloudless.api.CoordinatorMessage"> & {
      */
     value: KnownCoordinators;
     case: "coordinators";
+  } | {
+    /**
+     * Network proxies no longer choose these replicas for new connections.
+     *
+     * @generated from field: cloudless.api.EndpointsGone endpoints_gone = 7;
+     */
+    value: EndpointsGone;
+    case: "endpointsGone";
   } | { case: undefined; value?: undefined };
 };
 
@@ -708,7 +752,29 @@ export type CoordinatorMessage = Message<"cloudless.api.CoordinatorMessage"> & {
  * Use `create(CoordinatorMessageSchema)` to create a new message.
  */
 export const CoordinatorMessageSchema: GenMessage<CoordinatorMessage> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 10);
+  messageDesc(file_cloudless_api_session, 11);
+
+/**
+ * Every network proxy that is connected has applied the removal of these replicas. The coordinator
+ * sends the message once for each replica that a StopOrder with `await_endpoints_gone` stops.
+ *
+ * @generated from message cloudless.api.EndpointsGone
+ */
+export type EndpointsGone = Message<"cloudless.api.EndpointsGone"> & {
+  /**
+   * Ids of the replicas.
+   *
+   * @generated from field: repeated string replica_ids = 1;
+   */
+  replicaIds: string[];
+};
+
+/**
+ * Describes the message cloudless.api.EndpointsGone.
+ * Use `create(EndpointsGoneSchema)` to create a new message.
+ */
+export const EndpointsGoneSchema: GenMessage<EndpointsGone> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 12);
 
 /**
  * The coordinators that an agent may dial. An agent stores them beside the addresses that it was
@@ -730,7 +796,7 @@ export type KnownCoordinators = Message<"cloudless.api.KnownCoordinators"> & {
  * Use `create(KnownCoordinatorsSchema)` to create a new message.
  */
 export const KnownCoordinatorsSchema: GenMessage<KnownCoordinators> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 11);
+  messageDesc(file_cloudless_api_session, 13);
 
 /**
  * Where a coordinator is reached.
@@ -751,6 +817,20 @@ export type KnownCoordinator = Message<"cloudless.api.KnownCoordinator"> & {
    * @generated from field: string address = 2;
    */
   address: string;
+
+  /**
+   * Version of the program. Only in the response of GetServerInfo.
+   *
+   * @generated from field: string version = 3;
+   */
+  version: string;
+
+  /**
+   * Start of the process. Only in the response of GetServerInfo.
+   *
+   * @generated from field: google.protobuf.Timestamp started_at = 4;
+   */
+  startedAt?: Timestamp | undefined;
 };
 
 /**
@@ -758,7 +838,7 @@ export type KnownCoordinator = Message<"cloudless.api.KnownCoordinator"> & {
  * Use `create(KnownCoordinatorSchema)` to create a new message.
  */
 export const KnownCoordinatorSchema: GenMessage<KnownCoordinator> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 12);
+  messageDesc(file_cloudless_api_session, 14);
 
 /**
  * Answer to Hello: settings of the session.
@@ -837,7 +917,7 @@ export type Welcome = Message<"cloudless.api.Welcome"> & {
  * Use `create(WelcomeSchema)` to create a new message.
  */
 export const WelcomeSchema: GenMessage<Welcome> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 13);
+  messageDesc(file_cloudless_api_session, 15);
 
 /**
  * The whole inventory of the agent is written. From here on its node counts as alive.
@@ -852,7 +932,7 @@ export type Admitted = Message<"cloudless.api.Admitted"> & {
  * Use `create(AdmittedSchema)` to create a new message.
  */
 export const AdmittedSchema: GenMessage<Admitted> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 14);
+  messageDesc(file_cloudless_api_session, 16);
 
 /**
  * Asks the agent to call RenewNodeCertificate now, because the trust bundle or the issuing key of
@@ -874,7 +954,7 @@ export type RenewCertificate = Message<"cloudless.api.RenewCertificate"> & {
  * Use `create(RenewCertificateSchema)` to create a new message.
  */
 export const RenewCertificateSchema: GenMessage<RenewCertificate> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 15);
+  messageDesc(file_cloudless_api_session, 17);
 
 /**
  * An order for one replica, fenced by epoch and order revision. The coordinator repeats it until a
@@ -948,7 +1028,7 @@ export type Order = Message<"cloudless.api.Order"> & {
  * Use `create(OrderSchema)` to create a new message.
  */
 export const OrderSchema: GenMessage<Order> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 16);
+  messageDesc(file_cloudless_api_session, 18);
 
 /**
  * The replica to start.
@@ -1005,7 +1085,7 @@ export type StartOrder = Message<"cloudless.api.StartOrder"> & {
  * Use `create(StartOrderSchema)` to create a new message.
  */
 export const StartOrderSchema: GenMessage<StartOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 17);
+  messageDesc(file_cloudless_api_session, 19);
 
 /**
  * How to stop the replica.
@@ -1033,6 +1113,14 @@ export type StopOrder = Message<"cloudless.api.StopOrder"> & {
    * @generated from field: string reason = 3;
    */
   reason: string;
+
+  /**
+   * Longest time to wait for EndpointsGone of the replica, in addition to `pre_stop_delay`, before
+   * SIGTERM. Absent: the agent does not wait.
+   *
+   * @generated from field: google.protobuf.Duration await_endpoints_gone = 4;
+   */
+  awaitEndpointsGone?: Duration | undefined;
 };
 
 /**
@@ -1040,7 +1128,7 @@ export type StopOrder = Message<"cloudless.api.StopOrder"> & {
  * Use `create(StopOrderSchema)` to create a new message.
  */
 export const StopOrderSchema: GenMessage<StopOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 18);
+  messageDesc(file_cloudless_api_session, 20);
 
 /**
  * @generated from message cloudless.api.ForgetOrder
@@ -1053,7 +1141,7 @@ export type ForgetOrder = Message<"cloudless.api.ForgetOrder"> & {
  * Use `create(ForgetOrderSchema)` to create a new message.
  */
 export const ForgetOrderSchema: GenMessage<ForgetOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 19);
+  messageDesc(file_cloudless_api_session, 21);
 
 /**
  * Asks the agent to call Tunnel with this id, which is valid for one call.
@@ -1144,6 +1232,14 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
      */
     value: LogChannel;
     case: "logChannel";
+  } | {
+    /**
+     * A connection of the network proxy of another node. Data follows in frames of the tunnel.
+     *
+     * @generated from field: cloudless.api.RelayStart relay = 11;
+     */
+    value: RelayStart;
+    case: "relay";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -1160,7 +1256,7 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
  * Use `create(OpenTunnelSchema)` to create a new message.
  */
 export const OpenTunnelSchema: GenMessage<OpenTunnel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 20);
+  messageDesc(file_cloudless_api_session, 22);
 
 /**
  * Many logs in one tunnel.
@@ -1175,7 +1271,28 @@ export type LogChannel = Message<"cloudless.api.LogChannel"> & {
  * Use `create(LogChannelSchema)` to create a new message.
  */
 export const LogChannelSchema: GenMessage<LogChannel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 21);
+  messageDesc(file_cloudless_api_session, 23);
+
+/**
+ * A relayed connection to the network proxy of the node.
+ *
+ * @generated from message cloudless.api.RelayStart
+ */
+export type RelayStart = Message<"cloudless.api.RelayStart"> & {
+  /**
+   * Id of the node that connects.
+   *
+   * @generated from field: string from_node_id = 1;
+   */
+  fromNodeId: string;
+};
+
+/**
+ * Describes the message cloudless.api.RelayStart.
+ * Use `create(RelayStartSchema)` to create a new message.
+ */
+export const RelayStartSchema: GenMessage<RelayStart> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 24);
 
 /**
  * A message of a tunnel.
@@ -1319,7 +1436,7 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
  * Use `create(TunnelFrameSchema)` to create a new message.
  */
 export const TunnelFrameSchema: GenMessage<TunnelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 22);
+  messageDesc(file_cloudless_api_session, 25);
 
 /**
  * Frames of the logs of a LogChannel, in order.
@@ -1340,7 +1457,7 @@ export type LogChannelFrames = Message<"cloudless.api.LogChannelFrames"> & {
  * Use `create(LogChannelFramesSchema)` to create a new message.
  */
 export const LogChannelFramesSchema: GenMessage<LogChannelFrames> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 23);
+  messageDesc(file_cloudless_api_session, 26);
 
 /**
  * A frame of one log of a LogChannel.
@@ -1418,7 +1535,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
  * Use `create(LogChannelFrameSchema)` to create a new message.
  */
 export const LogChannelFrameSchema: GenMessage<LogChannelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 24);
+  messageDesc(file_cloudless_api_session, 27);
 
 /**
  * The end of a tunnel or of a log.
@@ -1433,7 +1550,7 @@ export type TunnelEnd = Message<"cloudless.api.TunnelEnd"> & {
  * Use `create(TunnelEndSchema)` to create a new message.
  */
 export const TunnelEndSchema: GenMessage<TunnelEnd> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 25);
+  messageDesc(file_cloudless_api_session, 28);
 
 /**
  * The failure of a tunnel or of a log.
@@ -1468,7 +1585,7 @@ export type TunnelError = Message<"cloudless.api.TunnelError"> & {
  * Use `create(TunnelErrorSchema)` to create a new message.
  */
 export const TunnelErrorSchema: GenMessage<TunnelError> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 26);
+  messageDesc(file_cloudless_api_session, 29);
 
 /**
  * The messages of a session in a single call, for tools and proxies that cannot stream. Content and
@@ -1504,7 +1621,7 @@ export type HeartbeatRequest = Message<"cloudless.api.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 27);
+  messageDesc(file_cloudless_api_session, 30);
 
 /**
  * @generated from message cloudless.api.HeartbeatResponse
@@ -1530,7 +1647,7 @@ export type HeartbeatResponse = Message<"cloudless.api.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 28);
+  messageDesc(file_cloudless_api_session, 31);
 
 /**
  * Renews the lease of a node while the main loop of its agent cannot.
@@ -1565,7 +1682,7 @@ export type RenewLeaseRequest = Message<"cloudless.api.RenewLeaseRequest"> & {
  * Use `create(RenewLeaseRequestSchema)` to create a new message.
  */
 export const RenewLeaseRequestSchema: GenMessage<RenewLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 29);
+  messageDesc(file_cloudless_api_session, 32);
 
 /**
  * @generated from message cloudless.api.RenewLeaseResponse
@@ -1578,5 +1695,5 @@ export type RenewLeaseResponse = Message<"cloudless.api.RenewLeaseResponse"> & {
  * Use `create(RenewLeaseResponseSchema)` to create a new message.
  */
 export const RenewLeaseResponseSchema: GenMessage<RenewLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 30);
+  messageDesc(file_cloudless_api_session, 33);
 

@@ -1,0 +1,147 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import type dgram from 'node:dgram';
+import type net from 'node:net';
+import { CloudlessError } from '@cloudless/base';
+import { holdClients, type HandedSocket } from './listening-sockets.js';
+
+/** Argument of a proxy that takes over the sockets of the process that has started it. */
+export const SUCCESSOR_FLAG = '--successor';
+/** Time for a successor to serve, milliseconds. After this time the predecessor continues. */
+const TAKEOVER_TIMEOUT_MS = 30_000;
+
+/** Message of the predecessor; sockets come with their message. */
+type ToSuccessor =
+  | {
+      readonly type: 'socket';
+      readonly kind: 'tcp' | 'udp';
+      readonly address: string;
+      readonly port: number;
+    }
+  /** The socket that holds the lock of the network namespace. */
+  | { readonly type: 'lock' }
+  | { readonly type: 'complete' }
+  /** The predecessor has closed its control socket. */
+  | { readonly type: 'released' };
+/** Message of the successor: it has taken the sockets and listens. */
+type FromSuccessor = { readonly type: 'ready' };
+
+/** What a proxy process inherits. */
+export interface Inheritance {
+  readonly sockets: readonly HandedSocket[];
+  /** Absent: the predecessor did not hold the lock of the network namespace. */
+  readonly lock: net.Server | undefined;
+  /** Tells the predecessor that this process listens. Resolves once it has closed its control socket. */
+  takeOver(): Promise<void>;
+}
+
+/**
+ * Starts a successor and hands it the listening sockets.
+ * @param errorFile - For the error output of the successor.
+ * @param release - Closes the control socket; called once the successor listens.
+ * @throws kind `unavailable` when the successor ends or does not listen within 30 s. The caller then
+ *   continues to serve.
+ */
+export async function handOver(
+  command: readonly string[],
+  errorFile: string,
+  given: { readonly sockets: readonly HandedSocket[]; readonly lock: net.Server | undefined },
+  release: () => void,
+): Promise<void> {
+  const child = start(command, errorFile);
+  try {
+    // A successor that ends confirms no socket: the wait for it ends the wait for the sockets.
+    await Promise.all([waitUntilReady(child), sendSockets(child, given)]);
+  } catch (reason) {
+    child.kill('SIGKILL');
+    throw reason;
+  }
+  release();
+  await send(child, { type: 'released' });
+  child.disconnect();
+  child.unref();
+}
+
+/** Receives the sockets of the process that has started this process. */
+export function inherit(): Promise<Inheritance> {
+  const sockets: HandedSocket[] = [];
+  let lock: net.Server | undefined;
+  return new Promise((resolve, reject) => {
+    let onReleased: () => void = () => undefined;
+    const released = new Promise<void>((done) => (onReleased = done));
+    // A predecessor that ends has released everything.
+    process.once('disconnect', () => {
+      onReleased();
+      reject(new CloudlessError('unavailable', 'the predecessor ended'));
+    });
+    process.on('message', (message: ToSuccessor, handle: unknown) => {
+      if (message.type === 'socket') {
+        const { address, port } = message;
+        const socket: HandedSocket =
+          message.kind === 'tcp'
+            ? { kind: 'tcp', address, port, handle: handle as net.Server }
+            : { kind: 'udp', address, port, handle: handle as dgram.Socket };
+        holdClients(socket);
+        sockets.push(socket);
+      } else if (message.type === 'lock') lock = handle as net.Server;
+      else if (message.type === 'released') onReleased();
+      else
+        resolve({
+          sockets,
+          lock,
+          takeOver: async () => {
+            process.send?.({ type: 'ready' } satisfies FromSuccessor);
+            await released;
+            if (process.connected) process.disconnect();
+          },
+        });
+    });
+  });
+}
+
+function start([file = '', ...args]: readonly string[], errorFile: string): ChildProcess {
+  const errors = openSync(errorFile, 'a', 0o600);
+  const child = spawn(file, args, {
+    detached: true,
+    stdio: ['ignore', errors, errors, 'ipc'],
+    env: {},
+  });
+  closeSync(errors);
+  return child;
+}
+
+async function sendSockets(
+  child: ChildProcess,
+  { sockets, lock }: Parameters<typeof handOver>[2],
+): Promise<void> {
+  for (const { kind, address, port, handle } of sockets)
+    await send(child, { type: 'socket', kind, address, port }, handle);
+  if (lock !== undefined) await send(child, { type: 'lock' }, lock);
+  await send(child, { type: 'complete' });
+}
+
+function waitUntilReady(child: ChildProcess): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const fail = (problem: string): void =>
+      reject(new CloudlessError('unavailable', `the new network proxy ${problem}`));
+    const timer = setTimeout(() => fail('does not listen within 30 s'), TAKEOVER_TIMEOUT_MS);
+    child.once('exit', () => fail('ended at its start'));
+    child.once('error', () => fail('cannot be started'));
+    child.on('message', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
+function send(
+  child: ChildProcess,
+  message: ToSuccessor,
+  handle?: net.Server | dgram.Socket,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    child.send(message, handle, { keepOpen: true }, (reason) =>
+      reason === null ? resolve() : reject(reason),
+    );
+  });
+}

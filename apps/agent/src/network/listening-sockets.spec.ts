@@ -1,0 +1,79 @@
+import dgram from 'node:dgram';
+import { once } from 'node:events';
+import net from 'node:net';
+import { holdClients, ProcessSockets, type HandedSocket } from './listening-sockets.js';
+
+const LOOPBACK = '127.0.0.1';
+const open: { close(): void }[] = [];
+afterEach(() => open.splice(0).forEach((each) => each.close()));
+
+/** A socket that another process has handed over: it accepts clients, and nobody handles them. */
+async function handTcp(): Promise<Extract<HandedSocket, { kind: 'tcp' }>> {
+  const handle = net.createServer();
+  open.push(handle);
+  handle.listen(0, LOOPBACK);
+  await once(handle, 'listening');
+  const { port } = handle.address() as net.AddressInfo;
+  const handed = { kind: 'tcp', address: LOOPBACK, port, handle } as const;
+  holdClients(handed);
+  return handed;
+}
+
+describe('ProcessSockets', () => {
+  it('gives connections that arrived during the hand-over to the handler of the successor', async () => {
+    const handed = await handTcp();
+    const client = net.connect(handed.port, LOOPBACK);
+    await once(handed.handle, 'connection');
+    const sockets = new ProcessSockets([handed]);
+    const server = await sockets.listenTcp(LOOPBACK, handed.port);
+    server.on('connection', (socket) => socket.end('served'));
+    const [data] = (await once(client, 'data')) as [Buffer];
+    expect([server === handed.handle, data.toString()]).toEqual([true, 'served']);
+    client.destroy();
+  });
+
+  it('gives datagrams that arrived during the hand-over to the handler of the successor', async () => {
+    const handle = dgram.createSocket('udp4');
+    open.push(handle);
+    handle.bind(0, LOOPBACK);
+    await once(handle, 'listening');
+    const { port } = handle.address();
+    const handed = { kind: 'udp', address: LOOPBACK, port, handle } as const;
+    holdClients(handed);
+    const client = dgram.createSocket('udp4');
+    open.push(client);
+    client.send('question', port, LOOPBACK);
+    await once(handle, 'message');
+    const socket = await new ProcessSockets([handed]).bindUdp(LOOPBACK, port);
+    const [message] = (await once(socket, 'message')) as [Buffer];
+    expect(message.toString()).toBe('question');
+  });
+
+  it('closes inherited sockets that nobody asks for, with their clients', async () => {
+    const handed = await handTcp();
+    const client = net.connect(handed.port, LOOPBACK);
+    await once(handed.handle, 'connection');
+    new ProcessSockets([handed]).closeUnused();
+    await once(client, 'close');
+    expect(handed.handle.listening).toBe(false);
+  });
+
+  it('lists the sockets that are open', async () => {
+    const sockets = new ProcessSockets();
+    const server = await sockets.listenTcp(LOOPBACK, 0);
+    expect(sockets.list()).toMatchObject([{ kind: 'tcp', address: LOOPBACK }]);
+    server.close();
+    await once(server, 'close');
+    expect(sockets.list()).toEqual([]);
+  });
+
+  it('accepts half-open connections, paused', async () => {
+    const server = await new ProcessSockets().listenTcp(LOOPBACK, 0);
+    open.push(server);
+    const client = net.connect((server.address() as net.AddressInfo).port, LOOPBACK);
+    const [socket] = (await once(server, 'connection')) as [net.Socket];
+    expect([socket.allowHalfOpen, socket.isPaused()]).toEqual([true, true]);
+    client.destroy();
+    socket.destroy();
+  });
+});

@@ -1,0 +1,289 @@
+import { renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import {
+  backoffDelayMs,
+  CloudlessError,
+  errorFields,
+  sleep,
+  type BackoffPolicy,
+  type Clock,
+  type Log,
+  type Random,
+} from '@cloudless/base';
+import type { NodeNetworkAccess, ServiceAccess, TcpStream } from '@cloudless/agent-core';
+import { makeDirectorySync, VERSION } from '@cloudless/app-kit';
+import { connectOrStart } from '@cloudless/app-kit/background';
+import { toTcpStream } from '../machine/dial-tcp.js';
+import { ControlClient, openRelaySocket } from './control-client.js';
+import { EndedReports } from './ended-reports.js';
+import {
+  SETTINGS_FILE,
+  type ControlResponse,
+  type ControlStatus,
+  type ProxySettings,
+} from './control-messages.js';
+
+/** Folder of the proxy in the data directory of an agent. */
+export const NETWORK_FOLDER = 'network';
+/** File for the error output of the proxy. */
+export const ERROR_FILE = 'proxy.err';
+
+/** Delay between attempts to start a proxy that ends or does not answer. */
+const BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 10_000, jitter: 0.2 };
+/**
+ * Time after the start of the agent for which new containers wait for what the proxy knows,
+ * milliseconds. A container that starts without a DNS server never gets one.
+ */
+const FIRST_ANSWER_MS = 5_000;
+/** Longest wait for an answer later, milliseconds. */
+const ANSWER_MS = 1_000;
+const POLL_MS = 50;
+
+export interface NodeNetworkOptions {
+  /** Command of the proxy, to which the directory is appended. */
+  readonly proxyCommand: readonly string[];
+  readonly settings: ProxySettings;
+  /** Address at which other proxies reach this one; empty: that of the listener. */
+  readonly advertise: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+/** The network proxy of a node, as its agent sees it: starts, upgrades and asks the proxy. */
+export class NodeNetwork implements NodeNetworkAccess {
+  private readonly directory: string;
+  private readonly closing = new AbortController();
+  private client: ControlClient | undefined;
+  private meshAddress: ControlStatus['meshAddress'];
+  private settings: ProxySettings;
+  private readonly startedAtMs: number;
+  private readonly loop: Promise<void>;
+  private readonly ended = new EndedReports();
+  /** Newest answer for each namespace. */
+  private readonly known = new Map<string, ServiceAccess>();
+
+  private constructor(private readonly options: NodeNetworkOptions) {
+    this.settings = options.settings;
+    this.directory = join(options.settings.dataDir, NETWORK_FOLDER);
+    this.startedAtMs = options.clock.now();
+    this.writeSettings();
+    this.loop = this.run();
+  }
+
+  /**
+   * Starts the proxy, or connects to the proxy that an earlier agent has started.
+   * @param isRequired - True waits until the proxy answers and knows its address.
+   * @throws kind `unavailable` when the proxy is required and does not answer within 60 s.
+   */
+  static async open(options: NodeNetworkOptions, isRequired: boolean): Promise<NodeNetwork> {
+    const network = new NodeNetwork(options);
+    const needsAddress = options.settings.meshListen !== undefined && options.advertise === '';
+    const waitMs = isRequired ? 60_000 : needsAddress ? 10_000 : 0;
+    const deadlineMs = options.clock.now() + waitMs;
+    while (network.client === undefined && options.clock.now() < deadlineMs)
+      await sleep(options.clock, POLL_MS, network.closing.signal);
+    if (network.client === undefined && isRequired) {
+      await network.close(false);
+      throw new CloudlessError(
+        'unavailable',
+        `the network proxy of this node does not start; see ${join(network.directory, ERROR_FILE)}, or run the agent with --network off`,
+      );
+    }
+    return network;
+  }
+
+  /** How other proxies reach this node, for the Hello of a session. */
+  describe(): { readonly address: string; readonly hostId: string } {
+    const { settings, advertise } = this.options;
+    const { meshListen, hostId } = settings;
+    const port = this.meshAddress?.port ?? meshListen?.port ?? 0;
+    if (meshListen === undefined || port === 0) return { address: '', hostId };
+    return { address: advertise === '' ? `${meshListen.host}:${port}` : advertise, hostId };
+  }
+
+  async findServices(namespace: string): Promise<ServiceAccess | undefined> {
+    const { clock } = this.options;
+    const deadlineMs = Math.max(this.startedAtMs + FIRST_ANSWER_MS, clock.now() + ANSWER_MS);
+    const isFirst = this.known.size === 0;
+    for (;;) {
+      const access = await this.askServices(namespace, deadlineMs - clock.now());
+      if (access !== undefined) this.known.set(namespace, access);
+      // A proxy that knows nothing yet is worth a wait only while it may be starting.
+      const isLate = clock.now() >= (isFirst ? this.startedAtMs + FIRST_ANSWER_MS : deadlineMs);
+      if (access !== undefined || isLate || this.closing.signal.aborted)
+        return access ?? this.known.get(namespace) ?? this.findKnownDns();
+      await sleep(clock, POLL_MS, this.closing.signal).catch(() => undefined);
+    }
+  }
+
+  async openRelay(fromNodeId: string): Promise<TcpStream> {
+    return toTcpStream(
+      await openRelaySocket(this.directory, fromNodeId),
+      'the network proxy of this node',
+    );
+  }
+
+  /** Makes the proxy read its settings and the identity of the node again. */
+  reloadIdentity(): void {
+    void this.client?.request({ type: 'reload' }).catch(() => undefined);
+  }
+
+  /** Gives the proxy other addresses of coordinators, as the agent learns them. */
+  setCoordinators(coordinators: readonly string[]): void {
+    if (isDeepStrictEqual(coordinators, this.settings.coordinators)) return;
+    this.settings = { ...this.settings, coordinators };
+    try {
+      this.writeSettings();
+    } catch (reason) {
+      this.options.log.warn('the proxy does not learn new coordinators', errorFields(reason));
+    }
+    this.reloadIdentity();
+  }
+
+  /** Tells the proxy that replicas have ended, so that it resets their connections. */
+  noteEnded(replicaIds: readonly string[]): void {
+    this.ended.note(replicaIds);
+  }
+
+  /** Returns the metrics of the proxy in the text format of Prometheus; empty without an answer. */
+  async renderMetrics(): Promise<string> {
+    const response = await this.ask({ type: 'metrics' }, ANSWER_MS);
+    return response?.type === 'metrics' ? response.text : '';
+  }
+
+  /**
+   * Ends the connection to the proxy.
+   * @param stopProxy - True also ends the proxy; false keeps it for the replicas that run on.
+   */
+  async close(stopProxy: boolean): Promise<void> {
+    if (stopProxy) await this.ask({ type: 'shutdown' }, ANSWER_MS);
+    this.closing.abort();
+    this.client?.close();
+    await this.loop;
+  }
+
+  private async run(): Promise<void> {
+    const { clock, random, log } = this.options;
+    let failures = 0;
+    while (!this.closing.signal.aborted) {
+      try {
+        await this.serve(() => (failures = 0));
+      } catch (reason) {
+        if (this.closing.signal.aborted) return;
+        if (failures === 0) log.warn('network proxy not reached', errorFields(reason));
+      }
+      failures += 1;
+      const delayMs = backoffDelayMs(BACKOFF, failures, random);
+      await sleep(clock, delayMs, this.closing.signal).catch(() => undefined);
+    }
+  }
+
+  /** Connects to the proxy and resolves when the connection has ended. */
+  private async serve(onReached: () => void): Promise<void> {
+    const { proxyCommand, clock, log } = this.options;
+    let onClosed: () => void = () => undefined;
+    const closed = new Promise<void>((resolve) => (onClosed = resolve));
+    const { client, hello } = await connectOrStart(
+      () => ControlClient.open(this.directory, () => onClosed()),
+      {
+        title: 'network proxy',
+        directory: this.directory,
+        command: [...proxyCommand, this.directory],
+        errorFile: ERROR_FILE,
+      },
+      clock,
+      this.closing.signal,
+    );
+    try {
+      if (await this.align(client, hello)) return;
+      const response = await client.request({ type: 'status' });
+      if (response.type === 'status') this.meshAddress = response.status.meshAddress;
+      this.client = client;
+      this.ended.connect((request) => client.request(request));
+      onReached();
+      log.info('network proxy connected', { proxyPid: hello.pid, proxyVersion: hello.version });
+      await closed;
+      if (!this.closing.signal.aborted) log.warn('network proxy lost');
+    } finally {
+      this.client = undefined;
+      this.ended.disconnect();
+      client.close();
+    }
+  }
+
+  /**
+   * Replaces a proxy of another version or with other settings, and brings the others up to date.
+   * @returns True when the proxy was replaced: connect again.
+   */
+  private async align(
+    client: ControlClient,
+    { version, settings }: Extract<ControlResponse, { type: 'hello' }>,
+  ): Promise<boolean> {
+    const { proxyCommand, log } = this.options;
+    const own = this.options.settings;
+    const isCurrent =
+      version === VERSION &&
+      isDeepStrictEqual({ ...settings, coordinators: [] }, { ...toPlain(own), coordinators: [] });
+    if (isCurrent) {
+      await client.request({ type: 'reload' });
+      return false;
+    }
+    try {
+      await client.request({ type: 'upgrade', command: proxyCommand });
+      log.info('network proxy replaced', { earlierVersion: version });
+      return true;
+    } catch (reason) {
+      log.warn('network proxy not replaced: the earlier one continues', errorFields(reason));
+      return false;
+    }
+  }
+
+  private async askServices(
+    namespace: string,
+    withinMs: number,
+  ): Promise<ServiceAccess | undefined> {
+    const response = await this.ask({ type: 'services', namespace }, withinMs);
+    return response?.type === 'services' ? response.access : undefined;
+  }
+
+  /** The DNS server does not depend on the namespace. */
+  private findKnownDns(): ServiceAccess | undefined {
+    const [any] = this.known.values();
+    return any?.dns === undefined ? undefined : { dns: any.dns, services: [] };
+  }
+
+  private async ask(
+    request: Parameters<ControlClient['request']>[0],
+    withinMs: number,
+  ): Promise<Awaited<ReturnType<ControlClient['request']>> | undefined> {
+    const { client } = this;
+    if (client === undefined) return undefined;
+    return new Promise((resolve) => {
+      const timer = this.options.clock.setTimer(Math.max(0, withinMs), () => resolve(undefined));
+      client.request(request).then(
+        (response) => {
+          timer.cancel();
+          resolve(response);
+        },
+        () => {
+          timer.cancel();
+          resolve(undefined);
+        },
+      );
+    });
+  }
+
+  private writeSettings(): void {
+    makeDirectorySync(this.directory, 0o700);
+    const file = join(this.directory, SETTINGS_FILE);
+    writeFileSync(`${file}.draft`, JSON.stringify(this.settings), { mode: 0o600 });
+    renameSync(`${file}.draft`, file);
+  }
+}
+
+/** Settings as they are after a trip through JSON. */
+function toPlain(settings: ProxySettings): ProxySettings {
+  return JSON.parse(JSON.stringify(settings)) as ProxySettings;
+}

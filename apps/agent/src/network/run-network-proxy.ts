@@ -1,0 +1,263 @@
+import { readFileSync } from 'node:fs';
+import { isAbsolute, join } from 'node:path';
+import { CloudlessError, errorFields, type Clock, type Log, type Random } from '@cloudless/base';
+import type { ServiceAccess } from '@cloudless/agent-core';
+import { acquireDirectoryLock, createFileLog } from '@cloudless/app-kit/background';
+import { createNetworkProxy, type NetworkProxy } from '@cloudless/mesh';
+import { createMetrics, type Metrics } from '@cloudless/observability';
+import { VERSION } from '@cloudless/app-kit';
+import { toClientTls } from '../identity/node-identity.js';
+import { checkGrpc } from '../probes/check-grpc.js';
+import { checkHttp } from '../probes/check-http.js';
+import { checkTcp } from '../probes/check-tcp.js';
+import type { ControlHandler } from './control-server.js';
+import { ControlServer } from './control-server.js';
+import { CoordinatorDialler } from './coordinator-dialler.js';
+import { SETTINGS_FILE, type ControlStatus, type ProxySettings } from './control-messages.js';
+import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.js';
+import { listHostAddresses } from './host-addresses.js';
+import { ProcessSockets } from './listening-sockets.js';
+import { ERROR_FILE } from './node-network.js';
+import { explainHolder, NamespaceLock } from './namespace-lock.js';
+import { ProxyIdentityReader } from './proxy-identity.js';
+import { prepareVirtualRange, removeVirtualRange } from './virtual-range.js';
+
+/** File with the last known network. */
+const SNAPSHOT_FILE = 'snapshot';
+const LOG_FILE = 'proxy.log';
+/** Longest time for which a predecessor keeps its connections after an upgrade, milliseconds. */
+const DRAIN_AFTER_UPGRADE_MS = 3_600_000;
+/** Time for connections to end when the machine shuts down, milliseconds. */
+const DRAIN_AT_SHUTDOWN_MS = 3_000;
+/** Time after which a successor closes inherited sockets of services that no longer exist. */
+const UNUSED_SOCKETS_MS = 15_000;
+/** Interval at which the proxy looks whether its directory still exists, milliseconds. */
+const DIRECTORY_CHECK_MS = 10_000;
+
+export interface NetworkProxyProcessOptions {
+  /** Arguments of the process: the absolute directory, last, and {@link SUCCESSOR_FLAG} before. */
+  readonly args: readonly string[];
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/**
+ * Runs the network proxy of a node in this process until an agent shuts it down or its directory is
+ * removed. Changes the working directory of the process.
+ * @returns When the proxy has ended; at once when another process serves the directory.
+ * @throws kind `invalid` for malformed arguments, `precondition` without settings.
+ */
+export async function runNetworkProxy({
+  args,
+  clock,
+  random,
+}: NetworkProxyProcessOptions): Promise<void> {
+  const directory = args.at(-1) ?? '';
+  if (!isAbsolute(directory))
+    throw new CloudlessError('invalid', 'network-proxy: expected the absolute directory');
+  process.chdir(directory);
+  const isSuccessor = args.includes(SUCCESSOR_FLAG);
+  const inheritance = isSuccessor ? await inherit() : undefined;
+  if (!acquireDirectoryLock(directory, isSuccessor ? process.ppid : undefined)) return;
+  const log = createFileLog(join(directory, LOG_FILE), clock, {
+    component: 'network-proxy',
+    pid: process.pid,
+  });
+  const onFault = (reason: unknown): void => log.error('proxy fault', errorFields(reason));
+  process.on('uncaughtException', onFault).on('unhandledRejection', onFault);
+  process.on('SIGHUP', () => undefined).on('SIGINT', () => undefined);
+  const running = new ProxyProcess(directory, { clock, random, log }, inheritance);
+  process.on('SIGTERM', () => running.stop(DRAIN_AT_SHUTDOWN_MS));
+  try {
+    await running.run();
+  } finally {
+    log.info('proxy ended');
+  }
+}
+
+/** The network proxy with its control socket, its lock and its identity. */
+class ProxyProcess implements ControlHandler {
+  private current: ProxySettings;
+  private readonly identity: ProxyIdentityReader;
+  private readonly lock: NamespaceLock;
+  private readonly sockets: ProcessSockets;
+  private readonly metrics: Metrics = createMetrics({ selfPrefix: 'cloudless_network_metrics' });
+  private readonly proxy: NetworkProxy;
+  private readonly ending = new AbortController();
+  private control: ControlServer | undefined;
+  private end: () => void = () => undefined;
+  private readonly ended = new Promise<void>((resolve) => (this.end = resolve));
+  private isHandingOver = false;
+
+  constructor(
+    private readonly directory: string,
+    private readonly deps: { readonly clock: Clock; readonly random: Random; readonly log: Log },
+    private readonly inheritance: Inheritance | undefined,
+  ) {
+    const { clock, random, log } = deps;
+    const settings = (this.current = readSettings());
+    const { nodeId, zone, region, hostId, meshListen, usesTls, dataDir } = settings;
+    this.identity = new ProxyIdentityReader(dataDir, log);
+    this.lock = new NamespaceLock({ nodeId, pid: process.pid }, { clock, log });
+    if (inheritance?.lock !== undefined) this.lock.adopt(inheritance.lock);
+    this.sockets = new ProcessSockets(inheritance?.sockets);
+    const dialler = new CoordinatorDialler({
+      addresses: () => this.current.coordinators,
+      tls: () => {
+        const { node } = this.identity;
+        if (node !== undefined) return toClientTls(node);
+        throw new CloudlessError('unavailable', 'this machine has not joined its cluster yet');
+      },
+      clock,
+    });
+    this.proxy = createNetworkProxy({
+      ...{ nodeId, zone, region, hostId, meshListen },
+      identity: usesTls ? this.identity : undefined,
+      connect: (signal) => dialler.connect(signal),
+      sockets: this.sockets,
+      checkClients: { tcp: checkTcp, http: checkHttp, grpc: checkGrpc },
+      nodePortAddresses: listHostAddresses(),
+      prepareRange: (cidr) => prepareVirtualRange(cidr, this.directory),
+      mayListen: (signal) => this.lock.acquire(signal),
+      snapshotFile: join(directory, SNAPSHOT_FILE),
+      ...{ clock, random, log },
+      meter: this.metrics,
+    });
+  }
+
+  /** Serves until the proxy is stopped. */
+  async run(): Promise<void> {
+    const { log } = this.deps;
+    await this.identity.reload();
+    await this.proxy.start();
+    await this.inheritance?.takeOver();
+    this.control = await ControlServer.listen(this, log);
+    this.deps.clock.setTimer(UNUSED_SOCKETS_MS, () => this.sockets.closeUnused());
+    log.info('proxy began', { version: VERSION, inherited: this.inheritance?.sockets.length ?? 0 });
+    this.watchDirectory();
+    await this.ended;
+    this.control.close();
+    this.lock.release();
+    await this.proxy.close();
+  }
+
+  /** Ends the process after its connections have ended, or `withinMs` milliseconds. */
+  stop(withinMs: number): void {
+    if (this.ending.signal.aborted) return;
+    this.ending.abort();
+    void this.proxy.drain(withinMs).finally(this.end);
+  }
+
+  settings = (): ProxySettings => this.current;
+
+  async answer(
+    request: Parameters<ControlHandler['answer']>[0],
+  ): ReturnType<ControlHandler['answer']> {
+    switch (request.type) {
+      case 'services':
+        return { type: 'services', access: this.findServices(request.namespace) };
+      case 'status':
+        return { type: 'status', status: this.toStatus() };
+      case 'metrics':
+        return { type: 'metrics', text: await this.metrics.expose() };
+      case 'reload':
+        this.current = readSettings();
+        await this.identity.reload();
+        return { type: 'done' };
+      case 'ended':
+        this.proxy.endReplicas(request.replicaIds);
+        return { type: 'done' };
+      case 'upgrade':
+        await this.upgrade(request.command);
+        return { type: 'done' };
+      case 'shutdown':
+        if (this.lock.socket !== undefined) await removeVirtualRange(this.directory);
+        setImmediate(() => this.stop(0));
+        return { type: 'done' };
+    }
+  }
+
+  acceptRelay: ControlHandler['acceptRelay'] = (fromNodeId, socket) =>
+    this.proxy.acceptRelay(fromNodeId, socket);
+
+  /** What a new container needs to reach services; undefined until the proxy knows the network. */
+  private findServices(namespace: string): ServiceAccess | undefined {
+    const { settings } = this.proxy.view;
+    if (settings === undefined) return undefined;
+    const services = this.proxy
+      .listServices(namespace)
+      .flatMap(({ name, clusterIp, ports }) =>
+        clusterIp === ''
+          ? []
+          : [{ name, address: clusterIp, ports: ports.map(({ name, port }) => ({ name, port })) }],
+      );
+    const server = this.findDnsServer();
+    return {
+      services,
+      ...(server === undefined ? {} : { dns: { server, domain: settings.clusterDomain } }),
+    };
+  }
+
+  /** Containers ask port 53 only. Another proxy may serve this machine. */
+  private findDnsServer(): string | undefined {
+    const own = this.proxy.dns();
+    if (own !== undefined) return own.port === 53 ? own.address : undefined;
+    return this.lock.socket === undefined ? this.proxy.view.settings?.dnsAddress : undefined;
+  }
+
+  private toStatus(): ControlStatus {
+    const status = this.proxy.status();
+    const { holder } = this.lock;
+    const { nodes } = this.proxy.view;
+    const waits =
+      holder === undefined || this.lock.socket !== undefined
+        ? []
+        : [explainHolder(holder, status.revision > 0n ? (id) => nodes.has(id) : undefined)];
+    return {
+      ...status,
+      revision: String(status.revision),
+      servesAddresses: this.lock.socket !== undefined,
+      problems: [...status.problems, ...waits],
+    };
+  }
+
+  /** Hands the sockets over to a new process. This process ends once its connections have ended. */
+  private async upgrade(command: readonly string[]): Promise<void> {
+    if (this.isHandingOver)
+      throw new CloudlessError('precondition', 'the proxy is being replaced already');
+    this.isHandingOver = true;
+    const { log } = this.deps;
+    try {
+      await handOver(
+        [...command, SUCCESSOR_FLAG, this.directory],
+        join(this.directory, ERROR_FILE),
+        { sockets: this.sockets.list(), lock: this.lock.socket },
+        () => setImmediate(() => this.control?.close()),
+      );
+    } catch (reason) {
+      this.isHandingOver = false;
+      log.error('proxy not replaced', errorFields(reason));
+      throw reason;
+    }
+    log.info('proxy replaced: it ends with its last connection');
+    this.lock.release();
+    this.stop(DRAIN_AFTER_UPGRADE_MS);
+  }
+
+  /** Ends the proxy of a data directory that was removed without a reset. */
+  private watchDirectory(): void {
+    this.deps.clock.setTimer(DIRECTORY_CHECK_MS, () => {
+      try {
+        readSettings();
+      } catch {
+        this.deps.log.warn('directory of the proxy is gone');
+        return this.stop(0);
+      }
+      this.watchDirectory();
+    });
+  }
+}
+
+function readSettings(): ProxySettings {
+  return JSON.parse(readFileSync(SETTINGS_FILE, 'utf8')) as ProxySettings;
+}

@@ -1,0 +1,18 @@
+import type { ClusterState } from '@cloudless/cluster-state';
+
+/**
+ * Returns the role of this coordinator and the leader as this coordinator knows it, for /health: the
+ * fields `role`, `leader`, `leaderAddress` and `epoch`. A coordinator that alone uses its store has
+ * no address in the record of its leadership; without a leader, the last three are missing.
+ */
+export function describeRole(
+  state: Pick<ClusterState, 'role' | 'leader'>,
+): Readonly<Record<string, string | number>> {
+  const { coordinatorId = '', address = '', epoch } = state.leader() ?? {};
+  return {
+    role: state.role,
+    ...(coordinatorId === '' ? {} : { leader: coordinatorId }),
+    ...(address === '' ? {} : { leaderAddress: address }),
+    ...(epoch === undefined ? {} : { epoch: Number(epoch) }),
+  };
+}

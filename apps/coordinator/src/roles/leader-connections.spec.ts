@@ -1,0 +1,73 @@
+import { once } from 'node:events';
+import { createServer as createHttp2Server, type ServerHttp2Session } from 'node:http2';
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { createClient } from '@connectrpc/connect';
+import { CoordinatorService } from '@cloudless/api';
+import type { KnownLeader } from '@cloudless/api-server';
+import { ManualClock } from '@cloudless/base/testing';
+import { PING_INTERVAL_MS, PING_TIMEOUT_MS } from './connection-watch.js';
+import { LeaderConnections } from './leader-connections.js';
+
+const never = new AbortController().signal;
+let clock: ManualClock;
+let connections: LeaderConnections;
+let servers: { close(): unknown }[];
+
+beforeEach(() => {
+  clock = new ManualClock();
+  connections = new LeaderConnections(clock, undefined);
+  servers = [];
+});
+afterEach(() => {
+  connections.close();
+  for (const server of servers) server.close();
+});
+
+async function listen(server: Pick<Server, 'listen' | 'address' | 'close' | 'once'>) {
+  servers.push(server);
+  server.listen(0, '127.0.0.1');
+  await once(server as Server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return { address: `http://127.0.0.1:${port}`, coordinatorId: 'c1', epoch: 1n } as KnownLeader;
+}
+
+/** A leader that answers no call. */
+async function aLeader() {
+  const opened: ServerHttp2Session[] = [];
+  const server = createHttp2Server().on('session', (session) => void opened.push(session));
+  const known = await listen(server);
+  return { known, opened };
+}
+
+/** Lets sockets work until the condition holds. */
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+describe('the connection to the leader', () => {
+  it('is destroyed when the leader does not answer pings', async () => {
+    const sockets: Socket[] = [];
+    // Accepts connections, as the kernel does for a process that is stopped.
+    const known = await listen(createServer((socket) => void sockets.push(socket.resume())));
+    await connections.connect(known, never);
+    await until(() => sockets.length === 1);
+    const closed = once(sockets[0] as Socket, 'close');
+    await clock.advance(PING_INTERVAL_MS + PING_TIMEOUT_MS);
+    await closed;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('to an earlier leader is closed although a call over it goes on', async () => {
+    const [first, second] = [await aLeader(), await aLeader()];
+    const transport = await connections.connect(first.known, never);
+    const watch = createClient(CoordinatorService, transport)
+      .watchNodes({})
+      [Symbol.asyncIterator]();
+    const failed = expect(watch.next()).rejects.toThrow();
+    await until(() => first.opened.length === 1);
+    const ended = once(first.opened[0] as ServerHttp2Session, 'close');
+    await connections.connect({ ...second.known, epoch: 2n }, never);
+    await clock.advance(5_000);
+    await Promise.all([ended, failed]);
+  });
+});

@@ -1,0 +1,125 @@
+import type { Event } from '@cloudless/api';
+import type {
+  CertificateAuthorityRecord,
+  ControlRecord,
+  CoordinatorRecord,
+  CredentialRecord,
+  EndpointRecord,
+  EvidenceRecord,
+  JoinTokenRecord,
+  NetworkSettingsRecord,
+  NodePortRecord,
+  NodeBanRecord,
+  NodeRecord,
+  PlanRecord,
+  RemovedEventsRecord,
+  ReplicaRecord,
+  RequestRecord,
+  ServiceAddressRecord,
+  ServiceRecord,
+  UserRecord,
+  VersionRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
+import type { Revision } from '@cloudless/state-store';
+import type { EventSubject } from './event-index.js';
+import type { Stored } from './record-change.js';
+
+/**
+ * The cluster's state at one revision. Records are shared and read-only: copy a record to change
+ * it.
+ */
+export interface ClusterView {
+  readonly revision: Revision;
+  workload(uid: string): Stored<WorkloadRecord> | undefined;
+  workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined;
+  workloads(): Iterable<Stored<WorkloadRecord>>;
+  readonly workloadCount: number;
+  /**
+   * Workloads by namespace and name, ascending. Reads only as many as the caller takes; the view
+   * must not change during the iteration.
+   * @param after - Only workloads after this key, `<namespace>/<name>`. Default: all workloads.
+   */
+  workloadsByName(after?: string): Iterable<Stored<WorkloadRecord>>;
+  control(uid: string): Stored<ControlRecord> | undefined;
+  /** The readiness guard: changes whenever a replica of the workload stops being ready. */
+  readinessGuard(uid: string): Stored<EvidenceRecord> | undefined;
+  plan(id: string): Stored<PlanRecord> | undefined;
+  plans(): Iterable<readonly [string, Stored<PlanRecord>]>;
+  version(uid: string, version: number): VersionRecord | undefined;
+  /** The kept versions of a workload, ascending. */
+  versions(uid: string): readonly VersionRecord[];
+  replica(id: string): Stored<ReplicaRecord> | undefined;
+  replicas(): Iterable<Stored<ReplicaRecord>>;
+  replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
+  replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
+  /** Replicas that wait for a node: in phase PENDING, without a node, and not ordered to stop. */
+  unplaced(): Iterable<Stored<ReplicaRecord>>;
+  node(id: string): Stored<NodeRecord> | undefined;
+  nodes(): Iterable<Stored<NodeRecord>>;
+  readonly nodeCount: number;
+  /**
+   * Nodes by id, ascending, as {@link workloadsByName} lists workloads.
+   * @param after - Only nodes after this id. Default: all nodes.
+   */
+  nodesById(after?: string): Iterable<Stored<NodeRecord>>;
+  /** Nodes that are draining or drained, until they are uncordoned. */
+  drainingNodes(): Iterable<Stored<NodeRecord>>;
+  /** All kept events, oldest first. */
+  events(): readonly Event[];
+  /** The newest kept event about a replica that still has a record. */
+  lastEventOfReplica(replicaId: string): Event | undefined;
+  /** The newest kept event with one of these reasons about a workload or node as a whole. */
+  lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined;
+  event(id: string): Stored<Event> | undefined;
+  request(id: string): Stored<RequestRecord> | undefined;
+  requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
+  /** The newest removed event of each category; undefined when no event was removed. */
+  removedEvents(): Stored<RemovedEventsRecord> | undefined;
+  /** The certificate authority; undefined in a cluster without identities. */
+  certificateAuthority(): Stored<CertificateAuthorityRecord> | undefined;
+  joinToken(id: string): Stored<JoinTokenRecord> | undefined;
+  joinTokens(): Iterable<Stored<JoinTokenRecord>>;
+  user(name: string): Stored<UserRecord> | undefined;
+  users(): Iterable<Stored<UserRecord>>;
+  credential(id: string): Stored<CredentialRecord> | undefined;
+  credentials(): Iterable<Stored<CredentialRecord>>;
+  /** The ban of a node; undefined when the node is not banned. */
+  nodeBan(nodeId: string): Stored<NodeBanRecord> | undefined;
+  nodeBans(): Iterable<Stored<NodeBanRecord>>;
+  /** The coordinators that run, or ran until a few seconds ago. */
+  coordinators(): Iterable<Stored<CoordinatorRecord>>;
+  /** @param key - `<namespace>/<name>`. */
+  service(key: string): Stored<ServiceRecord> | undefined;
+  services(): Iterable<Stored<ServiceRecord>>;
+  /**
+   * An endpoint outside the cluster.
+   * @param key - `<namespace>/<service>/<endpoint id>`.
+   */
+  externalEndpoint(key: string): Stored<EndpointRecord> | undefined;
+  /** The endpoints outside the cluster with their keys. */
+  externalEndpoints(): Iterable<readonly [string, Stored<EndpointRecord>]>;
+  /**
+   * Services by namespace and name, as {@link workloadsByName} lists workloads.
+   * @param after - Only services after this key, `<namespace>/<name>`. Default: all services.
+   */
+  servicesByName(after?: string): Iterable<Stored<ServiceRecord>>;
+  /** The services whose endpoints are replicas of a workload. */
+  servicesSelecting(workload: WorkloadRecord): Iterable<Stored<ServiceRecord>>;
+  /** The workloads whose replicas are endpoints of a service, in any order. */
+  workloadsSelectedBy(service: ServiceRecord): Iterable<Stored<WorkloadRecord>>;
+  /**
+   * The endpoints outside the cluster of a service, without those of a deleted service of the same
+   * name.
+   * @param serviceKey - `<namespace>/<name>`.
+   */
+  externalEndpointsOf(serviceKey: string): Iterable<Stored<EndpointRecord>>;
+  /** The record of a virtual address that is taken, or was taken within the last hour. */
+  serviceAddress(address: string): Stored<ServiceAddressRecord> | undefined;
+  serviceAddresses(): Iterable<readonly [string, Stored<ServiceAddressRecord>]>;
+  /** @param id - Such as `tcp/30080`, or `tcp/203.0.113.9/443` for an external address. */
+  nodePort(id: string): Stored<NodePortRecord> | undefined;
+  nodePorts(): Iterable<readonly [string, Stored<NodePortRecord>]>;
+  /** Settings of the network; undefined before the first leader has stored them. */
+  networkSettings(): Stored<NetworkSettingsRecord> | undefined;
+}

@@ -1,0 +1,44 @@
+import { Port_Protocol, ServiceSpec_Type, type NetworkServiceEntry } from '@cloudless/api';
+
+/** An address at which the proxy listens for one port of a service. */
+export interface PlannedListener {
+  readonly protocol: 'tcp' | 'udp';
+  readonly address: string;
+  readonly port: number;
+  /** `<namespace>/<name>`. */
+  readonly serviceKey: string;
+  readonly portName: string;
+  /** Whether the address is in the range of virtual addresses. */
+  readonly isVirtual: boolean;
+}
+
+/** Returns a text that is equal for listeners that exclude each other. */
+export function listenerKey({ protocol, address, port }: PlannedListener): string {
+  return `${protocol} ${address}:${port}`;
+}
+
+/**
+ * Returns the addresses at which a service is reached on this machine: its virtual address, node
+ * ports at `nodePortAddresses`, and the external addresses of a LOAD_BALANCER service.
+ */
+export function planListeners(
+  serviceKey: string,
+  { spec, clusterIp }: NetworkServiceEntry,
+  nodePortAddresses: readonly string[],
+): readonly PlannedListener[] {
+  const planned: PlannedListener[] = [];
+  const type = spec?.type ?? ServiceSpec_Type.CLUSTER_IP;
+  for (const { name: portName, port, protocol, nodePort } of spec?.ports ?? []) {
+    const add = (address: string, at: number, isVirtual: boolean): void =>
+      void planned.push({
+        protocol: protocol === Port_Protocol.UDP ? 'udp' : 'tcp',
+        ...{ address, port: at, serviceKey, portName, isVirtual },
+      });
+    if (clusterIp !== '') add(clusterIp, port, true);
+    if (type !== ServiceSpec_Type.CLUSTER_IP && nodePort > 0)
+      for (const address of nodePortAddresses) add(address, nodePort, false);
+    if (type === ServiceSpec_Type.LOAD_BALANCER)
+      for (const address of spec?.externalIps ?? []) add(address, port, false);
+  }
+  return planned;
+}

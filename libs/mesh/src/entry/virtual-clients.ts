@@ -1,0 +1,28 @@
+import type { Clock } from '@cloudless/base';
+import { isInRange, parseAddressRange, type AddressRange } from '@cloudless/network';
+import { createLocalClients } from '../dns/local-clients.js';
+import type { NetworkView } from '../model/network-model.js';
+
+/**
+ * Returns a function that tells whether a client may use virtual addresses: the kernel accepts their
+ * packets from every interface, so that a neighbour could reach the internal services of all
+ * namespaces by a route of its own. Processes of this machine reach a virtual address from that very
+ * address, which the kernel accepts from no interface.
+ * @param isLocalClient - Whether an address is of this machine. Default: {@link createLocalClients}.
+ */
+export function createVirtualClients(
+  view: Pick<NetworkView, 'settings'>,
+  clock: Clock,
+  isLocalClient: (address: string) => boolean = createLocalClients(clock),
+): (address: string) => boolean {
+  let cidr = '';
+  let range: AddressRange | undefined;
+  return (address) => {
+    const current = view.settings?.serviceCidr ?? '';
+    if (current !== cidr) {
+      cidr = current;
+      range = cidr === '' ? undefined : parseAddressRange(cidr);
+    }
+    return (range !== undefined && isInRange(range, address)) || isLocalClient(address);
+  };
+}

@@ -1,0 +1,27 @@
+export { createNetworkProxy } from './proxy/network-proxy.js';
+export { DEFAULT_PROXY_LIMITS } from './ports.js';
+export type {
+  AccessRecord,
+  CheckClients,
+  CheckTarget,
+  CoordinatorConnection,
+  HealthReport,
+  IdentitySource,
+  LinkStatus,
+  ListedService,
+  ListeningSockets,
+  LocalClient,
+  NetworkProxy,
+  NetworkProxyOptions,
+  NetworkProxyStatus,
+  ProxyIdentity,
+  ProxyLimits,
+  ProxyNode,
+  ServedDns,
+} from './ports.js';
+export { toServiceKey } from './model/network-model.js';
+export type { NetworkChanges, NetworkView } from './model/network-model.js';
+export { NetworkDns } from './dns/network-dns.js';
+export type { DnsAddress, NetworkDnsOptions } from './dns/network-dns.js';
+export { DnsServer } from './dns/dns-server.js';
+export type { DnsCounts, DnsServerOptions } from './dns/dns-server.js';

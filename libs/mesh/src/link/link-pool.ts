@@ -1,0 +1,250 @@
+import type { Duplex } from 'node:stream';
+import type { NetworkNodeEntry } from '@cloudless/api';
+import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
+import type { PeerIdentity } from '@cloudless/identity/verify';
+import type { CoordinatorConnection, IdentitySource, LinkStatus, ProxyLimits } from '../ports.js';
+import { openMeshSocket, secureDialled } from './dial-link.js';
+import { Link, type LinkOptions } from './link.js';
+import { explainRefusedPeer, LinkTls } from './link-tls.js';
+import { MeshAcceptor } from './mesh-acceptor.js';
+import { PeerLinks, PeerRefusedError } from './peer-links.js';
+import { RelayStream } from './relay-stream.js';
+
+/** Why a node that the coordinator has removed reaches no other node. */
+const REMOVED = 'this node is not, or no longer, a node of this cluster';
+/** Interval at which the certificates of open connections are checked, milliseconds. */
+const CERTIFICATE_CHECK_MS = 2_000;
+
+export interface LinkPoolOptions {
+  readonly nodeId: string;
+  readonly identity: IdentitySource;
+  readonly node: (nodeId: string) => NetworkNodeEntry | undefined;
+  readonly coordinator: () => CoordinatorConnection | undefined;
+  readonly onOpen: LinkOptions['onOpen'];
+  readonly limits: ProxyLimits;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** The certificates of an open connection. */
+interface Peer {
+  readonly identity: PeerIdentity;
+  /** End of the validity of the certificate that this node presented. */
+  readonly ownNotAfterMs: number;
+}
+
+/** All connections between this proxy and those of other nodes. */
+export class LinkPool {
+  private readonly peers = new Map<string, PeerLinks>();
+  /** All open connections in both directions. */
+  private readonly open = new Map<Link, Peer>();
+  private readonly acceptor: MeshAcceptor;
+  private tls: LinkTls | undefined;
+  private isLeaving = false;
+  /** Whether the coordinator has removed this node, such as by a ban. */
+  private isRemoved = false;
+  private timer: Timer | undefined;
+
+  constructor(private readonly options: LinkPoolOptions) {
+    const { limits, clock, log, identity } = options;
+    this.acceptor = new MeshAcceptor({
+      ...{ limits, clock, log },
+      tls: () => (this.isLeaving || this.isRemoved ? undefined : this.tls),
+      check: (peer) => this.explainRefusal(peer),
+      onSecure: ({ socket, peer }, path) => {
+        if (this.countFrom(peer.id.id) >= limits.maxLinksPerPeer) return void socket.destroy();
+        this.createLink(socket, peer, false, path);
+      },
+    });
+    this.loadIdentity();
+    identity.onChange(() => {
+      this.loadIdentity();
+      // New streams use the new certificate before peers refuse the earlier one.
+      for (const link of [...this.open.keys()])
+        if (link.isDialler) link.leave('the certificate of the node was renewed');
+    });
+    this.watchCertificates();
+  }
+
+  get trustDomain(): string | undefined {
+    return this.tls?.trustDomain;
+  }
+
+  get pendingHandshakes(): number {
+    return this.acceptor.pending;
+  }
+
+  get failedHandshakes(): number {
+    return this.acceptor.failed;
+  }
+
+  /**
+   * Returns a connection to the proxy of a node.
+   * @throws Error with the reason, for people.
+   */
+  get(nodeId: string): Promise<Link> {
+    let peer = this.peers.get(nodeId);
+    if (peer === undefined) {
+      peer = new PeerLinks({
+        nodeId,
+        maxLinks: this.options.limits.linksPerPeer,
+        clock: this.options.clock,
+        dialDirect: () => this.dialDirect(nodeId),
+        dialRelay: () => this.dialRelay(nodeId),
+      });
+      this.peers.set(nodeId, peer);
+    }
+    return peer.get();
+  }
+
+  /** Accepts a connection at the mesh address, or through the relay. */
+  accept(transport: Duplex, path: 'link' | 'relay', from: string): void {
+    this.acceptor.accept(transport, path, from);
+  }
+
+  /** Ends connections with nodes that are gone or whose certificate is refused by now. */
+  check(nodeIds: ReadonlySet<string>): void {
+    for (const nodeId of nodeIds) {
+      if (this.options.node(nodeId) !== undefined) continue;
+      this.peers.get(nodeId)?.close(`the node "${nodeId}" is gone`);
+      this.peers.delete(nodeId);
+    }
+    const { nodeId } = this.options;
+    if (nodeIds.has(nodeId)) this.isRemoved = this.options.node(nodeId) === undefined;
+    this.endRefused((link) => this.isRemoved || nodeIds.has(link.peerNodeId));
+  }
+
+  /** Opens and accepts no further streams. */
+  leave(): void {
+    this.isLeaving = true;
+    for (const link of [...this.open.keys()]) link.leave('the proxy of the node is about to stop');
+  }
+
+  close(): void {
+    this.isLeaving = true;
+    this.timer?.cancel();
+    this.acceptor.close();
+    for (const peer of this.peers.values()) peer.close('the proxy stops');
+    for (const link of [...this.open.keys()]) link.close('the proxy stops');
+  }
+
+  status(): readonly LinkStatus[] {
+    return [...this.open.keys()].map((link) => ({
+      nodeId: link.peerNodeId,
+      direction: link.isDialler ? 'out' : 'in',
+      path: link.path,
+      streams: link.streamCount,
+    }));
+  }
+
+  /** Ends open connections whose certificates have expired. */
+  private watchCertificates(): void {
+    this.timer = this.options.clock.setTimer(CERTIFICATE_CHECK_MS, () => {
+      this.endRefused(() => true);
+      this.watchCertificates();
+    });
+  }
+
+  private endRefused(isConcerned: (link: Link) => boolean): void {
+    for (const [link, peer] of [...this.open]) {
+      if (!isConcerned(link)) continue;
+      const reason = this.explainEnd(peer);
+      if (reason === undefined) continue;
+      this.options.log.info('a connection between two nodes is ended', {
+        ...{ peerNodeId: link.peerNodeId, reason, streams: link.streamCount },
+      });
+      link.close(reason);
+    }
+  }
+
+  /** Returns why an open connection ends now; undefined: its certificates are accepted. */
+  private explainEnd({ identity, ownNotAfterMs }: Peer): string | undefined {
+    const nowMs = this.options.clock.wallTime();
+    if (this.isRemoved) return REMOVED;
+    if (ownNotAfterMs < nowMs) return 'the certificate of this node has expired';
+    if (identity.notAfterMs < nowMs)
+      return `the certificate ${identity.serial} of the node "${identity.id.id}" has expired`;
+    return this.explainRefusal(identity);
+  }
+
+  private explainRefusal(peer: PeerIdentity): string | undefined {
+    return explainRefusedPeer(this.options.node(peer.id.id), peer);
+  }
+
+  private countFrom(nodeId: string): number {
+    let count = 0;
+    for (const link of this.open.keys())
+      if (!link.isDialler && link.peerNodeId === nodeId) count += 1;
+    return count;
+  }
+
+  private loadIdentity(): void {
+    const identity = this.options.identity.current();
+    if (identity === undefined) return;
+    try {
+      this.tls = new LinkTls(identity);
+    } catch (reason) {
+      this.options.log.error(
+        'the new certificate of the node is not valid; the earlier one stays in use',
+        errorFields(reason),
+      );
+    }
+  }
+
+  private dialDirect(nodeId: string): Promise<Link> | undefined {
+    const address = this.options.node(nodeId)?.network?.address ?? '';
+    if (address === '') return undefined;
+    const socket = openMeshSocket(address);
+    return socket === undefined
+      ? Promise.reject(new Error(`the mesh address "${address}" is no address and port`))
+      : this.secure(socket, nodeId, 'link');
+  }
+
+  private dialRelay(nodeId: string): Promise<Link> | undefined {
+    const client = this.options.coordinator()?.client;
+    if (client === undefined) return undefined;
+    return this.secure(new RelayStream(client, this.options.nodeId, nodeId), nodeId, 'relay');
+  }
+
+  private async secure(transport: Duplex, nodeId: string, path: 'link' | 'relay'): Promise<Link> {
+    const { tls } = this;
+    if (tls === undefined) {
+      transport.destroy();
+      throw new PeerRefusedError('this node has no certificate; nothing is sent without TLS');
+    }
+    if (this.isRemoved) {
+      transport.destroy();
+      throw new PeerRefusedError(REMOVED);
+    }
+    const { clock } = this.options;
+    const check = (peer: PeerIdentity): string | undefined => this.explainRefusal(peer);
+    const result = await secureDialled(transport, { tls, nodeId, check, clock });
+    if (result.kind === 'failed')
+      throw result.isTrust ? new PeerRefusedError(result.reason) : new Error(result.reason);
+    const link = this.createLink(result.socket, result.peer, true, path);
+    await link.ready();
+    return link;
+  }
+
+  private createLink(
+    socket: Duplex,
+    identity: PeerIdentity,
+    isDialler: boolean,
+    path: 'link' | 'relay',
+  ): Link {
+    const { nodeId, clock, limits, onOpen, log } = this.options;
+    const peerNodeId = identity.id.id;
+    const link: Link = new Link({
+      ...{ socket, isDialler, nodeId, peerNodeId, path, clock, onOpen },
+      maxStreams: limits.maxStreamsPerLink,
+      onUnusable: (each) => this.peers.get(peerNodeId)?.remove(each),
+      onClose: (each, reason) => {
+        this.open.delete(each);
+        log.debug('a connection between two nodes ended', { peerNodeId, isDialler, path, reason });
+      },
+    });
+    this.open.set(link, { identity, ownNotAfterMs: this.tls?.notAfterMs ?? 0 });
+    log.debug('a connection between two nodes is open', { peerNodeId, isDialler, path });
+    return link;
+  }
+}

@@ -1,0 +1,72 @@
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+
+/** Ends a stream at once: a TCP connection with RST, a stream between proxies with a reset. */
+export function resetStream(stream: Duplex): void {
+  if (stream.destroyed) return;
+  if (stream instanceof Socket && !stream.connecting) stream.resetAndDestroy();
+  else stream.destroy();
+}
+
+/** Result of a regular end. */
+export const CLOSED = 'closed';
+
+/**
+ * Carries bytes between two streams in both directions. The end of one direction is passed on and
+ * leaves the other direction open; an error or an early end of one stream resets the other. A stream
+ * is read only as fast as the other is written, so that at most about 100 KiB wait in each direction.
+ */
+export class Splice {
+  /** Bytes from the client. */
+  sentBytes = 0;
+  /** Bytes to the client. */
+  receivedBytes = 0;
+  private openCount = 2;
+  private failure: string | undefined;
+
+  /**
+   * @param client - Begins paused or not.
+   * @param onEnd - Called once with the result, when both streams are closed.
+   */
+  constructor(
+    private readonly client: Duplex,
+    private readonly endpoint: Duplex,
+    private readonly onEnd: (result: string) => void,
+  ) {
+    client.on('data', (chunk: Buffer) => {
+      this.sentBytes += chunk.length;
+      if (!endpoint.write(chunk)) client.pause();
+    });
+    endpoint.on('data', (chunk: Buffer) => {
+      this.receivedBytes += chunk.length;
+      if (!client.write(chunk)) endpoint.pause();
+    });
+    this.watch(client, endpoint, 'the client');
+    this.watch(endpoint, client, 'the endpoint');
+    client.resume();
+    endpoint.resume();
+  }
+
+  /** Ends both streams at once. */
+  reset(reason: string): void {
+    this.failure ??= reason;
+    resetStream(this.client);
+    resetStream(this.endpoint);
+  }
+
+  private watch(from: Duplex, to: Duplex, name: string): void {
+    from.on('drain', () => to.resume());
+    from.on('end', () => to.end());
+    from.on('error', (reason: NodeJS.ErrnoException) => {
+      this.failure ??= `${name}: ${reason.code ?? reason.message}`;
+    });
+    const onClose = (): void => {
+      if (!from.readableEnded || !from.writableFinished) this.reset(`${name} closed early`);
+      this.openCount -= 1;
+      if (this.openCount === 0) this.onEnd(this.failure ?? CLOSED);
+    };
+    // A stream may have closed while the other was connected.
+    if (from.closed) queueMicrotask(onClose);
+    else from.once('close', onClose);
+  }
+}

@@ -1,0 +1,183 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Machines, findMachinesProblem, readHomeFile, type Machine } from './support/machines.js';
+import type { RunningProgram } from './support/processes.js';
+
+/** Directory of the coordinator below its home. */
+const COORDINATOR_DATA = '.local/state/cloudless/coordinator';
+const ADDRESS = '10.88.0.1';
+/** Text that only replicas send, so that nothing else contains it. */
+const CANARY = 'canary-of-the-replicas';
+/** A server that answers with the text and the id of its replica. */
+const SERVER = [
+  'node',
+  '-e',
+  `require('node:http').createServer((request, response) => response.end(process.env.CLOUDLESS_REPLICA_ID + ' ${CANARY}'))
+     .listen(process.env.PORT, '127.0.0.1');`,
+];
+const COORDINATOR_SETTINGS = { CLOUDLESS_COORDINATOR_LOG_FORMAT: 'json' };
+const RECORDER = fileURLToPath(new URL('./support/record_packets.py', import.meta.url));
+
+const LOAD = fileURLToPath(new URL('./support/request-load.cjs', import.meta.url));
+
+/** Last line of the load. */
+interface LoadResult {
+  readonly count: number;
+  readonly failures: readonly string[];
+}
+
+interface ServiceJson {
+  readonly status: { readonly clusterIp: string; readonly readyEndpoints?: number };
+}
+
+const problem = findMachinesProblem();
+const title = 'services of a cluster on three machines';
+(problem === undefined ? describe : describe.skip)(
+  problem === undefined ? title : `${title} (skipped: ${problem})`,
+  () => {
+    let machines: Machines;
+    let first: Machine;
+    /** Accepts connections of other proxies. */
+    let open: Machine;
+    /** Only dials out. */
+    let closed: Machine;
+    let coordinator: RunningProgram;
+    /** Virtual addresses of the services, whose replicas run on the machine of that name. */
+    const addresses = new Map<string, string>();
+
+    beforeAll(async () => {
+      machines = await Machines.create();
+      first = await machines.add('m1', ADDRESS);
+      open = await machines.add('m2', '10.88.0.2');
+      closed = await machines.add('m3', '10.88.0.3');
+    });
+    afterAll(() => machines.remove());
+
+    /** Runs cloudlessctl on the machine of the coordinator, and expects success. */
+    const ctl = async (command: string): Promise<string> => {
+      const { code, stdout, stderr } = await first.run(`cloudlessctl ${command}`);
+      if (code !== 0) throw new Error(`cloudlessctl ${command}: ${code}: ${stderr}`);
+      return stdout;
+    };
+    const call = async (from: Machine, service: string): Promise<string> =>
+      (await from.run(`curl -sS --max-time 5 http://${addresses.get(service)}/`)).stdout;
+    /** Asks the DNS server of a machine for an address. */
+    const resolve = async (on: Machine, name: string): Promise<string> => {
+      const program = `const resolver = new (require("node:dns").promises.Resolver)();
+        resolver.setServers(["10.96.0.10"]);
+        resolver.resolve4("${name}").then(([address]) => console.log(address));`;
+      return (await on.run(`${process.execPath} -e '${program}'`)).stdout.trim();
+    };
+    /** Polls until a condition holds; the limit is that of the test. */
+    const until = async (holds: () => Promise<boolean>): Promise<void> => {
+      while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 100));
+    };
+    const startAgent = (
+      machine: Machine,
+      command: string,
+      mesh?: string,
+      zone = '',
+    ): RunningProgram =>
+      machine.start(`exec ${command}`, {
+        CLOUDLESS_AGENT_ZONE: zone,
+        CLOUDLESS_AGENT_RUNTIME: 'process',
+        CLOUDLESS_AGENT_LOG_FORMAT: 'json',
+        CLOUDLESS_AGENT_NETWORK: 'on',
+        ...(mesh === undefined ? {} : { CLOUDLESS_AGENT_MESH_LISTEN: mesh }),
+      });
+    const readAgentPid = (machine: Machine): number =>
+      Number(
+        readFileSync(join(machine.home, `.local/state/cloudless/agent-${machine.name}/agent.pid`)),
+      );
+    let joinCommand = '';
+
+    it('have virtual addresses and names on each machine', async () => {
+      coordinator = first.start('exec cloudless-coordinator --host 0.0.0.0', COORDINATOR_SETTINGS);
+      await coordinator.waitForLog('coordinator ready');
+      joinCommand = await readHomeFile(first, `${COORDINATOR_DATA}/identity/join-command`);
+      const started = [
+        startAgent(open, joinCommand, '10.88.0.2:9443'),
+        startAgent(closed, joinCommand),
+      ];
+      for (const agent of started) await agent.waitForLog('session established');
+      const token = join(first.home, COORDINATOR_DATA, 'identity/admin.credential');
+      await ctl(`login https://${ADDRESS}:8080 --token-file ${token}`);
+      for (const { name } of [open, closed]) await ctl(`node label ${name} machine=${name}`);
+      for (const { name } of [open, closed]) {
+        const file = join(machines.directory, `${name}.json`);
+        const spec = {
+          ...{ command: SERVER, replicas: 1, placement: { nodeSelector: { machine: name } } },
+          ports: [{ name: 'http', containerPort: 80 }],
+          expose: [{ name: 'http', port: 80 }],
+          ...{ preStopDelay: '0s', rollout: { minReadyDuration: '0s' } },
+        };
+        writeFileSync(file, JSON.stringify({ kind: 'Workload', name: `on-${name}`, spec }));
+        await ctl(`apply -f ${file} --wait`);
+        const { status } = JSON.parse(
+          await ctl(`service describe on-${name} -o json`),
+        ) as ServiceJson;
+        addresses.set(name, status.clusterIp);
+      }
+      await until(async () => (await call(open, 'm2')).includes(CANARY));
+      const name = 'on-m2.default.svc.cloudless.internal';
+      await until(async () => (await resolve(closed, name)) === addresses.get('m2'));
+    });
+
+    it('are reached on other machines, directly and through the relay, encrypted only', async () => {
+      const file = join(machines.directory, 'packets');
+      const recorder = open.start(`exec python3 ${RECORDER} eth0 ${file}`);
+      await recorder.waitForLine((line) => line === 'ready');
+      await until(async () => (await call(closed, 'm2')).includes(CANARY));
+      await until(async () => (await call(open, 'm3')).includes(CANARY));
+      await recorder.kill('SIGTERM');
+      const packets = readFileSync(file);
+      expect(packets.includes(Buffer.from([0x17, 0x03, 0x03]))).toBe(true); // TLS application data
+      expect(packets.includes(CANARY)).toBe(false);
+    });
+
+    it('are not reached by strangers at the address of a proxy', async () => {
+      for (const url of ['http://10.88.0.2:9443/', '-k https://10.88.0.2:9443/']) {
+        const { code, stdout } = await first.run(`curl -sS --max-time 5 ${url}`);
+        expect([code === 0, stdout]).toEqual([false, '']);
+      }
+    });
+
+    it('answer while agents and coordinators are away', async () => {
+      for (const machine of [open, closed]) process.kill(readAgentPid(machine), 'SIGKILL');
+      await coordinator.kill('SIGKILL');
+      for (let round = 0; round < 10; round += 1)
+        expect([await call(closed, 'm2'), await call(open, 'm2')]).toEqual([
+          expect.stringContaining(CANARY),
+          expect.stringContaining(CANARY),
+        ]);
+    });
+
+    it('answer every request while agents return with other settings and replace their proxies', async () => {
+      const load = closed.start(`exec ${process.execPath} ${LOAD} ${addresses.get('m2')}`);
+      await load.waitForLine((line) => line === 'began');
+      coordinator = first.start('exec cloudless-coordinator --host 0.0.0.0', COORDINATOR_SETTINGS);
+      await coordinator.waitForLog('coordinator ready');
+      const agents = [
+        startAgent(open, joinCommand, '10.88.0.2:9443', 'other'),
+        startAgent(closed, joinCommand, undefined, 'other'),
+      ];
+      for (const agent of agents) {
+        await agent.waitForLog('network proxy replaced');
+        await agent.waitForLog('session established');
+      }
+      await load.kill('SIGTERM');
+      const { count, failures } = JSON.parse(load.lines.at(-1) ?? '{}') as LoadResult;
+      expect(failures).toEqual([]);
+      expect(count).toBeGreaterThan(20);
+    });
+
+    it('are refused to a banned node, and its replicas are not reached', async () => {
+      await until(async () => (await call(open, 'm3')).includes(CANARY));
+      await ctl('node ban m3');
+      await until(async () => !(await call(open, 'm3')).includes(CANARY));
+      await until(async () => !(await call(closed, 'm2')).includes(CANARY));
+      expect(await call(open, 'm2')).toContain(CANARY);
+    });
+  },
+);
