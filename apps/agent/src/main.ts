@@ -146,7 +146,13 @@ async function main(argv: readonly string[]): Promise<number> {
       outcome = async () => {
         // The proxy serves whatever happens to the agent, and is as important.
         const { runNetworkProxy } = await import('./network/run-network-proxy.js');
-        await runNetworkProxy({ args: argv.slice(3), clock: systemClock, random: systemRandom });
+        try {
+          await runNetworkProxy({ args: argv.slice(3), clock: systemClock, random: systemRandom });
+        } catch (reason) {
+          const { text, exitCode } = describeFailure('cloudless-agent network-proxy', reason);
+          process.stderr.write(text);
+          process.exit(exitCode); // open connections must not keep a proxy that nobody can reach
+        }
         process.exit(0);
       };
     },

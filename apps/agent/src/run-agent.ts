@@ -20,7 +20,7 @@ import { openMachine, readBootId } from './machine/machine.js';
 import { checkGrpc } from './probes/check-grpc.js';
 import { checkHttp } from './probes/check-http.js';
 import type { NodeNetwork } from './network/node-network.js';
-import { mayStopProxy, openNodeNetwork, reportEnded } from './network/open-node-network.js';
+import { mayStopProxy, reportEnded, startNodeNetwork } from './network/open-node-network.js';
 import { openRuntimes, type AgentRuntimes } from './runtimes/agent-runtimes.js';
 import { openWorkloadIdentities } from './workload-identity/open-workload-identities.js';
 import { openStatsReader } from './machine/stats-reader.js';
@@ -90,11 +90,12 @@ export async function runAgent(
       onJoined: () => servers.start(access.security, true).catch(failure.report),
       onRefused: failure.report,
     });
-    const runtimes = await openRuntimes(config, deps);
+    const runtimes = await openRuntimes(config, deps, signal);
     cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
     const store = new FileAgentStore(config.dataDir);
-    network = await openNodeNetwork(config, { ...deps, store, access });
+    network = await startNodeNetwork(config, { ...deps, store, access });
     cleanup.push(async () => network?.close(await mayStopProxy(config, runtimes)));
+    await network?.waitUntilReady(signal);
     const { capacity, nodeReader } = await openMachine(config.dataDir);
     const lagMeter = startLoopLagMeter(systemClock, metrics);
     cleanup.push(async () => lagMeter.close());

@@ -6,6 +6,7 @@ import {
   errorFields,
   errorKindOf,
   sleep,
+  StoppedError,
   type Clock,
   type ContainerId,
   type Log,
@@ -81,6 +82,11 @@ export interface ProcessRuntimeOptions {
    * Default 30 000.
    */
   readonly idleMs?: number;
+  /**
+   * Ends the wait for the supervisor in `openProcessRuntime`. No effect once the supervisor has
+   * accepted the connection.
+   */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A {@link ContainerRuntime} that runs commands as plain processes under a supervisor process. */
@@ -112,7 +118,8 @@ const MAX_SHUTDOWNS = 3;
  * caller calls `close` or `shutdown`.
  * @throws kind `precondition` when other users can access the directory or an incompatible
  *   supervisor runs, `unavailable` when no supervisor can be started, `invalid` for invalid
- *   options.
+ *   options. {@link StoppedError} when the signal is aborted; a supervisor that was started for this
+ *   call is ended.
  */
 export async function openProcessRuntime(options: ProcessRuntimeOptions): Promise<ProcessRuntime> {
   const {
@@ -143,7 +150,18 @@ export async function openProcessRuntime(options: ProcessRuntimeOptions): Promis
     logFileBytes,
   };
   const runtime = new SupervisedRuntime(options, settings);
-  await runtime.supervisorPid();
+  const { signal } = options;
+  const isAborted = (): boolean => signal?.aborted === true;
+  if (isAborted()) throw new StoppedError(signal?.reason);
+  const onAbort = (): void => runtime.abandonFirstConnection();
+  signal?.addEventListener('abort', onAbort, { once: true });
+  try {
+    await runtime.supervisorPid();
+  } catch (reason) {
+    throw isAborted() ? new StoppedError(signal?.reason) : reason;
+  } finally {
+    signal?.removeEventListener('abort', onAbort);
+  }
   return runtime;
 }
 
@@ -164,6 +182,7 @@ class SupervisedRuntime implements ProcessRuntime {
   private readonly closing = new AbortController();
   private readonly eventReaders = new EventBroadcaster();
   private readonly pipeHolder: PipeHolder;
+  private wasConnected = false;
   /** Failed connection attempts in a row. */
   private failures = 0;
   /** Capabilities of the connected supervisor, which may be older than this client. */
@@ -174,6 +193,11 @@ class SupervisedRuntime implements ProcessRuntime {
     private readonly settings: SupervisorSettings,
   ) {
     this.pipeHolder = new PipeHolder(options.directory);
+  }
+
+  /** Closes the runtime unless a supervisor has accepted a connection. */
+  abandonFirstConnection(): void {
+    if (!this.wasConnected) void this.close();
   }
 
   async version(): Promise<string> {
@@ -358,6 +382,7 @@ class SupervisedRuntime implements ProcessRuntime {
         });
       const program = toSupervisorProgram(directory, supervisorCommand, idleMs);
       const connection = await connectOrStart(open, program, clock, this.closing.signal);
+      this.wasConnected = true;
       onLost = () => this.onConnectionLost();
       if (!connection.isOpen) throw createDisconnectedError();
       this.pipeHolder.applyAll((await connection.request({ type: 'list' })).items);

@@ -17,6 +17,7 @@ import { connectOrStart } from '@cloudless/app-kit/background';
 import { toTcpStream } from '../machine/dial-tcp.js';
 import { ControlClient, openRelaySocket } from './control-client.js';
 import { EndedReports } from './ended-reports.js';
+import { removeNetworkProxy } from './remove-network-proxy.js';
 import {
   SETTINGS_FILE,
   type ControlResponse,
@@ -46,6 +47,8 @@ export interface NodeNetworkOptions {
   readonly settings: ProxySettings;
   /** Address at which other proxies reach this one; empty: that of the listener. */
   readonly advertise: string;
+  /** True: the agent cannot work without its proxy. */
+  readonly isRequired: boolean;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -64,7 +67,8 @@ export class NodeNetwork implements NodeNetworkAccess {
   /** Newest answer for each namespace. */
   private readonly known = new Map<string, ServiceAccess>();
 
-  private constructor(private readonly options: NodeNetworkOptions) {
+  /** Begins to start the proxy, or to connect to the proxy that an earlier agent has started. */
+  constructor(private readonly options: NodeNetworkOptions) {
     this.settings = options.settings;
     this.directory = join(options.settings.dataDir, NETWORK_FOLDER);
     this.startedAtMs = options.clock.now();
@@ -73,25 +77,24 @@ export class NodeNetwork implements NodeNetworkAccess {
   }
 
   /**
-   * Starts the proxy, or connects to the proxy that an earlier agent has started.
-   * @param isRequired - True waits until the proxy answers and knows its address.
-   * @throws kind `unavailable` when the proxy is required and does not answer within 60 s.
+   * Waits until the proxy answers: up to 60 s for a required proxy, and up to 10 s for one that
+   * chooses the port at which other proxies reach this node.
+   * @throws kind `unavailable` when the proxy is required and does not answer;
+   *   {@link StoppedError} when `signal` is aborted.
    */
-  static async open(options: NodeNetworkOptions, isRequired: boolean): Promise<NodeNetwork> {
-    const network = new NodeNetwork(options);
-    const needsAddress = options.settings.meshListen !== undefined && options.advertise === '';
+  async waitUntilReady(signal?: AbortSignal): Promise<void> {
+    const { isRequired, settings, advertise, clock } = this.options;
+    const needsAddress = settings.meshListen !== undefined && advertise === '';
     const waitMs = isRequired ? 60_000 : needsAddress ? 10_000 : 0;
-    const deadlineMs = options.clock.now() + waitMs;
-    while (network.client === undefined && options.clock.now() < deadlineMs)
-      await sleep(options.clock, POLL_MS, network.closing.signal);
-    if (network.client === undefined && isRequired) {
-      await network.close(false);
+    const deadlineMs = clock.now() + waitMs;
+    while (this.client === undefined && clock.now() < deadlineMs)
+      await sleep(clock, POLL_MS, signal);
+    if (this.client === undefined && isRequired) {
       throw new CloudlessError(
         'unavailable',
-        `the network proxy of this node does not start; see ${join(network.directory, ERROR_FILE)}, or run the agent with --network off`,
+        `the network proxy of this node does not start; see ${join(this.directory, ERROR_FILE)}, or run the agent with --network off`,
       );
     }
-    return network;
   }
 
   /** How other proxies reach this node, for the Hello of a session. */
@@ -158,10 +161,13 @@ export class NodeNetwork implements NodeNetworkAccess {
    * @param stopProxy - True also ends the proxy; false keeps it for the replicas that run on.
    */
   async close(stopProxy: boolean): Promise<void> {
+    const wasConnected = this.client !== undefined;
     if (stopProxy) await this.ask({ type: 'shutdown' }, ANSWER_MS);
     this.closing.abort();
     this.client?.close();
     await this.loop;
+    // A proxy may have begun to answer meanwhile.
+    if (stopProxy && !wasConnected) await removeNetworkProxy(this.directory);
   }
 
   private async run(): Promise<void> {

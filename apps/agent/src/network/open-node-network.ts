@@ -9,11 +9,10 @@ import { readHostId } from './host-id.js';
 import { NodeNetwork } from './node-network.js';
 
 /**
- * Starts the network proxy of this node, or connects to a running one.
+ * Begins to start the network proxy of this node, or to connect to a running one.
  * @returns Undefined when the node has none.
- * @throws kind `unavailable` when the settings require a proxy and it does not start.
  */
-export async function openNodeNetwork(
+export async function startNodeNetwork(
   config: AgentConfig,
   deps: {
     readonly log: Log;
@@ -25,21 +24,19 @@ export async function openNodeNetwork(
   const { network: choice, name: nodeId, zone, region, dataDir } = config;
   if (choice === 'off' || process.platform !== 'linux') return undefined;
   const { identity } = await deps.store.load();
-  const network = await NodeNetwork.open(
-    {
-      proxyCommand: deps.proxyCommand,
-      settings: {
-        ...{ nodeId, zone, region, dataDir, hostId: readHostId(), usesTls: usesTls(config) },
-        coordinators: listCoordinators(config.coordinator, identity?.coordinators),
-        ...definedFields({ meshListen: config.meshListen }),
-      },
-      advertise: config.meshAdvertise ?? '',
-      clock: systemClock,
-      random: systemRandom,
-      log: deps.log.child({ component: 'network' }),
+  const network = new NodeNetwork({
+    proxyCommand: deps.proxyCommand,
+    settings: {
+      ...{ nodeId, zone, region, dataDir, hostId: readHostId(), usesTls: usesTls(config) },
+      coordinators: listCoordinators(config.coordinator, identity?.coordinators),
+      ...definedFields({ meshListen: config.meshListen }),
     },
-    choice === 'on',
-  );
+    advertise: config.meshAdvertise ?? '',
+    isRequired: choice === 'on',
+    clock: systemClock,
+    random: systemRandom,
+    log: deps.log.child({ component: 'network' }),
+  });
   deps.access.leaseIdentity?.onChange(() => network.reloadIdentity());
   followCoordinators(deps.store, (known) =>
     network.setCoordinators(listCoordinators(config.coordinator, known)),

@@ -128,13 +128,13 @@ class ProxyProcess implements ControlHandler {
   /** Serves until the proxy is stopped. */
   async run(): Promise<void> {
     const { log } = this.deps;
+    this.watchDirectory();
     await this.identity.reload();
     await this.proxy.start();
     await this.inheritance?.takeOver();
     this.control = await ControlServer.listen(this, log);
     this.deps.clock.setTimer(UNUSED_SOCKETS_MS, () => this.sockets.closeUnused());
     log.info('proxy began', { version: VERSION, inherited: this.inheritance?.sockets.length ?? 0 });
-    this.watchDirectory();
     await this.ended;
     this.control.close();
     this.lock.release();

@@ -72,16 +72,17 @@ type RuntimeConfig = Pick<
 /**
  * Opens the process runtime, and the container runtime that the configuration allows.
  * @throws kind `precondition` when the configuration requires containers and no container runtime
- *   can be used.
+ *   can be used. {@link StoppedError} when the signal is aborted before the process runtime is open.
  */
 export async function openRuntimes(
   config: RuntimeConfig,
   deps: RuntimeDeps,
+  signal?: AbortSignal,
 ): Promise<AgentRuntimes> {
   const log = deps.log.child({ component: 'runtime' });
   const usedSocketPath = readContainerRecord(config.dataDir)?.socketPath;
   const detected = await detect(config, usedSocketPath, log);
-  const processes = await openProcesses(config, deps);
+  const processes = await openProcesses(config, deps, signal);
   if (config.runtime === 'process' && detected.kind === 'none') {
     return {
       runtime: processes,
@@ -245,8 +246,10 @@ export function openContainers(
 function openProcesses(
   config: Pick<RuntimeConfig, 'dataDir' | 'portRange' | 'denyProcesses'>,
   deps: RuntimeDeps,
+  signal: AbortSignal | undefined,
 ): Promise<ProcessRuntime> {
   return openProcessRuntime({
+    signal,
     directory: join(config.dataDir, RUNTIME_FOLDER),
     portRange: config.portRange,
     denyStarts: config.denyProcesses,

@@ -1,8 +1,9 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CloudlessError, errorFields, type Clock } from '@cloudless/base';
+import { CloudlessError, errorFields, StoppedError, type Clock } from '@cloudless/base';
 import { connectOrStart } from './connect-or-start.js';
+import { readStartToken } from './process-identity.js';
 
 let directory = '';
 beforeEach(() => void (directory = mkdtempSync(join(tmpdir(), 'background-'))));
@@ -59,5 +60,29 @@ describe('connectOrStart, when the program does not answer within 60 s,', () => 
   it('says that the error output is empty', async () => {
     const { causes } = errorFields(await failToConnect('', () => true));
     expect(causes?.[0]).toContain(`${directory} (connect ENOENT); supervisor.err is empty`);
+  });
+});
+
+describe('connectOrStart, when its signal is aborted before the program answers,', () => {
+  it('ends the program that it has started', async () => {
+    const pidFile = join(directory, 'pid');
+    const program = `require('node:fs').writeFileSync(${JSON.stringify(pidFile)}, String(process.pid)); setInterval(() => undefined, 1_000)`;
+    const stopping = new AbortController();
+    const isRunning = (): boolean => existsSync(pidFile) && readFileSync(pidFile, 'utf8') !== '';
+    const attempt = connectOrStart(
+      () => {
+        if (isRunning()) stopping.abort();
+        return Promise.reject(new CloudlessError('unavailable', 'connect ENOENT'));
+      },
+      {
+        ...{ title: 'network proxy', directory, errorFile: 'proxy.err' },
+        command: [process.execPath, '-e', program],
+      },
+      createClock(() => false),
+      stopping.signal,
+    );
+    await expect(attempt).rejects.toBeInstanceOf(StoppedError);
+    const pid = Number(readFileSync(pidFile, 'utf8'));
+    while (readStartToken(pid) !== undefined) await new Promise((resolve) => setImmediate(resolve));
   });
 });

@@ -35,11 +35,12 @@ const POLL_MS = 5;
 /**
  * Connects to a background program, and starts the program when none runs. Any number of clients may
  * call this function at the same time: the programs that they start compete for the lock of the
- * directory, and all but one exit.
+ * directory, and all but one exit. When `signal` is aborted before the program answers, the program
+ * that this call has started gets SIGTERM.
  * @param connect - Called until it does not fail with kind `unavailable`. Its other errors are
  *   thrown.
  * @throws kind `unavailable` when no program accepts a connection within 60 s. The cause quotes the
- *   end of the error output.
+ *   end of the error output. {@link StoppedError} when `signal` is aborted.
  */
 export async function connectOrStart<Connected>(
   connect: () => Promise<Connected>,
@@ -60,6 +61,9 @@ export async function connectOrStart<Connected>(
       if (child === undefined || child.hasExited()) child = startBackgroundProgram(program);
       await sleep(clock, POLL_MS, signal);
     }
+  } catch (reason) {
+    if (signal.aborted) child?.terminate();
+    throw reason;
   } finally {
     child?.unref();
   }
@@ -93,6 +97,8 @@ function quoteErrorFile({ directory, errorFile }: BackgroundProgram): string {
 /** A program that this process has started. */
 export interface StartedProgram {
   readonly hasExited: () => boolean;
+  /** Sends SIGTERM. */
+  readonly terminate: () => void;
   /** Lets this process end before the program. */
   readonly unref: () => void;
 }
@@ -114,5 +120,9 @@ export function startBackgroundProgram(program: BackgroundProgram): StartedProgr
   closeSync(errorFile);
   let hasExited = false;
   child.on('exit', () => (hasExited = true)).on('error', () => (hasExited = true));
-  return { hasExited: () => hasExited, unref: () => child.unref() };
+  return {
+    hasExited: () => hasExited,
+    terminate: () => void child.kill('SIGTERM'),
+    unref: () => child.unref(),
+  };
 }
