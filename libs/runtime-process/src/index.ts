@@ -1,4 +1,5 @@
 export { openProcessRuntime } from './process-runtime.js';
-export type { ProcessRuntime, ProcessRuntimeOptions } from './process-runtime.js';
+export type { ProcessRuntime } from './process-runtime.js';
+export type { ProcessRuntimeOptions } from './process-runtime-options.js';
 export { runSupervisor } from './supervisor/run-supervisor.js';
 export type { SupervisorOptions } from './supervisor/run-supervisor.js';

@@ -1,0 +1,47 @@
+import type { Clock, Log, Random } from '@cloudless/base';
+
+/** How to open the process runtime of a directory. */
+export interface ProcessRuntimeOptions {
+  /**
+   * Absolute path of the directory of the runtime, created with mode 0700 when it does not exist.
+   * One supervisor serves one directory.
+   */
+  readonly directory: string;
+  /**
+   * Command that calls `runSupervisor`, such as `[process.execPath, '/opt/cloudless/agent.js',
+   * 'supervisor']`. The runtime appends two arguments.
+   */
+  readonly supervisorCommand: readonly string[];
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /** Range of the ports that containers get, both ends included. Default 20000 to 29999. */
+  readonly portRange?: { readonly from: number; readonly to: number };
+  /**
+   * Starts nothing and reports no capabilities. What runs is managed as usual. Default false.
+   */
+  readonly denyStarts?: boolean;
+  /**
+   * IP address on which the runtime checks that a port is free, and which endpoints report. Default
+   * 127.0.0.1.
+   */
+  readonly address?: string;
+  /** PATH of containers whose request sets no PATH. Default: the usual system directories. */
+  readonly path?: string;
+  /**
+   * Number of log files that are kept per container, at least 2, and the size in bytes at which the
+   * log is rotated. Default 4 files of 4 MiB.
+   */
+  readonly logFiles?: number;
+  readonly logFileBytes?: number;
+  /**
+   * Milliseconds without a client and without a running container after which the supervisor exits.
+   * Default 30 000.
+   */
+  readonly idleMs?: number;
+  /**
+   * Ends the wait for the supervisor in `openProcessRuntime`. No effect once the supervisor has
+   * accepted the connection.
+   */
+  readonly signal?: AbortSignal | undefined;
+}
