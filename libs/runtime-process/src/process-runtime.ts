@@ -7,10 +7,7 @@ import {
   errorKindOf,
   sleep,
   StoppedError,
-  type Clock,
   type ContainerId,
-  type Log,
-  type Random,
   type StopSignal,
 } from '@cloudless/base';
 import {
