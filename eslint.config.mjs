@@ -222,7 +222,7 @@ export default tseslint.config(
   {
     files: ['libs/**/*.ts'],
     ignores: [
-      'libs/{state-store-lmdb,state-store-etcd,runtime-process,runtime-cri,cgroup-reader,mesh,observability,rpc-node,app-kit}/**',
+      'libs/{state-store-lmdb,state-store-etcd,runtime-process,runtime-cri,cgroup-reader,mesh,ingress,observability,rpc-node,app-kit}/**',
       ...specs,
     ],
     rules: {

@@ -73,7 +73,7 @@ const jest =
 
 /** Unit tests of the code that uses Node.js: adapters and programs. */
 const NODE_DEPENDENT =
-  '/libs/(app-kit|cgroup-reader|mesh|identity|observability|rpc-node|runtime-process|state-store-lmdb|state-store-etcd)/|/apps/';
+  '/libs/(app-kit|cgroup-reader|mesh|ingress|identity|observability|rpc-node|runtime-process|state-store-lmdb|state-store-etcd)/|/apps/';
 
 /**
  * Runs the unit tests of adapters and programs, and a short e2e, on the newest Node.js with

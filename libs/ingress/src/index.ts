@@ -1,0 +1,2 @@
+export { toRouteKey } from './model.js';
+export type { IngressRoute, IngressRule, IngressService, IngressTls } from './model.js';
