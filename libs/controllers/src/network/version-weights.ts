@@ -11,7 +11,10 @@ import { getStepSize } from '@cloudless/rollout';
 import { resolveSpecLimits } from '../rollout/rollout-input.js';
 import { toRolloutSettings } from '../rollout/rollout-state.js';
 
-/** The weight of each replica of a version, and of each other replica. */
+/**
+ * The weight of each replica of a version, and of each other replica. Comparable within the workload
+ * only: balancers divide the share of the workload in its service by them.
+ */
 export interface VersionWeights {
   /** The new version, or in a rollback the failed version. */
   readonly version: number;

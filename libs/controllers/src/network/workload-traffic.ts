@@ -16,6 +16,7 @@ export interface WorkloadTraffic {
   readonly dependsOnReplicas: boolean;
   /** Whether replicas of this version receive connections: under BLUE_GREEN the active one only. */
   readonly isServing: (replica: ReplicaRecord) => boolean;
+  /** Weight relative to the other replicas of the workload. */
   readonly getWeight: (replica: ReplicaRecord) => number;
 }
 

@@ -84,6 +84,7 @@ export class ServicePort {
         zone: endpoint.zone,
         region: endpoint.region,
         ready: isReady,
+        workload: endpoint.workload,
         weight: endpoint.weight,
         version: endpoint.version,
       })),

@@ -53,7 +53,12 @@ export interface BalancedEndpoint extends Place {
   readonly id: string;
   /** Whether the endpoint receives new connections. False for endpoints that leave. */
   readonly ready: boolean;
-  /** Share of new connections relative to other endpoints. 0: none. */
+  /** Name of the workload of the replica; empty outside the cluster. */
+  readonly workload: string;
+  /**
+   * Share of new connections. 0: none. While the versions of a workload have weights of their own,
+   * relative to the other endpoints of the workload; otherwise relative to all endpoints.
+   */
   readonly weight: number;
   /**
    * Version of the replica; 0 outside the cluster. The shares of versions with different weights

@@ -31,7 +31,8 @@ export interface Level extends FairItem {
 
 /** Endpoints whose common share of the connections holds on every node. */
 export interface Group extends FairItem {
-  readonly version: number;
+  /** Unique among the groups. */
+  readonly key: string;
   readonly levelOf: Map<Nearness, Level>;
   /** Levels with a share, nearest first. */
   levels: readonly Level[];
@@ -48,7 +49,10 @@ export interface Group extends FairItem {
 export const SPILL_FACTOR = 1.4;
 
 const ORDER: readonly Nearness[] = ['node', 'zone', 'region', 'any'];
-const ALL_VERSIONS = -1;
+/** Key of the group of all endpoints whose workload has no versions with weights. */
+const UNSTEERED = '*';
+/** Workload of the endpoints outside the cluster. */
+const OUTSIDE = '';
 
 /** Returns how near an endpoint is. */
 export function nearnessOf(endpoint: Place, here: Place): Nearness {
@@ -70,36 +74,31 @@ export interface ArrangeOptions {
 
 /** Keeps the turns of groups and levels from one set of candidates to the next. */
 export class CandidateGroups {
-  private readonly groups = new Map<number, Group>();
+  private readonly groups = new Map<string, Group>();
 
   /**
    * Arranges the members that can be chosen.
    * @param members - All listed members with a weight above 0.
    */
   arrange(members: readonly Member[], options: ArrangeOptions): readonly Group[] {
-    const byVersion = splitByVersion(members);
-    for (const version of this.groups.keys()) {
-      if (!byVersion.has(version)) this.groups.delete(version);
-    }
-    const groups: { group: Group; weight: number }[] = [];
-    for (const [version, ofVersion] of byVersion) {
-      const group = this.groupOf(version);
-      const weight = arrangeLevels(group, ofVersion, options);
-      if (weight > 0) groups.push({ group, weight });
+    const parts = splitByShare(members);
+    for (const key of this.groups.keys()) if (!parts.has(key)) this.groups.delete(key);
+    const arranged: ArrangedGroup[] = [];
+    for (const [key, part] of parts) {
+      const group = this.groupOf(key);
+      const { weight, count } = arrangeLevels(group, part.members, options);
+      if (weight > 0) arranged.push({ group, weight, count, workload: part.workload });
       else group.wasCandidate = false;
     }
-    groups.sort((left, right) => left.group.version - right.group.version);
-    return settleTurns(
-      groups.map(({ group, weight }) => [group, weight]),
-      options.spread,
-    );
+    arranged.sort((left, right) => (left.group.key < right.group.key ? -1 : 1));
+    return settleTurns(toShares(arranged), options.spread);
   }
 
-  private groupOf(version: number): Group {
-    const known = this.groups.get(version);
+  private groupOf(key: string): Group {
+    const known = this.groups.get(key);
     if (known !== undefined) return known;
     const group: Group = {
-      version,
+      key,
       levelOf: new Map(),
       levels: [],
       spare: [],
@@ -107,7 +106,7 @@ export class CandidateGroups {
       turn: 0,
       wasCandidate: false,
     };
-    this.groups.set(version, group);
+    this.groups.set(key, group);
     return group;
   }
 }
@@ -135,32 +134,79 @@ export function withoutMembers(
     .filter(({ levels }) => levels.length > 0);
 }
 
-/**
- * Versions are kept apart only while a rollout gives them weights of their own: then the share of a
- * version must not depend on which version is near.
- */
-function splitByVersion(members: readonly Member[]): Map<number, Member[]> {
-  const isSteered = members.some(({ endpoint }) => endpoint.weight !== DEFAULT_ENDPOINT_WEIGHT);
-  const byVersion = new Map<number, Member[]>();
-  for (const member of members) {
-    const version = isSteered ? member.endpoint.version : ALL_VERSIONS;
-    const known = byVersion.get(version);
-    if (known === undefined) byVersion.set(version, [member]);
-    else known.push(member);
-  }
-  return byVersion;
+/** Candidates of one group. */
+interface GroupSize {
+  readonly count: number;
+  /** Sum of the weights. */
+  readonly weight: number;
 }
 
-/** Fills the levels of a group and returns the weight of its candidates. */
+/** Members of one group. */
+interface GroupMembers {
+  /** Workload of which the members are one version; undefined for a group of whole workloads. */
+  readonly workload: string | undefined;
+  readonly members: Member[];
+}
+
+/** A group with the number of its candidates and the sum of their weights, above 0. */
+interface ArrangedGroup extends GroupSize {
+  readonly group: Group;
+  readonly workload: string | undefined;
+}
+
+/**
+ * Keeps the versions of a workload apart only while a rollout gives them weights of their own: then
+ * the share of a version must not depend on which version is near. All other endpoints of the service
+ * are one group.
+ */
+function splitByShare(members: readonly Member[]): ReadonlyMap<string, GroupMembers> {
+  const steered = new Set<string>();
+  for (const { endpoint } of members)
+    if (endpoint.workload !== OUTSIDE && endpoint.weight !== DEFAULT_ENDPOINT_WEIGHT)
+      steered.add(endpoint.workload);
+  const parts = new Map<string, GroupMembers>();
+  for (const member of members) {
+    const { workload, version } = member.endpoint;
+    const isSteered = steered.has(workload);
+    const key = isSteered ? `${workload}/${version}` : UNSTEERED;
+    const known = parts.get(key);
+    if (known !== undefined) known.members.push(member);
+    else parts.set(key, { workload: isSteered ? workload : undefined, members: [member] });
+  }
+  return parts;
+}
+
+/**
+ * Returns the share of each group. The versions of a workload divide, in proportion to their
+ * weights, what as many endpoints of the usual weight would receive, so that a canary takes nothing
+ * from the other workloads of the service.
+ */
+function toShares(arranged: readonly ArrangedGroup[]): readonly (readonly [Group, number])[] {
+  const totals = new Map<string, { weight: number; count: number }>();
+  for (const { weight, count, workload } of arranged) {
+    if (workload === undefined) continue;
+    const total = totals.get(workload) ?? { weight: 0, count: 0 };
+    total.weight += weight;
+    total.count += count;
+    totals.set(workload, total);
+  }
+  return arranged.map(({ group, weight, workload }) => {
+    const total = workload === undefined ? undefined : totals.get(workload);
+    if (total === undefined) return [group, weight];
+    return [group, (weight / total.weight) * total.count * DEFAULT_ENDPOINT_WEIGHT];
+  });
+}
+
+/** Fills the levels of a group and returns the size of its candidates. */
 function arrangeLevels(
   group: Group,
   members: readonly Member[],
   { isCandidate, localityAware, spread }: ArrangeOptions,
-): number {
+): GroupSize {
   const order: readonly Nearness[] = localityAware ? ORDER : ['any'];
   const shares: [Level, number][] = [];
   const spare: Level[] = [];
-  let groupWeight = 0;
+  const size = { count: 0, weight: 0 };
   let remaining = 1;
   for (const nearness of order) {
     const here = localityAware ? members.filter((each) => each.nearness === nearness) : members;
@@ -177,7 +223,8 @@ function arrangeLevels(
     const health = weight === 0 ? 0 : Math.min(1, (SPILL_FACTOR * weight) / sumOfWeights(here));
     const share = Math.min(remaining, health);
     remaining -= share;
-    groupWeight += weight;
+    size.weight += weight;
+    size.count += candidates.length;
     if (share > 0) shares.push([level, share]);
     else level.wasCandidate = false;
     if (share === 0 && weight > 0) spare.push(level);
@@ -189,7 +236,7 @@ function arrangeLevels(
     shares.map(([level, share]) => [level, share / taken]),
     spread,
   );
-  return groupWeight;
+  return size;
 }
 
 function levelOf(group: Group, nearness: Nearness): Level {

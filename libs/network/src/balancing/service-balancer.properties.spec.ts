@@ -15,6 +15,7 @@ const arbEndpoint = (index: number): fc.Arbitrary<BalancedEndpoint> =>
     .record({
       ready: fc.boolean(),
       weight: fc.constantFrom(0, 1, 50, 100, 100, 100, 1_000_000),
+      workload: fc.constantFrom('a', 'b', ''),
       version: fc.integer({ min: 1, max: 2 }),
       nodeId: fc.constantFrom('here', 'there', ''),
       zone: fc.constantFrom('z1', 'z2', ''),
@@ -208,6 +209,45 @@ describe('choices of a ServiceBalancer', () => {
           expect(Math.abs(seen - percent)).toBeLessThanOrEqual(
             algorithm === 'sourceHash' ? 8 : 0.3,
           );
+        },
+      ),
+      { numRuns: 40 },
+    );
+  });
+
+  it('give each workload of a service the share of its endpoints, and divide only the share of a workload with a canary', () => {
+    const arbNodes = fc.array(fc.constantFrom('here', 'there'), { minLength: 1, maxLength: 4 });
+    fc.assert(
+      fc.property(
+        arbAlgorithm,
+        fc.integer({ min: 1, max: 99 }),
+        fc.record({ old: arbNodes, canary: arbNodes, beside: arbNodes }),
+        // Weight of all endpoints of the workload with the canary together.
+        fc.constantFrom(100, 10_000, 1_000_000),
+        (algorithm, percent, { old, canary, beside }, total) => {
+          const balancer = aBalancer({ algorithm });
+          const on = (nodes: string[], group: Partial<BalancedEndpoint>): BalancedEndpoint[] =>
+            nodes.map((nodeId, index) =>
+              anEndpoint({ ...group, id: `${group.workload}-${group.version}-${index}`, nodeId }),
+            );
+          const weightOf = (share: number, nodes: string[]): number =>
+            (share * total) / 100 / nodes.length;
+          balancer.setEndpoints([
+            ...on(old, { workload: 'a', version: 1, weight: weightOf(100 - percent, old) }),
+            ...on(canary, { workload: 'a', version: 2, weight: weightOf(percent, canary) }),
+            ...on(beside, { workload: 'b', version: 2 }),
+          ]);
+          // Equal weights are no canary.
+          fc.pre(weightOf(percent, canary) !== 100 || weightOf(100 - percent, old) !== 100);
+          const counts = [...countChoices(balancer, 1_000)];
+          const seen = (prefix: string): number =>
+            counts.reduce((sum, [id, count]) => sum + (id.startsWith(prefix) ? count : 0), 0) / 10;
+          const ofA = old.length + canary.length;
+          const shareOfA = (100 * ofA) / (ofA + beside.length);
+          // Hashes of 1,000 clients vary by chance, turns do not.
+          const bound = algorithm === 'sourceHash' ? 8 : 0.5;
+          expect(Math.abs(seen('a-') - shareOfA)).toBeLessThanOrEqual(bound);
+          expect(Math.abs(seen('a-2') - (shareOfA * percent) / 100)).toBeLessThanOrEqual(bound);
         },
       ),
       { numRuns: 40 },

@@ -16,6 +16,7 @@ export function anEndpoint(overrides: Partial<BalancedEndpoint> = {}): BalancedE
     zone: '',
     region: '',
     ready: true,
+    workload: 'web',
     weight: 100,
     version: 1,
     ...overrides,

@@ -110,6 +110,43 @@ describe('network proxies', () => {
       ).toEqual(shown);
   });
 
+  it('leave a second workload of the service the share of its endpoints during a canary', async () => {
+    const service = create(ServiceRecordSchema, {
+      ...{ namespace: 'default', name: 'both', uid: 'service-2' },
+      spec: { selector: { tier: 'front' }, ports: [{ name: 'http', port: 80 }] },
+    });
+    const transaction = cluster.state.transaction().put('service', 'default/both', service);
+    await cluster.complete(() => cluster.state.commitObserved(transaction));
+    const spec = { labels: { tier: 'front' }, ports: [{ name: 'http', containerPort: 80 }] };
+    for (const name of ['steady', 'changing'])
+      await cluster.complete(() =>
+        cluster.client.createWorkload({
+          name,
+          spec: { ...spec, command: ['serve'], replicas: name === 'steady' ? 2 : 6 },
+        }),
+      );
+    await cluster.advance(10_000);
+    await cluster.complete(() =>
+      cluster.client.updateWorkload({
+        name: 'changing',
+        spec: {
+          command: ['new'],
+          rollout: { steps: [{ replicas: 3, promotion: Promotion.MANUAL, weightPercent: 10 }] },
+        },
+        updateMask: { paths: ['command', 'rollout.steps'] },
+      }),
+    );
+    await cluster.advance(30_000);
+    for (const proxy of proxies) {
+      const shares = proxy.measureShares('default/both', ({ workload, version }) => {
+        return `${workload} ${version}`;
+      });
+      expect(shares.get('steady 1')).toBeCloseTo(0.25, 2);
+      expect(shares.get('changing 1')).toBeCloseTo(0.75 * 0.9, 2);
+      expect(shares.get('changing 2')).toBeCloseTo(0.75 * 0.1, 2);
+    }
+  });
+
   it('are right again within 5 s after a restart of the coordinator', async () => {
     await cluster.restartCoordinator();
     for (const nodeId of cluster.agents.keys()) await cluster.reconnect(nodeId);

@@ -6,7 +6,12 @@ import {
   type NetworkReport,
   type NetworkUpdate,
 } from '@cloudless/api';
+import { createSeededRandom } from '@cloudless/base';
+import { DEFAULT_BALANCER_CONFIG, ServiceBalancer } from '@cloudless/network';
 import type { TestCluster } from './test-cluster.js';
+
+/** Number of clients whose connections are counted. */
+const CLIENTS = 1_000;
 
 /** The network proxy of a node: follows the feed, and keeps its data while no coordinator runs. */
 export class SimulatedProxy {
@@ -58,6 +63,37 @@ export class SimulatedProxy {
       .filter(({ ready, nodeId }) => ready && this.aliveNodes.has(nodeId))
       .map(({ replicaId }) => replicaId)
       .sort();
+  }
+
+  /**
+   * Returns the shares of the connections of 1,000 clients of a service, 0 to 1.
+   * @param service - `<namespace>/<name>`.
+   * @param groupOf - Returns the group of an endpoint, for example its version.
+   */
+  measureShares(
+    service: string,
+    groupOf: (endpoint: NetworkEndpointEntry) => string,
+  ): ReadonlyMap<string, number> {
+    const { nodeId } = this;
+    const balancer = new ServiceBalancer({
+      config: DEFAULT_BALANCER_CONFIG,
+      here: { nodeId, zone: '', region: '' },
+      random: createSeededRandom(1),
+    });
+    const entries = [...this.endpoints.values()].filter(
+      (entry) => `${entry.namespace}/${entry.service}` === service,
+    );
+    balancer.setEndpoints(entries);
+    const shares = new Map<string, number>();
+    for (let client = 0; client < CLIENTS; client += 1) {
+      const clientAddress = `10.9.${client >> 8}.${client & 255}`;
+      const choice = balancer.choose({ clientAddress, nowMs: 0 });
+      if (choice.kind === 'refused') continue;
+      const entry = this.endpoints.get(choice.endpointId);
+      const group = entry === undefined ? '' : groupOf(entry);
+      shares.set(group, (shares.get(group) ?? 0) + 1 / CLIENTS);
+    }
+    return shares;
   }
 
   private apply(update: NetworkUpdate): void {
