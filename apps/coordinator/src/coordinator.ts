@@ -1,16 +1,7 @@
 import { join } from 'node:path';
 import type { Interceptor } from '@connectrpc/connect';
-import {
-  AdminService,
-  AgentService,
-  CoordinatorService,
-  IdentityService,
-  NetworkService,
-  NodeNetworkService,
-  UserService,
-  createErrorInterceptor,
-  createValidationInterceptor,
-} from '@cloudless/api';
+import { createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
+import { SERVED_SERVICES } from '@cloudless/api-server';
 import { randomHex, type CloudlessError } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import {
@@ -161,7 +152,7 @@ export async function startCoordinator(
       portOption: '--port',
       registerRoutes: roles.registerRoutes,
       interceptors: createInterceptors(machine, metrics),
-      reflectedServices: SERVICES,
+      reflectedServices: SERVED_SERVICES,
       ...access?.rpcOptions,
       health,
       allowedOrigins: config.allowedOrigins,
@@ -248,20 +239,9 @@ function createInterceptors(
       getPrincipal: ({ contextValues }) => contextValues.get(callerKey)?.principal.name,
     }),
     createErrorInterceptor(createFailureLog({ clock, log }, 'call failed with an internal error')),
-    createValidationInterceptor(SERVICES),
+    createValidationInterceptor(SERVED_SERVICES),
   ];
 }
-
-/** The services that a coordinator serves. */
-const SERVICES = [
-  CoordinatorService,
-  AgentService,
-  AdminService,
-  IdentityService,
-  NetworkService,
-  NodeNetworkService,
-  UserService,
-];
 
 function toUrl(host: string, port: number): string {
   return `https://${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`;

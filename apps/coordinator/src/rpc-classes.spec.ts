@@ -1,24 +1,8 @@
-import {
-  AdminService,
-  AgentService,
-  CoordinatorService,
-  IdentityService,
-  NetworkService,
-  NodeNetworkService,
-  UserService,
-} from '@cloudless/api';
+import { CoordinatorService } from '@cloudless/api';
+import { SERVED_SERVICES } from '@cloudless/api-server';
 import { CALL_PRIORITIES } from '@cloudless/rpc-node/server';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 
-const services = [
-  CoordinatorService,
-  AgentService,
-  AdminService,
-  IdentityService,
-  NetworkService,
-  NodeNetworkService,
-  UserService,
-];
 /** Names of the RPCs of CoordinatorService with this priority. */
 const rpcsWithPriority = (priority: string): readonly string[] =>
   CoordinatorService.methods
@@ -27,7 +11,9 @@ const rpcsWithPriority = (priority: string): readonly string[] =>
 
 describe('classifyRpc', () => {
   it.each(
-    services.flatMap(({ methods }) => methods.map((method) => ({ rpc: String(method), method }))),
+    SERVED_SERVICES.flatMap(({ methods }) =>
+      methods.map((method) => ({ rpc: String(method), method })),
+    ),
   )('returns a priority for $rpc', ({ method }) => {
     expect(CALL_PRIORITIES).toContain(classifyRpc(method)?.priority);
   });

@@ -7,7 +7,7 @@ export type { LivenessMirrorDeps } from './roles/liveness-mirror.js';
 export { createLeaderDirectory } from './roles/leader-directory.js';
 export type { KnownLeader, LeaderDirectory } from './roles/leader-directory.js';
 export { MAX_VIEW_AGE_MS } from './roles/stale-view.js';
-export { getServedBy } from './roles/served-by.js';
+export { getServedBy, SERVED_SERVICES } from './roles/served-by.js';
 export type { ServedBy } from './roles/served-by.js';
 export type {
   ApiServerDeps,

@@ -206,6 +206,7 @@ export class NodeNetwork implements NodeNetworkAccess {
       if (await this.align(client, hello)) return;
       const response = await client.request({ type: 'status' });
       if (response.type === 'status') this.meshAddress = response.status.meshAddress;
+      if (this.closing.signal.aborted) return; // `close` did not see this client
       this.client = client;
       this.ended.connect((request) => client.request(request));
       onReached();

@@ -1,24 +1,9 @@
 import type { DescMethod } from '@bufbuild/protobuf';
-import {
-  AdminService,
-  AgentService,
-  CoordinatorService,
-  IdentityService,
-  NetworkService,
-  NodeNetworkService,
-  UserService,
-} from '@cloudless/api';
+import { CoordinatorService } from '@cloudless/api';
+import { SERVED_SERVICES } from '../roles/served-by.js';
 import { getAuditPolicy } from './audit-policy.js';
 
-const methods = [
-  CoordinatorService,
-  AgentService,
-  AdminService,
-  IdentityService,
-  NetworkService,
-  NodeNetworkService,
-  UserService,
-].flatMap((service): readonly DescMethod[] => service.methods);
+const methods = SERVED_SERVICES.flatMap((service): readonly DescMethod[] => service.methods);
 /** Names of methods that only read. */
 const READ_ONLY_NAME =
   /^(Get|List|Watch|Plan|Explain|Simulate|ProposeMoves|Resolve|Snapshot|StreamLogs|WhoAmI)/;
