@@ -180,8 +180,11 @@ export interface NetworkProxyOptions extends ProxyNode {
   readonly connect: (signal: AbortSignal) => Promise<CoordinatorConnection>;
   /** Address and port at which other proxies connect. Absent: this node can only dial out. */
   readonly meshListen?: { readonly host: string; readonly port: number } | undefined;
-  /** Addresses of this machine at which node ports listen. Default: none. */
-  readonly nodePortAddresses?: readonly string[] | undefined;
+  /**
+   * Lists the addresses of this machine at which node ports listen. Called every 5 s, because addresses
+   * come and go; may throw. Default: none.
+   */
+  readonly listMachineAddresses?: (() => readonly string[]) | undefined;
   readonly sockets: ListeningSockets;
   /** Checks endpoints outside the cluster. */
   readonly checkClients: CheckClients;

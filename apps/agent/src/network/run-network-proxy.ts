@@ -116,7 +116,7 @@ class ProxyProcess implements ControlHandler {
       connect: (signal) => dialler.connect(signal),
       sockets: this.sockets,
       checkClients: { tcp: checkTcp, http: checkHttp, grpc: checkGrpc },
-      nodePortAddresses: listHostAddresses(),
+      listMachineAddresses: () => listHostAddresses(),
       prepareRange: (cidr) => prepareVirtualRange(cidr, this.directory),
       mayListen: (signal) => this.lock.acquire(signal),
       snapshotFile: join(directory, SNAPSHOT_FILE),

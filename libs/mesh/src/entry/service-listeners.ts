@@ -28,7 +28,8 @@ interface Listener {
 export interface ServiceListenersOptions {
   readonly context: ProxyContext;
   readonly sockets: ListeningSockets;
-  readonly nodePortAddresses: readonly string[];
+  /** Returns the addresses at which node ports listen. Call `updateNodePorts` after a change. */
+  readonly nodePortAddresses: () => readonly string[];
   /** Whether a client may use virtual addresses. */
   readonly mayUseVirtual: (clientAddress: string) => boolean;
 }
@@ -81,6 +82,11 @@ export class ServiceListeners {
   update(serviceKeys: Iterable<string>): void {
     if (!this.isStarted) return;
     for (const key of serviceKeys) this.updateService(key);
+  }
+
+  /** Opens and closes listeners after a change of the addresses of the machine. */
+  updateNodePorts(): void {
+    this.updateAll();
   }
 
   /** Ends UDP sessions without datagrams. */
@@ -137,7 +143,7 @@ export class ServiceListeners {
     const { context, nodePortAddresses } = this.options;
     const entry = context.view.services.get(serviceKey);
     if (entry === undefined) return [];
-    return planListeners(serviceKey, entry, nodePortAddresses).filter(
+    return planListeners(serviceKey, entry, nodePortAddresses()).filter(
       ({ portName, isVirtual }) =>
         (this.isVirtualServed || !isVirtual) &&
         context.services.port(serviceKey, portName)?.hasReady === true,

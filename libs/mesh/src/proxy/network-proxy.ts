@@ -5,6 +5,7 @@ import { errorFields, type Timer } from '@cloudless/base';
 import { ExternalAddresses } from '../dial/external-addresses.js';
 import { NetworkDns } from '../dns/network-dns.js';
 import { EndpointDialler } from '../dial/endpoint-dialler.js';
+import { MachineAddresses } from '../entry/machine-addresses.js';
 import { ServiceListeners } from '../entry/service-listeners.js';
 import { ExitStreams } from '../exit/exit-streams.js';
 import { followNetwork } from '../feed/follow-network.js';
@@ -57,6 +58,7 @@ class NodeNetworkProxy implements NetworkProxy {
   private readonly context: ProxyContext;
   private readonly links: LinkPool | undefined;
   private readonly exit: ExitStreams;
+  private readonly machine: MachineAddresses;
   private readonly external: ExternalAddresses;
   private readonly listeners: ServiceListeners;
   private readonly nameServer: NetworkDns;
@@ -78,8 +80,13 @@ class NodeNetworkProxy implements NetworkProxy {
     this.snapshot = new SnapshotFile(snapshotFile, () => this.model.save(), clock, log);
     const limits = { ...DEFAULT_PROXY_LIMITS, ...options.limits };
     const view = this.model;
-    const nodePortAddresses = options.nodePortAddresses ?? [];
-    this.external = new ExternalAddresses(view, () => nodePortAddresses);
+    this.machine = new MachineAddresses({
+      list: options.listMachineAddresses ?? (() => []),
+      serviceCidr: () => view.settings?.serviceCidr ?? '',
+      onChange: () => this.listeners.updateNodePorts(),
+      clock,
+    });
+    this.external = new ExternalAddresses(view, () => this.machine.current);
     const isLocalNode = (id: string): boolean => this.context.dialler.isLocal(id);
     const ended = new EndedReplicas(isLocalNode);
     this.links =
@@ -96,7 +103,7 @@ class NodeNetworkProxy implements NetworkProxy {
     const places = new WorkloadPlaces({
       ...{ view, clock, nodeId },
       isShared: (address) =>
-        /^127\.|^::1$/.test(address) || (options.nodePortAddresses ?? []).includes(address),
+        /^127\.|^::1$/.test(address) || this.machine.current.includes(address),
     });
     this.context = {
       ...{ nodeId, clock, random, log, limits, view },
@@ -125,7 +132,8 @@ class NodeNetworkProxy implements NetworkProxy {
     });
     const mayUseVirtual = createVirtualClients(view, clock, options.isLocalClient);
     this.listeners = new ServiceListeners({
-      ...{ context: this.context, sockets, nodePortAddresses, mayUseVirtual },
+      ...{ context: this.context, sockets, mayUseVirtual },
+      nodePortAddresses: () => this.machine.current,
     });
     this.range = new VirtualRange({
       prepare: options.prepareRange,
@@ -169,12 +177,14 @@ class NodeNetworkProxy implements NetworkProxy {
       },
       signal: this.stop.signal,
     });
+    this.machine.start();
     void this.waitToListen();
     this.checkIdle();
   }
 
   async close(): Promise<void> {
     this.stop.abort();
+    this.machine.close();
     this.idleTimer?.cancel();
     this.drainLimits.close();
     this.checks.stop();
@@ -192,6 +202,7 @@ class NodeNetworkProxy implements NetworkProxy {
 
   async drain(withinMs: number): Promise<void> {
     this.mayListen = false;
+    this.machine.close();
     this.checks.stop();
     this.range.close();
     this.snapshot.stop();
@@ -335,7 +346,10 @@ class NodeNetworkProxy implements NetworkProxy {
     this.nameServer.apply(changes, this.isKnown);
     this.listeners.update(changed);
     this.exit.retry();
-    if (changes.settings) this.prepareRange();
+    if (changes.settings) {
+      this.machine.refresh();
+      this.prepareRange();
+    }
     for (const listener of this.onChangeListeners) listener(changes);
   }
 

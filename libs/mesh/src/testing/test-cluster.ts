@@ -101,7 +101,7 @@ export class TestCluster {
       readonly isOffline?: boolean;
     } & Pick<
       Partial<NetworkProxyOptions>,
-      'limits' | 'identifyClient' | 'checkClients' | 'isLocalClient'
+      'limits' | 'identifyClient' | 'checkClients' | 'isLocalClient' | 'listMachineAddresses'
     > = {},
   ): Promise<TestProxy> {
     const { isReachable = true, hasTls = true, hostId = nodeId, zone = '', ...rest } = options;
@@ -141,6 +141,7 @@ export class TestCluster {
       onAccess: (record) => access.push(record),
       limits: rest.limits,
       isLocalClient: rest.isLocalClient,
+      listMachineAddresses: rest.listMachineAddresses,
       ...(rest.identifyClient === undefined ? {} : { identifyClient: rest.identifyClient }),
     });
     if (isOffline) this.feeds.delete(nodeId);

@@ -1,0 +1,36 @@
+import { once } from 'node:events';
+import { ServiceSpec_Type } from '@cloudless/api';
+import { aService, anEndpoint, TestCluster } from '../testing/test-cluster.js';
+import { ADDRESS_CHECK_MS } from './machine-addresses.js';
+
+let cluster: TestCluster;
+beforeEach(async () => void (cluster = await TestCluster.create()));
+afterEach(() => cluster.close());
+
+const NODE_PORT = 30_080;
+const WEB = aService('web', '', {
+  type: ServiceSpec_Type.NODE_PORT,
+  ports: [{ name: 'http', port: 80, nodePort: NODE_PORT }],
+});
+
+describe('node ports', () => {
+  it('listen at addresses that come, and no longer at addresses that go', async () => {
+    let listed = ['192.168.1.4'];
+    const a = await cluster.addProxy('a', { listMachineAddresses: () => listed });
+    const port = await cluster.serve((socket) => socket.pipe(socket));
+    await cluster.update({ services: [WEB], endpoints: [anEndpoint('web', 'r1', 'a', port)] });
+    const held = await a.dial('192.168.1.4', NODE_PORT);
+    held.write('accepted');
+    await once(held, 'data');
+    listed = ['10.96.0.99', '172.16.0.9']; // the first one is a virtual address
+    await cluster.clock.advance(ADDRESS_CHECK_MS);
+    const opened = await a.dial('172.16.0.9', NODE_PORT);
+    const isListening = ['192.168.1.4', '10.96.0.99', '172.16.0.9'].map((address) =>
+      a.isListening(address, NODE_PORT),
+    );
+    expect(isListening).toEqual([false, false, true]);
+    held.write('still');
+    expect(String(await once(held, 'data'))).toBe('still');
+    for (const socket of [held, opened]) socket.destroy();
+  });
+});
