@@ -37,7 +37,7 @@ export async function resetAgent(
   try {
     await removeContainers(dataDir);
     await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
-    await removeNetworkProxy(join(dataDir, NETWORK_FOLDER));
+    await removeNetworkProxy(join(dataDir, NETWORK_FOLDER), systemClock);
     await openWorkloadIdentities(dataDir, undefined, silentLog).removeAll();
     const namedVolumes = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
     const keepsVolumes = existsSync(namedVolumes) && readdirSync(namedVolumes).length > 0;

@@ -17,6 +17,7 @@ import { connectOrStart } from '@cloudless/app-kit/background';
 import { toTcpStream } from '../machine/dial-tcp.js';
 import { ControlClient, openRelaySocket } from './control-client.js';
 import { EndedReports } from './ended-reports.js';
+import { endDrainingProxies } from './draining-proxies.js';
 import { removeNetworkProxy } from './remove-network-proxy.js';
 import {
   SETTINGS_FILE,
@@ -167,7 +168,10 @@ export class NodeNetwork implements NodeNetworkAccess {
     this.client?.close();
     await this.loop;
     // A proxy may have begun to answer meanwhile.
-    if (stopProxy && !wasConnected) await removeNetworkProxy(this.directory);
+    if (!stopProxy) return;
+    const { clock } = this.options;
+    if (wasConnected) await endDrainingProxies(this.directory, clock);
+    else await removeNetworkProxy(this.directory, clock);
   }
 
   private async run(): Promise<void> {

@@ -1,13 +1,14 @@
 import { existsSync } from 'node:fs';
-import { errorKindOf } from '@cloudless/base';
+import { errorKindOf, type Clock } from '@cloudless/base';
 import { ControlClient } from './control-client.js';
+import { endDrainingProxies } from './draining-proxies.js';
 import { removeVirtualRange } from './virtual-range.js';
 
 /**
  * Ends the network proxy of a directory, if one runs, and removes the route that it has added unless
- * the proxy of another agent serves the same addresses.
+ * the proxy of another agent serves the same addresses. Ends earlier proxies that drain as well.
  */
-export async function removeNetworkProxy(directory: string): Promise<void> {
+export async function removeNetworkProxy(directory: string, clock: Clock): Promise<void> {
   if (!existsSync(directory)) return;
   try {
     let onClosed: () => void = () => undefined;
@@ -18,5 +19,7 @@ export async function removeNetworkProxy(directory: string): Promise<void> {
   } catch (reason) {
     if (errorKindOf(reason) !== 'unavailable') throw reason;
     await removeVirtualRange(directory); // the proxy does not run any more
+  } finally {
+    await endDrainingProxies(directory, clock);
   }
 }
