@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import type dgram from 'node:dgram';
 import type net from 'node:net';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, definedFields } from '@cloudless/base';
 import { holdClients, type HandedSocket } from './listening-sockets.js';
 
 /** Argument of a proxy that takes over the sockets of the process that has started it. */
@@ -18,19 +18,26 @@ type ToSuccessor =
       readonly address: string;
       readonly port: number;
     }
-  /** The socket that holds the lock of the network namespace. */
-  | { readonly type: 'lock' }
+  /** The socket that holds the lock of the network namespace, and its path. */
+  | { readonly type: 'lock'; readonly path?: string }
   | { readonly type: 'complete' }
   /** The predecessor has closed its control socket. */
   | { readonly type: 'released' };
 /** Message of the successor: it has taken the sockets and listens. */
 type FromSuccessor = { readonly type: 'ready' };
 
+/** The lock of a network namespace. */
+export interface HandedLock {
+  readonly server: net.Server;
+  /** Path of the socket; undefined for a predecessor that used none. */
+  readonly path: string | undefined;
+}
+
 /** What a proxy process inherits. */
 export interface Inheritance {
   readonly sockets: readonly HandedSocket[];
   /** Absent: the predecessor did not hold the lock of the network namespace. */
-  readonly lock: net.Server | undefined;
+  readonly lock: HandedLock | undefined;
   /** Tells the predecessor that this process listens. Resolves once it has closed its control socket. */
   takeOver(): Promise<void>;
 }
@@ -45,7 +52,7 @@ export interface Inheritance {
 export async function handOver(
   command: readonly string[],
   errorFile: string,
-  given: { readonly sockets: readonly HandedSocket[]; readonly lock: net.Server | undefined },
+  given: { readonly sockets: readonly HandedSocket[]; readonly lock: HandedLock | undefined },
   release: () => void,
 ): Promise<void> {
   const child = start(command, errorFile);
@@ -65,7 +72,7 @@ export async function handOver(
 /** Receives the sockets of the process that has started this process. */
 export function inherit(): Promise<Inheritance> {
   const sockets: HandedSocket[] = [];
-  let lock: net.Server | undefined;
+  let lock: HandedLock | undefined;
   return new Promise((resolve, reject) => {
     let onReleased: () => void = () => undefined;
     const released = new Promise<void>((done) => (onReleased = done));
@@ -83,7 +90,8 @@ export function inherit(): Promise<Inheritance> {
             : { kind: 'udp', address, port, handle: handle as dgram.Socket };
         holdClients(socket);
         sockets.push(socket);
-      } else if (message.type === 'lock') lock = handle as net.Server;
+      } else if (message.type === 'lock')
+        lock = { server: handle as net.Server, path: message.path };
       else if (message.type === 'released') onReleased();
       else
         resolve({
@@ -116,7 +124,10 @@ async function sendSockets(
 ): Promise<void> {
   for (const { kind, address, port, handle } of sockets)
     await send(child, { type: 'socket', kind, address, port }, handle);
-  if (lock !== undefined) await send(child, { type: 'lock' }, lock);
+  if (lock !== undefined) {
+    const { server, path } = lock;
+    await send(child, { type: 'lock', ...definedFields({ path }) }, server);
+  }
   await send(child, { type: 'complete' });
 }
 

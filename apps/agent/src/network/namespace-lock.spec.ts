@@ -1,23 +1,29 @@
-import { randomUUID } from 'node:crypto';
+import { linkSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
 import { systemClock } from '@cloudless/app-kit';
-import { explainHolder, NamespaceLock } from './namespace-lock.js';
+import { explainHolder, NamespaceLock, type NamespaceLockOptions } from './namespace-lock.js';
 
-// Abstract sockets exist on Linux only, as the network proxy.
-const onLinux = process.platform === 'linux' ? describe : describe.skip;
-
-onLinux('NamespaceLock', () => {
+describe('NamespaceLock', () => {
   const locks: NamespaceLock[] = [];
   const never = new AbortController().signal;
-  let name: string;
-  const createLock = (nodeId: string): NamespaceLock => {
+  let directory: string;
+  const createLock = (nodeId: string, options: Partial<NamespaceLockOptions> = {}) => {
+    const common = { directory: () => directory, namespace: 'net-1' };
     const deps = { clock: systemClock, log: silentLog };
-    const lock = new NamespaceLock({ nodeId, pid: 7 }, deps, name);
+    const lock = new NamespaceLock({ nodeId, pid: 7 }, { ...common, ...deps, ...options });
     locks.push(lock);
     return lock;
   };
-  beforeEach(() => void (name = `\0cloudless-test-${randomUUID()}`));
-  afterEach(() => locks.splice(0).forEach((lock) => lock.release()));
+  beforeEach(() => void (directory = mkdtempSync(join(tmpdir(), 'cloudless-lock-'))));
+  afterEach(() => {
+    for (const lock of locks.splice(0)) lock.release();
+    rmSync(directory, { recursive: true });
+  });
 
   it('belongs to one process; the next takes over when the holder ends', async () => {
     const [first, second] = [createLock('node-1'), createLock('node-2')];
@@ -29,14 +35,74 @@ onLinux('NamespaceLock', () => {
     first.release();
     await taken;
     expect([second.holder, second.socket?.listening]).toEqual([undefined, true]);
+    expect(readdirSync(directory)).toEqual(['net-1.lock.2']);
+  });
+
+  it('belongs to one of many processes that ask at the same time', async () => {
+    const all = Array.from({ length: 8 }, (_, index) => createLock(`node-${index}`));
+    const stopping = new AbortController();
+    const waits = all.map((lock) => lock.acquire(stopping.signal).catch(() => undefined));
+    await Promise.any(waits);
+    while (all.some(({ socket, holder }) => !socket && !holder)) await new Promise(setImmediate);
+    expect(all.filter(({ socket }) => socket !== undefined)).toHaveLength(1);
+    stopping.abort();
+    await Promise.all(waits);
+  });
+
+  it('is void when its process has ended without a word', async () => {
+    const dead = net.createServer().listen(join(directory, 'dead'));
+    await once(dead, 'listening');
+    linkSync(join(directory, 'dead'), join(directory, 'net-1.lock.4'));
+    dead.close();
+    const lock = createLock('node-1');
+    await lock.acquire(never);
+    expect([lock.handed?.path, readdirSync(directory)]).toEqual([
+      join(directory, 'net-1.lock.5'),
+      ['net-1.lock.5'],
+    ]);
   });
 
   it('stays with the process that got its socket when the earlier holder releases the lock', async () => {
     const [first, second] = [createLock('node-1'), createLock('node-2')];
     await first.acquire(never);
-    second.adopt(first.socket!);
+    const { server, path } = first.handed!;
+    second.adopt(server, path);
     await second.acquire(never);
     expect(second.socket?.listening).toBe(true);
+  });
+
+  it('is not adopted from another place, where other processes do not look', async () => {
+    const elsewhere = net.createServer().listen(join(directory, 'elsewhere'));
+    await once(elsewhere, 'listening');
+    const lock = createLock('node-1');
+    lock.adopt(elsewhere, join(directory, 'elsewhere'));
+    expect([elsewhere.listening, lock.socket]).toEqual([false, undefined]);
+    await lock.acquire(never);
+    expect(lock.handed?.path).toBe(join(directory, 'net-1.lock.1'));
+  });
+
+  it('is one for each network namespace', async () => {
+    await createLock('node-1').acquire(never);
+    await createLock('node-2', { namespace: 'net-12' }).acquire(never);
+    expect(readdirSync(directory).sort()).toEqual(['net-1.lock.1', 'net-12.lock.1']);
+  });
+
+  it('says why nobody can hold it, and is acquired once its directory is in order', async () => {
+    const clock = new ManualClock();
+    let problem: string | undefined = 'the directory belongs to user 1001';
+    const lock = createLock('node-1', {
+      clock,
+      directory: () => {
+        if (problem !== undefined) throw new Error(problem);
+        return directory;
+      },
+    });
+    const acquired = lock.acquire(never);
+    expect(lock.problem).toContain('are not served: the directory belongs to user 1001');
+    problem = undefined;
+    await clock.advance(5_000);
+    await acquired;
+    expect([lock.problem, lock.socket?.listening]).toEqual([undefined, true]);
   });
 
   it('ends the wait when the proxy stops', async () => {
@@ -60,18 +126,16 @@ describe('explainHolder', () => {
       'node other (process 7) serves the virtual',
     ],
     [
-      'a process that is no node of the cluster',
+      'a node of another cluster',
       isNode,
-      `evil\n${'x'.repeat(100)}`,
-      `a process that calls itself node "evil\\n${'x'.repeat(59)}", which is no node of this cluster`,
+      `other\n${'x'.repeat(100)}`,
+      `process 7 of node "other\\n${'x'.repeat(58)}", which is no node of this cluster`,
     ],
   ])('names %s', (_, known, nodeId, expected) => {
     expect(explainHolder({ nodeId, pid: 7 }, known)).toContain(expected);
   });
 
-  it('says how the process is found', () => {
-    expect(explainHolder({ nodeId: 'evil', pid: 7 }, isNode)).toContain(
-      'ss -xlp | grep @cloudless-network-proxy',
-    );
+  it('says what to do', () => {
+    expect(explainHolder({ nodeId: 'other', pid: 7 }, isNode)).toContain('end that agent');
   });
 });

@@ -1,13 +1,19 @@
+import { chmodSync, linkSync, readdirSync, rmSync } from 'node:fs';
 import net from 'node:net';
-import { sleep, StoppedError, type Clock, type Log } from '@cloudless/base';
+import { join } from 'node:path';
+import {
+  errorFields,
+  errorMessageOf,
+  sleep,
+  StoppedError,
+  type Clock,
+  type Log,
+} from '@cloudless/base';
 
-/**
- * Abstract Unix socket, see unix(7): it exists once in a network namespace, and ends with the process
- * that holds it.
- */
-const LOCK_NAME = '\0cloudless-network-proxy';
 /** Delay after an attempt that failed although nobody seemed to hold the lock, milliseconds. */
 const RETRY_MS = 100;
+/** Delay after an attempt that failed because of the directory of the lock, milliseconds. */
+const RETRY_DIRECTORY_MS = 5_000;
 /** Longest part of an unknown node id that is shown. */
 const MAX_SHOWN_ID = 64;
 /** Longest text that the holder says about itself. */
@@ -20,9 +26,7 @@ export interface LockHolder {
 }
 
 /**
- * Returns why this process does not serve the virtual addresses of the machine. Every process of the
- * machine may take the name of the lock, so the holder is not believed to be a proxy of this cluster
- * unless its node is one.
+ * Returns why this process does not serve the virtual addresses of the machine.
  * @param isNode - Whether the cluster has a node with an id; undefined while the nodes are not known.
  */
 export function explainHolder(
@@ -33,17 +37,36 @@ export function explainHolder(
     return `node ${nodeId} (process ${pid}) serves the virtual addresses of this machine`;
   const claim = JSON.stringify(nodeId.slice(0, MAX_SHOWN_ID));
   return (
-    `virtual addresses of this machine are not served: a process that calls itself node ${claim}, ` +
-    `which is no node of this cluster, holds the lock; find it with "ss -xlp | grep ${LOCK_NAME.replace('\0', '@')}" and end it`
+    `virtual addresses of this machine are not served: process ${pid} of node ${claim}, which is no ` +
+    `node of this cluster, serves those of its own cluster; one machine serves one cluster: end ` +
+    `that agent and its network proxy ("cloudless-agent reset" in its data directory)`
   );
+}
+
+export interface NamespaceLockOptions {
+  /** Prepares the directory of the lock, and returns its path. Throws why nobody may hold a lock there. */
+  readonly directory: () => string;
+  /** Name of the network namespace in the directory. */
+  readonly namespace: string;
+  readonly clock: Clock;
+  readonly log: Log;
 }
 
 /**
  * The lock of a network namespace: of the proxies of several agents in it, one serves the virtual
  * addresses. The next proxy takes over as soon as the holder ends.
+ *
+ * The lock is a Unix socket in a directory that only its user may write, so that no other user of the
+ * machine can take the lock or pretend to hold it. The socket with the highest number counts, and is
+ * void when nobody listens. To replace a void socket, a process links its own under the next number
+ * (`link` fails when the name exists) and then deletes the earlier ones: one process can replace a
+ * given holder, and a process that read an outdated list finds a higher number and gives up.
  */
 export class NamespaceLock {
   private server: net.Server | undefined;
+  private held: string | undefined;
+  private lastProblem: string | undefined;
+  private drafts = 0;
   /** Connections of the processes that wait for the lock. */
   private readonly waiting = new Set<net.Socket>();
   /** Who holds the lock, while this process waits for it. */
@@ -51,9 +74,7 @@ export class NamespaceLock {
 
   constructor(
     private readonly self: LockHolder,
-    private readonly deps: { readonly clock: Clock; readonly log: Log },
-    /** For tests. Default: the one name of all proxies. */
-    private readonly name = LOCK_NAME,
+    private readonly options: NamespaceLockOptions,
   ) {}
 
   /** The socket that holds the lock; undefined while this process does not hold it. */
@@ -61,10 +82,26 @@ export class NamespaceLock {
     return this.server;
   }
 
-  /** Takes the lock that a predecessor of this process has handed over. */
-  adopt(server: net.Server): void {
-    this.server = server;
+  /** What a successor gets; undefined while this process does not hold the lock. */
+  get handed(): { readonly server: net.Server; readonly path: string | undefined } | undefined {
+    return this.server === undefined ? undefined : { server: this.server, path: this.held };
+  }
+
+  /** Why nobody can hold the lock at the moment, for people. */
+  get problem(): string | undefined {
+    return this.lastProblem;
+  }
+
+  /**
+   * Takes the lock that a predecessor of this process has handed over.
+   * @param path - Path of the socket. A lock of another place is given up: the processes of this user
+   *   would not find it.
+   */
+  adopt(server: net.Server, path: string | undefined): void {
+    const isHere = path !== undefined && this.isOwnPath(path);
+    if (!isHere) return void server.close();
     this.introduce(server);
+    this.hold(server, path);
   }
 
   /**
@@ -74,13 +111,15 @@ export class NamespaceLock {
   async acquire(signal: AbortSignal): Promise<void> {
     while (this.server === undefined) {
       if (signal.aborted) throw new StoppedError();
-      const server = net.createServer();
-      if (await listen(server, this.name)) {
-        this.holder = undefined;
-        this.adopt(server);
-        return;
+      let delayMs = RETRY_MS;
+      try {
+        if (await this.tryAcquire(this.options.directory(), signal)) return;
+        this.lastProblem = undefined;
+      } catch (reason) {
+        delayMs = RETRY_DIRECTORY_MS;
+        this.noteProblem(reason);
       }
-      await this.waitForHolder(signal);
+      if (!signal.aborted) await sleep(this.options.clock, delayMs, signal);
     }
   }
 
@@ -88,7 +127,57 @@ export class NamespaceLock {
   release(): void {
     this.server?.close();
     this.server = undefined;
+    this.held = undefined;
     for (const socket of this.waiting) socket.destroy();
+  }
+
+  /** Waits for the holder, if there is one, and otherwise tries to become the holder. */
+  private async tryAcquire(directory: string, signal: AbortSignal): Promise<boolean> {
+    const before = Math.max(0, ...this.listNumbers(directory));
+    if (before > 0 && (await this.waitForHolder(this.pathOf(directory, before), signal))) {
+      this.holder = undefined;
+      return false;
+    }
+    this.drafts += 1;
+    const draft = join(
+      directory,
+      `${this.options.namespace}.draft.${this.self.pid}.${this.drafts}`,
+    );
+    const path = this.pathOf(directory, before + 1);
+    const server = await listen(draft);
+    this.introduce(server);
+    try {
+      chmodSync(draft, 0o600);
+      linkSync(draft, path);
+    } catch (reason) {
+      this.drop(server);
+      if ((reason as NodeJS.ErrnoException).code === 'EEXIST') return false;
+      throw reason;
+    } finally {
+      rmSync(draft, { force: true });
+    }
+    const numbers = this.listNumbers(directory);
+    if (Math.max(...numbers) !== before + 1) {
+      this.drop(server);
+      rmSync(path, { force: true });
+      return false;
+    }
+    for (const earlier of numbers)
+      if (earlier <= before) rmSync(this.pathOf(directory, earlier), { force: true });
+    this.hold(server, path);
+    return true;
+  }
+
+  private drop(server: net.Server): void {
+    server.close();
+    for (const socket of this.waiting) socket.destroy();
+  }
+
+  private hold(server: net.Server, path: string): void {
+    this.server = server;
+    this.held = path;
+    this.holder = undefined;
+    this.lastProblem = undefined;
   }
 
   /** Says who holds the lock to everyone who waits, and keeps their connections until the end. */
@@ -103,37 +192,66 @@ export class NamespaceLock {
     server.unref();
   }
 
-  /** Resolves when the holder has ended, or at once with a small delay when there is none. */
-  private async waitForHolder(signal: AbortSignal): Promise<void> {
-    const wasConnected = await new Promise<boolean>((resolve) => {
-      const socket = net.connect(this.name);
-      let isConnected = false;
+  /** Resolves when the holder has ended: to true, or to false when nobody listens at the socket. */
+  private waitForHolder(path: string, signal: AbortSignal): Promise<boolean> {
+    return new Promise<boolean>((resolve) => {
+      const socket = net.connect(path);
+      let isVoid = false;
       let text = '';
       const end = (): void => void socket.destroy();
       signal.addEventListener('abort', end, { once: true });
       if (signal.aborted) end();
-      socket.on('connect', () => (isConnected = true));
-      socket.on('error', () => undefined); // `close` follows
+      // Any other error, such as a full queue of connections, says nothing about the holder.
+      socket.on('error', ({ code }: NodeJS.ErrnoException) => {
+        isVoid = code === 'ECONNREFUSED' || code === 'ENOENT';
+      });
       socket.on('data', (chunk: Buffer) => {
         text = `${text}${chunk.toString()}`.slice(0, MAX_TEXT);
         if (text.includes('\n')) this.note(text);
       });
       socket.on('close', () => {
         signal.removeEventListener('abort', end);
-        resolve(isConnected);
+        resolve(!isVoid);
       });
     });
-    if (!wasConnected) await sleep(this.deps.clock, RETRY_MS, signal);
   }
 
   private note(text: string): void {
     if (this.holder !== undefined) return;
     const holder = parseHolder(text);
     this.holder = holder;
-    this.deps.log.info('another proxy serves the virtual addresses of this machine', {
+    this.lastProblem = undefined;
+    this.options.log.info('another proxy serves the virtual addresses of this machine', {
       holderNodeId: holder.nodeId,
       holderPid: holder.pid,
     });
+  }
+
+  private noteProblem(reason: unknown): void {
+    const problem = `virtual addresses of this machine are not served: ${errorMessageOf(reason)}`;
+    if (problem !== this.lastProblem)
+      this.options.log.error('no lock of the network namespace', errorFields(reason));
+    this.lastProblem = problem;
+  }
+
+  private listNumbers(directory: string): readonly number[] {
+    const prefix = `${this.options.namespace}.lock.`;
+    return readdirSync(directory).flatMap((name) => {
+      const text = name.startsWith(prefix) ? name.slice(prefix.length) : '';
+      return /^\d{1,15}$/.test(text) ? [Number(text)] : [];
+    });
+  }
+
+  private pathOf(directory: string, number: number): string {
+    return join(directory, `${this.options.namespace}.lock.${number}`);
+  }
+
+  private isOwnPath(path: string): boolean {
+    try {
+      return path.startsWith(join(this.options.directory(), `${this.options.namespace}.lock.`));
+    } catch {
+      return false;
+    }
   }
 }
 
@@ -146,10 +264,13 @@ function parseHolder(text: string): LockHolder {
   }
 }
 
-/** Returns false when the name is in use. */
-function listen(server: net.Server, name: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    server.once('error', () => resolve(false));
-    server.listen(name, () => resolve(true));
+function listen(path: string): Promise<net.Server> {
+  const server = net.createServer();
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(path, () => {
+      server.off('error', reject);
+      resolve(server);
+    });
   });
 }

@@ -14,10 +14,13 @@ import type { ControlHandler } from './control-server.js';
 import { ControlServer } from './control-server.js';
 import { CoordinatorDialler } from './coordinator-dialler.js';
 import { SETTINGS_FILE, type ControlStatus, type ProxySettings } from './control-messages.js';
+import { DrainBound } from './drain-bound.js';
+import { DRAIN_AT_SHUTDOWN_MS, recordDraining } from './draining-proxies.js';
 import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.js';
 import { listHostAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
 import { ERROR_FILE } from './node-network.js';
+import { prepareLockDirectory, readNamespaceName } from './lock-directory.js';
 import { explainHolder, NamespaceLock } from './namespace-lock.js';
 import { ProxyIdentityReader } from './proxy-identity.js';
 import { prepareVirtualRange, removeVirtualRange } from './virtual-range.js';
@@ -27,8 +30,6 @@ const SNAPSHOT_FILE = 'snapshot';
 const LOG_FILE = 'proxy.log';
 /** Longest time for which a predecessor keeps its connections after an upgrade, milliseconds. */
 const DRAIN_AFTER_UPGRADE_MS = 3_600_000;
-/** Time for connections to end when the machine shuts down, milliseconds. */
-const DRAIN_AT_SHUTDOWN_MS = 3_000;
 /** Time after which a successor closes inherited sockets of services that no longer exist. */
 const UNUSED_SOCKETS_MS = 15_000;
 /** Interval at which the proxy looks whether its directory still exists, milliseconds. */
@@ -83,11 +84,13 @@ class ProxyProcess implements ControlHandler {
   private readonly sockets: ProcessSockets;
   private readonly metrics: Metrics = createMetrics({ selfPrefix: 'cloudless_network_metrics' });
   private readonly proxy: NetworkProxy;
-  private readonly ending = new AbortController();
+  private readonly draining: DrainBound;
   private control: ControlServer | undefined;
   private end: () => void = () => undefined;
   private readonly ended = new Promise<void>((resolve) => (this.end = resolve));
   private isHandingOver = false;
+  /** Removes the record of a process that has begun an upgrade. */
+  private removeRecord: (() => void) | undefined;
 
   constructor(
     private readonly directory: string,
@@ -98,8 +101,18 @@ class ProxyProcess implements ControlHandler {
     const settings = (this.current = readSettings());
     const { nodeId, zone, region, hostId, meshListen, usesTls, dataDir } = settings;
     this.identity = new ProxyIdentityReader(dataDir, log);
-    this.lock = new NamespaceLock({ nodeId, pid: process.pid }, { clock, log });
-    if (inheritance?.lock !== undefined) this.lock.adopt(inheritance.lock);
+    this.lock = new NamespaceLock(
+      { nodeId, pid: process.pid },
+      {
+        directory: () => prepareLockDirectory({ uid: process.getuid?.() ?? 0 }),
+        namespace: readNamespaceName(),
+        ...{ clock, log },
+      },
+    );
+    if (inheritance?.lock !== undefined) {
+      const { server, path } = inheritance.lock;
+      this.lock.adopt(server, path);
+    }
     this.sockets = new ProcessSockets(inheritance?.sockets);
     const dialler = new CoordinatorDialler({
       addresses: () => this.current.coordinators,
@@ -110,6 +123,11 @@ class ProxyProcess implements ControlHandler {
       },
       clock,
     });
+    this.draining = new DrainBound(
+      clock,
+      (withinMs) => this.proxy.drain(withinMs),
+      () => this.end(),
+    );
     this.proxy = createNetworkProxy({
       ...{ nodeId, zone, region, hostId, meshListen },
       identity: usesTls ? this.identity : undefined,
@@ -139,13 +157,15 @@ class ProxyProcess implements ControlHandler {
     this.control.close();
     this.lock.release();
     await this.proxy.close();
+    this.removeRecord?.();
   }
 
-  /** Ends the process after its connections have ended, or `withinMs` milliseconds. */
+  /**
+   * Ends the process after its connections have ended, or `withinMs` milliseconds. The shortest time
+   * counts, also for a process that drains after an upgrade.
+   */
   stop(withinMs: number): void {
-    if (this.ending.signal.aborted) return;
-    this.ending.abort();
-    void this.proxy.drain(withinMs).finally(this.end);
+    this.draining.stop(withinMs);
   }
 
   settings = (): ProxySettings => this.current;
@@ -207,12 +227,14 @@ class ProxyProcess implements ControlHandler {
 
   private toStatus(): ControlStatus {
     const status = this.proxy.status();
-    const { holder } = this.lock;
+    const { holder, problem } = this.lock;
     const { nodes } = this.proxy.view;
-    const waits =
-      holder === undefined || this.lock.socket !== undefined
-        ? []
-        : [explainHolder(holder, status.revision > 0n ? (id) => nodes.has(id) : undefined)];
+    const isKnown = status.revision > 0n;
+    const lockProblem =
+      holder === undefined
+        ? problem
+        : explainHolder(holder, isKnown ? (id) => nodes.has(id) : undefined);
+    const waits = this.lock.socket !== undefined || lockProblem === undefined ? [] : [lockProblem];
     return {
       ...status,
       revision: String(status.revision),
@@ -228,14 +250,17 @@ class ProxyProcess implements ControlHandler {
     this.isHandingOver = true;
     const { log } = this.deps;
     try {
+      // First the record: from the takeover on, a shutdown asks the successor only.
+      this.removeRecord = recordDraining(this.directory);
       await handOver(
         [...command, SUCCESSOR_FLAG, this.directory],
         join(this.directory, ERROR_FILE),
-        { sockets: this.sockets.list(), lock: this.lock.socket },
+        { sockets: this.sockets.list(), lock: this.lock.handed },
         () => setImmediate(() => this.control?.close()),
       );
     } catch (reason) {
       this.isHandingOver = false;
+      this.removeRecord?.();
       log.error('proxy not replaced', errorFields(reason));
       throw reason;
     }

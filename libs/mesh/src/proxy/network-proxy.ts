@@ -102,8 +102,7 @@ class NodeNetworkProxy implements NetworkProxy {
     const { onAccess, accessSample: sample } = options;
     const places = new WorkloadPlaces({
       ...{ view, clock, nodeId },
-      isShared: (address) =>
-        /^127\.|^::1$/.test(address) || this.machine.current.includes(address),
+      isShared: (address) => /^127\.|^::1$/.test(address) || this.machine.current.includes(address),
     });
     this.context = {
       ...{ nodeId, clock, random, log, limits, view },
