@@ -17,7 +17,6 @@ import { connectOrStart } from '@cloudless/app-kit/background';
 import { toTcpStream } from '../machine/dial-tcp.js';
 import { ControlClient, openRelaySocket } from './control-client.js';
 import { EndedReports } from './ended-reports.js';
-import { endDrainingProxies } from './draining-proxies.js';
 import { removeNetworkProxy } from './remove-network-proxy.js';
 import {
   SETTINGS_FILE,
@@ -168,10 +167,7 @@ export class NodeNetwork implements NodeNetworkAccess {
     this.client?.close();
     await this.loop;
     // A proxy may have begun to answer meanwhile.
-    if (!stopProxy) return;
-    const { clock } = this.options;
-    if (wasConnected) await endDrainingProxies(this.directory, clock);
-    else await removeNetworkProxy(this.directory, clock);
+    if (stopProxy && !wasConnected) await removeNetworkProxy(this.directory);
   }
 
   private async run(): Promise<void> {

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { errorKindOf, type Clock } from '@cloudless/base';
+import { systemClock } from '@cloudless/app-kit';
 import { ControlClient } from './control-client.js';
 import { endDrainingProxies } from './draining-proxies.js';
 import { removeVirtualRange } from './virtual-range.js';
@@ -8,7 +9,10 @@ import { removeVirtualRange } from './virtual-range.js';
  * Ends the network proxy of a directory, if one runs, and removes the route that it has added unless
  * the proxy of another agent serves the same addresses. Ends earlier proxies that drain as well.
  */
-export async function removeNetworkProxy(directory: string, clock: Clock): Promise<void> {
+export async function removeNetworkProxy(
+  directory: string,
+  clock: Clock = systemClock,
+): Promise<void> {
   if (!existsSync(directory)) return;
   try {
     let onClosed: () => void = () => undefined;

@@ -15,7 +15,7 @@ import { ControlServer } from './control-server.js';
 import { CoordinatorDialler } from './coordinator-dialler.js';
 import { SETTINGS_FILE, type ControlStatus, type ProxySettings } from './control-messages.js';
 import { DrainBound } from './drain-bound.js';
-import { DRAIN_AT_SHUTDOWN_MS, recordDraining } from './draining-proxies.js';
+import { DRAIN_AT_SHUTDOWN_MS, endDrainingProxies, recordDraining } from './draining-proxies.js';
 import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.js';
 import { listHostAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
@@ -89,6 +89,8 @@ class ProxyProcess implements ControlHandler {
   private end: () => void = () => undefined;
   private readonly ended = new Promise<void>((resolve) => (this.end = resolve));
   private isHandingOver = false;
+  /** Ends with the earlier processes that drain; set by a shutdown. */
+  private predecessors: Promise<void> = Promise.resolve();
   /** Removes the record of a process that has begun an upgrade. */
   private removeRecord: (() => void) | undefined;
 
@@ -157,6 +159,7 @@ class ProxyProcess implements ControlHandler {
     this.control.close();
     this.lock.release();
     await this.proxy.close();
+    await this.predecessors;
     this.removeRecord?.();
   }
 
@@ -192,6 +195,7 @@ class ProxyProcess implements ControlHandler {
         return { type: 'done' };
       case 'shutdown':
         if (this.lock.socket !== undefined) await removeVirtualRange(this.directory);
+        this.predecessors = endDrainingProxies(this.directory, this.deps.clock);
         setImmediate(() => this.stop(0));
         return { type: 'done' };
     }
