@@ -142,6 +142,11 @@ const networkClasses: ClassByRpc<typeof NetworkService> = {
   updateLoadBalancerConfig: write,
   resolveService: read,
   watchServiceEndpoints: watch,
+  createRoute: write,
+  getRoute: read,
+  listRoutes: read,
+  updateRoute: write,
+  deleteRoute: stop,
 };
 
 const nodeNetworkClasses: ClassByRpc<typeof NodeNetworkService> = {

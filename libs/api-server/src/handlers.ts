@@ -14,6 +14,7 @@ import { AuditLog } from './audit/audit-log.js';
 import { createIdentityRoutes } from './identity/identity-routes.js';
 import { KeyedMutex } from './mutation/keyed-mutex.js';
 import { EndpointHandlers } from './network/endpoint-handlers.js';
+import { RouteHandlers } from './network/ingress-routes/route-handlers.js';
 import { ServiceHandlers } from './network/service-handlers.js';
 import { NetworkRelay } from './node-network/network-relay.js';
 import { NetworkSync } from './node-network/network-sync.js';
@@ -110,6 +111,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const network = createNetworkRoutes(routes, {
     services: new ServiceHandlers({ ...deps, mutex }),
     endpoints: new EndpointHandlers({ ...deps, mutex }),
+    ingress: new RouteHandlers({ ...deps, mutex }),
     reads: reads.network,
   });
   const sync = new NetworkSync({ ...deps, access });

@@ -80,6 +80,13 @@ export {
   withServiceDefaults,
 } from './network/service-defaults.js';
 export { checkBalancing, checkSameKind, checkService } from './network/service-rules.js';
+export {
+  ROUTE_DEFAULTS,
+  checkRoute,
+  findRoutePort,
+  normalizePathPrefix,
+  withRouteDefaults,
+} from './network/route-rules.js';
 export { createExposedSpec } from './network/exposed-service.js';
 export { checkSameMode, checkScalable } from './spec/mode-rules.js';
 export { normalizeCapability } from './spec/linux-capabilities.js';

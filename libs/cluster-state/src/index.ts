@@ -17,11 +17,13 @@ export {
   CERTIFICATE_AUTHORITY_KEY,
   NETWORK_SETTINGS_KEY,
   REMOVED_EVENTS_KEY,
+  ROUTE_GUARD_KEY,
   decodeRecord,
   encodeRecord,
   toNameKeyId,
   parseKey,
   toReplicaKeyId,
+  toRouteKeyId,
   toServiceKeyId,
   toVersionKeyId,
 } from './records/records.js';
@@ -51,7 +53,7 @@ export {
   createVersionRecord,
 } from './transaction/spec-update.js';
 export type { SpecUpdate } from './transaction/spec-update.js';
-export { getZone, toEffectiveNode, toTaintKey } from './records/effective-node.js';
+export { getZone, selectsNode, toEffectiveNode, toTaintKey } from './records/effective-node.js';
 export type { EffectiveNode } from './records/effective-node.js';
 export type { NodeLiveStatus } from './records/node-live-status.js';
 export type { NodeSubject, PlanSubject, SimulatedChanges } from './records/plan-subject.js';

@@ -209,6 +209,16 @@ const network: Rows<typeof NetworkService> = {
   updateLoadBalancerConfig: { request: (target) => ({ ...service(target), config: {} }) },
   resolveService: { request: ({ namespace }) => ({ namespace, serviceName: 'none' }) },
   watchServiceEndpoints: { request: service },
+  createRoute: {
+    request: (target) => ({
+      ...workload(target),
+      spec: { hosts: ['www.example.com'], rules: [{ service: 'none', port: '80' }] },
+    }),
+  },
+  getRoute: { request: workload },
+  listRoutes: { request: inNamespace },
+  updateRoute: { request: (target) => ({ ...workload(target), spec: {} }) },
+  deleteRoute: { request: workload },
 };
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   syncNetwork: { request: ({ nodeId }) => ({ nodeId }) },

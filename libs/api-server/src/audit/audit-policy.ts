@@ -149,6 +149,11 @@ const network: Policies<typeof NetworkService> = {
   updateLoadBalancerConfig: 'change',
   resolveService: 'readOnly',
   watchServiceEndpoints: 'readOnly',
+  createRoute: 'change',
+  getRoute: 'readOnly',
+  listRoutes: 'readOnly',
+  updateRoute: 'change',
+  deleteRoute: 'change',
 };
 
 const nodeNetwork: Policies<typeof NodeNetworkService> = {

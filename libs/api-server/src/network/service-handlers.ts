@@ -27,6 +27,7 @@ import { CloudlessError } from '@cloudless/base';
 import type { Stored } from '@cloudless/cluster-state';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
+import { changeLabels } from './changed-labels.js';
 import { checkExternalTargets, compareExternalAddresses } from './external-addresses.js';
 import { putNewService, putServiceRemoval, putServiceUpdate } from './service-change.js';
 import {
@@ -156,22 +157,6 @@ function mergeSpec(
   )
     delete spec.sessionAffinityTimeout;
   return spec;
-}
-
-/** Returns the changed labels; undefined without a difference. An empty value removes a label. */
-function changeLabels(
-  before: Readonly<Record<string, string>>,
-  changes: Readonly<Record<string, string>>,
-): Record<string, string> | undefined {
-  const after = { ...before };
-  for (const [key, value] of Object.entries(changes)) {
-    if (value === '') delete after[key];
-    else after[key] = value;
-  }
-  const isSame =
-    Object.keys(before).length === Object.keys(after).length &&
-    Object.entries(after).every(([key, value]) => before[key] === value);
-  return isSame ? undefined : after;
 }
 
 /** Creates the error for a service that exists already. */

@@ -148,6 +148,11 @@ const network: Rows<typeof NetworkService> = {
   updateLoadBalancerConfig: 'leader',
   resolveService: 'records',
   watchServiceEndpoints: 'records',
+  createRoute: 'leader',
+  getRoute: 'records',
+  listRoutes: 'records',
+  updateRoute: 'leader',
+  deleteRoute: 'leader',
 };
 
 const nodeNetwork: Rows<typeof NodeNetworkService> = {

@@ -5,6 +5,8 @@ import { createDeniedError, type CallAccess } from '../access/call-access.js';
 import type { AuditSubject } from '../audit/audit-event.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { EndpointHandlers } from '../network/endpoint-handlers.js';
+import type { RouteHandlers } from '../network/ingress-routes/route-handlers.js';
+import type { RouteReads } from '../network/ingress-routes/route-reads.js';
 import type { ServiceHandlers } from '../network/service-handlers.js';
 import type { ServiceReads } from '../network/service-reads.js';
 import { withSlowReaderTimeout } from '../watch/slow-reader-timeout.js';
@@ -17,13 +19,14 @@ const calls = NetworkService.method;
 export interface NetworkRouteHandlers {
   readonly services: ServiceHandlers;
   readonly endpoints: EndpointHandlers;
+  readonly ingress: RouteHandlers;
   readonly reads: ReturnType<typeof createNetworkReads>;
 }
 
 /** Creates the implementation of NetworkService. */
 export function createNetworkRoutes(
   routes: CallRoutes,
-  { services, endpoints, reads }: NetworkRouteHandlers,
+  { services, endpoints, ingress, reads }: NetworkRouteHandlers,
 ): ServiceImpl<typeof NetworkService> {
   const { access } = routes;
   const setHealth = change(routes, calls.updateEndpointHealth, (request, entry) =>
@@ -32,12 +35,12 @@ export function createNetworkRoutes(
   return {
     createService: change(routes, calls.createService, (request, entry, context) =>
       services.createService(request, entry, () =>
-        requireClusterRole(access, calls.createService, context),
+        requireClusterRole(access, calls.createService, context, EXTERNAL_IPS),
       ),
     ),
     updateService: change(routes, calls.updateService, (request, entry, context) =>
       services.updateService(request, entry, () =>
-        requireClusterRole(access, calls.updateService, context),
+        requireClusterRole(access, calls.updateService, context, EXTERNAL_IPS),
       ),
     ),
     deleteService: change(routes, calls.deleteService, (request, entry) =>
@@ -59,17 +62,52 @@ export function createNetworkRoutes(
       access.requireNode(caller, request.nodeId);
       return endpoints.reportHealth(request);
     },
+    ...createIngressRoutes(routes, ingress),
     ...reads,
   };
+}
+
+/** Creates the calls that change HTTP routes. */
+function createIngressRoutes(routes: CallRoutes, ingress: RouteHandlers) {
+  const { access } = routes;
+  const describe = (request: object): AuditSubject => describeObject('route', request);
+  return {
+    createRoute: change(
+      routes,
+      calls.createRoute,
+      (request, entry, context) =>
+        ingress.createRoute(request, entry, () =>
+          requireClusterRole(access, calls.createRoute, context, TLS_FILES),
+        ),
+      describe,
+    ),
+    updateRoute: change(
+      routes,
+      calls.updateRoute,
+      (request, entry, context) =>
+        ingress.updateRoute(request, entry, () =>
+          requireClusterRole(access, calls.updateRoute, context, TLS_FILES),
+        ),
+      describe,
+    ),
+    deleteRoute: change(
+      routes,
+      calls.deleteRoute,
+      (request, entry) => ingress.deleteRoute(request, entry),
+      describe,
+    ),
+  } satisfies Partial<ServiceImpl<typeof NetworkService>>;
 }
 
 /** Creates the reads of NetworkService, which every coordinator serves. */
 export function createNetworkReads(
   access: CallAccess,
   { clock }: Pick<ReadDeps, 'clock'>,
-  services: ServiceReads,
+  { services, ingress }: { readonly services: ServiceReads; readonly ingress: RouteReads },
 ) {
   return {
+    getRoute: readWorkload(access, calls.getRoute, (request) => ingress.getRoute(request)),
+    listRoutes: (request, context) => ingress.listRoutes(request, context),
     getService: readWorkload(access, calls.getService, (request) => services.getService(request)),
     listServices: (request, context) => services.listServices(request, context),
     watchServices: (request, context) =>
@@ -99,6 +137,7 @@ function change<Request extends DescMessage, Response extends DescMessage>(
     entry: AuditEntry,
     context: HandlerContext,
   ) => Promise<MessageShape<Response>>,
+  describe: (request: object) => AuditSubject = (request) => describeObject('service', request),
 ) {
   return routes.change(
     method,
@@ -106,32 +145,46 @@ function change<Request extends DescMessage, Response extends DescMessage>(
       requireWorkloadRole(routes.access, method, request, context);
       return handler(request, entry, context);
     },
-    describeService,
+    describe,
   );
 }
 
+/** Fields that name what belongs to machines and to no namespace, and why. */
+const EXTERNAL_IPS = {
+  field: 'spec.external_ips',
+  reason: 'external addresses belong to no namespace',
+};
+const TLS_FILES = { field: 'spec.tls', reason: 'files on nodes belong to no namespace' };
+
 /**
- * Checks the role that external addresses need: they are addresses of machines, which belong to no
- * namespace.
+ * Checks the role that a field needs that names what belongs to machines.
  * @throws kind `denied`.
  */
-function requireClusterRole(access: CallAccess, method: DescMethod, context: HandlerContext): void {
+function requireClusterRole(
+  access: CallAccess,
+  method: DescMethod,
+  context: HandlerContext,
+  { field, reason }: { readonly field: string; readonly reason: string },
+): void {
   const caller = access.getCaller(context);
   if (access.isPermitted(caller, method, '')) return;
   throw createDeniedError(caller.principal, method, {
-    message: `${caller.principal.name} may not set spec.external_ips: this needs the role operator in the whole cluster, because external addresses belong to no namespace; ask an administrator`,
+    message: `${caller.principal.name} may not set ${field}: this needs the role operator in the whole cluster, because ${reason}; ask an administrator`,
     role: 'operator',
     namespace: '',
   });
 }
 
-/** Returns the audit subject of a call about a service, which has its name in one of two fields. */
-function describeService(request: object): AuditSubject {
+/**
+ * Returns the audit subject of a call about a service or route. Calls about a service have its name
+ * in one of two fields.
+ */
+function describeObject(kind: 'service' | 'route', request: object): AuditSubject {
   const { name, service, ...fields } = request as {
     readonly namespace: string;
     readonly name?: string;
     readonly service?: string;
   };
   const namespace = resolveNamespace(fields);
-  return { namespace, object: `service ${namespace}/${name ?? service ?? ''}` };
+  return { namespace, object: `${kind} ${namespace}/${name ?? service ?? ''}` };
 }

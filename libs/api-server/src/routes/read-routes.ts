@@ -9,6 +9,7 @@ import { CertificateAuthorityHandlers } from '../identity/certificate-authority-
 import { JoinTokenHandlers } from '../identity/join-token-handlers.js';
 import { NodeBanHandlers } from '../identity/node-ban-handlers.js';
 import { KeyedMutex } from '../mutation/keyed-mutex.js';
+import { RouteReads } from '../network/ingress-routes/route-reads.js';
 import { ServiceReads } from '../network/service-reads.js';
 import { NodePictures } from '../node/node-pictures.js';
 import { NodeReads } from '../node/node-reads.js';
@@ -55,7 +56,10 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
     }),
     agent: { listContainers: (_request, context) => workloads.listContainers(context) },
     identity: createIdentityReads(deps),
-    network: createNetworkReads(access, deps, new ServiceReads({ ...deps, livenessChanges })),
+    network: createNetworkReads(access, deps, {
+      services: new ServiceReads({ ...deps, livenessChanges }),
+      ingress: new RouteReads(deps),
+    }),
     user: createUserReads(access, deps),
     close: () => {
       livenessChanges.close();

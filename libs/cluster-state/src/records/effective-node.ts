@@ -42,6 +42,17 @@ export function getZone({ zone, hello }: NodeRecord): string {
   return zone ?? hello?.zone ?? '';
 }
 
+/** Whether a node has all labels of a selector, with their values. An empty one selects all. */
+export function selectsNode(
+  selector: Readonly<Record<string, string>>,
+  record: NodeRecord,
+): boolean {
+  const wanted = Object.entries(selector);
+  if (wanted.length === 0) return true;
+  const labels = new Map(Object.entries(toEffectiveNode(record).labels));
+  return wanted.every(([key, value]) => labels.get(key) === value);
+}
+
 /** The key that identifies a taint on a node: its key and effect. */
 export function toTaintKey({ key, effect }: Pick<Taint, 'key' | 'effect'>): string {
   return `${key}:${effect}`;

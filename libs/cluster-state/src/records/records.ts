@@ -19,6 +19,8 @@ import {
   RemovedEventsRecordSchema,
   ReplicaRecordSchema,
   RequestRecordSchema,
+  RouteGuardRecordSchema,
+  RouteRecordSchema,
   ServiceAddressRecordSchema,
   ServiceRecordSchema,
   UserRecordSchema,
@@ -87,6 +89,10 @@ export const recordSchemas = {
   nodeport: NodePortRecordSchema,
   /** An endpoint outside the cluster; id: `<namespace>/<service>/<endpoint id>`. */
   endpoint: EndpointRecordSchema,
+  /** An HTTP route; id: `<namespace>/<name>`. */
+  route: RouteRecordSchema,
+  /** The guard of hosts and paths of all routes; id `routes`. */
+  routeguard: RouteGuardRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;
@@ -156,6 +162,9 @@ export const CERTIFICATE_AUTHORITY_KEY = 'ca';
 export const NETWORK_SETTINGS_KEY = 'settings';
 /** The key of a service, and the first part of the ids of its endpoints. */
 export const toServiceKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
+/** The key of a route. */
+export const toRouteKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
+export const ROUTE_GUARD_KEY = 'routes';
 /** Builds an event id. Ids sort by epoch, then by count within the epoch. */
 export const toEventId = (epoch: bigint, count: number): string =>
   `${padNumber(epoch)}-${padNumber(count)}`;

@@ -15,6 +15,8 @@ import type {
   RemovedEventsRecord,
   ReplicaRecord,
   RequestRecord,
+  RouteGuardRecord,
+  RouteRecord,
   ServiceAddressRecord,
   ServiceRecord,
   UserRecord,
@@ -120,6 +122,16 @@ export interface ClusterView {
   /** @param id - Such as `tcp/30080`, or `tcp/203.0.113.9/443` for an external address. */
   nodePort(id: string): Stored<NodePortRecord> | undefined;
   nodePorts(): Iterable<readonly [string, Stored<NodePortRecord>]>;
+  /** @param key - `<namespace>/<name>`. */
+  route(key: string): Stored<RouteRecord> | undefined;
+  routes(): Iterable<Stored<RouteRecord>>;
+  /**
+   * Routes by namespace and name, as {@link workloadsByName} lists workloads.
+   * @param after - Only routes after this key, `<namespace>/<name>`. Default: all routes.
+   */
+  routesByName(after?: string): Iterable<Stored<RouteRecord>>;
+  /** Changes with the hosts and paths of any route; undefined before the first route. */
+  routeGuard(): Stored<RouteGuardRecord> | undefined;
   /** Settings of the network; undefined before the first leader has stored them. */
   networkSettings(): Stored<NetworkSettingsRecord> | undefined;
 }

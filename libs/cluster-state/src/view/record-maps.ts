@@ -14,6 +14,8 @@ import type {
   NodeRecord,
   RemovedEventsRecord,
   RequestRecord,
+  RouteGuardRecord,
+  RouteRecord,
   ServiceAddressRecord,
   ServiceRecord,
   UserRecord,
@@ -23,6 +25,7 @@ import {
   CERTIFICATE_AUTHORITY_KEY,
   NETWORK_SETTINGS_KEY,
   REMOVED_EVENTS_KEY,
+  ROUTE_GUARD_KEY,
   toNameKeyId,
   type RecordKind,
   type RecordOf,
@@ -59,6 +62,8 @@ export abstract class RecordMaps {
     serviceip: new Map(),
     nodeport: new Map(),
     endpoint: new Map(),
+    route: new Map(),
+    routeguard: new Map(),
   };
 
   /** Returns any record by its kind and the id in its key. */
@@ -203,6 +208,18 @@ export abstract class RecordMaps {
 
   nodePorts(): Iterable<readonly [string, Stored<NodePortRecord>]> {
     return this.byKind.nodeport;
+  }
+
+  route(key: string): Stored<RouteRecord> | undefined {
+    return this.byKind.route.get(key);
+  }
+
+  routes(): Iterable<Stored<RouteRecord>> {
+    return this.byKind.route.values();
+  }
+
+  routeGuard(): Stored<RouteGuardRecord> | undefined {
+    return this.byKind.routeguard.get(ROUTE_GUARD_KEY);
   }
 
   networkSettings(): Stored<NetworkSettingsRecord> | undefined {

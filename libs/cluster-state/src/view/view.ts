@@ -3,6 +3,7 @@ import type {
   EndpointRecord,
   NodeRecord,
   ReplicaRecord,
+  RouteRecord,
   ServiceRecord,
   VersionRecord,
   WorkloadRecord,
@@ -30,6 +31,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
   private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
   private readonly drainingById = new Map<string, Stored<NodeRecord>>();
   private readonly sortedNodeIds = new SortedKeys();
+  private readonly sortedRouteKeys = new SortedKeys();
   /** Keys of all workloads, and the uid that each key belongs to. */
   private readonly sortedWorkloadNames = new SortedKeys();
   private readonly uidsByName = new Map<string, string>();
@@ -83,6 +85,13 @@ export class IndexedView extends RecordMaps implements ClusterView {
     for (const id of this.sortedNodeIds.after(after)) {
       const node = this.byKind.node.get(id);
       if (node !== undefined) yield node;
+    }
+  }
+
+  *routesByName(after?: string): Generator<Stored<RouteRecord>, void> {
+    for (const key of this.sortedRouteKeys.after(after)) {
+      const route = this.byKind.route.get(key);
+      if (route !== undefined) yield route;
     }
   }
 
@@ -161,6 +170,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
       this.serviceIndex.applyWorkload(id, before, after);
     } else if (kind === 'service') this.serviceIndex.applyService(id, before, after);
     else if (kind === 'endpoint') this.serviceIndex.applyEndpoint(id, after !== undefined);
+    else if (kind === 'route') this.sortedRouteKeys[after === undefined ? 'delete' : 'add'](id);
     else if (kind === 'version') this.indexVersion(id, after);
     else if (kind === 'replica') this.indexReplica(before, this.byKind.replica.get(id));
   }

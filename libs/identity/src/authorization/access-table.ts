@@ -164,6 +164,11 @@ const network: Rules<typeof NetworkService> = {
   updateLoadBalancerConfig: change,
   resolveService: read,
   watchServiceEndpoints: read,
+  createRoute: change,
+  getRoute: read,
+  listRoutes: list,
+  updateRoute: change,
+  deleteRoute: change,
 };
 
 const nodeNetwork: Rules<typeof NodeNetworkService> = {

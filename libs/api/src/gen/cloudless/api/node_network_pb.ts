@@ -9,6 +9,8 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { LoadBalancerConfig, ServiceSpec } from "./network_pb.js";
 import { file_cloudless_api_network } from "./network_pb.js";
+import type { RouteSpec } from "./route_pb.js";
+import { file_cloudless_api_route } from "./route_pb.js";
 import type { NodeNetwork } from "./session_pb.js";
 import { file_cloudless_api_session } from "./session_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
@@ -19,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/node_network.proto.
  */
 export const file_cloudless_api_node_network: GenFile = /*@__PURE__*/
-  fileDesc("CiBjbG91ZGxlc3MvYXBpL25vZGVfbmV0d29yay5wcm90bxINY2xvdWRsZXNzLmFwaSKHAQoNTmV0d29ya1JlcG9ydBIYCgdub2RlX2lkGAEgASgJQge6SARyAhg/Eh8KDmFmdGVyX3JldmlzaW9uGAIgASgDQge6SAQiAigAEiEKEGFwcGxpZWRfcmV2aXNpb24YAyABKANCB7pIBCICKAASGAoHZmVlZF9pZBgEIAEoCUIHukgEcgIYQCLvAgoNTmV0d29ya1VwZGF0ZRIQCghyZXZpc2lvbhgBIAEoAxINCgVyZXNldBgCIAEoCBIQCghjb21wbGV0ZRgDIAEoCBIwCghzZXR0aW5ncxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuTmV0d29ya1NldHRpbmdzEjQKCHNlcnZpY2VzGAUgAygLMiIuY2xvdWRsZXNzLmFwaS5OZXR3b3JrU2VydmljZUVudHJ5EhgKEHJlbW92ZWRfc2VydmljZXMYBiADKAkSNgoJZW5kcG9pbnRzGAcgAygLMiMuY2xvdWRsZXNzLmFwaS5OZXR3b3JrRW5kcG9pbnRFbnRyeRIZChFyZW1vdmVkX2VuZHBvaW50cxgIIAMoCRIuCgVub2RlcxgJIAMoCzIfLmNsb3VkbGVzcy5hcGkuTmV0d29ya05vZGVFbnRyeRIVCg1yZW1vdmVkX25vZGVzGAogAygJEg8KB2ZlZWRfaWQYCyABKAkiVAoPTmV0d29ya1NldHRpbmdzEhQKDHNlcnZpY2VfY2lkchgBIAEoCRIWCg5jbHVzdGVyX2RvbWFpbhgCIAEoCRITCgtkbnNfYWRkcmVzcxgDIAEoCSK7AQoTTmV0d29ya1NlcnZpY2VFbnRyeRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRILCgN1aWQYAyABKAkSKAoEc3BlYxgEIAEoCzIaLmNsb3VkbGVzcy5hcGkuU2VydmljZVNwZWMSEgoKY2x1c3Rlcl9pcBgFIAEoCRI4Cg1sb2FkX2JhbGFuY2VyGAYgASgLMiEuY2xvdWRsZXNzLmFwaS5Mb2FkQmFsYW5jZXJDb25maWciuQIKFE5ldHdvcmtFbmRwb2ludEVudHJ5EgoKAmlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIPCgdzZXJ2aWNlGAMgASgJEg8KB25vZGVfaWQYBCABKAkSEgoKcmVwbGljYV9pZBgFIAEoCRIQCgh3b3JrbG9hZBgGIAEoCRIMCgRzbG90GAcgASgFEg8KB3ZlcnNpb24YCCABKAUSMQoFcG9ydHMYCSADKAsyIi5jbG91ZGxlc3MuYXBpLk5ldHdvcmtFbmRwb2ludFBvcnQSDgoGd2VpZ2h0GAogASgFEgwKBHpvbmUYCyABKAkSDgoGcmVnaW9uGAwgASgJEg0KBXJlYWR5GA0gASgIEhoKEmNoZWNrZWRfYnlfbm9kZV9pZBgOIAEoCRIPCgdsZWF2aW5nGA8gASgIIj0KE05ldHdvcmtFbmRwb2ludFBvcnQSDAoEbmFtZRgBIAEoCRIKCgJpcBgCIAEoCRIMCgRwb3J0GAMgASgFIsgBChBOZXR3b3JrTm9kZUVudHJ5EgoKAmlkGAEgASgJEgwKBHpvbmUYAiABKAkSDgoGcmVnaW9uGAMgASgJEisKB25ldHdvcmsYBCABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhgKEGFjY2VwdGVkX3NlcmlhbHMYBSADKAkSDQoFYWxpdmUYBiABKAgSNAoQbmV3ZXN0X25vdF9hZnRlchgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXgoTUmVsYXlOZXR3b3JrUmVxdWVzdBIsCgZ0YXJnZXQYASABKAsyGi5jbG91ZGxlc3MuYXBpLlJlbGF5VGFyZ2V0SAASDgoEZGF0YRgCIAEoDEgAQgkKB21lc3NhZ2UiSAoLUmVsYXlUYXJnZXQSHQoMZnJvbV9ub2RlX2lkGAEgASgJQge6SARyAhg/EhoKB25vZGVfaWQYAiABKAlCCbpIBnIEEAEYPyIkChRSZWxheU5ldHdvcmtSZXNwb25zZRIMCgRkYXRhGAEgASgMMsABChJOb2RlTmV0d29ya1NlcnZpY2USTQoLU3luY05ldHdvcmsSHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtSZXBvcnQaHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtVcGRhdGUoATABElsKDFJlbGF5TmV0d29yaxIiLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVxdWVzdBojLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVzcG9uc2UoATABYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_network, file_cloudless_api_session, file_google_protobuf_timestamp]);
+  fileDesc("CiBjbG91ZGxlc3MvYXBpL25vZGVfbmV0d29yay5wcm90bxINY2xvdWRsZXNzLmFwaSKHAQoNTmV0d29ya1JlcG9ydBIYCgdub2RlX2lkGAEgASgJQge6SARyAhg/Eh8KDmFmdGVyX3JldmlzaW9uGAIgASgDQge6SAQiAigAEiEKEGFwcGxpZWRfcmV2aXNpb24YAyABKANCB7pIBCICKAASGAoHZmVlZF9pZBgEIAEoCUIHukgEcgIYQCK5AwoNTmV0d29ya1VwZGF0ZRIQCghyZXZpc2lvbhgBIAEoAxINCgVyZXNldBgCIAEoCBIQCghjb21wbGV0ZRgDIAEoCBIwCghzZXR0aW5ncxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuTmV0d29ya1NldHRpbmdzEjQKCHNlcnZpY2VzGAUgAygLMiIuY2xvdWRsZXNzLmFwaS5OZXR3b3JrU2VydmljZUVudHJ5EhgKEHJlbW92ZWRfc2VydmljZXMYBiADKAkSNgoJZW5kcG9pbnRzGAcgAygLMiMuY2xvdWRsZXNzLmFwaS5OZXR3b3JrRW5kcG9pbnRFbnRyeRIZChFyZW1vdmVkX2VuZHBvaW50cxgIIAMoCRIuCgVub2RlcxgJIAMoCzIfLmNsb3VkbGVzcy5hcGkuTmV0d29ya05vZGVFbnRyeRIVCg1yZW1vdmVkX25vZGVzGAogAygJEg8KB2ZlZWRfaWQYCyABKAkSMAoGcm91dGVzGAwgAygLMiAuY2xvdWRsZXNzLmFwaS5OZXR3b3JrUm91dGVFbnRyeRIWCg5yZW1vdmVkX3JvdXRlcxgNIAMoCSJUCg9OZXR3b3JrU2V0dGluZ3MSFAoMc2VydmljZV9jaWRyGAEgASgJEhYKDmNsdXN0ZXJfZG9tYWluGAIgASgJEhMKC2Ruc19hZGRyZXNzGAMgASgJIrsBChNOZXR3b3JrU2VydmljZUVudHJ5EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIoCgRzcGVjGAQgASgLMhouY2xvdWRsZXNzLmFwaS5TZXJ2aWNlU3BlYxISCgpjbHVzdGVyX2lwGAUgASgJEjgKDWxvYWRfYmFsYW5jZXIYBiABKAsyIS5jbG91ZGxlc3MuYXBpLkxvYWRCYWxhbmNlckNvbmZpZyJuChFOZXR3b3JrUm91dGVFbnRyeRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRImCgRzcGVjGAMgASgLMhguY2xvdWRsZXNzLmFwaS5Sb3V0ZVNwZWMSEAoIbm9kZV9pZHMYBCADKAkiuQIKFE5ldHdvcmtFbmRwb2ludEVudHJ5EgoKAmlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIPCgdzZXJ2aWNlGAMgASgJEg8KB25vZGVfaWQYBCABKAkSEgoKcmVwbGljYV9pZBgFIAEoCRIQCgh3b3JrbG9hZBgGIAEoCRIMCgRzbG90GAcgASgFEg8KB3ZlcnNpb24YCCABKAUSMQoFcG9ydHMYCSADKAsyIi5jbG91ZGxlc3MuYXBpLk5ldHdvcmtFbmRwb2ludFBvcnQSDgoGd2VpZ2h0GAogASgFEgwKBHpvbmUYCyABKAkSDgoGcmVnaW9uGAwgASgJEg0KBXJlYWR5GA0gASgIEhoKEmNoZWNrZWRfYnlfbm9kZV9pZBgOIAEoCRIPCgdsZWF2aW5nGA8gASgIIj0KE05ldHdvcmtFbmRwb2ludFBvcnQSDAoEbmFtZRgBIAEoCRIKCgJpcBgCIAEoCRIMCgRwb3J0GAMgASgFIsgBChBOZXR3b3JrTm9kZUVudHJ5EgoKAmlkGAEgASgJEgwKBHpvbmUYAiABKAkSDgoGcmVnaW9uGAMgASgJEisKB25ldHdvcmsYBCABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhgKEGFjY2VwdGVkX3NlcmlhbHMYBSADKAkSDQoFYWxpdmUYBiABKAgSNAoQbmV3ZXN0X25vdF9hZnRlchgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXgoTUmVsYXlOZXR3b3JrUmVxdWVzdBIsCgZ0YXJnZXQYASABKAsyGi5jbG91ZGxlc3MuYXBpLlJlbGF5VGFyZ2V0SAASDgoEZGF0YRgCIAEoDEgAQgkKB21lc3NhZ2UiSAoLUmVsYXlUYXJnZXQSHQoMZnJvbV9ub2RlX2lkGAEgASgJQge6SARyAhg/EhoKB25vZGVfaWQYAiABKAlCCbpIBnIEEAEYPyIkChRSZWxheU5ldHdvcmtSZXNwb25zZRIMCgRkYXRhGAEgASgMMsABChJOb2RlTmV0d29ya1NlcnZpY2USTQoLU3luY05ldHdvcmsSHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtSZXBvcnQaHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtVcGRhdGUoATABElsKDFJlbGF5TmV0d29yaxIiLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVxdWVzdBojLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVzcG9uc2UoATABYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_network, file_cloudless_api_route, file_cloudless_api_session, file_google_protobuf_timestamp]);
 
 /**
  * A message of a network proxy.
@@ -150,6 +152,20 @@ export type NetworkUpdate = Message<"cloudless.api.NetworkUpdate"> & {
    * @generated from field: string feed_id = 11;
    */
   feedId: string;
+
+  /**
+   * New or changed HTTP routes.
+   *
+   * @generated from field: repeated cloudless.api.NetworkRouteEntry routes = 12;
+   */
+  routes: NetworkRouteEntry[];
+
+  /**
+   * Removed HTTP routes, as `<namespace>/<name>`.
+   *
+   * @generated from field: repeated string removed_routes = 13;
+   */
+  removedRoutes: string[];
 };
 
 /**
@@ -249,6 +265,49 @@ export type NetworkServiceEntry = Message<"cloudless.api.NetworkServiceEntry"> &
  */
 export const NetworkServiceEntrySchema: GenMessage<NetworkServiceEntry> = /*@__PURE__*/
   messageDesc(file_cloudless_api_node_network, 3);
+
+/**
+ * An HTTP route as the proxies need it.
+ *
+ * @generated from message cloudless.api.NetworkRouteEntry
+ */
+export type NetworkRouteEntry = Message<"cloudless.api.NetworkRouteEntry"> & {
+  /**
+   * Namespace of the route.
+   *
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * Name of the route.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * The spec, with all defaults.
+   *
+   * @generated from field: cloudless.api.RouteSpec spec = 3;
+   */
+  spec?: RouteSpec | undefined;
+
+  /**
+   * Ids of the nodes with the labels of `node_selector`, ascending. Empty without a selector: every
+   * node serves the route.
+   *
+   * @generated from field: repeated string node_ids = 4;
+   */
+  nodeIds: string[];
+};
+
+/**
+ * Describes the message cloudless.api.NetworkRouteEntry.
+ * Use `create(NetworkRouteEntrySchema)` to create a new message.
+ */
+export const NetworkRouteEntrySchema: GenMessage<NetworkRouteEntry> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node_network, 4);
 
 /**
  * Addresses that serve a service: one replica, or one address outside the cluster.
@@ -371,7 +430,7 @@ export type NetworkEndpointEntry = Message<"cloudless.api.NetworkEndpointEntry">
  * Use `create(NetworkEndpointEntrySchema)` to create a new message.
  */
 export const NetworkEndpointEntrySchema: GenMessage<NetworkEndpointEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 4);
+  messageDesc(file_cloudless_api_node_network, 5);
 
 /**
  * One address of an endpoint.
@@ -406,7 +465,7 @@ export type NetworkEndpointPort = Message<"cloudless.api.NetworkEndpointPort"> &
  * Use `create(NetworkEndpointPortSchema)` to create a new message.
  */
 export const NetworkEndpointPortSchema: GenMessage<NetworkEndpointPort> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 5);
+  messageDesc(file_cloudless_api_node_network, 6);
 
 /**
  * A node as the proxies need it.
@@ -474,7 +533,7 @@ export type NetworkNodeEntry = Message<"cloudless.api.NetworkNodeEntry"> & {
  * Use `create(NetworkNodeEntrySchema)` to create a new message.
  */
 export const NetworkNodeEntrySchema: GenMessage<NetworkNodeEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 6);
+  messageDesc(file_cloudless_api_node_network, 7);
 
 /**
  * The first message of a relayed stream names the target, all further ones contain data.
@@ -511,7 +570,7 @@ export type RelayNetworkRequest = Message<"cloudless.api.RelayNetworkRequest"> &
  * Use `create(RelayNetworkRequestSchema)` to create a new message.
  */
 export const RelayNetworkRequestSchema: GenMessage<RelayNetworkRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 7);
+  messageDesc(file_cloudless_api_node_network, 8);
 
 /**
  * Where a relayed stream leads.
@@ -539,7 +598,7 @@ export type RelayTarget = Message<"cloudless.api.RelayTarget"> & {
  * Use `create(RelayTargetSchema)` to create a new message.
  */
 export const RelayTargetSchema: GenMessage<RelayTarget> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 8);
+  messageDesc(file_cloudless_api_node_network, 9);
 
 /**
  * @generated from message cloudless.api.RelayNetworkResponse
@@ -558,7 +617,7 @@ export type RelayNetworkResponse = Message<"cloudless.api.RelayNetworkResponse">
  * Use `create(RelayNetworkResponseSchema)` to create a new message.
  */
 export const RelayNetworkResponseSchema: GenMessage<RelayNetworkResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 9);
+  messageDesc(file_cloudless_api_node_network, 10);
 
 /**
  * Called by the network proxies of nodes.
