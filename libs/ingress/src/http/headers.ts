@@ -1,0 +1,121 @@
+import { isIPv6 } from 'node:net';
+
+/**
+ * Headers of one connection, which a proxy does not pass on.
+ * @see RFC 9110, section 7.6.1
+ */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate'],
+  ...['proxy-authorization', 'te', 'transfer-encoding', 'upgrade', 'http2-settings'],
+]);
+
+/** Headers with which clients could pretend to be a proxy. This proxy sets its own or none. */
+const OF_PROXIES: ReadonlySet<string> = new Set([
+  ...['forwarded', 'x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host'],
+  ...['x-forwarded-port', 'x-forwarded-server', 'x-forwarded-prefix', 'x-forwarded-by'],
+  ...['x-real-ip', 'x-client-ip', 'true-client-ip', 'x-original-url', 'x-rewrite-url'],
+  ...['x-request-id', 'expect', 'host', 'forwarded-for', 'x-forwarded', 'x-forwarded-ssl'],
+]);
+
+/** What the endpoint is told about the client. */
+export interface ForwardedFacts {
+  /** Address of the client, without port. */
+  readonly clientAddress: string;
+  readonly protocol: 'http' | 'https';
+  /** Host header of the client. */
+  readonly authority: string;
+  readonly requestId: string;
+}
+
+/** Headers by lower-case name; several values of one name are a list. */
+export type HeaderMap = Record<string, string | string[]>;
+
+/**
+ * Returns the headers for an endpoint: those of the client without the headers of its connection and
+ * without those of proxies, and with own ones.
+ * @param rawHeaders - Names and values by turns; pseudo-headers are skipped.
+ * @see RFC 7239
+ */
+export function toBackendHeaders(rawHeaders: readonly string[], facts: ForwardedFacts): HeaderMap {
+  const headers = collect(rawHeaders, (name) => OF_PROXIES.has(name));
+  const { clientAddress, protocol, authority, requestId } = facts;
+  const forNode = isIPv6(clientAddress) ? `"[${clientAddress}]"` : clientAddress;
+  if (readsTrailers(rawHeaders)) headers.te = 'trailers';
+  if (Array.isArray(headers.cookie)) headers.cookie = headers.cookie.join('; ');
+  return {
+    ...headers,
+    host: authority,
+    forwarded: `for=${forNode};host="${authority}";proto=${protocol}`,
+    'x-forwarded-for': clientAddress,
+    'x-forwarded-proto': protocol,
+    'x-forwarded-host': authority,
+    'x-request-id': requestId,
+  };
+}
+
+/** Returns the headers of an endpoint for the client. */
+export function toClientHeaders(rawHeaders: readonly string[], requestId: string): HeaderMap {
+  const headers = collect(rawHeaders, (name) => name === 'x-request-id');
+  return { ...headers, 'x-request-id': requestId };
+}
+
+/** Returns trailers without those that only make sense before a body. */
+export function toTrailers(rawTrailers: readonly string[]): HeaderMap {
+  return collect(rawTrailers, (name) => name === 'content-length' || name === 'host');
+}
+
+/** Returns names and values by turns, from the headers of an HTTP/2 stream. */
+export function toRawHeaders(
+  headers: Readonly<Record<string, string | readonly string[] | number | undefined>>,
+): string[] {
+  return Object.entries(headers).flatMap(([name, value]) => {
+    if (name.startsWith(':') || value === undefined) return [];
+    const values = Array.isArray(value) ? (value as readonly string[]) : [String(value)];
+    return values.flatMap((each) => [name, each]);
+  });
+}
+
+/** Whether a request is a call of gRPC, which needs HTTP/2 up to the endpoint. */
+export function isGrpc(contentType: string | undefined): boolean {
+  return /^application\/grpc(?:$|[+; ])/i.test(contentType ?? '');
+}
+
+function collect(rawHeaders: readonly string[], skips: (name: string) => boolean): HeaderMap {
+  const named = new Set<string>();
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2)
+    if (rawHeaders[i]?.toLowerCase() === 'connection')
+      for (const token of (rawHeaders[i + 1] ?? '').split(','))
+        named.add(token.trim().toLowerCase());
+  const headers: HeaderMap = Object.create(null) as HeaderMap;
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]?.toLowerCase() ?? '';
+    const value = rawHeaders[i + 1] ?? '';
+    // A client must not remove headers on which the endpoint relies by naming them in Connection.
+    const isOfHop = HOP_BY_HOP.has(name) || (named.has(name) && !KEPT.has(name));
+    if (name.startsWith(':') || isOfHop || skips(name)) continue;
+    const earlier = headers[name];
+    if (earlier === undefined) headers[name] = value;
+    else headers[name] = [...(Array.isArray(earlier) ? earlier : [earlier]), value];
+  }
+  return headers;
+}
+
+/** Headers that stay although Connection names them. */
+const KEPT: ReadonlySet<string> = new Set([
+  'content-length',
+  'content-type',
+  'cookie',
+  'authorization',
+]);
+
+function readsTrailers(rawHeaders: readonly string[]): boolean {
+  return rawHeaders.some(
+    (name, i) =>
+      i % 2 === 0 &&
+      name.toLowerCase() === 'te' &&
+      (rawHeaders[i + 1] ?? '')
+        .toLowerCase()
+        .split(',')
+        .some((each) => each.trim() === 'trailers'),
+  );
+}

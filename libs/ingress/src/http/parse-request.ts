@@ -1,0 +1,98 @@
+import { normaliseHost } from '../routing/host.js';
+import { normalisePath } from '../routing/path.js';
+import type { Refusal } from './request-refusal.js';
+
+/** The parts of a request that decide about its route. */
+export interface ParsedRequest {
+  /** Normalised. */
+  readonly host: string;
+  /** The host as the client wrote it, with its port. */
+  readonly authority: string;
+  /** Normalised, without the query. */
+  readonly path: string;
+  /** Path and query as the client wrote them, for the endpoint. */
+  readonly target: string;
+  /** Size of the first line and the headers, bytes. */
+  readonly headerBytes: number;
+  readonly hasBody: boolean;
+  /** Size of the body as the client announced it; undefined for a body of unknown size. */
+  readonly contentLength: number | undefined;
+}
+
+/** What {@link parseRequest} reads. Node's requests of HTTP/1.1 and HTTP/2 satisfy this interface. */
+export interface RawRequest {
+  readonly httpVersionMajor: number;
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  /** Names and values by turns; pseudo-headers of HTTP/2 included. */
+  readonly rawHeaders: readonly string[];
+}
+
+const refuse = (reason: string): Refusal => ({ status: 400, reason });
+
+/**
+ * Checks what two servers could understand differently, and finds host and path.
+ * @see RFC 9112, sections 3.2 and 6.3; RFC 9113, section 8.3.1
+ */
+export function parseRequest(raw: RawRequest): ParsedRequest | Refusal {
+  const { method = '', url = '' } = raw;
+  const valuesOf = (name: string): readonly string[] => {
+    const values: string[] = [];
+    for (let i = 0; i + 1 < raw.rawHeaders.length; i += 2)
+      if (raw.rawHeaders[i]?.toLowerCase() === name) values.push(raw.rawHeaders[i + 1] ?? '');
+    return values;
+  };
+  if (method === 'CONNECT') return { status: 405, reason: 'CONNECT is not supported' };
+  const framing = parseFraming(raw.httpVersionMajor, valuesOf);
+  if ('status' in framing) return framing;
+  const target = parseTarget(url);
+  if (target === undefined) return refuse(`the request target is neither a path nor a URL`);
+  const authorities = [...valuesOf('host'), ...valuesOf(':authority')];
+  if (valuesOf('host').length > 1) return refuse('there is more than one Host header');
+  if (target.authority !== undefined) authorities.push(target.authority);
+  const [authority] = authorities;
+  if (authority === undefined) return refuse('there is no Host header');
+  const hosts = new Set(authorities.map(normaliseHost));
+  const [host] = hosts;
+  if (host === undefined || hosts.has(undefined)) return refuse('the host is malformed');
+  if (hosts.size > 1) return refuse('the request names more than one host');
+  const path = normalisePath(target.path);
+  if (path === undefined)
+    return refuse('the path has a malformed encoding, or a segment "." or ".."');
+  const headerBytes = raw.rawHeaders.reduce(
+    (sum, text) => sum + Buffer.byteLength(text, 'latin1') + 2,
+    method.length + Buffer.byteLength(url) + 12,
+  );
+  return { host, authority, path, target: target.path, headerBytes, ...framing };
+}
+
+type Framing = Pick<ParsedRequest, 'hasBody' | 'contentLength'>;
+
+function parseFraming(
+  major: number,
+  valuesOf: (name: string) => readonly string[],
+): Framing | Refusal {
+  const lengths = valuesOf('content-length');
+  const codings = valuesOf('transfer-encoding');
+  if (lengths.length > 1 || lengths.some((text) => !/^\d{1,15}$/.test(text)))
+    return refuse('the Content-Length is malformed');
+  if (lengths.length > 0 && codings.length > 0)
+    return refuse('the request has both Content-Length and Transfer-Encoding');
+  if (codings.length > 1 || codings.some((text) => text.toLowerCase() !== 'chunked'))
+    return { status: 501, reason: 'the only supported Transfer-Encoding is chunked' };
+  if (major >= 2 && codings.length > 0) return refuse('HTTP/2 has no Transfer-Encoding');
+  const contentLength = lengths[0] === undefined ? undefined : Number(lengths[0]);
+  const hasBody = codings.length > 0 || (contentLength ?? 0) > 0;
+  return { hasBody, contentLength: hasBody ? contentLength : 0 };
+}
+
+/** Splits a target in origin form or absolute form. */
+function parseTarget(
+  url: string,
+): { readonly path: string; readonly authority: string | undefined } | undefined {
+  if (url.startsWith('/')) return { path: url, authority: undefined };
+  const match = /^https?:\/\/(?<authority>[^/?#]*)(?<path>[/?].*)?$/i.exec(url);
+  if (match?.groups === undefined) return undefined;
+  const { authority, path = '/' } = match.groups;
+  return { authority, path: path.startsWith('?') ? `/${path}` : path };
+}

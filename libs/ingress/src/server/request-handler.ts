@@ -1,0 +1,221 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { TLSSocket } from 'node:tls';
+import type { Clock, Log, Random } from '@cloudless/base';
+import type { IngressClient } from '../backend/backends.js';
+import { isGrpc } from '../http/headers.js';
+import { parseRequest, type ParsedRequest } from '../http/parse-request.js';
+import type { Refusal } from '../http/request-refusal.js';
+import { toRouteKey, type IngressRoute } from '../model.js';
+import type { RouteMatch, RouteTable } from '../routing/route-table.js';
+import {
+  answer,
+  Exchange,
+  sendHead,
+  type ClientRequest,
+  type ClientResponse,
+  type ExchangeContext,
+  type Sender,
+} from './exchange.js';
+import type { IngressMetrics } from './ingress-metrics.js';
+import { createHttp1Sender, type UpgradeRequest } from './send-http1.js';
+import { sendHttp2 } from './send-http2.js';
+
+/** A finished request. */
+export interface AccessLine {
+  readonly requestId: string;
+  /** Key of the route; empty: none was found. */
+  readonly route: string;
+  readonly host: string;
+  readonly method: string;
+  /** Without the query, which may have secrets. */
+  readonly path: string;
+  readonly protocol: 'http' | 'https';
+  readonly httpVersion: string;
+  readonly client: string;
+  /** Id of the endpoint that was tried last; empty: none. */
+  readonly endpoint: string;
+  readonly attempts: number;
+  /** 499: the client ended the request. */
+  readonly status: number;
+  readonly durationMs: number;
+}
+
+/** Arguments of {@link RequestHandler}. */
+export interface RequestHandlerOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly metrics: IngressMetrics;
+  readonly context: ExchangeContext;
+  readonly table: () => RouteTable;
+  /** Port of the listener with TLS; undefined: none. */
+  readonly httpsPort: () => number | undefined;
+  /** Whether requests for a host may use a connection that was opened for a name. */
+  readonly covers: (name: string | undefined, host: string) => boolean;
+  readonly accessSample?: number;
+  readonly onAccess?: (line: AccessLine) => void;
+}
+
+/** Share of the successful requests in the access log. */
+const DEFAULT_SAMPLE = 0.01;
+/** Failed requests in the access log in each second. */
+const FAILURES_PER_SECOND = 20;
+/** Status of a request that the client has ended. */
+const CLIENT_GONE = 499;
+
+const createSender = createHttp1Sender();
+
+/** Finds the route of each request, and answers or forwards the request. */
+export class RequestHandler {
+  private isDraining = false;
+  private onFinished: () => void = () => undefined;
+  private failures = 0;
+  private secondBegan = -Infinity;
+  /** Routes with a series of their own, with the classes of status that were counted. */
+  private readonly counted = new Map<string, Set<string>>();
+
+  constructor(private readonly options: RequestHandlerOptions) {}
+
+  /**
+   * Asks clients from now on to open another connection for their next request.
+   * @param onFinished - Called after each request that still ends.
+   */
+  drain(onFinished: () => void): void {
+    this.isDraining = true;
+    this.onFinished = onFinished;
+  }
+
+  /** Removes the metrics of routes that are gone. */
+  forgetRoutes(remaining: readonly IngressRoute[]): void {
+    const keys = new Set(remaining.map(toRouteKey));
+    for (const [route, classes] of this.counted) {
+      if (route === '' || keys.has(route)) continue;
+      for (const status of classes) this.options.metrics.requests.remove({ route, status });
+      this.counted.delete(route);
+    }
+  }
+
+  handle(req: ClientRequest, res: ClientResponse, upgrade?: UpgradeRequest): void {
+    const { clock, random, context } = this.options;
+    const startMs = clock.now();
+    const requestId = Buffer.from(random.bytes(16)).toString('hex');
+    const socket = (upgrade?.socket ?? req.socket) as TLSSocket;
+    const protocol = socket.encrypted === true ? 'https' : 'http';
+    const client = describeClient(socket);
+    const parsed = parseRequest(req);
+    let match: RouteMatch | undefined;
+    let exchange: Exchange | undefined;
+    let isWritten = false;
+    res.once('close', () => {
+      if (isWritten) return;
+      isWritten = true;
+      this.onFinished();
+      this.note({
+        ...{ requestId, protocol, startMs, req, client },
+        ...{ parsed: 'status' in parsed ? undefined : parsed, match },
+        attempts: exchange?.attempts ?? 0,
+        endpoint: exchange?.endpoint ?? '',
+        status: res.writableFinished || upgrade !== undefined ? res.statusCode : CLIENT_GONE,
+      });
+    });
+    if (this.isDraining && req.httpVersionMajor < 2 && upgrade === undefined)
+      (res as ServerResponse).shouldKeepAlive = false;
+    const refuse = (refusal: Refusal): void => answer(req, res, refusal, requestId, clock);
+    if ('status' in parsed) return refuse(parsed);
+    match = this.options.table().choose(parsed.host, parsed.path);
+    if (protocol === 'https' && !this.options.covers(socket.servername || undefined, parsed.host))
+      return refuse({ status: 421, reason: 'the connection was opened for another host' });
+    if (match === undefined)
+      return refuse({ status: 404, reason: `no route for ${parsed.host}${parsed.path}` });
+    if (protocol === 'http' && match.route.redirectToHttps)
+      return this.redirect(req, res, parsed, requestId);
+    const facts = { req, res, match, parsed, client, protocol, requestId } as const;
+    const sender = chooseSender(req, upgrade);
+    exchange = new Exchange(context, facts, 'status' in sender ? createSender : sender);
+    if ('status' in sender) return exchange.refuse(sender);
+    exchange.start();
+  }
+
+  private redirect(
+    req: ClientRequest,
+    res: ClientResponse,
+    { host, target }: ParsedRequest,
+    requestId: string,
+  ): void {
+    const port = this.options.httpsPort();
+    if (port === undefined)
+      return answer(
+        ...([req, res] as const),
+        { status: 503, reason: 'the route needs https, and this node has no listener with TLS' },
+        ...([requestId, this.options.clock] as const),
+      );
+    const location = `https://${host}${port === 443 ? '' : `:${port}`}${target}`;
+    sendHead(res, 308, { location, 'content-length': '0', 'x-request-id': requestId });
+    res.end();
+  }
+
+  private note(finished: {
+    readonly requestId: string;
+    readonly protocol: 'http' | 'https';
+    readonly startMs: number;
+    readonly req: ClientRequest;
+    readonly client: IngressClient;
+    readonly parsed: ParsedRequest | undefined;
+    readonly match: RouteMatch | undefined;
+    readonly attempts: number;
+    readonly endpoint: string;
+    readonly status: number;
+  }): void {
+    const { requestId, protocol, req, client, parsed, match, attempts, endpoint } = finished;
+    const { metrics, clock, log, onAccess } = this.options;
+    const nowMs = clock.now();
+    const durationMs = nowMs - finished.startMs;
+    const route = match === undefined ? '' : toRouteKey(match.route);
+    const status = `${Math.floor(finished.status / 100)}xx`;
+    this.counted.set(route, (this.counted.get(route) ?? new Set()).add(status));
+    metrics.requests.add(1, { route, status });
+    metrics.duration.observe(durationMs / 1_000);
+    if (!this.isSampled(finished.status, nowMs)) return;
+    const line: AccessLine = {
+      ...{ requestId, route, protocol, attempts, endpoint },
+      ...{
+        status: finished.status,
+        durationMs,
+        host: parsed?.host ?? '',
+        path: parsed?.path ?? '',
+      },
+      ...{ method: req.method ?? '', httpVersion: req.httpVersion, client: client.address },
+    };
+    if (onAccess !== undefined) onAccess(line);
+    else log.info('http request', { ...line });
+  }
+
+  private isSampled(status: number, nowMs: number): boolean {
+    const { random, accessSample = DEFAULT_SAMPLE } = this.options;
+    if (status < 500) return accessSample > 0 && random.next() < accessSample;
+    if (nowMs - this.secondBegan >= 1_000) {
+      this.secondBegan = nowMs;
+      this.failures = 0;
+    }
+    this.failures += 1;
+    return this.failures <= FAILURES_PER_SECOND;
+  }
+}
+
+function chooseSender(req: ClientRequest, upgrade: UpgradeRequest | undefined): Sender | Refusal {
+  if (upgrade !== undefined) return createHttp1Sender(upgrade);
+  if (!isGrpc((req as IncomingMessage).headers['content-type'])) return createSender;
+  if (req.httpVersionMajor >= 2) return sendHttp2;
+  return { status: 400, reason: 'gRPC needs HTTP/2: connect with TLS' };
+}
+
+function describeClient(socket: TLSSocket): IngressClient {
+  const { remoteAddress = '', remotePort = 0, localAddress = '', localPort = 0 } = socket;
+  const local = localAddress.includes(':') ? `[${localAddress}]` : localAddress;
+  return { address: toPlain(remoteAddress), port: remotePort, local: `${local}:${localPort}` };
+}
+
+/** An IPv4 address that a socket for both families received. */
+function toPlain(address: string): string {
+  return address.replace(/^::ffff:(?=\d+\.)/i, '');
+}

@@ -1,0 +1,135 @@
+import { request, type IncomingMessage, type RequestOptions, type ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { ConnectFailure, toPoolKey, type PooledRequest } from '../backend/kept-connections.js';
+import { toClientHeaders, toTrailers } from '../http/headers.js';
+import { abort, sendHead, type ClientResponse, type Exchange, type Sender } from './exchange.js';
+
+/** Methods that may be repeated although the endpoint may have received the request. RFC 9110, 9.2.1 */
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+/** A protocol to which a client asks to switch, such as websocket. */
+export interface UpgradeRequest {
+  readonly protocol: string;
+  readonly socket: Duplex;
+  /** Bytes of the client after the request. */
+  readonly head: Buffer;
+  /** Called when the connection is a tunnel. */
+  readonly onTunnel: (client: Duplex, endpoint: Duplex) => void;
+}
+
+/** Returns a sender of requests over HTTP/1.1. */
+export function createHttp1Sender(upgrade?: UpgradeRequest): Sender {
+  return (exchange, chosen) => {
+    const { facts, hasBody, context } = exchange;
+    const { req, parsed, match, client, requestId } = facts;
+    const poolKey = toPoolKey(chosen, match.rule.port, client);
+    const method = req.method ?? 'GET';
+    const isRepeatable = !hasBody && upgrade === undefined && SAFE_METHODS.has(method);
+    context.kept.prepare(poolKey, isRepeatable);
+    const headers = exchange.backendHeaders();
+    // Without this header, Node would send the body of a GET without its size.
+    if (hasBody && parsed.contentLength === undefined) headers['transfer-encoding'] = 'chunked';
+    if (upgrade !== undefined)
+      Object.assign(headers, { connection: 'Upgrade', upgrade: upgrade.protocol });
+    const options: RequestOptions & PooledRequest = {
+      ...{ agent: context.kept, method, path: parsed.target, headers, setHost: false },
+      ...{ poolKey, dial: () => chosen.connect() },
+    };
+    const upstream = request(options);
+    let isEnded = false;
+    upstream.on('error', (reason: NodeJS.ErrnoException) => {
+      if (isEnded) return;
+      isEnded = true;
+      const isUnsent = reason instanceof ConnectFailure;
+      const isStale = upstream.reusedSocket && isRepeatable;
+      if (isStale) context.kept.closeUnused(poolKey);
+      exchange.noteFailure(isUnsent || isStale, isUnsent, describeFailure(reason));
+    });
+    upstream.once('response', (response) => {
+      exchange.noteResponse();
+      context.kept.noteResponse(response);
+      forwardResponse(response, facts.res, requestId);
+    });
+    if (upgrade !== undefined)
+      upstream.once('upgrade', (response, socket, head) => {
+        exchange.noteResponse();
+        switchProtocol(exchange, upgrade, response, socket, head);
+      });
+    // No byte of the body is taken from the client before the endpoint is connected.
+    if (hasBody) upstream.once('socket', () => sendBody(exchange, upstream));
+    else {
+      upstream.end();
+      exchange.expectResponse();
+    }
+    return () => {
+      isEnded = true;
+      upstream.destroy();
+    };
+  };
+}
+
+function sendBody(exchange: Exchange, upstream: ReturnType<typeof request>): void {
+  const { req } = exchange.facts;
+  const resume = exchange.readBody(
+    (chunk) => upstream.write(chunk),
+    () => {
+      const trailers = toTrailers(req.rawTrailers);
+      if (upstream.hasHeader('transfer-encoding') && Object.keys(trailers).length > 0)
+        upstream.addTrailers(trailers as Record<string, string>);
+      upstream.end();
+    },
+  );
+  upstream.on('drain', resume);
+}
+
+function forwardResponse(response: IncomingMessage, res: ClientResponse, requestId: string): void {
+  sendHead(res, response.statusCode ?? 502, toClientHeaders(response.rawHeaders, requestId));
+  response.on('data', (chunk: Buffer) => {
+    if (!(res as ServerResponse).write(chunk)) response.pause();
+  });
+  res.on('drain', () => response.resume());
+  response.once('end', () => {
+    if (!response.complete) return abort(res);
+    const trailers = toTrailers(response.rawTrailers);
+    if (Object.keys(trailers).length > 0) (res as ServerResponse).addTrailers(trailers as never);
+    res.end();
+  });
+  response.once('error', () => abort(res));
+  response.once('close', () => {
+    if (!response.complete) abort(res);
+  });
+}
+
+function switchProtocol(
+  exchange: Exchange,
+  { protocol, socket: client, head: first, onTunnel }: UpgradeRequest,
+  response: IncomingMessage,
+  endpoint: Duplex,
+  head: Buffer,
+): void {
+  const { res, requestId } = exchange.facts;
+  const headers = toClientHeaders(response.rawHeaders, requestId);
+  const lines = Object.entries({ ...headers, connection: 'Upgrade', upgrade: protocol }).flatMap(
+    ([name, value]) => [value].flat().map((each) => `${name}: ${each}\r\n`),
+  );
+  (res as ServerResponse).detachSocket(client as never);
+  client.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join('')}\r\n`, 'latin1');
+  if (head.length > 0) endpoint.unshift(head);
+  if (first.length > 0) client.unshift(first);
+  const end = (): void => {
+    client.destroy();
+    endpoint.destroy();
+    exchange.end();
+  };
+  for (const stream of [client, endpoint]) stream.once('close', end).on('error', end);
+  client.pipe(endpoint);
+  endpoint.pipe(client);
+  onTunnel(client, endpoint);
+}
+
+function describeFailure(reason: NodeJS.ErrnoException): string {
+  if (reason instanceof ConnectFailure) return 'no endpoint accepted the connection';
+  return reason.code?.startsWith('HPE_') === true
+    ? 'the endpoint sent a malformed response'
+    : 'the endpoint closed the connection before the response';
+}
