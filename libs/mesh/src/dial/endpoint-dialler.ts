@@ -2,6 +2,7 @@ import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { errorMessageOf, type Clock } from '@cloudless/base';
 import type { LinkPool } from '../link/link-pool.js';
+import { LinkUnusableError } from '../link/link.js';
 import type { OpenRequest } from '../link/open-request.js';
 import type { NetworkView } from '../model/network-model.js';
 import type { EndpointTarget } from '../service/service-port.js';
@@ -149,15 +150,31 @@ export class EndpointDialler {
       });
     });
     try {
-      const link = await this.options.links?.get(nodeId);
-      if (link === undefined || isLate) return;
-      const stream = await link.open(request, stop.signal);
+      const opened = await this.openStream(nodeId, request, stop.signal);
+      if (opened === undefined) return;
       timer.cancel();
-      if (isLate) stream.destroy();
-      else done({ kind: 'connected', stream, path: link.path });
+      if (isLate) opened.stream.destroy();
+      else done({ kind: 'connected', ...opened });
     } catch (reason) {
       timer.cancel();
       if (!isLate) done({ kind: 'failed', reason: errorMessageOf(reason) });
+    }
+  }
+
+  /** Takes another connection, once, when the first one has ended since its choice. */
+  private async openStream(
+    nodeId: string,
+    request: OpenRequest,
+    signal: AbortSignal,
+  ): Promise<Pick<Extract<Dialled, { kind: 'connected' }>, 'stream' | 'path'> | undefined> {
+    for (let isFirst = true; ; isFirst = false) {
+      const link = await this.options.links?.get(nodeId);
+      if (link === undefined || signal.aborted) return undefined;
+      try {
+        return { stream: await link.open(request, signal), path: link.path };
+      } catch (reason) {
+        if (!isFirst || !(reason instanceof LinkUnusableError)) throw reason;
+      }
     }
   }
 }

@@ -1,17 +1,22 @@
 import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
 import type { NetworkNodeEntry } from '@cloudless/api';
 import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import type { PeerIdentity } from '@cloudless/identity/verify';
 import type { CoordinatorConnection, IdentitySource, LinkStatus, ProxyLimits } from '../ports.js';
 import { openMeshSocket, secureDialled } from './dial-link.js';
 import { Link, type LinkOptions } from './link.js';
-import { explainRefusedPeer, LinkTls } from './link-tls.js';
+import { explainRefusedPeer, hasNewerCertificate, LinkTls } from './link-tls.js';
 import { MeshAcceptor } from './mesh-acceptor.js';
+import { MAX_RENEWED, type Hello } from './open-request.js';
 import { PeerLinks, PeerRefusedError } from './peer-links.js';
 import { RelayStream } from './relay-stream.js';
 
 /** Why a node that the coordinator has removed reaches no other node. */
 const REMOVED = 'this node is not, or no longer, a node of this cluster';
+/** Id of a connection, by TLS (RFC 8446, section 7.5). */
+const LINK_ID_LABEL = 'EXPORTER-cloudless-mesh-link';
+const LINK_ID_BYTES = 16;
 /** Interval at which the certificates of open connections are checked, milliseconds. */
 const CERTIFICATE_CHECK_MS = 2_000;
 
@@ -26,11 +31,23 @@ export interface LinkPoolOptions {
   readonly log: Log;
 }
 
-/** The certificates of an open connection. */
+/**
+ * Time for which a connection with streams outlasts the certificate of its peer when the cluster knows
+ * another one, milliseconds: the peer proves within this time that it has the newer one.
+ */
+const RENEWAL_MS = 2_500;
+/** Multiple of the connections of a peer up to which draining connections do not count. */
+const DRAINING_FACTOR = 4;
+
+/** The certificates of an open connection. A later connection between both nodes may renew them. */
 interface Peer {
-  readonly identity: PeerIdentity;
+  /** Secret that only the ends of the connection know, derived by TLS. */
+  readonly id: string;
+  identity: PeerIdentity;
   /** End of the validity of the certificate that this node presented. */
-  readonly ownNotAfterMs: number;
+  ownNotAfterMs: number;
+  /** Since when the certificate of the peer is replaced. */
+  replacedAtMs?: number | undefined;
 }
 
 /** All connections between this proxy and those of other nodes. */
@@ -52,7 +69,7 @@ export class LinkPool {
       tls: () => (this.isLeaving || this.isRemoved ? undefined : this.tls),
       check: (peer) => this.explainRefusal(peer),
       onSecure: ({ socket, peer }, path) => {
-        if (this.countFrom(peer.id.id) >= limits.maxLinksPerPeer) return void socket.destroy();
+        if (this.hasTooMany(peer.id.id)) return void socket.destroy();
         this.createLink(socket, peer, false, path);
       },
     });
@@ -62,6 +79,7 @@ export class LinkPool {
       // New streams use the new certificate before peers refuse the earlier one.
       for (const link of [...this.open.keys()])
         if (link.isDialler) link.leave('the certificate of the node was renewed');
+      this.renewOpen();
     });
     this.watchCertificates();
   }
@@ -83,6 +101,10 @@ export class LinkPool {
    * @throws Error with the reason, for people.
    */
   get(nodeId: string): Promise<Link> {
+    return this.linksTo(nodeId).get();
+  }
+
+  private linksTo(nodeId: string): PeerLinks {
     let peer = this.peers.get(nodeId);
     if (peer === undefined) {
       peer = new PeerLinks({
@@ -94,7 +116,7 @@ export class LinkPool {
       });
       this.peers.set(nodeId, peer);
     }
-    return peer.get();
+    return peer;
   }
 
   /** Accepts a connection at the mesh address, or through the relay. */
@@ -137,9 +159,10 @@ export class LinkPool {
     }));
   }
 
-  /** Ends open connections whose certificates have expired. */
+  /** Ends open connections whose certificates have expired or were replaced. */
   private watchCertificates(): void {
     this.timer = this.options.clock.setTimer(CERTIFICATE_CHECK_MS, () => {
+      this.renewOpen();
       this.endRefused(() => true);
       this.watchCertificates();
     });
@@ -148,7 +171,7 @@ export class LinkPool {
   private endRefused(isConcerned: (link: Link) => boolean): void {
     for (const [link, peer] of [...this.open]) {
       if (!isConcerned(link)) continue;
-      const reason = this.explainEnd(peer);
+      const reason = this.explainEnd(peer) ?? this.explainReplaced(link, peer);
       if (reason === undefined) continue;
       this.options.log.info('a connection between two nodes is ended', {
         ...{ peerNodeId: link.peerNodeId, reason, streams: link.streamCount },
@@ -164,18 +187,72 @@ export class LinkPool {
     if (ownNotAfterMs < nowMs) return 'the certificate of this node has expired';
     if (identity.notAfterMs < nowMs)
       return `the certificate ${identity.serial} of the node "${identity.id.id}" has expired`;
-    return this.explainRefusal(identity);
+    return this.options.node(identity.id.id) === undefined
+      ? this.explainRefusal(identity)
+      : undefined;
+  }
+
+  /**
+   * Returns why an open connection ends now because the cluster knows another certificate of its peer.
+   * A node that has renewed its certificate gets the time to show the new one, for the streams.
+   */
+  private explainReplaced(link: Link, peer: Peer): string | undefined {
+    const refusal = this.explainRefusal(peer.identity);
+    const isRenewed = hasNewerCertificate(this.options.node(link.peerNodeId), peer.identity);
+    if (refusal === undefined || link.streamCount === 0 || !isRenewed) return refusal;
+    const nowMs = this.options.clock.now();
+    if (peer.replacedAtMs === undefined) {
+      peer.replacedAtMs = nowMs;
+      if (link.isDialler) link.leave('the certificate of the peer was replaced');
+      this.renewWith(link.peerNodeId);
+    }
+    return nowMs - peer.replacedAtMs < RENEWAL_MS ? undefined : refusal;
+  }
+
+  /** Shows the newest certificate of this node to the peers of open connections with streams. */
+  private renewOpen(): void {
+    const notAfterMs = this.tls?.notAfterMs ?? 0;
+    const peers = new Set<string>();
+    for (const [link, { ownNotAfterMs }] of this.open)
+      if (link.streamCount > 0 && ownNotAfterMs < notAfterMs) peers.add(link.peerNodeId);
+    for (const nodeId of peers) this.renewWith(nodeId);
+  }
+
+  /** Dials a node: both sides show their newest certificates, which count for open connections too. */
+  private renewWith(nodeId: string): void {
+    if (this.isLeaving || this.isRemoved) return;
+    this.linksTo(nodeId)
+      .renew()
+      .catch(() => undefined); // the next check tries again
   }
 
   private explainRefusal(peer: PeerIdentity): string | undefined {
     return explainRefusedPeer(this.options.node(peer.id.id), peer);
   }
 
-  private countFrom(nodeId: string): number {
+  /** Connections that end with their streams, such as after renewals, count only when they are many. */
+  private hasTooMany(nodeId: string): boolean {
+    const { maxLinksPerPeer } = this.options.limits;
     let count = 0;
+    let draining = 0;
     for (const link of this.open.keys())
-      if (!link.isDialler && link.peerNodeId === nodeId) count += 1;
-    return count;
+      if (!link.isDialler && link.peerNodeId === nodeId) {
+        if (link.isDraining) draining += 1;
+        else count += 1;
+      }
+    return count >= maxLinksPerPeer || count + draining >= DRAINING_FACTOR * maxLinksPerPeer;
+  }
+
+  /** Lets the certificates of a new connection count for the connections that both sides renew. */
+  private renew(renewed: Peer, own: readonly Peer[], hello: Hello): void {
+    for (const peer of own)
+      peer.ownNotAfterMs = Math.max(peer.ownNotAfterMs, renewed.ownNotAfterMs);
+    const ids = new Set(hello.renews);
+    for (const peer of own) {
+      if (!ids.has(peer.id) || peer.identity.notAfterMs > renewed.identity.notAfterMs) continue;
+      peer.identity = renewed.identity;
+      peer.replacedAtMs = undefined;
+    }
   }
 
   private loadIdentity(): void {
@@ -227,15 +304,23 @@ export class LinkPool {
   }
 
   private createLink(
-    socket: Duplex,
+    socket: TLSSocket,
     identity: PeerIdentity,
     isDialler: boolean,
     path: 'link' | 'relay',
   ): Link {
     const { nodeId, clock, limits, onOpen, log } = this.options;
     const peerNodeId = identity.id.id;
+    const id = toLinkId(socket);
+    const peer: Peer = { id, identity, ownNotAfterMs: this.tls?.notAfterMs ?? 0 };
+    const earlier = [...this.open]
+      .filter(([each]) => each.peerNodeId === peerNodeId)
+      .map(([, each]) => each)
+      .slice(-MAX_RENEWED);
     const link: Link = new Link({
       ...{ socket, isDialler, nodeId, peerNodeId, path, clock, onOpen },
+      renews: earlier.map((each) => each.id),
+      onHello: (hello) => this.renew(peer, earlier, hello),
       maxStreams: limits.maxStreamsPerLink,
       onUnusable: (each) => this.peers.get(peerNodeId)?.remove(each),
       onClose: (each, reason) => {
@@ -243,8 +328,13 @@ export class LinkPool {
         log.debug('a connection between two nodes ended', { peerNodeId, isDialler, path, reason });
       },
     });
-    this.open.set(link, { identity, ownNotAfterMs: this.tls?.notAfterMs ?? 0 });
+    this.open.set(link, peer);
     log.debug('a connection between two nodes is open', { peerNodeId, isDialler, path });
     return link;
   }
+}
+
+/** Derives an id that is equal at both ends of a connection, and that nobody else knows. */
+function toLinkId(socket: TLSSocket): string {
+  return socket.exportKeyingMaterial(LINK_ID_BYTES, LINK_ID_LABEL, Buffer.alloc(0)).toString('hex');
 }

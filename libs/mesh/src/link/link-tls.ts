@@ -166,6 +166,14 @@ export function explainRefusedPeer(
   return `the certificate ${peer.serial} of the node "${id}" is revoked or was replaced`;
 }
 
+/** Whether the cluster has issued a certificate to a node that ends after the one that it showed. */
+export function hasNewerCertificate(
+  node: NetworkNodeEntry | undefined,
+  peer: PeerIdentity,
+): boolean {
+  return Number(node?.newestNotAfter?.seconds ?? 0) * 1_000 > peer.notAfterMs;
+}
+
 function readChain(socket: tls.TLSSocket): readonly Uint8Array[] {
   const chain: Uint8Array[] = [];
   let bytes = 0;

@@ -69,6 +69,19 @@ describe('a link', () => {
     expect(near.link.streamCount).toBe(0);
   });
 
+  it('opens no stream once it has ended, or ends with its last stream', async () => {
+    const { near } = await aPair(() => undefined);
+    const leaving = await aPair((stream) => stream.accept());
+    await leaving.near.link.open(request, never);
+    leaving.near.link.leave('a renewal');
+    near.link.close('gone');
+    for (const { link } of [near, leaving.near]) {
+      const opening = link.open(request, never);
+      await expect(opening).rejects.toMatchObject({ name: 'LinkUnusableError' });
+    }
+    expect(near.link.streamCount).toBe(0);
+  });
+
   it('stops a sender whose receiver does not read, and lets other streams pass', async () => {
     const streams: LinkStream[] = [];
     const { near } = await aPair((stream) => {

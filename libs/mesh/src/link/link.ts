@@ -13,6 +13,7 @@ import {
   parseHello,
   parseOpenRequest,
   parseRefusal,
+  type Hello,
   type OpenRequest,
   type Refusal,
 } from './open-request.js';
@@ -36,6 +37,11 @@ export class OpenRefusedError extends Error {
   }
 }
 
+/** Error of a stream for which nothing was sent: another connection may carry the stream. */
+export class LinkUnusableError extends Error {
+  override readonly name = 'LinkUnusableError';
+}
+
 /** Arguments of {@link Link}. */
 export interface LinkOptions {
   /** The TLS connection, after the handshake and the check of the certificate of the peer. */
@@ -47,6 +53,10 @@ export interface LinkOptions {
   readonly peerNodeId: string;
   readonly path: 'link' | 'relay';
   readonly maxStreams: number;
+  /** Ids of the connections that this one renews, see {@link Hello}. Default: none. */
+  readonly renews?: readonly string[];
+  /** Called with the first message of the peer, which has accepted this connection. */
+  readonly onHello?: (hello: Hello) => void;
   readonly clock: Clock;
   /** Connects a stream of the peer, and calls `accept` or `refuse` of the stream. */
   readonly onOpen: (request: OpenRequest, stream: LinkStream, link: Link) => void;
@@ -97,7 +107,8 @@ export class Link implements StreamCarrier {
     socket.on('error', (reason: Error) => this.close(reason.message));
     socket.on('end', () => this.close('the other proxy closed the connection'));
     socket.on('close', () => this.close('the connection was closed'));
-    this.send(encodeText(FrameType.hello, 0, JSON.stringify({ nodeId: options.nodeId })));
+    const { nodeId, renews = [] } = options;
+    this.send(encodeText(FrameType.hello, 0, JSON.stringify({ nodeId, renews })));
     this.watch(QUIET_MS);
   }
 
@@ -122,6 +133,11 @@ export class Link implements StreamCarrier {
     return this.isReady && !this.isPeerLeaving && !this.isLeaving && !this.isClosed;
   }
 
+  /** Whether the connection ends with its last stream. */
+  get isDraining(): boolean {
+    return this.isPeerLeaving || this.isLeaving;
+  }
+
   get isClosed(): boolean {
     return this.closeReason !== undefined;
   }
@@ -137,10 +153,13 @@ export class Link implements StreamCarrier {
 
   /**
    * Opens a stream.
-   * @throws OpenRefusedError when the other proxy refuses, Error when the connection ends, or when
-   *   `signal` is aborted.
+   * @throws LinkUnusableError when nothing was sent, OpenRefusedError when the other proxy refuses,
+   *   Error when the connection ends, or when `signal` is aborted.
    */
   open(request: OpenRequest, signal: AbortSignal): Promise<LinkStream> {
+    // A connection may end between its choice and this call.
+    if (!this.isUsable)
+      return Promise.reject(new LinkUnusableError(this.closeReason ?? 'the connection is ending'));
     const id = this.nextId;
     this.nextId += 2;
     if (this.nextId > MAX_STREAM_ID) this.leave('the connection has used all ids of streams');
@@ -303,8 +322,11 @@ export class Link implements StreamCarrier {
   }
 
   private onHello(payload: Buffer): void {
-    if (parseHello(payload) === undefined) throw new FrameError('the first message is damaged');
+    const received = parseHello(payload);
+    if (received === undefined) throw new FrameError('the first message is damaged');
+    if (this.isReady) return;
     this.isReady = true;
+    this.options.onHello?.(received);
     this.onReady?.();
   }
 

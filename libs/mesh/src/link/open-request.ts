@@ -59,12 +59,25 @@ export function parseRefusal(payload: Buffer): Refusal {
 export interface Hello {
   /** Id of the node, for the log. The certificate decides. */
   readonly nodeId: string;
+  /**
+   * Ids of the open connections between both nodes that the sender has. The certificate of this
+   * connection counts for them too, when the certificate ends later than theirs. At most 64.
+   */
+  readonly renews: readonly string[];
 }
 
-/** Returns the first message of a peer; undefined when the payload is not one. */
+/** Most connections that the first message may name. */
+export const MAX_RENEWED = 64;
+
+/**
+ * Returns the first message of a peer; undefined when the payload is not one. Without a valid list
+ * the message renews nothing.
+ */
 export function parseHello(payload: Buffer): Hello | undefined {
-  const nodeId = parseObject(payload)?.['nodeId'];
-  return isText(nodeId) ? { nodeId } : undefined;
+  const { nodeId, renews } = parseObject(payload) ?? {};
+  if (!isText(nodeId)) return undefined;
+  const isList = Array.isArray(renews) && renews.length <= MAX_RENEWED && renews.every(isText);
+  return { nodeId, renews: isList ? (renews as readonly string[]) : [] };
 }
 
 function parseObject(payload: Buffer): Readonly<Record<string, unknown>> | undefined {

@@ -57,6 +57,11 @@ export class PeerLinks {
     return link;
   }
 
+  /** Dials a connection with the present certificate, beside those that are open. */
+  async renew(): Promise<void> {
+    await this.dial();
+  }
+
   /** Forgets a connection that accepts no further streams. */
   remove(link: Link): void {
     this.links.delete(link);
