@@ -195,6 +195,7 @@ class ProxyProcess implements ControlHandler {
         return { type: 'done' };
       case 'shutdown':
         if (this.lock.socket !== undefined) await removeVirtualRange(this.directory);
+        this.removeRecord?.(); // a hand-over may be under way
         this.predecessors = endDrainingProxies(this.directory, this.deps.clock);
         setImmediate(() => this.stop(0));
         return { type: 'done' };
