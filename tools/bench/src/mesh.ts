@@ -3,16 +3,16 @@
  * on one node, and with TLS between two network namespaces (as root). CPU seconds are those of the
  * proxies alone, so that the figures hold on a busy machine too.
  *
- * Usage: mesh [--connections 3000] [--requests 30000] [--megabytes 512] [--idle 10000]
+ * Usage: mesh [--connections 3000] [--requests 30000] [--megabytes 512] [--idle 10000] [--only idle]
+ *
+ * `--only idle` (target `mesh-idle`) measures the memory of the proxies with idle connections alone.
+ * Ends with exit code 1 when idle connections take 200 MiB or more of a proxy.
  */
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
-import { create, toJsonString } from '@bufbuild/protobuf';
-import { NetworkUpdateSchema } from '@cloudless/api';
 import { systemClock } from '@cloudless/app-kit';
 import { sleep } from '@cloudless/base';
 import { TestAuthority } from '@cloudless/identity/testing';
@@ -23,9 +23,10 @@ import {
   openIdle,
   type LoadResult,
 } from './mesh/load.js';
-import type { ProxyProcess } from './mesh/mesh-process.js';
+import { aNode, anUpdate, BenchProcesses } from './mesh/bench-processes.js';
 import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport } from './report.js';
+import { Violations } from './violations.js';
 
 const { values } = parseArgs({
   options: {
@@ -33,15 +34,22 @@ const { values } = parseArgs({
     requests: { type: 'string', default: '30000' },
     megabytes: { type: 'string', default: '512' },
     idle: { type: 'string', default: '10000' },
+    only: { type: 'string' },
   },
 });
+if (values.only !== undefined && values.only !== 'idle')
+  throw new Error(`--only ${values.only}: expected idle`);
+const isIdleOnly = values.only === 'idle';
+/** Memory that idle connections may take of each proxy, MiB. */
+const IDLE_LIMIT_MIB = 200;
+const violations = new Violations();
 const NAMESPACE = 'cloudless-mesh-bench';
 const NEAR = '10.250.7.1';
 const FAR = '10.250.7.2';
 const MESH_PORT = 19_443;
 const HAPROXY_TLS_PORT = 19_444;
 const directory = mkdtempSync(join(tmpdir(), 'mesh-bench-'));
-const children: ChildProcess[] = [];
+const processes = new BenchProcesses(directory, NAMESPACE);
 
 /** A way from the client to the server. */
 interface Path {
@@ -51,39 +59,13 @@ interface Path {
   readonly pids: readonly number[];
 }
 
-function run(command: readonly string[], isFar: boolean): ChildProcess {
-  const [file = '', ...args] = isFar ? ['ip', 'netns', 'exec', NAMESPACE, ...command] : command;
-  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  children.push(child);
-  return child;
-}
-
-/** Runs a process of ours, which prints the port at which it listens. */
-async function runOurs(role: string, argument: string, isFar: boolean) {
-  const program = join(import.meta.dirname, 'mesh/mesh-process.ts');
-  const args = ['--conditions=@cloudless/source', '--import', 'tsx', program, role, argument];
-  const child = run([process.execPath, ...args], isFar);
-  if (child.stdout === null) throw new Error('no output');
-  for await (const line of createInterface({ input: child.stdout })) {
-    const { port } = JSON.parse(line) as { port: number };
-    return { port, pid: child.pid ?? 0 };
-  }
-  throw new Error(`the process "${role}" ended`);
-}
-
-async function runProxy(settings: ProxyProcess, isFar: boolean) {
-  const file = join(directory, `${settings.nodeId}-${children.length}.json`);
-  writeFileSync(file, JSON.stringify(settings), { mode: 0o600 });
-  return runOurs('proxy', file, isFar);
-}
-
 async function runHaproxy(lines: string, isFar: boolean): Promise<number> {
-  const file = join(directory, `haproxy-${children.length}.cfg`);
+  const file = join(directory, `haproxy-${processes.count}.cfg`);
   writeFileSync(
     file,
     `global\n nbthread 1\n maxconn 9000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 1h\n timeout server 1h\n${lines}\n`,
   );
-  const child = run(['haproxy', '-db', '-f', file], isFar);
+  const child = processes.run(['haproxy', '-db', '-f', file], isFar);
   await sleep(systemClock, 1_000);
   if (child.exitCode !== null) throw new Error('haproxy ended');
   return child.pid ?? 0;
@@ -112,69 +94,59 @@ async function measure(name: string, { host, port, pids }: Path) {
   return result;
 }
 
-async function measureIdle({ host, port, pids }: Path) {
-  const count = Number(values.idle);
-  const rss = (): number => pids.reduce((sum, pid) => sum + readMemoryBytes(pid), 0);
-  const before = rss();
+/** Returns the files that a process may open (`ulimit -n`), less some for its own use. */
+function readFileLimit(): number {
+  const limits = readFileSync('/proc/self/limits', 'utf8');
+  return Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? Infinity) - 200;
+}
+
+/**
+ * Measures the resident memory of each proxy before, and while idle connections are open. Opens fewer
+ * connections where the limit of open files of a proxy does not suffice, and reports the count.
+ */
+async function measureIdle(name: string, { host, port, pids }: Path, filesPerConnection: number) {
+  const count = Math.min(Number(values.idle), Math.floor(readFileLimit() / filesPerConnection));
+  await loadConnections({ host, port }, 300); // compiled code
+  const before = pids.map(readMemoryBytes);
   const close = await openIdle({ host, port }, count);
-  const after = rss();
+  const after = pids.map(readMemoryBytes);
   close();
-  return { count, mebibytesBefore: toMib(before), mebibytes: toMib(after) };
+  const proxies = after.map((bytes, index) => {
+    const taken = toMib(bytes - (before[index] ?? 0));
+    violations.check(
+      taken < IDLE_LIMIT_MIB,
+      `${name}: ${count} idle connections take ${taken} MiB of a proxy, the limit is ${IDLE_LIMIT_MIB}`,
+    );
+    return { mebibytes: toMib(bytes), ofConnections: taken };
+  });
+  return { count, proxies };
 }
 
 const toMib = (bytes: number): number => Math.round(bytes / 1_048_576);
 
-function anUpdate(endpoint: { nodeId: string; ip: string; port: number }, nodes: object[]): string {
-  return toJsonString(
-    NetworkUpdateSchema,
-    create(NetworkUpdateSchema, {
-      ...{ revision: 1n, reset: true, complete: true },
-      settings: { serviceCidr: '10.96.0.0/16', clusterDomain: 'cloudless.internal' },
-      services: [
-        {
-          ...{ namespace: 'default', name: 'web', uid: 'web', clusterIp: '10.96.0.20' },
-          spec: { ports: [{ name: 'http', port: 80 }] },
-        },
-      ],
-      endpoints: [
-        {
-          ...{ id: 'default/web/r1', namespace: 'default', service: 'web', weight: 100 },
-          ...{ nodeId: endpoint.nodeId, workload: 'web', replicaId: 'r1', ready: true },
-          ports: [{ name: 'http', ip: endpoint.ip, port: endpoint.port }],
-        },
-      ],
-      nodes,
-    }),
-  );
-}
-
-const aNode = (id: string, serial = '', address = '') => ({
-  ...{ id, alive: true, acceptedSerials: [serial] },
-  network: { address, hostId: id },
-});
-
 async function measureOneNode() {
   const host = '127.0.0.1';
-  const server = await runOurs('server', host, false);
+  const server = await processes.runOurs('server', host, false);
   const bind = { snapshotFile: join(directory, 'one'), bindAddress: host };
   const update = anUpdate({ nodeId: 'a', ip: host, port: server.port }, [aNode('a')]);
-  const ours = await runProxy({ nodeId: 'a', update, ...bind }, false);
+  const ours = await processes.runProxy({ nodeId: 'a', update, ...bind }, false);
+  const oursPath = { host, port: ours.port, pids: [ours.pid] };
+  if (isIdleOnly) return { idle: await measureIdle('one node', oursPath, 2) };
   const haproxyPort = 19_480;
   const haproxy = await runHaproxy(
     `listen l\n bind ${host}:${haproxyPort}\n server s ${host}:${server.port}`,
     false,
   );
-  const oursPath = { host, port: ours.port, pids: [ours.pid] };
   return {
     direct: await measure('direct', { host, port: server.port, pids: [] }),
     ours: await measure('ours', oursPath),
     haproxy: await measure('haproxy', { host, port: haproxyPort, pids: [haproxy] }),
-    idle: await measureIdle(oursPath),
+    idle: await measureIdle('one node', oursPath, 2),
   };
 }
 
 async function measureTwoNodes() {
-  const server = await runOurs('server', FAR, true);
+  const server = await processes.runOurs('server', FAR, true);
   const authority = await TestAuthority.create({ nowMs: systemClock.wallTime() });
   const [near, far] = [await authority.issue('node', 'a'), await authority.issue('node', 'b')];
   const { bundlePem } = authority;
@@ -185,20 +157,22 @@ async function measureTwoNodes() {
     aNode('a', near.serial),
     aNode('b', far.serial, `${FAR}:${MESH_PORT}`),
   ]);
-  const oursFar = await runProxy(
+  const oursFar = await processes.runProxy(
     {
       ...{ nodeId: 'b', identity: identityOf(far), update, bindAddress: FAR },
       ...{ meshListen: { host: FAR, port: MESH_PORT }, snapshotFile: join(directory, 'far') },
     },
     true,
   );
-  const oursNear = await runProxy(
+  const oursNear = await processes.runProxy(
     {
       ...{ nodeId: 'a', identity: identityOf(near), update, bindAddress: NEAR },
       snapshotFile: join(directory, 'near'),
     },
     false,
   );
+  const ours = { host: NEAR, port: oursNear.port, pids: [oursNear.pid, oursFar.pid] };
+  if (isIdleOnly) return { idle: await measureIdle('two nodes', ours, 1) };
   const [pem, ca] = [join(directory, 'both.pem'), join(directory, 'ca.pem')];
   writeFileSync(pem, near.chainPem + near.keyPem, { mode: 0o600 });
   writeFileSync(ca, bundlePem);
@@ -210,12 +184,11 @@ async function measureTwoNodes() {
     `listen l\n bind ${NEAR}:19481\n server s ${FAR}:${HAPROXY_TLS_PORT} ssl crt ${pem} ca-file ${ca} verify required ssl-min-ver TLSv1.3`,
     false,
   );
-  const ours = { host: NEAR, port: oursNear.port, pids: [oursNear.pid, oursFar.pid] };
   const haproxy = { host: NEAR, port: 19_481, pids: [haproxyNear, haproxyFar] };
   return {
     ours: await measure('ours over TLS', ours),
     haproxy: await measure('haproxy over TLS', haproxy),
-    idle: await measureIdle(ours),
+    idle: await measureIdle('two nodes', ours, 1),
   };
 }
 
@@ -237,16 +210,20 @@ function createNamespace(): void {
 let hasNamespace = false;
 try {
   const oneNode = await measureOneNode();
-  for (const child of children.splice(0)) child.kill('SIGKILL');
+  processes.endAll();
   const isRoot = process.getuid?.() === 0;
   if (isRoot) {
     createNamespace();
     hasNamespace = true;
   }
   const twoNodes = isRoot ? await measureTwoNodes() : 'skipped: network namespaces need root';
-  printReport('mesh', { oneNode, twoNodes });
+  printReport(isIdleOnly ? 'mesh-idle' : 'mesh', {
+    ...{ oneNode, twoNodes },
+    violations: violations.texts,
+  });
+  process.exitCode = violations.exitCode();
 } finally {
-  for (const child of children) child.kill('SIGKILL');
+  processes.endAll();
   if (hasNamespace) ip('netns', 'delete', NAMESPACE);
   rmSync(directory, { recursive: true });
 }
