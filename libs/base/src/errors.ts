@@ -84,6 +84,13 @@ export function errorReasonOf(reason: unknown): ErrorReason {
   return reason instanceof CloudlessError ? reason.reason : 'INTERNAL';
 }
 
+/** Returns true when a thrown value, or one of its causes, has this reason. */
+export function hasErrorReason(thrown: unknown, reason: ErrorReason): boolean {
+  for (let error = thrown; error instanceof Error; error = error.cause)
+    if (errorReasonOf(error) === reason) return true;
+  return false;
+}
+
 /** Returns the kind of any thrown value; `internal` unless it is a {@link CloudlessError}. */
 export function errorKindOf(reason: unknown): ErrorKind {
   return reason instanceof CloudlessError ? reason.kind : 'internal';

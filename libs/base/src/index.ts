@@ -8,6 +8,7 @@ export {
   errorKindOf,
   errorMessageOf,
   errorReasonOf,
+  hasErrorReason,
 } from './errors.js';
 export type { CloudlessErrorOptions, ErrorKind, Violation } from './errors.js';
 export { ERROR_REASON_KINDS, isErrorReason } from './error-reasons.js';

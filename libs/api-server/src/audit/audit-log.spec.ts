@@ -1,11 +1,19 @@
+import { create } from '@bufbuild/protobuf';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
+  CoordinatorService,
   ErrorReason,
   Event_Category as Category,
   Event_Severity as Severity,
   ReplicaStatus_Phase as Phase,
 } from '@cloudless/api';
+import { CloudlessError, silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { CallAccess } from '../access/call-access.js';
+import type { ApiServerDeps } from '../ports.js';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import { CONNECTION_HEADER } from '../testing/scripted-agent.js';
+import { AuditLog } from './audit-log.js';
 
 let bed: ApiTestBed;
 beforeEach(async () => {
@@ -126,5 +134,41 @@ describe('AuditLog', () => {
     await bed.client.removeNode({ nodeId: 'node-1', force: true });
     expect(bed.auditRecords).toEqual(['RemoveNode ok']);
     expect([...bed.state.view().replicasOn('node-1')]).toEqual([]);
+  });
+});
+
+describe('AuditLog of a coordinator that no longer leads', () => {
+  it('writes no record and no log line of a call that fails for this reason', async () => {
+    const lost = new CloudlessError('LEADERSHIP_LOST', 'this coordinator no longer leads');
+    const written: string[] = [];
+    const state = {
+      transaction: () => ({ event: () => 'transaction' }),
+      commitObserved: async () => {
+        written.push('record');
+        throw lost;
+      },
+    };
+    const log = { ...silentLog, warn: (message: string) => void written.push(message) };
+    const audit = new AuditLog(
+      {
+        ...{ log, clock: new ManualClock() },
+        state: state as unknown as ApiServerDeps['state'],
+        getConnection: () => undefined,
+      },
+      { getCaller: () => ({ principal: { name: 'user/ann' } }) } as unknown as CallAccess,
+    );
+    const call = (reason: CloudlessError): Promise<unknown> => {
+      const { updateWorkload } = CoordinatorService.method;
+      const handler = (): never => {
+        throw reason;
+      };
+      const context = { requestHeader: new Headers() } as HandlerContext;
+      const request = create(updateWorkload.input, { name: 'web' });
+      return audit.wrapUnary(updateWorkload, handler)(request, context);
+    };
+    await expect(call(lost)).rejects.toBe(lost);
+    expect(written).toEqual([]);
+    await expect(call(new CloudlessError('notFound', 'no web'))).rejects.toThrow('no web');
+    expect(written).toEqual(['record', 'refused call not recorded']);
   });
 });

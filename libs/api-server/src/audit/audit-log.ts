@@ -13,6 +13,7 @@ import {
   Throttle,
   definedFields,
   errorFields,
+  hasErrorReason,
   type ErrorReason,
   type SuppressedEvents,
 } from '@cloudless/base';
@@ -124,12 +125,15 @@ export class AuditLog {
   }
 
   /**
-   * Records a failed call. A client that disconnects after the start was recorded is no failure. An
-   * error of the store is logged, so that the client receives the error of its call.
+   * Records a failed call. A client that disconnects after the start was recorded is no failure. A
+   * call that failed because this coordinator no longer leads has no record: only the leader writes
+   * records, and the client asks the leader again. An error of the store is logged, so that the
+   * client receives the error of its call.
    */
   private async recordFailure(entry: AuditEntry, reason: unknown): Promise<void> {
     const error = toConnectError(reason);
     if (entry.recorded && error.code === Code.Canceled) return;
+    if (hasErrorReason(reason, 'LEADERSHIP_LOST')) return;
     try {
       const { reason: errorReason } = readErrorDetails(error);
       const cause = reason instanceof RefusedCallError ? reason.refusalCause : undefined;

@@ -13,7 +13,7 @@ describe('silentLog', () => {
 });
 
 describe('logFailure', () => {
-  it('logs an error line, but a debug line when the kind of the error is exhausted', () => {
+  it('logs an error line, but a debug line for a full disk and a lost leadership', () => {
     const lines: unknown[] = [];
     const record = (level: string) => (message: string, fields: unknown) =>
       void lines.push([level, message, fields]);
@@ -28,9 +28,16 @@ describe('logFailure', () => {
     logFailure(log, 'reconcile failed', new CloudlessError('exhausted', 'disk full'), {
       workloadId: 'w',
     });
+    const lost = new CloudlessError('LEADERSHIP_LOST', 'no longer leads');
+    logFailure(
+      log,
+      'reconcile failed',
+      new CloudlessError('unavailable', 'ended', { cause: lost }),
+    );
     expect(lines).toMatchObject([
       ['error', 'reconcile failed', { workloadId: 'w', error: 'no idea' }],
       ['debug', 'reconcile failed', { workloadId: 'w', error: 'disk full' }],
+      ['debug', 'reconcile failed', { error: 'ended' }],
     ]);
   });
 });

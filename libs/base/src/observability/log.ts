@@ -1,4 +1,4 @@
-import { errorFields, errorKindOf } from '../errors.js';
+import { errorFields, errorKindOf, hasErrorReason } from '../errors.js';
 
 /**
  * Values of a log line. Messages are constant phrases. Never put a secret into a field, and never
@@ -33,8 +33,8 @@ export const silentLog: Log = {
 
 /**
  * Logs the failure of an operation that is retried automatically: as an error line, or as a debug
- * line when its kind is `exhausted`. A full disk makes every write fail with this kind again and
- * again, and the store already reports the full disk.
+ * line when the program reports the cause itself, once: a full disk (kind `exhausted`), and the end
+ * of the leadership, after which the next leader continues.
  */
 export function logFailure(
   log: Log,
@@ -43,6 +43,8 @@ export function logFailure(
   fields: LogFields = {},
 ): void {
   const all = { ...fields, ...errorFields(reason) };
-  if (errorKindOf(reason) === 'exhausted') log.debug(message, all);
+  const isReported =
+    errorKindOf(reason) === 'exhausted' || hasErrorReason(reason, 'LEADERSHIP_LOST');
+  if (isReported) log.debug(message, all);
   else log.error(message, all);
 }
