@@ -21,6 +21,8 @@ export type {
 } from './ports.js';
 export { toServiceKey } from './model/network-model.js';
 export type { NetworkChanges, NetworkView } from './model/network-model.js';
+export { listServedRoutes } from './model/served-routes.js';
+export type { ServedRoute, ServedRule } from './model/served-routes.js';
 export { NetworkDns } from './dns/network-dns.js';
 export type { DnsAddress, NetworkDnsOptions } from './dns/network-dns.js';
 export { DnsServer } from './dns/dns-server.js';

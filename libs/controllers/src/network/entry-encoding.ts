@@ -3,6 +3,7 @@ import { create } from '@bufbuild/protobuf';
 import {
   MessageWriter,
   NetworkNodeEntrySchema,
+  NetworkRouteEntrySchema,
   NetworkServiceEntrySchema,
   NetworkSettingsSchema,
 } from '@cloudless/api';
@@ -10,6 +11,7 @@ import type {
   NetworkSettingsRecord,
   NodeRecord,
   ReplicaRecord,
+  RouteRecord,
   ServiceRecord,
 } from '@cloudless/api/store';
 import { definedFields } from '@cloudless/base';
@@ -98,6 +100,21 @@ export function encodeService(record: ServiceRecord): Uint8Array {
     ...definedFields({ spec, loadBalancer }),
   });
   return toBinary(NetworkServiceEntrySchema, entry);
+}
+
+/**
+ * Encodes the NetworkRouteEntry of an HTTP route.
+ * @param nodeIds - Nodes with the labels of its node selector. Empty without a selector.
+ */
+export function encodeRoute(
+  { namespace, name, spec }: RouteRecord,
+  nodeIds: readonly string[],
+): Uint8Array {
+  const entry = create(NetworkRouteEntrySchema, {
+    ...{ namespace, name, nodeIds: [...nodeIds] },
+    ...definedFields({ spec }),
+  });
+  return toBinary(NetworkRouteEntrySchema, entry);
 }
 
 /**

@@ -11,6 +11,7 @@ import {
   NetworkSettingsRecordSchema,
   NodeBanRecordSchema,
   NodeRecordSchema,
+  RouteRecordSchema,
   ServiceRecordSchema,
 } from '@cloudless/api/store';
 import { RecordingMeter } from '@cloudless/base/testing';
@@ -48,6 +49,15 @@ describe('NetworkFeed', () => {
       ...changes,
     });
     await commit((transaction) => transaction.put('service', `default/${name}`, service));
+  }
+
+  /** Stores a route `default/<name>` for the nodes with the label `edge`; empty: for all nodes. */
+  async function putRoute(name: string, edge = ''): Promise<void> {
+    const record = create(RouteRecordSchema, {
+      ...{ namespace: 'default', name },
+      spec: { hosts: [`${name}.example.com`], nodeSelector: edge === '' ? {} : { edge } },
+    });
+    await commit((transaction) => transaction.put('route', `default/${name}`, record));
   }
 
   function commit(
@@ -112,6 +122,35 @@ describe('NetworkFeed', () => {
     expect(after.derivedEntries - before.derivedEntries).toBe(1);
     expect(after.encodedBytes - before.encodedBytes).toBeLessThan(200);
     expect(mirror.ready).toHaveLength(89);
+  });
+
+  it('sends HTTP routes with the nodes that serve them, and each change of these nodes', async () => {
+    const labelNode = (id: string, labels: Record<string, string>) => {
+      const { value } = bed.state.view().node(id) ?? {};
+      const record = create(NodeRecordSchema, { ...value, labels } as object);
+      return commit((transaction) => transaction.put('node', id, record));
+    };
+    await putRoute('all');
+    await putRoute('edge', 'true');
+    const mirror = await follow();
+    const shown = () =>
+      [...mirror.routes.values()].map(({ spec, nodeIds }) => [spec?.hosts[0], nodeIds]);
+    expect(shown()).toEqual([
+      ['all.example.com', []],
+      ['edge.example.com', []],
+    ]);
+    await labelNode('node-2', { edge: 'true' });
+    await bed.advance(100);
+    expect(shown()[1]).toEqual(['edge.example.com', ['node-2']]);
+    const before = feed.counts.derivedEntries;
+    await putRoute('all', 'false');
+    await bed.advance(100);
+    expect(feed.counts.derivedEntries - before).toBe(1);
+    await commit((transaction) =>
+      transaction.delete('node', 'node-2').delete('route', 'default/all'),
+    );
+    await bed.advance(100);
+    expect(shown()).toEqual([['edge.example.com', []]]);
   });
 
   it('encodes an update once for all proxies', async () => {
@@ -331,6 +370,9 @@ describe('NetworkFeed', () => {
       fc.record({ kind: fc.constant('replica' as const), index: fc.nat(2), state: fc.nat(4) }),
       fc.record({ kind: fc.constant('labels' as const), app: text }),
       fc.record({ kind: fc.constant('node' as const), zone: text }),
+      fc.record({ kind: fc.constant('nodeLabels' as const), edge: text }),
+      fc.record({ kind: fc.constant('route' as const), name: text, edge: fc.option(text) }),
+      fc.record({ kind: fc.constant('deleteRoute' as const), name: text }),
       fc.record({ kind: fc.constant('deleteNode' as const) }),
       fc.record({ kind: fc.constant('pause' as const) }),
     );
@@ -364,6 +406,17 @@ describe('NetworkFeed', () => {
         await commit((transaction) =>
           transaction.put('node', 'node-1', create(NodeRecordSchema, { id: 'node-1', ...step })),
         );
+      if (step.kind === 'nodeLabels')
+        await commit((transaction) =>
+          transaction.put(
+            'node',
+            'node-1',
+            create(NodeRecordSchema, { id: 'node-1', labels: { edge: step.edge } }),
+          ),
+        );
+      if (step.kind === 'route') await putRoute(step.name, step.edge ?? '');
+      if (step.kind === 'deleteRoute')
+        await commit((transaction) => transaction.delete('route', `default/${step.name}`));
       if (step.kind === 'deleteNode')
         await commit((transaction) => transaction.delete('node', 'node-1'));
       await bed.advance(step.kind === 'pause' ? 100 : 0);
@@ -384,6 +437,7 @@ describe('NetworkFeed', () => {
           services: fresh.services.values(),
           endpoints: fresh.endpoints.values(),
           nodes: fresh.nodes.values(),
+          routes: fresh.routes.values(),
         };
         const origin = { feedId: 'fresh', revision: 1n };
         const expected = new FeedMirror();
@@ -392,6 +446,7 @@ describe('NetworkFeed', () => {
         expect(mirror.endpoints).toEqual(expected.endpoints);
         expect(mirror.services).toEqual(expected.services);
         expect(mirror.nodes).toEqual(expected.nodes);
+        expect(mirror.routes).toEqual(expected.routes);
       }),
       { numRuns: 30 },
     );

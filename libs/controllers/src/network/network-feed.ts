@@ -365,6 +365,7 @@ export class NetworkFeed {
       services: model.services.values(),
       endpoints: model.endpoints.values(),
       nodes: model.nodes.values(),
+      routes: model.routes.values(),
     };
     // The entries contain at least everything up to the revision of the last flush.
     const origin = { feedId: this.feedId, revision: this.flushedRevision };

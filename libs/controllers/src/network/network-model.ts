@@ -20,6 +20,7 @@ import {
 } from './entry-encoding.js';
 import { EntrySet } from './entry-set.js';
 import { ExternalEndpoints } from './external-endpoints.js';
+import { RouteEntries } from './route-entries.js';
 import { SelectionIndex } from './selection-index.js';
 import { describeTraffic, type WorkloadTraffic } from './workload-traffic.js';
 
@@ -38,11 +39,12 @@ export interface NetworkChanges {
   readonly services: ReadonlyMap<string, Uint8Array | undefined>;
   readonly endpoints: ReadonlyMap<string, Uint8Array | undefined>;
   readonly nodes: ReadonlyMap<string, Uint8Array | undefined>;
+  readonly routes: ReadonlyMap<string, Uint8Array | undefined>;
 }
 
 /**
  * The entries that network proxies need, derived from the records of the cluster: services,
- * endpoints (one for each replica of a workload that a service selects) and nodes.
+ * endpoints (one for each replica of a workload that a service selects), nodes and HTTP routes.
  *
  * Changes mark what they may concern; {@link update} then derives only that again from the newest
  * view, so the work is proportional to the change. An entry that comes out equal is no change.
@@ -60,6 +62,7 @@ export class NetworkModel {
   /** Ids of the replicas with an entry, by service and workload uid. */
   private readonly members = new Map<string, Map<string, Set<string>>>();
   private readonly externals: ExternalEndpoints;
+  private readonly routeEntries: RouteEntries;
   private readonly locations = new Map<string, NodeLocation>();
   /** Addresses by version, then by service: both records are replaced when they change. */
   private readonly ports = new WeakMap<VersionRecord, WeakMap<ServiceRecord, EndpointPortIndex>>();
@@ -75,6 +78,7 @@ export class NetworkModel {
   /** Everything in the view is marked at the start. */
   constructor(private readonly source: NetworkSource) {
     this.externals = new ExternalEndpoints(source, this.endpoints);
+    this.routeEntries = new RouteEntries(source);
     const view = source.view();
     for (const { value } of view.services())
       this.markedServices.add(toServiceKeyId(value.namespace, value.name));
@@ -85,7 +89,12 @@ export class NetworkModel {
 
   /** Number of entries that were derived so far, changed or not. */
   get derivedEntries(): number {
-    return this.derivedCount + this.externals.derivedEntries;
+    return this.derivedCount + this.externals.derivedEntries + this.routeEntries.derivedEntries;
+  }
+
+  /** The entries of HTTP routes. */
+  get routes(): EntrySet {
+    return this.routeEntries.entries;
   }
 
   /** Settings of the network; undefined before the first leader has stored them. */
@@ -101,7 +110,8 @@ export class NetworkModel {
       this.markedWorkloads.size > 0 ||
       this.markedReplicas.size > 0 ||
       this.markedNodes.size > 0 ||
-      this.externals.isBehind
+      this.externals.isBehind ||
+      this.routeEntries.isBehind
     );
   }
 
@@ -140,6 +150,7 @@ export class NetworkModel {
       for (const key of this.selections.servicesOf(uid)) this.updateEndpoint(key, uid, replicaId);
     }
     this.externals.update(isDone);
+    this.routeEntries.update(isDone);
   }
 
   /** Returns and clears the changes since the last call; undefined when there are none. */
@@ -151,8 +162,10 @@ export class NetworkModel {
       services: services.takeChanges(),
       endpoints: endpoints.takeChanges(),
       nodes: nodes.takeChanges(),
+      routes: this.routes.takeChanges(),
     };
-    const count = changes.services.size + changes.endpoints.size + changes.nodes.size;
+    const count =
+      changes.services.size + changes.endpoints.size + changes.nodes.size + changes.routes.size;
     return count > 0 || changes.settings !== undefined ? changes : undefined;
   }
 
@@ -186,6 +199,9 @@ export class NetworkModel {
         return;
       case 'endpoint':
         this.externals.mark(id);
+        return;
+      case 'route':
+        this.routeEntries.mark(id);
         return;
       case 'network':
         if (id === NETWORK_SETTINGS_KEY) this.markedSettings = true;
@@ -353,6 +369,7 @@ export class NetworkModel {
         for (const { value } of view.replicasOn(id)) this.markedReplicas.set(value.id, value.uid);
     }
     this.externals.markNode(id);
+    this.routeEntries.markNode(id);
   }
 }
 

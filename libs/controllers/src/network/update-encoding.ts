@@ -5,6 +5,7 @@ import type { NetworkChanges } from './network-model.js';
 const UPDATE = {
   ...{ revision: 1, reset: 2, complete: 3, settings: 4, services: 5, removedServices: 6 },
   ...{ endpoints: 7, removedEndpoints: 8, nodes: 9, removedNodes: 10, feedId: 11 },
+  ...{ routes: 12, removedRoutes: 13 },
 } as const;
 
 /**
@@ -33,6 +34,8 @@ export function encodeChanges(changes: NetworkChanges, revision: bigint): Uint8A
     pieces.entry(bytes === undefined ? UPDATE.removedNodes : UPDATE.nodes, bytes ?? id);
   for (const [id, bytes] of changes.endpoints)
     pieces.entry(bytes === undefined ? UPDATE.removedEndpoints : UPDATE.endpoints, bytes ?? id);
+  for (const [key, bytes] of changes.routes)
+    pieces.entry(bytes === undefined ? UPDATE.removedRoutes : UPDATE.routes, bytes ?? key);
   return pieces.finish();
 }
 
@@ -42,6 +45,7 @@ export interface NetworkEntries {
   readonly services: Iterable<Uint8Array>;
   readonly endpoints: Iterable<Uint8Array>;
   readonly nodes: Iterable<Uint8Array>;
+  readonly routes: Iterable<Uint8Array>;
 }
 
 /**
@@ -60,6 +64,7 @@ export async function encodeEntries(
     [UPDATE.nodes, entries.nodes],
     [UPDATE.services, entries.services],
     [UPDATE.endpoints, entries.endpoints],
+    [UPDATE.routes, entries.routes],
   ] as const;
   pieces.settings(entries.settings);
   for (const [field, list] of lists)

@@ -3,6 +3,7 @@ import {
   NetworkUpdateSchema,
   type NetworkEndpointEntry,
   type NetworkNodeEntry,
+  type NetworkRouteEntry,
   type NetworkServiceEntry,
   type NetworkSettings,
   type NetworkUpdate,
@@ -13,6 +14,7 @@ export class FeedMirror {
   readonly services = new Map<string, NetworkServiceEntry>();
   readonly endpoints = new Map<string, NetworkEndpointEntry>();
   readonly nodes = new Map<string, NetworkNodeEntry>();
+  readonly routes = new Map<string, NetworkRouteEntry>();
   settings: NetworkSettings | undefined;
   /** Revision of the last complete update. */
   revision = 0n;
@@ -25,11 +27,14 @@ export class FeedMirror {
     this.updates += 1;
     if (update.reset) {
       this.resets += 1;
-      for (const entries of [this.services, this.endpoints, this.nodes]) entries.clear();
+      for (const entries of [this.services, this.endpoints, this.nodes, this.routes])
+        entries.clear();
     }
     this.settings = update.settings ?? this.settings;
     for (const entry of update.services)
       this.services.set(`${entry.namespace}/${entry.name}`, entry);
+    for (const entry of update.routes) this.routes.set(`${entry.namespace}/${entry.name}`, entry);
+    for (const key of update.removedRoutes) this.routes.delete(key);
     for (const entry of update.endpoints) this.endpoints.set(entry.id, entry);
     for (const entry of update.nodes) this.nodes.set(entry.id, entry);
     for (const key of update.removedServices) this.services.delete(key);

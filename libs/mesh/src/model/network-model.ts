@@ -3,6 +3,7 @@ import {
   NetworkUpdateSchema,
   type NetworkEndpointEntry,
   type NetworkNodeEntry,
+  type NetworkRouteEntry,
   type NetworkServiceEntry,
   type NetworkSettings,
   type NetworkUpdate,
@@ -21,6 +22,8 @@ export interface NetworkChanges {
   readonly movedEndpoints: ReadonlySet<string>;
   /** Ids of nodes that were added, changed or removed. */
   readonly nodes: ReadonlySet<string>;
+  /** `<namespace>/<name>` of HTTP routes that were added, changed or removed. */
+  readonly routes: ReadonlySet<string>;
 }
 
 /** Read access to the network as a proxy knows it. */
@@ -32,6 +35,8 @@ export interface NetworkView {
   readonly endpoints: ReadonlyMap<string, NetworkEndpointEntry>;
   /** By id. */
   readonly nodes: ReadonlyMap<string, NetworkNodeEntry>;
+  /** HTTP routes of all nodes, by `<namespace>/<name>`; see {@link listServedRoutes}. */
+  readonly routes: ReadonlyMap<string, NetworkRouteEntry>;
   /** Returns the endpoints of a service, by id. */
   endpointsOf(serviceKey: string): ReadonlyMap<string, NetworkEndpointEntry>;
   /** Returns the keys of the services that have an endpoint on a node. */
@@ -53,6 +58,7 @@ export const NO_CHANGES: NetworkChanges = {
   removedEndpoints: new Set(),
   movedEndpoints: new Set(),
   nodes: new Set(),
+  routes: new Set(),
 };
 
 /** Collects {@link NetworkChanges}. */
@@ -63,6 +69,7 @@ class ChangeSet implements NetworkChanges {
   readonly removedEndpoints = new Set<string>();
   readonly movedEndpoints = new Set<string>();
   readonly nodes = new Set<string>();
+  readonly routes = new Set<string>();
 }
 
 /** Whether connections to the earlier entry lead elsewhere than connections to the later entry. */
@@ -79,10 +86,11 @@ interface Unconfirmed {
   readonly services: Set<string>;
   readonly endpoints: Set<string>;
   readonly nodes: Set<string>;
+  readonly routes: Set<string>;
 }
 
 /**
- * The services, endpoints and nodes of the cluster as the updates of the coordinator describe them.
+ * The services, endpoints, nodes and HTTP routes of the cluster as the updates of the coordinator describe them.
  * While the coordinator sends everything again, what is known stays until the last of these updates
  * shows that it is gone.
  */
@@ -91,6 +99,7 @@ export class NetworkModel implements NetworkView {
   readonly services = new Map<string, NetworkServiceEntry>();
   readonly endpoints = new Map<string, NetworkEndpointEntry>();
   readonly nodes = new Map<string, NetworkNodeEntry>();
+  readonly routes = new Map<string, NetworkRouteEntry>();
   private readonly byService = new Map<string, Map<string, NetworkEndpointEntry>>();
   /** Number of endpoints by node and service. */
   private readonly servicesByNode = new Map<string, Map<string, number>>();
@@ -129,6 +138,7 @@ export class NetworkModel implements NetworkView {
         services: new Set(this.services.keys()),
         endpoints: new Set(this.endpoints.keys()),
         nodes: new Set(this.nodes.keys()),
+        routes: new Set(this.routes.keys()),
       };
     }
     if (update.settings !== undefined) {
@@ -142,11 +152,19 @@ export class NetworkModel implements NetworkView {
       this.unconfirmed?.nodes.delete(node.id);
       changes.nodes.add(node.id);
     }
+    for (const route of update.routes) {
+      const key = toServiceKey(route.namespace, route.name);
+      this.routes.set(key, route);
+      this.unconfirmed?.routes.delete(key);
+      changes.routes.add(key);
+    }
     this.removeAll(update.removedServices, update.removedEndpoints, update.removedNodes, changes);
+    this.removeRoutes(update.removedRoutes, changes);
     if (update.complete) {
       if (this.unconfirmed !== undefined) {
-        const { services, endpoints, nodes } = this.unconfirmed;
+        const { services, endpoints, nodes, routes } = this.unconfirmed;
         this.removeAll(services, endpoints, nodes, changes);
+        this.removeRoutes(routes, changes);
         this.unconfirmed = undefined;
       }
       this.completeRevision = update.revision;
@@ -163,6 +181,7 @@ export class NetworkModel implements NetworkView {
       services: [...this.services.values()],
       endpoints: [...this.endpoints.values()],
       nodes: [...this.nodes.values()],
+      routes: [...this.routes.values()],
     });
     if (this.settings !== undefined) update.settings = this.settings;
     return toBinary(NetworkUpdateSchema, update);
@@ -224,6 +243,13 @@ export class NetworkModel implements NetworkView {
     for (const id of nodes) {
       this.unconfirmed?.nodes.delete(id);
       if (this.nodes.delete(id)) changes.nodes.add(id);
+    }
+  }
+
+  private removeRoutes(keys: Iterable<string>, changes: ChangeSet): void {
+    for (const key of keys) {
+      this.unconfirmed?.routes.delete(key);
+      if (this.routes.delete(key)) changes.routes.add(key);
     }
   }
 
