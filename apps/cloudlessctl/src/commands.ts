@@ -30,6 +30,11 @@ const GROUPS: readonly Declaration[] = [
     async () => (await import('./commands/service/service-commands.js')).addNetworkCommands,
   ],
   [
+    'route',
+    'create, show, change and delete HTTP routes to services',
+    async () => (await import('./commands/route/route-commands.js')).addRouteCommands,
+  ],
+  [
     'node',
     'show, cordon, drain, label, join, ban and remove nodes',
     async () => (await import('./commands/node/node-commands.js')).addNodeCommands,

@@ -91,6 +91,7 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
     ...['count=file', 'workload=replicas', 'revision'],
     ...['pattern', 'cidr', 'user-name', 'server', 'context-name'],
     ...['service-name', 'service-names', 'service-port', 'from'],
+    ...['route-name', 'route-names', 'hostname', 'name:port', 'prefix=name:port', 'node-path'],
   ]),
 };
 

@@ -30,6 +30,18 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'service describe': ['service describe web', 'service describe shop/web -o json'],
   'service resolve': ['service resolve web', 'service resolve web --from-zone zone-a'],
   'service delete': ['service delete web', 'service delete web shop/api'],
+  'route create': [
+    'route create shop --host shop.example.com --service web:80',
+    'route create shop --rule /=web:80 --rule /api=api:http',
+  ],
+  'route update': [
+    'route update shop --host shop.example.com --host www.example.com',
+    'route update shop --node-selector ingress=true --label tier=front',
+  ],
+  'route list': ['route list', 'route list -A -l tier=front -o wide'],
+  'route get': ['route get shop', 'route get shop -o yaml'],
+  'route describe': ['route describe shop', 'route describe prod/shop -o json'],
+  'route delete': ['route delete shop', 'route delete shop prod/blog'],
   'network service list': ['network service list', 'network service list -A'],
   'network service get': ['network service get web', 'network service get web -o json'],
   'network endpoint list': ['network endpoint list web', 'network endpoint list web -o wide'],

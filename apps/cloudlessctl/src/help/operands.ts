@@ -6,6 +6,8 @@ export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
     'name of a workload, service/name, or a field of manifests such as spec.rollout',
   'service-name': 'name of a service, [namespace/]name',
   'service-names': 'names of services, each [namespace/]name',
+  'route-name': 'name of a route, [namespace/]name',
+  'route-names': 'names of routes, each [namespace/]name',
   from: 'name of a node, or of a workload ([namespace/]name)',
   name: 'name, up to 63 lower-case letters, digits and inner hyphens',
   target: 'workload ([namespace/]name), replica (web-1, or its id) or container id',

@@ -1,0 +1,52 @@
+import { RouteSchema, type Route } from '@cloudless/api';
+import { toMessageJson } from '../../call/cli-session.js';
+import type { Invocation } from '../../command-tree.js';
+import { formatRouteDescription, formatRouteTable } from '../../views/route-view.js';
+import { printObjects, type ObjectKind } from '../general/list-objects.js';
+import { getTextOption, hasFlag, requireOperand } from '../options.js';
+import { listAllPages } from '../page.js';
+import { findRoute, parseRouteName } from './find-route.js';
+
+/** How routes are listed. */
+const ROUTE_KIND: ObjectKind<Route> = {
+  plural: 'routes',
+  fields: RouteSchema.fields.map(({ jsonName }) => jsonName),
+  toJson: (route) => toMessageJson(RouteSchema, route),
+  formatTable: (routes, { nowMs, style, settings }) =>
+    formatRouteTable(routes, nowMs, style, settings.output === 'wide'),
+};
+
+/** Lists the routes of a namespace, or of all namespaces with `--all-namespaces`. */
+export async function listRoutes(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const namespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
+  const labelSelector = getTextOption(invocation, 'selector') ?? '';
+  const routes = await listAllPages(
+    (page) =>
+      session.network.listRoutes({ namespace, labelSelector, ...page }, session.getCallOptions()),
+    (page) => page.routes,
+  );
+  const place = namespace === '' ? '' : ` in namespace ${namespace}`;
+  const hint = `no routes${place}; create one with: cloudlessctl route create`;
+  await printObjects(invocation, ROUTE_KIND, routes, hint);
+}
+
+/** Shows routes by name. */
+export async function getRoutes(invocation: Invocation): Promise<void> {
+  const { session, operands } = invocation;
+  const routes: Route[] = [];
+  for (const text of operands)
+    routes.push(await findRoute(session, parseRouteName(text, session.settings.namespace)));
+  await printObjects(invocation, ROUTE_KIND, routes, 'no routes', {
+    single: operands.length === 1,
+  });
+}
+
+/** Shows a route with its rules and conditions. */
+export async function describeRoute(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const text = requireOperand(invocation, 0, 'name of the route');
+  const route = await findRoute(session, parseRouteName(text, session.settings.namespace));
+  if (session.isStructured) return session.printValue(toMessageJson(RouteSchema, route));
+  await session.print(formatRouteDescription(route, session.style));
+}
