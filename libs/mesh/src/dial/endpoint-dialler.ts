@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { errorMessageOf, type Clock } from '@cloudless/base';
+import { errorMessageOf, type Clock, type StopSignal } from '@cloudless/base';
 import type { LinkPool } from '../link/link-pool.js';
 import { LinkUnusableError } from '../link/link.js';
 import type { OpenRequest } from '../link/open-request.js';
@@ -139,7 +139,7 @@ export class EndpointDialler {
     timeoutMs: number,
     done: (result: Dialled) => void,
   ): Promise<void> {
-    const stop = new AbortController();
+    const stop = new DialStop();
     let isLate = false;
     const timer = this.options.clock.setTimer(timeoutMs, () => {
       isLate = true;
@@ -150,7 +150,7 @@ export class EndpointDialler {
       });
     });
     try {
-      const opened = await this.openStream(nodeId, request, stop.signal);
+      const opened = await this.openStream(nodeId, request, stop);
       if (opened === undefined) return;
       timer.cancel();
       if (isLate) opened.stream.destroy();
@@ -165,7 +165,7 @@ export class EndpointDialler {
   private async openStream(
     nodeId: string,
     request: OpenRequest,
-    signal: AbortSignal,
+    signal: StopSignal,
   ): Promise<Pick<Extract<Dialled, { kind: 'connected' }>, 'stream' | 'path'> | undefined> {
     for (let isFirst = true; ; isFirst = false) {
       const link = await this.options.links?.get(nodeId);
@@ -176,5 +176,24 @@ export class EndpointDialler {
         if (!isFirst || !(reason instanceof LinkUnusableError)) throw reason;
       }
     }
+  }
+}
+
+/** Ends one attempt. An AbortController costs several times as much, for each connection. */
+class DialStop implements StopSignal {
+  aborted = false;
+  private listener: (() => void) | undefined;
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.listener = listener;
+  }
+
+  removeEventListener(): void {
+    this.listener = undefined;
+  }
+
+  abort(): void {
+    this.aborted = true;
+    this.listener?.();
   }
 }

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
-import type { Clock, Timer } from '@cloudless/base';
+import type { Clock, StopSignal, Timer } from '@cloudless/base';
+import { batchWrites } from '../stream/batch-writes.js';
 import {
   encodeHeader,
   encodeText,
@@ -87,7 +88,6 @@ export class Link implements StreamCarrier {
   private isPeerLeaving = false;
   private isLeaving = false;
   private closeReason: string | undefined;
-  private isCorked = false;
   private windowBudget = WINDOW_BUDGET_BYTES;
   private lastReceivedMs: number;
   private timer: Timer | undefined;
@@ -156,7 +156,7 @@ export class Link implements StreamCarrier {
    * @throws LinkUnusableError when nothing was sent, OpenRefusedError when the other proxy refuses,
    *   Error when the connection ends, or when `signal` is aborted.
    */
-  open(request: OpenRequest, signal: AbortSignal): Promise<LinkStream> {
+  open(request: OpenRequest, signal: StopSignal): Promise<LinkStream> {
     // A connection may end between its choice and this call.
     if (!this.isUsable)
       return Promise.reject(new LinkUnusableError(this.closeReason ?? 'the connection is ending'));
@@ -218,15 +218,8 @@ export class Link implements StreamCarrier {
     // Data waits for the peer; answers to a peer that sends and does not read must not pile up.
     if (payload === undefined && socket.writableLength > MAX_BACKLOG_BYTES)
       return this.close('the other proxy does not read');
-    if (!this.isCorked) {
-      this.isCorked = true;
-      socket.cork();
-      // The frames of one turn of the event loop become few TLS records.
-      process.nextTick(() => {
-        this.isCorked = false;
-        socket.uncork();
-      });
-    }
+    // The frames of one turn of the event loop become few TLS records.
+    batchWrites(socket);
     socket.write(header);
     if (payload !== undefined) socket.write(payload);
   }

@@ -1,5 +1,9 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { batchWrites } from './batch-writes.js';
+
+/** Bytes that wait to be written above which the other side is not read. */
+const MAX_WAITING_BYTES = 64 * 1024;
 
 /** Ends a stream at once: a TCP connection with RST, a stream between proxies with a reset. */
 export function resetStream(stream: Duplex): void {
@@ -14,7 +18,8 @@ export const CLOSED = 'closed';
 /**
  * Carries bytes between two streams in both directions. The end of one direction is passed on and
  * leaves the other direction open; an error or an early end of one stream resets the other. A stream
- * is read only as fast as the other is written, so that at most about 100 KiB wait in each direction.
+ * is read only as fast as the other is written, so that at most about 128 KiB wait in each direction:
+ * {@link MAX_WAITING_BYTES} and one read.
  */
 export class Splice {
   /** Bytes from the client. */
@@ -35,11 +40,11 @@ export class Splice {
   ) {
     client.on('data', (chunk: Buffer) => {
       this.sentBytes += chunk.length;
-      if (!endpoint.write(chunk)) client.pause();
+      pass(chunk, client, endpoint);
     });
     endpoint.on('data', (chunk: Buffer) => {
       this.receivedBytes += chunk.length;
-      if (!client.write(chunk)) endpoint.pause();
+      pass(chunk, endpoint, client);
     });
     this.watch(client, endpoint, 'the client');
     this.watch(endpoint, client, 'the endpoint');
@@ -69,4 +74,11 @@ export class Splice {
     if (from.closed) queueMicrotask(onClose);
     else from.once('close', onClose);
   }
+}
+
+/** Writes bytes of one stream to the other, and pauses the reading while too much waits there. */
+function pass(chunk: Buffer, from: Duplex, to: Duplex): void {
+  // A socket reads 64 KiB at a time; other streams deliver smaller pieces.
+  if (!(from instanceof Socket)) batchWrites(to);
+  if (!to.write(chunk) && to.writableLength > MAX_WAITING_BYTES) from.pause();
 }
