@@ -19,7 +19,11 @@ export type {
   ProxyNode,
   ServedDns,
 } from './ports.js';
-export { toServiceKey } from './model/network-model.js';
+export { followNetwork } from './feed/follow-network.js';
+export type { FollowOptions } from './feed/follow-network.js';
+export { ServiceTable } from './service/service-table.js';
+export { ZoneFeed } from './dns/zone-feed.js';
+export { NetworkModel, toServiceKey } from './model/network-model.js';
 export type { NetworkChanges, NetworkView } from './model/network-model.js';
 export { listServedRoutes } from './model/served-routes.js';
 export type { ServedRoute, ServedRule } from './model/served-routes.js';

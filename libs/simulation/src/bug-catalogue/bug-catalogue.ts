@@ -5,6 +5,7 @@ import { AGENT_BUGS } from './agent-bugs.js';
 import { CONTROLLER_BUGS } from './controller-bugs.js';
 import { LEADERSHIP_BUGS } from './leadership-bugs.js';
 import type { KnownBug } from './known-bug.js';
+import { NETWORK_BUGS } from './network-bugs.js';
 import { ROLLOUT_BUGS } from './rollout-bugs.js';
 import { STORE_BUGS } from './store-bugs.js';
 
@@ -15,6 +16,7 @@ export const BUG_CATALOGUE: readonly KnownBug[] = [
   ...STORE_BUGS,
   ...AGENT_BUGS,
   ...LEADERSHIP_BUGS,
+  ...NETWORK_BUGS,
 ];
 
 /** Runs the world of a bug with the bug. */

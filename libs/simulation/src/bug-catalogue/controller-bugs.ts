@@ -202,7 +202,7 @@ function addSeparateDrain(
 }
 
 /** Returns a state with some methods of its view replaced. */
-function overrideView(
+export function overrideView(
   state: ClusterState,
   override: (view: ClusterView) => Partial<ClusterView>,
 ): ClusterState {

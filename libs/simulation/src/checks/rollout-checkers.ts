@@ -323,5 +323,6 @@ function templatePartOf(spec: WorkloadSpec): WorkloadSpec {
   delete part.replicas;
   delete part.rollout;
   delete part.disconnect;
+  part.expose = [];
   return part;
 }

@@ -112,6 +112,8 @@ export interface WorldPlan {
   readonly cpuMillis: number;
   /** True: nodes run containers too, and one of three workloads uses a host port. */
   readonly hostPorts: boolean;
+  /** True: users create services too, and a network proxy runs on each node. */
+  readonly services: boolean;
   /** True: some workloads have `disconnect.mode` EXCLUSIVE. */
   readonly exclusive: boolean;
   /**
@@ -156,6 +158,7 @@ export function planWorld(random: SimRandom): WorldPlan {
     drift: random.chance(0.5),
     cpuMillis: random.pick([1_500, 4_000]),
     hostPorts: false,
+    services: false,
     exclusive: false,
     forwards: false,
   };

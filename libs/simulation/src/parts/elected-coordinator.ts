@@ -45,6 +45,8 @@ export interface ElectedCoordinatorOptions extends Pick<
   readonly leaseMs: number;
   /** Time within which an agent that left may return, milliseconds. */
   readonly leaveGraceMs: number;
+  /** Range of the virtual addresses of services. Undefined: the world has no services. */
+  readonly serviceCidr: string | undefined;
   /** Returns the delay of the next batch of the view, milliseconds. */
   readonly watchDelayMs: () => number;
   /** Clock of the world, for delays. */
@@ -199,7 +201,7 @@ export class ElectedCoordinator implements ServingCoordinator, Peer {
   }
 
   private lead(term: Extract<RoleChange, { role: 'leader' }>['term'], clock: Clock): Term {
-    const { random, log, leaseMs, leaveGraceMs, injected, onFault } = this.options;
+    const { random, log, leaseMs, leaveGraceMs, serviceCidr, injected, onFault } = this.options;
     this.epoch = term.epoch;
     const ofTerm = (this.followed as ClusterState).inTerm(term);
     freezeRecords(ofTerm);
@@ -211,7 +213,7 @@ export class ElectedCoordinator implements ServingCoordinator, Peer {
     this.readySince = readySince;
     const endReadySince = state.subscribe((changes) => readySince.apply(changes, clock.now()));
     const part = startLeaderPart({
-      ...{ state, clock, random, log, leaseMs, leaveGraceMs, onFault },
+      ...{ state, clock, random, log, leaseMs, leaveGraceMs, serviceCidr, onFault },
       getConnection: ({ requestHeader }) =>
         this.connections.get(requestHeader.get(CONNECTION_HEADER) ?? ''),
       wrapState: injected?.state,

@@ -21,6 +21,8 @@ export interface LeaderPartOptions {
   readonly leaseMs: number;
   /** Time within which an agent that left may return, milliseconds. */
   readonly leaveGraceMs: number;
+  /** Range of the virtual addresses of services. Undefined: no settings of the network are stored. */
+  readonly serviceCidr: string | undefined;
   readonly getConnection: ApiServerDeps['getConnection'];
   /** Called when an RPC fails with an internal error. */
   readonly onFault: (rpc: string, reason: unknown) => void;
@@ -42,7 +44,7 @@ export interface LeaderPart {
 /** Starts the controllers and the API on a state that leads. */
 export function startLeaderPart(options: LeaderPartOptions): LeaderPart {
   const { state, clock, random, log, leaseMs, leaveGraceMs } = options;
-  const { wrapState, wrapControllers, onFault, getConnection } = options;
+  const { wrapState, wrapControllers, onFault, getConnection, serviceCidr } = options;
   const stateFor = (reader: 'controllers' | 'api'): ClusterState =>
     wrapState?.(state, reader, clock) ?? state;
   const real = startControllers({
@@ -52,6 +54,7 @@ export function startLeaderPart(options: LeaderPartOptions): LeaderPart {
     log,
     leaseMs,
     leaveGraceMs,
+    ...(serviceCidr === undefined ? {} : { networkSettings: { serviceCidr } }),
   });
   const controllers = wrapControllers?.(real, { state, clock }) ?? real;
   options.onControllers(controllers);

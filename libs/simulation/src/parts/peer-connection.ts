@@ -117,13 +117,15 @@ class PeerConnection implements Transport, LinkUser {
       });
     }) as never;
 
-  /** Only for calls with one request. */
+  /** Streams of requests are sent one by one; otherwise there is only one request. */
   readonly stream: Transport['stream'] = async (method, signal, timeoutMs, header, input) => {
+    const sendsMany = method.methodKind !== 'server_streaming';
     const requests: unknown[] = [];
-    for await (const request of input) requests.push(request);
+    if (!sendsMany) for await (const request of input) requests.push(request);
     return this.start(signal, (call) => {
       const { transport } = this.ends.peer;
       const received = new PushQueue<unknown>({ limit: QUEUE_LIMIT, onClose: call.cancel });
+      const sent = new PushQueue<unknown>({ limit: QUEUE_LIMIT });
       call.onFailure((reason) => received.fail(reason));
       this.atPeer(() => {
         transport
@@ -132,12 +134,12 @@ class PeerConnection implements Transport, LinkUser {
             call.signal,
             timeoutMs,
             header,
-            toStream(requests) as never,
+            (sendsMany ? toStream(sent) : toStream(requests)) as never,
           )
           .then(
             (response) => {
               this.atCaller(() => call.resolve({ ...response, message: received }));
-              this.pump(response as never, {
+              this.pump((response as StreamResponse).message, this.down, this.ends.peer.process, {
                 item: (item) => this.atCaller(() => received.push(item)),
                 end: () => this.atCaller(() => (call.finish(), received.end())),
                 failed: (reason) => this.atCaller(() => (call.finish(), received.fail(reason))),
@@ -146,6 +148,13 @@ class PeerConnection implements Transport, LinkUser {
             (reason: unknown) => this.atCaller(() => call.reject(reason)),
           );
       });
+      call.signal.addEventListener('abort', () => sent.fail(createUnavailableError('call ended')));
+      if (sendsMany)
+        this.pump(input, this.up, this.ends.process, {
+          item: (item) => this.atPeer(() => sent.push(item)),
+          end: () => this.atPeer(() => sent.end()),
+          failed: (reason) => this.atPeer(() => sent.fail(reason)),
+        });
     }) as never;
   };
 
@@ -225,18 +234,20 @@ class PeerConnection implements Transport, LinkUser {
     });
   }
 
-  /** Reads a stream of the peer only as fast as the pipe accepts items. */
+  /** Reads a stream only as fast as the pipe accepts items. */
   private pump(
-    { message }: { readonly message: AsyncIterable<unknown> },
+    stream: AsyncIterable<unknown>,
+    pipe: SimPipe,
+    reader: SimProcess,
     sink: { item(item: unknown): void; end(): void; failed(reason: ConnectError): void },
   ): void {
-    const items = message[Symbol.asyncIterator]();
+    const items = stream[Symbol.asyncIterator]();
     const next = (): void => {
       items.next().then(
         (result) => {
           if (result.done === true) return sink.end();
           sink.item(result.value);
-          if (this.down.canSend(() => this.ends.peer.process.run(next))) next();
+          if (pipe.canSend(() => reader.run(next))) next();
         },
         (reason: unknown) => sink.failed(ConnectError.from(reason)),
       );
@@ -265,6 +276,8 @@ function createUnavailableError(message: string): ConnectError {
   return new ConnectError(message, Code.Unavailable);
 }
 
-async function* toStream(items: readonly unknown[]): AsyncGenerator<unknown> {
+async function* toStream(
+  items: Iterable<unknown> | AsyncIterable<unknown>,
+): AsyncGenerator<unknown> {
   yield* items;
 }

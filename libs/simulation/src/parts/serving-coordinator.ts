@@ -1,3 +1,4 @@
+import type { Transport } from '@connectrpc/connect';
 import type { CoordinatorClient } from '@cloudless/api';
 import type { StateStore } from '@cloudless/state-store';
 import type { SimConnection } from './sim-connection.js';
@@ -10,6 +11,8 @@ export interface ServingCoordinator {
   readonly engine?: StateStore;
   /** A client within the process, without a network. */
   readonly client: CoordinatorClient;
+  /** Calls the coordinator within its process. */
+  readonly transport: Transport;
   /** Creates a connection with an id by which calls over it are found. */
   accept(create: (id: string) => SimConnection): SimConnection;
 }

@@ -3,9 +3,11 @@ import type {
   CoordinatorMessage,
   EnrollNodeRequest,
   EnrollNodeResponse,
+  NetworkReport,
+  NetworkUpdate,
   TunnelFrame,
 } from '@cloudless/api';
-import { fromConnectError } from '@cloudless/api';
+import { createNodeNetworkClient, fromConnectError } from '@cloudless/api';
 import type { CoordinatorConnection } from '@cloudless/agent-core';
 import type { CallConnection } from '@cloudless/api-server';
 import { CloudlessError, type Clock } from '@cloudless/base';
@@ -113,6 +115,12 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
   openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
     const { client } = this.ends.coordinator;
     return this.open(outgoing, (incoming, options) => client.tunnel(incoming, options));
+  }
+
+  /** Opens the stream of a network proxy. */
+  syncNetwork(reports: AsyncIterable<NetworkReport>): AsyncIterable<NetworkUpdate> {
+    const client = createNodeNetworkClient(this.ends.coordinator.transport);
+    return this.open(reports, (incoming, options) => client.syncNetwork(incoming, options));
   }
 
   ping(): Promise<void> {

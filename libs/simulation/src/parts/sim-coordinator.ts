@@ -22,6 +22,8 @@ export interface CoordinatorOptions {
   readonly leaseMs: number;
   /** Time within which an agent that left may return, milliseconds. */
   readonly leaveGraceMs: number;
+  /** Range of the virtual addresses of services. Undefined: the world has no services. */
+  readonly serviceCidr: string | undefined;
   /**
    * Returns how long the view waits before it applies the next batch of changes, milliseconds; 0:
    * no delay.
@@ -108,6 +110,7 @@ export class SimCoordinator {
       log,
       leaseMs,
       leaveGraceMs,
+      serviceCidr,
       wrapStore,
       wrapClock,
       wrapState,
@@ -127,7 +130,8 @@ export class SimCoordinator {
     this.readySince = readySince;
     state.subscribe((changes) => readySince.apply(changes, process.clock.now()));
     const { transport } = startLeaderPart({
-      ...{ state, clock, random, log, leaseMs, leaveGraceMs, wrapState, wrapControllers, onFault },
+      ...{ state, clock, random, log, leaseMs, leaveGraceMs, serviceCidr, onFault },
+      ...{ wrapState, wrapControllers },
       getConnection: ({ requestHeader }) =>
         this.connections.get(requestHeader.get(CONNECTION_HEADER) ?? ''),
       onControllers: (controllers) => (this.parts.controllers = controllers),

@@ -24,19 +24,22 @@ export interface DialOptions {
 
 /** Creates the transport of one agent process. */
 export function createSimTransport(options: DialOptions): CoordinatorTransport {
-  return { connect: (address, signal) => dial(options, address, signal) };
+  const { wrap = (connection) => connection } = options;
+  return {
+    connect: async (address, signal) => wrap(await dial(options, address, signal)),
+  };
 }
 
 /**
  * Performs a handshake of one round trip. While the link is blocked, the handshake is retried until
  * the caller aborts `signal`.
  */
-function dial(
-  options: DialOptions,
+export function dial(
+  options: Omit<DialOptions, 'wrap'>,
   address: string,
   signal: AbortSignal,
-): Promise<CoordinatorConnection> {
-  const { time, agent, wrap = (connection) => connection } = options;
+): Promise<SimConnection> {
+  const { time, agent } = options;
   const link = options.linkTo(address);
   if (agent.isDead) return neverSettle();
   return new Promise((resolve, reject) => {
@@ -55,7 +58,7 @@ function dial(
           const connection = coordinator.accept(
             (id) => new SimConnection(id, { time, link, agent, coordinator, onMessage }),
           );
-          resolve(wrap(connection));
+          resolve(connection);
         }),
       );
     });

@@ -28,6 +28,8 @@ export interface NodeObserver {
   onContainerStop(node: SimNode, containerId: ContainerId): void;
   /** The agent has saved the replica on its disk; with `stored` undefined, it has removed it. */
   onSave(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void;
+  /** The machine was restarted or destroyed: all its processes have ended. */
+  onMachineEnd(node: SimNode): void;
   /** The machine did not carry out a start. */
   onStartFailure(node: SimNode, replicaId: string): void;
 }
@@ -38,6 +40,8 @@ export interface SimNodeOptions {
   readonly cpuMillis: number;
   /** True when the node runs container images in addition to processes. */
   readonly runsImages: boolean;
+  /** True when a network proxy runs on the machine. */
+  readonly hasProxy: boolean;
   readonly drift: Drift;
   readonly time: Clock;
   readonly link: SimLink;
@@ -156,6 +160,7 @@ export class SimNode {
         architecture: 'x64',
         operatingSystem: 'linux',
         agentAddress: '',
+        ...(this.options.hasProxy ? { network: { address: '', hostId: this.id } } : {}),
       }),
       connect: (_ip, port) =>
         process.call(async () => {
@@ -222,6 +227,7 @@ export class SimNode {
     this.killAgent();
     this.boots += 1;
     this.machine.reboot();
+    this.options.observer.onMachineEnd(this);
   }
 
   /** Destroys the machine permanently. */
@@ -231,6 +237,7 @@ export class SimNode {
     this.link.cut(Number.MAX_SAFE_INTEGER);
     this.boots += 1;
     this.machine.reboot();
+    this.options.observer.onMachineEnd(this);
   }
 
   private transport(agent: SimProcess): CoordinatorTransport {

@@ -1,16 +1,19 @@
 import { Code, ConnectError } from '@connectrpc/connect';
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import {
   Disconnect_Mode as DisconnectMode,
   readLeaderHint,
   type CoordinatorClient,
   type Workload,
+  type WorkloadSpecSchema,
 } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
 import { toShown, type ApiHistory, type ApiOutput } from '../checks/api-history.js';
 import type { ServingCoordinator } from './serving-coordinator.js';
 import type { SimLink } from './sim-link.js';
+import { SimServiceCalls } from './sim-service-calls.js';
 import { SimSpecs } from './sim-specs.js';
 import type { SimRandom } from './sim-random.js';
 
@@ -30,6 +33,8 @@ export interface SimUserOptions {
   readonly hostPorts: boolean;
   /** True: coordinators that follow answer reads too, which are therefore linearizable. */
   readonly readsFollowers: boolean;
+  /** True: some calls are about services. */
+  readonly services: boolean;
   /** True: half of the created workloads have `disconnect.mode` EXCLUSIVE. */
   readonly exclusive: boolean;
   readonly trace: (text: string) => void;
@@ -38,8 +43,14 @@ export interface SimUserOptions {
   readonly diskIsFull: () => boolean;
 }
 
-type Call = (client: CoordinatorClient, requestId: string) => Promise<Workload | undefined>;
+type Call = (
+  client: CoordinatorClient,
+  requestId: string,
+  server: ServingCoordinator,
+) => Promise<Workload | undefined>;
 
+/** Share of the calls that are about services, in worlds with services. */
+const SERVICE_SHARE = 0.3;
 const WORKLOADS = ['one', 'two', 'three'] as const;
 /** Workload that uses a host port in worlds with host ports. */
 const WITH_HOST_PORT = 'three';
@@ -86,9 +97,11 @@ export class SimUser {
   private isBusy = false;
 
   private readonly specs: SimSpecs;
+  private readonly serviceCalls: SimServiceCalls;
 
   constructor(private readonly options: SimUserOptions) {
     this.specs = new SimSpecs(options.random);
+    this.serviceCalls = new SimServiceCalls(options.random, WORKLOADS);
   }
 
   /** True when no call is in progress and none will follow. */
@@ -151,6 +164,9 @@ export class SimUser {
         this.leaderAddress = readLeaderHint(reason)?.address;
         if (INTERNAL_CODES.includes(code))
           reportViolation(`${description} failed with an internal error: ${String(reason)}`);
+        // Stays so for the hour of the hold time, longer than a world.
+        if (code === Code.ResourceExhausted && rawMessage.includes('virtual addresses'))
+          return { kind: 'refused' };
         if (code === Code.ResourceExhausted && !diskIsFull())
           reportViolation(`${description} was refused without a full disk: ${rawMessage}`);
         if (!RETRYABLE_CODES.includes(code) && isFinal(code)) {
@@ -165,6 +181,8 @@ export class SimUser {
   private act(): Promise<void> {
     const { random, ledger, addresses } = this.options;
     const isFirst = this.requests === 0;
+    if (!isFirst && this.options.services && random.chance(SERVICE_SHARE))
+      return this.actOnService();
     const name = random.pick(WORKLOADS);
     const nodeId = random.pick(this.options.nodeIds()) ?? '';
     const action = isFirst
@@ -186,7 +204,8 @@ export class SimUser {
       case 'create': {
         const drawn = this.usesHostPort(name) ? withHostPort(this.specs.spec()) : this.specs.spec();
         const mayBeExclusive = this.options.exclusive && !this.usesHostPort(name);
-        const spec = mayBeExclusive && random.chance(0.5) ? asExclusive(drawn) : drawn;
+        const wanted = mayBeExclusive && random.chance(0.5) ? asExclusive(drawn) : drawn;
+        const spec = this.options.services ? this.withPorts(wanted) : wanted;
         const create: Call = (client, requestId) =>
           client.createWorkload({ name, spec, requestId });
         return this.perform(`create ${name} with ${spec.replicas}`, create);
@@ -255,6 +274,33 @@ export class SimUser {
     }
   }
 
+  private actOnService(): Promise<void> {
+    const { random } = this.options;
+    if (random.chance(0.25)) {
+      const name = random.pick(WORKLOADS);
+      const expose = [...this.serviceCalls.expose()];
+      return this.perform(`update ${name} to expose ${expose.length} ports`, (client, requestId) =>
+        client.updateWorkload({
+          ...{ name, requestId, spec: { expose }, updateMask: { paths: ['expose'] } },
+        }),
+      );
+    }
+    const { description, call } = this.serviceCalls.next();
+    return this.perform(description, (_client, requestId, { transport }) =>
+      call(transport, requestId).then(() => undefined),
+    );
+  }
+
+  /** Returns the spec with what services select, and with a port in most cases. */
+  private withPorts<Spec extends MessageInitShape<typeof WorkloadSpecSchema>>(spec: Spec): Spec {
+    const ports = [{ name: 'http', containerPort: 8080 }];
+    return {
+      ...spec,
+      labels: this.serviceCalls.labels(),
+      ...(spec.ports?.length === 0 && this.options.random.chance(0.8) ? { ports } : {}),
+    };
+  }
+
   private usesHostPort(name: string): boolean {
     return this.options.hostPorts && name === WITH_HOST_PORT;
   }
@@ -294,7 +340,7 @@ export class SimUser {
           answer(() => reject(new ConnectError('connection reset', Code.Unavailable))),
         );
         server.process.run(() => {
-          call(server.client, requestId).then(
+          call(server.client, requestId, server).then(
             (value) => answer(() => resolve(value)),
             (reason: unknown) => answer(() => reject(ConnectError.from(reason))),
           );

@@ -1,6 +1,6 @@
 import type { LoggedTransaction } from '@cloudless/state-store';
 import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
-import type { Checker } from '../checks/commit-checkers.js';
+import type { Checker, Commit } from '../checks/commit-checkers.js';
 import type { ContainerChecker } from '../checks/container-checker.js';
 import type { DurableRecords } from '../parts/durable-records.js';
 import type { NodeFacts } from '../parts/node-facts.js';
@@ -13,6 +13,8 @@ export interface CommitMonitorDeps {
   readonly containers: ContainerChecker;
   readonly acknowledgements: AcknowledgementChecker;
   readonly checkers: readonly Checker[];
+  /** Checks every commit too, also without node facts. */
+  readonly checkNetwork: (commit: Commit, revision: bigint) => void;
   readonly reportViolation: (text: string) => void;
 }
 
@@ -61,6 +63,7 @@ export class CommitMonitor {
     const commit = { view: records, changes, nodeFacts: nodeFacts ?? UNKNOWN_FACTS };
     containers.checkCommit(commit);
     acknowledgements.recordCommit(commit);
+    this.deps.checkNetwork(commit, revision);
   }
 }
 

@@ -72,3 +72,8 @@ export const LEASE_MS = 3_000;
 export const LEAVE_GRACE_MS = 8_000;
 /** Shortest and longest time until a dead process is started again, milliseconds. */
 export const RESTART_MS: readonly [number, number] = [30, 1_500];
+/**
+ * Range of the virtual addresses in worlds with services. Only 47 services can have one, so that a
+ * world would soon assign an address again if its hold time were ignored.
+ */
+export const SERVICE_CIDR = '10.96.0.0/26';

@@ -9,6 +9,7 @@ import {
   LEASE_MS,
   LEAVE_GRACE_MS,
   RESTART_MS,
+  SERVICE_CIDR,
   type ControlPlane,
   type ControlPlaneDeps,
   type LeadingCoordinator,
@@ -169,6 +170,7 @@ export class GroupMember {
       random: random.toPlainRandom(),
       leaseMs: LEASE_MS,
       leaveGraceMs: LEAVE_GRACE_MS,
+      serviceCidr: this.deps.plan.services ? SERVICE_CIDR : undefined,
       watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
       onFault: (rpc, reason) =>
         reportViolation(`${rpc} failed with an internal error: ${String(reason)}`),

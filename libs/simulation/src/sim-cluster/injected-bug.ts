@@ -3,6 +3,7 @@ import type {
   CoordinatorConnection,
   CoordinatorTransport,
 } from '@cloudless/agent-core';
+import type { NetworkUpdate } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { Controllers } from '@cloudless/controllers';
@@ -44,6 +45,11 @@ export interface InjectedBug {
    * on. For worlds with several coordinators.
    */
   readonly keepsLeading?: boolean;
+  /**
+   * Replaces what the network proxy of a node receives. Undefined: the update is lost, and confirmed
+   * nevertheless.
+   */
+  readonly proxyUpdate?: (nodeId: string) => (update: NetworkUpdate) => NetworkUpdate | undefined;
   /** Replaces an agent's transport. */
   readonly transport?: (transport: CoordinatorTransport, clock: Clock) => CoordinatorTransport;
   /** Replaces an agent's connection to the coordinator. */

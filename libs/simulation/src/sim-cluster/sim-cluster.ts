@@ -39,37 +39,14 @@ import {
   type ControlPlaneDeps,
 } from './control-plane.js';
 import { compareContainers, describeContainers } from './container-snapshot.js';
-import type { InjectedBug } from './injected-bug.js';
+import type { SimClusterOptions, SimOutcome } from './sim-outcome.js';
 import { SingleCoordinator } from './single-coordinator.js';
+import { NetworkPart } from './network-part.js';
 import { SimOperator } from './sim-operator.js';
 import { describeMessage } from './trace-lines.js';
 import { Trace } from './trace.js';
 
-/** Options of a world. */
-export interface SimClusterOptions {
-  readonly seed: number;
-  /** Overrides parts of the plan that is drawn from the seed. */
-  readonly plan?: Partial<WorldPlan>;
-  /** Replaces parts of the processes, to inject a bug. */
-  readonly injected?: InjectedBug;
-  /** Called for each line of the trace. */
-  readonly onLine?: (line: string) => void;
-  /** Log of the coordinator and the agents. Default: no log. */
-  readonly log?: Log;
-}
-
-/** Result of a world. */
-export interface SimOutcome {
-  readonly seed: number;
-  readonly violations: readonly string[];
-  readonly trace: readonly string[];
-  /** Virtual milliseconds from the end of all faults until convergence. */
-  readonly convergedMs: number | undefined;
-  /** Number of committed transactions. */
-  readonly commits: number;
-  /** Number of acknowledged user calls. */
-  readonly acknowledged: number;
-}
+export type { SimClusterOptions, SimOutcome } from './sim-outcome.js';
 
 /**
  * Fewest nodes of a world with host ports. After a quarter of the nodes is destroyed, one node is
@@ -123,6 +100,8 @@ export class SimCluster {
   private readonly storeWatcher: StoreWatcher;
   private readonly workloadWatcher: WorkloadWatcher;
   private readonly operator: SimOperator;
+  /** The proxies, in a world with services. */
+  private readonly network: NetworkPart | undefined;
 
   constructor(private readonly options: SimClusterOptions) {
     const { seed } = options;
@@ -132,11 +111,12 @@ export class SimCluster {
       seed >= FIRST_SEED_OF_GROUPS
         ? planGroupWorld(this.random.fork())
         : planWorld(this.random.fork());
-    // Derived from the seed instead of drawn, so that worlds without host ports keep their random
-    // streams.
+    // Derived from the seed instead of drawn, so that worlds without them keep their random streams.
     const hostPorts = seed % 3 === 0 && drawn.nodes >= NODES_FOR_HOST_PORTS;
     this.plan =
-      options.plan === undefined ? { ...drawn, hostPorts } : { ...drawn, ...options.plan };
+      options.plan === undefined
+        ? { ...drawn, hostPorts, services: seed % 2 === 0 }
+        : { ...drawn, ...options.plan };
     this.log = options.log ?? silentLog;
     const violation = (text: string): void => this.reportViolation(text);
     this.disk = new SimDisk(this.time, this.random.fork(), this.plan.historyLimit, (transactions) =>
@@ -169,6 +149,7 @@ export class SimCluster {
         ...createLossCheckers(this, LEASE_MS, LEAVE_GRACE_MS),
         ...(this.plan.coordinators > 1 ? [createLeadershipChecker()] : []),
       ],
+      checkNetwork: (commit, revision) => this.network?.checkCommit(commit, revision),
       reportViolation: violation,
     });
     this.operator = new SimOperator(this.records, () => this.users[0]);
@@ -185,6 +166,7 @@ export class SimCluster {
       this.plan.coordinators > 1
         ? new CoordinatorGroup(controlPlaneDeps)
         : new SingleCoordinator(controlPlaneDeps);
+    this.network = this.plan.services ? this.createNetwork() : undefined;
     const watcherDeps = {
       time: this.time,
       random: this.random.fork(),
@@ -300,6 +282,7 @@ export class SimCluster {
       zone: `zone-${number % 3}`,
       cpuMillis: plan.cpuMillis,
       runsImages: plan.hostPorts,
+      hasProxy: plan.services,
       drift: this.drift(3_600_000),
       time,
       link,
@@ -319,6 +302,7 @@ export class SimCluster {
             id,
             `container ${status.containerId.slice(0, 8)} of ${status.labels['cloudless.replica'] ?? '?'} ${change}`,
           );
+          this.network?.onContainerEvent(event);
           this.containers.onContainerEvent(simNode, event);
           this.replicas.observe(simNode, event);
         },
@@ -328,8 +312,11 @@ export class SimCluster {
         },
         onDial: (simNode) => this.reconnectStorms.onDial(simNode.id),
         onContainerStart: (simNode, request) => this.containers.onContainerStart(simNode, request),
-        onContainerStop: (simNode, containerId) =>
-          this.containers.onContainerStop(simNode, containerId),
+        onContainerStop: (simNode, containerId) => {
+          this.network?.onContainerStop(containerId);
+          this.containers.onContainerStop(simNode, containerId);
+        },
+        onMachineEnd: (simNode) => this.network?.onMachineEnd(simNode),
         onSave: (simNode, replicaId, stored) => this.containers.onSave(simNode, replicaId, stored),
         onStartFailure: (simNode, replicaId) => this.containers.onStartFailure(simNode, replicaId),
       },
@@ -342,6 +329,7 @@ export class SimCluster {
     });
     this.nodes.push(node);
     this.startAgent(node);
+    this.network?.addNode(node);
     return node;
   }
 
@@ -380,12 +368,23 @@ export class SimCluster {
         nodeIds: () => this.nodes.map(({ id }) => id),
         hostPorts: this.plan.hostPorts,
         exclusive: this.plan.exclusive,
+        services: this.plan.services,
         readsFollowers: this.plan.forwards,
         trace: (text) => this.trace.add(name, text),
         reportViolation: (text) => this.reportViolation(text),
         diskIsFull: () => this.disk.full || this.time.now() - this.diskFullUntil < 10_000,
       }),
     );
+  }
+
+  private createNetwork(): NetworkPart {
+    const { time, random, log, coordinators, options } = this;
+    return new NetworkPart({
+      ...{ time, random: random.fork(), log, coordinators, injected: options.injected },
+      drift: () => this.drift(3_600_000),
+      trace: (source, text) => this.trace.add(source, text),
+      reportViolation: (text) => this.reportViolation(text),
+    });
   }
 
   private drift(maxOffsetMs: number): Drift {
@@ -521,6 +520,7 @@ export class SimCluster {
       this.startAgent(node);
     }
     this.coordinators.heal();
+    this.network?.heal();
   }
 
   /** Returns the current differences between desired and observed state. */
@@ -552,6 +552,7 @@ export class SimCluster {
         destroyedNodesAreRegistered,
       }),
       ...findReservationMismatches(leading),
+      ...(this.network?.findDifferences() ?? []),
     ];
   }
 

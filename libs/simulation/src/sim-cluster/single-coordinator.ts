@@ -4,6 +4,7 @@ import {
   LEASE_MS,
   LEAVE_GRACE_MS,
   RESTART_MS,
+  SERVICE_CIDR,
   type ControlPlane,
   type ControlPlaneDeps,
 } from './control-plane.js';
@@ -81,6 +82,7 @@ export class SingleCoordinator implements ControlPlane {
       log,
       leaseMs: LEASE_MS,
       leaveGraceMs: LEAVE_GRACE_MS,
+      serviceCidr: this.deps.plan.services ? SERVICE_CIDR : undefined,
       time,
       watchDelayMs: () => (viewDelayMs()[1] > 0 ? viewRandom.between(...viewDelayMs()) : 0),
       onCommit: this.deps.onCommit,
