@@ -11,8 +11,11 @@ import {
 } from '@cloudless/base';
 import type { CoordinatorConnection } from '../ports.js';
 
-/** Delay between two attempts to follow. A coordinator that takes over needs about 2 s. */
-const RETRY: BackoffPolicy = { firstMs: 200, maxMs: 5_000, jitter: 0.5 };
+/**
+ * Delay between two attempts to follow. After a fault endpoints and names must be right within 5 s,
+ * also when the first attempt reaches a coordinator that does not lead.
+ */
+const RETRY: BackoffPolicy = { firstMs: 200, maxMs: 1_500, jitter: 0.5 };
 
 export interface FollowOptions {
   readonly nodeId: string;
