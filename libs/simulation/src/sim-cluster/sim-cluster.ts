@@ -115,7 +115,7 @@ export class SimCluster {
     const hostPorts = seed % 3 === 0 && drawn.nodes >= NODES_FOR_HOST_PORTS;
     this.plan =
       options.plan === undefined
-        ? { ...drawn, hostPorts, services: seed % 2 === 0 }
+        ? { ...drawn, hostPorts, services: seed % 5 === 0 }
         : { ...drawn, ...options.plan };
     this.log = options.log ?? silentLog;
     const violation = (text: string): void => this.reportViolation(text);
