@@ -175,8 +175,10 @@ export type ServiceSpec = Message<"cloudless.api.ServiceSpec"> & {
   externalName: string;
 
   /**
-   * LOAD_BALANCER: addresses at which nodes accept connections for this service. Loopback,
-   * link-local and multicast addresses and the range of virtual addresses are refused. At most 16.
+   * LOAD_BALANCER: addresses at which nodes accept connections for this service. Each address with
+   * each port belongs to one service. Loopback, link-local and multicast addresses, the range of
+   * virtual addresses, and addresses of nodes and coordinators are refused. At most 16, and at most
+   * 32 pairs of an address and a port. Needs the role operator in the whole cluster.
    *
    * @generated from field: repeated string external_ips = 9;
    */
@@ -422,7 +424,8 @@ export enum ServiceCondition_Type {
   PORTS_MATCH = 1,
 
   /**
-   * LOAD_BALANCER: a node accepts connections at each external address.
+   * LOAD_BALANCER: external addresses are given, and a node has a network proxy. Present only
+   * while this does not hold: where the network leads the addresses is not known.
    *
    * @generated from enum value: EXTERNAL_IPS_SERVED = 2;
    */
