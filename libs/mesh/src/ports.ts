@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { NodeNetworkClient, UpdateEndpointHealthRequestSchema } from '@cloudless/api';
 import type { Clock, Log, Meter, Random } from '@cloudless/base';
+import type { EndpointChoice, EndpointRequest } from './entry/request-endpoints.js';
 import type { NetworkChanges, NetworkView } from './model/network-model.js';
 
 /** Key and certificates of the node. Secret because of the key. */
@@ -296,6 +297,8 @@ export interface NetworkProxy {
   endReplicas(replicaIds: readonly string[]): void;
   /** Accepts the bytes of the TLS connection of another proxy, which the coordinator relays. */
   acceptRelay(fromNodeId: string, stream: Duplex): void;
+  /** Chooses an endpoint of a service for one request. */
+  choose(request: EndpointRequest): EndpointChoice;
   status(): NetworkProxyStatus;
   /** Returns the services of a namespace by name. */
   listServices(namespace: string): readonly ListedService[];

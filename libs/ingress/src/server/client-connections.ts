@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 /** Open connections of clients at one listener. */
 export class ClientConnections {
   private readonly open = new Set<Duplex>();
-  private onEmpty: (() => void) | undefined;
+  private readonly waiting: (() => void)[] = [];
 
   constructor(private readonly max: number) {}
 
@@ -20,7 +20,7 @@ export class ClientConnections {
     this.open.add(socket);
     socket.once('close', () => {
       this.open.delete(socket);
-      if (this.open.size === 0) this.onEmpty?.();
+      if (this.open.size === 0) for (const resolve of this.waiting.splice(0)) resolve();
     });
     return true;
   }
@@ -28,7 +28,7 @@ export class ClientConnections {
   /** Resolves when no connection is open. */
   empty(): Promise<void> {
     if (this.open.size === 0) return Promise.resolve();
-    return new Promise((resolve) => (this.onEmpty = resolve));
+    return new Promise((resolve) => this.waiting.push(resolve));
   }
 
   destroyAll(): void {

@@ -7,6 +7,11 @@ import { NetworkDns } from '../dns/network-dns.js';
 import { EndpointDialler } from '../dial/endpoint-dialler.js';
 import { MachineAddresses } from '../entry/machine-addresses.js';
 import { ServiceListeners } from '../entry/service-listeners.js';
+import {
+  chooseEndpoint,
+  type EndpointChoice,
+  type EndpointRequest,
+} from '../entry/request-endpoints.js';
 import { ExitStreams } from '../exit/exit-streams.js';
 import { followNetwork } from '../feed/follow-network.js';
 import { EndpointChecks } from '../health/endpoint-checks.js';
@@ -236,6 +241,10 @@ class NodeNetworkProxy implements NetworkProxy {
   acceptRelay(fromNodeId: string, stream: Duplex): void {
     if (this.links === undefined) stream.destroy();
     else this.links.accept(stream, 'relay', `the node "${fromNodeId}" through the relay`);
+  }
+
+  choose(request: EndpointRequest): EndpointChoice {
+    return chooseEndpoint(this.context, request);
   }
 
   status(): NetworkProxyStatus {
