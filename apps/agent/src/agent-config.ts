@@ -101,6 +101,10 @@ export interface AgentConfig {
   readonly meshListen: { readonly host: string; readonly port: number } | undefined;
   /** `host:port` at which other nodes reach `meshListen`; undefined: that address. */
   readonly meshAdvertise: string | undefined;
+  /** Address at which the node serves HTTP routes without TLS; undefined: not served. */
+  readonly ingressHttp: { readonly host: string; readonly port: number } | undefined;
+  /** Address at which the node serves HTTP routes with TLS; undefined: not served. */
+  readonly ingressHttps: { readonly host: string; readonly port: number } | undefined;
   /** Base address of an OTLP receiver of traces; undefined: no traces. */
   readonly otlpEndpoint: string | undefined;
 }

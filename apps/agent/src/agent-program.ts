@@ -109,6 +109,14 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     '--mesh-advertise <host:port>',
     'address at which other nodes reach --mesh-listen (default: that address)',
   ],
+  ingressHttp: [
+    '--ingress-http <host:port>',
+    'serve HTTP routes at this address, such as 0.0.0.0:80 (default: not served)',
+  ],
+  ingressHttps: [
+    '--ingress-https <host:port>',
+    'serve HTTP routes with TLS at this address, such as 0.0.0.0:443 (default: not served)',
+  ],
   otlpEndpoint: [
     '--otlp-endpoint <url>',
     `OTLP/HTTP receiver of traces (default $${OTLP_ENDPOINT_VARIABLE}, else none)`,

@@ -58,6 +58,8 @@ describe('parseAgentConfig', () => {
       network: 'auto',
       meshListen: undefined,
       meshAdvertise: undefined,
+      ingressHttp: undefined,
+      ingressHttps: undefined,
       otlpEndpoint: undefined,
     });
   });

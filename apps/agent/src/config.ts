@@ -111,13 +111,21 @@ export function parseAgentConfig(
       network: oneOfField('auto', ['auto', 'on', 'off']),
       meshListen: { fallback: undefined, parse: parseListen },
       meshAdvertise: { fallback: undefined, parse: parseAdvertise },
+      ingressHttp: { fallback: undefined, parse: parseListen },
+      ingressHttps: { fallback: undefined, parse: parseListen },
       otlpEndpoint: otlpEndpointField,
     },
     layers,
   );
   const problems: Violation[] = [];
   const { portRange } = config;
-  for (const field of ['listen', 'opsListen', 'meshListen'] as const) {
+  for (const field of [
+    'listen',
+    'opsListen',
+    'meshListen',
+    'ingressHttp',
+    'ingressHttps',
+  ] as const) {
     const port = config[field]?.port ?? 0;
     if (port < portRange.from || port > portRange.to) continue;
     problems.push({

@@ -27,6 +27,11 @@ describe('settings of the network of an agent', () => {
       problem: 'add --mesh-advertise',
     },
     {
+      name: 'an address for routes without a proxy',
+      values: { name: 'a1', ingressHttp: '0.0.0.0:80', network: 'off' },
+      problem: 'has no effect with --network off',
+    },
+    {
       name: 'an advertised address without a listener',
       values: { ...TLS, meshAdvertise: '10.0.0.5:9443' },
       problem: 'needs --mesh-listen',

@@ -19,12 +19,18 @@ export const parseAdvertise: ConfigField<string>['parse'] = (raw) => {
 
 /** Returns a problem for each setting of the network that conflicts with another setting. */
 export function findNetworkConflicts(
-  config: Pick<AgentConfig, 'coordinator' | 'network' | 'meshListen' | 'meshAdvertise'>,
+  config: Pick<
+    AgentConfig,
+    'coordinator' | 'network' | 'meshListen' | 'meshAdvertise' | 'ingressHttp' | 'ingressHttps'
+  >,
 ): readonly Violation[] {
   const { network, meshListen, meshAdvertise } = config;
   const problems: Violation[] = [];
   if (network === 'on' && process.platform !== 'linux')
     problems.push({ field: 'network', message: 'on needs Linux; use auto or off' });
+  for (const field of ['ingressHttp', 'ingressHttps'] as const)
+    if (network === 'off' && config[field] !== undefined)
+      problems.push({ field, message: 'has no effect with --network off: remove one of the two' });
   if (meshListen === undefined) {
     if (meshAdvertise === undefined) return problems;
     const message = 'needs --mesh-listen, the address at which this node accepts connections';

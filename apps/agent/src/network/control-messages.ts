@@ -27,6 +27,10 @@ export interface ProxySettings {
   readonly usesTls: boolean;
   /** Where other proxies connect. Absent: this node can only dial out. */
   readonly meshListen?: { readonly host: string; readonly port: number };
+  /** Where HTTP routes are served without TLS. Absent: nowhere. */
+  readonly ingressHttp?: { readonly host: string; readonly port: number };
+  /** Where HTTP routes are served with TLS. Absent: nowhere. */
+  readonly ingressHttps?: { readonly host: string; readonly port: number };
 }
 
 /** What the proxy reports about itself. Revisions are text, as JSON has no large numbers. */

@@ -11,7 +11,7 @@ export class DrainBound {
    */
   constructor(
     private readonly clock: Pick<Clock, 'now'>,
-    private readonly drain: (withinMs: number) => Promise<void>,
+    private readonly drain: (withinMs: number) => Promise<unknown>,
     private readonly onEnd: () => void,
   ) {}
 

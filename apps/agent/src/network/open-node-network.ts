@@ -29,7 +29,11 @@ export async function startNodeNetwork(
     settings: {
       ...{ nodeId, zone, region, dataDir, hostId: readHostId(), usesTls: usesTls(config) },
       coordinators: listCoordinators(config.coordinator, identity?.coordinators),
-      ...definedFields({ meshListen: config.meshListen }),
+      ...definedFields({
+        meshListen: config.meshListen,
+        ingressHttp: config.ingressHttp,
+        ingressHttps: config.ingressHttps,
+      }),
     },
     advertise: config.meshAdvertise ?? '',
     isRequired: choice === 'on',

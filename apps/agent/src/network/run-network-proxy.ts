@@ -19,6 +19,7 @@ import { DRAIN_AT_SHUTDOWN_MS, endDrainingProxies, recordDraining } from './drai
 import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.js';
 import { listHostAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
+import { createNodeIngress, type NodeIngress } from './node-ingress.js';
 import { ERROR_FILE } from './node-network.js';
 import { prepareLockDirectory, readNamespaceName } from './lock-directory.js';
 import { explainHolder, NamespaceLock } from './namespace-lock.js';
@@ -84,6 +85,7 @@ class ProxyProcess implements ControlHandler {
   private readonly sockets: ProcessSockets;
   private readonly metrics: Metrics = createMetrics({ selfPrefix: 'cloudless_network_metrics' });
   private readonly proxy: NetworkProxy;
+  private readonly ingress: NodeIngress | undefined;
   private readonly draining: DrainBound;
   private control: ControlServer | undefined;
   private end: () => void = () => undefined;
@@ -127,7 +129,7 @@ class ProxyProcess implements ControlHandler {
     });
     this.draining = new DrainBound(
       clock,
-      (withinMs) => this.proxy.drain(withinMs),
+      (withinMs) => Promise.all([this.proxy.drain(withinMs), this.ingress?.drain(withinMs)]),
       () => this.end(),
     );
     this.proxy = createNetworkProxy({
@@ -143,6 +145,9 @@ class ProxyProcess implements ControlHandler {
       ...{ clock, random, log },
       meter: this.metrics,
     });
+    this.ingress = createNodeIngress(settings, {
+      ...{ proxy: this.proxy, sockets: this.sockets, meter: this.metrics, clock, random, log },
+    });
   }
 
   /** Serves until the proxy is stopped. */
@@ -151,6 +156,7 @@ class ProxyProcess implements ControlHandler {
     this.watchDirectory();
     await this.identity.reload();
     await this.proxy.start();
+    await this.ingress?.start();
     await this.inheritance?.takeOver();
     this.control = await ControlServer.listen(this, log);
     this.deps.clock.setTimer(UNUSED_SOCKETS_MS, () => this.sockets.closeUnused());
@@ -158,6 +164,7 @@ class ProxyProcess implements ControlHandler {
     await this.ended;
     this.control.close();
     this.lock.release();
+    this.ingress?.close();
     await this.proxy.close();
     await this.predecessors;
     this.removeRecord?.();
@@ -244,7 +251,7 @@ class ProxyProcess implements ControlHandler {
       ...status,
       revision: String(status.revision),
       servesAddresses: this.lock.socket !== undefined,
-      problems: [...status.problems, ...waits],
+      problems: [...status.problems, ...waits, ...(this.ingress?.problems ?? [])],
     };
   }
 

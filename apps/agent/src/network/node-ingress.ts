@@ -1,0 +1,143 @@
+import type { Server } from 'node:net';
+import {
+  backoffDelayMs,
+  errorMessageOf,
+  type BackoffPolicy,
+  type Clock,
+  type Log,
+  type Meter,
+  type Random,
+  type Timer,
+} from '@cloudless/base';
+import { createIngress, type Ingress, type IngressBackends } from '@cloudless/ingress';
+import { listServedRoutes, type ListeningSockets, type NetworkProxy } from '@cloudless/mesh';
+import type { ProxySettings } from './control-messages.js';
+
+/** Delay before an address that could not be listened at is tried again. */
+const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
+
+/** Arguments of {@link createNodeIngress}. */
+export interface NodeIngressDeps {
+  readonly proxy: Pick<NetworkProxy, 'choose' | 'view' | 'onChange'>;
+  readonly sockets: Pick<ListeningSockets, 'listenTcp'>;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly meter: Meter;
+}
+
+/**
+ * Serves the HTTP routes of a node at the addresses of its settings.
+ * @returns Undefined when the settings have no such address.
+ */
+export function createNodeIngress(
+  settings: Pick<ProxySettings, 'nodeId' | 'ingressHttp' | 'ingressHttps'>,
+  deps: NodeIngressDeps,
+): NodeIngress | undefined {
+  const { ingressHttp, ingressHttps } = settings;
+  if (ingressHttp === undefined && ingressHttps === undefined) return undefined;
+  return new NodeIngress(settings, deps);
+}
+
+/** The HTTP ingress of a node, with the routes and endpoints of its network proxy. */
+export class NodeIngress {
+  private readonly ingress: Ingress;
+  private readonly failures = new Map<string, string>();
+  private readonly retries = new Set<Timer>();
+  private readonly unsubscribe: () => void;
+  private isClosed = false;
+
+  constructor(
+    private readonly settings: Pick<ProxySettings, 'nodeId' | 'ingressHttp' | 'ingressHttps'>,
+    private readonly deps: NodeIngressDeps,
+  ) {
+    const { proxy, clock, random, meter } = deps;
+    const log = deps.log.child({ component: 'ingress' });
+    this.ingress = createIngress({ backends: toBackends(proxy), clock, random, log, meter });
+    this.unsubscribe = proxy.onChange(({ routes, services }) => {
+      if (routes.size > 0 || (services.size > 0 && proxy.view.routes.size > 0)) this.setRoutes();
+    });
+  }
+
+  /** Why routes are not served, for people. */
+  get problems(): readonly string[] {
+    return [...this.failures.values(), ...this.ingress.status().problems];
+  }
+
+  /** Listens. An address that is taken or forbidden is a problem, and tried again. */
+  async start(): Promise<void> {
+    this.setRoutes();
+    const { ingressHttp, ingressHttps } = this.settings;
+    await Promise.all([
+      this.listen('--ingress-http', ingressHttp, (server) => this.ingress.serveHttp(server)),
+      this.listen('--ingress-https', ingressHttps, (server) => this.ingress.serveHttps(server)),
+    ]);
+  }
+
+  /** As {@link Ingress.drain}. */
+  drain(withinMs: number): Promise<void> {
+    this.stop();
+    return this.ingress.drain(withinMs);
+  }
+
+  /** Ends all connections. */
+  close(): void {
+    this.stop();
+    this.ingress.close();
+  }
+
+  private setRoutes(): void {
+    const { proxy } = this.deps;
+    void this.ingress.setRoutes(listServedRoutes(proxy.view, this.settings.nodeId).values());
+  }
+
+  private stop(): void {
+    this.isClosed = true;
+    this.unsubscribe();
+    for (const timer of this.retries) timer.cancel();
+  }
+
+  private async listen(
+    flag: string,
+    at: ProxySettings['ingressHttp'],
+    serve: (server: Server) => void,
+    failures = 0,
+  ): Promise<void> {
+    if (at === undefined || this.isClosed) return;
+    const { sockets, log, clock, random } = this.deps;
+    try {
+      const server = await sockets.listenTcp(at.host, at.port);
+      if (this.isClosed) return void server.close();
+      this.failures.delete(flag);
+      serve(server);
+      const address = server.address();
+      const port = typeof address === 'object' ? address?.port : undefined;
+      log.info('HTTP routes are served', { flag, host: at.host, port });
+    } catch (reason) {
+      const problem = `${flag} ${at.host}:${at.port}: cannot listen: ${errorMessageOf(reason)}`;
+      this.failures.set(flag, problem);
+      if (failures === 0) log.warn('HTTP routes are not served; trying again', { problem });
+      const delayMs = backoffDelayMs(RETRY, failures + 1, random);
+      const timer = clock.setTimer(delayMs, () => {
+        this.retries.delete(timer);
+        void this.listen(flag, at, serve, failures + 1);
+      });
+      this.retries.add(timer);
+    }
+  }
+}
+
+/** The choice of endpoints of the network proxy, for requests. */
+function toBackends(proxy: Pick<NetworkProxy, 'choose'>): IngressBackends {
+  return {
+    choose: ({ service, port, client, exclude }) => {
+      const choice = proxy.choose({
+        ...{ namespace: service.namespace, service: service.name, port, exclude },
+        ...{ clientAddress: client.address, clientPort: client.port, virtual: client.local },
+      });
+      if (choice.kind === 'refused') return choice;
+      const { endpointId: endpoint, namesClient, connect, release } = choice;
+      return { kind: 'chosen', endpoint, isShareable: !namesClient, connect, release };
+    },
+  };
+}
