@@ -335,8 +335,9 @@ describe('advanceRollout with failures', () => {
     rollout.decideOnce();
     rollout.failures = 3;
     rollout.runUntilSettled();
+    rollout.sameAs.set(3, 1);
     rollout.setVersion(3);
-    rollout.broken.add(3);
+    rollout.broken.add(1).add(3);
     rollout.failures = 0;
     rollout.decideOnce();
     rollout.failures = 3;
@@ -350,10 +351,24 @@ describe('advanceRollout with failures', () => {
     rollout.failures = 3;
     rollout.runUntilSettled();
     rollout.failures = 0;
+    rollout.sameAs.set(3, 1);
     rollout.setVersion(3).decideOnce();
     expect(rollout.state.rollsBackFrom).toBe(2);
     rollout.setVersion(4).runUntilSettled();
     expect(rollout.state).toMatchObject({ phase: 'completed', rollsBackFrom: 0 });
+  });
+
+  it('keeps the canary steps of a version that replaces a rollback before its first decision', () => {
+    const canarySteps = [{ size: { replicas: 1 }, wait: 'promotion' }] as const;
+    const rollout = aCompletedRollout({ canarySteps, onFailure: 'rollback' }).setVersion(2);
+    rollout.decideOnce();
+    rollout.failures = 3;
+    expect(rollout.runUntilSettled().rollBackTo).toBe(1);
+    rollout.failures = 0;
+    rollout.sameAs.set(3, 1); // version 3, the rollback, was never seen by a decision
+    rollout.setVersion(4).runUntilSettled();
+    expect(rollout.state).toMatchObject({ version: 4, rollsBackFrom: 0, stepsDone: 0 });
+    expect(rollout.state.reason).toContain('step 1 of 1');
   });
 
   it('continues trying after the failure of a first deployment', () => {

@@ -112,8 +112,12 @@ function startIfNewVersion(
       switchedAtMs !== undefined &&
       fromVersion !== 0 &&
       toCanonical(fromVersion) === toCanonical(version),
-    // Stays set for the version that the rollback writes; any other new version ends the rollback.
-    rollsBackFrom: rollsBackFrom === state.version ? rollsBackFrom : 0,
+    // Stays set for the version that the rollback writes; any other new version ends the rollback,
+    // also a version that a user writes before the rollback has begun.
+    rollsBackFrom:
+      rollsBackFrom === state.version && toCanonical(fromVersion) === toCanonical(version)
+        ? rollsBackFrom
+        : 0,
   };
 }
 
