@@ -75,7 +75,7 @@ const GROUPS: readonly Declaration[] = [
 const COMMANDS: readonly Declaration[] = [
   [
     'apply',
-    'create or update workloads from manifests; prints the differences and the plan',
+    'create or update workloads and services from manifests; prints the differences and the plan',
     async () => (await import('./commands/workload/apply-command.js')).addApplyCommand,
   ],
   [

@@ -71,7 +71,7 @@ export {
   skipLength,
 } from './wire/encoded-message.js';
 export type { Page, PagedList } from './list/paging.js';
-export { diffSpecs, updateMessage, updateSpec } from './spec/spec-difference.js';
+export { diffMessage, diffSpecs, updateMessage, updateSpec } from './spec/spec-difference.js';
 export type { SpecDifference } from './spec/spec-difference.js';
 export {
   SERVICE_DEFAULTS,

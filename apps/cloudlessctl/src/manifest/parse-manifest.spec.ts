@@ -45,6 +45,7 @@ describe('parseManifest', () => {
         const json = toJson(WorkloadSpecSchema, spec, { useProtoFieldName: true });
         expect(parse(JSON.stringify({ name: 'web', spec: json }, undefined, '\t'))).toEqual({
           workloads: [{ namespace: 'default', name: 'web', spec }],
+          services: [],
           problems: [],
         });
       }),
@@ -334,8 +335,8 @@ spec:
   });
 
   it.each([
-    { text: '', problem: 'web.yaml:1:1: contains no workload' },
-    { text: '# only a comment\n', problem: 'web.yaml:1:1: contains no workload' },
+    { text: '', problem: 'web.yaml:1:1: contains no workload or service' },
+    { text: '# only a comment\n', problem: 'web.yaml:1:1: contains no workload or service' },
     { text: 'hello', problem: 'web.yaml:1:1: expected a map, got the string "hello"' },
     { text: 'spec: {}', problem: 'web.yaml:1:1: name: is missing' },
     { text: 'name: a', problem: 'web.yaml:1:1: spec: is missing' },
@@ -345,13 +346,8 @@ spec:
         'web.yaml:1:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the string "A_b"',
     },
     {
-      text: 'kind: Service\nname: a\nspec: {}',
-      problem:
-        'web.yaml:1:7: kind: expected Workload, got the string "Service"; use spec.expose of the workload, or cloudlessctl service create',
-    },
-    {
       text: 'kind: Pod\nname: a\nspec: {}',
-      problem: 'web.yaml:1:7: kind: expected Workload, got the string "Pod"',
+      problem: 'web.yaml:1:7: kind: expected Workload or Service, got the string "Pod"',
     },
     {
       text: 'apiVersion: v1\nname: a\nspec: {}',

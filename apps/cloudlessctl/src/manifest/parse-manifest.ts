@@ -1,11 +1,11 @@
 import { fromJson } from '@bufbuild/protobuf';
-import type { JsonValue } from '@bufbuild/protobuf';
 import { isMap, isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
 import { DNS_LABEL_RULE, isDnsLabel } from '../dns-label.js';
 import { suggestKnown } from '../suggest.js';
+import { SERVICE_KEYS, readServiceBody, type ManifestService } from './manifest-service.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
 import type { Entry, Problem } from './yaml-reader.js';
@@ -17,114 +17,169 @@ export interface ManifestWorkload {
   readonly spec: WorkloadSpec;
 }
 
-/** The content of a manifest file. The workloads must not be used unless `problems` is empty. */
+/** The content of a manifest file. Must not be used unless `problems` is empty. */
 export interface Manifest {
   readonly workloads: readonly ManifestWorkload[];
+  readonly services: readonly ManifestService[];
   readonly problems: readonly Problem[];
 }
 
+/** A document of a manifest. */
+type ManifestObject =
+  | { readonly kind: 'Workload'; readonly value: ManifestWorkload }
+  | { readonly kind: 'Service'; readonly value: ManifestService };
+
+/** Kind of a document. */
+type ManifestKind = ManifestObject['kind'];
+const KINDS: readonly ManifestKind[] = ['Workload', 'Service'];
+
 /**
  * Parses a manifest: YAML or JSON with any number of documents `{ kind?, namespace?, name, spec }`
- * or lists of such maps. Keys that begin with `x-` beside `spec` are ignored: a place for anchors.
+ * or lists of such maps. `kind` is Workload, the default, or Service; a service may also have
+ * `labels` and `loadBalancer`. Keys that begin with `x-` beside `spec` are ignored: a place for
+ * anchors.
  * @param file - File name for messages.
  * @param defaultNamespace - Namespace of documents without a namespace.
- * @returns The workloads, and the problems of all documents. A file without a workload is a
+ * @returns The workloads and services, and the problems of all documents. A file without any is a
  *   problem.
  */
 export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace: string): Manifest {
   const reader = new YamlReader(file, bytes);
-  if (reader.problems.length > 0) return { workloads: [], problems: reader.problems };
-  const workloads: ManifestWorkload[] = [];
+  const objects: ManifestObject[] = [];
   const seen = new Set<string>();
-  for (const document of reader.documents) {
-    const { nodes, prefix } = findWorkloadNodes(reader, document);
+  for (const document of reader.problems.length > 0 ? [] : reader.documents) {
+    const { nodes, prefix, kind } = findObjectNodes(reader, document);
     nodes.forEach((node, index) => {
-      const workload = readDocument(
-        reader,
-        document,
-        node,
-        prefix === undefined ? '' : `${prefix}[${index}].`,
+      const object = readDocument(reader, document, node, {
+        prefix: prefix === undefined ? '' : `${prefix}[${index}].`,
+        defaultKind: kind,
         defaultNamespace,
-      );
-      if (workload === undefined) return;
-      const key = `${workload.namespace}/${workload.name}`;
-      if (seen.has(key)) reader.report(node, '', `the workload ${key} is declared twice`);
+      });
+      if (object === undefined) return;
+      const { namespace, name } = object.value;
+      const key = `${object.kind.toLowerCase()} ${namespace}/${name}`;
+      if (seen.has(key)) reader.report(node, '', `the ${key} is declared twice`);
       seen.add(key);
-      workloads.push(workload);
+      objects.push(object);
     });
   }
-  if (workloads.length === 0 && reader.problems.length === 0)
-    reader.report(null, '', 'contains no workload');
-  return { workloads, problems: reader.problems };
-}
-
-/**
- * Returns the nodes of the workloads of a document: the document itself, the items of a list, or
- * the items of `workloads`, as in the output of `get -o yaml`.
- * @returns `prefix`: path of the list; undefined when the document is one workload.
- */
-function findWorkloadNodes(
-  reader: YamlReader,
-  document: Document.Parsed,
-): { readonly nodes: readonly (Node | null)[]; readonly prefix: string | undefined } {
-  const root = reader.resolveAlias(document, document.contents);
-  const list = isMap(root) && root.items.length === 1 ? root.get('workloads', true) : undefined;
-  const items = isSeq(root) ? root : isSeq(list) ? list : undefined;
-  if (items === undefined) return { nodes: root === null ? [] : [root], prefix: undefined };
+  if (objects.length === 0 && reader.problems.length === 0)
+    reader.report(null, '', 'contains no workload or service');
   return {
-    nodes: items.items.map((item) => reader.resolveAlias(document, item as Node | null)),
-    prefix: items === root ? '' : 'workloads',
+    workloads: objects.flatMap((each) => (each.kind === 'Workload' ? [each.value] : [])),
+    services: objects.flatMap((each) => (each.kind === 'Service' ? [each.value] : [])),
+    problems: reader.problems,
   };
 }
 
+/** Keys of the lists in the output of `get -o yaml`, with the kind of their items. */
+const LIST_KEYS: Readonly<Record<string, ManifestKind>> = {
+  workloads: 'Workload',
+  services: 'Service',
+};
+
 /**
- * Reads one workload.
- * @param prefix - Prefix of the paths in messages: empty, or `[index].` within a list.
- * @returns Undefined for an empty document, and when name, namespace or spec is missing or not
+ * Returns the nodes of the objects of a document: the document itself, the items of a list, or the
+ * items of `workloads` or `services`, as in the output of `get -o yaml`.
+ * @returns `prefix`: path of the list; undefined when the document is one object. `kind`: kind of
+ *   nodes that do not name theirs.
+ */
+function findObjectNodes(
+  reader: YamlReader,
+  document: Document.Parsed,
+): {
+  readonly nodes: readonly (Node | null)[];
+  readonly prefix: string | undefined;
+  readonly kind: ManifestKind;
+} {
+  const root = reader.resolveAlias(document, document.contents);
+  const toNodes = (items: readonly unknown[]): readonly (Node | null)[] =>
+    items.map((item) => reader.resolveAlias(document, item as Node | null));
+  if (isSeq(root)) return { nodes: toNodes(root.items), prefix: '', kind: 'Workload' };
+  if (isMap(root) && root.items.length === 1) {
+    for (const [key, kind] of Object.entries(LIST_KEYS)) {
+      const list = root.get(key, true);
+      if (isSeq(list)) return { nodes: toNodes(list.items), prefix: key, kind };
+    }
+  }
+  return { nodes: root === null ? [] : [root], prefix: undefined, kind: 'Workload' };
+}
+
+/** Where a document is, and what its absent keys mean. */
+interface DocumentContext {
+  /** Prefix of the paths in messages: empty, or `[index].` within a list. */
+  readonly prefix: string;
+  readonly defaultKind: ManifestKind;
+  readonly defaultNamespace: string;
+}
+
+/**
+ * Reads one workload or service.
+ * @returns Undefined for an empty document, and when kind, name, namespace or spec is missing or not
  *   usable. An invalid field of the spec is reported and left out.
  */
 function readDocument(
   reader: YamlReader,
   document: Document.Parsed,
   node: Node | null,
-  prefix: string,
-  defaultNamespace: string,
-): ManifestWorkload | undefined {
+  { prefix, defaultKind, defaultNamespace }: DocumentContext,
+): ManifestObject | undefined {
   if (isEmptyScalar(node)) return undefined;
   const entries = reader.readEntries(document, node, node, prefix.slice(0, -1));
   if (entries === undefined) return undefined;
+  const kindEntry = entries.find(({ key }) => key === 'kind');
+  const kind = kindEntry === undefined ? defaultKind : readKind(reader, kindEntry, `${prefix}kind`);
   let namespace: string | undefined = defaultNamespace;
   let name: string | undefined;
-  let spec: JsonValue | undefined;
+  let spec: Entry | undefined;
+  const bodyKeys = kind === 'Service' ? SERVICE_KEYS : ['spec'];
   for (const entry of entries) {
     const path = `${prefix}${entry.key}`;
-    if (entry.key === 'kind') readKind(reader, entry, path);
-    else if (entry.key === 'namespace') namespace = readLabel(reader, entry, path);
+    if (entry.key === 'namespace') namespace = readLabel(reader, entry, path);
     else if (entry.key === 'name') name = readLabel(reader, entry, path);
-    else if (entry.key === 'spec')
-      spec = readMessage(reader, document, WorkloadSpecSchema, entry.value, entry.keyNode, path);
-    else if (!entry.key.startsWith('x-') && !KEYS_SET_BY_CLUSTER.has(entry.key))
-      reader.report(entry.keyNode, path, describeUnknownKey(entry.key));
+    else if (entry.key === 'spec') spec = entry;
+    else if (!isKnownKey(entry.key, bodyKeys))
+      reader.report(entry.keyNode, path, describeUnknownKey(entry.key, bodyKeys));
   }
   for (const key of ['name', 'spec']) {
     if (!entries.some((entry) => entry.key === key))
       reader.report(node, `${prefix}${key}`, 'is missing');
   }
-  if (namespace === undefined || name === undefined || spec === undefined) return undefined;
-  return { namespace, name, spec: fromJson(WorkloadSpecSchema, spec) };
-}
-
-/** Reports a problem unless the optional key `kind` has the value `Workload`. */
-function readKind(reader: YamlReader, entry: Entry, path: string): void {
-  const kind = reader.readText(entry.value, entry.keyNode, path);
-  if (kind !== undefined && kind !== 'Workload') {
-    const hint =
-      kind === 'Service' ? '; use spec.expose of the workload, or cloudlessctl service create' : '';
-    reader.report(entry.value, path, `expected Workload, got ${describeNode(entry.value)}${hint}`);
+  if (spec === undefined) return undefined;
+  const id = namespace === undefined || name === undefined ? undefined : { namespace, name };
+  if (kind === 'Service') {
+    const value = readServiceBody({ reader, document, entries, prefix }, id);
+    return value === undefined ? undefined : { kind, value };
   }
+  const json = readMessage(
+    ...([reader, document, WorkloadSpecSchema] as const),
+    ...([spec.value, spec.keyNode, `${prefix}spec`] as const),
+  );
+  if (kind === undefined || id === undefined || json === undefined) return undefined;
+  return { kind, value: { ...id, spec: fromJson(WorkloadSpecSchema, json) } };
 }
 
-/** Reads the name of a workload or namespace. */
+/** Returns the kind of a document; reports a problem and returns undefined for any other text. */
+function readKind(reader: YamlReader, entry: Entry, path: string): ManifestKind | undefined {
+  const text = reader.readText(entry.value, entry.keyNode, path);
+  const kind = KINDS.find((known) => known === text);
+  if (text !== undefined && kind === undefined)
+    reader.report(
+      entry.value,
+      path,
+      `expected ${KINDS.join(' or ')}, got ${describeNode(entry.value)}`,
+    );
+  return kind;
+}
+
+/** Returns true for keys that a document may have, also those that are ignored. */
+function isKnownKey(key: string, bodyKeys: readonly string[]): boolean {
+  return (
+    key === 'kind' || key.startsWith('x-') || KEYS_SET_BY_CLUSTER.has(key) || bodyKeys.includes(key)
+  );
+}
+
+/** Reads the name of a workload, service or namespace. */
 function readLabel(reader: YamlReader, entry: Entry, path: string): string | undefined {
   const text = reader.readText(entry.value, entry.keyNode, path);
   if (text === undefined || isDnsLabel(text)) return text;
@@ -132,10 +187,10 @@ function readLabel(reader: YamlReader, entry: Entry, path: string): string | und
   return undefined;
 }
 
-function describeUnknownKey(key: string): string {
+function describeUnknownKey(key: string, bodyKeys: readonly string[]): string {
   if (key === 'apiVersion' || key === 'metadata')
     return 'unknown key; namespace, name and spec belong at the top level';
-  return `unknown key${suggestKnown(key, ['kind', 'namespace', 'name', 'spec'], '')}`;
+  return `unknown key${suggestKnown(key, ['kind', 'namespace', 'name', ...bodyKeys], '')}`;
 }
 
 /**
@@ -150,6 +205,8 @@ const KEYS_SET_BY_CLUSTER = new Set([
   'created_at',
   'deletionRequestedAt',
   'deletion_requested_at',
+  'ownerWorkload',
+  'owner_workload',
 ]);
 
 function isEmptyScalar(node: Node | null): boolean {

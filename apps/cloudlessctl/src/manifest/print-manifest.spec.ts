@@ -99,9 +99,14 @@ describe('the output of get as a manifest', () => {
           ...aWorkload({ namespace: 'prod', name: 'b' }),
           spec,
         });
-        expect(parse(print(one))).toEqual({ workloads: [toEntry(spec)], problems: [] });
+        expect(parse(print(one))).toEqual({
+          workloads: [toEntry(spec)],
+          services: [],
+          problems: [],
+        });
         expect(parse(print({ workloads: [one, two] }))).toEqual({
           workloads: [toEntry(spec), toEntry(spec, 'b')],
+          services: [],
           problems: [],
         });
       }),

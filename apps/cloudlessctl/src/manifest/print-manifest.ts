@@ -1,7 +1,8 @@
 import { ScalarType, toJson } from '@bufbuild/protobuf';
 import type { DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
-import { WorkloadSpecSchema } from '@cloudless/api';
+import { LoadBalancerConfigSchema, ServiceSpecSchema, WorkloadSpecSchema } from '@cloudless/api';
 import { printYaml } from './print-yaml.js';
+import type { ManifestService } from './manifest-service.js';
 import type { ManifestWorkload } from './parse-manifest.js';
 
 /**
@@ -17,6 +18,27 @@ export function printManifests(workloads: readonly ManifestWorkload[]): string {
         namespace,
         name,
         spec: toManifestMessage(WorkloadSpecSchema, toJson(WorkloadSpecSchema, spec)),
+      }),
+    )
+    .join('---\n');
+}
+
+/** Formats services as a manifest with one document each, as {@link printManifests}. */
+export function printServiceManifests(services: readonly ManifestService[]): string {
+  return services
+    .map(({ namespace, name, spec, labels, loadBalancer }) =>
+      printYaml({
+        ...{ kind: 'Service', namespace, name },
+        ...(Object.keys(labels).length === 0 ? {} : { labels }),
+        spec: toManifestMessage(ServiceSpecSchema, toJson(ServiceSpecSchema, spec)),
+        ...(loadBalancer === undefined
+          ? {}
+          : {
+              loadBalancer: toManifestMessage(
+                LoadBalancerConfigSchema,
+                toJson(LoadBalancerConfigSchema, loadBalancer),
+              ),
+            }),
       }),
     )
     .join('---\n');

@@ -2,6 +2,7 @@ import { ScalarType } from '@bufbuild/protobuf';
 import type { DescEnum, DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
 import { isScalar } from 'yaml';
 import type { Document, Node } from 'yaml';
+import { findEnumName } from '../flags/enum-words.js';
 import { suggestSimilar } from '../suggest.js';
 import { readScalar, readWellKnown } from './read-scalar.js';
 import { MAX_DEPTH, describeNode } from './yaml-reader.js';
@@ -16,6 +17,16 @@ interface Position {
   readonly path: string;
   /** Number of enclosing maps and lists, from 1. */
   readonly depth: number;
+  readonly anyEnumSpelling: boolean;
+}
+
+/** How a message is read. */
+export interface ReadOptions {
+  /**
+   * True: enum values are read in any spelling that flags accept, such as `NodePort` or `node-port`
+   * for `NODE_PORT`. Default: false, only the names of the schema.
+   */
+  readonly anyEnumSpelling?: boolean;
 }
 
 /**
@@ -33,8 +44,10 @@ export function readMessage(
   node: Node | null,
   anchor: Node | null,
   path: string,
+  { anyEnumSpelling = false }: ReadOptions = {},
 ): JsonValue | undefined {
-  return readMessageValue(reader, schema, node, { document, anchor, path, depth: 1 });
+  const position = { document, anchor, path, depth: 1, anyEnumSpelling };
+  return readMessageValue(reader, schema, node, position);
 }
 
 function readMessageValue(
@@ -69,7 +82,7 @@ function readMessageValue(
     }
     seen.set(group, entry.key);
     const value = readFieldValue(reader, field, entry.value, {
-      document: position.document,
+      ...position,
       anchor: entry.keyNode,
       path,
       depth: position.depth + 1,
@@ -176,6 +189,8 @@ function readEnumValue(
   const names = schema.values.map(({ name }) => name);
   if (isScalar(node) && typeof node.value === 'string') {
     if (names.includes(node.value)) return node.value;
+    const found = position.anyEnumSpelling ? findEnumName(node.value, names) : undefined;
+    if (found !== undefined) return found;
     const hint = suggestSimilar(node.value, names);
     return reportProblem(reader, node, position, {
       problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}${hint}`,

@@ -10,9 +10,9 @@ import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import { definedFields, InvalidInputError } from '@cloudless/base';
 import { WorkloadSpecSchema, type WorkloadSpec } from '../gen.js';
 
-/** A field that differs between two specs. */
+/** A field that differs between two specs, or between two other messages. */
 export interface SpecDifference {
-  /** Path below `spec`, in proto spelling: `rollout.max_surge`. */
+  /** Path below `spec`, or below the message, in proto spelling: `rollout.max_surge`. */
   readonly path: string;
   /** Previous value in JSON. Absent when the field was not set. */
   readonly before?: JsonValue;
@@ -145,7 +145,16 @@ function applyPath(
  * as a whole, maps by key.
  */
 export function diffSpecs(before: WorkloadSpec, after: WorkloadSpec): readonly SpecDifference[] {
-  return diffMessages(reflect(WorkloadSpecSchema, before), reflect(WorkloadSpecSchema, after), '');
+  return diffMessage(WorkloadSpecSchema, before, after);
+}
+
+/** Returns every field that differs between two messages, as {@link diffSpecs}. */
+export function diffMessage<Desc extends DescMessage>(
+  schema: Desc,
+  before: MessageShape<Desc>,
+  after: MessageShape<Desc>,
+): readonly SpecDifference[] {
+  return diffMessages(reflect(schema, before), reflect(schema, after), '');
 }
 
 function diffMessages(

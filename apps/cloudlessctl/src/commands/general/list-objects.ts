@@ -79,7 +79,9 @@ export async function printObjects<Item>(
  */
 function checkManifestKind<Item>(session: CliSession, kind: ObjectKind<Item>): void {
   if (session.settings.output === 'manifest' && kind.formatManifests === undefined)
-    throw createUsageFailure(`-o manifest applies to workloads, not to ${kind.plural}`);
+    throw createUsageFailure(
+      `-o manifest applies to workloads and services, not to ${kind.plural}`,
+    );
 }
 
 async function printList<Item>(

@@ -9,6 +9,9 @@ import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatPlannedChanges } from '../../views/stored-plan-view.js';
 import { hasFlag, getTextOption } from '../options.js';
+import { formatServiceChanges, toServiceChangesJson } from '../service/apply-services.js';
+import { formatServiceName } from '../service/find-service.js';
+import type { ServiceChange } from '../service/plan-services.js';
 import { confirmChanges, type Confirmation } from './confirm-change.js';
 import { executeStoredPlan, isPlanId } from './execute-plan.js';
 import { createPlan, groupChanges, predictChanges, type ChangeInit } from './predict-changes.js';
@@ -42,19 +45,25 @@ export async function handleChangeOptions(
   invocation: Invocation,
   createChanges: CreateChanges,
   confirmation: Confirmation = {},
+  readServices?: ReadServiceChanges,
 ): Promise<boolean> {
-  if (await handlePreviewOptions(invocation, createChanges)) return true;
+  if (await handlePreviewOptions(invocation, createChanges, readServices)) return true;
   await confirmChanges(invocation, await createChanges(), confirmation);
   return false;
 }
 
+/** Returns the changes that a command would make of services. */
+export type ReadServiceChanges = () => Promise<readonly ServiceChange[]>;
+
 /**
  * Handles `--plan-id`, `--dry-run` and `--plan`.
+ * @param readServices - Absent: the command changes no services.
  * @returns True when the command is done.
  */
 export async function handlePreviewOptions(
   invocation: Invocation,
   createChanges: CreateChanges,
+  readServices: ReadServiceChanges = async () => [],
 ): Promise<boolean> {
   const { session } = invocation;
   const planId = getTextOption(invocation, 'planId');
@@ -76,8 +85,14 @@ export async function handlePreviewOptions(
       `${flag} changes nothing; ${isPlan ? 'use --request-id with --plan-id' : 'remove --request-id'}`,
     );
   const changes = await createChanges();
-  if (isDryRun) await printPrediction(session, await predictChanges(session, changes));
-  else await printPlan(session, await storePlan(session, changes));
+  const services = await readServices();
+  const [service] = services;
+  if (isPlan && service !== undefined)
+    throw createUsageFailure(
+      `a stored plan contains workloads only, and the manifests contain ${formatServiceName(service)}; use --dry-run, or keep services in files of their own`,
+    );
+  if (isPlan) await printPlan(session, await storePlan(session, changes));
+  else await printPrediction(session, await predictChanges(session, changes), services);
   return true;
 }
 
@@ -115,11 +130,26 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
   await executeStoredPlan(invocation, id);
 }
 
-/** Prints predictions. In JSON or YAML, one prediction is an object, several are a list. */
-export async function printPrediction(session: CliSession, plans: readonly Plan[]): Promise<void> {
+/**
+ * Prints predictions. In JSON or YAML, one prediction is an object, several are a list; with
+ * services, the object has a list of each.
+ */
+export async function printPrediction(
+  session: CliSession,
+  plans: readonly Plan[],
+  services: readonly ServiceChange[] = [],
+): Promise<void> {
   const [only] = plans;
   if (!session.isStructured)
-    await session.print(plans.map((plan) => formatPlannedChanges(plan, session.style)).join(''));
+    await session.print(
+      formatServiceChanges(services, session.style) +
+        plans.map((plan) => formatPlannedChanges(plan, session.style)).join(''),
+    );
+  else if (services.length > 0)
+    await session.printValue({
+      plans: plans.map((plan) => toMessageJson(PlanSchema, plan)),
+      services: toServiceChangesJson(services),
+    });
   else if (plans.length === 1 && only !== undefined)
     await session.printValue(toMessageJson(PlanSchema, only));
   else await session.printValue({ plans: plans.map((plan) => toMessageJson(PlanSchema, plan)) });

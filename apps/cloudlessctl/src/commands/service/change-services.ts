@@ -5,7 +5,7 @@ import { toMessageJson } from '../../call/cli-session.js';
 import { readServiceFlags } from '../../flags/service-flags.js';
 import { changeEach } from '../change-each.js';
 import { requireOperand } from '../options.js';
-import { formatServiceName, parseServiceName } from './find-service.js';
+import { formatServiceName, parseServiceName, printServiceStatus } from './find-service.js';
 
 /** Creates a service from flags. */
 export async function createService(invocation: Invocation): Promise<void> {
@@ -89,10 +89,6 @@ async function reportService(
   service: Service,
   change: string,
 ): Promise<void> {
-  const { clusterIp = '', dnsName = '' } = service.status ?? {};
-  const address = [dnsName, clusterIp].filter((part) => part !== '').join(', ');
-  await session.printStatus(
-    `${formatServiceName(service)}: ${change}${address === '' ? '' : ` (${address})`}`,
-  );
+  await printServiceStatus(session, service, change);
   if (session.isStructured) await session.printValue(toMessageJson(ServiceSchema, service));
 }

@@ -56,3 +56,19 @@ export function listServiceEndpoints(
     (page) => page.endpoints,
   );
 }
+
+/**
+ * Prints the status line of a change, with the name and the address of the service.
+ * @param change - The change, for example `created`.
+ */
+export async function printServiceStatus(
+  session: CliSession,
+  service: Service,
+  change: string,
+): Promise<void> {
+  const { clusterIp = '', dnsName = '' } = service.status ?? {};
+  const address = [dnsName, clusterIp].filter((part) => part !== '').join(', ');
+  await session.printStatus(
+    `${formatServiceName(service)}: ${change}${address === '' ? '' : ` (${address})`}`,
+  );
+}

@@ -1,13 +1,19 @@
+import { create, equals, type JsonValue } from '@bufbuild/protobuf';
 import {
+  LoadBalancerConfigSchema,
   ResolveServiceResponseSchema,
   ServiceEndpointSchema,
   ServiceSchema,
+  ServiceSpecSchema,
   ServiceStatusSchema,
+  withBalancingDefaults,
   type Service,
   type ServiceEndpoint,
 } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { toMessageJson } from '../../call/cli-session.js';
+import type { ManifestService } from '../../manifest/manifest-service.js';
+import { printServiceManifests } from '../../manifest/print-manifest.js';
 import { formatFields, formatSections } from '../../views/sections.js';
 import {
   formatEndpointTable,
@@ -24,10 +30,28 @@ import { findService, listServiceEndpoints, parseServiceName } from './find-serv
 export const SERVICE_KIND: ObjectKind<Service> = {
   plural: 'services',
   fields: [...ServiceSchema.fields, ...ServiceStatusSchema.fields].map(({ jsonName }) => jsonName),
-  toJson: (service) => toMessageJson(ServiceSchema, service),
+  toJson: toServiceJson,
+  formatManifests: (services) => printServiceManifests(services.map(toManifest)),
   formatTable: (services, { nowMs, style, settings }) =>
     formatServiceTable(services, nowMs, style, settings.output === 'wide'),
 };
+
+/** Returns a service in the form of `-o json`, which `apply` accepts: `kind` names the kind. */
+function toServiceJson(service: Service): JsonValue {
+  return { kind: 'Service', ...toJsonObject(toMessageJson(ServiceSchema, service)) };
+}
+
+function toJsonObject(json: JsonValue): Record<string, JsonValue> {
+  return typeof json === 'object' && json !== null && !Array.isArray(json) ? json : {};
+}
+
+function toManifest(service: Service): ManifestService {
+  const { namespace, name, labels, loadBalancer, spec = create(ServiceSpecSchema) } = service;
+  const isDefault =
+    loadBalancer === undefined ||
+    equals(LoadBalancerConfigSchema, loadBalancer, withBalancingDefaults(undefined));
+  return { namespace, name, spec, labels, loadBalancer: isDefault ? undefined : loadBalancer };
+}
 
 /** How endpoints are listed. */
 const ENDPOINT_KIND: ObjectKind<ServiceEndpoint> = {
@@ -74,7 +98,7 @@ export async function describeService(invocation: Invocation): Promise<void> {
   const text = requireOperand(invocation, 0, 'name of the service');
   const name = parseServiceName(text, session.settings.namespace);
   const service = await findService(session, name);
-  if (session.isStructured) return session.printValue(toMessageJson(ServiceSchema, service));
+  if (session.isStructured) return session.printValue(SERVICE_KIND.toJson(service));
   const endpoints = await listServiceEndpoints(session, name);
   await session.print(formatServiceDescription(service, endpoints, session.nowMs, session.style));
 }

@@ -12,6 +12,7 @@ import { parseWorkloadName } from '../../names.js';
 import { readMessage } from '../../manifest/read-message.js';
 import { YamlReader, formatProblem } from '../../manifest/yaml-reader.js';
 import { getListOption } from '../options.js';
+import { formatServiceName } from '../service/find-service.js';
 import { readFiles, readManifests } from '../workload/read-manifests.js';
 
 /** A change of a simulation, as SimulateCluster accepts it. */
@@ -40,8 +41,14 @@ export async function readSimulatedChanges(
       description: `${verb} ${value}`,
     }));
   const paths = list('apply');
-  const manifests =
-    paths.length === 0 ? [] : await readManifests(session, paths, 'nothing was simulated');
+  const { workloads, services } =
+    paths.length === 0
+      ? { workloads: [], services: [] }
+      : await readManifests(session, paths, 'nothing was simulated');
+  for (const service of services)
+    await session.printNotice(
+      `${formatServiceName(service)}: not simulated, a service needs no place on a node`,
+    );
   const added: DescribedChange[] = [];
   for (const text of list('addNodes')) added.push(await readAddedNodes(session, text));
   return [
@@ -49,7 +56,7 @@ export async function readSimulatedChanges(
     ...named('loseNode', 'loseNode', 'lose node'),
     ...named('drainNode', 'drainNode', 'drain node'),
     ...added,
-    ...manifests.map(({ namespace, name, spec }) => ({
+    ...workloads.map(({ namespace, name, spec }) => ({
       change: {
         change: {
           case: 'apply' as const,

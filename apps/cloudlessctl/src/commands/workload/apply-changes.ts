@@ -1,6 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { WorkloadPlan_Action as Action } from '@cloudless/api';
-import type { Plan, Workload, WorkloadPlan } from '@cloudless/api';
+import type { Plan, Service, Workload, WorkloadPlan } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { isTransient } from '../../call/call-failure.js';
 import type { CliSession } from '../../call/cli-session.js';
@@ -20,7 +20,10 @@ import {
   predictEach,
   type ChangeInit,
 } from '../plan/predict-changes.js';
-import { printWorkloads } from './list-workloads.js';
+import { executeServiceChanges, formatServiceChanges } from '../service/apply-services.js';
+import type { ServiceChange } from '../service/plan-services.js';
+import { SERVICE_KIND } from '../service/show-services.js';
+import { WORKLOAD_KIND, printWorkloads } from './list-workloads.js';
 
 /**
  * Attempts of a plan that conflicts with concurrent changes. Applies only when the user was not
@@ -34,26 +37,32 @@ interface ShownPlan {
   plan: Plan;
 }
 
+/** What an apply changes. */
+export interface ManifestChanges {
+  readonly workloads: readonly ChangeInit[];
+  readonly services: readonly ServiceChange[];
+}
+
 /**
- * Shows the plan of all changes, asks when it has warnings or deletes workloads, and executes it.
- * More changes than one plan may contain are executed in groups, one after the other.
+ * Shows the plan of all changes, asks when it has warnings or deletes objects, and executes it:
+ * services before workloads, deletions of services last. More changes of workloads than one plan may
+ * contain are executed in groups, one after the other.
  * @throws {@link CliFailure} with exit code 9 when the plan is not confirmed, with exit code 4 when
  *   its outcome has changed since it was confirmed.
  */
 export async function applyChanges(
   invocation: Invocation,
-  changes: readonly ChangeInit[],
+  changes: ManifestChanges,
 ): Promise<void> {
   const { session } = invocation;
-  const predicted = await requirePredictions(session, changes);
-  const isChange = predicted.some(({ workloads }) => workloads.some(hasEffect));
-  const executed = isChange ? await confirmAndExecute(invocation, changes) : [];
-  if (!isChange) await showPlans(session, predicted);
+  const predicted = await requirePredictions(session, changes.workloads);
+  const applied = await confirmAndExecute(invocation, changes, predicted);
   const workloads: Workload[] = [];
   for (const { namespace, name } of predicted.flatMap((plan) => plan.workloads)) {
     workloads.push(
-      executed.find((workload) => workload.namespace === namespace && workload.name === name) ??
-        (await session.client.getWorkload({ namespace, name }, session.getCallOptions())),
+      applied.workloads.find(
+        (workload) => workload.namespace === namespace && workload.name === name,
+      ) ?? (await session.client.getWorkload({ namespace, name }, session.getCallOptions())),
     );
   }
   const final: Workload[] = [];
@@ -61,7 +70,21 @@ export async function applyChanges(
     final.push(
       hasFlag(invocation, 'wait') ? await waitUntilApplied(invocation, workload) : workload,
     );
-  if (session.isStructured) await printWorkloads(session, final);
+  if (!session.isStructured) return;
+  await printApplied(session, final, changes.services.length > 0 ? applied.services : undefined);
+}
+
+/** Prints the objects of an apply in JSON or YAML. Without services, only workloads. */
+async function printApplied(
+  session: CliSession,
+  workloads: readonly Workload[],
+  services: readonly Service[] | undefined,
+): Promise<void> {
+  if (services === undefined) return printWorkloads(session, workloads);
+  await session.printValue({
+    workloads: workloads.map(WORKLOAD_KIND.toJson),
+    services: services.map(SERVICE_KIND.toJson),
+  });
 }
 
 const hasEffect = ({ action }: WorkloadPlan): boolean => action !== Action.NOTHING;
@@ -95,44 +118,77 @@ async function requirePredictions(
   }
 }
 
-/** Shows the plans, confirms and executes them, and returns the changed workloads. */
+/** The objects that an apply has changed, or has found as their manifests describe them. */
+interface AppliedObjects {
+  readonly workloads: readonly Workload[];
+  readonly services: readonly Service[];
+}
+
+/** Shows the changes, confirms and executes them. */
 async function confirmAndExecute(
   invocation: Invocation,
-  changes: readonly ChangeInit[],
-): Promise<readonly Workload[]> {
+  changes: ManifestChanges,
+  predicted: readonly Plan[],
+): Promise<AppliedObjects> {
   const { session } = invocation;
   const shown: ShownPlan[] = [];
-  for (const group of groupChanges(changes))
-    shown.push({ changes: group, plan: await createPlan(session, group, false) });
+  if (predicted.some(({ workloads }) => workloads.some(hasEffect)))
+    for (const group of groupChanges(changes.workloads))
+      shown.push({ changes: group, plan: await createPlan(session, group, false) });
   const plans = shown.map(({ plan }) => plan);
-  await showPlans(session, plans);
-  const deletions = plans
-    .flatMap(({ workloads }) => workloads)
-    .filter(({ action }) => action === Action.DELETE).length;
-  const canAsk = session.io.terminal !== undefined;
-  const question =
-    deletions > 0 && canAsk
-      ? `Apply, and delete ${formatCount(deletions, 'workload')}?`
-      : undefined;
-  const wasAsked = await confirmWarnings(invocation, collectWarnings(plans), {
-    ...(question === undefined ? {} : { question }),
-    areShown: !session.isStructured,
-  });
+  await showPlans(session, shown.length > 0 ? plans : predicted, changes.services);
+  const wasAsked = await confirmApply(invocation, plans, changes.services);
+  const isDeletion = ({ action }: ServiceChange): boolean => action === 'DELETE';
+  const puts = changes.services.filter((change) => !isDeletion(change));
+  const services = await executeServiceChanges(session, puts);
+  const changedServices = puts.filter(({ action }) => action !== 'NOTHING').length;
   const workloads: Workload[] = [];
   for (const [index, group] of shown.entries()) {
     try {
-      workloads.push(
-        ...(await executeGroup(invocation, group, { index, groups: shown.length, wasAsked })),
-      );
+      const context = { index, groups: shown.length, wasAsked, changedServices };
+      workloads.push(...(await executeGroup(invocation, group, context)));
     } catch (reason) {
-      if (index > 0)
+      const before = [
+        ...(changedServices > 0 ? [formatCount(changedServices, 'service')] : []),
+        ...(index > 0 ? [formatCount(workloads.length, 'workload')] : []),
+      ];
+      if (before.length > 0)
         await session.printNotice(
-          `cloudlessctl: applied before the failure: ${formatCount(workloads.length, 'workload')}; not applied: ${shown.slice(index).flatMap(describeGroup).join(', ')}`,
+          `cloudlessctl: applied before the failure: ${before.join(', ')}; not applied: ${shown.slice(index).flatMap(describeGroup).join(', ')}`,
         );
       throw reason;
     }
   }
-  return workloads;
+  await executeServiceChanges(session, changes.services.filter(isDeletion));
+  return { workloads, services };
+}
+
+/**
+ * Asks about warnings of the plans and about deletions.
+ * @returns True when the user was asked and has confirmed.
+ */
+async function confirmApply(
+  invocation: Invocation,
+  plans: readonly Plan[],
+  services: readonly ServiceChange[],
+): Promise<boolean> {
+  const { session } = invocation;
+  const workloads = plans.flatMap((plan) => plan.workloads);
+  const deletions = [
+    [workloads.filter(({ action }) => action === Action.DELETE).length, 'workload'],
+    [services.filter(({ action }) => action === 'DELETE').length, 'service'],
+  ] as const;
+  const deleted = deletions
+    .filter(([count]) => count > 0)
+    .map(([count, noun]) => formatCount(count, noun));
+  const question =
+    deleted.length > 0 && session.io.terminal !== undefined
+      ? `Apply, and delete ${deleted.join(' and ')}?`
+      : undefined;
+  return confirmWarnings(invocation, collectWarnings(plans), {
+    ...(question === undefined ? {} : { question }),
+    areShown: !session.isStructured,
+  });
 }
 
 function describeGroup({ plan }: ShownPlan): readonly string[] {
@@ -147,6 +203,8 @@ interface GroupContext {
   readonly groups: number;
   /** True when the user was asked about the plans and has confirmed them. */
   readonly wasAsked: boolean;
+  /** Number of services that were changed before. */
+  readonly changedServices: number;
 }
 
 /**
@@ -157,7 +215,7 @@ interface GroupContext {
 async function executeGroup(
   invocation: Invocation,
   group: ShownPlan,
-  { index, groups, wasAsked }: GroupContext,
+  { index, groups, wasAsked, changedServices }: GroupContext,
 ): Promise<readonly Workload[]> {
   const { session } = invocation;
   const isAccepted = hasFlag(invocation, 'acceptWarnings');
@@ -175,7 +233,7 @@ async function executeGroup(
       if (wasAsked && index === 0)
         throw new CliFailure(
           ExitCode.conflict,
-          `nothing was applied: the cluster has changed since the plan was shown; run the command again. ${reason.rawMessage}`,
+          `${changedServices > 0 ? 'no workload' : 'nothing'} was applied: the cluster has changed since the plan was shown; run the command again. ${reason.rawMessage}`,
           { cause: reason },
         );
       if (attempt === MAX_ATTEMPTS) throw reason;
@@ -188,9 +246,23 @@ async function executeGroup(
   }
 }
 
-async function showPlans(session: CliSession, plans: readonly Plan[]): Promise<void> {
+async function showPlans(
+  session: CliSession,
+  plans: readonly Plan[],
+  services: readonly ServiceChange[] = [],
+): Promise<void> {
   if (session.isStructured) return;
-  await session.print(plans.map((plan) => formatPlannedChanges(plan, session.style)).join(''));
+  const isDeletion = ({ action }: ServiceChange): boolean => action === 'DELETE';
+  await session.print(
+    [
+      formatServiceChanges(
+        services.filter((change) => !isDeletion(change)),
+        session.style,
+      ),
+      ...plans.map((plan) => formatPlannedChanges(plan, session.style)),
+      formatServiceChanges(services.filter(isDeletion), session.style),
+    ].join(''),
+  );
 }
 
 async function waitUntilApplied(invocation: Invocation, workload: Workload): Promise<Workload> {

@@ -296,10 +296,11 @@ describe('cloudlessctl apply --set', () => {
     aWorkload({ name, spec: { image: 'x', labels: { 'apply-set': set } } });
   const members = [aMember('web', 'shop'), aMember('old', 'shop'), aMember('other', 'bank')];
   const files = { 'a.yaml': WEB };
+  const network = { listServices: () => ({ services: [], nextPageToken: '', revision: 1n }) };
 
   it('records the set as a label, and deletes nothing without --prune', async () => {
     const { plans, coordinator } = aCoordinator(members);
-    await runCli(['apply', '-f', 'a.yaml', '--set', 'shop'], { coordinator, files });
+    await runCli(['apply', '-f', 'a.yaml', '--set', 'shop'], { coordinator, network, files });
     expect(plans.map(({ changes }) => changes.map(({ change }) => change))).toMatchObject([
       [{ case: 'apply', value: { name: 'web', spec: { labels: { 'apply-set': 'shop' } } } }],
     ]);
@@ -308,10 +309,10 @@ describe('cloudlessctl apply --set', () => {
   it('deletes what the manifests no longer contain with --prune, and shows it before', async () => {
     const { plans, coordinator } = aCoordinator(members);
     const argv = ['apply', '-f', 'a.yaml', '--set', 'shop', '--prune'];
-    const preview = await runCli([...argv, '--dry-run'], { coordinator, files });
+    const preview = await runCli([...argv, '--dry-run'], { coordinator, network, files });
     expect(preview.stdout).toContain('workload default/old: delete');
     expect(plans).toEqual([]);
-    const result = await runCli(argv, { coordinator, files });
+    const result = await runCli(argv, { coordinator, network, files });
     expect(result).toMatchObject({ exitCode: 0 });
     expect(result.stdout).toContain('workload default/old: is being deleted\n');
     expect(plans[0]?.changes.map(({ change }) => change.case)).toEqual(['apply', 'delete']);
@@ -324,7 +325,7 @@ describe('cloudlessctl apply --set', () => {
       { ...aMember('far', 'shop'), namespace: 'staging' },
     ]);
     const argv = ['apply', '-f', 'a.yaml', '--set', 'shop', '--prune'];
-    await runCli(argv, { coordinator, files });
+    await runCli(argv, { coordinator, network, files });
     expect(plans[0]?.changes.slice(1).map(({ change }) => change)).toMatchObject([
       { case: 'delete', value: { namespace: 'default', name: 'old', expectedGeneration: 3n } },
     ]);
@@ -333,7 +334,7 @@ describe('cloudlessctl apply --set', () => {
   it('asks on a terminal before it deletes, unless --yes', async () => {
     const argv = ['apply', '-f', 'a.yaml', '--set', 'shop', '--prune'];
     const refused = aCoordinator(members);
-    const options = { files, ...anInteractiveTerminal('n\n') };
+    const options = { files, network, ...anInteractiveTerminal('n\n') };
     const result = await runCli(argv, { coordinator: refused.coordinator, ...options });
     expect(result.exitCode).toBe(9);
     expect(result.stderr).toBe(
@@ -350,7 +351,7 @@ describe('cloudlessctl apply --set', () => {
       name: '--prune without a set',
       argv: ['--prune'],
       exitCode: 2,
-      says: '--prune deletes only workloads of one set: give the name with --set',
+      says: '--prune deletes only workloads and services of one set: give the name with --set',
     },
     {
       name: 'an invalid name',
@@ -366,7 +367,11 @@ describe('cloudlessctl apply --set', () => {
     },
   ])('refuses $name', async ({ argv, exitCode, says }) => {
     const { calls, coordinator } = aCoordinator(members);
-    const result = await runCli(['apply', '-f', 'a.yaml', ...argv], { coordinator, files });
+    const result = await runCli(['apply', '-f', 'a.yaml', ...argv], {
+      coordinator,
+      network,
+      files,
+    });
     expect(result.exitCode).toBe(exitCode);
     expect(result.stderr).toContain(says);
     expect(calls).toEqual([]);

@@ -4,17 +4,19 @@ import type { Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { DNS_LABEL_RULE, isDnsLabel } from '../../dns-label.js';
-import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
 import { formatWorkloadName } from '../../names.js';
 import type { WorkloadName } from '../../names.js';
 import { getTextOption, hasFlag } from '../options.js';
+import { listAllPages } from '../page.js';
+import { formatServiceName } from '../service/find-service.js';
 import { listAllWorkloads } from './fetch-workloads.js';
+import type { ManifestObjects } from './read-manifests.js';
 
-/** Label that holds the set of a workload. `apply --set` writes it, and `--prune` reads it. */
+/** Label that holds the set of a workload or service. `apply --set` writes it, and `--prune` reads it. */
 export const APPLY_SET_LABEL = 'apply-set';
 
 /**
- * Returns the name of the set that `--set` gives to all workloads of an apply; undefined without
+ * Returns the name of the set that `--set` gives to all objects of an apply; undefined without
  * `--set`.
  * @throws {@link CliFailure} with exit code 2 for an invalid name, for `--prune` without `--set`.
  */
@@ -24,29 +26,43 @@ export function readSetOption(invocation: Invocation): string | undefined {
     throw createUsageFailure(`--set: expected ${DNS_LABEL_RULE}, got ${JSON.stringify(name)}`);
   if (hasFlag(invocation, 'prune') && name === undefined)
     throw createUsageFailure(
-      '--prune deletes only workloads of one set: give the name with --set, also when the set is applied for the first time',
+      '--prune deletes only workloads and services of one set: give the name with --set, also when the set is applied for the first time',
     );
   return name;
 }
 
 /**
- * Returns the workloads with the label of the set.
+ * Returns the workloads and services with the label of the set.
  * @throws {@link CliFailure} with exit code 2 when a manifest has the label of another set.
  */
 export function addToSet(
-  workloads: readonly ManifestWorkload[],
+  { workloads, services }: ManifestObjects,
   setName: string,
-): readonly ManifestWorkload[] {
-  return workloads.map((workload) => {
-    const { labels } = workload.spec;
-    const other = labels[APPLY_SET_LABEL];
-    if (other !== undefined && other !== setName)
-      throw createUsageFailure(
-        `${formatWorkloadName(workload)}: the manifest has the label ${APPLY_SET_LABEL}=${other}, and --set is ${setName}; remove the label`,
-      );
-    const spec = { ...workload.spec, labels: { ...labels, [APPLY_SET_LABEL]: setName } };
-    return { ...workload, spec: create(WorkloadSpecSchema, spec) };
-  });
+): ManifestObjects {
+  return {
+    workloads: workloads.map((workload) => {
+      const labels = addSetLabel(formatWorkloadName(workload), workload.spec.labels, setName);
+      const spec = create(WorkloadSpecSchema, { ...workload.spec, labels });
+      return { ...workload, spec };
+    }),
+    services: services.map((service) => ({
+      ...service,
+      labels: addSetLabel(formatServiceName(service), service.labels, setName),
+    })),
+  };
+}
+
+function addSetLabel(
+  subject: string,
+  labels: Readonly<Record<string, string>>,
+  setName: string,
+): Record<string, string> {
+  const other = labels[APPLY_SET_LABEL];
+  if (other !== undefined && other !== setName)
+    throw createUsageFailure(
+      `${subject}: the manifest has the label ${APPLY_SET_LABEL}=${other}, and --set is ${setName}; remove the label`,
+    );
+  return { ...labels, [APPLY_SET_LABEL]: setName };
 }
 
 /** A workload to delete, unless its spec changes before the deletion. */
@@ -54,44 +70,81 @@ export interface PrunedWorkload extends WorkloadName {
   readonly expectedGeneration: bigint;
 }
 
+/** What `--prune` deletes. */
+export interface PrunedObjects {
+  readonly workloads: readonly PrunedWorkload[];
+  readonly services: readonly WorkloadName[];
+}
+
 /**
- * Returns the workloads of the set that no manifest contains any more, in the namespaces of the
- * manifests and of the command line.
- * @throws {@link CliFailure} with exit code 4 when a manifest names a workload of another set, so
- *   that two sets never delete each other's workloads.
+ * Returns the workloads and services of the set that no manifest contains any more, in the
+ * namespaces of the manifests and of the command line.
+ * @throws {@link CliFailure} with exit code 4 when a manifest names an object of another set, so
+ *   that two sets never delete each other's objects.
  */
-export async function findWorkloadsToPrune(
+export async function findObjectsToPrune(
   session: CliSession,
-  workloads: readonly ManifestWorkload[],
+  { workloads, services }: ManifestObjects,
   setName: string,
   isPruned: boolean,
-): Promise<readonly PrunedWorkload[]> {
-  const applied = new Set(workloads.map(formatWorkloadName));
-  const members = await listAllWorkloads(session, { labelSelector: APPLY_SET_LABEL });
-  for (const member of members) {
-    const owner = member.spec?.labels[APPLY_SET_LABEL] ?? '';
-    if (owner === setName || !applied.has(formatWorkloadName(member))) continue;
-    throw new CliFailure(
-      ExitCode.conflict,
-      `${formatWorkloadName(member)} belongs to the set ${owner}, not to ${setName}; remove it from the manifests of one set, or first apply its manifest without --set`,
-    );
-  }
-  if (!isPruned) return [];
+): Promise<PrunedObjects> {
   const namespaces = new Set([
     session.settings.namespace,
-    ...workloads.map(({ namespace }) => namespace),
+    ...[...workloads, ...services].map(({ namespace }) => namespace),
   ]);
-  return members
-    .filter(
-      (member) =>
-        namespaces.has(member.namespace) &&
-        member.spec?.labels[APPLY_SET_LABEL] === setName &&
-        member.deletionRequestedAt === undefined &&
-        !applied.has(formatWorkloadName(member)),
-    )
-    .map(({ namespace, name, generation }) => ({
-      namespace,
-      name,
-      expectedGeneration: generation,
-    }));
+  const listed = await listAllWorkloads(session, { labelSelector: APPLY_SET_LABEL });
+  const members = findMembers(
+    listed.map((workload) => ({ ...workload, labels: workload.spec?.labels ?? {} })),
+    { applied: workloads, format: formatWorkloadName, setName, namespaces },
+  );
+  const listedServices = await listAllPages(
+    (page) =>
+      session.network.listServices(
+        { labelSelector: APPLY_SET_LABEL, ...page },
+        session.getCallOptions(),
+      ),
+    (page) => page.services,
+  );
+  const memberServices = findMembers(
+    listedServices.filter(({ ownerWorkload }) => ownerWorkload === ''),
+    { applied: services, format: formatServiceName, setName, namespaces },
+  );
+  if (!isPruned) return { workloads: [], services: [] };
+  return {
+    workloads: members
+      .filter(({ deletionRequestedAt }) => deletionRequestedAt === undefined)
+      .map(({ namespace, name, generation }) => ({
+        ...{ namespace, name, expectedGeneration: generation },
+      })),
+    services: memberServices.map(({ namespace, name }) => ({ namespace, name })),
+  };
+}
+
+/** What {@link findMembers} compares. */
+interface MemberFilter {
+  readonly applied: readonly WorkloadName[];
+  format(name: WorkloadName): string;
+  readonly setName: string;
+  readonly namespaces: ReadonlySet<string>;
+}
+
+/** Returns the members of a set in the namespaces that are not applied. */
+function findMembers<
+  Item extends WorkloadName & { readonly labels: Readonly<Record<string, string>> },
+>(items: readonly Item[], { applied, format, setName, namespaces }: MemberFilter): readonly Item[] {
+  const names = new Set(applied.map(format));
+  for (const item of items) {
+    const owner = item.labels[APPLY_SET_LABEL] ?? '';
+    if (owner === setName || !names.has(format(item))) continue;
+    throw new CliFailure(
+      ExitCode.conflict,
+      `${format(item)} belongs to the set ${owner}, not to ${setName}; remove it from the manifests of one set, or first apply its manifest without --set`,
+    );
+  }
+  return items.filter(
+    (item) =>
+      namespaces.has(item.namespace) &&
+      item.labels[APPLY_SET_LABEL] === setName &&
+      !names.has(format(item)),
+  );
 }

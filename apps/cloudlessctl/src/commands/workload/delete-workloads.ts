@@ -9,20 +9,21 @@ import type { CliSession } from '../../call/cli-session.js';
 import { waitUntilDeleted } from '../../wait/wait-workload.js';
 import { getListOption, getTextOption, hasFlag } from '../options.js';
 import { formatCount } from '../../output/human.js';
-import { changeEach } from '../change-each.js';
+import { changeEach, type EachResult } from '../change-each.js';
 import { handleChangeOptions } from '../plan/plan-options.js';
+import { formatServiceName, type ServiceName } from '../service/find-service.js';
 import { printWorkloads } from './list-workloads.js';
 import { readManifests } from './read-manifests.js';
 import { selectWorkloads } from './select-workloads.js';
 
 /**
  * Deletes workloads: those that are named, with `-l` those with these labels, with `-f` those of
- * manifests. `delete workload web` means the same as `delete web`. With `--wait`, returns when the
+ * manifests, and then the services of the manifests. `delete workload web` means the same as `delete web`. With `--wait`, returns when the
  * workloads have no replicas left.
  */
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const names = await findWorkloads(invocation);
+  const { workloads: names, services } = await findObjects(invocation);
   const createChanges = () =>
     names.map(({ namespace, name }) => ({
       change: { case: 'delete' as const, value: { namespace, name } },
@@ -31,8 +32,11 @@ export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const isNamed =
     getTextOption(invocation, 'selector') === undefined &&
     getListOption(invocation, 'filename').length === 0;
-  const question = `Delete ${formatCount(names.length, 'workload')}?`;
-  if (await handleChangeOptions(invocation, createChanges, isNamed ? {} : { question })) return;
+  const question = `Delete ${describeCounts(names.length, services.length)}?`;
+  const deletions = services.map((name) => ({ ...name, action: 'DELETE' as const }));
+  const confirmation = isNamed ? {} : { question };
+  const readServices = async () => deletions;
+  if (await handleChangeOptions(invocation, createChanges, confirmation, readServices)) return;
   const deleted = await changeEach(session, names, {
     describe: formatWorkloadName,
     change: (name, requestId) => deleteWorkload(invocation, name, requestId),
@@ -44,12 +48,56 @@ export async function deleteWorkloads(invocation: Invocation): Promise<void> {
         change: (workload) => waitUntilGone(session, workload),
       })
     : undefined;
+  const deletedServices = await deleteManifestServices(invocation, services);
   if (session.isStructured) await printWorkloads(session, existing);
   deleted.throwFailure();
   gone?.throwFailure();
+  deletedServices.throwFailure();
 }
 
-async function findWorkloads(invocation: Invocation): Promise<readonly WorkloadName[]> {
+/** Returns the numbers in words: `2 workloads`, `1 workload and 1 service`. */
+function describeCounts(workloads: number, services: number): string {
+  const counts = [
+    ...(workloads > 0 || services === 0 ? [formatCount(workloads, 'workload')] : []),
+    ...(services > 0 ? [formatCount(services, 'service')] : []),
+  ];
+  return counts.join(' and ');
+}
+
+/** Deletes the services of manifests, after the workloads that they lead to. */
+function deleteManifestServices(
+  invocation: Invocation,
+  services: readonly ServiceName[],
+): Promise<EachResult<void>> {
+  const { session } = invocation;
+  return changeEach(session, services, {
+    describe: formatServiceName,
+    change: async ({ namespace, name }) => {
+      const requestId = session.getRequestId(`service/${namespace}/${name}`);
+      let change = 'deleted';
+      try {
+        await session.network.deleteService(
+          { namespace, name, requestId },
+          session.getCallOptions(),
+        );
+      } catch (reason) {
+        const isMissing = reason instanceof ConnectError && reason.code === Code.NotFound;
+        if (!isMissing || !hasFlag(invocation, 'ignoreNotFound')) throw reason;
+        change = 'not found';
+      }
+      await session.printStatus(`${formatServiceName({ namespace, name })}: ${change}`);
+    },
+  });
+}
+
+/** What a deletion names. */
+interface NamedObjects {
+  readonly workloads: readonly WorkloadName[];
+  /** Only from manifests: `service delete` takes names. */
+  readonly services: readonly ServiceName[];
+}
+
+async function findObjects(invocation: Invocation): Promise<NamedObjects> {
   const { session, operands } = invocation;
   const [first = '', ...others] = operands;
   const selector = getTextOption(invocation, 'selector');
@@ -58,10 +106,13 @@ async function findWorkloads(invocation: Invocation): Promise<readonly WorkloadN
   const startsWithKind =
     (others.length > 0 || isSelected) && ['workload', 'workloads'].includes(first);
   const texts = startsWithKind ? others : operands;
-  if (filenames.length === 0) return selectWorkloads(invocation, texts);
+  if (filenames.length === 0)
+    return { workloads: await selectWorkloads(invocation, texts), services: [] };
   const given = texts.length > 0 ? texts.join(' ') : selector === undefined ? '' : `-l ${selector}`;
   if (given !== '')
-    throw createUsageFailure(`-f names the workloads to delete: remove ${given} or -f`);
+    throw createUsageFailure(
+      `-f names the workloads and services to delete: remove ${given} or -f`,
+    );
   return readManifests(session, filenames, 'nothing was deleted');
 }
 

@@ -1,12 +1,19 @@
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { CliIo } from '../../io/io.js';
 import { parseManifest } from '../../manifest/parse-manifest.js';
+import type { ManifestService } from '../../manifest/manifest-service.js';
 import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
 import { MAX_FILE_BYTES, formatProblem } from '../../manifest/yaml-reader.js';
 import type { LocalSession } from '../../call/local-session.js';
 
+/** The objects of manifests. */
+export interface ManifestObjects {
+  readonly workloads: readonly ManifestWorkload[];
+  readonly services: readonly ManifestService[];
+}
+
 /**
- * Reads the workloads of manifest files and directories.
+ * Reads the workloads and services of manifest files and directories.
  * @param paths - Files; directories, whose .yaml, .yml and .json files are read in the order of
  *   their names; or `-` for standard input.
  * @param consequence - First line of the message that lists problems.
@@ -17,26 +24,38 @@ export async function readManifests(
   session: LocalSession,
   paths: readonly string[],
   consequence = 'nothing was applied',
-): Promise<readonly ManifestWorkload[]> {
+): Promise<ManifestObjects> {
   const workloads: ManifestWorkload[] = [];
+  const services: ManifestService[] = [];
   const problems: string[] = [];
   const declaredIn = new Map<string, string>();
   for (const { file, bytes } of await readFiles(session.io, paths)) {
     const manifest = parseManifest(file, bytes, session.settings.namespace);
     problems.push(...manifest.problems.map(formatProblem));
-    for (const workload of manifest.workloads) {
-      const key = `${workload.namespace}/${workload.name}`;
-      const other = declaredIn.get(key);
-      // `parseManifest` has reported a workload that one file declares twice.
+    workloads.push(...manifest.workloads);
+    services.push(...manifest.services);
+    const names = [
+      ...manifest.workloads.map(({ namespace, name }) => `workload ${namespace}/${name}`),
+      ...manifest.services.map(({ namespace, name }) => `service ${namespace}/${name}`),
+    ];
+    for (const name of names) {
+      const other = declaredIn.get(name);
+      // `parseManifest` has reported what one file declares twice.
       if (other !== undefined && other !== file)
-        problems.push(`${file}: the workload ${key} is already declared in ${other}`);
-      declaredIn.set(key, file);
-      workloads.push(workload);
+        problems.push(`${file}: the ${name} is already declared in ${other}`);
+      declaredIn.set(name, file);
     }
+  }
+  for (const { namespace, name, spec } of workloads) {
+    const file = declaredIn.get(`service ${namespace}/${name}`);
+    if (spec.expose.length > 0 && file !== undefined)
+      problems.push(
+        `${file}: the service ${namespace}/${name} is created by spec.expose of the workload of that name; remove one of them`,
+      );
   }
   if (problems.length > 0)
     throw new CliFailure(ExitCode.usage, `${consequence}:\n${problems.join('\n')}`);
-  return workloads;
+  return { workloads, services };
 }
 
 /**
