@@ -18,7 +18,14 @@ const layers = {
   },
   security: {
     siblings: ['api', 'base'],
-    packages: ['@bufbuild/protobuf', '@peculiar/x509', 'reflect-metadata'],
+    packages: [
+      '@bufbuild/protobuf',
+      '@peculiar/x509',
+      'reflect-metadata',
+      '@bufbuild/cel',
+      '@bufbuild/cel-spec',
+      '@bufbuild/re2',
+    ],
   },
   state: { siblings: ['port', 'api', 'base'], packages: ['@bufbuild/protobuf'] },
   logic: {

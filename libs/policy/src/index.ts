@@ -1,0 +1,30 @@
+export { compilePolicy } from './compile-policy.js';
+export type { CompiledPolicy, CompiledRule, CompileOptions } from './compile-policy.js';
+export { createPolicySet, evaluatePolicies, formatViolation } from './policy-set.js';
+export type { PolicySet } from './policy-set.js';
+export {
+  createLimitsPolicy,
+  createRegistryPolicy,
+  DANGEROUS_CAPABILITIES,
+  DEFAULT_POLICIES,
+} from './default-policies.js';
+export { CONDITION_OPERATORS, LIMITS } from './model.js';
+export type {
+  ConditionOperator,
+  ConditionValue,
+  Finding,
+  IdRange,
+  Policy,
+  PolicyAction,
+  PolicyCondition,
+  PolicyRule,
+  PolicySubject,
+  PolicyViolation,
+  RuleConfigs,
+  RuleType,
+  Verdict,
+  VolumeType,
+} from './model.js';
+export { Budget, BudgetSpentError, EXPRESSION_LIMITS } from './expression/budget.js';
+export { celEngine } from './expression/cel.js';
+export type { Evaluate, ExpressionEngine } from './expression/cel.js';
