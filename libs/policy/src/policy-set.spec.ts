@@ -1,5 +1,5 @@
-import { InvalidInputError } from '@cloudless/base';
 import fc from 'fast-check';
+import { InvalidInputError } from '@cloudless/base';
 import { compilePolicy } from './compile-policy.js';
 import type { Budget } from './expression/budget.js';
 import type { ExpressionEngine } from './expression/cel.js';
