@@ -7,7 +7,6 @@ import {
   ServiceSpecSchema,
   checkBalancing,
   checkService,
-  validateMessage,
 } from '@cloudless/api';
 import type { CreateServiceRequest, LoadBalancerConfig, ServiceSpec } from '@cloudless/api';
 import { InvalidInputError, type Violation } from '@cloudless/base';
@@ -42,7 +41,8 @@ export interface ServiceEntries {
 }
 
 /**
- * Reads a service, and checks the service as the coordinator does when one is created.
+ * Reads a service, and checks combinations of fields as the coordinator does. The coordinator alone
+ * checks ranges and lengths, whose rules are part of its proto.
  * @param id - Undefined when the name or the namespace is not usable; the fields are then read for
  *   their problems only.
  * @returns Undefined when there are problems, which are reported with the position of their field.
@@ -108,10 +108,9 @@ function readServiceMessage(
   return readMessage(reader, document, schema, value, keyNode, path, { anyEnumSpelling: true });
 }
 
-/** Returns what the coordinator would refuse, by field of the request. */
+/** Returns the combinations that the coordinator would refuse, by field of the request. */
 function findViolations(request: CreateServiceRequest): readonly Violation[] {
   const checks = [
-    () => validateMessage(CreateServiceRequestSchema, request),
     () => checkService(request.spec ?? create(ServiceSpecSchema)),
     () => checkBalancing(request.loadBalancer, 'load_balancer'),
   ];
