@@ -164,7 +164,7 @@ loadBalancer: { algorithm: source-hash, localityAware: false }
     ],
     [
       `[{"kind": "Service", "name": "a", "spec": {"ports": []}}]`,
-      'web.yaml:1:54: [0].spec.ports: at least one port is required',
+      'web.yaml:1:53: [0].spec.ports: at least one port is required',
     ],
   ])('refuses the document %j', (text, problem) => {
     expect(problems(text)).toEqual([problem]);
