@@ -24,7 +24,10 @@ interface CallContext {
 /** Longest duration of a call: a command has its own timeout of up to an hour; 10 s more. */
 const CALL_DEADLINE_MS = 3_610_000;
 
-/** Who may call AgentService. Undefined in plaintext on loopback: every client of this machine. */
+/**
+ * Rules for callers of AgentService. Undefined in plaintext on loopback: every client of this
+ * machine may call.
+ */
 export interface AgentServiceSecurity {
   readonly tls: ServerTls;
   readonly authorizer: AgentAuthorizer;

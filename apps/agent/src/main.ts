@@ -151,7 +151,7 @@ async function main(argv: readonly string[]): Promise<number> {
         } catch (reason) {
           const { text, exitCode } = describeFailure('cloudless-agent network-proxy', reason);
           process.stderr.write(text);
-          process.exit(exitCode); // open connections must not keep a proxy that nobody can reach
+          process.exit(exitCode); // open connections must not keep a proxy without a control socket
         }
         process.exit(0);
       };

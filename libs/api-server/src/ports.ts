@@ -139,7 +139,9 @@ export interface NodeAllocation {
 
 /** A state of the cluster, opened for one simulation. Close it after use. */
 export interface SimulatedState {
-  /** The records, for the validation of the changes in the turn of the event loop of the opening. */
+  /**
+   * The records, for the validation of the changes in the turn of the event loop of the opening.
+   */
   readonly view: ClusterView;
   /**
    * Predicts the effect of changes, in slices between which other work runs. Call it in the turn of
@@ -176,9 +178,9 @@ export interface NodeAllocations {
 /** A network proxy that reads the feed. */
 export interface NetworkFeedReader {
   /**
-   * Yields encoded messages of type NetworkUpdate until `signal` is aborted: everything, or what has
-   * changed since the position of the reader, then each change. A reader that is too slow receives
-   * everything again.
+   * Yields encoded messages of type NetworkUpdate until `signal` is aborted: everything, or what
+   * has changed since the position of the reader, then each change. A reader that is too slow
+   * receives everything again.
    */
   read(signal: StopSignal): AsyncIterable<Uint8Array>;
   /** Records that the proxy has applied all updates up to a revision. */
@@ -187,7 +189,7 @@ export interface NetworkFeedReader {
   close(): void;
 }
 
-/** What the network proxies of nodes receive. */
+/** Feed of the network proxies of nodes. */
 export interface NetworkFeedPort {
   /**
    * Adds a reader. Close it.
@@ -199,9 +201,11 @@ export interface NetworkFeedPort {
     readonly feedId: string;
     readonly revision: bigint;
   }): NetworkFeedReader;
-  /** Whether proxies may know a replica as an endpoint of a service. */
+  /** Returns true when proxies may know a replica as an endpoint of a service. */
   hasEndpoint(replica: Pick<ReplicaRecord, 'id' | 'uid'>): boolean;
-  /** Whether no connected proxy chooses a leaving replica for new connections any more. */
+  /**
+   * Returns true when no connected proxy chooses a leaving replica for new connections any more.
+   */
   isGone(replicaId: string): boolean;
   /**
    * Calls the listener once for each leaving replica, as soon as no connected proxy chooses the
@@ -278,8 +282,8 @@ export interface ApiServerDeps extends ReadDeps {
    */
   readonly replaceCredential?: (caller: Caller, certificate: CertificateFacts) => void;
   /**
-   * Returns the principal of a client certificate; `identifyCertificate` of `Authenticator`. Default:
-   * users cannot call agents.
+   * Returns the principal of a client certificate; `identifyCertificate` of `Authenticator`.
+   * Default: users cannot call agents.
    * @param chainDer - The certificate of the client and those above, DER.
    * @throws {@link CloudlessError} of kind `unauthenticated` or `denied` for an invalid certificate.
    */

@@ -34,7 +34,7 @@ export interface IngressRoute {
   readonly rules: readonly IngressRule[];
   /** Absent: the route is served without TLS. */
   readonly tls?: IngressTls;
-  /** Whether requests without TLS are answered with a redirect to https. */
+  /** True when requests without TLS are answered with a redirect to https. */
   readonly redirectToHttps: boolean;
   /** Largest size of the headers of a request, bytes, 1 to 65,536. */
   readonly maxHeaderBytes: number;

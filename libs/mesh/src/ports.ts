@@ -121,7 +121,9 @@ export interface ProxyLimits {
    * otherwise the session that was used least recently. Default: 10000.
    */
   readonly maxUdpSessions: number;
-  /** Time after the last datagram for which a UDP session is kept, milliseconds. Default: 180000. */
+  /**
+   * Time after the last datagram for which a UDP session is kept, milliseconds. Default: 180000.
+   */
   readonly udpIdleMs: number;
 }
 
@@ -144,7 +146,9 @@ export interface AccessRecord {
   readonly startedAtMs: number;
   readonly durationMs: number;
   readonly protocol: 'tcp' | 'udp';
-  /** `entry`: a client of this node; `exit`: a client of another node, for a replica of this node. */
+  /**
+   * `entry`: a client of this node; `exit`: a client of another node, for a replica of this node.
+   */
   readonly side: 'entry' | 'exit';
   /** `<namespace>/<name>` of the service. */
   readonly service: string;
@@ -177,26 +181,29 @@ export interface NetworkProxyOptions extends ProxyNode {
    * of the same `hostId` only.
    */
   readonly identity?: IdentitySource | undefined;
-  /** Connects to a coordinator. The proxy calls it again, with growing delays, after each failure. */
+  /**
+   * Connects to a coordinator. The proxy calls it again, with growing delays, after each failure.
+   */
   readonly connect: (signal: AbortSignal) => Promise<CoordinatorConnection>;
   /** Address and port at which other proxies connect. Absent: this node can only dial out. */
   readonly meshListen?: { readonly host: string; readonly port: number } | undefined;
   /**
-   * Lists the addresses of this machine at which node ports listen. Called every 5 s, because addresses
-   * come and go; may throw. Default: none.
+   * Lists the addresses of this machine at which node ports listen. Called every 5 s, because
+   * addresses come and go; may throw. Default: none.
    */
   readonly listMachineAddresses?: (() => readonly string[]) | undefined;
   readonly sockets: ListeningSockets;
   /** Checks endpoints outside the cluster. */
   readonly checkClients: CheckClients;
   /**
-   * Makes the range of virtual addresses reachable on this machine. Rejects with the reason for which
-   * the addresses are not served; called again later, because others may remove what it needs.
+   * Makes the range of virtual addresses reachable on this machine. Rejects with the reason for
+   * which the addresses are not served; called again later, because others may remove what it
+   * needs.
    */
   readonly prepareRange: (cidr: string) => Promise<void>;
   /**
-   * Resolves when this process holds the lock of its network namespace: the proxy listens at virtual
-   * addresses and node ports only then.
+   * Resolves when this process holds the lock of its network namespace: the proxy listens at
+   * virtual addresses and node ports only then.
    */
   readonly mayListen: (signal: AbortSignal) => Promise<void>;
   /** File that keeps the last known network over a restart of the machine. */
@@ -207,8 +214,8 @@ export interface NetworkProxyOptions extends ProxyNode {
   readonly meter: Meter;
   readonly limits?: Partial<ProxyLimits> | undefined;
   /**
-   * Whether a client address is of this machine or a container of it, so that it may use virtual
-   * addresses. Default: own addresses and the networks of containers.
+   * Returns true when a client address is of this machine or a container of it, so that it may use
+   * virtual addresses. Default: own addresses and the networks of containers.
    */
   readonly isLocalClient?: ((address: string) => boolean) | undefined;
   /** Returns the replica that runs behind a client address; undefined when unknown. */
@@ -223,9 +230,11 @@ export interface NetworkProxyOptions extends ProxyNode {
 export interface NetworkProxyStatus {
   /** Revision of the newest complete update that is applied. 0n: none yet. */
   readonly revision: bigint;
-  /** Whether everything up to a revision of the coordinator is known; false after a snapshot only. */
+  /**
+   * True when everything up to a revision of the coordinator is known; false after a snapshot only.
+   */
   readonly complete: boolean;
-  /** Whether a stream of a coordinator is open. */
+  /** True when a stream of a coordinator is open. */
   readonly connected: boolean;
   readonly services: number;
   readonly endpoints: number;
@@ -286,13 +295,14 @@ export interface NetworkProxy {
    */
   drain(withinMs: number): Promise<void>;
   /**
-   * Nodes whose agents share the network namespace of this proxy, as the agents themselves proved at
-   * the control socket. Their endpoints are reached without TLS. The node of the proxy counts always.
+   * Nodes whose agents share the network namespace of this proxy, as the agents themselves proved
+   * at the control socket. Their endpoints are reached without TLS. The node of the proxy counts
+   * always.
    */
   setLocalNodes(nodeIds: readonly string[]): void;
   /**
-   * Resets connections to replicas that have ended on this node, and opens no more of them, before the
-   * coordinator says so. A replica never comes back.
+   * Resets connections to replicas that have ended on this node, and opens no more of them, before
+   * the coordinator says so. A replica never comes back.
    */
   endReplicas(replicaIds: readonly string[]): void;
   /** Accepts the bytes of the TLS connection of another proxy, which the coordinator relays. */

@@ -6,7 +6,9 @@ import type { ServiceAccess } from '@cloudless/agent-core';
 export const CONTROL_PROTOCOL = 1;
 /** Name of the control socket in the directory of a proxy. */
 export const CONTROL_SOCKET = 'control';
-/** File with the settings of a proxy, which the agent writes before it starts or reloads the proxy. */
+/**
+ * File with the settings of a proxy, which the agent writes before it starts or reloads the proxy.
+ */
 export const SETTINGS_FILE = 'settings.json';
 /** Longest line from a client, bytes. */
 export const MAX_REQUEST_BYTES = 64 * 1024;
@@ -23,7 +25,7 @@ export interface ProxySettings {
   readonly coordinators: readonly string[];
   /** Data directory of the agent, with the identity of the node. */
   readonly dataDir: string;
-  /** Whether the cluster has identities. */
+  /** True when the cluster has identities. */
   readonly usesTls: boolean;
   /** Where other proxies connect. Absent: this node can only dial out. */
   readonly meshListen?: { readonly host: string; readonly port: number };
@@ -33,16 +35,16 @@ export interface ProxySettings {
   readonly ingressHttps?: { readonly host: string; readonly port: number };
 }
 
-/** What the proxy reports about itself. Revisions are text, as JSON has no large numbers. */
+/** Report of the proxy about itself. Revisions are text, as JSON has no large numbers. */
 export type ControlStatus = Omit<NetworkProxyStatus, 'revision'> & {
   readonly revision: string;
-  /** Whether this proxy serves the virtual addresses of its network namespace. */
+  /** True when this proxy serves the virtual addresses of its network namespace. */
   readonly servesAddresses: boolean;
 };
 
 /**
- * One line of JSON of a client. `id` is repeated by the response. After `relay` the connection carries
- * the bytes of another proxy, in both directions, and no further messages.
+ * One line of JSON of a client. `id` is repeated by the response. After `relay` the connection
+ * carries the bytes of another proxy, in both directions, and no further messages.
  */
 export type ControlRequest =
   | { readonly type: 'services'; readonly id: number; readonly namespace: string }

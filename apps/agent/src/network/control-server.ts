@@ -20,7 +20,7 @@ const MAX_CONNECTIONS = 1_024;
 type Answered = Exclude<ControlRequest, { type: 'relay' }>;
 type WithoutId<Message> = Message extends { id: number } ? Omit<Message, 'id'> : never;
 
-/** What the proxy does for its clients. */
+/** Answers of the proxy to its clients. */
 export interface ControlHandler {
   readonly settings: () => ProxySettings;
   /** Answers a request. An error becomes a `failed` response. */
@@ -46,9 +46,10 @@ export class ControlServer {
   }
 
   /**
-   * Listens in place of any earlier server. The caller has the lock of the directory. The socket gets
-   * its name only after it listens: a server that closes removes the name under which its socket was
-   * made, and a predecessor that closes late must not remove the socket of its successor.
+   * Listens in place of any earlier server. The caller has the lock of the directory. The socket
+   * gets its name only after it listens: a server that closes removes the name under which its
+   * socket was made, and a predecessor that closes late must not remove the socket of its
+   * successor.
    */
   static async listen(handler: ControlHandler, log: Log): Promise<ControlServer> {
     const server = net.createServer({ allowHalfOpen: true });

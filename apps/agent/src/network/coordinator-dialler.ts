@@ -20,7 +20,7 @@ const PING_MS = 5_000;
 export interface CoordinatorDiallerOptions {
   /** Current base addresses of coordinators. */
   readonly addresses: () => readonly string[];
-  /** What connections to `https://` need. */
+  /** Returns certificate, key and trusted roots for connections to `https://`. */
   readonly tls: () => ClientTls;
   readonly clock: Clock;
 }

@@ -9,8 +9,9 @@ const BATCH_SIZE = 500;
 type Send = (request: Omit<Extract<ControlRequest, { type: 'ended' }>, 'id'>) => Promise<unknown>;
 
 /**
- * What the proxy must know about replicas that have ended. The proxy hears everything again at each
- * connection: the process may be another one, and the coordinator may not have removed the endpoints.
+ * Reports to the proxy about replicas that have ended. The proxy hears everything again at each
+ * connection: the process may be another one, and the coordinator may not have removed the
+ * endpoints.
  */
 export class EndedReports {
   private readonly ids = new Set<string>();

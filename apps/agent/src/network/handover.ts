@@ -33,12 +33,15 @@ export interface HandedLock {
   readonly path: string | undefined;
 }
 
-/** What a proxy process inherits. */
+/** Sockets and lock that a proxy process inherits from its predecessor. */
 export interface Inheritance {
   readonly sockets: readonly HandedSocket[];
   /** Absent: the predecessor did not hold the lock of the network namespace. */
   readonly lock: HandedLock | undefined;
-  /** Tells the predecessor that this process listens. Resolves once it has closed its control socket. */
+  /**
+   * Tells the predecessor that this process listens. Resolves once it has closed its control
+   * socket.
+   */
   takeOver(): Promise<void>;
 }
 

@@ -49,7 +49,9 @@ export class ProcessSockets implements ListeningSockets {
     return [...this.open.values()];
   }
 
-  /** Closes the inherited sockets that nobody has asked for, with the clients that they hold. */
+  /**
+   * Closes the inherited sockets that no listener has asked for, with the clients that they hold.
+   */
   closeUnused(): void {
     for (const socket of this.inherited.values()) {
       socket.handle.close();
@@ -86,8 +88,8 @@ const heldClients = new WeakMap<net.Server | dgram.Socket, HeldClients>();
 const MAX_HELD = 4_096;
 
 /**
- * Keeps the clients that arrive at a socket of another process until the socket has a handler. Such a
- * socket accepts connections as soon as it arrives, and has none of the options with which it was
+ * Keeps the clients that arrive at a socket of another process until the socket has a handler. Such
+ * a socket accepts connections as soon as it arrives, and has none of the options with which it was
  * created.
  */
 export function holdClients({ kind, handle }: HandedSocket): void {

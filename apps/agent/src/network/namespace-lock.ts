@@ -10,7 +10,7 @@ import {
   type Log,
 } from '@cloudless/base';
 
-/** Delay after an attempt that failed although nobody seemed to hold the lock, milliseconds. */
+/** Delay after an attempt that failed although no process seemed to hold the lock, milliseconds. */
 const RETRY_MS = 100;
 /** Delay after an attempt that failed because of the directory of the lock, milliseconds. */
 const RETRY_DIRECTORY_MS = 5_000;
@@ -44,7 +44,10 @@ export function explainHolder(
 }
 
 export interface NamespaceLockOptions {
-  /** Prepares the directory of the lock, and returns its path. Throws why nobody may hold a lock there. */
+  /**
+   * Prepares the directory of the lock, and returns its path. Throws when no process may hold a
+   * lock there, with the reason.
+   */
   readonly directory: () => string;
   /** Name of the network namespace in the directory. */
   readonly namespace: string;
@@ -58,7 +61,7 @@ export interface NamespaceLockOptions {
  *
  * The lock is a Unix socket in a directory that only its user may write, so that no other user of the
  * machine can take the lock or pretend to hold it. The socket with the highest number counts, and is
- * void when nobody listens. To replace a void socket, a process links its own under the next number
+ * void when no process listens. To replace a void socket, a process links its own under the next number
  * (`link` fails when the name exists) and then deletes the earlier ones: one process can replace a
  * given holder, and a process that read an outdated list finds a higher number and gives up.
  */
@@ -69,7 +72,7 @@ export class NamespaceLock {
   private drafts = 0;
   /** Connections of the processes that wait for the lock. */
   private readonly waiting = new Set<net.Socket>();
-  /** Who holds the lock, while this process waits for it. */
+  /** The holder of the lock, while this process waits for the lock. */
   holder: LockHolder | undefined;
 
   constructor(
@@ -82,12 +85,12 @@ export class NamespaceLock {
     return this.server;
   }
 
-  /** What a successor gets; undefined while this process does not hold the lock. */
+  /** The socket for a successor; undefined while this process does not hold the lock. */
   get handed(): { readonly server: net.Server; readonly path: string | undefined } | undefined {
     return this.server === undefined ? undefined : { server: this.server, path: this.held };
   }
 
-  /** Why nobody can hold the lock at the moment, for people. */
+  /** Reason for people why no process can hold the lock at the moment. */
   get problem(): string | undefined {
     return this.lastProblem;
   }
@@ -192,7 +195,9 @@ export class NamespaceLock {
     server.unref();
   }
 
-  /** Resolves when the holder has ended: to true, or to false when nobody listens at the socket. */
+  /**
+   * Resolves when the holder has ended: to true, or to false when no process listens at the socket.
+   */
   private waitForHolder(path: string, signal: AbortSignal): Promise<boolean> {
     return new Promise<boolean>((resolve) => {
       const socket = net.connect(path);

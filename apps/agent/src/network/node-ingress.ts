@@ -59,7 +59,7 @@ export class NodeIngress {
     });
   }
 
-  /** Why routes are not served, for people. */
+  /** Reasons for people why routes are not served. */
   get problems(): readonly string[] {
     return [...this.failures.values(), ...this.ingress.status().problems];
   }

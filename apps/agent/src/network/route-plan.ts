@@ -9,7 +9,7 @@ export interface MachineRoute {
   readonly gateway?: string;
 }
 
-/** What has to happen so that every address of a range is an address of this machine. */
+/** The change that makes every address of a range an address of this machine. */
 export type RoutePlan =
   | { readonly kind: 'ready' }
   | { readonly kind: 'add' }

@@ -171,8 +171,8 @@ class ProxyProcess implements ControlHandler {
   }
 
   /**
-   * Ends the process after its connections have ended, or `withinMs` milliseconds. The shortest time
-   * counts, also for a process that drains after an upgrade.
+   * Ends the process after its connections have ended, or `withinMs` milliseconds. The shortest
+   * time counts, also for a process that drains after an upgrade.
    */
   stop(withinMs: number): void {
     this.draining.stop(withinMs);
@@ -212,7 +212,10 @@ class ProxyProcess implements ControlHandler {
   acceptRelay: ControlHandler['acceptRelay'] = (fromNodeId, socket) =>
     this.proxy.acceptRelay(fromNodeId, socket);
 
-  /** What a new container needs to reach services; undefined until the proxy knows the network. */
+  /**
+   * Returns names, addresses and DNS server for a new container; undefined until the proxy knows
+   * the network.
+   */
   private findServices(namespace: string): ServiceAccess | undefined {
     const { settings } = this.proxy.view;
     if (settings === undefined) return undefined;

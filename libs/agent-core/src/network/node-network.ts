@@ -9,7 +9,7 @@ export interface ReachableService {
   readonly ports: readonly { readonly name: string; readonly port: number }[];
 }
 
-/** What a new container needs to reach services. */
+/** Names, addresses and DNS server with which a new container reaches services. */
 export interface ServiceAccess {
   /** Address of the DNS server of the node and domain of the cluster. Absent: the node has none. */
   readonly dns?: { readonly server: string; readonly domain: string };

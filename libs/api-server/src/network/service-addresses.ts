@@ -21,7 +21,9 @@ export interface AddressOwner {
   readonly key: string;
 }
 
-/** What each open transaction has chosen already: a plan may create many services at once. */
+/**
+ * Addresses that each open transaction has chosen already: a plan may create many services at once.
+ */
 const chosenIn = new WeakMap<Transaction, Set<string>>();
 
 function listChosen(transaction: Transaction): Set<string> {

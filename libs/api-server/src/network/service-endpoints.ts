@@ -28,7 +28,7 @@ import type { WorkloadPresenterPort } from '../ports.js';
 /** A replica that a service leads to. */
 export interface ServiceReplica {
   readonly replica: ReplicaRecord;
-  /** Whether new connections may go to the replica. */
+  /** True when new connections may go to the replica. */
   readonly isReady: boolean;
   /** Addresses for the ports of the service. Empty: the replica is no endpoint. */
   readonly ports: readonly EndpointPort[];

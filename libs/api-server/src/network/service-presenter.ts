@@ -47,7 +47,7 @@ export function presentService(view: ClusterView, record: ServiceRecord): Servic
 interface EndpointSummary {
   readonly ready: number;
   readonly total: number;
-  /** Why no endpoint is ready. */
+  /** Reason why no endpoint is ready. */
   readonly reason: string;
   readonly message: string;
 }

@@ -1,6 +1,6 @@
 import { ConnectError, type HandlerContext } from '@connectrpc/connect';
 
-/** Headers of the connection between two coordinators, which concern nobody else. */
+/** Headers of the connection between two coordinators, which concern only the two. */
 const CONNECTION_HEADERS =
   /^(:.*|content-.*|accept-.*|grpc-.*|connect-.*|date|vary|trailer|te|connection|keep-alive|transfer-encoding|server)$/i;
 

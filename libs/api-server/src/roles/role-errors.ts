@@ -7,8 +7,8 @@ import type { KnownLeader } from './leader-directory.js';
 const NOT_STARTED = 'not_started';
 
 /**
- * Returns the error of a coordinator that cannot serve a call because it does not lead. The metadata
- * name the leader, if one is known.
+ * Returns the error of a coordinator that cannot serve a call because it does not lead. The
+ * metadata name the leader, if one is known.
  * @param what - The subject of the message, such as `sessions of agents are`.
  */
 export function createNotLeaderError(
@@ -40,7 +40,9 @@ export function createRoleChangedError(leader: KnownLeader | undefined): Cloudle
   );
 }
 
-/** The error of a call that may or may not have been made when the connection to the leader broke. */
+/**
+ * The error of a call that may or may not have been made when the connection to the leader broke.
+ */
 export function createUnknownOutcomeError(rpc: string, cause: unknown): CloudlessError {
   return new CloudlessError(
     'unavailable',
@@ -69,7 +71,7 @@ export type ForwardedFailure =
   | 'answered'
   /** The other coordinator has not begun the call. */
   | 'notStarted'
-  /** The connection broke, so nobody knows whether the call was made. */
+  /** The connection broke, so the outcome of the call is unknown. */
   | 'unknown';
 
 /** Classifies the failure of a call that was sent to the leader. */

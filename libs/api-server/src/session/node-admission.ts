@@ -35,7 +35,7 @@ export type NodeAdmissionDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random'
 
 /**
  * Returns the error for an agent whose Hello was stored while the leadership or the process was
- * ending: nobody would end its session.
+ * ending: no coordinator would end its session.
  */
 export const createClosingError = (): CloudlessError =>
   new CloudlessError('unavailable', 'this coordinator takes no more agents; dial again');

@@ -42,7 +42,10 @@ export function getZone({ zone, hello }: NodeRecord): string {
   return zone ?? hello?.zone ?? '';
 }
 
-/** Whether a node has all labels of a selector, with their values. An empty one selects all. */
+/**
+ * Returns true when a node has all labels of a selector, with their values. An empty one selects
+ * all.
+ */
 export function selectsNode(
   selector: Readonly<Record<string, string>>,
   record: NodeRecord,

@@ -4,15 +4,15 @@ import type { RecordKind } from '../records/records.js';
 import type { RecordChange } from './record-change.js';
 import type { ViewFollower } from './view-follower.js';
 
-/** What one revision changed, limited to some kinds. */
+/** Records that one revision changed, limited to some kinds. */
 export interface BufferedChanges {
   readonly revision: Revision;
   readonly changes: readonly RecordChange[];
 }
 
 /**
- * Revisions that wait for one reader at most. The records are those of the view, so a revision costs
- * little; a reader that is further behind reads the history of the store.
+ * Revisions that wait for one reader at most. The records are those of the view, so a revision
+ * costs little; a reader that is further behind reads the history of the store.
  */
 const MAX_BUFFERED_REVISIONS = 1_000;
 

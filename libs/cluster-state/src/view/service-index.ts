@@ -4,7 +4,7 @@ import { toServiceKeyId } from '../records/records.js';
 import { SortedKeys } from './sorted-keys.js';
 import type { Stored } from './record-change.js';
 
-/** What the index reads of the view. */
+/** Reads of the view that the index needs. */
 export interface ServiceSources {
   readonly services: ReadonlyMap<string, Stored<ServiceRecord>>;
   readonly workloads: ReadonlyMap<string, Stored<WorkloadRecord>>;
@@ -12,8 +12,8 @@ export interface ServiceSources {
 }
 
 /**
- * Finds the services that select a workload, the workloads that a service selects, and the endpoints
- * of a service, each at a cost in proportion to the labels and the result.
+ * Finds the services that select a workload, the workloads that a service selects, and the
+ * endpoints of a service, each at a cost in proportion to the labels and the result.
  */
 export class ServiceIndex {
   private readonly sortedKeys = new SortedKeys();
@@ -98,8 +98,8 @@ const toLabelTerm = (namespace: string, [key, value]: readonly [string, string])
   `label ${namespace} ${key} ${value}`;
 
 /**
- * Returns a term that every workload has that a service selects; undefined for a service that selects
- * none.
+ * Returns a term that every workload has that a service selects; undefined for a service that
+ * selects none.
  */
 function toServiceTerm({ namespace, spec }: ServiceRecord): string | undefined {
   if (spec === undefined) return undefined;

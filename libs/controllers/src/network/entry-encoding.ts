@@ -28,7 +28,7 @@ export interface ReplicaEndpoint {
   readonly location: NodeLocation;
   readonly weight: number;
   readonly ready: boolean;
-  /** Whether the replica is about to stop. */
+  /** True when the replica is about to stop. */
   readonly leaving: boolean;
 }
 

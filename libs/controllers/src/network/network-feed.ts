@@ -99,8 +99,8 @@ const SLICE_ENTRIES = 1_000;
 /** Shortest time between two updates, in which changes are collected. */
 const MIN_INTERVAL_MS = 20;
 /**
- * Milliseconds by which each reader lengthens that time, so that the sending of updates takes at most
- * about half of a processor: each takes about 50 µs.
+ * Milliseconds by which each reader lengthens that time, so that the sending of updates takes at
+ * most about half of a processor: each takes about 50 µs.
  */
 const INTERVAL_MS_PER_READER = 0.1;
 const LOG_BYTES = 16 * 1024 * 1024;
@@ -119,7 +119,9 @@ export class NetworkFeed {
   private snapshot: Snapshot | undefined;
   /** Revision up to which {@link log} contains all changes. */
   private flushedRevision = 0n;
-  /** Revision of the newest update, or of the start. A reader that has applied this is up to date. */
+  /**
+   * Revision of the newest update, or of the start. A reader that has applied this is up to date.
+   */
   private loggedRevision = 0n;
   private unsubscribes: (() => void)[] = [];
   private timer: Timer | undefined;
@@ -171,12 +173,14 @@ export class NetworkFeed {
     return reader;
   }
 
-  /** Whether proxies may know a replica as an endpoint of a service. */
+  /** Returns true when proxies may know a replica as an endpoint of a service. */
   hasEndpoint({ id, uid }: Pick<ReplicaRecord, 'id' | 'uid'>): boolean {
     return this.model?.hasReplica(id, uid) ?? false;
   }
 
-  /** Whether no connected proxy chooses a leaving replica for new connections any more. */
+  /**
+   * Returns true when no connected proxy chooses a leaving replica for new connections any more.
+   */
   isGone(replicaId: string): boolean {
     return this.removals.isGone(replicaId);
   }

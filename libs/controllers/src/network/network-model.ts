@@ -28,7 +28,10 @@ import { describeTraffic, type WorkloadTraffic } from './workload-traffic.js';
 export interface NetworkSource {
   /** The newest state. The records that it returns do not change. */
   readonly view: () => ClusterView;
-  /** Whether the lease of a node has ended. Not in the store: see {@link NetworkModel.markNode}. */
+  /**
+   * Returns true when the lease of a node has ended. Not in the store: see {@link
+   * NetworkModel.markNode}.
+   */
   readonly isLost: (nodeId: string) => boolean;
 }
 
@@ -102,7 +105,7 @@ export class NetworkModel {
     return this.settings;
   }
 
-  /** Whether {@link update} has something to do. */
+  /** Returns true when {@link update} has something to do. */
   get isBehind(): boolean {
     return (
       this.markedSettings ||
@@ -115,7 +118,7 @@ export class NetworkModel {
     );
   }
 
-  /** Whether a replica has an entry, ready or not. */
+  /** Returns true when a replica has an entry, ready or not. */
   hasReplica(replicaId: string, uid: string): boolean {
     for (const key of this.selections.servicesOf(uid))
       if (this.members.get(key)?.get(uid)?.has(replicaId) === true) return true;

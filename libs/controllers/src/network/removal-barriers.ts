@@ -14,7 +14,9 @@ export class RemovalBarriers {
   private readonly barriers = new Set<Barrier>();
   private readonly gone = new Set<string>();
 
-  /** @param onGone - Called once for each replica, as soon as all readers have applied its removal. */
+  /**
+   * @param onGone - Called once for each replica, as soon as all readers have applied its removal.
+   */
   constructor(private readonly onGone: (replicaIds: readonly string[]) => void) {}
 
   /** Number of barriers that are waited for. */
@@ -29,7 +31,7 @@ export class RemovalBarriers {
     return count;
   }
 
-  /** Whether all readers have applied the removal of a replica. */
+  /** Returns true when all readers have applied the removal of a replica. */
   isGone(replicaId: string): boolean {
     return this.gone.has(replicaId);
   }

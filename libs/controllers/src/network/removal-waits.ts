@@ -46,7 +46,7 @@ export class RemovalWaits {
     return this.barriers.replicaCount;
   }
 
-  /** Whether no proxy that is waited for chooses a replica any more. */
+  /** Returns true when no proxy that is waited for chooses a replica any more. */
   isGone(replicaId: string): boolean {
     return this.barriers.isGone(replicaId);
   }

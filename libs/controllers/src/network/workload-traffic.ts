@@ -12,9 +12,12 @@ import { computeVersionWeights, hasWeightedSteps, isRollingBack } from './versio
 export interface WorkloadTraffic {
   /** Equal texts stand for equal rules. */
   readonly signature: string;
-  /** Whether the rules may change when a replica becomes ready or stops being ready. */
+  /** True when the rules may change when a replica becomes ready or stops being ready. */
   readonly dependsOnReplicas: boolean;
-  /** Whether replicas of this version receive connections: under BLUE_GREEN the active one only. */
+  /**
+   * Returns true when replicas of this version receive connections: under BLUE_GREEN the active one
+   * only.
+   */
   readonly isServing: (replica: ReplicaRecord) => boolean;
   /** Weight relative to the other replicas of the workload. */
   readonly getWeight: (replica: ReplicaRecord) => number;

@@ -3,13 +3,13 @@ import { DerReader, DerTag } from './der.js';
 
 /** What the extensions of a certificate say (RFC 5280, section 4.2). */
 export interface CertificateExtensions {
-  /** Whether the certificate is one of a certificate authority. */
+  /** True when the certificate is one of a certificate authority. */
   readonly isCa: boolean;
   /** Number of certificate authorities that may follow below; undefined: any number. */
   readonly pathLength: number | undefined;
-  /** Whether the key may sign a handshake: key usage digitalSignature. */
+  /** True when the key may sign a handshake: key usage digitalSignature. */
   readonly maySignHandshakes: boolean;
-  /** Whether the key may sign certificates: key usage keyCertSign. */
+  /** True when the key may sign certificates: key usage keyCertSign. */
   readonly maySignCertificates: boolean;
   /** Extended key usage clientAuth. */
   readonly forClients: boolean;

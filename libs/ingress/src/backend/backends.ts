@@ -14,11 +14,11 @@ export interface ChosenBackend {
   readonly kind: 'chosen';
   /** Id of the endpoint. */
   readonly endpoint: string;
-  /** Whether a connection may carry the requests of several clients. */
+  /** True when a connection may carry the requests of several clients. */
   readonly isShareable: boolean;
   /**
-   * Connects to the endpoint, within the time limit of the service. The stream ends with an error when
-   * the endpoint is gone.
+   * Connects to the endpoint, within the time limit of the service. The stream ends with an error
+   * when the endpoint is gone.
    * @throws when the endpoint accepts no connection.
    */
   connect(): Promise<Duplex>;

@@ -31,8 +31,8 @@ export interface ForwardedFacts {
 export type HeaderMap = Record<string, string | string[]>;
 
 /**
- * Returns the headers for an endpoint: those of the client without the headers of its connection and
- * without those of proxies, and with own ones.
+ * Returns the headers for an endpoint: those of the client without the headers of its connection
+ * and without those of proxies, and with own ones.
  * @param rawHeaders - Names and values by turns; pseudo-headers are skipped.
  * @see RFC 7239
  */
@@ -75,7 +75,7 @@ export function toRawHeaders(
   });
 }
 
-/** Whether a request is a call of gRPC, which needs HTTP/2 up to the endpoint. */
+/** Returns true when a request is a call of gRPC, which needs HTTP/2 up to the endpoint. */
 export function isGrpc(contentType: string | undefined): boolean {
   return /^application\/grpc(?:$|[+; ])/i.test(contentType ?? '');
 }

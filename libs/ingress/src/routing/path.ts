@@ -17,7 +17,7 @@ export function normalisePath(target: string): string | undefined {
   return /(?:^|\/|\\|%2F|%5C)\.{1,2}(?:$|\/|\\|;|%2F|%5C)/.test(path) ? undefined : path;
 }
 
-/** Whether a path is the prefix itself or below it, by whole segments. */
+/** Returns true when a path is the prefix itself or below it, by whole segments. */
 export function isBelow(path: string, prefix: string): boolean {
   const stem = prefix.endsWith('/') ? prefix.slice(0, -1) : prefix;
   return path === stem || path.startsWith(`${stem}/`);

@@ -18,8 +18,8 @@ interface Entry extends RouteMatch {
 /**
  * Chooses the route of a request: a route with the exact host before one with a wildcard before one
  * for every host, and among those of one host the longest path prefix. A host whose routes do not
- * cover the path falls back to the less exact ones. Immutable: a change of routes makes a new table,
- * and open requests keep what they have chosen.
+ * cover the path falls back to the less exact ones. Immutable: a change of routes makes a new
+ * table, and open requests keep what they have chosen.
  */
 export class RouteTable {
   private readonly byHost = new Map<string, Entry[]>();
@@ -46,7 +46,7 @@ export class RouteTable {
     return undefined;
   }
 
-  /** Whether a route exists for a host, at any path. */
+  /** Returns true when a route exists for a host, at any path. */
   hasHost(host: string): boolean {
     return this.candidates(host).length > 0;
   }

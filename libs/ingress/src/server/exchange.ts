@@ -230,7 +230,7 @@ export class Exchange {
 export interface Sender {
   /** @returns A function that ends the attempt. */
   (exchange: Exchange, chosen: ChosenBackend): () => void;
-  /** Whether the bodies may pause for any time, as those of gRPC. */
+  /** True when the bodies may pause for any time, as those of gRPC. */
   readonly isStream?: boolean;
 }
 

@@ -50,7 +50,7 @@ export interface RequestHandlerOptions {
   readonly table: () => RouteTable;
   /** Port of the listener with TLS; undefined: none. */
   readonly httpsPort: () => number | undefined;
-  /** Whether requests for a host may use a connection that was opened for a name. */
+  /** Returns true when requests for a host may use a connection that was opened for a name. */
   readonly covers: (name: string | undefined, host: string) => boolean;
   readonly accessSample?: number;
   readonly onAccess?: (line: AccessLine) => void;

@@ -101,7 +101,7 @@ export class Certificates {
     return this.pairFor(name)?.pem;
   }
 
-  /** Whether requests for a host may use a connection that was opened for a name. */
+  /** Returns true when requests for a host may use a connection that was opened for a name. */
   covers(name: string | undefined, host: string): boolean {
     if (name === host) return true;
     const [one, other] = [this.pairFor(name), this.pairFor(host)];

@@ -50,9 +50,9 @@ export class EndpointDialler {
   }
 
   /**
-   * Whether the endpoints of a node are in this network namespace. In a cluster with certificates an
-   * equal host id proves nothing: every node could claim ours, and have this proxy connect to
-   * loopback ports of this machine.
+   * Returns true when the endpoints of a node are in this network namespace. In a cluster with
+   * certificates an equal host id proves nothing: every node could claim ours, and have this proxy
+   * connect to loopback ports of this machine.
    */
   isLocal(nodeId: string): boolean {
     if (this.localNodes.has(nodeId)) return true;

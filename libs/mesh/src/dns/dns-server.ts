@@ -18,7 +18,7 @@ export interface DnsServerOptions {
   readonly range: () => AddressRange | undefined;
   /** Resolvers of the host for names outside the cluster, best first. */
   readonly resolvers: () => readonly Resolver[];
-  /** Whether a client runs on this machine: only then are its questions forwarded. */
+  /** Returns true when a client runs on this machine: only then are its questions forwarded. */
   readonly isLocalClient: (address: string) => boolean;
   readonly clock: Clock;
   readonly log: Log;
@@ -106,7 +106,8 @@ export class DnsServer {
   }
 
   /**
-   * Answers one message. Synchronous for names of the cluster, so that the common case costs little.
+   * Answers one message. Synchronous for names of the cluster, so that the common case costs
+   * little.
    * @returns Undefined: no response.
    */
   answer(

@@ -74,7 +74,7 @@ function askByTcp(resolver: Resolver, message: Buffer, timeoutMs: number): Promi
   });
 }
 
-/** Whether a message is a response with the id and the question of `message`. */
+/** Returns true when a message is a response with the id and the question of `message`. */
 function isResponseTo(message: Buffer, response: Buffer): boolean {
   if (response.length < 12 || ((response[2] ?? 0) & 0x80) === 0) return false;
   if (response.readUInt16BE(0) !== message.readUInt16BE(0)) return false;

@@ -10,7 +10,7 @@ export interface InterfaceAddress {
   readonly address: string;
   /** The network in CIDR notation; null when the system does not tell. */
   readonly cidr: string | null;
-  /** Whether the network is that of containers of this machine, as behind a bridge. */
+  /** True when the network is that of containers of this machine, as behind a bridge. */
   readonly isBridge: boolean;
 }
 

@@ -20,9 +20,12 @@ export interface NetworkDnsOptions {
   readonly sockets: ListeningSockets;
   readonly clock: Clock;
   readonly log: Log;
-  /** Whether the replicas of a node run on this machine. */
+  /** Returns true when the replicas of a node run on this machine. */
   readonly isLocalNode: (nodeId: string) => boolean;
-  /** Whether a client runs on this machine. Default: own addresses and networks of bridges. */
+  /**
+   * Returns true when a client runs on this machine. Default: own addresses and networks of
+   * bridges.
+   */
   readonly isLocalClient?: ((address: string) => boolean) | undefined;
   /** File with the resolvers of the host. Default: `/etc/resolv.conf`. */
   readonly resolvConf?: string | undefined;
@@ -37,8 +40,8 @@ export interface DnsAddress {
 }
 
 /**
- * The DNS server of a node with its sockets: follows the network of the proxy and listens at the DNS
- * address of the cluster by UDP and TCP.
+ * The DNS server of a node with its sockets: follows the network of the proxy and listens at the
+ * DNS address of the cluster by UDP and TCP.
  */
 export class NetworkDns {
   private readonly feed: ZoneFeed;
@@ -132,7 +135,9 @@ export class NetworkDns {
     });
   }
 
-  /** Stops listening. Questions that wait are answered while the sockets are still open elsewhere. */
+  /**
+   * Stops listening. Questions that wait are answered while the sockets are still open elsewhere.
+   */
   close(): void {
     this.isClosed = true;
     this.closeSockets();

@@ -2,10 +2,10 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { isInRange, type AddressRange } from '@cloudless/network';
 
 /**
- * Whether the address of a name outside the cluster would lead clients to programs of their own
- * machine, of the cluster or of the cloud's metadata service: loopback, unspecified, link-local and
- * virtual addresses, also inside IPv6 addresses. Private addresses are legitimate: the resolvers of
- * a company answer them.
+ * Returns true when the address of a name outside the cluster would lead clients to programs of
+ * their own machine, of the cluster or of the cloud's metadata service: loopback, unspecified,
+ * link-local and virtual addresses, also inside IPv6 addresses. Private addresses are legitimate:
+ * the resolvers of a company answer them.
  */
 export function isRebindingAddress(address: string, range: AddressRange | undefined): boolean {
   if (isIPv4(address)) {

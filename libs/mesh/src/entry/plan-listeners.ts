@@ -8,7 +8,7 @@ export interface PlannedListener {
   /** `<namespace>/<name>`. */
   readonly serviceKey: string;
   readonly portName: string;
-  /** Whether the address is in the range of virtual addresses. */
+  /** True when the address is in the range of virtual addresses. */
   readonly isVirtual: boolean;
 }
 

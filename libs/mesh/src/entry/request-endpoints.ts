@@ -27,7 +27,7 @@ export type EndpointChoice =
   | {
       readonly kind: 'chosen';
       readonly endpointId: string;
-      /** Whether a connection names its client to the endpoint, so that no other may use it. */
+      /** True when a connection names its client to the endpoint, so that no other may use it. */
       readonly namesClient: boolean;
       /**
        * Opens a connection, which later requests may use, too. The connection is reset when the

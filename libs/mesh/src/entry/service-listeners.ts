@@ -30,13 +30,13 @@ export interface ServiceListenersOptions {
   readonly sockets: ListeningSockets;
   /** Returns the addresses at which node ports listen. Call `updateNodePorts` after a change. */
   readonly nodePortAddresses: () => readonly string[];
-  /** Whether a client may use virtual addresses. */
+  /** Returns true when a client may use virtual addresses. */
   readonly mayUseVirtual: (clientAddress: string) => boolean;
 }
 
 /**
- * Listens at the addresses of services that have a ready endpoint, so that clients of other services
- * are refused by the kernel at once.
+ * Listens at the addresses of services that have a ready endpoint, so that clients of other
+ * services are refused by the kernel at once.
  */
 export class ServiceListeners {
   private readonly listeners = new Map<string, Listener>();

@@ -32,8 +32,8 @@ export interface LinkPoolOptions {
 }
 
 /**
- * Time for which a connection with streams outlasts the certificate of its peer when the cluster knows
- * another one, milliseconds: the peer proves within this time that it has the newer one.
+ * Time for which a connection with streams outlasts the certificate of its peer when the cluster
+ * knows another one, milliseconds: the peer proves within this time that it has the newer one.
  */
 const RENEWAL_MS = 2_500;
 /** Multiple of the connections of a peer up to which draining connections do not count. */
@@ -58,7 +58,7 @@ export class LinkPool {
   private readonly acceptor: MeshAcceptor;
   private tls: LinkTls | undefined;
   private isLeaving = false;
-  /** Whether the coordinator has removed this node, such as by a ban. */
+  /** True when the coordinator has removed this node, such as by a ban. */
   private isRemoved = false;
   private timer: Timer | undefined;
 
@@ -193,8 +193,9 @@ export class LinkPool {
   }
 
   /**
-   * Returns why an open connection ends now because the cluster knows another certificate of its peer.
-   * A node that has renewed its certificate gets the time to show the new one, for the streams.
+   * Returns why an open connection ends now because the cluster knows another certificate of its
+   * peer. A node that has renewed its certificate gets the time to show the new one, for the
+   * streams.
    */
   private explainReplaced(link: Link, peer: Peer): string | undefined {
     const refusal = this.explainRefusal(peer.identity);
@@ -218,7 +219,9 @@ export class LinkPool {
     for (const nodeId of peers) this.renewWith(nodeId);
   }
 
-  /** Dials a node: both sides show their newest certificates, which count for open connections too. */
+  /**
+   * Dials a node: both sides show their newest certificates, which count for open connections too.
+   */
   private renewWith(nodeId: string): void {
     if (this.isLeaving || this.isRemoved) return;
     this.linksTo(nodeId)
@@ -230,7 +233,9 @@ export class LinkPool {
     return explainRefusedPeer(this.options.node(peer.id.id), peer);
   }
 
-  /** Connections that end with their streams, such as after renewals, count only when they are many. */
+  /**
+   * Connections that end with their streams, such as after renewals, count only when they are many.
+   */
   private hasTooMany(nodeId: string): boolean {
     const { maxLinksPerPeer } = this.options.limits;
     let count = 0;
@@ -334,7 +339,7 @@ export class LinkPool {
   }
 }
 
-/** Derives an id that is equal at both ends of a connection, and that nobody else knows. */
+/** Derives an id that is equal at both ends of a connection, and that no other node knows. */
 function toLinkId(socket: TLSSocket): string {
   return socket.exportKeyingMaterial(LINK_ID_BYTES, LINK_ID_LABEL, Buffer.alloc(0)).toString('hex');
 }

@@ -13,7 +13,7 @@ import type { Refusal } from './open-request.js';
 export interface StreamCarrier {
   /** Sends one frame. */
   send(header: Buffer, payload?: Buffer): void;
-  /** Whether little enough waits to be sent. */
+  /** True when little enough waits to be sent. */
   readonly isWritable: boolean;
   /** Runs `action` when {@link isWritable} is true again, or when the connection ends. */
   whenWritable(action: () => void): void;
@@ -49,7 +49,7 @@ export class LinkStream extends Duplex {
   private windowBytes = INITIAL_WINDOW_BYTES;
   /** Bytes of the window that came from the common budget. */
   private reserved = 0;
-  /** Whether the connection has too much to send, and calls back. */
+  /** True when the connection has too much to send, and calls back. */
   private isWaiting = false;
   private hasSentEnd = false;
   private hasReceivedEnd = false;

@@ -151,8 +151,8 @@ export type SecureResult =
   | { readonly kind: 'failed'; readonly reason: string; readonly isTrust: boolean };
 
 /**
- * Returns why the certificate of a node is refused, by what the cluster knows of the node; undefined
- * when the certificate is accepted.
+ * Returns why the certificate of a node is refused, by what the cluster knows of the node;
+ * undefined when the certificate is accepted.
  */
 export function explainRefusedPeer(
   node: NetworkNodeEntry | undefined,
@@ -166,7 +166,10 @@ export function explainRefusedPeer(
   return `the certificate ${peer.serial} of the node "${id}" is revoked or was replaced`;
 }
 
-/** Whether the cluster has issued a certificate to a node that ends after the one that it showed. */
+/**
+ * Returns true when the cluster has issued a certificate to a node that ends after the one that it
+ * showed.
+ */
 export function hasNewerCertificate(
   node: NetworkNodeEntry | undefined,
   peer: PeerIdentity,

@@ -74,8 +74,8 @@ interface Opening {
 }
 
 /**
- * A connection between the proxies of two nodes. Carries a stream for each connection of a client, in
- * both directions, each with its own window, so that a slow reader delays nobody else.
+ * A connection between the proxies of two nodes. Carries a stream for each connection of a client,
+ * in both directions, each with its own window, so that a slow reader delays no other stream.
  */
 export class Link implements StreamCarrier {
   private readonly streams = new Map<number, LinkStream>();
@@ -128,12 +128,12 @@ export class Link implements StreamCarrier {
     return this.streams.size;
   }
 
-  /** Whether {@link open} may be called. */
+  /** Returns true when {@link open} may be called. */
   get isUsable(): boolean {
     return this.isReady && !this.isPeerLeaving && !this.isLeaving && !this.isClosed;
   }
 
-  /** Whether the connection ends with its last stream. */
+  /** Returns true when the connection ends with its last stream. */
   get isDraining(): boolean {
     return this.isPeerLeaving || this.isLeaving;
   }

@@ -72,7 +72,10 @@ class ChangeSet implements NetworkChanges {
   readonly routes = new Set<string>();
 }
 
-/** Whether connections to the earlier entry lead elsewhere than connections to the later entry. */
+/**
+ * Returns true when connections to the earlier entry lead elsewhere than connections to the later
+ * entry.
+ */
 function hasMoved(earlier: NetworkEndpointEntry, later: NetworkEndpointEntry): boolean {
   if (earlier.nodeId !== later.nodeId || earlier.replicaId !== later.replicaId) return true;
   return earlier.ports.some(({ name, ip, port }) => {
@@ -90,9 +93,9 @@ interface Unconfirmed {
 }
 
 /**
- * The services, endpoints, nodes and HTTP routes of the cluster as the updates of the coordinator describe them.
- * While the coordinator sends everything again, what is known stays until the last of these updates
- * shows that it is gone.
+ * The services, endpoints, nodes and HTTP routes of the cluster as the updates of the coordinator
+ * describe them. While the coordinator sends everything again, what is known stays until the last
+ * of these updates shows that it is gone.
  */
 export class NetworkModel implements NetworkView {
   settings: NetworkSettings | undefined;
@@ -113,8 +116,8 @@ export class NetworkModel implements NetworkView {
   }
 
   /**
-   * Where a new stream may resume. Revision 0n: the coordinator must send everything, because nothing
-   * is known or a stream ended while it sent everything.
+   * Where a new stream may resume. Revision 0n: the coordinator must send everything, because
+   * nothing is known or a stream ended while it sent everything.
    */
   get resume(): { readonly afterRevision: bigint; readonly feedId: string } {
     const isWhole = this.unconfirmed === undefined;

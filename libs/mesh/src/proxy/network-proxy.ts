@@ -77,7 +77,7 @@ class NodeNetworkProxy implements NetworkProxy {
   private idleTimer: Timer | undefined;
   private readonly range: VirtualRange;
   private mayListen = false;
-  /** Whether everything was known once: from a coordinator or from the snapshot. */
+  /** True when everything was known once: from a coordinator or from the snapshot. */
   private isKnown = false;
 
   constructor(private readonly options: NetworkProxyOptions) {

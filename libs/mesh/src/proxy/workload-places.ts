@@ -11,14 +11,14 @@ export interface WorkloadPlacesOptions {
   readonly view: NetworkView;
   readonly clock: Clock;
   readonly nodeId: string;
-  /** Whether an address is one of this machine, which many clients share. */
+  /** Returns true when an address is one of this machine, which many clients share. */
   readonly isShared: (address: string) => boolean;
 }
 
 /**
- * Where workloads run, as the endpoints of the cluster tell: which workload is behind a client address
- * of this node, and whether another node may speak for a workload. Workloads that no service selects
- * are not known.
+ * Where workloads run, as the endpoints of the cluster tell: which workload is behind a client
+ * address of this node, and whether another node may speak for a workload. Workloads that no
+ * service selects are not known.
  */
 export class WorkloadPlaces {
   private clients = new Map<string, LocalClient | undefined>();
@@ -37,7 +37,7 @@ export class WorkloadPlaces {
     return this.clients.get(address.replace(/^::ffff:/, ''));
   }
 
-  /** Whether a replica of a workload, named `<namespace>.<name>`, runs on a node. */
+  /** Returns true when a replica of a workload, named `<namespace>.<name>`, runs on a node. */
   runsOn(nodeId: string, workload: string): boolean {
     const key = `${nodeId} ${workload}`;
     const nowMs = this.options.clock.now();

@@ -10,7 +10,7 @@ export interface CarriedConnection {
   readonly carriedBytes: number;
   /** Time without bytes after which the connection ends; 0: never. */
   readonly idleTimeoutMs: number;
-  /** Whether this is a UDP session. Default: false. */
+  /** True when this is a UDP session. Default: false. */
   readonly isDatagram?: boolean;
   reset(reason: string): void;
 }

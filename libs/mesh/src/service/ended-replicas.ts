@@ -26,7 +26,7 @@ export class EndedReplicas {
     }
   }
 
-  /** Whether the replica of an endpoint has ended. */
+  /** Returns true when the replica of an endpoint has ended. */
   has({ replicaId, nodeId }: EndpointReplica): boolean {
     return replicaId !== '' && this.ids.has(replicaId) && this.isLocalNode(nodeId);
   }

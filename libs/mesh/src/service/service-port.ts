@@ -56,7 +56,7 @@ export class ServicePort {
     this.balancer = new ServiceBalancer({ config: settings.balancer, here, random, connections });
   }
 
-  /** Whether an endpoint receives new connections. */
+  /** Returns true when an endpoint receives new connections. */
   get hasReady(): boolean {
     return this.readyCount > 0;
   }

@@ -71,18 +71,23 @@ const UNUSABLE_KINDS: ReadonlySet<string> = new Set([
 ]);
 const LINK_LOCAL_FIRST = toNumber('169.254.0.0');
 
-/** Returns the address of the DNS server in a range: the tenth address after the network address. */
+/**
+ * Returns the address of the DNS server in a range: the tenth address after the network address.
+ */
 export function dnsAddressOf(range: AddressRange): string {
   return toAddress(range.first + DNS_INDEX);
 }
 
-/** Whether an address is in the range. False for IPv6 addresses and for text that is no address. */
+/**
+ * Returns true when an address is in the range. False for IPv6 addresses and for text that is no
+ * address.
+ */
 export function isInRange(range: AddressRange, address: string): boolean {
   const number = parseNumber(address);
   return number !== undefined && number >= range.first && number < range.first + range.size;
 }
 
-/** Whether a service may have the address: in the range, and not reserved. */
+/** Returns true when a service may have the address: in the range, and not reserved. */
 export function isAssignable(range: AddressRange, address: string): boolean {
   const number = parseNumber(address);
   return number !== undefined && isAssignableIndex(range, number - range.first);

@@ -82,7 +82,7 @@ function isFree({ assigned, nowMs }: AddressRequest, address: string): boolean {
 }
 
 /**
- * Whether a new service may get an address.
+ * Returns true when a new service may get an address.
  * @param assigned - The record of the address. Undefined: there is none.
  * @param nowMs - Unix time in milliseconds.
  */

@@ -2,8 +2,8 @@ import ipaddr from 'ipaddr.js';
 import { isInRange, type AddressRange } from './address-range.js';
 
 /**
- * Kinds of addresses that no endpoint outside the cluster has. Kinds as in `ipaddr.js`; tunnelled and
- * translated addresses are refused, because they stand for another address.
+ * Kinds of addresses that no endpoint outside the cluster has. Kinds as in `ipaddr.js`; tunnelled
+ * and translated addresses are refused, because they stand for another address.
  */
 const REFUSED_KINDS: ReadonlyMap<string, string> = new Map([
   ['unspecified', 'stands for every address of a machine'],
@@ -75,7 +75,10 @@ export function findServerAddress(server: string): string | undefined {
   return isAddress ? toCanonicalAddress(host) : undefined;
 }
 
-/** Whether the address is in `::/96`: deprecated, and routed to the IPv4 address by some systems. */
+/**
+ * Returns true when the address is in `::/96`: deprecated, and routed to the IPv4 address by some
+ * systems.
+ */
 function isIpv4Compatible({ parts }: ipaddr.IPv6): boolean {
   return parts.slice(0, 6).every((part) => part === 0);
 }

@@ -51,7 +51,7 @@ export interface Place {
 export interface BalancedEndpoint extends Place {
   /** Unique in the service. */
   readonly id: string;
-  /** Whether the endpoint receives new connections. False for endpoints that leave. */
+  /** True when the endpoint receives new connections. False for endpoints that leave. */
   readonly ready: boolean;
   /** Name of the workload of the replica; empty outside the cluster. */
   readonly workload: string;

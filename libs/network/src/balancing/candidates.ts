@@ -16,7 +16,7 @@ export interface Member extends FairItem {
   openConnections: number;
   /** False for an endpoint that left while connections to it are open. */
   isListed: boolean;
-  /** Whether the member was in the last set of candidates. */
+  /** True when the member was in the last set of candidates. */
   wasCandidate: boolean;
 }
 
@@ -42,8 +42,8 @@ export interface Group extends FairItem {
 }
 
 /**
- * A level receives its whole share while at least 1 / 1.4 (71 %) of its weight can be chosen; below,
- * the rest spills over to the next level in proportion.
+ * A level receives its whole share while at least 1 / 1.4 (71 %) of its weight can be chosen;
+ * below, the rest spills over to the next level in proportion.
  * @see Envoy, "Priority levels", overprovisioning factor
  */
 export const SPILL_FACTOR = 1.4;
@@ -64,7 +64,7 @@ export function nearnessOf(endpoint: Place, here: Place): Nearness {
 
 /** How members are arranged. */
 export interface ArrangeOptions {
-  /** Whether a member can be chosen now. */
+  /** Returns true when a member can be chosen now. */
   readonly isCandidate: (member: Member) => boolean;
   /** Near members are in levels of their own. */
   readonly localityAware: boolean;
@@ -112,8 +112,8 @@ export class CandidateGroups {
 }
 
 /**
- * Returns the groups without some members: what remains when a connection to those failed. The turns
- * of groups and levels do not change.
+ * Returns the groups without some members: what remains when a connection to those failed. The
+ * turns of groups and levels do not change.
  */
 export function withoutMembers(
   groups: readonly Group[],
@@ -156,8 +156,8 @@ interface ArrangedGroup extends GroupSize {
 
 /**
  * Keeps the versions of a workload apart only while a rollout gives them weights of their own: then
- * the share of a version must not depend on which version is near. All other endpoints of the service
- * are one group.
+ * the share of a version must not depend on which version is near. All other endpoints of the
+ * service are one group.
  */
 function splitByShare(members: readonly Member[]): ReadonlyMap<string, GroupMembers> {
   const steered = new Set<string>();

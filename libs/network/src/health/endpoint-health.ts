@@ -62,8 +62,8 @@ export function nextHealth(
 }
 
 /**
- * Whether a change of the health must be reported: the status changes, or a failure has a new
- * cause. Counts alone are not reported, because each report is a write to the store.
+ * Returns true when a change of the health must be reported: the status changes, or a failure has a
+ * new cause. Counts alone are not reported, because each report is a write to the store.
  */
 export function isReportable(before: CheckedHealth, after: CheckedHealth): boolean {
   if (before.status !== after.status) return true;

@@ -66,7 +66,7 @@ export interface ZoneEndpoint {
   /** Slot of the replica, its name in a headless service. Undefined outside the cluster. */
   readonly slot: number | undefined;
   readonly ready: boolean;
-  /** Whether the endpoint runs on this machine: only then its loopback addresses are answered. */
+  /** True when the endpoint runs on this machine: only then its loopback addresses are answered. */
   readonly local: boolean;
   readonly ports: readonly { readonly name: string; readonly ip: string; readonly port: number }[];
 }

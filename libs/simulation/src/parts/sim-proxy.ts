@@ -94,7 +94,7 @@ export class SimProxy {
     return this.isDead ? undefined : this.openStream;
   }
 
-  /** Whether new connections to a service may go to an endpoint, an id of the model. */
+  /** Returns true when new connections to a service may go to an endpoint, an id of the model. */
   chooses(endpointId: string): boolean {
     const endpoint = this.state.model.endpoints.get(endpointId);
     if (this.isDead || endpoint === undefined) return false;

@@ -25,7 +25,7 @@ type FieldChangeInit = Required<
   >
 >;
 
-/** What a manifest changes of one service. */
+/** Changes of one service by a manifest. */
 export type ServiceChange = ServiceName &
   (
     | {

@@ -27,7 +27,7 @@ export interface TraceStep {
   readonly detail: string;
 }
 
-/** What the trace of one caller is computed from. */
+/** Facts from which the trace of one caller is computed. */
 export interface TraceInput {
   /** The node of the caller. */
   readonly from: Node;
@@ -35,7 +35,7 @@ export interface TraceInput {
   readonly endpoints: readonly ServiceEndpoint[];
   /** Nodes of the endpoints, by id. */
   readonly nodes: ReadonlyMap<string, Node>;
-  /** Whether the cluster has TLS: only then do connections cross machines. */
+  /** True when the cluster has TLS: only then do connections cross machines. */
   readonly hasTls: boolean;
 }
 

@@ -12,7 +12,10 @@ import { formatServiceName } from '../service/find-service.js';
 import { listAllWorkloads } from './fetch-workloads.js';
 import type { ManifestObjects } from './read-manifests.js';
 
-/** Label that holds the set of a workload or service. `apply --set` writes it, and `--prune` reads it. */
+/**
+ * Label that holds the set of a workload or service. `apply --set` writes it, and `--prune` reads
+ * it.
+ */
 export const APPLY_SET_LABEL = 'apply-set';
 
 /**
@@ -70,7 +73,7 @@ export interface PrunedWorkload extends WorkloadName {
   readonly expectedGeneration: bigint;
 }
 
-/** What `--prune` deletes. */
+/** Workloads and services that `--prune` deletes. */
 export interface PrunedObjects {
   readonly workloads: readonly PrunedWorkload[];
   readonly services: readonly WorkloadName[];

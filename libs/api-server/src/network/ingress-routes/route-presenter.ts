@@ -18,7 +18,7 @@ import { getRouteSpec } from './route-lookup.js';
 /** Most services or labels that a message names. */
 const MAX_NAMED = 5;
 
-/** Why a condition does not hold. */
+/** Reason why a condition does not hold. */
 interface Problem {
   readonly reason: string;
   readonly message: string;
