@@ -35,7 +35,7 @@ import { createOrphanOrder, isOrphan, listPendingOrders, maySendOrders } from '.
 import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
 import { computeReconnectTimes } from './reconnect-times.js';
-import type { TunnelListener, TunnelRequester } from './tunnel-requester.js';
+import { NO_TUNNELS, type TunnelListener, type TunnelRequester } from './tunnel-requester.js';
 import { createMissingReports } from './merge-report.js';
 import { ReplicaReportQueue } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
@@ -67,11 +67,7 @@ export class SessionHub implements TunnelRequester {
   private isClosed = false;
   /** Number of enrolled nodes, connected or not. */
   private nodeCount: number;
-  private tunnelListener: TunnelListener = {
-    onRefused: () => undefined,
-    onSessionEnded: () => undefined,
-    onNodeLost: () => undefined,
-  };
+  private tunnelListener: TunnelListener = NO_TUNNELS;
 
   constructor(private readonly deps: ApiServerDeps & { readonly foreignAgents: ForeignAgents }) {
     this.access = new CallAccess(deps);

@@ -22,3 +22,10 @@ export interface TunnelRequester {
   /** Removes a tunnel request that was not sent yet. */
   withdrawTunnel(nodeId: string, tunnelId: string): void;
 }
+
+/** Listener of a session hub without tunnels. */
+export const NO_TUNNELS: TunnelListener = {
+  onRefused: () => undefined,
+  onSessionEnded: () => undefined,
+  onNodeLost: () => undefined,
+};
