@@ -162,7 +162,10 @@ describe('a change of several subjects', () => {
     { line: 'scale -l app=shop 3', says: '-l needs the number of replicas as --replicas NUMBER' },
     { line: 'scale a -l app=shop --replicas 3', says: 'give names or -l, not both' },
     { line: 'delete', says: 'give the name of a workload, or select workloads with -l' },
-    { line: 'delete a -f a.yaml', says: '-f names the workloads to delete: remove a or -f' },
+    {
+      line: 'delete a -f a.yaml',
+      says: '-f names the workloads and services to delete: remove a or -f',
+    },
     {
       line: 'node label a b',
       says: 'the labels are missing: cloudlessctl node label a b disk=ssd',
