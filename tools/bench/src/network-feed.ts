@@ -62,6 +62,8 @@ const REPLICAS_PER_COMMIT = 40;
 const WARM_UP = 20;
 /** Time after which a change that not all proxies have is a violation, milliseconds. */
 const GIVE_UP_MS = 30_000;
+/** The same for everything at the start: 10 MB for each proxy of the whole cluster. */
+const START_GIVE_UP_MS = 180_000;
 
 /** The proxy of one node. Applies changes; everything is only counted, as on 500 machines. */
 class SimulatedProxy {
@@ -187,19 +189,19 @@ async function putService(state: ClusterState, index: number): Promise<void> {
   }
 }
 
-/** Runs `check` after each update of a proxy until it returns true, or {@link GIVE_UP_MS} pass. */
+/** Runs `check` after each update of a proxy until it returns true, or the time limit passes. */
 class UpdateWaits {
   private check: () => void = () => undefined;
 
   readonly onUpdate = (): void => this.check();
 
-  /** @returns Whether `isDone` returned true in time. */
-  async until(isDone: () => boolean): Promise<boolean> {
+  /** @returns True when `isDone` returned true in time. */
+  async until(isDone: () => boolean, limitMs = GIVE_UP_MS): Promise<boolean> {
     const startMs = systemClock.now();
     while (!isDone()) {
-      if (systemClock.now() - startMs > GIVE_UP_MS) return false;
+      if (systemClock.now() - startMs > limitMs) return false;
       await new Promise<void>((resolve) => {
-        const timer = systemClock.setTimer(GIVE_UP_MS, resolve);
+        const timer = systemClock.setTimer(limitMs, resolve);
         this.check = () => {
           timer.cancel();
           resolve();
@@ -229,7 +231,10 @@ async function measure(serviceCount: number, violations: Violations) {
     return new SimulatedProxy(feed.open(position), waits.onUpdate);
   });
   for (const follower of followers) void follower.follow();
-  const isStarted = await waits.until(() => followers.every((follower) => follower.isStarted));
+  const isStarted = await waits.until(
+    () => followers.every((follower) => follower.isStarted),
+    START_GIVE_UP_MS,
+  );
   violations.check(isStarted, `${serviceCount} services: not all proxies have started`);
   const startedMs = systemClock.now() - startMs;
   const startBytes = followers[0]?.bytes ?? 0;
