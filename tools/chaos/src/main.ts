@@ -1,48 +1,15 @@
 // Chaos on real processes: see README.md. The run happens in a network namespace of its own, so
 // that it reaches the machines of the cluster and ends with them.
-import { spawn, spawnSync } from 'node:child_process';
 import { setMaxListeners } from 'node:events';
-import { findMachinesProblem } from '@cloudless/e2e';
+import { findProblem, isInside, runInside, untilStopped } from './own-network.js';
 import { UsageError, USAGE, parseOptions } from './options.js';
 import { formatTable, summarise } from './outcome.js';
 import { runChaos } from './run.js';
 
 const EXIT_VIOLATION = 1;
 const EXIT_USAGE = 2;
-const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** The machine lacks something that a run needs. */
 const EXIT_CANNOT_RUN = 3;
-/** Set for the process that has the network namespace. */
-const INSIDE = 'CLOUDLESS_CHAOS_INSIDE';
-
-/** Returns why there can be no run on this machine; undefined when there can be one. */
-function findProblem(): string | undefined {
-  const problem = findMachinesProblem();
-  if (problem !== undefined) return problem;
-  const missing = ['etcd', 'nft'].filter((name) => spawnSync(name, ['--version']).error);
-  return missing.length === 0 ? undefined : `not installed: ${missing.join(', ')}`;
-}
-
-/**
- * Runs this program again in a new network namespace. The other process ends the cluster when it
- * gets a signal, and when its input ends because this process was killed.
- */
-function runInside(): Promise<number> {
-  const [, script = '', ...args] = process.argv;
-  const command = ['--net', process.execPath, ...process.execArgv, script, ...args];
-  const env = { ...process.env, [INSIDE]: 'yes' };
-  const child = spawn('unshare', command, { stdio: ['pipe', 'inherit', 'inherit'], env });
-  for (const signal of STOP_SIGNALS) process.on(signal, () => child.kill('SIGTERM'));
-  return new Promise((resolve) => child.once('exit', (code) => resolve(code ?? EXIT_VIOLATION)));
-}
-
-/** Returns a signal that aborts when the run must end early. */
-function untilStopped(): AbortSignal {
-  const stopping = new AbortController();
-  for (const signal of STOP_SIGNALS) process.on(signal, () => stopping.abort());
-  process.stdin.once('end', () => stopping.abort()).resume();
-  return stopping.signal;
-}
 
 async function main(): Promise<number> {
   const args = process.argv.slice(2);
@@ -51,12 +18,12 @@ async function main(): Promise<number> {
     return 0;
   }
   const options = parseOptions(args, Date.now() % 1_000_000);
-  const problem = findProblem();
+  const problem = findProblem(['etcd', 'nft']);
   if (problem !== undefined) {
     process.stderr.write(`chaos: cannot run here: ${problem}\n`);
     return EXIT_CANNOT_RUN;
   }
-  if (process.env[INSIDE] === undefined) return runInside();
+  if (!isInside()) return runInside();
   setMaxListeners(0);
   process.stdout.write(`seed ${options.seed}\n`);
   const print = (line: string): void => void process.stdout.write(`${line}\n`);

@@ -11,11 +11,16 @@ import {
 export class AgentMachine {
   private newest: RunningProgram | undefined;
 
+  /**
+   * @param zone - Zone of the node; a different zone holds from the next start.
+   * @param flags - Further flags of the agent.
+   */
   constructor(
     readonly machine: Machine,
-    readonly zone: string,
+    public zone: string,
     private readonly coordinatorUrls: readonly string[],
     private readonly joinTokenFile: string,
+    private readonly flags: readonly string[] = [],
   ) {}
 
   get name(): string {
@@ -44,7 +49,7 @@ export class AgentMachine {
       ...['--coordinator', this.coordinatorUrls.join(',')],
       ...['--join-token-file', this.joinTokenFile, '--listen', '127.0.0.1:0'],
       ...['--data-dir', join(this.machine.home, 'agent'), '--log-format', 'json'],
-      ...['--runtime', 'process'],
+      ...['--runtime', 'process', ...this.flags],
     ];
     const program = [process.execPath, '--enable-source-maps', findBundle('agent'), 'run'];
     this.newest = this.machine.start(`exec ${[...program, ...flags].join(' ')}`);

@@ -23,6 +23,11 @@ export interface WorldSize {
   readonly members: number;
   readonly coordinators: number;
   readonly agents: number;
+  /** Zone and further flags of an agent, by the name and address of its machine. */
+  readonly describeAgent?: (machine: Machine) => {
+    readonly zone: string;
+    readonly flags: readonly string[];
+  };
 }
 
 /** A highly available cluster of real processes, each on a machine of its own. */
@@ -49,7 +54,7 @@ export class World {
   async start(size: WorldSize): Promise<void> {
     await this.startMembers(size.members);
     await this.startCoordinators(size.coordinators);
-    await this.startAgents(size.agents);
+    await this.startAgents(size);
   }
 
   /** Directory that every machine shares. */
@@ -240,16 +245,17 @@ export class World {
     }
   }
 
-  private async startAgents(count: number): Promise<void> {
+  private async startAgents({ agents, describeAgent }: WorldSize): Promise<void> {
     const [admin] = this.clients.values();
-    const { text } = await requireItem(admin).identities.createJoinToken({ maxUses: count });
+    const { text } = await requireItem(admin).identities.createJoinToken({ maxUses: agents });
     const file = join(this.directory, 'join-token');
     writeFileSync(file, `${text}\n`, { mode: 0o600 });
     const urls = this.coordinators.map(({ url }) => url);
-    for (let index = 1; index <= count; index += 1) {
+    for (let index = 1; index <= agents; index += 1) {
       const machine = await this.machines.add(`a${index}`, `10.88.0.${30 + index}`);
-      const zone = ZONES[index % ZONES.length] ?? '';
-      const agent = new AgentMachine(machine, zone, urls, file);
+      const settings = describeAgent?.(machine);
+      const zone = settings?.zone ?? ZONES[index % ZONES.length] ?? '';
+      const agent = new AgentMachine(machine, zone, urls, file, settings?.flags);
       this.agents.push(agent);
       agent.start();
     }

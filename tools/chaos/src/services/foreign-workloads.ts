@@ -1,0 +1,77 @@
+import { execFileSync } from 'node:child_process';
+import { chmodSync } from 'node:fs';
+import { join } from 'node:path';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { Port_Protocol } from '@cloudless/api';
+import { REQUEST_APP } from '@cloudless/e2e';
+import { requireItem, type ServiceCluster, type Spec } from './service-cluster.js';
+
+/** Account without rights, as which PostgreSQL runs. */
+const NOBODY = 65_534;
+/** A server that answers every HTTP/2 request with the id of its replica. */
+const HTTP2_SERVER = `require('node:http2').createServer((request, response) =>
+  response.end(process.env.CLOUDLESS_REPLICA_ID)).listen(process.env.PORT, '127.0.0.1');`;
+/** A server that returns every datagram; it also listens with TCP, by which it becomes ready. */
+const UDP_SERVER = `const socket = require('node:dgram').createSocket('udp4');
+  socket.on('message', (text, { port, address }) => socket.send('echo ' + text, port, address));
+  socket.bind(process.env.PORT, '127.0.0.1');`;
+
+const QUICK = { minReadyDuration: durationFromMs(0) };
+
+/** Returns the arguments that run a program as an account without rights. */
+const asNobody = (...command: readonly string[]): readonly string[] => [
+  'setpriv',
+  ...[`--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups'],
+  ...command,
+];
+
+/** A workload that other programs use, and the port of its service. */
+export interface ForeignWorkload {
+  readonly port: number;
+  readonly spec: Spec;
+}
+
+const tcp = (port: number, command: readonly string[], more: Spec = {}): ForeignWorkload => ({
+  port,
+  spec: {
+    command: [...command],
+    ports: [{ name: 'main', containerPort: port }],
+    expose: [{ name: 'main', port }],
+    rollout: QUICK,
+    ...more,
+  },
+});
+
+/**
+ * Returns the workloads by the names of their services. Makes the data directory of PostgreSQL.
+ * PostgreSQL runs on the first node and the other replicas on all nodes.
+ */
+export function prepareForeignWorkloads({
+  world,
+  servers,
+}: ServiceCluster): Readonly<Record<string, ForeignWorkload>> {
+  // the account has to reach its data; the directories of the programs stay closed
+  chmodSync(world.directory, 0o711);
+  const data = join(world.directory, 'postgres');
+  execFileSync('install', ['-d', '-m', '0700', '-o', String(NOBODY), data]);
+  const [program = '', ...args] = asNobody('/usr/local/bin/initdb', '-D', data);
+  execFileSync(program, [...args, '-U', 'postgres', '-A', 'trust', '--no-sync'], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    cwd: '/',
+  });
+  const postgres = asNobody('/usr/local/bin/postgres', '-D', data, '-h', '127.0.0.1').join(' ');
+  const first = requireItem(servers[0]).name;
+  const udp = {
+    ports: [{ name: 'main', containerPort: 7_000, protocol: Port_Protocol.UDP }],
+    replicas: 2,
+  };
+  return {
+    site: tcp(80, REQUEST_APP, { replicas: 3, env: { VERSION: '1' } }),
+    h2: tcp(8_080, ['node', '-e', HTTP2_SERVER], { replicas: 3 }),
+    iperf: tcp(5_201, ['sh', '-c', 'exec iperf3 -s -p $PORT']),
+    echo: tcp(7_000, ['node', '-e', UDP_SERVER], udp),
+    postgres: tcp(5_432, ['sh', '-c', `exec ${postgres} -p $PORT -k ''`], {
+      placement: { nodeSelector: { node: first } },
+    }),
+  };
+}

@@ -1,0 +1,116 @@
+import { parseArgs } from 'node:util';
+import { UsageError } from '../options.js';
+
+/** Events in the order in which they happen without `--events`. */
+export const eventNames = [
+  'rolling-update',
+  'weighted-canary',
+  'blue-green',
+  'drain-node',
+  'kill-agents',
+  'upgrade-proxies',
+  'stop-coordinators',
+  'kill-node',
+  'unplug-node',
+  'kill-server-proxy',
+  'kill-client-proxy',
+  'kill-client-agent-and-proxy',
+] as const;
+
+export type EventName = (typeof eventNames)[number];
+
+/** Parsed flags of a run. */
+export interface ServiceOptions {
+  readonly events: readonly EventName[];
+  /** Runs dig, curl, h2load, iperf3, nc, dnsperf and psql as clients. */
+  readonly clients: boolean;
+  /** Nodes with replicas. */
+  readonly nodes: number;
+  /** Time for which there is no coordinator, milliseconds. */
+  readonly outageMs: number;
+  /** Requests per second of the client. */
+  readonly rate: number;
+  /** Whether an answer that takes more than a second counts as missing. */
+  readonly isTimed: boolean;
+  /** Directory for the logs of all programs at the end. */
+  readonly logs: string;
+}
+
+export const SERVICE_USAGE = `Usage: npm run chaos:services -- [flags]
+
+Runs a cluster in network namespaces, and a client that sends 200 requests a second to the virtual
+address of a service, half over new and half over kept connections, while updates and faults happen.
+Then runs other programs as clients of services. Exits with 1 when an expectation was violated.
+Needs Linux, root, etcd and nft; for the other clients also dig, curl, h2load, iperf3, nc, dnsperf,
+psql and postgres.
+
+  --events A,B,…       these events in this order; none: no events
+                       (default: ${eventNames.join(', ')})
+  --no-clients         do not run the other programs
+  --nodes N            nodes with replicas, 3 to 8 (default 3)
+  --rate N             requests per second, 10 to 2000 (default 200)
+  --outage SECONDS     time for which stop-coordinators leaves none (default 60)
+  --strict             an answer that takes more than 1 s counts as missing: for a machine that
+                       does nothing else
+  --logs DIRECTORY     for the logs of all programs (default /tmp/cloudless-services)
+`;
+
+/**
+ * Parses the flags.
+ * @throws {@link UsageError} for an unknown flag or event, or a number out of its range.
+ */
+export function parseServiceOptions(args: readonly string[]): ServiceOptions {
+  const { values } = readFlags(args);
+  const number = (
+    name: 'nodes' | 'outage' | 'rate',
+    fallback: number,
+    min: number,
+    max: number,
+  ): number => {
+    const value = Number(values[name] ?? fallback);
+    if (!(value >= min && value <= max))
+      throw new UsageError(`--${name} ${values[name]}: give a number from ${min} to ${max}`);
+    return value;
+  };
+  return {
+    events: parseEvents(values.events),
+    clients: values['no-clients'] !== true,
+    nodes: Math.floor(number('nodes', 3, 3, 8)),
+    rate: number('rate', 200, 10, 2_000),
+    outageMs: number('outage', 60, 1, 3_600) * 1_000,
+    isTimed: values.strict === true,
+    logs: values.logs ?? '/tmp/cloudless-services',
+  };
+}
+
+function readFlags(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        events: { type: 'string' },
+        'no-clients': { type: 'boolean' },
+        nodes: { type: 'string' },
+        rate: { type: 'string' },
+        outage: { type: 'string' },
+        strict: { type: 'boolean' },
+        logs: { type: 'string' },
+      },
+    });
+  } catch (reason) {
+    throw new UsageError(String((reason as Error).message));
+  }
+}
+
+function parseEvents(text: string | undefined): readonly EventName[] {
+  if (text === undefined) return eventNames;
+  if (text === 'none') return [];
+  return text.split(',').map((name) => {
+    const known = eventNames.find((each) => each === name);
+    if (known === undefined)
+      throw new UsageError(
+        `--events: there is no event ${name}; there are ${eventNames.join(', ')}`,
+      );
+    return known;
+  });
+}

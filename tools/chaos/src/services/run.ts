@@ -1,0 +1,128 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { World } from '../world/world.js';
+import {
+  EVENTS,
+  NEIGHBOUR_SPEC,
+  WEB,
+  WEB_SPEC,
+  type EventContext,
+  type EventResult,
+} from './events.js';
+import { runForeignClients } from './foreign-clients.js';
+import type { EventName, ServiceOptions } from './options.js';
+import { ServiceCluster } from './service-cluster.js';
+import { Traffic } from './traffic.js';
+import { judge, type Verdict } from './verdict.js';
+
+/** Exit code of a run that a signal ended. */
+const EXIT_STOPPED = 130;
+/** Time between the end of an event and its verdict, milliseconds. */
+const AFTER_MS = 2_000;
+/** Longest time of an event without outage, milliseconds. */
+const EVENT_WITHIN_MS = 240_000;
+
+/**
+ * Runs a cluster, the client and the events, then the other clients.
+ * @param print - Receives a line for each verdict.
+ * @param stopSignal - Ends the cluster and this process when it aborts.
+ * @returns What did not hold.
+ */
+export async function runServices(
+  options: ServiceOptions,
+  print: (line: string) => void,
+  stopSignal: AbortSignal,
+): Promise<readonly string[]> {
+  const world = await World.create();
+  const stop = async (): Promise<void> => {
+    world.writeLogs(options.logs);
+    writeProxyLogs(world, options.logs);
+    await world.stop();
+  };
+  stopSignal.addEventListener('abort', () => void stop().then(() => process.exit(EXIT_STOPPED)));
+  const cluster = new ServiceCluster(world);
+  const violations: string[] = [];
+  try {
+    await cluster.start(options.nodes);
+    if (options.events.length > 0) violations.push(...(await runEvents(cluster, options, print)));
+    if (options.clients) violations.push(...(await runForeignClients(cluster, print)));
+    return violations;
+  } finally {
+    await stop();
+  }
+}
+
+async function runEvents(
+  cluster: ServiceCluster,
+  { events, outageMs, isTimed, rate }: ServiceOptions,
+  print: (line: string) => void,
+): Promise<readonly string[]> {
+  await cluster.create(WEB, WEB_SPEC);
+  // an agent that stops on a node without replicas also stops its proxy
+  await cluster.create('neighbour', NEIGHBOUR_SPEC);
+  const address = await cluster.waitForAddress(WEB, 80);
+  const traffic = new Traffic(cluster.client.machine, address, rate);
+  const violations: string[] = [];
+  try {
+    await traffic.take(Date.now());
+    const run = async (event: EventName): Promise<void> => {
+      const verdict = await runEvent(event, { cluster, traffic, outageMs }, isTimed);
+      print(formatVerdict(event, verdict));
+      violations.push(...verdict.violations.map((text) => `${event}: ${text}`));
+    };
+    for (const event of events) {
+      // an event before may have moved all replicas away from a node
+      if (await cluster.hasEmptyServer(WEB)) await run('rolling-update');
+      await run(event);
+    }
+  } finally {
+    await traffic.stop();
+  }
+  return violations;
+}
+
+/** Runs one event, and compares the requests meanwhile with what it allows. */
+async function runEvent(
+  event: EventName,
+  context: EventContext,
+  isTimed: boolean,
+): Promise<Verdict & { readonly notes: readonly string[] }> {
+  const limit = pause(EVENT_WITHIN_MS + context.outageMs, undefined, { ref: false });
+  const result = await Promise.race([
+    EVENTS[event](context),
+    limit.then(() => Promise.reject(new Error('the event takes too long'))),
+  ]).catch((reason: unknown): EventResult => ({ problems: [`not completed: ${String(reason)}`] }));
+  await pause(AFTER_MS);
+  const verdict = judge(await context.traffic.take(Date.now()), result, isTimed);
+  return {
+    ...verdict,
+    notes: result.notes ?? [],
+    violations: [...(result.problems ?? []), ...verdict.violations],
+  };
+}
+
+function formatVerdict(
+  event: EventName,
+  verdict: Verdict & { readonly notes: readonly string[] },
+): string {
+  const { requests, failedNew, failedKept, repeated, recoveredMs, p99Ms, slowestMs, slow } =
+    verdict;
+  const recovered = recoveredMs === undefined ? '' : `, recovered ${Math.round(recoveredMs)} ms`;
+  return [
+    `${verdict.violations.length === 0 ? 'ok  ' : 'FAIL'} ${event}: ${requests} requests`,
+    `failed over new connections ${failedNew}, over kept ones ${failedKept}`,
+    `repeated after a close ${repeated}${recovered}`,
+    `P99 ${Math.round(p99Ms)} ms, slowest ${Math.round(slowestMs)} ms, slower than 1 s ${slow}`,
+    ...verdict.notes.map((text) => `\n     ${text}`),
+    ...verdict.violations.map((text) => `\n     VIOLATION: ${text}`),
+  ].join(', ');
+}
+
+/** Copies the logs of the network proxies. */
+function writeProxyLogs({ agents }: World, directory: string): void {
+  for (const { name, machine } of agents) {
+    const file = join(machine.home, 'agent', 'network', 'proxy.log');
+    if (existsSync(file)) writeFileSync(join(directory, `${name}-proxy.log`), readFileSync(file));
+  }
+}
