@@ -1,11 +1,20 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { readFile, rm } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '@cloudless/app-kit';
 
 /** First argument of a dev-cluster process that is the guard of another dev-cluster process. */
 export const GUARD_ARGUMENT = 'guard';
+
+/**
+ * Environment variable that the programs of a dev cluster and its guard inherit. The guard finds by
+ * its value the programs that were started and not registered when the dev cluster was killed.
+ */
+const MARK_VARIABLE = 'CLOUDLESS_DEV_CLUSTER_ID';
+/** Time between SIGTERM and SIGKILL of a program that was not registered. */
+const UNREGISTERED_GRACE_MS = 10_000;
 
 /** A process that the guard ends. */
 export interface GuardedProcess {
@@ -46,6 +55,7 @@ export class Guard {
   static start(): Guard {
     const main = import.meta.url.endsWith('.ts') ? './main.ts' : './main.mjs';
     const entry = fileURLToPath(new URL(main, import.meta.url));
+    process.env[MARK_VARIABLE] = randomUUID();
     const child = spawn(process.execPath, [...process.execArgv, entry, GUARD_ARGUMENT], {
       stdio: ['pipe', 'ignore', 'ignore'],
       detached: true,
@@ -118,6 +128,10 @@ export async function runGuard(input: NodeJS.ReadableStream): Promise<void> {
     else if (message?.kind === 'ended') remaining.delete(message.name);
     else if (message?.kind === 'directory') directories.push(message.path);
   }
+  const registered = new Set([...remaining.values()].map(({ pid }) => pid));
+  for (const pid of await listMarkedProcesses())
+    if (!registered.has(pid))
+      remaining.set(`process ${pid}`, { pid, stage: 1, graceMs: UNREGISTERED_GRACE_MS });
   for (const stage of [1, 2]) {
     const stageProcesses = [...remaining].filter(([, process]) => process.stage === stage);
     await Promise.all(
@@ -125,6 +139,19 @@ export async function runGuard(input: NodeJS.ReadableStream): Promise<void> {
     );
   }
   for (const path of directories) await rm(path, { recursive: true, force: true });
+}
+
+/** Returns the ids of the other processes of this dev cluster. Linux only; elsewhere none. */
+async function listMarkedProcesses(): Promise<readonly number[]> {
+  const mark = `${MARK_VARIABLE}=${process.env[MARK_VARIABLE] ?? ''}\0`;
+  const pids = (await readdir('/proc').catch(() => [])).map(Number).filter(Number.isInteger);
+  const isMarked = await Promise.all(
+    pids.map(async (pid) => {
+      const environment = await readFile(`/proc/${pid}/environ`, 'latin1').catch(() => '');
+      return pid !== process.pid && environment.includes(mark);
+    }),
+  );
+  return pids.filter((_, index) => isMarked[index]);
 }
 
 /** Parses a message; undefined for an incomplete last line. */
