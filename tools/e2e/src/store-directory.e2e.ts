@@ -188,7 +188,10 @@ describe('data directory of a running coordinator', () => {
     const coordinator = await waitUntilServing();
     expect(await writeWorkload(coordinator, 'before')).toBe('acknowledged');
     renameSync(dataDir, `${dataDir}-moved`);
-    await coordinator.running.waitForLog('data file lost: writes are refused');
+    // the checks of the lock and of the data file are independent: either may be first
+    await coordinator.running.waitForLine((line) =>
+      /"message":"(data file|lock) lost: writes are refused"/.test(line),
+    );
     renameSync(`${dataDir}-moved`, dataDir);
     expect(await writeWorkload(coordinator, 'after')).toBe('unavailable');
     await coordinator.running.kill('SIGTERM');
