@@ -71,12 +71,15 @@ const jest =
         }),
     });
 
-/** Unit tests of the code that uses Node.js: adapters and programs. */
+/**
+ * Unit tests of the code that uses Node.js directly: adapters. The short e2e runs the programs. The
+ * store on etcd uses the same transport as rpc-node.
+ */
 const NODE_DEPENDENT =
-  '/libs/(app-kit|cgroup-reader|mesh|ingress|identity|observability|rpc-node|runtime-process|state-store-lmdb|state-store-etcd)/|/apps/';
+  '/libs/(app-kit|cgroup-reader|mesh|ingress|identity|observability|rpc-node|runtime-process|state-store-lmdb)/';
 
 /**
- * Runs the unit tests of adapters and programs, and a short e2e, on the newest Node.js with
+ * Runs the unit tests of adapters, and a short e2e, on the newest Node.js with
  * long-term support. What depends on the version of Node.js shows in a few runs, so properties are
  * smaller than on the first version. Tests on real containers ran already.
  */
