@@ -66,18 +66,27 @@ export interface CallResult {
   readonly text?: string;
 }
 
-/** A stream that sends nothing for so long was permitted: refusals come at once. */
-const SILENCE_MS = 2_000;
+/** A stream that must be permitted and sends nothing for so long is: refusals come at once. */
+export const PERMITTED_SILENCE_MS = 1_000;
+/** A refusal may take so long on a busy machine. */
+const REFUSAL_LIMIT_MS = 30_000;
 
-/** Makes a call. Ends a stream after its first message. */
+/**
+ * Makes a call. Ends a stream after its first message, or when the server has sent nothing for
+ * `silenceMs`; such a stream counts as permitted.
+ */
 export async function callOnce(
   { transport }: MatrixConnection,
   method: DescMethod,
   request: object,
+  silenceMs = REFUSAL_LIMIT_MS,
 ): Promise<CallResult> {
   const message = create(method.input, request as never);
   const stopping = new AbortController();
-  const silence = setTimeout(() => stopping.abort(), SILENCE_MS);
+  const silence = setTimeout(
+    () => stopping.abort(),
+    method.methodKind === 'unary' ? REFUSAL_LIMIT_MS : silenceMs,
+  );
   try {
     if (method.methodKind === 'unary') {
       const response = await transport.unary(
