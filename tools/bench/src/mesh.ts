@@ -59,12 +59,16 @@ interface Path {
   readonly pids: readonly number[];
 }
 
-async function runHaproxy(lines: string, isFar: boolean): Promise<number> {
+const HAPROXY_DEFAULTS = [
+  'global',
+  ...[' nbthread 1', ' maxconn 9000'],
+  'defaults',
+  ...[' mode tcp', ' timeout connect 5s', ' timeout client 1h', ' timeout server 1h'],
+];
+
+async function runHaproxy(lines: readonly string[], isFar: boolean): Promise<number> {
   const file = join(directory, `haproxy-${processes.count}.cfg`);
-  writeFileSync(
-    file,
-    `global\n nbthread 1\n maxconn 9000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 1h\n timeout server 1h\n${lines}\n`,
-  );
+  writeFileSync(file, `${[...HAPROXY_DEFAULTS, ...lines].join('\n')}\n`);
   const child = processes.run(['haproxy', '-db', '-f', file], isFar);
   await sleep(systemClock, 1_000);
   if (child.exitCode !== null) throw new Error('haproxy ended');
@@ -134,7 +138,7 @@ async function measureOneNode() {
   if (isIdleOnly) return { idle: await measureIdle('one node', oursPath, 2) };
   const haproxyPort = 19_480;
   const haproxy = await runHaproxy(
-    `listen l\n bind ${host}:${haproxyPort}\n server s ${host}:${server.port}`,
+    ['listen l', ` bind ${host}:${haproxyPort}`, ` server s ${host}:${server.port}`],
     false,
   );
   return {
@@ -176,12 +180,14 @@ async function measureTwoNodes() {
   const [pem, ca] = [join(directory, 'both.pem'), join(directory, 'ca.pem')];
   writeFileSync(pem, near.chainPem + near.keyPem, { mode: 0o600 });
   writeFileSync(ca, bundlePem);
+  const farAddress = `${FAR}:${HAPROXY_TLS_PORT}`;
+  const tls = `ssl crt ${pem} ca-file ${ca} verify required ssl-min-ver TLSv1.3`;
   const haproxyFar = await runHaproxy(
-    `listen l\n bind ${FAR}:${HAPROXY_TLS_PORT} ssl crt ${pem} ca-file ${ca} verify required ssl-min-ver TLSv1.3\n server s ${FAR}:${server.port}`,
+    ['listen l', ` bind ${farAddress} ${tls}`, ` server s ${FAR}:${server.port}`],
     true,
   );
   const haproxyNear = await runHaproxy(
-    `listen l\n bind ${NEAR}:19481\n server s ${FAR}:${HAPROXY_TLS_PORT} ssl crt ${pem} ca-file ${ca} verify required ssl-min-ver TLSv1.3`,
+    ['listen l', ` bind ${NEAR}:19481`, ` server s ${farAddress} ${tls}`],
     false,
   );
   const haproxy = { host: NEAR, port: 19_481, pids: [haproxyNear, haproxyFar] };

@@ -66,7 +66,10 @@ describe('connectOrStart, when the program does not answer within 60 s,', () => 
 describe('connectOrStart, when its signal is aborted before the program answers,', () => {
   it('ends the program that it has started', async () => {
     const pidFile = join(directory, 'pid');
-    const program = `require('node:fs').writeFileSync(${JSON.stringify(pidFile)}, String(process.pid)); setInterval(() => undefined, 1_000)`;
+    const program = [
+      `require('node:fs').writeFileSync(${JSON.stringify(pidFile)}, String(process.pid))`,
+      'setInterval(() => undefined, 1_000)',
+    ].join(';');
     const stopping = new AbortController();
     const isRunning = (): boolean => existsSync(pidFile) && readFileSync(pidFile, 'utf8') !== '';
     const attempt = connectOrStart(
