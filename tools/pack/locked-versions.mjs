@@ -1,5 +1,5 @@
-// Checks that what is packed are the versions of package-lock.json, and not what an "npm install" or a
-// link by hand has left in node_modules.
+// Checks that what is packed are the versions of package-lock.json, and not what an "npm install"
+// or a link by hand has left in node_modules.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from '../setup.mjs';

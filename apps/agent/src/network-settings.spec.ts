@@ -22,7 +22,7 @@ describe('settings of the network of an agent', () => {
       problem: 'traffic between machines is always encrypted',
     },
     {
-      name: 'all addresses of the machine without the one that others dial',
+      name: 'all addresses of the machine without an advertised address',
       values: { ...TLS, meshListen: '0.0.0.0:9443' },
       problem: 'add --mesh-advertise',
     },
@@ -47,7 +47,7 @@ describe('settings of the network of an agent', () => {
       problem: 'within the port range of workloads',
     },
     {
-      name: 'an advertised address that nobody can dial',
+      name: 'an advertised address that other nodes cannot dial',
       values: { ...TLS, meshListen: '10.0.0.5:9443', meshAdvertise: '0.0.0.0:9443' },
       problem: 'must be host:port',
     },

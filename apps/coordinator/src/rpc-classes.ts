@@ -22,9 +22,9 @@ const watch: CallClass = { priority: 'read', interleaved: true };
 
 /**
  * Classes of the RPCs of CoordinatorService. Priority `stop` is for calls that reduce load, keep load
- * off a node, or must not wait behind changes. Stop orders to agents are sent through sessions, which have priority `control`.
- * Every ScaleWorkload has priority `stop`, because the server knows only after decoding the request
- * whether it scales up or down.
+ * off a node, or must not wait behind changes. Stop orders to agents are sent through sessions,
+ * which have priority `control`. Every ScaleWorkload has priority `stop`, because the server knows
+ * only after decoding the request whether it scales up or down.
  */
 const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   enrollNode: control,

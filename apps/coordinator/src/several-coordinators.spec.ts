@@ -107,7 +107,7 @@ describe('a coordinator', () => {
     const { leader } = await group.waitForLeader('c1', 'c2');
     const { port } = new URL(group.urlOf(leader));
     const readTerm = async () => (await group.store.get('/leader/leader'))?.value;
-    // The first candidate in a cluster that nobody leads.
+    // The first candidate in a cluster without a leader.
     await Promise.all([group.stop('c1'), group.stop('c2')]);
     const before = await readTerm();
     const other = createServer().listen(Number(port), '127.0.0.1');

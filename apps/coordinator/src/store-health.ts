@@ -36,7 +36,9 @@ export class StoreHealth {
     this.fullReason = hasSpace ? undefined : DISK_FULL;
   };
 
-  /** Receives from the store that the space quota of etcd is exceeded (false), or no longer (true). */
+  /**
+   * Receives from the store that the space quota of etcd is exceeded (false), or no longer (true).
+   */
   readonly reportQuota = (hasSpace: boolean): void => {
     this.fullReason = hasSpace ? undefined : QUOTA_EXCEEDED;
   };

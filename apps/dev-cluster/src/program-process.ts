@@ -93,8 +93,9 @@ export class ProgramProcess {
   }
 
   /**
-   * Resolves with the fields of the log line `readyMessage`, after `furtherMessage`. Rejects with the last lines of output
-   * when the program ends before, or does not write the line within `readyTimeoutMs`.
+   * Resolves with the fields of the log line `readyMessage`, after `furtherMessage`. Rejects with
+   * the last lines of output when the program ends before, or does not write the line within
+   * `readyTimeoutMs`.
    */
   readonly ready: Promise<ReadyFields>;
 

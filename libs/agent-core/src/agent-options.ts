@@ -13,7 +13,7 @@ import type { StatsReader } from './stats/stats-reader.js';
 import type { AgentStore } from './store/agent-store.js';
 import type { WorkloadIdentitiesOptions } from './workload-identity/workload-identities.js';
 
-/** What an agent runs on: the node, its ports to the outside, and limits. */
+/** Options of an agent: the node, its ports to the outside, and limits. */
 export interface AgentOptions {
   readonly nodeId: string;
   /** Changes at each boot of the machine. */

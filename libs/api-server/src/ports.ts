@@ -193,8 +193,8 @@ export interface NetworkFeedReader {
 export interface NetworkFeedPort {
   /**
    * Adds a reader. Close it.
-   * @param position - Where the proxy continues: feed and revision of the last complete update that
-   *   it has applied. `feedId` empty: it has none.
+   * @param position - Feed and revision of the last complete update that the proxy has applied.
+   *   `feedId` empty: the proxy has applied none.
    */
   open(position: {
     readonly nodeId: string;

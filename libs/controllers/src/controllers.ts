@@ -64,7 +64,7 @@ export interface Controllers {
   readonly presenter: WorkloadPresenter;
   readonly dryRun: DryRunService;
   readonly whatIf: WhatIfService;
-  /** What the network proxies of nodes receive. */
+  /** Updates for the network proxies of nodes. */
   readonly network: NetworkFeed;
   /** Placement data for the API calls about nodes. */
   readonly placements: {

@@ -162,7 +162,7 @@ export interface AccessRecord {
   readonly endpoint: string;
   /** SPIFFE ID of the workload of the endpoint; empty outside the cluster. */
   readonly endpointIdentity: string;
-  /** How the endpoint was reached. */
+  /** Path to the endpoint; `none` when no endpoint was reached. */
   readonly path: 'direct' | 'link' | 'relay' | 'none';
   /** Bytes from the client. */
   readonly sentBytes: number;
@@ -226,7 +226,7 @@ export interface NetworkProxyOptions extends ProxyNode {
   readonly accessSample?: number;
 }
 
-/** What a proxy does at the moment. */
+/** State of a proxy at the moment of the read. */
 export interface NetworkProxyStatus {
   /** Revision of the newest complete update that is applied. 0n: none yet. */
   readonly revision: bigint;
@@ -246,7 +246,7 @@ export interface NetworkProxyStatus {
   readonly links: readonly LinkStatus[];
   /** Address at which other proxies connect, with the actual port. */
   readonly meshAddress?: { readonly address: string; readonly port: number };
-  /** What does not work and why, for people. At most 100. */
+  /** Failures with their causes, as texts for people. At most 100. */
   readonly problems: readonly string[];
 }
 
@@ -271,7 +271,7 @@ export interface ListedService {
   }[];
 }
 
-/** Where the DNS server of a node answers. */
+/** Address at which the DNS server of a node answers. */
 export interface ServedDns {
   readonly address: string;
   /** 53, unless that port is taken or forbidden. */

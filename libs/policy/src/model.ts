@@ -9,7 +9,7 @@ export interface PolicySubject {
 }
 
 /**
- * What a policy does.
+ * Effect of a policy.
  * - `DENY`: a workload that violates one of its rules is denied.
  * - `ALLOW`: a workload that satisfies all its rules is allowed, whatever policies of lower priority
  *   say.
@@ -207,7 +207,7 @@ export interface RuleConfigs {
      * the proto.
      */
     readonly expression: string;
-    /** What would be allowed, for the violation. Default: the expression. */
+    /** Text for the violation: the values that would be allowed. Default: the expression. */
     readonly message?: string;
   };
 }
@@ -230,7 +230,7 @@ export interface Finding {
   readonly field: string;
   /** The value that was found, for people. */
   readonly found: string;
-  /** What the rule would allow, for people. */
+  /** Values that the rule would allow, as a text for people. */
   readonly allowed: string;
 }
 
@@ -253,7 +253,7 @@ export interface Verdict {
   readonly policy?: string;
   /** True when no ALLOW or DENY policy selects the workload. */
   readonly byDefault: boolean;
-  /** Why the workload is denied. Empty when it is allowed. */
+  /** Violations for which the workload is denied. Empty when it is allowed. */
   readonly violations: readonly PolicyViolation[];
   /** Violations of AUDIT policies. */
   readonly audit: readonly PolicyViolation[];

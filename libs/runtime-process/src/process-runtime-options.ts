@@ -1,6 +1,6 @@
 import type { Clock, Log, Random } from '@cloudless/base';
 
-/** How to open the process runtime of a directory. */
+/** Options of opening the process runtime of a directory. */
 export interface ProcessRuntimeOptions {
   /**
    * Absolute path of the directory of the runtime, created with mode 0700 when it does not exist.

@@ -71,8 +71,8 @@ export type Change =
 
 /**
  * All changes that one commit made under the watched prefix; those of one transaction in the order of
- * its operations. A watch never splits a transaction. A watch of all keys, with prefix `''`, may deliver
- * a batch without changes, for a revision that changed nothing in the store.
+ * its operations. A watch never splits a transaction. A watch of all keys, with prefix `''`, may
+ * deliver a batch without changes, for a revision that changed nothing in the store.
  */
 export interface ChangeBatch {
   readonly revision: Revision;

@@ -1,12 +1,12 @@
 /**
- * Connections to the mesh address that never begin a TLS handshake, as fast as one process opens them,
- * while a node that has just started makes connections to a service through the same address. Load
- * only against this machine.
+ * Connections to the mesh address that never begin a TLS handshake, as fast as one process opens
+ * them, while a node that has just started makes connections to a service through the same address.
+ * Load only against this machine.
  *
  * Usage: mesh-half-open [--connections 50000]
  *
- * Ends with exit code 1 when more than 1 % of the exchanges of the node fail, or when the attack takes
- * 128 MiB or more of the attacked proxy.
+ * Ends with exit code 1 when more than 1 % of the exchanges of the node fail, or when the attack
+ * takes 128 MiB or more of the attacked proxy.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';

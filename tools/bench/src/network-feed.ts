@@ -255,7 +255,7 @@ async function measure(serviceCount: number, violations: Violations) {
     return systemClock.now() - fromMs;
   };
   for (let count = 0; count < WARM_UP; count += 1) await change();
-  // What the start has left over is not counted for the changes.
+  // Work that the start has left over is not counted for the changes.
   await sleepKeepingAlive(500);
   const before = { ...feed.counts, cpuMs: cpuMs() };
   const delays: number[] = [];

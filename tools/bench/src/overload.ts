@@ -29,7 +29,7 @@ const GOODPUT_SHARE = 0.8;
 /** Pause between two reads beside the creates, milliseconds. */
 const READ_PAUSE_MS = 100;
 
-/** What became of the creates of one measurement. */
+/** Outcomes of the creates of one measurement. */
 class Outcomes {
   readonly latenciesMs: number[] = [];
   refused = 0;

@@ -16,7 +16,7 @@ export interface Outcome {
   readonly failedRequests: number;
   /** Failed attempts of writes by code. */
   readonly failedCodes: Readonly<Record<string, number>>;
-  /** What was seen beside the figures. */
+  /** Observations beside the figures. */
   readonly notes: readonly string[];
   readonly violations: readonly string[];
 }

@@ -62,7 +62,9 @@ async function captureClientHello(): Promise<Buffer> {
   return hello;
 }
 
-/** Runs an attack. Expects that an administrator is served, and that memory stays within the bound. */
+/**
+ * Runs an attack. Expects that an administrator is served, and that memory stays within the bound.
+ */
 async function expectResilience(attack: () => Promise<void>): Promise<void> {
   const { pid } = cluster.coordinator;
   const effect = await runAttack(pid, restMiB, cluster.admin.coordinator, 'w1', attack);

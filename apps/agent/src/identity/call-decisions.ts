@@ -87,7 +87,7 @@ class Decision {
     await this.answer;
   }
 
-  /** @throws when the call is not allowed any more, or no coordinator has confirmed the call for 5 s. */
+  /** @throws when the call is no longer allowed, or no coordinator has confirmed the call for 5 s. */
   check(): void {
     const ageMs = this.clock.now() - this.confirmedAtMs;
     if (this.refusal !== undefined && ageMs >= DECISION_MS) throw this.refusal;

@@ -27,11 +27,11 @@ export interface ProxySettings {
   readonly dataDir: string;
   /** True when the cluster has identities. */
   readonly usesTls: boolean;
-  /** Where other proxies connect. Absent: this node can only dial out. */
+  /** Address to which other proxies connect. Absent: this node can only dial out. */
   readonly meshListen?: { readonly host: string; readonly port: number };
-  /** Where HTTP routes are served without TLS. Absent: nowhere. */
+  /** Address at which HTTP routes are served without TLS. Absent: not served. */
   readonly ingressHttp?: { readonly host: string; readonly port: number };
-  /** Where HTTP routes are served with TLS. Absent: nowhere. */
+  /** Address at which HTTP routes are served with TLS. Absent: not served. */
   readonly ingressHttps?: { readonly host: string; readonly port: number };
 }
 

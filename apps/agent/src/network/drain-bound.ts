@@ -1,6 +1,6 @@
 import type { Clock } from '@cloudless/base';
 
-/** Ends a proxy within the shortest time that anybody has asked for. */
+/** Ends a proxy within the shortest time of all requests to end it. */
 export class DrainBound {
   private endsAtMs = Infinity;
 

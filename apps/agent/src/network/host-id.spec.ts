@@ -10,7 +10,7 @@ describe('toHostId', () => {
     expect(new Set(ids).size).toBe(3);
   });
 
-  it('is equal for two programs of this network namespace', () => {
+  it('is equal for two calls in one network namespace', () => {
     expect(readHostId()).toBe(readHostId());
     expect(readHostId()).toMatch(/^[0-9a-f]{32}$/);
   });

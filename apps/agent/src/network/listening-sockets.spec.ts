@@ -7,7 +7,7 @@ const LOOPBACK = '127.0.0.1';
 const open: { close(): void }[] = [];
 afterEach(() => open.splice(0).forEach((each) => each.close()));
 
-/** A socket that another process has handed over: it accepts clients, and nobody handles them. */
+/** Socket that another process has handed over: it accepts clients, and has no handler for them. */
 async function handTcp(): Promise<Extract<HandedSocket, { kind: 'tcp' }>> {
   const handle = net.createServer();
   open.push(handle);
@@ -49,7 +49,7 @@ describe('ProcessSockets', () => {
     expect(message.toString()).toBe('question');
   });
 
-  it('closes inherited sockets that nobody asks for, with their clients', async () => {
+  it('closes inherited sockets that this process does not use, with their clients', async () => {
     const handed = await handTcp();
     const client = net.connect(handed.port, LOOPBACK);
     await once(handed.handle, 'connection');

@@ -81,7 +81,7 @@ export class ProcessSockets implements ListeningSockets {
   }
 }
 
-/** Connections, and messages with their senders, that arrived before anybody handled them. */
+/** Connections, and messages with their senders, that arrived before the socket had a handler. */
 type HeldClients = (net.Socket | readonly [Buffer, dgram.RemoteInfo])[];
 const heldClients = new WeakMap<net.Server | dgram.Socket, HeldClients>();
 /** Most clients that a socket holds. Others wait in the kernel, or send again. */

@@ -21,10 +21,10 @@ describe('prepareLockDirectory', () => {
     expect(prepareLockDirectory(place(uid))).toBe(directory);
   });
 
-  it('refuses a directory that another user has made first, and says who', () => {
+  it('refuses a directory of another user, and names the user', () => {
     mkdirSync(join(root, `cloudless-${other}`), { mode: 0o700 });
     expect(() => prepareLockDirectory(place(other))).toThrow(
-      `must be a directory of user ${other} that nobody else may write, and belongs to user ${uid} with mode 0700`,
+      `must be a directory of user ${other} that no other user may write, and belongs to user ${uid} with mode 0700`,
     );
   });
 

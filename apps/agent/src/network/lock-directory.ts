@@ -2,10 +2,10 @@ import { lstatSync, mkdirSync, readlinkSync, type Stats } from 'node:fs';
 import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 
-/** Permissions that let somebody else than the owner change a directory. */
+/** Permissions that let another user than the owner change a directory. */
 const WRITABLE_BY_OTHERS = 0o022;
 
-/** Where the directory of the lock may be, and for whom. */
+/** User whose lock it is, and the directories below which the directory of the lock may be. */
 export interface LockPlace {
   readonly uid: number;
   /** Directory for the files of running programs of root. Default: `/run`. */
@@ -41,7 +41,7 @@ export function prepareLockDirectory({
   if (isPrivate(found, uid)) return directory;
   throw new CloudlessError(
     'precondition',
-    `${directory} must be a directory of user ${uid} that nobody else may write, and ${describe(found)}; ` +
+    `${directory} must be a directory of user ${uid} that no other user may write, and ${describe(found)}; ` +
       `check who has made the directory, then remove it`,
   );
 }

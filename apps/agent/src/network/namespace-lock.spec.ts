@@ -25,7 +25,7 @@ describe('NamespaceLock', () => {
     rmSync(directory, { recursive: true });
   });
 
-  it('belongs to one process; the next takes over when the holder ends', async () => {
+  it('is held by one process, and then by a process that waits for it', async () => {
     const [first, second] = [createLock('node-1'), createLock('node-2')];
     await first.acquire(never);
     let isTaken = false;
@@ -38,7 +38,7 @@ describe('NamespaceLock', () => {
     expect(readdirSync(directory)).toEqual(['net-1.lock.2']);
   });
 
-  it('belongs to one of many processes that ask at the same time', async () => {
+  it('is held by one of eight processes that ask at the same time', async () => {
     const all = Array.from({ length: 8 }, (_, index) => createLock(`node-${index}`));
     const stopping = new AbortController();
     const waits = all.map((lock) => lock.acquire(stopping.signal).catch(() => undefined));
@@ -49,7 +49,7 @@ describe('NamespaceLock', () => {
     await Promise.all(waits);
   });
 
-  it('is void when its process has ended without a word', async () => {
+  it('is free when its holder has ended without a release', async () => {
     const dead = net.createServer().listen(join(directory, 'dead'));
     await once(dead, 'listening');
     linkSync(join(directory, 'dead'), join(directory, 'net-1.lock.4'));
@@ -71,7 +71,7 @@ describe('NamespaceLock', () => {
     expect(second.socket?.listening).toBe(true);
   });
 
-  it('is not adopted from another place, where other processes do not look', async () => {
+  it('does not adopt a socket at a path that other processes do not check', async () => {
     const elsewhere = net.createServer().listen(join(directory, 'elsewhere'));
     await once(elsewhere, 'listening');
     const lock = createLock('node-1');
@@ -81,13 +81,13 @@ describe('NamespaceLock', () => {
     expect(lock.handed?.path).toBe(join(directory, 'net-1.lock.1'));
   });
 
-  it('is one for each network namespace', async () => {
+  it('can be held once in each network namespace', async () => {
     await createLock('node-1').acquire(never);
     await createLock('node-2', { namespace: 'net-12' }).acquire(never);
     expect(readdirSync(directory).sort()).toEqual(['net-1.lock.1', 'net-12.lock.1']);
   });
 
-  it('says why nobody can hold it, and is acquired once its directory is in order', async () => {
+  it('reports a problem of its directory, and is acquired once the directory can be used', async () => {
     const clock = new ManualClock();
     let problem: string | undefined = 'the directory belongs to user 1001';
     const lock = createLock('node-1', {

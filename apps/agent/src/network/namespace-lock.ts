@@ -27,7 +27,8 @@ export interface LockHolder {
 
 /**
  * Returns why this process does not serve the virtual addresses of the machine.
- * @param isNode - Whether the cluster has a node with an id; undefined while the nodes are not known.
+ * @param isNode - Returns true for the id of a node of the cluster. Undefined: the nodes are not
+ *   known yet.
  */
 export function explainHolder(
   { nodeId, pid }: LockHolder,
@@ -61,9 +62,10 @@ export interface NamespaceLockOptions {
  *
  * The lock is a Unix socket in a directory that only its user may write, so that no other user of the
  * machine can take the lock or pretend to hold it. The socket with the highest number counts, and is
- * void when no process listens. To replace a void socket, a process links its own under the next number
- * (`link` fails when the name exists) and then deletes the earlier ones: one process can replace a
- * given holder, and a process that read an outdated list finds a higher number and gives up.
+ * void when no process listens. To replace a void socket, a process links its own under the next
+ * number (`link` fails when the name exists) and then deletes the earlier ones: one process can
+ * replace a given holder, and a process that read an outdated list finds a higher number and gives
+ * up.
  */
 export class NamespaceLock {
   private server: net.Server | undefined;

@@ -125,7 +125,7 @@ describe('the HTTP ingress of a node', () => {
     expect(await get()).toBe('200 web');
   });
 
-  it('does not exist without an address', () => {
+  it('is not created without an address', () => {
     expect(createNodeIngress({ nodeId: 'n1' }, {} as never)).toBeUndefined();
   });
 });

@@ -97,7 +97,7 @@ export class NodeNetwork implements NodeNetworkAccess {
     }
   }
 
-  /** How other proxies reach this node, for the Hello of a session. */
+  /** Returns the address and host id by which other proxies reach this node, for the Hello. */
   describe(): { readonly address: string; readonly hostId: string } {
     const { settings, advertise } = this.options;
     const { meshListen, hostId } = settings;

@@ -45,8 +45,8 @@ export interface NetworkProxyProcessOptions {
 
 /**
  * Runs the network proxy of a node in this process until an agent shuts it down or its directory is
- * removed. Changes the working directory of the process.
- * @returns When the proxy has ended; at once when another process serves the directory.
+ * removed. Changes the working directory of the process. Resolves when the proxy has ended; at once
+ * when another process serves the directory.
  * @throws kind `invalid` for malformed arguments, `precondition` without settings.
  */
 export async function runNetworkProxy({

@@ -17,7 +17,7 @@ const RECORD_FILE = 'route';
  * Makes every address of a range an address of this machine (AnyIP): `ip route add local <range> dev
  * lo`. Does nothing for addresses that belong to the machine already, such as loopback addresses.
  * Removes the route of an earlier range.
- * @param directory - Where the range is recorded.
+ * @param directory - Directory in which the range is recorded.
  * @throws kind `precondition` with a reason that operators understand.
  */
 export async function prepareVirtualRange(cidr: string, directory: string): Promise<void> {

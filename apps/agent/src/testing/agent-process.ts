@@ -1,9 +1,13 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
+import { createRequire } from 'node:module';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { createInterface } from 'node:readline';
 
-/** An agent in a process of its own, from the bundle that `jest.bundle.cjs` has made. */
+const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
+const main = fileURLToPath(new URL('../main.ts', import.meta.url));
+
+/** An agent that runs from source in a process of its own. */
 export class AgentProcess {
   /** Lines that the agent has written to standard error. */
   readonly stderr: string[] = [];
@@ -16,7 +20,7 @@ export class AgentProcess {
   constructor(...args: readonly string[]) {
     this.child = spawn(
       process.execPath,
-      [join(process.env['CLOUDLESS_TEST_AGENT'] ?? '', 'main.mjs'), ...args],
+      ['--conditions=@cloudless/source', '--import', tsx, main, ...args],
       {
         stdio: ['ignore', 'pipe', 'pipe'],
         env: {

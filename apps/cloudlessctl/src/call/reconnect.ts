@@ -40,8 +40,9 @@ const GIVE_UP_MS = 60_000;
 
 /**
  * Yields the items of a stream and opens the stream again, with back-off, whenever the connection
- * breaks, and after an overload when the coordinator says so. A failed first attempt is retried only when `hasAnswered` is true, when the server had
- * accepted the call, or when no coordinator leads.
+ * breaks, and after an overload when the coordinator says so. A failed first attempt is retried
+ * only when `hasAnswered` is true, when the server had accepted the call, or when no coordinator
+ * leads.
  * @param open - Opens the stream. From the second call on, the stream starts after the last item.
  * @throws The error of the stream: at once when the error cannot be retried or `signal` is aborted,
  *   otherwise after a minute without a connection.

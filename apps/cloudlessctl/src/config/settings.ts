@@ -155,7 +155,10 @@ export function resolvePath(configPath: string, path: string): string {
     : `${configPath.slice(0, configPath.lastIndexOf('/') + 1)}${path}`;
 }
 
-/** Parses `--output`. The parser of templates is loaded only when a format other than these is given. */
+/**
+ * Parses `--output`. The parser of templates is loaded only when a format other than these is
+ * given.
+ */
 async function readOutputChoice(text = 'table'): Promise<OutputChoice> {
   if (text === 'table' || text === 'json' || text === 'yaml') return { output: text };
   const { parseOutput } = await import('../output/output-format.js');

@@ -38,7 +38,9 @@ export function getFlagHeading(path: string): string {
   return HEADINGS.find(([prefix]) => path.startsWith(prefix))?.[1] ?? 'Container:';
 }
 
-/** Default value of each flag for a new workload. A spec compares the values with those of the API. */
+/**
+ * Default value of each flag for a new workload. A spec compares the values with those of the API.
+ */
 export const FLAG_DEFAULTS: Readonly<Record<string, string>> = {
   '--replicas': '1',
   '--mode': 'Replicated',

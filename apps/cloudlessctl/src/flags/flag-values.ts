@@ -45,7 +45,9 @@ export interface SpecSwitch {
   readonly description: string;
   /** Path of the field below `spec`, as in an update mask. */
   readonly path: string;
-  /** True for a message without fields: the flag sets the message, `--no-NAME` removes the message. */
+  /**
+   * True for a message without fields: the flag sets the message, `--no-NAME` removes the message.
+   */
   readonly isMessage?: boolean;
 }
 

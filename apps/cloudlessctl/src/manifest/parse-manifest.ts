@@ -105,7 +105,7 @@ function findObjectNodes(
   return { nodes: root === null ? [] : [root], prefix: undefined, kind: 'Workload' };
 }
 
-/** Where a document is, and what its absent keys mean. */
+/** Place of a document in the manifest, and the values of its absent keys. */
 interface DocumentContext {
   /** Prefix of the paths in messages: empty, or `[index].` within a list. */
   readonly prefix: string;

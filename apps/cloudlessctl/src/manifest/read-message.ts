@@ -20,7 +20,7 @@ interface Position {
   readonly anyEnumSpelling: boolean;
 }
 
-/** How a message is read. */
+/** Options of reading a message. */
 export interface ReadOptions {
   /**
    * True: enum values are read in any spelling that flags accept, such as `NodePort` or `node-port`

@@ -12,7 +12,9 @@ export interface Column {
    * cells.
    */
   readonly fit?: 'wrap' | 'shorten';
-  /** Smallest width of a column with `fit`, in character cells. Default: 28 to wrap, 12 to shorten. */
+  /**
+   * Smallest width of a column with `fit`, in character cells. Default: 28 to wrap, 12 to shorten.
+   */
   readonly minWidth?: number;
   /** Width that a watch reserves for later cells, in character cells. Default: that of the header. */
   readonly usualWidth?: number;

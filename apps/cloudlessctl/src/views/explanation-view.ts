@@ -15,9 +15,9 @@ const RANKS = ['FIRST', 'SECOND', 'THIRD', 'FOURTH'] as const;
 
 /**
  * Formats the explanation of a placement: the summary, the smallest change after which a waiting
- * replica fits, what preemption does for the replica, the nodes that each filter removes, a row for each node with the score or the reason
- * why no replica fits, what decides the order of the nodes, the terms of the best scores, and the
- * replicas.
+ * replica fits, what preemption does for the replica, the nodes that each filter removes, a row for
+ * each node with the score or the reason why no replica fits, what decides the order of the nodes,
+ * the terms of the best scores, and the replicas.
  * @param wide - True adds the terms of the score to the row of every node.
  */
 export function formatExplanation(

@@ -118,7 +118,10 @@ export class AuthorityKeySync {
     return keys.length > 0 ? { kind: 'retry' } : { kind: 'done' };
   }
 
-  /** Returns true while keys are missing, or the leader does not know that this coordinator has them. */
+  /**
+   * Returns true while keys are missing, or the leader does not know that this coordinator has
+   * them.
+   */
   private mustAct(missing: readonly number[]): boolean {
     const record = this.options.state.view().certificateAuthority()?.value;
     if (record === undefined) return false;

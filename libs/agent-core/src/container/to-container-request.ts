@@ -32,7 +32,7 @@ export interface ContainerIdentity {
   readonly restarts?: number;
   /** Lease of the container; set for an exclusive replica. */
   readonly lease?: ContainerLease;
-  /** How the container reaches services. Absent: by nothing that the node provides. */
+  /** DNS server and variables for services. Absent: the node provides neither. */
   readonly services?: ServiceAccess;
   /** Directory with the certificate and key of the replica; required when the spec has `identity`. */
   readonly identity?: IdentityDirectory;

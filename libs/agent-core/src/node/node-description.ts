@@ -51,7 +51,7 @@ export interface NodeDescription {
   /** Address of AgentService; empty when the agent does not serve AgentService. */
   readonly agentAddress: string;
   /**
-   * How the network proxies of other nodes reach this node. Absent: the node has no network proxy.
+   * Address for the network proxies of other nodes. Absent: the node has no network proxy.
    */
   readonly network?: {
     /** `host:port` that accepts connections with mutual TLS; empty: the proxy only dials out. */

@@ -131,7 +131,9 @@ export class ReplicaRunner implements ReplicaHost {
     });
   }
 
-  /** Ends the wait for network proxies of the stop order that was received before, if there is one. */
+  /**
+   * Ends the wait for network proxies of the stop order that was received before, if there is one.
+   */
   noteEndpointsGone(): Promise<void> {
     // The order may not be stored yet.
     return this.storage.enqueue(async () => this.apply({ kind: 'endpointsGone' }));

@@ -44,8 +44,8 @@ export class ReplicaStorage {
   }
 
   /**
-   * Writes orders to disk at once: call it in a task of {@link enqueue}. The orders are in effect only
-   * after {@link useOrders}.
+   * Writes orders to disk at once: call it in a task of {@link enqueue}. The orders are in effect
+   * only after {@link useOrders}.
    */
   saveOrders(state: ReplicaState, orders: ReplicaOrders): Promise<void> {
     return this.store.saveReplica(toStoredReplica(state, orders));

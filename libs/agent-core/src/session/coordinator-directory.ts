@@ -159,8 +159,8 @@ export class CoordinatorDirectory {
 
 /**
  * Adds the coordinators that the cluster has named to those that the agent knows: each id once with
- * its newest address, the newest first. A coordinator that is missing in the message may only be down,
- * so it stays until newer ones displace it.
+ * its newest address, the newest first. A coordinator that is missing in the message may only be
+ * down, so it stays until newer ones displace it.
  * @returns `known` itself when nothing changes.
  */
 export function mergeKnown(

@@ -57,7 +57,9 @@ export class ReconnectBackoff {
     return FIRST_MS * this.random.next();
   }
 
-  /** Returns the delay after all coordinators refused this agent: `maxMs`, half of which is random. */
+  /**
+   * Returns the delay after all coordinators refused this agent: `maxMs`, half of which is random.
+   */
   delayAfterRefusal(maxMs: number): number {
     return maxMs * (1 - JITTER * this.random.next());
   }

@@ -35,9 +35,9 @@ type UnaryHandler<Request, Response> = (
 ) => Promise<Response> | Response;
 
 /**
- * Calls of one principal from one address to one method with the same result (an error code, or `unchanged`) that get a
- * record each. Later calls are merged into at most one record every {@link MERGE_MS}, so that a
- * client in a retry loop does not fill the store.
+ * Calls of one principal from one address to one method with the same result (an error code, or
+ * `unchanged`) that get a record each. Later calls are merged into at most one record every
+ * {@link MERGE_MS}, so that a client in a retry loop does not fill the store.
  */
 const BURST = 10;
 const MERGE_MS = 10_000;

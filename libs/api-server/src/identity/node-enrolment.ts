@@ -126,7 +126,9 @@ export class NodeEnrolment {
     });
   }
 
-  /** Decides by the newest records and commits. One transaction counts the use and writes the node. */
+  /**
+   * Decides by the newest records and commits. One transaction counts the use and writes the node.
+   */
   private async admit(
     applicant: Applicant,
     issued: IssuedCertificate,

@@ -36,9 +36,10 @@ export function confirmLoss(before: NodeRecord, phase: NodePhase): NodeChange | 
 }
 
 /**
- * Releases the replacement brake for a node whose loss is confirmed, and ends its leave grace. Call it after the commit of
- * {@link confirmLoss}, also after a repeated call: the stored response of an older call says nothing
- * about the node now, which may have returned since, or may be lost for another time.
+ * Releases the replacement brake for a node whose loss is confirmed, and ends its leave grace. Call
+ * it after the commit of {@link confirmLoss}, also after a repeated call: the stored response of an
+ * older call says nothing about the node now, which may have returned since, or may be lost for
+ * another time.
  */
 export function releaseBrakeOf(
   { state, nodes }: Pick<ApiServerDeps, 'state' | 'nodes'>,

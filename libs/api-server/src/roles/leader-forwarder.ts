@@ -43,7 +43,7 @@ const RETRY_MS = 50;
 /** Time after the end of a leadership for which its coordinator may complete calls, milliseconds. */
 const LATE_ANSWER_MS = 1_000;
 
-/** What differs between forwarded calls. */
+/** Options of one forwarded call. */
 export interface ForwardOptions {
   /** Time for which the call waits for a leader, milliseconds. Default {@link HOLD_MS}. */
   readonly holdMs?: number;
@@ -227,7 +227,10 @@ export class LeaderForwarder {
     return { signal: attempt.signal, end };
   }
 
-  /** @throws `createError` or LEADERSHIP_LOST at the end of the hold, and the reason of an aborted signal. */
+  /**
+   * @throws `createError` or LEADERSHIP_LOST at the end of the hold, and the reason of an aborted
+   * signal.
+   */
   private async pause(
     signal: AbortSignal,
     giveUpAtMs: number,
@@ -256,7 +259,9 @@ export function isReadMethod(method: DescMethod): boolean {
   return method.idempotency === Idempotency.NO_SIDE_EFFECTS;
 }
 
-/** Returns true for a change that may be asked for twice: the leader makes the change at most once. */
+/**
+ * Returns true for a change that may be asked for twice: the leader makes the change at most once.
+ */
 function hasRequestId(request: object): boolean {
   return (
     'requestId' in request && typeof request.requestId === 'string' && request.requestId !== ''

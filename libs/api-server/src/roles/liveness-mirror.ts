@@ -25,7 +25,10 @@ export interface LivenessMirrorDeps {
   readonly connect: (leader: KnownLeader, signal: AbortSignal) => Promise<Transport>;
 }
 
-/** Time for which the copy counts as current without the leader: a change of the leader, milliseconds. */
+/**
+ * Time for which the copy counts as current without the leader: a change of the leader,
+ * milliseconds.
+ */
 export const CURRENT_FOR_MS = 5_000;
 /** Delay before the next attempt to reach the leader, milliseconds. */
 const RETRY_MS = 200;

@@ -167,7 +167,9 @@ export class RoleRouter {
     return wait();
   }
 
-  /** True while no other coordinator leads, and this one still has its lease or has not led lately. */
+  /**
+   * True while no other coordinator leads, and this one still has its lease or has not led lately.
+   */
   private get mayLead(): boolean {
     const { clock, leaders, coordinatorId } = this.deps;
     const leader = leaders.leader();

@@ -21,7 +21,7 @@ export function isViewStale({ isLeading, viewAgeMs }: AgingState): boolean {
 
 /**
  * Returns the error of a coordinator whose view is stale.
- * @param consequence - Why the call fails, such as `so the stream ended`.
+ * @param consequence - Effect on the call, such as `so the stream ended`.
  */
 export function createStaleViewError(
   { viewAgeMs }: AgingState,

@@ -6,9 +6,10 @@ import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import type { ApiServerDeps } from '../ports.js';
 
 /**
- * Ends the loss, or the departure, of a node whose agent is connected again: begins the lease first, then writes the
- * node record. Send orders to the node only after that. If the record were written first, the node
- * reconciler would see a present node without a lease, and would write the loss again.
+ * Ends the loss, or the departure, of a node whose agent is connected again: begins the lease
+ * first, then writes the node record. Send orders to the node only after that. If the record were
+ * written first, the node reconciler would see a present node without a lease, and would write the
+ * loss again.
  *
  * When the lease of the node had ended, the record is written even if it does not contain the loss
  * yet. A loss of the node that the node reconciler has decided but not committed then conflicts and
@@ -18,8 +19,8 @@ import type { ApiServerDeps } from '../ports.js';
  * reconciler replaces EXCLUSIVE replicas.
  *
  * @param join - Begins the lease of the node. Called synchronously, once.
- * @returns Resolves when the record says that the node is neither lost nor away, or when the node has no record
- *   any more.
+ * @returns Resolves when the record says that the node is neither lost nor away, or when the node
+ *   has no record any more.
  * @throws kind `unavailable` when store conflicts persist.
  */
 export async function returnNode(

@@ -15,8 +15,8 @@ import { isLive, isTombstone, type ClusterState, type ClusterView } from '@cloud
 import type { ApiServerDeps } from '../ports.js';
 
 /**
- * What orders follow from. Without `network`, a stop does not wait for network proxies: an agent
- * without a session cannot receive EndpointsGone.
+ * State from which orders are derived. Without `network`, a stop does not wait for network proxies:
+ * an agent without a session cannot receive EndpointsGone.
  */
 type OrderDeps = Pick<ApiServerDeps, 'state'> & Partial<Pick<ApiServerDeps, 'network'>>;
 

@@ -18,7 +18,10 @@ export type CoordinatorClient = Client<typeof CoordinatorService>;
 export type AgentClient = Client<typeof AgentService>;
 /** Client of AdminService, the operator API of a coordinator. */
 export type AdminClient = Client<typeof AdminService>;
-/** Client of IdentityService: join tokens, certificates of nodes, bans and the certificate authority. */
+/**
+ * Client of IdentityService: join tokens, certificates of nodes, bans and the certificate
+ * authority.
+ */
 export type IdentityClient = Client<typeof IdentityService>;
 /** Client of NetworkService: services, endpoints and load balancing. */
 export type NetworkClient = Client<typeof NetworkService>;

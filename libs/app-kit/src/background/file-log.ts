@@ -5,8 +5,8 @@ import type { Clock, Log, LogFields } from '@cloudless/base';
 const MAX_LOG_BYTES = 1024 * 1024;
 
 /**
- * Creates the log of a background program: one JSON object per line, in a file of bounded size, without
- * debug messages. Errors of the disk are ignored.
+ * Creates the log of a background program: one JSON object per line, in a file of bounded size,
+ * without debug messages. Errors of the disk are ignored.
  * @param fields - Added to every message.
  */
 export function createFileLog(file: string, clock: Clock, fields: LogFields = {}): Log {

@@ -130,7 +130,7 @@ export class Leadership {
 
   /**
    * Ends a term; has no effect on a term that has ended.
-   * @param cause - What ended the term, for the log and the error. Default: the time of the term is
+   * @param cause - Cause of the end, for the log and the error. Default: the time of the term is
    *   over.
    * @returns The error with which commits of the term fail.
    */

@@ -28,8 +28,8 @@ export function listExternalAddressIds({ type, ports, externalIps }: ServiceSpec
 
 /**
  * Adds the deletion of a service to a transaction: its record, its ports of nodes, its external
- * addresses, and the mark on its virtual address that starts the hour in which no other service gets the address. The janitor
- * deletes its endpoints.
+ * addresses, and the mark on its virtual address that starts the hour in which no other service
+ * gets the address. The janitor deletes its endpoints.
  * @param nowMs - Wall-clock milliseconds.
  */
 export function putServiceDeletion(

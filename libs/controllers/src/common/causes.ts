@@ -22,7 +22,9 @@ const CHANGE_REASONS = [
 const DRAIN_REASONS = ['NodeDraining', 'NodeDrainChanged'];
 /** Reasons of events that may report new taints. */
 const NODE_CHANGE_REASONS = ['NodeUpdated', 'NodeChanged', 'NodeJoined'];
-/** Reasons of events about replicas that ended or have to end without a decision of their workload. */
+/**
+ * Reasons of events about replicas that ended or have to end without a decision of their workload.
+ */
 const END_REASONS = new Set(['ReplicasLost', 'ReplicaFailed', 'ReplicaPreempted']);
 
 /** Returns the event of the newest change of a workload's spec, or of its deletion request. */

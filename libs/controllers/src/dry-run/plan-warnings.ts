@@ -12,8 +12,8 @@ import { formatReplicaCount } from '@cloudless/rollout';
 import type { DryRunResult } from './simulate-rollout.js';
 
 /**
- * Returns the warnings about a change that would preempt replicas or not complete by itself. Replicas without a node
- * block all later steps, so no further reason is needed beside them.
+ * Returns the warnings about a change that would preempt replicas or not complete by itself.
+ * Replicas without a node block all later steps, so no further reason is needed beside them.
  * @param subject - Begin of the sentence about replicas without a node: `the drain of node-1 would
  *   not finish: `. Default: empty.
  */

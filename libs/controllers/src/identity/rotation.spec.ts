@@ -38,7 +38,10 @@ interface AgentFiles {
   bundlePem: string;
 }
 
-/** A coordinator with nodes whose agents renew on request. Store, key files and agents survive a crash. */
+/**
+ * A coordinator with nodes whose agents renew on request. Store, key files and agents survive a
+ * crash.
+ */
 class RotatingCluster {
   readonly clock = new ManualClock();
   readonly keys = new MemoryAuthorityKeys(() => this.clock.wallTime());
@@ -127,7 +130,10 @@ class RotatingCluster {
     return getRotationProgress(state.view(), clock.wallTime())?.waitingNodes ?? [];
   }
 
-  /** Checks that every node can connect: the coordinator trusts the node, and the node the coordinator. */
+  /**
+   * Checks that every node can connect: the coordinator trusts the node, and the node the
+   * coordinator.
+   */
   expectAllTrustEachOther(): void {
     const nowMs = this.clock.wallTime();
     for (const { chainPem, bundlePem } of this.agents.values()) {

@@ -17,7 +17,7 @@ import type {
 import { definedFields } from '@cloudless/base';
 import { toEffectiveNode, type EndpointPort } from '@cloudless/cluster-state';
 
-/** What {@link encodeReplicaEndpoint} needs of a replica, its service and its node. */
+/** Input of {@link encodeReplicaEndpoint}: facts about a replica, its service and its node. */
 export interface ReplicaEndpoint {
   /** `<namespace>/<service>/<replica id>`. */
   readonly id: string;
@@ -32,13 +32,13 @@ export interface ReplicaEndpoint {
   readonly leaving: boolean;
 }
 
-/** Where a node is. */
+/** Zone and region of a node. */
 export interface NodeLocation {
   readonly zone: string;
   readonly region: string;
 }
 
-/** What {@link encodeExternalEndpoint} needs of an address outside the cluster. */
+/** Input of {@link encodeExternalEndpoint}: an address outside the cluster. */
 export interface ExternalEndpoint {
   /** `<namespace>/<service>/<id>`. */
   readonly id: string;
@@ -119,7 +119,7 @@ export function encodeRoute(
 
 /**
  * Encodes the NetworkNodeEntry of a node.
- * @param alive - Whether the lease of the node is alive.
+ * @param alive - True while the lease of the node has not ended.
  */
 export function encodeNode(record: NodeRecord, alive: boolean): Uint8Array {
   const { zone, region } = toEffectiveNode(record);

@@ -38,7 +38,7 @@ export interface NetworkFeedDeps {
   readonly logBytes?: number;
 }
 
-/** Where the proxy of a node continues. */
+/** Last complete update that the proxy of a node has applied, from which the feed continues. */
 export interface FeedPosition {
   readonly nodeId: string;
   /** Empty: the proxy has none. */

@@ -24,7 +24,7 @@ import { RouteEntries } from './route-entries.js';
 import { SelectionIndex } from './selection-index.js';
 import { describeTraffic, type WorkloadTraffic } from './workload-traffic.js';
 
-/** What a {@link NetworkModel} reads. */
+/** State that a {@link NetworkModel} reads. */
 export interface NetworkSource {
   /** The newest state. The records that it returns do not change. */
   readonly view: () => ClusterView;

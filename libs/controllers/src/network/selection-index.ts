@@ -3,16 +3,16 @@ import { selectsWorkload } from '@cloudless/cluster-state';
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** What a change of one side has changed of the links to the other side. */
+/** Links to the other side that a change of one side has added and removed. */
 export interface LinkChanges {
   readonly added: readonly string[];
   readonly removed: readonly string[];
 }
 
 /**
- * Which services select which workloads. A changed service looks only at the workloads of its
- * namespace that have one of its labels, a changed workload only at the services that select one of
- * its labels.
+ * Index of the workloads that each service selects. A change of a service compares only the
+ * workloads of its namespace that have one of its labels; a change of a workload compares only the
+ * services that select one of its labels.
  */
 export class SelectionIndex {
   /** Keys of services by the term that every selected workload has. */

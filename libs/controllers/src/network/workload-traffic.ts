@@ -8,7 +8,7 @@ import {
 import { DEFAULT_ENDPOINT_WEIGHT } from '@cloudless/network';
 import { computeVersionWeights, hasWeightedSteps, isRollingBack } from './version-weights.js';
 
-/** Which replicas of a workload receive new connections, and in which shares. */
+/** Replicas of a workload that receive new connections, and their shares. */
 export interface WorkloadTraffic {
   /** Equal texts stand for equal rules. */
   readonly signature: string;

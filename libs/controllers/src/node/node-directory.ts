@@ -313,8 +313,8 @@ export class NodeDirectory {
   }
 
   /**
-   * Returns true when a node has a live session and the main loop of its agent turns. Cheap, as every pass calls this function for every
-   * replica.
+   * Returns true when a node has a live session and the main loop of its agent turns. Cheap, as
+   * every pass calls this function for every replica.
    */
   isAlive(nodeId: string): boolean {
     return this.membership.getState(toNodeId(nodeId)) === 'connected';

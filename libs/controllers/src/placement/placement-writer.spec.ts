@@ -8,7 +8,9 @@ import { Placer } from './placer.js';
 
 const cpu = (cpuMillis: number) => ({ resources: { requests: { cpuMillis } } });
 
-/** Opens a test bed with a placer, and adds waiting replicas of the workloads `w1`, `w2` and so on. */
+/**
+ * Opens a test bed with a placer, and adds waiting replicas of the workloads `w1`, `w2` and so on.
+ */
 async function openWaiting(
   nodes: readonly string[],
   replicasOfWorkloads: readonly number[],

@@ -174,7 +174,9 @@ export class PlacementWriter {
     return false;
   }
 
-  /** Adds no more decisions to the commit of the waiting decisions, and starts it if there is room. */
+  /**
+   * Adds no more decisions to the commit of the waiting decisions, and starts it if there is room.
+   */
   commitWaiting(): void {
     if (this.waiting.length > 0) this.ready.push(this.waiting);
     this.waiting = [];

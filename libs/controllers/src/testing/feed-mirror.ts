@@ -9,7 +9,7 @@ import {
   type NetworkUpdate,
 } from '@cloudless/api';
 
-/** What a network proxy knows after the updates that it has received. */
+/** State of a network proxy after the updates that it has received. */
 export class FeedMirror {
   readonly services = new Map<string, NetworkServiceEntry>();
   readonly endpoints = new Map<string, NetworkEndpointEntry>();

@@ -26,8 +26,8 @@ export interface AccessRule {
 export interface UserRule {
   readonly role: RoleName;
   /**
-   * - `namespace`: the role in the namespace of the object; in each of the namespaces when the call is
-   *   about several objects.
+   * - `namespace`: the role in the namespace of the object; in each of the namespaces when the call
+   *   is about several objects.
    * - `cluster`: the role in the whole cluster.
    * - `filtered`: the role in some namespace; the result contains only objects of namespaces in
    *   which the user has the role.

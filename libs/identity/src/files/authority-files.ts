@@ -27,7 +27,9 @@ const FILES: Readonly<Record<keyof AuthorityPems, string>> = {
   issuingKeyPem: 'issuing.key',
 };
 const GENERATION = /^[1-9]\d{0,8}$/;
-/** Part of the name of a directory that was set aside; the time in wall-clock milliseconds follows. */
+/**
+ * Part of the name of a directory that was set aside; the time in wall-clock milliseconds follows.
+ */
 const SET_ASIDE = '.set-aside-';
 /** End of the name of a generation that is being removed. */
 const REMOVED = '.removed';
@@ -131,8 +133,8 @@ export async function createAuthority(
 
 /**
  * Stores the keys of a generation that another coordinator has created, as {@link createAuthority}
- * does with new ones. Returns the same keys when they are there already. Other or damaged files of the
- * generation are renamed to `<generation>.set-aside-<time>`, and never deleted.
+ * does with new ones. Returns the same keys when they are there already. Other or damaged files of
+ * the generation are renamed to `<generation>.set-aside-<time>`, and never deleted.
  * @throws {@link CloudlessError} of kind `precondition` when the parts are damaged or do not belong
  *   together.
  */

@@ -16,8 +16,9 @@ const PERMISSIONS = 0o777;
 /**
  * Reads a file with a secret, such as a private key. Never waits: named pipes are refused.
  * @throws {@link CloudlessError} of kind `notFound` when the file does not exist; `precondition` when
- *   the group or others can access the file, unless it is a credential of systemd (the message names the command that changes this), when
- *   the file belongs to another user, is a symbolic link, not a regular file, or larger than 64 KiB.
+ *   the group or others can access the file, unless it is a credential of systemd (the message
+ *   names the command that changes this), when the file belongs to another user, is a symbolic
+ *   link, not a regular file, or larger than 64 KiB.
  */
 export async function readSecretFile(path: string): Promise<Uint8Array> {
   // O_NONBLOCK: opening a named pipe would wait for a writer.

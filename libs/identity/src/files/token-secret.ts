@@ -52,8 +52,8 @@ export async function loadTokenSecret(
 }
 
 /**
- * Writes the secret of a running cluster to its file again when the file was lost, so that tokens stay
- * valid after the next start. Does nothing when the file exists.
+ * Writes the secret of a running cluster to its file again when the file was lost, so that tokens
+ * stay valid after the next start. Does nothing when the file exists.
  */
 export async function restoreTokenSecret(directory: string, bytes: Uint8Array): Promise<void> {
   try {

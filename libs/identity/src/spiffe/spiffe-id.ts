@@ -18,8 +18,8 @@ export interface SpiffeId {
   readonly trustDomain: string;
   readonly kind: SpiffeKind;
   /**
-   * A DNS label; `<namespace>.<name>`, two DNS labels, for a workload; the user name for a user, which
-   * may also contain `.` and `_`.
+   * A DNS label; `<namespace>.<name>`, two DNS labels, for a workload; the user name for a user,
+   * which may also contain `.` and `_`.
    */
   readonly id: string;
 }

@@ -22,7 +22,7 @@ export class ConnectFailure extends Error {
   override readonly name = 'ConnectFailure';
 }
 
-/** What {@link KeptConnections} needs in the options of a request. */
+/** Options of a request that {@link KeptConnections} reads. */
 export interface PooledRequest {
   readonly poolKey: string;
   readonly dial: () => Promise<Duplex>;

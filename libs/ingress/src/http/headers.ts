@@ -17,7 +17,7 @@ const OF_PROXIES: ReadonlySet<string> = new Set([
   ...['x-request-id', 'expect', 'host', 'forwarded-for', 'x-forwarded', 'x-forwarded-ssl'],
 ]);
 
-/** What the endpoint is told about the client. */
+/** Facts about the client that the endpoint receives as headers. */
 export interface ForwardedFacts {
   /** Address of the client, without port. */
   readonly clientAddress: string;

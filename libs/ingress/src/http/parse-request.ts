@@ -19,7 +19,7 @@ export interface ParsedRequest {
   readonly contentLength: number | undefined;
 }
 
-/** What {@link parseRequest} reads. Node's requests of HTTP/1.1 and HTTP/2 satisfy this interface. */
+/** Input of {@link parseRequest}. Node's requests of HTTP/1.1 and HTTP/2 satisfy this interface. */
 export interface RawRequest {
   readonly httpVersionMajor: number;
   readonly method?: string | undefined;

@@ -1,4 +1,4 @@
-/** Why a request is not forwarded: the status of the answer, and the reason for the client. */
+/** Answer to a request that is not forwarded: its status, and the reason for the client. */
 export interface Refusal {
   readonly status: number;
   readonly reason: string;

@@ -16,7 +16,7 @@ export type ClientRequest = IncomingMessage | Http2ServerRequest;
 /** The response to a client, over HTTP/1.1 or HTTP/2. */
 export type ClientResponse = ServerResponse | Http2ServerResponse;
 
-/** What the exchanges of one ingress share. */
+/** Clock and connections to endpoints that all exchanges of one ingress share. */
 export interface ExchangeContext {
   readonly clock: Clock;
   readonly backends: IngressBackends;
@@ -42,7 +42,7 @@ export interface ExchangeFacts {
 
 /**
  * A request and its response: chooses an endpoint, tries again, and keeps the limits of the route.
- * How bytes reach an endpoint depends on the protocol and is given by {@link Sender}.
+ * A {@link Sender} sends the bytes to the endpoint in the protocol of the request.
  */
 export class Exchange {
   readonly hasBody: boolean;
@@ -124,7 +124,7 @@ export class Exchange {
   /**
    * Notes that an attempt has failed before the response began, and tries another one when the
    * endpoint has received nothing, or may receive the request twice.
-   * @param mayRepeat - Whether the endpoint has received nothing for certain.
+   * @param mayRepeat - True when the endpoint has certainly received nothing.
    */
   noteFailure(mayRepeat: boolean, excludes: boolean, reason: string): void {
     if (this.isOver || this.facts.res.headersSent) return this.refuse({ status: 502, reason });

@@ -38,12 +38,12 @@ export interface IngressOptions {
   readonly readText?: CertificatesOptions['readText'];
 }
 
-/** What an ingress does at the moment. */
+/** State of an ingress at the moment of the read. */
 export interface IngressStatus {
   readonly routes: number;
   /** Connections of clients. */
   readonly openConnections: number;
-  /** What does not work and why, for people. At most 100. */
+  /** Failures with their causes, as texts for people. At most 100. */
   readonly problems: readonly string[];
 }
 
@@ -51,7 +51,7 @@ export interface IngressStatus {
 export interface Ingress {
   /**
    * Replaces the routes. Open requests finish as they began.
-   * @returns When the certificates of the routes are read.
+   * Resolves when the certificates of the routes are read.
    */
   setRoutes(routes: Iterable<IngressRoute>): Promise<void>;
   /** Serves clients without TLS at a listening server. Its connections may begin paused. */
@@ -199,7 +199,7 @@ class NodeIngress implements Ingress {
     server.on('error', () => undefined);
     server.on('connection', (socket: Socket) => {
       if (!connections.add(socket)) return;
-      // A client that vanished without a word would stay for ever.
+      // The connection of a client that went away without closing it would stay for ever.
       socket.setKeepAlive(true, 60_000);
       socket.setNoDelay(true);
       socket.on('error', () => undefined);

@@ -4,7 +4,9 @@ import { ConnectFailure, toPoolKey, type PooledRequest } from '../backend/kept-c
 import { toClientHeaders, toTrailers } from '../http/headers.js';
 import { abort, sendHead, type ClientResponse, type Exchange, type Sender } from './exchange.js';
 
-/** Methods that may be repeated although the endpoint may have received the request. RFC 9110, 9.2.1 */
+/**
+ * Methods that may be repeated although the endpoint may have received the request. RFC 9110, 9.2.1
+ */
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /** A protocol to which a client asks to switch, such as websocket. */

@@ -112,7 +112,9 @@ export class TestIngress {
     return readAnswer(response);
   }
 
-  /** Sends bytes without TLS and returns all that comes back, until the ingress ends the connection. */
+  /**
+   * Sends bytes without TLS and returns all that comes back, until the ingress ends the connection.
+   */
   async sendRaw(text: string): Promise<string> {
     const socket = net.connect(this.httpPort, '127.0.0.1');
     socket.write(text);

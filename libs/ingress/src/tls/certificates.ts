@@ -49,7 +49,7 @@ export class Certificates {
     private readonly onChange: () => void = () => undefined,
   ) {}
 
-  /** Why certificates are not served, for people. */
+  /** Reasons why certificates are not served, as texts for people. */
   get problems(): readonly string[] {
     return [...this.conflicts, ...[...this.pairs.values()].flatMap(({ problems }) => problems)];
   }

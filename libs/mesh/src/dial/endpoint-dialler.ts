@@ -20,7 +20,7 @@ export type Dialled =
     }
   | { readonly kind: 'failed'; readonly reason: string };
 
-/** How an endpoint is reached. */
+/** Path to an endpoint. */
 export type Route =
   | { readonly kind: 'direct' }
   | { readonly kind: 'link'; readonly nodeId: string }

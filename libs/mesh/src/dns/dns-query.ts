@@ -60,8 +60,8 @@ const CLASS_IN = 1;
 const MAX_NAME_BYTES = 255;
 
 /**
- * Parses the question of a DNS message. Reads only what an answer needs, and never throws: the bytes
- * come from anybody.
+ * Parses the question of a DNS message. Reads only what an answer needs, and never throws: any
+ * client of the network may have sent the bytes.
  */
 export function parseQuery(message: Buffer): ParsedQuery {
   if (message.length < HEADER_BYTES) return { kind: 'ignore' };

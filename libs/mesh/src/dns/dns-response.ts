@@ -174,7 +174,7 @@ export function encodeResponse(query: DnsQuery, parts: ResponseParts): Buffer {
   return message;
 }
 
-/** How {@link respondFrom} completes a response. */
+/** Options of {@link respondFrom}. */
 export interface RespondOptions {
   readonly recursionAvailable: boolean;
   /** Largest size in bytes; above, the client receives a truncated response and retries by TCP. */

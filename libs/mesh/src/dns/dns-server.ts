@@ -10,7 +10,7 @@ import { Forwarder, type ForwardLimits } from './forwarder.js';
 import type { Resolver } from './resolvers.js';
 import { DEFAULT_RESPONSE_LIMITS, ResponseLimit, type ResponseLimits } from './response-limit.js';
 
-/** What a DNS server needs. */
+/** Options of a {@link DnsServer}. */
 export interface DnsServerOptions {
   /** The names of the cluster; undefined until its settings are known. */
   readonly zone: () => DnsZone | undefined;
@@ -24,7 +24,7 @@ export interface DnsServerOptions {
   readonly log: Log;
   readonly responseLimits?: Partial<ResponseLimits> | undefined;
   readonly forwardLimits?: Partial<ForwardLimits> | undefined;
-  /** How resolvers are asked. Default: by UDP, and by TCP after a truncated response. */
+  /** Sends a question to a resolver. Default: by UDP, and by TCP after a truncated response. */
   readonly exchange?: Exchange | undefined;
 }
 

@@ -26,7 +26,7 @@ export const DEFAULT_FORWARD_LIMITS: ForwardLimits = {
   attemptMs: 1_500, // three resolvers within the 5 s for which glibc waits
 };
 
-/** What a {@link Forwarder} needs. */
+/** Options of a {@link Forwarder}. */
 export interface ForwarderOptions {
   /** Returns the resolvers of the host, best first. */
   readonly resolvers: () => readonly Resolver[];

@@ -14,7 +14,7 @@ export const DNS_PORTS = [53, 5353] as const;
 /** Time for which the list of resolvers of the host is used, milliseconds. */
 const RESOLVERS_REFRESH_MS = 5_000;
 
-/** What the DNS server of a node needs. */
+/** Options of a {@link NetworkDns}. */
 export interface NetworkDnsOptions {
   readonly view: NetworkView;
   readonly sockets: ListeningSockets;
@@ -33,7 +33,7 @@ export interface NetworkDnsOptions {
   readonly ports?: readonly number[] | undefined;
 }
 
-/** Where the DNS server listens. */
+/** Address at which the DNS server listens, by UDP and TCP. */
 export interface DnsAddress {
   readonly address: string;
   readonly port: number;
@@ -68,12 +68,12 @@ export class NetworkDns {
     });
   }
 
-  /** Where the server listens; undefined while it does not. */
+  /** Address at which the server listens; undefined while it does not. */
   get address(): DnsAddress | undefined {
     return this.listeningAt;
   }
 
-  /** Why the server does not listen, for people. */
+  /** Reason why the server does not listen, as a text for people. */
   get problem(): string | undefined {
     return this.lastProblem;
   }

@@ -37,7 +37,7 @@ describe('ResponseLimit', () => {
     expect(limit.size).toBe(1);
   });
 
-  it('keeps what a victim receives below what one client with a telephone line could send', () => {
+  it('sends less than 100 kB per second to the network of a victim of forged questions', () => {
     // 50 responses of at most 1232 bytes a second.
     expect(DEFAULT_RESPONSE_LIMITS.perNetwork * 1_232).toBeLessThan(100_000);
   });

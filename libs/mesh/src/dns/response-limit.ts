@@ -1,4 +1,4 @@
-/** What may be sent to a client that is not on this machine. */
+/** Decision about a response to a client that is not on this machine. */
 export type LimitVerdict =
   | 'send'
   /** Send a truncated response: an honest client retries by TCP, a victim receives no more bytes. */

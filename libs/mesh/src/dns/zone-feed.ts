@@ -16,8 +16,8 @@ export class ZoneFeed {
   private readonly endpointIds = new Map<string, Set<string>>();
 
   /**
-   * @param isLocalNode - Whether the replicas of a node run on this machine, so that their loopback
-   *   addresses lead to them.
+   * @param isLocalNode - Returns true for a node on this machine: the loopback addresses of its
+   *   replicas lead to them.
    */
   constructor(
     private readonly view: NetworkView,
@@ -36,7 +36,7 @@ export class ZoneFeed {
 
   /**
    * Takes over changes of the view. The cost is proportional to the changed services.
-   * @param isComplete - Whether the view has all services, from a coordinator or a snapshot.
+   * @param isComplete - True when the view has all services, from a coordinator or a snapshot.
    */
   apply(changes: NetworkChanges, isComplete: boolean): void {
     if (changes.settings || this.current === undefined) this.rebuild();

@@ -10,7 +10,7 @@ afterEach(() => cluster.close());
 
 it('connections that wait for an endpoint count against the limit of connections', async () => {
   const a = await cluster.addProxy('a', { limits: { maxConnections: 2 } });
-  // Accepts nobody: the proxy of this node is listed and does not run.
+  // The proxy of this node is listed and does not run, so no connection is accepted.
   const node = cluster.aNode('b', { address: '', hostId: 'b' }, 'none');
   await cluster.update({
     nodes: [node],

@@ -58,7 +58,7 @@ export class ServiceListeners {
     return count;
   }
 
-  /** Why addresses are not listened at. */
+  /** Addresses at which the proxy cannot listen, with the causes, as texts for people. */
   get problems(): readonly string[] {
     return [...this.listeners.values()].flatMap(({ planned, problem }) =>
       problem === undefined ? [] : [`cannot listen at ${listenerKey(planned)}: ${problem}`],

@@ -42,7 +42,7 @@ export class TcpEntry implements CarriedConnection {
     this.clientAddress = socket.remoteAddress ?? '';
     this.clientPort = socket.remotePort ?? 0;
     socket.setNoDelay(true);
-    // A client that vanished without a word would stay for ever.
+    // The connection of a client that went away without closing it would stay for ever.
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
     socket.on('error', () => undefined);
     this.connect();

@@ -11,7 +11,8 @@ const MAX_KNOWN = 1_024;
  * packets from every interface, so that a neighbour could reach the internal services of all
  * namespaces by a route of its own. Processes of this machine reach a virtual address from that very
  * address, which the kernel accepts from no interface.
- * @param isLocalClient - Whether an address is of this machine. Default: {@link createLocalClients}.
+ * @param isLocalClient - Returns true for an address of this machine. Default:
+ *   {@link createLocalClients}.
  */
 export function createVirtualClients(
   view: Pick<NetworkView, 'settings'>,

@@ -46,7 +46,7 @@ export async function checkAddress(
   });
 }
 
-/** @returns Why the endpoint is not healthy; undefined when it is. */
+/** @returns Reason why the endpoint is not healthy; undefined when it is healthy. */
 async function request(
   target: { readonly ip: string; readonly port: number },
   { type, path }: Pick<CheckSettings, 'type' | 'path'>,

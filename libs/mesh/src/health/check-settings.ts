@@ -2,7 +2,7 @@ import { EndpointHealthCheck_Type as Type, type NetworkServiceEntry } from '@clo
 import type { HealthThresholds } from '@cloudless/network';
 import { toMs } from '../service/service-settings.js';
 
-/** How the endpoints of a service are checked. */
+/** Settings of the health checks of a service. */
 export interface CheckSettings {
   readonly type: 'tcp' | 'http' | 'grpc';
   /** HTTP: path of the request. */
@@ -18,7 +18,9 @@ const TYPES: Readonly<Record<Type, CheckSettings['type']>> = {
   [Type.GRPC]: 'grpc',
 };
 
-/** Returns undefined for a service without health check. Absent fields have the documented defaults. */
+/**
+ * Returns undefined for a service without health check. Absent fields have the documented defaults.
+ */
 export function toCheckSettings(
   service: Pick<NetworkServiceEntry, 'loadBalancer'> | undefined,
 ): CheckSettings | undefined {

@@ -151,7 +151,9 @@ export class EndpointChecks {
     this.startDue();
   }
 
-  /** A report that had no effect, such as one before the endpoint was registered again, is repeated. */
+  /**
+   * A report that had no effect, such as one before the endpoint was registered again, is repeated.
+   */
   private mustReport(
     { entry, health, reportedMs }: CheckedEndpoint,
     before: CheckedHealth,

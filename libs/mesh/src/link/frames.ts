@@ -62,9 +62,12 @@ export function encodeWindow(streamId: number, bytes: number): Buffer {
   return frame;
 }
 
-/** What a {@link FrameReader} finds. */
+/** Receiver of the frames that a {@link FrameReader} reads. */
 export interface FrameHandler {
-  /** Part of the payload of a `data` frame, as the bytes arrive. The bytes belong to a larger buffer. */
+  /**
+   * Part of the payload of a `data` frame, as the bytes arrive. The bytes belong to a larger
+   * buffer.
+   */
   onData(streamId: number, bytes: Buffer): void;
   /** A whole frame of another type. */
   onControl(type: number, streamId: number, payload: Buffer): void;

@@ -12,7 +12,7 @@ import { MAX_RENEWED, type Hello } from './open-request.js';
 import { PeerLinks, PeerRefusedError } from './peer-links.js';
 import { RelayStream } from './relay-stream.js';
 
-/** Why a node that the coordinator has removed reaches no other node. */
+/** Reason for a node that the coordinator has removed, which reaches no other node. */
 const REMOVED = 'this node is not, or no longer, a node of this cluster';
 /** Id of a connection, by TLS (RFC 8446, section 7.5). */
 const LINK_ID_LABEL = 'EXPORTER-cloudless-mesh-link';

@@ -9,7 +9,7 @@ import {
 } from './frames.js';
 import type { Refusal } from './open-request.js';
 
-/** What a stream needs of its connection. */
+/** Connection that carries a stream. */
 export interface StreamCarrier {
   /** Sends one frame. */
   send(header: Buffer, payload?: Buffer): void;

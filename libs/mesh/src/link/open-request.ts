@@ -13,7 +13,7 @@ export interface OpenRequest {
   readonly identity: string;
 }
 
-/** Why a stream is not opened. */
+/** Reason why a node refuses to open a stream. */
 export type RefusalCode =
   | 'unknownEndpoint' // not an endpoint of this node, or no port of that name
   | 'notReady' // the endpoint leaves or is not ready
@@ -35,7 +35,10 @@ const CODES: readonly string[] = [
   'draining',
 ] satisfies readonly RefusalCode[];
 
-/** Returns the request in a payload; undefined when the payload is not one. Unknown fields are ignored. */
+/**
+ * Returns the request in a payload; undefined when the payload is not one. Unknown fields are
+ * ignored.
+ */
 export function parseOpenRequest(payload: Buffer): OpenRequest | undefined {
   const fields = parseObject(payload);
   if (fields === undefined) return undefined;

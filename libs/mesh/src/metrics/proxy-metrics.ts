@@ -2,7 +2,7 @@ import type { Counter, Labels, Meter, MetricSpec } from '@cloudless/base';
 import type { LinkStatus } from '../ports.js';
 import type { ServicePort } from '../service/service-port.js';
 
-/** What the metrics read. */
+/** State of a proxy that the metrics read. */
 export interface ProxyMetricsSource {
   readonly ports: () => Iterable<ServicePort>;
   readonly links: () => readonly LinkStatus[];

@@ -9,7 +9,7 @@ import {
   type NetworkUpdate,
 } from '@cloudless/api';
 
-/** What an update changed, by key. Keys of removed entries are included. */
+/** Keys of the entries that an update has added, changed or removed. */
 export interface NetworkChanges {
   readonly settings: boolean;
   /** `<namespace>/<name>` of services that were added, changed or removed. */
@@ -116,8 +116,8 @@ export class NetworkModel implements NetworkView {
   }
 
   /**
-   * Where a new stream may resume. Revision 0n: the coordinator must send everything, because
-   * nothing is known or a stream ended while it sent everything.
+   * Position at which a new stream may resume. Revision 0n: the coordinator must send everything,
+   * because nothing is known or a stream ended while it sent everything.
    */
   get resume(): { readonly afterRevision: bigint; readonly feedId: string } {
     const isWhole = this.unconfirmed === undefined;

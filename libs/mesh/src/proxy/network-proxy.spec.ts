@@ -47,7 +47,7 @@ describe('a network proxy', () => {
     ]);
   });
 
-  it('has the kernel look after clients that vanish without a word', async () => {
+  it('has the kernel probe clients that may have gone away without closing the connection', async () => {
     const a = await cluster.addProxy('a');
     await cluster.update({
       services: [aService('web', VIP)],

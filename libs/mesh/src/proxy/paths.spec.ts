@@ -218,7 +218,7 @@ describe('attacks on a proxy', () => {
     expect(a.access.at(-1)?.result).toContain(why);
   });
 
-  it('serves virtual addresses to this machine only, and external addresses to everybody', async () => {
+  it('serves virtual addresses to this machine only, and external addresses to all clients', async () => {
     const state = { isLocal: false };
     const a = await cluster.addProxy('a', { isLocalClient: () => state.isLocal });
     const port = await serve('a');

@@ -9,7 +9,7 @@ import type { EndpointTarget, ServicePort } from '../service/service-port.js';
 import type { ServiceTable } from '../service/service-table.js';
 import type { WorkloadPlaces } from './workload-places.js';
 
-/** What the parts of a proxy share. */
+/** State and ports that the parts of a proxy share. */
 export interface ProxyContext {
   readonly nodeId: string;
   readonly clock: Clock;
@@ -71,7 +71,7 @@ export function toSpiffeId(
   return `spiffe://${context.trustDomain() ?? ''}/${kind}/${id}`;
 }
 
-/** What {@link logAccess} adds to a record. */
+/** Fields that the caller of {@link logAccess} gives; the function computes the others. */
 interface Access extends Omit<AccessRecord, 'startedAtMs' | 'durationMs' | 'service' | 'port'> {
   readonly startMs: number;
 }

@@ -33,7 +33,7 @@ export class VirtualRange {
 
   constructor(private readonly options: VirtualRangeOptions) {}
 
-  /** Why the range is not reachable, for people. */
+  /** Reason why the range is not reachable, as a text for people. */
   get problem(): string | undefined {
     return this.lastProblem;
   }

@@ -16,9 +16,9 @@ export interface WorkloadPlacesOptions {
 }
 
 /**
- * Where workloads run, as the endpoints of the cluster tell: which workload is behind a client
- * address of this node, and whether another node may speak for a workload. Workloads that no
- * service selects are not known.
+ * Nodes and addresses of workloads, derived from the endpoints of the cluster. Finds the workload
+ * of a client address of this node, and checks that another node runs a workload for which it
+ * speaks. Workloads that no service selects are not known.
  */
 export class WorkloadPlaces {
   private clients = new Map<string, LocalClient | undefined>();

@@ -1,7 +1,7 @@
 /** Most replicas that are remembered: the newest. */
 const MAX_ENDED = 10_000;
 
-/** What identifies the replica of an endpoint. */
+/** Fields of an endpoint that identify its replica. */
 interface EndpointReplica {
   readonly replicaId: string;
   readonly nodeId: string;

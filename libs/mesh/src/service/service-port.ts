@@ -3,7 +3,7 @@ import { ServiceBalancer, type BalancerConfig, type OpenConnections } from '@clo
 import type { Place } from '@cloudless/network';
 import type { Random } from '@cloudless/base';
 
-/** How connections to a service are carried, beside the balancing. */
+/** Settings of a service for its connections: balancing, timeouts and the PROXY header. */
 export interface ServiceSettings {
   readonly balancer: BalancerConfig;
   readonly connectTimeoutMs: number;

@@ -12,7 +12,7 @@ interface KnownService {
   readonly ports: Map<string, ServicePort>;
 }
 
-/** What a change of the network means for connections. */
+/** Effects of a change of the network on services and connections. */
 export interface TableChanges {
   /** Services whose addresses, ports or ready endpoints may have changed. */
   readonly services: ReadonlySet<string>;
@@ -25,7 +25,7 @@ export class ServiceTable {
   private readonly known = new Map<string, KnownService>();
 
   /**
-   * @param isLocalNode - Whether the replicas of a node run in this network namespace: they are as
+   * @param isLocalNode - Returns true for a node in this network namespace: its replicas are as
    *   near as those of the own node.
    * @param ended - Replicas that receive no connections whatever the view says. Default: none.
    */

@@ -59,7 +59,7 @@ export class TestCluster {
   private readonly feeds = new Map<string, Feed>();
   private readonly proxies = new Map<string, TestProxy>();
   private readonly closers: (() => unknown)[] = [];
-  /** What proxies reported about the health of endpoints. */
+  /** Reports of the proxies about the health of endpoints. */
   readonly reports: HealthReport[] = [];
   private revision = 1n;
   private readonly sent: UpdateInit[] = [

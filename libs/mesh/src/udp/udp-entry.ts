@@ -22,7 +22,7 @@ export class UdpEntry {
 
   /**
    * @param port - Returns the port of the service as it is at the moment.
-   * @param accepts - Whether a client is served. Default: every client.
+   * @param accepts - Returns true for a client that is served. Default: every client.
    */
   constructor(
     private readonly context: ProxyContext,

@@ -6,7 +6,7 @@ import { DatagramReader, encodeDatagram } from './datagram-frames.js';
 /** Bytes that wait for a slow stream above which datagrams are dropped. */
 const MAX_QUEUED_BYTES = 256 * 1024;
 
-/** Where the datagrams of one session go. */
+/** Receiver of the datagrams of one session. */
 export interface UdpPeer {
   /** Sends a datagram, or drops it when the way is congested. */
   send(datagram: Buffer): void;

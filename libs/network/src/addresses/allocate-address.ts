@@ -9,7 +9,7 @@ import {
 /** Time after the deletion of a service for which no other service gets its address: one hour. */
 export const ADDRESS_HOLD_MS = 3_600_000;
 
-/** What is known of an address that a service has or had. */
+/** Address that a service has, or had until its deletion. */
 export interface AssignedAddress {
   /** Unix time in milliseconds at which the service was deleted. Undefined while it exists. */
   readonly releasedAtMs: number | undefined;

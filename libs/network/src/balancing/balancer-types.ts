@@ -2,7 +2,7 @@
 export type BalancingAlgorithm =
   'randomTwo' | 'roundRobin' | 'weighted' | 'leastConnections' | 'sourceHash';
 
-/** When endpoints whose connections fail are not chosen for a while. */
+/** Settings of the ejection of endpoints whose connections fail. */
 export interface OutlierEjectionConfig {
   /** Failed connects in a row that eject an endpoint, at least 1. */
   readonly consecutiveFailures: number;
@@ -12,7 +12,7 @@ export interface OutlierEjectionConfig {
   readonly maxEjectionPercent: number;
 }
 
-/** How connections to one port of a service are balanced. */
+/** Settings of the balancing of connections to one port of a service. */
 export interface BalancerConfig {
   readonly algorithm: BalancingAlgorithm;
   /** Prefers endpoints of the same node, then zone, then region. */
@@ -40,7 +40,7 @@ export const DEFAULT_BALANCER_CONFIG: BalancerConfig = {
 /** Weight of an endpoint unless a user or a rollout sets another. */
 export const DEFAULT_ENDPOINT_WEIGHT = 100;
 
-/** Where a proxy or an endpoint is. Empty text: not known, never equal to another place. */
+/** Location of a proxy or an endpoint. Empty text: not known, never equal to another place. */
 export interface Place {
   readonly nodeId: string;
   readonly zone: string;
@@ -67,7 +67,7 @@ export interface BalancedEndpoint extends Place {
   readonly version: number;
 }
 
-/** How near an endpoint is to the proxy. */
+/** Smallest place that an endpoint and the proxy share. */
 export type Nearness = 'node' | 'zone' | 'region' | 'any';
 
 /** Input of one choice. */
@@ -80,7 +80,7 @@ export interface ChoiceRequest {
   readonly exclude?: ReadonlySet<string>;
 }
 
-/** Why no endpoint was chosen. */
+/** Reason why no endpoint was chosen. */
 export type ChoiceRefusal =
   | 'noEndpoints' // the service has no endpoint at all
   | 'noReadyEndpoints' // no endpoint is ready with a weight above 0

@@ -62,7 +62,7 @@ export function nearnessOf(endpoint: Place, here: Place): Nearness {
   return 'any';
 }
 
-/** How members are arranged. */
+/** Options of the arrangement of members. */
 export interface ArrangeOptions {
   /** Returns true when a member can be chosen now. */
   readonly isCandidate: (member: Member) => boolean;
@@ -230,7 +230,7 @@ function arrangeLevels(
     if (share === 0 && weight > 0) spare.push(level);
   }
   group.spare = spare;
-  // What no level takes is shared in the same proportion.
+  // The remainder that no level takes is shared in the same proportion.
   const taken = 1 - remaining;
   group.levels = settleTurns(
     shares.map(([level, share]) => [level, share / taken]),

@@ -1,6 +1,6 @@
 import type { OutlierEjectionConfig } from './balancer-types.js';
 
-/** What one node knows of the failures of an endpoint. */
+/** Failures of an endpoint that one node has seen. */
 export interface EjectionState {
   /** Failed connects in a row. */
   failures: number;
@@ -38,8 +38,8 @@ export function noteConnected(
 
 /**
  * Notes a failed connect.
- * @param mayEject - Whether one more endpoint may be ejected.
- * @returns Whether the endpoint is ejected now and was not before.
+ * @param mayEject - True when one more endpoint may be ejected.
+ * @returns True when this failure ejects the endpoint.
  */
 export function noteFailed(
   state: EjectionState,

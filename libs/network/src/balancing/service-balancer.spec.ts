@@ -85,7 +85,7 @@ describe('outlier ejection', () => {
     expect(countChoices(balancer, 50)).toEqual(new Map([['e1', 50]]));
   });
 
-  it('doubles up to ten times, returns on probation, and forgets after a good while', () => {
+  it('doubles the time up to ten times, ends with a probation, and is forgotten after a while', () => {
     const balancer = aBalancer({ outlierEjection: ejecting });
     balancer.setEndpoints(endpoints(2));
     fail(balancer, 'e0', 0);

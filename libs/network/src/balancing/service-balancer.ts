@@ -32,7 +32,7 @@ export interface OpenConnections {
   count: number;
 }
 
-/** What a balancer needs. */
+/** Options of a {@link ServiceBalancer}. */
 export interface ServiceBalancerOptions {
   readonly config: BalancerConfig;
   /** Place of the proxy. */
@@ -162,7 +162,7 @@ export class ServiceBalancer {
 
   /**
    * Notes that a connect to the endpoint failed.
-   * @returns Whether the endpoint is ejected by this failure.
+   * @returns True when this failure ejects the endpoint.
    */
   reportFailed(endpointId: string, nowMs: number): boolean {
     const member = this.members.get(endpointId);

@@ -3,7 +3,7 @@ import ipaddr from 'ipaddr.js';
 const IPV4_SUFFIX = '.in-addr.arpa';
 const IPV6_SUFFIX = '.ip6.arpa';
 
-/** What a name of the reverse tree stands for. */
+/** Meaning of a name of the reverse tree. */
 export type ReverseName =
   | { readonly kind: 'address'; readonly address: string }
   /** The first octets of IPv4 addresses. */

@@ -8,7 +8,7 @@ import {
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { ConditionValue, PolicySubject } from '../model.js';
 
-/** What a field of a workload holds: one value, or a list of values. */
+/** Type of a field of a workload: one value, or a list of values. */
 export interface FieldKind {
   readonly kind: 'text' | 'number' | 'boolean' | 'enum';
   readonly isList: boolean;
@@ -124,7 +124,9 @@ function scalarKind(scalar: ScalarType): 'text' | 'number' | 'boolean' {
   return scalar === ScalarType.BOOL ? 'boolean' : 'number';
 }
 
-/** Returns the message that holds the last field, or undefined when a message on the way is absent. */
+/**
+ * Returns the message that holds the last field, or undefined when a message on the way is absent.
+ */
 function descend(spec: Message, parents: readonly DescField[]): Message | undefined {
   let message: Message | undefined = spec;
   for (const field of parents) {

@@ -13,7 +13,7 @@ import { VALUE } from './value-type.js';
 /** Evaluates an expression with the values of its variables. */
 export type Evaluate<Values> = (values: Values, budget: Budget) => unknown;
 
-/** What evaluates the expressions of policies. */
+/** Evaluator of the expressions of policies. */
 export interface ExpressionEngine {
   /**
    * Checks and prepares an expression.

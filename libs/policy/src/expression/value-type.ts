@@ -1,6 +1,6 @@
 import type { DescField, DescMessage } from '@bufbuild/protobuf';
 
-/** What is known about the type of an expression before it is evaluated. */
+/** Type of an expression, as far as known before its evaluation. */
 export type ValueType =
   /** A text, a number, a boolean, a duration or a timestamp. */
   | { readonly kind: 'value' }

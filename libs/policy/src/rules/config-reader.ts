@@ -166,7 +166,7 @@ export interface TextsOptions {
   /** Accepts a list without items. */
   readonly allowEmpty?: boolean;
   readonly isAllowed?: (text: string) => boolean;
-  /** What the items must be, for the message: `names of capabilities such as NET_ADMIN`. */
+  /** Expected items, for the message: `names of capabilities such as NET_ADMIN`. */
   readonly expected?: string;
 }
 

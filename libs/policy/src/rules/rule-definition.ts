@@ -8,7 +8,7 @@ export type RuleCheck = (subject: PolicySubject) => readonly Finding[];
 /** A rule that is satisfied. Shared, so that the common case allocates nothing. */
 export const SATISFIED: readonly Finding[] = [];
 
-/** How one type of rule is checked. */
+/** Check of one type of rule. */
 export interface RuleDefinition<Type extends RuleType> {
   /**
    * True for rules about fields that only containers have. A process runs on the node itself, so it

@@ -205,8 +205,8 @@ export class ContainerInventory {
 
   /**
    * Reads one container, without a list of all containers, and reports its exit if it has exited.
-   * @returns The container; undefined when it was removed. {@link ContainerInventory.refreshAll} reports a
-   *   removal by another program.
+   * @returns The container; undefined when it was removed. {@link ContainerInventory.refreshAll}
+   *   reports a removal by another program.
    */
   async refreshOne(known: KnownContainer): Promise<KnownContainer | undefined> {
     const { runtimeId } = known;
@@ -281,7 +281,9 @@ export class ContainerInventory {
       for (const settle of [...waiters]) settle(reason);
   }
 
-  /** One refresh. Calls do not overlap: {@link ContainerInventory.refreshAll} makes them one by one. */
+  /**
+   * One refresh. Calls do not overlap: {@link ContainerInventory.refreshAll} makes them one by one.
+   */
   private async refreshAllNow(): Promise<void> {
     const { client, owner } = this.options;
     this.added.clear();

@@ -14,7 +14,9 @@ export interface MemoryMountOptions {
   readonly groupId?: number | undefined;
   /** True when files on the mount cannot be executed as programs. Default false. */
   readonly noExec?: boolean;
-  /** True to keep the files out of swap, where the kernel supports this (Linux 6.4). Default false. */
+  /**
+   * True to keep the files out of swap, where the kernel supports this (Linux 6.4). Default false.
+   */
   readonly noSwap?: boolean;
 }
 

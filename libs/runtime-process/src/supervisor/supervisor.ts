@@ -167,8 +167,8 @@ export class Supervisor {
 
   /**
    * Starts a container.
-   * @throws kind `unavailable` before `configure` and after `stopAll`, `exists` when the id is in use,
-   *   or the error of the failed start.
+   * @throws kind `unavailable` before `configure` and after `stopAll`, `exists` when the id is in
+   *   use, or the error of the failed start.
    */
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     const { settings } = this;

@@ -5,7 +5,10 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const require = createRequire(import.meta.url);
-/** Folder of the bundles: in the workspace, so that a bundle finds the optional packages of this library. */
+/**
+ * Folder of the bundles: in the workspace, so that a bundle finds the optional packages of this
+ * library.
+ */
 const CACHE = path.join(
   path.dirname(path.dirname(require.resolve('esbuild/package.json'))),
   '.cache/cloudless-runtime-process',

@@ -13,8 +13,8 @@ export interface Frame {
 }
 
 /**
- * Largest accepted payload of a frame. Larger frames are refused before their payload is read, which bounds the
- * memory that one peer can make the other hold.
+ * Largest accepted payload of a frame. Larger frames are refused before their payload is read,
+ * which bounds the memory that one peer can make the other hold.
  */
 export const MAX_FRAME_BYTES = 2 * 1024 * 1024;
 

@@ -47,9 +47,9 @@ const NO_SCORE: ScoreTerms = {
 type PlacementLedger = ReplicaGroups & Pick<Ledger, 'bookingsOn' | 'countStaying' | 'findHeldPort'>;
 
 /**
- * All nodes as candidates of one request, for explanations. The constructor does all lookups. A placement then
- * updates only the chosen node, the counts of its domains, and the nodes of a domain that received
- * its first replica.
+ * All nodes as candidates of one request, for explanations. The constructor does all lookups. A
+ * placement then updates only the chosen node, the counts of its domains, and the nodes of a domain
+ * that received its first replica.
  */
 export class PlacementRun implements FilterRun {
   readonly candidates: readonly Candidate[];

@@ -15,8 +15,8 @@ export interface ScanResult {
 
 /**
  * Finds the best of the nodes that the filters over nodes allow. The score of the result is
- * {@link EXCLUDED} when the replica fits on none. A required spread is not considered: when the best node is in a full
- * domain, so are all others.
+ * {@link EXCLUDED} when the replica fits on none. A required spread is not considered: when the
+ * best node is in a full domain, so are all others.
  */
 export function scanForBest(plan: RequestPlan, table: NodeTable, ranking: Ranking): ScanResult {
   return plan.isSimple ? scanSimple(plan, table, ranking) : scanAny(plan, ranking);
@@ -39,7 +39,9 @@ function scanAny(plan: RequestPlan, ranking: Ranking): ScanResult {
 /** More than the rounding errors of a sum of scores. */
 const MARGIN = 1e-9;
 
-/** Allowed nodes from which on a look at the nodes by their use costs less than one at all of them. */
+/**
+ * Allowed nodes from which on a look at the nodes by their use costs less than one at all of them.
+ */
 const MIN_INDEXED_NODES = 1_024;
 
 function scanSimple(plan: RequestPlan, table: NodeTable, ranking: Ranking): ScanResult {

@@ -192,9 +192,9 @@ export class NodeSums {
   }
 
   /**
-   * Returns what a request needs of a node, by number of replicas and resources but custom ones: {@link FITS},
-   * {@link FITS_AFTER_LEAVING}, {@link NEVER_FITS}, or a bound of the evictions. Of two needs, the
-   * smaller one may have the better victims.
+   * Returns what a request needs of a node, by number of replicas and resources but custom ones:
+   * {@link FITS}, {@link FITS_AFTER_LEAVING}, {@link NEVER_FITS}, or a bound of the evictions. Of
+   * two needs, the smaller one may have the better victims.
    * @param priority - Only reservations of lower priority may be evicted. The bound may include
    *   higher priorities of the same band, so that it may be too low, never too high.
    */

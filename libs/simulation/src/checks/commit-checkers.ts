@@ -95,8 +95,9 @@ export const creationsKeepCeiling: Checker = ({ view, changes, nodeFacts }) => {
 
 /**
  * Invariant 9: no voluntary stop leaves fewer available replicas than `min_available`. Invariant
- * 10: no voluntary stop leaves fewer than the wanted count minus one batch. Under BLUE_GREEN only the serving version
- * counts, RECREATE may stop other versions at any time, and a forced drain has no floor.
+ * 10: no voluntary stop leaves fewer than the wanted count minus one batch. Under BLUE_GREEN only
+ * the serving version counts, RECREATE may stop other versions at any time, and a forced drain has
+ * no floor.
  */
 export const stopsKeepMinAvailable: Checker = (commit) => {
   const { view, changes, nodeFacts } = commit;

@@ -223,7 +223,9 @@ export class ContainerChecker {
       );
   }
 
-  /** Invariant 6: in EXCLUSIVE mode at most one container runs for each slot, also of lost replicas. */
+  /**
+   * Invariant 6: in EXCLUSIVE mode at most one container runs for each slot, also of lost replicas.
+   */
   private checkExclusive({ workloadUid, replicaId, workload }: ContainerOwner): void {
     const { records, reportViolation } = this.deps;
     const slot = records.replica(replicaId)?.value.slot;

@@ -8,7 +8,7 @@ import type { ReplicaRecord, ServiceRecord, WorkloadRecord } from '@cloudless/ap
 import { DEFAULT_CLUSTER_DOMAIN } from '@cloudless/network';
 import type { SimProxy } from '../parts/sim-proxy.js';
 
-/** What the proxies should know of one service. */
+/** State of one service that every proxy should have. */
 export interface ExpectedService {
   readonly name: string;
   readonly uid: string;
@@ -20,7 +20,7 @@ export interface ExpectedService {
   readonly replicas: readonly string[];
 }
 
-/** What the coordinator knows beside the records. */
+/** Facts that the coordinator knows beside the records. */
 export interface NetworkFacts {
   /** Returns true for a node that is not alive. */
   readonly isLost: (nodeId: string) => boolean;

@@ -10,7 +10,9 @@ export interface CoordinatorFaultWorld {
   later(delayMs: number, action: () => void): void;
 }
 
-/** Durations of pauses and partitions, milliseconds: some shorter than a leader lease, most longer. */
+/**
+ * Durations of pauses and partitions, milliseconds: some shorter than a leader lease, most longer.
+ */
 const PAUSE_MS = [300, 6_000] as const;
 
 /**

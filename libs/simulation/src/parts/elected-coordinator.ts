@@ -66,7 +66,7 @@ interface Term {
   readonly endReadySince: () => void;
 }
 
-/** What a coordinator has from its start to its end, whatever its role. */
+/** Parts that a coordinator has from its start to its end, in every role. */
 interface Routing {
   readonly router: RoleRouter;
   readonly leaders: LeaderDirectory;

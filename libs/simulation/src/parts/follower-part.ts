@@ -13,7 +13,7 @@ export interface FollowerPartOptions extends LivenessMirrorDeps {
   readonly random: Random;
 }
 
-/** What exists while a coordinator follows: the copy of the live status of nodes, and the reads. */
+/** Parts of a coordinator that follows: the copy of the live status of nodes, and the reads. */
 export interface FollowerPart extends RolePart {
   close(): void;
 }

@@ -23,7 +23,8 @@ const MAX_CALLS_AT_ONCE = 20_000;
 /**
  * A process that can be killed at any await and paused as by SIGSTOP. All input of the process
  * passes {@link run}, {@link call} or its clock. After the death of the process none of the three
- * delivers anything: its promises never resolve, its timers never fire, and its writes have no effect.
+ * delivers anything: its promises never resolve, its timers never fire, and its writes have no
+ * effect.
  */
 export class SimProcess {
   readonly clock: Clock;

@@ -71,7 +71,7 @@ export class SimProxy {
     return this.options.link;
   }
 
-  /** What the proxy knows of the network. */
+  /** View that the proxy has of the network. */
   get model(): NetworkModel {
     return this.state.model;
   }

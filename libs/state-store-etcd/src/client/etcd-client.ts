@@ -59,8 +59,8 @@ const REFUSED_MS = 200;
 /** Pause when every member has just failed. */
 const PAUSE_MS = 100;
 /**
- * Calls in flight, without urgent ones. More wait here, where they cost little, and not in etcd, which refuses calls when
- * too many wait.
+ * Calls in flight, without urgent ones. More wait here, where they cost little, and not in etcd,
+ * which refuses calls when too many wait.
  */
 export const MAX_CALLS_IN_FLIGHT = 256;
 

@@ -4,7 +4,7 @@ import { HistoryWindow, type HistorySegment, type Revision } from '@cloudless/st
 /** Segments of the retained history at most: how exactly the limits are kept. */
 const SEGMENTS = 128;
 
-/** What the limits of the history count of one revision. */
+/** Number and size of the changes of one revision, for the limits of the history. */
 export interface HistoricWrite {
   readonly revision: Revision;
   readonly changes: number;

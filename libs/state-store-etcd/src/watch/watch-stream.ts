@@ -24,8 +24,9 @@ export class WatchCompactedError extends CloudlessError {
 
 /**
  * One Watch call at one member. Delivers the responses until the call fails.
- * @throws {@link WatchCompactedError} when the start is no longer retained; `denied` when the user of etcd may
- *   not watch; otherwise the watch may be continued at another member, with kind `unavailable`.
+ * @throws {@link WatchCompactedError} when the start is no longer retained; `denied` when the user
+ *   of etcd may not watch; otherwise the watch may be continued at another member, with kind
+ *   `unavailable`.
  */
 export class WatchStream {
   private readonly abortion = new AbortController();

@@ -1,13 +1,13 @@
 import { connect, type Socket } from 'node:net';
 import { systemClock } from '@cloudless/app-kit';
 
-/** Where the load goes. */
+/** Address that receives the load. */
 export interface Target {
   readonly host: string;
   readonly port: number;
 }
 
-/** What one kind of load measured. */
+/** Result of one kind of load. */
 export interface LoadResult {
   readonly count: number;
   readonly seconds: number;

@@ -35,7 +35,7 @@ export function findOverlaps(spans: readonly Span[]): readonly string[] {
  * Describes how a replica was replaced, such as `after the separation, only-1 ended at 12.3 s, only-2
  * began at 26.0 s`.
  * @param spans - In the order of the starts.
- * @param fromMs - When the replica was separated from the cluster, milliseconds of the wall clock.
+ * @param fromMs - Time at which the replica was separated from the cluster, Unix milliseconds.
  */
 export function describeHandover(spans: readonly Span[], id: string, fromMs: number): string {
   const index = spans.findIndex((span) => span.id === id);

@@ -41,7 +41,7 @@ type WorkloadState =
  * Checks that there is one order of the calls of all clients, whichever coordinators answered them
  * and however often each was sent. In this order each call takes effect once, between its first
  * attempt and its answer, each update raises the generation by exactly one, and each read shows the
- * write before it. Only for workloads that nobody else changes, and linearizable reads.
+ * write before it. Only for workloads that no other client changes, and linearizable reads.
  * @returns A text for the first workload without such an order; empty when each one has it.
  */
 export function findHistoryFaults(calls: readonly RecordedWorkloadCall[]): readonly string[] {

@@ -56,8 +56,8 @@ async function cut(world: World, agent: AgentMachine): Promise<string> {
 }
 
 /**
- * The agent and the leader reach each other, and nobody else: the leader loses its lease, and must
- * not keep the replica alive.
+ * The agent and the leader reach each other, and no other machine: the leader loses its lease, and
+ * must not keep the replica alive.
  */
 async function split(world: World, agent: AgentMachine): Promise<string> {
   const leader = await world.requireLeader();

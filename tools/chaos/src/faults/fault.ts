@@ -27,9 +27,9 @@ export interface FaultResult {
   readonly mayBeReplaced?: (replica: ReplicaFacts) => boolean;
   /** True when `logs -f` may have given up; a new one is started then. */
   readonly mayEndLog?: boolean;
-  /** What was seen, for the line of progress. */
+  /** Observations, for the line of progress. */
   readonly notes?: readonly string[];
-  /** What went wrong while the fault was there. */
+  /** Failures of the tool or the cluster while the fault was active. */
   readonly problems?: readonly string[];
 }
 

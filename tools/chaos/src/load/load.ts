@@ -104,7 +104,9 @@ export class Load {
     return load;
   }
 
-  /** Waits until each writer has created its workload, so that the first fault meets a steady load. */
+  /**
+   * Waits until each writer has created its workload, so that the first fault meets a steady load.
+   */
   private async waitForAcknowledgements(): Promise<void> {
     while (this.writers.some(({ records }) => records.length === 0)) await pause(RETRY_MS);
   }

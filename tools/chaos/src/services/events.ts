@@ -26,7 +26,7 @@ const KEEP_MS = 2_000;
 /** Command lines of the network proxies contain this text. */
 const PROXY = 'network-proxy';
 
-/** What an event may use. */
+/** Cluster and load that an event may use. */
 export interface EventContext {
   readonly cluster: ServiceCluster;
   readonly traffic: Traffic;
@@ -34,7 +34,7 @@ export interface EventContext {
   readonly outageMs: number;
 }
 
-/** What an event did, and what it allows. */
+/** Actions of an event, and the failures of clients that it allows. */
 export interface EventResult extends Allowance {
   readonly notes?: readonly string[];
   readonly problems?: readonly string[];
@@ -218,7 +218,7 @@ async function findReplicasOf(
 const firstServer = (cluster: ServiceCluster): AgentMachine => requireItem(cluster.servers[0]);
 const clientNode = (cluster: ServiceCluster): AgentMachine => cluster.client;
 
-/** How each event happens. */
+/** Functions that carry the events out, by name. */
 export const EVENTS: Readonly<Record<EventName, (context: EventContext) => Promise<EventResult>>> =
   {
     'rolling-update': updateRolling,

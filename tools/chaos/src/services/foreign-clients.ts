@@ -15,13 +15,13 @@ const DNS = '10.96.0.10';
 const DOMAIN = 'default.svc.cloudless.internal';
 const H2_REQUESTS = 5_000;
 
-/** What a client showed, and why that is wrong; undefined: as expected. */
+/** Output of a client, and the reason why it is wrong; undefined: as expected. */
 interface Finding {
   readonly shown: string;
   readonly fault?: string | undefined;
 }
 
-/** What the checks use. */
+/** Cluster and addresses that the checks use. */
 interface ForeignContext {
   readonly cluster: ServiceCluster;
   /** Virtual addresses by service. */
@@ -150,7 +150,7 @@ const CLIENTS: Readonly<Record<string, (context: ForeignContext) => Promise<Find
 
 /**
  * Starts workloads, and runs other programs as clients of their services.
- * @returns What did not hold.
+ * @returns Violations, as texts. Empty: all checks held.
  */
 export async function runForeignClients(
   cluster: ServiceCluster,

@@ -30,7 +30,7 @@ export interface ServiceOptions {
   readonly outageMs: number;
   /** Requests per second of the client. */
   readonly rate: number;
-  /** Whether an answer that takes more than a second counts as missing. */
+  /** True: an answer that takes more than a second counts as missing. */
   readonly isTimed: boolean;
   /** Directory for the logs of all programs at the end. */
   readonly logs: string;

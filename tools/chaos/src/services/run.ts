@@ -27,7 +27,7 @@ const EVENT_WITHIN_MS = 240_000;
  * Runs a cluster, the client and the events, then the other clients.
  * @param print - Receives a line for each verdict.
  * @param stopSignal - Ends the cluster and this process when it aborts.
- * @returns What did not hold.
+ * @returns Violations, as texts. Empty: all checks held.
  */
 export async function runServices(
   options: ServiceOptions,

@@ -17,7 +17,7 @@ export interface TrafficRequest {
   readonly reason: string;
 }
 
-/** What an event allows. */
+/** Failures of clients that an event allows. */
 export interface Allowance {
   /** Time of the fault that breaks connections, milliseconds; absent: no request may fail. */
   readonly brokenAtMs?: number;

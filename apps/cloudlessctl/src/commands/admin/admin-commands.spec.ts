@@ -302,7 +302,7 @@ describe('cloudlessctl admin coordinators', () => {
     });
   });
 
-  it('shows the one coordinator of a cluster whose store nobody shares', async () => {
+  it('shows the only coordinator of a cluster with a store of its own', async () => {
     const { stdout } = await run({ coordinatorId: 'coordinator', version: '0.1.0', epoch: 3n });
     expect(stdout).toMatch(/^coordinator +leader +3 +http:\/\/127\.0\.0\.1:8080 +0\.1\.0 +/m);
   });

@@ -102,7 +102,7 @@ const CREDENTIALS: Readonly<Record<string, string>> = {
 };
 /** Flags of files that systemd reads for the service. */
 export const CREDENTIAL_FLAGS: readonly string[] = Object.keys(CREDENTIALS);
-/** Where systemd shows the credentials to the service. */
+/** Directory in which the service finds its credentials, made by systemd. */
 const CREDENTIALS_DIRECTORY = '/run/credentials/cloudless-coordinator.service';
 
 /** Returns the arguments with the paths of credentials in place of those of their files. */

@@ -21,7 +21,9 @@ const COORDINATOR_KIND: ObjectKind<ListedCoordinator> = {
     formatCoordinatorTable(coordinators, nowMs, style, settings.output === 'wide'),
 };
 
-/** Prints the coordinators of the cluster, with the leader as the coordinator that answers knows it. */
+/**
+ * Prints the coordinators of the cluster, with the leader as the coordinator that answers knows it.
+ */
 export async function listCoordinators(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const info = await session.client.getServerInfo({}, session.getCallOptions());

@@ -55,8 +55,8 @@ async function login(invocation: LocalInvocation): Promise<void> {
 }
 
 /**
- * Returns the given addresses, followed by those of the other coordinators of the cluster. A login does
- * not fail because a coordinator does not name them.
+ * Returns the given addresses, followed by those of the other coordinators of the cluster. A login
+ * does not fail because a coordinator does not name them.
  */
 async function findServers(opened: CliSession, { server }: LoginTarget): Promise<string> {
   const given = splitServers(server);

@@ -11,8 +11,9 @@ import type { ChangeInit } from '../plan/predict-changes.js';
 import { findNode } from './find-node.js';
 
 /**
- * Drains nodes, none when one of several does not exist: with `--plan` stores the drains as a plan, with `--plan-id` executes a stored plan.
- * In JSON or YAML, one node is printed as an object, several nodes as a list.
+ * Drains nodes, none when one of several does not exist: with `--plan` stores the drains as a plan,
+ * with `--plan-id` executes a stored plan. In JSON or YAML, one node is printed as an object,
+ * several nodes as a list.
  */
 export async function drainNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;

@@ -7,7 +7,7 @@ import { getTextOption, hasFlag, requireOperand } from '../options.js';
 import { listAllPages } from '../page.js';
 import { findRoute, parseRouteName } from './find-route.js';
 
-/** How routes are listed. */
+/** Names, fields and columns of routes in lists. */
 const ROUTE_KIND: ObjectKind<Route> = {
   plural: 'routes',
   fields: RouteSchema.fields.map(({ jsonName }) => jsonName),

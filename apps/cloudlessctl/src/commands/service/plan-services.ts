@@ -41,8 +41,8 @@ export type ServiceChange = ServiceName &
 
 /**
  * Compares services of manifests with those of the cluster. Nothing is changed.
- * @throws {@link CliFailure} with exit code 4 that lists the services that cannot be changed: those of
- *   `spec.expose` of a workload, and those that would become headless or external.
+ * @throws {@link CliFailure} with exit code 4 that lists the services that cannot be changed: those
+ *   of `spec.expose` of a workload, and those that would become headless or external.
  */
 export async function planServices(
   session: CliSession,

@@ -26,7 +26,7 @@ import { getTextOption, hasFlag, requireOperand } from '../options.js';
 import { listAllPages } from '../page.js';
 import { findService, listServiceEndpoints, parseServiceName } from './find-service.js';
 
-/** How services are listed. */
+/** Names, fields and columns of services in lists. */
 export const SERVICE_KIND: ObjectKind<Service> = {
   plural: 'services',
   fields: [...ServiceSchema.fields, ...ServiceStatusSchema.fields].map(({ jsonName }) => jsonName),
@@ -53,7 +53,7 @@ function toManifest(service: Service): ManifestService {
   return { namespace, name, spec, labels, loadBalancer: isDefault ? undefined : loadBalancer };
 }
 
-/** How endpoints are listed. */
+/** Names, fields and columns of endpoints in lists. */
 const ENDPOINT_KIND: ObjectKind<ServiceEndpoint> = {
   plural: 'endpoints',
   fields: ServiceEndpointSchema.fields.map(({ jsonName }) => jsonName),

@@ -37,7 +37,7 @@ interface ShownPlan {
   plan: Plan;
 }
 
-/** What an apply changes. */
+/** Changes of workloads and services that one apply makes. */
 export interface ManifestChanges {
   readonly workloads: readonly ChangeInit[];
   readonly services: readonly ServiceChange[];

@@ -123,7 +123,7 @@ export async function findObjectsToPrune(
   };
 }
 
-/** What {@link findMembers} compares. */
+/** Filter of {@link findMembers}: the set, its namespaces, and the objects that were applied. */
 interface MemberFilter {
   readonly applied: readonly WorkloadName[];
   format(name: WorkloadName): string;

@@ -18,8 +18,8 @@ import { selectWorkloads } from './select-workloads.js';
 
 /**
  * Deletes workloads: those that are named, with `-l` those with these labels, with `-f` those of
- * manifests, and then the services of the manifests. `delete workload web` means the same as `delete web`. With `--wait`, returns when the
- * workloads have no replicas left.
+ * manifests, and then the services of the manifests. `delete workload web` means the same as
+ * `delete web`. With `--wait`, returns when the workloads have no replicas left.
  */
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
@@ -90,7 +90,7 @@ function deleteManifestServices(
   });
 }
 
-/** What a deletion names. */
+/** Names of the objects of one deletion. */
 interface NamedObjects {
   readonly workloads: readonly WorkloadName[];
   /** Only from manifests: `service delete` takes names. */

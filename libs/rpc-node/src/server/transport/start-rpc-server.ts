@@ -29,8 +29,9 @@ import { StreamResetLimiter } from './stream-reset-limiter.js';
 /**
  * Starts a server that speaks Connect, gRPC and gRPC-Web on one port over HTTP/1.1 and HTTP/2: with
  * TLS 1.3, or in plaintext (HTTP/2 with prior knowledge).
- * @throws CloudlessError `precondition` when the host is not loopback and `tls` is absent, `invalid` when the port is
- *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port.
+ * @throws CloudlessError `precondition` when the host is not loopback and `tls` is absent,
+ *   `invalid` when the port is out of range, `unavailable` when the port is in use, `denied` when
+ *   the system refuses the port.
  * @throws Error when `classifyCall` returns undefined for an RPC.
  * @example
  * const server = await startRpcServer({ host: 'localhost', port: 0, clock, registerRoutes });

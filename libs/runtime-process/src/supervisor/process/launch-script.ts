@@ -38,9 +38,9 @@ const SPECIAL_NAMES =
 
 /**
  * Creates the script with which a shell executes a program in the same process, with the environment
- * that a start without a shell would give. The script exports ordinary variables, so their values are never arguments,
- * which every user of the machine can read. Only variables that a shell does not accept or uses
- * itself are arguments of `env` for a moment.
+ * that a start without a shell would give. The script exports ordinary variables, so their values
+ * are never arguments, which every user of the machine can read. Only variables that a shell does
+ * not accept or uses itself are arguments of `env` for a moment.
  */
 export function buildLaunchScript(
   { command, context, joinFile, leadsSession }: LaunchScriptOptions,
