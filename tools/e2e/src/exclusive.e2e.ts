@@ -75,6 +75,9 @@ async function expectNoOverlap(id: string, heartbeats: string): Promise<void> {
     'only',
     (workload) => workload.status!.replicas.length === 1,
   );
+  // A process counts as ready when it has started; its first heartbeat may come later.
+  while (readHeartbeats(heartbeats).length < 2)
+    await new Promise((resolve) => setTimeout(resolve, 50));
   const [first, second, ...others] = readHeartbeats(heartbeats);
   expect([first?.id, second?.id, others.length]).toEqual([id, status!.replicas[0]!.id, 0]);
   expect(first?.to).toBeLessThan(second?.from ?? 0);
