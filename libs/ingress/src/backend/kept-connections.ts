@@ -1,4 +1,5 @@
 import { Agent, type ClientRequest, type IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock, Timer } from '@cloudless/base';
 import type { ChosenBackend, IngressClient } from './backends.js';
@@ -107,9 +108,11 @@ export class KeptConnections extends Agent {
     return true;
   }
 
-  /** Called by Node when a kept connection gets a request. The streams need no preparation. */
-  override reuseSocket(_stream: Duplex, request: ClientRequest): void {
-    request.reusedSocket = true;
+  /** Called by Node when a kept connection gets a request. */
+  override reuseSocket(stream: Duplex, request: ClientRequest): void {
+    // Node guards a kept socket against unsolicited data, and removes the guard here (from 24.21 on).
+    if (stream instanceof Socket) super.reuseSocket(stream, request);
+    else request.reusedSocket = true;
   }
 
   private check(): void {
