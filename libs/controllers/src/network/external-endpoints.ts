@@ -2,6 +2,7 @@ import { EndpointHealth_Status as Health } from '@cloudless/api';
 import type { EndpointRecord, ServiceRecord } from '@cloudless/api/store';
 import { canCheckEndpoints, scoreChecker, type ClusterView } from '@cloudless/cluster-state';
 import { DEFAULT_ENDPOINT_WEIGHT } from '@cloudless/network';
+import { drainMarked } from './drain-marked.js';
 import { encodeExternalEndpoint } from './entry-encoding.js';
 import type { EntrySet } from './entry-set.js';
 
@@ -65,11 +66,7 @@ export class ExternalEndpoints {
 
   /** Derives marked entries again until `isDone` returns true. */
   update(isDone: () => boolean): void {
-    for (const key of this.marked) {
-      if (isDone()) return;
-      this.marked.delete(key);
-      this.updateEndpoint(key);
-    }
+    drainMarked(this.marked, isDone, (key) => this.updateEndpoint(key));
   }
 
   private updateEndpoint(key: string): void {

@@ -11,6 +11,7 @@ import {
   type RecordChange,
 } from '@cloudless/cluster-state';
 import { dnsAddressOf, parseAddressRange } from '@cloudless/network';
+import { drainMarked } from './drain-marked.js';
 import {
   encodeNode,
   encodeReplicaEndpoint,
@@ -144,9 +145,9 @@ export class NetworkModel {
     const end = this.derivedEntries + most;
     const isDone = (): boolean => this.derivedEntries >= end;
     if (this.markedSettings) this.updateSettings();
-    drain(this.markedServices, isDone, (key) => this.updateService(key));
-    drain(this.markedWorkloads, isDone, (uid) => this.updateWorkload(uid));
-    drain(this.markedNodes, isDone, (id) => this.updateNode(id));
+    drainMarked(this.markedServices, isDone, (key) => this.updateService(key));
+    drainMarked(this.markedWorkloads, isDone, (uid) => this.updateWorkload(uid));
+    drainMarked(this.markedNodes, isDone, (id) => this.updateNode(id));
     for (const [replicaId, uid] of this.markedReplicas) {
       if (isDone()) break;
       this.markedReplicas.delete(replicaId);
@@ -373,14 +374,5 @@ export class NetworkModel {
     }
     this.externals.markNode(id);
     this.routeEntries.markNode(id);
-  }
-}
-
-/** Removes and handles the members of a set until it is empty or `isDone` returns true. */
-function drain(marked: Set<string>, isDone: () => boolean, handle: (key: string) => void): void {
-  for (const key of marked) {
-    if (isDone()) return;
-    marked.delete(key);
-    handle(key);
   }
 }

@@ -4,6 +4,7 @@ import {
   toRouteKeyId,
   type ClusterView,
 } from '@cloudless/cluster-state';
+import { drainMarked } from './drain-marked.js';
 import { encodeRoute } from './entry-encoding.js';
 import { EntrySet } from './entry-set.js';
 
@@ -53,11 +54,7 @@ export class RouteEntries {
 
   /** Derives marked entries again until `isDone` returns true. */
   update(isDone: () => boolean): void {
-    for (const key of this.marked) {
-      if (isDone()) return;
-      this.marked.delete(key);
-      this.updateRoute(key);
-    }
+    drainMarked(this.marked, isDone, (key) => this.updateRoute(key));
   }
 
   private updateRoute(key: string): void {
