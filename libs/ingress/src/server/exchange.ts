@@ -124,7 +124,9 @@ export class Exchange {
   /**
    * Notes that an attempt has failed before the response began, and tries another one when the
    * endpoint has received nothing, or may receive the request twice.
-   * @param mayRepeat - True when the endpoint has certainly received nothing.
+   * @param mayRepeat - True when the endpoint has received nothing, or may receive the request
+   *   twice.
+   * @param excludes - True when a further attempt must choose another endpoint.
    */
   noteFailure(mayRepeat: boolean, excludes: boolean, reason: string): void {
     if (this.isOver || this.facts.res.headersSent) return this.refuse({ status: 502, reason });

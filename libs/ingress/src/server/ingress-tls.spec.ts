@@ -264,14 +264,7 @@ describe('HTTP ingress with TLS', () => {
   });
 
   it('drains connections of HTTP/2: open requests finish', async () => {
-    let finish: () => void = () => undefined;
-    const begun = new Promise<void>((resolve) => {
-      void test.addHttp('web', (_req, res) => {
-        finish = () => res.end('late');
-        resolve();
-      });
-    });
-    while (!test.endpoints.has('web')) await new Promise(setImmediate);
+    const { begun, finish } = await test.addHeld('web');
     await test.start([shopRoute()]);
     const session = connectHttp2('shop.example.com');
     const answer = send(session, { ':path': '/', ':authority': 'shop.example.com' });

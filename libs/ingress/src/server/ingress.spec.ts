@@ -350,14 +350,7 @@ describe('HTTP ingress over HTTP/1.1', () => {
   });
 
   it('finishes open requests of a route that has changed', async () => {
-    let finish: () => void = () => undefined;
-    const begun = new Promise<void>((resolve) => {
-      void test.addHttp('web', (_req, res) => {
-        finish = () => res.end('late');
-        resolve();
-      });
-    });
-    while (!test.endpoints.has('web')) await new Promise(setImmediate);
+    const { begun, finish } = await test.addHeld('web');
     await test.start([aRoute()]);
     const answer = test.get('a');
     await begun;
@@ -368,14 +361,7 @@ describe('HTTP ingress over HTTP/1.1', () => {
   });
 
   it('drains: requests finish, unused and further connections end', async () => {
-    let finish: () => void = () => undefined;
-    const begun = new Promise<void>((resolve) => {
-      void test.addHttp('web', (_req, res) => {
-        finish = () => res.end('late');
-        resolve();
-      });
-    });
-    while (!test.endpoints.has('web')) await new Promise(setImmediate);
+    const { begun, finish } = await test.addHeld('web');
     await test.start([aRoute()]);
     const agent = new http.Agent({ keepAlive: true });
     const answer = test.get('a', '/', { agent });

@@ -82,6 +82,23 @@ export class TestIngress {
     return server;
   }
 
+  /**
+   * Adds an endpoint that answers `late` once `finish` is called.
+   * @returns `begun` resolves when the endpoint has received a request.
+   */
+  async addHeld(
+    service: string,
+  ): Promise<{ readonly begun: Promise<void>; readonly finish: () => void }> {
+    let noteBegun: () => void = () => undefined;
+    const begun = new Promise<void>((resolve) => (noteBegun = resolve));
+    let held: http.ServerResponse | undefined;
+    await this.addHttp(service, (_req, res) => {
+      held = res;
+      noteBegun();
+    });
+    return { begun, finish: () => void held?.end('late') };
+  }
+
   /** Adds an endpoint of HTTP/2 without TLS to a service. */
   async addHttp2(
     service: string,
