@@ -5,6 +5,7 @@ import {
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   UserService,
 } from '@cloudless/api';
 import type { CallClass, ClassifyCall } from '@cloudless/rpc-node/server';
@@ -149,6 +150,16 @@ const networkClasses: ClassByRpc<typeof NetworkService> = {
   deleteRoute: stop,
 };
 
+const policyClasses: ClassByRpc<typeof PolicyService> = {
+  createPolicy: write,
+  getPolicy: read,
+  listPolicies: read,
+  updatePolicy: write,
+  deletePolicy: stop,
+  watchPolicies: watch,
+  testPolicy: read,
+};
+
 const nodeNetworkClasses: ClassByRpc<typeof NodeNetworkService> = {
   // Proxies that do not learn which replicas are gone send connections into the void.
   syncNetwork: control,
@@ -162,6 +173,7 @@ const classesByService: Readonly<Record<string, Readonly<Record<string, CallClas
   [IdentityService.typeName]: identityClasses,
   [NetworkService.typeName]: networkClasses,
   [NodeNetworkService.typeName]: nodeNetworkClasses,
+  [PolicyService.typeName]: policyClasses,
   [UserService.typeName]: userClasses,
 };
 

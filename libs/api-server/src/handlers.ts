@@ -6,6 +6,7 @@ import {
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   UserService,
 } from '@cloudless/api';
 import { CallAccess } from './access/call-access.js';
@@ -20,6 +21,8 @@ import { NetworkRelay } from './node-network/network-relay.js';
 import { NetworkSync } from './node-network/network-sync.js';
 import { NodeHandlers } from './node/node-handlers.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
+import { PolicyAdmission } from './policy/policy-admission.js';
+import { PolicyHandlers } from './policy/policy-handlers.js';
 import type { ApiServerDeps, ReadDeps } from './ports.js';
 import { createCallHandlers, type CallHandlers } from './roles/call-handlers.js';
 import { RolloutHandlers } from './rollout/rollout-handlers.js';
@@ -29,6 +32,7 @@ import { CallRoutes } from './routes/call-routes.js';
 import { createCoordinatorRoutes } from './routes/coordinator-routes.js';
 import { createNetworkRoutes } from './routes/network-routes.js';
 import { createNodeNetworkRoutes } from './routes/node-network-routes.js';
+import { createPolicyRoutes } from './routes/policy-routes.js';
 import { createReadRoutes } from './routes/read-routes.js';
 import { guardService } from './routes/service-guard.js';
 import { createUserRoutes } from './routes/user-routes.js';
@@ -49,8 +53,8 @@ import { WorkloadHandlers } from './workload/workload-handlers.js';
 export interface ApiServer {
   /**
    * Registers CoordinatorService, AgentService for the containers of all nodes, AdminService,
-   * IdentityService, NetworkService, NodeNetworkService and UserService, for a coordinator that leads
-   * as long as it serves.
+   * IdentityService, NetworkService, NodeNetworkService, PolicyService and UserService, for a
+   * coordinator that leads as long as it serves.
    */
   readonly registerRoutes: (router: ConnectRouter) => void;
   /** The handlers of all calls, for a `RoleRouter`. */
@@ -70,6 +74,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const routes = new CallRoutes(access, new AuditLog(deps, access));
   const reads = createReadRoutes(access, deps);
   const mutex = new KeyedMutex();
+  const changes = { mutex, admission: new PolicyAdmission(reads.policySets) };
   const foreignAgents = new ForeignAgents(deps);
   const sessions = new SessionHub({ ...deps, foreignAgents });
   const tunnels = new TunnelHub(deps, sessions, (nodeId, context) =>
@@ -87,9 +92,9 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     sessions,
     tunnels,
     nodes: new NodeHandlers({ ...deps, mutex }),
-    workloads: new WorkloadHandlers({ ...deps, mutex }),
-    rollouts: new RolloutHandlers({ ...deps, mutex }),
-    plans: new PlanHandlers({ ...deps, mutex }),
+    workloads: new WorkloadHandlers({ ...deps, ...changes }),
+    rollouts: new RolloutHandlers({ ...deps, ...changes }),
+    plans: new PlanHandlers({ ...deps, ...changes }),
     whatIf: new WhatIfHandlers(deps),
     streams,
     interactive,
@@ -114,6 +119,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     ingress: new RouteHandlers({ ...deps, mutex }),
     reads: reads.network,
   });
+  const policy = createPolicyRoutes(routes, new PolicyHandlers({ ...deps, mutex }), reads.policy);
   const sync = new NetworkSync({ ...deps, access });
   const relay = new NetworkRelay({ ...deps, access, tunnels });
   const nodeNetwork = createNodeNetworkRoutes({ sync, relay });
@@ -125,6 +131,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       [IdentityService, identity],
       [NetworkService, network],
       [NodeNetworkService, nodeNetwork],
+      [PolicyService, policy],
       [UserService, user],
     ),
     registerRoutes: (router) => {
@@ -134,6 +141,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       router.service(IdentityService, guardService(access, IdentityService, identity));
       router.service(NetworkService, guardService(access, NetworkService, network));
       router.service(NodeNetworkService, guardService(access, NodeNetworkService, nodeNetwork));
+      router.service(PolicyService, guardService(access, PolicyService, policy));
       router.service(UserService, guardService(access, UserService, user));
     },
     listWarnings: () => foreignAgents.listWarnings(),
@@ -163,6 +171,7 @@ export function createReadServer(deps: ReadDeps): ReadServer {
       [AgentService, reads.agent],
       [IdentityService, reads.identity],
       [NetworkService, reads.network],
+      [PolicyService, reads.policy],
       [UserService, reads.user],
     ),
     close: () => reads.close(),

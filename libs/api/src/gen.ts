@@ -10,6 +10,7 @@ export * from './gen/cloudless/api/logs_pb.js';
 export * from './gen/cloudless/api/network_pb.js';
 export * from './gen/cloudless/api/node_network_pb.js';
 export * from './gen/cloudless/api/node_pb.js';
+export * from './gen/cloudless/api/policy_pb.js';
 export * from './gen/cloudless/api/route_pb.js';
 export * from './gen/cloudless/api/session_pb.js';
 export * from './gen/cloudless/api/stats_pb.js';

@@ -14,6 +14,7 @@ export {
   createIdentityClient,
   createNetworkClient,
   createNodeNetworkClient,
+  createPolicyClient,
   createUserClient,
 } from './wire/clients.js';
 export type {
@@ -23,6 +24,7 @@ export type {
   IdentityClient,
   NetworkClient,
   NodeNetworkClient,
+  PolicyClient,
   UserClient,
 } from './wire/clients.js';
 export {
@@ -49,6 +51,7 @@ export {
 } from './wire/errors.js';
 export { ERROR_DOMAIN, readErrorDetails, toReasonEnum } from './wire/error-details.js';
 export type { ErrorDetails } from './wire/error-details.js';
+export { PolicyDeniedError } from './wire/policy-denied-error.js';
 export { readLeaderHint, toLeaderMetadata } from './wire/leader-hint.js';
 export type { LeaderHint } from './wire/leader-hint.js';
 export { fromTunnelError, toTunnelError } from './wire/tunnel-errors.js';

@@ -71,6 +71,7 @@ export const ERROR_REASON_KINDS = {
   CERTIFICATE_NOT_YET_VALID: 'unauthenticated',
   CREDENTIAL_REVOKED: 'unauthenticated',
   NODE_BANNED: 'denied',
+  POLICY_DENIED: 'denied',
 } as const satisfies Readonly<Record<string, ErrorKind>>;
 
 /** The cause of an error, for programs: the name of a value of `cloudless.api.ErrorReason`. */

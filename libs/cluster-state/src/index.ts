@@ -16,6 +16,7 @@ export type { OrderState, AgentOrderState } from './leadership/restored-state.js
 export {
   CERTIFICATE_AUTHORITY_KEY,
   NETWORK_SETTINGS_KEY,
+  POLICY_GUARD_KEY,
   REMOVED_EVENTS_KEY,
   ROUTE_GUARD_KEY,
   decodeRecord,

@@ -12,6 +12,7 @@ import {
   IDENTITY,
   NETWORK,
   NODE_NETWORK,
+  POLICY,
   CurlStream,
   USER,
   buildSchema,
@@ -237,7 +238,7 @@ describe('AgentService', () => {
     it('serves health of each service and reflection', async () => {
       const services =
         url() === cluster.url
-          ? [ADMIN, AGENT, COORDINATOR, IDENTITY, NETWORK, NODE_NETWORK, USER]
+          ? [ADMIN, AGENT, COORDINATOR, IDENTITY, NETWORK, NODE_NETWORK, POLICY, USER]
           : [AGENT];
       expect(await listServices(url())).toEqual([
         ...services,

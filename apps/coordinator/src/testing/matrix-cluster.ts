@@ -6,6 +6,8 @@ import {
   CoordinatorService,
   IdentityService,
   ReplicaStatus_Phase as Phase,
+  PolicyRule_Type,
+  PolicyService,
   Role,
   UserService,
 } from '@cloudless/api';
@@ -159,6 +161,14 @@ export class MatrixCluster {
       namespace: 'shop',
       name: 'web',
       spec: { command: ['serve'], replicas: 1 },
+    });
+    await createClient(PolicyService, this.adminConnection.transport).createPolicy({
+      name: 'shop',
+      spec: {
+        namespace: 'shop',
+        rules: [{ name: 'non-root', type: PolicyRule_Type.RUN_AS_NON_ROOT }],
+        enabled: false,
+      },
     });
     const { id: planId } = await coordinator.createPlan({
       changes: [

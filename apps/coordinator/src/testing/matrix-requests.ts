@@ -6,6 +6,7 @@ import {
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   Role,
   UserService,
 } from '@cloudless/api';
@@ -220,6 +221,16 @@ const network: Rows<typeof NetworkService> = {
   updateRoute: { request: (target) => ({ ...workload(target), spec: {} }) },
   deleteRoute: { request: workload },
 };
+const policies: Rows<typeof PolicyService> = {
+  createPolicy: { request: () => ({ name: 'none', spec: {} }) },
+  // The policy is for the namespace of the target: all others get NOT_FOUND.
+  getPolicy: { request: () => ({ name: 'shop' }), isUnscopedList: true },
+  listPolicies: { request: inNamespace },
+  updatePolicy: { request: () => ({ name: 'none', spec: {} }) },
+  deletePolicy: { request: () => ({ name: 'none' }) },
+  watchPolicies: { request: inNamespace },
+  testPolicy: { request: inNamespace },
+};
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   syncNetwork: { request: ({ nodeId }) => ({ nodeId }) },
   relayNetwork: {
@@ -245,6 +256,7 @@ const rows: Readonly<Record<string, Readonly<Record<string, MatrixRow>>>> = {
   [IdentityService.typeName]: identity,
   [NetworkService.typeName]: network,
   [NodeNetworkService.typeName]: nodeNetwork,
+  [PolicyService.typeName]: policies,
   [UserService.typeName]: users,
   [Health.typeName]: health,
   [ServerReflectionV1.typeName]: reflectionV1,

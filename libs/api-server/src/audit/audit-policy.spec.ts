@@ -6,7 +6,7 @@ import { getAuditPolicy } from './audit-policy.js';
 const methods = SERVED_SERVICES.flatMap((service): readonly DescMethod[] => service.methods);
 /** Names of methods that only read. */
 const READ_ONLY_NAME =
-  /^(Get|List|Watch|Plan|Explain|Simulate|ProposeMoves|Resolve|Snapshot|StreamLogs|WhoAmI)/;
+  /^(Get|List|Watch|Plan|Explain|Simulate|ProposeMoves|Resolve|Snapshot|StreamLogs|TestPolicy|WhoAmI)/;
 /** Methods that agents and coordinators call all the time. */
 const AGENT_METHODS = [
   ...['Heartbeat', 'RenewLease', 'Session', 'Tunnel', 'RenewNodeCertificate'],

@@ -6,6 +6,7 @@ import {
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   UserService,
 } from '@cloudless/api';
 
@@ -156,6 +157,16 @@ const network: Policies<typeof NetworkService> = {
   deleteRoute: 'change',
 };
 
+const policyCalls: Policies<typeof PolicyService> = {
+  createPolicy: 'change',
+  getPolicy: 'readOnly',
+  listPolicies: 'readOnly',
+  updatePolicy: 'change',
+  deletePolicy: 'change',
+  watchPolicies: 'readOnly',
+  testPolicy: 'readOnly',
+};
+
 const nodeNetwork: Policies<typeof NodeNetworkService> = {
   syncNetwork: 'agentReport',
   relayNetwork: 'agentReport',
@@ -168,6 +179,7 @@ const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> 
   [IdentityService.typeName]: identity,
   [NetworkService.typeName]: network,
   [NodeNetworkService.typeName]: nodeNetwork,
+  [PolicyService.typeName]: policyCalls,
   [UserService.typeName]: user,
 };
 

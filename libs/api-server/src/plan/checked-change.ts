@@ -22,7 +22,7 @@ import {
 } from '../rollout/rollout-update.js';
 import { decideEviction } from '../what-if/evict-replicas.js';
 import { planApply, planCreate, planScale, planUpdate } from '../workload/spec-changes.js';
-import type { WorkloadChange } from '../workload/workload-change.js';
+import type { AdmissionDeps, WorkloadChange } from '../workload/workload-change.js';
 import { planDeletion, type WorkloadDeletion } from '../workload/workload-deletion.js';
 
 /** A change of a plan, validated as the RPC for this single change validates it. */
@@ -48,7 +48,8 @@ export type CheckedChange =
 export type CheckDeps = Pick<
   ApiServerDeps,
   'explainImpossibleLimits' | 'placements' | 'dryRun' | 'clock' | 'nodes'
->;
+> &
+  AdmissionDeps;
 
 /**
  * Validates a change as the RPC for this change does.
@@ -64,17 +65,17 @@ export function validateChange(
 ): CheckedChange {
   switch (change.case) {
     case 'apply':
-      return { kind: 'workload', change: planApply(deps, view, change.value) };
+      return judge(deps, view, planApply(deps, view, change.value));
     case 'create':
-      return { kind: 'workload', change: planCreate(deps, view, change.value) };
+      return judge(deps, view, planCreate(deps, view, change.value));
     case 'update':
-      return { kind: 'workload', change: planUpdate(deps, view, change.value) };
+      return judge(deps, view, planUpdate(deps, view, change.value));
     case 'scale':
-      return { kind: 'workload', change: planScale(view, change.value) };
+      return judge(deps, view, planScale(view, change.value));
     case 'undo':
-      return { kind: 'workload', change: createUndo(view, change.value) };
+      return judge(deps, view, createUndo(view, change.value));
     case 'restart':
-      return { kind: 'workload', change: createRestart(view, change.value, createdAtMs) };
+      return judge(deps, view, createRestart(view, change.value, createdAtMs));
     case 'delete':
       return {
         kind: 'deletion',
@@ -94,6 +95,12 @@ export function validateChange(
     default:
       return validateNodeChange(deps, view, change);
   }
+}
+
+/** Compares a change of a workload with the policies, as its RPC does. */
+function judge({ admission }: CheckDeps, view: ClusterView, change: WorkloadChange): CheckedChange {
+  admission.check(view, change);
+  return { kind: 'workload', change };
 }
 
 type RolloutChange = Extract<PlannedChange['change'], { case: 'pause' | 'resume' | 'promote' }>;

@@ -13,7 +13,7 @@ import {
   type WorkloadPlan,
 } from '@cloudless/api';
 import { PlanRecordSchema, type PlanRecord } from '@cloudless/api/store';
-import { CloudlessError, randomHex } from '@cloudless/base';
+import { CloudlessError, hasErrorReason, randomHex } from '@cloudless/base';
 import type { ClusterView } from '@cloudless/cluster-state';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import { releaseBrakeOf } from '../node/node-change.js';
@@ -24,6 +24,7 @@ import type { ApiCaller } from '../access/caller.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
+import type { AdmissionDeps } from '../workload/workload-change.js';
 import {
   checkSpecBytes,
   truncatePlan,
@@ -52,7 +53,7 @@ export class PlanHandlers {
   private readonly access: CallAccess;
   private readonly reads: PlanReads;
 
-  constructor(private readonly deps: ApiServerDeps & MutationDeps) {
+  constructor(private readonly deps: ApiServerDeps & MutationDeps & AdmissionDeps) {
     this.access = new CallAccess(deps);
     this.reads = new PlanReads(deps);
   }
@@ -93,7 +94,8 @@ export class PlanHandlers {
 
   /**
    * Makes all changes of a plan in one transaction.
-   * @throws kind `conflict` when the outcome is no longer the one that the plan shows,
+   * @throws kind `conflict` when the outcome is no longer the one that the plan shows, reason
+   *   POLICY_DENIED when policies now deny a workload,
    *   `precondition` when the plan was executed before, `notFound` when it is unknown or expired.
    */
   async executePlan(request: ExecutePlanRequest, entry: AuditEntry): Promise<ExecutePlanResponse> {
@@ -187,6 +189,7 @@ export class PlanHandlers {
       outcome = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
     } catch (reason) {
       if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
+      if (hasErrorReason(reason, 'POLICY_DENIED')) throw reason;
       throw createOutdatedError(plan, reason.message, reason);
     }
     const hash = computeOutcomeHash(outcome.plans, outcome.nodes);

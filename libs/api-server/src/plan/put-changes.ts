@@ -4,9 +4,12 @@ import { CloudlessError, assertNever } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
 import { putNodeChange } from '../node/node-change.js';
 import { putNodeRemoval, putReplicaDeletions } from '../node/node-removal.js';
-import type { ApiServerDeps } from '../ports.js';
 import { putRolloutUpdate } from '../rollout/rollout-update.js';
-import { hasChanges, putWorkloadChange } from '../workload/workload-change.js';
+import {
+  hasChanges,
+  putWorkloadChange,
+  type WorkloadChangeDeps,
+} from '../workload/workload-change.js';
 import { putDeletion } from '../workload/workload-deletion.js';
 import type { CheckedChange } from './checked-change.js';
 
@@ -21,7 +24,7 @@ export interface WrittenChanges {
  * changes would. Changes without effect add nothing.
  */
 export function putChanges(
-  deps: Pick<ApiServerDeps, 'clock' | 'random'>,
+  deps: WorkloadChangeDeps,
   view: ClusterView,
   transaction: Transaction,
   changes: readonly CheckedChange[],
@@ -89,9 +92,9 @@ export function checkRemovedReplicas(view: ClusterView, changes: readonly Checke
 
 /**
  * Conditions that a plan adds to its transaction. The store allows 100; the leadership, the plan
- * record and the request id need the rest.
+ * record, the guard of the policies and the request id need the rest.
  */
-const MAX_COMPARES = 95;
+const MAX_COMPARES = 96;
 
 /**
  * Makes a transaction fail when a record that the plans depend on has changed since `view`: each

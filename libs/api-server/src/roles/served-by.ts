@@ -6,6 +6,7 @@ import {
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   UserService,
 } from '@cloudless/api';
 
@@ -155,6 +156,16 @@ const network: Rows<typeof NetworkService> = {
   deleteRoute: 'leader',
 };
 
+const policies: Rows<typeof PolicyService> = {
+  createPolicy: 'leader',
+  getPolicy: 'records',
+  listPolicies: 'records',
+  updatePolicy: 'leader',
+  deletePolicy: 'leader',
+  watchPolicies: 'records',
+  testPolicy: 'records',
+};
+
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   // The leader decides when all proxies have applied a removal.
   syncNetwork: 'leader',
@@ -169,6 +180,7 @@ const rows = new Map<string, Readonly<Record<string, ServedBy>>>([
   [IdentityService.typeName, identity],
   [NetworkService.typeName, network],
   [NodeNetworkService.typeName, nodeNetwork],
+  [PolicyService.typeName, policies],
   [UserService.typeName, users],
 ]);
 
@@ -180,6 +192,7 @@ export const SERVED_SERVICES = [
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   UserService,
 ];
 

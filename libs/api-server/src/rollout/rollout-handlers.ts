@@ -28,7 +28,11 @@ import {
   type MutationResult,
   type MutationDeps,
 } from '../mutation/idempotent-mutation.js';
-import { changeWorkload, type WorkloadChange } from '../workload/workload-change.js';
+import {
+  changeWorkload,
+  type AdmissionDeps,
+  type WorkloadChange,
+} from '../workload/workload-change.js';
 import { requireMutableWorkload, requireVersion, getSpec, type WorkloadName } from '../lookup.js';
 import {
   decidePause,
@@ -42,7 +46,7 @@ import {
 
 /** Handlers of the calls of CoordinatorService that change rollouts. */
 export class RolloutHandlers {
-  constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
+  constructor(private readonly deps: ApiServerDeps & MutationDeps & AdmissionDeps) {}
 
   /**
    * Pauses the rollout of the newest version. A repeated call changes nothing.

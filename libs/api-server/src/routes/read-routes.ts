@@ -14,6 +14,9 @@ import { ServiceReads } from '../network/service-reads.js';
 import { NodePictures } from '../node/node-pictures.js';
 import { NodeReads } from '../node/node-reads.js';
 import { PlanReads } from '../plan/plan-reads.js';
+import { PolicyReads } from '../policy/policy-reads.js';
+import { PolicySets } from '../policy/policy-sets.js';
+import { PolicyTests } from '../policy/policy-tests.js';
 import type { ReadDeps } from '../ports.js';
 import { createServerInfo } from '../server-info.js';
 import { CredentialHandlers } from '../user/credential-handlers.js';
@@ -26,6 +29,7 @@ import { WorkloadReads } from '../workload/workload-reads.js';
 import type { CallAccess } from '../access/call-access.js';
 import { readWorkload, requireWorkloadRole } from './call-routes.js';
 import { createNetworkReads } from './network-routes.js';
+import { createPolicyReads } from './policy-routes.js';
 
 const calls = CoordinatorService.method;
 
@@ -35,7 +39,10 @@ export interface ReadRoutes {
   readonly agent: Pick<ServiceImpl<typeof AgentService>, 'listContainers'>;
   readonly identity: ReturnType<typeof createIdentityReads>;
   readonly network: ReturnType<typeof createNetworkReads>;
+  readonly policy: ReturnType<typeof createPolicyReads>;
   readonly user: ReturnType<typeof createUserReads>;
+  /** The stored policies, prepared for evaluation. */
+  readonly policySets: PolicySets;
   close(): void;
 }
 
@@ -47,6 +54,7 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
   const livenessChanges = new LivenessChanges(deps.state, deps.nodes);
   const nodePictures = new NodePictures(deps);
   const workloads = new WorkloadReads({ ...deps, livenessChanges });
+  const policySets = new PolicySets({ ...deps, log: deps.log.child({ component: 'policy' }) });
   return {
     coordinator: createCoordinatorReads(access, deps, {
       workloads,
@@ -60,10 +68,16 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
       services: new ServiceReads({ ...deps, livenessChanges }),
       ingress: new RouteReads(deps),
     }),
+    policy: createPolicyReads(deps, {
+      reads: new PolicyReads({ ...deps, livenessChanges }),
+      tests: new PolicyTests(deps, policySets),
+    }),
     user: createUserReads(access, deps),
+    policySets,
     close: () => {
       livenessChanges.close();
       nodePictures.close();
+      policySets.close();
     },
   };
 }

@@ -26,6 +26,7 @@ import {
 import type { ApiServerDeps } from '../ports.js';
 import type { MutationResult } from '../mutation/idempotent-mutation.js';
 import { getSpec, type WorkloadName } from '../lookup.js';
+import type { PolicyAdmission } from '../policy/policy-admission.js';
 import { putExposedService } from '../network/exposed-service.js';
 
 /** A validated change of one workload that is not yet part of a transaction. */
@@ -43,12 +44,20 @@ export interface WorkloadChange extends WorkloadName {
   readonly cause?: string;
 }
 
+/** What {@link putWorkloadChange} needs. */
+export type WorkloadChangeDeps = Pick<ApiServerDeps, 'clock' | 'random'> & AdmissionDeps;
+
+/** Judges changes of workloads. */
+export interface AdmissionDeps {
+  readonly admission: PolicyAdmission;
+}
+
 /**
  * Creates the response and the transaction of a call that makes a single change. Without a
  * difference, the result has no transaction.
  */
 export function changeWorkload(
-  deps: Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'presenter'>,
+  deps: Pick<ApiServerDeps, 'state' | 'presenter'> & WorkloadChangeDeps,
   view: ClusterView,
   change: WorkloadChange,
   requestId: string,
@@ -67,17 +76,20 @@ export function hasChanges({ current, spec }: WorkloadChange): boolean {
 }
 
 /**
- * Adds a change and its event to a transaction.
+ * Adds a change and its event to a transaction. Every change that a user requests is written here, so
+ * that policies judge each of them.
  * @returns The new workload record.
+ * @throws reason POLICY_DENIED when policies deny the workload.
  */
 export function putWorkloadChange(
-  deps: Pick<ApiServerDeps, 'clock' | 'random'>,
+  deps: WorkloadChangeDeps,
   view: ClusterView,
   transaction: Transaction,
   change: WorkloadChange,
   requestId: string,
 ): WorkloadRecord {
   const { current, spec, reason, cause } = change;
+  deps.admission.admit(view, transaction, change, requestId);
   if (current === undefined) {
     const created = putNewWorkload(deps, transaction, change, requestId);
     putExposedService(deps, view, transaction, created);

@@ -14,14 +14,14 @@ import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 import { requireWorkload } from '../lookup.js';
-import { changeWorkload } from './workload-change.js';
+import { changeWorkload, type AdmissionDeps } from './workload-change.js';
 import { planDeletion, putDeletion } from './workload-deletion.js';
 import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
 import { truncateWorkloadPlan } from './plan-size.js';
 
 /** Handlers of the calls of CoordinatorService that change or predict workloads. */
 export class WorkloadHandlers {
-  constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
+  constructor(private readonly deps: ApiServerDeps & MutationDeps & AdmissionDeps) {}
 
   createWorkload(request: CreateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
     validateSpec(this.deps, request.spec);
@@ -75,7 +75,10 @@ export class WorkloadHandlers {
 
   /** Predicts the effect of creating or updating one workload. Stores nothing. */
   planWorkload(request: PlanWorkloadRequest): WorkloadPlan {
-    const { current, ...change } = planApply(this.deps, this.deps.state.view(), request);
+    const view = this.deps.state.view();
+    const planned = planApply(this.deps, view, request);
+    this.deps.admission.check(view, planned);
+    const { current, ...change } = planned;
     return truncateWorkloadPlan(
       this.deps.dryRun.planChange({ ...change, current: current?.value }),
     );

@@ -6,6 +6,7 @@ import {
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   UserService,
 } from '../gen.js';
 
@@ -27,6 +28,8 @@ export type IdentityClient = Client<typeof IdentityService>;
 export type NetworkClient = Client<typeof NetworkService>;
 /** Client of NodeNetworkService, which network proxies call. */
 export type NodeNetworkClient = Client<typeof NodeNetworkService>;
+/** Client of PolicyService: policies, and what they decide about workloads. */
+export type PolicyClient = Client<typeof PolicyService>;
 /** Client of UserService: users, roles and credentials. */
 export type UserClient = Client<typeof UserService>;
 
@@ -67,6 +70,14 @@ export function createAdminClient(transport: Transport): AdminClient {
  */
 export function createIdentityClient(transport: Transport): IdentityClient {
   return createClient(IdentityService, transport);
+}
+
+/**
+ * Creates a client of PolicyService.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
+export function createPolicyClient(transport: Transport): PolicyClient {
+  return createClient(PolicyService, transport);
 }
 
 /**

@@ -14,6 +14,8 @@ import {
   RetryInfoSchema,
 } from '../gen/google/rpc/error_details_pb.js';
 import { ErrorReason as ReasonEnum } from '../gen/cloudless/api/error_pb.js';
+import { PolicyDenialSchema } from '../gen/cloudless/api/policy_pb.js';
+import { PolicyDeniedError } from './policy-denied-error.js';
 
 /** `domain` of every `google.rpc.ErrorInfo` of this API. */
 export const ERROR_DOMAIN = 'cloudless.api';
@@ -48,7 +50,8 @@ const encoder = new TextEncoder();
 
 /**
  * Returns the details of an error: always `google.rpc.ErrorInfo`; `google.rpc.BadRequest` when
- * fields are invalid; `google.rpc.RetryInfo` when a retry makes sense.
+ * fields are invalid; `cloudless.api.PolicyDenial` when policies deny a workload;
+ * `google.rpc.RetryInfo` when a retry makes sense.
  */
 export function createErrorDetails(error: CloudlessError): OutgoingDetails {
   const { reason, metadata = {}, retryAfterMs = RETRY_AFTER_MS[reason] } = error;
@@ -64,6 +67,8 @@ export function createErrorDetails(error: CloudlessError): OutgoingDetails {
     }));
     details.push({ desc: BadRequestSchema, value: create(BadRequestSchema, { fieldViolations }) });
   }
+  if (error instanceof PolicyDeniedError)
+    details.push({ desc: PolicyDenialSchema, value: error.denial });
   if (retryAfterMs !== undefined) {
     const retryDelay = durationFromMs(retryAfterMs);
     details.push({ desc: RetryInfoSchema, value: create(RetryInfoSchema, { retryDelay }) });

@@ -16,6 +16,8 @@ import {
   NodePortRecordSchema,
   NodeRecordSchema,
   PlanRecordSchema,
+  PolicyGuardRecordSchema,
+  PolicyRecordSchema,
   RemovedEventsRecordSchema,
   ReplicaRecordSchema,
   RequestRecordSchema,
@@ -93,6 +95,10 @@ export const recordSchemas = {
   route: RouteRecordSchema,
   /** The guard of hosts and paths of all routes; id `routes`. */
   routeguard: RouteGuardRecordSchema,
+  /** A policy; id: its name. */
+  policy: PolicyRecordSchema,
+  /** The guard of all policies; id `policies`. */
+  policyguard: PolicyGuardRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;
@@ -165,6 +171,7 @@ export const toServiceKeyId = (namespace: string, name: string): string => `${na
 /** The key of a route. */
 export const toRouteKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
 export const ROUTE_GUARD_KEY = 'routes';
+export const POLICY_GUARD_KEY = 'policies';
 /** Builds an event id. Ids sort by epoch, then by count within the epoch. */
 export const toEventId = (epoch: bigint, count: number): string =>
   `${padNumber(epoch)}-${padNumber(count)}`;

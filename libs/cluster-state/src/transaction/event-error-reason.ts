@@ -10,6 +10,7 @@ const ERROR_REASONS: Readonly<Record<string, ErrorReason>> = {
   NodeCertificateExpires: ErrorReason.CERTIFICATE_EXPIRED,
   NodeDrainFailed: ErrorReason.DRAIN_FAILED,
   NodeLost: ErrorReason.NODE_LOST,
+  PolicyAudit: ErrorReason.POLICY_DENIED,
   ReplicaFailed: ErrorReason.REPLICA_FAILED,
   ReplicasLost: ErrorReason.NODE_LOST,
   ReplicasUnplaced: ErrorReason.NO_CAPACITY,

@@ -12,6 +12,8 @@ import type {
   NodeBanRecord,
   NodeRecord,
   PlanRecord,
+  PolicyGuardRecord,
+  PolicyRecord,
   RemovedEventsRecord,
   ReplicaRecord,
   RequestRecord,
@@ -132,6 +134,10 @@ export interface ClusterView {
   routesByName(after?: string): Iterable<Stored<RouteRecord>>;
   /** Changes with the hosts and paths of any route; undefined before the first route. */
   routeGuard(): Stored<RouteGuardRecord> | undefined;
+  policy(name: string): Stored<PolicyRecord> | undefined;
+  policies(): Iterable<Stored<PolicyRecord>>;
+  /** Changes with any policy; undefined before the first policy. */
+  policyGuard(): Stored<PolicyGuardRecord> | undefined;
   /** Settings of the network; undefined before the first leader has stored them. */
   networkSettings(): Stored<NetworkSettingsRecord> | undefined;
 }

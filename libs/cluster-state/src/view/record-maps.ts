@@ -12,6 +12,8 @@ import type {
   PlanRecord,
   NodeBanRecord,
   NodeRecord,
+  PolicyGuardRecord,
+  PolicyRecord,
   RemovedEventsRecord,
   RequestRecord,
   RouteGuardRecord,
@@ -24,6 +26,7 @@ import type {
 import {
   CERTIFICATE_AUTHORITY_KEY,
   NETWORK_SETTINGS_KEY,
+  POLICY_GUARD_KEY,
   REMOVED_EVENTS_KEY,
   ROUTE_GUARD_KEY,
   toNameKeyId,
@@ -64,6 +67,8 @@ export abstract class RecordMaps {
     endpoint: new Map(),
     route: new Map(),
     routeguard: new Map(),
+    policy: new Map(),
+    policyguard: new Map(),
   };
 
   /** Returns any record by its kind and the id in its key. */
@@ -220,6 +225,18 @@ export abstract class RecordMaps {
 
   routeGuard(): Stored<RouteGuardRecord> | undefined {
     return this.byKind.routeguard.get(ROUTE_GUARD_KEY);
+  }
+
+  policy(name: string): Stored<PolicyRecord> | undefined {
+    return this.byKind.policy.get(name);
+  }
+
+  policies(): Iterable<Stored<PolicyRecord>> {
+    return this.byKind.policy.values();
+  }
+
+  policyGuard(): Stored<PolicyGuardRecord> | undefined {
+    return this.byKind.policyguard.get(POLICY_GUARD_KEY);
   }
 
   networkSettings(): Stored<NetworkSettingsRecord> | undefined {

@@ -6,6 +6,7 @@ import {
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   UserService,
 } from '@cloudless/api';
 import { Health, ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
@@ -176,6 +177,18 @@ const nodeNetwork: Rules<typeof NodeNetworkService> = {
   relayNetwork: nodeItself,
 };
 
+const policies: Rules<typeof PolicyService> = {
+  // A policy of one namespace may exempt its workloads from the policies of all namespaces.
+  createPolicy: administer,
+  // Policies for all namespaces are shown to everybody with a role, because they judge everybody.
+  getPolicy: list,
+  listPolicies: list,
+  updatePolicy: administer,
+  deletePolicy: administer,
+  watchPolicies: list,
+  testPolicy: list,
+};
+
 const health: Rules<typeof Health> = { check: everybody, watch: everybody };
 const reflectionV1: Rules<typeof ServerReflectionV1> = { serverReflectionInfo: everyIdentity };
 const reflectionV1Alpha: Rules<typeof ServerReflectionV1Alpha> = {
@@ -189,6 +202,7 @@ const rules = new Map<string, Readonly<Record<string, AccessRule>>>([
   [IdentityService.typeName, identity],
   [NetworkService.typeName, network],
   [NodeNetworkService.typeName, nodeNetwork],
+  [PolicyService.typeName, policies],
   [UserService.typeName, users],
   [Health.typeName, health],
   [ServerReflectionV1.typeName, reflectionV1],
@@ -203,6 +217,7 @@ export const ACCESS_TABLE_SERVICES: readonly DescService[] = [
   IdentityService,
   NetworkService,
   NodeNetworkService,
+  PolicyService,
   UserService,
   Health,
   ServerReflectionV1,
