@@ -44,7 +44,11 @@ export async function jestStep({ name, args, jest, scratch }) {
 
 async function runJest(file, args, jest, scratch) {
   const report = join(scratch, file);
-  const code = await jest([...args, '--json', `--outputFile=${report}`, '--silent=false']);
+  // A failed test may leave a server or a timer behind, and jest would wait for them for ever.
+  const code = await jest([
+    ...args,
+    ...['--json', `--outputFile=${report}`, '--silent=false', '--forceExit'],
+  ]);
   try {
     return summary(JSON.parse(readFileSync(report, 'utf8')), code);
   } catch {
