@@ -10,6 +10,8 @@ import { encodeProxyHeader, parseAddress } from '../stream/proxy-header.js';
 
 /** Time without data after which the kernel checks whether a peer is still there, milliseconds. */
 export const KEEP_ALIVE_MS = 60_000;
+/** Connections between two proxies that one attempt uses, one after the other. */
+const MAX_LINKS_TRIED = 4;
 
 /** Result of an attempt to connect. */
 export type Dialled =
@@ -161,19 +163,23 @@ export class EndpointDialler {
     }
   }
 
-  /** Takes another connection, once, when the first one has ended since its choice. */
+  /**
+   * Takes another connection when one ends before its proxy has accepted the stream, such as during
+   * the replacement of that proxy.
+   */
   private async openStream(
     nodeId: string,
     request: OpenRequest,
     signal: StopSignal,
   ): Promise<Pick<Extract<Dialled, { kind: 'connected' }>, 'stream' | 'path'> | undefined> {
-    for (let isFirst = true; ; isFirst = false) {
+    for (let attempt = 1; ; attempt += 1) {
       const link = await this.options.links?.get(nodeId);
       if (link === undefined || signal.aborted) return undefined;
       try {
         return { stream: await link.open(request, signal), path: link.path };
       } catch (reason) {
-        if (!isFirst || !(reason instanceof LinkUnusableError)) throw reason;
+        if (attempt >= MAX_LINKS_TRIED || !(reason instanceof LinkUnusableError)) throw reason;
+        if (signal.aborted) return undefined;
       }
     }
   }

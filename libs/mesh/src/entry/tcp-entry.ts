@@ -25,6 +25,7 @@ export class TcpEntry implements CarriedConnection {
   private target: EndpointTarget | undefined;
   private splice: Splice | undefined;
   private path: 'direct' | 'link' | 'relay' | 'none' = 'none';
+  private readonly endOpening: () => void;
 
   /**
    * @param socket - Paused, and half-open connections are kept.
@@ -39,6 +40,7 @@ export class TcpEntry implements CarriedConnection {
     private readonly onSettled: () => void,
   ) {
     this.startMs = context.clock.now();
+    this.endOpening = context.connections.noteOpening();
     this.clientAddress = socket.remoteAddress ?? '';
     this.clientPort = socket.remotePort ?? 0;
     socket.setNoDelay(true);
@@ -143,6 +145,7 @@ export class TcpEntry implements CarriedConnection {
     this.path = path;
     this.onSettled();
     this.context.connections.add(this, this.startMs);
+    this.endOpening();
     this.port.openConnections += 1;
     this.splice = new Splice(this.socket, stream, (result) => this.end(target, result));
   }
@@ -160,6 +163,7 @@ export class TcpEntry implements CarriedConnection {
 
   private refuse(result: string): void {
     this.onSettled();
+    this.endOpening();
     this.port.countRefusal(this.attempts === 0 ? result : 'connectFailed');
     resetStream(this.socket);
     this.log(result);

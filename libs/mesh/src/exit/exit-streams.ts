@@ -71,8 +71,14 @@ export class ExitStreams {
     }
   }
 
+  /** Refuses streams from now on. Attempts to connect that are under way go on. */
   drain(): void {
     this.isDraining = true;
+    for (const streams of [...this.waiting.values()])
+      for (const each of [...streams]) {
+        this.forget(each);
+        if (!each.stream.destroyed) this.open(each.request, each.stream, each.link);
+      }
   }
 
   private find(
@@ -130,6 +136,7 @@ export class ExitStreams {
         message: `${attempts} attempts to connect are under way for this connection`,
       });
     this.attempts.set(link, attempts + 1);
+    const endOpening = context.connections.noteOpening();
     context.dialler.dial(
       target,
       () => request,
@@ -137,6 +144,7 @@ export class ExitStreams {
       (dialled) => {
         this.attempts.set(link, (this.attempts.get(link) ?? 1) - 1);
         if (dialled.kind === 'failed') {
+          endOpening();
           if (!stream.destroyed)
             stream.refuse({
               code: 'connectFailed',
@@ -147,12 +155,14 @@ export class ExitStreams {
         const stale = explainStale(context, target);
         if (stream.destroyed || stale !== undefined) {
           dialled.stream.destroy();
+          endOpening();
           if (!stream.destroyed) stream.refuse({ code: 'notReady', message: stale ?? '' });
           return;
         }
         stream.accept();
         const carried = new CarriedStream(target, settings?.idleTimeoutMs ?? 0);
         context.connections.add(carried, startMs);
+        endOpening();
         carried.splice = new Splice(stream, dialled.stream, (result) => {
           context.connections.remove(carried);
           logAccess(context, { serviceKey: key, name: request.port }, result, () => ({

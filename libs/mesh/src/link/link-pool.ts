@@ -14,6 +14,8 @@ import { RelayStream } from './relay-stream.js';
 
 /** Reason for a node that the coordinator has removed, which reaches no other node. */
 const REMOVED = 'this node is not, or no longer, a node of this cluster';
+/** Why the connections of a proxy end that another process replaces. */
+const LEAVING = 'the proxy of the node is about to stop';
 /** Id of a connection, by TLS (RFC 8446, section 7.5). */
 const LINK_ID_LABEL = 'EXPORTER-cloudless-mesh-link';
 const LINK_ID_BYTES = 16;
@@ -58,6 +60,7 @@ export class LinkPool {
   private readonly acceptor: MeshAcceptor;
   private tls: LinkTls | undefined;
   private isLeaving = false;
+  private readonly onEnded: (() => void)[] = [];
   /** True when the coordinator has removed this node, such as by a ban. */
   private isRemoved = false;
   private timer: Timer | undefined;
@@ -70,8 +73,11 @@ export class LinkPool {
       check: (peer) => this.explainRefusal(peer),
       onSecure: ({ socket, peer }, path) => {
         if (this.hasTooMany(peer.id.id)) return void socket.destroy();
-        this.createLink(socket, peer, false, path);
+        const link = this.createLink(socket, peer, false, path);
+        // The handshake began before: the peer takes another connection.
+        if (this.isLeaving) link.leave(LEAVING);
       },
+      onSettled: () => this.checkEnded(),
     });
     this.loadIdentity();
     identity.onChange(() => {
@@ -136,10 +142,26 @@ export class LinkPool {
     this.endRefused((link) => this.isRemoved || nodeIds.has(link.peerNodeId));
   }
 
-  /** Opens and accepts no further streams. */
+  /**
+   * Accepts no further streams, and opens none on the present connections. Connections that are
+   * dialled afterwards serve clients that were accepted before; call again when these have ended.
+   */
   leave(): void {
     this.isLeaving = true;
-    for (const link of [...this.open.keys()]) link.leave('the proxy of the node is about to stop');
+    for (const link of [...this.open.keys()]) link.leave(LEAVING);
+  }
+
+  /** Resolves when no connection and no incomplete handshake is left, after {@link leave}. */
+  ended(): Promise<void> {
+    return new Promise((resolve) => {
+      this.onEnded.push(resolve);
+      this.checkEnded();
+    });
+  }
+
+  private checkEnded(): void {
+    if (this.open.size === 0 && this.acceptor.pending === 0)
+      for (const resolve of this.onEnded.splice(0)) resolve();
   }
 
   close(): void {
@@ -330,6 +352,7 @@ export class LinkPool {
       onUnusable: (each) => this.peers.get(peerNodeId)?.remove(each),
       onClose: (each, reason) => {
         this.open.delete(each);
+        this.checkEnded();
         log.debug('a connection between two nodes ended', { peerNodeId, isDialler, path, reason });
       },
     });

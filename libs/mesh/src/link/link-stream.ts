@@ -106,6 +106,14 @@ export class LinkStream extends Duplex {
     this.destroy(new StreamResetError(reason));
   }
 
+  /**
+   * Ends the stream because the connection did. A stream that has ended in both directions still
+   * delivers the bytes that its reader has not taken.
+   */
+  receiveConnectionEnd(reason: string): void {
+    if (!this.hasSentEnd || !this.hasReceivedEnd) this.receiveReset(reason);
+  }
+
   override _read(): void {
     this.grant();
   }

@@ -23,6 +23,8 @@ import {
 const QUIET_MS = 10_000;
 /** Time for the answer to a probe, milliseconds. */
 const PROBE_TIMEOUT_MS = 3_000;
+/** Time for the other proxy to end a connection that has ended with its last stream, ms. */
+const END_TIMEOUT_MS = 3_000;
 /** Bytes that wait to be sent above which streams wait. */
 const BACKLOG_BYTES = 512 * 1024;
 /** Bytes that wait to be sent at which a connection ends whose peer does not read. */
@@ -38,7 +40,10 @@ export class OpenRefusedError extends Error {
   }
 }
 
-/** Error of a stream for which nothing was sent: another connection may carry the stream. */
+/**
+ * Error of a stream that the other proxy has not accepted, because the connection ends: no byte of
+ * the client was sent, and another connection may carry the stream.
+ */
 export class LinkUnusableError extends Error {
   override readonly name = 'LinkUnusableError';
 }
@@ -87,6 +92,8 @@ export class Link implements StreamCarrier {
   private isReady = false;
   private isPeerLeaving = false;
   private isLeaving = false;
+  /** True when this side has sent everything and its end. */
+  private isEnding = false;
   private closeReason: string | undefined;
   private windowBudget = WINDOW_BUDGET_BYTES;
   private lastReceivedMs: number;
@@ -153,8 +160,8 @@ export class Link implements StreamCarrier {
 
   /**
    * Opens a stream.
-   * @throws LinkUnusableError when nothing was sent, OpenRefusedError when the other proxy refuses,
-   *   Error when the connection ends, or when `signal` is aborted.
+   * @throws LinkUnusableError when the connection or the other proxy ends, OpenRefusedError when the
+   *   other proxy refuses, Error when `signal` is aborted.
    */
   open(request: OpenRequest, signal: StopSignal): Promise<LinkStream> {
     // A connection may end between its choice and this call.
@@ -204,7 +211,7 @@ export class Link implements StreamCarrier {
     if (this.isClosed) return;
     this.closeReason = reason;
     this.timer?.cancel();
-    for (const stream of [...this.streams.values()]) stream.receiveReset(reason);
+    for (const stream of [...this.streams.values()]) stream.receiveConnectionEnd(reason);
     for (const action of this.waiting.splice(0)) action();
     this.onReady?.(new Error(reason));
     this.options.socket.destroy();
@@ -214,7 +221,7 @@ export class Link implements StreamCarrier {
 
   send(header: Buffer, payload?: Buffer): void {
     const { socket } = this.options;
-    if (this.isClosed || socket.destroyed) return;
+    if (this.isClosed || this.isEnding || socket.destroyed) return;
     // Data waits for the peer; answers to a peer that sends and does not read must not pile up.
     if (payload === undefined && socket.writableLength > MAX_BACKLOG_BYTES)
       return this.close('the other proxy does not read');
@@ -246,13 +253,24 @@ export class Link implements StreamCarrier {
     this.streams.delete(streamId);
     const opening = this.openings.get(streamId);
     this.openings.delete(streamId);
-    opening?.reject(new Error(this.closeReason ?? 'the connection to the endpoint was given up'));
+    opening?.reject(
+      this.closeReason === undefined
+        ? new Error('the connection to the endpoint was given up')
+        : new LinkUnusableError(this.closeReason),
+    );
     this.closeWhenIdle();
   }
 
   private closeWhenIdle(): void {
-    if ((this.isLeaving || this.isPeerLeaving) && this.streams.size === 0 && !this.isClosed)
-      this.options.socket.end(() => this.close('all streams have ended'));
+    if (!this.isDraining || this.streams.size > 0 || this.isClosed || this.isEnding) return;
+    this.isEnding = true;
+    // The other proxy ends too once it has read everything. A close before would lose what it sends
+    // meanwhile with a reset, and the reset what it has not read.
+    this.options.socket.end();
+    this.timer?.cancel();
+    this.timer = this.options.clock.setTimer(END_TIMEOUT_MS, () =>
+      this.close('all streams have ended'),
+    );
   }
 
   private onChunk(chunk: Buffer): void {
@@ -282,7 +300,8 @@ export class Link implements StreamCarrier {
   }
 
   private onControl(type: number, id: number, payload: Buffer): void {
-    if (this.isClosed) return;
+    // A request after the end of this side is not answered: the peer takes another connection.
+    if (this.isClosed || this.isEnding) return;
     if (!this.isReady && type !== FrameType.hello && type !== FrameType.goAway)
       throw new FrameError(`frame ${type} before the first message`);
     switch (type) {
@@ -349,7 +368,13 @@ export class Link implements StreamCarrier {
     const opening = this.openings.get(id);
     if (opening === undefined) return;
     this.openings.delete(id);
-    opening.reject(new OpenRefusedError(parseRefusal(payload)));
+    const refusal = parseRefusal(payload);
+    if (refusal.code === 'draining') {
+      // The request has crossed the notice, or no notice comes: no further stream is opened here.
+      this.isPeerLeaving = true;
+      this.options.onUnusable(this);
+      opening.reject(new LinkUnusableError(refusal.message));
+    } else opening.reject(new OpenRefusedError(refusal));
     opening.stream.receiveReset('the stream was refused');
   }
 

@@ -18,6 +18,8 @@ export interface MeshAcceptorOptions {
     result: Extract<SecureResult, { kind: 'secure' }>,
     path: 'link' | 'relay',
   ) => void;
+  /** Called after each handshake has ended, also when it failed. */
+  readonly onSettled: () => void;
   readonly limits: ProxyLimits;
   readonly clock: Clock;
   readonly log: Log;
@@ -73,6 +75,7 @@ export class MeshAcceptor {
         this.end(pending);
         if (result.kind === 'secure') onSecure(result, path);
         else this.recordFailure(result.reason, from);
+        this.options.onSettled();
       },
     );
   }

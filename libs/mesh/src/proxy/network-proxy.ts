@@ -217,11 +217,18 @@ class NodeNetworkProxy implements NetworkProxy {
     this.links?.leave();
     await new Promise<void>((resolve) => {
       const timer = this.options.clock.setTimer(withinMs, resolve);
-      void this.context.connections.empty().then(() => {
+      void this.connectionsEnded().then(() => {
         timer.cancel();
         resolve();
       });
     });
+  }
+
+  /** Waits for the last client, then until the peers have read everything. */
+  private async connectionsEnded(): Promise<void> {
+    await this.context.connections.empty();
+    this.links?.leave();
+    await this.links?.ended();
   }
 
   setLocalNodes(nodeIds: readonly string[]): void {

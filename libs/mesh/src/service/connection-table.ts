@@ -21,7 +21,9 @@ export class ConnectionTable {
   /** Bytes and time at the last check, of connections that may become idle. */
   private readonly lastSeen = new Map<CarriedConnection, { bytes: number; atMs: number }>();
   private count = 0;
-  private onEmpty: (() => void) | undefined;
+  /** Connections that are being opened. */
+  private opening = 0;
+  private readonly onEmpty: (() => void)[] = [];
 
   get size(): number {
     return this.count;
@@ -41,7 +43,22 @@ export class ConnectionTable {
     if (siblings.size === 0) this.byEndpoint.delete(connection.endpointId);
     this.lastSeen.delete(connection);
     this.count -= 1;
-    if (this.count === 0) this.onEmpty?.();
+    this.checkEmpty();
+  }
+
+  /**
+   * Counts a connection that is being opened, for {@link empty}.
+   * @returns A function that ends this; calls after the first do nothing. Call it after `add`.
+   */
+  noteOpening(): () => void {
+    this.opening += 1;
+    let isOpening = true;
+    return () => {
+      if (!isOpening) return;
+      isOpening = false;
+      this.opening -= 1;
+      this.checkEmpty();
+    };
   }
 
   /** Resets the connections to an endpoint, or only its UDP sessions. */
@@ -66,9 +83,16 @@ export class ConnectionTable {
     }
   }
 
-  /** Resolves when there is no connection. */
+  /** Resolves when there is no connection, and none is being opened. */
   empty(): Promise<void> {
-    if (this.count === 0) return Promise.resolve();
-    return new Promise((resolve) => (this.onEmpty = resolve));
+    return new Promise((resolve) => {
+      this.onEmpty.push(resolve);
+      this.checkEmpty();
+    });
+  }
+
+  private checkEmpty(): void {
+    if (this.count === 0 && this.opening === 0)
+      for (const resolve of this.onEmpty.splice(0)) resolve();
   }
 }
