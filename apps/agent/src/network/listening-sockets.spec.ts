@@ -49,6 +49,33 @@ describe('ProcessSockets', () => {
     expect(message.toString()).toBe('question');
   });
 
+  it('gives each connection once that arrives while the handler of the successor is added', async () => {
+    const handed = await handTcp();
+    const server = await new ProcessSockets([handed]).listenTcp(LOOPBACK, handed.port);
+    const served: net.Socket[] = [];
+    server.on('connection', (socket) => served.push(socket));
+    const arrived = new net.Socket();
+    server.emit('connection', arrived);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(served).toEqual([arrived]);
+  });
+
+  it('gives each datagram once that arrives while the handler of the successor is added', async () => {
+    const handle = dgram.createSocket('udp4');
+    open.push(handle);
+    handle.bind(0, LOOPBACK);
+    await once(handle, 'listening');
+    const { port } = handle.address();
+    const handed = { kind: 'udp', address: LOOPBACK, port, handle } as const;
+    holdClients(handed);
+    const socket = await new ProcessSockets([handed]).bindUdp(LOOPBACK, port);
+    const received: string[] = [];
+    socket.on('message', (message: Buffer) => received.push(message.toString()));
+    socket.emit('message', Buffer.from('question'), { port: 1, address: LOOPBACK });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(received).toEqual(['question']);
+  });
+
   it('closes inherited sockets that this process does not use, with their clients', async () => {
     const handed = await handTcp();
     const client = net.connect(handed.port, LOOPBACK);

@@ -75,8 +75,10 @@ export class ProcessSockets implements ListeningSockets {
     const key = toKey({ kind, address, port });
     const socket = this.inherited.get(key);
     this.inherited.delete(key);
+    if (socket === undefined) return undefined;
+    taken.add(socket.handle);
     // The caller adds its handler at once.
-    if (socket !== undefined) setImmediate(() => releaseClients(socket));
+    setImmediate(() => releaseClients(socket));
     return socket;
   }
 }
@@ -84,6 +86,8 @@ export class ProcessSockets implements ListeningSockets {
 /** Connections, and messages with their senders, that arrived before the socket had a handler. */
 type HeldClients = (net.Socket | readonly [Buffer, dgram.RemoteInfo])[];
 const heldClients = new WeakMap<net.Server | dgram.Socket, HeldClients>();
+/** Sockets whose new owner adds a handler, or has added one. */
+const taken = new WeakSet<net.Server | dgram.Socket>();
 /** Most clients that a socket holds. Others wait in the kernel, or send again. */
 const MAX_HELD = 4_096;
 
@@ -97,15 +101,23 @@ export function holdClients({ kind, handle }: HandedSocket): void {
   heldClients.set(handle, held);
   if (kind === 'udp') {
     handle.on('message', (message: Buffer, sender: dgram.RemoteInfo) => {
+      if (hasHandler({ kind, handle })) return;
       if (held.length < MAX_HELD) held.push([message, sender]);
     });
     return;
   }
   Object.assign(handle, { allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
   handle.on('connection', (socket: net.Socket) => {
+    if (hasHandler({ kind, handle })) return;
     if (held.length < MAX_HELD) held.push(socket);
     else socket.destroy();
   });
+}
+
+/** Returns true when the new owner of a socket gets a client that arrives now. */
+function hasHandler({ kind, handle }: Pick<HandedSocket, 'kind' | 'handle'>): boolean {
+  const event = kind === 'udp' ? 'message' : 'connection';
+  return taken.has(handle) && handle.listenerCount(event) > 1;
 }
 
 /** Gives the held clients to the handlers that the socket has got. */
