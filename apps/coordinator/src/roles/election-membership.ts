@@ -31,7 +31,7 @@ export class ElectionMembership {
     return (await this.election?.stepDown()) ?? false;
   }
 
-  /** Steps down and leaves the election for good. */
+  /** Steps down, and does not stand for election again. */
   async leave(): Promise<void> {
     this.hasLeft = true;
     await this.election?.close();

@@ -241,7 +241,7 @@ export class NodeEnrolment {
 
   /**
    * Checks the secret of the token. A valid secret is never limited: machines join also from behind
-   * an address at which somebody else guesses.
+   * an address from which another client guesses secrets.
    * @throws reason INVALID_TOKEN, which counts as a guess; RATE_LIMITED after too many of them.
    */
   private requireTokenOfStranger(request: EnrollNodeRequest, address: string): void {

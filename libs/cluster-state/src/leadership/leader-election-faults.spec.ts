@@ -159,7 +159,7 @@ async function run({ seed, faultRatio, clockRates, faults }: Schedule): Promise<
   const coordinators = await opening;
   for (const { process } of coordinators) Object.assign(process['options'], { faultRatio });
   for (const fault of faults) clock.setTimer(fault.atMs, () => inject(coordinators, store, fault));
-  // When somebody else ends the lease of a leader that cannot see this, only the fence is left.
+  // When another program ends the lease of a leader that cannot see this, only the fence is left.
   const hasOnlyOwnEnds = faults.every(({ kind }) => kind !== 'endLease');
   const advance = async (durationMs: number): Promise<void> => {
     const endAtMs = clock.now() + durationMs;

@@ -72,7 +72,7 @@ async function waitForLeader(among: readonly Candidate[], limitMs = 5_000): Prom
   for (;;) {
     const leader = among.find(({ state }) => state.isLeading);
     if (leader !== undefined) return leader;
-    if (clock.now() >= endAtMs) throw new Error(`nobody leads after ${limitMs} ms`);
+    if (clock.now() >= endAtMs) throw new Error(`no candidate leads after ${limitMs} ms`);
     await clock.advance(10);
   }
 }

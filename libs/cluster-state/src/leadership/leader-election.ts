@@ -48,7 +48,7 @@ export interface LeaderElectionDeps {
 }
 
 /**
- * Makes this coordinator the leader when nobody leads, and ends its leadership when the lease is
+ * Makes this coordinator the leader when no other one leads, and ends its leadership when the lease is
  * not renewed in time. Exactly one coordinator holds the leader lease of a store; the leader record
  * fences all others.
  *

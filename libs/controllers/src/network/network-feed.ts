@@ -108,7 +108,7 @@ const FEED_ID_BYTES = 8;
 
 /**
  * Feeds the network proxies of all nodes from the records of the cluster. Starts with the first
- * reader, so that a cluster without proxies pays nothing. Every update is encoded once.
+ * reader, so a cluster without proxies has no cost. Every update is encoded once.
  */
 export class NetworkFeed {
   private readonly readers = new Set<Reader>();

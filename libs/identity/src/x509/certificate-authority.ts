@@ -229,7 +229,7 @@ const MAX_COMMON_NAME_LENGTH = 64;
 /** The subject is only for people; the identity is the SPIFFE ID. */
 function nameOf({ kind, id }: SpiffeId): CertificateName {
   const name = `${kind}/${id}`;
-  // A shortened id could be the id of somebody else.
+  // A shortened id could be the id of another node or user.
   return [{ O: ['Cloudless'] }, { CN: [name.length > MAX_COMMON_NAME_LENGTH ? kind : name] }];
 }
 
