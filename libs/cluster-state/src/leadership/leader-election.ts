@@ -48,9 +48,9 @@ export interface LeaderElectionDeps {
 }
 
 /**
- * Makes this coordinator the leader when no other one leads, and ends its leadership when the lease is
- * not renewed in time. Exactly one coordinator holds the leader lease of a store; the leader record
- * fences all others.
+ * Makes this coordinator the leader when no other one leads, and ends its leadership when the lease
+ * is not renewed in time. Exactly one coordinator holds the leader lease of a store; the leader
+ * record fences all others.
  *
  * - While another coordinator leads, the election waits for the lease record to disappear.
  * - Then the first of the other coordinators by id takes the lease at once, the rest after a short
