@@ -16,7 +16,11 @@ const SERVER = [
   `require('node:http').createServer((request, response) => response.end(process.env.CLOUDLESS_REPLICA_ID + ' ${CANARY}'))
      .listen(process.env.PORT, '127.0.0.1');`,
 ];
-const COORDINATOR_SETTINGS = { CLOUDLESS_COORDINATOR_LOG_FORMAT: 'json' };
+const COORDINATOR_SETTINGS = {
+  CLOUDLESS_COORDINATOR_LOG_FORMAT: 'json',
+  // A node whose agent returns later than its lease is lost, and its replicas are replaced.
+  CLOUDLESS_COORDINATOR_LEASE: '30s',
+};
 const RECORDER = fileURLToPath(new URL('./support/record_packets.py', import.meta.url));
 
 const LOAD = fileURLToPath(new URL('./support/request-load.cjs', import.meta.url));
