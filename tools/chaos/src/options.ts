@@ -51,7 +51,7 @@ Linux, root, etcd and nft.
   --strict             judge times by their limits, not by three times these, which leaves room for
                        other work on the machine
   --untimed            do not judge times: for a slow or very busy machine
-  --logs DIRECTORY     for the logs of all programs (default /tmp/cloudless-chaos)
+  --logs DIRECTORY     for the logs of all programs and history.jsonl (default /tmp/cloudless-chaos)
 
 Faults: ${faultNames.join(', ')}
 `;

@@ -55,11 +55,12 @@ export async function runChaos(
     () => void world.stop().then(() => process.exit(EXIT_STOPPED)),
   );
   const outcomes: Outcome[] = [];
+  let load: Load | undefined;
   try {
     await world.start({ members: MEMBERS, coordinators, agents });
     print(`programs run after ${formatMs(performance.now() - beganMs)}`);
     await startWorkloads(world, agents * WEB_REPLICAS_PER_AGENT);
-    const load = await Load.start(world, options.writers, options.timeFactor !== undefined);
+    load = await Load.start(world, options.writers, options.timeFactor !== undefined);
     print(`the cluster runs after ${formatMs(performance.now() - beganMs)}`);
     const random = createSeededRandom(options.seed);
     const context = { world, random, ...options };
@@ -73,6 +74,7 @@ export async function runChaos(
     return { outcomes, finalViolations, acknowledged, logLines, history };
   } finally {
     world.writeLogs(options.logs);
+    load?.writeHistory(options.logs);
     await world.stop();
   }
 }

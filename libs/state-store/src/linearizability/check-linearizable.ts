@@ -89,6 +89,8 @@ class Search<State, Input, Output> {
   private readonly isOrdered: boolean[];
   /** All known calls before this number are ordered. */
   private firstOpen = 0;
+  /** Number of ordered calls with a known outcome. */
+  private orderedCount = 0;
   private readonly visited = new Set<string>();
   private steps = 0;
   /** The largest number of ordered calls with a known outcome, and the call that blocked there. */
@@ -169,6 +171,7 @@ class Search<State, Input, Output> {
   private setOrdered(index: number, isOrdered: boolean): void {
     this.isOrdered[index] = isOrdered;
     if (index >= this.knownCount) return;
+    this.orderedCount += isOrdered ? 1 : -1;
     if (!isOrdered) this.firstOpen = Math.min(this.firstOpen, index);
     else
       while (this.firstOpen < this.knownCount && this.isOrdered[this.firstOpen] === true)
@@ -190,11 +193,8 @@ class Search<State, Input, Output> {
   }
 
   private recordDepth(blocking: number, state: State): void {
-    let known = this.firstOpen;
-    for (let index = this.firstOpen; index < blocking; index += 1)
-      if (this.isOrdered[index] === true) known += 1;
-    if (known > this.deepest.known)
-      this.deepest = { known, blocking, stateKey: this.model.toKey(state) };
+    if (this.orderedCount > this.deepest.known)
+      this.deepest = { known: this.orderedCount, blocking, stateKey: this.model.toKey(state) };
   }
 
   private explain(): string {

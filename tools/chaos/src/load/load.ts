@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Code } from '@connectrpc/connect';
 import { HistoryRecorder } from '@cloudless/state-store/linearizability';
@@ -193,6 +194,19 @@ export class Load {
         if (final.has(name)) problems.push(`LOST on ${coordinator.name}: deleted ${name} exists`);
     }
     return [...problems, ...findHistoryFaults(this.history.calls)];
+  }
+
+  /**
+   * Writes all calls about workloads into `history.jsonl` of a directory, one line each, in the order
+   * of their calls: for whoever looks for the cause of a violation.
+   */
+  writeHistory(directory: string): void {
+    const lines = this.history.calls.map((call) =>
+      JSON.stringify(call, (_key, value: unknown) =>
+        typeof value === 'bigint' ? Number(value) : value,
+      ),
+    );
+    writeFileSync(join(directory, 'history.jsonl'), `${lines.join('\n')}\n`);
   }
 
   /** Number of recorded writes and of recorded reads that were answered. */
