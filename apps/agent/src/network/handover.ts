@@ -10,6 +10,12 @@ export const SUCCESSOR_FLAG = '--successor';
 /** Time for a successor to serve, milliseconds. After this time the predecessor continues. */
 const TAKEOVER_TIMEOUT_MS = 30_000;
 
+/**
+ * Longest wait for a successor to take messages, milliseconds. A socket accepts clients as soon as it
+ * arrives in a process, also while that process still loads its program and nobody handles clients.
+ */
+const WAITING_TIMEOUT_MS = 10_000;
+
 /** Message of the predecessor; sockets come with their message. */
 type ToSuccessor =
   | {
@@ -21,10 +27,13 @@ type ToSuccessor =
   /** The socket that holds the lock of the network namespace, and its path. */
   | { readonly type: 'lock'; readonly path?: string }
   | { readonly type: 'complete' }
-  /** The predecessor has closed its control socket. */
-  | { readonly type: 'released' };
-/** Message of the successor: it has taken the sockets and listens. */
-type FromSuccessor = { readonly type: 'ready' };
+  /**
+   * The predecessor has closed its control socket. With `asks`, before all others: asks whether the
+   * successor takes messages by now. Successors of earlier versions do not answer.
+   */
+  | { readonly type: 'released'; readonly asks?: true };
+/** Message of the successor: it takes sockets now, or has taken the sockets and listens. */
+type FromSuccessor = { readonly type: 'waiting' | 'ready' };
 
 /** The lock of a network namespace. */
 export interface HandedLock {
@@ -61,7 +70,10 @@ export async function handOver(
   const child = start(command, errorFile);
   try {
     // A successor that ends confirms no socket: the wait for it ends the wait for the sockets.
-    await Promise.all([waitUntilReady(child), sendSockets(child, given)]);
+    await Promise.all([
+      waitUntilReady(child),
+      waitUntilWaiting(child).then(() => sendSockets(child, given)),
+    ]);
   } catch (reason) {
     child.kill('SIGKILL');
     throw reason;
@@ -95,6 +107,8 @@ export function inherit(): Promise<Inheritance> {
         sockets.push(socket);
       } else if (message.type === 'lock')
         lock = { server: handle as net.Server, path: message.path };
+      else if (message.type === 'released' && message.asks === true)
+        process.send?.({ type: 'waiting' } satisfies FromSuccessor);
       else if (message.type === 'released') onReleased();
       else
         resolve({
@@ -134,6 +148,20 @@ async function sendSockets(
   await send(child, { type: 'complete' });
 }
 
+/** Resolves when a successor takes sockets, or is of an earlier version, as far as is known. */
+async function waitUntilWaiting(child: ChildProcess): Promise<void> {
+  const isWaiting = new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, WAITING_TIMEOUT_MS);
+    child.on('message', ({ type }: FromSuccessor) => {
+      if (type !== 'waiting') return;
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+  await send(child, { type: 'released', asks: true });
+  await isWaiting;
+}
+
 function waitUntilReady(child: ChildProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     const fail = (problem: string): void =>
@@ -141,7 +169,8 @@ function waitUntilReady(child: ChildProcess): Promise<void> {
     const timer = setTimeout(() => fail('does not listen within 30 s'), TAKEOVER_TIMEOUT_MS);
     child.once('exit', () => fail('ended at its start'));
     child.once('error', () => fail('cannot be started'));
-    child.on('message', () => {
+    child.on('message', ({ type }: FromSuccessor) => {
+      if (type !== 'ready') return;
       clearTimeout(timer);
       resolve();
     });
