@@ -71,12 +71,15 @@ const jest =
         }),
     });
 
-/** Unit tests of the code that uses Node.js: adapters and programs. */
+/**
+ * Unit tests of the code that uses Node.js directly: adapters. The short e2e runs the programs. The
+ * store on etcd uses the same transport as rpc-node.
+ */
 const NODE_DEPENDENT =
-  '/libs/(app-kit|cgroup-reader|mesh|ingress|identity|observability|rpc-node|runtime-process|state-store-lmdb|state-store-etcd)/|/apps/';
+  '/libs/(app-kit|cgroup-reader|mesh|ingress|identity|observability|rpc-node|runtime-process|state-store-lmdb)/';
 
 /**
- * Runs the unit tests of adapters and programs, and a short e2e, on the newest Node.js with
+ * Runs the unit tests of adapters, and a short e2e, on the newest Node.js with
  * long-term support. What depends on the version of Node.js shows in a few runs, so properties are
  * smaller than on the first version. Tests on real containers ran already.
  */
@@ -104,6 +107,23 @@ async function newestNodeStep() {
     `--testPathPatterns=${SHORT_E2E}`,
   ]);
   return joinResults(unit, e2e);
+}
+
+/**
+ * Runs a command, and shows what it prints when it has ended, so that the output of commands that
+ * run at once does not mix.
+ */
+async function runBuffered(command, args) {
+  const output = [];
+  const code = await new Promise((resolve) => {
+    const child = spawn(command, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (data) => output.push(data));
+    child.once('error', () => resolve(127));
+    child.once('close', (status) => resolve(status ?? 1));
+  });
+  process.stdout.write(Buffer.concat(output));
+  return code;
 }
 
 /** Tests that node runs by itself because they need no package. */
@@ -230,14 +250,14 @@ const isInFullRun = (name) =>
   name !== NEWEST_NODE || process.env['CLOUDLESS_NEWEST_NODE'] === 'true';
 
 const steps = {
-  format: check(() => run('prettier', ['--check', '--cache', '--log-level', 'warn', '.'])),
+  format: check(() => runBuffered('prettier', ['--check', '--cache', '--log-level', 'warn', '.'])),
   // The boundary rule reads the project graph, which a fresh clone has not computed yet.
   lint: check(
     async () =>
       (await run('nx', ['show', 'projects'], { stdio: 'ignore' })) ||
-      run('eslint', ['--max-warnings=0', '.']),
+      runBuffered('eslint', ['--max-warnings=0', '.']),
   ),
-  types: check(() => run('tsc', ['-b'])),
+  types: check(() => runBuffered('tsc', ['-b'])),
   // References of documents, comments and texts lead somewhere; retired words do not come back.
   documents: async () =>
     nodeTests(['tools/checks/documents.test.mjs', 'tools/checks/words.test.mjs']),
@@ -277,13 +297,25 @@ if (unknown.length > 0) {
   console.error(`unknown step ${unknown.join(', ')}; there are ${Object.keys(steps).join(', ')}`);
   process.exit(2);
 }
-const results = [];
-for (const [name, step] of Object.entries(steps)) {
-  if (!(wanted.length > 0 ? wanted.includes(name) : isInFullRun(name))) continue;
-  console.log(`\n── ${name}`);
+/** Checks of one thread each, which run at once. */
+const AT_ONCE = ['format', 'lint', 'types'];
+
+/** Runs a step, and returns its result with its name and its time. */
+async function runStep(name) {
   const began = performance.now();
-  const result = await step();
-  results.push({ name, ...result, seconds: Math.round((performance.now() - began) / 100) / 10 });
+  const result = await steps[name]();
+  return { name, ...result, seconds: Math.round((performance.now() - began) / 100) / 10 };
+}
+
+const selected = Object.keys(steps).filter((name) =>
+  wanted.length > 0 ? wanted.includes(name) : isInFullRun(name),
+);
+const together = selected.filter((name) => AT_ONCE.includes(name));
+if (together.length > 0) console.log(`\n── ${together.join(', ')}`);
+const results = await Promise.all(together.map(runStep));
+for (const name of selected.filter((other) => !together.includes(other))) {
+  console.log(`\n── ${name}`);
+  results.push(await runStep(name));
 }
 rmSync(scratch, { recursive: true, force: true });
 

@@ -1,1 +1,6 @@
-module.exports = { preset: '../../jest.preset.js', displayName: 'agent' };
+module.exports = {
+  preset: '../../jest.preset.js',
+  displayName: 'agent',
+  globalSetup: '<rootDir>/jest.bundle.cjs',
+  globalTeardown: '<rootDir>/jest.remove-bundle.cjs',
+};

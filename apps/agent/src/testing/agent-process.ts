@@ -1,13 +1,9 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { createRequire } from 'node:module';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
-const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
-const main = fileURLToPath(new URL('../main.ts', import.meta.url));
-
-/** An agent that runs from source in a process of its own. */
+/** An agent in a process of its own, from the bundle that `jest.bundle.cjs` has made. */
 export class AgentProcess {
   /** Lines that the agent has written to standard error. */
   readonly stderr: string[] = [];
@@ -20,7 +16,7 @@ export class AgentProcess {
   constructor(...args: readonly string[]) {
     this.child = spawn(
       process.execPath,
-      ['--conditions=@cloudless/source', '--import', tsx, main, ...args],
+      [join(process.env['CLOUDLESS_TEST_AGENT'] ?? '', 'main.mjs'), ...args],
       {
         stdio: ['ignore', 'pipe', 'pipe'],
         env: {

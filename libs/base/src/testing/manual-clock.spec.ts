@@ -61,6 +61,20 @@ describe('ManualClock', () => {
     expect(clock.pendingTimers).toBe(1);
   });
 
+  it('fires a periodic timer once after a suspension, late', async () => {
+    const clock = new ManualClock();
+    const fired: number[] = [];
+    const tick = (): void => {
+      fired.push(clock.now());
+      clock.setTimer(10, tick);
+    };
+    clock.setTimer(10, tick);
+    clock.suspend(1_005);
+    expect({ now: clock.now(), fired }).toEqual({ now: 1_005, fired: [] });
+    await clock.advance(15);
+    expect(fired).toEqual([1_005, 1_015]);
+  });
+
   it('does not fire a cancelled timer, also when a timer with the same deadline cancels it', async () => {
     const clock = new ManualClock();
     const fired: string[] = [];

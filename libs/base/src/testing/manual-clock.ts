@@ -49,6 +49,15 @@ export class ManualClock implements Clock {
   }
 
   /**
+   * Moves time forward by `durationMs` and fires no timer, as on a machine that was suspended: timers
+   * that became due fire late, in the next {@link advance} or {@link step}. Periodic timers fire once
+   * then, so that days take no longer than seconds.
+   */
+  suspend(durationMs: number): void {
+    this.time += Math.max(0, durationMs);
+  }
+
+  /**
    * Advances time to the next timer that is due by `untilMs`, and fires it.
    * @returns False, with the time unchanged, when no timer is due.
    */

@@ -46,7 +46,7 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
     checker: 'checks/commit-checkers.ts',
     expectedViolation:
       /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+|^10: /,
-    seed: 20,
+    seed: 23,
   },
   {
     name: 'traffic switched to a new replica set that was not ready',
@@ -70,7 +70,7 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
     plan: { ...BUSY_WORLD, weights: { killCoordinator: 1 } },
     checker: 'checks/rollout-checkers.ts',
     expectedViolation: /^canary step \d+ was done, but now only 0 are/,
-    seed: 28,
+    seed: 42,
   },
   {
     name: 'one promotion that passed two canary steps',

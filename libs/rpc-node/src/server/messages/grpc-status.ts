@@ -31,10 +31,19 @@ const PERCENT = 0x25;
 
 /** Sets the status of an error in the trailers of gRPC or gRPC-Web. Keeps other trailers. */
 export function setGrpcStatus(trailer: Headers, error: ConnectError): void {
-  writeStatus(trailer, error);
-  if (measureStatus(trailer) <= MAX_STATUS_BYTES) return;
-  const text = `${[...error.rawMessage].slice(0, SHORT_MESSAGE_LENGTH).join('')}…`;
-  writeStatus(trailer, copyError(error, text));
+  // A message of megabytes is not encoded first: that would take seconds.
+  if (error.rawMessage.length <= MAX_STATUS_BYTES) {
+    writeStatus(trailer, error);
+    if (measureStatus(trailer) <= MAX_STATUS_BYTES) return;
+  }
+  writeStatus(trailer, copyError(error, shorten(error.rawMessage)));
+}
+
+/** Returns the first characters of a message, and an ellipsis. */
+function shorten(message: string): string {
+  // A character takes at most two UTF-16 code units.
+  const start = [...message.slice(0, 2 * SHORT_MESSAGE_LENGTH)];
+  return `${start.slice(0, SHORT_MESSAGE_LENGTH).join('')}…`;
 }
 
 /** Copies an error without its metadata, which the trailers contain already. */
