@@ -20,6 +20,9 @@ const schemas: readonly DescMessage[] = [
   WorkloadSchema,
 ];
 
+/** Records with a field that the fast path does not cover. There are few of them. */
+const WITHOUT_FAST_PATH: readonly DescMessage[] = [records.PolicyRecordSchema];
+
 function isDescMessage(value: unknown): value is DescMessage {
   return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'message';
 }
@@ -117,8 +120,9 @@ describe.each(schemas.map((schema) => [schema.typeName, schema] as const))(
   (_, schema) => {
     const codec = createMessageCodec(schema);
 
-    it('has a fast path', () => {
-      expect(createMessagePlan(schema)).toBeDefined();
+    it('has a fast path where many messages are read', () => {
+      const hasFastPath = createMessagePlan(schema) !== undefined;
+      expect(hasFastPath).toBe(!WITHOUT_FAST_PATH.includes(schema));
     });
 
     it('writes the bytes of protobuf-es and reads them to the same message', () => {
