@@ -1,3 +1,4 @@
+export { toSnakeCase } from './to-snake-case.js';
 export { definedFields, type DefinedFields } from './defined-fields.js';
 export {
   CloudlessError,

@@ -1,5 +1,6 @@
 import { manifestSchema } from '@cloudless/api/manifest-schema';
 import type { JsonSchema } from '@cloudless/api/manifest-schema';
+import { toSnakeCase } from '@cloudless/base';
 import { suggestKnown } from '../suggest.js';
 
 /** A field of a manifest. */
@@ -133,8 +134,4 @@ function resolve(schema: JsonSchema): JsonSchema {
 
 function getDefinition(name: string): JsonSchema {
   return manifestSchema.definitions[name] ?? {};
-}
-
-function toSnakeCase(name: string): string {
-  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -9,7 +9,7 @@ import {
   checkService,
 } from '@cloudless/api';
 import type { CreateServiceRequest, LoadBalancerConfig, ServiceSpec } from '@cloudless/api';
-import { InvalidInputError, type Violation } from '@cloudless/base';
+import { InvalidInputError, toSnakeCase, type Violation } from '@cloudless/base';
 import { readMessage } from './read-message.js';
 import type { Entry, YamlReader } from './yaml-reader.js';
 
@@ -156,7 +156,5 @@ function locate(
 
 /** Returns true for a key in camelCase or snake_case that means the field in snake_case. */
 function isSameKey(key: string, field: string): boolean {
-  return (
-    key === field || key.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) === field
-  );
+  return key === field || toSnakeCase(key) === field;
 }

@@ -5,7 +5,7 @@ import {
   type PlannedChange,
   type WorkloadPlan,
 } from '@cloudless/api';
-import { InvalidInputError, type Violation } from '@cloudless/base';
+import { InvalidInputError, toSnakeCase, type Violation } from '@cloudless/base';
 import type { ClusterView, NodeSubject } from '@cloudless/cluster-state';
 import type { DryRunPlannerPort } from '../ports.js';
 import { withRolloutUpdate } from '../rollout/rollout-update.js';
@@ -37,7 +37,7 @@ export function validateChanges(changes: readonly PlannedChange[]): void {
           message: 'is empty: set one change, such as apply, scale, delete or drain',
         },
       ];
-    const field = `changes[${index}].${toFieldName(change.case)}`;
+    const field = `changes[${index}].${toSnakeCase(change.case)}`;
     const subject = describeSubject(change);
     const earlier = indexBySubject.get(subject);
     indexBySubject.set(subject, earlier ?? index);
@@ -66,11 +66,6 @@ export function validateChanges(changes: readonly PlannedChange[]): void {
 }
 
 type PlannedRequest = Exclude<PlannedChange['change'], { case: undefined }>;
-
-/** Returns the name of a change in the proto: `remove_node`. */
-function toFieldName(name: string): string {
-  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-}
 
 /** Returns the object of a change: `workload default/web`, `node node-1`. */
 function describeSubject({ value }: PlannedRequest): string {
@@ -160,7 +155,7 @@ function collectViolations<Checked>(
       return [check(planned)];
     } catch (reason) {
       if (!(reason instanceof InvalidInputError)) throw reason;
-      const place = `changes[${index}].${toFieldName(planned.change.case ?? '')}`;
+      const place = `changes[${index}].${toSnakeCase(planned.change.case ?? '')}`;
       violations.push(
         ...reason.violations.map(({ field, message }) => ({ field: `${place}.${field}`, message })),
       );

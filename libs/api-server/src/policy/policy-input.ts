@@ -10,7 +10,7 @@ import {
   type PolicyRule,
   type PolicySpec,
 } from '@cloudless/api';
-import { InvalidInputError, type Violation } from '@cloudless/base';
+import { InvalidInputError, toSnakeCase, type Violation } from '@cloudless/base';
 import { compilePolicy, type CompileOptions, type CompiledPolicy } from '@cloudless/policy';
 
 /** Type of the rules whose number is limited. */
@@ -165,7 +165,7 @@ function findMismatch({ type, config }: PolicyRule, index: number): readonly Vio
   }
   const expected = name.toLowerCase();
   if (config.case !== undefined) {
-    const given = toFieldName(config.case);
+    const given = toSnakeCase(config.case);
     if (given === expected) return findExclusion(config, field);
     const message = `is the configuration of another type of rule; the type is ${name}`;
     return [{ field: `${field}.${given}`, message }];
@@ -179,11 +179,6 @@ function findExclusion(config: PolicyRule['config'], field: string): readonly Vi
   if (!forbidAdd || allowedAdd.length === 0) return [];
   const message = 'excludes allowed_add; set one of them';
   return [{ field: `${field}.capabilities.forbid_add`, message }];
-}
-
-/** Returns the name of a field in the proto: `hostNetwork` is `host_network`. */
-function toFieldName(name: string): string {
-  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 /**

@@ -1,3 +1,4 @@
+import { toSnakeCase } from '@cloudless/base';
 import { LIMITS, type IdRange } from '../model.js';
 import type { Report } from './rule-definition.js';
 
@@ -10,11 +11,6 @@ export type RawObject = Readonly<Record<string, unknown>>;
 /** Returns true for an object that is neither null nor a list. */
 export function isRawObject(value: unknown): value is RawObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** Returns the name of a field in the API: `hostPaths` is `host_paths`. */
-export function toApiName(name: string): string {
-  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 /** A field that is set, or nothing when the field is absent or has a problem. */
@@ -125,7 +121,7 @@ export class ConfigReader {
   /** Reports a configuration that says nothing. */
   requireOneOf(...keys: readonly string[]): void {
     if (keys.some((key) => this.raw[key] !== undefined)) return;
-    const names = keys.map(toApiName).join(', ');
+    const names = keys.map(toSnakeCase).join(', ');
     this.report({ field: this.path, message: `needs at least one of ${names}` });
   }
 
@@ -133,10 +129,10 @@ export class ConfigReader {
   finish(): void {
     for (const key of Object.keys(this.raw)) {
       if (this.#known.has(key)) continue;
-      const names = [...this.#known].map(toApiName).join(', ');
+      const names = [...this.#known].map(toSnakeCase).join(', ');
       const allowed = names === '' ? 'no fields are allowed' : `allowed are ${names}`;
       this.report({
-        field: `${this.path}.${toApiName(key)}`,
+        field: `${this.path}.${toSnakeCase(key)}`,
         message: `unknown field; ${allowed}`,
       });
     }
@@ -150,7 +146,7 @@ export class ConfigReader {
   }
 
   private refuse(key: string, message: string): object {
-    this.report({ field: `${this.path}.${toApiName(key)}`, message });
+    this.report({ field: `${this.path}.${toSnakeCase(key)}`, message });
     return {};
   }
 }
