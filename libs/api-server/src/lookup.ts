@@ -3,6 +3,7 @@ import { WorkloadSpecSchema, resolveNamespace, type WorkloadSpec } from '@cloudl
 import type { VersionRecord, WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
+import { checkGeneration } from './generation.js';
 
 /** The fields by which a request names a workload. */
 export interface WorkloadName {
@@ -35,22 +36,20 @@ export function requireMutableWorkload(
 ): Stored<WorkloadRecord> {
   const current = requireWorkload(view, request);
   if (current.value.deletionRequestedAt !== undefined) throw createDeletingError(current.value);
-  checkGeneration(current.value, request.expectedGeneration);
+  checkWorkloadGeneration(current.value, request.expectedGeneration);
   return current;
 }
 
 /**
- * Checks the generation that a client expects.
+ * Checks the generation of a workload that a client expects.
  * @param expected - Undefined: any generation.
  * @throws kind `conflict` when the workload has another generation.
  */
-export function checkGeneration(record: WorkloadRecord, expected: bigint | undefined): void {
-  if (expected === undefined || expected === record.generation) return;
-  throw new CloudlessError(
-    'GENERATION_CONFLICT',
-    `workload "${record.namespace}/${record.name}" is at generation ${record.generation}, not ${expected}; read the workload again and repeat the change`,
-    { metadata: { generation: String(record.generation), expected: String(expected) } },
-  );
+export function checkWorkloadGeneration(
+  { namespace, name, generation }: WorkloadRecord,
+  expected: bigint | undefined,
+): void {
+  checkGeneration({ kind: 'workload', name: `${namespace}/${name}`, generation }, expected);
 }
 
 /** Creates the error for a change of a workload that is being deleted. */

@@ -3,6 +3,7 @@ import { ServiceSpecSchema, resolveNamespace, type ServiceSpec } from '@cloudles
 import type { ServiceRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import { toServiceKeyId, type ClusterView, type Stored } from '@cloudless/cluster-state';
+import { checkGeneration } from '../generation.js';
 
 /** The name of a service in a request. An empty namespace means `default`. */
 export interface ServiceName {
@@ -44,13 +45,8 @@ export function requireMutableService(
       `service "${key}" belongs to spec.expose of workload "${key}"; change the workload`,
     );
   }
-  const expected = request.expectedGeneration;
-  if (expected === undefined || expected === generation) return service;
-  throw new CloudlessError(
-    'GENERATION_CONFLICT',
-    `service "${key}" is at generation ${generation}, not ${expected}; read the service again and repeat the change`,
-    { metadata: { generation: String(generation), expected: String(expected) } },
-  );
+  checkGeneration({ kind: 'service', name: key, generation }, request.expectedGeneration);
+  return service;
 }
 
 /** Returns the spec of a service; an empty spec when the record has none. */

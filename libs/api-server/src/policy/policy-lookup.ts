@@ -3,6 +3,7 @@ import { PolicySchema, PolicySpecSchema, type Policy, type PolicySpec } from '@c
 import type { PolicyRecord } from '@cloudless/api/store';
 import { CloudlessError, definedFields } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
+import { checkGeneration } from '../generation.js';
 
 /** Stands for every namespace in a policy. */
 export const EVERY_NAMESPACE = '*';
@@ -31,17 +32,13 @@ export function requireExpectedPolicy(
   view: ClusterView,
   {
     name,
-    expectedGeneration: expected,
+    expectedGeneration,
   }: { readonly name: string; readonly expectedGeneration?: bigint | undefined },
 ): Stored<PolicyRecord> {
   const policy = requirePolicy(view, name);
   const { generation } = policy.value;
-  if (expected === undefined || expected === generation) return policy;
-  throw new CloudlessError(
-    'GENERATION_CONFLICT',
-    `policy "${name}" is at generation ${generation}, not ${expected}; read the policy again and repeat the change`,
-    { metadata: { generation: String(generation), expected: String(expected) } },
-  );
+  checkGeneration({ kind: 'policy', name, generation }, expectedGeneration);
+  return policy;
 }
 
 /** Returns the spec of a policy; an empty spec when the record has none. */

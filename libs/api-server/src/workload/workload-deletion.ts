@@ -3,7 +3,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { DeleteWorkloadRequest } from '@cloudless/api';
 import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView, Stored, Transaction } from '@cloudless/cluster-state';
-import { checkGeneration, requireWorkload } from '../lookup.js';
+import { checkWorkloadGeneration, requireWorkload } from '../lookup.js';
 import { createEventFields } from './workload-change.js';
 
 /** The request to delete a workload. */
@@ -25,7 +25,7 @@ export function planDeletion(
   nowMs: number,
 ): WorkloadDeletion {
   const current = requireWorkload(view, request);
-  checkGeneration(current.value, request.expectedGeneration);
+  checkWorkloadGeneration(current.value, request.expectedGeneration);
   if (current.value.deletionRequestedAt !== undefined) return { current, after: undefined };
   const after = Object.assign(clone(WorkloadRecordSchema, current.value), {
     deletionRequestedAt: timestampFromMs(nowMs),

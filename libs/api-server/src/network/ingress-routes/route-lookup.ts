@@ -3,6 +3,7 @@ import { RouteSpecSchema, resolveNamespace, type RouteSpec } from '@cloudless/ap
 import type { RouteRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import { toRouteKeyId, type ClusterView, type Stored } from '@cloudless/cluster-state';
+import { checkGeneration } from '../../generation.js';
 
 /** The name of a route in a request. An empty namespace means `default`. */
 export interface RouteName {
@@ -37,13 +38,9 @@ export function requireExpectedRoute(
 ): Stored<RouteRecord> {
   const route = requireRoute(view, request);
   const { generation } = route.value;
-  const expected = request.expectedGeneration;
-  if (expected === undefined || expected === generation) return route;
-  throw new CloudlessError(
-    'GENERATION_CONFLICT',
-    `route "${toRouteKey(request)}" is at generation ${generation}, not ${expected}; read the route again and repeat the change`,
-    { metadata: { generation: String(generation), expected: String(expected) } },
-  );
+  const name = toRouteKey(request);
+  checkGeneration({ kind: 'route', name, generation }, request.expectedGeneration);
+  return route;
 }
 
 /** Returns the spec of a route; an empty spec when the record has none. */
