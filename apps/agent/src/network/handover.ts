@@ -12,7 +12,7 @@ const TAKEOVER_TIMEOUT_MS = 30_000;
 
 /**
  * Longest wait for a successor to take messages, milliseconds. A socket accepts clients as soon as it
- * arrives in a process, also while that process still loads its program and nobody handles clients.
+ * arrives in a process, also while that process still loads its program and has no handler for clients.
  */
 const WAITING_TIMEOUT_MS = 10_000;
 

@@ -19,6 +19,17 @@ async function handTcp(): Promise<Extract<HandedSocket, { kind: 'tcp' }>> {
   return handed;
 }
 
+/** The same for a socket that takes datagrams. */
+async function handUdp(): Promise<Extract<HandedSocket, { kind: 'udp' }>> {
+  const handle = dgram.createSocket('udp4');
+  open.push(handle);
+  handle.bind(0, LOOPBACK);
+  await once(handle, 'listening');
+  const handed = { kind: 'udp', address: LOOPBACK, port: handle.address().port, handle } as const;
+  holdClients(handed);
+  return handed;
+}
+
 describe('ProcessSockets', () => {
   it('gives connections that arrived during the hand-over to the handler of the successor', async () => {
     const handed = await handTcp();
@@ -33,18 +44,12 @@ describe('ProcessSockets', () => {
   });
 
   it('gives datagrams that arrived during the hand-over to the handler of the successor', async () => {
-    const handle = dgram.createSocket('udp4');
-    open.push(handle);
-    handle.bind(0, LOOPBACK);
-    await once(handle, 'listening');
-    const { port } = handle.address();
-    const handed = { kind: 'udp', address: LOOPBACK, port, handle } as const;
-    holdClients(handed);
+    const handed = await handUdp();
     const client = dgram.createSocket('udp4');
     open.push(client);
-    client.send('question', port, LOOPBACK);
-    await once(handle, 'message');
-    const socket = await new ProcessSockets([handed]).bindUdp(LOOPBACK, port);
+    client.send('question', handed.port, LOOPBACK);
+    await once(handed.handle, 'message');
+    const socket = await new ProcessSockets([handed]).bindUdp(LOOPBACK, handed.port);
     const [message] = (await once(socket, 'message')) as [Buffer];
     expect(message.toString()).toBe('question');
   });
@@ -61,14 +66,8 @@ describe('ProcessSockets', () => {
   });
 
   it('gives each datagram once that arrives while the handler of the successor is added', async () => {
-    const handle = dgram.createSocket('udp4');
-    open.push(handle);
-    handle.bind(0, LOOPBACK);
-    await once(handle, 'listening');
-    const { port } = handle.address();
-    const handed = { kind: 'udp', address: LOOPBACK, port, handle } as const;
-    holdClients(handed);
-    const socket = await new ProcessSockets([handed]).bindUdp(LOOPBACK, port);
+    const handed = await handUdp();
+    const socket = await new ProcessSockets([handed]).bindUdp(LOOPBACK, handed.port);
     const received: string[] = [];
     socket.on('message', (message: Buffer) => received.push(message.toString()));
     socket.emit('message', Buffer.from('question'), { port: 1, address: LOOPBACK });

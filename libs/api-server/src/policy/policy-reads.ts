@@ -76,7 +76,7 @@ export class PolicyReads {
 
   /**
    * Returns a predicate for the policies that the caller sees, of those that judge a namespace.
-   * Policies for all namespaces are shown to everybody with a role.
+   * Policies for all namespaces are shown to every user with a role.
    */
   private createFilter(
     namespace: string,

@@ -44,7 +44,7 @@ export interface WorkloadChange extends WorkloadName {
   readonly cause?: string;
 }
 
-/** What {@link putWorkloadChange} needs. */
+/** Ports of {@link putWorkloadChange}. */
 export type WorkloadChangeDeps = Pick<ApiServerDeps, 'clock' | 'random'> & AdmissionDeps;
 
 /** Judges changes of workloads. */

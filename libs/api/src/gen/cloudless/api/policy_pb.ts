@@ -40,7 +40,7 @@ export type Policy = Message<"cloudless.api.Policy"> & {
   uid: string;
 
   /**
-   * What the user wants.
+   * The specification that an admin has written.
    *
    * @generated from field: cloudless.api.PolicySpec spec = 3;
    */
@@ -69,7 +69,7 @@ export const PolicySchema: GenMessage<Policy> = /*@__PURE__*/
   messageDesc(file_cloudless_api_policy, 0);
 
 /**
- * What the user wants of a policy. A policy selects a workload when it is enabled, is for the
+ * The specification of a policy. A policy selects a workload when it is enabled, is for the
  * namespace of the workload, and the conditions of at least one rule are met.
  *
  * @generated from message cloudless.api.PolicySpec
@@ -97,7 +97,7 @@ export type PolicySpec = Message<"cloudless.api.PolicySpec"> & {
   priority: number;
 
   /**
-   * What the policy does. Default: DENY.
+   * The effect on a workload that meets or violates the rules. Default: DENY.
    *
    * @generated from field: cloudless.api.PolicySpec.Action action = 4;
    */
@@ -119,7 +119,7 @@ export const PolicySpecSchema: GenMessage<PolicySpec> = /*@__PURE__*/
   messageDesc(file_cloudless_api_policy, 1);
 
 /**
- * What a policy does. From the highest priority to the lowest, the first policy that decides wins;
+ * The effect of a policy. From the highest priority to the lowest, the first policy that decides wins;
  * at equal priority a violated DENY policy wins over an ALLOW policy. When no policy decides, a
  * workload is denied that ALLOW policies select, and allowed otherwise.
  *
@@ -997,7 +997,7 @@ export type ExpressionRule = Message<"cloudless.api.ExpressionRule"> & {
   expression: string;
 
   /**
-   * What would be allowed, for the violation. Default: the expression.
+   * The text that a violation shows as the allowed value. Default: the expression.
    *
    * @generated from field: string message = 2;
    */
@@ -1012,7 +1012,7 @@ export const ExpressionRuleSchema: GenMessage<ExpressionRule> = /*@__PURE__*/
   messageDesc(file_cloudless_api_policy, 16);
 
 /**
- * What the policies decide about a workload.
+ * The decision of all policies about a workload.
  *
  * @generated from message cloudless.api.PolicyVerdict
  */
@@ -1144,14 +1144,14 @@ export type PolicyViolation = Message<"cloudless.api.PolicyViolation"> & {
   field: string;
 
   /**
-   * The value of the field, for people.
+   * The value of the field as text, for error messages.
    *
    * @generated from field: string value = 5;
    */
   value: string;
 
   /**
-   * What the rule would allow, for people.
+   * The values that the rule allows as text, for error messages.
    *
    * @generated from field: string allowed = 6;
    */
