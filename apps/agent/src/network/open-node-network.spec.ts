@@ -1,5 +1,5 @@
 import type { AgentIdentity } from '@cloudless/agent-core';
-import { followCoordinators, listCoordinators } from './open-node-network.js';
+import { followCoordinators, listCoordinators, mayStopProxy } from './open-node-network.js';
 
 describe('coordinators of the network proxy', () => {
   it('are the configured ones and the known ones, with the same protocol', () => {
@@ -20,5 +20,50 @@ describe('coordinators of the network proxy', () => {
     const identity = { clusterId: 'c', highestEpoch: 1n, coordinators };
     await expect(store.saveIdentity(identity as never)).rejects.toThrow('no space');
     expect(seen).toEqual([coordinators]);
+  });
+});
+
+describe('mayStopProxy', () => {
+  const running = [{ replicaId: 'r1' }];
+  const cases = [
+    { name: 'a node without workloads', found: [], expected: true },
+    { name: 'a node with workloads', found: running, expected: false },
+    {
+      name: 'an agent that stops its workloads',
+      found: running,
+      stopWorkloadsOnExit: true,
+      expected: true,
+    },
+    {
+      name: 'an ingress node',
+      found: [],
+      ingressHttp: { host: '0.0.0.0', port: 80 },
+      expected: false,
+    },
+    {
+      name: 'an ingress node for https',
+      found: [],
+      ingressHttps: { host: '0.0.0.0', port: 443 },
+      expected: false,
+    },
+    {
+      name: 'an ingress node whose agent stops its workloads',
+      found: [],
+      ingressHttp: { host: '0.0.0.0', port: 80 },
+      stopWorkloadsOnExit: true,
+      expected: true,
+    },
+    { name: 'a node whose runtime does not answer', found: undefined, expected: false },
+  ];
+  it.each(cases)('returns $expected for $name', async ({ found, expected, ...given }) => {
+    const config = {
+      ...{ stopWorkloadsOnExit: false, ingressHttp: undefined, ingressHttps: undefined },
+      ...given,
+    };
+    const list = async (): Promise<never> => {
+      if (found === undefined) throw new Error('containerd does not answer');
+      return found as never;
+    };
+    expect(await mayStopProxy(config, { runtime: { list } })).toBe(expected);
   });
 });

@@ -70,12 +70,16 @@ export function followCoordinators(
   };
 }
 
-/** The proxy of a node without containers ends with the agent, as the process supervisor does. */
+/**
+ * Returns true when the proxy may end with the agent, as the process supervisor does: the agent stops
+ * its workloads, or the node has none and serves no ingress, whose clients know only this node.
+ */
 export async function mayStopProxy(
-  config: Pick<AgentConfig, 'stopWorkloadsOnExit'>,
-  { runtime }: Pick<AgentRuntimes, 'runtime'>,
+  config: Pick<AgentConfig, 'stopWorkloadsOnExit' | 'ingressHttp' | 'ingressHttps'>,
+  { runtime }: { readonly runtime: Pick<AgentRuntimes['runtime'], 'list'> },
 ): Promise<boolean> {
   if (config.stopWorkloadsOnExit) return true;
+  if (config.ingressHttp !== undefined || config.ingressHttps !== undefined) return false;
   try {
     return (await runtime.list()).length === 0;
   } catch {
