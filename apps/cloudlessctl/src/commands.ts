@@ -35,6 +35,11 @@ const GROUPS: readonly Declaration[] = [
     async () => (await import('./commands/route/route-commands.js')).addRouteCommands,
   ],
   [
+    'policy',
+    'apply, show, test and delete policies',
+    async () => (await import('./commands/policy/policy-commands.js')).addPolicyCommands,
+  ],
+  [
     'node',
     'show, cordon, drain, label, join, ban and remove nodes',
     async () => (await import('./commands/node/node-commands.js')).addNodeCommands,

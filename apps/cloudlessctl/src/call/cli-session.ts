@@ -8,6 +8,7 @@ import {
   CoordinatorService,
   IdentityService,
   NetworkService,
+  PolicyService,
   UserService,
   type AdminClient,
   type AgentClient,
@@ -21,6 +22,9 @@ import { LocalSession } from './local-session.js';
 
 /** Client of the service for network services and their endpoints. */
 export type NetworkClient = Client<typeof NetworkService>;
+
+/** Client of the service for policies. */
+export type PolicyClient = Client<typeof PolicyService>;
 
 /** Client of the coordinator service, the public API for workloads, nodes and events. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
@@ -39,6 +43,7 @@ export class CliSession extends LocalSession {
   private coordinatorClient: CoordinatorClient | undefined;
   private identityClient: IdentityClient | undefined;
   private networkClient: NetworkClient | undefined;
+  private policyClient: PolicyClient | undefined;
   private userClient: UserClient | undefined;
   private renewal: Renewal | undefined;
 
@@ -80,6 +85,11 @@ export class CliSession extends LocalSession {
   /** Client of the service for network services and their endpoints. */
   get network(): NetworkClient {
     return (this.networkClient ??= createClient(NetworkService, this.transport));
+  }
+
+  /** Client of the service for policies. */
+  get policies(): PolicyClient {
+    return (this.policyClient ??= createClient(PolicyService, this.transport));
   }
 
   /** Client of the service for users and their credentials. */

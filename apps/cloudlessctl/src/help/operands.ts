@@ -8,6 +8,7 @@ export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'service-names': 'names of services, each [namespace/]name',
   'route-name': 'name of a route, [namespace/]name',
   'route-names': 'names of routes, each [namespace/]name',
+  'policy-names': 'names of policies',
   from: 'name of a node, or of a workload ([namespace/]name)',
   name: 'name, up to 63 lower-case letters, digits and inner hyphens',
   target: 'workload ([namespace/]name), replica (web-1, or its id) or container id',

@@ -1,9 +1,15 @@
 import { ScalarType, toJson } from '@bufbuild/protobuf';
 import type { DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
-import { LoadBalancerConfigSchema, ServiceSpecSchema, WorkloadSpecSchema } from '@cloudless/api';
+import {
+  LoadBalancerConfigSchema,
+  PolicySpecSchema,
+  ServiceSpecSchema,
+  WorkloadSpecSchema,
+} from '@cloudless/api';
 import { printYaml } from './print-yaml.js';
 import type { ManifestService } from './manifest-service.js';
 import type { ManifestWorkload } from './parse-manifest.js';
+import type { ManifestPolicy } from './parse-policies.js';
 
 /**
  * Formats workloads as a manifest with one document each. A document has only the fields that the
@@ -39,6 +45,18 @@ export function printServiceManifests(services: readonly ManifestService[]): str
                 toJson(LoadBalancerConfigSchema, loadBalancer),
               ),
             }),
+      }),
+    )
+    .join('---\n');
+}
+
+/** Formats policies as a manifest with one document each, as {@link printManifests}. */
+export function printPolicyManifests(policies: readonly ManifestPolicy[]): string {
+  return policies
+    .map(({ name, spec }) =>
+      printYaml({
+        ...{ kind: 'Policy', name },
+        spec: toManifestMessage(PolicySpecSchema, toJson(PolicySpecSchema, spec)),
       }),
     )
     .join('---\n');

@@ -1,7 +1,7 @@
 import { ScalarType, fromJson } from '@bufbuild/protobuf';
 import type { DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
 import { TimestampSchema } from '@bufbuild/protobuf/wkt';
-import { isScalar } from 'yaml';
+import { isScalar, isSeq } from 'yaml';
 import type { Node } from 'yaml';
 import { parseCpu, parseDuration, parseQuantity } from '../quantity.js';
 import type { Parsed } from '../quantity.js';
@@ -67,9 +67,35 @@ export function readWellKnown(
       return text !== undefined && isTimestamp(text)
         ? { value: text }
         : { problem: describeExpected('a time such as "2026-01-31T12:00:00Z"', node) };
+    case 'google.protobuf.Value':
+      return readValue(node);
     default:
       return undefined;
   }
+}
+
+/** Reads a text, a number, true, false, or a list of them. */
+function readValue(node: Node | null): Parsed<JsonValue> {
+  if (!isSeq(node)) return readSingleValue(node);
+  const values: JsonValue[] = [];
+  for (const item of node.items) {
+    const parsed = readSingleValue(item as Node | null);
+    if ('problem' in parsed) return parsed;
+    values.push(parsed.value);
+  }
+  return { value: values };
+}
+
+function readSingleValue(node: Node | null): Parsed<JsonValue> {
+  const value: unknown = isScalar(node) ? node.value : undefined;
+  if (typeof value === 'string' || typeof value === 'boolean') return { value };
+  const number = Number(value ?? undefined);
+  // A number in JSON has 53 bits; a larger whole number would lose digits.
+  if (typeof value === 'bigint' && !Number.isSafeInteger(number))
+    return { problem: describeExpected('a whole number of at most 2^53 - 1', node) };
+  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value)))
+    return { value: number };
+  return { problem: describeExpected('a string, a number, true, false, or a list of them', node) };
 }
 
 /** Formats nanoseconds as a duration in protobuf JSON, for example `1.5s`. */

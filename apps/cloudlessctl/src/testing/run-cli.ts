@@ -11,6 +11,7 @@ import {
   CoordinatorService,
   IdentityService,
   NetworkService,
+  PolicyService,
   UserService,
   NodeSchema,
   NodeStatusSchema,
@@ -40,6 +41,8 @@ export interface CliOptions {
   readonly identities?: Partial<ServiceImpl<typeof IdentityService>>;
   /** Methods of the fake network service. */
   readonly network?: Partial<ServiceImpl<typeof NetworkService>>;
+  /** Methods of the fake policy service. */
+  readonly policies?: Partial<ServiceImpl<typeof PolicyService>>;
   /** Methods of the fake user service. */
   readonly users?: Partial<ServiceImpl<typeof UserService>>;
   /** Transport to use instead of the fake services. */
@@ -131,6 +134,7 @@ export async function runCli(
       service(AdminService, options.admin ?? {});
       service(IdentityService, options.identities ?? {});
       service(NetworkService, options.network ?? {});
+      service(PolicyService, options.policies ?? {});
       service(UserService, options.users ?? {});
     });
   let writes = 0;
