@@ -237,10 +237,18 @@ export const manifestSchema: RootSchema = {
      "$ref": "#/definitions/ImagePull"
     },
     "secrets": {
-     "description": "Not supported: the call fails with UNIMPLEMENTED.",
+     "description": "Secrets that the replicas use. Not supported: the call fails with UNIMPLEMENTED. At most 64.",
      "type": "array",
      "items": {
       "$ref": "#/definitions/SecretRef"
+     },
+     "maxItems": 64
+    },
+    "configs": {
+     "description": "Configs that the replicas use. Not supported: the call fails with UNIMPLEMENTED. At most 64.",
+     "type": "array",
+     "items": {
+      "$ref": "#/definitions/ConfigRef"
      },
      "maxItems": 64
     },
@@ -926,20 +934,94 @@ export const manifestSchema: RootSchema = {
    "additionalProperties": false
   },
   "SecretRef": {
-   "description": "A secret for a workload. Not supported.",
+   "description": "A secret that the replicas of a workload use. Each key is a file, unless it goes into an environment variable.",
    "type": "object",
    "properties": {
     "name": {
-     "description": "Name of the secret.",
-     "type": "string"
+     "description": "Name of a secret of the namespace of the workload. Required. Only once in a workload.",
+     "type": "string",
+     "maxLength": 253
     },
     "env": {
-     "description": "Environment variable that contains the secret.",
-     "type": "string"
+     "description": "Environment variable with the value of the only key of the secret, in place of a file. Not with `keys` or `mountPath`.",
+     "type": "string",
+     "maxLength": 256,
+     "pattern": "^[^=]*$"
     },
     "mountPath": {
-     "description": "Path of a file that contains the secret.",
-     "type": "string"
+     "description": "Directory of the files inside the container, an absolute path as in Volume. Refused for a process, whose files are in the directory `<name>` below the directory that the environment variable `CLOUDLESS_SECRETS_DIR` names. Default: `/run/secrets/<name>`.",
+     "type": "string",
+     "maxLength": 4096
+    },
+    "keys": {
+     "description": "The keys that the replicas get. At most 100. Default: all keys, each as a file.",
+     "type": "array",
+     "items": {
+      "$ref": "#/definitions/FileKey"
+     },
+     "maxItems": 100
+    },
+    "mode": {
+     "description": "Permissions of the files: 0400, 0440 or 0444, as an octal number in decimal notation (256, 288, 292). The owner is the user of the container, the group `fsGroup`. Default: 0, which means 0400, or 0444 when the spec names no numeric user.",
+     "type": "integer"
+    },
+    "audience": {
+     "description": "Audience with which the replicas use the secret. The secret must allow the audience. Default: `workload/<namespace>.<name>` of this workload.",
+     "type": "string",
+     "maxLength": 253
+    },
+    "version": {
+     "description": "Version of the secret. Default: 0, the newest version.",
+     "type": "integer",
+     "minimum": 0
+    },
+    "reload": {
+     "description": "What happens when the secret has a new version. Default: RESTART.",
+     "$ref": "#/definitions/Reload"
+    }
+   },
+   "additionalProperties": false
+  },
+  "ConfigRef": {
+   "description": "A config that the replicas of a workload use. Each key is a file, unless it goes into an environment variable.",
+   "type": "object",
+   "properties": {
+    "name": {
+     "description": "Name of a config of the namespace of the workload. Required. Only once in a workload.",
+     "type": "string",
+     "maxLength": 253
+    },
+    "env": {
+     "description": "Environment variable with the value of the only key of the config, in place of a file. Not with `keys` or `mountPath`.",
+     "type": "string",
+     "maxLength": 256,
+     "pattern": "^[^=]*$"
+    },
+    "mountPath": {
+     "description": "Directory of the files inside the container, as in SecretRef. The directory of a process is below the one that `CLOUDLESS_CONFIGS_DIR` names. Default: `/run/configs/<name>`.",
+     "type": "string",
+     "maxLength": 4096
+    },
+    "keys": {
+     "description": "The keys that the replicas get. At most 100. Default: all keys, each as a file.",
+     "type": "array",
+     "items": {
+      "$ref": "#/definitions/FileKey"
+     },
+     "maxItems": 100
+    },
+    "mode": {
+     "description": "Permissions of the files, as in SecretRef. Default: 0, which means 0444.",
+     "type": "integer"
+    },
+    "version": {
+     "description": "Version of the config. Default: 0, the newest version.",
+     "type": "integer",
+     "minimum": 0
+    },
+    "reload": {
+     "description": "What happens when the config has a new version. Default: RESTART.",
+     "$ref": "#/definitions/Reload"
     }
    },
    "additionalProperties": false
@@ -1398,6 +1480,57 @@ export const manifestSchema: RootSchema = {
      },
      "minItems": 1,
      "maxItems": 32
+    }
+   },
+   "additionalProperties": false
+  },
+  "FileKey": {
+   "description": "One key of a secret or config, and where its value goes.",
+   "type": "object",
+   "properties": {
+    "key": {
+     "description": "The key. Required.",
+     "type": "string",
+     "minLength": 1,
+     "maxLength": 253,
+     "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+    },
+    "env": {
+     "description": "Environment variable with the value, which must be text in UTF-8 without a zero byte. Default: none, the value is a file.",
+     "type": "string",
+     "maxLength": 256,
+     "pattern": "^[^=]*$"
+    },
+    "file": {
+     "description": "Name of the file in the directory. Not with `env`. Default: the key.",
+     "type": "string",
+     "maxLength": 253,
+     "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
+    }
+   },
+   "additionalProperties": false
+  },
+  "Reload": {
+   "description": "How replicas learn of a new version of a secret or config.",
+   "type": "object",
+   "properties": {
+    "mode": {
+     "description": "RESTART, SIGNAL or NONE. Values in environment variables need RESTART, because the variables of a running process do not change. Default: RESTART.",
+     "enum": [
+      "RESTART",
+      "SIGNAL",
+      "NONE"
+     ],
+     "enumDescriptions": [
+      "The workload gets a new version, which is rolled out like a change of its spec. Running replicas keep the values of the version that they were created with.",
+      "The files are replaced, then the main process gets a signal.",
+      "The files are replaced."
+     ]
+    },
+    "signal": {
+     "description": "Signal of the mode SIGNAL: SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2 or SIGWINCH. Default: SIGHUP.",
+     "type": "string",
+     "maxLength": 16
     }
    },
    "additionalProperties": false

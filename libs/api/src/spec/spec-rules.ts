@@ -235,6 +235,7 @@ function listUnsupportedFields(spec: WorkloadSpec): string[] {
     ],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
     ['spec.secrets', spec.secrets.length > 0],
+    ['spec.configs', spec.configs.length > 0],
     ['spec.resources.requests.gpus', (resources?.requests?.gpus ?? 0) !== 0],
     ...listLimitChecks(resources?.limits),
   ];

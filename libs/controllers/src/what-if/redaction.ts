@@ -60,6 +60,7 @@ const SPEC_RULES: Readonly<Record<SpecField, SpecRule>> = {
   devices: 'keep',
   identity: 'keep',
   secrets: 'remove',
+  configs: 'remove',
   restartedAt: 'keep',
 };
 
