@@ -29,6 +29,8 @@ export interface AuditFacts {
   readonly credentialId: string;
   readonly subject: AuditSubject;
   readonly requestId: string;
+  /** The reason with which the caller requested to override policies. Default: no override. */
+  readonly overrideReason?: string;
   /** Why the credentials were refused. Default: they were valid. */
   readonly cause?: string;
 }
@@ -45,6 +47,7 @@ export function createAuditEvent({
   credentialId,
   requestId,
   subject: { command, object = '', ...subject },
+  overrideReason = '',
   cause = '',
   result,
 }: AuditFacts & { readonly result: string }): EventInit {
@@ -56,12 +59,14 @@ export function createAuditEvent({
     program === ''
       ? ''
       : `, running ${program} with ${args.length} ${args.length === 1 ? 'argument' : 'arguments'}`;
+  const overriding =
+    overrideReason === '' ? '' : `, overriding policies (${JSON.stringify(overrideReason)})`;
   const because = cause === '' ? '' : ` (${cause})`;
   return {
     severity: isSuccess ? Severity.INFO : Severity.WARNING,
     category: Category.AUDIT,
     reason: method,
-    message: `${principal}${from} called ${method}${object === '' ? describeSubject(subject) : ` on ${object}`}${running}: ${result}${because}`,
+    message: `${principal}${from} called ${method}${object === '' ? describeSubject(subject) : ` on ${object}`}${running}${overriding}: ${result}${because}`,
     ...subject,
     requestId,
     audit: {
@@ -74,6 +79,7 @@ export function createAuditEvent({
       traceId,
       credentialId,
       cause,
+      overrideReason,
     },
   };
 }

@@ -1,7 +1,10 @@
+import { isMessage } from '@bufbuild/protobuf';
 import type { DescMethod, DescMethodUnary, MessageShape, DescMessage } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, type HandlerContext } from '@connectrpc/connect';
 import {
+  CreatePlanRequestSchema,
+  PolicyOverrideSchema,
   formatCode,
   readErrorDetails,
   resolveNamespace,
@@ -20,6 +23,7 @@ import {
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
 import type { CallAccess } from '../access/call-access.js';
 import type { ApiCaller } from '../access/caller.js';
+import { getOverrideOfChange } from '../policy/policy-override.js';
 import type { ApiServerDeps } from '../ports.js';
 import { RefusedCallError } from '../access/refusal.js';
 import { createAuditEvent, type AuditFacts, type AuditSubject } from './audit-event.js';
@@ -73,6 +77,7 @@ export class AuditLog {
         context,
         describeSubject(request),
         getRequestId(request),
+        getOverrideReason(request),
       );
       try {
         const response = await handler(request, entry, context);
@@ -108,6 +113,7 @@ export class AuditLog {
     context: HandlerContext,
     subject: AuditSubject,
     requestId: string,
+    overrideReason = '',
   ): AuditEntry {
     const traceId = parseTraceId(context.requestHeader);
     const caller = this.access.getCaller(context);
@@ -121,6 +127,7 @@ export class AuditLog {
       credentialId: credential?.kind === 'user' ? credential.id : '',
       subject,
       requestId,
+      overrideReason,
     });
   }
 
@@ -263,4 +270,17 @@ function toSubject(request: object): AuditSubject {
 
 function getRequestId(request: object): string {
   return 'requestId' in request && typeof request.requestId === 'string' ? request.requestId : '';
+}
+
+/**
+ * Returns the reason with which a request, or the first such change of a plan, overrides policies.
+ * Empty when there is none.
+ */
+function getOverrideReason(request: object): string {
+  if (isMessage(request, CreatePlanRequestSchema))
+    return request.changes.map(getOverrideOfChange).find((reason) => reason !== undefined) ?? '';
+  if (!('policyOverride' in request)) return '';
+  return isMessage(request.policyOverride, PolicyOverrideSchema)
+    ? request.policyOverride.reason
+    : '';
 }

@@ -10,6 +10,7 @@ import { startDrain, uncordonNode, type NodeChange } from '../node/drain.js';
 import { confirmLoss, cordonNode, requireNode } from '../node/node-change.js';
 import { requireRemovable } from '../node/node-removal.js';
 import { updateNode } from '../node/node-update.js';
+import type { AdmittedChange } from '../policy/policy-admission.js';
 import type { ApiServerDeps } from '../ports.js';
 import { createRestart, createUndo } from '../rollout/rollout-handlers.js';
 import {
@@ -27,7 +28,12 @@ import { planDeletion, type WorkloadDeletion } from '../workload/workload-deleti
 
 /** A change of a plan, validated as the RPC for this single change validates it. */
 export type CheckedChange =
-  | { readonly kind: 'workload'; readonly change: WorkloadChange }
+  | {
+      readonly kind: 'workload';
+      readonly change: WorkloadChange;
+      /** Violations of policies. Undefined: policies do not judge the change. */
+      readonly admitted: AdmittedChange | undefined;
+    }
   | { readonly kind: 'deletion'; readonly change: WorkloadDeletion }
   | {
       readonly kind: 'rollout';
@@ -52,30 +58,49 @@ export type CheckDeps = Pick<
   AdmissionDeps;
 
 /**
+ * Returns the reason for which a change overrides policies. Undefined: policies decide.
+ */
+export type GetOverride = (change: PlannedChange) => string | undefined;
+
+/** When and how a change of a plan is validated. */
+export interface ValidationContext {
+  /**
+   * Creation time of the plan, wall-clock milliseconds. Used as the time of a restart, so that a later
+   * prediction gives the same spec.
+   */
+  readonly createdAtMs: number;
+  readonly getOverride: GetOverride;
+}
+
+/**
  * Validates a change as the RPC for this change does.
- * @param createdAtMs - Creation time of the plan, wall-clock milliseconds. Used as the time of a
- *   restart, so that a later prediction gives the same spec.
  * @throws the errors of that RPC.
  */
 export function validateChange(
   deps: CheckDeps,
   view: ClusterView,
-  { change }: PlannedChange,
-  createdAtMs: number,
+  planned: PlannedChange,
+  { createdAtMs, getOverride }: ValidationContext,
 ): CheckedChange {
+  const { change } = planned;
+  const judge = (changed: WorkloadChange): CheckedChange => ({
+    kind: 'workload',
+    change: changed,
+    admitted: deps.admission.check(view, changed, getOverride(planned)),
+  });
   switch (change.case) {
     case 'apply':
-      return judge(deps, view, planApply(deps, view, change.value));
+      return judge(planApply(deps, view, change.value));
     case 'create':
-      return judge(deps, view, planCreate(deps, view, change.value));
+      return judge(planCreate(deps, view, change.value));
     case 'update':
-      return judge(deps, view, planUpdate(deps, view, change.value));
+      return judge(planUpdate(deps, view, change.value));
     case 'scale':
-      return judge(deps, view, planScale(view, change.value));
+      return judge(planScale(view, change.value));
     case 'undo':
-      return judge(deps, view, createUndo(view, change.value));
+      return judge(createUndo(view, change.value));
     case 'restart':
-      return judge(deps, view, createRestart(view, change.value, createdAtMs));
+      return judge(createRestart(view, change.value, createdAtMs));
     case 'delete':
       return {
         kind: 'deletion',
@@ -95,12 +120,6 @@ export function validateChange(
     default:
       return validateNodeChange(deps, view, change);
   }
-}
-
-/** Compares a change of a workload with the policies, as its RPC does. */
-function judge({ admission }: CheckDeps, view: ClusterView, change: WorkloadChange): CheckedChange {
-  admission.check(view, change);
-  return { kind: 'workload', change };
 }
 
 type RolloutChange = Extract<PlannedChange['change'], { case: 'pause' | 'resume' | 'promote' }>;

@@ -31,10 +31,17 @@ import {
   computeOutcomeHash,
   selectPlansToDelete,
 } from '../workload/plan-size.js';
+import {
+  getOverrideOfChange,
+  readJudgedCall,
+  requireOverridePermission,
+  type JudgedCall,
+} from '../policy/policy-override.js';
 import { describeNodeDifference, describePlanDifference } from './plan-difference.js';
 import { requireChanges } from './plan-access.js';
 import { PlanReads, getPlan, toMs } from './plan-reads.js';
 import { planChanges, validateChanges, type PlannedOutcome } from './planned-changes.js';
+import { withPolicyWarnings, withoutPolicyWarnings } from './policy-warnings.js';
 import { checkRemovedReplicas, putChanges, requireUnchanged } from './put-changes.js';
 
 /** Random bytes of a plan id: enough that two of 1 000 stored plans never have the same id. */
@@ -62,7 +69,7 @@ export class PlanHandlers {
   async createPlan(request: CreatePlanRequest, entry: AuditEntry): Promise<Plan> {
     const { state, clock, random } = this.deps;
     validateChanges(request.changes);
-    requireChanges(this.access, entry.caller, request.changes);
+    this.requirePermission(entry.caller, request);
     return retryOnConflict({ clock, random, subject: 'the list of plans' }, async () => {
       const view = state.view();
       const { outcome, ...predicted } = this.predict(view, request);
@@ -88,17 +95,18 @@ export class PlanHandlers {
   /** Predicts the effect of changes. Stores nothing. */
   predictPlan(request: CreatePlanRequest, context: HandlerContext): Plan {
     validateChanges(request.changes);
-    requireChanges(this.access, this.access.getCaller(context), request.changes);
+    this.requirePermission(this.access.getCaller(context), request);
     return truncatePlan(this.predict(this.deps.state.view(), request).plan);
   }
 
   /**
    * Makes all changes of a plan in one transaction.
    * @throws kind `conflict` when the outcome is no longer the one that the plan shows, reason
-   *   POLICY_DENIED when policies now deny a workload,
+   *   POLICY_DENIED when policies now deny a workload and the request does not override them,
    *   `precondition` when the plan was executed before, `notFound` when it is unknown or expired.
    */
   async executePlan(request: ExecutePlanRequest, entry: AuditEntry): Promise<ExecutePlanResponse> {
+    const call = readJudgedCall(entry.caller, CoordinatorService.method.executePlan, request);
     const response = await runIdempotent(
       this.deps,
       CoordinatorService.method.executePlan,
@@ -109,15 +117,9 @@ export class PlanHandlers {
         const plan = getPlan(stored.value);
         requireChanges(this.access, entry.caller, plan.changes);
         checkNotExecuted(plan);
-        const { changes, plans } = this.requireSameOutcome(view, stored.value);
+        const { changes, plans } = this.requireSameOutcome(view, stored.value, call);
         const transaction = state.transaction().require('plan', plan.id, stored);
-        const { workloads, nodes } = putChanges(
-          this.deps,
-          view,
-          transaction,
-          changes,
-          request.requestId,
-        );
+        const { workloads, nodes } = putChanges(this.deps, view, transaction, changes, call);
         requireUnchanged(transaction, view, plans);
         const executed = clone(PlanRecordSchema, stored.value);
         getPlan(executed).executedAt = timestampFromMs(clock.wallTime());
@@ -138,6 +140,13 @@ export class PlanHandlers {
     return response;
   }
 
+  /** @throws kind `denied` when the caller may not make the changes, or not override policies. */
+  private requirePermission(caller: ApiCaller, { changes }: CreatePlanRequest): void {
+    requireChanges(this.access, caller, changes);
+    if (changes.some((change) => getOverrideOfChange(change) !== undefined))
+      requireOverridePermission(caller, CoordinatorService.method.createPlan);
+  }
+
   /**
    * Predicts the outcome of changes.
    * @throws the errors of {@link planChanges}; kind `exhausted` for changes that one transaction
@@ -148,7 +157,8 @@ export class PlanHandlers {
     { changes }: CreatePlanRequest,
   ): { readonly plan: Plan; readonly outcome: PlannedOutcome } {
     const nowMs = this.deps.clock.wallTime();
-    const outcome = planChanges(this.deps, view, changes, nowMs);
+    const context = { createdAtMs: nowMs, getOverride: getOverrideOfChange };
+    const outcome = planChanges(this.deps, view, changes, context);
     requireUnchanged(this.deps.state.transaction(), view, outcome.plans);
     checkRemovedReplicas(view, outcome.changes);
     checkSpecBytes(
@@ -159,7 +169,7 @@ export class PlanHandlers {
     const plan = create(PlanSchema, {
       createdAt: timestampFromMs(nowMs),
       changes,
-      workloads: [...outcome.plans],
+      workloads: outcome.plans.map((each) => withPolicyWarnings(each, outcome.admitted.get(each))),
       nodes: [...outcome.nodes],
       revision: view.revision,
     });
@@ -182,11 +192,18 @@ export class PlanHandlers {
    * Predicts the outcome of the plan again.
    * @throws kind `conflict` with the difference when the outcome is not the stored one.
    */
-  private requireSameOutcome(view: ClusterView, record: PlanRecord): PlannedOutcome {
+  private requireSameOutcome(
+    view: ClusterView,
+    record: PlanRecord,
+    { overrideReason }: JudgedCall,
+  ): PlannedOutcome {
     const plan = getPlan(record);
     let outcome: PlannedOutcome;
     try {
-      outcome = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
+      outcome = planChanges(this.deps, view, plan.changes, {
+        createdAtMs: toMs(plan.createdAt),
+        getOverride: () => overrideReason,
+      });
     } catch (reason) {
       if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
       if (hasErrorReason(reason, 'POLICY_DENIED')) throw reason;
@@ -194,10 +211,11 @@ export class PlanHandlers {
     }
     const hash = computeOutcomeHash(outcome.plans, outcome.nodes);
     if (Buffer.compare(hash, record.outcome) === 0) return outcome;
+    const workloads = plan.workloads.map(withoutPolicyWarnings);
     throw createOutdatedError(
       plan,
       describeNodeDifference(plan.nodes, outcome.nodes) ??
-        describePlanDifference(plan.workloads, truncateLike(plan.workloads, outcome.plans)) ??
+        describePlanDifference(workloads, truncateLike(workloads, outcome.plans)) ??
         'the outcome after the listed steps has changed',
     );
   }

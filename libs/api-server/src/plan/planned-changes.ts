@@ -7,9 +7,15 @@ import {
 } from '@cloudless/api';
 import { InvalidInputError, toSnakeCase, type Violation } from '@cloudless/base';
 import type { ClusterView, NodeSubject } from '@cloudless/cluster-state';
+import type { AdmittedChange } from '../policy/policy-admission.js';
 import type { DryRunPlannerPort } from '../ports.js';
 import { withRolloutUpdate } from '../rollout/rollout-update.js';
-import { validateChange, type CheckDeps, type CheckedChange } from './checked-change.js';
+import {
+  validateChange,
+  type CheckDeps,
+  type CheckedChange,
+  type ValidationContext,
+} from './checked-change.js';
 import { createNodePlan } from './node-plan.js';
 
 /** The predicted outcome of the changes of a plan. */
@@ -17,6 +23,8 @@ export interface PlannedOutcome {
   readonly changes: readonly CheckedChange[];
   /** One plan for each affected workload, with all steps and placements. */
   readonly plans: readonly WorkloadPlan[];
+  /** Violations of policies by the plan of the workload. */
+  readonly admitted: ReadonlyMap<WorkloadPlan, AdmittedChange>;
   /** One plan for each node that a change names. */
   readonly nodes: readonly NodePlan[];
 }
@@ -79,8 +87,6 @@ function describeSubject({ value }: PlannedRequest): string {
  * of nodes take effect before the first prediction, because a plan makes all changes together: no
  * replica moves to a node that another change of the plan drains. The changes of workloads are
  * predicted one on top of the other.
- * @param createdAtMs - Creation time of the plan, wall-clock milliseconds. Used as the time of a
- *   restart, so that a later prediction gives the same spec.
  * @throws kind `invalid` with the violations of all changes, with the index of their change; other
  *   errors as the RPC of the change throws them.
  */
@@ -88,19 +94,29 @@ export function planChanges(
   deps: CheckDeps,
   view: ClusterView,
   changes: readonly PlannedChange[],
-  createdAtMs: number,
+  context: ValidationContext,
 ): PlannedOutcome {
   const checkedChanges = collectViolations(changes, (planned) =>
-    validateChange(deps, view, planned, createdAtMs),
+    validateChange(deps, view, planned, context),
   );
   const planner = deps.dryRun.createPlanner();
   for (const checked of checkedChanges) {
     const subject = toNodeSubject(checked);
     if (subject !== undefined) planner.putNode(subject);
   }
+  const plans: WorkloadPlan[] = [];
+  const admitted = new Map<WorkloadPlan, AdmittedChange>();
+  for (const checked of checkedChanges) {
+    const predicted = predictChange(planner, checked);
+    plans.push(...predicted);
+    const [plan] = predicted;
+    if (checked.kind === 'workload' && checked.admitted !== undefined && plan !== undefined)
+      admitted.set(plan, checked.admitted);
+  }
   return {
     changes: checkedChanges,
-    plans: checkedChanges.flatMap((checked) => predictChange(planner, checked)),
+    plans,
+    admitted,
     nodes: checkedChanges.flatMap((checked) => createNodePlan(deps, checked) ?? []),
   };
 }

@@ -4,6 +4,7 @@ import { CloudlessError, assertNever } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
 import { putNodeChange } from '../node/node-change.js';
 import { putNodeRemoval, putReplicaDeletions } from '../node/node-removal.js';
+import type { JudgedCall } from '../policy/policy-override.js';
 import { putRolloutUpdate } from '../rollout/rollout-update.js';
 import {
   hasChanges,
@@ -28,15 +29,16 @@ export function putChanges(
   view: ClusterView,
   transaction: Transaction,
   changes: readonly CheckedChange[],
-  requestId: string,
+  call: JudgedCall,
 ): WrittenChanges {
+  const { requestId } = call;
   const workloads: WorkloadRecord[] = [];
   const nodes: NodeRecord[] = [];
   for (const checked of changes) {
     switch (checked.kind) {
       case 'workload':
         if (hasChanges(checked.change))
-          workloads.push(putWorkloadChange(deps, view, transaction, checked.change, requestId));
+          workloads.push(putWorkloadChange(deps, view, transaction, checked.change, call));
         break;
       case 'deletion': {
         const { current, after } = checked.change;

@@ -33,6 +33,7 @@ import {
   type AdmissionDeps,
   type WorkloadChange,
 } from '../workload/workload-change.js';
+import { readJudgedCall } from '../policy/policy-override.js';
 import { requireMutableWorkload, requireVersion, getSpec, type WorkloadName } from '../lookup.js';
 import {
   decidePause,
@@ -85,17 +86,19 @@ export class RolloutHandlers {
   }
 
   async undoRollout(request: UndoRolloutRequest, entry: AuditEntry): Promise<Workload> {
+    const call = readJudgedCall(entry.caller, CoordinatorService.method.undoRollout, request);
     return this.withNewVersion(
       await runIdempotent(
         this.deps,
         CoordinatorService.method.undoRollout,
         { request, entry },
-        (view) => changeWorkload(this.deps, view, createUndo(view, request), request.requestId),
+        (view) => changeWorkload(this.deps, view, createUndo(view, request), call),
       ),
     );
   }
 
   async restartRollout(request: RestartRolloutRequest, entry: AuditEntry): Promise<Workload> {
+    const call = readJudgedCall(entry.caller, CoordinatorService.method.restartRollout, request);
     return this.withNewVersion(
       await runIdempotent(
         this.deps,
@@ -106,7 +109,7 @@ export class RolloutHandlers {
             this.deps,
             view,
             createRestart(view, request, this.deps.clock.wallTime()),
-            request.requestId,
+            call,
           ),
       ),
     );

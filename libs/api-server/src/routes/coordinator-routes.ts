@@ -85,8 +85,8 @@ function createWorkloadRoutes(routes: CallRoutes, { workloads }: CoordinatorHand
     deleteWorkload: routes.changeWorkload(calls.deleteWorkload, (request, entry) =>
       workloads.deleteWorkload(request, entry),
     ),
-    planWorkload: routes.readWorkload(calls.planWorkload, (request) =>
-      workloads.planWorkload(request),
+    planWorkload: routes.readWorkload(calls.planWorkload, (request, context) =>
+      workloads.planWorkload(request, context),
     ),
     explainWorkload: routes.readWorkload(calls.explainWorkload, (request) =>
       workloads.explainWorkload(request),

@@ -81,9 +81,11 @@ class ChangeResolver {
   add(change: ChangeMessage['change'], place: string): void {
     switch (change.case) {
       case 'apply':
+        checkNoOverride(change.value);
         return this.addWorkload(planApply(this.deps, this.view, change.value), place);
       case 'scale':
         checkRequestId(change.value);
+        checkNoOverride(change.value);
         return this.addWorkload(planScale(this.view, change.value), place);
       case 'delete': {
         checkRequestId(change.value);
@@ -177,6 +179,18 @@ class ChangeResolver {
 function listZoneNames(node: NodeRecord): readonly string[] {
   const { region, zone } = toEffectiveNode(node);
   return zone === '' ? [] : [zone, `${region}/${zone}`];
+}
+
+/** A simulation is not compared with policies. */
+function checkNoOverride({
+  policyOverride,
+}: {
+  readonly policyOverride?: object | undefined;
+}): void {
+  if (policyOverride === undefined) return;
+  throw new InvalidInputError([
+    { field: 'policy_override', message: 'must be absent: policies do not judge a simulation' },
+  ]);
 }
 
 function checkRequestId({ requestId }: { readonly requestId: string }): void {

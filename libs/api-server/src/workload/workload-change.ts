@@ -27,6 +27,7 @@ import type { ApiServerDeps } from '../ports.js';
 import type { MutationResult } from '../mutation/idempotent-mutation.js';
 import { getSpec, type WorkloadName } from '../lookup.js';
 import type { PolicyAdmission } from '../policy/policy-admission.js';
+import type { JudgedCall } from '../policy/policy-override.js';
 import { putExposedService } from '../network/exposed-service.js';
 
 /** A validated change of one workload that is not yet part of a transaction. */
@@ -60,13 +61,13 @@ export function changeWorkload(
   deps: Pick<ApiServerDeps, 'state' | 'presenter'> & WorkloadChangeDeps,
   view: ClusterView,
   change: WorkloadChange,
-  requestId: string,
+  call: JudgedCall,
 ): MutationResult<Workload> {
   const { state, presenter } = deps;
   if (change.current !== undefined && !hasChanges(change))
     return { response: presenter.present(change.current.value, /* full */ true) };
   const transaction = state.transaction();
-  const record = putWorkloadChange(deps, view, transaction, change, requestId);
+  const record = putWorkloadChange(deps, view, transaction, change, call);
   return { response: presenter.present(record, /* full */ true), transaction };
 }
 
@@ -79,17 +80,18 @@ export function hasChanges({ current, spec }: WorkloadChange): boolean {
  * Adds a change and its event to a transaction. Every change that a user requests is written here, so
  * that policies judge each of them.
  * @returns The new workload record.
- * @throws reason POLICY_DENIED when policies deny the workload.
+ * @throws reason POLICY_DENIED when policies deny the workload and the call does not override them.
  */
 export function putWorkloadChange(
   deps: WorkloadChangeDeps,
   view: ClusterView,
   transaction: Transaction,
   change: WorkloadChange,
-  requestId: string,
+  call: JudgedCall,
 ): WorkloadRecord {
   const { current, spec, reason, cause } = change;
-  deps.admission.admit(view, transaction, change, requestId);
+  const { requestId } = call;
+  deps.admission.admit(view, transaction, change, call);
   if (current === undefined) {
     const created = putNewWorkload(deps, transaction, change, requestId);
     putExposedService(deps, view, transaction, created);

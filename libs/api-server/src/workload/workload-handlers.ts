@@ -1,3 +1,4 @@
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   type CreateWorkloadRequest,
@@ -10,10 +11,13 @@ import {
   type Workload,
   type WorkloadPlan,
 } from '@cloudless/api';
+import { CallAccess } from '../access/call-access.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 import { requireWorkload } from '../lookup.js';
+import { withPolicyWarnings } from '../plan/policy-warnings.js';
+import { readJudgedCall, requireOverridePermission } from '../policy/policy-override.js';
 import { changeWorkload, type AdmissionDeps } from './workload-change.js';
 import { planDeletion, putDeletion } from './workload-deletion.js';
 import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
@@ -21,35 +25,40 @@ import { truncateWorkloadPlan } from './plan-size.js';
 
 /** Handlers of the calls of CoordinatorService that change or predict workloads. */
 export class WorkloadHandlers {
-  constructor(private readonly deps: ApiServerDeps & MutationDeps & AdmissionDeps) {}
+  private readonly access: CallAccess;
+
+  constructor(private readonly deps: ApiServerDeps & MutationDeps & AdmissionDeps) {
+    this.access = new CallAccess(deps);
+  }
 
   createWorkload(request: CreateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
     validateSpec(this.deps, request.spec);
+    const call = readJudgedCall(entry.caller, CoordinatorService.method.createWorkload, request);
     return runIdempotent(
       this.deps,
       CoordinatorService.method.createWorkload,
       { request, entry },
-      (view) =>
-        changeWorkload(this.deps, view, planCreate(this.deps, view, request), request.requestId),
+      (view) => changeWorkload(this.deps, view, planCreate(this.deps, view, request), call),
     );
   }
 
   updateWorkload(request: UpdateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+    const call = readJudgedCall(entry.caller, CoordinatorService.method.updateWorkload, request);
     return runIdempotent(
       this.deps,
       CoordinatorService.method.updateWorkload,
       { request, entry },
-      (view) =>
-        changeWorkload(this.deps, view, planUpdate(this.deps, view, request), request.requestId),
+      (view) => changeWorkload(this.deps, view, planUpdate(this.deps, view, request), call),
     );
   }
 
   scaleWorkload(request: ScaleWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+    const call = readJudgedCall(entry.caller, CoordinatorService.method.scaleWorkload, request);
     return runIdempotent(
       this.deps,
       CoordinatorService.method.scaleWorkload,
       { request, entry },
-      (view) => changeWorkload(this.deps, view, planScale(view, request), request.requestId),
+      (view) => changeWorkload(this.deps, view, planScale(view, request), call),
     );
   }
 
@@ -74,14 +83,18 @@ export class WorkloadHandlers {
   }
 
   /** Predicts the effect of creating or updating one workload. Stores nothing. */
-  planWorkload(request: PlanWorkloadRequest): WorkloadPlan {
+  planWorkload(request: PlanWorkloadRequest, context: HandlerContext): WorkloadPlan {
+    if (request.policyOverride !== undefined)
+      requireOverridePermission(
+        this.access.getCaller(context),
+        CoordinatorService.method.planWorkload,
+      );
     const view = this.deps.state.view();
     const planned = planApply(this.deps, view, request);
-    this.deps.admission.check(view, planned);
+    const admitted = this.deps.admission.check(view, planned, request.policyOverride?.reason);
     const { current, ...change } = planned;
-    return truncateWorkloadPlan(
-      this.deps.dryRun.planChange({ ...change, current: current?.value }),
-    );
+    const plan = this.deps.dryRun.planChange({ ...change, current: current?.value });
+    return truncateWorkloadPlan(withPolicyWarnings(plan, admitted));
   }
 
   explainWorkload(request: ExplainWorkloadRequest): ExplainWorkloadResponse {
