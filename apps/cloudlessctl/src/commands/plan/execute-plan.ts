@@ -8,6 +8,7 @@ import { waitUntilDrained } from '../../wait/wait-node.js';
 import { waitUntilDeleted, waitUntilSettled } from '../../wait/wait-workload.js';
 import { hasFlag } from '../options.js';
 import { getWaitOptions } from '../wait-options.js';
+import { readOverride } from './override-option.js';
 
 /** Returns true for a text with the form of a plan id. */
 export function isPlanId(text: string): boolean {
@@ -18,7 +19,7 @@ export function isPlanId(text: string): boolean {
 export async function executeStoredPlan(invocation: Invocation, id: string): Promise<void> {
   const { session } = invocation;
   const executed = await session.client.executePlan(
-    { id, requestId: session.getRequestId() },
+    { id, requestId: session.getRequestId(), ...readOverride(invocation) },
     session.getCallOptions(),
   );
   await printExecuted(session, executed);

@@ -8,6 +8,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { formatPlanTable, formatStoredPlan } from '../../views/stored-plan-view.js';
 import { executeStoredPlan, isPlanId } from './execute-plan.js';
+import { addOverrideOption } from './override-option.js';
 
 /** Plans of one page. A summary is small. */
 const PAGE_SIZE = 500;
@@ -18,13 +19,13 @@ export function addPlanCommands(tree: CommandTree, group: Command): void {
     .addCommand(group, 'list', 'list the stored plans, newest first', listPlans)
     .option('-A, --all-namespaces', 'as always: a plan may concern several namespaces');
   tree.addCommand(group, 'show <plan>', 'show a stored plan', showPlan);
-  tree
-    .addCommand(
-      group,
-      'execute <plan>',
-      'execute a stored plan exactly as it was shown',
-      (invocation) => executeStoredPlan(invocation, requirePlanId(invocation)),
-    )
+  const execute = tree.addCommand(
+    group,
+    'execute <plan>',
+    'execute a stored plan exactly as it was shown',
+    (invocation) => executeStoredPlan(invocation, requirePlanId(invocation)),
+  );
+  addOverrideOption(execute)
     .option('--wait', 'wait until the workloads have settled and the nodes are drained')
     .option('--wait-capacity', WAIT_CAPACITY_TEXT);
 }

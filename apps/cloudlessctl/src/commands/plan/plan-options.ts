@@ -112,6 +112,7 @@ async function storePlan(session: CliSession, changes: readonly ChangeInit[]): P
 const OPTIONS_WITH_PLAN_ID: readonly string[] = [
   ...GLOBAL_OPTION_NAMES,
   'planId',
+  'overridePolicies',
   'wait',
   'waitCapacity',
   'yes',
@@ -122,7 +123,7 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
   const otherOptions = Object.keys(options).filter((name) => !OPTIONS_WITH_PLAN_ID.includes(name));
   if (operands.length > 0 || otherOptions.length > 0) {
     throw createUsageFailure(
-      '--plan-id executes the stored plan: remove the operands and all flags of this command except --wait',
+      '--plan-id executes the stored plan: remove the operands and all flags of this command except --wait and --override-policies',
     );
   }
   if (!isPlanId(id))

@@ -109,7 +109,8 @@ type Weight = 'ask' | 'show' | 'ignore';
 /**
  * A change that takes the place of another rollout is how a failing rollout is mended, and a large
  * rollout may need more steps than a prediction has, so neither stops a change. A deletion ends
- * replicas on purpose, and a priority above 100 is chosen to preempt.
+ * replicas on purpose, a priority above 100 is chosen to preempt, policies with the action AUDIT
+ * refuse nothing, and policies are overridden by a flag of the command.
  */
 const WEIGHTS: Readonly<Record<Kind, Weight>> = {
   [Kind.UNSPECIFIED]: 'ask',
@@ -120,6 +121,8 @@ const WEIGHTS: Readonly<Record<Kind, Weight>> = {
   [Kind.DOES_NOT_COMPLETE]: 'show',
   [Kind.NOT_PREDICTED]: 'show',
   [Kind.PREEMPTS]: 'show',
+  [Kind.POLICY_AUDIT]: 'show',
+  [Kind.POLICY_OVERRIDDEN]: 'show',
   [Kind.STOPS_REPLICAS]: 'ignore',
 };
 

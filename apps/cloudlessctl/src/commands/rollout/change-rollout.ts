@@ -8,6 +8,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { formatVersions } from '../../views/rollout-view.js';
 import { requireOperand, requireOperands, getTextOption } from '../options.js';
+import { readOverride } from '../plan/override-option.js';
 import { changeWorkloads } from '../workload/report-change.js';
 import { selectWorkloads } from '../workload/select-workloads.js';
 import { formatResumeHint } from '../../views/rollout-hints.js';
@@ -82,11 +83,15 @@ export async function undoRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   await changeWorkloads(invocation, async () => {
     const toVersion = readVersionOption(invocation, 'toVersion') ?? 0;
+    const override = readOverride(invocation);
     return {
       names: await selectWorkloads(invocation),
-      plan: (name) => ({ case: 'undo', value: { ...name, toVersion } }),
+      plan: (name) => ({ case: 'undo', value: { ...name, toVersion, ...override } }),
       call: (request) =>
-        session.client.undoRollout({ ...request, toVersion }, session.getCallOptions()),
+        session.client.undoRollout(
+          { ...request, toVersion, ...override },
+          session.getCallOptions(),
+        ),
       describe: async (undone) =>
         `${await readUndoCause(session, undone)}: rolling out as version ${undone.status?.version ?? 0}`,
     };
@@ -96,13 +101,17 @@ export async function undoRollouts(invocation: Invocation): Promise<void> {
 /** Replaces every replica by a replica of a new version with the same template. */
 export async function restartRollouts(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  await changeWorkloads(invocation, async () => ({
-    names: await selectWorkloads(invocation),
-    plan: (name) => ({ case: 'restart', value: name }),
-    call: (request) => session.client.restartRollout(request, session.getCallOptions()),
-    describe: (restarted) =>
-      `restart: replacing every replica, as version ${restarted.status?.version ?? 0}`,
-  }));
+  await changeWorkloads(invocation, async () => {
+    const override = readOverride(invocation);
+    return {
+      names: await selectWorkloads(invocation),
+      plan: (name) => ({ case: 'restart', value: { ...name, ...override } }),
+      call: (request) =>
+        session.client.restartRollout({ ...request, ...override }, session.getCallOptions()),
+      describe: (restarted) =>
+        `restart: replacing every replica, as version ${restarted.status?.version ?? 0}`,
+    };
+  });
 }
 
 /** Returns the recorded cause of the new version, for example `undo to version 1`. */

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { CommandTree } from '../../command-tree.js';
+import { addOverrideOption } from '../plan/override-option.js';
 import { addChangeOptions, addPlanOptions } from '../plan/plan-options.js';
 import { addWaitOption } from '../wait-options.js';
 import { addSelectorOption } from '../workload/select-workloads.js';
@@ -42,7 +43,7 @@ export function addRolloutCommands(tree: CommandTree, parent: Command): void {
     'roll back to an earlier version',
     undoRollouts,
   );
-  addPlanOptions(addWaitOption(addSelectorOption(undo))).option(
+  addOverrideOption(addPlanOptions(addWaitOption(addSelectorOption(undo)))).option(
     '--to-version <number>',
     'version to roll back to; default: the version that was rolled out before',
   );
@@ -52,7 +53,7 @@ export function addRolloutCommands(tree: CommandTree, parent: Command): void {
     'replace every replica, with the same template',
     restartRollouts,
   );
-  addPlanOptions(addWaitOption(addSelectorOption(restart)));
+  addOverrideOption(addPlanOptions(addWaitOption(addSelectorOption(restart))));
   tree
     .addCommand(parent, 'history <workload>', 'list the stored versions', showHistory)
     .option('--version <number>', 'show this version as a manifest');

@@ -11,6 +11,7 @@ import { waitUntilDeleted, waitUntilSettled } from '../../wait/wait-workload.js'
 import { hasFlag } from '../options.js';
 import { getWaitOptions } from '../wait-options.js';
 import { confirmWarnings, requireSameWarnings } from '../plan/confirm-change.js';
+import { readOverride } from '../plan/override-option.js';
 import { printExecuted } from '../plan/execute-plan.js';
 import {
   collectWarnings,
@@ -223,7 +224,7 @@ async function executeGroup(
   for (let attempt = 1; ; attempt += 1) {
     try {
       const executed = await session.client.executePlan(
-        { id: group.plan.id, requestId },
+        { id: group.plan.id, requestId, ...readOverride(invocation) },
         session.getCallOptions(),
       );
       await printExecuted(session, executed);

@@ -5,6 +5,7 @@ import { addNotes } from '../../help/help-format.js';
 import { collectValue } from '../../flags/flag-values.js';
 import { WAIT_CAPACITY_TEXT } from '../../wait/refusal-check.js';
 import { getListOption, hasFlag } from '../options.js';
+import { addOverrideOption, readOverride } from '../plan/override-option.js';
 import { addPlanOptions, handlePreviewOptions } from '../plan/plan-options.js';
 import type { ChangeInit } from '../plan/predict-changes.js';
 import { planServices } from '../service/plan-services.js';
@@ -20,7 +21,7 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
     'create or update workloads and services from manifests; prints the differences and the plan',
     apply,
   );
-  addPlanOptions(command)
+  addOverrideOption(addPlanOptions(command))
     .option(
       '-f, --filename <path>',
       'manifest file, directory, or - for standard input (repeatable)',
@@ -66,6 +67,7 @@ async function readChanges(invocation: Invocation): Promise<ManifestChanges> {
     throw createUsageFailure("required option '-f, --filename <path>' not specified");
   const read = await readManifests(session, paths);
   const manifests = setName === undefined ? read : addToSet(read, setName);
+  const override = readOverride(invocation);
   const isPruned = hasFlag(invocation, 'prune');
   const pruned =
     setName === undefined
@@ -77,7 +79,10 @@ async function readChanges(invocation: Invocation): Promise<ManifestChanges> {
         // The mask `*` replaces the whole spec, except that a manifest without a replica count keeps
         // the current count.
         ({ namespace, name, spec }): ChangeInit => ({
-          change: { case: 'apply', value: { namespace, name, spec, updateMask: { paths: ['*'] } } },
+          change: {
+            case: 'apply',
+            value: { namespace, name, spec, updateMask: { paths: ['*'] }, ...override },
+          },
         }),
       ),
       ...pruned.workloads.map((name): ChangeInit => ({ change: { case: 'delete', value: name } })),

@@ -8,6 +8,7 @@ import type { WorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { needsCurrentSpec, createSpecPatch } from '../../flags/spec-flags.js';
 import { getCommandAfterSeparator, requireOperand } from '../options.js';
+import { readOverride, type OverrideFields } from '../plan/override-option.js';
 import { handleChangeOptions } from '../plan/plan-options.js';
 import { reportChange } from './report-change.js';
 
@@ -29,10 +30,11 @@ export async function createWorkload(invocation: Invocation): Promise<void> {
   if (command.length === 0 && options['image'] === undefined)
     throw createUsageFailure('nothing to run: give --image, or a command after --');
   const { spec } = createSpecPatch(await withEnvFiles(options, session.io), command);
-  const createChanges = () => [{ change: { case: 'create' as const, value: { ...name, spec } } }];
+  const fields = { ...name, spec, ...readOverride(invocation) };
+  const createChanges = () => [{ change: { case: 'create' as const, value: fields } }];
   if (await handleChangeOptions(invocation, createChanges)) return;
   const created = await session.client.createWorkload(
-    { ...name, spec, requestId: session.getRequestId() },
+    { ...fields, requestId: session.getRequestId() },
     session.getCallOptions(),
   );
   await reportChange(invocation, created, 'created');
@@ -48,27 +50,31 @@ export async function updateWorkload(invocation: Invocation): Promise<void> {
     1,
     'cloudlessctl workload update web -- sleep 60',
   );
+  const target = { ...name, ...readOverride(invocation) };
   // Validates the flags before anything is sent.
   if (createSpecPatch(options, command).paths.length === 0)
     throw createUsageFailure('nothing to change: give at least one flag, or a command after --');
   const createChanges = async () => {
-    const request = await createUpdate(session, name, options, command);
+    const request = await createUpdate(session, target, options, command);
     return [{ change: { case: 'update' as const, value: request } }];
   };
   if (await handleChangeOptions(invocation, createChanges)) return;
-  const updated = await sendUpdate(session, name, options, command);
+  const updated = await sendUpdate(session, target, options, command);
   await reportChange(invocation, updated, 'updated');
 }
+
+/** The workload of an update, and whether the update overrides policies. */
+type UpdateTarget = WorkloadName & OverrideFields;
 
 /** Sends the update, and repeats it when a concurrent update conflicts. */
 async function sendUpdate(
   session: CliSession,
-  name: WorkloadName,
+  target: UpdateTarget,
   options: Invocation['options'],
   command: readonly string[],
 ): Promise<Workload> {
   for (let attempt = 1; ; attempt += 1) {
-    const request = await createUpdate(session, name, options, command);
+    const request = await createUpdate(session, target, options, command);
     try {
       return await session.client.updateWorkload(
         { ...request, requestId: session.getRequestId() },
@@ -91,15 +97,18 @@ async function sendUpdate(
  */
 async function createUpdate(
   session: CliSession,
-  name: WorkloadName,
+  target: UpdateTarget,
   options: Invocation['options'],
   command: readonly string[],
 ) {
   const current = needsCurrentSpec(options)
-    ? await session.client.getWorkload(name, session.getCallOptions())
+    ? await session.client.getWorkload(
+        { namespace: target.namespace, name: target.name },
+        session.getCallOptions(),
+      )
     : undefined;
   const { spec, paths } = createSpecPatch(options, command, current?.spec);
   const precondition: { readonly expectedGeneration?: bigint } =
     current === undefined ? {} : { expectedGeneration: current.generation };
-  return { ...name, spec, updateMask: { paths: [...paths] }, ...precondition };
+  return { ...target, spec, updateMask: { paths: [...paths] }, ...precondition };
 }

@@ -3,6 +3,7 @@ import { createUsageFailure } from '../../call/failure.js';
 import type { WorkloadName } from '../../names.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { getTextOption, requireOperand, requireOperands } from '../options.js';
+import { readOverride } from '../plan/override-option.js';
 import { changeWorkloads } from './report-change.js';
 import { selectWorkloads } from './select-workloads.js';
 
@@ -19,12 +20,16 @@ interface Scaling {
 export async function scaleWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   await changeWorkloads(invocation, async () => {
+    const override = readOverride(invocation);
     const { names, replicas } = await readScaling(invocation);
     return {
       names,
-      plan: (name) => ({ case: 'scale', value: { ...name, replicas } }),
+      plan: (name) => ({ case: 'scale', value: { ...name, replicas, ...override } }),
       call: (request) =>
-        session.client.scaleWorkload({ ...request, replicas }, session.getCallOptions()),
+        session.client.scaleWorkload(
+          { ...request, replicas, ...override },
+          session.getCallOptions(),
+        ),
       describe: () => `scaled to ${replicas}`,
     };
   });

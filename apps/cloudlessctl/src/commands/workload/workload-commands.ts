@@ -7,6 +7,7 @@ import { addSpecFlags } from '../../flags/spec-flags.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { formatExplanation } from '../../views/explanation-view.js';
 import { hasFlag, requireOperand } from '../options.js';
+import { addOverrideOption } from '../plan/override-option.js';
 import { addChangeOptions, addPlanOptions } from '../plan/plan-options.js';
 import { addExecCommand } from '../replica/exec-command.js';
 import { addLogCommand } from '../replica/log-command.js';
@@ -29,7 +30,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
     createWorkload,
   );
   addSpecFlags(createCommand, true);
-  addChangeOptions(addWaitOption(createCommand));
+  addOverrideOption(addChangeOptions(addWaitOption(createCommand)));
   const update = tree.addCommand(
     parent,
     'update <workload> [command...]',
@@ -37,7 +38,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
     updateWorkload,
   );
   addSpecFlags(update, false);
-  addChangeOptions(addWaitOption(update));
+  addOverrideOption(addChangeOptions(addWaitOption(update)));
   addListOptions(tree.addCommand(parent, 'list', 'list workloads', listWorkloads)).alias('ls');
   tree.addCommand(parent, 'get <workloads...>', 'show workloads', (invocation) =>
     getWorkloads(invocation, invocation.operands),
@@ -62,7 +63,7 @@ export function addScaleCommand(tree: CommandTree, parent: Command): void {
     'set the number of replicas',
     scaleWorkloads,
   );
-  addPlanOptions(addWaitOption(addSelectorOption(command))).option(
+  addOverrideOption(addPlanOptions(addWaitOption(addSelectorOption(command)))).option(
     '--replicas <number>',
     'number of replicas; without this flag the last operand',
   );
