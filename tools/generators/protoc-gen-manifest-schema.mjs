@@ -15,6 +15,9 @@ const DURATION = '^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$';
 const QUANTITY = '^\\d+(\\.\\d+)?([kKMGTP]?|[KMGTP]i)$';
 const CPU = '^(\\d+(\\.\\d+)?m|\\d+\\.\\d+)$';
 
+// Permissions of files, which manifests write in octal.
+const FILE_MODES = ['SecretRef.mode', 'ConfigRef.mode'];
+
 const LONG_TYPES = [ScalarType.INT64, ScalarType.UINT64, ScalarType.SINT64];
 
 /** Returns the manifest schema of the messages in `files`. */
@@ -166,6 +169,8 @@ function toNumberSchema(field, rules) {
     return { type: ['number', 'string'], pattern: CPU, 'x-unit': 'cpu', ...range };
   if (/_bytes$|_bps$/.test(field.name))
     return { type: ['integer', 'string'], pattern: QUANTITY, 'x-unit': 'bytes', ...range };
+  if (FILE_MODES.includes(`${field.parent.name}.${field.name}`))
+    return { type: ['integer', 'string'], pattern: '^0(400|440|444)$', 'x-unit': 'mode' };
   // The JSON form of protobuf writes 64-bit numbers as texts.
   if (LONG_TYPES.includes(field.scalar))
     return { type: ['integer', 'string'], pattern: '^-?\\d+$', ...range };

@@ -33,7 +33,7 @@ export interface JsonSchema {
   readonly maximum?: number;
   readonly required?: readonly string[];
   /** A text with a unit that is accepted beside, or in place of, a number. */
-  readonly 'x-unit'?: 'duration' | 'cpu' | 'bytes';
+  readonly 'x-unit'?: 'duration' | 'cpu' | 'bytes' | 'mode';
 }
 
 /** A schema with the named schemas that `$ref` refers to. */

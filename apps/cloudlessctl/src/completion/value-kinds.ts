@@ -92,7 +92,7 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
     ...['pattern', 'cidr', 'user-name', 'server', 'context-name'],
     ...['service-name', 'service-names', 'service-port', 'from'],
     ...['route-name', 'route-names', 'hostname', 'name:port', 'prefix=name:port', 'node-path'],
-    ...['policy-names'],
+    ...['policy-names', 'name[:option]', '[key=]path', 'audience', 'object-name'],
   ]),
 };
 

@@ -4,6 +4,8 @@ import type { CliIo } from '../io/io.js';
 /** Largest file that is parsed. The limit protects against a wrong path, such as a log file. */
 const MAX_FILE_BYTES = 2 ** 20;
 
+const ENV_FILE_FLAG = '--env-file';
+
 /**
  * Adds the variables of the `--env-file` files to the values of `--env`. Values of `--env` come
  * last and take precedence.
@@ -28,8 +30,15 @@ export async function withEnvFiles(
  * Parses the env-file format of container engines: `NAME=VALUE`, where quotes are part of the
  * value; `NAME` alone takes the value from the caller's environment and is skipped when unset;
  * empty lines and lines that start with `#` are ignored.
+ * @param flag - The flag that names the file, for messages. Default: `--env-file`.
+ * @returns `NAME=VALUE` of each variable.
  */
-function parseEnvFile(path: string, text: string, env: CliIo['env']): readonly string[] {
+export function parseEnvFile(
+  path: string,
+  text: string,
+  env: CliIo['env'],
+  flag = ENV_FILE_FLAG,
+): readonly string[] {
   return text
     .replace(/^\uFEFF/, '')
     .split('\n')
@@ -37,10 +46,11 @@ function parseEnvFile(path: string, text: string, env: CliIo['env']): readonly s
       const line = raw.replace(/\r$/, '').trimStart();
       if (line === '' || line.startsWith('#')) return [];
       const [, name = '', , value] = /^([^=\s]+)\s*(=(.*))?$/s.exec(line) ?? [];
-      if (name === '')
-        throw createFailure(
-          `${path}, line ${index + 1}: expected NAME=VALUE, got ${JSON.stringify(line)}`,
-        );
+      if (name === '') {
+        // The line of another flag may contain a secret.
+        const got = flag === ENV_FILE_FLAG ? `, got ${JSON.stringify(line)}` : '';
+        throw createUsageFailure(`${flag}: ${path}, line ${index + 1}: expected NAME=VALUE${got}`);
+      }
       const variable = value ?? env[name];
       return variable === undefined ? [] : [`${name}=${variable}`];
     });
@@ -61,5 +71,5 @@ async function readFile(path: string, { files }: Pick<CliIo, 'files'>): Promise<
 }
 
 function createFailure(message: string): Error {
-  return createUsageFailure(`--env-file: ${message}`);
+  return createUsageFailure(`${ENV_FILE_FLAG}: ${message}`);
 }

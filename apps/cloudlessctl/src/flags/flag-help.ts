@@ -19,6 +19,9 @@ const HEADINGS: readonly (readonly [prefix: string, heading: string])[] = [
   ['devices', 'Security:'],
   ['network.', 'Network:'],
   ['ports', 'Network:'],
+  ['secrets', 'Secrets and configs:'],
+  ['configs', 'Secrets and configs:'],
+  ['image_pull.secret', 'Secrets and configs:'],
   ['labels', 'Labels:'],
   ['annotations', 'Labels:'],
 ];
@@ -26,8 +29,8 @@ const HEADINGS: readonly (readonly [prefix: string, heading: string])[] = [
 /** The headings in the order of the help. */
 export const FLAG_HEADINGS: readonly string[] = [
   'Container:',
-  ...['Replicas:', 'Resources:', 'Network:', 'Probes:', 'Rollout:', 'Placement:'],
-  ...['Security:', 'Labels:'],
+  ...['Replicas:', 'Resources:', 'Network:', 'Secrets and configs:', 'Probes:', 'Rollout:'],
+  ...['Placement:', 'Security:', 'Labels:'],
 ];
 
 /**

@@ -6,6 +6,7 @@ import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
 import { withValues } from '../completion/value-kinds.js';
 import { CONTAINER_FLAGS, CONTAINER_SWITCHES } from './container-flags.js';
+import { FILE_FLAGS } from './file-flags.js';
 import { collectValue } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 import { FLAG_DEFAULTS, FLAG_HEADINGS, getFlagHeading } from './flag-help.js';
@@ -18,6 +19,7 @@ export { parsePairs, parseWholeNumber } from './flag-values.js';
 export const SPEC_FLAGS: readonly SpecFlag[] = [
   ...TEMPLATE_FLAGS,
   ...CONTAINER_FLAGS,
+  ...FILE_FLAGS,
   ...ROLLOUT_FLAGS,
 ];
 

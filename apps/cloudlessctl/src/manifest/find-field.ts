@@ -93,6 +93,8 @@ function singularOf(schema: JsonSchema): string {
       return 'CPU such as 500m or 0.5';
     case 'bytes':
       return 'size such as 64Mi or 1G';
+    case 'mode':
+      return 'permissions such as 0400';
     case undefined:
       break;
   }

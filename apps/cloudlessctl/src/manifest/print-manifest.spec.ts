@@ -123,3 +123,25 @@ describe('the output of get as a manifest', () => {
     ]);
   });
 });
+
+describe('permissions of the files of secrets', () => {
+  it.each([
+    ['mode: 0400', 0o400],
+    ['mode: "0440"', 0o440],
+    ['mode: 0o444', 0o444],
+    ['mode: 292', 0o444],
+  ])('reads %s', (mode, expected) => {
+    const text = `name: web\nspec: { secrets: [{ name: db, ${mode} }] }`;
+    const { workloads, problems } = parse(text);
+    expect(problems).toEqual([]);
+    expect(workloads[0]?.spec.secrets[0]?.mode).toBe(expected);
+    expect(printManifests(workloads)).toMatch(/mode: "04(00|40|44)"/);
+  });
+
+  it('names the octal form of a number without its zero', () => {
+    const { problems } = parse('name: web\nspec: { secrets: [{ name: db, mode: 400 }] }');
+    expect(problems[0]?.message).toBe(
+      'expected the permissions 0400, 0440 or 0444, got the number 400; write 0400',
+    );
+  });
+});

@@ -7,6 +7,7 @@ import {
   WorkloadSpecSchema,
 } from '@cloudless/api';
 import { printYaml } from './print-yaml.js';
+import { FILE_MODES, isFileMode } from './read-scalar.js';
 import type { ManifestService } from './manifest-service.js';
 import type { ManifestWorkload } from './parse-manifest.js';
 import type { ManifestPolicy } from './parse-policies.js';
@@ -92,6 +93,7 @@ function toManifestField(field: DescField, value: JsonValue): JsonValue {
 function toManifestScalar(field: DescField, value: JsonValue): JsonValue {
   if (field.scalar !== ScalarType.INT32 && field.scalar !== ScalarType.INT64) return value;
   const number = BigInt(String(value));
+  if (isFileMode(field) && FILE_MODES.has(number)) return `0${number.toString(8)}`;
   if (field.name.endsWith('_bytes')) return toQuantityText(number, BINARY_UNITS);
   if (field.name.endsWith('_bps')) return toQuantityText(number, DECIMAL_UNITS);
   if (field.name.endsWith('cpu_millis') && number >= 0n) return `${number}m`;

@@ -116,6 +116,7 @@ function readInteger(field: DescField, type: ScalarType, node: Node | null): Par
 
 function parseInteger(field: DescField, type: ScalarType, node: Node | null): Parsed<bigint> {
   const value = isScalar(node) ? node.value : undefined;
+  if (isFileMode(field)) return parseFileMode(node);
   if (typeof value === 'bigint') return { value };
   if (field.name.endsWith('cpu_millis')) {
     // "2" could mean cores or thousandths of a core, a factor of 1000.
@@ -136,6 +137,28 @@ function parseInteger(field: DescField, type: ScalarType, node: Node | null): Pa
     return { problem: describeExpected('a quantity such as 67108864, "64Mi" or "500M"', node) };
   const hint = typeof value === 'string' && /^-?\d+$/.test(value) ? '; remove the quotes' : '';
   return { problem: describeExpected('a whole number', node, hint) };
+}
+
+/** Returns true for the permissions of the files of a secret or config. */
+export function isFileMode(field: DescField): boolean {
+  return (
+    field.name === 'mode' &&
+    ['cloudless.api.SecretRef', 'cloudless.api.ConfigRef'].includes(field.parent.typeName)
+  );
+}
+
+/** The permissions that the files of a secret or config may have. */
+export const FILE_MODES: ReadonlySet<bigint> = new Set([0o400n, 0o440n, 0o444n]);
+
+/** Parses permissions: `0400` and `"0400"` are octal, `256` is decimal as in the JSON of the API. */
+function parseFileMode(node: Node | null): Parsed<bigint> {
+  const value = isScalar(node) ? node.value : undefined;
+  const text = typeof value === 'string' ? value : isScalar(node) ? (node.source ?? '') : '';
+  if (/^0o?[0-7]{3}$/.test(text)) return { value: BigInt(Number.parseInt(text.slice(-3), 8)) };
+  const isDecimal = /^4[04][04]$/.test(text);
+  if (typeof value === 'bigint' && !isDecimal) return { value };
+  const hint = isDecimal ? `; write 0${text}` : '';
+  return { problem: describeExpected('the permissions 0400, 0440 or 0444', node, hint) };
 }
 
 /** Returns true for a 64-bit integer, which protobuf JSON writes as a string. */

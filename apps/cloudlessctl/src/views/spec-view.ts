@@ -25,6 +25,7 @@ import {
   formatSecurity,
   formatVolumes,
 } from './container-text.js';
+import { formatFileReferences } from './file-text.js';
 import { formatProbe } from './probe-text.js';
 
 /** Returns image, command and arguments of a spec on one line. */
@@ -58,6 +59,9 @@ export function getSpecFields(
     ['Container', formatKernelSettings(spec)],
     ['Devices', formatDevices(spec.devices)],
     ['Environment', formatLabels(spec.env)],
+    ['Secrets', formatFileReferences(spec.secrets)],
+    ['Configs', formatFileReferences(spec.configs)],
+    ['Image pull secret', spec.imagePull?.secret ?? ''],
     ['Requests', formatResources(resources?.requests)],
     ['Limits', formatResources(resources?.limits)],
     ['Regions', placement?.regions.join(', ') ?? ''],

@@ -963,7 +963,12 @@ export const manifestSchema: RootSchema = {
     },
     "mode": {
      "description": "Permissions of the files: 0400, 0440 or 0444, as an octal number in decimal notation (256, 288, 292). The owner is the user of the container, the group `fsGroup`. Default: 0, which means 0400, or 0444 when the spec names no numeric user.",
-     "type": "integer"
+     "type": [
+      "integer",
+      "string"
+     ],
+     "pattern": "^0(400|440|444)$",
+     "x-unit": "mode"
     },
     "audience": {
      "description": "Audience with which the replicas use the secret. The secret must allow the audience. Default: `workload/<namespace>.<name>` of this workload.",
@@ -1012,7 +1017,12 @@ export const manifestSchema: RootSchema = {
     },
     "mode": {
      "description": "Permissions of the files, as in SecretRef. Default: 0, which means 0444.",
-     "type": "integer"
+     "type": [
+      "integer",
+      "string"
+     ],
+     "pattern": "^0(400|440|444)$",
+     "x-unit": "mode"
     },
     "version": {
      "description": "Version of the config. Default: 0, the newest version.",
