@@ -1,6 +1,7 @@
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -33,6 +34,7 @@ const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   renewLease: control,
   session: control,
   tunnel: control,
+  getReplicaFiles: control,
   getServerInfo: read,
   getNode: read,
   listNodes: read,
@@ -160,6 +162,15 @@ const policyClasses: ClassByRpc<typeof PolicyService> = {
   testPolicy: read,
 };
 
+const configsClasses: ClassByRpc<typeof ConfigsService> = {
+  createConfig: write,
+  getConfig: read,
+  listConfigs: read,
+  updateConfig: write,
+  deleteConfig: stop,
+  watchConfigs: watch,
+};
+
 const nodeNetworkClasses: ClassByRpc<typeof NodeNetworkService> = {
   // Proxies that do not learn which replicas are gone send connections into the void.
   syncNetwork: control,
@@ -173,6 +184,7 @@ const classesByService: Readonly<Record<string, Readonly<Record<string, CallClas
   [IdentityService.typeName]: identityClasses,
   [NetworkService.typeName]: networkClasses,
   [NodeNetworkService.typeName]: nodeNetworkClasses,
+  [ConfigsService.typeName]: configsClasses,
   [PolicyService.typeName]: policyClasses,
   [UserService.typeName]: userClasses,
 };

@@ -2,6 +2,7 @@ import type { ConnectRouter } from '@connectrpc/connect';
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -21,6 +22,9 @@ import { NetworkRelay } from './node-network/network-relay.js';
 import { NetworkSync } from './node-network/network-sync.js';
 import { NodeHandlers } from './node/node-handlers.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
+import { ConfigHandlers } from './files/config-handlers.js';
+import { FileChanges } from './files/file-changes.js';
+import { ReplicaFiles } from './files/replica-files.js';
 import { PolicyAdmission } from './policy/policy-admission.js';
 import { PolicyHandlers } from './policy/policy-handlers.js';
 import type { ApiServerDeps, ReadDeps } from './ports.js';
@@ -29,6 +33,7 @@ import { RolloutHandlers } from './rollout/rollout-handlers.js';
 import { createAdminRoutes } from './routes/admin-routes.js';
 import { createAgentRoutes } from './routes/agent-routes.js';
 import { CallRoutes } from './routes/call-routes.js';
+import { createConfigRoutes } from './routes/config-routes.js';
 import { createCoordinatorRoutes } from './routes/coordinator-routes.js';
 import { createNetworkRoutes } from './routes/network-routes.js';
 import { createNodeNetworkRoutes } from './routes/node-network-routes.js';
@@ -53,8 +58,8 @@ import { WorkloadHandlers } from './workload/workload-handlers.js';
 export interface ApiServer {
   /**
    * Registers CoordinatorService, AgentService for the containers of all nodes, AdminService,
-   * IdentityService, NetworkService, NodeNetworkService, PolicyService and UserService, for a
-   * coordinator that leads as long as it serves.
+   * ConfigsService, IdentityService, NetworkService, NodeNetworkService, PolicyService and
+   * UserService, for a coordinator that leads as long as it serves.
    */
   readonly registerRoutes: (router: ConnectRouter) => void;
   /** The handlers of all calls, for a `RoleRouter`. */
@@ -77,6 +82,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const changes = { mutex, admission: new PolicyAdmission(reads.policySets) };
   const foreignAgents = new ForeignAgents(deps);
   const sessions = new SessionHub({ ...deps, foreignAgents });
+  const fileChanges = new FileChanges(deps.state, sessions);
   const tunnels = new TunnelHub(deps, sessions, (nodeId, context) =>
     access.isNode(access.getCaller(context), nodeId),
   );
@@ -91,6 +97,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     reads: reads.coordinator,
     sessions,
     tunnels,
+    replicaFiles: new ReplicaFiles({ ...deps, access }),
     nodes: new NodeHandlers({ ...deps, mutex }),
     workloads: new WorkloadHandlers({ ...deps, ...changes }),
     rollouts: new RolloutHandlers({ ...deps, ...changes }),
@@ -120,6 +127,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     reads: reads.network,
   });
   const policy = createPolicyRoutes(routes, new PolicyHandlers({ ...deps, mutex }), reads.policy);
+  const configs = createConfigRoutes(routes, new ConfigHandlers({ ...deps, mutex }), reads.configs);
   const sync = new NetworkSync({ ...deps, access });
   const relay = new NetworkRelay({ ...deps, access, tunnels });
   const nodeNetwork = createNodeNetworkRoutes({ sync, relay });
@@ -131,6 +139,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       [IdentityService, identity],
       [NetworkService, network],
       [NodeNetworkService, nodeNetwork],
+      [ConfigsService, configs],
       [PolicyService, policy],
       [UserService, user],
     ),
@@ -141,12 +150,14 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       router.service(IdentityService, guardService(access, IdentityService, identity));
       router.service(NetworkService, guardService(access, NetworkService, network));
       router.service(NodeNetworkService, guardService(access, NodeNetworkService, nodeNetwork));
+      router.service(ConfigsService, guardService(access, ConfigsService, configs));
       router.service(PolicyService, guardService(access, PolicyService, policy));
       router.service(UserService, guardService(access, UserService, user));
     },
     listWarnings: () => foreignAgents.listWarnings(),
     close: async () => {
       reads.close();
+      fileChanges.close();
       sync.close();
       tunnels.close();
       await sessions.close();
@@ -171,6 +182,7 @@ export function createReadServer(deps: ReadDeps): ReadServer {
       [AgentService, reads.agent],
       [IdentityService, reads.identity],
       [NetworkService, reads.network],
+      [ConfigsService, reads.configs],
       [PolicyService, reads.policy],
       [UserService, reads.user],
     ),

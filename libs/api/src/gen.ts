@@ -1,6 +1,7 @@
 /** The generated types and services of the published API. */
 export * from './gen/cloudless/api/admin_pb.js';
 export * from './gen/cloudless/api/agent_service_pb.js';
+export * from './gen/cloudless/api/config_pb.js';
 export * from './gen/cloudless/api/coordinator_service_pb.js';
 export * from './gen/cloudless/api/error_pb.js';
 export * from './gen/cloudless/api/event_pb.js';

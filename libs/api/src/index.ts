@@ -14,6 +14,7 @@ export {
   createIdentityClient,
   createNetworkClient,
   createNodeNetworkClient,
+  createConfigsClient,
   createPolicyClient,
   createUserClient,
 } from './wire/clients.js';
@@ -24,6 +25,7 @@ export type {
   IdentityClient,
   NetworkClient,
   NodeNetworkClient,
+  ConfigsClient,
   PolicyClient,
   UserClient,
 } from './wire/clients.js';
@@ -100,3 +102,12 @@ export { findProbePort } from './spec/probe-rules.js';
 export { extractTemplate, toTemplate } from './spec/template.js';
 export { createValidationInterceptor, validateMessage } from './wire/validation.js';
 export { isRolledOut } from './spec/rollout-phase.js';
+export {
+  CONFIGS_DIRECTORY,
+  DEFAULT_RELOAD_SIGNAL,
+  FILES_CAPABILITY,
+  FILES_VARIABLES,
+  IMAGE_CREDENTIALS_CAPABILITY,
+  RELOAD_SIGNALS,
+  SECRETS_DIRECTORY,
+} from './spec/files-rules.js';

@@ -3,6 +3,7 @@ import { assert, type CloudlessError, type StopSignal } from '@cloudless/base';
 import { exportSnapshot, type Revision, type SnapshotSummary } from '@cloudless/state-store';
 import {
   checkRevision,
+  readRecord,
   readRecordsAt,
   streamChangesAfter,
   type HistoricChanges,
@@ -22,7 +23,7 @@ import { SCHEMA_VERSION, type RecordKind, type RecordOf } from './records/record
 import { StateCore, type ClusterStateOptions } from './state-core.js';
 import type { Transaction } from './transaction/transaction.js';
 import type { ChangeListener } from './view/view-follower.js';
-import type { ClusterView } from './view/view.js';
+import type { ClusterView, Stored } from './view/view.js';
 
 export type { ChangeListener, ClusterStateOptions };
 
@@ -294,6 +295,17 @@ export class ClusterState {
     pause: () => Promise<void> = () => Promise.resolve(),
   ): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
     return readRecordsAt(this.core.options.store, kind, revision, pause);
+  }
+
+  /**
+   * Reads one record from the store, as committed now: for kinds that the view does not hold.
+   * @returns Undefined when there is no such record.
+   */
+  readRecord<Kind extends RecordKind>(
+    kind: Kind,
+    id: string,
+  ): Promise<Stored<RecordOf<Kind>> | undefined> {
+    return readRecord(this.core.options.store, kind, id);
   }
 
   /**

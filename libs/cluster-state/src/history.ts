@@ -8,6 +8,7 @@ import {
   type RecordOf,
 } from './records/records.js';
 import { ChangeBuffer } from './view/change-buffer.js';
+import type { Stored } from './view/record-change.js';
 import type { ViewFollower } from './view/view-follower.js';
 
 /**
@@ -104,6 +105,18 @@ async function* readStore(
   } catch (reason) {
     throw errorKindOf(reason) === 'compacted' ? createCompactedError(after, reason) : reason;
   }
+}
+
+/** Implements `ClusterState.readRecord`. */
+export async function readRecord<Kind extends RecordKind>(
+  store: StateStore,
+  kind: Kind,
+  id: string,
+): Promise<Stored<RecordOf<Kind>> | undefined> {
+  const entry = await store.get(toKey(kind, id));
+  if (entry === undefined) return undefined;
+  const { key, value, modRevision: revision } = entry;
+  return { value: decodeRecord(kind, id, value), revision, bytes: key.length + value.byteLength };
 }
 
 /** Implements `ClusterState.recordsAt`. */

@@ -21,11 +21,13 @@ export {
   ROUTE_GUARD_KEY,
   decodeRecord,
   encodeRecord,
+  toConfigKeyId,
   toNameKeyId,
   parseKey,
   toReplicaKeyId,
   toRouteKeyId,
   toServiceKeyId,
+  toValueKeyId,
   toVersionKeyId,
 } from './records/records.js';
 export type { RecordKind, RecordOf } from './records/records.js';
@@ -54,6 +56,18 @@ export {
   createVersionRecord,
 } from './transaction/spec-update.js';
 export type { SpecUpdate } from './transaction/spec-update.js';
+export {
+  NO_PINS,
+  describeNewPins,
+  isRotated,
+  findNewestVersion,
+  listFileRefs,
+  putFilesGuard,
+  resolvePins,
+  requireFilesGuard,
+  toNoun,
+} from './transaction/file-pins.js';
+export type { FileKind, FilePins, FileRef, FilesView } from './transaction/file-pins.js';
 export { getZone, selectsNode, toEffectiveNode, toTaintKey } from './records/effective-node.js';
 export type { EffectiveNode } from './records/effective-node.js';
 export type { NodeLiveStatus } from './records/node-live-status.js';

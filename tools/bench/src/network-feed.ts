@@ -24,6 +24,7 @@ import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { createSeededRandom, silentLog, sleep } from '@cloudless/base';
 import {
   copyReplica,
+  NO_PINS,
   createVersionRecord,
   openClusterState,
   toNameKeyId,
@@ -162,7 +163,12 @@ async function putService(state: ClusterState, index: number): Promise<void> {
       .put(
         'version',
         toVersionKeyId(uid, 1),
-        createVersionRecord(spec, { version: 1, nowMs: systemClock.wallTime(), earlier: [] }),
+        createVersionRecord(spec, {
+          version: 1,
+          nowMs: systemClock.wallTime(),
+          earlier: [],
+          pins: NO_PINS,
+        }),
       )
       .put('control', uid, create(ControlRecordSchema, { uid, nextSequence: 1n }))
       .put(

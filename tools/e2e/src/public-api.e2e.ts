@@ -9,6 +9,7 @@ import {
   ADMIN,
   AGENT,
   COORDINATOR,
+  CONFIGS,
   IDENTITY,
   NETWORK,
   NODE_NETWORK,
@@ -238,7 +239,7 @@ describe('AgentService', () => {
     it('serves health of each service and reflection', async () => {
       const services =
         url() === cluster.url
-          ? [ADMIN, AGENT, COORDINATOR, IDENTITY, NETWORK, NODE_NETWORK, POLICY, USER]
+          ? [ADMIN, AGENT, CONFIGS, COORDINATOR, IDENTITY, NETWORK, NODE_NETWORK, POLICY, USER]
           : [AGENT];
       expect(await listServices(url())).toEqual([
         ...services,

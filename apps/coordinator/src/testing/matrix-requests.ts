@@ -2,6 +2,7 @@ import type { DescMethod, DescService } from '@bufbuild/protobuf';
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -81,6 +82,7 @@ const coordinator: Rows<typeof CoordinatorService> = {
     request: ({ nodeId }) => ({ nodeId, sessionId: 'none', loopAge: { nanos: 1 } }),
   },
   session: { request: (target) => ({ message: { case: 'hello', value: hello(target) } }) },
+  getReplicaFiles: { request: ({ nodeId }) => ({ nodeId, replicaId: 'none' }) },
   tunnel: { request: () => ({ frame: { case: 'tunnelId', value: 'none' } }) },
   getNode: { request: missingNode },
   listNodes: { request: nothing },
@@ -231,6 +233,14 @@ const policies: Rows<typeof PolicyService> = {
   watchPolicies: { request: inNamespace },
   testPolicy: { request: inNamespace },
 };
+const configs: Rows<typeof ConfigsService> = {
+  createConfig: { request: (target) => ({ ...workload(target), data: {} }) },
+  getConfig: { request: workload },
+  listConfigs: { request: inNamespace },
+  updateConfig: { request: workload },
+  deleteConfig: { request: workload },
+  watchConfigs: { request: inNamespace },
+};
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   syncNetwork: { request: ({ nodeId }) => ({ nodeId }) },
   relayNetwork: {
@@ -256,6 +266,7 @@ const rows: Readonly<Record<string, Readonly<Record<string, MatrixRow>>>> = {
   [IdentityService.typeName]: identity,
   [NetworkService.typeName]: network,
   [NodeNetworkService.typeName]: nodeNetwork,
+  [ConfigsService.typeName]: configs,
   [PolicyService.typeName]: policies,
   [UserService.typeName]: users,
   [Health.typeName]: health,

@@ -2,6 +2,7 @@ import type { DescMethod } from '@bufbuild/protobuf';
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -39,6 +40,8 @@ const coordinator: Policies<typeof CoordinatorService> = {
   renewLease: 'agentReport',
   session: 'agentReport',
   tunnel: 'agentReport',
+  // Refusals are events with the category SECURITY; deliveries are in the audit log of the secret.
+  getReplicaFiles: 'readOnly',
   getNode: 'readOnly',
   listNodes: 'readOnly',
   watchNodes: 'readOnly',
@@ -167,12 +170,22 @@ const policyCalls: Policies<typeof PolicyService> = {
   testPolicy: 'readOnly',
 };
 
+const configs: Policies<typeof ConfigsService> = {
+  createConfig: 'change',
+  getConfig: 'readOnly',
+  listConfigs: 'readOnly',
+  updateConfig: 'change',
+  deleteConfig: 'change',
+  watchConfigs: 'readOnly',
+};
+
 const nodeNetwork: Policies<typeof NodeNetworkService> = {
   syncNetwork: 'agentReport',
   relayNetwork: 'agentReport',
 };
 
 const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> = {
+  [ConfigsService.typeName]: configs,
   [CoordinatorService.typeName]: coordinator,
   [AgentService.typeName]: agent,
   [AdminService.typeName]: admin,

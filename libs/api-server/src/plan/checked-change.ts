@@ -6,6 +6,7 @@ import {
 import type { NodeRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
+import { checkFileRefs } from '../files/file-refs.js';
 import { startDrain, uncordonNode, type NodeChange } from '../node/drain.js';
 import { confirmLoss, cordonNode, requireNode } from '../node/node-change.js';
 import { requireRemovable } from '../node/node-removal.js';
@@ -83,11 +84,11 @@ export function validateChange(
   { createdAtMs, getOverride }: ValidationContext,
 ): CheckedChange {
   const { change } = planned;
-  const judge = (changed: WorkloadChange): CheckedChange => ({
-    kind: 'workload',
-    change: changed,
-    admitted: deps.admission.check(view, changed, getOverride(planned)),
-  });
+  const judge = (changed: WorkloadChange): CheckedChange => {
+    const admitted = deps.admission.check(view, changed, getOverride(planned));
+    checkFileRefs(view, changed);
+    return { kind: 'workload', change: changed, admitted };
+  };
   switch (change.case) {
     case 'apply':
       return judge(planApply(deps, view, change.value));

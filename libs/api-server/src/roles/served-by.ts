@@ -2,6 +2,7 @@ import type { DescMethod } from '@bufbuild/protobuf';
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -43,6 +44,8 @@ const coordinator: Rows<typeof CoordinatorService> = {
   renewLease: 'leader',
   session: 'leaderDirectly',
   tunnel: 'leaderDirectly',
+  // The leader knows first when a replica has left a node.
+  getReplicaFiles: 'leader',
   getNode: 'liveStatus',
   listNodes: 'liveStatus',
   watchNodes: 'liveStatus',
@@ -166,6 +169,15 @@ const policies: Rows<typeof PolicyService> = {
   testPolicy: 'records',
 };
 
+const configs: Rows<typeof ConfigsService> = {
+  createConfig: 'leader',
+  getConfig: 'records',
+  listConfigs: 'records',
+  updateConfig: 'leader',
+  deleteConfig: 'leader',
+  watchConfigs: 'records',
+};
+
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   // The leader decides when all proxies have applied a removal.
   syncNetwork: 'leader',
@@ -180,6 +192,7 @@ const rows = new Map<string, Readonly<Record<string, ServedBy>>>([
   [IdentityService.typeName, identity],
   [NetworkService.typeName, network],
   [NodeNetworkService.typeName, nodeNetwork],
+  [ConfigsService.typeName, configs],
   [PolicyService.typeName, policies],
   [UserService.typeName, users],
 ]);
@@ -188,6 +201,7 @@ const rows = new Map<string, Readonly<Record<string, ServedBy>>>([
 export const SERVED_SERVICES = [
   CoordinatorService,
   AgentService,
+  ConfigsService,
   AdminService,
   IdentityService,
   NetworkService,

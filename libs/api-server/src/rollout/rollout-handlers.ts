@@ -17,6 +17,7 @@ import type { ControlRecord, VersionRecord, WorkloadRecord } from '@cloudless/ap
 import { CloudlessError } from '@cloudless/base';
 import {
   toCanonicalVersion,
+  describeNewPins,
   restoreSpecOfVersion,
   type ClusterView,
 } from '@cloudless/cluster-state';
@@ -163,7 +164,7 @@ export function createUndo(view: ClusterView, request: UndoRolloutRequest): Work
   const current = requireMutableWorkload(view, request);
   const { namespace, name } = current.value;
   const version = findUndoTarget(view, current.value, request.toVersion);
-  const spec = restoreSpecOfVersion(getSpec(current.value), version);
+  const spec = restoreSpecOfVersion(view, current.value, version);
   return {
     namespace,
     name,
@@ -171,6 +172,7 @@ export function createUndo(view: ClusterView, request: UndoRolloutRequest): Work
     spec,
     reason: 'WorkloadUpdated',
     cause: `undo to version ${version.version}`,
+    note: describeNewPins(version.asWritten, spec),
   };
 }
 

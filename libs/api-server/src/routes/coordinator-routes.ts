@@ -1,5 +1,6 @@
 import type { ServiceImpl } from '@connectrpc/connect';
 import { CoordinatorService } from '@cloudless/api';
+import type { ReplicaFiles } from '../files/replica-files.js';
 import type { NodeHandlers } from '../node/node-handlers.js';
 import type { PlanHandlers } from '../plan/plan-handlers.js';
 import type { RolloutHandlers } from '../rollout/rollout-handlers.js';
@@ -19,6 +20,7 @@ export interface CoordinatorHandlers extends StreamRouteHandlers {
   readonly reads: ReadRoutes['coordinator'];
   readonly sessions: SessionHub;
   readonly tunnels: TunnelHub;
+  readonly replicaFiles: ReplicaFiles;
   readonly nodes: NodeHandlers;
   readonly workloads: WorkloadHandlers;
   readonly rollouts: RolloutHandlers;
@@ -31,13 +33,14 @@ export function createCoordinatorRoutes(
   routes: CallRoutes,
   handlers: CoordinatorHandlers,
 ): Coordinator {
-  const { sessions, tunnels, reads } = handlers;
+  const { sessions, tunnels, replicaFiles, reads } = handlers;
   return {
     ...reads,
     heartbeat: (request, context) => sessions.handleHeartbeat(request, context),
     renewLease: (request, context) => sessions.handleRenewLease(request, context),
     session: (messages, context) => sessions.runSession(messages, context),
     tunnel: (messages, context) => tunnels.handleTunnel(messages, context),
+    getReplicaFiles: (request, context) => replicaFiles.getReplicaFiles(request, context),
     ...createNodeRoutes(routes, handlers),
     ...createWorkloadRoutes(routes, handlers),
     ...createRolloutRoutes(routes, handlers),

@@ -14,6 +14,7 @@ import { ServiceReads } from '../network/service-reads.js';
 import { NodePictures } from '../node/node-pictures.js';
 import { NodeReads } from '../node/node-reads.js';
 import { PlanReads } from '../plan/plan-reads.js';
+import { ConfigReads } from '../files/config-reads.js';
 import { PolicyReads } from '../policy/policy-reads.js';
 import { PolicySets } from '../policy/policy-sets.js';
 import { PolicyTests } from '../policy/policy-tests.js';
@@ -29,6 +30,7 @@ import { WorkloadReads } from '../workload/workload-reads.js';
 import type { CallAccess } from '../access/call-access.js';
 import { readWorkload, requireWorkloadRole } from './call-routes.js';
 import { createNetworkReads } from './network-routes.js';
+import { createConfigReads } from './config-routes.js';
 import { createPolicyReads } from './policy-routes.js';
 
 const calls = CoordinatorService.method;
@@ -39,6 +41,7 @@ export interface ReadRoutes {
   readonly agent: Pick<ServiceImpl<typeof AgentService>, 'listContainers'>;
   readonly identity: ReturnType<typeof createIdentityReads>;
   readonly network: ReturnType<typeof createNetworkReads>;
+  readonly configs: ReturnType<typeof createConfigReads>;
   readonly policy: ReturnType<typeof createPolicyReads>;
   readonly user: ReturnType<typeof createUserReads>;
   /** The stored policies, prepared for evaluation. */
@@ -68,6 +71,7 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
       services: new ServiceReads({ ...deps, livenessChanges }),
       ingress: new RouteReads(deps),
     }),
+    configs: createConfigReads(access, deps, new ConfigReads({ ...deps, livenessChanges })),
     policy: createPolicyReads(deps, {
       reads: new PolicyReads({ ...deps, livenessChanges }),
       tests: new PolicyTests(deps, policySets),

@@ -2,6 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import {
   CoordinatorMessageSchema,
   EndpointsGoneSchema,
+  ReplicaFilesChangedSchema,
   type CoordinatorMessage,
   type Hello,
   type OpenTunnel,
@@ -251,6 +252,15 @@ export class AgentSession {
     // The order is sent again, or to a new session, after the proxies have applied the removal.
     if (content.case === 'stop' && content.value.awaitEndpointsGone !== undefined)
       if (this.deps.network.isGone(replicaId)) this.sendEndpointsGone(replicaId);
+  }
+
+  /** Notifies the agent that files of a replica have a new version. */
+  sendFilesChanged(replicaId: string): void {
+    const value = create(ReplicaFilesChangedSchema, { replicaIds: [replicaId] });
+    this.outbox.push(
+      `files/${replicaId}`,
+      create(CoordinatorMessageSchema, { message: { case: 'filesChanged', value } }),
+    );
   }
 
   /** Tells the agent that no network proxy chooses a leaving replica any more. */

@@ -23,6 +23,7 @@ import {
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, errorFields, type Timer } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
+import type { FilesChangedSender } from '../files/file-changes.js';
 import { CallAccess } from '../access/call-access.js';
 import type { ApiCaller } from '../access/caller.js';
 import { RenewalRequests } from '../identity/renewal-requests.js';
@@ -51,7 +52,7 @@ const TRACK_ALL_EVERY = 60;
  * Runs the sessions of agents: receives their reports, sends orders as soon as they are committed,
  * and repeats orders until the agents acknowledge them.
  */
-export class SessionHub implements TunnelRequester {
+export class SessionHub implements TunnelRequester, FilesChangedSender {
   /** The newest session of each connected node, by node id. */
   private readonly sessions = new Map<string, AgentSession>();
   private readonly reportQueue: ReplicaReportQueue;
@@ -409,6 +410,10 @@ export class SessionHub implements TunnelRequester {
       const nodeId = this.deps.state.view().replica(replicaId)?.value.nodeId ?? '';
       this.sessions.get(nodeId)?.sendEndpointsGone(replicaId);
     }
+  }
+
+  sendFilesChanged(nodeId: string, replicaId: string): void {
+    this.sessions.get(nodeId)?.sendFilesChanged(replicaId);
   }
 
   private armResendTimer(): void {

@@ -19,6 +19,7 @@ import {
   putSpecUpdate,
   toVersionKeyId,
   createVersionRecord,
+  resolvePins,
   type ClusterView,
   type Stored,
   type Transaction,
@@ -28,6 +29,7 @@ import type { MutationResult } from '../mutation/idempotent-mutation.js';
 import { getSpec, type WorkloadName } from '../lookup.js';
 import type { PolicyAdmission } from '../policy/policy-admission.js';
 import type { JudgedCall } from '../policy/policy-override.js';
+import { putFileRefs } from '../files/file-refs.js';
 import { putExposedService } from '../network/exposed-service.js';
 
 /** A validated change of one workload that is not yet part of a transaction. */
@@ -43,6 +45,8 @@ export interface WorkloadChange extends WorkloadName {
    * `undo to version 1`. Absent when the caller sent the spec; ignored for a new workload.
    */
   readonly cause?: string;
+  /** End of the message of the event about the change of an existing workload. Default: empty. */
+  readonly note?: string;
 }
 
 /** Ports of {@link putWorkloadChange}. */
@@ -89,11 +93,12 @@ export function putWorkloadChange(
   change: WorkloadChange,
   call: JudgedCall,
 ): WorkloadRecord {
-  const { current, spec, reason, cause } = change;
+  const { current, spec, reason, cause, note = '' } = change;
   const { requestId } = call;
   deps.admission.admit(view, transaction, change, call);
+  putFileRefs(view, transaction, change);
   if (current === undefined) {
-    const created = putNewWorkload(deps, transaction, change, requestId);
+    const created = putNewWorkload(deps, view, transaction, change, requestId);
     putExposedService(deps, view, transaction, created);
     return created;
   }
@@ -111,13 +116,14 @@ export function putWorkloadChange(
       : `now has ${spec.replicas ?? 1} desired replicas`;
   const effect = version === current.value.version ? settings : `is now at version ${version}`;
   const origin = cause === undefined ? '' : `, ${cause}`;
-  const message = `workload ${namespace}/${name} ${effect} (generation ${generation}${origin})`;
+  const message = `workload ${namespace}/${name} ${effect} (generation ${generation}${origin})${note === '' ? '' : `; ${note}`}`;
   transaction.event({ ...createEventFields(record, requestId), reason, message });
   return record;
 }
 
 function putNewWorkload(
   { clock, random }: Pick<ApiServerDeps, 'clock' | 'random'>,
+  view: ClusterView,
   transaction: Transaction,
   { namespace, name, spec, reason }: WorkloadChange,
   requestId: string,
@@ -143,7 +149,10 @@ function putNewWorkload(
     .put(
       'version',
       toVersionKeyId(uid, 1),
-      createVersionRecord(spec, { version: 1, nowMs, earlier: [] }),
+      createVersionRecord(spec, {
+        ...{ version: 1, nowMs, earlier: [] },
+        pins: resolvePins(view, namespace, spec),
+      }),
     )
     .put('control', uid, create(ControlRecordSchema, { uid, nextSequence: 1n }))
     .event({

@@ -15,6 +15,7 @@ import { CallAccess } from '../access/call-access.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
+import { checkFileRefs } from '../files/file-refs.js';
 import { requireWorkload } from '../lookup.js';
 import { withPolicyWarnings } from '../plan/policy-warnings.js';
 import { readJudgedCall, requireOverridePermission } from '../policy/policy-override.js';
@@ -92,6 +93,7 @@ export class WorkloadHandlers {
     const view = this.deps.state.view();
     const planned = planApply(this.deps, view, request);
     const admitted = this.deps.admission.check(view, planned, request.policyOverride?.reason);
+    checkFileRefs(view, planned);
     const { current, ...change } = planned;
     const plan = this.deps.dryRun.planChange({ ...change, current: current?.value });
     return truncateWorkloadPlan(withPolicyWarnings(plan, admitted));

@@ -7,6 +7,7 @@ import {
   type WorkloadSpec,
 } from '../gen.js';
 import { resolveDisconnectTimes } from './defaults.js';
+import { FILES_CAPABILITY, IMAGE_CREDENTIALS_CAPABILITY } from './files-rules.js';
 import { requestsIdentity, WORKLOAD_IDENTITY_CAPABILITY } from './workload-identity.js';
 
 /** Capability that a node needs for each kind of volume. */
@@ -37,6 +38,7 @@ export function listRequiredCapabilities(
     return [
       'runtime.process',
       ...limits.map((name) => `process.${name}`),
+      ...listFilesCapabilities(template),
       ...(isExclusive ? ['disconnect.exclusive'] : []),
     ];
   }
@@ -53,9 +55,17 @@ export function listRequiredCapabilities(
     ...(template.ulimits.length > 0 ? ['container.ulimits'] : []),
     ...listNetworkCapabilities(template),
     ...listVolumeCapabilities(template),
+    ...listFilesCapabilities(template),
     ...(requestsIdentity(template) ? [WORKLOAD_IDENTITY_CAPABILITY] : []),
     ...(template.security === undefined ? [] : listSecurityCapabilities(template.security)),
     ...(isExclusive ? ['cri.disconnect.exclusive'] : []),
+  ];
+}
+
+function listFilesCapabilities({ secrets, configs, imagePull }: WorkloadSpec): readonly string[] {
+  return [
+    ...(secrets.length > 0 || configs.length > 0 ? [FILES_CAPABILITY] : []),
+    ...((imagePull?.secret ?? '') === '' ? [] : [IMAGE_CREDENTIALS_CAPABILITY]),
   ];
 }
 

@@ -201,7 +201,7 @@ describe('withDefaults', () => {
  * default within an item, such as the name of a port, looks like another value of the list.
  */
 function isFilledList(path: string): boolean {
-  return path === 'ports' || path.endsWith('affinity.workloads');
+  return ['ports', 'secrets', 'configs'].includes(path) || path.endsWith('affinity.workloads');
 }
 
 describe('resolveNamespace and resolvePortName', () => {

@@ -16,6 +16,8 @@ import {
   type WorkloadSpec,
 } from '../gen.js';
 
+import { fillFiles } from './files-rules.js';
+
 /** Defaults of absent fields of specs and requests, and the limit of the page size. */
 export const DEFAULTS = {
   replicas: 1,
@@ -78,6 +80,7 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   requests.memoryBytes ??= capAtLimit<bigint>(DEFAULTS.memoryBytes, limits?.memoryBytes);
   full.placement ??= create(PlacementSchema);
   fillPlacement(full.placement);
+  fillFiles(full);
   full.restart ??= create(RestartPolicySchema);
   if (full.restart.policy === RestartPolicy_Policy.ON_FAILURE)
     full.restart.maxRetries ??= DEFAULTS.onFailureMaxRetries;

@@ -11,6 +11,7 @@ import {
 import { validateExpose } from '../network/exposed-service.js';
 import { validateContainer } from './container-rules.js';
 import { DEFAULTS, resolveDisconnectTimes, resolvePortName } from './defaults.js';
+import { validateFiles } from './files-rules.js';
 import { isImageReference } from './image-reference.js';
 import { validateMode } from './mode-rules.js';
 import { validateProbes } from './probe-rules.js';
@@ -34,6 +35,7 @@ export function checkSpec(spec: WorkloadSpec): void {
     ...validateExpose(spec),
     ...validateResources(spec),
     ...validateContainer(spec),
+    ...validateFiles(spec),
     ...validateRestart(spec),
     ...validateProbes(spec),
     ...validateDisconnect(spec),

@@ -2,6 +2,7 @@ import { createClient, type Client, type Transport } from '@connectrpc/connect';
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -28,6 +29,8 @@ export type IdentityClient = Client<typeof IdentityService>;
 export type NetworkClient = Client<typeof NetworkService>;
 /** Client of NodeNetworkService, which network proxies call. */
 export type NodeNetworkClient = Client<typeof NodeNetworkService>;
+/** Client of ConfigsService: configs of workloads. */
+export type ConfigsClient = Client<typeof ConfigsService>;
 /** Client of PolicyService: policies, and what they decide about workloads. */
 export type PolicyClient = Client<typeof PolicyService>;
 /** Client of UserService: users, roles and credentials. */
@@ -70,6 +73,14 @@ export function createAdminClient(transport: Transport): AdminClient {
  */
 export function createIdentityClient(transport: Transport): IdentityClient {
   return createClient(IdentityService, transport);
+}
+
+/**
+ * Creates a client of ConfigsService.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
+export function createConfigsClient(transport: Transport): ConfigsClient {
+  return createClient(ConfigsService, transport);
 }
 
 /**

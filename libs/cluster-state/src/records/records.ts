@@ -3,11 +3,14 @@ import { EventSchema } from '@cloudless/api';
 import {
   CertificateAuthorityRecordSchema,
   ClusterRecordSchema,
+  ConfigRecordSchema,
+  ConfigValueRecordSchema,
   ControlRecordSchema,
   CoordinatorRecordSchema,
   CredentialRecordSchema,
   EndpointRecordSchema,
   EvidenceRecordSchema,
+  FilesGuardRecordSchema,
   JoinTokenRecordSchema,
   LeaderLeaseRecordSchema,
   LeaderRecordSchema,
@@ -99,11 +102,23 @@ export const recordSchemas = {
   policy: PolicyRecordSchema,
   /** The guard of all policies; id `policies`. */
   policyguard: PolicyGuardRecordSchema,
+  /** A config without its values; id: `<namespace>/<name>`. */
+  config: ConfigRecordSchema,
+  /** The values of a version of a config; id: `<uid>/<version>`. */
+  configvalue: ConfigValueRecordSchema,
+  /** The guard of the secrets and configs of a namespace; id: the namespace. */
+  filesguard: FilesGuardRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;
 export const RECORD_KINDS = Object.keys(recordSchemas) as readonly RecordKind[];
 export type RecordOf<Kind extends RecordKind> = MessageShape<(typeof recordSchemas)[Kind]>;
+
+/**
+ * Kinds that views do not hold, because their records are large and rarely read. Read them with
+ * `ClusterState.readRecord`.
+ */
+const UNVIEWED_KINDS: ReadonlySet<RecordKind> = new Set<RecordKind>(['configvalue']);
 
 /** Prefix of all keys of the coordinator. */
 export const KEY_PREFIX = '/';
@@ -123,6 +138,12 @@ export function parseKey(
   return Object.hasOwn(recordSchemas, kind)
     ? { kind: kind as RecordKind, id: key.slice(end + 1) }
     : undefined;
+}
+
+/** As {@link parseKey}; also undefined for a kind that views do not hold. */
+export function parseViewKey(key: string): ReturnType<typeof parseKey> {
+  const parsed = parseKey(key);
+  return parsed === undefined || UNVIEWED_KINDS.has(parsed.kind) ? undefined : parsed;
 }
 
 const codecs = Object.fromEntries(
@@ -172,6 +193,10 @@ export const toServiceKeyId = (namespace: string, name: string): string => `${na
 export const toRouteKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
 export const ROUTE_GUARD_KEY = 'routes';
 export const POLICY_GUARD_KEY = 'policies';
+/** The key of a config. */
+export const toConfigKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
+/** The key of the values of a version of a config or secret. */
+export const toValueKeyId = toVersionKeyId;
 /** Builds an event id. Ids sort by epoch, then by count within the epoch. */
 export const toEventId = (epoch: bigint, count: number): string =>
   `${padNumber(epoch)}-${padNumber(count)}`;

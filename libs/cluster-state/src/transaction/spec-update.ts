@@ -16,6 +16,15 @@ import {
 } from '@cloudless/api/store';
 import { toVersionKeyId } from '../records/records.js';
 import type { ClusterView, Stored } from '../view/view.js';
+import {
+  applyPins,
+  listFileRefs,
+  requireFilesGuard,
+  resolvePins,
+  restorePins,
+  type FilePins,
+  type FilesView,
+} from './file-pins.js';
 import type { Transaction } from './transaction.js';
 
 /** A new spec of a workload, and its origin. */
@@ -30,33 +39,42 @@ export interface SpecUpdate {
    * update by a user.
    */
   readonly cause?: string;
+  /**
+   * Makes a new version although the spec has the template of the newest version already, because
+   * secrets or configs have new versions. Default: false.
+   */
+  readonly forceVersion?: boolean;
 }
 
 /**
  * Writes a changed spec as the next generation, and as a new version when the replica template
- * differs. The commit conflicts when the workload has changed since it was read.
+ * differs. A new version keeps the versions of secrets and configs that are the newest now. The
+ * commit conflicts when the workload has changed since it was read, or a secret or config that the
+ * new version uses.
  * @returns The new workload record.
  */
 export function putSpecUpdate(
   transaction: Transaction,
-  view: Pick<ClusterView, 'versions'>,
+  view: Pick<ClusterView, 'versions'> & FilesView,
   current: Stored<WorkloadRecord>,
   update: SpecUpdate,
 ): WorkloadRecord {
-  const { spec, requestId, nowMs, cause = '' } = update;
+  const { spec, requestId, nowMs, cause = '', forceVersion = false } = update;
   const next = clone(WorkloadRecordSchema, current.value);
   const before = next.spec ?? create(WorkloadSpecSchema);
   next.spec = spec;
   next.requestId = requestId;
   next.generation += 1n;
   transaction.require('workload', next.uid, current);
-  if (!equals(WorkloadSpecSchema, toTemplate(before), toTemplate(spec))) {
+  if (forceVersion || !equals(WorkloadSpecSchema, toTemplate(before), toTemplate(spec))) {
+    if (listFileRefs(spec).length > 0) requireFilesGuard(view, transaction, next.namespace);
     next.version += 1;
     const record = createVersionRecord(spec, {
       version: next.version,
       nowMs,
       cause,
       earlier: view.versions(next.uid),
+      pins: resolvePins(view, next.namespace, spec),
     });
     transaction.put('version', toVersionKeyId(next.uid, next.version), record);
   }
@@ -66,7 +84,8 @@ export function putSpecUpdate(
 
 /**
  * Builds the record of a version.
- * @param fields - `earlier`: the kept versions, ascending.
+ * @param fields - `earlier`: the kept versions, ascending. `pins`: the versions of secrets and configs
+ *   that the version keeps.
  */
 export function createVersionRecord(
   spec: WorkloadSpec,
@@ -75,9 +94,10 @@ export function createVersionRecord(
     readonly nowMs: number;
     readonly cause?: string;
     readonly earlier: readonly VersionRecord[];
+    readonly pins: FilePins;
   },
 ): VersionRecord {
-  const template = toTemplate(spec);
+  const template = applyPins(toTemplate(spec), fields.pins);
   const same = fields.earlier.find(
     (kept) => kept.template !== undefined && equals(WorkloadSpecSchema, kept.template, template),
   );
@@ -119,11 +139,12 @@ export function createServingFilter(
 }
 
 /**
- * The spec that an undo writes: the template of an older version, everything else from the current
- * spec.
+ * The spec that an undo writes: the template of an older version with its versions of secrets and
+ * configs, everything else from the current spec.
  */
 export function restoreSpecOfVersion(
-  current: WorkloadSpec,
+  view: FilesView,
+  { namespace, spec: current = create(WorkloadSpecSchema) }: WorkloadRecord,
   { asWritten, template }: VersionRecord,
 ): WorkloadSpec {
   const spec = clone(WorkloadSpecSchema, asWritten ?? template ?? create(WorkloadSpecSchema));
@@ -131,5 +152,5 @@ export function restoreSpecOfVersion(
   if (current.rollout !== undefined) spec.rollout = current.rollout;
   if (current.disconnect !== undefined) spec.disconnect = current.disconnect;
   spec.expose = current.expose;
-  return spec;
+  return restorePins(spec, template, view, namespace);
 }

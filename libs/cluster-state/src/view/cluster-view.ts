@@ -1,11 +1,13 @@
 import type { Event } from '@cloudless/api';
 import type {
   CertificateAuthorityRecord,
+  ConfigRecord,
   ControlRecord,
   CoordinatorRecord,
   CredentialRecord,
   EndpointRecord,
   EvidenceRecord,
+  FilesGuardRecord,
   JoinTokenRecord,
   NetworkSettingsRecord,
   NodePortRecord,
@@ -138,6 +140,19 @@ export interface ClusterView {
   policies(): Iterable<Stored<PolicyRecord>>;
   /** Changes with any policy; undefined before the first policy. */
   policyGuard(): Stored<PolicyGuardRecord> | undefined;
+  /**
+   * A config, without its values.
+   * @param key - `<namespace>/<name>`.
+   */
+  config(key: string): Stored<ConfigRecord> | undefined;
+  configs(): Iterable<Stored<ConfigRecord>>;
+  /**
+   * Configs by namespace and name, as {@link workloadsByName} lists workloads.
+   * @param after - Only configs after this key, `<namespace>/<name>`. Default: all configs.
+   */
+  configsByName(after?: string): Iterable<Stored<ConfigRecord>>;
+  /** Changes with any secret or config of a namespace; undefined before the first of them. */
+  filesGuard(namespace: string): Stored<FilesGuardRecord> | undefined;
   /** Settings of the network; undefined before the first leader has stored them. */
   networkSettings(): Stored<NetworkSettingsRecord> | undefined;
 }

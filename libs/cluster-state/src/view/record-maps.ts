@@ -1,11 +1,13 @@
 import type { Event } from '@cloudless/api';
 import type {
   CertificateAuthorityRecord,
+  ConfigRecord,
   ControlRecord,
   CoordinatorRecord,
   CredentialRecord,
   EndpointRecord,
   EvidenceRecord,
+  FilesGuardRecord,
   JoinTokenRecord,
   NetworkSettingsRecord,
   NodePortRecord,
@@ -69,6 +71,10 @@ export abstract class RecordMaps {
     routeguard: new Map(),
     policy: new Map(),
     policyguard: new Map(),
+    config: new Map(),
+    // Always empty: see `parseViewKey`.
+    configvalue: new Map(),
+    filesguard: new Map(),
   };
 
   /** Returns any record by its kind and the id in its key. */
@@ -237,6 +243,18 @@ export abstract class RecordMaps {
 
   policyGuard(): Stored<PolicyGuardRecord> | undefined {
     return this.byKind.policyguard.get(POLICY_GUARD_KEY);
+  }
+
+  config(key: string): Stored<ConfigRecord> | undefined {
+    return this.byKind.config.get(key);
+  }
+
+  configs(): Iterable<Stored<ConfigRecord>> {
+    return this.byKind.config.values();
+  }
+
+  filesGuard(namespace: string): Stored<FilesGuardRecord> | undefined {
+    return this.byKind.filesguard.get(namespace);
   }
 
   networkSettings(): Stored<NetworkSettingsRecord> | undefined {

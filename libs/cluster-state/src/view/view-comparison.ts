@@ -1,6 +1,6 @@
 import { errorFields, errorKindOf, sleep, type Clock, type Log, type Meter } from '@cloudless/base';
 import type { StateStore } from '@cloudless/state-store';
-import { KEY_PREFIX, RECORD_KINDS, parseKey, toKey } from '../records/records.js';
+import { KEY_PREFIX, RECORD_KINDS, parseViewKey, toKey } from '../records/records.js';
 import type { ViewFollower } from './view-follower.js';
 
 /** Interval of the comparisons, milliseconds. One reads the whole store. */
@@ -86,7 +86,7 @@ export class ViewComparison {
           ...(after === undefined ? {} : { after }),
         });
         for (const { key, modRevision } of page.entries) {
-          const parsed = parseKey(key);
+          const parsed = parseViewKey(key);
           if (parsed === undefined || changedSince.has(key)) continue;
           if (view.get(parsed.kind, parsed.id)?.revision !== modRevision) return key;
           equalCount += 1;

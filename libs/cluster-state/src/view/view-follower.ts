@@ -12,7 +12,7 @@ import {
   RECORD_KINDS,
   decodeRecord,
   toKey,
-  parseKey,
+  parseViewKey,
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
@@ -251,7 +251,7 @@ export class ViewFollower {
   }
 
   private isChanged({ key, modRevision }: StoreEntry): boolean {
-    const parsed = parseKey(key);
+    const parsed = parseViewKey(key);
     return parsed !== undefined && this.view.get(parsed.kind, parsed.id)?.revision !== modRevision;
   }
 
@@ -286,7 +286,7 @@ export class ViewFollower {
 
   /** @returns Undefined for a key of an unknown kind. */
   private decodeEntry({ key, value, modRevision }: StoreEntry): DecodedChange | undefined {
-    const parsed = parseKey(key);
+    const parsed = parseViewKey(key);
     if (parsed === undefined) return undefined;
     const { kind, id } = parsed;
     const record = this.expected.get(value) ?? this.decode(kind, id, value);
@@ -322,7 +322,7 @@ export class ViewFollower {
 
 /** @returns Undefined for a key of an unknown kind. */
 function toDeletion(key: string): DecodedChange | undefined {
-  const parsed = parseKey(key);
+  const parsed = parseViewKey(key);
   return parsed && { ...parsed, after: undefined };
 }
 

@@ -1,5 +1,6 @@
 import type { Event } from '@cloudless/api';
 import type {
+  ConfigRecord,
   EndpointRecord,
   NodeRecord,
   ReplicaRecord,
@@ -32,6 +33,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
   private readonly drainingById = new Map<string, Stored<NodeRecord>>();
   private readonly sortedNodeIds = new SortedKeys();
   private readonly sortedRouteKeys = new SortedKeys();
+  private readonly sortedConfigKeys = new SortedKeys();
   /** Keys of all workloads, and the uid that each key belongs to. */
   private readonly sortedWorkloadNames = new SortedKeys();
   private readonly uidsByName = new Map<string, string>();
@@ -92,6 +94,13 @@ export class IndexedView extends RecordMaps implements ClusterView {
     for (const key of this.sortedRouteKeys.after(after)) {
       const route = this.byKind.route.get(key);
       if (route !== undefined) yield route;
+    }
+  }
+
+  *configsByName(after?: string): Generator<Stored<ConfigRecord>, void> {
+    for (const key of this.sortedConfigKeys.after(after)) {
+      const config = this.byKind.config.get(key);
+      if (config !== undefined) yield config;
     }
   }
 
@@ -171,6 +180,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
     } else if (kind === 'service') this.serviceIndex.applyService(id, before, after);
     else if (kind === 'endpoint') this.serviceIndex.applyEndpoint(id, after !== undefined);
     else if (kind === 'route') this.sortedRouteKeys[after === undefined ? 'delete' : 'add'](id);
+    else if (kind === 'config') this.sortedConfigKeys[after === undefined ? 'delete' : 'add'](id);
     else if (kind === 'version') this.indexVersion(id, after);
     else if (kind === 'replica') this.indexReplica(before, this.byKind.replica.get(id));
   }

@@ -1,7 +1,13 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema, diffSpecs, toTemplate } from '@cloudless/api';
 import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
-import { createVersionRecord, type ClusterView, type PlanSubject } from '@cloudless/cluster-state';
+import {
+  createVersionRecord,
+  resolvePins,
+  type ClusterView,
+  type FilesView,
+  type PlanSubject,
+} from '@cloudless/cluster-state';
 import type { DryRunCluster } from './dry-run-cluster.js';
 
 /** A workload as a change would leave it. */
@@ -19,7 +25,7 @@ export interface PredictedWorkload {
  */
 export function putPredictedWorkload(
   cluster: DryRunCluster,
-  view: Pick<ClusterView, 'versions'>,
+  view: Pick<ClusterView, 'versions'> & FilesView,
   { namespace, name, current, spec }: PlanSubject,
   nowMs: number,
 ): PredictedWorkload {
@@ -38,7 +44,10 @@ export function putPredictedWorkload(
   cluster.putWorkload(
     workload,
     newVersion
-      ? createVersionRecord(spec, { version, nowMs, earlier: view.versions(uid) })
+      ? createVersionRecord(spec, {
+          ...{ version, nowMs, earlier: view.versions(uid) },
+          pins: resolvePins(view, namespace, spec),
+        })
       : undefined,
   );
   return { workload, changes, newVersion };

@@ -4,13 +4,13 @@ import type {
   VersionRecord,
   WorkloadRecord,
 } from '@cloudless/api/store';
-import type { ClusterView, Stored, Transaction } from '@cloudless/cluster-state';
+import type { ClusterView, FilesView, Stored, Transaction } from '@cloudless/cluster-state';
 import type { EventView } from '../common/causes.js';
 
 /** The part of a pass over a workload that concerns its rollout. */
 export interface RolloutPass {
   /** The view at the begin of the pass. */
-  readonly view: EventView & Pick<ClusterView, 'version'>;
+  readonly view: EventView & Pick<ClusterView, 'version' | 'versions'> & FilesView;
   readonly workload: Stored<WorkloadRecord>;
   readonly control: Stored<ControlRecord>;
   /** The versions that have a record, in ascending order. */

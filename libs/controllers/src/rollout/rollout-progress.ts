@@ -16,6 +16,7 @@ import {
 } from '@cloudless/api/store';
 import {
   toCanonicalVersion,
+  describeNewPins,
   putSpecUpdate,
   restoreSpecOfVersion,
   toVersionKeyId,
@@ -146,8 +147,10 @@ function rollBack(pass: RolloutPass, version: number, nowMs: number): void {
   const spec = workload.value.spec;
   if (target === undefined || spec === undefined) return; // the rollout stays failed
   const cause = `rollback to version ${version}`;
-  const record = putSpecUpdate(transaction, { versions: () => pass.versions }, workload, {
-    spec: restoreSpecOfVersion(spec, target),
+  const restored = restoreSpecOfVersion(pass.view, workload.value, target);
+  const pins = describeNewPins(target.asWritten, restored);
+  const record = putSpecUpdate(transaction, pass.view, workload, {
+    spec: restored,
     requestId: '',
     nowMs,
     cause,
@@ -156,7 +159,7 @@ function rollBack(pass: RolloutPass, version: number, nowMs: number): void {
     ...describeSubject(pass),
     severity: Severity.WARNING,
     reason: 'WorkloadRolledBack',
-    message: `version ${record.version} is the template of version ${version} again, as version ${workload.value.version} failed: ${nextControl.rolloutReason}`,
+    message: `version ${record.version} is the template of version ${version} again, as version ${workload.value.version} failed: ${nextControl.rolloutReason}${pins === '' ? '' : `; ${pins}`}`,
   });
 }
 

@@ -7,7 +7,7 @@ import {
   WorkloadRecordSchema,
   type NodeRecord,
 } from '@cloudless/api/store';
-import { createVersionRecord, type SnapshotRecords } from '@cloudless/cluster-state';
+import { NO_PINS, createVersionRecord, type SnapshotRecords } from '@cloudless/cluster-state';
 import { aSpec } from './test-bed.js';
 
 /** A workload of {@link aSnapshot}: its spec, and the nodes of its ready replicas. */
@@ -50,7 +50,10 @@ export function aSnapshot(
     ),
     versions: all.map(
       ({ uid, spec }) =>
-        [uid, createVersionRecord(spec, { version: 1, nowMs: 0, earlier: [] })] as const,
+        [
+          uid,
+          createVersionRecord(spec, { version: 1, nowMs: 0, earlier: [], pins: NO_PINS }),
+        ] as const,
     ),
     controls: all.map(({ uid, on }) =>
       create(ControlRecordSchema, {

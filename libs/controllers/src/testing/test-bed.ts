@@ -20,6 +20,7 @@ import { createSeededRandom, silentLog, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import {
   copyReplica,
+  NO_PINS,
   createVersionRecord,
   openClusterState,
   putNodeReturn,
@@ -202,7 +203,7 @@ export class TestBed {
         .put(
           'version',
           toVersionKeyId(uid, 1),
-          createVersionRecord(spec, { version: 1, nowMs, earlier: [] }),
+          createVersionRecord(spec, { version: 1, nowMs, earlier: [], pins: NO_PINS }),
         )
         .put('control', uid, create(ControlRecordSchema, { uid, nextSequence: 1n }))
         .event({ reason: 'WorkloadCreated', namespace: 'default', workload: uid }),

@@ -129,6 +129,15 @@ class FrozenView implements SimulationView {
       .sort((a, b) => a.version - b.version);
   }
 
+  /** The live config: versions of configs decide nothing about placements. */
+  config(key: string): ReturnType<ClusterView['config']> {
+    return this.live.config(key);
+  }
+
+  filesGuard(namespace: string): ReturnType<ClusterView['filesGuard']> {
+    return this.live.filesGuard(namespace);
+  }
+
   workloads(): Iterable<Stored<WorkloadRecord>> {
     return this.allWorkloads;
   }

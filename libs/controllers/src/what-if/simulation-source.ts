@@ -16,6 +16,8 @@ export interface SimulationView extends Pick<
   | 'replicasOf'
   | 'replicasOn'
   | 'revision'
+  | 'config'
+  | 'filesGuard'
 > {
   workloads(): Iterable<Stored<WorkloadRecord>>;
   nodes(): Iterable<Stored<NodeRecord>>;

@@ -2,6 +2,7 @@ import type { DescMethod, DescService } from '@bufbuild/protobuf';
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -54,6 +55,8 @@ const coordinator: Rules<typeof CoordinatorService> = {
   session: nodeItself,
   // The first frame contains an id that the coordinator sent only to the agent of the node.
   tunnel: nodeItself,
+  // The handler also checks that the replica is assigned to the node.
+  getReplicaFiles: nodeItself,
   getNode: readNodes,
   listNodes: readNodes,
   // A coordinator that follows copies the live status of nodes from the leader.
@@ -150,6 +153,15 @@ const users: Rules<typeof UserService> = {
   whoAmI: everyIdentity,
 };
 
+const configs: Rules<typeof ConfigsService> = {
+  createConfig: change,
+  getConfig: read,
+  listConfigs: list,
+  updateConfig: change,
+  deleteConfig: change,
+  watchConfigs: list,
+};
+
 const network: Rules<typeof NetworkService> = {
   createService: change,
   getService: read,
@@ -202,6 +214,7 @@ const rules = new Map<string, Readonly<Record<string, AccessRule>>>([
   [IdentityService.typeName, identity],
   [NetworkService.typeName, network],
   [NodeNetworkService.typeName, nodeNetwork],
+  [ConfigsService.typeName, configs],
   [PolicyService.typeName, policies],
   [UserService.typeName, users],
   [Health.typeName, health],
@@ -213,6 +226,7 @@ const rules = new Map<string, Readonly<Record<string, AccessRule>>>([
 export const ACCESS_TABLE_SERVICES: readonly DescService[] = [
   CoordinatorService,
   AgentService,
+  ConfigsService,
   AdminService,
   IdentityService,
   NetworkService,

@@ -10,6 +10,7 @@ export const ADMIN = 'cloudless.api.AdminService';
 export const IDENTITY = 'cloudless.api.IdentityService';
 export const NETWORK = 'cloudless.api.NetworkService';
 export const NODE_NETWORK = 'cloudless.api.NodeNetworkService';
+export const CONFIGS = 'cloudless.api.ConfigsService';
 export const POLICY = 'cloudless.api.PolicyService';
 export const USER = 'cloudless.api.UserService';
 
