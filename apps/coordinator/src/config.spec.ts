@@ -14,6 +14,7 @@ describe('parseCoordinatorConfig', () => {
       trustDomain: 'cloudless',
       identityDir: undefined,
       newAdminCredential: false,
+      defaultPolicies: 'on',
       nodeCertificateLifetimeMs: 86_400_000,
       userCertificateLifetimeMs: 7 * 86_400_000,
       workloadCertificateLifetimeMs: 86_400_000,

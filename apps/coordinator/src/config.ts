@@ -47,6 +47,8 @@ export interface CoordinatorConfig extends EtcdSettings {
    * Writes a new admin credential at this start, and revokes the earlier credentials of its user.
    */
   readonly newAdminCredential: boolean;
+  /** `on`: a new cluster begins with the default policies. No effect on a cluster that exists. */
+  readonly defaultPolicies: 'on' | 'off';
   /** Lifetime of certificates of nodes, milliseconds. */
   readonly nodeCertificateLifetimeMs: number;
   /** Lifetime of certificates of users, milliseconds. */
@@ -152,6 +154,7 @@ export function parseCoordinatorConfig(
     trustDomain: textField('cloudless', { pattern: TRUST_DOMAIN, expected: TRUST_DOMAIN_RULE }),
     identityDir: pathField,
     newAdminCredential: switchField(false),
+    defaultPolicies: oneOfField('on', ['on', 'off']),
     nodeCertificateLifetimeMs: durationField(DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
     userCertificateLifetimeMs: durationField(7 * DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),
     workloadCertificateLifetimeMs: durationField(DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),

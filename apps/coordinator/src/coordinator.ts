@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Interceptor } from '@connectrpc/connect';
 import { createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
-import { SERVED_SERVICES } from '@cloudless/api-server';
+import { SERVED_SERVICES, putDefaultPolicies } from '@cloudless/api-server';
 import { randomHex, type CloudlessError } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import {
@@ -110,6 +110,9 @@ export async function startCoordinator(
       log: log.child({ component: 'state' }),
       holder,
       leadership: isShared ? 'follow' : 'takeAtStart',
+      initializeCluster: (first) => {
+        if (config.defaultPolicies === 'on') putDefaultPolicies(first, random, clock.wallTime());
+      },
     });
     steps.add(() => state.close());
     setCompacting(state.role === 'leader');

@@ -55,6 +55,10 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     '--new-admin-credential',
     'write a new admin.credential at this start, and revoke the earlier credentials of the user admin (default off)',
   ],
+  defaultPolicies: [
+    '--default-policies <mode>',
+    'on: a new cluster begins with policies against privileged containers, the network of nodes and dangerous capabilities; off: with none (default on)',
+  ],
   nodeCertificateLifetimeMs: [
     '--node-certificate-lifetime <duration>',
     'lifetime of certificates of nodes, which renew them from half of it (default 24h)',

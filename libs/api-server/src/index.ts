@@ -6,6 +6,7 @@ export { LivenessMirror } from './roles/liveness-mirror.js';
 export type { LivenessMirrorDeps } from './roles/liveness-mirror.js';
 export { createLeaderDirectory } from './roles/leader-directory.js';
 export type { KnownLeader, LeaderDirectory } from './roles/leader-directory.js';
+export { putDefaultPolicies } from './policy/default-policies.js';
 export { MAX_VIEW_AGE_MS } from './roles/stale-view.js';
 export { getServedBy, SERVED_SERVICES } from './roles/served-by.js';
 export type { ServedBy } from './roles/served-by.js';

@@ -22,6 +22,7 @@ import {
   openClusterState,
   type ClusterState,
   type RecordChange,
+  type Transaction,
 } from './index.js';
 import { encodeRecord, toKey } from './records/records.js';
 
@@ -54,6 +55,32 @@ const putNode = (state: ClusterState, id: string, cordoned = false) =>
   state.commit(state.transaction().put('node', id, aNode(id, cordoned)));
 
 describe('openClusterState', () => {
+  it('adds the first records in the transaction that creates the cluster, and only there', async () => {
+    const store = aStore();
+    let calls = 0;
+    const initializeCluster = (transaction: Transaction): void => {
+      calls += 1;
+      transaction.put('node', 'first', aNode('first'));
+    };
+    const options = { store, clock: new ManualClock(), log: silentLog, initializeCluster };
+    const first = await openClusterState({
+      ...options,
+      holder: 'a',
+      random: createSeededRandom(1),
+    });
+    const node = first.view().node('first');
+    expect(node?.revision).toBe(1n);
+    await first.close();
+    const second = await openClusterState({
+      ...options,
+      holder: 'b',
+      random: createSeededRandom(2),
+    });
+    expect(second.view().node('first')?.revision).toBe(node?.revision);
+    expect(calls).toBe(1);
+    await second.close();
+  });
+
   it('creates the cluster id once, and takes a new epoch at each start', async () => {
     const store = aStore();
     const first = await open(store, { seed: 1 });

@@ -45,6 +45,11 @@ export interface ClusterStateOptions {
   readonly holder: string;
   /** How this coordinator becomes leader. Default: `takeAtStart`. */
   readonly leadership?: LeadershipMode;
+  /**
+   * Adds the first records of a new cluster to the transaction that creates the cluster. Not called
+   * for a store that has a cluster. Default: no records.
+   */
+  readonly initializeCluster?: (transaction: Transaction) => void;
   /** Default: no metrics. */
   readonly meter?: Meter;
   /** Default: no traces. */
@@ -247,11 +252,11 @@ export class StateCore {
       schemaVersion: SCHEMA_VERSION,
       createdAt: timestampFromMs(clock.wallTime()),
     });
-    await this.commitFreely(
-      this.createTransaction(undefined)
-        .require('meta', CLUSTER_ID_KEY, 'absent')
-        .put('meta', CLUSTER_ID_KEY, created),
-    );
+    const transaction = this.createTransaction(undefined)
+      .require('meta', CLUSTER_ID_KEY, 'absent')
+      .put('meta', CLUSTER_ID_KEY, created);
+    this.options.initializeCluster?.(transaction);
+    await this.commitFreely(transaction);
     this.cluster = created;
   }
 

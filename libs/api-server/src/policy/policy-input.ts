@@ -44,7 +44,7 @@ export function compileSpec(
 }
 
 /** Converts a policy to the form that `compilePolicy` takes. */
-function toPolicyInput(name: string, spec: PolicySpec): object {
+export function toPolicyInput(name: string, spec: PolicySpec): object {
   return {
     name,
     namespace: spec.namespace,

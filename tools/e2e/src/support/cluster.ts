@@ -3,10 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
+  PolicyRule_Type,
+  PolicySpec_Action,
   ReplicaStatus_Phase,
   WatchWorkloadsResponse_Kind,
   createAgentClient,
   createCoordinatorClient,
+  createPolicyClient,
   type AgentClient,
   type CoordinatorClient,
   type Workload,
@@ -148,6 +151,28 @@ export class RealCluster {
   /** A new client of the agent service on the port of the coordinator. */
   get agentClient(): AgentClient {
     return createAgentClient(createGrpcTransport({ baseUrl: this.url }));
+  }
+
+  /** Adds a policy that exempts the workload `default/<name>` from the default policies. */
+  async exemptFromPolicies(name: string): Promise<void> {
+    const policies = createPolicyClient(createGrpcTransport({ baseUrl: this.url }));
+    const expression = `workload_name == "${name}"`;
+    await policies.createPolicy({
+      name: `exempt-${name}`,
+      spec: {
+        namespace: 'default',
+        action: PolicySpec_Action.ALLOW,
+        priority: 1,
+        rules: [
+          {
+            name: 'this-workload',
+            type: PolicyRule_Type.EXPRESSION,
+            config: { case: 'expression', value: { expression } },
+            conditions: [{ field: 'name', value: { kind: { case: 'stringValue', value: name } } }],
+          },
+        ],
+      },
+    });
   }
 
   /** The newest process of the coordinator, also after its end. */
