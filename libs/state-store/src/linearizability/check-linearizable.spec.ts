@@ -138,6 +138,21 @@ describe('checkLinearizable', () => {
     ).toEqual({ kind: 'undecided', message: 'x: given up after 100 steps' });
   });
 
+  it('tries only one of equal calls with an unknown outcome', () => {
+    const equal = {
+      ...model,
+      toUnknownKey: (input: RegisterInput<string>) => JSON.stringify(input),
+    };
+    const calls = [
+      ...Array.from({ length: 30 }, () => write('a', 1, undefined, 'v')),
+      ...['w', 'v', 'w', 'v'].map((value, index) => read('b', 2 + 2 * index, 3 + 2 * index, value)),
+      write('c', 1, 10, 'w'),
+    ];
+    const limit = { maxSteps: 1_000 };
+    expect(checkLinearizable(model, calls, limit).kind).toBe('undecided');
+    expect(checkLinearizable(equal, calls, limit).kind).toBe('violation');
+  });
+
   it('accepts whatever a register does, and finds every read that is replaced by an older one', () => {
     fc.assert(
       fc.property(fc.integer(), fc.integer({ min: 2, max: 6 }), (seed, clients) => {

@@ -22,6 +22,12 @@ export interface SequentialModel<State, Input, Output> {
    * belong to one object.
    */
   objectOf?(input: Input): string;
+  /**
+   * Returns equal texts for inputs that do the same to every state while their outcome is unknown:
+   * of such calls, the search tries only the earliest one. Without that, the time of a search grows
+   * exponentially with the number of calls with an unknown outcome. Default: all inputs differ.
+   */
+  toUnknownKey?(input: Input): string;
 }
 
 /** Result of {@link checkLinearizable}. */
@@ -87,6 +93,11 @@ class Search<State, Input, Output> {
   private readonly calls: readonly RecordedCall<Input, Output>[];
   private readonly knownCount: number;
   private readonly isOrdered: boolean[];
+  /**
+   * For each call with an unknown outcome the number of the latest earlier one that does the same;
+   * undefined: there is none.
+   */
+  private readonly sameBefore = new Map<number, number>();
   /** All known calls before this number are ordered. */
   private firstOpen = 0;
   /** Number of ordered calls with a known outcome. */
@@ -106,6 +117,19 @@ class Search<State, Input, Output> {
     this.knownCount = known.length;
     this.calls = [...known, ...byCall.filter(({ result }) => result === undefined)];
     this.isOrdered = this.calls.map(() => false);
+    this.linkEqualCalls();
+  }
+
+  private linkEqualCalls(): void {
+    const { toUnknownKey } = this.model;
+    if (toUnknownKey === undefined) return;
+    const last = new Map<string, number>();
+    for (let index = this.knownCount; index < this.calls.length; index += 1) {
+      const key = toUnknownKey(this.callAt(index).input);
+      const before = last.get(key);
+      if (before !== undefined) this.sameBefore.set(index, before);
+      last.set(key, index);
+    }
   }
 
   run(): LinearizabilityResult {
@@ -163,9 +187,18 @@ class Search<State, Input, Output> {
     }
     this.recordDepth(blocking, state);
     for (let index = this.knownCount; index < this.calls.length; index += 1)
-      if (this.isOrdered[index] === false) open.push(index);
+      if (this.isOrdered[index] === false && this.isFirstOfItsKind(index)) open.push(index);
     const candidates = open.filter((index) => this.callAt(index).calledAt < firstReturn);
     return { state, ordered, candidates, nextCandidate: 0 };
+  }
+
+  /**
+   * Returns false for a call whose place an earlier one with the same effect can take: a call with an
+   * unknown outcome may take effect at any time after its call.
+   */
+  private isFirstOfItsKind(index: number): boolean {
+    const before = this.sameBefore.get(index);
+    return before === undefined || this.isOrdered[before] === true;
   }
 
   private setOrdered(index: number, isOrdered: boolean): void {
