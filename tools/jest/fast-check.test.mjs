@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import plain from '../../node_modules/fast-check/lib/fast-check.js';
 import fc, { withEnvironment } from './fast-check.mjs';
 
 const runsAt = (scale, numRuns) =>
@@ -45,5 +46,30 @@ describe('the seed of a property', () => {
       return values;
     };
     assert.deepEqual(draw(), draw());
+  });
+});
+
+describe('strings of any characters', () => {
+  for (const constraints of [{}, { maxLength: 200 }, { minLength: 1, maxLength: 6 }])
+    it(`are those of fast-check with ${JSON.stringify(constraints)}`, () => {
+      const draw = ({ string }) =>
+        plain.sample(string({ unit: 'binary', ...constraints }), { seed: 1, numRuns: 300 });
+      assert.deepEqual(draw(fc), draw(plain));
+    });
+
+  it('shrink as those of fast-check', () => {
+    const shrink = ({ string }) =>
+      plain.check(
+        plain.property(
+          string({ unit: 'binary' }),
+          (text) => !/[\u{10000}-\u{10ffff}]./u.test(text),
+        ),
+        { seed: 5 },
+      );
+    const { counterexample, counterexamplePath, failed } = shrink(fc);
+    assert.equal(failed, true);
+    const expected = shrink(plain);
+    assert.deepEqual(counterexample, expected.counterexample);
+    assert.equal(counterexamplePath, expected.counterexamplePath);
   });
 });
