@@ -7,6 +7,7 @@ import { delimiter, dirname, join } from 'node:path';
 import { findContainers } from './containers/find.mjs';
 import { jestStep } from './jest-step.mjs';
 import { NEWEST_LTS, installNode } from './other-node.mjs';
+import { programStep } from './program-step.mjs';
 import { root, setup } from './setup.mjs';
 
 setup();
@@ -163,9 +164,14 @@ async function rotationStep() {
     return { passed: 0, failed: 0, skipped: [`rotation with containers: ${containers.whyNot}`] };
   const flags = ['--minutes', '0.5', '--lifetime', '15', '--cri-socket', containers.socket];
   const script = join(root, 'tools/bench/src/rotate.ts');
-  return check(() => run('tsx', ['--conditions=@cloudless/source', script, ...flags]))();
+  return programStep({
+    name: 'rotation',
+    run: () => runProgram([script, ...flags], ROTATION_HANGS_MS),
+  });
 }
 
+/** Time after which the rotation has hung, milliseconds. A run takes about a minute. */
+const ROTATION_HANGS_MS = 8 * 60_000;
 /** Exit code of chaos on a machine that lacks something a run needs; the last line says what. */
 const CHAOS_CANNOT_RUN = 3;
 /** Time after which chaos has hung, milliseconds. A run takes about 2 minutes. */
@@ -176,27 +182,44 @@ const CHAOS_HANGS_MS = 10 * 60_000;
  * fail. Times are shown and not judged, so that a slow machine does not fail; lost or repeated
  * writes, failed requests, surplus replicas and the like always do. About 2 minutes.
  */
-function chaosStep() {
+async function chaosStep() {
   const script = join(root, 'tools/chaos/src/main.ts');
   const flags = ['--short', '--untimed', '--seed', '1', '--writers', '20', '--agents', '3'];
-  const child = spawn('tsx', ['--conditions=@cloudless/source', script, ...flags], {
+  return programStep({
+    name: 'chaos',
+    run: () => runProgram([script, ...flags], CHAOS_HANGS_MS),
+    ...(process.env.CLOUDLESS_CHAOS === 'required' ? {} : { skipCode: CHAOS_CANNOT_RUN }),
+  });
+}
+
+/**
+ * Runs a TypeScript program from source, shows what it prints, and returns that with its exit code.
+ * A program that runs for `limitMs` is ended.
+ */
+function runProgram(args, limitMs) {
+  const child = spawn('tsx', ['--conditions=@cloudless/source', ...args], {
     cwd: root,
     env,
-    stdio: ['ignore', 'inherit', 'pipe'],
-    signal: AbortSignal.timeout(CHAOS_HANGS_MS),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    signal: AbortSignal.timeout(limitMs),
   });
-  let errors = '';
-  child.stderr.on('data', (data) => {
-    errors += data;
-    process.stderr.write(data);
-  });
-  return new Promise((resolve) => {
-    child.once('error', () => resolve({ passed: 0, failed: 1 }));
-    child.once('close', (code) => {
-      const isSkipped = code === CHAOS_CANNOT_RUN && process.env.CLOUDLESS_CHAOS !== 'required';
-      if (isSkipped) resolve({ passed: 0, failed: 0, skipped: [errors.trim()] });
-      else resolve(code === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 });
+  const outputs = { output: '', errors: '' };
+  const show = (stream, name, target) =>
+    stream.on('data', (data) => {
+      outputs[name] += data;
+      target.write(data);
     });
+  show(child.stdout, 'output', process.stdout);
+  show(child.stderr, 'errors', process.stderr);
+  return new Promise((resolve) => {
+    child.once('error', ({ name, message }) => {
+      const hangs = name === 'AbortError';
+      const reason = hangs ? `ended after ${limitMs / 60_000} minutes` : message;
+      resolve({ ...outputs, code: 127, hangs, reason });
+    });
+    child.once('close', (code, signal) =>
+      resolve({ ...outputs, code: code ?? 1, reason: `exit code ${code ?? signal}` }),
+    );
   });
 }
 
@@ -238,6 +261,7 @@ const joinResults = (first, second) => ({
   failed: first.failed + second.failed,
   skipped: [...(first.skipped ?? []), ...(second.skipped ?? [])],
   unsteady: [...(first.unsteady ?? []), ...(second.unsteady ?? [])],
+  failures: [...(first.failures ?? []), ...(second.failures ?? [])],
   slowest: [...(first.slowest ?? []), ...(second.slowest ?? [])],
 });
 
@@ -270,6 +294,7 @@ const steps = {
       'tools/checks/locked-versions.test.mjs',
       'tools/checks/program-packages.test.mjs',
       'tools/start.test.mjs',
+      'tools/steps.test.mjs',
     ]),
   'buf lint': check(() => run('buf', ['lint'])),
   'buf breaking': check(() => run('buf', ['breaking', '--against', 'proto/baseline.binpb'])),
@@ -327,13 +352,15 @@ for (const {
   seconds,
   skipped = [],
   unsteady = [],
+  failures = [],
   slowest = [],
 } of results) {
   for (const { file, seconds: taken } of slowest)
     console.log(`slowest ${name.padEnd(14)} ${String(taken).padStart(4)} s  ${file}`);
   for (const what of skipped) console.log(`skipped ${name.padEnd(14)} ${what}`);
   for (const what of unsteady)
-    console.log(`UNSTEADY ${name.padEnd(13)} failed among the others, passed alone: ${what}`);
+    console.log(`UNSTEADY ${name.padEnd(13)} failed first, passed once more: ${what}`);
+  for (const what of failures) console.log(`failure ${name.padEnd(14)} ${what}`);
   console.log(
     `${failed === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(15)} ${passed} passed, ${failed} failed, ${seconds} s`,
   );

@@ -19,6 +19,16 @@ describe('Violations', () => {
     ]);
   });
 
+  it('writes failed checks of the pace by another name, and returns exit code 1', () => {
+    const lines: string[] = [];
+    const violations = new Violations();
+    violations.checkPace(true, 'fast enough');
+    violations.checkPace(3 > 4, 'only 3 renewals');
+    expect(violations.exitCode((text) => void lines.push(text))).toBe(1);
+    expect(lines).toEqual(['TOO SLOW: only 3 renewals']);
+    expect(violations.texts).toEqual(['only 3 renewals']);
+  });
+
   it('writes nothing and returns exit code 0 without a violation', () => {
     const lines: string[] = [];
     const violations = new Violations();

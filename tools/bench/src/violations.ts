@@ -13,15 +13,24 @@ export interface Halves {
  */
 export class Violations {
   private readonly found: string[] = [];
+  private readonly slow: string[] = [];
 
-  /** All violations so far, for the report. */
+  /** All violations so far, for the report, also those of {@link checkPace}. */
   get texts(): readonly string[] {
-    return this.found;
+    return [...this.found, ...this.slow];
   }
 
   /** Records the violation `text` when `holds` is false. */
   check(holds: boolean, text: string): void {
     if (!holds) this.found.push(text);
+  }
+
+  /**
+   * Records `text` when the run has not got as far as it should have. That fails a run too, but says
+   * more about the machine: `npm test` runs a step once more that has no other violation.
+   */
+  checkPace(holds: boolean, text: string): void {
+    if (!holds) this.slow.push(text);
   }
 
   /** Checks that a count is 0; an unknown count (NaN) is a violation as well. */
@@ -47,7 +56,7 @@ export class Violations {
   }
 
   /**
-   * Writes a line for each violation.
+   * Writes a line for each violation, and one for each failed check of the pace.
    * @param writeLine - Default: standard error.
    * @returns 1 when there is a violation, else 0.
    */
@@ -55,6 +64,7 @@ export class Violations {
     writeLine: (text: string) => void = (text) => void process.stderr.write(`${text}\n`),
   ): 0 | 1 {
     for (const text of this.found) writeLine(`VIOLATION: ${text}`);
-    return this.found.length === 0 ? 0 : 1;
+    for (const text of this.slow) writeLine(`TOO SLOW: ${text}`);
+    return this.texts.length === 0 ? 0 : 1;
   }
 }

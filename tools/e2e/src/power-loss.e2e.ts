@@ -184,7 +184,7 @@ async function withStoreOf(
   }
 }
 
-/** Returns the keys whose acknowledged write is missing in the store. */
+/** Returns the acknowledged writes that are missing in the store, each as a violation. */
 async function listLost(
   store: StateStore,
   acknowledged: ReadonlyMap<string, Acknowledged>,
@@ -192,7 +192,7 @@ async function listLost(
   const lost: string[] = [];
   for (const [key, { value, revision }] of acknowledged) {
     const entry = await store.get(key);
-    if (entry === undefined || entry.modRevision < revision) lost.push(key);
+    if (entry === undefined || entry.modRevision < revision) lost.push(`VIOLATION: ${key}`);
     else if (entry.modRevision === revision)
       expect(Buffer.from(entry.value).toString()).toBe(value);
   }
