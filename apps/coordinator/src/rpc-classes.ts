@@ -7,6 +7,7 @@ import {
   NetworkService,
   NodeNetworkService,
   PolicyService,
+  SecretsService,
   UserService,
 } from '@cloudless/api';
 import type { CallClass, ClassifyCall } from '@cloudless/rpc-node/server';
@@ -171,6 +172,14 @@ const configsClasses: ClassByRpc<typeof ConfigsService> = {
   watchConfigs: watch,
 };
 
+const secretClasses: ClassByRpc<typeof SecretsService> = {
+  createSecret: write,
+  getSecret: read,
+  listSecrets: read,
+  updateSecret: write,
+  deleteSecret: stop,
+};
+
 const nodeNetworkClasses: ClassByRpc<typeof NodeNetworkService> = {
   // Proxies that do not learn which replicas are gone send connections into the void.
   syncNetwork: control,
@@ -186,6 +195,7 @@ const classesByService: Readonly<Record<string, Readonly<Record<string, CallClas
   [NodeNetworkService.typeName]: nodeNetworkClasses,
   [ConfigsService.typeName]: configsClasses,
   [PolicyService.typeName]: policyClasses,
+  [SecretsService.typeName]: secretClasses,
   [UserService.typeName]: userClasses,
 };
 

@@ -8,6 +8,7 @@ import {
   NetworkService,
   NodeNetworkService,
   PolicyService,
+  SecretsService,
   UserService,
 } from '@cloudless/api';
 import { CallAccess } from './access/call-access.js';
@@ -39,8 +40,10 @@ import { createNetworkRoutes } from './routes/network-routes.js';
 import { createNodeNetworkRoutes } from './routes/node-network-routes.js';
 import { createPolicyRoutes } from './routes/policy-routes.js';
 import { createReadRoutes } from './routes/read-routes.js';
+import { createSecretRoutes } from './routes/secret-routes.js';
 import { guardService } from './routes/service-guard.js';
 import { createUserRoutes } from './routes/user-routes.js';
+import { SecretHandlers } from './secret/secret-handlers.js';
 import { ForeignAgents } from './session/foreign-agents.js';
 import { LOG_CHANNEL_PROTOCOL } from './session/node-admission.js';
 import { SessionHub } from './session/session-hub.js';
@@ -58,8 +61,8 @@ import { WorkloadHandlers } from './workload/workload-handlers.js';
 export interface ApiServer {
   /**
    * Registers CoordinatorService, AgentService for the containers of all nodes, AdminService,
-   * ConfigsService, IdentityService, NetworkService, NodeNetworkService, PolicyService and
-   * UserService, for a coordinator that leads as long as it serves.
+   * ConfigsService, IdentityService, NetworkService, NodeNetworkService, PolicyService,
+   * SecretsService and UserService, for a coordinator that leads as long as it serves.
    */
   readonly registerRoutes: (router: ConnectRouter) => void;
   /** The handlers of all calls, for a `RoleRouter`. */
@@ -128,6 +131,11 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   });
   const policy = createPolicyRoutes(routes, new PolicyHandlers({ ...deps, mutex }), reads.policy);
   const configs = createConfigRoutes(routes, new ConfigHandlers({ ...deps, mutex }), reads.configs);
+  const secret = createSecretRoutes(
+    routes,
+    new SecretHandlers({ ...deps, mutex, ...reads.secretStore }),
+    reads.secretReads,
+  );
   const sync = new NetworkSync({ ...deps, access });
   const relay = new NetworkRelay({ ...deps, access, tunnels });
   const nodeNetwork = createNodeNetworkRoutes({ sync, relay });
@@ -141,6 +149,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       [NodeNetworkService, nodeNetwork],
       [ConfigsService, configs],
       [PolicyService, policy],
+      [SecretsService, secret],
       [UserService, user],
     ),
     registerRoutes: (router) => {
@@ -152,6 +161,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       router.service(NodeNetworkService, guardService(access, NodeNetworkService, nodeNetwork));
       router.service(ConfigsService, guardService(access, ConfigsService, configs));
       router.service(PolicyService, guardService(access, PolicyService, policy));
+      router.service(SecretsService, guardService(access, SecretsService, secret));
       router.service(UserService, guardService(access, UserService, user));
     },
     listWarnings: () => foreignAgents.listWarnings(),
@@ -184,6 +194,7 @@ export function createReadServer(deps: ReadDeps): ReadServer {
       [NetworkService, reads.network],
       [ConfigsService, reads.configs],
       [PolicyService, reads.policy],
+      [SecretsService, reads.secret],
       [UserService, reads.user],
     ),
     close: () => reads.close(),

@@ -24,6 +24,9 @@ export type {
   SessionTimings,
 } from './ports.js';
 export { NodeCertificateUseRecorder } from './identity/node-certificate-use-recorder.js';
+export { SecretKeys } from './secret/secret-keys.js';
+export type { SecretKeysOptions } from './secret/secret-keys.js';
+export type { SecretValues, SecretVersionValues } from './secret/secret-values.js';
 export { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
 export { Authenticator } from './access/authenticator.js';
 export type { ReportRefusal } from './access/refusal-log.js';

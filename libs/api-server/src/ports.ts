@@ -26,6 +26,7 @@ import type { Principal } from '@cloudless/identity';
 import type { Caller } from './access/caller.js';
 import type { CertificateFacts } from './access/certificate-authentication.js';
 import type { IdentityPort } from './access/identity-port.js';
+import type { SecretKeys } from './secret/secret-keys.js';
 import type { KnownLeader } from './roles/leader-directory.js';
 
 /** The live status of nodes, as far as reads show it. */
@@ -255,6 +256,11 @@ export interface ReadDeps {
    * of every call is `anonymous@loopback`. Required with `identity`.
    */
   readonly getCaller?: (context: HandlerContext) => Caller | undefined;
+  /**
+   * The keys of secrets. Default: the coordinator has no key-encryption key, and SecretsService
+   * refuses all calls.
+   */
+  readonly secretKeys?: SecretKeys;
   /** Absent in a cluster without TLS, which has no users. */
   readonly identity?: IdentityPort;
   /** Version of the program, such as `0.1.0`. */

@@ -13,6 +13,7 @@ export * from './gen/cloudless/api/node_network_pb.js';
 export * from './gen/cloudless/api/node_pb.js';
 export * from './gen/cloudless/api/policy_pb.js';
 export * from './gen/cloudless/api/route_pb.js';
+export * from './gen/cloudless/api/secret_pb.js';
 export * from './gen/cloudless/api/session_pb.js';
 export * from './gen/cloudless/api/stats_pb.js';
 export * from './gen/cloudless/api/user_pb.js';

@@ -16,6 +16,7 @@ export {
   createNodeNetworkClient,
   createConfigsClient,
   createPolicyClient,
+  createSecretsClient,
   createUserClient,
 } from './wire/clients.js';
 export type {
@@ -27,6 +28,7 @@ export type {
   NodeNetworkClient,
   ConfigsClient,
   PolicyClient,
+  SecretsClient,
   UserClient,
 } from './wire/clients.js';
 export {

@@ -26,6 +26,7 @@ export {
   parseKey,
   toReplicaKeyId,
   toRouteKeyId,
+  toSecretKeyId,
   toServiceKeyId,
   toValueKeyId,
   toVersionKeyId,

@@ -14,6 +14,7 @@ import {
   NETWORK,
   NODE_NETWORK,
   POLICY,
+  SECRETS,
   CurlStream,
   USER,
   buildSchema,
@@ -239,7 +240,10 @@ describe('AgentService', () => {
     it('serves health of each service and reflection', async () => {
       const services =
         url() === cluster.url
-          ? [ADMIN, AGENT, CONFIGS, COORDINATOR, IDENTITY, NETWORK, NODE_NETWORK, POLICY, USER]
+          ? [
+              ...[ADMIN, AGENT, CONFIGS, COORDINATOR, IDENTITY, NETWORK, NODE_NETWORK, POLICY],
+              ...[SECRETS, USER],
+            ]
           : [AGENT];
       expect(await listServices(url())).toEqual([
         ...services,

@@ -9,6 +9,7 @@ import {
   NodeNetworkService,
   PolicyService,
   Role,
+  SecretsService,
   UserService,
 } from '@cloudless/api';
 import { Health, ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
@@ -241,6 +242,18 @@ const configs: Rows<typeof ConfigsService> = {
   deleteConfig: { request: workload },
   watchConfigs: { request: inNamespace },
 };
+const secrets: Rows<typeof SecretsService> = {
+  createSecret: {
+    request: (target) => ({
+      ...inNamespace(target),
+      ...{ name: 'none', data: { key: Uint8Array.of(1) }, audiences: ['workload/*'] },
+    }),
+  },
+  getSecret: { request: workload },
+  listSecrets: { request: inNamespace },
+  updateSecret: { request: workload },
+  deleteSecret: { request: workload },
+};
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   syncNetwork: { request: ({ nodeId }) => ({ nodeId }) },
   relayNetwork: {
@@ -268,6 +281,7 @@ const rows: Readonly<Record<string, Readonly<Record<string, MatrixRow>>>> = {
   [NodeNetworkService.typeName]: nodeNetwork,
   [ConfigsService.typeName]: configs,
   [PolicyService.typeName]: policies,
+  [SecretsService.typeName]: secrets,
   [UserService.typeName]: users,
   [Health.typeName]: health,
   [ServerReflectionV1.typeName]: reflectionV1,

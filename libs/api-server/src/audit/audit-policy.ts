@@ -8,6 +8,7 @@ import {
   NetworkService,
   NodeNetworkService,
   PolicyService,
+  SecretsService,
   UserService,
 } from '@cloudless/api';
 
@@ -184,6 +185,14 @@ const nodeNetwork: Policies<typeof NodeNetworkService> = {
   relayNetwork: 'agentReport',
 };
 
+const secrets: Policies<typeof SecretsService> = {
+  createSecret: 'change',
+  getSecret: 'readOnly',
+  listSecrets: 'readOnly',
+  updateSecret: 'change',
+  deleteSecret: 'change',
+};
+
 const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> = {
   [ConfigsService.typeName]: configs,
   [CoordinatorService.typeName]: coordinator,
@@ -193,6 +202,7 @@ const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> 
   [NetworkService.typeName]: network,
   [NodeNetworkService.typeName]: nodeNetwork,
   [PolicyService.typeName]: policyCalls,
+  [SecretsService.typeName]: secrets,
   [UserService.typeName]: user,
 };
 

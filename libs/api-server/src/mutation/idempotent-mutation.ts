@@ -1,8 +1,8 @@
-import { createHash } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import { clone, create, fromBinary, isMessage, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { WorkloadSchema, resolveNamespace } from '@cloudless/api';
+import { SecretSchema, WorkloadSchema, resolveNamespace } from '@cloudless/api';
 import { RequestRecordSchema, type RequestRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
@@ -28,6 +28,11 @@ export interface MutatingCall<Request> {
    * at a time. Default: by the fields of the request.
    */
   readonly subject?: string;
+  /**
+   * Key of the hash that is stored of the request, so that nobody can guess secret values by their
+   * hash. Default: a hash without a key.
+   */
+  readonly bodyHashKey?: Uint8Array;
 }
 
 export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'tracer'> & {
@@ -54,6 +59,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     request,
     entry,
     subject = describeSubject(request),
+    bodyHashKey,
   }: MutatingCall<MessageShape<Request> & { readonly requestId: string }>,
   decide: (
     view: ClusterView,
@@ -67,7 +73,8 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     checkReplay(response);
     return response;
   };
-  const bodyHash = requestId === '' ? new Uint8Array() : hashRequest(method.input, request);
+  const bodyHash =
+    requestId === '' ? new Uint8Array() : hashRequest(method.input, request, bodyHashKey);
   const attempt = async (): Promise<MessageShape<Response>> => {
     const view = deps.state.view();
     const earlier = requestId === '' ? undefined : view.request(requestId);
@@ -114,10 +121,15 @@ function describeSubject(request: object): string {
 }
 
 /**
- * Returns a response without its replicas, so that the stored size does not grow with the workload.
+ * Returns a response without its replicas, and a secret with its newest version only, so that the stored size does not grow with the workload.
  * The replicas would be outdated at the time of a retry anyway.
  */
 function toStoredResponse<Response>(response: Response): Response {
+  if (isMessage(response, SecretSchema)) {
+    const newest = clone(SecretSchema, response);
+    newest.versions = newest.versions.slice(-1);
+    return newest as Response;
+  }
   if (!isMessage(response, WorkloadSchema)) return response;
   const stored = clone(WorkloadSchema, response);
   if (stored.status !== undefined) stored.status.replicas = [];
@@ -157,7 +169,9 @@ function replayResponse<Request extends DescMessage, Response extends DescMessag
 function hashRequest<Desc extends DescMessage>(
   schema: Desc,
   request: MessageShape<Desc>,
+  key: Uint8Array | undefined,
 ): Uint8Array {
   const body = Object.assign(clone(schema, request), { requestId: '' });
-  return createHash('sha256').update(toBinary(schema, body)).digest();
+  const hash = key === undefined ? createHash('sha256') : createHmac('sha256', key);
+  return hash.update(toBinary(schema, body)).digest();
 }

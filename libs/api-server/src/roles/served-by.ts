@@ -8,6 +8,7 @@ import {
   NetworkService,
   NodeNetworkService,
   PolicyService,
+  SecretsService,
   UserService,
 } from '@cloudless/api';
 
@@ -178,6 +179,14 @@ const configs: Rows<typeof ConfigsService> = {
   watchConfigs: 'records',
 };
 
+const secrets: Rows<typeof SecretsService> = {
+  createSecret: 'leader',
+  getSecret: 'leader',
+  listSecrets: 'records',
+  updateSecret: 'leader',
+  deleteSecret: 'leader',
+};
+
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   // The leader decides when all proxies have applied a removal.
   syncNetwork: 'leader',
@@ -194,6 +203,7 @@ const rows = new Map<string, Readonly<Record<string, ServedBy>>>([
   [NodeNetworkService.typeName, nodeNetwork],
   [ConfigsService.typeName, configs],
   [PolicyService.typeName, policies],
+  [SecretsService.typeName, secrets],
   [UserService.typeName, users],
 ]);
 
@@ -207,6 +217,7 @@ export const SERVED_SERVICES = [
   NetworkService,
   NodeNetworkService,
   PolicyService,
+  SecretsService,
   UserService,
 ];
 

@@ -19,6 +19,9 @@ import { PolicyReads } from '../policy/policy-reads.js';
 import { PolicySets } from '../policy/policy-sets.js';
 import { PolicyTests } from '../policy/policy-tests.js';
 import type { ReadDeps } from '../ports.js';
+import { SecretKeys } from '../secret/secret-keys.js';
+import { SecretReads } from '../secret/secret-reads.js';
+import { StoredSecretValues } from '../secret/secret-values.js';
 import { createServerInfo } from '../server-info.js';
 import { CredentialHandlers } from '../user/credential-handlers.js';
 import { requireIdentity } from '../user/user-change.js';
@@ -32,6 +35,7 @@ import { readWorkload, requireWorkloadRole } from './call-routes.js';
 import { createNetworkReads } from './network-routes.js';
 import { createConfigReads } from './config-routes.js';
 import { createPolicyReads } from './policy-routes.js';
+import { createSecretReads } from './secret-routes.js';
 
 const calls = CoordinatorService.method;
 
@@ -43,7 +47,11 @@ export interface ReadRoutes {
   readonly network: ReturnType<typeof createNetworkReads>;
   readonly configs: ReturnType<typeof createConfigReads>;
   readonly policy: ReturnType<typeof createPolicyReads>;
+  readonly secret: ReturnType<typeof createSecretReads>;
   readonly user: ReturnType<typeof createUserReads>;
+  readonly secretReads: SecretReads;
+  /** The keys and values of secrets. */
+  readonly secretStore: { readonly keys: SecretKeys; readonly values: StoredSecretValues };
   /** The stored policies, prepared for evaluation. */
   readonly policySets: PolicySets;
   close(): void;
@@ -58,6 +66,8 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
   const nodePictures = new NodePictures(deps);
   const workloads = new WorkloadReads({ ...deps, livenessChanges });
   const policySets = new PolicySets({ ...deps, log: deps.log.child({ component: 'policy' }) });
+  const keys = deps.secretKeys ?? new SecretKeys();
+  const secretReads = new SecretReads({ ...deps, keys });
   return {
     coordinator: createCoordinatorReads(access, deps, {
       workloads,
@@ -76,7 +86,10 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
       reads: new PolicyReads({ ...deps, livenessChanges }),
       tests: new PolicyTests(deps, policySets),
     }),
+    secret: createSecretReads(secretReads),
     user: createUserReads(access, deps),
+    secretReads,
+    secretStore: { keys, values: new StoredSecretValues({ ...deps, keys }) },
     policySets,
     close: () => {
       livenessChanges.close();

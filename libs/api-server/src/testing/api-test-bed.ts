@@ -51,6 +51,7 @@ import {
   type ClusterView,
 } from '@cloudless/cluster-state';
 import { freezeRecords } from '@cloudless/cluster-state/testing';
+import { createKeyEncryption } from '@cloudless/secrets';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { Authenticator, type AuthenticatedConnection } from '../access/authenticator.js';
 import type { ApiCaller } from '../access/caller.js';
@@ -63,6 +64,7 @@ import type {
   SimulatedState,
   WorkloadPresenterPort,
 } from '../ports.js';
+import { SecretKeys } from '../secret/secret-keys.js';
 import { FakeFeed } from './fake-feed.js';
 import { FakeNodes } from './fake-nodes.js';
 import { CONNECTION_HEADER, ScriptedAgent } from './scripted-agent.js';
@@ -105,6 +107,12 @@ export class FakeConnection implements CallConnection, AuthenticatedConnection {
   close(): void {
     for (const listener of this.closeListeners) listener();
   }
+}
+
+/** Returns keys of secrets with a key-encryption key that is always the same. */
+export function createTestSecretKeys(): SecretKeys {
+  const kek = createSeededRandom(7).bytes(32);
+  return new SecretKeys({ current: createKeyEncryption('file', kek, createSeededRandom(8)) });
 }
 
 /** Allocation of a node without replicas. */
@@ -150,6 +158,7 @@ export class ApiTestBed {
     readonly store: StateStore,
     readonly state: ClusterState,
     readonly identity: IdentityPort | undefined,
+    readonly secretKeys: SecretKeys,
   ) {
     const log: Log = {
       ...silentLog,
@@ -182,10 +191,13 @@ export class ApiTestBed {
   static async open({
     historyLimit,
     identity,
+    secretKeys = createTestSecretKeys(),
   }: {
     readonly historyLimit?: number;
     /** Default: a cluster without TLS. */
     readonly identity?: IdentityPort;
+    /** Default: with a key-encryption key. */
+    readonly secretKeys?: SecretKeys;
   } = {}): Promise<ApiTestBed> {
     const clock = new ManualClock();
     const store = createMemoryStateStore({
@@ -200,7 +212,7 @@ export class ApiTestBed {
       holder: 'test',
     });
     freezeRecords(state);
-    return new ApiTestBed(clock, store, state, identity);
+    return new ApiTestBed(clock, store, state, identity, secretKeys);
   }
 
   /**
@@ -388,6 +400,7 @@ export class ApiTestBed {
             identifyCertificate: authenticator.identifyCertificate,
           }),
       state,
+      secretKeys: this.secretKeys,
       network: this.network,
       clock,
       random: createSeededRandom(2),

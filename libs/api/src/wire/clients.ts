@@ -8,6 +8,7 @@ import {
   NetworkService,
   NodeNetworkService,
   PolicyService,
+  SecretsService,
   UserService,
 } from '../gen.js';
 
@@ -33,6 +34,8 @@ export type NodeNetworkClient = Client<typeof NodeNetworkService>;
 export type ConfigsClient = Client<typeof ConfigsService>;
 /** Client of PolicyService: policies, and what they decide about workloads. */
 export type PolicyClient = Client<typeof PolicyService>;
+/** Client of SecretsService: secrets, access tokens and master keys. */
+export type SecretsClient = Client<typeof SecretsService>;
 /** Client of UserService: users, roles and credentials. */
 export type UserClient = Client<typeof UserService>;
 
@@ -89,6 +92,14 @@ export function createConfigsClient(transport: Transport): ConfigsClient {
  */
 export function createPolicyClient(transport: Transport): PolicyClient {
   return createClient(PolicyService, transport);
+}
+
+/**
+ * Creates a client of SecretsService.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
+export function createSecretsClient(transport: Transport): SecretsClient {
+  return createClient(SecretsService, transport);
 }
 
 /**

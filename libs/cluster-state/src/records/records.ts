@@ -14,6 +14,7 @@ import {
   JoinTokenRecordSchema,
   LeaderLeaseRecordSchema,
   LeaderRecordSchema,
+  MasterKeyRecordSchema,
   NetworkSettingsRecordSchema,
   NodeBanRecordSchema,
   NodePortRecordSchema,
@@ -26,6 +27,8 @@ import {
   RequestRecordSchema,
   RouteGuardRecordSchema,
   RouteRecordSchema,
+  SecretRecordSchema,
+  SecretValueRecordSchema,
   ServiceAddressRecordSchema,
   ServiceRecordSchema,
   UserRecordSchema,
@@ -108,6 +111,12 @@ export const recordSchemas = {
   configvalue: ConfigValueRecordSchema,
   /** The guard of the secrets and configs of a namespace; id: the namespace. */
   filesguard: FilesGuardRecordSchema,
+  /** A secret without its values; id: `<namespace>/<name>`. */
+  secret: SecretRecordSchema,
+  /** The encrypted values of a version of a secret; id: `<uid>/<version>`. */
+  secretvalue: SecretValueRecordSchema,
+  /** A key that encrypts secrets, itself encrypted; id: id of the key. */
+  masterkey: MasterKeyRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
 export type RecordKind = keyof typeof recordSchemas;
@@ -118,7 +127,7 @@ export type RecordOf<Kind extends RecordKind> = MessageShape<(typeof recordSchem
  * Kinds that views do not hold, because their records are large and rarely read. Read them with
  * `ClusterState.readRecord`.
  */
-const UNVIEWED_KINDS: ReadonlySet<RecordKind> = new Set<RecordKind>(['configvalue']);
+const UNVIEWED_KINDS: ReadonlySet<RecordKind> = new Set<RecordKind>(['configvalue', 'secretvalue']);
 
 /** Prefix of all keys of the coordinator. */
 export const KEY_PREFIX = '/';
@@ -179,6 +188,8 @@ const padNumber = (value: number | bigint): string => String(value).padStart(NUM
 
 export const toVersionKeyId = (uid: string, version: number): string =>
   `${uid}/${padNumber(version)}`;
+/** The key of a secret. */
+export const toSecretKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
 export const toReplicaKeyId = (uid: string, sequence: bigint): string =>
   `${uid}/${padNumber(sequence)}`;
 export const toNameKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;

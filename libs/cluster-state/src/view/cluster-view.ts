@@ -11,6 +11,7 @@ import type {
   JoinTokenRecord,
   NetworkSettingsRecord,
   NodePortRecord,
+  MasterKeyRecord,
   NodeBanRecord,
   NodeRecord,
   PlanRecord,
@@ -21,6 +22,7 @@ import type {
   RequestRecord,
   RouteGuardRecord,
   RouteRecord,
+  SecretRecord,
   ServiceAddressRecord,
   ServiceRecord,
   UserRecord,
@@ -153,6 +155,20 @@ export interface ClusterView {
   configsByName(after?: string): Iterable<Stored<ConfigRecord>>;
   /** Changes with any secret or config of a namespace; undefined before the first of them. */
   filesGuard(namespace: string): Stored<FilesGuardRecord> | undefined;
+  /**
+   * A secret, without its values.
+   * @param key - `<namespace>/<name>`.
+   */
+  secret(key: string): Stored<SecretRecord> | undefined;
+  secrets(): Iterable<Stored<SecretRecord>>;
+  /**
+   * Secrets sorted by namespace and name.
+   * @param after - `<namespace>/<name>`; only secrets whose key sorts after it. Default: all.
+   */
+  secretsByName(after?: string): Iterable<Stored<SecretRecord>>;
+  /** A key that encrypts secrets, itself encrypted. */
+  masterKey(id: string): Stored<MasterKeyRecord> | undefined;
+  masterKeys(): Iterable<Stored<MasterKeyRecord>>;
   /** Settings of the network; undefined before the first leader has stored them. */
   networkSettings(): Stored<NetworkSettingsRecord> | undefined;
 }

@@ -9,6 +9,7 @@ import type {
   EvidenceRecord,
   FilesGuardRecord,
   JoinTokenRecord,
+  MasterKeyRecord,
   NetworkSettingsRecord,
   NodePortRecord,
   PlanRecord,
@@ -20,6 +21,7 @@ import type {
   RequestRecord,
   RouteGuardRecord,
   RouteRecord,
+  SecretRecord,
   ServiceAddressRecord,
   ServiceRecord,
   UserRecord,
@@ -75,6 +77,10 @@ export abstract class RecordMaps {
     // Always empty: see `parseViewKey`.
     configvalue: new Map(),
     filesguard: new Map(),
+    secret: new Map(),
+    // Always empty: see `parseViewKey`.
+    secretvalue: new Map(),
+    masterkey: new Map(),
   };
 
   /** Returns any record by its kind and the id in its key. */
@@ -255,6 +261,22 @@ export abstract class RecordMaps {
 
   filesGuard(namespace: string): Stored<FilesGuardRecord> | undefined {
     return this.byKind.filesguard.get(namespace);
+  }
+
+  secret(key: string): Stored<SecretRecord> | undefined {
+    return this.byKind.secret.get(key);
+  }
+
+  secrets(): Iterable<Stored<SecretRecord>> {
+    return this.byKind.secret.values();
+  }
+
+  masterKey(id: string): Stored<MasterKeyRecord> | undefined {
+    return this.byKind.masterkey.get(id);
+  }
+
+  masterKeys(): Iterable<Stored<MasterKeyRecord>> {
+    return this.byKind.masterkey.values();
   }
 
   networkSettings(): Stored<NetworkSettingsRecord> | undefined {

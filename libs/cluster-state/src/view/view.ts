@@ -5,6 +5,7 @@ import type {
   NodeRecord,
   ReplicaRecord,
   RouteRecord,
+  SecretRecord,
   ServiceRecord,
   VersionRecord,
   WorkloadRecord,
@@ -34,6 +35,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
   private readonly sortedNodeIds = new SortedKeys();
   private readonly sortedRouteKeys = new SortedKeys();
   private readonly sortedConfigKeys = new SortedKeys();
+  private readonly sortedSecretKeys = new SortedKeys();
   /** Keys of all workloads, and the uid that each key belongs to. */
   private readonly sortedWorkloadNames = new SortedKeys();
   private readonly uidsByName = new Map<string, string>();
@@ -101,6 +103,13 @@ export class IndexedView extends RecordMaps implements ClusterView {
     for (const key of this.sortedConfigKeys.after(after)) {
       const config = this.byKind.config.get(key);
       if (config !== undefined) yield config;
+    }
+  }
+
+  *secretsByName(after?: string): Generator<Stored<SecretRecord>, void> {
+    for (const key of this.sortedSecretKeys.after(after)) {
+      const secret = this.byKind.secret.get(key);
+      if (secret !== undefined) yield secret;
     }
   }
 
@@ -181,6 +190,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
     else if (kind === 'endpoint') this.serviceIndex.applyEndpoint(id, after !== undefined);
     else if (kind === 'route') this.sortedRouteKeys[after === undefined ? 'delete' : 'add'](id);
     else if (kind === 'config') this.sortedConfigKeys[after === undefined ? 'delete' : 'add'](id);
+    else if (kind === 'secret') this.sortedSecretKeys[after === undefined ? 'delete' : 'add'](id);
     else if (kind === 'version') this.indexVersion(id, after);
     else if (kind === 'replica') this.indexReplica(before, this.byKind.replica.get(id));
   }

@@ -8,6 +8,7 @@ import {
   NetworkService,
   NodeNetworkService,
   PolicyService,
+  SecretsService,
   UserService,
 } from '@cloudless/api';
 import { Health, ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
@@ -201,6 +202,14 @@ const policies: Rules<typeof PolicyService> = {
   testPolicy: list,
 };
 
+const secrets: Rules<typeof SecretsService> = {
+  createSecret: change,
+  getSecret: read,
+  listSecrets: list,
+  updateSecret: change,
+  deleteSecret: change,
+};
+
 const health: Rules<typeof Health> = { check: everybody, watch: everybody };
 const reflectionV1: Rules<typeof ServerReflectionV1> = { serverReflectionInfo: everyIdentity };
 const reflectionV1Alpha: Rules<typeof ServerReflectionV1Alpha> = {
@@ -216,6 +225,7 @@ const rules = new Map<string, Readonly<Record<string, AccessRule>>>([
   [NodeNetworkService.typeName, nodeNetwork],
   [ConfigsService.typeName, configs],
   [PolicyService.typeName, policies],
+  [SecretsService.typeName, secrets],
   [UserService.typeName, users],
   [Health.typeName, health],
   [ServerReflectionV1.typeName, reflectionV1],
@@ -232,6 +242,7 @@ export const ACCESS_TABLE_SERVICES: readonly DescService[] = [
   NetworkService,
   NodeNetworkService,
   PolicyService,
+  SecretsService,
   UserService,
   Health,
   ServerReflectionV1,

@@ -12,6 +12,7 @@ export const NETWORK = 'cloudless.api.NetworkService';
 export const NODE_NETWORK = 'cloudless.api.NodeNetworkService';
 export const CONFIGS = 'cloudless.api.ConfigsService';
 export const POLICY = 'cloudless.api.PolicyService';
+export const SECRETS = 'cloudless.api.SecretsService';
 export const USER = 'cloudless.api.UserService';
 
 /** The result of a call, independent of the protocol. */

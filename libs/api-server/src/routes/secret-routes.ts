@@ -1,0 +1,68 @@
+import type { HandlerContext, ServiceImpl } from '@connectrpc/connect';
+import { SecretsService, resolveNamespace } from '@cloudless/api';
+import type { CallAccess } from '../access/call-access.js';
+import type { AuditSubject } from '../audit/audit-event.js';
+import type { AuditEntry } from '../audit/audit-log.js';
+import type { SecretHandlers } from '../secret/secret-handlers.js';
+import { toSecretKey, type SecretName } from '../secret/secret-lookup.js';
+import type { SecretReads } from '../secret/secret-reads.js';
+import { readWorkload, requireWorkloadRole, type CallRoutes } from './call-routes.js';
+
+const calls = SecretsService.method;
+
+/** Creates the implementation of SecretsService. */
+export function createSecretRoutes(
+  routes: CallRoutes,
+  secrets: SecretHandlers,
+  reads: SecretReads,
+): ServiceImpl<typeof SecretsService> {
+  const { access } = routes;
+  return {
+    createSecret: routes.change(
+      calls.createSecret,
+      inNamespace(access, calls.createSecret, (request, entry) =>
+        secrets.createSecret(request, entry),
+      ),
+      describeSecret,
+    ),
+    updateSecret: routes.change(
+      calls.updateSecret,
+      inNamespace(access, calls.updateSecret, (request, entry) =>
+        secrets.updateSecret(request, entry),
+      ),
+      describeSecret,
+    ),
+    deleteSecret: routes.change(
+      calls.deleteSecret,
+      inNamespace(access, calls.deleteSecret, (request, entry) =>
+        secrets.deleteSecret(request, entry),
+      ),
+      describeSecret,
+    ),
+    getSecret: readWorkload(access, calls.getSecret, (request) => reads.getSecret(request)),
+    ...createSecretReads(reads),
+  };
+}
+
+/** Creates the reads of SecretsService that every coordinator serves. */
+export function createSecretReads(reads: SecretReads) {
+  return {
+    listSecrets: (request, context) => reads.listSecrets(request, context),
+  } satisfies Partial<ServiceImpl<typeof SecretsService>>;
+}
+
+/** Checks the role in the namespace of the secret before a call. */
+function inNamespace<Request extends SecretName, Response>(
+  access: CallAccess,
+  method: Parameters<CallAccess['requireNamespace']>[1],
+  handler: (request: Request, entry: AuditEntry, context: HandlerContext) => Response,
+): (request: Request, entry: AuditEntry, context: HandlerContext) => Response {
+  return (request, entry, context) => {
+    requireWorkloadRole(access, method, request, context);
+    return handler(request, entry, context);
+  };
+}
+
+function describeSecret(request: SecretName): AuditSubject {
+  return { namespace: resolveNamespace(request), object: `secret ${toSecretKey(request)}` };
+}

@@ -1,0 +1,11 @@
+export { openSecret, sealSecret } from './envelope.js';
+export type { Envelope, MasterKey, SecretContext } from './envelope.js';
+export {
+  PASSPHRASE_COST,
+  createKeyEncryption,
+  createPassphraseEncryption,
+} from './key-encryption.js';
+export type { KeyEncryption, WrappedKey } from './key-encryption.js';
+export { decodeValues, encodeValues } from './values.js';
+export type { SecretData } from './values.js';
+export { KEY_BYTES, encodeContext, open, seal } from './aead.js';
