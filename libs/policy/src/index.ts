@@ -28,3 +28,7 @@ export type {
 export { Budget, BudgetSpentError, EXPRESSION_LIMITS } from './expression/budget.js';
 export { celEngine } from './expression/cel.js';
 export type { Evaluate, ExpressionEngine } from './expression/cel.js';
+export { compileGate } from './gate/compile-gate.js';
+export type { CompiledGate, GateResult } from './gate/compile-gate.js';
+export { GATE_FIGURES, STABLE_PREFIX } from './gate/gate-figures.js';
+export type { GateFigure } from './gate/gate-figures.js';

@@ -1,4 +1,5 @@
-import { celEnv, isCelError, parse, plan, type CelInput } from '@bufbuild/cel';
+import { celEnv, isCelError, parse, plan, type CelFunc, type CelInput } from '@bufbuild/cel';
+import type { Expr } from '@bufbuild/cel-spec/cel/expr/syntax_pb.js';
 import { createRegistry } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import { errorMessageOf } from '@cloudless/base';
@@ -40,6 +41,14 @@ export const celEngine: ExpressionEngine = {
   },
 };
 
+/** What {@link compileCel} does besides. */
+export interface CelOptions {
+  /** Checks the syntax tree before its bounds are, and may change it. Throws to refuse it. */
+  readonly inspect?: (root: Expr) => void;
+  /** Functions in place of those of CEL with the same name and types. */
+  readonly functions?: readonly CelFunc[];
+}
+
 /**
  * Checks an expression in CEL, and prepares its evaluation.
  * @param variables - The variables that the expression may use.
@@ -51,6 +60,7 @@ export const celEngine: ExpressionEngine = {
 export function compileCel(
   source: string,
   variables: Variables,
+  { inspect, functions = [] }: CelOptions = {},
 ): Evaluate<Readonly<Record<string, CelInput>>> {
   const size = utf8Length(source);
   if (size > EXPRESSION_LIMITS.sourceBytes)
@@ -58,10 +68,11 @@ export function compileCel(
   checkNesting(source);
   const { expr } = parse(source);
   if (expr === undefined) throw new Error('the expression is empty');
+  inspect?.(expr);
   const patterns: Patterns = new Map();
   boundExpression(expr, variables, (text) => patterns.set(text, compilePattern(text)));
   let budget = new Budget(0);
-  const funcs = meteredFunctions(() => budget, patterns);
+  const funcs = [...meteredFunctions(() => budget, patterns), ...functions];
   const evaluate = plan(celEnv({ registry: REGISTRY, funcs }), expr);
   return (values, budgetOfCall) => {
     budget = budgetOfCall;

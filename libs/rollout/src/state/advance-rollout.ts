@@ -15,7 +15,18 @@ import type {
   RolloutSituation,
   RolloutState,
 } from './rollout-state.js';
-import { hasOpenCanaryStep, passCanarySteps, explainStepWait } from './canary-steps.js';
+import {
+  hasOpenCanaryStep,
+  observeGate,
+  passCanarySteps,
+  explainStepWait,
+} from './canary-steps.js';
+import {
+  GATE_INTERVAL_MS,
+  explainGateFailure,
+  findGateTime,
+  getGateDeadline,
+} from './step-gate.js';
 
 /**
  * Advances a rollout by one decision: starts the rollout of a new version, passes canary steps,
@@ -28,10 +39,11 @@ export function advanceRollout(before: RolloutState, situation: RolloutSituation
   let state = startIfNewVersion(limitTimesToNow(before, situation.nowMs), situation, events);
   state = applyRetry(followStrategyChange(state, situation), situation, events);
   state = recordProgress(endWaitForPinnedNodes(state, situation), situation);
+  state = observeGate(state, situation);
   const failure = detectFailure(state, situation);
   if (failure !== undefined) {
     state = {
-      ...omitTimes(state, 'waitsUntilMs'),
+      ...omitTimes(state, 'waitsUntilMs', 'gate'),
       phase: 'failed',
       reason: failure,
       waitsForPromotion: false,
@@ -66,12 +78,13 @@ export function advanceRollout(before: RolloutState, situation: RolloutSituation
 
 /** Limits stored times to the present, so that a clock that was set back prolongs no wait. */
 function limitTimesToNow(state: RolloutState, nowMs: number): RolloutState {
-  const { progressAtMs, stepReachedAtMs, switchedAtMs } = state;
+  const { progressAtMs, stepReachedAtMs, switchedAtMs, gate } = state;
   return {
     ...state,
     progressAtMs: Math.min(progressAtMs, nowMs),
     ...(stepReachedAtMs === undefined ? {} : { stepReachedAtMs: Math.min(stepReachedAtMs, nowMs) }),
     ...(switchedAtMs === undefined ? {} : { switchedAtMs: Math.min(switchedAtMs, nowMs) }),
+    ...(gate === undefined ? {} : { gate: { ...gate, sinceMs: Math.min(gate.sinceMs, nowMs) } }),
   };
 }
 
@@ -163,6 +176,8 @@ function applyRetry(
 /** Returns the reason why the rollout fails now; undefined when it does not. */
 function detectFailure(state: RolloutState, situation: RolloutSituation): string | undefined {
   const { settings, failures, nowMs, pausedByUser } = situation;
+  const gateFailure = explainGateFailure(state, situation);
+  if (gateFailure !== undefined) return gateFailure;
   if (state.phase !== 'inProgress' || pausedByUser || isWaitingForPinnedNodes(state, situation))
     return undefined;
   const failureCount = failures - state.forgivenFailures;
@@ -190,11 +205,8 @@ function getMaxFailedNew({ settings, observed }: RolloutSituation): number {
  * @param state - In phase `inProgress`.
  */
 function getProgressDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
-  if (
-    state.stepReachedAtMs !== undefined ||
-    isWaitingForStops(state, situation) ||
-    isWaitingForPinnedNodes(state, situation)
-  )
+  if (state.stepReachedAtMs !== undefined) return getGateDeadline(state, situation);
+  if (isWaitingForStops(state, situation) || isWaitingForPinnedNodes(state, situation))
     return undefined;
   return state.progressAtMs + situation.settings.progressDeadlineMs;
 }
@@ -446,6 +458,8 @@ function markCompleted(state: RolloutState, events: RolloutEvent[]): RolloutStat
 function findNextDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (state.phase !== 'inProgress') return undefined;
   const step = situation.settings.canarySteps[state.stepsDone];
+  if (state.gate !== undefined && step?.gate !== undefined)
+    return findGateTime(state, situation, step);
   if (state.stepReachedAtMs !== undefined && step !== undefined && step.wait !== 'promotion')
     return state.stepReachedAtMs + step.wait.ms;
   return getProgressDeadline(state, situation);
@@ -453,14 +467,15 @@ function findNextDeadline(state: RolloutState, situation: RolloutSituation): num
 
 /** Returns the time of the next decision that time alone requires. */
 function computeWakeTime(
-  { waitsUntilMs }: RolloutState,
+  { waitsUntilMs, gate }: RolloutState,
   { nowMs }: RolloutSituation,
 ): number | undefined {
+  const maxWakeMs = gate === undefined ? MAX_WAKE_MS : GATE_INTERVAL_MS;
   // A deadline in the past has no effect by now: another change, such as the confirmation of a
   // stop, causes the next decision.
-  return waitsUntilMs === undefined || waitsUntilMs <= nowMs
-    ? undefined
-    : Math.min(waitsUntilMs, nowMs + MAX_WAKE_MS);
+  if (waitsUntilMs !== undefined && waitsUntilMs > nowMs)
+    return Math.min(waitsUntilMs, nowMs + maxWakeMs);
+  return gate === undefined ? undefined : nowMs + maxWakeMs;
 }
 
 /** Milliseconds until the next decision at the latest, as the wall clock may be set meanwhile. */

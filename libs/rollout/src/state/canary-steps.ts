@@ -6,6 +6,7 @@ import {
   formatDuration,
   omitTimes,
 } from './rollout-state.js';
+import { formatGate, isGateHeld, observeStepGate, explainGate } from './step-gate.js';
 import type { RolloutEvent, RolloutSituation, CanaryStep, RolloutState } from './rollout-state.js';
 
 /**
@@ -42,10 +43,12 @@ export function passCanarySteps(
         progressAtMs: nowMs,
         waitsForPromotion: step.wait === 'promotion',
       };
+      next = observeStepGate(next, step, situation);
+      const gateText = step.gate === undefined ? '' : `, with the gate ${formatGate(step.gate)}`;
       const waitText =
-        step.wait === 'promotion'
+        (step.wait === 'promotion'
           ? 'waits for a promotion'
-          : `waits ${formatDuration(step.wait.ms)}`;
+          : `waits ${formatDuration(step.wait.ms)}`) + gateText;
       const text = `step ${index + 1} of ${canarySteps.length}: ${updated} of ${observed.want} replicas run version ${state.version}`;
       events.push({ kind: 'canaryStepReached', message: `${text}; ${waitText}` });
     }
@@ -54,8 +57,9 @@ export function passCanarySteps(
         ? next.promoted
         : nowMs - (next.stepReachedAtMs ?? nowMs) >= step.wait.ms;
     // Set at every decision: a failure clears the field, and the spec may have changed the wait.
-    if (!isOver)
-      return { state: { ...next, waitsForPromotion: step.wait === 'promotion' }, updated };
+    const waitsForPromotion = step.wait === 'promotion' && !next.promoted;
+    if (!isOver || !isGateHeld(next, step, nowMs))
+      return { state: { ...next, waitsForPromotion }, updated };
     next = { ...leaveStep(next, nowMs), stepsDone: index + 1, promoted: false };
   }
   return { state: leaveStep(next, nowMs) };
@@ -80,10 +84,31 @@ function hasCanarySteps(state: RolloutState, { observed, toCanonical }: RolloutS
   return state.rollsBackFrom === 0 && toCanonical(state.fromVersion) !== toCanonical(state.version);
 }
 
+/**
+ * Applies the newest evaluation of the gate of the current step. Without a reached step, in a pause
+ * and after a failure no gate is evaluated: the next evaluation begins anew.
+ */
+export function observeGate(state: RolloutState, situation: RolloutSituation): RolloutState {
+  const { settings, observed, pausedByUser } = situation;
+  const step = settings.canarySteps[state.stepsDone];
+  const isEvaluated =
+    step?.gate !== undefined &&
+    state.stepReachedAtMs !== undefined &&
+    state.phase !== 'failed' &&
+    !pausedByUser &&
+    hasCanarySteps(state, situation) &&
+    countAvailable(situation) >= getStepSize(settings.canarySteps, state.stepsDone, observed.want);
+  return isEvaluated ? observeStepGate(state, step, situation) : omitTimes(state, 'gate');
+}
+
 /** Leaves the current canary step, also when the step was removed from the spec during its wait. */
 function leaveStep(state: RolloutState, nowMs: number): RolloutState {
   if (state.stepReachedAtMs === undefined) return state;
-  return { ...omitTimes(state, 'stepReachedAtMs'), waitsForPromotion: false, progressAtMs: nowMs };
+  return {
+    ...omitTimes(state, 'stepReachedAtMs', 'gate'),
+    waitsForPromotion: false,
+    progressAtMs: nowMs,
+  };
 }
 
 /**
@@ -122,7 +147,11 @@ export function explainStepWait(
   if (state.stepReachedAtMs === undefined)
     return `${step}${text === '' ? '' : `: ${text}`}${surplus}`;
   const reached = `${step}: ${size} of ${observed.want} replicas run version ${state.version}${surplus}`;
-  return `${reached}; waits ${canaryStep.wait === 'promotion' ? 'for a promotion' : `${formatDuration(canaryStep.wait.ms)} since they were ready`}`;
+  const gate = explainGate(state, canaryStep, situation);
+  if (canaryStep.wait === 'promotion')
+    return `${reached}${state.promoted ? '; promoted' : '; waits for a promotion'}${gate}`;
+  if (gate !== '') return `${reached}${gate}`;
+  return `${reached}; waits ${formatDuration(canaryStep.wait.ms)} since they were ready`;
 }
 
 /**

@@ -14,6 +14,23 @@ export interface CanaryStep {
   readonly size: { readonly replicas: number } | { readonly percent: number };
   /** The wait after the step: a time in milliseconds, or until a promotion. */
   readonly wait: { readonly ms: number } | 'promotion';
+  /**
+   * A condition that must have been true for the whole wait; after a promotion, at the moment. Absent:
+   * none.
+   */
+  readonly gate?: string;
+}
+
+/** Result of an evaluation of a gate; `noData`: a figure is missing, or the evaluation failed. */
+export type GateVerdict = 'passed' | 'failed' | 'noData';
+
+/** The newest evaluation of the gate of a canary step, on the figures of this moment. */
+export interface GateObservation {
+  /** The evaluated gate. The observation does not count for another one. */
+  readonly expression: string;
+  readonly verdict: GateVerdict;
+  /** The figures, or what is missing, for people. */
+  readonly text: string;
 }
 
 /** Rollout settings other than the limits. Times in milliseconds. */
@@ -57,6 +74,11 @@ export interface RolloutState {
   readonly stepsDone: number;
   /** Time since which all replicas of the current canary step have been available. */
   readonly stepReachedAtMs?: number;
+  /**
+   * Verdict of the gate of the current canary step, and the time since when it has been the same.
+   * Absent while no gate is evaluated.
+   */
+  readonly gate?: { readonly verdict: GateVerdict; readonly sinceMs: number };
   /** True while the rollout waits for a promotion at a canary step or before a switch. */
   readonly waitsForPromotion: boolean;
   /** A user promoted the rollout past its current wait. */
@@ -112,6 +134,8 @@ export interface RolloutSituation {
   readonly pausedByUser: boolean;
   /** Number of restarts and failures of the replicas that this rollout created. */
   readonly failures: number;
+  /** The gate of the current canary step. Absent: not evaluated, which counts as no data. */
+  readonly gate?: GateObservation;
   /** True when the spec changed since the last decision, which restarts the progress deadline. */
   readonly changed: boolean;
   /** The current time, on the clock of the times in the state. */
@@ -169,10 +193,10 @@ export function countAvailable({ observed, version, toCanonical }: RolloutSituat
 
 const isStaying = ({ lost, desired }: RolloutReplica): boolean => !lost && desired === 'running';
 
-/** Returns a copy of the state without the given times. */
+/** Returns a copy of the state without the given times, or without the verdict of the gate. */
 export function omitTimes(
   state: RolloutState,
-  ...keys: readonly ('waitsUntilMs' | 'stepReachedAtMs' | 'switchedAtMs')[]
+  ...keys: readonly ('waitsUntilMs' | 'stepReachedAtMs' | 'switchedAtMs' | 'gate')[]
 ): RolloutState {
   const rest: { -readonly [Key in keyof RolloutState]: RolloutState[Key] } = { ...state };
   for (const key of keys) delete rest[key];
