@@ -1334,6 +1334,11 @@ export const manifestSchema: RootSchema = {
      "type": "integer",
      "minimum": 0,
      "maximum": 100
+    },
+    "gate": {
+     "description": "Condition in CEL over measured figures of the new version, such as `errors_per_s < 1 && p99_ms < 200`, evaluated every 5 s while the replicas of the step are ready. The next step begins once the condition has been true for the whole `wait`; the rollout fails when it has been false for 30 s. Without figures it counts as neither, and the rollout waits for `progressDeadline` beyond `wait`. The figures of the old version begin with `stable.`, such as `p99_ms < 1.2 * stable.p99_ms`. At most 4096 bytes. Default: absent, no condition.",
+     "type": "string",
+     "maxLength": 4096
     }
    },
    "additionalProperties": false

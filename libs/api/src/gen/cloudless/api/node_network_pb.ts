@@ -21,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/node_network.proto.
  */
 export const file_cloudless_api_node_network: GenFile = /*@__PURE__*/
-  fileDesc("CiBjbG91ZGxlc3MvYXBpL25vZGVfbmV0d29yay5wcm90bxINY2xvdWRsZXNzLmFwaSKHAQoNTmV0d29ya1JlcG9ydBIYCgdub2RlX2lkGAEgASgJQge6SARyAhg/Eh8KDmFmdGVyX3JldmlzaW9uGAIgASgDQge6SAQiAigAEiEKEGFwcGxpZWRfcmV2aXNpb24YAyABKANCB7pIBCICKAASGAoHZmVlZF9pZBgEIAEoCUIHukgEcgIYQCK5AwoNTmV0d29ya1VwZGF0ZRIQCghyZXZpc2lvbhgBIAEoAxINCgVyZXNldBgCIAEoCBIQCghjb21wbGV0ZRgDIAEoCBIwCghzZXR0aW5ncxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuTmV0d29ya1NldHRpbmdzEjQKCHNlcnZpY2VzGAUgAygLMiIuY2xvdWRsZXNzLmFwaS5OZXR3b3JrU2VydmljZUVudHJ5EhgKEHJlbW92ZWRfc2VydmljZXMYBiADKAkSNgoJZW5kcG9pbnRzGAcgAygLMiMuY2xvdWRsZXNzLmFwaS5OZXR3b3JrRW5kcG9pbnRFbnRyeRIZChFyZW1vdmVkX2VuZHBvaW50cxgIIAMoCRIuCgVub2RlcxgJIAMoCzIfLmNsb3VkbGVzcy5hcGkuTmV0d29ya05vZGVFbnRyeRIVCg1yZW1vdmVkX25vZGVzGAogAygJEg8KB2ZlZWRfaWQYCyABKAkSMAoGcm91dGVzGAwgAygLMiAuY2xvdWRsZXNzLmFwaS5OZXR3b3JrUm91dGVFbnRyeRIWCg5yZW1vdmVkX3JvdXRlcxgNIAMoCSJUCg9OZXR3b3JrU2V0dGluZ3MSFAoMc2VydmljZV9jaWRyGAEgASgJEhYKDmNsdXN0ZXJfZG9tYWluGAIgASgJEhMKC2Ruc19hZGRyZXNzGAMgASgJIrsBChNOZXR3b3JrU2VydmljZUVudHJ5EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIoCgRzcGVjGAQgASgLMhouY2xvdWRsZXNzLmFwaS5TZXJ2aWNlU3BlYxISCgpjbHVzdGVyX2lwGAUgASgJEjgKDWxvYWRfYmFsYW5jZXIYBiABKAsyIS5jbG91ZGxlc3MuYXBpLkxvYWRCYWxhbmNlckNvbmZpZyJuChFOZXR3b3JrUm91dGVFbnRyeRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRImCgRzcGVjGAMgASgLMhguY2xvdWRsZXNzLmFwaS5Sb3V0ZVNwZWMSEAoIbm9kZV9pZHMYBCADKAkiuQIKFE5ldHdvcmtFbmRwb2ludEVudHJ5EgoKAmlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIPCgdzZXJ2aWNlGAMgASgJEg8KB25vZGVfaWQYBCABKAkSEgoKcmVwbGljYV9pZBgFIAEoCRIQCgh3b3JrbG9hZBgGIAEoCRIMCgRzbG90GAcgASgFEg8KB3ZlcnNpb24YCCABKAUSMQoFcG9ydHMYCSADKAsyIi5jbG91ZGxlc3MuYXBpLk5ldHdvcmtFbmRwb2ludFBvcnQSDgoGd2VpZ2h0GAogASgFEgwKBHpvbmUYCyABKAkSDgoGcmVnaW9uGAwgASgJEg0KBXJlYWR5GA0gASgIEhoKEmNoZWNrZWRfYnlfbm9kZV9pZBgOIAEoCRIPCgdsZWF2aW5nGA8gASgIIj0KE05ldHdvcmtFbmRwb2ludFBvcnQSDAoEbmFtZRgBIAEoCRIKCgJpcBgCIAEoCRIMCgRwb3J0GAMgASgFIsgBChBOZXR3b3JrTm9kZUVudHJ5EgoKAmlkGAEgASgJEgwKBHpvbmUYAiABKAkSDgoGcmVnaW9uGAMgASgJEisKB25ldHdvcmsYBCABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhgKEGFjY2VwdGVkX3NlcmlhbHMYBSADKAkSDQoFYWxpdmUYBiABKAgSNAoQbmV3ZXN0X25vdF9hZnRlchgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXgoTUmVsYXlOZXR3b3JrUmVxdWVzdBIsCgZ0YXJnZXQYASABKAsyGi5jbG91ZGxlc3MuYXBpLlJlbGF5VGFyZ2V0SAASDgoEZGF0YRgCIAEoDEgAQgkKB21lc3NhZ2UiSAoLUmVsYXlUYXJnZXQSHQoMZnJvbV9ub2RlX2lkGAEgASgJQge6SARyAhg/EhoKB25vZGVfaWQYAiABKAlCCbpIBnIEEAEYPyIkChRSZWxheU5ldHdvcmtSZXNwb25zZRIMCgRkYXRhGAEgASgMMsABChJOb2RlTmV0d29ya1NlcnZpY2USTQoLU3luY05ldHdvcmsSHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtSZXBvcnQaHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtVcGRhdGUoATABElsKDFJlbGF5TmV0d29yaxIiLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVxdWVzdBojLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVzcG9uc2UoATABYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_network, file_cloudless_api_route, file_cloudless_api_session, file_google_protobuf_timestamp]);
+  fileDesc("CiBjbG91ZGxlc3MvYXBpL25vZGVfbmV0d29yay5wcm90bxINY2xvdWRsZXNzLmFwaSK2AQoNTmV0d29ya1JlcG9ydBIYCgdub2RlX2lkGAEgASgJQge6SARyAhg/Eh8KDmFmdGVyX3JldmlzaW9uGAIgASgDQge6SAQiAigAEiEKEGFwcGxpZWRfcmV2aXNpb24YAyABKANCB7pIBCICKAASGAoHZmVlZF9pZBgEIAEoCUIHukgEcgIYQBItCgd0cmFmZmljGAUgASgLMhwuY2xvdWRsZXNzLmFwaS5UcmFmZmljUmVwb3J0ImoKDVRyYWZmaWNSZXBvcnQSGwoKcHJvY2Vzc19pZBgBIAEoCUIHukgEcgIYQBI8CgllbmRwb2ludHMYAiADKAsyHi5jbG91ZGxlc3MuYXBpLkVuZHBvaW50VHJhZmZpY0IJukgGkgEDEJBOIp0BCg9FbmRwb2ludFRyYWZmaWMSHAoKcmVwbGljYV9pZBgBIAEoCUIIukgFcgMYgAESEwoLY29ubmVjdGlvbnMYAiABKAMSGAoQY29ubmVjdF9mYWlsdXJlcxgDIAEoAxIQCghyZXF1ZXN0cxgEIAEoAxIOCgZlcnJvcnMYBSABKAMSGwoJZHVyYXRpb25zGAYgAygDQgi6SAWSAQIQUCK5AwoNTmV0d29ya1VwZGF0ZRIQCghyZXZpc2lvbhgBIAEoAxINCgVyZXNldBgCIAEoCBIQCghjb21wbGV0ZRgDIAEoCBIwCghzZXR0aW5ncxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuTmV0d29ya1NldHRpbmdzEjQKCHNlcnZpY2VzGAUgAygLMiIuY2xvdWRsZXNzLmFwaS5OZXR3b3JrU2VydmljZUVudHJ5EhgKEHJlbW92ZWRfc2VydmljZXMYBiADKAkSNgoJZW5kcG9pbnRzGAcgAygLMiMuY2xvdWRsZXNzLmFwaS5OZXR3b3JrRW5kcG9pbnRFbnRyeRIZChFyZW1vdmVkX2VuZHBvaW50cxgIIAMoCRIuCgVub2RlcxgJIAMoCzIfLmNsb3VkbGVzcy5hcGkuTmV0d29ya05vZGVFbnRyeRIVCg1yZW1vdmVkX25vZGVzGAogAygJEg8KB2ZlZWRfaWQYCyABKAkSMAoGcm91dGVzGAwgAygLMiAuY2xvdWRsZXNzLmFwaS5OZXR3b3JrUm91dGVFbnRyeRIWCg5yZW1vdmVkX3JvdXRlcxgNIAMoCSJUCg9OZXR3b3JrU2V0dGluZ3MSFAoMc2VydmljZV9jaWRyGAEgASgJEhYKDmNsdXN0ZXJfZG9tYWluGAIgASgJEhMKC2Ruc19hZGRyZXNzGAMgASgJIrsBChNOZXR3b3JrU2VydmljZUVudHJ5EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIoCgRzcGVjGAQgASgLMhouY2xvdWRsZXNzLmFwaS5TZXJ2aWNlU3BlYxISCgpjbHVzdGVyX2lwGAUgASgJEjgKDWxvYWRfYmFsYW5jZXIYBiABKAsyIS5jbG91ZGxlc3MuYXBpLkxvYWRCYWxhbmNlckNvbmZpZyJuChFOZXR3b3JrUm91dGVFbnRyeRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRImCgRzcGVjGAMgASgLMhguY2xvdWRsZXNzLmFwaS5Sb3V0ZVNwZWMSEAoIbm9kZV9pZHMYBCADKAkiuQIKFE5ldHdvcmtFbmRwb2ludEVudHJ5EgoKAmlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIPCgdzZXJ2aWNlGAMgASgJEg8KB25vZGVfaWQYBCABKAkSEgoKcmVwbGljYV9pZBgFIAEoCRIQCgh3b3JrbG9hZBgGIAEoCRIMCgRzbG90GAcgASgFEg8KB3ZlcnNpb24YCCABKAUSMQoFcG9ydHMYCSADKAsyIi5jbG91ZGxlc3MuYXBpLk5ldHdvcmtFbmRwb2ludFBvcnQSDgoGd2VpZ2h0GAogASgFEgwKBHpvbmUYCyABKAkSDgoGcmVnaW9uGAwgASgJEg0KBXJlYWR5GA0gASgIEhoKEmNoZWNrZWRfYnlfbm9kZV9pZBgOIAEoCRIPCgdsZWF2aW5nGA8gASgIIj0KE05ldHdvcmtFbmRwb2ludFBvcnQSDAoEbmFtZRgBIAEoCRIKCgJpcBgCIAEoCRIMCgRwb3J0GAMgASgFIsgBChBOZXR3b3JrTm9kZUVudHJ5EgoKAmlkGAEgASgJEgwKBHpvbmUYAiABKAkSDgoGcmVnaW9uGAMgASgJEisKB25ldHdvcmsYBCABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhgKEGFjY2VwdGVkX3NlcmlhbHMYBSADKAkSDQoFYWxpdmUYBiABKAgSNAoQbmV3ZXN0X25vdF9hZnRlchgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXgoTUmVsYXlOZXR3b3JrUmVxdWVzdBIsCgZ0YXJnZXQYASABKAsyGi5jbG91ZGxlc3MuYXBpLlJlbGF5VGFyZ2V0SAASDgoEZGF0YRgCIAEoDEgAQgkKB21lc3NhZ2UiSAoLUmVsYXlUYXJnZXQSHQoMZnJvbV9ub2RlX2lkGAEgASgJQge6SARyAhg/EhoKB25vZGVfaWQYAiABKAlCCbpIBnIEEAEYPyIkChRSZWxheU5ldHdvcmtSZXNwb25zZRIMCgRkYXRhGAEgASgMMsABChJOb2RlTmV0d29ya1NlcnZpY2USTQoLU3luY05ldHdvcmsSHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtSZXBvcnQaHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtVcGRhdGUoATABElsKDFJlbGF5TmV0d29yaxIiLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVxdWVzdBojLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVzcG9uc2UoATABYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_network, file_cloudless_api_route, file_cloudless_api_session, file_google_protobuf_timestamp]);
 
 /**
  * A message of a network proxy.
@@ -59,6 +59,13 @@ export type NetworkReport = Message<"cloudless.api.NetworkReport"> & {
    * @generated from field: string feed_id = 4;
    */
   feedId: string;
+
+  /**
+   * Counts of the traffic that this proxy has carried, every 5 s. Absent: unchanged.
+   *
+   * @generated from field: cloudless.api.TrafficReport traffic = 5;
+   */
+  traffic?: TrafficReport | undefined;
 };
 
 /**
@@ -67,6 +74,93 @@ export type NetworkReport = Message<"cloudless.api.NetworkReport"> & {
  */
 export const NetworkReportSchema: GenMessage<NetworkReport> = /*@__PURE__*/
   messageDesc(file_cloudless_api_node_network, 0);
+
+/**
+ * Counts of the traffic of a proxy since its process began, so that a lost report loses nothing.
+ *
+ * @generated from message cloudless.api.TrafficReport
+ */
+export type TrafficReport = Message<"cloudless.api.TrafficReport"> & {
+  /**
+   * Names the process: counts of another process begin at 0.
+   *
+   * @generated from field: string process_id = 1;
+   */
+  processId: string;
+
+  /**
+   * The endpoints whose counts have changed since the last report of the stream; in the first, all
+   * with traffic. At most 10000, with more in the next reports.
+   *
+   * @generated from field: repeated cloudless.api.EndpointTraffic endpoints = 2;
+   */
+  endpoints: EndpointTraffic[];
+};
+
+/**
+ * Describes the message cloudless.api.TrafficReport.
+ * Use `create(TrafficReportSchema)` to create a new message.
+ */
+export const TrafficReportSchema: GenMessage<TrafficReport> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node_network, 1);
+
+/**
+ * Counts of the traffic to one replica, of all its services together.
+ *
+ * @generated from message cloudless.api.EndpointTraffic
+ */
+export type EndpointTraffic = Message<"cloudless.api.EndpointTraffic"> & {
+  /**
+   * Id of the replica.
+   *
+   * @generated from field: string replica_id = 1;
+   */
+  replicaId: string;
+
+  /**
+   * Connections and UDP sessions that reached the replica.
+   *
+   * @generated from field: int64 connections = 2;
+   */
+  connections: bigint;
+
+  /**
+   * Attempts to connect that failed.
+   *
+   * @generated from field: int64 connect_failures = 3;
+   */
+  connectFailures: bigint;
+
+  /**
+   * HTTP requests whose last attempt went to the replica, without those that their client ended.
+   *
+   * @generated from field: int64 requests = 4;
+   */
+  requests: bigint;
+
+  /**
+   * Those among them that were answered with a status of 500 or more.
+   *
+   * @generated from field: int64 errors = 5;
+   */
+  errors: bigint;
+
+  /**
+   * Requests by duration: element i counts those that took less than 2^(i/4) ms and not less than
+   * the bound before. The last element counts the longer ones. Elements at the end that are 0 are
+   * left out.
+   *
+   * @generated from field: repeated int64 durations = 6;
+   */
+  durations: bigint[];
+};
+
+/**
+ * Describes the message cloudless.api.EndpointTraffic.
+ * Use `create(EndpointTrafficSchema)` to create a new message.
+ */
+export const EndpointTrafficSchema: GenMessage<EndpointTraffic> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node_network, 2);
 
 /**
  * Changes of the network. Each key is in at most one of the lists for its kind.
@@ -173,7 +267,7 @@ export type NetworkUpdate = Message<"cloudless.api.NetworkUpdate"> & {
  * Use `create(NetworkUpdateSchema)` to create a new message.
  */
 export const NetworkUpdateSchema: GenMessage<NetworkUpdate> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 1);
+  messageDesc(file_cloudless_api_node_network, 3);
 
 /**
  * Settings of the network of a cluster.
@@ -208,7 +302,7 @@ export type NetworkSettings = Message<"cloudless.api.NetworkSettings"> & {
  * Use `create(NetworkSettingsSchema)` to create a new message.
  */
 export const NetworkSettingsSchema: GenMessage<NetworkSettings> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 2);
+  messageDesc(file_cloudless_api_node_network, 4);
 
 /**
  * A service as the proxies need it.
@@ -264,7 +358,7 @@ export type NetworkServiceEntry = Message<"cloudless.api.NetworkServiceEntry"> &
  * Use `create(NetworkServiceEntrySchema)` to create a new message.
  */
 export const NetworkServiceEntrySchema: GenMessage<NetworkServiceEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 3);
+  messageDesc(file_cloudless_api_node_network, 5);
 
 /**
  * An HTTP route as the proxies need it.
@@ -307,7 +401,7 @@ export type NetworkRouteEntry = Message<"cloudless.api.NetworkRouteEntry"> & {
  * Use `create(NetworkRouteEntrySchema)` to create a new message.
  */
 export const NetworkRouteEntrySchema: GenMessage<NetworkRouteEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 4);
+  messageDesc(file_cloudless_api_node_network, 6);
 
 /**
  * Addresses that serve a service: one replica, or one address outside the cluster.
@@ -430,7 +524,7 @@ export type NetworkEndpointEntry = Message<"cloudless.api.NetworkEndpointEntry">
  * Use `create(NetworkEndpointEntrySchema)` to create a new message.
  */
 export const NetworkEndpointEntrySchema: GenMessage<NetworkEndpointEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 5);
+  messageDesc(file_cloudless_api_node_network, 7);
 
 /**
  * One address of an endpoint.
@@ -465,7 +559,7 @@ export type NetworkEndpointPort = Message<"cloudless.api.NetworkEndpointPort"> &
  * Use `create(NetworkEndpointPortSchema)` to create a new message.
  */
 export const NetworkEndpointPortSchema: GenMessage<NetworkEndpointPort> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 6);
+  messageDesc(file_cloudless_api_node_network, 8);
 
 /**
  * A node as the proxies need it.
@@ -533,7 +627,7 @@ export type NetworkNodeEntry = Message<"cloudless.api.NetworkNodeEntry"> & {
  * Use `create(NetworkNodeEntrySchema)` to create a new message.
  */
 export const NetworkNodeEntrySchema: GenMessage<NetworkNodeEntry> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 7);
+  messageDesc(file_cloudless_api_node_network, 9);
 
 /**
  * The first message of a relayed stream names the target, all further ones contain data.
@@ -570,7 +664,7 @@ export type RelayNetworkRequest = Message<"cloudless.api.RelayNetworkRequest"> &
  * Use `create(RelayNetworkRequestSchema)` to create a new message.
  */
 export const RelayNetworkRequestSchema: GenMessage<RelayNetworkRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 8);
+  messageDesc(file_cloudless_api_node_network, 10);
 
 /**
  * Where a relayed stream leads.
@@ -598,7 +692,7 @@ export type RelayTarget = Message<"cloudless.api.RelayTarget"> & {
  * Use `create(RelayTargetSchema)` to create a new message.
  */
 export const RelayTargetSchema: GenMessage<RelayTarget> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 9);
+  messageDesc(file_cloudless_api_node_network, 11);
 
 /**
  * @generated from message cloudless.api.RelayNetworkResponse
@@ -617,7 +711,7 @@ export type RelayNetworkResponse = Message<"cloudless.api.RelayNetworkResponse">
  * Use `create(RelayNetworkResponseSchema)` to create a new message.
  */
 export const RelayNetworkResponseSchema: GenMessage<RelayNetworkResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_node_network, 10);
+  messageDesc(file_cloudless_api_node_network, 12);
 
 /**
  * Called by the network proxies of nodes.
