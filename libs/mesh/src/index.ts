@@ -19,7 +19,8 @@ export type {
   ProxyNode,
   ServedDns,
 } from './ports.js';
-export { followNetwork } from './feed/follow-network.js';
+export { followNetwork, TRAFFIC_INTERVAL_MS } from './feed/follow-network.js';
+export type { EndpointResponse } from './traffic/traffic-counts.js';
 export type { FollowOptions } from './feed/follow-network.js';
 export { ServiceTable } from './service/service-table.js';
 export { ZoneFeed } from './dns/zone-feed.js';

@@ -6,6 +6,7 @@ import type { NodeNetworkClient, UpdateEndpointHealthRequestSchema } from '@clou
 import type { Clock, Log, Meter, Random } from '@cloudless/base';
 import type { EndpointChoice, EndpointRequest } from './entry/request-endpoints.js';
 import type { NetworkChanges, NetworkView } from './model/network-model.js';
+import type { EndpointResponse } from './traffic/traffic-counts.js';
 
 /** Key and certificates of the node. Secret because of the key. */
 export interface ProxyIdentity {
@@ -309,6 +310,8 @@ export interface NetworkProxy {
   acceptRelay(fromNodeId: string, stream: Duplex): void;
   /** Chooses an endpoint of a service for one request. */
   choose(request: EndpointRequest): EndpointChoice;
+  /** Counts a finished HTTP request, for the figures of its replica. */
+  addResponse(response: EndpointResponse): void;
   status(): NetworkProxyStatus;
   /** Returns the services of a namespace by name. */
   listServices(namespace: string): readonly ListedService[];

@@ -64,3 +64,8 @@ export type {
   ZoneRecord,
   ZoneService,
 } from './names/zone-records.js';
+export {
+  DURATION_BUCKETS,
+  estimateQuantile,
+  toDurationBucket,
+} from './traffic/duration-buckets.js';

@@ -40,6 +40,7 @@ describe('the HTTP ingress of a node', () => {
     const services = new Map([['default/web', SERVICE]]);
     const listeners: ((changes: NetworkChanges) => void)[] = [];
     const asked: Parameters<NetworkProxy['choose']>[0][] = [];
+    const responses: unknown[] = [];
     const clock = new ManualClock();
     const failures: string[] = [];
     const ports: number[] = [];
@@ -52,6 +53,7 @@ describe('the HTTP ingress of a node', () => {
             listeners.push(listener);
             return () => undefined;
           },
+          addResponse: (response) => void responses.push(response),
           choose: (request) => {
             asked.push(request);
             const connect = async () => {
@@ -87,15 +89,16 @@ describe('the HTTP ingress of a node', () => {
       const changes = { routes: new Set(keys.routes), services: new Set(keys.services) };
       for (const listener of listeners) listener(changes as unknown as NetworkChanges);
     };
-    return { ingress, routes, services, asked, clock, failures, get, change };
+    return { ingress, routes, services, asked, responses, clock, failures, get, change };
   };
 
   it('serves the routes of the proxy with its choice of endpoints', async () => {
-    const { ingress, asked, get } = await setUp();
+    const { ingress, asked, responses, get } = await setUp();
     await ingress.start();
     expect(await get()).toBe('200 web');
     expect(asked[0]).toMatchObject({ namespace: 'default', service: 'web', port: 80 });
     expect(asked[0]).toMatchObject({ clientAddress: '127.0.0.1' });
+    expect(responses).toMatchObject([{ endpoint: 'e1', status: 200 }]);
     expect(ingress.problems).toEqual([]);
   });
 

@@ -18,7 +18,7 @@ const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
 
 /** Arguments of {@link createNodeIngress}. */
 export interface NodeIngressDeps {
-  readonly proxy: Pick<NetworkProxy, 'choose' | 'view' | 'onChange'>;
+  readonly proxy: Pick<NetworkProxy, 'choose' | 'addResponse' | 'view' | 'onChange'>;
   readonly sockets: Pick<ListeningSockets, 'listenTcp'>;
   readonly clock: Clock;
   readonly random: Random;
@@ -53,7 +53,10 @@ export class NodeIngress {
   ) {
     const { proxy, clock, random, meter } = deps;
     const log = deps.log.child({ component: 'ingress' });
-    this.ingress = createIngress({ backends: toBackends(proxy), clock, random, log, meter });
+    this.ingress = createIngress({
+      ...{ backends: toBackends(proxy), clock, random, log, meter },
+      onResponse: (response) => proxy.addResponse(response),
+    });
     this.unsubscribe = proxy.onChange(({ routes, services }) => {
       if (routes.size > 0 || (services.size > 0 && proxy.view.routes.size > 0)) this.setRoutes();
     });

@@ -50,6 +50,7 @@ export class Exchange {
   attempts = 0;
   private readonly excluded = new Set<string>();
   private chosen: ChosenBackend | undefined;
+  private tried = '';
   private timer: Timer | undefined;
   private pauseTimer: Timer | undefined;
   private receivedBytes = 0;
@@ -72,9 +73,9 @@ export class Exchange {
     res.on('error', () => undefined);
   }
 
-  /** Id of the endpoint that answers; empty: none. */
+  /** Id of the endpoint that was tried last; empty: none. */
   get endpoint(): string {
-    return this.chosen?.endpoint ?? '';
+    return this.tried;
   }
 
   /** Headers for the endpoint. */
@@ -197,6 +198,7 @@ export class Exchange {
     }
     this.attempts += 1;
     this.chosen = choice;
+    this.tried = choice.endpoint;
     this.cancel = () => undefined;
     this.cancel = this.sender(this, choice);
   }

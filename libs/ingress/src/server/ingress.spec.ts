@@ -123,6 +123,7 @@ describe('HTTP ingress over HTTP/1.1', () => {
     expect(status).toBe(200);
     expect(JSON.parse(body)).toMatchObject({ body: 'hello' });
     expect(test.lines[0]).toMatchObject({ attempts: 2, endpoint: 'web-1', status: 200 });
+    expect(test.responses).toMatchObject([{ endpoint: 'web-1', status: 200 }]);
   });
 
   it('answers 502 when the retries are used up', async () => {
@@ -134,6 +135,7 @@ describe('HTTP ingress over HTTP/1.1', () => {
     expect(body).toContain('no endpoint accepted the connection');
     expect(body).not.toContain('127.0.0.1');
     expect(test.lines[0]).toMatchObject({ attempts: 3 });
+    expect(test.responses).toMatchObject([{ endpoint: 'web-2', status: 502 }]);
     expect(test.used).toBe(0);
   });
 
@@ -285,6 +287,7 @@ describe('HTTP ingress over HTTP/1.1', () => {
     await aborted;
     expect(test.used).toBe(0);
     expect(test.lines[0]).toMatchObject({ status: 499, route: 'shop/web' });
+    expect(test.responses).toEqual([]);
   });
 
   it('connects a WebSocket, with bytes that either side sends at once', async () => {

@@ -13,7 +13,7 @@ import { ClientConnections } from './client-connections.js';
 import type { ClientRequest, ClientResponse, ExchangeContext } from './exchange.js';
 import { createIngressMetrics } from './ingress-metrics.js';
 import { createHttpServer, createTlsServer, Http2Clients, TLS_OPTIONS } from './node-servers.js';
-import { RequestHandler, type AccessLine } from './request-handler.js';
+import { RequestHandler, type AccessLine, type EndpointResponse } from './request-handler.js';
 import { restartWithoutUpgrade, toUpgradeResponse } from './upgrades.js';
 
 /** Connections of clients at one listener. Further connections are closed at once. */
@@ -32,6 +32,11 @@ export interface IngressOptions {
   readonly accessSample?: number;
   /** Receives the access log. Default: lines of the log. */
   readonly onAccess?: (line: AccessLine) => void;
+  /**
+   * Receives each finished request that was given to an endpoint, except those that the client ended
+   * and connections that were upgraded.
+   */
+  readonly onResponse?: (response: EndpointResponse) => void;
   /** Time for a client to send the headers of a request, milliseconds. Default: 10000. */
   readonly headersTimeoutMs?: number;
   /** Reads the files of certificates. Default: the file system. */

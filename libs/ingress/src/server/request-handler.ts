@@ -54,6 +54,17 @@ export interface RequestHandlerOptions {
   readonly covers: (name: string | undefined, host: string) => boolean;
   readonly accessSample?: number;
   readonly onAccess?: (line: AccessLine) => void;
+  readonly onResponse?: (response: EndpointResponse) => void;
+}
+
+/** A finished request to an endpoint. */
+export interface EndpointResponse {
+  /** Id of the endpoint that was tried last. */
+  readonly endpoint: string;
+  /** Status that the client received. */
+  readonly status: number;
+  /** Time from the headers of the request to the end of the response. */
+  readonly durationMs: number;
 }
 
 /** Share of the successful requests in the access log. */
@@ -167,7 +178,7 @@ export class RequestHandler {
     readonly status: number;
   }): void {
     const { requestId, protocol, req, client, parsed, match, attempts, endpoint } = finished;
-    const { metrics, clock, log, onAccess } = this.options;
+    const { metrics, clock, log, onAccess, onResponse } = this.options;
     const nowMs = clock.now();
     const durationMs = nowMs - finished.startMs;
     const route = match === undefined ? '' : toRouteKey(match.route);
@@ -175,6 +186,9 @@ export class RequestHandler {
     this.counted.set(route, (this.counted.get(route) ?? new Set()).add(status));
     metrics.requests.add(1, { route, status });
     metrics.duration.observe(durationMs / 1_000);
+    // An upgraded connection says nothing about the duration of requests.
+    if (endpoint !== '' && finished.status !== CLIENT_GONE && finished.status >= 200)
+      onResponse?.({ endpoint, status: finished.status, durationMs });
     if (!this.isSampled(finished.status, nowMs)) return;
     const line: AccessLine = {
       ...{ requestId, route, protocol, attempts, endpoint },

@@ -8,7 +8,7 @@ import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
 import type { IngressBackends, IngressClient } from '../backend/backends.js';
 import type { IngressRoute } from '../model.js';
 import { createIngress, type Ingress, type IngressOptions } from '../server/ingress.js';
-import type { AccessLine } from '../server/request-handler.js';
+import type { AccessLine, EndpointResponse } from '../server/request-handler.js';
 
 /** An answer as a client saw it. */
 export interface TestAnswer {
@@ -23,6 +23,7 @@ export class TestIngress {
   readonly clock = new ManualClock();
   readonly meter = new RecordingMeter();
   readonly lines: AccessLine[] = [];
+  readonly responses: EndpointResponse[] = [];
   /** Ports of endpoints by service. A port 0 refuses connections. */
   readonly endpoints = new Map<string, number[]>();
   /** Uses of endpoints that have not ended. */
@@ -54,6 +55,7 @@ export class TestIngress {
       ...options,
       ...{ backends, clock: this.clock, random: createSeededRandom(1), log: silentLog },
       ...{ meter: this.meter, accessSample: 1, onAccess: (line) => this.lines.push(line) },
+      onResponse: (response) => this.responses.push(response),
     });
   }
 

@@ -1,13 +1,15 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { NetworkReportSchema, type NetworkUpdate } from '@cloudless/api';
+import { NetworkReportSchema, type NetworkUpdate, type TrafficReportSchema } from '@cloudless/api';
 import {
   backoffDelayMs,
+  definedFields,
   errorFields,
   sleep,
   type BackoffPolicy,
   type Clock,
   type Log,
   type Random,
+  type Timer,
 } from '@cloudless/base';
 import type { CoordinatorConnection } from '../ports.js';
 
@@ -16,6 +18,9 @@ import type { CoordinatorConnection } from '../ports.js';
  * also when the first attempt reaches a coordinator that does not lead.
  */
 const RETRY: BackoffPolicy = { firstMs: 200, maxMs: 1_500, jitter: 0.5 };
+
+/** Milliseconds between two reports of traffic. */
+export const TRAFFIC_INTERVAL_MS = 5_000;
 
 export interface FollowOptions {
   readonly nodeId: string;
@@ -27,6 +32,11 @@ export interface FollowOptions {
   readonly resume: () => { readonly afterRevision: bigint; readonly feedId: string };
   /** Applies an update before the proxy reports it. Returns the applied revision. */
   readonly apply: (update: NetworkUpdate) => bigint;
+  /**
+   * Begins the reports of traffic of a new stream, and returns the next report at each call. Default:
+   * none are sent.
+   */
+  readonly openTraffic?: () => () => TrafficReport;
   /** Called when a stream has delivered its first update, and when it has ended. */
   readonly onConnected: (connection: CoordinatorConnection | undefined) => void;
   readonly signal: AbortSignal;
@@ -58,17 +68,24 @@ export async function followNetwork(options: FollowOptions): Promise<void> {
 async function followOnce(options: FollowOptions, onUpdate: () => void): Promise<void> {
   const { nodeId, signal, apply, onConnected } = options;
   const connection = await options.connect(signal);
-  const reports = new Reports({ nodeId, ...options.resume() });
+  const reports = new Reports({ nodeId, ...options.resume() }, options.openTraffic?.());
   let isConnected = false;
+  let timer: Timer | undefined;
+  const reportTraffic = (): void => {
+    reports.pushTraffic();
+    timer = options.clock.setTimer(TRAFFIC_INTERVAL_MS, reportTraffic);
+  };
   try {
     for await (const update of connection.client.syncNetwork(reports, { signal })) {
       onUpdate();
-      reports.push({ appliedRevision: apply(update) });
+      reports.push(apply(update));
       if (isConnected) continue;
       isConnected = true;
       onConnected(connection);
+      if (options.openTraffic !== undefined) reportTraffic();
     }
   } finally {
+    timer?.cancel();
     reports.end();
     if (isConnected) onConnected(undefined);
     connection.close();
@@ -80,20 +97,33 @@ function noop(): void {
 }
 
 type Report = MessageInitShape<typeof NetworkReportSchema>;
+type TrafficReport = MessageInitShape<typeof TrafficReportSchema>;
 
 /**
  * The reports of one stream. A report that waits is replaced by a newer one, because a revision
- * includes all earlier ones, so that a slow coordinator costs no memory.
+ * includes all earlier ones, so that a slow coordinator costs no memory. Traffic is read when its
+ * report is sent.
  */
 class Reports implements AsyncIterable<Report> {
-  private latest: Report | undefined;
+  private appliedRevision = 0n;
+  private isRevisionDue = false;
+  private isTrafficDue = false;
   private hasEnded = false;
   private wake: (() => void) | undefined;
 
-  constructor(private readonly first: Report) {}
+  constructor(
+    private readonly first: Report,
+    private readonly readTraffic: (() => TrafficReport) | undefined,
+  ) {}
 
-  push(report: Report): void {
-    this.latest = report;
+  push(appliedRevision: bigint): void {
+    this.appliedRevision = appliedRevision;
+    this.isRevisionDue = true;
+    this.wake?.();
+  }
+
+  pushTraffic(): void {
+    this.isTrafficDue = true;
     this.wake?.();
   }
 
@@ -105,13 +135,15 @@ class Reports implements AsyncIterable<Report> {
   async *[Symbol.asyncIterator](): AsyncGenerator<Report> {
     yield create(NetworkReportSchema, this.first);
     while (!this.hasEnded) {
-      const next = this.latest;
-      if (next === undefined) {
+      const { appliedRevision, isTrafficDue } = this;
+      if (!this.isRevisionDue && !isTrafficDue) {
         await new Promise<void>((resolve) => (this.wake = resolve));
         continue;
       }
-      this.latest = undefined;
-      yield create(NetworkReportSchema, next);
+      this.isRevisionDue = false;
+      this.isTrafficDue = false;
+      const traffic = isTrafficDue ? this.readTraffic?.() : undefined;
+      yield create(NetworkReportSchema, { appliedRevision, ...definedFields({ traffic }) });
     }
   }
 }

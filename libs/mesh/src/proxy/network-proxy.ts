@@ -19,6 +19,7 @@ import { HealthReports } from '../health/health-reports.js';
 import { LinkPool } from '../link/link-pool.js';
 import { AccessLog } from '../metrics/access-log.js';
 import { publishMetrics } from '../metrics/proxy-metrics.js';
+import { TrafficCounts, type EndpointResponse } from '../traffic/traffic-counts.js';
 import {
   NetworkModel,
   NO_CHANGES,
@@ -70,6 +71,7 @@ class NodeNetworkProxy implements NetworkProxy {
   private readonly drainLimits: DrainLimits;
   private readonly checks: EndpointChecks;
   private readonly reports: HealthReports;
+  private readonly traffic: TrafficCounts;
   private readonly unpublish: () => void;
   private coordinator: CoordinatorConnection | undefined;
   private following: Promise<void> = Promise.resolve();
@@ -152,6 +154,10 @@ class NodeNetworkProxy implements NetworkProxy {
       isLocalNode,
       isLocalClient: mayUseVirtual,
     });
+    this.traffic = new TrafficCounts({
+      ...{ random, view },
+      ports: () => this.context.services.ports(),
+    });
     this.unpublish = publishMetrics(options.meter, {
       ports: () => this.context.services.ports(),
       links: () => this.links?.status() ?? [],
@@ -175,6 +181,7 @@ class NodeNetworkProxy implements NetworkProxy {
       ...{ nodeId, connect, clock, random, log },
       resume: () => this.model.resume,
       apply: (update) => this.apply(update),
+      openTraffic: () => this.traffic.open(),
       onConnected: (connection) => {
         this.coordinator = connection;
         this.reports.setConnection(connection);
@@ -252,6 +259,10 @@ class NodeNetworkProxy implements NetworkProxy {
 
   choose(request: EndpointRequest): EndpointChoice {
     return chooseEndpoint(this.context, request);
+  }
+
+  addResponse(response: EndpointResponse): void {
+    this.traffic.addResponse(response);
   }
 
   status(): NetworkProxyStatus {
