@@ -27,6 +27,7 @@ import type { IdentityCalls } from './session/coordinator-transport.js';
 import { SessionClient } from './session/session-client.js';
 import { createContainerMetrics } from './stats/container-metrics.js';
 import { StatsSampler } from './stats/stats-sampler.js';
+import { toReplicaUsages } from './stats/to-replica-usage.js';
 import {
   createWorkloadIdentities,
   listCapabilities,
@@ -115,6 +116,7 @@ export class Agent {
       replicas,
       contact,
       nodeMonitor: this.nodeMonitor,
+      replicaUsage: () => toReplicaUsages(this.sampler?.newestStatistics ?? []),
       node,
       bootId,
       capabilities: () => listCapabilities(options),

@@ -6,7 +6,9 @@ import type {
   ProposeMovesRequest,
   ProposeMovesResponse,
   ReplicaStatus,
+  ReplicaUsage,
   SimulateClusterResponse,
+  TrafficReport,
   Workload,
   WorkloadPlan,
   WorkloadPlan_Action,
@@ -56,6 +58,8 @@ export interface NodeLiveness {
   leaveSession(nodeId: string, session: number, reason: string): void;
   /** Stores the conditions of a node, and its usage when given. */
   updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
+  /** Stores the usage of the replicas of a node, in place of the last report. */
+  updateReplicaUsage(nodeId: string, replicas: readonly ReplicaUsage[]): void;
   /** Deletes all live state of a node that was removed from the cluster. */
   removeNode(nodeId: string): void;
   /** Records that a user confirmed the loss of a node: the node no longer delays replacements. */
@@ -186,6 +190,8 @@ export interface NetworkFeedReader {
   read(signal: StopSignal): AsyncIterable<Uint8Array>;
   /** Records that the proxy has applied all updates up to a revision. */
   acknowledge(revision: bigint): void;
+  /** Records the traffic that the proxy has counted. */
+  addTraffic(report: TrafficReport): void;
   /** Removes the reader. A repeated call does nothing. */
   close(): void;
 }

@@ -24,6 +24,7 @@ import { NodeReconciler } from './node/node-reconciler.js';
 import { Placer } from './placement/placer.js';
 import { PreemptionReconciler } from './preemption/preemption-reconciler.js';
 import { DryRunService } from './dry-run/dry-run-service.js';
+import { RolloutGates } from './rollout/gate/rollout-gates.js';
 import { ReadinessTracker } from './rollout/readiness-tracker.js';
 import type { RetentionLimits } from './retention.js';
 import { WhatIfService } from './what-if/what-if-service.js';
@@ -109,8 +110,9 @@ export function startControllers(options: ControllersOptions): Controllers {
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const model = new ClusterModel({ state, nodes, cluster });
   const allocations = new NodeAllocations(state);
+  const gates = new RolloutGates({ view: () => state.view(), nodes, clock });
   const network = new NetworkFeed({
-    ...{ state, nodes, clock, random, meter },
+    ...{ state, nodes, clock, random, meter, traffic: gates.traffic },
     log: log.child({ component: 'network' }),
   });
   const networkSettings =
@@ -120,7 +122,7 @@ export function startControllers(options: ControllersOptions): Controllers {
       options.networkSettings,
     );
   const readiness = new ReadinessTracker(state, nodes, clock);
-  const presenter = new WorkloadPresenter(state, nodes, { cluster, clock });
+  const presenter = new WorkloadPresenter(state, nodes, { cluster, clock }, { gates });
   const dryRun = new DryRunService({ state, nodes, readiness, presenter, cluster, clock });
   const whatIf = new WhatIfService({
     ...{ state, nodes, readiness, cluster, clock },
@@ -130,6 +132,7 @@ export function startControllers(options: ControllersOptions): Controllers {
   const workloads = new WorkloadReconciler({
     ...common,
     readiness,
+    gates,
     cluster,
     log: log.child({ component: 'workloads' }),
   });

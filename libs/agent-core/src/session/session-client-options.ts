@@ -1,4 +1,4 @@
-import type { OpenTunnel, TunnelRefused } from '@cloudless/api';
+import type { OpenTunnel, ReplicaUsage, TunnelRefused } from '@cloudless/api';
 import type { Clock, Log, Random } from '@cloudless/base';
 import type { CertificateClient } from '../identity/certificate-client.js';
 import type { NodeDescription } from '../node/node-description.js';
@@ -21,6 +21,8 @@ export interface SessionClientOptions {
   /** Records every answered ping once a coordinator has admitted this node. */
   readonly contact: CoordinatorContact;
   readonly nodeMonitor: NodeMonitor;
+  /** Returns the usage of the replicas in their newest samples. Default: none is reported. */
+  readonly replicaUsage?: () => ReplicaUsage[];
   /** Describes the node; called for each Hello. */
   readonly node: () => NodeDescription;
   readonly bootId: string;

@@ -75,8 +75,11 @@ export class SessionClient {
         ),
       );
     }
-    const usage = this.options.nodeMonitor.usage;
-    if (usage !== undefined) this.outbox?.sendUsage(usage);
+    const { nodeMonitor, replicaUsage } = this.options;
+    const { usage } = nodeMonitor;
+    if (usage === undefined) return;
+    usage.replicas = replicaUsage?.() ?? [];
+    this.outbox?.sendUsage(usage);
   }
 
   /** Opens sessions until `signal` is aborted, then sends Goodbye. Never rejects. */

@@ -121,15 +121,17 @@ export class NetworkSync {
   }
 }
 
-/** Passes acknowledgements on until the client ends its side or disconnects. */
+/** Passes acknowledgements and traffic on until the client ends its side or disconnects. */
 async function readReports(
   incoming: AsyncIterator<NetworkReport>,
   reader: NetworkFeedReader,
   end: () => void,
 ): Promise<void> {
   try {
-    for (let item = await incoming.next(); item.done !== true; item = await incoming.next())
+    for (let item = await incoming.next(); item.done !== true; item = await incoming.next()) {
       reader.acknowledge(item.value.appliedRevision);
+      if (item.value.traffic !== undefined) reader.addTraffic(item.value.traffic);
+    }
   } catch {
     // The client has disconnected.
   }

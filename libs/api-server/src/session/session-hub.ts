@@ -192,6 +192,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
       if (!isConnected()) nodes.startSession(nodeId);
     });
     nodes.updateStatus(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
+    if (request.usage !== undefined) nodes.updateReplicaUsage(nodeId, request.usage.replicas);
     const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
     const { state } = this.deps;
     const orphans = reports.filter((report) => isOrphan(state.view(), nodeId, report));
@@ -326,6 +327,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
         return;
       case 'usage':
         this.deps.nodes.updateStatus(nodeId, message.value.conditions, message.value.usage);
+        this.deps.nodes.updateReplicaUsage(nodeId, message.value.replicas);
         return;
       case 'refused':
         this.deps.log.error('agent refused an order', {

@@ -1,3 +1,4 @@
+import type { TrafficReport } from '@cloudless/api';
 import type { NetworkFeedPort, NetworkFeedReader } from '../ports.js';
 
 type FeedPosition = Parameters<NetworkFeedPort['open']>[0];
@@ -5,6 +6,7 @@ type FeedPosition = Parameters<NetworkFeedPort['open']>[0];
 /** A reader of a {@link FakeFeed}. The test adds the updates that it yields. */
 export class FakeFeedReader implements NetworkFeedReader {
   readonly acknowledged: bigint[] = [];
+  readonly traffic: TrafficReport[] = [];
   isClosed = false;
   private readonly updates: Uint8Array[] = [];
   private wake: () => void = () => undefined;
@@ -27,6 +29,10 @@ export class FakeFeedReader implements NetworkFeedReader {
 
   acknowledge(revision: bigint): void {
     this.acknowledged.push(revision);
+  }
+
+  addTraffic(report: TrafficReport): void {
+    this.traffic.push(report);
   }
 
   close(): void {

@@ -1,4 +1,9 @@
-import { NodeStatus_Phase as NodePhase, type Condition, type NodeUsage } from '@cloudless/api';
+import {
+  NodeStatus_Phase as NodePhase,
+  type Condition,
+  type NodeUsage,
+  type ReplicaUsage,
+} from '@cloudless/api';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
 import type { NodeLiveness } from '../ports.js';
 
@@ -10,6 +15,8 @@ export class FakeNodes implements NodeLiveness {
   readonly loopAges = new Map<string, number>();
   /** The last conditions passed to `updateStatus`, by node id. */
   readonly conditions = new Map<string, readonly Condition[]>();
+  /** The last usage of replicas, by node id. */
+  readonly replicaUsage = new Map<string, readonly ReplicaUsage[]>();
   /** Ids of the nodes passed to `confirmLost`. */
   readonly confirmed: string[] = [];
   private readonly phases = new Map<string, NodePhase>();
@@ -48,6 +55,10 @@ export class FakeNodes implements NodeLiveness {
     if (usage === undefined) return;
     this.usage.set(nodeId, usage);
     for (const listener of this.usageListeners) listener(nodeId);
+  }
+
+  updateReplicaUsage(nodeId: string, replicas: readonly ReplicaUsage[]): void {
+    this.replicaUsage.set(nodeId, replicas);
   }
 
   removeNode(nodeId: string): void {

@@ -13,8 +13,9 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import { CloudlessError, InvalidInputError, errorMessageOf } from '@cloudless/base';
 import type { ClusterView } from '@cloudless/cluster-state';
+import { compileGate } from '@cloudless/policy';
 import type { ApiServerDeps } from '../ports.js';
 import {
   requireMutableWorkload,
@@ -116,10 +117,25 @@ export function validateSpec(
   const checked = specOrDefault(spec);
   checkSpec(checked);
   checkSupported(checked);
+  checkGates(checked);
   const impossible = checked.rollout?.maxSurge === 0 ? explainImpossibleLimits(checked) : undefined;
   if (impossible !== undefined)
     throw new InvalidInputError([{ field: 'spec.rollout', message: impossible }]);
   return checked;
+}
+
+/** @throws kind `invalid`, with the path of each gate that cannot be used, and why. */
+function checkGates({ rollout }: WorkloadSpec): void {
+  const violations = (rollout?.steps ?? []).flatMap(({ gate }, index) => {
+    if (gate === '') return [];
+    try {
+      compileGate(gate);
+      return [];
+    } catch (reason) {
+      return [{ field: `spec.rollout.steps[${index}].gate`, message: errorMessageOf(reason) }];
+    }
+  });
+  if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
 function specOrDefault(spec: WorkloadSpec | undefined): WorkloadSpec {

@@ -17,8 +17,9 @@ import {
   type ClusterState,
   type RecordChange,
 } from '@cloudless/cluster-state';
-import { NodeStatus_Phase as NodePhase } from '@cloudless/api';
+import { NodeStatus_Phase as NodePhase, type TrafficReport } from '@cloudless/api';
 import type { NodeDirectory } from '../node/node-directory.js';
+import type { TrafficSource, TrafficWindow } from '../rollout/gate/traffic-window.js';
 import { publishFeedMetrics } from './feed-metrics.js';
 import { NetworkModel, type NetworkChanges } from './network-model.js';
 import { RemovalWaits } from './removal-waits.js';
@@ -28,6 +29,8 @@ import { UpdateLog } from './update-log.js';
 export interface NetworkFeedDeps {
   readonly state: Pick<ClusterState, 'view' | 'subscribe'>;
   readonly nodes: Pick<NodeDirectory, 'status' | 'subscribe'>;
+  /** Receives the traffic that proxies count. Default: dropped. */
+  readonly traffic?: Pick<TrafficWindow, 'open'>;
   readonly clock: Clock;
   readonly random: Random;
   /** Default: no messages. */
@@ -56,6 +59,8 @@ export interface FeedReader {
   read(signal: StopSignal): AsyncGenerator<Uint8Array>;
   /** Records that the proxy has applied all updates up to a revision. */
   acknowledge(revision: bigint): void;
+  /** Records the traffic that the proxy has counted. */
+  addTraffic(report: TrafficReport): void;
   /** Removes the reader. */
   close(): void;
 }
@@ -167,7 +172,7 @@ export class NetworkFeed {
   /** Adds the proxy of a node. Close the reader when the stream of the proxy ends. */
   open(position: FeedPosition): FeedReader {
     this.start();
-    const reader = new Reader(this, position);
+    const reader = new Reader(this, position, this.deps.traffic?.open(position.nodeId));
     this.readers.add(reader);
     this.removals.open(reader);
     return reader;
@@ -406,6 +411,7 @@ class Reader implements FeedReader {
   constructor(
     private readonly feed: NetworkFeed,
     private readonly position: FeedPosition,
+    private readonly traffic: TrafficSource | undefined,
   ) {}
 
   get nodeId(): string {
@@ -422,7 +428,12 @@ class Reader implements FeedReader {
     this.feed.acknowledge(this, revision);
   }
 
+  addTraffic(report: TrafficReport): void {
+    this.traffic?.add(report);
+  }
+
   close(): void {
+    this.traffic?.close();
     this.feed.remove(this);
   }
 }

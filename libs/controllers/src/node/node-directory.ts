@@ -3,6 +3,7 @@ import {
   NodeStatus_Phase as Phase,
   type Condition,
   type NodeUsage,
+  type ReplicaUsage,
 } from '@cloudless/api';
 import {
   definedFields,
@@ -64,6 +65,8 @@ export interface ExpectedNode {
 interface LiveState {
   conditions: ReadonlyMap<ConditionType, boolean>;
   usage?: NodeUsage;
+  /** Usage of replicas in the newest report, with the time of the report on the clock. */
+  replicaUsage?: { readonly atMs: number; readonly byId: ReadonlyMap<string, ReplicaUsage> };
   connectedSinceMs?: number;
   lastSeenMs?: number;
 }
@@ -74,6 +77,8 @@ interface LiveState {
  * machine, `most` twice the admission with TLS. Between the two, the leases last while nodes return.
  */
 const RETURN_MS_PER_NODE = { least: 2, most: 20 };
+/** Time for which the usage of replicas in a report counts, milliseconds: three reports. */
+const USAGE_VALID_MS = 30_000;
 /**
  * Milliseconds between two lease sweeps. Short compared with the lease, so that a loss is detected
  * quickly.
@@ -276,6 +281,25 @@ export class NodeDirectory {
     if (usage !== undefined) liveState.usage = usage;
     if (changed) this.notify(nodeId);
     if (usage !== undefined) for (const listener of this.usageListeners) listener(nodeId);
+  }
+
+  /** Records the usage of the replicas of a node, in place of the last report. */
+  updateReplicaUsage(nodeId: string, replicas: readonly ReplicaUsage[]): void {
+    this.ensureLiveState(nodeId).replicaUsage = {
+      atMs: this.options.clock.now(),
+      byId: new Map(replicas.map((usage) => [usage.replicaId, usage])),
+    };
+  }
+
+  /**
+   * Returns the usage of a replica in the newest report of its node; undefined when the report is
+   * older than {@link USAGE_VALID_MS}.
+   */
+  getReplicaUsage(nodeId: string, replicaId: string): ReplicaUsage | undefined {
+    const usage = this.liveStates.get(nodeId)?.replicaUsage;
+    if (usage === undefined || this.options.clock.now() - usage.atMs > USAGE_VALID_MS)
+      return undefined;
+    return usage.byId.get(replicaId);
   }
 
   /** Removes all state of a node that was deleted. */

@@ -14,6 +14,7 @@ import {
   type RolloutRecord,
   type VersionRecord,
 } from '@cloudless/api/store';
+import { definedFields } from '@cloudless/base';
 import {
   toCanonicalVersion,
   describeNewPins,
@@ -25,6 +26,7 @@ import {
 } from '@cloudless/cluster-state';
 import {
   advanceRollout,
+  type GateObservation,
   type RolloutAdvance,
   type RolloutEvent,
   type RolloutObserved,
@@ -41,11 +43,13 @@ const MAX_VERSIONS = 10;
  * Advances the rollout of a pass by one decision, and adds its new state and its events to the
  * pass. The caller applies the steps.
  * @param nowMs - Wall-clock milliseconds.
+ * @param gate - The gate of the current canary step. Default: it has no result.
  */
 export function advancePass(
   pass: RolloutPass,
   observed: RolloutObserved,
   nowMs: number,
+  gate?: GateObservation,
 ): RolloutAdvance {
   const { nextControl, workload, view } = pass;
   const { uid, version, generation, spec } = workload.value;
@@ -65,6 +69,7 @@ export function advancePass(
     failures,
     changed: nextControl.observedGeneration !== generation,
     nowMs,
+    ...definedFields({ gate }),
   });
   writeRolloutState(nextControl, advance.state);
   nextControl.observedGeneration = generation;

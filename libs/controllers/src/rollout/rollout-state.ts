@@ -5,6 +5,7 @@ import {
   Rollout_OnFailure as OnFailure,
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
+  RolloutGateStatus_Verdict as Verdict,
   RolloutStatus_Phase as Phase,
   type Rollout_Step,
   type WorkloadSpec,
@@ -15,6 +16,7 @@ import {
   type RolloutPhase,
   type RolloutSettings,
   type CanaryStep,
+  type GateVerdict,
   type RolloutState,
 } from '@cloudless/rollout';
 import { toMs } from '../common/duration.js';
@@ -48,6 +50,17 @@ const phaseNumbers: Record<RolloutPhase, Phase> = {
   rolledBack: Phase.ROLLED_BACK,
 };
 
+const verdicts: Record<Verdict, GateVerdict> = {
+  [Verdict.NO_DATA]: 'noData',
+  [Verdict.PASSED]: 'passed',
+  [Verdict.FAILED]: 'failed',
+};
+const verdictNumbers: Record<GateVerdict, Verdict> = {
+  noData: Verdict.NO_DATA,
+  passed: Verdict.PASSED,
+  failed: Verdict.FAILED,
+};
+
 /** Converts the rollout settings of a spec, with their defaults. */
 export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
   const { rollout } = getSpecWithDefaults(spec);
@@ -65,10 +78,11 @@ export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
   };
 }
 
-function toCanaryStep({ replicas, percent, wait, promotion }: Rollout_Step): CanaryStep {
+function toCanaryStep({ replicas, percent, wait, promotion, gate }: Rollout_Step): CanaryStep {
   return {
     size: replicas > 0 ? { replicas } : { percent },
     wait: promotion === Promotion.MANUAL ? 'promotion' : { ms: toMs(wait) },
+    ...(gate === '' ? {} : { gate }),
   };
 }
 
@@ -82,7 +96,7 @@ export function toRolloutState(control: ControlRecord): RolloutState {
       ? NO_ROLLOUT
       : { ...NO_ROLLOUT, version: activeVersion, activeVersion, phase: 'completed' };
   }
-  const { stepReachedAt, switchedAt, until } = rollout;
+  const { stepReachedAt, switchedAt, until, gateSince, gateVerdict } = rollout;
   const state: { -readonly [Key in keyof RolloutState]: RolloutState[Key] } = {
     phase: phases[control.rolloutPhase],
     reason: control.rolloutReason,
@@ -101,6 +115,8 @@ export function toRolloutState(control: ControlRecord): RolloutState {
     rollsBackFrom: rollout.rollsBack,
   };
   if (stepReachedAt !== undefined) state.stepReachedAtMs = timestampMs(stepReachedAt);
+  if (gateSince !== undefined)
+    state.gate = { verdict: verdicts[gateVerdict], sinceMs: timestampMs(gateSince) };
   if (switchedAt !== undefined) state.switchedAtMs = timestampMs(switchedAt);
   if (until !== undefined) state.waitsUntilMs = timestampMs(until);
   return state;
@@ -137,6 +153,12 @@ export function writeRolloutState(control: ControlRecord, state: RolloutState): 
     ...(state.switchedAtMs === undefined
       ? {}
       : { switchedAt: timestampFromMs(state.switchedAtMs) }),
+    ...(state.gate === undefined
+      ? {}
+      : {
+          gateVerdict: verdictNumbers[state.gate.verdict],
+          gateSince: timestampFromMs(state.gate.sinceMs),
+        }),
     ...(state.waitsUntilMs === undefined ? {} : { until: timestampFromMs(state.waitsUntilMs) }),
     ...definedFields({ failure }),
   });

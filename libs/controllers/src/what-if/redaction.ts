@@ -149,6 +149,8 @@ const ROLLOUT_RULES: Readonly<Record<RolloutField, 'keep' | 'remove'>> = {
   firstSequence: 'keep',
   until: 'keep',
   endedAt: 'keep',
+  gateVerdict: 'keep',
+  gateSince: 'keep',
 };
 
 /** Returns the part of a control record that a simulation reads. */

@@ -181,6 +181,11 @@ export class WorkloadPictures {
     };
   }
 
+  /** Drops what shows the status of a workload, whose gate was evaluated. */
+  dropSummary(uid: string): void {
+    this.drop(uid, REPLICA_PARTS);
+  }
+
   /** Removes a picture from the kept ones, and returns it for changes. */
   private open(uid: string): Picture {
     const picture = this.pictures.get(uid);

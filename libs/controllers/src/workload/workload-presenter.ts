@@ -15,6 +15,8 @@ import type { ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/ap
 import { getZone, isLive, isTombstone, type ClusterState } from '@cloudless/cluster-state';
 import { describeTraffic } from '../network/workload-traffic.js';
 import type { NodeDirectory } from '../node/node-directory.js';
+import { toGateStatus } from '../rollout/gate/gate-status.js';
+import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
 import { findGlobalTargets, type GlobalTargetSources } from '../rollout/global-targets.js';
 import { toShownPhase, toShownReason } from './replica-encoder.js';
 import { describeTemplateChanges, summarizeTemplate } from './template-changes.js';
@@ -27,17 +29,22 @@ import { toWorkloadStatus } from './workload-status.js';
  */
 export class WorkloadPresenter {
   private readonly pictures: WorkloadPictures;
+  private readonly unsubscribe: (() => void) | undefined;
 
   constructor(
     private readonly state: ClusterState,
     private readonly nodes: Pick<NodeDirectory, 'isAlive' | 'subscribe'>,
     private readonly targetSources: Omit<GlobalTargetSources, 'view'>,
-    { maxPictureBytes }: { readonly maxPictureBytes?: number } = {},
+    private readonly options: {
+      readonly maxPictureBytes?: number;
+      /** The newest evaluations of gates. Default: none are shown. */
+      readonly gates?: Pick<RolloutGates, 'find' | 'onEvaluated'>;
+    } = {},
   ) {
     this.pictures = new WorkloadPictures({
       state,
       nodes,
-      ...definedFields({ maxBytes: maxPictureBytes }),
+      ...definedFields({ maxBytes: options.maxPictureBytes }),
       encoder: {
         encodeHead: (record) => toBinary(WorkloadSchema, this.presentHead(record)),
         encodeSummary: (record, replicas) =>
@@ -49,6 +56,7 @@ export class WorkloadPresenter {
           ),
       },
     });
+    this.unsubscribe = options.gates?.onEvaluated((uid) => this.pictures.dropSummary(uid));
   }
 
   /** Returns the weights with which network proxies choose the replicas of a workload now. */
@@ -62,6 +70,7 @@ export class WorkloadPresenter {
   }
 
   close(): void {
+    this.unsubscribe?.();
     this.pictures.close();
   }
 
@@ -116,7 +125,10 @@ export class WorkloadPresenter {
     const view = this.state.view();
     const control = view.control(record.uid)?.value;
     const targets = findGlobalTargets({ ...this.targetSources, view }, record, replicas);
-    return toWorkloadStatus(view, record, control, replicas, targets);
+    const status = toWorkloadStatus(view, record, control, replicas, targets);
+    const gate = toGateStatus(record, control, this.options.gates?.find(record.uid));
+    if (status.rollout !== undefined && gate !== undefined) status.rollout.gate = gate;
+    return status;
   }
 
   private presentVersions(record: WorkloadRecord): VersionInfo[] {

@@ -23,6 +23,7 @@ import type { Cluster } from '@cloudless/scheduler';
 import { commitOrReconcileAgain, commitPart } from '../common/commit.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
+import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
 import { toRolloutInput } from '../rollout/rollout-input.js';
 import { advancePass, pruneVersions, isSameControl } from '../rollout/rollout-progress.js';
 import { isGlobal } from '../rollout/global-targets.js';
@@ -42,6 +43,8 @@ export interface WorkloadReconcilerDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
   readonly readiness: ReadinessTracker;
+  /** Evaluates the gates of canary steps. Default: gates have no result, so they never pass. */
+  readonly gates?: Pick<RolloutGates, 'evaluate' | 'forget'>;
   readonly cluster: Pick<Cluster, 'eligibleNodes'>;
   readonly clock: Clock;
   readonly random: Random;
@@ -118,8 +121,10 @@ export class WorkloadReconciler {
     const workload = view.workload(uid);
     const control = view.control(uid);
     const replicas = listBySequence(view.replicasOf(uid));
-    if (workload === undefined || control === undefined)
+    if (workload === undefined || control === undefined) {
+      this.deps.gates?.forget(uid);
       return deleteEndedReplicas(state, replicas);
+    }
     const pass: WorkloadPass = {
       view,
       decisionId: `rollout/${uid}@${view.revision}`,
@@ -226,7 +231,10 @@ export class WorkloadReconciler {
       replicas,
       wantedReplicas,
     );
-    const advance = deleting ? undefined : advancePass(pass, input.observed, now.wallTimeMs);
+    const gate = deleting
+      ? undefined
+      : this.deps.gates?.evaluate(workload.value, nextControl, replicas);
+    const advance = deleting ? undefined : advancePass(pass, input.observed, now.wallTimeMs, gate);
     const { observed, decision } = advance ?? {
       observed: input.observed,
       decision: decideNextSteps(input.observed),

@@ -400,6 +400,10 @@ const rows: Readonly<Record<string, Row>> = {
   'rollout.steps.replicas': withSteps({ replicas: 1, wait: '2s' }, { replicas: 2, wait: '2s' }),
   'rollout.steps.percent': withSteps({ percent: 20, wait: '2s' }, { percent: 60, wait: '2s' }),
   'rollout.steps.wait': withSteps({ replicas: 1, wait: '1s' }, { replicas: 1, wait: '3s' }),
+  'rollout.steps.gate': withSteps(
+    { replicas: 1, wait: '1s' },
+    { replicas: 1, wait: '1s', gate: 'requests_per_s > 0' },
+  ),
   'rollout.steps.weight_percent': {
     base: {
       ...exposing({ name: 'http', port: 80 }),
