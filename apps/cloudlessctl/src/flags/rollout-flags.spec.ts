@@ -64,7 +64,15 @@ describe('rollout flags', () => {
     };
     const update = ['workload', 'update', 'web'];
     await runCli(
-      [...update, '--step', '1,wait=5m', '--step', '25%,weight=10%,manual', '--step', '50%'],
+      [
+        ...update,
+        '--step',
+        '1,wait=5m',
+        '--step',
+        '25%,weight=10%,manual',
+        '--step',
+        '50%,wait=1m,gate=p99_ms < 200',
+      ],
       {
         coordinator,
       },
@@ -73,7 +81,7 @@ describe('rollout flags', () => {
     expect(requests[0]?.spec?.rollout?.steps).toMatchObject([
       { replicas: 1, wait: { seconds: 300n } },
       { percent: 25, weightPercent: 10, promotion: Rollout_Promotion.MANUAL },
-      { percent: 50 },
+      { percent: 50, wait: { seconds: 60n }, gate: 'p99_ms < 200' },
     ]);
     expect(requests[1]?.spec?.rollout?.steps).toEqual([]);
     expect(requests.map(({ updateMask }) => updateMask?.paths)).toEqual([
@@ -83,9 +91,10 @@ describe('rollout flags', () => {
   });
 
   const stepProblem =
-    'expected a number of replicas or a percentage, then weight=PERCENT, then wait=DURATION or manual, for example 1,wait=5m or 25%,weight=10%,manual';
+    'expected a number of replicas or a percentage, then weight=PERCENT, then wait=DURATION or manual, then gate=EXPRESSION, for example 1,wait=5m or 25%,weight=10%,manual or 10%,wait=5m,gate=p99_ms < 200';
   it.each([
     { given: 'x', says: `--step: ${stepProblem}, got "x"` },
+    { given: '1,gate= ', says: `--step: ${stepProblem}, got "1,gate= "` },
     { given: '1,soon', says: `--step: ${stepProblem}, got "1,soon"` },
     { given: '1,manual,wait=5m', says: `--step: ${stepProblem}, got "1,manual,wait=5m"` },
     {

@@ -84,7 +84,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     repeatable: true,
     parse: parseSteps,
     description:
-      'canary step, such as 1 or 25%,wait=5m or 50%,weight=10%,manual; none removes all steps',
+      'canary step, such as 1 or 25%,wait=5m or 50%,weight=10%,manual or 10%,wait=5m,gate=EXPRESSION; none removes all steps',
   },
 ];
 
@@ -116,9 +116,12 @@ function parseSteps(texts: readonly string[]): JsonValue {
   return texts.map(parseStep);
 }
 
-/** Parses `NUMBER[%][,weight=NUMBER%][,wait=DURATION|,manual]`. */
+/** Parses `NUMBER[%][,weight=NUMBER%][,wait=DURATION|,manual][,gate=EXPRESSION]`. */
 function parseStep(text: string): JsonObject {
-  const [size = '', ...ends] = text.split(',').map((part) => part.trim());
+  // The gate is last, as it may contain commas.
+  const [, before = text, gate] = /^(.*?),\s*gate=(.*)$/s.exec(text) ?? [];
+  if (gate?.trim() === '') throw createFailure(text);
+  const [size = '', ...ends] = before.split(',').map((part) => part.trim());
   const [, number, percent] = /^(\d+)(%?)$/.exec(size) ?? [];
   const [, weight] = /^weight=(\d+)%$/.exec(ends[0] ?? '') ?? [];
   if (weight !== undefined) ends.shift();
@@ -129,6 +132,7 @@ function parseStep(text: string): JsonObject {
     ...(percent === '%' ? { percent: amount } : { replicas: amount }),
     ...(weight === undefined ? {} : { weightPercent: parseWholeNumber('--step', weight) }),
     ...(stepEnd === undefined ? {} : parseStepEnd(text, stepEnd)),
+    ...(gate === undefined ? {} : { gate: gate.trim() }),
   };
 }
 
@@ -143,6 +147,6 @@ function parseStepEnd(text: string, stepEnd: string): JsonObject {
 
 function createFailure(text: string): Error {
   return createUsageFailure(
-    `--step: expected a number of replicas or a percentage, then weight=PERCENT, then wait=DURATION or manual, for example 1,wait=5m or 25%,weight=10%,manual, got ${JSON.stringify(text)}`,
+    `--step: expected a number of replicas or a percentage, then weight=PERCENT, then wait=DURATION or manual, then gate=EXPRESSION, for example 1,wait=5m or 25%,weight=10%,manual or 10%,wait=5m,gate=p99_ms < 200, got ${JSON.stringify(text)}`,
   );
 }

@@ -209,7 +209,7 @@ spec:
     {
       spec: '{rollout: {steps: [{manual: true}]}}',
       problem:
-        'web.yaml:2:27: spec.rollout.steps[0].manual: unknown key; known: replicas, percent, wait, promotion, weightPercent',
+        'web.yaml:2:27: spec.rollout.steps[0].manual: unknown key; known: replicas, percent, wait, promotion, weightPercent, gate',
     },
     {
       spec: '{replicas: 2.5}',

@@ -79,7 +79,7 @@ describe('rollout output', () => {
   it('shows the rollout settings, with the steps in the form of the flag --step', async () => {
     const steps = [
       { replicas: 1, wait: { seconds: 300n } },
-      { percent: 25, promotion: Rollout_Promotion.MANUAL },
+      { percent: 25, promotion: Rollout_Promotion.MANUAL, gate: 'p99_ms < 200' },
     ];
     const spec = {
       image: 'x',
@@ -87,7 +87,7 @@ describe('rollout output', () => {
     };
     const coordinator = { getWorkload: () => aWorkload({ spec }), listEvents: () => ({}) };
     expect((await runCli(['describe', 'web'], { coordinator })).stdout).toContain(
-      'RollingUpdate, max failed new 0, progress deadline 1m, rollback on failure, steps 1,wait=5m; 25%,manual\n',
+      'RollingUpdate, max failed new 0, progress deadline 1m, rollback on failure, steps 1,wait=5m; 25%,manual,gate=p99_ms < 200\n',
     );
   });
 });

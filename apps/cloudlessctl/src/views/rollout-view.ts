@@ -1,5 +1,10 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { RolloutStatus_Phase, Rollout_Strategy, isRolledOut } from '@cloudless/api';
+import {
+  RolloutGateStatus_Verdict,
+  RolloutStatus_Phase,
+  Rollout_Strategy,
+  isRolledOut,
+} from '@cloudless/api';
 import type {
   ReplicaStatus,
   RolloutFailure,
@@ -119,10 +124,36 @@ export function getRolloutFields(
     ['Version', formatVersions(workload).replace(/^version /, '')],
     ['Started', formatDurationOfRollout(rollout, nowMs)],
     ['Reason', isRepeated ? '' : reason],
+    ['Gate', formatGate(rollout, nowMs)],
     ['Limit', describeLimit(rollout, nowMs)],
     ['Failed new', failedNew === 0 ? '' : String(failedNew)],
     ['Failure', failure === undefined ? '' : `version ${failure.version}: ${failure.reason}`],
   ];
+}
+
+/**
+ * Formats the gate of the current step with its figures: `true for 40s: errors_per_s = 0.2, p99_ms =
+ * 130`. Empty without a gate.
+ */
+export function formatGate({ gate }: RolloutStatus, nowMs: number): string {
+  if (gate === undefined) return '';
+  const span = gate.since === undefined ? '' : formatSpan(nowMs - timestampMs(gate.since));
+  const verdict = `${GATE_VERDICTS[gate.verdict] ?? ''}${span === '' ? '' : ` for ${span}`}`;
+  const figures = gate.values
+    .map(({ name, value }) => `${name} = ${value === undefined ? 'missing' : formatFigure(value)}`)
+    .join(', ');
+  const reason = gate.reason === '' ? '' : ` (${toOneLine(gate.reason)})`;
+  return `${toOneLine(gate.expression)} is ${verdict}${figures === '' ? '' : `: ${figures}`}${reason}`;
+}
+
+const GATE_VERDICTS: Readonly<Record<RolloutGateStatus_Verdict, string>> = {
+  [RolloutGateStatus_Verdict.NO_DATA]: 'without a result',
+  [RolloutGateStatus_Verdict.PASSED]: 'true',
+  [RolloutGateStatus_Verdict.FAILED]: 'false',
+};
+
+function formatFigure(value: number): string {
+  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(3)));
 }
 
 /** Formats start and duration: `7s ago`, after the end `7m ago, took 14s`. */

@@ -1,3 +1,4 @@
+import { toOneLine } from '../output/table.js';
 import {
   RestartPolicy_Policy,
   Rollout_OnFailure,
@@ -120,7 +121,7 @@ function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): s
 
 /** Formats a canary step in the form that the flag `--step` accepts. */
 function formatStep(step: Rollout_Step): string {
-  const { replicas, percent, wait, promotion, weightPercent } = step;
+  const { replicas, percent, wait, promotion, weightPercent, gate } = step;
   const size = percent === 0 ? String(replicas) : `${percent}%`;
   const stepEnd =
     promotion === Rollout_Promotion.MANUAL
@@ -129,7 +130,7 @@ function formatStep(step: Rollout_Step): string {
         ? ''
         : `,wait=${formatDuration(wait)}`;
   const weight = weightPercent === undefined ? '' : `,weight=${weightPercent}%`;
-  return size + weight + stepEnd;
+  return size + weight + stepEnd + (gate === '' ? '' : `,gate=${toOneLine(gate)}`);
 }
 
 function formatResources(resources: ResourceList | undefined): string {

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { ManualClock } from '@cloudless/base/testing';
-import { RolloutStatus_Phase as Phase } from '@cloudless/api';
+import { RolloutGateStatus_Verdict, RolloutStatus_Phase as Phase } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import { FAILURE, aRollout, createWatch } from '../../testing/a-rollout.js';
 import { NOW_MS, aWorkload, runCli } from '../../testing/run-cli.js';
@@ -114,6 +114,25 @@ describe('cloudlessctl rollout status', () => {
     const { exitCode, stdout, stderr } = await follow([promotion, done], ['--wait-promotion']);
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
     expect(stdout).toContain('is rolled out');
+  });
+
+  it('prints the gate of the step with its figures with --watch=false', async () => {
+    const gate = {
+      expression: 'errors_per_s < 1 && p99_ms < 200',
+      verdict: RolloutGateStatus_Verdict.NO_DATA,
+      since: timestampFromMs(NOW_MS - 40_000),
+      reason: 'no data: p99_ms',
+      values: [{ name: 'errors_per_s', value: 0.1234 }, { name: 'p99_ms' }],
+    };
+    const coordinator = { getWorkload: () => aRollout({ step: 1, steps: 3, gate }) };
+    const { stdout } = await runCli(['rollout', 'status', 'web', '--watch=false'], { coordinator });
+    expect(stdout.split('\n')[1]).toBe(
+      'gate errors_per_s < 1 && p99_ms < 200 is without a result for 40s: errors_per_s = 0.123, p99_ms = missing (no data: p99_ms)',
+    );
+    const described = await runCli(['workload', 'describe', 'web'], {
+      coordinator: { ...coordinator, listEvents: () => ({}) },
+    });
+    expect(described.stdout).toContain('errors_per_s = 0.123, p99_ms = missing');
   });
 
   it('prints the current status once with --watch=false, -o json and -o yaml', async () => {

@@ -10,7 +10,7 @@ import { formatWorkloadName } from '../../names.js';
 import type { WorkloadName } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
-import { formatRolloutLine } from '../../views/rollout-view.js';
+import { formatGate, formatRolloutLine } from '../../views/rollout-view.js';
 import { hasUnplaced } from '../../wait/judge-workload.js';
 import { drawResult } from '../../wait/picture.js';
 import { RefusalCheck, WAIT_CAPACITY_TEXT } from '../../wait/refusal-check.js';
@@ -41,7 +41,7 @@ export function addRolloutStatus(tree: CommandTree, parent: Command): void {
     .option('--wait-capacity', WAIT_CAPACITY_TEXT);
   addNotes(
     command,
-    'Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with 7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status. Several rollouts are shown one after the other; the exit code is that of the first that did not succeed.',
+    'Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with 7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status; with --watch=false and in them, the gate of a canary step has its figures. Several rollouts are shown one after the other; the exit code is that of the first that did not succeed.',
   );
 }
 
@@ -82,7 +82,9 @@ async function showStatus(invocation: Invocation, name: WorkloadName): Promise<v
   const { session } = invocation;
   const workload = await session.client.getWorkload(name, session.getCallOptions());
   if (getTextOption(invocation, 'watch') === 'false') {
-    await session.print(`${formatLine(workload)}\n`);
+    const { rollout } = workload.status ?? {};
+    const gate = rollout === undefined ? '' : formatGate(rollout, session.nowMs);
+    await session.print(`${formatLine(workload)}\n${gate === '' ? '' : `gate ${gate}\n`}`);
     const result = findResult(session, workload, /* waitPromotion */ false);
     return reportResult(session, workload, result);
   }
