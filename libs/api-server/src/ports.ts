@@ -2,13 +2,12 @@ import type { HandlerContext } from '@connectrpc/connect';
 import type {
   Condition,
   ExplainWorkloadResponse,
-  NodeUsage,
   ProposeMovesRequest,
   ProposeMovesResponse,
   ReplicaStatus,
-  ReplicaUsage,
   SimulateClusterResponse,
   TrafficReport,
+  Usage,
   Workload,
   WorkloadPlan,
   WorkloadPlan_Action,
@@ -56,10 +55,12 @@ export interface NodeLiveness {
    * return within the leave grace. Without effect when a newer session of the node has started.
    */
   leaveSession(nodeId: string, session: number, reason: string): void;
-  /** Stores the conditions of a node, and its usage when given. */
-  updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
-  /** Stores the usage of the replicas of a node, in place of the last report. */
-  updateReplicaUsage(nodeId: string, replicas: readonly ReplicaUsage[]): void;
+  /** Stores the conditions of a node, and its usage and that of its replicas when given. */
+  updateStatus(
+    nodeId: string,
+    conditions: readonly Condition[],
+    report?: Partial<Pick<Usage, 'usage' | 'replicas'>>,
+  ): void;
   /** Deletes all live state of a node that was removed from the cluster. */
   removeNode(nodeId: string): void;
   /** Records that a user confirmed the loss of a node: the node no longer delays replacements. */

@@ -130,10 +130,7 @@ export function startControllers(options: ControllersOptions): Controllers {
   });
   const common = { state, nodes, clock, random, meter, tracer };
   const workloads = new WorkloadReconciler({
-    ...common,
-    readiness,
-    gates,
-    cluster,
+    ...{ ...common, readiness, gates, cluster },
     log: log.child({ component: 'workloads' }),
   });
   const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });

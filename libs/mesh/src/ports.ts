@@ -310,8 +310,8 @@ export interface NetworkProxy {
   acceptRelay(fromNodeId: string, stream: Duplex): void;
   /** Chooses an endpoint of a service for one request. */
   choose(request: EndpointRequest): EndpointChoice;
-  /** Counts a finished HTTP request, for the figures of its replica. */
-  addResponse(response: EndpointResponse): void;
+  /** Counts finished HTTP requests, for the figures of their replicas. */
+  readonly traffic: { addResponse(response: EndpointResponse): void };
   status(): NetworkProxyStatus;
   /** Returns the services of a namespace by name. */
   listServices(namespace: string): readonly ListedService[];

@@ -53,7 +53,7 @@ describe('the HTTP ingress of a node', () => {
             listeners.push(listener);
             return () => undefined;
           },
-          addResponse: (response) => void responses.push(response),
+          traffic: { addResponse: (response) => void responses.push(response) },
           choose: (request) => {
             asked.push(request);
             const connect = async () => {

@@ -18,7 +18,7 @@ const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
 
 /** Arguments of {@link createNodeIngress}. */
 export interface NodeIngressDeps {
-  readonly proxy: Pick<NetworkProxy, 'choose' | 'addResponse' | 'view' | 'onChange'>;
+  readonly proxy: Pick<NetworkProxy, 'choose' | 'traffic' | 'view' | 'onChange'>;
   readonly sockets: Pick<ListeningSockets, 'listenTcp'>;
   readonly clock: Clock;
   readonly random: Random;
@@ -55,7 +55,7 @@ export class NodeIngress {
     const log = deps.log.child({ component: 'ingress' });
     this.ingress = createIngress({
       ...{ backends: toBackends(proxy), clock, random, log, meter },
-      onResponse: (response) => proxy.addResponse(response),
+      onResponse: (response) => proxy.traffic.addResponse(response),
     });
     this.unsubscribe = proxy.onChange(({ routes, services }) => {
       if (routes.size > 0 || (services.size > 0 && proxy.view.routes.size > 0)) this.setRoutes();

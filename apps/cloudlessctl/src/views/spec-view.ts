@@ -1,4 +1,3 @@
-import { toOneLine } from '../output/table.js';
 import {
   RestartPolicy_Policy,
   Rollout_OnFailure,
@@ -26,6 +25,7 @@ import {
   formatSecurity,
   formatVolumes,
 } from './container-text.js';
+import { toOneLine } from '../output/table.js';
 import { formatFileReferences } from './file-text.js';
 import { formatProbe } from './probe-text.js';
 

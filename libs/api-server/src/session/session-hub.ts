@@ -191,8 +191,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     await returnNode(this.deps, nodeId, () => {
       if (!isConnected()) nodes.startSession(nodeId);
     });
-    nodes.updateStatus(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
-    if (request.usage !== undefined) nodes.updateReplicaUsage(nodeId, request.usage.replicas);
+    nodes.updateStatus(nodeId, request.usage?.conditions ?? hello.conditions, request.usage);
     const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
     const { state } = this.deps;
     const orphans = reports.filter((report) => isOrphan(state.view(), nodeId, report));
@@ -326,8 +325,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
         this.handleReport(session, message.value);
         return;
       case 'usage':
-        this.deps.nodes.updateStatus(nodeId, message.value.conditions, message.value.usage);
-        this.deps.nodes.updateReplicaUsage(nodeId, message.value.replicas);
+        this.deps.nodes.updateStatus(nodeId, message.value.conditions, message.value);
         return;
       case 'refused':
         this.deps.log.error('agent refused an order', {

@@ -50,15 +50,16 @@ export class FakeNodes implements NodeLiveness {
     this.setPhase(nodeId, NodePhase.AWAY);
   }
 
-  updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void {
+  updateStatus(
+    nodeId: string,
+    conditions: readonly Condition[],
+    { usage, replicas }: Parameters<NodeLiveness['updateStatus']>[2] = {},
+  ): void {
     this.conditions.set(nodeId, conditions);
+    if (replicas !== undefined) this.replicaUsage.set(nodeId, replicas);
     if (usage === undefined) return;
     this.usage.set(nodeId, usage);
     for (const listener of this.usageListeners) listener(nodeId);
-  }
-
-  updateReplicaUsage(nodeId: string, replicas: readonly ReplicaUsage[]): void {
-    this.replicaUsage.set(nodeId, replicas);
   }
 
   removeNode(nodeId: string): void {

@@ -92,12 +92,11 @@ describe('watchRecords', () => {
     const plain = watch({ nodeId: 'node-1' });
     const withUsage = watch({ nodeId: 'node-1', includeUsage: true });
     await bed.settle();
-    bed.nodes.updateStatus('node-1', [], {
-      $typeName: 'cloudless.api.NodeUsage',
-      cpuMillis: 7,
-      memoryBytes: 0n,
-      storageBytes: 0n,
-    });
+    const usage = {
+      $typeName: 'cloudless.api.NodeUsage' as const,
+      ...{ cpuMillis: 7, memoryBytes: 0n, storageBytes: 0n },
+    };
+    bed.nodes.updateStatus('node-1', [], { usage });
     await bed.settle();
     expect(plain.texts()).toEqual(['PUT node-1', 'SYNCED']);
     expect(withUsage.items.at(-1)?.node?.status?.usage?.cpuMillis).toBe(7);

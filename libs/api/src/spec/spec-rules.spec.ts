@@ -365,6 +365,7 @@ const SUPPORTED = [
   'rollout.steps.wait',
   'rollout.steps.promotion',
   'rollout.steps.weight_percent',
+  'rollout.steps.gate',
   'disconnect.mode',
   'disconnect.lost_after',
   'disconnect.stop_after',

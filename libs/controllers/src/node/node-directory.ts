@@ -4,6 +4,7 @@ import {
   type Condition,
   type NodeUsage,
   type ReplicaUsage,
+  type Usage,
 } from '@cloudless/api';
 import {
   definedFields,
@@ -270,8 +271,12 @@ export class NodeDirectory {
     return departure && this.options.clock.now() - departure.sinceMs - this.options.leaseMs;
   }
 
-  /** Records the conditions and the usage that an agent reports. */
-  updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void {
+  /** Records the conditions that an agent reports, and the usage of the node and its replicas. */
+  updateStatus(
+    nodeId: string,
+    conditions: readonly Condition[],
+    { usage, replicas }: Partial<Pick<Usage, 'usage' | 'replicas'>> = {},
+  ): void {
     const liveState = this.ensureLiveState(nodeId);
     const next = new Map(conditions.map(({ type, status }) => [type, status]));
     const changed = AGENT_CONDITIONS.some(
@@ -279,16 +284,13 @@ export class NodeDirectory {
     );
     liveState.conditions = next;
     if (usage !== undefined) liveState.usage = usage;
+    if (replicas !== undefined)
+      liveState.replicaUsage = {
+        atMs: this.options.clock.now(),
+        byId: new Map(replicas.map((replica) => [replica.replicaId, replica])),
+      };
     if (changed) this.notify(nodeId);
     if (usage !== undefined) for (const listener of this.usageListeners) listener(nodeId);
-  }
-
-  /** Records the usage of the replicas of a node, in place of the last report. */
-  updateReplicaUsage(nodeId: string, replicas: readonly ReplicaUsage[]): void {
-    this.ensureLiveState(nodeId).replicaUsage = {
-      atMs: this.options.clock.now(),
-      byId: new Map(replicas.map((usage) => [usage.replicaId, usage])),
-    };
   }
 
   /**

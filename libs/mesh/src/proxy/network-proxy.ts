@@ -19,7 +19,7 @@ import { HealthReports } from '../health/health-reports.js';
 import { LinkPool } from '../link/link-pool.js';
 import { AccessLog } from '../metrics/access-log.js';
 import { publishMetrics } from '../metrics/proxy-metrics.js';
-import { TrafficCounts, type EndpointResponse } from '../traffic/traffic-counts.js';
+import { TrafficCounts } from '../traffic/traffic-counts.js';
 import {
   NetworkModel,
   NO_CHANGES,
@@ -71,7 +71,7 @@ class NodeNetworkProxy implements NetworkProxy {
   private readonly drainLimits: DrainLimits;
   private readonly checks: EndpointChecks;
   private readonly reports: HealthReports;
-  private readonly traffic: TrafficCounts;
+  readonly traffic: TrafficCounts;
   private readonly unpublish: () => void;
   private coordinator: CoordinatorConnection | undefined;
   private following: Promise<void> = Promise.resolve();
@@ -154,10 +154,7 @@ class NodeNetworkProxy implements NetworkProxy {
       isLocalNode,
       isLocalClient: mayUseVirtual,
     });
-    this.traffic = new TrafficCounts({
-      ...{ random, view },
-      ports: () => this.context.services.ports(),
-    });
+    this.traffic = new TrafficCounts(random, view, () => this.context.services.ports());
     this.unpublish = publishMetrics(options.meter, {
       ports: () => this.context.services.ports(),
       links: () => this.links?.status() ?? [],
@@ -178,10 +175,9 @@ class NodeNetworkProxy implements NetworkProxy {
     await this.loadSnapshot();
     if (meshListen !== undefined && this.links !== undefined) await this.listenMesh(meshListen);
     this.following = followNetwork({
-      ...{ nodeId, connect, clock, random, log },
+      ...{ nodeId, connect, clock, random, log, openTraffic: () => this.traffic.open() },
       resume: () => this.model.resume,
       apply: (update) => this.apply(update),
-      openTraffic: () => this.traffic.open(),
       onConnected: (connection) => {
         this.coordinator = connection;
         this.reports.setConnection(connection);
@@ -259,10 +255,6 @@ class NodeNetworkProxy implements NetworkProxy {
 
   choose(request: EndpointRequest): EndpointChoice {
     return chooseEndpoint(this.context, request);
-  }
-
-  addResponse(response: EndpointResponse): void {
-    this.traffic.addResponse(response);
   }
 
   status(): NetworkProxyStatus {

@@ -10,7 +10,7 @@ function setUp(...replicaIds: readonly string[]) {
   for (const replicaId of replicaIds)
     endpoints.set(`e-${replicaId}`, create(NetworkEndpointEntrySchema, { replicaId }));
   const ports = () => [{ counts }] as unknown as ServicePort[];
-  const traffic = new TrafficCounts({ random: createSeededRandom(1), view: { endpoints }, ports });
+  const traffic = new TrafficCounts(createSeededRandom(1), { endpoints }, ports);
   const connect = (replicaId: string, connections: number, failures = 0): void => {
     const noBytes = { sentBytes: 0, receivedBytes: 0 };
     counts.set(`e-${replicaId}`, { connections, failures, ...noBytes });

@@ -42,18 +42,16 @@ export class TrafficCounts {
   private seen = new WeakMap<EndpointCounts, Counted>();
 
   constructor(
-    private readonly deps: {
-      readonly random: Random;
-      readonly view: Pick<NetworkView, 'endpoints'>;
-      readonly ports: () => Iterable<ServicePort>;
-    },
+    random: Random,
+    private readonly view: Pick<NetworkView, 'endpoints'>,
+    private readonly ports: () => Iterable<ServicePort>,
   ) {
-    this.processId = randomHex(deps.random, PROCESS_ID_BYTES);
+    this.processId = randomHex(random, PROCESS_ID_BYTES);
   }
 
   /** Counts a finished request. Endpoints outside the cluster have no replica and do not count. */
   addResponse({ endpoint, status, durationMs }: EndpointResponse): void {
-    const replicaId = this.deps.view.endpoints.get(endpoint)?.replicaId ?? '';
+    const replicaId = this.view.endpoints.get(endpoint)?.replicaId ?? '';
     if (replicaId === '') return;
     const counts = this.countsOf(replicaId);
     counts.requests += 1;
@@ -95,11 +93,11 @@ export class TrafficCounts {
   /** Adds what the ports have counted, and forgets the replicas that are gone. */
   private collect(): void {
     const present = new Set<string>();
-    for (const { replicaId } of this.deps.view.endpoints.values()) present.add(replicaId);
+    for (const { replicaId } of this.view.endpoints.values()) present.add(replicaId);
     for (const id of this.replicas.keys()) if (!present.has(id)) this.replicas.delete(id);
-    for (const port of this.deps.ports())
+    for (const port of this.ports())
       for (const [endpointId, counts] of port.counts) {
-        const replicaId = this.deps.view.endpoints.get(endpointId)?.replicaId ?? '';
+        const replicaId = this.view.endpoints.get(endpointId)?.replicaId ?? '';
         if (replicaId !== '') this.addCounts(replicaId, counts);
       }
   }

@@ -103,11 +103,9 @@ function moreActions(
     async () =>
       cluster.state.view().node(nodeId) === undefined
         ? undefined
-        : cluster.controllers.nodes.updateStatus(
-            nodeId,
-            [],
-            create(NodeUsageSchema, { cpuMillis: pick([1, 2, 3]) }),
-          ),
+        : cluster.controllers.nodes.updateStatus(nodeId, [], {
+            usage: create(NodeUsageSchema, { cpuMillis: pick([1, 2, 3]) }),
+          }),
   ];
 }
 

@@ -108,7 +108,8 @@ export class SimulatedProxy {
         counts.requests += 1;
         if (status >= 500) counts.errors += 1;
       }
-      counted.durations[toDurationBucket(durationMs)]! += 1;
+      const bucket = toDurationBucket(durationMs);
+      counted.durations[bucket] = (counted.durations[bucket] ?? 0) + 1;
       this.traffic.set(entry.replicaId, counted);
       this.served.set(entry.version, served);
     }
