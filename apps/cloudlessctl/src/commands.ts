@@ -35,6 +35,11 @@ const GROUPS: readonly Declaration[] = [
     async () => (await import('./commands/route/route-commands.js')).addRouteCommands,
   ],
   [
+    'config',
+    'create, show, change and delete configs: files and variables that are no secrets',
+    async () => (await import('./commands/config/config-commands.js')).addConfigCommands,
+  ],
+  [
     'policy',
     'apply, show, test and delete policies',
     async () => (await import('./commands/policy/policy-commands.js')).addPolicyCommands,
@@ -80,7 +85,7 @@ const GROUPS: readonly Declaration[] = [
 const COMMANDS: readonly Declaration[] = [
   [
     'apply',
-    'create or update workloads and services from manifests; prints the differences and the plan',
+    'create or update workloads, services and configs from manifests; prints the differences and the plan',
     async () => (await import('./commands/workload/apply-command.js')).addApplyCommand,
   ],
   [

@@ -56,6 +56,12 @@ const FOREIGN_KINDS: Readonly<Record<string, string>> = {
   ingress: 'cloudlessctl route',
   ingresses: 'cloudlessctl route',
   endpoints: 'cloudlessctl network endpoint list',
+  secret: 'cloudlessctl secret',
+  secrets: 'cloudlessctl secret',
+  configmap: 'cloudlessctl config',
+  configmaps: 'cloudlessctl config',
+  config: 'cloudlessctl config',
+  configs: 'cloudlessctl config',
   machine: 'nodes',
   machines: 'nodes',
 };

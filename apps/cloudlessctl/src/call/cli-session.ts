@@ -5,6 +5,7 @@ import type { DescMessage, JsonValue, MessageShape } from '@bufbuild/protobuf';
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -26,6 +27,9 @@ export type NetworkClient = Client<typeof NetworkService>;
 /** Client of the service for policies. */
 export type PolicyClient = Client<typeof PolicyService>;
 
+/** Client of the service for configs. */
+export type ConfigsClient = Client<typeof ConfigsService>;
+
 /** Client of the coordinator service, the public API for workloads, nodes and events. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
 
@@ -40,6 +44,7 @@ export class CliSession extends LocalSession {
   private connection: CoordinatorConnection | undefined;
   private adminClient: AdminClient | undefined;
   private agentClient: AgentClient | undefined;
+  private configsClient: ConfigsClient | undefined;
   private coordinatorClient: CoordinatorClient | undefined;
   private identityClient: IdentityClient | undefined;
   private networkClient: NetworkClient | undefined;
@@ -90,6 +95,11 @@ export class CliSession extends LocalSession {
   /** Client of the service for policies. */
   get policies(): PolicyClient {
     return (this.policyClient ??= createClient(PolicyService, this.transport));
+  }
+
+  /** Client of the service for configs. */
+  get configs(): ConfigsClient {
+    return (this.configsClient ??= createClient(ConfigsService, this.transport));
   }
 
   /** Client of the service for users and their credentials. */

@@ -40,6 +40,7 @@ const LOOKUPS: Readonly<Partial<Record<ValueKind, Lookup>>> = {
   event: findEvents,
   plan: findPlans,
   user: findUsers,
+  config: findConfigs,
   joinToken: findJoinTokens,
   credential: findCredentials,
   port: findPorts,
@@ -149,6 +150,14 @@ async function findUsers(session: CliSession): Promise<readonly Candidate[]> {
     value: name,
     description: formatCount(grants.length, 'role'),
   }));
+}
+
+async function findConfigs(session: CliSession): Promise<readonly Candidate[]> {
+  const { configs } = await session.configs.listConfigs(
+    { namespace: session.settings.namespace, pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return configs.map(({ name, version }) => ({ value: name, description: `version ${version}` }));
 }
 
 async function findJoinTokens(session: CliSession): Promise<readonly Candidate[]> {

@@ -12,6 +12,8 @@ export type ValueKind =
   | 'event'
   | 'plan'
   | 'user'
+  | 'secret'
+  | 'config'
   | 'joinToken'
   /** Credentials of the user of `--user`, or of the caller. */
   | 'credential'
@@ -49,6 +51,11 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
   plan: 'plan',
   user: 'user',
   users: 'user',
+  secret: 'secret',
+  secrets: 'secret',
+  'secret-name': 'secret',
+  config: 'config',
+  configs: 'config',
   token: 'joinToken',
   tokens: 'joinToken',
   credentials: 'credential',
@@ -92,7 +99,7 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
     ...['pattern', 'cidr', 'user-name', 'server', 'context-name'],
     ...['service-name', 'service-names', 'service-port', 'from'],
     ...['route-name', 'route-names', 'hostname', 'name:port', 'prefix=name:port', 'node-path'],
-    ...['policy-names', 'name[:option]', '[key=]path', 'audience', 'object-name'],
+    ...['policy-names', 'reason', 'name[:option]', '[key=]path', 'audience'],
   ]),
 };
 

@@ -49,6 +49,18 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'policy test': ['policy test -f policies.yaml', 'policy test web -f policies.yaml'],
   'policy report': ['policy report', 'policy report -A -o json'],
   'policy explain': ['policy explain web', 'policy explain shop/web'],
+  'config create': [
+    'config create app --from-file app.conf --from-literal LEVEL=info',
+    'config create app --from-env-file app.env --immutable',
+  ],
+  'config update': [
+    'config update app --from-file app.conf --wait',
+    'config update app --remove-key LEVEL --plan',
+  ],
+  'config list': ['config list', 'config list -A -l app=shop -o wide'],
+  'config get': ['config get app', 'config get app --key app.conf', 'config get app -o manifest'],
+  'config describe': ['config describe app', 'config describe shop/app --version 3'],
+  'config delete': ['config delete app', 'config delete app shop/web --yes'],
   'network service list': ['network service list', 'network service list -A'],
   'network service get': ['network service get web', 'network service get web -o json'],
   'network endpoint list': ['network endpoint list web', 'network endpoint list web -o wide'],

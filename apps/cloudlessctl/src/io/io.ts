@@ -103,7 +103,7 @@ export interface Files {
    * Replaces a file with mode 0600 atomically, after the new content is on the disk. Creates its
    * directory with mode 0700 when needed.
    */
-  replaceSecret(path: string, text: string): Promise<void>;
+  replaceSecret(path: string, content: string | Uint8Array): Promise<void>;
   /**
    * Creates a lock file that other processes respect. A lock file that is older than
    * `staleAfterMs` was left by a process that died, and is replaced.

@@ -60,10 +60,10 @@ export class LocalFiles implements Files {
     return writeSynced(path, text);
   }
 
-  async replaceSecret(path: string, text: string): Promise<void> {
+  async replaceSecret(path: string, content: string | Uint8Array): Promise<void> {
     await makeDirectory(dirname(path), 0o700);
     const temporaryPath = toTemporaryPath(path);
-    await writeSynced(temporaryPath, text);
+    await writeSynced(temporaryPath, content);
     await rename(temporaryPath, path);
   }
 
@@ -116,10 +116,10 @@ async function removeStaleLock(path: string, staleAfterMs: number): Promise<bool
 }
 
 /** Creates a file with mode 0600 and flushes it to the disk. */
-async function writeSynced(path: string, text: string): Promise<void> {
+async function writeSynced(path: string, content: string | Uint8Array): Promise<void> {
   const file = await open(path, 'wx', 0o600);
   try {
-    await file.writeFile(text);
+    await file.writeFile(content);
     await file.sync();
   } finally {
     await file.close();

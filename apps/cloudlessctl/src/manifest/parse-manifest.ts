@@ -4,8 +4,10 @@ import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
 import { DNS_LABEL_RULE, isDnsLabel } from '../dns-label.js';
+import { OBJECT_NAME_RULE, isObjectName } from '../object-name.js';
 import { suggestKnown } from '../suggest.js';
 import { SERVICE_KEYS, readServiceBody, type ManifestService } from './manifest-service.js';
+import { CONFIG_KEYS, readConfigBody, type ManifestConfig } from './manifest-config.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
 import type { Entry, Problem } from './yaml-reader.js';
@@ -21,26 +23,36 @@ export interface ManifestWorkload {
 export interface Manifest {
   readonly workloads: readonly ManifestWorkload[];
   readonly services: readonly ManifestService[];
+  readonly configs: readonly ManifestConfig[];
   readonly problems: readonly Problem[];
 }
 
 /** A document of a manifest. */
 type ManifestObject =
   | { readonly kind: 'Workload'; readonly value: ManifestWorkload }
-  | { readonly kind: 'Service'; readonly value: ManifestService };
+  | { readonly kind: 'Service'; readonly value: ManifestService }
+  | { readonly kind: 'Config'; readonly value: ManifestConfig };
 
 /** Kind of a document. */
 type ManifestKind = ManifestObject['kind'];
-const KINDS: readonly ManifestKind[] = ['Workload', 'Service'];
+const KINDS: readonly ManifestKind[] = ['Workload', 'Service', 'Config'];
+
+/** The command that takes the place of a document of each kind that manifests do not have. */
+const OTHER_KINDS: Readonly<Record<string, string>> = {
+  Secret:
+    'a manifest has no values of secrets; create the secret with: cloudlessctl secret create NAME --from-file KEY=PATH',
+  Policy: 'apply policies with: cloudlessctl policy apply -f FILE',
+  Route: 'create routes with: cloudlessctl route create NAME',
+};
 
 /**
  * Parses a manifest: YAML or JSON with any number of documents `{ kind?, namespace?, name, spec }`
- * or lists of such maps. `kind` is Workload, the default, or Service; a service may also have
- * `labels` and `loadBalancer`. Keys that begin with `x-` beside `spec` are ignored: a place for
+ * or lists of such maps. `kind` is Workload, the default, Service or Config; a service may also have
+ * `labels` and `loadBalancer`, and a config has `data` instead of a spec. Keys that begin with `x-` beside `spec` are ignored: a place for
  * anchors.
  * @param file - File name for messages.
  * @param defaultNamespace - Namespace of documents without a namespace.
- * @returns The workloads and services, and the problems of all documents. A file without any is a
+ * @returns The workloads, services and configs, and the problems of all documents. A file without any is a
  *   problem.
  */
 export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace: string): Manifest {
@@ -64,10 +76,11 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
     });
   }
   if (objects.length === 0 && reader.problems.length === 0)
-    reader.report(null, '', 'contains no workload or service');
+    reader.report(null, '', 'contains no workload, service or config');
   return {
     workloads: objects.flatMap((each) => (each.kind === 'Workload' ? [each.value] : [])),
     services: objects.flatMap((each) => (each.kind === 'Service' ? [each.value] : [])),
+    configs: objects.flatMap((each) => (each.kind === 'Config' ? [each.value] : [])),
     problems: reader.problems,
   };
 }
@@ -76,11 +89,12 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
 const LIST_KEYS: Readonly<Record<string, ManifestKind>> = {
   workloads: 'Workload',
   services: 'Service',
+  configs: 'Config',
 };
 
 /**
  * Returns the nodes of the objects of a document: the document itself, the items of a list, or the
- * items of `workloads` or `services`, as in the output of `get -o yaml`.
+ * items of `workloads`, `services` or `configs`, as in the output of `get -o yaml`.
  * @returns `prefix`: path of the list; undefined when the document is one object. `kind`: kind of
  *   nodes that do not name theirs.
  */
@@ -114,7 +128,7 @@ interface DocumentContext {
 }
 
 /**
- * Reads one workload or service.
+ * Reads one workload, service or config.
  * @returns Undefined for an empty document, and when kind, name, namespace or spec is missing or not
  *   usable. An invalid field of the spec is reported and left out.
  */
@@ -132,21 +146,28 @@ function readDocument(
   let namespace: string | undefined = defaultNamespace;
   let name: string | undefined;
   let spec: Entry | undefined;
-  const bodyKeys = kind === 'Service' ? SERVICE_KEYS : ['spec'];
+  const bodyKeys = kind === undefined ? ALL_KEYS : BODY_KEYS[kind];
   for (const entry of entries) {
     const path = `${prefix}${entry.key}`;
     if (entry.key === 'namespace') namespace = readLabel(reader, entry, path);
-    else if (entry.key === 'name') name = readLabel(reader, entry, path);
-    else if (entry.key === 'spec') spec = entry;
+    else if (entry.key === 'name')
+      name =
+        kind === 'Config' ? readConfigName(reader, entry, path) : readLabel(reader, entry, path);
+    else if (entry.key === 'spec' && kind !== 'Config') spec = entry;
     else if (!isKnownKey(entry.key, bodyKeys))
       reader.report(entry.keyNode, path, describeUnknownKey(entry.key, bodyKeys));
   }
-  for (const key of ['name', 'spec']) {
+  for (const key of ['name', kind === 'Config' ? 'data' : 'spec']) {
+    if (key === 'data' && entries.some((entry) => /^binary_?data$/i.test(entry.key))) continue;
     if (!entries.some((entry) => entry.key === key))
       reader.report(node, `${prefix}${key}`, 'is missing');
   }
-  if (spec === undefined) return undefined;
   const id = namespace === undefined || name === undefined ? undefined : { namespace, name };
+  if (kind === 'Config') {
+    const value = readConfigBody({ reader, document, entries, prefix }, id);
+    return value === undefined ? undefined : { kind, value };
+  }
+  if (spec === undefined) return undefined;
   if (kind === 'Service') {
     const value = readServiceBody({ reader, document, entries, prefix }, id);
     return value === undefined ? undefined : { kind, value };
@@ -163,14 +184,22 @@ function readDocument(
 function readKind(reader: YamlReader, entry: Entry, path: string): ManifestKind | undefined {
   const text = reader.readText(entry.value, entry.keyNode, path);
   const kind = KINDS.find((known) => known === text);
-  if (text !== undefined && kind === undefined)
-    reader.report(
-      entry.value,
-      path,
-      `expected ${KINDS.join(' or ')}, got ${describeNode(entry.value)}`,
-    );
-  return kind;
+  if (text === undefined || kind !== undefined) return kind;
+  const other = Object.hasOwn(OTHER_KINDS, text) ? `; ${OTHER_KINDS[text]}` : '';
+  const expected = `expected ${KINDS.slice(0, -1).join(', ')} or ${KINDS.at(-1)}`;
+  reader.report(entry.value, path, `${expected}, got ${describeNode(entry.value)}${other}`);
+  return undefined;
 }
+
+/** Keys of a document of each kind beside kind, namespace and name. */
+const BODY_KEYS: Readonly<Record<ManifestKind, readonly string[]>> = {
+  Workload: ['spec'],
+  Service: SERVICE_KEYS,
+  Config: CONFIG_KEYS,
+};
+
+/** The keys of a document whose kind is not usable: only that problem is reported. */
+const ALL_KEYS: readonly string[] = [...SERVICE_KEYS, ...CONFIG_KEYS, 'stringData', 'type'];
 
 /** Returns true for keys that a document may have, also those that are ignored. */
 function isKnownKey(key: string, bodyKeys: readonly string[]): boolean {
@@ -184,6 +213,18 @@ function readLabel(reader: YamlReader, entry: Entry, path: string): string | und
   const text = reader.readText(entry.value, entry.keyNode, path);
   if (text === undefined || isDnsLabel(text)) return text;
   reader.report(entry.value, path, `expected ${DNS_LABEL_RULE}, got ${describeNode(entry.value)}`);
+  return undefined;
+}
+
+/** Reads the name of a config. */
+function readConfigName(reader: YamlReader, entry: Entry, path: string): string | undefined {
+  const text = reader.readText(entry.value, entry.keyNode, path);
+  if (text === undefined || isObjectName(text)) return text;
+  reader.report(
+    entry.value,
+    path,
+    `expected ${OBJECT_NAME_RULE}, got ${describeNode(entry.value)}`,
+  );
   return undefined;
 }
 
@@ -207,6 +248,12 @@ const KEYS_SET_BY_CLUSTER = new Set([
   'deletion_requested_at',
   'ownerWorkload',
   'owner_workload',
+  'version',
+  'versions',
+  'updatedAt',
+  'updated_at',
+  'usedBy',
+  'used_by',
 ]);
 
 function isEmptyScalar(node: Node | null): boolean {

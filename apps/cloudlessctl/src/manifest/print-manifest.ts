@@ -6,6 +6,8 @@ import {
   ServiceSpecSchema,
   WorkloadSpecSchema,
 } from '@cloudless/api';
+import { decodeText, type Values } from '../value-rules.js';
+import type { ManifestConfig } from './manifest-config.js';
 import { printYaml } from './print-yaml.js';
 import { FILE_MODES, isFileMode } from './read-scalar.js';
 import type { ManifestService } from './manifest-service.js';
@@ -49,6 +51,33 @@ export function printServiceManifests(services: readonly ManifestService[]): str
       }),
     )
     .join('---\n');
+}
+
+/** Formats configs as a manifest with one document each, as {@link printManifests}. */
+export function printConfigManifests(configs: readonly ManifestConfig[]): string {
+  return configs
+    .map(({ namespace, name, labels, immutable, data }) =>
+      printYaml({
+        ...{ kind: 'Config', namespace, name },
+        ...(Object.keys(labels).length === 0 ? {} : { labels: { ...labels } }),
+        ...(immutable ? { immutable } : {}),
+        ...toConfigData(data),
+      }),
+    )
+    .join('---\n');
+}
+
+/** Returns values as manifests have them: texts in `data`, other bytes as base64 in `binaryData`. */
+export function toConfigData(values: Values): Record<string, Record<string, string>> {
+  const data: Record<string, string> = {};
+  const binaryData: Record<string, string> = {};
+  for (const key of Object.keys(values).sort()) {
+    const value = values[key] ?? new Uint8Array();
+    const text = decodeText(value);
+    if (text === undefined) binaryData[key] = Buffer.from(value).toString('base64');
+    else data[key] = text;
+  }
+  return { data, ...(Object.keys(binaryData).length === 0 ? {} : { binaryData }) };
 }
 
 /** Formats policies as a manifest with one document each, as {@link printManifests}. */

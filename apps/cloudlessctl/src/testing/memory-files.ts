@@ -42,8 +42,8 @@ export class MemoryFiles implements Files {
     this.files[path] = text;
   }
 
-  async replaceSecret(path: string, text: string): Promise<void> {
-    this.files[path] = text;
+  async replaceSecret(path: string, content: string | Uint8Array): Promise<void> {
+    this.files[path] = typeof content === 'string' ? content : new TextDecoder().decode(content);
   }
 
   async lock(path: string): Promise<(() => Promise<void>) | undefined> {

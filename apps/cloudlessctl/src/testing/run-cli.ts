@@ -8,6 +8,7 @@ import { ManualClock } from '@cloudless/base/testing';
 import {
   AdminService,
   AgentService,
+  ConfigsService,
   CoordinatorService,
   IdentityService,
   NetworkService,
@@ -43,6 +44,8 @@ export interface CliOptions {
   readonly network?: Partial<ServiceImpl<typeof NetworkService>>;
   /** Methods of the fake policy service. */
   readonly policies?: Partial<ServiceImpl<typeof PolicyService>>;
+  /** Methods of the fake service for configs. */
+  readonly configs?: Partial<ServiceImpl<typeof ConfigsService>>;
   /** Methods of the fake user service. */
   readonly users?: Partial<ServiceImpl<typeof UserService>>;
   /** Transport to use instead of the fake services. */
@@ -135,6 +138,7 @@ export async function runCli(
       service(IdentityService, options.identities ?? {});
       service(NetworkService, options.network ?? {});
       service(PolicyService, options.policies ?? {});
+      service(ConfigsService, options.configs ?? {});
       service(UserService, options.users ?? {});
     });
   let writes = 0;

@@ -8,13 +8,25 @@ import { formatStyledTime } from '../../output/style.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatPlannedChanges } from '../../views/stored-plan-view.js';
+import { formatObjectName } from '../../object-name.js';
+import {
+  formatConfigChanges,
+  toConfigChangesJson,
+  type ConfigChange,
+} from '../config/plan-configs.js';
 import { hasFlag, getTextOption } from '../options.js';
 import { formatServiceChanges, toServiceChangesJson } from '../service/apply-services.js';
 import { formatServiceName } from '../service/find-service.js';
 import type { ServiceChange } from '../service/plan-services.js';
 import { confirmChanges, type Confirmation } from './confirm-change.js';
 import { executeStoredPlan, isPlanId } from './execute-plan.js';
-import { createPlan, groupChanges, predictChanges, type ChangeInit } from './predict-changes.js';
+import {
+  createPlan,
+  groupChanges,
+  predictBeforeConfigs,
+  predictChanges,
+  type ChangeInit,
+} from './predict-changes.js';
 
 /** Adds the options of every command that makes changes: how to preview and to confirm them. */
 export function addChangeOptions(command: Command): Command {
@@ -45,25 +57,27 @@ export async function handleChangeOptions(
   invocation: Invocation,
   createChanges: CreateChanges,
   confirmation: Confirmation = {},
-  readServices?: ReadServiceChanges,
+  others?: OtherChanges,
 ): Promise<boolean> {
-  if (await handlePreviewOptions(invocation, createChanges, readServices)) return true;
+  if (await handlePreviewOptions(invocation, createChanges, others)) return true;
   await confirmChanges(invocation, await createChanges(), confirmation);
   return false;
 }
 
-/** Returns the changes that a command would make of services. */
-export type ReadServiceChanges = () => Promise<readonly ServiceChange[]>;
+/** The changes that a command would make of other objects than workloads. Default: none. */
+export interface OtherChanges {
+  readonly readServices?: () => Promise<readonly ServiceChange[]>;
+  readonly readConfigs?: () => Promise<readonly ConfigChange[]>;
+}
 
 /**
  * Handles `--plan-id`, `--dry-run` and `--plan`.
- * @param readServices - Absent: the command changes no services.
  * @returns True when the command is done.
  */
 export async function handlePreviewOptions(
   invocation: Invocation,
   createChanges: CreateChanges,
-  readServices: ReadServiceChanges = async () => [],
+  { readServices, readConfigs }: OtherChanges = {},
 ): Promise<boolean> {
   const { session } = invocation;
   const planId = getTextOption(invocation, 'planId');
@@ -85,15 +99,35 @@ export async function handlePreviewOptions(
       `${flag} changes nothing; ${isPlan ? 'use --request-id with --plan-id' : 'remove --request-id'}`,
     );
   const changes = await createChanges();
-  const services = await readServices();
-  const [service] = services;
-  if (isPlan && service !== undefined)
+  const services = (await readServices?.()) ?? [];
+  const configs = (await readConfigs?.()) ?? [];
+  const [other] = [
+    ...services.map(formatServiceName),
+    ...configs.map((config) => formatObjectName('config', config)),
+  ];
+  if (isPlan && other !== undefined)
     throw createUsageFailure(
-      `a stored plan contains workloads only, and the manifests contain ${formatServiceName(service)}; use --dry-run, or keep services in files of their own`,
+      `a stored plan contains workloads only, and the manifests contain ${other}; use --dry-run, or keep the workloads in files of their own`,
     );
   if (isPlan) await printPlan(session, await storePlan(session, changes));
-  else await printPrediction(session, await predictChanges(session, changes), services);
+  else await printPreview(session, changes, services, configs);
   return true;
+}
+
+/** Prints the prediction of changes, configs first, as they are applied. */
+async function printPreview(
+  session: CliSession,
+  changes: readonly ChangeInit[],
+  services: readonly ServiceChange[],
+  configs: readonly ConfigChange[],
+): Promise<void> {
+  if (configs.length === 0)
+    return printPrediction(session, await predictChanges(session, changes), services);
+  const { plans, waiting } = await predictBeforeConfigs(session, changes);
+  if (!session.isStructured) await session.print(formatConfigChanges(configs, session.style));
+  await printPrediction(session, plans, services, configs);
+  for (const subject of waiting)
+    await session.printNotice(`${subject}: not predicted, because a config does not exist yet`);
 }
 
 async function storePlan(session: CliSession, changes: readonly ChangeInit[]): Promise<Plan> {
@@ -133,12 +167,13 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
 
 /**
  * Prints predictions. In JSON or YAML, one prediction is an object, several are a list; with
- * services, the object has a list of each.
+ * services or configs, the object has a list of each.
  */
 export async function printPrediction(
   session: CliSession,
   plans: readonly Plan[],
   services: readonly ServiceChange[] = [],
+  configs: readonly ConfigChange[] = [],
 ): Promise<void> {
   const [only] = plans;
   if (!session.isStructured)
@@ -146,10 +181,11 @@ export async function printPrediction(
       formatServiceChanges(services, session.style) +
         plans.map((plan) => formatPlannedChanges(plan, session.style)).join(''),
     );
-  else if (services.length > 0)
+  else if (services.length + configs.length > 0)
     await session.printValue({
       plans: plans.map((plan) => toMessageJson(PlanSchema, plan)),
-      services: toServiceChangesJson(services),
+      ...(services.length === 0 ? {} : { services: toServiceChangesJson(services) }),
+      ...(configs.length === 0 ? {} : { configs: toConfigChangesJson(configs) }),
     });
   else if (plans.length === 1 && only !== undefined)
     await session.printValue(toMessageJson(PlanSchema, only));

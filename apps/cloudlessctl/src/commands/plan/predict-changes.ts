@@ -1,6 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { PlanWarning_Kind as Kind } from '@cloudless/api';
+import { PlanWarning_Kind as Kind, readErrorDetails } from '@cloudless/api';
 import type { Plan, PlanWarning, PlannedChangeSchema } from '@cloudless/api';
 import { formatWorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
@@ -89,6 +89,49 @@ export async function predictEach(
     }
   }
   return { plans, refusals };
+}
+
+/**
+ * Returns an error that lists refusals, with the code of the first.
+ * @param refusals - At least one.
+ */
+export function listRefusals(refusals: readonly Refusal[]): ConnectError {
+  // A message about an invalid field already names the workload.
+  const lines = refusals.map(({ subject, reason: { rawMessage } }) =>
+    rawMessage.startsWith(subject) ? rawMessage : `${subject}: ${rawMessage}`,
+  );
+  const [first] = refusals;
+  const message = ['nothing was applied:', ...lines].join('\n');
+  const refusal = new ConnectError(message, first?.reason.code);
+  refusal.details = first?.reason.details ?? [];
+  return refusal;
+}
+
+/**
+ * Predicts changes before the configs of the same command exist.
+ * @returns The predictions, and the workloads that wait for a config or a version of a config.
+ * @throws {@link ConnectError} that lists the changes that the coordinator refuses for any other
+ *   reason.
+ */
+export async function predictBeforeConfigs(
+  session: CliSession,
+  changes: readonly ChangeInit[],
+): Promise<{ readonly plans: readonly Plan[]; readonly waiting: readonly string[] }> {
+  try {
+    return { plans: await predictChanges(session, changes), waiting: [] };
+  } catch (reason) {
+    if (!(reason instanceof ConnectError) || isTransient(reason)) throw reason;
+    const { plans, refusals } = await predictEach(session, changes);
+    const [waiting, others] = [true, false].map((isWaiting) =>
+      refusals.filter(({ reason: each }) => isMissingConfig(each) === isWaiting),
+    );
+    if (others !== undefined && others.length > 0) throw listRefusals(others);
+    return { plans, waiting: (waiting ?? []).map(({ subject }) => subject) };
+  }
+}
+
+function isMissingConfig(reason: ConnectError): boolean {
+  return readErrorDetails(reason).reason === 'CONFIG_NOT_FOUND';
 }
 
 /** Returns the prefix `workload <name>: ` or `node <id>: ` of a message about a change. */

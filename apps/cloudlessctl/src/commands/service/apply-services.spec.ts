@@ -268,7 +268,7 @@ service default/web: updated (web.default.svc.cloudless.internal, 10.96.0.20)
       ['--plan'],
       [],
       2,
-      'a stored plan contains workloads only, and the manifests contain service default/web; use --dry-run, or keep services in files of their own\n',
+      'a stored plan contains workloads only, and the manifests contain service default/web; use --dry-run, or keep the workloads in files of their own\n',
     ],
     [
       'a label of another set',

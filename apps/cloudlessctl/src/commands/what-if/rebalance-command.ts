@@ -44,7 +44,7 @@ async function rebalance(invocation: Invocation): Promise<void> {
   if (proposal.moves.length === 0) return;
   const changes = toChanges(proposal.moves);
   if (await handlePreviewOptions(invocation, () => changes)) return;
-  await applyChanges(invocation, { workloads: changes, services: [] });
+  await applyChanges(invocation, { workloads: changes, services: [], configs: [] });
 }
 
 async function printProposal(

@@ -1,3 +1,4 @@
+import type { JsonValue } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { WorkloadPlan_Action as Action } from '@cloudless/api';
 import type { Plan, Service, Workload, WorkloadPlan } from '@cloudless/api';
@@ -17,10 +18,16 @@ import {
   collectWarnings,
   createPlan,
   groupChanges,
+  listRefusals,
+  predictBeforeConfigs,
   predictChanges,
   predictEach,
   type ChangeInit,
 } from '../plan/predict-changes.js';
+import { applyConfigs, deleteConfig } from '../config/apply-configs.js';
+import { formatConfigChanges, type ConfigChange } from '../config/plan-configs.js';
+import { toConfigJson } from '../config/show-configs.js';
+import { waitForRollouts } from '../values/workload-uses.js';
 import { executeServiceChanges, formatServiceChanges } from '../service/apply-services.js';
 import type { ServiceChange } from '../service/plan-services.js';
 import { SERVICE_KIND } from '../service/show-services.js';
@@ -38,15 +45,17 @@ interface ShownPlan {
   plan: Plan;
 }
 
-/** Changes of workloads and services that one apply makes. */
+/** Changes of workloads, services and configs that one apply makes. */
 export interface ManifestChanges {
   readonly workloads: readonly ChangeInit[];
   readonly services: readonly ServiceChange[];
+  readonly configs: readonly ConfigChange[];
 }
 
 /**
  * Shows the plan of all changes, asks when it has warnings or deletes objects, and executes it:
- * services before workloads, deletions of services last. More changes of workloads than one plan may
+ * services before workloads, deletions of services and configs last. Configs are changed first: the
+ * plan of a workload needs the configs that the workload uses. More changes of workloads than one plan may
  * contain are executed in groups, one after the other.
  * @throws {@link CliFailure} with exit code 9 when the plan is not confirmed, with exit code 4 when
  *   its outcome has changed since it was confirmed.
@@ -56,6 +65,8 @@ export async function applyChanges(
   changes: ManifestChanges,
 ): Promise<void> {
   const { session } = invocation;
+  if (changes.configs.length > 0) await predictBeforeConfigs(session, changes.workloads);
+  const configs = await applyConfigs(invocation, changes.configs);
   const predicted = await requirePredictions(session, changes.workloads);
   const applied = await confirmAndExecute(invocation, changes, predicted);
   const workloads: Workload[] = [];
@@ -71,21 +82,29 @@ export async function applyChanges(
     final.push(
       hasFlag(invocation, 'wait') ? await waitUntilApplied(invocation, workload) : workload,
     );
+  if (hasFlag(invocation, 'wait')) {
+    const uses = changes.configs.flatMap((change) => ('uses' in change ? change.uses : []));
+    await waitForRollouts(session, uses, getWaitOptions(invocation));
+  }
+  for (const change of changes.configs)
+    if (change.action === 'DELETE') await deleteConfig(session, change);
   if (!session.isStructured) return;
-  await printApplied(session, final, changes.services.length > 0 ? applied.services : undefined);
+  await printApplied(session, final, {
+    ...(changes.services.length === 0
+      ? {}
+      : { services: applied.services.map(SERVICE_KIND.toJson) }),
+    ...(changes.configs.length === 0 ? {} : { configs: configs.map(toConfigJson) }),
+  });
 }
 
-/** Prints the objects of an apply in JSON or YAML. Without services, only workloads. */
+/** Prints the objects of an apply in JSON or YAML. Without other kinds, only workloads. */
 async function printApplied(
   session: CliSession,
   workloads: readonly Workload[],
-  services: readonly Service[] | undefined,
+  others: Readonly<Record<string, JsonValue>>,
 ): Promise<void> {
-  if (services === undefined) return printWorkloads(session, workloads);
-  await session.printValue({
-    workloads: workloads.map(WORKLOAD_KIND.toJson),
-    services: services.map(SERVICE_KIND.toJson),
-  });
+  if (Object.keys(others).length === 0) return printWorkloads(session, workloads);
+  await session.printValue({ workloads: workloads.map(WORKLOAD_KIND.toJson), ...others });
 }
 
 const hasEffect = ({ action }: WorkloadPlan): boolean => action !== Action.NOTHING;
@@ -104,18 +123,8 @@ async function requirePredictions(
   } catch (reason) {
     if (!(reason instanceof ConnectError) || isTransient(reason)) throw reason;
     const { refusals } = await predictEach(session, changes);
-    const [first] = refusals;
-    if (first === undefined) throw reason;
-    // A message about an invalid field already names the workload.
-    const lines = refusals.map(({ subject, reason: { rawMessage } }) =>
-      rawMessage.startsWith(subject) ? rawMessage : `${subject}: ${rawMessage}`,
-    );
-    const refusal = new ConnectError(
-      ['nothing was applied:', ...lines].join('\n'),
-      first.reason.code,
-    );
-    refusal.details = first.reason.details;
-    throw refusal;
+    if (refusals.length === 0) throw reason;
+    throw listRefusals(refusals);
   }
 }
 
@@ -138,7 +147,10 @@ async function confirmAndExecute(
       shown.push({ changes: group, plan: await createPlan(session, group, false) });
   const plans = shown.map(({ plan }) => plan);
   await showPlans(session, shown.length > 0 ? plans : predicted, changes.services);
-  const wasAsked = await confirmApply(invocation, plans, changes.services);
+  const deletedConfigs = changes.configs.filter(({ action }) => action === 'DELETE');
+  if (!session.isStructured)
+    await session.print(formatConfigChanges(deletedConfigs, session.style));
+  const wasAsked = await confirmApply(invocation, plans, changes);
   const isDeletion = ({ action }: ServiceChange): boolean => action === 'DELETE';
   const puts = changes.services.filter((change) => !isDeletion(change));
   const services = await executeServiceChanges(session, puts);
@@ -171,13 +183,14 @@ async function confirmAndExecute(
 async function confirmApply(
   invocation: Invocation,
   plans: readonly Plan[],
-  services: readonly ServiceChange[],
+  { services, configs }: ManifestChanges,
 ): Promise<boolean> {
   const { session } = invocation;
   const workloads = plans.flatMap((plan) => plan.workloads);
   const deletions = [
     [workloads.filter(({ action }) => action === Action.DELETE).length, 'workload'],
     [services.filter(({ action }) => action === 'DELETE').length, 'service'],
+    [configs.filter(({ action }) => action === 'DELETE').length, 'config'],
   ] as const;
   const deleted = deletions
     .filter(([count]) => count > 0)

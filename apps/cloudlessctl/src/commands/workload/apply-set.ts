@@ -1,11 +1,13 @@
 import { create } from '@bufbuild/protobuf';
-import { WorkloadSpecSchema } from '@cloudless/api';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { WorkloadSpecSchema, type Config } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { DNS_LABEL_RULE, isDnsLabel } from '../../dns-label.js';
 import { formatWorkloadName } from '../../names.js';
 import type { WorkloadName } from '../../names.js';
+import { formatObjectName } from '../../object-name.js';
 import { getTextOption, hasFlag } from '../options.js';
 import { listAllPages } from '../page.js';
 import { formatServiceName } from '../service/find-service.js';
@@ -13,7 +15,7 @@ import { listAllWorkloads } from './fetch-workloads.js';
 import type { ManifestObjects } from './read-manifests.js';
 
 /**
- * Label that holds the set of a workload or service. `apply --set` writes it, and `--prune` reads
+ * Label that holds the set of a workload, service or config. `apply --set` writes it, and `--prune` reads
  * it.
  */
 export const APPLY_SET_LABEL = 'apply-set';
@@ -29,17 +31,17 @@ export function readSetOption(invocation: Invocation): string | undefined {
     throw createUsageFailure(`--set: expected ${DNS_LABEL_RULE}, got ${JSON.stringify(name)}`);
   if (hasFlag(invocation, 'prune') && name === undefined)
     throw createUsageFailure(
-      '--prune deletes only workloads and services of one set: give the name with --set, also when the set is applied for the first time',
+      '--prune deletes only workloads, services and configs of one set: give the name with --set, also when the set is applied for the first time',
     );
   return name;
 }
 
 /**
- * Returns the workloads and services with the label of the set.
+ * Returns the workloads, services and configs with the label of the set.
  * @throws {@link CliFailure} with exit code 2 when a manifest has the label of another set.
  */
 export function addToSet(
-  { workloads, services }: ManifestObjects,
+  { workloads, services, configs }: ManifestObjects,
   setName: string,
 ): ManifestObjects {
   return {
@@ -51,6 +53,10 @@ export function addToSet(
     services: services.map((service) => ({
       ...service,
       labels: addSetLabel(formatServiceName(service), service.labels, setName),
+    })),
+    configs: configs.map((config) => ({
+      ...config,
+      labels: addSetLabel(formatConfigName(config), config.labels, setName),
     })),
   };
 }
@@ -73,27 +79,28 @@ export interface PrunedWorkload extends WorkloadName {
   readonly expectedGeneration: bigint;
 }
 
-/** Workloads and services that `--prune` deletes. */
+/** Workloads, services and configs that `--prune` deletes. */
 export interface PrunedObjects {
   readonly workloads: readonly PrunedWorkload[];
   readonly services: readonly WorkloadName[];
+  readonly configs: readonly WorkloadName[];
 }
 
 /**
- * Returns the workloads and services of the set that no manifest contains any more, in the
+ * Returns the workloads, services and configs of the set that no manifest contains any more, in the
  * namespaces of the manifests and of the command line.
  * @throws {@link CliFailure} with exit code 4 when a manifest names an object of another set, so
  *   that two sets never delete each other's objects.
  */
 export async function findObjectsToPrune(
   session: CliSession,
-  { workloads, services }: ManifestObjects,
+  { workloads, services, configs }: ManifestObjects,
   setName: string,
   isPruned: boolean,
 ): Promise<PrunedObjects> {
   const namespaces = new Set([
     session.settings.namespace,
-    ...[...workloads, ...services].map(({ namespace }) => namespace),
+    ...[...workloads, ...services, ...configs].map(({ namespace }) => namespace),
   ]);
   const listed = await listAllWorkloads(session, { labelSelector: APPLY_SET_LABEL });
   const members = findMembers(
@@ -112,7 +119,10 @@ export async function findObjectsToPrune(
     listedServices.filter(({ ownerWorkload }) => ownerWorkload === ''),
     { applied: services, format: formatServiceName, setName, namespaces },
   );
-  if (!isPruned) return { workloads: [], services: [] };
+  const memberConfigs = findMembers(await listSetConfigs(session), {
+    ...{ applied: configs, format: formatConfigName, setName, namespaces },
+  });
+  if (!isPruned) return { workloads: [], services: [], configs: [] };
   return {
     workloads: members
       .filter(({ deletionRequestedAt }) => deletionRequestedAt === undefined)
@@ -120,7 +130,29 @@ export async function findObjectsToPrune(
         ...{ namespace, name, expectedGeneration: generation },
       })),
     services: memberServices.map(({ namespace, name }) => ({ namespace, name })),
+    configs: memberConfigs.map(({ namespace, name }) => ({ namespace, name })),
   };
+}
+
+/** Returns the configs with the label of a set; empty for a coordinator that has no configs. */
+async function listSetConfigs(session: CliSession): Promise<readonly Config[]> {
+  try {
+    return await listAllPages(
+      (page) =>
+        session.configs.listConfigs(
+          { labelSelector: APPLY_SET_LABEL, ...page },
+          session.getCallOptions(),
+        ),
+      (page) => page.configs,
+    );
+  } catch (reason) {
+    if (reason instanceof ConnectError && reason.code === Code.Unimplemented) return [];
+    throw reason;
+  }
+}
+
+function formatConfigName(name: WorkloadName): string {
+  return formatObjectName('config', name);
 }
 
 /** Filter of {@link findMembers}: the set, its namespaces, and the objects that were applied. */

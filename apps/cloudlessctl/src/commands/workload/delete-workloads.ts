@@ -9,6 +9,8 @@ import type { CliSession } from '../../call/cli-session.js';
 import { waitUntilDeleted } from '../../wait/wait-workload.js';
 import { getListOption, getTextOption, hasFlag } from '../options.js';
 import { formatCount } from '../../output/human.js';
+import { formatObjectName } from '../../object-name.js';
+import { deleteConfig } from '../config/apply-configs.js';
 import { changeEach, type EachResult } from '../change-each.js';
 import { handleChangeOptions } from '../plan/plan-options.js';
 import { formatServiceName, type ServiceName } from '../service/find-service.js';
@@ -18,12 +20,12 @@ import { selectWorkloads } from './select-workloads.js';
 
 /**
  * Deletes workloads: those that are named, with `-l` those with these labels, with `-f` those of
- * manifests, and then the services of the manifests. `delete workload web` means the same as
+ * manifests, and then the services and configs of the manifests. `delete workload web` means the same as
  * `delete web`. With `--wait`, returns when the workloads have no replicas left.
  */
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const { workloads: names, services } = await findObjects(invocation);
+  const { workloads: names, services, configs } = await findObjects(invocation);
   const createChanges = () =>
     names.map(({ namespace, name }) => ({
       change: { case: 'delete' as const, value: { namespace, name } },
@@ -32,34 +34,45 @@ export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const isNamed =
     getTextOption(invocation, 'selector') === undefined &&
     getListOption(invocation, 'filename').length === 0;
-  const question = `Delete ${describeCounts(names.length, services.length)}?`;
+  const question = `Delete ${describeCounts(names.length, services.length, configs.length)}?`;
   const deletions = services.map((name) => ({ ...name, action: 'DELETE' as const }));
   const confirmation = isNamed ? {} : { question };
-  const readServices = async () => deletions;
-  if (await handleChangeOptions(invocation, createChanges, confirmation, readServices)) return;
+  const others = {
+    readServices: async () => deletions,
+    readConfigs: async () => configs.map((name) => ({ ...name, action: 'DELETE' as const })),
+  };
+  if (await handleChangeOptions(invocation, createChanges, confirmation, others)) return;
   const deleted = await changeEach(session, names, {
     describe: formatWorkloadName,
     change: (name, requestId) => deleteWorkload(invocation, name, requestId),
   });
   const existing = deleted.results.filter((workload) => workload !== undefined);
-  const gone = hasFlag(invocation, 'wait')
+  // A config cannot be deleted while a workload uses the config.
+  const waits = hasFlag(invocation, 'wait') || configs.length > 0;
+  const gone = waits
     ? await changeEach<Workload, void>(session, existing, {
         describe: formatWorkloadName,
         change: (workload) => waitUntilGone(session, workload),
       })
     : undefined;
   const deletedServices = await deleteManifestServices(invocation, services);
+  const deletedConfigs = await changeEach(session, configs, {
+    describe: (name) => formatObjectName('config', name),
+    change: (name) => deleteConfig(session, name),
+  });
   if (session.isStructured) await printWorkloads(session, existing);
   deleted.throwFailure();
   gone?.throwFailure();
   deletedServices.throwFailure();
+  deletedConfigs.throwFailure();
 }
 
 /** Returns the numbers in words: `2 workloads`, `1 workload and 1 service`. */
-function describeCounts(workloads: number, services: number): string {
+function describeCounts(workloads: number, services: number, configs: number): string {
   const counts = [
-    ...(workloads > 0 || services === 0 ? [formatCount(workloads, 'workload')] : []),
+    ...(workloads > 0 || services + configs === 0 ? [formatCount(workloads, 'workload')] : []),
     ...(services > 0 ? [formatCount(services, 'service')] : []),
+    ...(configs > 0 ? [formatCount(configs, 'config')] : []),
   ];
   return counts.join(' and ');
 }
@@ -95,6 +108,8 @@ interface NamedObjects {
   readonly workloads: readonly WorkloadName[];
   /** Only from manifests: `service delete` takes names. */
   readonly services: readonly ServiceName[];
+  /** Only from manifests: `config delete` takes names. */
+  readonly configs: readonly WorkloadName[];
 }
 
 async function findObjects(invocation: Invocation): Promise<NamedObjects> {
@@ -107,12 +122,10 @@ async function findObjects(invocation: Invocation): Promise<NamedObjects> {
     (others.length > 0 || isSelected) && ['workload', 'workloads'].includes(first);
   const texts = startsWithKind ? others : operands;
   if (filenames.length === 0)
-    return { workloads: await selectWorkloads(invocation, texts), services: [] };
+    return { workloads: await selectWorkloads(invocation, texts), services: [], configs: [] };
   const given = texts.length > 0 ? texts.join(' ') : selector === undefined ? '' : `-l ${selector}`;
   if (given !== '')
-    throw createUsageFailure(
-      `-f names the workloads and services to delete: remove ${given} or -f`,
-    );
+    throw createUsageFailure(`-f names the objects to delete: remove ${given} or -f`);
   return readManifests(session, filenames, 'nothing was deleted');
 }
 
