@@ -35,6 +35,11 @@ const GROUPS: readonly Declaration[] = [
     async () => (await import('./commands/route/route-commands.js')).addRouteCommands,
   ],
   [
+    'secret',
+    'create, show, change and delete secrets, their access tokens and master keys',
+    async () => (await import('./commands/secret/secret-commands.js')).addSecretCommands,
+  ],
+  [
     'config',
     'create, show, change and delete configs: files and variables that are no secrets',
     async () => (await import('./commands/config/config-commands.js')).addConfigCommands,

@@ -10,6 +10,7 @@ import {
   IdentityService,
   NetworkService,
   PolicyService,
+  SecretsService,
   UserService,
   type AdminClient,
   type AgentClient,
@@ -26,6 +27,9 @@ export type NetworkClient = Client<typeof NetworkService>;
 
 /** Client of the service for policies. */
 export type PolicyClient = Client<typeof PolicyService>;
+
+/** Client of the service for secrets. */
+export type SecretsClient = Client<typeof SecretsService>;
 
 /** Client of the service for configs. */
 export type ConfigsClient = Client<typeof ConfigsService>;
@@ -49,6 +53,7 @@ export class CliSession extends LocalSession {
   private identityClient: IdentityClient | undefined;
   private networkClient: NetworkClient | undefined;
   private policyClient: PolicyClient | undefined;
+  private secretsClient: SecretsClient | undefined;
   private userClient: UserClient | undefined;
   private renewal: Renewal | undefined;
 
@@ -95,6 +100,11 @@ export class CliSession extends LocalSession {
   /** Client of the service for policies. */
   get policies(): PolicyClient {
     return (this.policyClient ??= createClient(PolicyService, this.transport));
+  }
+
+  /** Client of the service for secrets. */
+  get secrets(): SecretsClient {
+    return (this.secretsClient ??= createClient(SecretsService, this.transport));
   }
 
   /** Client of the service for configs. */

@@ -40,6 +40,7 @@ const LOOKUPS: Readonly<Partial<Record<ValueKind, Lookup>>> = {
   event: findEvents,
   plan: findPlans,
   user: findUsers,
+  secret: findSecrets,
   config: findConfigs,
   joinToken: findJoinTokens,
   credential: findCredentials,
@@ -150,6 +151,14 @@ async function findUsers(session: CliSession): Promise<readonly Candidate[]> {
     value: name,
     description: formatCount(grants.length, 'role'),
   }));
+}
+
+async function findSecrets(session: CliSession): Promise<readonly Candidate[]> {
+  const { secrets } = await session.secrets.listSecrets(
+    { namespace: session.settings.namespace, pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return secrets.map(({ name, version }) => ({ value: name, description: `version ${version}` }));
 }
 
 async function findConfigs(session: CliSession): Promise<readonly Candidate[]> {

@@ -9,7 +9,7 @@ export const FILE_FLAGS: readonly SpecFlag[] = [
     flag: '--secret',
     value: 'name[:option]',
     description:
-      'secret as files in /run/secrets/NAME; options, each after a colon: /PATH, env=VARIABLE, key=KEY[,file=NAME][,env=VARIABLE], reload=restart, signal, none or SIGHUP, version=3, mode=0440, audience=TEXT; none removes all secrets',
+      'secret as files in /run/secrets/NAME; options, each after a colon: /PATH, env=VARIABLE, key=KEY[,file=NAME or ,env=VARIABLE], reload=restart, signal, none or SIGHUP, version=3, mode=0440, audience=TEXT; none removes all secrets',
     path: 'secrets',
     repeatable: true,
     parse: (texts) => parseReferences('--secret', texts),

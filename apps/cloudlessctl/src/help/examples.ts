@@ -49,6 +49,19 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'policy test': ['policy test -f policies.yaml', 'policy test web -f policies.yaml'],
   'policy report': ['policy report', 'policy report -A -o json'],
   'policy explain': ['policy explain web', 'policy explain shop/web'],
+  'secret create': [
+    'secret create db --prompt password',
+    'secret create db --from-stdin password --audience workload/*',
+    'secret create tls --from-file tls.crt --from-file tls.key',
+  ],
+  'secret update': [
+    'secret update db --prompt password --wait',
+    'secret update db --from-file password=new.password --plan',
+  ],
+  'secret list': ['secret list', 'secret list -A -l app=shop -o wide'],
+  'secret get': ['secret get db', 'secret get db tls -o json'],
+  'secret describe': ['secret describe db', 'secret describe shop/db -o json'],
+  'secret delete': ['secret delete db', 'secret delete db tls --yes'],
   'config create': [
     'config create app --from-file app.conf --from-literal LEVEL=info',
     'config create app --from-env-file app.env --immutable',

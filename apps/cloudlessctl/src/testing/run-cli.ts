@@ -13,6 +13,7 @@ import {
   IdentityService,
   NetworkService,
   PolicyService,
+  SecretsService,
   UserService,
   NodeSchema,
   NodeStatusSchema,
@@ -44,6 +45,8 @@ export interface CliOptions {
   readonly network?: Partial<ServiceImpl<typeof NetworkService>>;
   /** Methods of the fake policy service. */
   readonly policies?: Partial<ServiceImpl<typeof PolicyService>>;
+  /** Methods of the fake service for secrets. */
+  readonly secrets?: Partial<ServiceImpl<typeof SecretsService>>;
   /** Methods of the fake service for configs. */
   readonly configs?: Partial<ServiceImpl<typeof ConfigsService>>;
   /** Methods of the fake user service. */
@@ -138,6 +141,7 @@ export async function runCli(
       service(IdentityService, options.identities ?? {});
       service(NetworkService, options.network ?? {});
       service(PolicyService, options.policies ?? {});
+      service(SecretsService, options.secrets ?? {});
       service(ConfigsService, options.configs ?? {});
       service(UserService, options.users ?? {});
     });

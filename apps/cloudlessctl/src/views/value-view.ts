@@ -1,10 +1,106 @@
-import type { Config, ConfigVersion } from '@cloudless/api';
+import type { Config, ConfigVersion, Secret, SecretVersion } from '@cloudless/api';
 import { formatAge, formatBytes, formatCount, formatLabels } from '../output/human.js';
 import { formatStyledTime, type Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import { decodeText } from '../value-rules.js';
+import { formatExpiry } from './expiry.js';
 import { formatFields, formatSections } from './sections.js';
 import { describeEffect, type Use } from './use-view.js';
+
+/** Formats secrets as a table. There are no values in a secret. */
+export function formatSecretTable(
+  secrets: readonly Secret[],
+  nowMs: number,
+  style: Style,
+  wide: boolean,
+): string {
+  return formatTable(
+    [
+      { header: 'NAMESPACE', dropOrder: 3 },
+      'NAME',
+      'VERSION',
+      { header: 'KEYS', fit: 'wrap' as const },
+      { header: 'EXPIRY', dropOrder: 2 },
+      { header: 'AGE', dropOrder: 1 },
+      ...(wide
+        ? [
+            'SIZE',
+            { header: 'AUDIENCES', fit: 'wrap' as const, minWidth: 16 },
+            { header: 'LABELS', fit: 'wrap' as const, minWidth: 16 },
+          ]
+        : []),
+    ],
+    secrets.map((secret) => {
+      const sizes = secret.versions.at(-1)?.sizes ?? {};
+      return [
+        secret.namespace,
+        secret.name,
+        formatVersion(secret),
+        Object.keys(sizes).sort().join(', '),
+        formatExpiry(secret.expiresAt, nowMs, style),
+        formatAge(secret.createdAt, nowMs),
+        ...(wide
+          ? [formatTotal(sizes), secret.audiences.join(', '), formatLabels(secret.labels)]
+          : []),
+      ];
+    }),
+    style,
+    { wide },
+  );
+}
+
+/** Formats everything that is known of a secret, without values. */
+export function formatSecretDescription(
+  secret: Secret,
+  uses: readonly Use[],
+  nowMs: number,
+  style: Style,
+): string {
+  const expiry = formatExpiry(secret.expiresAt, nowMs, style);
+  return formatSections(style, [
+    [
+      '',
+      formatFields([
+        ['Name', `${secret.namespace}/${secret.name}`],
+        ['Version', formatVersion(secret)],
+        ['Audiences', secret.audiences.join(', ')],
+        ['Expiry', typeof expiry === 'string' ? expiry || 'none' : expiry.text],
+        ['Labels', formatLabels(secret.labels)],
+        ['Created', formatStyledTime(secret.createdAt, style)],
+        ['Changed', formatStyledTime(secret.updatedAt, style)],
+      ]),
+    ],
+    [
+      'Keys',
+      formatTable(
+        ['KEY', 'SIZE'],
+        Object.entries(secret.versions.at(-1)?.sizes ?? {})
+          .sort(([a], [b]) => (a < b ? -1 : 1))
+          .map(([name, size]) => [name, formatBytes(BigInt(size))]),
+        style,
+      ),
+    ],
+    ['Versions', formatSecretVersions(secret.versions, nowMs, style)],
+    ['Used by', formatUseTable(uses, style)],
+  ]);
+}
+
+function formatSecretVersions(
+  versions: readonly SecretVersion[],
+  nowMs: number,
+  style: Style,
+): string {
+  return formatTable(
+    ['VERSION', 'AGE', 'KEYS', { header: 'MASTER KEY', dropOrder: 1 }],
+    versions.map(({ version, createdAt, sizes, masterKeyId }) => [
+      String(version),
+      formatAge(createdAt, nowMs),
+      formatCount(Object.keys(sizes).length, 'key'),
+      masterKeyId,
+    ]),
+    style,
+  );
+}
 
 /** Formats configs as a table. */
 export function formatConfigTable(

@@ -1,8 +1,11 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { CloudlessError } from '@cloudless/base';
 import {
   ConfigSchema,
+  WorkloadPlan_Action as Action,
+  toConnectError,
   type Config,
   type CreateConfigRequest,
   type DeleteConfigRequest,
@@ -275,6 +278,43 @@ describe('manifests of kind Config', () => {
     expect(await runCli(['apply', '-f', 'app.yaml'], options)).toMatchObject({ exitCode: 0 });
     expect(requests).toMatchObject([{ name: 'new', labels: { app: 'shop' } }]);
   });
+
+  it.each([
+    ['spec.configs[0].name: config "default/new" not found', ''],
+    ['spec.secrets[0].name: secret "default/db" not found', 'nothing was applied:'],
+  ])(
+    'creates a config before the workload of the same file, unless %s',
+    async (problem, refusal) => {
+      const calls: string[] = [];
+      const result = await runCli(['apply', '-f', 'app.yaml'], {
+        files: {
+          'app.yaml': `${MANIFEST.replace('name: app', 'name: new')}
+---
+name: web
+spec: { image: a, configs: [{ name: new }] }
+`,
+        },
+        configs: { ...configs, createConfig: () => (calls.push('create config'), APP) },
+        coordinator: {
+          createPlan: ({ validateOnly }) => {
+            calls.push(validateOnly ? 'predict' : 'plan');
+            if (!calls.includes('create config'))
+              throw toConnectError(new CloudlessError('MISSING_REFERENCE', problem));
+            const workloads = [{ namespace: 'default', name: 'web', action: Action.CREATE }];
+            return { id: validateOnly ? '' : '6f1d0c9be2a45718', workloads };
+          },
+          executePlan: () => (calls.push('execute'), { workloads: [aWorkload()] }),
+        },
+      });
+      if (refusal === '') {
+        expect(result).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(calls.slice(-4)).toEqual(['create config', 'predict', 'plan', 'execute']);
+      } else {
+        expect(result.stderr).toContain(refusal);
+        expect(calls).not.toContain('create config');
+      }
+    },
+  );
 
   it.each([
     ['kind: Config\nname: app', 'data: is missing'],

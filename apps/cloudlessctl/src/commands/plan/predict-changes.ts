@@ -131,7 +131,10 @@ export async function predictBeforeConfigs(
 }
 
 function isMissingConfig(reason: ConnectError): boolean {
-  return readErrorDetails(reason).reason === 'CONFIG_NOT_FOUND';
+  return (
+    readErrorDetails(reason).reason === 'MISSING_REFERENCE' &&
+    reason.rawMessage.includes('spec.configs[')
+  );
 }
 
 /** Returns the prefix `workload <name>: ` or `node <id>: ` of a message about a change. */

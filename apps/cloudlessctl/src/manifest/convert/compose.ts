@@ -9,7 +9,8 @@ import {
 import { interpolate } from './interpolate.js';
 import { SourceMap, isMap, withoutEmpty } from './source-map.js';
 import type { ReportNote } from './source-map.js';
-import type { ConvertedWorkload } from './converted-workload.js';
+import { convertServiceSecrets, reportSecrets } from './compose-secrets.js';
+import type { ConvertedWorkload } from './converted-object.js';
 import { splitWords, toDnsLabel } from './words.js';
 
 /** Returns true when a document of a file is a Compose file. */
@@ -20,7 +21,8 @@ export function isComposeFile(document: unknown): boolean {
 /** Replacement for each key of a service without an equivalent, for the note. */
 const SERVICE_REASONS: Readonly<Record<string, string>> = {
   build: 'build and push the image first, then set image',
-  configs: 'put the files into the image or into a volume',
+  configs:
+    'a config of a workload is a directory: create the config with "cloudlessctl config create", and name the config in spec.configs',
   container_name: 'replicas are named by the cluster',
   depends_on:
     'workloads start at the same time; give each a readinessProbe, and let programs retry their connections',
@@ -32,7 +34,6 @@ const SERVICE_REASONS: Readonly<Record<string, string>> = {
   logging: 'every node keeps the output of containers; see "cloudlessctl logs"',
   networks: 'all containers of a cluster share one network',
   profiles: 'keep such services in files of their own',
-  secrets: 'secrets are not supported yet',
   stdin_open: 'containers have no standard input; use "cloudlessctl exec -it"',
   tty: 'containers have no terminal; use "cloudlessctl exec -it"',
 };
@@ -41,7 +42,6 @@ const FILE_REASONS: Readonly<Record<string, string>> = {
   include: 'convert the included files too; "docker compose config" prints one file',
   networks: SERVICE_REASONS['networks'] ?? '',
   configs: SERVICE_REASONS['configs'] ?? '',
-  secrets: SERVICE_REASONS['secrets'] ?? '',
 };
 
 /**
@@ -54,7 +54,9 @@ export function convertCompose(
   report: ReportNote,
 ): readonly ConvertedWorkload[] {
   const file = new SourceMap(interpolate(document, env, report), [], report);
-  file.ignore('version', 'name');
+  file.ignore('version');
+  const secretName = `${toDnsLabel(file.takeText('name') ?? 'app')}-secrets`;
+  reportSecrets(file, secretName);
   const services = file.takeMap('services');
   const volumes = file.takeMap('volumes');
   for (const name of volumes.keys) {
@@ -67,11 +69,14 @@ export function convertCompose(
   return services.keys.map((name) => {
     const label = toDnsLabel(name);
     if (label !== name) services.note(name, `renamed to ${label}: names are DNS labels`);
-    return { namespace: undefined, name: label, spec: convertService(services.takeMap(name)) };
+    return {
+      ...({ kind: 'Workload', namespace: undefined, name: label } as const),
+      spec: convertService(services.takeMap(name), secretName),
+    };
   });
 }
 
-function convertService(service: SourceMap): Record<string, unknown> {
+function convertService(service: SourceMap, secretName: string): Record<string, unknown> {
   const deploy = service.takeMap('deploy');
   const deployed = convertDeploy(deploy);
   const limits = convertLimits(service);
@@ -92,6 +97,7 @@ function convertService(service: SourceMap): Record<string, unknown> {
     annotations: takePairs(service, 'labels'),
     security: convertSecurity(service),
     volumes: convertVolumes(service),
+    secrets: convertServiceSecrets(service, secretName),
     network: convertNetwork(service),
     imagePull: convertImagePull(service),
     init: service.takeFlag('init'),

@@ -250,8 +250,12 @@ describe('convertManifest of Kubernetes objects', () => {
     ['lifecycle: {preStop: {}}', 'lifecycle: has no equivalent: use preStopDelay'],
     ['nonsense: 1', 'nonsense: has no equivalent'],
     [
-      'env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]',
+      'env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]',
       'env[0].valueFrom: A was left out: write the value',
+    ],
+    [
+      'envFrom: [{secretRef: {name: s}}]',
+      'envFrom[0]: left out: s is not in this input; write each key to keys of spec.secrets',
     ],
     ['volumeMounts: [{name: x, mountPath: /x}]', 'volumeMounts[0]: left out: the volume x'],
     ['readinessProbe: {httpGet: {port: 80, scheme: HTTPS}}', 'HTTPS has no equivalent'],
@@ -279,12 +283,23 @@ items:
           tolerations: [{ operator: Exists, effect: NoSchedule }]
   - { apiVersion: v1, kind: Service, metadata: { name: web } }
 `);
-    expect(parse(manifest)).toEqual({
+    const [config, workload] = manifest.split('---\n').map((text) => parse(text) as unknown);
+    expect(config).toEqual({ kind: 'Config', name: 'cfg', data: { LEVEL: 'info', N: '1' } });
+    expect(workload).toEqual({
       kind: 'Workload',
       name: 'log-agent',
       spec: {
         image: 'log:1',
-        env: { L_LEVEL: 'info', L_N: '1', X: '1' },
+        configs: [
+          {
+            name: 'cfg',
+            keys: [
+              { key: 'LEVEL', env: 'L_LEVEL' },
+              { key: 'N', env: 'L_N' },
+              { key: 'N', env: 'X' },
+            ],
+          },
+        ],
         placement: { tolerations: [{ operator: 'EXISTS', effect: 'NO_SCHEDULE' }] },
         terminationGracePeriod: '30s',
         rollout: { maxUnavailable: 1 },
@@ -293,9 +308,71 @@ items:
       },
     });
     expect(notes.map(formatProblem)).toEqual([
-      expect.stringContaining('in.yaml:5:23: items[0].kind: ConfigMap has no equivalent: only'),
       expect.stringContaining('items[1].metadata.name: renamed to log-agent'),
       expect.stringContaining('items[2].kind: Service has no equivalent'),
+    ]);
+  });
+
+  it('converts volumes and variables of one Secret to one reference, and names no value', () => {
+    const { manifest, notes } = convert(`
+{ apiVersion: v1, kind: Secret, metadata: { name: db }, stringData: { password: s3cret, user: u } }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: web }
+spec:
+  imagePullSecrets: [{ name: registry }]
+  containers:
+    - image: web:1
+      env: [{ name: DB_USER, valueFrom: { secretKeyRef: { name: db, key: user } } }]
+      volumeMounts:
+        - { name: creds, mountPath: /etc/db, readOnly: true }
+        - { name: conf, mountPath: /etc/app }
+  volumes:
+    - { name: creds, secret: { secretName: db, defaultMode: 256 } }
+    - { name: conf, configMap: { name: app, items: [{ key: a, path: app.conf }] } }
+`);
+    expect(parse(manifest)).toMatchObject({
+      spec: {
+        imagePull: { secret: 'registry' },
+        secrets: [
+          {
+            ...{ name: 'db', mountPath: '/etc/db', mode: 0o400 },
+            keys: [{ key: 'password' }, { key: 'user' }, { key: 'user', env: 'DB_USER' }],
+          },
+        ],
+        configs: [{ name: 'app', mountPath: '/etc/app', keys: [{ key: 'a', file: 'app.conf' }] }],
+      },
+    });
+    expect(notes.map(formatProblem)).toEqual([
+      expect.stringContaining(
+        'cloudlessctl secret create db --from-file password=PATH --from-file user=PATH',
+      ),
+    ]);
+    expect(manifest + notes.map(formatProblem).join()).not.toContain('s3cret');
+  });
+
+  it('converts the secrets of a Compose service to files at the same paths', () => {
+    const { manifest, notes } = convert(`
+name: shop
+services:
+  web: { image: web, secrets: [db_password, { source: api, target: key, mode: 0440 }] }
+secrets:
+  db_password: { file: ./db.txt }
+  api: { external: true }
+`);
+    expect(parse(manifest)).toMatchObject({
+      spec: {
+        secrets: [
+          {
+            ...{ name: 'shop-secrets', mountPath: '/run/secrets', mode: 0o440 },
+            keys: [{ key: 'db_password' }, { key: 'api', file: 'key' }],
+          },
+        ],
+      },
+    });
+    expect(notes.map(({ message }) => message)).toEqual([
+      'create them with: cloudlessctl secret create shop-secrets --from-file db_password=./db.txt --prompt api',
     ]);
   });
 

@@ -5,7 +5,8 @@ import { parseManifest } from '../parse-manifest.js';
 import { printYaml } from '../print-yaml.js';
 import { MAX_ALIASES, MAX_FILE_BYTES } from '../yaml-reader.js';
 import type { Problem } from '../yaml-reader.js';
-import type { ConvertedWorkload } from './converted-workload.js';
+import type { ConvertedObject, ConvertedWorkload } from './converted-object.js';
+import type { ForeignKeys } from './file-references.js';
 import { convertCompose, isComposeFile } from './compose.js';
 import { convertKubernetes, isKubernetesObject } from './kubernetes.js';
 import { SourceMap, isMap } from './source-map.js';
@@ -37,17 +38,20 @@ export function convertManifest(
   const values = documents.map(
     (document) => document.toJS({ maxAliasCount: MAX_ALIASES }) as unknown,
   );
-  const configMaps = collectConfigMaps(values);
+  const known = {
+    config: collectKeys(values, 'ConfigMap'),
+    secret: collectKeys(values, 'Secret'),
+  };
   const notes: Problem[] = [];
-  const workloads = documents.flatMap((document, index) => {
+  const objects = documents.flatMap((document, index) => {
     const report: ReportNote = (path, message) => {
       const { line, col } = lines.linePos(findOffset(document, path));
       notes.push({ file, line, column: col, path: formatPath(path), message });
     };
-    return convertDocument(values[index], env, configMaps, report);
+    return convertDocument(values[index], env, known, report);
   });
   notes.sort((a, b) => a.line - b.line || a.column - b.column);
-  const manifest = printWorkloads(workloads);
+  const manifest = printObjects(objects);
   return { manifest, notes: [...notes, ...checkManifest(manifest)] };
 }
 
@@ -82,37 +86,38 @@ function readSource(
 function convertDocument(
   value: unknown,
   env: Readonly<Record<string, string | undefined>>,
-  configMaps: ReadonlyMap<string, Readonly<Record<string, string>>>,
+  known: Omit<ForeignKeys, 'namespace'>,
   report: ReportNote,
-): readonly ConvertedWorkload[] {
+): readonly ConvertedObject[] {
   if (isComposeFile(value)) return convertCompose(value, env, report);
   if (!isKubernetesObject(value)) {
     report([], 'left out: neither a Compose file with services nor a Kubernetes object');
     return [];
   }
-  if (!isMap(value) || value['kind'] !== 'List')
-    return convertKubernetes(value, configMaps, report);
+  if (!isMap(value) || value['kind'] !== 'List') return convertKubernetes(value, known, report);
   return listItems(value).flatMap((item, index) =>
-    convertKubernetes(item, configMaps, (path, message) =>
-      report(['items', index, ...path], message),
-    ),
+    convertKubernetes(item, known, (path, message) => report(['items', index, ...path], message)),
   );
 }
 
-/** Returns the data of all ConfigMaps by `namespace/name`. */
-function collectConfigMaps(
+/** Returns the keys of all objects of a kind by `namespace/name`. */
+function collectKeys(
   values: readonly unknown[],
-): ReadonlyMap<string, Readonly<Record<string, string>>> {
+  kind: 'ConfigMap' | 'Secret',
+): ReadonlyMap<string, readonly string[]> {
   const ignoreNote: ReportNote = () => undefined; // the object itself is reported by its conversion
   return new Map(
     values
       .flatMap((value) => [value, ...listItems(value)])
-      .filter((value) => isMap(value) && value['kind'] === 'ConfigMap')
+      .filter((value) => isMap(value) && value['kind'] === kind)
       .map((value) => {
         const object = new SourceMap(value, [], ignoreNote);
         const metadata = object.takeMap('metadata');
-        const key = `${metadata.takeText('namespace') ?? 'default'}/${metadata.takeText('name') ?? ''}`;
-        return [key, object.takeMap('data').takePairs()];
+        const name = `${metadata.takeText('namespace') ?? 'default'}/${metadata.takeText('name') ?? ''}`;
+        const keys = ['data', 'stringData', 'binaryData'].flatMap(
+          (field) => object.takeMap(field).keys,
+        );
+        return [name, [...new Set(keys)]];
       }),
   );
 }
@@ -123,14 +128,14 @@ function listItems(value: unknown): readonly unknown[] {
   return Array.isArray(items) ? items : [];
 }
 
-function printWorkloads(workloads: readonly ConvertedWorkload[]): string {
-  return workloads
-    .map(({ namespace, name, spec }) =>
+function printObjects(objects: readonly ConvertedObject[]): string {
+  return objects
+    .map((object) =>
       printYaml({
-        kind: 'Workload',
-        ...(namespace === undefined ? {} : { namespace }),
-        name,
-        spec: sortFields(spec),
+        kind: object.kind,
+        ...(object.namespace === undefined ? {} : { namespace: object.namespace }),
+        name: object.name,
+        ...(object.kind === 'Config' ? object.body : { spec: sortFields(object.spec) }),
       }),
     )
     .join('---\n');

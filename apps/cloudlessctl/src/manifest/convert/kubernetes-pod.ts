@@ -1,19 +1,12 @@
+import { FileReferences, type ForeignKeys } from './file-references.js';
 import { convertProbe } from './kubernetes-probe.js';
 import { convertPodVolumes } from './kubernetes-volumes.js';
 import { withoutEmpty } from './source-map.js';
 import type { SourceMap } from './source-map.js';
 import { toCpu } from './words.js';
 
-/** The other objects of the input that a pod may refer to. */
-export interface PodContext {
-  readonly namespace: string;
-  /** Data of the ConfigMaps by `namespace/name`. */
-  readonly configMaps: ReadonlyMap<string, Readonly<Record<string, string>>>;
-}
-
 const POD_REASONS: Readonly<Record<string, string>> = {
   affinity: 'use placement.affinity and placement.antiAffinity',
-  imagePullSecrets: 'secrets are not supported yet',
   initContainers: 'do such work in the entry point of the image',
   nodeName: 'use placement.nodeSelector',
   priorityClassName: 'use priority',
@@ -28,7 +21,7 @@ const CONTAINER_REASONS: Readonly<Record<string, string>> = {
 };
 
 /** Converts the spec of a pod to fields of a workload's spec. Only the first container is used. */
-export function convertPod(pod: SourceMap, context: PodContext): Record<string, unknown> {
+export function convertPod(pod: SourceMap, context: ForeignKeys): Record<string, unknown> {
   const [container, ...others] = pod.takeMaps('containers');
   for (const other of others) {
     const name = other.takeText('name') ?? '';
@@ -40,9 +33,14 @@ export function convertPod(pod: SourceMap, context: PodContext): Record<string, 
   const podSecurity = pod.takeMap('securityContext');
   const volumes = pod.takeMaps('volumes');
   pod.ignore('dnsPolicy', 'schedulerName', 'automountServiceAccountToken', 'enableServiceLinks');
+  const pullSecret = takePullSecret(pod);
+  const references = new FileReferences(context);
   const grace = pod.takeInteger('terminationGracePeriodSeconds');
   const fields = withoutEmpty({
-    ...(container === undefined ? {} : convertContainer(container, podSecurity, volumes, context)),
+    ...(container === undefined
+      ? {}
+      : convertContainer(container, { podSecurity, volumes, references, pullSecret })),
+    ...references.build(pod.report, pod.path),
     restart: convertRestart(pod.takeText('restartPolicy')),
     // The default of Kubernetes, which differs from that of a manifest.
     terminationGracePeriod: `${grace ?? 30}s`,
@@ -85,11 +83,29 @@ function convertToleration(toleration: SourceMap): Record<string, unknown> {
   return fields;
 }
 
+/** Takes the first of the secrets for the registry of the image. */
+function takePullSecret(pod: SourceMap): string | undefined {
+  const [first, ...others] = pod.takeMaps('imagePullSecrets').map((secret) => {
+    const name = secret.takeText('name');
+    secret.finish();
+    return name;
+  });
+  if (others.length > 0)
+    pod.note('imagePullSecrets', `${others.join(', ')} was left out: an image has one pull secret`);
+  return first;
+}
+
+/** The parts of a pod that its container uses. */
+interface PodParts {
+  readonly podSecurity: SourceMap;
+  readonly volumes: readonly SourceMap[];
+  readonly references: FileReferences;
+  readonly pullSecret: string | undefined;
+}
+
 function convertContainer(
   container: SourceMap,
-  podSecurity: SourceMap,
-  volumes: readonly SourceMap[],
-  context: PodContext,
+  { podSecurity, volumes, references, pullSecret }: PodParts,
 ): Record<string, unknown> {
   container.ignore('name', 'terminationMessagePath', 'terminationMessagePolicy');
   const resources = container.takeMap('resources');
@@ -97,7 +113,7 @@ function convertContainer(
     image: container.takeText('image'),
     command: container.takeTexts('command'),
     args: container.takeTexts('args'),
-    env: convertEnv(container, context),
+    env: convertEnv(container, references),
     workingDir: container.takeText('workingDir'),
     ports: container.takeMaps('ports').map(convertPort),
     resources: withoutEmpty({
@@ -108,46 +124,76 @@ function convertContainer(
     readinessProbe: convertProbe(container.takeMap('readinessProbe')),
     startupProbe: convertProbe(container.takeMap('startupProbe')),
     security: convertSecurity(container.takeMap('securityContext'), podSecurity),
-    imagePull: convertImagePull(container),
-    volumes: convertPodVolumes(container, volumes),
+    imagePull: convertImagePull(container, pullSecret),
+    volumes: convertPodVolumes(container, volumes, references),
   };
   resources.finish();
   container.finish(CONTAINER_REASONS);
   return fields;
 }
 
-function convertImagePull(container: SourceMap): Record<string, unknown> {
+function convertImagePull(
+  container: SourceMap,
+  secret: string | undefined,
+): Record<string, unknown> {
   const policy = container.takeText('imagePullPolicy') ?? '';
-  return withoutEmpty({ policy: { Always: 'ALWAYS', Never: 'NEVER' }[policy] });
+  return withoutEmpty({ policy: { Always: 'ALWAYS', Never: 'NEVER' }[policy], secret });
 }
 
-function convertEnv(
-  container: SourceMap,
-  { configMaps, namespace }: PodContext,
-): Record<string, string> {
-  const env: Record<string, string> = {};
+/** The kind of object of each reference of a variable. */
+const REFERENCE_NOUNS = {
+  configMapRef: 'config',
+  secretRef: 'secret',
+  configMapKeyRef: 'config',
+  secretKeyRef: 'secret',
+} as const;
+
+function convertEnv(container: SourceMap, references: FileReferences): Record<string, string> {
   for (const source of container.takeMaps('envFrom')) {
-    const reference = source.takeMap('configMapRef').takeText('name');
     const prefix = source.takeText('prefix') ?? '';
-    const data = configMaps.get(`${namespace}/${reference}`);
-    if (data === undefined)
-      source.report(source.path, 'left out: its ConfigMap is not in this input');
-    else for (const [key, value] of Object.entries(data)) env[`${prefix}${key}`] = value;
-    source.finish({ secretRef: 'secrets are not supported yet' });
+    for (const key of ['configMapRef', 'secretRef'] as const) {
+      if (!source.keys.includes(key)) continue;
+      const reference = source.takeMap(key);
+      const name = reference.takeText('name') ?? '';
+      noteOptional(reference);
+      if (!references.addVariables(REFERENCE_NOUNS[key], name, prefix))
+        source.report(
+          source.path,
+          `left out: ${name} is not in this input; write each key to keys of spec.${REFERENCE_NOUNS[key]}s`,
+        );
+    }
+    source.finish();
   }
+  const env: Record<string, string> = {};
   for (const variable of container.takeMaps('env')) {
     const name = variable.takeText('name') ?? '';
     const value = variable.takeText('value');
-    const reference = variable.takeMap('valueFrom').takeMap('configMapKeyRef');
-    const key = reference.takeText('key');
-    const data = configMaps.get(`${namespace}/${reference.takeText('name')}`);
-    const text = value ?? (key === undefined ? undefined : data?.[key]);
-    if (text !== undefined) env[name] = text;
-    else if (variable.keys.includes('valueFrom'))
+    if (!variable.keys.includes('valueFrom')) env[name] = value ?? '';
+    else if (!addReference(variable.takeMap('valueFrom'), name, references))
       variable.note('valueFrom', `${name} was left out: write the value`);
-    else env[name] = '';
   }
   return env;
+}
+
+/** @returns False when the value is from no ConfigMap and no Secret. */
+function addReference(source: SourceMap, env: string, references: FileReferences): boolean {
+  for (const kind of ['configMapKeyRef', 'secretKeyRef'] as const) {
+    if (!source.keys.includes(kind)) continue;
+    const reference = source.takeMap(kind);
+    const name = reference.takeText('name');
+    const key = reference.takeText('key');
+    noteOptional(reference);
+    if (name === undefined || key === undefined) return false;
+    references.addVariable(REFERENCE_NOUNS[kind], name, key, env);
+    return true;
+  }
+  return false;
+}
+
+function noteOptional(reference: SourceMap): void {
+  if (reference.takeFlag('optional') === true)
+    reference.note('optional', 'left out: the object must exist');
+  reference.finish();
 }
 
 function convertPort(port: SourceMap): Record<string, unknown> {

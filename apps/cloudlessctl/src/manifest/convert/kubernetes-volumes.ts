@@ -1,30 +1,43 @@
+import { takeFileItems, takeFileSource, type FileReferences } from './file-references.js';
 import { withoutEmpty } from './source-map.js';
 import type { SourceMap } from './source-map.js';
 import { toDnsLabel } from './words.js';
 
 const SOURCE_REASONS: Readonly<Record<string, string>> = {
-  configMap: 'put the files into the image, or the values into env',
-  secret: 'secrets are not supported yet',
-  projected: 'put the files into the image',
+  projected: 'use secrets and configs of the spec, each in a directory of its own',
 };
 
 /**
  * Converts the mounts of a container together with the volumes of its pod.
  * @param volumes - The list `volumes` of the pod.
+ * @param references - Receives the volumes of ConfigMaps and Secrets.
  */
 export function convertPodVolumes(
   container: SourceMap,
   volumes: readonly SourceMap[],
+  references: FileReferences,
 ): readonly Record<string, unknown>[] {
   const sources = new Map(
-    volumes.map((volume) => [volume.takeText('name') ?? '', convertSource(volume)]),
+    volumes.map((volume) => [volume.takeText('name') ?? '', convertSource(volume)] as const),
   );
   return container.takeMaps('volumeMounts').flatMap((mount) => {
     const name = mount.takeText('name') ?? '';
     const mountPath = mount.takeText('mountPath');
     const readOnly = mount.takeFlag('readOnly');
-    mount.finish();
     const source = sources.get(name);
+    const hasFiles = source !== undefined && 'noun' in source;
+    if (hasFiles && mount.keys.includes('subPath')) {
+      mount.note('subPath', 'left out: an object is mounted as a directory, not as one file');
+      return [];
+    }
+    mount.finish();
+    if (hasFiles) {
+      const problem = references.addFiles(source.noun, source.name, {
+        ...{ mountPath: mountPath ?? '', mode: source.mode, items: source.items },
+      });
+      if (problem !== undefined) mount.report(mount.path, problem);
+      return [];
+    }
     if (source === undefined) {
       mount.report(mount.path, `left out: the volume ${name} was not converted`);
       return [];
@@ -33,9 +46,26 @@ export function convertPodVolumes(
   });
 }
 
+/** The source of a volume in the form of a manifest. */
+interface VolumeFields {
+  readonly emptyDir?: unknown;
+  readonly hostPath?: unknown;
+  readonly named?: unknown;
+}
+
+/** The files of a ConfigMap or Secret that a volume has. */
+type FileSource = ReturnType<typeof takeFileItems> &
+  Omit<NonNullable<ReturnType<typeof takeFileSource>>, 'source'>;
+
 /** Returns the source of a volume; undefined when it has no equivalent, which is reported. */
-function convertSource(volume: SourceMap): Record<string, unknown> | undefined {
-  let source: Record<string, unknown> | undefined;
+function convertSource(volume: SourceMap): VolumeFields | FileSource | undefined {
+  const files = takeFileSource(volume);
+  if (files !== undefined) {
+    volume.finish();
+    const { noun, name } = files;
+    return { noun, name, ...takeFileItems(files.source) };
+  }
+  let source: VolumeFields | undefined;
   if (volume.keys.includes('emptyDir')) {
     const directory = volume.takeMap('emptyDir');
     const medium = directory.takeText('medium') === 'Memory' ? 'MEMORY' : undefined;

@@ -1,4 +1,5 @@
-import type { ConvertedWorkload } from './converted-workload.js';
+import type { ConvertedConfig, ConvertedObject } from './converted-object.js';
+import type { ForeignKeys } from './file-references.js';
 import { convertPod } from './kubernetes-pod.js';
 import { SourceMap, isMap, withoutEmpty } from './source-map.js';
 import type { ReportNote } from './source-map.js';
@@ -11,7 +12,6 @@ export function isKubernetesObject(document: unknown): boolean {
 
 /** Replacement for each kind of object that is no workload, for the note. */
 const KIND_REASONS: Readonly<Record<string, string>> = {
-  ConfigMap: 'only values that a workload of the same file refers to are converted',
   CronJob: 'run the job from a scheduler of your own',
   HorizontalPodAutoscaler: 'change the number with "cloudlessctl scale"',
   Ingress: 'point your proxy at the endpoints that ListEndpoints returns',
@@ -19,7 +19,6 @@ const KIND_REASONS: Readonly<Record<string, string>> = {
   Namespace: 'a namespace exists as soon as a workload is in it',
   PersistentVolumeClaim: 'use a named volume, which the node keeps',
   PodDisruptionBudget: 'set rollout.minAvailable of the workload',
-  Secret: 'secrets are not supported yet',
   Service: 'every ready replica of a workload with ports is an endpoint of the workload',
 };
 
@@ -32,17 +31,23 @@ const SPEC_REASONS: Readonly<Record<string, string>> = {
 
 /**
  * Converts one Kubernetes object: a Deployment, StatefulSet, DaemonSet, ReplicaSet or Pod.
- * @param configMaps - Data of the ConfigMaps of the same input, by `namespace/name`.
+ * A ConfigMap becomes a config.
+ * @param known - The keys of the ConfigMaps and Secrets of the same input.
  * @returns Empty for every other kind, which is reported.
  */
 export function convertKubernetes(
   document: unknown,
-  configMaps: ReadonlyMap<string, Readonly<Record<string, string>>>,
+  known: Omit<ForeignKeys, 'namespace'>,
   report: ReportNote,
-): readonly ConvertedWorkload[] {
+): readonly ConvertedObject[] {
   const object = new SourceMap(document, [], report);
   const kind = object.takeText('kind') ?? '';
   object.ignore('apiVersion', 'status');
+  if (kind === 'ConfigMap') return [convertConfigMap(object)];
+  if (kind === 'Secret') {
+    reportSecret(object);
+    return [];
+  }
   if (!['Deployment', 'StatefulSet', 'DaemonSet', 'ReplicaSet', 'Pod'].includes(kind)) {
     const reason = Object.hasOwn(KIND_REASONS, kind) ? `: ${KIND_REASONS[kind]}` : '';
     object.note('kind', `${kind} has no equivalent${reason}`);
@@ -59,12 +64,49 @@ export function convertKubernetes(
   metadata.finish();
   const spec = object.takeMap('spec');
   object.finish();
-  const context = { configMaps, namespace: namespace ?? 'default' };
+  const context = { ...known, namespace: namespace ?? 'default' };
   const converted =
     kind === 'Pod' ? convertPod(spec, context) : convertController(kind, spec, context);
   if (kind === 'StatefulSet')
     object.note('kind', 'StatefulSet: replicas have no fixed names and no volume of their own');
-  return [{ namespace, name, spec: withoutEmpty({ ...converted, labels, annotations }) }];
+  return [
+    {
+      kind: 'Workload',
+      namespace,
+      name,
+      spec: withoutEmpty({ ...converted, labels, annotations }),
+    },
+  ];
+}
+
+/** Converts a ConfigMap, whose name and keys stay as they are. */
+function convertConfigMap(object: SourceMap): ConvertedConfig {
+  const metadata = object.takeMap('metadata');
+  const name = metadata.takeText('name') ?? 'config';
+  const namespace = metadata.takeText('namespace');
+  const labels = metadata.takeMap('labels').takePairs();
+  metadata.ignore('creationTimestamp', 'uid', 'resourceVersion', 'managedFields');
+  metadata.finish({ annotations: 'configs have labels only' });
+  const body = withoutEmpty({
+    labels,
+    immutable: object.takeFlag('immutable'),
+    data: object.takeMap('data').takePairs(),
+    binaryData: object.takeMap('binaryData').takePairs(),
+  });
+  object.finish();
+  return { kind: 'Config', namespace, name, body };
+}
+
+/** Names the command that creates a secret. The values of the file are in no message. */
+function reportSecret(object: SourceMap): void {
+  const name = object.takeMap('metadata').takeText('name') ?? 'NAME';
+  const type = object.takeText('type') ?? '';
+  const keys = [...object.takeMap('data').keys, ...object.takeMap('stringData').keys];
+  const options = keys.map((key) => ` --from-file ${key}=PATH`).join('') || ' --from-file KEY=PATH';
+  object.note(
+    'kind',
+    `left out, because manifests have no values of secrets; create the secret with: cloudlessctl secret create ${name}${options}${type === 'kubernetes.io/dockerconfigjson' ? ' (for imagePull.secret)' : ''}`,
+  );
 }
 
 function convertController(
