@@ -10,11 +10,13 @@ import {
 } from '@cloudless/base';
 import {
   flattenBatches,
+  SIGNAL_CAPABILITY,
   withStartFailure,
   type ContainerEvent,
   type ContainerLease,
   type ContainerRequest,
   type ContainerRuntime,
+  type ContainerSignal,
   type ContainerStatus,
   type ExecEvent,
   type ExecRequest,
@@ -36,14 +38,20 @@ import { removeAllContainers } from './containers/remove-all-containers.js';
 import { Images } from './images/images.js';
 import type { ImageCollector } from './images/image-collector.js';
 import { ContainerInventory } from './containers/inventory.js';
-import { checkRequest, createLeasesUnimplementedError } from './containers/request-config.js';
+import {
+  checkRequest,
+  createLeasesUnimplementedError,
+  createSignalsUnimplementedError,
+} from './containers/request-config.js';
 import { Sandboxes } from './containers/sandboxes.js';
 import { Starter } from './containers/starter.js';
 import { Stopper } from './containers/stopper.js';
 import { sweep } from './containers/sweep.js';
+import { parsePid } from './containers/to-status.js';
 import { Watcher } from './containers/watcher.js';
 import { CommandRecords } from './exec/command-records.js';
 import { execCommand } from './exec/exec-command.js';
+import { isInOtherNamespace, readProcess, signalProcess } from './system/host-processes.js';
 import { KeyedMutex } from './system/keyed-mutex.js';
 import { ContainerLogs } from './logs/container-logs.js';
 import { GroupVolumes } from './volumes/group-volumes.js';
@@ -225,6 +233,20 @@ class OpenCriRuntime implements CriRuntime {
     const stopped = this.stopper.stop(containerId, graceMs);
     this.watcher.wake();
     return stopped;
+  }
+
+  async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
+    if (!this.capabilities().includes(SIGNAL_CAPABILITY)) throw createSignalsUnimplementedError();
+    const { runtimeId, status } = await this.inventory.refreshAndFind(containerId);
+    const { info } = await this.inventory.readStatus(runtimeId);
+    const pid = status.phase === 'running' ? parsePid(info) : undefined;
+    const main = pid === undefined ? undefined : readProcess(pid);
+    if (main === undefined)
+      throw new CloudlessError('precondition', `container ${containerId} is not running`);
+    // Another process has this id when the container runtime counts processes in a namespace of its
+    // own.
+    if (!isInOtherNamespace(main.pid)) throw createSignalsUnimplementedError();
+    signalProcess(main, signal);
   }
 
   async renew(_leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

@@ -17,6 +17,7 @@ import {
   type ContainerLease,
   type ContainerRequest,
   type ContainerRuntime,
+  type ContainerSignal,
   type ContainerStatus,
   type ExecEvent,
   type ExecRequest,
@@ -40,7 +41,7 @@ import { layout } from './supervisor/container/container-paths.js';
 import { toSupervisorProgram } from './supervisor/run-supervisor.js';
 import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
-import { EXEC_TTY, LEASES, type SupervisorSettings } from './wire/messages.js';
+import { EXEC_TTY, LEASES, SECRETS, type SupervisorSettings } from './wire/messages.js';
 
 /** A {@link ContainerRuntime} that runs commands as plain processes under a supervisor process. */
 export interface ProcessRuntime extends ContainerRuntime {
@@ -162,7 +163,7 @@ class SupervisedRuntime implements ProcessRuntime {
     if (this.options.denyStarts === true) return [];
     return [
       'runtime.process',
-      ...[LEASES, EXEC_TTY].filter((name) => this.supervisorCapabilities.includes(name)),
+      ...[LEASES, EXEC_TTY, SECRETS].filter((name) => this.supervisorCapabilities.includes(name)),
     ];
   }
 
@@ -180,6 +181,7 @@ class SupervisedRuntime implements ProcessRuntime {
     const { connection, waitedMs } = await this.getConnectionTimed();
     const { lease } = request;
     if (lease !== undefined) requireLeases(connection);
+    if (request.secretEnv !== undefined) requireSecrets(connection, 'secretEnv');
     return requireStatus(
       await connection.request({
         type: 'start',
@@ -200,6 +202,12 @@ class SupervisedRuntime implements ProcessRuntime {
     return requireStatus(
       await (await this.getConnection()).request({ type: 'stop', containerId, graceMs }),
     );
+  }
+
+  async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
+    const connection = await this.getConnection();
+    requireSecrets(connection, 'signal');
+    await connection.request({ type: 'signal', containerId, signal });
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
@@ -411,6 +419,16 @@ function requireLeases({ hello }: SupervisorConnection): void {
     'unimplemented',
     `lease: the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${LEASES}, which needs ` +
       'Linux with sh, setsid, env, sleep and grep; a supervisor of an earlier version is replaced when its last container is removed',
+  );
+}
+
+/** @throws kind `unimplemented` when the supervisor would write confidential variables to disk. */
+function requireSecrets({ hello }: SupervisorConnection, field: string): void {
+  if (hello.capabilities?.includes(SECRETS) === true) return;
+  throw new CloudlessError(
+    'unimplemented',
+    `${field}: the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${SECRETS}; a ` +
+      'supervisor of an earlier version is replaced when its last container is removed',
   );
 }
 

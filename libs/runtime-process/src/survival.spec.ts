@@ -88,6 +88,43 @@ describe('the process runtime', () => {
     },
   );
 
+  it('keeps confidential variables for commands after the supervisor was killed, and writes them to no file', async () => {
+    const PASSWORD = 'canary-9f2c';
+    const request = aScript(`echo started > ${scratch}/started; ${waitAtGate()}`, {
+      secretEnv: { PASSWORD },
+    });
+    const { containerId } = await machine.runtime.start(request);
+    await waitUntil(() => existsSync(path.join(scratch, 'started')));
+    const readPassword = async (): Promise<string> => {
+      const command = ['/bin/sh', '-c', 'test "$PASSWORD" = canary-9f2c && echo same'];
+      const events = machine.runtime.exec(containerId, { command }, new AbortController().signal);
+      let text = '';
+      for await (const event of events)
+        if (event.kind === 'output') text += Buffer.from(event.data).toString();
+      return text.trim();
+    };
+    const findLeaks = async (): Promise<readonly string[]> => {
+      const supervisor = await machine.runtime.supervisorPid();
+      const files = readdirSync(machine.directory, { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => path.join(entry.parentPath, entry.name));
+      const ofSupervisor = ['environ', 'cmdline'].map((name) => `/proc/${supervisor}/${name}`);
+      return [...files, ...ofSupervisor].filter((file) => readFileSync(file).includes(PASSWORD));
+    };
+    expect(await readPassword()).toBe('same');
+    expect(await findLeaks()).toEqual([]);
+    await killSupervisor(machine);
+    await machine.runtime.list();
+    expect(await readPassword()).toBe('same');
+    expect(await findLeaks()).toEqual([]);
+    // The same check finds a planted value.
+    writeFileSync(path.join(machine.directory, 'planted'), PASSWORD);
+    expect(await findLeaks()).toHaveLength(1);
+    rmSync(path.join(machine.directory, 'planted'));
+    await machine.runtime.stop(containerId, 0);
+    expect(await findLeaks()).toEqual([]);
+  });
+
   it('reports the exit code of a process that ended while no supervisor ran', async () => {
     const { containerId, pid = 0 } = await machine.runtime.start(
       aScript(`${waitAtGate()}; exit 42`),

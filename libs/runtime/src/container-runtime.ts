@@ -17,6 +17,19 @@ export interface PortRequest {
 /** When an image is pulled; default `ifNotPresent`. */
 export type PullPolicy = 'ifNotPresent' | 'always' | 'never';
 
+/** User name and password at a registry. */
+export interface ImageCredentials {
+  readonly username: string;
+  readonly password: string;
+}
+
+/** A signal that {@link ContainerRuntime.signal} sends. */
+export type ContainerSignal =
+  'SIGHUP' | 'SIGINT' | 'SIGQUIT' | 'SIGTERM' | 'SIGUSR1' | 'SIGUSR2' | 'SIGWINCH';
+
+/** Capability of a runtime that implements {@link ContainerRuntime.signal}. */
+export const SIGNAL_CAPABILITY = 'files.signal';
+
 /** Directory or file mounted into a container. */
 export interface VolumeRequest {
   /** DNS label, unique in the container. */
@@ -44,9 +57,14 @@ export interface VolumeRequest {
       }
     /**
      * Directory that the caller has created and keeps up to date. `inMemory`: a tmpfs is mounted
-     * there.
+     * at `mountPoint`, by default the directory itself.
      */
-    | { readonly kind: 'prepared'; readonly path: string; readonly inMemory: boolean };
+    | {
+        readonly kind: 'prepared';
+        readonly path: string;
+        readonly inMemory: boolean;
+        readonly mountPoint?: string;
+      };
 }
 
 /**
@@ -182,6 +200,12 @@ export interface ContainerRequest {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /**
+   * Further environment variables, with confidential values; they replace variables of `env`. The
+   * runtime writes the values to no file of its own and to no arguments. A container runtime that
+   * the request is passed to keeps them with the container.
+   */
+  readonly secretEnv?: Readonly<Record<string, string>>;
+  /**
    * Absolute path; absent: the default of the runtime (for processes, a new directory of the
    * container).
    */
@@ -202,6 +226,8 @@ export interface ContainerRequest {
    */
   readonly requests?: { readonly cpuMillis?: number; readonly memoryBytes?: number };
   readonly imagePull?: PullPolicy;
+  /** Credentials for the registry of the image; used for pulls and never stored. */
+  readonly imageCredentials?: ImageCredentials;
   /** Id of the replica. Its successive containers share their empty directories. */
   readonly group?: string;
   readonly volumes?: readonly VolumeRequest[];
@@ -452,6 +478,12 @@ export interface ContainerRuntime {
    * period shortens the grace period of the first call.
    */
   stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus>;
+  /**
+   * Sends a signal to the main process of a container, and to no other process.
+   * @throws kind `precondition` when the container is not running; `unimplemented` without
+   *   capability `files.signal`.
+   */
+  signal(containerId: ContainerId, signal: ContainerSignal): Promise<void>;
   /**
    * Replaces the leases of running containers; undefined removes the lease. Skips unknown and
    * exited containers, and containers whose lease has already ended.

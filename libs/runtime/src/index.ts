@@ -5,6 +5,8 @@ export type {
   ContainerLease,
   ContainerPhase,
   ContainerRequest,
+  ContainerSignal,
+  ImageCredentials,
   DeviceRequest,
   ContainerRuntime,
   ContainerStatus,
@@ -38,7 +40,7 @@ export {
   withStartFailure,
 } from './exec/command-not-started.js';
 export { listAvailable } from './list-available.js';
-export { EXEC_GRACE_MS, HEALTHY } from './container-runtime.js';
+export { EXEC_GRACE_MS, HEALTHY, SIGNAL_CAPABILITY } from './container-runtime.js';
 export { EventBroadcaster } from './events/event-broadcaster.js';
 export { formatExitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';

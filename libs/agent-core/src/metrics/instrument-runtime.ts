@@ -106,6 +106,7 @@ export function instrumentRuntime(
       return status;
     },
     stop: (containerId, graceMs) => countResult(stops, runtime.stop(containerId, graceMs)),
+    signal: (containerId, signal) => runtime.signal(containerId, signal),
     renew: (leases) => runtime.renew(leases),
     remove: (containerId) => runtime.remove(containerId),
     list: () => runtime.list(),

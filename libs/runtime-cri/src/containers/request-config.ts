@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { CloudlessError } from '@cloudless/base';
-import type { ContainerRequest } from '@cloudless/runtime';
+import { SIGNAL_CAPABILITY, type ContainerRequest } from '@cloudless/runtime';
 import {
   ContainerConfigSchema,
   PodSandboxConfigSchema,
@@ -62,6 +62,14 @@ export function createLeasesUnimplementedError(): CloudlessError {
   );
 }
 
+/** Creates the error for a signal to a container whose processes this agent does not see. */
+export function createSignalsUnimplementedError(): CloudlessError {
+  return new CloudlessError(
+    'unimplemented',
+    `signal: this node lacks the capability ${SIGNAL_CAPABILITY}: the agent must run as root, in the pid namespace of the container runtime`,
+  );
+}
+
 /**
  * Builds the configuration of the sandbox: network, host name, log directory.
  * @param logDirectory - Absolute path of the log directory of this container.
@@ -101,19 +109,19 @@ export function toContainerConfig(
   owner: Owner,
   { imageRef, mounts, pids, kernel }: ContainerSettings,
 ): ContainerConfig {
-  const { containerId, command, args, env, workingDir = '' } = request;
+  const { containerId, command, args, env, secretEnv, workingDir = '' } = request;
   return create(ContainerConfigSchema, {
     metadata: { name: 'main' },
     image: { image: imageRef },
     command: [...command],
     args: [...args],
     workingDir,
-    envs: Object.entries(env).map(([key, value]) => ({
+    envs: Object.entries({ ...env, ...secretEnv }).map(([key, value]) => ({
       key,
       value: new TextEncoder().encode(value),
     })),
     devices: [...(request.devices ?? [])],
-    mounts: mounts.map(({ inMemory: _, ...mount }) => mount),
+    mounts: mounts.map(({ inMemory: _, mountPoint: __, ...mount }) => mount),
     labels: toContainerSelector(owner, containerId),
     annotations: toAnnotations(request),
     logPath: LOG_FILE,

@@ -1,5 +1,6 @@
 import {
   CloudlessError,
+  definedFields,
   StoppedError,
   type Clock,
   type ContainerId,
@@ -11,6 +12,7 @@ import {
   isInvalidReference,
   Pulls,
   createInvalidReferenceError,
+  type PulledImage,
   type PullRecorder,
   type PullWaiter,
 } from './pulls.js';
@@ -150,27 +152,28 @@ export class Images {
 
   /** Finds or pulls an image by its policy. Returns its id in the runtime. */
   private async fetch(
-    { image = '', imagePull = 'ifNotPresent' }: ContainerRequest,
+    { image: name = '', imagePull = 'ifNotPresent', imageCredentials }: ContainerRequest,
     waiter: PullWaiter,
   ): Promise<string> {
     if (waiter.signal.aborted) throw new StoppedError(waiter.signal.reason);
+    const image = { name, ...definedFields({ credentials: imageCredentials }) };
     if (imagePull === 'always') return this.pull(image, /* wasMissing */ false, waiter);
     // The image is missing as long as this pull runs: joining the pull saves the lookup.
     if (imagePull === 'ifNotPresent' && this.pulls.isPullingMissing(image))
       return this.pull(image, /* wasMissing */ true, waiter);
-    const found = await this.findImage(image);
+    const found = await this.findImage(name);
     if (found !== undefined) return found;
     if (imagePull === 'never') {
       throw new CloudlessError(
         'precondition',
-        `image ${image} is not on this node, and image_pull.policy is NEVER`,
+        `image ${name} is not on this node, and image_pull.policy is NEVER`,
       );
     }
     return this.pull(image, /* wasMissing */ true, waiter);
   }
 
   /** @param wasMissing - False when the image may be present and only the policy requires a pull. */
-  private async pull(image: string, wasMissing: boolean, waiter: PullWaiter): Promise<string> {
+  private async pull(image: PulledImage, wasMissing: boolean, waiter: PullWaiter): Promise<string> {
     const id = await this.pulls.pullOrJoin(image, wasMissing, waiter);
     this.recordRequest(id);
     return id;

@@ -6,7 +6,7 @@ import {
   type Clock,
   type StopSignal,
 } from '@cloudless/base';
-import type { StartProgress } from '@cloudless/runtime';
+import type { ImageCredentials, StartProgress } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 
 /**
@@ -19,6 +19,13 @@ export interface PullsOptions {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly record: PullRecorder;
+}
+
+/** An image to pull. */
+export interface PulledImage {
+  readonly name: string;
+  /** Credentials for the registry; absent: those of the container runtime, if any. */
+  readonly credentials?: ImageCredentials;
 }
 
 /** A caller that waits for a pull. */
@@ -39,6 +46,7 @@ interface Pulled {
 
 /** A running pull. */
 interface Pull {
+  readonly image: PulledImage;
   readonly result: Promise<Pulled>;
   /** Monotonic time at which the pull began. */
   readonly startedAt: number;
@@ -50,18 +58,17 @@ interface Pull {
 }
 
 /**
- * Pulls images. Concurrent requests for an image share one pull, which is cancelled when all of
- * them have left.
+ * Pulls images. Concurrent requests for an image with the same credentials share one pull, which is
+ * cancelled when all of them have left.
  */
 export class Pulls {
-  /** Running pulls by the name of the image. */
-  private readonly running = new Map<string, Pull>();
+  private readonly running = new Set<Pull>();
 
   constructor(private readonly options: PullsOptions) {}
 
   /** Returns true while an image is being pulled because it was missing. */
-  isPullingMissing(image: string): boolean {
-    return this.running.get(image)?.wasMissing === true;
+  isPullingMissing(image: PulledImage): boolean {
+    return this.find(image)?.wasMissing === true;
   }
 
   /**
@@ -74,11 +81,12 @@ export class Pulls {
    *   continues while another caller waits for it.
    */
   async pullOrJoin(
-    image: string,
+    wanted: PulledImage,
     wasMissing: boolean,
     { progress, signal }: PullWaiter,
   ): Promise<string> {
-    const pull = this.running.get(image) ?? this.begin(image, wasMissing);
+    const image = wanted.name;
+    const pull = this.find(wanted) ?? this.begin(wanted, wasMissing);
     const tookMs = (): number => Math.round(this.options.clock.now() - pull.startedAt);
     progress({ kind: 'pulling', image });
     pull.waiters += 1;
@@ -93,40 +101,52 @@ export class Pulls {
       throw reason;
     } finally {
       pull.waiters -= 1;
-      if (pull.waiters === 0) this.cancel(image, pull);
+      if (pull.waiters === 0) this.cancel(pull);
     }
   }
 
-  private begin(image: string, wasMissing: boolean): Pull {
+  private find({ name, credentials }: PulledImage): Pull | undefined {
+    return [...this.running].find(
+      ({ image }) =>
+        image.name === name &&
+        image.credentials?.username === credentials?.username &&
+        image.credentials?.password === credentials?.password,
+    );
+  }
+
+  private begin(image: PulledImage, wasMissing: boolean): Pull {
     const cancel = new AbortController();
     const result = this.pull(image, cancel.signal);
     const pull: Pull = {
+      image,
       result,
       startedAt: this.options.clock.now(),
       cancel,
       wasMissing,
       waiters: 0,
     };
-    this.running.set(image, pull);
-    const onEnd = (): void => this.forget(image, pull);
+    this.running.add(pull);
+    const onEnd = (): void => void this.running.delete(pull);
     result.then(onEnd, onEnd);
     return pull;
   }
 
-  private cancel(image: string, pull: Pull): void {
+  private cancel(pull: Pull): void {
     pull.cancel.abort();
-    this.forget(image, pull);
+    this.running.delete(pull);
   }
 
-  private forget(image: string, pull: Pull): void {
-    if (this.running.get(image) === pull) this.running.delete(image);
-  }
-
-  private async pull(image: string, cancelled: AbortSignal): Promise<Pulled> {
+  private async pull(
+    { name: image, credentials }: PulledImage,
+    cancelled: AbortSignal,
+  ): Promise<Pulled> {
     const completeRecord = await this.options.record();
     try {
       const { imageRef } = await this.options.client.callImage('PullImage', (calls, signal) =>
-        calls.pullImage({ image: { image } }, { signal: AbortSignal.any([signal, cancelled]) }),
+        calls.pullImage(
+          { image: { image }, ...toAuth(credentials) },
+          { signal: AbortSignal.any([signal, cancelled]) },
+        ),
       );
       const pulled = await this.readPulled(imageRef);
       await completeRecord(pulled.id);
@@ -148,6 +168,15 @@ export class Pulls {
     if (image === undefined) return { id: ref };
     return { id: image.id, ...(image.size === 0n ? {} : { sizeBytes: Number(image.size) }) };
   }
+}
+
+/** Returns the field `auth` of a pull. */
+function toAuth(credentials: ImageCredentials | undefined): {
+  readonly auth?: Pick<ImageCredentials, 'username' | 'password'>;
+} {
+  if (credentials === undefined) return {};
+  const { username, password } = credentials;
+  return { auth: { username, password } };
 }
 
 /**

@@ -1,3 +1,4 @@
+import { SIGNAL_CAPABILITY } from '@cloudless/runtime';
 import type { StatusResponse } from '../gen/runtime/v1/api_pb.js';
 import { SAFE_SYSCTLS } from '../containers/config/sysctls.js';
 import type { MachineFeatures } from '../system/machine-features.js';
@@ -45,6 +46,7 @@ export function toCapabilities(
     controllers,
     memoryMounts,
     processLimits,
+    signals,
     hasSysctl,
     platform,
   }: MachineFeatures,
@@ -61,6 +63,7 @@ export function toCapabilities(
     ...BASE_CAPABILITIES,
     ...limits,
     ...(processLimits && config.isContainerd ? ['container.ulimits'] : []),
+    ...(signals ? [SIGNAL_CAPABILITY] : []),
     ...(memoryMounts ? ['container.shm', 'volumes.memory'] : []),
     ...(allowedHostPaths.length > 0 ? ['volumes.hostpath'] : []),
     ...(allowPrivileged ? ['security.privileged'] : []),

@@ -102,6 +102,7 @@ describe('toCapabilities', () => {
     controllers: new Set(['cpu', 'memory', 'pids']),
     memoryMounts: true,
     processLimits: true,
+    signals: false,
     hasSysctl: () => false,
     platform: 'linux/amd64',
   };
@@ -111,6 +112,7 @@ describe('toCapabilities', () => {
     controllers: new Set<string>(),
     memoryMounts: false,
     processLimits: false,
+    signals: false,
     hasSysctl: () => false,
     platform: 'linux/amd64',
   };
@@ -199,6 +201,12 @@ describe('toCapabilities', () => {
     expect(toCapabilities(config({ runtime: 'crio' }), machine, {})).toEqual(plain);
   });
 
+  it('includes signals only for an agent that may send them', () => {
+    expect(toCapabilities(config({}), { ...none, signals: true }, {})).toEqual(
+      [...plain, 'files.signal'].sort(),
+    );
+  });
+
   it('includes each device that the operator allows once', () => {
     const allowed = { allowedDevices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'] };
     expect(toCapabilities(config({}), none, allowed)).toEqual(
@@ -240,6 +248,7 @@ describe('readMachineFeatures', () => {
       controllers: [],
       memoryMounts: false,
       processLimits: false,
+      signals: false,
     });
   });
 
@@ -254,6 +263,7 @@ describe('readMachineFeatures', () => {
       controllers: ['cpu', 'pids'],
       memoryMounts: false,
       processLimits: false,
+      signals: false,
     });
   });
 
@@ -268,6 +278,7 @@ describe('readMachineFeatures', () => {
       controllers: ['cpu', 'memory'],
       memoryMounts: false,
       processLimits: false,
+      signals: false,
     });
   });
 

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import type { ContainerSignal } from '@cloudless/runtime';
 
 /** A process of this machine. */
 export interface HostProcess {
@@ -67,6 +68,12 @@ export function readPidNamespace(pid: number): string | undefined {
   }
 }
 
+/** Returns true when a process is in another pid namespace than this process, as containers are. */
+export function isInOtherNamespace(pid: number): boolean {
+  const namespace = readPidNamespace(pid);
+  return namespace !== undefined && namespace !== readPidNamespace(process.pid);
+}
+
 /**
  * Returns true when a process is the first of its pid namespace. When the first process ends, the
  * kernel ends all processes of the namespace.
@@ -85,7 +92,7 @@ export function readCommandLine(pid: number): readonly string[] {
 /** Sends a signal to a process, unless the id belongs to another process by now. */
 export function signalProcess(
   { pid, startToken }: HostProcess,
-  signal: 'SIGTERM' | 'SIGHUP' | 'SIGKILL',
+  signal: ContainerSignal | 'SIGKILL',
 ): void {
   if (readProcess(pid)?.startToken !== startToken) return;
   try {

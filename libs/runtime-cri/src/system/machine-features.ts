@@ -16,6 +16,8 @@ export interface MachineFeatures {
    * needs CAP_SYS_RESOURCE, which is not checked.
    */
   readonly processLimits: boolean;
+  /** True when this process can send signals to the processes of containers. */
+  readonly signals: boolean;
   /** Returns true when the kernel has a parameter of this name, such as `kernel.sem`. */
   readonly hasSysctl: (name: string) => boolean;
   /** Operating system and processor as images name them: `linux/amd64`. */
@@ -69,6 +71,7 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
       /\ttmpfs$/m.test(readText(at('proc/filesystems'))) &&
       hasProgram('mount'),
     processLimits: isRoot && hasProgram('prlimit'),
+    signals: isRoot,
   };
 }
 

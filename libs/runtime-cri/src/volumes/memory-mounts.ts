@@ -90,8 +90,9 @@ export function checkMemoryMounts(
   if (table === '') return;
   const containerDevices = new Set(parseMemoryMounts(table).map(({ device }) => device));
   const agentMounts = parseMemoryMounts(readTable(`${proc}/self/mountinfo`));
-  const missing = memoryMounts.find(({ hostPath }) => {
-    const mounted = agentMounts.findLast(({ mountPoint }) => mountPoint === resolvePath(hostPath));
+  const missing = memoryMounts.find(({ hostPath, mountPoint }) => {
+    const place = resolvePath(mountPoint ?? hostPath);
+    const mounted = agentMounts.findLast((mount) => mount.mountPoint === place);
     return mounted === undefined || !containerDevices.has(mounted.device);
   });
   if (missing === undefined) return;

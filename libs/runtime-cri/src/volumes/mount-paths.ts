@@ -11,8 +11,10 @@ export interface ContainerMount extends Pick<
   Mount,
   'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'
 > {
-  /** True when a tmpfs is mounted at `hostPath`. Default false. */
+  /** True when `hostPath` is in a tmpfs. Default false. */
   readonly inMemory?: boolean;
+  /** Directory at which the tmpfs is mounted. Default: `hostPath`. */
+  readonly mountPoint?: string;
 }
 
 /**

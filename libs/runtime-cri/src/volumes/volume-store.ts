@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { chmod, chown, mkdir, readdir, stat, utimes } from 'node:fs/promises';
 import path from 'node:path';
-import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { CloudlessError, definedFields, errorMessageOf } from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import { makeDirectory } from '@cloudless/app-kit';
 import { toVolumeGroup } from '../containers/labels.js';
@@ -127,7 +127,10 @@ export class VolumeStore {
         return { ...toMount(directory, true), inMemory: true };
       }
       case 'prepared':
-        return { ...toMount(source.path, true), inMemory: source.inMemory };
+        return {
+          ...toMount(source.path, true),
+          ...{ inMemory: source.inMemory, ...definedFields({ mountPoint: source.mountPoint }) },
+        };
       case 'named':
         return toMount(
           await this.makeVolume(name, ['named', source.namespace, source.workload, source.name]),

@@ -16,6 +16,7 @@ import {
   LEASES,
   parseMessage,
   PROTOCOL,
+  SECRETS,
   type ClientMessage,
   type SupervisorMessage,
 } from '../wire/messages.js';
@@ -92,7 +93,7 @@ export class ClientSession {
    */
   private onHello(hello: Extract<ClientMessage, { type: 'hello' }>): void {
     const capabilities = [
-      ...[EXEC_STREAMS, ...(this.deps.supervisor.hasLeases ? [LEASES] : [])],
+      ...[EXEC_STREAMS, SECRETS, ...(this.deps.supervisor.hasLeases ? [LEASES] : [])],
       ...(loadPtyBinding() === undefined ? [] : [EXEC_TTY]),
     ];
     this.send({
@@ -132,6 +133,9 @@ export class ClientSession {
         return supervisor.start(message.request);
       case 'stop':
         return supervisor.requireContainer(message.containerId).stop(message.graceMs);
+      case 'signal':
+        supervisor.requireContainer(message.containerId).signalMain(message.signal);
+        return undefined;
       case 'renew':
         supervisor.renew(message.leases);
         return undefined;

@@ -4,6 +4,7 @@ import type {
   ContainerEvent,
   ContainerLease,
   ContainerRequest,
+  ContainerSignal,
   ContainerStatus,
   TerminalSize,
 } from '@cloudless/runtime';
@@ -24,6 +25,11 @@ export const INPUT_WINDOW_BYTES = 256 * 1024;
 export const EXEC_STREAMS = 'exec.streams';
 /** Capability of a supervisor: commands with a terminal. */
 export const EXEC_TTY = 'exec.tty';
+/**
+ * Capability of a supervisor: confidential variables that it writes to no file, and signals to main
+ * processes.
+ */
+export const SECRETS = 'files.signal';
 /** Capability of a supervisor: containers with leases. A supervisor without it ignores leases. */
 export const LEASES = 'disconnect.exclusive';
 
@@ -61,6 +67,13 @@ export type ClientMessage =
       readonly id: number;
       readonly containerId: ContainerId;
       readonly graceMs: number;
+    }
+  /** Sends a signal to the main process. Requires a supervisor with {@link SECRETS}. */
+  | {
+      readonly type: 'signal';
+      readonly id: number;
+      readonly containerId: ContainerId;
+      readonly signal: ContainerSignal;
     }
   /** Renews leases; null removes the lease of a container. */
   | {

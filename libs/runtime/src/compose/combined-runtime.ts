@@ -12,13 +12,14 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import { EventBroadcaster } from '../events/event-broadcaster.js';
-import { HEALTHY } from '../container-runtime.js';
+import { HEALTHY, SIGNAL_CAPABILITY } from '../container-runtime.js';
 import type {
   AvailableContainers,
   ContainerEvent,
   ContainerLease,
   ContainerRequest,
   ContainerRuntime,
+  ContainerSignal,
   ContainerStatus,
   ExecEvent,
   ExecRequest,
@@ -95,7 +96,12 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
   }
 
   capabilities(): readonly string[] {
-    return [...new Set(this.parts.flatMap(({ runtime }) => runtime.capabilities()))];
+    const parts = this.parts.map(({ runtime }) => runtime.capabilities());
+    // The name does not say which runtime has the ability, so both must have it.
+    const canSignal = parts
+      .filter((names) => names.some((name) => name.startsWith('runtime.')))
+      .every((names) => names.includes(SIGNAL_CAPABILITY));
+    return [...new Set(parts.flat())].filter((name) => canSignal || name !== SIGNAL_CAPABILITY);
   }
 
   prepare(
@@ -117,6 +123,10 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     const { runtime, cache } = await this.requirePart(containerId);
     return cache.upsert(await runtime.stop(containerId, graceMs));
+  }
+
+  async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
+    await (await this.requirePart(containerId)).runtime.signal(containerId, signal);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

@@ -5,6 +5,7 @@ import type {
   ContainerLease,
   ContainerRequest,
   ContainerRuntime,
+  ContainerSignal,
   ContainerStatus,
   ExecEvent,
   ExecRequest,
@@ -101,6 +102,11 @@ export class LazyRuntime<
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     this.requireOwner(containerId);
     return (await this.requireRuntime()).stop(containerId, graceMs);
+  }
+
+  async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
+    this.requireOwner(containerId);
+    await (await this.requireRuntime()).signal(containerId, signal);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

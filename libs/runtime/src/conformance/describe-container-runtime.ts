@@ -10,6 +10,7 @@ import { describeContainersOnly } from './containers-only.js';
 import { describePreparation } from './preparation.js';
 import { describeLogFollow } from './log-follow.js';
 import { describeLogs } from './logs.js';
+import { describeSignals } from './signals.js';
 
 /**
  * Conformance suite of container runtimes. Call it at the top level of a spec.
@@ -54,5 +55,6 @@ export function describeContainerRuntime(name: string, harness: RuntimeHarness):
     describeExecStreams(current);
     describeAdoption(current);
     describeLeases(current);
+    describeSignals(current);
   });
 }

@@ -6,12 +6,13 @@ import {
   type Timer,
 } from '@cloudless/base';
 import { withStartFailure } from '../exec/command-not-started.js';
-import { EXEC_GRACE_MS } from '../container-runtime.js';
+import { EXEC_GRACE_MS, SIGNAL_CAPABILITY } from '../container-runtime.js';
 import type {
   ContainerEvent,
   ContainerLease,
   ContainerRequest,
   ContainerRuntime,
+  ContainerSignal,
   ContainerStatus,
   ExecEvent,
   ExecRequest,
@@ -29,7 +30,8 @@ import { FakeExecInput } from './fake-exec-input.js';
 export interface FakeRuntimeOptions {
   readonly clock: Clock;
   /**
-   * Default: `runtime.process`, `limits.cpu`, `limits.memory`, `disconnect.exclusive`, `exec.tty`.
+   * Default: `runtime.process`, `limits.cpu`, `limits.memory`, `disconnect.exclusive`, `exec.tty`,
+   * `files.signal`.
    * With `runtime.cri` the runtime accepts images and is called `cri`. Requests that need a missing
    * capability are rejected.
    */
@@ -62,6 +64,7 @@ const DEFAULT_CAPABILITIES: readonly string[] = [
   'limits.memory',
   'disconnect.exclusive',
   'exec.tty',
+  SIGNAL_CAPABILITY,
 ];
 const NEVER: StopSignal = new AbortController().signal;
 /** A reader with more unread items than this fails with kind `exhausted`. */
@@ -108,6 +111,16 @@ class InMemoryRuntime implements FakeRuntime {
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     this.assertOpen();
     return this.machine.requireContainer(containerId).stop(graceMs);
+  }
+
+  async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
+    this.assertOpen();
+    const container = this.machine.requireContainer(containerId);
+    this.requireCapability(true, SIGNAL_CAPABILITY, 'signal');
+    if (container.status.phase !== 'running')
+      throw new CloudlessError('precondition', `container ${containerId} is not running`);
+    this.machine.recordSignal(signal);
+    container.signal(signal);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

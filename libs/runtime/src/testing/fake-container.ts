@@ -3,6 +3,7 @@ import type {
   ContainerEndpoint,
   ContainerLease,
   ContainerRequest,
+  ContainerSignal,
   ContainerStatus,
 } from '../container-runtime.js';
 import { formatExitReason } from '../exit-reason.js';
@@ -69,13 +70,19 @@ export class FakeContainer {
   /** Environment of processes: the variables of the request, and the first port as `PORT`. */
   get env(): Readonly<Record<string, string>> {
     const [first] = this.deps.endpoints;
-    return { ...this.request.env, ...(first === undefined ? {} : { PORT: String(first.port) }) };
+    const { env, secretEnv } = this.request;
+    return { ...env, ...secretEnv, ...(first === undefined ? {} : { PORT: String(first.port) }) };
   }
 
   /** Starts the main process and the lease. Call it once. */
   run(): void {
     if (this.request.lease !== undefined) this.lease.renew(this.request.lease);
     this.main.run();
+  }
+
+  /** Sends a signal to the main process, which handles only SIGTERM. */
+  signal(signal: ContainerSignal): void {
+    if (signal === 'SIGTERM') this.main.terminate();
   }
 
   renew(lease: ContainerLease | undefined): void {

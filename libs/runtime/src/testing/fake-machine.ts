@@ -4,6 +4,7 @@ import type {
   ContainerEndpoint,
   ContainerEvent,
   ContainerRequest,
+  ContainerSignal,
   ContainerStatus,
   ExecEvent,
   ExecRequest,
@@ -41,6 +42,8 @@ export class FakeMachine {
   private readonly livingChildren = new Set<string>();
   private readonly removedExecutables = new Map<string, keyof typeof NOT_STARTED_EXIT_CODES>();
   private readonly startFailures: CloudlessError[] = [];
+  private readonly signalFailures: CloudlessError[] = [];
+  private readonly sentSignals: ContainerSignal[] = [];
   /** Images that have to be pulled; all others are present. */
   readonly images: FakeImages;
   private startedCount = 0;
@@ -52,6 +55,23 @@ export class FakeMachine {
     readonly capabilities: readonly string[],
   ) {
     this.images = new FakeImages(clock);
+  }
+
+  /** Signals that main processes have received by `ContainerRuntime.signal`, in order. */
+  get signals(): readonly ContainerSignal[] {
+    return this.sentSignals;
+  }
+
+  /** Makes the next signal fail. */
+  failNextSignal(failure: CloudlessError): void {
+    this.signalFailures.push(failure);
+  }
+
+  /** @internal For the runtime. */
+  recordSignal(signal: ContainerSignal): void {
+    const failure = this.signalFailures.shift();
+    if (failure !== undefined) throw failure;
+    this.sentSignals.push(signal);
   }
 
   /** Number of started containers. */

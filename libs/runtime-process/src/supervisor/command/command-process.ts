@@ -2,7 +2,7 @@ import type { Clock, Timer } from '@cloudless/base';
 import { EXEC_GRACE_MS, type LogStream, type TerminalSize } from '@cloudless/runtime';
 import { signalGroup } from '@cloudless/app-kit/background';
 import { killProcesses, readProcesses, findRelatives } from '../../system/process-tree.js';
-import type { LaunchContext } from '../process/launch-command.js';
+import type { LaunchContext } from '../process/launch-context.js';
 import type { DependentProcess } from '../container/managed-container.js';
 import type { CgroupJoin } from './command-start.js';
 

@@ -1,6 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { EXEC_MARK } from '../../system/marked-processes.js';
-import { resolveExecutable, type LaunchContext } from '../process/launch-command.js';
+import { resolveExecutable } from '../process/launch-command.js';
+import { splitEnvironment, type LaunchContext } from '../process/launch-context.js';
 import { buildLaunchScript, type ShellTools } from '../process/launch-script.js';
 
 /** Lets a command join the cgroup of its container before its program begins. */
@@ -33,17 +34,19 @@ export interface CommandStart {
  */
 export function prepareCommand(
   command: readonly string[],
-  { env, workingDir }: LaunchContext,
+  context: LaunchContext,
   execId: string,
   join: CgroupJoin | undefined,
 ): CommandStart {
-  const file = resolveExecutable(command, { env, workingDir });
-  const marked = { ...env, [EXEC_MARK]: execId };
+  const file = resolveExecutable(command, context);
+  const marked = { ...context.env, [EXEC_MARK]: execId };
   const [argv0 = file, ...args] = command;
   if (join === undefined) return { file, argv0, args, env: marked, cleanUp: () => undefined };
   const { tools, joinFile, scriptFile } = join;
-  const steps = { command, context: { env: marked, workingDir }, joinFile, leadsSession: false };
+  const markedContext = { ...context, env: marked };
+  const steps = { command, context: markedContext, joinFile, leadsSession: false };
   writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
+  const { secret } = splitEnvironment(markedContext);
   const deleteScript = (): void => rmSync(scriptFile, { force: true });
-  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: {}, cleanUp: deleteScript };
+  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: secret, cleanUp: deleteScript };
 }

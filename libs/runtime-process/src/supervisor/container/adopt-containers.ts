@@ -9,6 +9,7 @@ import { LogWriter } from '../../logs/log-writer.js';
 import { Cgroup } from '../../system/cgroups.js';
 import { killMarkedProcesses } from '../../system/marked-processes.js';
 import type { SupervisorSettings } from '../../wire/messages.js';
+import { fromRecordedLaunch } from '../process/launch-context.js';
 import { MainProcess } from '../process/main-process.js';
 import { LOST_WITH_MACHINE, readProcessEnd, UNKNOWN_END } from '../process/process-end.js';
 import { layout } from './container-paths.js';
@@ -92,7 +93,8 @@ function adoptContainer(
   const isGuarded = guard !== undefined && isAlive(guard.pid, guard.startToken);
   if (isSameBoot && (isGuarded || isAlive(pid, startToken))) {
     const main = new MainProcess({ pid, startToken, guard, cgroup, endFile, adopted: true });
-    container = new ManagedContainer(record.status, main, record.launch, containerDeps);
+    const launch = fromRecordedLaunch(record.launch, pid);
+    container = new ManagedContainer(record.status, main, launch, containerDeps);
     if (record.lease !== undefined) container.resumeLease(record.lease);
     output.start();
     return container;

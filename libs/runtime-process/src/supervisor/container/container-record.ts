@@ -1,7 +1,7 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type { ContainerStatus } from '@cloudless/runtime';
-import type { LaunchContext } from '../process/launch-command.js';
+import type { LaunchContext } from '../process/launch-context.js';
 import type { ProcessReference } from '../process/main-process.js';
 
 /**

@@ -7,13 +7,18 @@ import {
   type Log,
   type Timer,
 } from '@cloudless/base';
-import { LEASE_ENDED_REASON, type ContainerLease, type ContainerStatus } from '@cloudless/runtime';
+import {
+  LEASE_ENDED_REASON,
+  type ContainerLease,
+  type ContainerSignal,
+  type ContainerStatus,
+} from '@cloudless/runtime';
 import type { TreeProcess } from '../../system/process-tree.js';
 import type { CgroupJoin } from '../command/command-start.js';
 import { PersistentLease } from '../lease/persistent-lease.js';
 import type { ShellTools } from '../process/launch-script.js';
 import type { GuardedLease } from '../lease/lease-guard.js';
-import type { LaunchContext } from '../process/launch-command.js';
+import { toRecordedLaunch, type LaunchContext } from '../process/launch-context.js';
 import type { MainProcess } from '../process/main-process.js';
 import type { ProcessEnd } from '../process/process-end.js';
 import type { ContainerOutput } from './container-output.js';
@@ -158,7 +163,7 @@ export class ManagedContainer {
       bootId: this.deps.bootId,
       ...definedFields({ guard: main.guard }),
       ...(main.cgroup === undefined ? {} : { cgroup: main.cgroup.folder }),
-      launch: context,
+      launch: toRecordedLaunch(context),
       ...definedFields({ lease: lease.recorded }),
     });
   }
@@ -183,6 +188,19 @@ export class ManagedContainer {
     if (graceMs <= 0) this.signal('SIGKILL');
     else if (isFirstStop) this.signal('SIGTERM');
     return ended;
+  }
+
+  /**
+   * Sends a signal to the main process alone.
+   * @throws kind `precondition` when the process has ended.
+   */
+  signalMain(signal: ContainerSignal): void {
+    this.checkEnded();
+    if (this.main !== undefined && this.isRunning && this.main.sendSignal(signal)) return;
+    throw new CloudlessError(
+      'precondition',
+      `container ${this.current.containerId} is not running`,
+    );
   }
 
   /**

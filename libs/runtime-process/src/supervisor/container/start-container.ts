@@ -5,11 +5,8 @@ import { makeDirectorySync } from '@cloudless/app-kit';
 import { LogWriter } from '../../logs/log-writer.js';
 import type { Cgroup } from '../../system/cgroups.js';
 import type { SupervisorSettings } from '../../wire/messages.js';
-import {
-  buildEnvironment,
-  resolveExecutable,
-  type LaunchContext,
-} from '../process/launch-command.js';
+import { buildEnvironment, resolveExecutable } from '../process/launch-command.js';
+import type { LaunchContext } from '../process/launch-context.js';
 import type { ShellTools } from '../process/launch-script.js';
 import { startMainProcess } from '../process/start-process.js';
 import { layout } from './container-paths.js';
@@ -59,6 +56,7 @@ export async function startContainer(
   }));
   const context: LaunchContext = {
     env: buildEnvironment(request, endpoints, { path: deps.settings.path, home }),
+    ...(request.secretEnv === undefined ? {} : { secretNames: Object.keys(request.secretEnv) }),
     workingDir: request.workingDir ?? home,
   };
   makeDirectorySync(home, 0o700);

@@ -18,6 +18,11 @@ exit "$2"`;
 export interface GuardOptions {
   readonly shell: string;
   readonly workingDir: string;
+  /**
+   * Confidential variables, which the main process inherits from the guard. Only names that have no
+   * meaning for a shell.
+   */
+  readonly env: Readonly<Record<string, string>>;
   /** Path of the file for the exit status. */
   readonly endFile: string;
   /** Path of the launch script. */
@@ -48,7 +53,7 @@ export function startGuard(
     ['-c', GUARD_SCRIPT, 'cloudless-guard', options.endFile, options.scriptFile],
     {
       cwd: options.workingDir,
-      env: {},
+      env: options.env,
       detached: true,
       stdio: ['ignore', 'ignore', 'ignore', 'pipe', options.stdout, options.stderr],
     },

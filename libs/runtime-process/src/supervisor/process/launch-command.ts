@@ -12,13 +12,8 @@ import { definedFields, CloudlessError, InvalidInputError, type Violation } from
 import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
 import type { ContainerEndpoint, ContainerRequest } from '@cloudless/runtime';
 import { CONTAINER_MARK } from '../../system/marked-processes.js';
-
-/** Environment and working directory of a container and of the commands in it. */
-export interface LaunchContext {
-  readonly env: Readonly<Record<string, string>>;
-  /** Absolute path. */
-  readonly workingDir: string;
-}
+import type { LaunchContext } from './launch-context.js';
+import { isOrdinaryVariable } from './launch-script.js';
 
 /**
  * Validates a request before anything is created for it.
@@ -28,11 +23,19 @@ export function checkRequest(request: ContainerRequest): void {
   refuseContainerFeatures(request);
   checkContainerId(request.containerId);
   const violations: Violation[] = [];
-  const { command, args, env, workingDir, ports } = request;
+  const { command, args, env, secretEnv = {}, workingDir, ports } = request;
   checkCommand([...command], violations);
   if (args.some(hasNul))
     violations.push({ field: 'args', message: 'must not contain NUL characters' });
   checkVariables(env, violations);
+  checkVariables(secretEnv, violations);
+  for (const name of Object.keys(secretEnv))
+    if (!isOrdinaryVariable(name))
+      violations.push({
+        field: `env.${name}`,
+        message:
+          'cannot have the value of a secret, because shells and the dynamic linker use the variable; choose another name, or a file',
+      });
   if (workingDir !== undefined && !isDirectory(workingDir))
     violations.push({ field: 'workingDir', message: `no directory ${workingDir}` });
   const names = ports.map(({ name }) => toVariableName(name));
@@ -102,6 +105,7 @@ export function buildEnvironment(
     PATH: defaults.path,
     HOME: defaults.home,
     ...request.env,
+    ...request.secretEnv,
     ...(first === undefined ? {} : { PORT: String(first.port) }),
     ...Object.fromEntries(ports),
     [CONTAINER_MARK]: request.containerId,

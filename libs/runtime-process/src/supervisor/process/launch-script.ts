@@ -1,4 +1,4 @@
-import type { LaunchContext } from './launch-command.js';
+import { splitEnvironment, type LaunchContext } from './launch-context.js';
 
 /** The programs of this machine with which guards and launch scripts work. */
 export interface ShellTools {
@@ -40,15 +40,16 @@ const SPECIAL_NAMES =
  * Creates the script with which a shell executes a program in the same process, with the environment
  * that a start without a shell would give. The script exports ordinary variables, so their values
  * are never arguments, which every user of the machine can read. Only variables that a shell does
- * not accept or uses itself are arguments of `env` for a moment.
+ * not accept or uses itself are arguments of `env` for a moment. The script is a file, so
+ * confidential variables are not in the script: the shell has them in its environment.
  */
 export function buildLaunchScript(
   { command, context, joinFile, leadsSession }: LaunchScriptOptions,
   tools: ShellTools,
 ): string {
-  const variables = Object.entries(context.env);
-  const ordinary = variables.filter(([name]) => isOrdinary(name));
-  const special = variables.filter(([name]) => !isOrdinary(name));
+  const variables = Object.entries(splitEnvironment(context).other);
+  const ordinary = variables.filter(([name]) => isOrdinaryVariable(name));
+  const special = variables.filter(([name]) => !isOrdinaryVariable(name));
   const addedNames = tools.addedVariables.filter((name) => context.env[name] === undefined);
   const needsEnv = special.length > 0 || addedNames.length > 0;
   // `env` would take a command with `=` in its name as an assignment.
@@ -78,7 +79,7 @@ export function buildLaunchScript(
 }
 
 /** Returns true for a variable that a shell can export without an effect on the shell itself. */
-function isOrdinary(name: string): boolean {
+export function isOrdinaryVariable(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !SPECIAL_NAMES.test(name);
 }
 

@@ -1,3 +1,4 @@
+import type { ContainerSignal } from '@cloudless/runtime';
 import { isAlive, signalGroup } from '@cloudless/app-kit/background';
 import type { Cgroup } from '../../system/cgroups.js';
 import {
@@ -68,6 +69,20 @@ export class MainProcess implements ProcessReference {
 
   get isAlive(): boolean {
     return isAlive(this.pid, this.startToken);
+  }
+
+  /**
+   * Sends a signal to this process alone.
+   * @returns False when the process has ended.
+   */
+  sendSignal(signal: ContainerSignal): boolean {
+    if (!this.isAlive) return false;
+    try {
+      process.kill(this.pid, signal);
+      return true;
+    } catch {
+      return false; // ended meanwhile
+    }
   }
 
   /** Sends SIGTERM to the process group. */

@@ -7,7 +7,8 @@ import type { Cgroup } from '../../system/cgroups.js';
 import { layout } from '../container/container-paths.js';
 import { writeRecord } from '../container/container-record.js';
 import { startGuard } from './guarded-process.js';
-import { toSpawnError, type LaunchContext } from './launch-command.js';
+import { toSpawnError } from './launch-command.js';
+import { splitEnvironment, type LaunchContext } from './launch-context.js';
 import { buildLaunchScript, type ShellTools } from './launch-script.js';
 import { MainProcess } from './main-process.js';
 import { toProcessEnd, fromShellStatus, type ProcessEnd } from './process-end.js';
@@ -90,6 +91,7 @@ async function startGuarded(
   const started = startGuard({
     shell,
     workingDir: context.workingDir,
+    env: splitEnvironment(context).secret,
     endFile,
     scriptFile,
     stdout,
