@@ -1,6 +1,7 @@
 import type { Clock, Log, Meter, Random } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
 import type { TcpConnect } from './container/wait-for-ports.js';
+import type { ReplicaFileStore } from './files/replica-file-store.js';
 import type { NodeIdentityOptions } from './identity/certificate-client.js';
 import type { NodeNetworkAccess } from './network/node-network.js';
 import type { NodeDescription } from './node/node-description.js';
@@ -54,6 +55,8 @@ export interface AgentOptions {
   readonly network?: NodeNetworkAccess;
   /** Files and keys of the identities of replicas. Absent: this node gives replicas no identity. */
   readonly workloadIdentity?: Pick<WorkloadIdentitiesOptions, 'files' | 'createKeyAndCsr'>;
+  /** Place of the secrets and configs of replicas. Absent: this node delivers none. */
+  readonly replicaFiles?: ReplicaFileStore;
   /** Reads resource usage of containers. Absent: the agent has no statistics. */
   readonly stats?: StatsReader;
   readonly clock: Clock;

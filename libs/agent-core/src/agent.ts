@@ -14,6 +14,8 @@ import type { AgentIdentity, StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
 import type { CertificateClient } from './identity/certificate-client.js';
 import { createCertificateClient } from './identity/create-certificate-client.js';
+import { createReplicaFiles, listFileSpecs } from './files/agent-files.js';
+import type { ReplicaFiles } from './files/replica-files.js';
 import { IdentityKeeper } from './store/identity-keeper.js';
 import { instrumentTransport, registerAgentMetrics } from './metrics/agent-metrics.js';
 import { instrumentProbes } from './metrics/instrument-probes.js';
@@ -68,6 +70,7 @@ export class Agent {
     readonly replicas: NodeReplicas,
     contact: CoordinatorContact,
     private readonly workloadIdentities: WorkloadIdentities | undefined,
+    private readonly files: ReplicaFiles | undefined,
   ) {
     const { transport, runtime, nodeId, bootId, clock, random, log, node, resetCommand } = options;
     const { dial } = options;
@@ -126,6 +129,8 @@ export class Agent {
       resetCommand,
       leaseKeeper: options.leaseKeeper,
       onEnrolled: (clusterId) => this.handleEnrollment(clusterId),
+      onAdmitted: () => this.files?.refreshAll(),
+      onFilesChanged: (replicaIds) => this.files?.refresh(replicaIds),
       openTunnel: (request, address) => this.tunnels.accept(request, address),
     });
     contact.subscribe(() => void replicas.renewLeases());
@@ -158,14 +163,27 @@ export class Agent {
     );
     const contact = new CoordinatorContact(options.clock);
     const workloadIdentities = createWorkloadIdentities(options, () => agent.identityCalls);
+    const files = createReplicaFiles(
+      options,
+      () => agent.session.calls,
+      () => agent.replicas,
+    );
     const replicas = new NodeReplicas({
       ...options,
       identity,
       contact,
       workloadIdentities,
+      files,
       log: options.log.child({ component: 'replicas' }),
     });
-    const agent: Agent = new Agent(options, identity, replicas, contact, workloadIdentities);
+    const agent: Agent = new Agent(
+      options,
+      identity,
+      replicas,
+      contact,
+      workloadIdentities,
+      files,
+    );
     await agent.restoreAndRun(stored.replicas, signal);
     return agent;
   }
@@ -207,9 +225,11 @@ export class Agent {
     this.removeMetrics();
     await Promise.all([...this.loops, this.tunnels.close()]);
     this.workloadIdentities?.close();
+    this.files?.close();
     if (!stopWorkloads) return this.replicas.close();
     await this.replicas.stopAll();
     await this.workloadIdentities?.removeAll();
+    await this.files?.removeAll();
   }
 
   private async restoreAndRun(
@@ -222,6 +242,7 @@ export class Agent {
     if (this.clusterId !== '') await this.options.onClusterKnown?.(this.clusterId);
     // Before the replicas are restored, which may start containers.
     await this.workloadIdentities?.restore(listIdentitySpecs(stored));
+    await this.files?.restore(listFileSpecs(stored));
     await new Promise<void>((resolve, reject) => {
       this.loops.push(
         this.followRuntime(stored, resolve).then(() => reject(new StoppedError()), reject),

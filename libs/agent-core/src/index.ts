@@ -24,7 +24,8 @@ export type { ContainerSelector } from './serving/container-lookup.js';
 export type { NodeNetworkAccess, ReachableService, ServiceAccess } from './network/node-network.js';
 export type { TcpDial, TcpStream } from './serving/tcp-dial.js';
 export { toContainerRequest } from './container/to-container-request.js';
-export type { ContainerIdentity, IdentityDirectory } from './container/to-container-request.js';
+export type { IdentityDirectory } from './container/identity-directory.js';
+export type { ContainerIdentity } from './container/to-container-request.js';
 export { toReplicaTarget } from './replica/replica-target.js';
 export type { ReplicaTarget } from './replica/replica-target.js';
 export { CONTAINER_LABELS, fromContainerLabels } from './container/container-labels.js';
@@ -45,3 +46,4 @@ export type {
   WorkloadCredential,
   WorkloadIdentityFiles,
 } from './workload-identity/workload-identity-files.js';
+export type { FileSet, ReplicaFileStore, ReplicaValues } from './files/replica-file-store.js';

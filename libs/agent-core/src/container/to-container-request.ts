@@ -18,9 +18,12 @@ import type {
   PortRequest,
   VolumeRequest,
 } from '@cloudless/runtime';
+import { usesFiles } from '../files/file-refs.js';
+import type { FilesAccess } from '../files/files-access.js';
 import type { ServiceAccess } from '../network/node-network.js';
 import { createDnsSettings, createServiceVariables } from '../network/service-discovery.js';
 import { toContainerLabels } from './container-labels.js';
+import type { IdentityDirectory } from './identity-directory.js';
 import { toIsolation, type Isolation } from './to-isolation.js';
 
 /** Container and node that a request is for. */
@@ -36,13 +39,8 @@ export interface ContainerIdentity {
   readonly services?: ServiceAccess;
   /** Directory with the certificate and key of the replica; required when the spec has `identity`. */
   readonly identity?: IdentityDirectory;
-}
-
-/** Directory on this node with the certificate and key of one replica. */
-export interface IdentityDirectory {
-  readonly path: string;
-  /** True when a tmpfs is mounted at `path`. */
-  readonly inMemory: boolean;
+  /** Secrets and configs of the replica; required when the spec uses some. */
+  readonly files?: FilesAccess;
 }
 
 /**
@@ -54,6 +52,7 @@ export interface IdentityDirectory {
 export function toContainerRequest(order: Order, container: ContainerIdentity): ContainerRequest {
   const { start, spec } = requireStart(order);
   const identity = requestsIdentity(spec) ? requireIdentity(container) : undefined;
+  const files = usesFiles(spec) ? requireFiles(container) : undefined;
   const labels = toContainerLabels(
     {
       clusterId: container.clusterId,
@@ -82,13 +81,22 @@ export function toContainerRequest(order: Order, container: ContainerIdentity): 
       ...spec.env,
       ...createReplicaVariables(order, start, container),
       ...(identity === undefined ? {} : { CLOUDLESS_IDENTITY_DIR: WORKLOAD_IDENTITY_PATH }),
+      ...files?.env,
     },
+    ...(Object.keys(files?.secretEnv ?? {}).length === 0
+      ? {}
+      : definedFields({ secretEnv: files?.secretEnv })),
+    ...definedFields({ imageCredentials: files?.imageCredentials }),
     ...(spec.workingDir === '' ? {} : { workingDir: spec.workingDir }),
     ports: spec.ports.map((port) => toPortRequest(port, spec)),
     limits: toLimits(spec.resources),
     requests: toRequests(spec.resources),
     group: order.replicaId,
-    ...withServices(withIdentity(toIsolation(spec, start), identity), order, container.services),
+    ...withServices(
+      withFiles(withIdentity(toIsolation(spec, start), identity), files),
+      order,
+      container.services,
+    ),
     ...definedFields({ lease: container.lease }),
   };
 }
@@ -99,6 +107,27 @@ function requireIdentity({ identity }: ContainerIdentity): IdentityDirectory {
     'unimplemented',
     `spec.identity: this node lacks the capability ${WORKLOAD_IDENTITY_CAPABILITY}`,
   );
+}
+
+function requireFiles({ files }: ContainerIdentity): FilesAccess {
+  if (files !== undefined) return files;
+  throw new CloudlessError(
+    'unimplemented',
+    'spec.secrets: this node lacks the capability files.secrets',
+  );
+}
+
+/** Adds a read-only mount for each secret and config with files. */
+function withFiles(isolation: Isolation, files: FilesAccess | undefined): Isolation {
+  if (files?.directory === undefined || files.mounts.length === 0) return isolation;
+  const { path: mountPoint, inMemory } = files.directory;
+  const mounts = files.mounts.map(({ ref, path }, index): VolumeRequest => ({
+    name: `cloudless-${ref.field}-${index}`,
+    mountPath: ref.mountPath,
+    readOnly: true,
+    source: { kind: 'prepared', path, inMemory, mountPoint },
+  }));
+  return { ...isolation, volumes: [...(isolation.volumes ?? []), ...mounts] };
 }
 
 /**

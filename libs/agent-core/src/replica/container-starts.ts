@@ -34,12 +34,13 @@ export class ContainerStarts {
   }
 
   /**
-   * Pulls the image of the replica, if it has one, then starts the container in its turn. The
-   * start enters the start queue only after the pull: a slow registry delays no other start.
+   * Obtains the secrets and configs of the replica and pulls its image, if it has any, then starts
+   * the container in its turn. The start enters the start queue only after that: a slow registry
+   * delays no other start.
    */
   prepareAndStart(containerId: ContainerId): void {
     const { restarts, target } = this.host.current;
-    if (target?.usesImage !== true) return this.enqueue(containerId);
+    if (target?.usesImage !== true && target?.usesFiles !== true) return this.enqueue(containerId);
     const start = { containerId, restarts };
     this.preparation = new ReplicaPreparation(this.host.startOrder, start, this.deps, {
       onPull: (pull) => this.host.apply({ kind: 'pullChanged', containerId, pull }),

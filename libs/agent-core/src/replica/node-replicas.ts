@@ -1,5 +1,11 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
-import { definedFields, errorFields, type StopSignal } from '@cloudless/base';
+import {
+  CloudlessError,
+  definedFields,
+  errorFields,
+  errorKindOf,
+  type StopSignal,
+} from '@cloudless/base';
 import {
   OrderRefusedSchema,
   OrderSchema,
@@ -13,6 +19,7 @@ import {
   listAvailable,
   type AvailableContainers,
   type ContainerEvent,
+  type ContainerSignal,
   type ContainerStatus,
 } from '@cloudless/runtime';
 import type { StoredReplica } from '../store/agent-store.js';
@@ -202,6 +209,32 @@ export class NodeReplicas {
   /** Ends the wait of stopping replicas for network proxies. Ignores other replicas. */
   noteEndpointsGone(replicaIds: readonly string[]): void {
     for (const replicaId of replicaIds) void this.runners.get(replicaId)?.noteEndpointsGone();
+  }
+
+  /**
+   * Sends a signal to the main process of a replica.
+   * @returns False when no process of the replica runs.
+   * @throws kind `unavailable` while the process is being started; the errors of
+   *   `ContainerRuntime.signal`.
+   */
+  async sendSignal(replicaId: string, signal: ContainerSignal): Promise<boolean> {
+    const activity = this.runners.get(replicaId)?.current.activity;
+    if (activity?.kind === 'starting' || activity?.kind === 'unlisted')
+      throw new CloudlessError('unavailable', 'the process is being started');
+    if (activity?.kind !== 'running') return false;
+    try {
+      await this.options.runtime.signal(activity.containerId, signal);
+      return true;
+    } catch (reason) {
+      // The process has ended meanwhile.
+      if (['precondition', 'notFound'].includes(errorKindOf(reason))) return false;
+      throw reason;
+    }
+  }
+
+  /** Reports why the files of a running replica are outdated; empty when they no longer are. */
+  reportFiles(replicaId: string, reason: string): void {
+    this.runners.get(replicaId)?.apply({ kind: 'filesReported', reason });
   }
 
   /** Handles an event of the runtime. */

@@ -17,6 +17,8 @@ import {
 } from '@cloudless/runtime';
 import { fromContainerLabels } from '../container/container-labels.js';
 import { toContainerRequest } from '../container/to-container-request.js';
+import { usesFiles } from '../files/file-refs.js';
+import type { ReplicaFiles } from '../files/replica-files.js';
 import type { NodeNetworkAccess, ServiceAccess } from '../network/node-network.js';
 import type { WorkloadIdentities } from '../workload-identity/workload-identities.js';
 import { toReplicaTarget } from './replica-target.js';
@@ -28,6 +30,8 @@ export interface ContainerContext {
   readonly nodeId: string;
   /** Certificates of replicas. Absent: this node gives replicas no identity. */
   readonly workloadIdentities?: WorkloadIdentities | undefined;
+  /** Secrets and configs of replicas. Absent: this node delivers none. */
+  readonly files?: ReplicaFiles | undefined;
   /** The network proxy of the node. Absent: containers get no addresses of services. */
   readonly network?: NodeNetworkAccess | undefined;
 }
@@ -56,9 +60,10 @@ export interface ContainerStart {
 }
 
 /**
- * Prepares the start of a container: obtains the certificate of the replica, if the spec requests
- * one, then pulls the image.
- * @throws As `ContainerRuntime.prepare` and {@link WorkloadIdentities.prepare}; `unimplemented` when
+ * Prepares the start of a container: obtains the certificate of the replica, its secrets and
+ * configs, as far as the spec requests them, then pulls the image.
+ * @throws As `ContainerRuntime.prepare`, {@link WorkloadIdentities.prepare} and
+ *   {@link ReplicaFiles.prepare}; `unimplemented` when
  *   the spec names a runtime or an ability that this node does not have.
  */
 export async function prepareContainer(
@@ -71,6 +76,8 @@ export async function prepareContainer(
   const spec = order?.order.case === 'start' ? order.order.value.spec : undefined;
   if (order !== undefined && spec !== undefined && requestsIdentity(spec))
     await context.workloadIdentities?.prepare(order.replicaId, spec);
+  if (order !== undefined && spec !== undefined && usesFiles(spec))
+    await context.files?.prepare(order.replicaId, spec, signal);
   await context.runtime.prepare(createRequest(order, container, context), progress, signal);
 }
 
@@ -89,7 +96,9 @@ export async function startContainer(
   const namespace = order?.order.case === 'start' ? order.order.value.namespace : '';
   const services = network === undefined ? undefined : await network.findServices(namespace);
   try {
-    return await runtime.start(createRequest(order, container, context, services));
+    const status = await runtime.start(createRequest(order, container, context, services));
+    context.files?.dropCredentials(order?.replicaId ?? '');
+    return status;
   } catch (reason) {
     if (errorKindOf(reason) !== 'exists') throw reason;
     const found = (await listAvailable(runtime)).containers.find(
@@ -109,7 +118,7 @@ export async function startContainer(
 function createRequest(
   order: Order | undefined,
   container: ContainerStart,
-  { runtime, clusterId, nodeId, workloadIdentities }: ContainerContext,
+  { runtime, clusterId, nodeId, workloadIdentities, files }: ContainerContext,
   services?: ServiceAccess,
 ): ContainerRequest {
   if (order === undefined)
@@ -131,6 +140,7 @@ function createRequest(
     ...definedFields({
       services,
       identity: workloadIdentities?.findDirectory(order.replicaId),
+      files: files?.findAccess(order.replicaId),
     }),
   });
 }

@@ -6,6 +6,7 @@ import type { CoordinatorContact } from '../session/coordinator-contact.js';
 import type { ProbeClients } from '../probes/check-container.js';
 import type { TcpConnect } from '../container/wait-for-ports.js';
 import type { StartQueue } from '../container/start-queue.js';
+import type { ReplicaFiles } from '../files/replica-files.js';
 import type { NodeNetworkAccess } from '../network/node-network.js';
 import type { WorkloadIdentities } from '../workload-identity/workload-identities.js';
 import type { ReplicaEvent, ReplicaState } from './replica-state.js';
@@ -27,6 +28,8 @@ export interface ReplicaRunnerDeps {
   readonly contact: CoordinatorContact;
   /** Certificates of replicas. Absent: this node gives replicas no identity. */
   readonly workloadIdentities?: WorkloadIdentities | undefined;
+  /** Secrets and configs of replicas. Absent: this node delivers none. */
+  readonly files?: ReplicaFiles | undefined;
   /** The network proxy of the node. Absent: containers get no addresses of services. */
   readonly network?: NodeNetworkAccess | undefined;
   /** Called after every change that is part of a report. */

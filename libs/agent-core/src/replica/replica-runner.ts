@@ -294,6 +294,7 @@ export class ReplicaRunner implements ReplicaHost {
   private async forget(): Promise<void> {
     const { replicaId } = this.state;
     await this.deps.workloadIdentities?.remove(replicaId);
+    await this.deps.files?.remove(replicaId);
     return this.storage.remove(replicaId, () => {
       this.closing.abort(); // before a queued order can store the replica again
       this.deps.onForgotten(replicaId);

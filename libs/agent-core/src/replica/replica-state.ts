@@ -222,6 +222,8 @@ export type ReplicaEvent =
    */
   | { readonly kind: 'runtimeAway'; readonly uncertain: boolean }
   /** No network proxy chooses the replica for new connections any more. */
+  /** Files of the replica are outdated for this reason; empty when they no longer are. */
+  | { readonly kind: 'filesReported'; readonly reason: string }
   | { readonly kind: 'endpointsGone' }
   /** The wait for network proxies and the pre-stop delay have passed. */
   | { readonly kind: 'stopDue' };

@@ -8,6 +8,7 @@ import {
   type Order,
 } from '@cloudless/api';
 import { toProbeSchedules, type ProbeSchedules } from '../probes/probe-schedule.js';
+import { usesFiles } from '../files/file-refs.js';
 import { requireStart } from '../container/to-container-request.js';
 
 /**
@@ -29,6 +30,8 @@ export interface ReplicaTarget {
   readonly graceMs: number;
   /** True when the replica runs an image, which may have to be pulled. */
   readonly usesImage: boolean;
+  /** True when the replica uses secrets or configs, which the agent provides before a start. */
+  readonly usesFiles: boolean;
   /** Name of the runtime that the spec requires; empty: any. */
   readonly runtime: string;
   /**
@@ -65,6 +68,7 @@ export function toReplicaTarget(order: Order): ReplicaTarget {
         ? DEFAULTS.terminationGraceMs
         : durationMs(spec.terminationGracePeriod),
     usesImage: spec.image !== '',
+    usesFiles: usesFiles(spec),
     runtime: spec.runtime,
     ...(start.stopAfter === undefined ? {} : { stopAfterMs: durationMs(start.stopAfter) }),
   };

@@ -5,6 +5,8 @@ import type {
   CoordinatorMessage,
   EnrollNodeRequest,
   EnrollNodeResponse,
+  GetReplicaFilesRequest,
+  GetReplicaFilesResponse,
   IssueWorkloadCertificateRequest,
   NodeCertificate,
   RenewNodeCertificateRequest,
@@ -43,8 +45,20 @@ export interface IdentityCalls {
   authorizeAgentCall(request: AuthorizeAgentCallRequest): Promise<AuthorizeAgentCallResponse>;
 }
 
+/** Calls for the secrets and configs of replicas. */
+export interface FileCalls {
+  /**
+   * The GetReplicaFiles call.
+   * @param signal - Ends the call when aborted.
+   */
+  getReplicaFiles(
+    request: GetReplicaFilesRequest,
+    signal: AbortSignal,
+  ): AsyncIterable<GetReplicaFilesResponse>;
+}
+
 /** One open connection. All its calls fail with `unavailable` when it is closed or breaks. */
-export interface CoordinatorConnection extends IdentityCalls {
+export interface CoordinatorConnection extends IdentityCalls, FileCalls {
   /** The EnrollNode call. */
   enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse>;
   /**

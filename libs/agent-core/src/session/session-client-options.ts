@@ -42,6 +42,10 @@ export interface SessionClientOptions {
   readonly certificates?: CertificateClient | undefined;
   /** Called and awaited when this node has been enrolled, before its Hello. */
   readonly onEnrolled: (clusterId: string) => Promise<void>;
+  /** Called when a coordinator has admitted this node, at the begin of each session. */
+  readonly onAdmitted?: () => void;
+  /** Called when secrets or configs of these replicas have new versions. */
+  readonly onFilesChanged?: (replicaIds: readonly string[]) => void;
   /** Begins to serve a tunnel and returns undefined, or returns the refusal. */
   readonly openTunnel: (request: OpenTunnel, address: string) => TunnelRefused | undefined;
 }

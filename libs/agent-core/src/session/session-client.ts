@@ -10,7 +10,7 @@ import {
 } from '@cloudless/api';
 import { PROTOCOL_MAX, PROTOCOL_MIN, toHello } from '../node/node-description.js';
 import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
-import type { CoordinatorConnection } from './coordinator-transport.js';
+import type { CoordinatorConnection, FileCalls } from './coordinator-transport.js';
 import { AnswerTimer, createAttempt, readNamedLeader, type DialAttempt } from './dial-attempt.js';
 import { toInventory } from './inventory.js';
 import { OrderIntake } from './order-intake.js';
@@ -29,6 +29,8 @@ const GOODBYE_TIMEOUT_MS = 500;
 /** Keeps a session with one of the coordinators. Replicas keep running without a session. */
 export class SessionClient {
   private outbox: SessionOutbox | undefined;
+  /** Connection of the session once the coordinator has admitted this node. */
+  private admitted: CoordinatorConnection | undefined;
   private readonly failureLog: SessionFailureLog;
   private readonly orders: OrderIntake;
   /** True after a coordinator rejected the Hello of this node as not enrolled. */
@@ -50,6 +52,11 @@ export class SessionClient {
     this.backoff = new ReconnectBackoff(options.random);
     this.failureLog = new SessionFailureLog(options.log);
     this.orders = new OrderIntake(options.replicas, options.log);
+  }
+
+  /** Calls over the connection of the session, once the coordinator has admitted this node. */
+  get calls(): FileCalls | undefined {
+    return this.admitted;
   }
 
   /** True while a coordinator has accepted the session. */
@@ -213,6 +220,8 @@ export class SessionClient {
           attempt.welcomed = true;
         } else if (message.message.case === 'admitted') {
           attempt.admitted = true;
+          this.admitted = open;
+          this.options.onAdmitted?.();
           pingMonitor.pingNow();
           if (welcome !== undefined && !signal.aborted) this.keepLease(welcome, address);
         } else {
@@ -238,6 +247,7 @@ export class SessionClient {
       pingMonitor?.stop();
       outbox.end();
       if (this.outbox === outbox) this.outbox = undefined;
+      if (this.admitted === connection) this.admitted = undefined;
       connection?.close();
     }
   }
@@ -356,6 +366,8 @@ export class SessionClient {
       await this.options.certificates.requestRenewal(message.value.trustBundle);
     } else if (message.case === 'coordinators') {
       await this.learnCoordinators(message.value);
+    } else if (message.case === 'filesChanged') {
+      this.options.onFilesChanged?.(message.value.replicaIds);
     } else if (message.case === 'endpointsGone') {
       this.options.replicas.noteEndpointsGone(message.value.replicaIds);
     } else {

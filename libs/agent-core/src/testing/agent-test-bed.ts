@@ -38,6 +38,7 @@ export class AgentTestBed {
   leaseKeeper: LeaseKeeper | undefined;
   nodeIdentity: NodeIdentityOptions | undefined;
   workloadIdentity: AgentOptions['workloadIdentity'];
+  replicaFiles: AgentOptions['replicaFiles'];
   network: AgentOptions['network'];
   /** Addresses `ip:port` that accept no connection; `*` for all. */
   readonly closedPorts = new Set<string>();
@@ -113,6 +114,7 @@ export class AgentTestBed {
         leaseKeeper: this.leaseKeeper,
         nodeIdentity: this.nodeIdentity,
         workloadIdentity: this.workloadIdentity,
+        replicaFiles: this.replicaFiles,
         network: this.network,
       }),
       clock: this.clock,

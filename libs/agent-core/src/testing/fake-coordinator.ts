@@ -15,6 +15,8 @@ import {
   type CoordinatorMessage,
   type EnrollNodeRequest,
   type EnrollNodeResponse,
+  type GetReplicaFilesRequest,
+  type GetReplicaFilesResponse,
   type Hello,
   type IssueWorkloadCertificateRequest,
   type NodeCertificate,
@@ -70,6 +72,11 @@ export class FakeCoordinator implements CoordinatorTransport {
   issueWorkloadCertificate: (
     request: IssueWorkloadCertificateRequest,
   ) => Promise<WorkloadCertificate> = () => Promise.reject(noIdentitiesError());
+  /** Answers GetReplicaFiles. Default: the node has no session. */
+  getReplicaFiles: (
+    request: GetReplicaFilesRequest,
+  ) => Promise<readonly GetReplicaFilesResponse[]> = () =>
+    Promise.reject(new CloudlessError('unavailable', 'no values'));
   /** Answers AuthorizeAgentCall. */
   authorizeAgentCall: (request: AuthorizeAgentCallRequest) => boolean = () => true;
   /** While false, only the first frame of a tunnel is read, as by a slow reader. */
@@ -258,6 +265,11 @@ class FakeConnection implements CoordinatorConnection {
       void this.read(outgoing, session);
     }
     return session;
+  }
+
+  async *getReplicaFiles(request: GetReplicaFilesRequest): AsyncGenerator<GetReplicaFilesResponse> {
+    this.assertOpen();
+    yield* await this.coordinator.getReplicaFiles(request);
   }
 
   openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {

@@ -4,7 +4,7 @@ import type {
   WorkloadCredential,
   WorkloadIdentityFiles,
 } from '../workload-identity/workload-identity-files.js';
-import type { IdentityDirectory } from '../container/to-container-request.js';
+import type { IdentityDirectory } from '../container/identity-directory.js';
 
 /** Files of identities in memory. A chain in these files has the form `NAME NOT_BEFORE NOT_AFTER`. */
 export class MemoryWorkloadIdentityFiles implements WorkloadIdentityFiles {

@@ -7,6 +7,7 @@ import {
 } from '@cloudless/api';
 import { CloudlessError, definedFields } from '@cloudless/base';
 import type { AgentOptions } from '../agent-options.js';
+import { listFileCapabilities } from '../files/agent-files.js';
 import type { IdentityCalls } from '../session/coordinator-transport.js';
 import type { StoredReplica } from '../store/agent-store.js';
 import { WorkloadIdentities } from './workload-identities.js';
@@ -36,12 +37,9 @@ export function createWorkloadIdentities(
 }
 
 /** Returns the capabilities of the runtimes, and those of the agent itself. */
-export function listCapabilities({
-  runtime,
-  workloadIdentity,
-  nodeIdentity,
-}: AgentOptions): readonly string[] {
-  const capabilities = runtime.capabilities();
+export function listCapabilities(options: AgentOptions): readonly string[] {
+  const { runtime, workloadIdentity, nodeIdentity } = options;
+  const capabilities = [...runtime.capabilities(), ...listFileCapabilities(options)];
   const hasIdentity = workloadIdentity !== undefined && nodeIdentity !== undefined;
   // A plain process runs as the user of the agent, so it could read the keys of all replicas.
   const isIsolated =

@@ -19,7 +19,7 @@ import {
   type WorkloadCertificate,
   type WorkloadSpec,
 } from '@cloudless/api';
-import type { IdentityDirectory } from '../container/to-container-request.js';
+import type { IdentityDirectory } from '../container/identity-directory.js';
 import { renewalTimeMs } from '../identity/node-identity.js';
 import { SerialQueue } from '../store/serial-queue.js';
 import { toCredentialReader } from './to-credential-reader.js';

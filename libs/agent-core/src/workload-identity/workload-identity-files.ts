@@ -1,4 +1,4 @@
-import type { IdentityDirectory } from '../container/to-container-request.js';
+import type { IdentityDirectory } from '../container/identity-directory.js';
 
 /** Certificate, key and trusted roots of one replica, each in PEM. */
 export interface WorkloadCredential {

@@ -11,6 +11,8 @@ import {
   type CoordinatorMessage,
   type EnrollNodeRequest,
   type EnrollNodeResponse,
+  type GetReplicaFilesRequest,
+  type GetReplicaFilesResponse,
   type IdentityClient,
   type IssueWorkloadCertificateRequest,
   type NodeCertificate,
@@ -119,6 +121,19 @@ export class CoordinatorConnection {
   /** Asks whether a user may make a call to the AgentService of the node. */
   authorizeAgentCall(request: AuthorizeAgentCallRequest): Promise<AuthorizeAgentCallResponse> {
     return this.call((options) => this.identityClient.authorizeAgentCall(request, options));
+  }
+
+  /**
+   * Starts the GetReplicaFiles call for the secrets and configs of a replica.
+   * @param signal - Ends the call when aborted.
+   */
+  getReplicaFiles(
+    request: GetReplicaFilesRequest,
+    signal: AbortSignal,
+  ): AsyncIterable<GetReplicaFilesResponse> {
+    return this.openStream((closed) =>
+      this.client.getReplicaFiles(request, { signal: AbortSignal.any([closed, signal]) }),
+    );
   }
 
   /**

@@ -3,6 +3,8 @@ import type {
   CoordinatorMessage,
   EnrollNodeRequest,
   EnrollNodeResponse,
+  GetReplicaFilesRequest,
+  GetReplicaFilesResponse,
   NetworkReport,
   NetworkUpdate,
   TunnelFrame,
@@ -105,6 +107,13 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
 
   authorizeAgentCall(): Promise<never> {
     return Promise.reject(noIdentitiesError());
+  }
+
+  getReplicaFiles(request: GetReplicaFilesRequest): AsyncIterable<GetReplicaFilesResponse> {
+    const { client } = this.ends.coordinator;
+    return this.open(readNothing(), (_incoming, options) =>
+      client.getReplicaFiles(request, options),
+    );
   }
 
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
@@ -300,6 +309,11 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
   private closeIfBothEnded(): void {
     if (this.agentClosed && this.coordinatorClosed) this.ends.link.leave(this);
   }
+}
+
+/** Messages of a client that sends only its request. */
+async function* readNothing(): AsyncGenerator<never> {
+  // Ends at once.
 }
 
 /** Wraps a queue in a generator, which unlike the queue accepts `throw` from its reader. */
