@@ -32,6 +32,7 @@ import { parseAgentConfig } from './config.js';
 import { createJoinTokenLayer, JOIN_TOKEN_VARIABLE } from './tls-settings.js';
 import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { resetAgent } from './reset.js';
+import { readReplicaFilesPlace } from './replica-files/open-replica-files.js';
 import { runAgent } from './run-agent.js';
 
 /** Command that runs this program, also from source. */
@@ -92,7 +93,10 @@ async function run(options: OptionValues): Promise<number> {
     });
     const running = await runAgent(
       config,
-      { log, supervisorCommand, proxyCommand, tracing, onDataDirectory },
+      {
+        ...{ log, supervisorCommand, proxyCommand, tracing, onDataDirectory },
+        replicaFilesPlace: readReplicaFilesPlace(process.env),
+      },
       stopping.signal,
     );
     isReady = true;

@@ -15,6 +15,12 @@ import { lockDataDirectory } from './data/data-directory.js';
 import { NETWORK_FOLDER } from './network/node-network.js';
 import { removeNetworkProxy } from './network/remove-network-proxy.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
+import { COPIES_FOLDER, COPIES_KEY } from './replica-files/local-copies.js';
+import {
+  openReplicaFiles,
+  readReplicaFilesPlace,
+  REPLICA_FILES_FOLDER,
+} from './replica-files/open-replica-files.js';
 import { openWorkloadIdentities } from './workload-identity/open-workload-identities.js';
 
 /** Folder of named volumes; a reset keeps this folder. */
@@ -39,6 +45,7 @@ export async function resetAgent(
     await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
     await removeNetworkProxy(join(dataDir, NETWORK_FOLDER), systemClock);
     await openWorkloadIdentities(dataDir, undefined, silentLog).removeAll();
+    await openReplicaFiles(dataDir, readReplicaFilesPlace(process.env), silentLog).removeAll();
     const namedVolumes = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
     const keepsVolumes = existsSync(namedVolumes) && readdirSync(namedVolumes).length > 0;
     // Deletes only files that agents create, so that a directory given by mistake keeps its files.
@@ -46,6 +53,9 @@ export async function resetAgent(
       'identity.json',
       'identity.json.draft',
       IDENTITY_FOLDER,
+      REPLICA_FILES_FOLDER,
+      COPIES_FOLDER,
+      COPIES_KEY,
       'replicas',
       RUNTIME_FOLDER,
       CONTAINERS_FOLDER,

@@ -21,6 +21,7 @@ import { checkGrpc } from './probes/check-grpc.js';
 import { checkHttp } from './probes/check-http.js';
 import type { NodeNetwork } from './network/node-network.js';
 import { mayStopProxy, reportEnded, startNodeNetwork } from './network/open-node-network.js';
+import { openReplicaFiles, type ReplicaFilesPlace } from './replica-files/open-replica-files.js';
 import { openRuntimes, type AgentRuntimes } from './runtimes/agent-runtimes.js';
 import { openWorkloadIdentities } from './workload-identity/open-workload-identities.js';
 import { openStatsReader } from './machine/stats-reader.js';
@@ -56,6 +57,8 @@ export async function runAgent(
     /** Command of the network proxy. */
     readonly proxyCommand: readonly string[];
     readonly tracing?: Tracing;
+    /** Where the secrets of replicas are. Default: without the environment of this process. */
+    readonly replicaFilesPlace?: ReplicaFilesPlace;
     /**
      * Called once the data directory is locked: from then on, a stop must release resources of the
      * agent.
@@ -114,11 +117,11 @@ export async function runAgent(
         files: openWorkloadIdentities(config.dataDir, runtimes.runtime, log),
         createKeyAndCsr,
       },
+      replicaFiles: openReplicaFiles(config.dataDir, deps.replicaFilesPlace, log),
       leaseKeeper: leaseThread,
       meter: metrics,
-      runtime: runtimes.runtime,
+      ...{ runtime: runtimes.runtime, store },
       onClusterKnown: (clusterId) => runtimes.setCluster(clusterId),
-      store,
       ...definedFields({ network }),
       nodeReader,
       node: () => describeNode(config, capacity, servers.agentAddress, network),
@@ -127,9 +130,7 @@ export async function runAgent(
       probeClients: { http: checkHttp, grpc: checkGrpc },
       // Statistics need the files of the Linux kernel.
       ...(process.platform === 'linux' ? { stats: openStatsReader(systemClock) } : {}),
-      clock: systemClock,
-      random: systemRandom,
-      log,
+      ...{ clock: systemClock, random: systemRandom, log },
       startConcurrency: config.startConcurrency,
       resetCommand,
     };

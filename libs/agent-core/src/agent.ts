@@ -129,7 +129,7 @@ export class Agent {
       resetCommand,
       leaseKeeper: options.leaseKeeper,
       onEnrolled: (clusterId) => this.handleEnrollment(clusterId),
-      onAdmitted: () => this.files?.refreshAll(),
+      onAdmitted: (calls) => this.files?.useCalls(calls),
       onFilesChanged: (replicaIds) => this.files?.refresh(replicaIds),
       openTunnel: (request, address) => this.tunnels.accept(request, address),
     });
@@ -163,11 +163,7 @@ export class Agent {
     );
     const contact = new CoordinatorContact(options.clock);
     const workloadIdentities = createWorkloadIdentities(options, () => agent.identityCalls);
-    const files = createReplicaFiles(
-      options,
-      () => agent.session.calls,
-      () => agent.replicas,
-    );
+    const files = createReplicaFiles(options, () => agent.replicas);
     const replicas = new NodeReplicas({
       ...options,
       identity,
@@ -176,14 +172,7 @@ export class Agent {
       files,
       log: options.log.child({ component: 'replicas' }),
     });
-    const agent: Agent = new Agent(
-      options,
-      identity,
-      replicas,
-      contact,
-      workloadIdentities,
-      files,
-    );
+    const agent: Agent = new Agent(options, identity, replicas, contact, workloadIdentities, files);
     await agent.restoreAndRun(stored.replicas, signal);
     return agent;
   }

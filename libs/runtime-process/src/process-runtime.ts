@@ -39,6 +39,7 @@ import { PipeHolder } from './client/pipe-holder.js';
 import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { toSupervisorProgram } from './supervisor/run-supervisor.js';
+import { requireLeases, requireSecrets } from './client/supervisor-abilities.js';
 import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
 import { EXEC_TTY, LEASES, SECRETS, type SupervisorSettings } from './wire/messages.js';
@@ -410,26 +411,6 @@ class SupervisedRuntime implements ProcessRuntime {
   private failEventReaders(): void {
     this.eventReaders.fail(createDisconnectedError());
   }
-}
-
-/** @throws kind `unimplemented` when the supervisor does not support leases. */
-function requireLeases({ hello }: SupervisorConnection): void {
-  if (hello.capabilities?.includes(LEASES) === true) return;
-  throw new CloudlessError(
-    'unimplemented',
-    `lease: the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${LEASES}, which needs ` +
-      'Linux with sh, setsid, env, sleep and grep; a supervisor of an earlier version is replaced when its last container is removed',
-  );
-}
-
-/** @throws kind `unimplemented` when the supervisor would write confidential variables to disk. */
-function requireSecrets({ hello }: SupervisorConnection, field: string): void {
-  if (hello.capabilities?.includes(SECRETS) === true) return;
-  throw new CloudlessError(
-    'unimplemented',
-    `${field}: the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${SECRETS}; a ` +
-      'supervisor of an earlier version is replaced when its last container is removed',
-  );
 }
 
 /** Shortens a lease by the time that its request has waited. */

@@ -1,21 +1,7 @@
 import { X509Certificate } from 'node:crypto';
-import {
-  chmod,
-  chown,
-  mkdir,
-  readdir,
-  readFile,
-  readlink,
-  realpath,
-  rename,
-  rm,
-  symlink,
-  utimes,
-  writeFile,
-  stat,
-} from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, realpath, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError, errorFields, errorMessageOf, type Log } from '@cloudless/base';
+import { CloudlessError, errorFields, type Log } from '@cloudless/base';
 import type {
   CredentialReader,
   IdentityDirectory,
@@ -24,7 +10,12 @@ import type {
   WorkloadIdentityFiles,
 } from '@cloudless/agent-core';
 import { makeDirectory } from '@cloudless/app-kit';
-import { errorCodeOf } from '../error-code.js';
+import {
+  CURRENT,
+  ignoreCode,
+  replaceFiles,
+  setOwnership,
+} from '../replica-files/versioned-directory.js';
 
 /** Folder in the data directory with the identities of replicas. */
 export const WORKLOAD_IDENTITY_FOLDER = 'workload-identities';
@@ -45,10 +36,6 @@ const FILE_NAMES = {
   keyPem: 'tls.key',
   bundlePem: 'ca.crt',
 } as const;
-/** Symbolic link to the folder with the current files. */
-const CURRENT = '..data';
-/** Prefix of the folders with files. */
-const VERSION_PREFIX = '..version-';
 /** Format of replica ids, which are safe as a file name. */
 const REPLICA_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
@@ -57,10 +44,7 @@ const REPLICA_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
  * Only the user of the agent can enter the folder with the directories; a container sees only the
  * directory that is mounted in the container.
  *
- * `tls.crt`, `tls.key` and `ca.crt` are symbolic links to `..data/…`, and `..data` is a link to a
- * folder with all three files. A change writes a new folder and replaces the one link `..data`, so
- * that all files change at the same time. The previous folder stays until the next change, for
- * readers that have resolved `..data`.
+ * `tls.crt`, `tls.key` and `ca.crt` change at the same time, see {@link replaceFiles}.
  */
 export class FileWorkloadIdentities implements WorkloadIdentityFiles {
   private readonly folder: string;
@@ -107,22 +91,15 @@ export class FileWorkloadIdentities implements WorkloadIdentityFiles {
   ): Promise<StoredWorkloadCredential> {
     const stored = withValidity(credential);
     const path = this.toPath(replicaId);
-    try {
-      const previous = await readlink(join(path, CURRENT)).catch(() => undefined);
-      const version = await this.createVersion(path, credential, reader);
-      const draft = join(path, `${CURRENT}.draft`);
-      await rm(draft, { force: true });
-      await symlink(version, draft);
-      await rename(draft, join(path, CURRENT));
-      for (const name of Object.values(FILE_NAMES))
-        await symlink(join(CURRENT, name), join(path, name)).catch(ignoreCode('EEXIST'));
-      await removeVersionsExcept(path, [version, previous]);
-      return stored;
-    } catch (reason) {
-      const kind = errorCodeOf(reason) === 'ENOSPC' ? 'exhausted' : 'precondition';
-      const message = `the files of the identity cannot be written to ${path}: ${errorMessageOf(reason)}`;
-      throw new CloudlessError(kind, message, { cause: reason });
-    }
+    const files = (['chainPem', 'keyPem', 'bundlePem'] as const).map((field) => ({
+      ...{ name: FILE_NAMES[field], content: credential[field] },
+      modifiedAtMs: credential.obtainedAtMs,
+    }));
+    await replaceFiles(path, files, {
+      permit: (file, kind) => allowReader(file, reader, kind === 'file' ? 0o400 : 0o700),
+      what: 'the files of the identity',
+    });
+    return stored;
   }
 
   async remove(replicaId: string): Promise<void> {
@@ -166,26 +143,6 @@ export class FileWorkloadIdentities implements WorkloadIdentityFiles {
     this.hasWarned = true;
     return false;
   }
-
-  /** Writes the files to a new folder and returns its name. */
-  private async createVersion(
-    path: string,
-    credential: WorkloadCredential,
-    reader: CredentialReader,
-  ): Promise<string> {
-    const version = await findFreeVersion(path);
-    const folder = join(path, version);
-    await mkdir(folder, { mode: 0o700 });
-    const obtainedAt = credential.obtainedAtMs / 1_000;
-    for (const field of ['chainPem', 'keyPem', 'bundlePem'] as const) {
-      const file = join(folder, FILE_NAMES[field]);
-      await writeFile(file, credential[field], { mode: 0o400, flag: 'wx' });
-      await allowReader(file, reader, 0o400);
-      await utimes(file, obtainedAt, obtainedAt);
-    }
-    await allowReader(folder, reader, 0o700);
-    return version;
-  }
 }
 
 /**
@@ -202,8 +159,8 @@ async function allowReader(
   const readBits = mode & 0o500;
   if (userId === undefined || (!canChown && userId !== process.getuid?.()))
     return chmod(path, mode | (readBits >> 3) | (readBits >> 6));
-  await chmod(path, groupId === undefined ? mode : mode | (readBits >> 3));
-  if (canChown) await chown(path, userId, groupId ?? 0);
+  const ownMode = groupId === undefined ? mode : mode | (readBits >> 3);
+  await setOwnership(path, ownMode, { userId, groupId: groupId ?? 0 });
 }
 
 /** Parses the validity of the certificate, the first in the chain. */
@@ -213,30 +170,5 @@ function withValidity(credential: WorkloadCredential): StoredWorkloadCredential 
     ...credential,
     notBeforeMs: Date.parse(validFrom),
     notAfterMs: Date.parse(validTo),
-  };
-}
-
-async function findFreeVersion(path: string): Promise<string> {
-  const numbers = (await readdir(path))
-    .filter((name) => name.startsWith(VERSION_PREFIX))
-    .map((name) => Number(name.slice(VERSION_PREFIX.length)));
-  return `${VERSION_PREFIX}${Math.max(0, ...numbers) + 1}`;
-}
-
-async function removeVersionsExcept(
-  path: string,
-  kept: readonly (string | undefined)[],
-): Promise<void> {
-  for (const name of await readdir(path)) {
-    if (name.startsWith(VERSION_PREFIX) && !kept.includes(name))
-      await rm(join(path, name), { recursive: true, force: true });
-  }
-}
-
-/** Returns a handler that ignores errors with a code of the operating system. */
-function ignoreCode(code: string): (reason: unknown) => undefined {
-  return (reason) => {
-    if (errorCodeOf(reason) !== code) throw reason;
-    return undefined;
   };
 }

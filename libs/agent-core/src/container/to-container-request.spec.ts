@@ -408,8 +408,9 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the service of the workload': /^expose\..*$/,
   toReplicaTarget:
     /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
+  ReplicaFiles: /^((secrets|configs)\..*|image_pull\.secret)$/,
   'no reader: the API refuses these fields':
-    /^(resources\.limits\.(storage_bytes|bandwidth_bps|custom)|resources\.(requests|limits)\.gpus|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
+    /^(resources\.limits\.(storage_bytes|bandwidth_bps|custom)|resources\.(requests|limits)\.gpus|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes)$/,
 };
 
 describe('toContainerRequest with one leaf field of the spec set', () => {
@@ -421,6 +422,7 @@ describe('toContainerRequest with one leaf field of the spec set', () => {
       toContainerRequest(aStartOrder({ spec }), {
         ...container,
         identity: { path: '/identity', inMemory: true },
+        files: { directory: undefined, mounts: [], env: {}, secretEnv: {} },
       }),
     );
   const withLeaf = (spec: WorkloadSpec): string =>

@@ -1,6 +1,7 @@
 import { definedFields, CloudlessError, type ContainerId } from '@cloudless/base';
 import {
   DEFAULTS,
+  FILES_CAPABILITY,
   Port_Protocol,
   requestsIdentity,
   resolvePortName,
@@ -113,7 +114,7 @@ function requireFiles({ files }: ContainerIdentity): FilesAccess {
   if (files !== undefined) return files;
   throw new CloudlessError(
     'unimplemented',
-    'spec.secrets: this node lacks the capability files.secrets',
+    `spec.secrets: this node lacks the capability ${FILES_CAPABILITY}`,
   );
 }
 

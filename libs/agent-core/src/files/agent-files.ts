@@ -1,36 +1,24 @@
 import { fromBinary } from '@bufbuild/protobuf';
-import { CloudlessError } from '@cloudless/base';
-import { OrderSchema, type WorkloadSpec } from '@cloudless/api';
+import {
+  FILES_CAPABILITY,
+  IMAGE_CREDENTIALS_CAPABILITY,
+  OrderSchema,
+  type WorkloadSpec,
+} from '@cloudless/api';
 import type { AgentOptions } from '../agent-options.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
-import type { FileCalls } from '../session/coordinator-transport.js';
 import type { StoredReplica } from '../store/agent-store.js';
 import { usesFiles } from './file-refs.js';
 import { ReplicaFiles } from './replica-files.js';
 
-/** Capability of a node that delivers secrets and configs to its replicas. */
-export const FILES_CAPABILITY = 'files.secrets';
-/** Capability of a node that pulls images with the credentials of `image_pull.secret`. */
-export const IMAGE_CREDENTIALS_CAPABILITY = 'images.credentials';
-
-/**
- * Returns the secrets and configs of replicas; undefined on a node without a place for them.
- * @param findCalls - Returns the calls over the connection of the session; undefined without one.
- */
+/** Returns the secrets and configs of replicas; undefined on a node without a place for them. */
 export function createReplicaFiles(
   { replicaFiles, nodeId, clock, random, log }: AgentOptions,
-  findCalls: () => FileCalls | undefined,
   findReplicas: () => Pick<NodeReplicas, 'sendSignal' | 'reportFiles'>,
 ): ReplicaFiles | undefined {
   if (replicaFiles === undefined) return undefined;
   return new ReplicaFiles({
     store: replicaFiles,
-    fetch: (request, signal) => {
-      const calls = findCalls();
-      if (calls === undefined)
-        throw new CloudlessError('unavailable', 'this node has no session with a coordinator');
-      return calls.getReplicaFiles(request, signal);
-    },
     sendSignal: (replicaId, signal) => findReplicas().sendSignal(replicaId, signal),
     report: (replicaId, reason) => findReplicas().reportFiles(replicaId, reason),
     ...{ nodeId, clock, random },
@@ -50,9 +38,7 @@ export function listFileCapabilities({
 }
 
 /** Returns the specs of the replicas that use secrets or configs, by replica id. */
-export function listFileSpecs(
-  stored: readonly StoredReplica[],
-): ReadonlyMap<string, WorkloadSpec> {
+export function listFileSpecs(stored: readonly StoredReplica[]): ReadonlyMap<string, WorkloadSpec> {
   return new Map(
     stored.flatMap(({ replicaId, start }) => {
       const order = start === undefined ? undefined : fromBinary(OrderSchema, start).order;

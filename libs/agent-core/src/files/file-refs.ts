@@ -1,5 +1,9 @@
 import { CloudlessError } from '@cloudless/base';
 import {
+  CONFIGS_DIRECTORY,
+  DEFAULT_RELOAD_SIGNAL,
+  FILES_VARIABLES,
+  SECRETS_DIRECTORY,
   Reload_Mode as ReloadMode,
   ReplicaFilesVersion_Kind as FilesKind,
   type FileKey,
@@ -11,10 +15,7 @@ import { toCredentialReader } from '../workload-identity/to-credential-reader.js
 import type { FileSet } from './replica-file-store.js';
 
 /** Directories of the files inside containers, and below the directory of a replica. */
-const DIRECTORIES = { secrets: '/run/secrets', configs: '/run/configs' } as const;
-/** Environment variables with these directories. */
-const VARIABLES = { secrets: 'CLOUDLESS_SECRETS_DIR', configs: 'CLOUDLESS_CONFIGS_DIR' } as const;
-const DEFAULT_SIGNAL = 'SIGHUP';
+const DIRECTORIES = { secrets: SECRETS_DIRECTORY, configs: CONFIGS_DIRECTORY } as const;
 /** Permission bits of files that only the owner, or every user, may read. */
 const OWNER_MODE = 0o400;
 const PUBLIC_MODE = 0o444;
@@ -66,7 +67,7 @@ export function listFileRefs(spec: FileSpec): readonly FileRef[] {
       mode: ref.mode === 0 ? defaultMode : ref.mode,
       signal:
         reload === ReloadMode.SIGNAL
-          ? ((signal === '' ? DEFAULT_SIGNAL : signal) as ContainerSignal)
+          ? ((signal === '' ? DEFAULT_RELOAD_SIGNAL : signal) as ContainerSignal)
           : undefined,
     };
   };
@@ -155,17 +156,13 @@ export function toDirectoryVariables(
   const fields = new Set(refs.map(({ field }) => field));
   return Object.fromEntries(
     [...fields].map((field) => [
-      VARIABLES[field],
+      FILES_VARIABLES[field],
       replicaDirectory === undefined ? DIRECTORIES[field] : `${replicaDirectory}/${field}`,
     ]),
   );
 }
 
-function requireKey(
-  ref: FileRef,
-  data: ReadonlyMap<string, Uint8Array>,
-  key: string,
-): Uint8Array {
+function requireKey(ref: FileRef, data: ReadonlyMap<string, Uint8Array>, key: string): Uint8Array {
   const value = data.get(key);
   if (value !== undefined) return value;
   throw new CloudlessError('precondition', `${toRefId(ref)} has no key ${key}`);

@@ -70,8 +70,5 @@ function fromDockerConfig(secret: string, registry: string, text: string): Image
 }
 
 function refuse(secret: string, problem: string): CloudlessError {
-  return new CloudlessError(
-    'precondition',
-    `spec.image_pull.secret: secret ${secret} ${problem}`,
-  );
+  return new CloudlessError('precondition', `spec.image_pull.secret: secret ${secret} ${problem}`);
 }

@@ -6,7 +6,6 @@ import {
   errorFields,
   errorKindOf,
   errorMessageOf,
-  errorReasonOf,
   type BackoffPolicy,
   type Clock,
   type Log,
@@ -18,12 +17,10 @@ import {
   GetReplicaFilesRequestSchema,
   Reload_Mode as ReloadMode,
   ReplicaFilesVersion_Kind as FilesKind,
-  type GetReplicaFilesRequest,
-  type GetReplicaFilesResponse,
-  type ReplicaFilesVersion,
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ContainerSignal, ImageCredentials } from '@cloudless/runtime';
+import type { FileCalls } from '../session/coordinator-transport.js';
 import { SerialQueue } from '../store/serial-queue.js';
 import {
   hasFiles,
@@ -37,20 +34,21 @@ import {
   type FileRef,
 } from './file-refs.js';
 import { FILES_REASON, type FilesAccess } from './files-access.js';
+import { collectValues, type FetchFiles } from './collect-values.js';
+import {
+  createMissingError,
+  isComplete,
+  isRefusal,
+  isSame,
+  isTemporary,
+  requireValues,
+} from './replica-values.js';
 import { toImageCredentials } from './image-credentials.js';
 import type { ReplicaFileStore, ReplicaValues } from './replica-file-store.js';
 
 export interface ReplicaFilesOptions {
   readonly nodeId: string;
   readonly store: ReplicaFileStore;
-  /**
-   * The GetReplicaFiles call.
-   * @throws kind `unavailable` without a session with a coordinator.
-   */
-  readonly fetch: (
-    request: GetReplicaFilesRequest,
-    signal: AbortSignal,
-  ) => AsyncIterable<GetReplicaFilesResponse>;
   /**
    * Sends a signal to the main process of a replica.
    * @returns False when no process runs. The next start reads the new files.
@@ -68,8 +66,6 @@ type FilesSpec = Pick<WorkloadSpec, 'secrets' | 'configs' | 'imagePull' | 'image
 
 /** Delay between attempts to bring files up to date, or to send a signal. */
 const REFRESH_BACKOFF: BackoffPolicy = { firstMs: 500, maxMs: 60_000, jitter: 0.2 };
-/** Time limit of the call, milliseconds. A restart with a local copy waits as long. */
-const FETCH_TIMEOUT_MS = 10_000;
 /**
  * Bound of the tmpfs for each reference, bytes: the old and the new version of up to 1 MB of values
  * in 100 files, each of which takes whole pages.
@@ -96,6 +92,12 @@ export class ReplicaFiles {
   /** Changes of the files of one replica run one after the other. */
   private readonly queues = new Map<string, SerialQueue>();
   private readonly closing = new AbortController();
+  /** Calls over the connection of the newest session; they fail once the session has ended. */
+  private calls: FileCalls | undefined;
+  private readonly fetchFiles: FetchFiles = (request, signal) => {
+    if (this.calls !== undefined) return this.calls.getReplicaFiles(request, signal);
+    throw new CloudlessError('unavailable', 'this node has no session with a coordinator');
+  };
 
   constructor(private readonly options: ReplicaFilesOptions) {}
 
@@ -117,7 +119,9 @@ export class ReplicaFiles {
         const known = entry.values.size > 0 ? entry.values : await this.readCopy(replicaId);
         const { values, imageCredentials } = await this.obtain(replicaId, entry, known, signal);
         // The container starts with these values, so no signal is due.
-        const current = mapValues(values, (each) => ({ ...each, signalPending: false }));
+        const current = new Map(
+          [...values].map(([id, each]) => [id, { ...each, signalPending: false }]),
+        );
         await this.saveCopy(replicaId, current);
         await this.putInPlace(replicaId, entry, current, imageCredentials);
         entry.timer?.cancel();
@@ -161,8 +165,12 @@ export class ReplicaFiles {
     }
   }
 
-  /** Brings the files of all replicas up to date. Call it at the begin of each session. */
-  refreshAll(): void {
+  /**
+   * Uses the connection of a new session, and brings the files of all replicas up to date, because a
+   * message about a change may have been lost.
+   */
+  useCalls(calls: FileCalls): void {
+    this.calls = calls;
     this.refresh([...this.entries.keys()]);
   }
 
@@ -254,7 +262,8 @@ export class ReplicaFiles {
     const request = create(GetReplicaFilesRequestSchema, {
       ...{ nodeId, replicaId, known: [...known.values()].map(({ version }) => version) },
     });
-    const responses = await this.collect(request, signal);
+    const stops = [signal, this.closing.signal].filter((each) => each !== undefined);
+    const responses = await collectValues(this.fetchFiles, request, stops, this.options.clock);
     const values = new Map<string, ReplicaValues>();
     let pull: ReadonlyMap<string, Uint8Array> | undefined;
     for (const { version, unchanged, data } of responses) {
@@ -270,39 +279,6 @@ export class ReplicaFiles {
     return { values, ...definedFields({ pull }) };
   }
 
-  /** Reads all responses, within {@link FETCH_TIMEOUT_MS}. */
-  private async collect(
-    request: GetReplicaFilesRequest,
-    signal: StopSignal | undefined,
-  ): Promise<readonly GetReplicaFilesResponse[]> {
-    const { fetch, clock } = this.options;
-    const call = new AbortController();
-    let abort = (_reason: CloudlessError): void => undefined;
-    const aborted = new Promise<never>((_resolve, reject) => {
-      abort = (reason) => {
-        call.abort(reason);
-        reject(reason);
-      };
-    });
-    const timer = clock.setTimer(FETCH_TIMEOUT_MS, () =>
-      abort(new CloudlessError('unavailable', 'the coordinator did not answer in time')),
-    );
-    const onStop = (): void => abort(new CloudlessError('unavailable', 'the start was cancelled'));
-    const stops = [signal, this.closing.signal].filter((each) => each !== undefined);
-    for (const stop of stops) stop.addEventListener('abort', onStop, { once: true });
-    const readAll = async (): Promise<readonly GetReplicaFilesResponse[]> => {
-      const responses: GetReplicaFilesResponse[] = [];
-      for await (const response of fetch(request, call.signal)) responses.push(response);
-      return responses;
-    };
-    try {
-      return await Promise.race([readAll(), aborted]);
-    } finally {
-      timer.cancel();
-      for (const stop of stops) stop.removeEventListener('abort', onStop);
-    }
-  }
-
   /** Writes the files and sets what the containers get. Files that are in place are not written. */
   private async putInPlace(
     replicaId: string,
@@ -314,7 +290,8 @@ export class ReplicaFiles {
     const isProcess = spec.image === '';
     const withFiles = refs.filter(hasFiles);
     const secretEnv: Record<string, string> = {};
-    for (const ref of refs) Object.assign(secretEnv, toVariables(ref, requireValues(values, ref).data));
+    for (const ref of refs)
+      Object.assign(secretEnv, toVariables(ref, requireValues(values, ref).data));
     const directory =
       withFiles.length === 0 && !(isProcess && refs.length > 0)
         ? undefined
@@ -376,7 +353,8 @@ export class ReplicaFiles {
     fetched: ReadonlyMap<string, ReplicaValues>,
   ): Promise<void> {
     const changed = following.filter(
-      (ref) => !isSame(requireValues(entry.values, ref).version, requireValues(fetched, ref).version),
+      (ref) =>
+        !isSame(requireValues(entry.values, ref).version, requireValues(fetched, ref).version),
     );
     if (changed.length === 0) return;
     const values = new Map(entry.values);
@@ -390,7 +368,9 @@ export class ReplicaFiles {
     entry.values = values;
     this.options.log.info('files of the replica replaced', {
       replicaId,
-      names: changed.map((ref) => `${toRefId(ref)} version ${requireValues(values, ref).version.version}`),
+      names: changed.map(
+        (ref) => `${toRefId(ref)} version ${requireValues(values, ref).version.version}`,
+      ),
     });
   }
 
@@ -468,45 +448,4 @@ export class ReplicaFiles {
     this.queues.set(replicaId, queue);
     return queue.run(task);
   }
-}
-
-/** Returns true when the coordinator has decided that this node may not have the values. */
-function isRefusal(reason: unknown): boolean {
-  return ['denied', 'notFound'].includes(errorKindOf(reason));
-}
-
-/** Returns true when the values of the local copy may be used instead. */
-function isTemporary(reason: unknown): boolean {
-  if ((errorReasonOf(reason) as string) === 'NO_SECRETS_KEY') return true;
-  return ['unavailable', 'deadline', 'exhausted', 'conflict', 'internal'].includes(
-    errorKindOf(reason),
-  );
-}
-
-function isSame(one: ReplicaFilesVersion, other: ReplicaFilesVersion): boolean {
-  return one.uid === other.uid && one.version === other.version;
-}
-
-function isComplete(
-  refs: readonly FileRef[],
-  values: ReadonlyMap<string, ReplicaValues>,
-): boolean {
-  return refs.every((ref) => values.has(toRefId(ref)));
-}
-
-function requireValues(values: ReadonlyMap<string, ReplicaValues>, ref: FileRef): ReplicaValues {
-  const found = values.get(toRefId(ref));
-  if (found === undefined) throw createMissingError(toRefId(ref));
-  return found;
-}
-
-function mapValues(
-  values: ReadonlyMap<string, ReplicaValues>,
-  change: (each: ReplicaValues) => ReplicaValues,
-): ReadonlyMap<string, ReplicaValues> {
-  return new Map([...values].map(([id, each]) => [id, change(each)]));
-}
-
-function createMissingError(id: string): CloudlessError {
-  return new CloudlessError('unavailable', `the coordinator sent no values of ${id}`);
 }

@@ -26,8 +26,7 @@ export function instrumentTransport(
           renewNodeCertificate: (request) => connection.renewNodeCertificate(request),
           issueWorkloadCertificate: (request) => connection.issueWorkloadCertificate(request),
           authorizeAgentCall: (request) => connection.authorizeAgentCall(request),
-          getReplicaFiles: (request, callSignal) =>
-            connection.getReplicaFiles(request, callSignal),
+          getReplicaFiles: (request, callSignal) => connection.getReplicaFiles(request, callSignal),
           openSession: (outgoing) => {
             sessions.add();
             return connection.openSession(outgoing);

@@ -25,6 +25,7 @@ const aTarget = (overrides: Partial<ReplicaTarget> = {}): ReplicaTarget => ({
   preStopMs: 0,
   graceMs: 10_000,
   usesImage: false,
+  usesFiles: false,
   runtime: '',
   ...overrides,
 });

@@ -1,6 +1,6 @@
 import { assertNever, type ContainerId } from '@cloudless/base';
-import { FILES_REASON } from '../files/files-access.js';
 import type { ReplicaTarget } from './replica-target.js';
+import { withFilesReason } from './files-reason.js';
 import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
 import { isEnded, type ReplicaPhase } from './replica-phase.js';
 import {
@@ -91,7 +91,7 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
         return withoutEffects(state);
       return onProbe(state, event);
     case 'filesReported':
-      return onFilesReported(state, event.reason);
+      return withoutEffects(withFilesReason(state, event.reason));
     case 'endpointsGone':
       return onEndpointsGone(state);
     case 'stopDue':
@@ -183,15 +183,6 @@ function leave(
     state: { ...state, activity: { kind: 'leaving', containerId } },
     effects: [{ kind: 'terminateAfter', delayMs }],
   };
-}
-
-/** Shows that files are outdated, unless the replica has another reason. */
-function onFilesReported(state: ReplicaState, reason: string): ReplicaTransition {
-  const { activity, reason: current } = state;
-  const isReplaceable = current === '' || current.startsWith(FILES_REASON);
-  if (activity.kind !== 'running' || !isReplaceable || current === reason)
-    return withoutEffects(state);
-  return withoutEffects({ ...state, reason });
 }
 
 /** Ends the wait for network proxies; the pre-stop delay begins now. */

@@ -15,7 +15,14 @@ const CONTAINER = toContainerId('a'.repeat(64));
 const NEXT = toContainerId('b'.repeat(64));
 const target: ReplicaTarget = {
   ...{ restart: 'always', maxRetries: Number.POSITIVE_INFINITY, tcpPorts: [], probes: {} },
-  ...{ preStopMs: 0, graceMs: 10_000, usesImage: false, runtime: '', stopAfterMs: 30_000 },
+  ...{
+    preStopMs: 0,
+    graceMs: 10_000,
+    usesImage: false,
+    usesFiles: false,
+    runtime: '',
+    stopAfterMs: 30_000,
+  },
 };
 const exit: ContainerExit = { containerId: CONTAINER, exitCode: 143, reason: 'ended', upMs: 10 };
 const exited: ContainerStatus = {

@@ -6,7 +6,7 @@ import type { NodeMonitor } from '../node/node-monitor.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import type { IdentityKeeper } from '../store/identity-keeper.js';
 import type { CoordinatorContact } from './coordinator-contact.js';
-import type { CoordinatorTransport } from './coordinator-transport.js';
+import type { CoordinatorTransport, FileCalls } from './coordinator-transport.js';
 import type { LeaseKeeper } from './lease-keeper.js';
 
 export interface SessionClientOptions {
@@ -42,8 +42,11 @@ export interface SessionClientOptions {
   readonly certificates?: CertificateClient | undefined;
   /** Called and awaited when this node has been enrolled, before its Hello. */
   readonly onEnrolled: (clusterId: string) => Promise<void>;
-  /** Called when a coordinator has admitted this node, at the begin of each session. */
-  readonly onAdmitted?: () => void;
+  /**
+   * Called when a coordinator has admitted this node, in each session.
+   * @param calls - Calls over the connection of the session; they fail after the session.
+   */
+  readonly onAdmitted?: (calls: FileCalls) => void;
   /** Called when secrets or configs of these replicas have new versions. */
   readonly onFilesChanged?: (replicaIds: readonly string[]) => void;
   /** Begins to serve a tunnel and returns undefined, or returns the refusal. */

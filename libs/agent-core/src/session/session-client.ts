@@ -29,8 +29,6 @@ const GOODBYE_TIMEOUT_MS = 500;
 /** Keeps a session with one of the coordinators. Replicas keep running without a session. */
 export class SessionClient {
   private outbox: SessionOutbox | undefined;
-  /** Connection of the session once the coordinator has admitted this node. */
-  private admitted: CoordinatorConnection | undefined;
   private readonly failureLog: SessionFailureLog;
   private readonly orders: OrderIntake;
   /** True after a coordinator rejected the Hello of this node as not enrolled. */
@@ -52,11 +50,6 @@ export class SessionClient {
     this.backoff = new ReconnectBackoff(options.random);
     this.failureLog = new SessionFailureLog(options.log);
     this.orders = new OrderIntake(options.replicas, options.log);
-  }
-
-  /** Calls over the connection of the session, once the coordinator has admitted this node. */
-  get calls(): FileCalls | undefined {
-    return this.admitted;
   }
 
   /** True while a coordinator has accepted the session. */
@@ -220,10 +213,9 @@ export class SessionClient {
           attempt.welcomed = true;
         } else if (message.message.case === 'admitted') {
           attempt.admitted = true;
-          this.admitted = open;
-          this.options.onAdmitted?.();
           pingMonitor.pingNow();
-          if (welcome !== undefined && !signal.aborted) this.keepLease(welcome, address);
+          if (welcome !== undefined && !signal.aborted)
+            this.handleAdmission(welcome, address, open);
         } else {
           if (!attempt.welcomed)
             throw new CloudlessError(
@@ -247,7 +239,6 @@ export class SessionClient {
       pingMonitor?.stop();
       outbox.end();
       if (this.outbox === outbox) this.outbox = undefined;
-      if (this.admitted === connection) this.admitted = undefined;
       connection?.close();
     }
   }
@@ -337,7 +328,8 @@ export class SessionClient {
   }
 
   /** Lets the lease keeper watch over the session, if the coordinator knows RenewLease. */
-  private keepLease(welcome: Welcome, address: string): void {
+  private handleAdmission(welcome: Welcome, address: string, calls: FileCalls): void {
+    this.options.onAdmitted?.(calls);
     const { sessionId } = welcome;
     const { nodeId } = this.options.identity.current;
     if (sessionId !== '')

@@ -294,6 +294,8 @@ export class SimNode {
         if (!process.isDead) observer.onContainerStop(this, containerId);
         return callRuntime(() => this.machineRuntime().stop(containerId, graceMs));
       },
+      signal: (containerId, signal) =>
+        callRuntime(() => this.machineRuntime().signal(containerId, signal)),
       renew: (leases) => callRuntime(() => this.machineRuntime().renew(leases)),
       remove: (containerId) => callRuntime(() => this.machineRuntime().remove(containerId)),
       list: () => callRuntime(() => this.machineRuntime().list()),
