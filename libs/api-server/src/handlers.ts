@@ -100,7 +100,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     reads: reads.coordinator,
     sessions,
     tunnels,
-    replicaFiles: new ReplicaFiles({ ...deps, access }),
+    replicaFiles: new ReplicaFiles({ ...deps, access, secretValues: reads.secretStore.values }),
     nodes: new NodeHandlers({ ...deps, mutex }),
     workloads: new WorkloadHandlers({ ...deps, ...changes }),
     rollouts: new RolloutHandlers({ ...deps, ...changes }),

@@ -62,10 +62,12 @@ export {
   describeNewPins,
   isRotated,
   findNewestVersion,
+  findVersionKeys,
+  listKeptVersions,
   listFileRefs,
   putFilesGuard,
   resolvePins,
-  requireFilesGuard,
+  putFilesUse,
   toNoun,
 } from './transaction/file-pins.js';
 export type { FileKind, FilePins, FileRef, FilesView } from './transaction/file-pins.js';

@@ -15,6 +15,7 @@ import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './placement/cluster-model.js';
 import { DrainReconciler } from './drain/drain-reconciler.js';
 import { Janitor } from './janitor.js';
+import { FileRotationReconciler } from './files/file-rotations.js';
 import { RotationReconciler } from './identity/rotation-reconciler.js';
 import { NetworkFeed } from './network/network-feed.js';
 import { NetworkSettings, type WantedNetworkSettings } from './network/network-settings.js';
@@ -135,22 +136,21 @@ export function startControllers(options: ControllersOptions): Controllers {
   });
   const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });
   const preemption = new PreemptionReconciler({
-    ...common,
-    readiness,
-    cluster,
+    ...{ ...common, readiness, cluster },
     log: log.child({ component: 'scheduler' }),
   });
   const nodeReconciler = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({
-    state,
-    clock,
-    random,
-    meter,
+    ...common,
     log: log.child({ component: 'janitor' }),
     retention: options.retention ?? {},
   });
   const drains = new DrainReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const rotation = new RotationReconciler({ ...common, log: log.child({ component: 'identity' }) });
+  const fileRotations = new FileRotationReconciler({
+    ...common,
+    log: log.child({ component: 'files' }),
+  });
   return {
     nodes,
     presenter,
@@ -177,6 +177,7 @@ export function startControllers(options: ControllersOptions): Controllers {
         nodeReconciler.close(),
         drains.close(),
         rotation.close(),
+        fileRotations.close(),
         janitor.close(),
         networkSettings?.close(),
       ]);

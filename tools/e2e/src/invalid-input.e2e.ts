@@ -296,12 +296,10 @@ describe('invalid request', () => {
         volumes: [{ name: 'data', mountPath: '/data', emptyDir: { sizeLimitBytes: '1' } }],
       },
     },
-    { field: 'image_pull.secret', spec: { image: 'nginx', imagePull: { secret: 'key' } } },
     {
       field: 'disconnect.mode (EXCLUSIVE with an image)',
       spec: { image: 'nginx', disconnect: { mode: 'EXCLUSIVE' } },
     },
-    { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
     { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
   ])(
     'is rejected with UNIMPLEMENTED by create and update when it sets the unsupported field $field',

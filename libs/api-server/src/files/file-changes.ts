@@ -1,4 +1,3 @@
-import type { ConfigRecord } from '@cloudless/api/store';
 import {
   holdsResources,
   listFileRefs,
@@ -33,14 +32,15 @@ export class FileChanges {
 
   private handle(changes: readonly RecordChange[]): void {
     for (const change of changes) {
-      if (change.kind !== 'config' || change.after === undefined) continue;
-      if (change.before?.version !== change.after.version) this.notify('configs', change.after);
+      if (change.kind !== 'config' && change.kind !== 'secret') continue;
+      if (change.after === undefined || change.before?.version === change.after.version) continue;
+      this.notify(change.kind === 'config' ? 'configs' : 'secrets', change.after);
     }
   }
 
   private notify(
     kind: FileKind,
-    { namespace, name }: Pick<ConfigRecord, 'namespace' | 'name'>,
+    { namespace, name }: { readonly namespace: string; readonly name: string },
   ): void {
     const view = this.state.view();
     for (const { value: workload } of view.workloads()) {

@@ -1,18 +1,21 @@
 import { equals } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema, toTemplate, type WorkloadSpec } from '@cloudless/api';
-import type { WorkloadRecord } from '@cloudless/api/store';
+import type { SecretRecord, WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import {
   listFileRefs,
-  requireFilesGuard,
-  toConfigKeyId,
+  findVersionKeys,
+  listKeptVersions,
+  putFilesUse,
   toNoun,
+  toSecretKeyId,
   type ClusterView,
   type FileRef,
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
-import { getSpec } from '../lookup.js';
+import { getSpec, type WorkloadName } from '../lookup.js';
+import { allowsAudience, isExpired } from '../secret/secret-lookup.js';
 
 /** A change of a workload whose references are checked. */
 interface CheckedSpec {
@@ -23,21 +26,20 @@ interface CheckedSpec {
   readonly spec: WorkloadSpec;
 }
 
-/** One version of a secret or config: its keys, with the sizes of their values. */
-interface KnownVersion {
-  readonly version: number;
-  readonly sizes: Readonly<Record<string, number>>;
-}
-
 /**
  * Checks the references of a new spec to secrets and configs. A change that makes no new version of
  * the workload is not checked.
  * @throws reason MISSING_REFERENCE with the path of the first field that names what does not exist;
  *   kind `invalid` when `env` needs a single key.
  */
-export function checkFileRefs(view: ClusterView, change: CheckedSpec): void {
+export function checkFileRefs(view: ClusterView, change: CheckedSpec, nowMs: number): void {
   if (!hasNewTemplate(change)) return;
-  for (const ref of listFileRefs(change.spec)) checkFileRef(view, change, ref);
+  for (const file of listFileRefs(change.spec)) {
+    checkFileRef(view, change, file);
+    if (file.kind === 'secrets') checkSecret(view, change, toSecretUse(file), nowMs);
+  }
+  const pullSecret = change.spec.imagePull?.secret ?? '';
+  if (pullSecret !== '') checkPullSecret(view, change, pullSecret, nowMs);
 }
 
 /**
@@ -48,10 +50,12 @@ export function putFileRefs(
   view: ClusterView,
   transaction: Transaction,
   change: CheckedSpec,
+  nowMs: number,
 ): void {
-  checkFileRefs(view, change);
-  if (hasNewTemplate(change) && listFileRefs(change.spec).length > 0)
-    requireFilesGuard(view, transaction, change.namespace);
+  checkFileRefs(view, change, nowMs);
+  if (!hasNewTemplate(change)) return;
+  if (listFileRefs(change.spec).length > 0 || (change.spec.imagePull?.secret ?? '') !== '')
+    putFilesUse(view, transaction, change.namespace);
 }
 
 function hasNewTemplate({ current, spec }: CheckedSpec): boolean {
@@ -66,36 +70,101 @@ function checkFileRef(view: ClusterView, { namespace }: CheckedSpec, file: FileR
   const path = `spec.${kind}[${index}]`;
   const noun = toNoun(kind);
   const subject = `${noun} "${namespace}/${ref.name}"`;
-  const versions = findVersions(view, namespace, file);
+  const versions = listKeptVersions(view, kind, namespace, ref.name);
   if (versions === undefined)
     throw createMissingError(`${path}.name`, `${subject} not found; create the ${noun} first`);
-  const version = ref.version === 0 ? versions.at(-1)?.version : ref.version;
-  const known = versions.find((kept) => kept.version === version);
-  if (known === undefined) {
-    const kept = versions.map((each) => each.version).join(', ');
-    const message = `${subject} has no version ${ref.version}; the kept versions are ${kept}`;
+  const version = ref.version === 0 ? (versions.at(-1) ?? 0) : ref.version;
+  const keys = findVersionKeys(view, kind, { namespace, name: ref.name, version });
+  if (keys === undefined) {
+    const message = `${subject} has no version ${version}; the kept versions are ${versions.join(', ')}`;
     throw createMissingError(`${path}.version`, message);
   }
-  const keys = Object.keys(known.sizes);
   for (const [position, { key }] of ref.keys.entries())
     if (!keys.includes(key)) {
-      const message = `version ${known.version} of ${subject} has no key "${key}"; its keys are ${keys.sort().join(', ')}`;
+      const message = `version ${version} of ${subject} has no key "${key}"; its keys are ${keys.join(', ')}`;
       throw createMissingError(`${path}.keys[${position}].key`, message);
     }
   if (ref.env !== '' && keys.length !== 1) {
-    const message = `version ${known.version} of ${subject} has ${keys.length} keys, and one variable has one value; name the key and its variable in keys`;
+    const message = `version ${version} of ${subject} has ${keys.length} keys, and one variable has one value; name the key and its variable in keys`;
     throw createMissingError(`${path}.env`, message);
   }
 }
 
-/** Returns the kept versions, ascending; undefined when there is no such secret or config. */
-function findVersions(
+/** A use of a secret, for the checks of the secret as a whole. */
+interface SecretUse {
+  readonly name: string;
+  /** Empty: the audience of the workload. */
+  readonly audience: string;
+  /** Paths of the fields that the errors name. */
+  readonly fields: { readonly name: string; readonly audience: string };
+}
+
+function toSecretUse({ ref, index }: Extract<FileRef, { kind: 'secrets' }>): SecretUse {
+  const path = `spec.secrets[${index}]`;
+  const { name, audience } = ref;
+  return { name, audience, fields: { name: `${path}.name`, audience: `${path}.audience` } };
+}
+
+/** Checks that a secret exists, has not expired, and allows the workload. */
+function checkSecret(
   view: ClusterView,
-  namespace: string,
-  { kind, ref }: FileRef,
-): readonly KnownVersion[] | undefined {
-  if (kind === 'configs') return view.config(toConfigKeyId(namespace, ref.name))?.value.versions;
-  return undefined;
+  workload: CheckedSpec,
+  { name, audience, fields }: SecretUse,
+  nowMs: number,
+): SecretRecord {
+  const { namespace } = workload;
+  const secret = view.secret(toSecretKeyId(namespace, name))?.value;
+  const subject = `secret "${namespace}/${name}"`;
+  if (secret === undefined)
+    throw createMissingError(fields.name, `${subject} not found; create the secret first`);
+  if (isExpired(secret, nowMs))
+    throw createMissingError(fields.name, `${subject} has expired; update the secret first`);
+  const problem = findAudienceProblem(secret, workload, audience);
+  if (problem !== undefined) throw createMissingError(fields.audience, problem);
+  return secret;
+}
+
+/** Checks that a secret has the keys that a registry needs. */
+function checkPullSecret(
+  view: ClusterView,
+  workload: CheckedSpec,
+  name: string,
+  nowMs: number,
+): void {
+  const field = 'spec.image_pull.secret';
+  const use = { name, audience: '', fields: { name: field, audience: field } };
+  const secret = checkSecret(view, workload, use, nowMs);
+  const keys = Object.keys(secret.versions.at(-1)?.sizes ?? {}).sort();
+  if (keys.includes('.dockerconfigjson')) return;
+  if (keys.includes('username') && keys.includes('password')) return;
+  const message = `secret "${workload.namespace}/${name}" needs the keys username and password, or .dockerconfigjson; its keys are ${keys.join(', ')}`;
+  throw createMissingError(field, message);
+}
+
+/** Returns why a workload may not use a secret; undefined when the secret allows the workload. */
+function findAudienceProblem(
+  secret: SecretRecord,
+  workload: WorkloadName,
+  audience: string,
+): string | undefined {
+  const own = `workload/${workload.namespace}.${workload.name}`;
+  const used = audience === '' ? own : audience;
+  if (allowsAudience(secret, used)) return undefined;
+  return `secret "${secret.namespace}/${secret.name}" does not allow the audience ${used}; add the audience to the secret`;
+}
+
+/**
+ * Checks that a secret allows a workload.
+ * @param audience - Empty: that of the workload.
+ * @throws reason MISSING_REFERENCE.
+ */
+export function requireAudience(
+  secret: SecretRecord,
+  workload: WorkloadName,
+  audience: string,
+): void {
+  const problem = findAudienceProblem(secret, workload, audience);
+  if (problem !== undefined) throw new CloudlessError('MISSING_REFERENCE', problem);
 }
 
 function createMissingError(field: string, message: string): CloudlessError {

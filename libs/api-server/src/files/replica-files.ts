@@ -23,6 +23,9 @@ import {
 } from '@cloudless/cluster-state';
 import { createDeniedError, type CallAccess } from '../access/call-access.js';
 import type { ApiCaller } from '../access/caller.js';
+import { requireSecret } from '../secret/secret-lookup.js';
+import type { SecretValues } from '../secret/secret-values.js';
+import { requireAudience } from './file-refs.js';
 
 /** The values of a version of a secret or config. */
 export interface FileValues {
@@ -43,6 +46,8 @@ interface Wanted {
   readonly version: number;
   /** Empty: all keys. */
   readonly keys: readonly FileKey[];
+  /** Empty: that of the workload. */
+  readonly audience: string;
 }
 
 export interface ReplicaFilesDeps {
@@ -50,6 +55,7 @@ export interface ReplicaFilesDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly access: CallAccess;
+  readonly secretValues: SecretValues;
 }
 
 /** Sends the values of secrets and configs to the node that runs a replica now. */
@@ -163,15 +169,22 @@ export class ReplicaFiles {
       if (config !== undefined) return config;
       throw new CloudlessError('MISSING_REFERENCE', `config "${namespace}/${name}" not found`);
     }
-    throw new CloudlessError('MISSING_REFERENCE', `secret "${namespace}/${name}" not found`);
+    return requireSecret(view, { namespace, name }).value;
   }
 
   private async readValues(
-    { namespace }: WorkloadRecord,
-    { name }: Wanted,
-    { uid, version }: ReplicaFilesVersion,
+    workload: WorkloadRecord,
+    { name, audience }: Wanted,
+    { kind, uid, version }: ReplicaFilesVersion,
   ): Promise<FileValues> {
-    const values = await this.deps.state.readRecord('configvalue', toValueKeyId(uid, version));
+    const { state, secretValues } = this.deps;
+    const { namespace } = workload;
+    if (kind !== Kind.CONFIG) {
+      const view = state.view();
+      requireAudience(requireSecret(view, { namespace, name }).value, workload, audience);
+      return secretValues.read(view, namespace, name, version);
+    }
+    const values = await state.readRecord('configvalue', toValueKeyId(uid, version));
     if (values !== undefined)
       return { uid, version, data: new Map(Object.entries(values.value.data)) };
     const message = `config "${namespace}/${name}" has no version ${version}`;
@@ -186,10 +199,10 @@ function listWanted(view: ClusterView, { uid, version }: ReplicaRecord): readonl
   const pullSecret = template.imagePull?.secret ?? '';
   return [
     ...template.secrets.map((ref) => ({ ...ref, kind: Kind.SECRET })),
-    ...template.configs.map((ref) => ({ ...ref, kind: Kind.CONFIG })),
+    ...template.configs.map((ref) => ({ ...ref, kind: Kind.CONFIG, audience: '' })),
     ...(pullSecret === ''
       ? []
-      : [{ kind: Kind.IMAGE_PULL_SECRET, name: pullSecret, version: 0, keys: [] }]),
+      : [{ kind: Kind.IMAGE_PULL_SECRET, name: pullSecret, version: 0, keys: [], audience: '' }]),
   ];
 }
 

@@ -86,7 +86,7 @@ export function validateChange(
   const { change } = planned;
   const judge = (changed: WorkloadChange): CheckedChange => {
     const admitted = deps.admission.check(view, changed, getOverride(planned));
-    checkFileRefs(view, changed);
+    checkFileRefs(view, changed, deps.clock.wallTime());
     return { kind: 'workload', change: changed, admitted };
   };
   switch (change.case) {

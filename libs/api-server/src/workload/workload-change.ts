@@ -96,7 +96,7 @@ export function putWorkloadChange(
   const { current, spec, reason, cause, note = '' } = change;
   const { requestId } = call;
   deps.admission.admit(view, transaction, change, call);
-  putFileRefs(view, transaction, change);
+  putFileRefs(view, transaction, change, deps.clock.wallTime());
   if (current === undefined) {
     const created = putNewWorkload(deps, view, transaction, change, requestId);
     putExposedService(deps, view, transaction, created);

@@ -93,7 +93,7 @@ export class WorkloadHandlers {
     const view = this.deps.state.view();
     const planned = planApply(this.deps, view, request);
     const admitted = this.deps.admission.check(view, planned, request.policyOverride?.reason);
-    checkFileRefs(view, planned);
+    checkFileRefs(view, planned, this.deps.clock.wallTime());
     const { current, ...change } = planned;
     const plan = this.deps.dryRun.planChange({ ...change, current: current?.value });
     return truncateWorkloadPlan(withPolicyWarnings(plan, admitted));

@@ -237,7 +237,7 @@ export const manifestSchema: RootSchema = {
      "$ref": "#/definitions/ImagePull"
     },
     "secrets": {
-     "description": "Secrets that the replicas use. Not supported: the call fails with UNIMPLEMENTED. At most 64.",
+     "description": "Secrets that the replicas use. FAILED_PRECONDITION with the reason MISSING_REFERENCE for a secret that does not exist, has expired, or does not allow the workload. At most 64.",
      "type": "array",
      "items": {
       "$ref": "#/definitions/SecretRef"
@@ -245,7 +245,7 @@ export const manifestSchema: RootSchema = {
      "maxItems": 64
     },
     "configs": {
-     "description": "Configs that the replicas use. Not supported: the call fails with UNIMPLEMENTED. At most 64.",
+     "description": "Configs that the replicas use. FAILED_PRECONDITION with the reason MISSING_REFERENCE for a config that does not exist. At most 64.",
      "type": "array",
      "items": {
       "$ref": "#/definitions/ConfigRef"
@@ -922,7 +922,7 @@ export const manifestSchema: RootSchema = {
      ]
     },
     "secret": {
-     "description": "Not supported: a value fails with UNIMPLEMENTED.",
+     "description": "Secret of the namespace of the workload with the credentials of the registry: the keys `username` and `password`, or `.dockerconfigjson`. Every pull uses the newest version. Default: none.",
      "type": "string"
     },
     "platform": {

@@ -279,6 +279,14 @@ describe('checkSpec', () => {
  * so a new field fails the spec below until it is listed here or rejected.
  */
 const SUPPORTED = [
+  ...['secrets', 'configs'].flatMap((list) =>
+    [
+      ...['name', 'env', 'mount_path', 'keys.key', 'keys.env', 'keys.file', 'mode', 'version'],
+      ...['reload.mode', 'reload.signal'],
+    ].map((name) => `${list}.${name}`),
+  ),
+  'secrets.audience',
+  'image_pull.secret',
   'init',
   'identity',
   ...['name', 'soft', 'hard'].map((name) => `ulimits.${name}`),
@@ -518,11 +526,10 @@ describe('checkSupported', () => {
   it('throws one error with every field that is not built, with list indexes', () => {
     const spec = aSpec({
       volumes: [{}, { source: { case: 'emptyDir', value: { sizeLimitBytes: 1n } } }],
-      imagePull: { secret: 'x' },
-      secrets: [{}],
+      resources: { requests: { gpus: 1 } },
     });
     expect(getRejection(spec)).toBe(
-      'spec.volumes[1].empty_dir.size_limit_bytes (only with medium MEMORY), spec.image_pull.secret, spec.secrets: not supported in this version; leave them out',
+      'spec.volumes[1].empty_dir.size_limit_bytes (only with medium MEMORY), spec.resources.requests.gpus: not supported in this version; leave them out',
     );
   });
 

@@ -235,9 +235,6 @@ function listUnsupportedFields(spec: WorkloadSpec): string[] {
       'spec.disconnect.mode (EXCLUSIVE with an image)',
       spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE,
     ],
-    ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
-    ['spec.secrets', spec.secrets.length > 0],
-    ['spec.configs', spec.configs.length > 0],
     ['spec.resources.requests.gpus', (resources?.requests?.gpus ?? 0) !== 0],
     ...listLimitChecks(resources?.limits),
   ];

@@ -11,6 +11,7 @@ import {
   EndpointRecordSchema,
   EvidenceRecordSchema,
   FilesGuardRecordSchema,
+  FilesUseRecordSchema,
   JoinTokenRecordSchema,
   LeaderLeaseRecordSchema,
   LeaderRecordSchema,
@@ -111,6 +112,8 @@ export const recordSchemas = {
   configvalue: ConfigValueRecordSchema,
   /** The guard of the secrets and configs of a namespace; id: the namespace. */
   filesguard: FilesGuardRecordSchema,
+  /** The guard of the uses of secrets and configs of a namespace; id: the namespace. */
+  filesuse: FilesUseRecordSchema,
   /** A secret without its values; id: `<namespace>/<name>`. */
   secret: SecretRecordSchema,
   /** The encrypted values of a version of a secret; id: `<uid>/<version>`. */

@@ -1,7 +1,12 @@
 import { create } from '@bufbuild/protobuf';
 import { Reload_Mode, type ConfigRef, type SecretRef, type WorkloadSpec } from '@cloudless/api';
-import { FilesGuardRecordSchema } from '@cloudless/api/store';
-import { toConfigKeyId } from '../records/records.js';
+import {
+  FilesGuardRecordSchema,
+  FilesUseRecordSchema,
+  type ConfigRecord,
+  type SecretRecord,
+} from '@cloudless/api/store';
+import { toConfigKeyId, toSecretKeyId } from '../records/records.js';
 import type { ClusterView } from '../view/view.js';
 import type { Transaction } from './transaction.js';
 
@@ -14,7 +19,7 @@ export type FileRef =
   | { readonly kind: 'configs'; readonly ref: ConfigRef; readonly index: number };
 
 /** The part of a view that decides about secrets and configs. */
-export type FilesView = Pick<ClusterView, 'config' | 'filesGuard'>;
+export type FilesView = Pick<ClusterView, 'config' | 'secret' | 'filesGuard' | 'filesUse'>;
 
 /**
  * The versions of secrets and configs that a new version of a workload keeps, by kind and name: those
@@ -43,13 +48,48 @@ export function isRotated({ version, reload }: SecretRef | ConfigRef): boolean {
 
 /** Returns the number of the newest version; undefined when there is no such secret or config. */
 export function findNewestVersion(
-  view: Pick<FilesView, 'config'>,
+  view: Pick<FilesView, 'config' | 'secret'>,
   kind: FileKind,
   namespace: string,
   name: string,
 ): number | undefined {
-  if (kind === 'configs') return view.config(toConfigKeyId(namespace, name))?.value.version;
-  return undefined;
+  return findRecord(view, kind, namespace, name)?.version;
+}
+
+/** Returns the keys of a version; undefined when the secret, the config or its version is missing. */
+export function findVersionKeys(
+  view: Pick<FilesView, 'config' | 'secret'>,
+  kind: FileKind,
+  {
+    namespace,
+    name,
+    version,
+  }: { readonly namespace: string; readonly name: string; readonly version: number },
+): readonly string[] | undefined {
+  const record = findRecord(view, kind, namespace, name);
+  const found = record?.versions.find((kept) => kept.version === version);
+  return found === undefined ? undefined : Object.keys(found.sizes).sort();
+}
+
+/** Returns the numbers of the kept versions, ascending; undefined when the object does not exist. */
+export function listKeptVersions(
+  view: Pick<FilesView, 'config' | 'secret'>,
+  kind: FileKind,
+  namespace: string,
+  name: string,
+): readonly number[] | undefined {
+  return findRecord(view, kind, namespace, name)?.versions.map(({ version }) => version);
+}
+
+function findRecord(
+  view: Pick<FilesView, 'config' | 'secret'>,
+  kind: FileKind,
+  namespace: string,
+  name: string,
+): SecretRecord | ConfigRecord | undefined {
+  return kind === 'configs'
+    ? view.config(toConfigKeyId(namespace, name))?.value
+    : view.secret(toSecretKeyId(namespace, name))?.value;
 }
 
 /** Returns the versions that a version of a workload keeps when it is created now. */
@@ -117,11 +157,12 @@ export function toNoun(kind: FileKind): 'secret' | 'config' {
 }
 
 /**
- * Makes the commit conflict with every change of a workload of the namespace that uses a secret or
- * config. Every change of a secret or config calls this function.
+ * Makes the commit conflict with every transaction that adds a use of a secret or config of the
+ * namespace meanwhile, and these conflict with the commit. Every change of a secret or config calls
+ * this function.
  */
 export function putFilesGuard(
-  view: Pick<ClusterView, 'filesGuard'>,
+  view: Pick<ClusterView, 'filesGuard' | 'filesUse'>,
   transaction: Transaction,
   namespace: string,
 ): Transaction {
@@ -129,14 +170,22 @@ export function putFilesGuard(
   const changes = (guard?.value.changes ?? 0n) + 1n;
   return transaction
     .require('filesguard', namespace, guard ?? 'absent')
+    .require('filesuse', namespace, view.filesUse(namespace) ?? 'absent')
     .put('filesguard', namespace, create(FilesGuardRecordSchema, { changes }));
 }
 
-/** Makes the commit conflict with every change of a secret or config of the namespace. */
-export function requireFilesGuard(
-  view: Pick<ClusterView, 'filesGuard'>,
+/**
+ * Makes the commit conflict with every change of a secret or config of the namespace, and these
+ * conflict with the commit. Every transaction that makes a version of a workload with references
+ * calls this function. Such transactions do not conflict with each other.
+ */
+export function putFilesUse(
+  view: Pick<ClusterView, 'filesGuard' | 'filesUse'>,
   transaction: Transaction,
   namespace: string,
 ): Transaction {
-  return transaction.require('filesguard', namespace, view.filesGuard(namespace) ?? 'absent');
+  const changes = (view.filesUse(namespace)?.value.changes ?? 0n) + 1n;
+  return transaction
+    .require('filesguard', namespace, view.filesGuard(namespace) ?? 'absent')
+    .put('filesuse', namespace, create(FilesUseRecordSchema, { changes }));
 }

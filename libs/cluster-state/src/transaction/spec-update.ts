@@ -19,7 +19,7 @@ import type { ClusterView, Stored } from '../view/view.js';
 import {
   applyPins,
   listFileRefs,
-  requireFilesGuard,
+  putFilesUse,
   resolvePins,
   restorePins,
   type FilePins,
@@ -67,7 +67,7 @@ export function putSpecUpdate(
   next.generation += 1n;
   transaction.require('workload', next.uid, current);
   if (forceVersion || !equals(WorkloadSpecSchema, toTemplate(before), toTemplate(spec))) {
-    if (listFileRefs(spec).length > 0) requireFilesGuard(view, transaction, next.namespace);
+    if (listFileRefs(spec).length > 0) putFilesUse(view, transaction, next.namespace);
     next.version += 1;
     const record = createVersionRecord(spec, {
       version: next.version,

@@ -8,6 +8,7 @@ import type {
   EndpointRecord,
   EvidenceRecord,
   FilesGuardRecord,
+  FilesUseRecord,
   JoinTokenRecord,
   NetworkSettingsRecord,
   NodePortRecord,
@@ -153,6 +154,8 @@ export interface ClusterView {
    * @param after - Only configs after this key, `<namespace>/<name>`. Default: all configs.
    */
   configsByName(after?: string): Iterable<Stored<ConfigRecord>>;
+  /** Changes with each new use of a secret or config of a namespace; undefined before the first. */
+  filesUse(namespace: string): Stored<FilesUseRecord> | undefined;
   /** Changes with any secret or config of a namespace; undefined before the first of them. */
   filesGuard(namespace: string): Stored<FilesGuardRecord> | undefined;
   /**

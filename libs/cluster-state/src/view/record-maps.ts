@@ -8,6 +8,7 @@ import type {
   EndpointRecord,
   EvidenceRecord,
   FilesGuardRecord,
+  FilesUseRecord,
   JoinTokenRecord,
   MasterKeyRecord,
   NetworkSettingsRecord,
@@ -77,6 +78,7 @@ export abstract class RecordMaps {
     // Always empty: see `parseViewKey`.
     configvalue: new Map(),
     filesguard: new Map(),
+    filesuse: new Map(),
     secret: new Map(),
     // Always empty: see `parseViewKey`.
     secretvalue: new Map(),
@@ -257,6 +259,10 @@ export abstract class RecordMaps {
 
   configs(): Iterable<Stored<ConfigRecord>> {
     return this.byKind.config.values();
+  }
+
+  filesUse(namespace: string): Stored<FilesUseRecord> | undefined {
+    return this.byKind.filesuse.get(namespace);
   }
 
   filesGuard(namespace: string): Stored<FilesGuardRecord> | undefined {

@@ -129,9 +129,17 @@ class FrozenView implements SimulationView {
       .sort((a, b) => a.version - b.version);
   }
 
-  /** The live config: versions of configs decide nothing about placements. */
+  /** The live config: versions of secrets and configs decide nothing about placements. */
   config(key: string): ReturnType<ClusterView['config']> {
     return this.live.config(key);
+  }
+
+  secret(key: string): ReturnType<ClusterView['secret']> {
+    return this.live.secret(key);
+  }
+
+  filesUse(namespace: string): ReturnType<ClusterView['filesUse']> {
+    return this.live.filesUse(namespace);
   }
 
   filesGuard(namespace: string): ReturnType<ClusterView['filesGuard']> {

@@ -17,7 +17,9 @@ export interface SimulationView extends Pick<
   | 'replicasOn'
   | 'revision'
   | 'config'
+  | 'secret'
   | 'filesGuard'
+  | 'filesUse'
 > {
   workloads(): Iterable<Stored<WorkloadRecord>>;
   nodes(): Iterable<Stored<NodeRecord>>;

@@ -1,4 +1,4 @@
-import { diffSpecs, type WorkloadSpec } from '@cloudless/api';
+import { diffSpecs, type ConfigRef, type SecretRef, type WorkloadSpec } from '@cloudless/api';
 
 /** Most changes of one version; more do not help a reader. */
 const MAX_CHANGES = 20;
@@ -15,7 +15,9 @@ export function describeTemplateChanges(
   after: WorkloadSpec | undefined,
 ): string[] {
   if (before === undefined || after === undefined) return [];
-  const changes = diffSpecs(before, after).map((change) => {
+  const changes = diffSpecs(before, after).flatMap((change) => {
+    if (change.path === 'secrets' || change.path === 'configs')
+      return describeRefChanges(change.path, before[change.path], after[change.path]);
     const path = change.path.replaceAll(/_[a-z]/g, (match) => match.slice(1).toUpperCase());
     if (change.before === undefined) return `${path} +`;
     if (change.after === undefined) return `${path} -`;
@@ -26,6 +28,26 @@ export function describeTemplateChanges(
   });
   const hidden = changes.length - MAX_CHANGES;
   return hidden > 0 ? [...changes.slice(0, MAX_CHANGES), `${hidden} more`] : changes;
+}
+
+/** Describes the changed references: `secrets["db"].version 3 -> 4`, `secrets["db"] +`. */
+function describeRefChanges(
+  path: 'secrets' | 'configs',
+  before: readonly (SecretRef | ConfigRef)[],
+  after: readonly (SecretRef | ConfigRef)[],
+): string[] {
+  const names = new Set([...before, ...after].map(({ name }) => name));
+  return [...names].flatMap((name) => {
+    const subject = `${path}[${JSON.stringify(name)}]`;
+    const was = before.find((ref) => ref.name === name);
+    const is = after.find((ref) => ref.name === name);
+    if (was === undefined) return [`${subject} +`];
+    if (is === undefined) return [`${subject} -`];
+    const versions =
+      was.version === is.version ? [] : [`${subject}.version ${was.version} -> ${is.version}`];
+    const isSame = JSON.stringify({ ...was, version: 0 }) === JSON.stringify({ ...is, version: 0 });
+    return [...versions, ...(isSame ? [] : [`${subject} changed`])];
+  });
 }
 
 function formatValue(value: unknown): string {

@@ -5,7 +5,9 @@ import {
   Taint_Effect,
   WorkloadSpecSchema,
   listRequiredCapabilities,
+  type Order,
 } from '@cloudless/api';
+import { ConfigRecordSchema, SecretRecordSchema } from '@cloudless/api/store';
 import { toContainerId } from '@cloudless/base';
 import { TestCluster } from '../index.js';
 import { SimulatedProxy } from '../test-cluster/simulated-proxy.js';
@@ -191,24 +193,61 @@ const withSteps = (before: JsonObject, after: JsonObject): Row => ({
   variant: { rollout: { steps: [after] } },
 });
 
-const rejectedRows = (
-  parent: string,
-  rows: Readonly<Record<string, JsonObject>>,
-  rejectionText = `spec.${parent}`,
-): Record<string, Row> =>
-  Object.fromEntries(
-    Object.entries(rows).map(([leaf, variant]) => [
-      `${parent}.${leaf}`,
-      { variant, rejectionText },
-    ]),
-  );
-
 /** Uses nodes with every needed capability, so that the runtime request shows the difference. */
 const ofImage = (before: JsonObject, after: JsonObject): Row => ({
   base: { image: 'nginx', ...before },
   variant: { image: 'nginx', ...after },
   world: 'containers',
 });
+/** Secrets and configs of the world `containers`, by name: the keys of each version. */
+const FILES: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  x: [['k'], ['k']],
+  y: [['k']],
+  two: [['k', 'l']],
+  registry: [['username', 'password']],
+};
+
+/** The rows of references to secrets or configs. */
+const filesRows = (kind: 'secrets' | 'configs'): Record<string, Row> => {
+  const of = (before: JsonObject, after: JsonObject): Row =>
+    ofImage({ [kind]: [{ name: 'x', ...before }] }, { [kind]: [{ name: 'x', ...after }] });
+  const ofKeys = (before: JsonObject, after: JsonObject): Row =>
+    of({ name: 'two', keys: [before] }, { name: 'two', keys: [after] });
+  return {
+    [`${kind}.name`]: of({}, { name: 'y' }),
+    [`${kind}.env`]: of({}, { env: 'X' }),
+    [`${kind}.mount_path`]: of({}, { mountPath: '/x' }),
+    [`${kind}.keys.key`]: ofKeys({ key: 'k', file: 'f' }, { key: 'l', file: 'f' }),
+    [`${kind}.keys.env`]: ofKeys({ key: 'k' }, { key: 'k', env: 'X' }),
+    [`${kind}.keys.file`]: ofKeys({ key: 'k' }, { key: 'k', file: 'f' }),
+    [`${kind}.mode`]: of({}, { mode: 288 }),
+    [`${kind}.version`]: of({}, { version: 1 }),
+    [`${kind}.reload.mode`]: of({}, { reload: { mode: 'NONE' } }),
+    [`${kind}.reload.signal`]: of(
+      { reload: { mode: 'SIGNAL' } },
+      { reload: { mode: 'SIGNAL', signal: 'SIGUSR1' } },
+    ),
+  };
+};
+
+/** Stores {@link FILES} as secrets and as configs, without values. */
+async function putFiles({ state }: TestCluster): Promise<void> {
+  const transaction = state.transaction();
+  for (const [name, versions] of Object.entries(FILES)) {
+    const fields = {
+      ...{ namespace: 'default', name, uid: name, version: versions.length },
+      versions: versions.map((keys, index) => ({
+        version: index + 1,
+        sizes: Object.fromEntries(keys.map((key) => [key, 1])),
+      })),
+    };
+    const secret = create(SecretRecordSchema, { ...fields, audiences: ['*'] });
+    transaction.put('secret', `default/${name}`, secret);
+    transaction.put('config', `default/${name}`, create(ConfigRecordSchema, fields));
+  }
+  await state.commit(transaction);
+}
+
 const ofVolume = (before: JsonObject, after: JsonObject): Row => {
   const volume = {
     name: 'data',
@@ -487,35 +526,13 @@ const rows: Readonly<Record<string, Row>> = {
     { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['cache'] }] } },
   ),
   'image_pull.policy': ofImage({}, { imagePull: { policy: 'ALWAYS' } }),
-  'image_pull.secret': {
-    ...ofImage({}, { imagePull: { secret: 'x' } }),
-    rejectionText: 'spec.image_pull.secret',
-  },
-  ...rejectedRows('secrets', {
-    name: { secrets: [{ name: 'x' }] },
-    env: { secrets: [{ env: 'X' }] },
-    mount_path: { secrets: [{ mountPath: '/x' }] },
-    'keys.key': { secrets: [{ keys: [{ key: 'x' }] }] },
-    'keys.env': { secrets: [{ keys: [{ key: 'x', env: 'X' }] }] },
-    'keys.file': { secrets: [{ keys: [{ key: 'x', file: 'x' }] }] },
-    mode: { secrets: [{ mode: 288 }] },
-    audience: { secrets: [{ audience: 'x' }] },
-    version: { secrets: [{ version: 1 }] },
-    'reload.mode': { secrets: [{ reload: { mode: 'SIGNAL' } }] },
-    'reload.signal': { secrets: [{ reload: { signal: 'SIGHUP' } }] },
-  }),
-  ...rejectedRows('configs', {
-    name: { configs: [{ name: 'x' }] },
-    env: { configs: [{ env: 'X' }] },
-    mount_path: { configs: [{ mountPath: '/x' }] },
-    'keys.key': { configs: [{ keys: [{ key: 'x' }] }] },
-    'keys.env': { configs: [{ keys: [{ key: 'x', env: 'X' }] }] },
-    'keys.file': { configs: [{ keys: [{ key: 'x', file: 'x' }] }] },
-    mode: { configs: [{ mode: 288 }] },
-    version: { configs: [{ version: 1 }] },
-    'reload.mode': { configs: [{ reload: { mode: 'SIGNAL' } }] },
-    'reload.signal': { configs: [{ reload: { signal: 'SIGHUP' } }] },
-  }),
+  'image_pull.secret': ofImage({}, { imagePull: { secret: 'registry' } }),
+  ...filesRows('secrets'),
+  ...filesRows('configs'),
+  'secrets.audience': ofImage(
+    { secrets: [{ name: 'x' }] },
+    { secrets: [{ name: 'x', audience: 'a' }] },
+  ),
 };
 
 /** Leaf fields without a row, each with the reason. */
@@ -529,6 +546,12 @@ const PLAIN_SPEC: JsonObject = {
   replicas: 3,
   rollout: { minReadyDuration: '1s' },
 };
+
+/** Returns the parts of an order that decide which secrets and configs the agent fetches, and where. */
+function listFiles({ order }: Order): unknown {
+  const spec = order.case === 'start' ? order.value.spec : undefined;
+  return [spec?.secrets, spec?.configs, spec?.imagePull?.secret];
+}
 
 /**
  * Returns everything that a spec causes: requests to the agents, their nodes, endpoints of services
@@ -550,6 +573,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     await submit(SUBJECT, Object.assign(spec, { replicas: 1, resources: rival.resources }));
     await cluster.addNode('node-a');
   } else if (world === 'containers') {
+    await cluster.complete(() => putFiles(cluster));
     await cluster.addNode('node-a', { capabilities: [...listRequiredCapabilities(spec)] });
     await submit(SUBJECT, Object.assign(spec, { replicas: 1 }));
   } else if (world === 'evicting') {
@@ -653,6 +677,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
         };
         return {
           nodeId,
+          files: listFiles(orderWithoutIds),
           request: toContainerRequest(orderWithoutIds, place),
           plan: toReplicaTarget(orderWithoutIds),
         };

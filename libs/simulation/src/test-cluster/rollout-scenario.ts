@@ -60,6 +60,17 @@ export class RolloutScenario {
     return scenario;
   }
 
+  /**
+   * Starts the nodes without a workload.
+   * @param hello - Fields of the Hello of each agent.
+   */
+  static async open(
+    nodes: number,
+    hello: Parameters<typeof startCluster>[2],
+  ): Promise<RolloutScenario> {
+    return new RolloutScenario(await startCluster(nodes, {}, hello));
+  }
+
   create(rollout: RolloutInit, spec: Spec = {}): Promise<Workload> {
     const limits = { minReadyDuration: durationFromMs(0), ...rollout };
     const ports = [{ name: 'http', containerPort: 80 }];

@@ -4,14 +4,16 @@ import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 /**
  * Starts a cluster with the nodes `node-1`, `node-2`, … in three zones in turn.
  * @param nodes - Number of nodes.
+ * @param hello - Fields of the Hello of each agent.
  */
 export async function startCluster(
   nodes: number,
   options: TestClusterOptions = {},
+  hello: Parameters<TestCluster['addNode']>[1] = {},
 ): Promise<TestCluster> {
   const cluster = await TestCluster.start(options);
   for (let number = 1; number <= nodes; number += 1)
-    await cluster.addNode(`node-${number}`, { zone: `zone-${number % 3}` });
+    await cluster.addNode(`node-${number}`, { zone: `zone-${number % 3}`, ...hello });
   return cluster;
 }
 

@@ -289,14 +289,16 @@ export type WorkloadSpec = Message<"cloudless.api.WorkloadSpec"> & {
   imagePull?: ImagePull | undefined;
 
   /**
-   * Secrets that the replicas use. Not supported: the call fails with UNIMPLEMENTED. At most 64.
+   * Secrets that the replicas use. FAILED_PRECONDITION with the reason MISSING_REFERENCE for a secret
+   * that does not exist, has expired, or does not allow the workload. At most 64.
    *
    * @generated from field: repeated cloudless.api.SecretRef secrets = 27;
    */
   secrets: SecretRef[];
 
   /**
-   * Configs that the replicas use. Not supported: the call fails with UNIMPLEMENTED. At most 64.
+   * Configs that the replicas use. FAILED_PRECONDITION with the reason MISSING_REFERENCE for a config
+   * that does not exist. At most 64.
    *
    * @generated from field: repeated cloudless.api.ConfigRef configs = 36;
    */
@@ -2165,7 +2167,8 @@ export type ImagePull = Message<"cloudless.api.ImagePull"> & {
   policy: ImagePull_Policy;
 
   /**
-   * Not supported: a value fails with UNIMPLEMENTED.
+   * Secret of the namespace of the workload with the credentials of the registry: the keys `username`
+   * and `password`, or `.dockerconfigjson`. Every pull uses the newest version. Default: none.
    *
    * @generated from field: string secret = 2;
    */
