@@ -1,6 +1,13 @@
+import type { WorkloadSpec } from '@cloudless/api';
 import type { ImageCredentials } from '@cloudless/runtime';
 import type { IdentityDirectory } from '../container/identity-directory.js';
-import type { FileRef } from './file-refs.js';
+import {
+  hasFiles,
+  toDirectoryVariables,
+  toRefDirectory,
+  toVariables,
+  type FileRef,
+} from './file-refs.js';
 
 /** Prefix of reasons in reports about secrets and configs. */
 export const FILES_REASON = 'secrets: ';
@@ -17,4 +24,27 @@ export interface FilesAccess {
   readonly secretEnv: Readonly<Record<string, string>>;
   /** Credentials for the image of the next start. */
   readonly imageCredentials?: ImageCredentials;
+}
+
+/**
+ * Returns what the containers of a replica get, without credentials.
+ * @param readData - Returns the values of a reference.
+ * @throws kind `precondition` when a value cannot be an environment variable.
+ */
+export function toFilesAccess(
+  { image }: Pick<WorkloadSpec, 'image'>,
+  refs: readonly FileRef[],
+  directory: IdentityDirectory | undefined,
+  readData: (ref: FileRef) => ReadonlyMap<string, Uint8Array>,
+): FilesAccess {
+  const isProcess = image === '';
+  const secretEnv: Record<string, string> = {};
+  for (const ref of refs) Object.assign(secretEnv, toVariables(ref, readData(ref)));
+  const mounted = directory === undefined || isProcess ? [] : refs.filter(hasFiles);
+  return {
+    directory,
+    mounts: mounted.map((ref) => ({ ref, path: `${directory?.path}/${toRefDirectory(ref)}` })),
+    env: toDirectoryVariables(refs, isProcess ? directory?.path : undefined),
+    secretEnv,
+  };
 }

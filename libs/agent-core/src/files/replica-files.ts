@@ -16,7 +16,6 @@ import {
 import {
   GetReplicaFilesRequestSchema,
   Reload_Mode as ReloadMode,
-  ReplicaFilesVersion_Kind as FilesKind,
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ContainerSignal, ImageCredentials } from '@cloudless/runtime';
@@ -25,15 +24,12 @@ import { SerialQueue } from '../store/serial-queue.js';
 import {
   hasFiles,
   listFileRefs,
-  toDirectoryVariables,
   toFileSet,
   toPullSecret,
-  toRefDirectory,
   toRefId,
-  toVariables,
   type FileRef,
 } from './file-refs.js';
-import { FILES_REASON, type FilesAccess } from './files-access.js';
+import { FILES_REASON, toFilesAccess, type FilesAccess } from './files-access.js';
 import { collectValues, type FetchFiles } from './collect-values.js';
 import {
   createMissingError,
@@ -41,6 +37,7 @@ import {
   isRefusal,
   isSame,
   isTemporary,
+  mergeValues,
   requireValues,
 } from './replica-values.js';
 import { toImageCredentials } from './image-credentials.js';
@@ -264,19 +261,7 @@ export class ReplicaFiles {
     });
     const stops = [signal, this.closing.signal].filter((each) => each !== undefined);
     const responses = await collectValues(this.fetchFiles, request, stops, this.options.clock);
-    const values = new Map<string, ReplicaValues>();
-    let pull: ReadonlyMap<string, Uint8Array> | undefined;
-    for (const { version, unchanged, data } of responses) {
-      if (version === undefined) continue;
-      const id = toRefId(version);
-      const received = new Map(Object.entries(data));
-      const before = known.get(id);
-      if (version.kind === FilesKind.IMAGE_PULL_SECRET) pull = received;
-      else if (!unchanged) values.set(id, { version, data: received, signalPending: false });
-      else if (before !== undefined && isSame(before.version, version)) values.set(id, before);
-    }
-    for (const ref of refs) if (!values.has(toRefId(ref))) throw createMissingError(toRefId(ref));
-    return { values, ...definedFields({ pull }) };
+    return mergeValues(refs, known, responses);
   }
 
   /** Writes the files and sets what the containers get. Files that are in place are not written. */
@@ -289,9 +274,6 @@ export class ReplicaFiles {
     const { refs, spec } = entry;
     const isProcess = spec.image === '';
     const withFiles = refs.filter(hasFiles);
-    const secretEnv: Record<string, string> = {};
-    for (const ref of refs)
-      Object.assign(secretEnv, toVariables(ref, requireValues(values, ref).data));
     const directory =
       withFiles.length === 0 && !(isProcess && refs.length > 0)
         ? undefined
@@ -302,13 +284,7 @@ export class ReplicaFiles {
     for (const ref of withFiles) await this.write(replicaId, ref, requireValues(values, ref), spec);
     entry.values = values;
     entry.access = {
-      directory,
-      mounts:
-        directory === undefined || isProcess
-          ? []
-          : withFiles.map((ref) => ({ ref, path: `${directory.path}/${toRefDirectory(ref)}` })),
-      env: toDirectoryVariables(refs, isProcess ? directory?.path : undefined),
-      secretEnv,
+      ...toFilesAccess(spec, refs, directory, (ref) => requireValues(values, ref).data),
       ...definedFields({ imageCredentials }),
     };
   }

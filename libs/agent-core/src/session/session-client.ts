@@ -214,8 +214,7 @@ export class SessionClient {
         } else if (message.message.case === 'admitted') {
           attempt.admitted = true;
           pingMonitor.pingNow();
-          if (welcome !== undefined && !signal.aborted)
-            this.handleAdmission(welcome, address, open);
+          if (welcome !== undefined && !signal.aborted) this.admit(welcome, address, open);
         } else {
           if (!attempt.welcomed)
             throw new CloudlessError(
@@ -328,7 +327,7 @@ export class SessionClient {
   }
 
   /** Lets the lease keeper watch over the session, if the coordinator knows RenewLease. */
-  private handleAdmission(welcome: Welcome, address: string, calls: FileCalls): void {
+  private admit(welcome: Welcome, address: string, calls: FileCalls): void {
     this.options.onAdmitted?.(calls);
     const { sessionId } = welcome;
     const { nodeId } = this.options.identity.current;
