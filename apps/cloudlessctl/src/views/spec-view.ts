@@ -16,6 +16,7 @@ import {
   formatLabels,
   formatWord,
 } from '../output/human.js';
+import { toOneLine } from '../output/table.js';
 import {
   formatDevices,
   formatImage,
@@ -25,7 +26,6 @@ import {
   formatSecurity,
   formatVolumes,
 } from './container-text.js';
-import { toOneLine } from '../output/table.js';
 import { formatFileReferences } from './file-text.js';
 import { formatProbe } from './probe-text.js';
 

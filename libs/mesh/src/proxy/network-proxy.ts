@@ -268,8 +268,7 @@ class NodeNetworkProxy implements NetworkProxy {
     return {
       ...{ revision, complete: revision > 0n, connected: this.coordinator !== undefined },
       ...{ services: services.size, endpoints: endpoints.size },
-      openConnections: this.context.connections.size,
-      listeners: this.listeners.openCount,
+      ...{ openConnections: this.context.connections.size, listeners: this.listeners.openCount },
       links: this.links?.status() ?? [],
       ...(typeof address === 'object' && address !== null ? { meshAddress: address } : {}),
       problems: problems.slice(0, MAX_PROBLEMS),
