@@ -2,12 +2,13 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { requireItem, type ServiceCluster } from './service-cluster.js';
 import { prepareForeignWorkloads } from './foreign-workloads.js';
+import { POSTGRES } from './postgres.js';
 import { findSessionFault } from './session-answers.js';
 
 /** Programs that the run needs. */
 export const FOREIGN_PROGRAMS = [
   ...['dig', 'curl', 'h2load', 'iperf3', 'nc', 'dnsperf'],
-  ...['psql', '/usr/local/bin/postgres', '/usr/local/bin/initdb', 'setpriv'],
+  ...['psql', POSTGRES.server, POSTGRES.initdb, 'setpriv'],
 ];
 
 /** DNS server of each node: the tenth address of the range. */

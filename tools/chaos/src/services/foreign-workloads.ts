@@ -4,10 +4,9 @@ import { join } from 'node:path';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Port_Protocol } from '@cloudless/api';
 import { REQUEST_APP } from '@cloudless/e2e';
+import { POSTGRES, asNobody, makeDirectoryOfNobody } from './postgres.js';
 import { requireItem, type ServiceCluster, type Spec } from './service-cluster.js';
 
-/** Account without rights, as which PostgreSQL runs. */
-const NOBODY = 65_534;
 /** A server that answers every HTTP/2 request with the id of its replica. */
 const HTTP2_SERVER = `require('node:http2').createServer((request, response) =>
   response.end(process.env.CLOUDLESS_REPLICA_ID)).listen(process.env.PORT, '127.0.0.1');`;
@@ -17,13 +16,6 @@ const UDP_SERVER = `const socket = require('node:dgram').createSocket('udp4');
   socket.bind(process.env.PORT, '127.0.0.1');`;
 
 const QUICK = { minReadyDuration: durationFromMs(0) };
-
-/** Returns the arguments that run a program as an account without rights. */
-const asNobody = (...command: readonly string[]): readonly string[] => [
-  'setpriv',
-  ...[`--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups'],
-  ...command,
-];
 
 /** A workload that other programs use, and the port of its service. */
 export interface ForeignWorkload {
@@ -53,13 +45,13 @@ export function prepareForeignWorkloads({
   // the account has to reach its data; the directories of the programs stay closed
   chmodSync(world.directory, 0o711);
   const data = join(world.directory, 'postgres');
-  execFileSync('install', ['-d', '-m', '0700', '-o', String(NOBODY), data]);
-  const [program = '', ...args] = asNobody('/usr/local/bin/initdb', '-D', data);
+  makeDirectoryOfNobody(data);
+  const [program = '', ...args] = asNobody(POSTGRES.initdb, '-D', data);
   execFileSync(program, [...args, '-U', 'postgres', '-A', 'trust', '--no-sync'], {
     stdio: ['ignore', 'ignore', 'pipe'],
     cwd: '/',
   });
-  const postgres = asNobody('/usr/local/bin/postgres', '-D', data, '-h', '127.0.0.1').join(' ');
+  const postgres = asNobody(POSTGRES.server, '-D', data, '-h', '127.0.0.1').join(' ');
   const first = requireItem(servers[0]).name;
   const udp = {
     ports: [{ name: 'main', containerPort: 7_000, protocol: Port_Protocol.UDP }],

@@ -3,6 +3,7 @@ import { setMaxListeners } from 'node:events';
 import { UsageError } from '../options.js';
 import { findProblem, isInside, runInside, untilStopped } from '../own-network.js';
 import { FOREIGN_PROGRAMS } from './foreign-clients.js';
+import { PASSWORD_PROGRAMS } from './password-rotation.js';
 import { SERVICE_USAGE, parseServiceOptions } from './options.js';
 import { runServices } from './run.js';
 
@@ -18,7 +19,11 @@ async function main(): Promise<number> {
     return 0;
   }
   const options = parseServiceOptions(args);
-  const problem = findProblem(['etcd', 'nft', ...(options.clients ? FOREIGN_PROGRAMS : ['nc'])]);
+  const problem = findProblem([
+    ...['etcd', 'nft', 'nc'],
+    ...(options.clients ? FOREIGN_PROGRAMS : []),
+    ...(options.passwords ? PASSWORD_PROGRAMS : []),
+  ]);
   if (problem !== undefined) {
     process.stderr.write(`chaos:services: cannot run here: ${problem}\n`);
     return EXIT_CANNOT_RUN;

@@ -1,10 +1,11 @@
 import { eventNames, parseServiceOptions } from './options.js';
 
 describe('parseServiceOptions', () => {
-  it('runs all events and the other clients by default', () => {
+  it('runs all events, the other clients and the change of the password by default', () => {
     expect(parseServiceOptions([])).toMatchObject({
       events: eventNames,
       clients: true,
+      passwords: true,
       nodes: 3,
       rate: 200,
       outageMs: 60_000,
@@ -16,9 +17,12 @@ describe('parseServiceOptions', () => {
     const { events } = parseServiceOptions(['--events', 'kill-node,rolling-update']);
     expect(events).toEqual(['kill-node', 'rolling-update']);
     expect(parseServiceOptions(['--strict']).isTimed).toBe(true);
-    expect(parseServiceOptions(['--events', 'none', '--no-clients'])).toMatchObject({
+    expect(
+      parseServiceOptions(['--events', 'none', '--no-clients', '--no-passwords']),
+    ).toMatchObject({
       events: [],
       clients: false,
+      passwords: false,
     });
   });
 

@@ -24,6 +24,8 @@ export interface ServiceOptions {
   readonly events: readonly EventName[];
   /** Runs dig, curl, h2load, iperf3, nc, dnsperf and psql as clients. */
   readonly clients: boolean;
+  /** Changes the password of PostgreSQL, a secret, while clients use it. */
+  readonly passwords: boolean;
   /** Nodes with replicas. */
   readonly nodes: number;
   /** Time for which there is no coordinator, milliseconds. */
@@ -40,13 +42,14 @@ export const SERVICE_USAGE = `Usage: npm run chaos:services -- [flags]
 
 Runs a cluster in network namespaces, and a client that sends 200 requests a second to the virtual
 address of a service, half over new and half over kept connections, while updates and faults happen.
-Then runs other programs as clients of services. Exits with 1 when an expectation was violated.
-Needs Linux, root, etcd and nft; for the other clients also dig, curl, h2load, iperf3, nc, dnsperf,
-psql and postgres.
+Then runs other programs as clients of services, and changes the password of PostgreSQL under load.
+Exits with 1 when an expectation was violated. Needs Linux, root, etcd and nft; for the password
+psql and postgres; for the other clients also dig, curl, h2load, iperf3, nc and dnsperf.
 
   --events A,B,…       these events in this order; none: no events
                        (default: ${eventNames.join(', ')})
   --no-clients         do not run the other programs
+  --no-passwords       do not change the password of PostgreSQL
   --nodes N            nodes with replicas, 3 to 8 (default 3)
   --rate N             requests per second, 10 to 2000 (default 200)
   --outage SECONDS     time for which stop-coordinators leaves none (default 60)
@@ -75,6 +78,7 @@ export function parseServiceOptions(args: readonly string[]): ServiceOptions {
   return {
     events: parseEvents(values.events),
     clients: values['no-clients'] !== true,
+    passwords: values['no-passwords'] !== true,
     nodes: Math.floor(number('nodes', 3, 3, 8)),
     rate: number('rate', 200, 10, 2_000),
     outageMs: number('outage', 60, 1, 3_600) * 1_000,
@@ -90,6 +94,7 @@ function readFlags(args: readonly string[]) {
       options: {
         events: { type: 'string' },
         'no-clients': { type: 'boolean' },
+        'no-passwords': { type: 'boolean' },
         nodes: { type: 'string' },
         rate: { type: 'string' },
         outage: { type: 'string' },

@@ -12,6 +12,7 @@ import {
 } from './events.js';
 import { runForeignClients } from './foreign-clients.js';
 import type { EventName, ServiceOptions } from './options.js';
+import { rotatePasswords } from './password-rotation.js';
 import { ServiceCluster } from './service-cluster.js';
 import { Traffic } from './traffic.js';
 import { judge, type Verdict } from './verdict.js';
@@ -24,7 +25,7 @@ const AFTER_MS = 2_000;
 const EVENT_WITHIN_MS = 240_000;
 
 /**
- * Runs a cluster, the client and the events, then the other clients.
+ * Runs a cluster, the client and the events, then the other clients and the change of the password.
  * @param print - Receives a line for each verdict.
  * @param stopSignal - Ends the cluster and this process when it aborts.
  * @returns Violations, as texts. Empty: all checks held.
@@ -47,6 +48,7 @@ export async function runServices(
     await cluster.start(options.nodes);
     if (options.events.length > 0) violations.push(...(await runEvents(cluster, options, print)));
     if (options.clients) violations.push(...(await runForeignClients(cluster, print)));
+    if (options.passwords) violations.push(...(await rotatePasswords(cluster, print)));
     return violations;
   } finally {
     await stop();
