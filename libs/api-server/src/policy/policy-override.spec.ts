@@ -1,6 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
   CoordinatorService,
+  ErrorReason,
   Event_Category as Category,
   Event_Severity as Severity,
   PlanWarning_Kind as WarningKind,
@@ -63,7 +64,7 @@ describe('override of policies', () => {
       expect(others).toEqual([]);
       expect(event).toMatchObject({
         ...{ category: Category.SECURITY, severity: Severity.WARNING },
-        ...{ namespace: 'default', workload: name },
+        ...{ namespace: 'default', workload: name, errorReason: ErrorReason.POLICY_DENIED },
         message: `policies were overridden ("${REASON}") that deny workload default/${name}: policy "privileged", rule "no-privileges" (spec.security.privileged)`,
       });
       const audit = bed.events(rpc).at(-1);

@@ -11,6 +11,7 @@ const ERROR_REASONS: Readonly<Record<string, ErrorReason>> = {
   NodeDrainFailed: ErrorReason.DRAIN_FAILED,
   NodeLost: ErrorReason.NODE_LOST,
   PolicyAudit: ErrorReason.POLICY_DENIED,
+  PolicyOverridden: ErrorReason.POLICY_DENIED,
   ReplicaFailed: ErrorReason.REPLICA_FAILED,
   ReplicasLost: ErrorReason.NODE_LOST,
   ReplicasUnplaced: ErrorReason.NO_CAPACITY,
