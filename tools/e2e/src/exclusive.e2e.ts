@@ -21,8 +21,16 @@ const HEARTBEAT_PROGRAM = `const fs = require('node:fs');
 const findReadyReplica = ({ status }: Workload) =>
   status!.replicas.find(({ ready, stale }) => ready && !stale);
 
+/**
+ * Time without contact after which the replica is stopped, seconds. A busy machine must not reach it
+ * while both sides run.
+ */
+const STOP_AFTER_S = 5;
+/** The same for a test in which the coordinator is away as long as its start takes. */
+const LONG_STOP_AFTER_S = 60;
+
 /** Creates an exclusive workload; returns its replica and the file of the heartbeats. */
-async function startExclusive(): Promise<{
+async function startExclusive(stopAfterS = STOP_AFTER_S): Promise<{
   readonly id: string;
   readonly nodeId: string;
   readonly heartbeats: string;
@@ -33,7 +41,7 @@ async function startExclusive(): Promise<{
     spec: {
       command: ['node', '-e', HEARTBEAT_PROGRAM],
       env: { HEARTBEATS: heartbeats },
-      disconnect: { mode: Disconnect_Mode.EXCLUSIVE, stopAfter: { seconds: 3n } },
+      disconnect: { mode: Disconnect_Mode.EXCLUSIVE, stopAfter: { seconds: BigInt(stopAfterS) } },
       terminationGracePeriod: { seconds: 1n },
       rollout: { minReadyDuration: { seconds: 0n } },
     },
@@ -112,7 +120,7 @@ describe('exclusive replica', () => {
   });
 
   it('keeps running when the coordinator is killed and restarted', async () => {
-    const { id, heartbeats } = await startExclusive();
+    const { id, heartbeats } = await startExclusive(LONG_STOP_AFTER_S);
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
     for (const name of ['agent-1', 'agent-2']) await cluster.waitUntilNodeReady(name);
