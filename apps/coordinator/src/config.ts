@@ -43,6 +43,12 @@ export interface CoordinatorConfig extends EtcdSettings {
   readonly trustDomain: string;
   /** Directory of keys; undefined: `identity` in the data directory. */
   readonly identityDir: string | undefined;
+  /** File of the key-encryption key of secrets; undefined: see `openSecretKeys`. */
+  readonly secretsKeyFile: string | undefined;
+  /** File of a passphrase in place of the key-encryption key. */
+  readonly secretsPassphraseFile: string | undefined;
+  /** File of the former key-encryption key, at the start that exchanges the key. */
+  readonly secretsPreviousKeyFile: string | undefined;
   /**
    * Writes a new admin credential at this start, and revokes the earlier credentials of its user.
    */
@@ -153,6 +159,9 @@ export function parseCoordinatorConfig(
     name: textField('coordinator', { pattern: LABEL, expected: 'a DNS label' }),
     trustDomain: textField('cloudless', { pattern: TRUST_DOMAIN, expected: TRUST_DOMAIN_RULE }),
     identityDir: pathField,
+    secretsKeyFile: pathField,
+    secretsPassphraseFile: pathField,
+    secretsPreviousKeyFile: pathField,
     newAdminCredential: switchField(false),
     defaultPolicies: oneOfField('on', ['on', 'off']),
     nodeCertificateLifetimeMs: durationField(DAY_MS, MIN_CERTIFICATE_MS, 365 * DAY_MS),

@@ -15,6 +15,10 @@ export interface CoordinatorMachine {
   readonly tracing?: Tracing;
   /** Value of CLOUDLESS_TOKEN_SECRET. Default: the secret is in the identity directory. */
   readonly tokenSecret?: string | undefined;
+  /** Value of CLOUDLESS_SECRETS_KEY. Default: none. */
+  readonly secretsKey?: string | undefined;
+  /** Value of CLOUDLESS_SECRETS_PASSPHRASE. Default: none. */
+  readonly secretsPassphrase?: string | undefined;
   /**
    * A store that other coordinators use too, in place of the one that the settings name. The caller
    * closes it.

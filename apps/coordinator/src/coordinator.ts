@@ -48,6 +48,7 @@ import { requireUniqueName } from './roles/unique-name.js';
 import { describeRole } from './roles/describe-role.js';
 import { LeaderConnections } from './roles/leader-connections.js';
 import { createRefusalReporter } from './roles/refusal-reporter.js';
+import { openSecretKeys } from './secrets/secrets-key.js';
 import { listViewProblems } from './roles/view-problems.js';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
@@ -134,7 +135,8 @@ export async function startCoordinator(
     const access =
       identity && createCallAuthentication({ state, machine, identity, metrics, reportRefusal });
     steps.add(() => access?.close());
-    const shared = { config, machine, metrics, identity, access };
+    const secretKeys = await openSecretKeys(config, machine, state);
+    const shared = { config, machine, metrics, identity, access, secretKeys };
     const roles: Roles =
       membership === undefined
         ? createFixedRole(openLeaderPart({ ...shared, state }))
@@ -193,6 +195,7 @@ export async function startCoordinator(
     steps.add(() => ops.close());
     // A leader that does not serve would delay every change until its lease ends.
     membership?.join();
+    await roles.whenLeading((leading) => secretKeys.exchange(leading));
     if (identity === undefined)
       log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
     else {

@@ -1,4 +1,9 @@
-import { createApiServer, type ApiServer, type ApiServerDeps } from '@cloudless/api-server';
+import {
+  createApiServer,
+  type ApiServer,
+  type ApiServerDeps,
+  type SecretKeys,
+} from '@cloudless/api-server';
 import { definedFields } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import {
@@ -30,6 +35,7 @@ export interface LeaderPartDeps {
   readonly identity?: CoordinatorIdentity | undefined;
   /** Absent without TLS. */
   readonly access?: CallAuthentication | undefined;
+  readonly secretKeys: SecretKeys;
   /** As in `ApiServerDeps`. */
   readonly handOver?: ApiServerDeps['handOver'];
 }
@@ -82,6 +88,7 @@ function startLeaderPart(deps: LeaderPartDeps, steps: CloseSteps): LeaderPart {
     explainImpossibleLimits,
     getConnection: (context) => context.values.get(connectionKey),
     ...access?.apiDeps,
+    secretKeys: deps.secretKeys,
     ...definedFields({ handOver: deps.handOver }),
     version: machine.version,
     coordinatorId: config.name,

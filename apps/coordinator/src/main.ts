@@ -51,6 +51,18 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     '--identity-dir <path>',
     'directory of the certificate authority and the token secret (default identity in the data directory)',
   ],
+  secretsKeyFile: [
+    '--secrets-key-file <path>',
+    'key-encryption key of secrets, 32 bytes in hex or base64, mode 0600 (default secrets-key in the identity directory, created at the first start)',
+  ],
+  secretsPassphraseFile: [
+    '--secrets-passphrase-file <path>',
+    'passphrase in place of the key-encryption key, mode 0600 (default none)',
+  ],
+  secretsPreviousKeyFile: [
+    '--secrets-previous-key-file <path>',
+    'former key-encryption key, at the start that exchanges the key (default none)',
+  ],
   newAdminCredential: [
     '--new-admin-credential',
     'write a new admin.credential at this start, and revoke the earlier credentials of the user admin (default off)',
@@ -162,6 +174,9 @@ const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
 /** Key of the HMAC by which tokens are stored, in place of the file `token-secret`. */
 const TOKEN_SECRET_VARIABLE = 'CLOUDLESS_TOKEN_SECRET';
+/** The key-encryption key of secrets, or its passphrase, in place of files. */
+const SECRETS_KEY_VARIABLE = 'CLOUDLESS_SECRETS_KEY';
+const SECRETS_PASSPHRASE_VARIABLE = 'CLOUDLESS_SECRETS_PASSPHRASE';
 const EXIT_FAILED = 1;
 /**
  * Limit of an orderly close. A disk that does not answer may block the close, while a supervisor
@@ -176,7 +191,9 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     ...(await readSettingLayers(names, options, process.env)),
   ];
   const config = parseCoordinatorConfig(layers, defaultDataDir(process.env));
-  const tokenSecret = takeTokenSecret();
+  const tokenSecret = takeVariable(TOKEN_SECRET_VARIABLE);
+  const secretsKey = takeVariable(SECRETS_KEY_VARIABLE);
+  const secretsPassphrase = takeVariable(SECRETS_PASSPHRASE_VARIABLE);
   let tracing = noTracing;
   const contextFields = (): LogFields => tracing.getLogFields();
   const log = createLog({
@@ -209,7 +226,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
       hostname: hostname(),
       pid: process.pid,
       version: VERSION,
-      tokenSecret,
+      ...{ tokenSecret, secretsKey, secretsPassphrase },
       watchdog,
     });
     const stopped = untilStopped();
@@ -234,10 +251,10 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
   }
 }
 
-/** Removes the token secret from the environment, so that no child process inherits the secret. */
-function takeTokenSecret(): string | undefined {
-  const secret = process.env[TOKEN_SECRET_VARIABLE];
-  delete process.env[TOKEN_SECRET_VARIABLE];
+/** Removes a secret from the environment, so that no child process inherits the secret. */
+function takeVariable(name: string): string | undefined {
+  const secret = process.env[name];
+  delete process.env[name];
   return secret;
 }
 

@@ -3,6 +3,7 @@ import {
   createReadServer,
   type LivenessMirrorDeps,
   type RolePart,
+  type SecretKeys,
 } from '@cloudless/api-server';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { openReadModel } from '@cloudless/controllers';
@@ -15,6 +16,7 @@ export interface FollowerPartDeps extends Pick<LivenessMirrorDeps, 'leaders' | '
   readonly state: ClusterState;
   /** Id of this coordinator. */
   readonly coordinatorId: string;
+  readonly secretKeys: SecretKeys;
   /** Absent without TLS. */
   readonly access?: CallAuthentication | undefined;
 }
@@ -37,6 +39,7 @@ export function openFollowerPart(deps: FollowerPartDeps): FollowerPart {
   const { presenter, placements } = model;
   const reads = createReadServer({
     ...{ state, clock, random, log, version, coordinatorId, nodes: mirror, presenter, placements },
+    secretKeys: deps.secretKeys,
     ...access?.apiDeps,
   });
   return {

@@ -79,7 +79,10 @@ export function createElectedRoles({
     },
     openFollower: () => {
       const { connect } = connections;
-      return openFollowerPart({ machine, state, coordinatorId, access, leaders, connect });
+      const { secretKeys } = deps;
+      return openFollowerPart({
+        ...{ machine, state, coordinatorId, access, secretKeys, leaders, connect },
+      });
     },
   });
   return {

@@ -1,4 +1,4 @@
-import { create } from '@bufbuild/protobuf';
+import { clone, create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   MasterKeyRecordSchema,
@@ -107,6 +107,27 @@ export class SecretKeys {
       if (!(reason instanceof CloudlessError) || reason.kind !== 'conflict') throw reason;
     }
     return this.require(state.view());
+  }
+
+  /**
+   * Encrypts the keys that need the former key-encryption key with the current one, and commits
+   * them. Without a former key, or when no key needs it, nothing is done.
+   * @throws the errors of {@link open} and of `ClusterState.commit`.
+   */
+  async exchange(state: ClusterState): Promise<void> {
+    const { current, previous } = this.options;
+    if (current === undefined || previous === undefined) return;
+    const transaction = state.transaction();
+    let count = 0;
+    for (const stored of state.view().masterKeys()) {
+      const { id } = stored.value;
+      if ((await current.unwrap(toWrappedKey(stored.value), id)) !== undefined) continue;
+      const next = clone(MasterKeyRecordSchema, stored.value);
+      await this.wrapKey(next, await this.openKey(stored));
+      transaction.require('masterkey', id, stored).put('masterkey', id, next);
+      count += 1;
+    }
+    if (count > 0) await state.commit(transaction);
   }
 
   /** Creates the record of a new key, in the state PENDING, without a time. */
