@@ -83,7 +83,7 @@ const coordinator: Rows<typeof CoordinatorService> = {
     request: ({ nodeId }) => ({ nodeId, sessionId: 'none', loopAge: { nanos: 1 } }),
   },
   session: { request: (target) => ({ message: { case: 'hello', value: hello(target) } }) },
-  getReplicaFiles: { request: ({ nodeId }) => ({ nodeId, replicaId: 'none' }) },
+  getReplicaFiles: { request: ({ nodeId, replicaId }) => ({ nodeId, replicaId }) },
   tunnel: { request: () => ({ frame: { case: 'tunnelId', value: 'none' } }) },
   getNode: { request: missingNode },
   listNodes: { request: nothing },

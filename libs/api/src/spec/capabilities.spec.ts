@@ -3,12 +3,13 @@ import fc from 'fast-check';
 import {
   Disconnect_Mode as Mode,
   Volume_EmptyDir_Medium as Medium,
+  Reload_Mode as ReloadMode,
   WorkloadSpecSchema,
   listRequiredCapabilities,
 } from '../index.js';
 import { arbitraryMessage } from '../testing/arbitrary-message.js';
 import { listSpecLeaves } from '../testing/index.js';
-import { FILES_CAPABILITY } from './files-rules.js';
+import { FILES_CAPABILITY, FILES_SIGNAL_CAPABILITY } from './files-rules.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;
 const capabilitiesOf = (init: Init): readonly string[] =>
@@ -193,6 +194,21 @@ describe('listRequiredCapabilities', () => {
       needs: ['runtime.cri', 'security.apparmor', 'security.selinux', 'security.privileged'],
     },
     {
+      name: 'a process with a secret',
+      given: { command: ['a'], secrets: [{ name: 'db' }] },
+      needs: ['runtime.process', 'files.secrets'],
+    },
+    {
+      name: 'a container that gets a signal when a config changes',
+      given: { image: 'a', configs: [{ name: 'web', reload: { mode: ReloadMode.SIGNAL } }] },
+      needs: ['runtime.cri', 'files.secrets', 'files.signal'],
+    },
+    {
+      name: 'an image from a registry with a password',
+      given: { image: 'a', imagePull: { secret: 'registry' } },
+      needs: ['runtime.cri', 'images.credentials'],
+    },
+    {
       name: 'a runtime class',
       given: { image: 'a', security: { runtimeClass: 'runsc' } },
       needs: ['runtime.cri', 'runtime-class.runsc'],
@@ -226,7 +242,9 @@ describe('listRequiredCapabilities', () => {
     fc.assert(
       fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) => {
         // Agents deliver files to replicas of both runtimes.
-        const needs = listRequiredCapabilities(spec).filter((name) => name !== FILES_CAPABILITY);
+        const needs = listRequiredCapabilities(spec).filter(
+          (name) => name !== FILES_CAPABILITY && name !== FILES_SIGNAL_CAPABILITY,
+        );
         expect(new Set(needs).size).toBe(needs.length);
         const processCapabilities = needs.filter((name) =>
           /^(runtime\.process$|process\.|disconnect\.)/.test(name),

@@ -2,12 +2,17 @@ import { isFieldSet } from '@bufbuild/protobuf';
 import {
   SecurityContextSchema,
   Volume_EmptyDir_Medium as Medium,
+  Reload_Mode as ReloadMode,
   type SecurityContext,
   type Volume,
   type WorkloadSpec,
 } from '../gen.js';
 import { resolveDisconnectTimes } from './defaults.js';
-import { FILES_CAPABILITY, IMAGE_CREDENTIALS_CAPABILITY } from './files-rules.js';
+import {
+  FILES_CAPABILITY,
+  FILES_SIGNAL_CAPABILITY,
+  IMAGE_CREDENTIALS_CAPABILITY,
+} from './files-rules.js';
 import { requestsIdentity, WORKLOAD_IDENTITY_CAPABILITY } from './workload-identity.js';
 
 /** Capability that a node needs for each kind of volume. */
@@ -51,7 +56,7 @@ export function listRequiredCapabilities(
       .sort()
       .map((name) => `sysctl.${name}`),
     ...[...new Set(template.devices.map(({ hostPath }) => `device.${hostPath}`))].sort(),
-    ...listPlatformCapabilities(template),
+    ...listImageCapabilities(template),
     ...(template.ulimits.length > 0 ? ['container.ulimits'] : []),
     ...listNetworkCapabilities(template),
     ...listVolumeCapabilities(template),
@@ -62,16 +67,19 @@ export function listRequiredCapabilities(
   ];
 }
 
-function listFilesCapabilities({ secrets, configs, imagePull }: WorkloadSpec): readonly string[] {
-  return [
-    ...(secrets.length > 0 || configs.length > 0 ? [FILES_CAPABILITY] : []),
-    ...((imagePull?.secret ?? '') === '' ? [] : [IMAGE_CREDENTIALS_CAPABILITY]),
-  ];
+function listFilesCapabilities({ secrets, configs }: WorkloadSpec): readonly string[] {
+  const refs = [...secrets, ...configs];
+  if (refs.length === 0) return [];
+  const isSignalled = refs.some(({ reload }) => reload?.mode === ReloadMode.SIGNAL);
+  return [FILES_CAPABILITY, ...(isSignalled ? [FILES_SIGNAL_CAPABILITY] : [])];
 }
 
-function listPlatformCapabilities({ imagePull }: WorkloadSpec): readonly string[] {
-  const platform = imagePull?.platform ?? '';
-  return platform === '' ? [] : [`platform.${platform}`];
+function listImageCapabilities({ imagePull }: WorkloadSpec): readonly string[] {
+  const { platform = '', secret = '' } = imagePull ?? {};
+  return [
+    ...(platform === '' ? [] : [`platform.${platform}`]),
+    ...(secret === '' ? [] : [IMAGE_CREDENTIALS_CAPABILITY]),
+  ];
 }
 
 /** Returns the capabilities for resource limits. A limit of 0 means no limit. */

@@ -4,6 +4,8 @@ import { findPathProblem, isWithin } from './absolute-path.js';
 
 /** Capability of nodes that deliver secrets and configs to their replicas. */
 export const FILES_CAPABILITY = 'files.secrets';
+/** Capability of nodes that send a signal to a replica whose files have changed. */
+export const FILES_SIGNAL_CAPABILITY = 'files.signal';
 /** Capability of nodes that pull images with the credentials in `image_pull.secret`. */
 export const IMAGE_CREDENTIALS_CAPABILITY = 'images.credentials';
 

@@ -27,11 +27,15 @@ export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
   '^[0-9a-f]{64}$': 'must be 64 lower-case hex digits',
   '^(|process|cri)$': 'must be process, cri or empty',
   '^[^=]+$': 'must be a name without "="',
+  '^[^=]*$': 'must be empty, or a name without "="',
   '^[^=\\x00]+$': 'must be a name without "=" and NUL',
   '^(/[!-~]*)?$':
     'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters',
   "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$": "must be a header name: letters, digits and !#$%&'*+.^_`|~-",
+  '^\\S[^\\r\\n]*$': 'must be one line of text that does not begin with a space',
   '^[\\t -~]*$': 'must be visible ASCII characters and spaces',
+  '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$':
+    'must be letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
   '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$':
     'must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
   '^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$':
