@@ -19,7 +19,7 @@ import {
 } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 import { EventThrottle } from './event-throttle.js';
-import { mergeReport } from './merge-report.js';
+import { createMissingReports, mergeReport } from './merge-report.js';
 import { ReadyEvents } from './ready-events.js';
 import { ReportBacklog, type QueuedReport } from './report-backlog.js';
 import { createReportEvents, findCause } from './report-events.js';
@@ -104,6 +104,16 @@ export class ReplicaReportQueue {
     const { key, isSeparate } = this.backlog.add(nodeId, report);
     if (isSeparate) return this.queue.wake(`separate ${key}`);
     this.wakeLanes();
+  }
+
+  /**
+   * Adds reports about the end of the replicas of a node that its complete inventory does not
+   * contain.
+   * @param reported - Ids of the replicas in the inventory.
+   */
+  enqueueMissing(nodeId: string, reported: ReadonlySet<string>): void {
+    for (const report of createMissingReports(this.deps.state.view(), nodeId, reported))
+      this.enqueue(nodeId, report);
   }
 
   /**

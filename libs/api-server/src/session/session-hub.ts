@@ -37,7 +37,6 @@ import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
 import { computeReconnectTimes } from './reconnect-times.js';
 import { NO_TUNNELS, type TunnelListener, type TunnelRequester } from './tunnel-requester.js';
-import { createMissingReports } from './merge-report.js';
 import { ReplicaReportQueue } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
 import { exposeSessionCount } from './session-count.js';
@@ -182,7 +181,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
       this.reportQueue.enqueue(nodeId, report);
     }
     if (inventory?.last === true)
-      this.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
+      this.reportQueue.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
     const isConnected = (): boolean => nodes.status(nodeId).phase === NodePhase.READY;
     if (isConnected()) nodes.renewLease(nodeId);
     // No order may be sent before all reports are written: a replica that is missing in the
@@ -354,7 +353,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     const { nodeId, inventory } = session;
     if (inventory === undefined) return;
     session.inventory = undefined;
-    this.enqueueMissing(nodeId, new Set(inventory.keys()));
+    this.reportQueue.enqueueMissing(nodeId, new Set(inventory.keys()));
     // No order may be sent before all reports are written: a replica that is missing in the
     // inventory has ended and must not be started again.
     await this.reportQueue.flushed(nodeId);
@@ -379,15 +378,6 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     );
     this.reportQueue.enqueue(session.nodeId, report);
     session.handleReport(report);
-  }
-
-  /**
-   * Enqueues reports about the end of replicas that the complete inventory does not contain.
-   * @param reported - Ids of the replicas in the inventory.
-   */
-  private enqueueMissing(nodeId: string, reported: ReadonlySet<string>): void {
-    for (const report of createMissingReports(this.deps.state.view(), nodeId, reported))
-      this.reportQueue.enqueue(nodeId, report);
   }
 
   /** Sends the orders that follow from a commit to the affected agents. */

@@ -671,8 +671,10 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
           epoch: 0n,
         });
         const identity = { path: '/identity', inMemory: true };
+        // The references are compared in `files`; their values come from the node.
+        const access = { directory: undefined, mounts: [], env: {}, secretEnv: {} };
         const place = {
-          ...{ clusterId: 'c', nodeId, identity },
+          ...{ clusterId: 'c', nodeId, identity, files: access },
           containerId: toContainerId('0'.repeat(64)),
         };
         return {
