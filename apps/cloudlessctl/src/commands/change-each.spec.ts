@@ -164,7 +164,7 @@ describe('a change of several subjects', () => {
     { line: 'delete', says: 'give the name of a workload, or select workloads with -l' },
     {
       line: 'delete a -f a.yaml',
-      says: '-f names the workloads and services to delete: remove a or -f',
+      says: '-f names the objects to delete: remove a or -f',
     },
     {
       line: 'node label a b',

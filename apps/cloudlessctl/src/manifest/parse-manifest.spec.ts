@@ -337,7 +337,10 @@ spec:
 
   it.each([
     { text: '', problem: 'web.yaml:1:1: contains no workload, service or config' },
-    { text: '# only a comment\n', problem: 'web.yaml:1:1: contains no workload, service or config' },
+    {
+      text: '# only a comment\n',
+      problem: 'web.yaml:1:1: contains no workload, service or config',
+    },
     { text: 'hello', problem: 'web.yaml:1:1: expected a map, got the string "hello"' },
     { text: 'spec: {}', problem: 'web.yaml:1:1: name: is missing' },
     { text: 'name: a', problem: 'web.yaml:1:1: spec: is missing' },
