@@ -102,11 +102,13 @@ describe('the output of get as a manifest', () => {
         expect(parse(print(one))).toEqual({
           workloads: [toEntry(spec)],
           services: [],
+          configs: [],
           problems: [],
         });
         expect(parse(print({ workloads: [one, two] }))).toEqual({
           workloads: [toEntry(spec), toEntry(spec, 'b')],
           services: [],
+          configs: [],
           problems: [],
         });
       }),
