@@ -17,13 +17,17 @@ let clock: ManualClock;
 let images: Images;
 /** Behaviour of the fake registry during a pull. */
 let registry: (signal: AbortSignal) => Promise<void>;
+/** User name and password of each pull. */
+let accounts: (string | undefined)[];
 /** Delays the answer of the fake runtime to a lookup of an image. */
 let delayLookup: () => Promise<void>;
 
 beforeEach(async () => {
   server = new FakeCriServer();
   registry = async () => undefined;
-  server.imageOverrides.pullImage = async ({ image }, { signal }) => {
+  accounts = [];
+  server.imageOverrides.pullImage = async ({ image, auth }, { signal }) => {
+    accounts.push(auth === undefined ? undefined : `${auth.username}:${auth.password}`);
     await registry(signal);
     server.images.add(image?.image ?? '');
     return { imageRef: `sha256:${image?.image}` };
@@ -87,6 +91,13 @@ const failPull = async (): Promise<void> => {
 };
 
 describe('Images.prepare', () => {
+  it('sends the credentials of the image to the runtime with the pull only', async () => {
+    const imageCredentials = { username: 'puller', password: 'canary' };
+    await prepare({ ...createRequest('a', 'always'), imageCredentials });
+    await prepare(createRequest('b', 'always'));
+    expect(accounts).toEqual(['puller:canary', undefined]);
+  });
+
   it('pulls nothing and reports nothing when the image is present', async () => {
     server.images.add(NGINX);
     expect(await prepare(createRequest('a'))).toEqual([]);

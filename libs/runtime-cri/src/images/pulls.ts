@@ -144,7 +144,8 @@ export class Pulls {
     try {
       const { imageRef } = await this.options.client.callImage('PullImage', (calls, signal) =>
         calls.pullImage(
-          { image: { image }, ...toAuth(credentials) },
+          // Not spread, so that a field that the request does not have is no valid code.
+          { image: { image }, auth: credentials },
           { signal: AbortSignal.any([signal, cancelled]) },
         ),
       );
@@ -168,15 +169,6 @@ export class Pulls {
     if (image === undefined) return { id: ref };
     return { id: image.id, ...(image.size === 0n ? {} : { sizeBytes: Number(image.size) }) };
   }
-}
-
-/** Returns the field `auth` of a pull. */
-function toAuth(credentials: ImageCredentials | undefined): {
-  readonly auth?: Pick<ImageCredentials, 'username' | 'password'>;
-} {
-  if (credentials === undefined) return {};
-  const { username, password } = credentials;
-  return { auth: { username, password } };
 }
 
 /**
