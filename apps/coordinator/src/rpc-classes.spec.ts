@@ -25,6 +25,8 @@ describe('classifyRpc', () => {
       'RenewLease',
       'Session',
       'Tunnel',
+      // Starts of replicas wait for their secrets and configs.
+      'GetReplicaFiles',
     ]);
     expect(rpcsWithPriority('stop')).toEqual([
       'CordonNode',
@@ -48,9 +50,10 @@ describe('classifyRpc', () => {
     expect(
       reads.filter((name) => !/^(Get|List|Watch|Explain|Plan|Simulate|Propose|Stream)/.test(name)),
     ).toEqual([]);
+    const control = rpcsWithPriority('control');
     const others = CoordinatorService.methods
       .map(({ name }) => name)
-      .filter((name) => !reads.includes(name));
+      .filter((name) => !reads.includes(name) && !control.includes(name));
     expect(others.filter((name) => /^(Get|List|Watch)/.test(name))).toEqual([]);
   });
 });
