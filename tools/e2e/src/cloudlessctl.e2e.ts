@@ -135,14 +135,14 @@ describe('an invalid manifest', () => {
     const before = await listNames();
     const path = await writeManifest(
       'refused.yaml',
-      `${good}---\nname: bad\nspec: { command: [sleep, "1"], secrets: [{ name: key }] }\n`,
+      `${good}---\nname: bad\nspec: { command: [sleep, "1"], resources: { requests: { gpus: 1 } } }\n`,
     );
     expect(await runCtl('apply', '-f', path)).toEqual({
       code: 1,
       stdout: '',
       stderr:
         'cloudlessctl: nothing was applied:\nworkload default/bad: ' +
-        'spec.secrets: not supported in this version; leave it out (UNIMPLEMENTED)\n',
+        'spec.resources.requests.gpus: not supported in this version; leave it out (UNIMPLEMENTED)\n',
     });
     expect(await listNames()).toEqual(before);
   });
