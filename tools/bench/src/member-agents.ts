@@ -105,8 +105,7 @@ class SimulatedAgent {
           renewNodeCertificate: (request) => connection.renewNodeCertificate(request),
           issueWorkloadCertificate: (request) => connection.issueWorkloadCertificate(request),
           authorizeAgentCall: (request) => connection.authorizeAgentCall(request),
-          getReplicaFiles: (request, callSignal) =>
-            connection.getReplicaFiles(request, callSignal),
+          getReplicaFiles: (request, callSignal) => connection.getReplicaFiles(request, callSignal),
           openSession: (outgoing) => connection.openSession(this.dropWhenMuted(outgoing)),
           openTunnel: (outgoing) => connection.openTunnel(outgoing),
           ping: () => (this.state === 'muted' ? Promise.resolve() : connection.ping()),

@@ -267,11 +267,16 @@ function readDocumentedCommands(): { readonly command: string; readonly code: nu
   });
 }
 
+const setMinReady = (duration: string): Promise<string> =>
+  getOutput(runCtl('workload', 'update', 'hello', '--min-ready', duration));
+
 describe('commands in docs/operating/rollouts.md', () => {
   beforeAll(async () => {
     const manifest = join(cluster.directory, 'hello.yaml');
     await writeFastExample(manifest);
     await getOutput(runCtl('apply', '-f', manifest, '--wait'));
+    // The first rollout lasts until it is paused, however long the command takes to start.
+    await setMinReady('60s');
   });
 
   it('are more than 15', () => {
@@ -285,6 +290,7 @@ describe('commands in docs/operating/rollouts.md', () => {
     );
     const finished = await runToEnd('bash', ['-c', localCommand], { env: cluster.ctlEnv });
     expect(finished).toMatchObject({ code });
+    if (command === 'cloudlessctl rollout pause hello') await setMinReady('1s');
   });
 
   it('end with the restored version active and its three replicas ready', async () => {
