@@ -112,13 +112,15 @@ describe('bundle of cloudlessctl', () => {
     );
   });
 
-  it('no file contains the validator, which only the coordinator uses', () => {
+  it('only the file of simulations of a snapshot contains CEL, which the controllers use', () => {
     const validator = /node_modules\/@bufbuild\/(cel|re2)\//;
-    for (const [file, { inputs }] of Object.entries(outputs))
+    for (const [file, { inputs }] of Object.entries(outputs)) {
+      if (file.includes('/simulate-snapshot-')) continue;
       assert.deepEqual(
         Object.keys(inputs).filter((input) => validator.test(input)),
         [],
         file,
       );
+    }
   });
 });

@@ -32,7 +32,8 @@ const COUNTER = [
 
 let cluster: RealCluster;
 beforeEach(async () => {
-  cluster = await RealCluster.start([ZONE]);
+  // A node whose agent returns later than its lease is lost, and its replicas are replaced.
+  cluster = await RealCluster.start([ZONE], undefined, { coordinatorFlags: ['--lease', '30s'] });
   await cluster.client.createWorkload({ name: 'count', spec: { command: COUNTER } });
   await cluster.waitUntilSettled('count');
   await waitUntilCounting(await requireContainer());

@@ -14,9 +14,9 @@ import {
   type Transaction,
 } from '@cloudless/cluster-state';
 import { sealSecret, type Envelope, type SecretData } from '@cloudless/secrets';
+import { listPinnedVersions } from '../files/workload-uses.js';
 import type { SecretKeyRing } from './secret-keys.js';
 import { toSecretKey, toUsedObject } from './secret-lookup.js';
-import { listPinnedVersions } from '../files/workload-uses.js';
 
 /** Versions of a secret that are kept without a use. */
 export const KEPT_VERSIONS = 10;
