@@ -68,7 +68,7 @@ describe('FileReplicaFiles', () => {
     expect(modeOf(join(path, '..'))).toBe(0o700);
   });
 
-  it('does not write a version that is in place', async () => {
+  it('keeps the files of a version that is in place', async () => {
     const files = openFiles();
     const { path } = await files.open('web-1', OPTIONS);
     await files.write('web-1', aSet(1));

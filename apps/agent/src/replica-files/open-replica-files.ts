@@ -19,7 +19,7 @@ const TMPFS = 0x0102_1994;
  */
 const SYS_ADMIN = 1n << 21n;
 
-/** What decides where the files are. */
+/** The settings and abilities of the machine that decide where the files are. */
 export interface ReplicaFilesPlace {
   /** True when this process may mount a tmpfs. */
   readonly canMount: boolean;

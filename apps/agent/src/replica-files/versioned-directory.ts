@@ -31,7 +31,7 @@ export interface VersionFile {
 export interface VersionOptions {
   /** Sets owner and permissions of a file, or of the folder with the files. */
   readonly permit: (path: string, kind: 'file' | 'folder') => Promise<void>;
-  /** What the files are, for the message of an error. */
+  /** Kind of the files, for the message of an error. */
   readonly what: string;
   /** Suffix of the name of the folder. Default: none. */
   readonly revision?: string;

@@ -80,7 +80,7 @@ describe('the key-encryption key of a coordinator', () => {
     });
   });
 
-  it('is checked: another key is refused with the id of the right key', async () => {
+  it('is refused when it is not the key of the cluster, with the id of the right key', async () => {
     await withCoordinator({}, async ({ secrets }) => void (await secrets.createSecret(aSecret)));
     const other = { secretsKey: 'ab'.repeat(32) };
     const refuse = async ({ secrets }: Clients): Promise<void> => {
@@ -91,7 +91,7 @@ describe('the key-encryption key of a coordinator', () => {
     await withCoordinator({}, refuse, other);
   });
 
-  it('is exchanged at a start that names the former key, which then is not needed', async () => {
+  it('replaces the former key at a start that names both, and later starts need only the new key', async () => {
     await withCoordinator({}, async ({ secrets }) => void (await secrets.createSecret(aSecret)));
     const next = { secretsKey: 'cd'.repeat(32) };
     await withCoordinator(

@@ -12,7 +12,7 @@ import {
 /** Prefix of reasons in reports about secrets and configs. */
 export const FILES_REASON = 'secrets: ';
 
-/** What the containers of a replica get. */
+/** Variables, mounts and credentials for the containers of a replica. */
 export interface FilesAccess {
   /** Directory of the replica; undefined when all values are environment variables. */
   readonly directory: IdentityDirectory | undefined;

@@ -268,7 +268,7 @@ describe('change of a secret', () => {
     expect(bed.machine.signals).toEqual([]);
   });
 
-  it('is found at the next session when its message was lost', async () => {
+  it('reaches the replica at the next session when its message was lost', async () => {
     const bed = new FilesBed();
     await bed.start();
     await bed.order(WITH_SIGNAL);
