@@ -178,6 +178,12 @@ const secretClasses: ClassByRpc<typeof SecretsService> = {
   listSecrets: read,
   updateSecret: write,
   deleteSecret: stop,
+  generateAccessToken: write,
+  revokeAccessToken: stop,
+  validateAccessToken: read,
+  rotateMasterKey: write,
+  getMasterKeyInfo: read,
+  getSecretAuditLog: read,
 };
 
 const nodeNetworkClasses: ClassByRpc<typeof NodeNetworkService> = {

@@ -43,6 +43,8 @@ import { createReadRoutes } from './routes/read-routes.js';
 import { createSecretRoutes } from './routes/secret-routes.js';
 import { guardService } from './routes/service-guard.js';
 import { createUserRoutes } from './routes/user-routes.js';
+import { AccessTokenHandlers } from './secret/access-token-handlers.js';
+import { MasterKeyHandlers } from './secret/master-key-handlers.js';
 import { SecretHandlers } from './secret/secret-handlers.js';
 import { ForeignAgents } from './session/foreign-agents.js';
 import { LOG_CHANNEL_PROTOCOL } from './session/node-admission.js';
@@ -131,11 +133,13 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   });
   const policy = createPolicyRoutes(routes, new PolicyHandlers({ ...deps, mutex }), reads.policy);
   const configs = createConfigRoutes(routes, new ConfigHandlers({ ...deps, mutex }), reads.configs);
-  const secret = createSecretRoutes(
-    routes,
-    new SecretHandlers({ ...deps, mutex, ...reads.secretStore }),
-    reads.secretReads,
-  );
+  const secretDeps = { ...deps, mutex, ...reads.secretStore };
+  const secret = createSecretRoutes(routes, {
+    secrets: new SecretHandlers(secretDeps),
+    accessTokens: new AccessTokenHandlers(secretDeps),
+    masterKeys: new MasterKeyHandlers(secretDeps),
+    reads: reads.secretReads,
+  });
   const sync = new NetworkSync({ ...deps, access });
   const relay = new NetworkRelay({ ...deps, access, tunnels });
   const nodeNetwork = createNodeNetworkRoutes({ sync, relay });

@@ -253,6 +253,14 @@ const secrets: Rows<typeof SecretsService> = {
   listSecrets: { request: inNamespace },
   updateSecret: { request: workload },
   deleteSecret: { request: workload },
+  generateAccessToken: { request: (target) => ({ ...workload(target), audience: 'ci' }) },
+  revokeAccessToken: { request: (target) => ({ ...workload(target), all: true }) },
+  validateAccessToken: {
+    request: (target) => ({ ...workload(target), accessToken: 'none', audience: 'ci' }),
+  },
+  rotateMasterKey: { request: nothing },
+  getMasterKeyInfo: { request: nothing },
+  getSecretAuditLog: { request: workload },
 };
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   syncNetwork: { request: ({ nodeId }) => ({ nodeId }) },

@@ -191,6 +191,12 @@ const secrets: Policies<typeof SecretsService> = {
   listSecrets: 'readOnly',
   updateSecret: 'change',
   deleteSecret: 'change',
+  generateAccessToken: 'change',
+  revokeAccessToken: 'change',
+  validateAccessToken: 'readOnly',
+  rotateMasterKey: 'change',
+  getMasterKeyInfo: 'readOnly',
+  getSecretAuditLog: 'readOnly',
 };
 
 const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> = {

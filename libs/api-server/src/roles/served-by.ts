@@ -185,6 +185,12 @@ const secrets: Rows<typeof SecretsService> = {
   listSecrets: 'records',
   updateSecret: 'leader',
   deleteSecret: 'leader',
+  generateAccessToken: 'leader',
+  revokeAccessToken: 'leader',
+  validateAccessToken: 'leader',
+  rotateMasterKey: 'leader',
+  getMasterKeyInfo: 'leader',
+  getSecretAuditLog: 'leader',
 };
 
 const nodeNetwork: Rows<typeof NodeNetworkService> = {

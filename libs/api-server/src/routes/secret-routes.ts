@@ -3,6 +3,8 @@ import { SecretsService, resolveNamespace } from '@cloudless/api';
 import type { CallAccess } from '../access/call-access.js';
 import type { AuditSubject } from '../audit/audit-event.js';
 import type { AuditEntry } from '../audit/audit-log.js';
+import type { AccessTokenHandlers } from '../secret/access-token-handlers.js';
+import type { MasterKeyHandlers } from '../secret/master-key-handlers.js';
 import type { SecretHandlers } from '../secret/secret-handlers.js';
 import { toSecretKey, type SecretName } from '../secret/secret-lookup.js';
 import type { SecretReads } from '../secret/secret-reads.js';
@@ -10,11 +12,17 @@ import { readWorkload, requireWorkloadRole, type CallRoutes } from './call-route
 
 const calls = SecretsService.method;
 
+export interface SecretRouteHandlers {
+  readonly secrets: SecretHandlers;
+  readonly accessTokens: AccessTokenHandlers;
+  readonly masterKeys: MasterKeyHandlers;
+  readonly reads: SecretReads;
+}
+
 /** Creates the implementation of SecretsService. */
 export function createSecretRoutes(
   routes: CallRoutes,
-  secrets: SecretHandlers,
-  reads: SecretReads,
+  { secrets, accessTokens, masterKeys, reads }: SecretRouteHandlers,
 ): ServiceImpl<typeof SecretsService> {
   const { access } = routes;
   return {
@@ -39,6 +47,30 @@ export function createSecretRoutes(
       ),
       describeSecret,
     ),
+    generateAccessToken: routes.change(
+      calls.generateAccessToken,
+      inNamespace(access, calls.generateAccessToken, (request, entry) =>
+        accessTokens.generateAccessToken(request, entry),
+      ),
+      describeSecret,
+    ),
+    revokeAccessToken: routes.change(
+      calls.revokeAccessToken,
+      inNamespace(access, calls.revokeAccessToken, (request, entry) =>
+        accessTokens.revokeAccessToken(request, entry),
+      ),
+      describeSecret,
+    ),
+    validateAccessToken: readWorkload(access, calls.validateAccessToken, (request) =>
+      accessTokens.validateAccessToken(request),
+    ),
+    getSecretAuditLog: readWorkload(access, calls.getSecretAuditLog, (request) =>
+      accessTokens.getSecretAuditLog(request),
+    ),
+    rotateMasterKey: routes.change(calls.rotateMasterKey, (request, entry) =>
+      masterKeys.rotateMasterKey(request, entry),
+    ),
+    getMasterKeyInfo: (request) => masterKeys.getMasterKeyInfo(request),
     getSecret: readWorkload(access, calls.getSecret, (request) => reads.getSecret(request)),
     ...createSecretReads(reads),
   };

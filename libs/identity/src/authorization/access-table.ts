@@ -208,6 +208,12 @@ const secrets: Rules<typeof SecretsService> = {
   listSecrets: list,
   updateSecret: change,
   deleteSecret: change,
+  generateAccessToken: change,
+  revokeAccessToken: change,
+  validateAccessToken: read,
+  rotateMasterKey: administer,
+  getMasterKeyInfo: readNodes,
+  getSecretAuditLog: read,
 };
 
 const health: Rules<typeof Health> = { check: everybody, watch: everybody };

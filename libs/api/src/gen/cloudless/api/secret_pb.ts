@@ -4,8 +4,8 @@
 // @generated from file cloudless/api/secret.proto (package cloudless.api, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { WorkloadUse } from "./config_pb.js";
 import { file_cloudless_api_config } from "./config_pb.js";
@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/secret.proto.
  */
 export const file_cloudless_api_secret: GenFile = /*@__PURE__*/
-  fileDesc("ChpjbG91ZGxlc3MvYXBpL3NlY3JldC5wcm90bxINY2xvdWRsZXNzLmFwaSLQAwoGU2VjcmV0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIxCgZsYWJlbHMYBCADKAsyIS5jbG91ZGxlc3MuYXBpLlNlY3JldC5MYWJlbHNFbnRyeRIRCglhdWRpZW5jZXMYBSADKAkSEQoJaW1tdXRhYmxlGAYgASgIEi4KCmV4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmdlbmVyYXRpb24YCCABKAMSDwoHdmVyc2lvbhgJIAEoBRIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgh2ZXJzaW9ucxgMIAMoCzIcLmNsb3VkbGVzcy5hcGkuU2VjcmV0VmVyc2lvbhIrCgd1c2VkX2J5GA0gAygLMhouY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFVzZRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIs0BCg1TZWNyZXRWZXJzaW9uEg8KB3ZlcnNpb24YASABKAUSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNgoFc2l6ZXMYAyADKAsyJy5jbG91ZGxlc3MuYXBpLlNlY3JldFZlcnNpb24uU2l6ZXNFbnRyeRIVCg1tYXN0ZXJfa2V5X2lkGAQgASgJGiwKClNpemVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgFOgI4ASKPBgoTQ3JlYXRlU2VjcmV0UmVxdWVzdBI+CgluYW1lc3BhY2UYASABKAlCK7pIKHImGD8yIl4oW2EtejAtOV0oW2EtejAtOS1dKlthLXowLTldKT8pPyQSWwoEbmFtZRgCIAEoCUJNukhKckgQARj9ATJBXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/KFwuW2EtejAtOV0oW2EtejAtOS1dKlthLXowLTldKT8pKiQSfAoEZGF0YRgDIAMoCzIsLmNsb3VkbGVzcy5hcGkuQ3JlYXRlU2VjcmV0UmVxdWVzdC5EYXRhRW50cnlCQLpIPcgBAZoBNxBkIjNyMRABGP0BMipeW0EtWmEtejAtOV0oW0EtWmEtejAtOS5fLV0qW0EtWmEtejAtOV0pPyQSQQoJYXVkaWVuY2VzGAQgAygJQi66SCuSASgIARAQGAEiIHIeEAEY/QEyF15bQS1aYS16MC05Ll86L0AtXSpcKj8kEiYKA3R0bBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIuCgpleHBpcmVzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglpbW11dGFibGUYByABKAgStAEKBmxhYmVscxgIIAMoCzIuLmNsb3VkbGVzcy5hcGkuQ3JlYXRlU2VjcmV0UmVxdWVzdC5MYWJlbHNFbnRyeUJ0ukhxmgFuEEAiNHIyEAEY/QEyK15bQS1aYS16MC05XShbQS1aYS16MC05Ll8vLV0qW0EtWmEtejAtOV0pPyQqNHIyGP0BMi1eKFtBLVphLXowLTldKFtBLVphLXowLTkuXy1dKltBLVphLXowLTldKT8pPyQSHAoKcmVxdWVzdF9pZBgJIAEoCUIIukgFcgMogAIaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDDoCOAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJ9ChBHZXRTZWNyZXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIYCgRuYW1lGAIgASgJQgq6SAdyBRABGP0BEh0KDG1pbl9yZXZpc2lvbhgDIAEoA0IHukgEIgIoABIUCgxsaW5lYXJpemFibGUYBCABKAgiOgoRR2V0U2VjcmV0UmVzcG9uc2USJQoGc2VjcmV0GAEgASgLMhUuY2xvdWRsZXNzLmFwaS5TZWNyZXQi4wEKEkxpc3RTZWNyZXRzUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SIAoObGFiZWxfc2VsZWN0b3IYAiABKAlCCLpIBXIDGIAgEh0KC25hbWVfcHJlZml4GAMgASgJQgi6SAVyAxj9ARIdCglwYWdlX3NpemUYBCABKAVCCrpIBxoFGOgHKAASHAoKcGFnZV90b2tlbhgFIAEoCUIIukgFcgMYgAgSHQoMbWluX3JldmlzaW9uGAYgASgDQge6SAQiAigAEhQKDGxpbmVhcml6YWJsZRgHIAEoCCJoChNMaXN0U2VjcmV0c1Jlc3BvbnNlEiYKB3NlY3JldHMYASADKAsyFS5jbG91ZGxlc3MuYXBpLlNlY3JldBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEAoIcmV2aXNpb24YAyABKAMiuAYKE1VwZGF0ZVNlY3JldFJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhgKBG5hbWUYAiABKAlCCrpIB3IFEAEY/QESeQoEZGF0YRgDIAMoCzIsLmNsb3VkbGVzcy5hcGkuVXBkYXRlU2VjcmV0UmVxdWVzdC5EYXRhRW50cnlCPbpIOpoBNxBkIjNyMRABGP0BMipeW0EtWmEtejAtOV0oW0EtWmEtejAtOS5fLV0qW0EtWmEtejAtOV0pPyQSFwoPa2VlcF9vdGhlcl9rZXlzGAQgASgIEj8KCWF1ZGllbmNlcxgFIAMoCUIsukgpkgEmEBAYASIgch4QARj9ATIXXltBLVphLXowLTkuXzovQC1dKlwqPyQSJgoDdHRsGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KCmV4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWltbXV0YWJsZRgIIAEoCBK0AQoGbGFiZWxzGAkgAygLMi4uY2xvdWRsZXNzLmFwaS5VcGRhdGVTZWNyZXRSZXF1ZXN0LkxhYmVsc0VudHJ5QnS6SHGaAW4QQCI0cjIQARj9ATIrXltBLVphLXowLTldKFtBLVphLXowLTkuXy8tXSpbQS1aYS16MC05XSk/JCo0cjIY/QEyLV4oW0EtWmEtejAtOV0oW0EtWmEtejAtOS5fLV0qW0EtWmEtejAtOV0pPyk/JBIvCgt1cGRhdGVfbWFzaxgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sSHAoKcmVxdWVzdF9pZBgLIAEoCUIIukgFcgMogAISIAoTZXhwZWN0ZWRfZ2VuZXJhdGlvbhgMIAEoA0gAiAEBEg8KB2RyeV9ydW4YDSABKAgaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDDoCOAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiJpChNEZWxldGVTZWNyZXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIYCgRuYW1lGAIgASgJQgq6SAdyBRABGP0BEhwKCnJlcXVlc3RfaWQYAyABKAlCCLpIBXIDKIACIhYKFERlbGV0ZVNlY3JldFJlc3BvbnNlMqoDCg5TZWNyZXRzU2VydmljZRJJCgxDcmVhdGVTZWNyZXQSIi5jbG91ZGxlc3MuYXBpLkNyZWF0ZVNlY3JldFJlcXVlc3QaFS5jbG91ZGxlc3MuYXBpLlNlY3JldBJOCglHZXRTZWNyZXQSHy5jbG91ZGxlc3MuYXBpLkdldFNlY3JldFJlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkdldFNlY3JldFJlc3BvbnNlElkKC0xpc3RTZWNyZXRzEiEuY2xvdWRsZXNzLmFwaS5MaXN0U2VjcmV0c1JlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLkxpc3RTZWNyZXRzUmVzcG9uc2UiA5ACARJJCgxVcGRhdGVTZWNyZXQSIi5jbG91ZGxlc3MuYXBpLlVwZGF0ZVNlY3JldFJlcXVlc3QaFS5jbG91ZGxlc3MuYXBpLlNlY3JldBJXCgxEZWxldGVTZWNyZXQSIi5jbG91ZGxlc3MuYXBpLkRlbGV0ZVNlY3JldFJlcXVlc3QaIy5jbG91ZGxlc3MuYXBpLkRlbGV0ZVNlY3JldFJlc3BvbnNlYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_config, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("ChpjbG91ZGxlc3MvYXBpL3NlY3JldC5wcm90bxINY2xvdWRsZXNzLmFwaSLQAwoGU2VjcmV0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIxCgZsYWJlbHMYBCADKAsyIS5jbG91ZGxlc3MuYXBpLlNlY3JldC5MYWJlbHNFbnRyeRIRCglhdWRpZW5jZXMYBSADKAkSEQoJaW1tdXRhYmxlGAYgASgIEi4KCmV4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmdlbmVyYXRpb24YCCABKAMSDwoHdmVyc2lvbhgJIAEoBRIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgh2ZXJzaW9ucxgMIAMoCzIcLmNsb3VkbGVzcy5hcGkuU2VjcmV0VmVyc2lvbhIrCgd1c2VkX2J5GA0gAygLMhouY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFVzZRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIs0BCg1TZWNyZXRWZXJzaW9uEg8KB3ZlcnNpb24YASABKAUSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNgoFc2l6ZXMYAyADKAsyJy5jbG91ZGxlc3MuYXBpLlNlY3JldFZlcnNpb24uU2l6ZXNFbnRyeRIVCg1tYXN0ZXJfa2V5X2lkGAQgASgJGiwKClNpemVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgFOgI4ASKPBgoTQ3JlYXRlU2VjcmV0UmVxdWVzdBI+CgluYW1lc3BhY2UYASABKAlCK7pIKHImGD8yIl4oW2EtejAtOV0oW2EtejAtOS1dKlthLXowLTldKT8pPyQSWwoEbmFtZRgCIAEoCUJNukhKckgQARj9ATJBXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/KFwuW2EtejAtOV0oW2EtejAtOS1dKlthLXowLTldKT8pKiQSfAoEZGF0YRgDIAMoCzIsLmNsb3VkbGVzcy5hcGkuQ3JlYXRlU2VjcmV0UmVxdWVzdC5EYXRhRW50cnlCQLpIPcgBAZoBNxBkIjNyMRABGP0BMipeW0EtWmEtejAtOV0oW0EtWmEtejAtOS5fLV0qW0EtWmEtejAtOV0pPyQSQQoJYXVkaWVuY2VzGAQgAygJQi66SCuSASgIARAQGAEiIHIeEAEY/QEyF15bQS1aYS16MC05Ll86L0AtXSpcKj8kEiYKA3R0bBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIuCgpleHBpcmVzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglpbW11dGFibGUYByABKAgStAEKBmxhYmVscxgIIAMoCzIuLmNsb3VkbGVzcy5hcGkuQ3JlYXRlU2VjcmV0UmVxdWVzdC5MYWJlbHNFbnRyeUJ0ukhxmgFuEEAiNHIyEAEY/QEyK15bQS1aYS16MC05XShbQS1aYS16MC05Ll8vLV0qW0EtWmEtejAtOV0pPyQqNHIyGP0BMi1eKFtBLVphLXowLTldKFtBLVphLXowLTkuXy1dKltBLVphLXowLTldKT8pPyQSHAoKcmVxdWVzdF9pZBgJIAEoCUIIukgFcgMogAIaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDDoCOAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLWAQoQR2V0U2VjcmV0UmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SGAoEbmFtZRgCIAEoCUIKukgHcgUQARj9ARIdCgxtaW5fcmV2aXNpb24YAyABKANCB7pIBCICKAASFAoMbGluZWFyaXphYmxlGAQgASgIEiEKDGFjY2Vzc190b2tlbhgFIAEoCUILgAEBukgFcgMYgAESGgoIYXVkaWVuY2UYBiABKAlCCLpIBXIDGP0BEhgKB3ZlcnNpb24YByABKAVCB7pIBBoCKAAi6gEKEUdldFNlY3JldFJlc3BvbnNlEiUKBnNlY3JldBgBIAEoCzIVLmNsb3VkbGVzcy5hcGkuU2VjcmV0Ej0KBGRhdGEYAiADKAsyKi5jbG91ZGxlc3MuYXBpLkdldFNlY3JldFJlc3BvbnNlLkRhdGFFbnRyeUIDgAEBEg8KB3ZlcnNpb24YAyABKAUSMQoNYWNjZXNzX3Rva2VucxgEIAMoCzIaLmNsb3VkbGVzcy5hcGkuQWNjZXNzVG9rZW4aKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDDoCOAEixAEKC0FjY2Vzc1Rva2VuEgoKAmlkGAEgASgJEhAKCGF1ZGllbmNlGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmNyZWF0ZWRfYnkYBCABKAkSLgoKZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIbWF4X3VzZXMYBiABKAUSEQoJdXNlX2NvdW50GAcgASgFItYBChpHZW5lcmF0ZUFjY2Vzc1Rva2VuUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SGAoEbmFtZRgCIAEoCUIKukgHcgUQARj9ARIyCghhdWRpZW5jZRgDIAEoCUIgukgdchsQARj9ATIUXltBLVphLXowLTkuXzovQC1dKyQSJgoDdHRsGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKCG1heF91c2VzGAUgASgFQhS6SBEaDxjAhD0o////////////ASJbChtHZW5lcmF0ZUFjY2Vzc1Rva2VuUmVzcG9uc2USKQoFdG9rZW4YASABKAsyGi5jbG91ZGxlc3MuYXBpLkFjY2Vzc1Rva2VuEhEKBHRleHQYAiABKAlCA4ABASKbAQoYUmV2b2tlQWNjZXNzVG9rZW5SZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIYCgRuYW1lGAIgASgJQgq6SAdyBRABGP0BEhkKCHRva2VuX2lkGAMgASgJQge6SARyAhg/EiEKDGFjY2Vzc190b2tlbhgEIAEoCUILgAEBukgFcgMYgAESCwoDYWxsGAUgASgIIiwKGVJldm9rZUFjY2Vzc1Rva2VuUmVzcG9uc2USDwoHcmV2b2tlZBgBIAEoBSKVAQoaVmFsaWRhdGVBY2Nlc3NUb2tlblJlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EhgKBG5hbWUYAiABKAlCCrpIB3IFEAEY/QESIwoMYWNjZXNzX3Rva2VuGAMgASgJQg2AAQG6SAdyBRABGIABEhwKCGF1ZGllbmNlGAQgASgJQgq6SAdyBRABGP0BIoQBChtWYWxpZGF0ZUFjY2Vzc1Rva2VuUmVzcG9uc2USDQoFdmFsaWQYASABKAgSDgoGcmVhc29uGAIgASgJEi4KCmV4cGlyZXNfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDnVzZXNfcmVtYWluaW5nGAQgASgFIk4KFlJvdGF0ZU1hc3RlcktleVJlcXVlc3QSFgoOcmVfZW5jcnlwdF9hbGwYASABKAgSHAoKcmVxdWVzdF9pZBgCIAEoCUIIukgFcgMogAIifgoXUm90YXRlTWFzdGVyS2V5UmVzcG9uc2USFQoNbWFzdGVyX2tleV9pZBgBIAEoCRINCgViZWdhbhgCIAEoCBIUCgxyZV9lbmNyeXB0ZWQYAyABKAMSEQoJcmVtYWluaW5nGAQgASgDEhQKDGRlbGV0ZWRfa2V5cxgFIAEoBSIZChdHZXRNYXN0ZXJLZXlJbmZvUmVxdWVzdCKLAQoYR2V0TWFzdGVyS2V5SW5mb1Jlc3BvbnNlEiYKBGtleXMYASADKAsyGC5jbG91ZGxlc3MuYXBpLk1hc3RlcktleRIRCglhdmFpbGFibGUYAiABKAgSDwoHcHJvYmxlbRgDIAEoCRIQCghyb3RhdGluZxgEIAEoCBIRCglyZW1haW5pbmcYBSABKAMi6gEKCU1hc3RlcktleRIKCgJpZBgBIAEoCRItCgVzdGF0ZRgCIAEoDjIeLmNsb3VkbGVzcy5hcGkuTWFzdGVyS2V5LlN0YXRlEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDXZlcnNpb25fY291bnQYBCABKAMSEAoIcHJvdmlkZXIYBSABKAkSGQoRa2V5X2VuY3J5cHRpb25faWQYBiABKAkiLgoFU3RhdGUSCwoHUEVORElORxAAEgoKBkFDVElWRRABEgwKCFJFVElSSU5HEAIizgEKGEdldFNlY3JldEF1ZGl0TG9nUmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SGAoEbmFtZRgCIAEoCUIKukgHcgUQARj9ARIdCglwYWdlX3NpemUYAyABKAVCCrpIBxoFGOgHKAASHAoKcGFnZV90b2tlbhgEIAEoCUIIukgFcgMYgAgSFAoMb2xkZXN0X2ZpcnN0GAUgASgIEikKBXNpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ4ChlHZXRTZWNyZXRBdWRpdExvZ1Jlc3BvbnNlEjAKB2VudHJpZXMYASADKAsyHy5jbG91ZGxlc3MuYXBpLlNlY3JldEF1ZGl0RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhAKCHJldmlzaW9uGAMgASgDIogCChBTZWNyZXRBdWRpdEVudHJ5EgoKAmlkGAEgASgJEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCW9wZXJhdGlvbhgDIAEoCRIRCglwcmluY2lwYWwYBCABKAkSDwoHYWRkcmVzcxgFIAEoCRIOCgZyZXN1bHQYBiABKAkSDQoFY2F1c2UYByABKAkSDwoHdmVyc2lvbhgIIAEoBRIQCgh0b2tlbl9pZBgJIAEoCRIQCghhdWRpZW5jZRgKIAEoCRISCgpyZXBsaWNhX2lkGAsgASgJEhAKCHRyYWNlX2lkGAwgASgJEg0KBWNvdW50GA0gASgFIuMBChJMaXN0U2VjcmV0c1JlcXVlc3QSGgoJbmFtZXNwYWNlGAEgASgJQge6SARyAhg/EiAKDmxhYmVsX3NlbGVjdG9yGAIgASgJQgi6SAVyAxiAIBIdCgtuYW1lX3ByZWZpeBgDIAEoCUIIukgFcgMY/QESHQoJcGFnZV9zaXplGAQgASgFQgq6SAcaBRjoBygAEhwKCnBhZ2VfdG9rZW4YBSABKAlCCLpIBXIDGIAIEh0KDG1pbl9yZXZpc2lvbhgGIAEoA0IHukgEIgIoABIUCgxsaW5lYXJpemFibGUYByABKAgiaAoTTGlzdFNlY3JldHNSZXNwb25zZRImCgdzZWNyZXRzGAEgAygLMhUuY2xvdWRsZXNzLmFwaS5TZWNyZXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhAKCHJldmlzaW9uGAMgASgDItgGChNVcGRhdGVTZWNyZXRSZXF1ZXN0EhoKCW5hbWVzcGFjZRgBIAEoCUIHukgEcgIYPxIYCgRuYW1lGAIgASgJQgq6SAdyBRABGP0BEnkKBGRhdGEYAyADKAsyLC5jbG91ZGxlc3MuYXBpLlVwZGF0ZVNlY3JldFJlcXVlc3QuRGF0YUVudHJ5Qj26SDqaATcQZCIzcjEQARj9ATIqXltBLVphLXowLTldKFtBLVphLXowLTkuXy1dKltBLVphLXowLTldKT8kEhcKD2tlZXBfb3RoZXJfa2V5cxgEIAEoCBI/CglhdWRpZW5jZXMYBSADKAlCLLpIKZIBJhAQGAEiIHIeEAEY/QEyF15bQS1aYS16MC05Ll86L0AtXSpcKj8kEiYKA3R0bBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIuCgpleHBpcmVzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglpbW11dGFibGUYCCABKAgStAEKBmxhYmVscxgJIAMoCzIuLmNsb3VkbGVzcy5hcGkuVXBkYXRlU2VjcmV0UmVxdWVzdC5MYWJlbHNFbnRyeUJ0ukhxmgFuEEAiNHIyEAEY/QEyK15bQS1aYS16MC05XShbQS1aYS16MC05Ll8vLV0qW0EtWmEtejAtOV0pPyQqNHIyGP0BMi1eKFtBLVphLXowLTldKFtBLVphLXowLTkuXy1dKltBLVphLXowLTldKT8pPyQSLwoLdXBkYXRlX21hc2sYCiABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrEhwKCnJlcXVlc3RfaWQYCyABKAlCCLpIBXIDKIACEiAKE2V4cGVjdGVkX2dlbmVyYXRpb24YDCABKANIAIgBARIPCgdkcnlfcnVuGA0gASgIEh4KFnJldm9rZV9leGlzdGluZ190b2tlbnMYDiABKAgaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDDoCOAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIWChRfZXhwZWN0ZWRfZ2VuZXJhdGlvbiKAAQoTRGVsZXRlU2VjcmV0UmVxdWVzdBIaCgluYW1lc3BhY2UYASABKAlCB7pIBHICGD8SGAoEbmFtZRgCIAEoCUIKukgHcgUQARj9ARIcCgpyZXF1ZXN0X2lkGAMgASgJQgi6SAVyAyiAAhIVCg1yZXZva2VfdG9rZW5zGAQgASgIIhYKFERlbGV0ZVNlY3JldFJlc3BvbnNlMp0ICg5TZWNyZXRzU2VydmljZRJJCgxDcmVhdGVTZWNyZXQSIi5jbG91ZGxlc3MuYXBpLkNyZWF0ZVNlY3JldFJlcXVlc3QaFS5jbG91ZGxlc3MuYXBpLlNlY3JldBJOCglHZXRTZWNyZXQSHy5jbG91ZGxlc3MuYXBpLkdldFNlY3JldFJlcXVlc3QaIC5jbG91ZGxlc3MuYXBpLkdldFNlY3JldFJlc3BvbnNlElkKC0xpc3RTZWNyZXRzEiEuY2xvdWRsZXNzLmFwaS5MaXN0U2VjcmV0c1JlcXVlc3QaIi5jbG91ZGxlc3MuYXBpLkxpc3RTZWNyZXRzUmVzcG9uc2UiA5ACARJJCgxVcGRhdGVTZWNyZXQSIi5jbG91ZGxlc3MuYXBpLlVwZGF0ZVNlY3JldFJlcXVlc3QaFS5jbG91ZGxlc3MuYXBpLlNlY3JldBJXCgxEZWxldGVTZWNyZXQSIi5jbG91ZGxlc3MuYXBpLkRlbGV0ZVNlY3JldFJlcXVlc3QaIy5jbG91ZGxlc3MuYXBpLkRlbGV0ZVNlY3JldFJlc3BvbnNlEmwKE0dlbmVyYXRlQWNjZXNzVG9rZW4SKS5jbG91ZGxlc3MuYXBpLkdlbmVyYXRlQWNjZXNzVG9rZW5SZXF1ZXN0GiouY2xvdWRsZXNzLmFwaS5HZW5lcmF0ZUFjY2Vzc1Rva2VuUmVzcG9uc2USZgoRUmV2b2tlQWNjZXNzVG9rZW4SJy5jbG91ZGxlc3MuYXBpLlJldm9rZUFjY2Vzc1Rva2VuUmVxdWVzdBooLmNsb3VkbGVzcy5hcGkuUmV2b2tlQWNjZXNzVG9rZW5SZXNwb25zZRJsChNWYWxpZGF0ZUFjY2Vzc1Rva2VuEikuY2xvdWRsZXNzLmFwaS5WYWxpZGF0ZUFjY2Vzc1Rva2VuUmVxdWVzdBoqLmNsb3VkbGVzcy5hcGkuVmFsaWRhdGVBY2Nlc3NUb2tlblJlc3BvbnNlEmAKD1JvdGF0ZU1hc3RlcktleRIlLmNsb3VkbGVzcy5hcGkuUm90YXRlTWFzdGVyS2V5UmVxdWVzdBomLmNsb3VkbGVzcy5hcGkuUm90YXRlTWFzdGVyS2V5UmVzcG9uc2USYwoQR2V0TWFzdGVyS2V5SW5mbxImLmNsb3VkbGVzcy5hcGkuR2V0TWFzdGVyS2V5SW5mb1JlcXVlc3QaJy5jbG91ZGxlc3MuYXBpLkdldE1hc3RlcktleUluZm9SZXNwb25zZRJmChFHZXRTZWNyZXRBdWRpdExvZxInLmNsb3VkbGVzcy5hcGkuR2V0U2VjcmV0QXVkaXRMb2dSZXF1ZXN0GiguY2xvdWRsZXNzLmFwaS5HZXRTZWNyZXRBdWRpdExvZ1Jlc3BvbnNlYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_config, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * A secret without its values.
@@ -275,6 +275,27 @@ export type GetSecretRequest = Message<"cloudless.api.GetSecretRequest"> & {
    * @generated from field: bool linearizable = 4;
    */
   linearizable: boolean;
+
+  /**
+   * Text of an access token of this secret. Empty: the response has no values.
+   *
+   * @generated from field: string access_token = 5;
+   */
+  accessToken: string;
+
+  /**
+   * Audience of the access token. Required with `access_token`.
+   *
+   * @generated from field: string audience = 6;
+   */
+  audience: string;
+
+  /**
+   * Version whose values are returned. Only with `access_token`. Default: 0, the newest.
+   *
+   * @generated from field: int32 version = 7;
+   */
+  version: number;
 };
 
 /**
@@ -294,6 +315,27 @@ export type GetSecretResponse = Message<"cloudless.api.GetSecretResponse"> & {
    * @generated from field: cloudless.api.Secret secret = 1;
    */
   secret?: Secret | undefined;
+
+  /**
+   * The values by key. Only with an access token.
+   *
+   * @generated from field: map<string, bytes> data = 2;
+   */
+  data: { [key: string]: Uint8Array };
+
+  /**
+   * Number of the version of `data`. 0 without values.
+   *
+   * @generated from field: int32 version = 3;
+   */
+  version: number;
+
+  /**
+   * The access tokens that are valid now, by time of creation. Only without an access token.
+   *
+   * @generated from field: repeated cloudless.api.AccessToken access_tokens = 4;
+   */
+  accessTokens: AccessToken[];
 };
 
 /**
@@ -302,6 +344,714 @@ export type GetSecretResponse = Message<"cloudless.api.GetSecretResponse"> & {
  */
 export const GetSecretResponseSchema: GenMessage<GetSecretResponse> = /*@__PURE__*/
   messageDesc(file_cloudless_api_secret, 4);
+
+/**
+ * An access token without its text.
+ *
+ * @generated from message cloudless.api.AccessToken
+ */
+export type AccessToken = Message<"cloudless.api.AccessToken"> & {
+  /**
+   * Names the token in lists and records. Not secret.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * The only audience that may use the token.
+   *
+   * @generated from field: string audience = 2;
+   */
+  audience: string;
+
+  /**
+   * Time of the creation.
+   *
+   * @generated from field: google.protobuf.Timestamp created_at = 3;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * Who created the token: `user/ada`.
+   *
+   * @generated from field: string created_by = 4;
+   */
+  createdBy: string;
+
+  /**
+   * End of the token.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 5;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Number of uses after which the token is used up. -1: no limit.
+   *
+   * @generated from field: int32 max_uses = 6;
+   */
+  maxUses: number;
+
+  /**
+   * Number of uses until now.
+   *
+   * @generated from field: int32 use_count = 7;
+   */
+  useCount: number;
+};
+
+/**
+ * Describes the message cloudless.api.AccessToken.
+ * Use `create(AccessTokenSchema)` to create a new message.
+ */
+export const AccessTokenSchema: GenMessage<AccessToken> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 5);
+
+/**
+ * @generated from message cloudless.api.GenerateAccessTokenRequest
+ */
+export type GenerateAccessTokenRequest = Message<"cloudless.api.GenerateAccessTokenRequest"> & {
+  /**
+   * Namespace of the secret. Default: `default`.
+   *
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * Name of the secret. Required.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Who may use the token; one of the audiences of the secret, or a text that one of its prefixes
+   * permits. Required. `workload/<namespace>.<name>`, `service/<id>` and `user/<name>` name an
+   * identity: only a caller with this identity may use the token. Any other text is a name that the
+   * holder has to know, and may be used by every identity.
+   *
+   * @generated from field: string audience = 3;
+   */
+  audience: string;
+
+  /**
+   * Time until the token expires. 1 s to 24 h. Default: 1 h.
+   *
+   * @generated from field: google.protobuf.Duration ttl = 4;
+   */
+  ttl?: Duration | undefined;
+
+  /**
+   * Number of times that the token may be used. 1 to 1000000, or -1 for no limit. Default: 1.
+   *
+   * @generated from field: int32 max_uses = 5;
+   */
+  maxUses: number;
+};
+
+/**
+ * Describes the message cloudless.api.GenerateAccessTokenRequest.
+ * Use `create(GenerateAccessTokenRequestSchema)` to create a new message.
+ */
+export const GenerateAccessTokenRequestSchema: GenMessage<GenerateAccessTokenRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 6);
+
+/**
+ * @generated from message cloudless.api.GenerateAccessTokenResponse
+ */
+export type GenerateAccessTokenResponse = Message<"cloudless.api.GenerateAccessTokenResponse"> & {
+  /**
+   * The token.
+   *
+   * @generated from field: cloudless.api.AccessToken token = 1;
+   */
+  token?: AccessToken | undefined;
+
+  /**
+   * The text `cls1.<id>.<secret>`. It is stored nowhere, and shown only in this response.
+   *
+   * @generated from field: string text = 2;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message cloudless.api.GenerateAccessTokenResponse.
+ * Use `create(GenerateAccessTokenResponseSchema)` to create a new message.
+ */
+export const GenerateAccessTokenResponseSchema: GenMessage<GenerateAccessTokenResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 7);
+
+/**
+ * Exactly one of `token_id`, `access_token` and `all` is required.
+ *
+ * @generated from message cloudless.api.RevokeAccessTokenRequest
+ */
+export type RevokeAccessTokenRequest = Message<"cloudless.api.RevokeAccessTokenRequest"> & {
+  /**
+   * Namespace of the secret. Default: `default`.
+   *
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * Name of the secret. Required.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Id of the token.
+   *
+   * @generated from field: string token_id = 3;
+   */
+  tokenId: string;
+
+  /**
+   * Text of the token.
+   *
+   * @generated from field: string access_token = 4;
+   */
+  accessToken: string;
+
+  /**
+   * Revokes all tokens of the secret.
+   *
+   * @generated from field: bool all = 5;
+   */
+  all: boolean;
+};
+
+/**
+ * Describes the message cloudless.api.RevokeAccessTokenRequest.
+ * Use `create(RevokeAccessTokenRequestSchema)` to create a new message.
+ */
+export const RevokeAccessTokenRequestSchema: GenMessage<RevokeAccessTokenRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 8);
+
+/**
+ * @generated from message cloudless.api.RevokeAccessTokenResponse
+ */
+export type RevokeAccessTokenResponse = Message<"cloudless.api.RevokeAccessTokenResponse"> & {
+  /**
+   * Number of tokens that were valid before this call.
+   *
+   * @generated from field: int32 revoked = 1;
+   */
+  revoked: number;
+};
+
+/**
+ * Describes the message cloudless.api.RevokeAccessTokenResponse.
+ * Use `create(RevokeAccessTokenResponseSchema)` to create a new message.
+ */
+export const RevokeAccessTokenResponseSchema: GenMessage<RevokeAccessTokenResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 9);
+
+/**
+ * @generated from message cloudless.api.ValidateAccessTokenRequest
+ */
+export type ValidateAccessTokenRequest = Message<"cloudless.api.ValidateAccessTokenRequest"> & {
+  /**
+   * Namespace of the secret. Default: `default`.
+   *
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * Name of the secret. Required.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Text of the token. Required.
+   *
+   * @generated from field: string access_token = 3;
+   */
+  accessToken: string;
+
+  /**
+   * Audience of the token. Required.
+   *
+   * @generated from field: string audience = 4;
+   */
+  audience: string;
+};
+
+/**
+ * Describes the message cloudless.api.ValidateAccessTokenRequest.
+ * Use `create(ValidateAccessTokenRequestSchema)` to create a new message.
+ */
+export const ValidateAccessTokenRequestSchema: GenMessage<ValidateAccessTokenRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 10);
+
+/**
+ * @generated from message cloudless.api.ValidateAccessTokenResponse
+ */
+export type ValidateAccessTokenResponse = Message<"cloudless.api.ValidateAccessTokenResponse"> & {
+  /**
+   * True: GetSecret would accept the token now.
+   *
+   * @generated from field: bool valid = 1;
+   */
+  valid: boolean;
+
+  /**
+   * Why the token is not valid, for a caller who has its text: `expired`, `used up`, `revoked`. One
+   * text, `unknown`, stands for a token that does not exist, for another secret, audience or
+   * identity, so that nothing is learned of secrets that the caller may not read. Empty when valid.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+
+  /**
+   * End of the token. Absent when the reason is `unknown`.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 3;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Number of uses that are left. -1: no limit.
+   *
+   * @generated from field: int32 uses_remaining = 4;
+   */
+  usesRemaining: number;
+};
+
+/**
+ * Describes the message cloudless.api.ValidateAccessTokenResponse.
+ * Use `create(ValidateAccessTokenResponseSchema)` to create a new message.
+ */
+export const ValidateAccessTokenResponseSchema: GenMessage<ValidateAccessTokenResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 11);
+
+/**
+ * @generated from message cloudless.api.RotateMasterKeyRequest
+ */
+export type RotateMasterKeyRequest = Message<"cloudless.api.RotateMasterKeyRequest"> & {
+  /**
+   * Encrypts the data keys of all kept versions with the new master key. False: older versions stay
+   * encrypted with the older master keys, which are kept until no version needs them. Default: false.
+   *
+   * @generated from field: bool re_encrypt_all = 1;
+   */
+  reEncryptAll: boolean;
+
+  /**
+   * As in CreateWorkloadRequest.
+   *
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message cloudless.api.RotateMasterKeyRequest.
+ * Use `create(RotateMasterKeyRequestSchema)` to create a new message.
+ */
+export const RotateMasterKeyRequestSchema: GenMessage<RotateMasterKeyRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 12);
+
+/**
+ * @generated from message cloudless.api.RotateMasterKeyResponse
+ */
+export type RotateMasterKeyResponse = Message<"cloudless.api.RotateMasterKeyResponse"> & {
+  /**
+   * Id of the active master key.
+   *
+   * @generated from field: string master_key_id = 1;
+   */
+  masterKeyId: string;
+
+  /**
+   * True: this call began the rotation. False: it waited for one that another call had begun.
+   *
+   * @generated from field: bool began = 2;
+   */
+  began: boolean;
+
+  /**
+   * Number of versions that the rotation encrypted again while this call waited.
+   *
+   * @generated from field: int64 re_encrypted = 3;
+   */
+  reEncrypted: bigint;
+
+  /**
+   * Number of versions that older master keys encrypt. 0 after a rotation with `re_encrypt_all`.
+   *
+   * @generated from field: int64 remaining = 4;
+   */
+  remaining: bigint;
+
+  /**
+   * Number of master keys that the rotation deleted because no version needs them.
+   *
+   * @generated from field: int32 deleted_keys = 5;
+   */
+  deletedKeys: number;
+};
+
+/**
+ * Describes the message cloudless.api.RotateMasterKeyResponse.
+ * Use `create(RotateMasterKeyResponseSchema)` to create a new message.
+ */
+export const RotateMasterKeyResponseSchema: GenMessage<RotateMasterKeyResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 13);
+
+/**
+ * @generated from message cloudless.api.GetMasterKeyInfoRequest
+ */
+export type GetMasterKeyInfoRequest = Message<"cloudless.api.GetMasterKeyInfoRequest"> & {
+};
+
+/**
+ * Describes the message cloudless.api.GetMasterKeyInfoRequest.
+ * Use `create(GetMasterKeyInfoRequestSchema)` to create a new message.
+ */
+export const GetMasterKeyInfoRequestSchema: GenMessage<GetMasterKeyInfoRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 14);
+
+/**
+ * @generated from message cloudless.api.GetMasterKeyInfoResponse
+ */
+export type GetMasterKeyInfoResponse = Message<"cloudless.api.GetMasterKeyInfoResponse"> & {
+  /**
+   * The master keys, oldest first. Empty: the cluster has none, because it never had a secret.
+   *
+   * @generated from field: repeated cloudless.api.MasterKey keys = 1;
+   */
+  keys: MasterKey[];
+
+  /**
+   * True: the coordinator that leads can decrypt the master keys.
+   *
+   * @generated from field: bool available = 2;
+   */
+  available: boolean;
+
+  /**
+   * Why it cannot, and what to do. Empty when `available`.
+   *
+   * @generated from field: string problem = 3;
+   */
+  problem: string;
+
+  /**
+   * True: a rotation is under way.
+   *
+   * @generated from field: bool rotating = 4;
+   */
+  rotating: boolean;
+
+  /**
+   * Number of versions that the rotation still has to encrypt again.
+   *
+   * @generated from field: int64 remaining = 5;
+   */
+  remaining: bigint;
+};
+
+/**
+ * Describes the message cloudless.api.GetMasterKeyInfoResponse.
+ * Use `create(GetMasterKeyInfoResponseSchema)` to create a new message.
+ */
+export const GetMasterKeyInfoResponseSchema: GenMessage<GetMasterKeyInfoResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 15);
+
+/**
+ * A master key without its bytes.
+ *
+ * @generated from message cloudless.api.MasterKey
+ */
+export type MasterKey = Message<"cloudless.api.MasterKey"> & {
+  /**
+   * Id of the key.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * What the key is used for.
+   *
+   * @generated from field: cloudless.api.MasterKey.State state = 2;
+   */
+  state: MasterKey_State;
+
+  /**
+   * Time of the creation.
+   *
+   * @generated from field: google.protobuf.Timestamp created_at = 3;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * Number of kept versions whose data keys it encrypts.
+   *
+   * @generated from field: int64 version_count = 4;
+   */
+  versionCount: bigint;
+
+  /**
+   * Kind of the key-encryption key that encrypts this key: `file`, `environment`, `passphrase`, or
+   * that of a key management service.
+   *
+   * @generated from field: string provider = 5;
+   */
+  provider: string;
+
+  /**
+   * Name of the key-encryption key. It does not help to find the key.
+   *
+   * @generated from field: string key_encryption_id = 6;
+   */
+  keyEncryptionId: string;
+};
+
+/**
+ * Describes the message cloudless.api.MasterKey.
+ * Use `create(MasterKeySchema)` to create a new message.
+ */
+export const MasterKeySchema: GenMessage<MasterKey> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 16);
+
+/**
+ * What a master key is used for.
+ *
+ * @generated from enum cloudless.api.MasterKey.State
+ */
+export enum MasterKey_State {
+  /**
+   * Stored, and not yet used: a rotation is about to make it the active one.
+   *
+   * @generated from enum value: PENDING = 0;
+   */
+  PENDING = 0,
+
+  /**
+   * Encrypts the data keys of new versions.
+   *
+   * @generated from enum value: ACTIVE = 1;
+   */
+  ACTIVE = 1,
+
+  /**
+   * Decrypts the data keys of older versions.
+   *
+   * @generated from enum value: RETIRING = 2;
+   */
+  RETIRING = 2,
+}
+
+/**
+ * Describes the enum cloudless.api.MasterKey.State.
+ */
+export const MasterKey_StateSchema: GenEnum<MasterKey_State> = /*@__PURE__*/
+  enumDesc(file_cloudless_api_secret, 16, 0);
+
+/**
+ * @generated from message cloudless.api.GetSecretAuditLogRequest
+ */
+export type GetSecretAuditLogRequest = Message<"cloudless.api.GetSecretAuditLogRequest"> & {
+  /**
+   * Namespace of the secret. Default: `default`.
+   *
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * Name of the secret. Required.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Largest number of entries in the response. 1 to 1000. Default: 100.
+   *
+   * @generated from field: int32 page_size = 3;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the previous page, with the same filter. Default: empty, the first page.
+   *
+   * @generated from field: string page_token = 4;
+   */
+  pageToken: string;
+
+  /**
+   * Lists the oldest entry first. Default: newest first.
+   *
+   * @generated from field: bool oldest_first = 5;
+   */
+  oldestFirst: boolean;
+
+  /**
+   * Only entries at or after this time. Default: absent, no condition.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 6;
+   */
+  since?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message cloudless.api.GetSecretAuditLogRequest.
+ * Use `create(GetSecretAuditLogRequestSchema)` to create a new message.
+ */
+export const GetSecretAuditLogRequestSchema: GenMessage<GetSecretAuditLogRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 17);
+
+/**
+ * @generated from message cloudless.api.GetSecretAuditLogResponse
+ */
+export type GetSecretAuditLogResponse = Message<"cloudless.api.GetSecretAuditLogResponse"> & {
+  /**
+   * The entries of this page.
+   *
+   * @generated from field: repeated cloudless.api.SecretAuditEntry entries = 1;
+   */
+  entries: SecretAuditEntry[];
+
+  /**
+   * `page_token` of the next page. Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+
+  /**
+   * Revision of the store that this page shows.
+   *
+   * @generated from field: int64 revision = 3;
+   */
+  revision: bigint;
+};
+
+/**
+ * Describes the message cloudless.api.GetSecretAuditLogResponse.
+ * Use `create(GetSecretAuditLogResponseSchema)` to create a new message.
+ */
+export const GetSecretAuditLogResponseSchema: GenMessage<GetSecretAuditLogResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 18);
+
+/**
+ * One access to a secret. Never contains values or texts of tokens.
+ *
+ * @generated from message cloudless.api.SecretAuditEntry
+ */
+export type SecretAuditEntry = Message<"cloudless.api.SecretAuditEntry"> & {
+  /**
+   * Id of the audit record among the events.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Time of the access.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 2;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * Name of the RPC: `GetSecret`, `UpdateSecret`; `GetReplicaFiles` for a delivery to a node.
+   *
+   * @generated from field: string operation = 3;
+   */
+  operation: string;
+
+  /**
+   * The caller: `user/ada`, `node/worker-1`, `workload/default.web`.
+   *
+   * @generated from field: string principal = 4;
+   */
+  principal: string;
+
+  /**
+   * Address that the call came from. Empty for calls inside of one process.
+   *
+   * @generated from field: string address = 5;
+   */
+  address: string;
+
+  /**
+   * `ok`, `unchanged`, or the gRPC code of the refusal.
+   *
+   * @generated from field: string result = 6;
+   */
+  result: string;
+
+  /**
+   * Why the access was refused, which the caller does not learn: `expired`, `used up`, `other
+   * audience`. Empty: it was not refused.
+   *
+   * @generated from field: string cause = 7;
+   */
+  cause: string;
+
+  /**
+   * Version of the values. 0: the access had no values.
+   *
+   * @generated from field: int32 version = 8;
+   */
+  version: number;
+
+  /**
+   * Id of the access token. Empty: none.
+   *
+   * @generated from field: string token_id = 9;
+   */
+  tokenId: string;
+
+  /**
+   * Audience of the access. Empty: none.
+   *
+   * @generated from field: string audience = 10;
+   */
+  audience: string;
+
+  /**
+   * Replica that got the values. Empty: none.
+   *
+   * @generated from field: string replica_id = 11;
+   */
+  replicaId: string;
+
+  /**
+   * W3C trace id of the call. Empty: the call had none.
+   *
+   * @generated from field: string trace_id = 12;
+   */
+  traceId: string;
+
+  /**
+   * Number of equal entries that this entry stands for, because accesses that follow each other too
+   * fast are merged. At least 1.
+   *
+   * @generated from field: int32 count = 13;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message cloudless.api.SecretAuditEntry.
+ * Use `create(SecretAuditEntrySchema)` to create a new message.
+ */
+export const SecretAuditEntrySchema: GenMessage<SecretAuditEntry> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_secret, 19);
 
 /**
  * @generated from message cloudless.api.ListSecretsRequest
@@ -362,7 +1112,7 @@ export type ListSecretsRequest = Message<"cloudless.api.ListSecretsRequest"> & {
  * Use `create(ListSecretsRequestSchema)` to create a new message.
  */
 export const ListSecretsRequestSchema: GenMessage<ListSecretsRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_secret, 5);
+  messageDesc(file_cloudless_api_secret, 20);
 
 /**
  * @generated from message cloudless.api.ListSecretsResponse
@@ -395,7 +1145,7 @@ export type ListSecretsResponse = Message<"cloudless.api.ListSecretsResponse"> &
  * Use `create(ListSecretsResponseSchema)` to create a new message.
  */
 export const ListSecretsResponseSchema: GenMessage<ListSecretsResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_secret, 6);
+  messageDesc(file_cloudless_api_secret, 21);
 
 /**
  * Without `update_mask`, exactly the fields with a value change.
@@ -495,6 +1245,13 @@ export type UpdateSecretRequest = Message<"cloudless.api.UpdateSecretRequest"> &
    * @generated from field: bool dry_run = 13;
    */
   dryRun: boolean;
+
+  /**
+   * Revokes all access tokens of the secret. Default: false, the tokens read the new values.
+   *
+   * @generated from field: bool revoke_existing_tokens = 14;
+   */
+  revokeExistingTokens: boolean;
 };
 
 /**
@@ -502,7 +1259,7 @@ export type UpdateSecretRequest = Message<"cloudless.api.UpdateSecretRequest"> &
  * Use `create(UpdateSecretRequestSchema)` to create a new message.
  */
 export const UpdateSecretRequestSchema: GenMessage<UpdateSecretRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_secret, 7);
+  messageDesc(file_cloudless_api_secret, 22);
 
 /**
  * @generated from message cloudless.api.DeleteSecretRequest
@@ -528,6 +1285,13 @@ export type DeleteSecretRequest = Message<"cloudless.api.DeleteSecretRequest"> &
    * @generated from field: string request_id = 3;
    */
   requestId: string;
+
+  /**
+   * Revokes the access tokens of the secret. Default: false, valid tokens keep the secret.
+   *
+   * @generated from field: bool revoke_tokens = 4;
+   */
+  revokeTokens: boolean;
 };
 
 /**
@@ -535,7 +1299,7 @@ export type DeleteSecretRequest = Message<"cloudless.api.DeleteSecretRequest"> &
  * Use `create(DeleteSecretRequestSchema)` to create a new message.
  */
 export const DeleteSecretRequestSchema: GenMessage<DeleteSecretRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_secret, 8);
+  messageDesc(file_cloudless_api_secret, 23);
 
 /**
  * @generated from message cloudless.api.DeleteSecretResponse
@@ -548,7 +1312,7 @@ export type DeleteSecretResponse = Message<"cloudless.api.DeleteSecretResponse">
  * Use `create(DeleteSecretResponseSchema)` to create a new message.
  */
 export const DeleteSecretResponseSchema: GenMessage<DeleteSecretResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_secret, 9);
+  messageDesc(file_cloudless_api_secret, 24);
 
 /**
  * Secrets. Every call but GetMasterKeyInfo fails with FAILED_PRECONDITION and the reason
@@ -569,7 +1333,10 @@ export const SecretsService: GenService<{
     output: typeof SecretSchema;
   },
   /**
-   * Returns a secret without its values. NOT_FOUND when there is no such secret.
+   * Without an access token: returns a secret without its values; NOT_FOUND when there is no such
+   * secret. With an access token: returns the values, and counts one use of the token;
+   * PERMISSION_DENIED, with the same message for each cause, when the token does not permit that.
+   * The audit log of the secret has the cause.
    *
    * @generated from rpc cloudless.api.SecretsService.GetSecret
    */
@@ -601,7 +1368,7 @@ export const SecretsService: GenService<{
   },
   /**
    * Deletes a secret with all versions. FAILED_PRECONDITION with the reason STILL_USED while workloads
-   * use the secret.
+   * use the secret, or while access tokens are valid and `revoke_tokens` is false.
    *
    * @generated from rpc cloudless.api.SecretsService.DeleteSecret
    */
@@ -609,6 +1376,73 @@ export const SecretsService: GenService<{
     methodKind: "unary";
     input: typeof DeleteSecretRequestSchema;
     output: typeof DeleteSecretResponseSchema;
+  },
+  /**
+   * Creates an access token: whoever has its text, and the identity that its audience names, reads
+   * the values of one secret until the token has expired, is used up or revoked. INVALID_ARGUMENT
+   * when the secret does not permit the audience.
+   *
+   * @generated from rpc cloudless.api.SecretsService.GenerateAccessToken
+   */
+  generateAccessToken: {
+    methodKind: "unary";
+    input: typeof GenerateAccessTokenRequestSchema;
+    output: typeof GenerateAccessTokenResponseSchema;
+  },
+  /**
+   * Revokes access tokens. NOT_FOUND when the secret has no such token. A token that has ended
+   * before stays as it is.
+   *
+   * @generated from rpc cloudless.api.SecretsService.RevokeAccessToken
+   */
+  revokeAccessToken: {
+    methodKind: "unary";
+    input: typeof RevokeAccessTokenRequestSchema;
+    output: typeof RevokeAccessTokenResponseSchema;
+  },
+  /**
+   * Tells the holder of an access token whether GetSecret would accept it now. Counts no use.
+   *
+   * @generated from rpc cloudless.api.SecretsService.ValidateAccessToken
+   */
+  validateAccessToken: {
+    methodKind: "unary";
+    input: typeof ValidateAccessTokenRequestSchema;
+    output: typeof ValidateAccessTokenResponseSchema;
+  },
+  /**
+   * Makes a new master key the active one and, with `re_encrypt_all`, encrypts the data keys of all
+   * kept versions with it, after which the older master keys are deleted. Returns when that is done.
+   * A rotation that is interrupted, also by a crash, continues by itself, and a call during a
+   * rotation waits for its end instead of beginning another.
+   *
+   * @generated from rpc cloudless.api.SecretsService.RotateMasterKey
+   */
+  rotateMasterKey: {
+    methodKind: "unary";
+    input: typeof RotateMasterKeyRequestSchema;
+    output: typeof RotateMasterKeyResponseSchema;
+  },
+  /**
+   * Returns the master keys of the cluster, without their bytes, and how far a rotation is.
+   *
+   * @generated from rpc cloudless.api.SecretsService.GetMasterKeyInfo
+   */
+  getMasterKeyInfo: {
+    methodKind: "unary";
+    input: typeof GetMasterKeyInfoRequestSchema;
+    output: typeof GetMasterKeyInfoResponseSchema;
+  },
+  /**
+   * Lists who changed a secret, read its values or got them delivered, and who was refused, one page
+   * a call. Also of a secret that was deleted, as long as the audit records are kept.
+   *
+   * @generated from rpc cloudless.api.SecretsService.GetSecretAuditLog
+   */
+  getSecretAuditLog: {
+    methodKind: "unary";
+    input: typeof GetSecretAuditLogRequestSchema;
+    output: typeof GetSecretAuditLogResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_cloudless_api_secret, 0);
