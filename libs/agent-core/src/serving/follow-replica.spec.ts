@@ -16,6 +16,15 @@ describe('followReplica', () => {
     };
   }
 
+  /** Makes the running container write a line after each read of its log. */
+  function writeAfterEachRead(): void {
+    const logBatches = testBed.runtime.logBatches.bind(testBed.runtime);
+    testBed.runtime.logBatches = async function* (containerId, request, signal) {
+      yield* logBatches(containerId, request, signal);
+      testBed.machine.write(currentId(), 'stdout', 'later\n');
+    };
+  }
+
   /** Reads lines in the background until the stream ends or fails. */
   function follow(): { readonly lines: string[]; readonly end: Promise<void> } {
     const lines: string[] = [];
@@ -56,6 +65,21 @@ describe('followReplica', () => {
     testBed.coordinator.sendOrder(aStopOrder({ preStopMs: 0 }));
     await end;
   });
+
+  it.each([0, 1, 3])(
+    'yields %i lines for a tail of as many, also while the container writes',
+    async (tailLines) => {
+      for (const line of ['1', '2', '3']) testBed.machine.write(currentId(), 'stdout', `${line}\n`);
+      writeAfterEachRead();
+      const { signal } = new AbortController();
+      const sources = { runtime: testBed.runtime, replicas: testBed.agent.replicas };
+      const request = { follow: false, tailLines };
+      let count = 0;
+      for await (const { batch } of followReplica('web-1', request, new Map(), sources, signal))
+        count += batch?.lines.length ?? 0;
+      expect(count).toBe(tailLines);
+    },
+  );
 
   it('rejects when a log cannot be read for another reason', async () => {
     const [failingId] = testBed.requireReport().earlierContainerIds;

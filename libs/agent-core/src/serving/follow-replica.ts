@@ -9,12 +9,19 @@ export interface ReplicaLogSources {
   readonly replicas: NodeReplicas;
 }
 
+/** A batch of lines and the container that wrote them. */
+interface ReplicaBatch {
+  readonly containerId: ContainerId;
+  readonly batch: LogBatch;
+  readonly position?: never;
+}
+
 /**
  * A batch of lines and the container that wrote them; or, without a batch, the sequence number
  * after which the stream begins.
  */
 export type ReplicaLines =
-  | { readonly containerId: ContainerId; readonly batch: LogBatch; readonly position?: never }
+  | ReplicaBatch
   | { readonly containerId: ContainerId; readonly batch?: never; readonly position: bigint };
 
 /**
@@ -27,7 +34,8 @@ interface StartPosition {
 }
 
 /**
- * Reads the logs of all kept containers of a replica, oldest first. With `follow`, continues with
+ * Reads the logs of all kept containers of a replica, oldest first; of a tail that is not followed,
+ * no more lines than requested, also while the container writes. With `follow`, continues with
  * the next container after each restart in place, until the replica has a final phase or is
  * forgotten. With a tail, first yields the start position, so that a client that reconnects can
  * resume even if no line was sent.
@@ -38,17 +46,54 @@ export async function* followReplica(
   replicaId: string,
   logRequest: LogRequest,
   after: ReadonlyMap<string, bigint>,
-  { runtime, replicas }: ReplicaLogSources,
+  sources: ReplicaLogSources,
   signal: AbortSignal,
 ): AsyncGenerator<ReplicaLines> {
+  const { runtime, replicas } = sources;
   const { tailLines, ...rest } = logRequest;
   const containerIds = listContainerIds(replicas.find(replicaId)?.current);
-  let beginning = findReceivedPosition(containerIds, after);
-  if (beginning === undefined && tailLines !== undefined) {
-    beginning = await findTailPosition(containerIds, tailLines, rest, runtime, signal);
-    if (beginning !== undefined && logRequest.follow)
-      yield { containerId: beginning.containerId, position: beginning.sequence };
+  const received = findReceivedPosition(containerIds, after);
+  if (received !== undefined || tailLines === undefined) {
+    yield* readFrom(received, replicaId, rest, sources, signal);
+    return;
   }
+  const beginning = await findTailPosition(containerIds, tailLines, rest, runtime, signal);
+  const lines = readFrom(beginning, replicaId, rest, sources, signal);
+  if (!logRequest.follow) {
+    yield* takeLines(lines, tailLines);
+    return;
+  }
+  if (beginning !== undefined)
+    yield { containerId: beginning.containerId, position: beginning.sequence };
+  yield* lines;
+}
+
+/** Yields batches until they have had `count` lines. */
+async function* takeLines(
+  source: AsyncIterable<ReplicaBatch>,
+  count: number,
+): AsyncGenerator<ReplicaBatch> {
+  let left = count;
+  if (left === 0) return;
+  for await (const { containerId, batch } of source) {
+    const lines = batch.lines.slice(0, left);
+    yield { containerId, batch: { ...batch, lines } };
+    left -= lines.length;
+    if (left === 0) return;
+  }
+}
+
+/**
+ * Reads the logs of a replica after a position.
+ * @param beginning - Undefined: from the first line of the oldest container.
+ */
+async function* readFrom(
+  beginning: StartPosition | undefined,
+  replicaId: string,
+  logRequest: LogRequest,
+  { runtime, replicas }: ReplicaLogSources,
+  signal: AbortSignal,
+): AsyncGenerator<ReplicaBatch> {
   let last: ContainerId | undefined;
   for (;;) {
     const kept = listContainerIds(replicas.find(replicaId)?.current);
@@ -62,7 +107,9 @@ export async function* followReplica(
     }
     last = containerId;
     const request =
-      containerId === beginning?.containerId ? resumeAfter(rest, beginning.sequence) : rest;
+      containerId === beginning?.containerId
+        ? resumeAfter(logRequest, beginning.sequence)
+        : logRequest;
     try {
       for await (const batch of runtime.logBatches(containerId, request, signal))
         yield { containerId, batch };

@@ -17,6 +17,8 @@ export function isLineSelected(
 export class LineSelection {
   /** Sequence number of the next expected line; undefined while any line may be the first. */
   private nextSequence: bigint | undefined;
+  /** Number of lines that may still be selected. A tail has no lines that are written meanwhile. */
+  private left: number;
 
   /**
    * @param from - Sequence number of the first line that is read.
@@ -30,6 +32,7 @@ export class LineSelection {
     // A request for all kept lines has no missing lines before the first kept line.
     this.nextSequence =
       request.afterSequence === undefined && request.tailLines === undefined ? undefined : from;
+    this.left = request.follow ? Infinity : (request.tailLines ?? Infinity);
   }
 
   /**
@@ -65,9 +68,11 @@ export class LineSelection {
     const selected = isEverySelected
       ? lines
       : lines.filter((line) => isLineSelected(this.request, line));
-    if (this.toSkip === 0) return selected;
-    const kept = selected.slice(this.toSkip);
-    this.toSkip -= selected.length - kept.length;
+    if (this.toSkip === 0 && this.left === Infinity) return selected;
+    const toSkip = Math.min(this.toSkip, selected.length);
+    const kept = selected.slice(toSkip, toSkip + this.left);
+    this.toSkip -= toSkip;
+    this.left -= kept.length;
     return kept;
   }
 }
