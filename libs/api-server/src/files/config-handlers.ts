@@ -38,7 +38,12 @@ import {
   requireExpectedConfig,
   toConfigKey,
 } from './config-lookup.js';
-import { listPinnedVersions, listUses, requireUnused } from './workload-uses.js';
+import {
+  findLastUsedNumber,
+  listPinnedVersions,
+  listUses,
+  requireUnused,
+} from './workload-uses.js';
 
 const calls = ConfigsService.method;
 
@@ -76,6 +81,7 @@ export class ConfigHandlers {
         ...{ namespace, name, labels, immutable, generation: 1n },
         uid: randomHex(random, UID_BYTES),
         ...{ createdAt: now, updatedAt: now },
+        version: findLastUsedNumber(view, { kind: 'configs', namespace, name }),
       });
       const transaction = putFilesGuard(view, state.transaction(), namespace)
         .require('config', key, 'absent')

@@ -1,5 +1,5 @@
 import { createClient } from '@connectrpc/connect';
-import type { MessageInitShape } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   ConfigsService,
   Reload_Mode as Reload,
@@ -8,6 +8,7 @@ import {
   type GetReplicaFilesResponse,
 } from '@cloudless/api';
 import type { GetReplicaFilesRequestSchema, WorkloadSpecSchema } from '@cloudless/api';
+import { ControlRecordSchema } from '@cloudless/api/store';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 const bytes = (value: string): Uint8Array => new TextEncoder().encode(value);
@@ -129,6 +130,35 @@ describe('files of replicas', () => {
       expect(bed.events('WorkloadUpdated').at(-1)?.message).toContain(
         'undo to version 1); config web stays at version 1',
       );
+    });
+
+    it('never get the values of a secret or config that was deleted and created again', async () => {
+      const { uid } = await createWorkload({
+        secrets: [{ name: 'db' }],
+        configs: [{ name: 'web' }],
+      });
+      const spec = { secrets: [], configs: [] };
+      const updateMask = { paths: ['secrets', 'configs'] };
+      await bed.client.updateWorkload({ name: 'web', spec, updateMask });
+      await bed.state.commit(
+        bed.state
+          .transaction()
+          .put(
+            'control',
+            uid,
+            create(ControlRecordSchema, { uid, nextSequence: 1n, activeVersion: 2 }),
+          ),
+      );
+      await secrets().deleteSecret({ name: 'db' });
+      await configs().deleteConfig({ name: 'web' });
+      const data = { password: bytes('other'), 'a.conf': bytes('other') };
+      const secret = await secrets().createSecret({ name: 'db', data, audiences: ['workload/*'] });
+      const config = await configs().createConfig({ name: 'web', data });
+      expect([secret.version, config.version]).toEqual([2, 2]);
+      await expect(bed.client.undoRollout({ name: 'web', toVersion: 1 })).rejects.toThrow(
+        'secret "default/db" has no version 1',
+      );
+      expect(bed.state.view().workload(uid)?.value.version).toBe(2);
     });
 
     it('follow later versions after an undo to a version with the newest values', async () => {

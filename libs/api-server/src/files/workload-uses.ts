@@ -77,6 +77,15 @@ export function listPinnedVersions(view: ClusterView, object: UsedObject): Reado
   return pinned;
 }
 
+/**
+ * Returns the number before the first version of an object that is created. Kept versions of
+ * workloads may name versions of a deleted object of this name, and must not get the values of the
+ * new object.
+ */
+export function findLastUsedNumber(view: ClusterView, object: UsedObject): number {
+  return Math.max(0, ...listPinnedVersions(view, object));
+}
+
 /** Returns what a new version does to a workload; undefined when the spec does not use the object. */
 function findEffect(spec: WorkloadSpec, { kind, name }: UsedObject): Effect | undefined {
   const found = listFileRefs(spec).find((known) => known.kind === kind && known.ref.name === name);

@@ -22,7 +22,7 @@ import {
 } from '@cloudless/cluster-state';
 import { encodeValues, type SecretData } from '@cloudless/secrets';
 import type { AuditEntry } from '../audit/audit-log.js';
-import { listUses, requireUnused } from '../files/workload-uses.js';
+import { findLastUsedNumber, listUses, requireUnused } from '../files/workload-uses.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 import {
   checkAudiences,
@@ -77,6 +77,7 @@ export class SecretHandlers {
         ...{ namespace, name, audiences, labels, immutable, createdAt, updatedAt: createdAt },
         generation: 1n,
         uid: randomHex(random, UID_BYTES),
+        version: findLastUsedNumber(view, toUsedObject({ namespace, name })),
         ...definedFields({ expiresAt: parseExpiry(request, now) }),
       });
       const transaction = state.transaction();

@@ -45,7 +45,10 @@ export function requireExpectedSecret(
 }
 
 /** Names a secret for the functions about uses by workloads. */
-export function toUsedObject({ namespace, name }: SecretRecord): UsedObject {
+export function toUsedObject({
+  namespace,
+  name,
+}: Pick<SecretRecord, 'namespace' | 'name'>): UsedObject {
   return { kind: 'secrets', namespace, name };
 }
 
