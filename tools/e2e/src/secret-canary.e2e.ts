@@ -1,7 +1,12 @@
-import { readFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
-import { Role, CertificateAuthorityRotation_Phase as RotationPhase } from '@cloudless/api';
+import {
+  Reload_Mode as ReloadMode,
+  Role,
+  CertificateAuthorityRotation_Phase as RotationPhase,
+} from '@cloudless/api';
 import { QUICK } from './support/cluster.js';
 import { SecretScan } from './support/secret-scan.js';
 import { SecureCluster } from './support/secure-cluster.js';
@@ -17,6 +22,8 @@ const PRINTER = [
 let cluster: SecureCluster;
 let scan: SecretScan;
 let user: CertificateUser | undefined;
+/** Values of secrets. */
+const values: string[] = [];
 beforeAll(async () => {
   cluster = await SecureCluster.start({
     agents: ['agent-1'],
@@ -42,7 +49,7 @@ function tamper(token: string): string {
 }
 
 /** Makes a call in JSON over HTTP/1.1 with a bearer token, and returns the whole answer. */
-function callWithBearer(token: string, path: string): Promise<string> {
+function callWithBearer(token: string, path: string, body = '{}'): Promise<string> {
   return new Promise((resolve, reject) => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
     const url = new URL(path, cluster.url);
@@ -52,7 +59,7 @@ function callWithBearer(token: string, path: string): Promise<string> {
       answer.on('end', () => resolve(`${answer.statusCode} ${text}`));
     });
     call.on('error', reject);
-    call.end('{}');
+    call.end(body);
   });
 }
 
@@ -67,13 +74,33 @@ const replaceBigint = (_key: string, value: unknown): unknown =>
   typeof value === 'bigint' ? String(value) : value;
 
 /** Runs cloudlessctl, and searches everything that it prints. */
-async function runCtl(...args: readonly string[]): Promise<string> {
-  const { code, stdout, stderr } = await cluster.runCtl(...args);
+const runCtl = (...args: readonly string[]): Promise<string> => runCtlWithInput('', ...args);
+
+async function runCtlWithInput(input: string, ...args: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await cluster.runCtlWithInput(input, ...args);
   scan.addText(`output of cloudlessctl ${args.slice(0, 3).join(' ')}`, stdout + stderr);
   return `${code} ${stdout}${stderr}`;
 }
 
-it('keys and tokens appear in no log, event, dump, backup, error, metric or process', async () => {
+/** Creates a value of a secret, which is searched for from now on. */
+function createValue(name: string): string {
+  const value = randomBytes(24).toString('base64url');
+  scan.addValue(name, Buffer.from(value));
+  values.push(value);
+  return value;
+}
+
+/** Returns the number of values that a scan of the files of replicas finds. */
+function countDelivered(): number {
+  const control = new SecretScan();
+  for (const [index, value] of values.entries())
+    control.addValue(`value ${index}`, Buffer.from(value));
+  for (const directory of cluster.replicaFilesDirs)
+    if (existsSync(directory)) control.addDirectory(directory);
+  return new Set(control.findings.map(({ secret }) => secret)).size;
+}
+
+it('keys, tokens and secrets appear in no log, event, dump, backup, error, metric or process', async () => {
   const { coordinator, users, identities } = cluster.admin;
   expect(scan.secrets.length).toBeGreaterThanOrEqual(6);
 
@@ -89,11 +116,22 @@ it('keys and tokens appear in no log, event, dump, backup, error, metric or proc
   expect(await cluster.login()).toMatchObject({ code: 0 });
   const byEnvironment = cluster.spawnAgent('agent-2', [], { CLOUDLESS_JOIN_TOKEN: joining.text });
   await byEnvironment.waitForLog('session established');
+  const fromStdin = ['--from-stdin', 'password'];
+  const create = ['secret', 'create', 'canary', ...fromStdin];
+  expect(await runCtlWithInput(createValue('first value'), ...create)).toMatch(/^0 /);
+  const secrets = [{ name: 'canary', reload: { mode: ReloadMode.NONE } }];
   await coordinator.createWorkload({
     name: 'printer',
-    spec: { ...QUICK, command: PRINTER, replicas: 2 },
+    spec: { ...QUICK, command: PRINTER, replicas: 2, secrets },
   });
   await cluster.waitUntilSettled('printer');
+  expect(countDelivered()).toBe(1);
+  const update = ['secret', 'update', 'canary', ...fromStdin, '--yes'];
+  expect(await runCtlWithInput(createValue('second value'), ...update)).toMatch(/^0 /);
+  const count = 'wc -c < "$CLOUDLESS_SECRETS_DIR/canary/password"';
+  expect(await runCtl('exec', 'printer', '--', 'sh', '-c', count)).toMatch(/^0 32/);
+  for (const args of [create, ['secret', 'update', 'none', ...fromStdin]])
+    expect(await runCtlWithInput(createValue('refused value'), ...args)).toMatch(/^[34] /);
 
   // Mistakes with them: every error, audit record and log line of a refusal.
   const path = '/cloudless.api.UserService/WhoAmI';
@@ -103,6 +141,13 @@ it('keys and tokens appear in no log, event, dump, backup, error, metric or proc
     scan.addText('answer to a wrong token', answer);
   }
   scan.addText('answer to a token', await callWithBearer(userToken, path));
+  const createPath = '/cloudless.api.SecretsService/CreateSecret';
+  const broken = `{"name":"x","data":{"key":"${createValue('malformed value')}"`;
+  for (const body of [broken, `${broken}},"audiences":1}`]) {
+    const answer = await callWithBearer(userToken, createPath, body);
+    expect(answer).toMatch(/^400 /);
+    scan.addText('answer to a malformed request', answer);
+  }
   const wrong = await openTokenClients(cluster.url, tamper(userToken));
   scan.addText('error', await messageOf(wrong.coordinator.listWorkloads({})));
   wrong.close();
@@ -136,6 +181,7 @@ it('keys and tokens appear in no log, event, dump, backup, error, metric or proc
   await runCtl('token', 'list', '-o', 'json');
   await runCtl('user', 'token', 'list', 'admin', '-o', 'json');
   await runCtl('describe', 'node', 'agent-1');
+  await runCtl('secret', 'describe', 'canary');
   const following = cluster.startCtl('logs', '-f', 'printer');
   await following.waitForLine((line) => line.includes('CLOUDLESS_REPLICA_ID='));
   scan.addProcesses([following.pid]);
@@ -150,6 +196,7 @@ it('keys and tokens appear in no log, event, dump, backup, error, metric or proc
   const control = new SecretScan();
   cluster.addSecretsTo(control);
   control.addDirectory(cluster.identityDir);
+  expect(countDelivered()).toBeGreaterThan(0);
   expect(control.findings.length).toBeGreaterThan(5);
   expect(readFileSync(backup).length).toBeGreaterThan(1_000);
   expect(scan.scannedBytes).toBeGreaterThan(100_000);

@@ -150,6 +150,8 @@ export class SecureCluster {
   addSecretsTo(scan: SecretScan): void {
     scan.addSecretFiles(this.identityDir, /\.key$|^(token-secret|admin\.credential|join-command)$/);
     scan.addSecretFile(this.joinTokenFile);
+    const secretsKey = join(this.identityDir, 'secrets-key');
+    scan.addValue(secretsKey, Buffer.from(readFileSync(secretsKey, 'latin1').trim(), 'hex'));
     for (const name of this.agents.keys()) {
       const folder = join(this.directory, name, 'identity');
       if (existsSync(folder)) scan.addSecretFiles(folder, /^(node\.key|request\.json)$/);
@@ -183,11 +185,17 @@ export class SecureCluster {
     return /"opsUrl":"([^"]+)"/.exec(line)?.[1] ?? '';
   }
 
-  /** Returns true for the files where keys and tokens belong. */
+  /** Returns the directories in which agents write the secrets of replicas. */
+  get replicaFilesDirs(): readonly string[] {
+    return [...this.agents.keys()].map((name) => join(this.directory, name, 'replica-files'));
+  }
+
+  /** Returns true for the files where keys, tokens and secrets of replicas belong. */
   private isSecretPath(path: string): boolean {
     const folders = [
       this.identityDir,
       join(this.directory, 'ctl', 'identities'),
+      ...this.replicaFilesDirs,
       ...[...this.agents.keys()].flatMap((name) =>
         ['identity', 'workload-identities'].map((folder) => join(this.directory, name, folder)),
       ),
@@ -208,7 +216,13 @@ export class SecureCluster {
 
   /** Runs cloudlessctl until it exits. */
   runCtl(...args: readonly string[]): Promise<FinishedProgram> {
-    return runToEnd(process.execPath, [findBundle('cloudlessctl'), ...args], { env: this.ctlEnv });
+    return this.runCtlWithInput('', ...args);
+  }
+
+  /** Runs cloudlessctl with text on standard input. */
+  runCtlWithInput(input: string, ...args: readonly string[]): Promise<FinishedProgram> {
+    const command = [findBundle('cloudlessctl'), ...args];
+    return runToEnd(process.execPath, command, { env: this.ctlEnv, input });
   }
 
   /** Runs cloudlessctl without a configuration file until it exits. */
