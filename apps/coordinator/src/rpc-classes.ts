@@ -174,7 +174,8 @@ const configsClasses: ClassByRpc<typeof ConfigsService> = {
 
 const secretClasses: ClassByRpc<typeof SecretsService> = {
   createSecret: write,
-  getSecret: read,
+  // Commits the use of an access token.
+  getSecret: write,
   listSecrets: read,
   updateSecret: write,
   deleteSecret: stop,

@@ -44,6 +44,7 @@ import { createSecretRoutes } from './routes/secret-routes.js';
 import { guardService } from './routes/service-guard.js';
 import { createUserRoutes } from './routes/user-routes.js';
 import { AccessTokenHandlers } from './secret/access-token-handlers.js';
+import { AccessTokenUses } from './secret/access-token-use.js';
 import { MasterKeyHandlers } from './secret/master-key-handlers.js';
 import { SecretHandlers } from './secret/secret-handlers.js';
 import { ForeignAgents } from './session/foreign-agents.js';
@@ -102,7 +103,10 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     reads: reads.coordinator,
     sessions,
     tunnels,
-    replicaFiles: new ReplicaFiles({ ...deps, access, secretValues: reads.secretStore.values }),
+    replicaFiles: new ReplicaFiles({
+      ...{ ...deps, access, audit: routes.audit },
+      secretValues: reads.secretStore.values,
+    }),
     nodes: new NodeHandlers({ ...deps, mutex }),
     workloads: new WorkloadHandlers({ ...deps, ...changes }),
     rollouts: new RolloutHandlers({ ...deps, ...changes }),
@@ -137,6 +141,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const secret = createSecretRoutes(routes, {
     secrets: new SecretHandlers(secretDeps),
     accessTokens: new AccessTokenHandlers(secretDeps),
+    uses: new AccessTokenUses(secretDeps),
     masterKeys: new MasterKeyHandlers(secretDeps),
     reads: reads.secretReads,
   });

@@ -8,6 +8,15 @@ export {
   parseSpiffeId,
 } from './spiffe/spiffe-id.js';
 export type { SpiffeId, SpiffeKind } from './spiffe/spiffe-id.js';
+export {
+  createAccessToken,
+  hashAccessToken,
+  isAccessTokenId,
+  matchesAccessToken,
+  mayContainAccessToken,
+  parseAccessToken,
+} from './tokens/access-token.js';
+export type { AccessTokenText } from './tokens/access-token.js';
 export { createToken, formatToken, hashToken, matchesToken, parseToken } from './tokens/token.js';
 export type { Token, TokenKind } from './tokens/token.js';
 export { isLoopbackAddress, isLoopbackHost, requireLoopback } from './loopback.js';

@@ -1,6 +1,6 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { CoordinatorService, IdentityService, UserService } from '@cloudless/api';
+import { CoordinatorService, IdentityService, SecretsService, UserService } from '@cloudless/api';
 import {
   CertificateAuthorityRecordSchema,
   CertificateRecordSchema,
@@ -189,16 +189,39 @@ describe('Authenticator with client certificates', () => {
     },
   );
 
-  it('refuses the certificate of a workload and of a service', async () => {
+  it('permits a workload and a service only calls with an access token as their credential', async () => {
+    const { getSecret } = SecretsService.method;
+    await bed.putReplica('w-0');
     for (const [kind, id] of [
-      ['workload', 'shop.web'],
+      ['workload', 'default.web-w'],
       ['service', 'web'],
     ] as const) {
-      const certificate = await identity.authority.issue(kind, id);
-      expect(() => authorize({}, certificate)).toThrow(
-        expect.objectContaining({ reason: 'CERTIFICATE_INVALID' }),
-      );
+      const certificate = await identity.authority.issue(kind, id, HOUR_MS);
+      expect(authorize({}, certificate, getSecret, `c ${kind}`).principal).toEqual({
+        ...{ kind, name: `${kind}/${id}` },
+      });
+      for (const method of [getServerInfo, listWorkloads])
+        expect(() => authorize({}, certificate, method, `c ${kind}`)).toThrow(
+          `${kind}/${id} may not make this call: the call is not for workloads`,
+        );
     }
+  });
+
+  it('refuses the certificate of a workload that has expired, or whose workload was deleted', async () => {
+    const { getSecret } = SecretsService.method;
+    await bed.putReplica('w-0');
+    const certificate = await identity.authority.issue('workload', 'default.web-w', HOUR_MS);
+    const open = authorize({}, certificate, getSecret);
+    const deletion = bed.state.transaction().delete('name', 'default/web-w');
+    await bed.state.commit(deletion.delete('workload', 'w'));
+    expect(() => open.check()).toThrow('workload "default/web-w" does not exist');
+    const other = await identity.authority.issue('service', 'web', HOUR_MS);
+    const late = authorize({}, other, getSecret, 'c2');
+    bed.clock.suspend(HOUR_MS + 1);
+    expect(() => late.check()).toThrow(expect.objectContaining({ reason: 'CERTIFICATE_EXPIRED' }));
+    expect(() => authorize({}, other, getSecret, 'c3')).toThrow(
+      expect.objectContaining({ reason: 'CERTIFICATE_EXPIRED' }),
+    );
   });
 
   it('gives a node with an expired certificate 30 days to renew it, and nothing else', async () => {

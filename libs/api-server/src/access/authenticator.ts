@@ -288,12 +288,14 @@ export class Authenticator {
   }
 
   private toAuthentication(holder: CertificateHolder, serial: string | undefined): Authentication {
-    const { kind, id } = holder;
-    const name = `${kind}/${id}`;
-    if (kind === 'controller') return { principal: { kind, name } };
-    const credential = { kind, id, ...definedFields({ serial }) };
-    if (kind === 'user') return { principal: this.toUserPrincipal(holder.userName), credential };
-    const { expiredAtMs } = holder;
+    const { id } = holder;
+    const name = `${holder.kind}/${id}`;
+    if (holder.kind !== 'node' && holder.kind !== 'user')
+      return { principal: { kind: holder.kind, name } };
+    const credential = { kind: holder.kind, id, ...definedFields({ serial }) };
+    if (holder.kind === 'user')
+      return { principal: this.toUserPrincipal(holder.userName), credential };
+    const { kind, expiredAtMs } = holder;
     return expiredAtMs === undefined
       ? { principal: { kind, name, nodeId: id }, credential }
       : { principal: { kind: 'expired-node', name, nodeId: id, expiredAtMs }, credential };

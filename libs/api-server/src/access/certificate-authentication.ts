@@ -59,7 +59,7 @@ export class ConnectionCertificates {
     this.presented = undefined;
     try {
       this.presented = verifier.verify(this.chainDer, nowMs, {
-        kinds: ['node', 'user', 'controller'],
+        kinds: ['node', 'user', 'controller', 'workload', 'service'],
         usage: 'client',
         expiredGraceMs: NODE_RENEWAL_GRACE_MS,
       });
@@ -105,7 +105,17 @@ export type CertificateHolder =
       /** Id of the credential. */
       readonly id: string;
       readonly userName: string;
-    };
+    }
+  | UnrecordedHolder<'workload'>
+  | UnrecordedHolder<'service'>;
+
+/** The holder of a certificate that is in no record. */
+interface UnrecordedHolder<Kind extends 'workload' | 'service'> {
+  readonly kind: Kind;
+  /** `<namespace>.<name>` of a workload. */
+  readonly id: string;
+  readonly notAfterMs: number;
+}
 
 /**
  * Checks the certificate of a connection at the start of a call: the validity, and that its serial
@@ -135,8 +145,13 @@ export function checkCertificate(
     throw refuse(
       'expired certificate',
       'CERTIFICATE_EXPIRED',
-      `the certificate of ${name} expired at ${formatTime(facts.notAfterMs)}, and the clock of the coordinator shows ${formatTime(nowMs)}; ${kind === 'node' ? 'join the machine again with a join token' : 'log in again'}`,
+      `the certificate of ${name} expired at ${formatTime(facts.notAfterMs)}, and the clock of the coordinator shows ${formatTime(nowMs)}; ${describeRenewal(kind)}`,
     );
+  }
+  if (kind === 'workload' || kind === 'service') {
+    const { notAfterMs } = facts;
+    if (kind === 'workload') requireWorkloadInGoodStanding(view, id, refuse);
+    return { kind, id, notAfterMs };
   }
   if (kind === 'node') {
     const { identity, instanceId } = requireNodeInGoodStanding(view, id, refuse);
@@ -171,8 +186,17 @@ export function checkCertificate(
  */
 export function checkHolder(view: ClusterView, holder: CertificateHolder, nowMs: number): void {
   if (holder.kind === 'controller') return;
-  const name = holder.kind === 'node' ? `node/${holder.id}` : `user/${holder.userName}`;
+  const name = holder.kind === 'user' ? `user/${holder.userName}` : `${holder.kind}/${holder.id}`;
   const refuse = createRefusalFactory(name, undefined, nowMs);
+  if (holder.kind === 'workload' || holder.kind === 'service') {
+    if (holder.kind === 'workload') requireWorkloadInGoodStanding(view, holder.id, refuse);
+    if (nowMs <= holder.notAfterMs) return;
+    throw refuse(
+      'expired certificate',
+      'CERTIFICATE_EXPIRED',
+      `the certificate of ${name} expired at ${formatTime(holder.notAfterMs)}`,
+    );
+  }
   let current: CertificateRecord | undefined;
   if (holder.kind === 'node') {
     const node = requireNodeInGoodStanding(view, holder.id, refuse);
@@ -234,6 +258,26 @@ function requireNodeInGoodStanding(
     'CREDENTIAL_REVOKED',
     `node "${id}" is not part of this cluster; join the machine with a join token`,
   );
+}
+
+/**
+ * The certificates of workloads are in no record: they end when they expire, and when the workload is
+ * deleted.
+ * @throws {@link RefusedCallError} for a workload that does not exist.
+ */
+function requireWorkloadInGoodStanding(view: ClusterView, id: string, refuse: CreateRefusal): void {
+  const [namespace = '', name = ''] = id.split('.');
+  if (view.workloadByName(namespace, name) !== undefined) return;
+  throw refuse(
+    'certificate of a deleted workload',
+    'CREDENTIAL_REVOKED',
+    `workload "${namespace}/${name}" does not exist`,
+  );
+}
+
+function describeRenewal(kind: string): string {
+  if (kind === 'node') return 'join the machine again with a join token';
+  return kind === 'user' ? 'log in again' : 'read the certificate that its agent has renewed';
 }
 
 /**

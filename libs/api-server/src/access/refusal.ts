@@ -1,4 +1,5 @@
 import { CloudlessError, type CloudlessErrorOptions, type ErrorReason } from '@cloudless/base';
+import type { AccessTokenRefusal } from '../secret/access-token.js';
 
 /**
  * Why the credentials of a call were refused: for operators, in audit records and as the label of a
@@ -24,9 +25,11 @@ export type RefusalCause =
   | 'revoked certificate'
   | 'certificate of a removed node'
   | 'certificate of a deleted user'
+  | 'certificate of a deleted workload'
   | 'banned node'
   | 'forwarded by no coordinator'
-  | 'missing role';
+  | 'missing role'
+  | AccessTokenRefusal;
 
 /** Facts about a refused credential for the audit record. */
 export interface RefusedCredential {

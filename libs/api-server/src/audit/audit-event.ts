@@ -14,6 +14,17 @@ export interface AuditSubject {
    * others, because arguments may contain secrets.
    */
   readonly command?: readonly string[];
+  /** The secrets that the call is about, as `<namespace>/<name>`. */
+  readonly secrets?: readonly string[];
+  /**
+   * Version of the values that the call returns, for each of `secrets`. The record of a refused call
+   * has none.
+   */
+  readonly secretVersions?: readonly number[];
+  /** Id of the access token in the request. */
+  readonly accessTokenId?: string;
+  /** Audience of the access token. */
+  readonly audience?: string;
 }
 
 /** What an audit record says about a call, apart from its result. */
@@ -46,7 +57,15 @@ export function createAuditEvent({
   principal,
   credentialId,
   requestId,
-  subject: { command, object = '', ...subject },
+  subject: {
+    command,
+    object = '',
+    secrets = [],
+    secretVersions = [],
+    accessTokenId = '',
+    audience = '',
+    ...subject
+  },
   overrideReason = '',
   cause = '',
   result,
@@ -61,12 +80,13 @@ export function createAuditEvent({
       : `, running ${program} with ${args.length} ${args.length === 1 ? 'argument' : 'arguments'}`;
   const overriding =
     overrideReason === '' ? '' : `, overriding policies (${JSON.stringify(overrideReason)})`;
+  const using = accessTokenId === '' ? '' : ` with access token ${accessTokenId}`;
   const because = cause === '' ? '' : ` (${cause})`;
   return {
     severity: isSuccess ? Severity.INFO : Severity.WARNING,
     category: Category.AUDIT,
     reason: method,
-    message: `${principal}${from} called ${method}${object === '' ? describeSubject(subject) : ` on ${object}`}${running}${overriding}: ${result}${because}`,
+    message: `${principal}${from} called ${method}${object === '' ? describeSubject(subject) : ` on ${object}`}${running}${using}${overriding}: ${result}${because}`,
     ...subject,
     requestId,
     audit: {
@@ -80,6 +100,10 @@ export function createAuditEvent({
       credentialId,
       cause,
       overrideReason,
+      secrets: [...secrets],
+      secretVersions: isSuccess ? [...secretVersions] : [],
+      accessTokenId,
+      audience,
     },
   };
 }
@@ -89,7 +113,7 @@ function describeSubject({
   workload,
   nodeId,
   replicaId,
-}: Omit<AuditSubject, 'command' | 'object'>): string {
+}: Pick<AuditSubject, 'namespace' | 'workload' | 'nodeId' | 'replicaId'>): string {
   if (replicaId !== undefined && replicaId !== '') return ` on replica ${replicaId}`;
   if (workload !== undefined && workload !== '') return ` on ${namespace}/${workload}`;
   return nodeId === undefined || nodeId === '' ? '' : ` on node ${nodeId}`;

@@ -16,6 +16,7 @@ import {
   Throttle,
   definedFields,
   errorFields,
+  errorKindOf,
   hasErrorReason,
   type ErrorReason,
   type SuppressedEvents,
@@ -49,7 +50,8 @@ const MERGE_MS = 10_000;
 /**
  * Writes the audit records of calls. The record of a call that changes the state is part of the
  * transaction of the change. The record of a privileged call that changes no state, such as an
- * exec, is committed before the call begins. The record of a call that failed or changed nothing is
+ * exec, is committed before the call begins, and that of a call that returns values of secrets before
+ * the first value. The record of a call that failed or changed nothing is
  * committed after the call. Every record is committed before the reply.
  */
 export class AuditLog {
@@ -81,13 +83,48 @@ export class AuditLog {
       );
       try {
         const response = await handler(request, entry, context);
-        if (!entry.recorded) await this.recordResult(entry, 'unchanged');
+        if (!entry.recorded) await this.recordResult(entry, 'unchanged', { cause: entry.cause });
         return response;
       } catch (reason) {
         await this.recordFailure(entry, reason);
         throw reason;
       }
     };
+  }
+
+  /**
+   * Wraps the handler of a read so that a refusal is recorded: a caller without the role, or with a
+   * credential that does not permit the call. Other results have no record.
+   */
+  wrapRead<Request extends DescMessage, Response extends DescMessage>(
+    method: DescMethodUnary<Request, Response>,
+    handler: (
+      request: MessageShape<Request>,
+      context: HandlerContext,
+    ) => Promise<MessageShape<Response>> | MessageShape<Response>,
+    describeSubject: (request: MessageShape<Request>) => AuditSubject,
+  ): (request: MessageShape<Request>, context: HandlerContext) => Promise<MessageShape<Response>> {
+    return async (request, context) => {
+      try {
+        return await handler(request, context);
+      } catch (reason) {
+        if (errorKindOf(reason) === 'denied')
+          await this.recordFailure(
+            this.createEntry(method, context, describeSubject(request), ''),
+            reason,
+          );
+        throw reason;
+      }
+    };
+  }
+
+  /**
+   * Records a call that returns values, before the first value. Calls that follow each other too fast
+   * are merged, see {@link BURST}; calls about other secrets, versions or replicas are not.
+   * @throws when the record cannot be committed; no value must be returned then.
+   */
+  recordValues(entry: AuditEntry): Promise<void> {
+    return this.recordResult(entry, 'ok');
   }
 
   /**
@@ -163,7 +200,7 @@ export class AuditLog {
     // Clients without an identity can have as many addresses as they like.
     const address = principal === 'unauthenticated' ? '' : entry.facts.address;
     const throttled = this.throttle.take(
-      `${principal} ${address} ${rpc} ${result} ${details.errorReason ?? ''} ${details.cause ?? ''}`,
+      `${principal} ${address} ${rpc} ${result} ${details.errorReason ?? ''} ${details.cause ?? ''} ${entry.describeForMerge()}`,
     );
     if (throttled.passes) await entry.write(result, { ...throttled, ...details });
   }
@@ -180,6 +217,8 @@ interface AuditDetails {
 export class AuditEntry {
   /** True once a record of the call is in the store. */
   recorded = false;
+  /** Why a token was not valid, in a call that does not fail for this reason. */
+  cause: string | undefined;
   private subject: AuditSubject;
 
   constructor(
@@ -207,7 +246,29 @@ export class AuditEntry {
 
   /** Names the object of the call in the record, when only the handler knows the object. */
   nameObject(object: string): void {
-    this.subject = { ...this.subject, object };
+    this.describe({ object });
+  }
+
+  /** Adds what only the handler knows about the objects of the call. */
+  describe(subject: AuditSubject): void {
+    this.subject = { ...this.subject, ...subject };
+  }
+
+  /**
+   * Returns what tells calls about secrets apart when records are merged. Empty for other calls. A
+   * caller may send any name, so only names of objects that exist count.
+   */
+  describeForMerge(): string {
+    const { secrets = [], secretVersions = [], accessTokenId = '', replicaId = '' } = this.subject;
+    if (secrets.length === 0) return '';
+    const view = this.state.view();
+    return [
+      ...secrets.flatMap((key, index) =>
+        view.secret(key) === undefined ? [] : `${key}@${secretVersions[index] ?? ''}`,
+      ),
+      view.accessToken(accessTokenId) === undefined ? '' : accessTokenId,
+      view.replica(replicaId) === undefined ? '' : replicaId,
+    ].join(' ');
   }
 
   /**
@@ -216,7 +277,7 @@ export class AuditEntry {
    * @throws when the record cannot be committed; the call must not begin then.
    */
   async recordStart(subject: AuditSubject): Promise<void> {
-    this.subject = { ...this.subject, ...subject };
+    this.describe(subject);
     await this.write('started');
   }
 

@@ -25,7 +25,7 @@ export type AuditPolicy =
   | 'change'
   /**
    * The call is privileged and changes no state: one audit record, committed before the call
-   * begins.
+   * begins, or before its reply.
    */
   | 'privileged';
 
@@ -41,8 +41,8 @@ const coordinator: Policies<typeof CoordinatorService> = {
   renewLease: 'agentReport',
   session: 'agentReport',
   tunnel: 'agentReport',
-  // Refusals are events with the category SECURITY; deliveries are in the audit log of the secret.
-  getReplicaFiles: 'readOnly',
+  // Recorded when values of secrets are sent, before the first of them.
+  getReplicaFiles: 'privileged',
   getNode: 'readOnly',
   listNodes: 'readOnly',
   watchNodes: 'readOnly',
@@ -187,15 +187,18 @@ const nodeNetwork: Policies<typeof NodeNetworkService> = {
 
 const secrets: Policies<typeof SecretsService> = {
   createSecret: 'change',
-  getSecret: 'readOnly',
+  // With an access token, whose use is counted. Without, only refusals are recorded.
+  getSecret: 'change',
   listSecrets: 'readOnly',
   updateSecret: 'change',
   deleteSecret: 'change',
   generateAccessToken: 'change',
   revokeAccessToken: 'change',
-  validateAccessToken: 'readOnly',
+  // Shows who tries tokens.
+  validateAccessToken: 'privileged',
   rotateMasterKey: 'change',
   getMasterKeyInfo: 'readOnly',
+  // Only refusals are recorded.
   getSecretAuditLog: 'readOnly',
 };
 

@@ -22,10 +22,13 @@ import {
   type ClusterView,
 } from '@cloudless/cluster-state';
 import { createDeniedError, type CallAccess } from '../access/call-access.js';
-import type { ApiCaller } from '../access/caller.js';
-import { requireSecret } from '../secret/secret-lookup.js';
+import type { AuditEntry, AuditLog } from '../audit/audit-log.js';
+import { toAuditSubject } from '../audit/audit-subject.js';
+import { requireSecret, requireUnexpired, toSecretKey } from '../secret/secret-lookup.js';
 import type { SecretValues } from '../secret/secret-values.js';
 import { requireAudience } from './file-refs.js';
+
+const { getReplicaFiles } = CoordinatorService.method;
 
 /** The values of a version of a secret or config. */
 export interface FileValues {
@@ -50,11 +53,20 @@ interface Wanted {
   readonly audience: string;
 }
 
+/** A secret or config of a replica, and the version that the replica uses now. */
+interface Delivery {
+  readonly wanted: Wanted;
+  readonly version: ReplicaFilesVersion;
+  /** The agent has this version already. */
+  readonly unchanged: boolean;
+}
+
 export interface ReplicaFilesDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
   readonly log: Log;
   readonly access: CallAccess;
+  readonly audit: AuditLog;
   readonly secretValues: SecretValues;
 }
 
@@ -68,29 +80,55 @@ export class ReplicaFiles {
 
   /**
    * Handles GetReplicaFiles. The assignment of the replica is checked again before each value is
-   * sent: a node from which the replica has moved gets none.
+   * sent: a node from which the replica has moved gets none. One audit record names all secrets whose
+   * values are sent, with their versions. It is committed before the first value, so that no node has
+   * values without a record; when a value cannot be sent after that, a second record has the error.
    * @throws kind `denied` when the replica is not assigned to the node of the caller.
    */
-  async *getReplicaFiles(
+  getReplicaFiles(
     request: GetReplicaFilesRequest,
     context: HandlerContext,
   ): AsyncGenerator<GetReplicaFilesResponse> {
-    const { access } = this.deps;
-    const caller = access.getCaller(context);
-    access.requireNode(caller, request.nodeId);
-    const { replica } = await this.requireAssigned(request, caller);
-    for (const wanted of listWanted(this.deps.state.view(), replica)) {
-      const { workload } = await this.requireAssigned(request, caller);
-      const newest = this.findVersion(workload, wanted);
-      const known = request.known.find((version) => isSameVersion(version, newest));
-      if (known !== undefined) {
+    const { audit, access } = this.deps;
+    return audit.wrapStream(getReplicaFiles, context, (entry) => {
+      access.requireNode(entry.caller, request.nodeId);
+      return this.send(request, entry);
+    });
+  }
+
+  private async *send(
+    request: GetReplicaFilesRequest,
+    entry: AuditEntry,
+  ): AsyncGenerator<GetReplicaFilesResponse> {
+    const { state, audit } = this.deps;
+    const { caller } = entry;
+    const { replica, workload } = await this.requireAssigned(request, entry);
+    entry.describe(toAuditSubject(state.view(), replica));
+    const deliveries = listWanted(state.view(), replica).map((wanted): Delivery => {
+      describeSecrets(entry, workload, [wanted]);
+      const version = this.findVersion(workload, wanted);
+      const unchanged = request.known.some((known) => isSameVersion(known, version));
+      if (!unchanged) this.requirePermitted(workload, wanted);
+      return { wanted, version, unchanged };
+    });
+    const sent = deliveries.filter(({ wanted, unchanged }) => isSecret(wanted) && !unchanged);
+    describeSecrets(
+      entry,
+      workload,
+      sent.map(({ wanted, version }) => ({ ...wanted, version: version.version })),
+    );
+    if (sent.length > 0) await audit.recordValues(entry);
+    for (const { wanted, version: newest, unchanged } of deliveries) {
+      await this.requireAssigned(request, entry);
+      if (unchanged) {
         yield create(GetReplicaFilesResponseSchema, { version: newest, unchanged: true });
         continue;
       }
+      describeSecrets(entry, workload, [wanted]);
       const values = await this.readValues(workload, wanted, newest);
       // The replica may have moved, or the node may have been banned, while the values were read.
       caller.check();
-      await this.requireAssigned(request, caller);
+      await this.requireAssigned(request, entry);
       const { uid, version } = values;
       yield create(GetReplicaFilesResponseSchema, {
         version: create(ReplicaFilesVersionSchema, { ...newest, uid, version }),
@@ -101,20 +139,23 @@ export class ReplicaFiles {
 
   /**
    * Returns the replica, which is assigned to the node now, and its workload.
-   * @throws kind `denied`; the refusal is recorded as an event.
+   * @throws kind `denied`; the refusal is recorded as an event, and in the audit log of the secrets of
+   *   the replica.
    */
   private async requireAssigned(
     { nodeId, replicaId }: GetReplicaFilesRequest,
-    caller: ApiCaller,
+    entry: AuditEntry,
   ): Promise<{ readonly replica: ReplicaRecord; readonly workload: WorkloadRecord }> {
     const view = this.deps.state.view();
     const replica = view.replica(replicaId)?.value;
     const workload = replica === undefined ? undefined : view.workload(replica.uid)?.value;
     if (replica !== undefined && workload !== undefined)
       if (replica.nodeId === nodeId && holdsResources(replica)) return { replica, workload };
+    if (replica !== undefined && workload !== undefined)
+      describeSecrets(entry, workload, listWanted(view, replica));
+    entry.describe({ nodeId, replicaId });
     await this.recordRefusal(nodeId, replicaId, workload);
-    const method = CoordinatorService.method.getReplicaFiles;
-    throw createDeniedError(caller.principal, method, {
+    throw createDeniedError(entry.caller.principal, getReplicaFiles, {
       message: `replica "${replicaId}" is not assigned to node "${nodeId}" now, so the node gets no secrets and configs of the replica`,
     });
   }
@@ -172,17 +213,27 @@ export class ReplicaFiles {
     return requireSecret(view, { namespace, name }).value;
   }
 
+  /** Checks that a secret may be sent now. Configs have no such limits. */
+  private requirePermitted(workload: WorkloadRecord, wanted: Wanted): void {
+    if (!isSecret(wanted)) return;
+    const { state, clock } = this.deps;
+    const { namespace } = workload;
+    const { value } = requireSecret(state.view(), { namespace, name: wanted.name });
+    requireAudience(value, workload, wanted.audience);
+    requireUnexpired(value, clock.wallTime());
+  }
+
   private async readValues(
     workload: WorkloadRecord,
-    { name, audience }: Wanted,
+    wanted: Wanted,
     { kind, uid, version }: ReplicaFilesVersion,
   ): Promise<FileValues> {
     const { state, secretValues } = this.deps;
     const { namespace } = workload;
+    const { name } = wanted;
     if (kind !== Kind.CONFIG) {
-      const view = state.view();
-      requireAudience(requireSecret(view, { namespace, name }).value, workload, audience);
-      return secretValues.read(view, namespace, name, version);
+      this.requirePermitted(workload, wanted);
+      return secretValues.read(state.view(), namespace, name, version);
     }
     const values = await state.readRecord('configvalue', toValueKeyId(uid, version));
     if (values !== undefined)
@@ -204,6 +255,23 @@ function listWanted(view: ClusterView, { uid, version }: ReplicaRecord): readonl
       ? []
       : [{ kind: Kind.IMAGE_PULL_SECRET, name: pullSecret, version: 0, keys: [], audience: '' }]),
   ];
+}
+
+function isSecret({ kind }: Pick<Wanted, 'kind'>): boolean {
+  return kind !== Kind.CONFIG;
+}
+
+/** Names the secrets among `wanted` in the audit record, with their versions unless these are 0. */
+function describeSecrets(
+  entry: AuditEntry,
+  { namespace }: WorkloadRecord,
+  wanted: readonly Pick<Wanted, 'kind' | 'name' | 'version'>[],
+): void {
+  const secrets = wanted.filter(isSecret);
+  entry.describe({
+    secrets: secrets.map(({ name }) => toSecretKey({ namespace, name })),
+    secretVersions: secrets.map(({ version }) => version),
+  });
 }
 
 function isSameVersion(left: ReplicaFilesVersion, right: ReplicaFilesVersion): boolean {

@@ -4,6 +4,7 @@ import type { CallAccess } from '../access/call-access.js';
 import type { AuditSubject } from '../audit/audit-event.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { AccessTokenHandlers } from '../secret/access-token-handlers.js';
+import type { AccessTokenUses } from '../secret/access-token-use.js';
 import type { MasterKeyHandlers } from '../secret/master-key-handlers.js';
 import type { SecretHandlers } from '../secret/secret-handlers.js';
 import { toSecretKey, type SecretName } from '../secret/secret-lookup.js';
@@ -15,6 +16,7 @@ const calls = SecretsService.method;
 export interface SecretRouteHandlers {
   readonly secrets: SecretHandlers;
   readonly accessTokens: AccessTokenHandlers;
+  readonly uses: AccessTokenUses;
   readonly masterKeys: MasterKeyHandlers;
   readonly reads: SecretReads;
 }
@@ -22,9 +24,20 @@ export interface SecretRouteHandlers {
 /** Creates the implementation of SecretsService. */
 export function createSecretRoutes(
   routes: CallRoutes,
-  { secrets, accessTokens, masterKeys, reads }: SecretRouteHandlers,
+  { secrets, accessTokens, uses, masterKeys, reads }: SecretRouteHandlers,
 ): ServiceImpl<typeof SecretsService> {
-  const { access } = routes;
+  const { access, audit } = routes;
+  const getSecret = audit.wrapRead(
+    calls.getSecret,
+    readWorkload(access, calls.getSecret, (request) => reads.getSecret(request)),
+    describeSecret,
+  );
+  // No role is needed: the access token is the credential.
+  const getValues = routes.change(
+    calls.getSecret,
+    (request, entry) => uses.readValues(request, entry),
+    describeSecret,
+  );
   return {
     createSecret: routes.change(
       calls.createSecret,
@@ -61,17 +74,25 @@ export function createSecretRoutes(
       ),
       describeSecret,
     ),
-    validateAccessToken: readWorkload(access, calls.validateAccessToken, (request) =>
-      accessTokens.validateAccessToken(request),
+    // The text of the token is the credential.
+    validateAccessToken: routes.change(
+      calls.validateAccessToken,
+      (request, entry) => accessTokens.validateAccessToken(request, entry),
+      describeSecret,
     ),
-    getSecretAuditLog: readWorkload(access, calls.getSecretAuditLog, (request) =>
-      accessTokens.getSecretAuditLog(request),
+    getSecretAuditLog: audit.wrapRead(
+      calls.getSecretAuditLog,
+      readWorkload(access, calls.getSecretAuditLog, (request) =>
+        accessTokens.getSecretAuditLog(request),
+      ),
+      describeSecret,
     ),
     rotateMasterKey: routes.change(calls.rotateMasterKey, (request, entry) =>
       masterKeys.rotateMasterKey(request, entry),
     ),
     getMasterKeyInfo: (request) => masterKeys.getMasterKeyInfo(request),
-    getSecret: readWorkload(access, calls.getSecret, (request) => reads.getSecret(request)),
+    getSecret: (request, context) =>
+      (request.accessToken === '' ? getSecret : getValues)(request, context),
     ...createSecretReads(reads),
   };
 }
@@ -96,5 +117,6 @@ function inNamespace<Request extends SecretName, Response>(
 }
 
 function describeSecret(request: SecretName): AuditSubject {
-  return { namespace: resolveNamespace(request), object: `secret ${toSecretKey(request)}` };
+  const key = toSecretKey(request);
+  return { namespace: resolveNamespace(request), object: `secret ${key}`, secrets: [key] };
 }

@@ -19,11 +19,17 @@ import {
   type ClusterView,
   type EventInit,
   type Stored,
+  type Transaction,
 } from '@cloudless/cluster-state';
 import { encodeValues, type SecretData } from '@cloudless/secrets';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { findLastUsedNumber, listUses, requireUnused } from '../files/workload-uses.js';
-import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
+import {
+  runIdempotent,
+  type MutationDeps,
+  type MutationResult,
+} from '../mutation/idempotent-mutation.js';
+import { listLiveTokens } from './access-token.js';
 import {
   checkAudiences,
   checkData,
@@ -42,6 +48,12 @@ import {
 } from './secret-lookup.js';
 import type { StoredSecretValues } from './secret-values.js';
 import { deleteVersions, putVersion } from './secret-versions.js';
+import {
+  MAX_TOKENS_PER_COMMIT,
+  listTokensToDelete,
+  putRevocations,
+  putTokenDeletions,
+} from './token-revocation.js';
 
 const calls = SecretsService.method;
 
@@ -95,55 +107,96 @@ export class SecretHandlers {
     if (fields.has('audiences')) checkAudiences(request.audiences);
     const ring = await this.openKeys();
     return runIdempotent(this.deps, calls.updateSecret, toCall(request, entry, ring), async () => {
-      const { state, clock, random } = this.deps;
-      const view = state.view();
-      const current = requireExpectedSecret(view, request);
-      const data = fields.has('data') ? await this.toNewData(view, current, request) : undefined;
-      const now = clock.wallTime();
-      const next = updateRecord(current.value, request, fields, now);
-      const present = (record: SecretRecord): Secret => {
-        const usedBy = listUses(view, toUsedObject(record), current.value.version);
-        return Object.assign(presentSecret(record), { usedBy });
-      };
-      if (data === undefined && equals(SecretRecordSchema, current.value, next))
-        return { response: present(next) };
-      const transaction = putFilesGuard(view, state.transaction(), next.namespace);
-      next.generation += 1n;
-      next.updatedAt = timestampFromMs(now);
-      if (data !== undefined)
-        putVersion({ view, ring, random }, transaction, next, { data, createdAt: next.updatedAt });
-      if (request.dryRun) return { response: present(next) };
-      const text =
-        data === undefined
-          ? `has new settings (generation ${next.generation})`
-          : `has new values (version ${next.version})`;
-      const key = toSecretKey(request);
-      transaction
-        .require('secret', key, current)
-        .put('secret', key, next)
-        .event(createSecretEvent(next, request.requestId, 'SecretUpdated', text));
-      return { response: present(next), transaction };
+      for (;;) {
+        const decided = await this.decideUpdate(request, fields, ring);
+        if (!('revokeFirst' in decided)) return decided;
+        await entry.commit(decided.revokeFirst);
+      }
     });
   }
 
-  /** Deletes a secret. A repeated call with another request id fails with NOT_FOUND. */
+  /**
+   * Decides an update.
+   * @returns `revokeFirst`: there are more tokens than one transaction revokes. Commit this transaction
+   *   first, then decide again.
+   */
+  private async decideUpdate(
+    request: UpdateSecretRequest,
+    fields: ReadonlySet<SecretField>,
+    ring: SecretKeyRing,
+  ): Promise<MutationResult<Secret> | { readonly revokeFirst: Transaction }> {
+    const { state, clock, random } = this.deps;
+    const view = state.view();
+    const current = requireExpectedSecret(view, request);
+    const data = fields.has('data') ? await this.toNewData(view, current, request) : undefined;
+    const now = clock.wallTime();
+    const next = updateRecord(current.value, request, fields, now);
+    const present = (record: SecretRecord): Secret => {
+      const usedBy = listUses(view, toUsedObject(record), current.value.version);
+      return Object.assign(presentSecret(record), { usedBy });
+    };
+    const tokens = request.revokeExistingTokens ? listLiveTokens(view, next, now) : [];
+    const batch = tokens.slice(0, MAX_TOKENS_PER_COMMIT);
+    if (data === undefined && equals(SecretRecordSchema, current.value, next)) {
+      if (batch.length === 0 || request.dryRun) return { response: present(next) };
+      const revocation = putRevocations(state.transaction(), next, batch, now);
+      if (batch.length < tokens.length) return { revokeFirst: revocation };
+      return { response: present(next), transaction: revocation };
+    }
+    const transaction = putFilesGuard(view, state.transaction(), next.namespace);
+    next.generation += 1n;
+    next.updatedAt = timestampFromMs(now);
+    if (data !== undefined)
+      putVersion({ view, ring, random }, transaction, next, { data, createdAt: next.updatedAt });
+    if (request.dryRun) return { response: present(next) };
+    if (batch.length < tokens.length)
+      return { revokeFirst: putRevocations(state.transaction(), next, batch, now) };
+    const text =
+      data === undefined
+        ? `has new settings (generation ${next.generation})`
+        : `has new values (version ${next.version})`;
+    const key = toSecretKey(request);
+    transaction
+      .require('secret', key, current)
+      .put('secret', key, next)
+      .event(createSecretEvent(next, request.requestId, 'SecretUpdated', text));
+    return { response: present(next), transaction: putRevocations(transaction, next, batch, now) };
+  }
+
+  /**
+   * Deletes a secret with its versions and access tokens. A repeated call with another request id
+   * fails with NOT_FOUND.
+   * @throws reason `STILL_USED` while workloads use the secret, and while access tokens are valid
+   *   unless the request revokes them.
+   */
   async deleteSecret(
     request: DeleteSecretRequest,
     entry: AuditEntry,
   ): Promise<DeleteSecretResponse> {
     const ring = await this.openKeys();
-    return runIdempotent(this.deps, calls.deleteSecret, toCall(request, entry, ring), (view) => {
-      const current = requireSecret(view, request);
-      const { value } = current;
-      requireUnused(view, toUsedObject(value));
-      const key = toSecretKey(request);
-      const transaction = putFilesGuard(view, this.deps.state.transaction(), value.namespace);
-      deleteVersions(transaction, value);
-      transaction
-        .require('secret', key, current)
-        .delete('secret', key)
-        .event(createSecretEvent(value, request.requestId, 'SecretDeleted', 'was deleted'));
-      return { response: create(DeleteSecretResponseSchema), transaction };
+    const { state, clock } = this.deps;
+    return runIdempotent(this.deps, calls.deleteSecret, toCall(request, entry, ring), async () => {
+      for (;;) {
+        const view = state.view();
+        const current = requireSecret(view, request);
+        const { value } = current;
+        requireUnused(view, toUsedObject(value));
+        const options = { revoke: request.revokeTokens, nowMs: clock.wallTime() };
+        const tokens = listTokensToDelete(view, value, options);
+        if (tokens.length > MAX_TOKENS_PER_COMMIT) {
+          const first = tokens.slice(0, MAX_TOKENS_PER_COMMIT);
+          await entry.commit(putTokenDeletions(state.transaction(), first));
+          continue;
+        }
+        const key = toSecretKey(request);
+        const transaction = putFilesGuard(view, state.transaction(), value.namespace);
+        deleteVersions(transaction, value);
+        putTokenDeletions(transaction, tokens)
+          .require('secret', key, current)
+          .delete('secret', key)
+          .event(createSecretEvent(value, request.requestId, 'SecretDeleted', 'was deleted'));
+        return { response: create(DeleteSecretResponseSchema), transaction };
+      }
     });
   }
 

@@ -17,6 +17,8 @@ import { toSecretKeyId, type ClusterView } from '@cloudless/cluster-state';
 import { CallAccess } from '../access/call-access.js';
 import { listUses } from '../files/workload-uses.js';
 import type { ReadDeps } from '../ports.js';
+import { listLiveTokens } from './access-token.js';
+import { requireNoTokenFields } from './access-token-use.js';
 import type { SecretKeys } from './secret-keys.js';
 import {
   presentNewest,
@@ -34,14 +36,19 @@ export class SecretReads {
     this.access = new CallAccess(deps);
   }
 
+  /** Handles GetSecret without an access token: returns no values. */
   async getSecret(request: GetSecretRequest): Promise<GetSecretResponse> {
-    const { state, keys } = this.deps;
+    requireNoTokenFields(request);
+    const { state, keys, clock } = this.deps;
     await keys.open(state.view());
     const view = state.view();
     const { value } = requireSecret(view, request);
     const usedBy = listUses(view, toUsedObject(value), value.version);
     const secret = Object.assign(presentSecret(value), { usedBy });
-    return create(GetSecretResponseSchema, { secret });
+    const accessTokens = listLiveTokens(view, value, clock.wallTime()).flatMap(
+      ({ value: { token } }) => token ?? [],
+    );
+    return create(GetSecretResponseSchema, { secret, accessTokens });
   }
 
   async listSecrets(

@@ -1,6 +1,7 @@
 import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
 import { EventSchema } from '@cloudless/api';
 import {
+  AccessTokenRecordSchema,
   CertificateAuthorityRecordSchema,
   ClusterRecordSchema,
   ConfigRecordSchema,
@@ -118,6 +119,8 @@ export const recordSchemas = {
   secret: SecretRecordSchema,
   /** The encrypted values of a version of a secret; id: `<uid>/<version>`. */
   secretvalue: SecretValueRecordSchema,
+  /** An access token of a secret; id: id of the token. */
+  accesstoken: AccessTokenRecordSchema,
   /** A key that encrypts secrets, itself encrypted; id: id of the key. */
   masterkey: MasterKeyRecordSchema,
 } as const satisfies Record<string, DescMessage>;

@@ -1,5 +1,6 @@
 import type { Event } from '@cloudless/api';
 import type {
+  AccessTokenRecord,
   CertificateAuthorityRecord,
   ConfigRecord,
   ControlRecord,
@@ -81,6 +82,11 @@ export interface ClusterView {
   /** The newest kept event with one of these reasons about a workload or node as a whole. */
   lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined;
   event(id: string): Stored<Event> | undefined;
+  /**
+   * The kept audit records about a secret, oldest first; also about a secret that was deleted.
+   * @param key - `<namespace>/<name>`.
+   */
+  auditEventsOfSecret(key: string): readonly Event[];
   request(id: string): Stored<RequestRecord> | undefined;
   requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
   /** The newest removed event of each category; undefined when no event was removed. */
@@ -169,6 +175,14 @@ export interface ClusterView {
    * @param after - `<namespace>/<name>`; only secrets whose key sorts after it. Default: all.
    */
   secretsByName(after?: string): Iterable<Stored<SecretRecord>>;
+  /** An access token, also one that has ended. */
+  accessToken(id: string): Stored<AccessTokenRecord> | undefined;
+  accessTokens(): Iterable<Stored<AccessTokenRecord>>;
+  /**
+   * The access tokens of a secret, also those that have ended, in any order.
+   * @param secretUid - Uid of the secret: a secret that is created again has no tokens.
+   */
+  accessTokensOf(secretUid: string): Iterable<Stored<AccessTokenRecord>>;
   /** A key that encrypts secrets, itself encrypted. */
   masterKey(id: string): Stored<MasterKeyRecord> | undefined;
   masterKeys(): Iterable<Stored<MasterKeyRecord>>;

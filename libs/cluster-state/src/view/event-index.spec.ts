@@ -74,4 +74,19 @@ describe('EventIndex', () => {
     expect(index.getLast({ kind: 'node', nodeId: 'a1' }, ['NodeLost'])?.id).toBe('5');
     expect(index.getLast({ kind: 'node', nodeId: 'a2' }, ['NodeLost'])).toBeUndefined();
   });
+
+  it('lists the audit records of each secret in the order of their ids, until they are removed', () => {
+    const index = new EventIndex();
+    const record = (id: string, ...secrets: readonly string[]) =>
+      event({ id, reason: 'GetSecret', audit: { rpc: 'x', secrets: [...secrets] } });
+    const both = record('2', 'a/db', 'a/tls');
+    for (const added of [record('1', 'a/db'), record('3', 'a/db'), both, record('4')])
+      index.applyChange(undefined, added);
+    const list = (key: string) => index.listOfSecret(key).map(({ id }) => id);
+    expect([list('a/db'), list('a/tls'), list('a/none')]).toEqual([['1', '2', '3'], ['2'], []]);
+    index.applyChange(both, record('2', 'a/db'));
+    expect([list('a/db'), list('a/tls')]).toEqual([['1', '2', '3'], []]);
+    index.applyChange(both, undefined);
+    expect(list('a/db')).toEqual(['1', '3']);
+  });
 });

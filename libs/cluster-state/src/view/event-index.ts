@@ -7,12 +7,15 @@ export type EventSubject =
   | { readonly kind: 'node'; readonly nodeId: string };
 
 /**
- * Index of the newest events, so that a new event can name its cause: one event for each replica
- * with a record, and one for each reason about a workload or node.
+ * Index of events. Of the newest events, so that a new event can name its cause: one event for each
+ * replica with a record, and one for each reason about a workload or node. Of all audit records about
+ * secrets, by secret.
  */
 export class EventIndex {
   private readonly byReplica = new Map<string, Event>();
   private readonly bySubject = new Map<string, Event>();
+  /** Audit records by `<namespace>/<name>` of the secret, each list sorted by id. */
+  private readonly bySecret = new Map<string, Event[]>();
 
   getLastOfReplica(replicaId: string): Event | undefined {
     return this.byReplica.get(replicaId);
@@ -27,8 +30,14 @@ export class EventIndex {
     );
   }
 
+  /** Returns the audit records about a secret, oldest first. */
+  listOfSecret(key: string): readonly Event[] {
+    return this.bySecret.get(key) ?? [];
+  }
+
   /** Applies a change of one event. */
   applyChange(before: Event | undefined, after: Event | undefined): void {
+    if (before !== undefined) this.removeFromSecrets(before);
     if (after !== undefined) this.add(after);
     else if (before !== undefined) this.remove(before);
   }
@@ -42,12 +51,26 @@ export class EventIndex {
     for (const id of listIndexedReplicaIds(event)) keepNewest(this.byReplica, id, event);
     const key = toEventKey(event);
     if (key !== undefined) keepNewest(this.bySubject, key, event);
+    for (const secret of new Set(event.audit?.secrets)) {
+      const events = this.bySecret.get(secret);
+      if (events === undefined) this.bySecret.set(secret, [event]);
+      else insertEvent(events, event);
+    }
   }
 
   private remove(event: Event): void {
     for (const id of listIndexedReplicaIds(event)) deleteIfSame(this.byReplica, id, event);
     const key = toEventKey(event);
     if (key !== undefined) deleteIfSame(this.bySubject, key, event);
+  }
+
+  private removeFromSecrets({ id, audit }: Event): void {
+    for (const secret of audit?.secrets ?? []) {
+      const events = this.bySecret.get(secret);
+      if (events === undefined) continue;
+      removeEvent(events, id);
+      if (events.length === 0) this.bySecret.delete(secret);
+    }
   }
 }
 
@@ -91,8 +114,21 @@ function deleteIfSame(map: Map<string, Event>, key: string, event: Event): void 
   if (map.get(key)?.id === event.id) map.delete(key);
 }
 
+/** Adds an event to a list that is sorted by id. Events usually arrive in order. */
+function insertEvent(events: Event[], event: Event): void {
+  const last = events.at(-1);
+  if (last === undefined || last.id < event.id) events.push(event);
+  else events.splice(findFirst(events, event.id), 0, event);
+}
+
 /** Removes an event from a list that is sorted by id. */
 export function removeEvent(events: Event[], id: string): void {
+  const index = findFirst(events, id);
+  if (events[index]?.id === id) events.splice(index, 1);
+}
+
+/** Returns the index of the first event whose id is not below `id`. */
+function findFirst(events: readonly Event[], id: string): number {
   let low = 0;
   let high = events.length;
   while (low < high) {
@@ -100,5 +136,5 @@ export function removeEvent(events: Event[], id: string): void {
     if ((events[middle]?.id ?? '') < id) low = middle + 1;
     else high = middle;
   }
-  if (events[low]?.id === id) events.splice(low, 1);
+  return low;
 }

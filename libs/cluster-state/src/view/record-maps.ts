@@ -1,5 +1,6 @@
 import type { Event } from '@cloudless/api';
 import type {
+  AccessTokenRecord,
   CertificateAuthorityRecord,
   ConfigRecord,
   ControlRecord,
@@ -82,6 +83,7 @@ export abstract class RecordMaps {
     secret: new Map(),
     // Always empty: see `parseViewKey`.
     secretvalue: new Map(),
+    accesstoken: new Map(),
     masterkey: new Map(),
   };
 
@@ -275,6 +277,14 @@ export abstract class RecordMaps {
 
   secrets(): Iterable<Stored<SecretRecord>> {
     return this.byKind.secret.values();
+  }
+
+  accessToken(id: string): Stored<AccessTokenRecord> | undefined {
+    return this.byKind.accesstoken.get(id);
+  }
+
+  accessTokens(): Iterable<Stored<AccessTokenRecord>> {
+    return this.byKind.accesstoken.values();
   }
 
   masterKey(id: string): Stored<MasterKeyRecord> | undefined {

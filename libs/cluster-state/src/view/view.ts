@@ -1,5 +1,6 @@
 import type { Event } from '@cloudless/api';
 import type {
+  AccessTokenRecord,
   ConfigRecord,
   EndpointRecord,
   NodeRecord,
@@ -39,6 +40,8 @@ export class IndexedView extends RecordMaps implements ClusterView {
   /** Keys of all workloads, and the uid that each key belongs to. */
   private readonly sortedWorkloadNames = new SortedKeys();
   private readonly uidsByName = new Map<string, string>();
+  /** Access tokens by the uid of their secret, then by id. */
+  private readonly tokensBySecret = new Map<string, Map<string, Stored<AccessTokenRecord>>>();
   private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
   private eventList: Event[] | undefined;
   private readonly eventIndex = new EventIndex();
@@ -113,6 +116,10 @@ export class IndexedView extends RecordMaps implements ClusterView {
     }
   }
 
+  accessTokensOf(secretUid: string): Iterable<Stored<AccessTokenRecord>> {
+    return this.tokensBySecret.get(secretUid)?.values() ?? [];
+  }
+
   drainingNodes(): Iterable<Stored<NodeRecord>> {
     return this.drainingById.values();
   }
@@ -122,6 +129,10 @@ export class IndexedView extends RecordMaps implements ClusterView {
       .map(({ value }) => value)
       .sort((a, b) => (a.id < b.id ? -1 : 1));
     return this.eventList;
+  }
+
+  auditEventsOfSecret(key: string): readonly Event[] {
+    return this.eventIndex.listOfSecret(key);
   }
 
   lastEventOfReplica(replicaId: string): Event | undefined {
@@ -191,6 +202,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
     else if (kind === 'route') this.sortedRouteKeys[after === undefined ? 'delete' : 'add'](id);
     else if (kind === 'config') this.sortedConfigKeys[after === undefined ? 'delete' : 'add'](id);
     else if (kind === 'secret') this.sortedSecretKeys[after === undefined ? 'delete' : 'add'](id);
+    else if (kind === 'accesstoken') this.indexAccessToken(id, before);
     else if (kind === 'version') this.indexVersion(id, after);
     else if (kind === 'replica') this.indexReplica(before, this.byKind.replica.get(id));
   }
@@ -235,6 +247,21 @@ export class IndexedView extends RecordMaps implements ClusterView {
     else this.sortedNodeIds.add(id);
     if (node?.value.draining === true) this.drainingById.set(id, node);
     else this.drainingById.delete(id);
+  }
+
+  private indexAccessToken(id: string, before: AccessTokenRecord | undefined): void {
+    const after = this.byKind.accesstoken.get(id);
+    const uidBefore = before?.secretUid;
+    if (uidBefore !== undefined && uidBefore !== after?.value.secretUid) {
+      const tokens = this.tokensBySecret.get(uidBefore);
+      tokens?.delete(id);
+      if (tokens?.size === 0) this.tokensBySecret.delete(uidBefore);
+    }
+    if (after === undefined) return;
+    const { secretUid } = after.value;
+    const tokens = this.tokensBySecret.get(secretUid);
+    if (tokens === undefined) this.tokensBySecret.set(secretUid, new Map([[id, after]]));
+    else tokens.set(id, after);
   }
 
   private indexVersion(id: string, record: VersionRecord | undefined): void {

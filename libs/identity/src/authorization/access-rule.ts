@@ -20,6 +20,12 @@ export interface AccessRule {
   /** Coordinators. */
   readonly controller?: true;
   readonly user?: UserRule;
+  /**
+   * Every user, workload and service, when the request has an access token of a secret, which is then
+   * the credential of the call. `always`: each request has one. `optional`: a request without an access
+   * token is for users with the role in `user`. The handler checks the token.
+   */
+  readonly accessToken?: 'always' | 'optional';
 }
 
 /** What a user needs for a call. */

@@ -204,13 +204,14 @@ const policies: Rules<typeof PolicyService> = {
 
 const secrets: Rules<typeof SecretsService> = {
   createSecret: change,
-  getSecret: read,
+  // Without an access token, the answer has no values.
+  getSecret: { ...read, accessToken: 'optional' },
   listSecrets: list,
   updateSecret: change,
   deleteSecret: change,
   generateAccessToken: change,
   revokeAccessToken: change,
-  validateAccessToken: read,
+  validateAccessToken: { accessToken: 'always' },
   rotateMasterKey: administer,
   getMasterKeyInfo: readNodes,
   getSecretAuditLog: read,

@@ -1,5 +1,11 @@
 import type { DescMethod } from '@bufbuild/protobuf';
-import { AdminService, CoordinatorService, IdentityService, UserService } from '@cloudless/api';
+import {
+  AdminService,
+  CoordinatorService,
+  IdentityService,
+  SecretsService,
+  UserService,
+} from '@cloudless/api';
 import { Health } from '@cloudless/api/grpc';
 import { ANONYMOUS_LOOPBACK, type Grant, type Principal } from '../principal.js';
 import { ACCESS_TABLE_SERVICES, checkCall, getAccessRule } from './index.js';
@@ -123,6 +129,18 @@ describe('checkCall', () => {
       method: coordinator.getServerInfo,
       allowed: ['a user without roles', ...rolesFrom('viewer', 'namespace'), 'a node'],
     },
+    // With an access token in the request: the handler decides.
+    ...[SecretsService.method.getSecret, SecretsService.method.validateAccessToken].map(
+      (method) => ({
+        method,
+        allowed: [
+          'a user without roles',
+          ...rolesFrom('viewer', 'namespace'),
+          'a workload',
+          'a service',
+        ],
+      }),
+    ),
     { method: Health.method.check, allowed: Object.keys(principals) },
   ])('permits $method.name exactly to $allowed', ({ method, allowed }) => {
     expect(listAllowed(method)).toEqual(allowed);

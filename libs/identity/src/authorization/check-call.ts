@@ -49,7 +49,9 @@ export function checkCall(rule: AccessRule | undefined, principal: Principal): A
         : deny(`${principal.name} may not make this call: the call is not for coordinators`);
     case 'workload':
     case 'service':
-      return deny(`${principal.name} may not make this call: the call is not for workloads`);
+      return rule.accessToken !== undefined
+        ? ALLOWED
+        : deny(`${principal.name} may not make this call: the call is not for workloads`);
     default:
       return assertNever(principal);
   }
@@ -58,10 +60,10 @@ export function checkCall(rule: AccessRule | undefined, principal: Principal): A
 const ALLOWED: AccessDecision = { allowed: true };
 
 function checkUser(
-  { authenticated, user }: AccessRule,
+  { authenticated, user, accessToken }: AccessRule,
   principal: Extract<Principal, { kind: 'user' }>,
 ): AccessDecision {
-  if (authenticated === true) return ALLOWED;
+  if (authenticated === true || accessToken !== undefined) return ALLOWED;
   if (user === undefined)
     return deny(`${principal.name} may not make this call: the call is not for users`);
   if (isSatisfiable(user, principal)) return ALLOWED;

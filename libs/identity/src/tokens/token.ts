@@ -56,10 +56,19 @@ export function createToken(
   random: (byteCount: number) => Uint8Array,
   caSha256s: readonly string[],
 ): { readonly id: string; readonly secret: string; readonly text: string } {
+  const { id, secret } = createIdAndSecret(random);
+  return { id, secret, text: formatToken({ kind, id, secret, caSha256s }) };
+}
+
+/** Creates the id and the secret of a token of any form; see {@link Token}. */
+export function createIdAndSecret(random: (byteCount: number) => Uint8Array): {
+  readonly id: string;
+  readonly secret: string;
+} {
   const idBits = BigInt(`0x${Buffer.from(random(ID_RANDOM_BYTES)).toString('hex')}`);
   const id = (idBits % ID_COUNT).toString(36).padStart(ID_LENGTH, '0');
   const secret = Buffer.from(random(SECRET_BYTES)).toString('base64url');
-  return { id, secret, text: formatToken({ kind, id, secret, caSha256s }) };
+  return { id, secret };
 }
 
 /** Returns the text of a token. */
@@ -77,8 +86,17 @@ export function hashToken(
   id: string,
   secret: string,
 ): Uint8Array {
-  const hash = createHmac('sha256', tokenSecret).update(`${PREFIXES[kind]}.${id}.${secret}`);
-  return new Uint8Array(hash.digest());
+  return hashText(tokenSecret, `${PREFIXES[kind]}.${id}.${secret}`);
+}
+
+/** Returns HMAC-SHA-256 of a text, 32 bytes. */
+export function hashText(key: Uint8Array, text: string): Uint8Array {
+  return new Uint8Array(createHmac('sha256', key).update(text).digest());
+}
+
+/** Compares two hashes in the same time for every content; hashes of other lengths differ. */
+export function equalHashes(left: Uint8Array, right: Uint8Array): boolean {
+  return left.length === right.length && timingSafeEqual(left, right);
 }
 
 /**
@@ -92,6 +110,5 @@ export function matchesToken(
   id: string,
   secret: string,
 ): boolean {
-  const expected = hashToken(tokenSecret, kind, id, secret);
-  return stored.length === expected.length && timingSafeEqual(stored, expected);
+  return equalHashes(stored, hashToken(tokenSecret, kind, id, secret));
 }
