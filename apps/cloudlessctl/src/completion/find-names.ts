@@ -8,6 +8,7 @@ import { findKind } from '../kinds.js';
 import { getConfigPath, readContexts } from '../config/contexts.js';
 import { DEFAULT_SERVER } from '../config/settings.js';
 import { parseWorkloadName } from '../names.js';
+import { parseObjectName } from '../object-name.js';
 import { formatCount } from '../output/human.js';
 import type { Candidate } from './candidate.js';
 import type { ValueKind } from './value-kinds.js';
@@ -41,6 +42,7 @@ const LOOKUPS: Readonly<Partial<Record<ValueKind, Lookup>>> = {
   plan: findPlans,
   user: findUsers,
   secret: findSecrets,
+  accessToken: findAccessTokens,
   config: findConfigs,
   joinToken: findJoinTokens,
   credential: findCredentials,
@@ -159,6 +161,18 @@ async function findSecrets(session: CliSession): Promise<readonly Candidate[]> {
     session.getCallOptions(LOOKUP_TIMEOUT_MS),
   );
   return secrets.map(({ name, version }) => ({ value: name, description: `version ${version}` }));
+}
+
+/** Returns the valid access tokens of the secret that the first operand names. */
+async function findAccessTokens(
+  session: CliSession,
+  [secret = '']: readonly string[],
+): Promise<readonly Candidate[]> {
+  const { accessTokens } = await session.secrets.getSecret(
+    parseObjectName(secret, session.settings.namespace, 'secret'),
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return accessTokens.map(({ id, audience }) => ({ value: id, description: shorten(audience) }));
 }
 
 async function findConfigs(session: CliSession): Promise<readonly Candidate[]> {

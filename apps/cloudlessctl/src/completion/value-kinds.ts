@@ -13,6 +13,8 @@ export type ValueKind =
   | 'plan'
   | 'user'
   | 'secret'
+  /** Ids of the access tokens of the secret that the first operand names. */
+  | 'accessToken'
   | 'config'
   | 'joinToken'
   /** Credentials of the user of `--user`, or of the caller. */
@@ -54,6 +56,7 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
   secret: 'secret',
   secrets: 'secret',
   'secret-name': 'secret',
+  'access-tokens': 'accessToken',
   config: 'config',
   configs: 'config',
   token: 'joinToken',

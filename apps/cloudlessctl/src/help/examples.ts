@@ -59,7 +59,23 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'secret update db --from-file password=new.password --plan',
   ],
   'secret list': ['secret list', 'secret list -A -l app=shop -o wide'],
-  'secret get': ['secret get db', 'secret get db tls -o json'],
+  'secret get': [
+    'secret get db',
+    'secret get db tls -o json',
+    'secret get db --access-token-file db.token --audience ci',
+    'secret get db --access-token-file - --audience ci --key password',
+  ],
+  'secret token create': [
+    'secret token create db --audience ci --output-file db.token',
+    'secret token create db --audience user/ada --max-uses unlimited',
+  ],
+  'secret token list': ['secret token list db', 'secret token list db -o json'],
+  'secret token revoke': [
+    'secret token revoke db k3v9x0aq71bd',
+    'secret token revoke db --access-token-file db.token',
+    'secret token revoke db --all --yes',
+  ],
+  'secret token validate': ['secret token validate db --access-token-file - --audience ci'],
   'secret describe': ['secret describe db', 'secret describe shop/db -o json'],
   'secret delete': ['secret delete db', 'secret delete db tls --yes'],
   'config create': [

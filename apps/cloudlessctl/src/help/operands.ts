@@ -11,6 +11,7 @@ export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'policy-names': 'names of policies',
   secret: 'name of a secret, [namespace/]name',
   secrets: 'names of secrets, each [namespace/]name',
+  'access-tokens': 'ids of access tokens of the secret',
   config: 'name of a config, [namespace/]name',
   configs: 'names of configs, each [namespace/]name',
   from: 'name of a node, or of a workload ([namespace/]name)',

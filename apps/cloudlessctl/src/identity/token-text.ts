@@ -50,9 +50,26 @@ export function parseUserToken(input: string, origin: string): UserToken {
  *   is not a token of a user.
  */
 export async function readTokenFile(io: CliIo, path: string, origin: string): Promise<UserToken> {
+  const { text, source } = await readTokenText(io, path, origin);
+  return parseUserToken(text, source);
+}
+
+/**
+ * Reads the text of a token of any kind, which is not checked.
+ * @param path - `-`: standard input.
+ * @param origin - The option with the path, for messages.
+ * @returns The text, and where the text comes from, for messages.
+ * @throws {@link CliFailure} when there is no such file, others can read the file, or the file is
+ *   too long for a token.
+ */
+export async function readTokenText(
+  io: CliIo,
+  path: string,
+  origin: string,
+): Promise<{ readonly text: string; readonly source: string }> {
   if (path === '-') {
     const bytes = await io.stdin.readAll(MAX_TOKEN_BYTES);
-    return parseUserToken(new TextDecoder().decode(bytes ?? new Uint8Array()), 'standard input');
+    return { text: new TextDecoder().decode(bytes ?? new Uint8Array()), source: 'standard input' };
   }
   let bytes: Uint8Array;
   try {
@@ -67,5 +84,5 @@ export async function readTokenFile(io: CliIo, path: string, origin: string): Pr
     );
   }
   if (bytes.length > MAX_TOKEN_BYTES) throw createUsageFailure(`${origin}: ${path} is no token`);
-  return parseUserToken(new TextDecoder().decode(bytes), `${origin} (${path})`);
+  return { text: new TextDecoder().decode(bytes), source: `${origin} (${path})` };
 }

@@ -105,6 +105,12 @@ export interface Files {
    */
   replaceSecret(path: string, content: string | Uint8Array): Promise<void>;
   /**
+   * Replaces several files as {@link replaceSecret} does. Changes no file before the new contents of
+   * all are on the disk.
+   * @param contents - Content of each file by path.
+   */
+  replaceSecrets(contents: ReadonlyMap<string, Uint8Array>): Promise<void>;
+  /**
    * Creates a lock file that other processes respect. A lock file that is older than
    * `staleAfterMs` was left by a process that died, and is replaced.
    * @returns A function that removes the lock file; undefined when another process has the lock.

@@ -36,6 +36,16 @@ describe('LocalFiles', () => {
     expect(await files.list(join(path, '..'))).toEqual(['identity.json']);
   });
 
+  it('replaces none of several secrets when one cannot be written', async () => {
+    const bytes = (text: string): Uint8Array => Buffer.from(text);
+    const [kept, file, inFile] = ['kept', 'file', 'file/x'].map((name) => join(folder, name));
+    for (const path of [kept ?? '', file ?? '']) writeFileSync(path, 'before');
+    const contents = new Map([kept, inFile].map((path) => [path ?? '', bytes('after')]));
+    await expect(files.replaceSecrets(contents)).rejects.toThrow();
+    expect(readFileSync(kept ?? '', 'utf8')).toBe('before');
+    expect((await files.list(folder))?.toSorted()).toEqual(['file', 'kept']);
+  });
+
   it.each([0o644, 0o640, 0o604, 0o620])(
     'refuses a secret with mode %i and names the command that mends it',
     async (mode) => {

@@ -60,11 +60,24 @@ export class LocalFiles implements Files {
     return writeSynced(path, text);
   }
 
-  async replaceSecret(path: string, content: string | Uint8Array): Promise<void> {
-    await makeDirectory(dirname(path), 0o700);
-    const temporaryPath = toTemporaryPath(path);
-    await writeSynced(temporaryPath, content);
-    await rename(temporaryPath, path);
+  replaceSecret(path: string, content: string | Uint8Array): Promise<void> {
+    return this.replaceSecrets(new Map([[path, content]]));
+  }
+
+  async replaceSecrets(contents: ReadonlyMap<string, string | Uint8Array>): Promise<void> {
+    const temporaryPaths = new Map<string, string>();
+    try {
+      for (const [path, content] of contents) {
+        await makeDirectory(dirname(path), 0o700);
+        const temporaryPath = toTemporaryPath(path);
+        temporaryPaths.set(temporaryPath, path);
+        await writeSynced(temporaryPath, content);
+      }
+      for (const [temporaryPath, path] of temporaryPaths) await rename(temporaryPath, path);
+    } catch (reason) {
+      for (const temporaryPath of temporaryPaths.keys()) await rm(temporaryPath, { force: true });
+      throw reason;
+    }
   }
 
   async lock(path: string, staleAfterMs: number): Promise<(() => Promise<void>) | undefined> {

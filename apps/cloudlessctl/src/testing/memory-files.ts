@@ -46,6 +46,10 @@ export class MemoryFiles implements Files {
     this.files[path] = typeof content === 'string' ? content : new TextDecoder().decode(content);
   }
 
+  async replaceSecrets(contents: ReadonlyMap<string, Uint8Array>): Promise<void> {
+    for (const [path, content] of contents) await this.replaceSecret(path, content);
+  }
+
   async lock(path: string): Promise<(() => Promise<void>) | undefined> {
     if (this.files[path] !== undefined) return undefined;
     this.files[path] = '';

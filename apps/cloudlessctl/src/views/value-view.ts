@@ -1,8 +1,9 @@
-import type { Config, ConfigVersion, Secret, SecretVersion } from '@cloudless/api';
+import type { AccessToken, Config, ConfigVersion, Secret, SecretVersion } from '@cloudless/api';
 import { formatAge, formatBytes, formatCount, formatLabels } from '../output/human.js';
 import { formatStyledTime, type Style } from '../output/style.js';
-import { formatTable } from '../output/table.js';
-import { decodeText } from '../value-rules.js';
+import { formatTable, type Cell } from '../output/table.js';
+import { decodeText, type Values } from '../value-rules.js';
+import { formatAccessTokenTable } from './access-token-view.js';
 import { formatExpiry } from './expiry.js';
 import { formatFields, formatSections } from './sections.js';
 import { describeEffect, type Use } from './use-view.js';
@@ -49,9 +50,12 @@ export function formatSecretTable(
   );
 }
 
-/** Formats everything that is known of a secret, without values. */
+/** Formats everything that is known of a secret, without values and texts of tokens. */
 export function formatSecretDescription(
-  secret: Secret,
+  {
+    secret,
+    accessTokens,
+  }: { readonly secret: Secret; readonly accessTokens: readonly AccessToken[] },
   uses: readonly Use[],
   nowMs: number,
   style: Style,
@@ -82,7 +86,40 @@ export function formatSecretDescription(
     ],
     ['Versions', formatSecretVersions(secret.versions, nowMs, style)],
     ['Used by', formatUseTable(uses, style)],
+    ['Access tokens', formatAccessTokenTable(accessTokens, nowMs, style)],
   ]);
+}
+
+/**
+ * Formats the values of a secret as a table. A value of several lines, or that is no text, is shown
+ * by its size.
+ */
+export function formatValueTable(values: Values, style: Style): string {
+  return formatTable(
+    ['KEY', 'SIZE', 'VALUE'],
+    Object.entries(values)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, value]) => [
+        key,
+        formatBytes(BigInt(value.length)),
+        formatValueCell(key, value, style),
+      ]),
+    style,
+  );
+}
+
+/** A control character in a cell would be replaced, so such a value is not shown. */
+function formatValueCell(key: string, value: Uint8Array, style: Style): Cell | string {
+  const text = decodeText(value);
+  const note = (problem: string): Cell => ({
+    text: `(${problem}; use --key ${key})`,
+    paint: style.dim,
+  });
+  if (text === undefined) return note('no text');
+  if (text === '') return note('empty');
+  if (text.trim() !== text || /\p{Cc}/u.test(text))
+    return note(text.includes('\n') ? 'text with line ends' : 'text with special characters');
+  return text;
 }
 
 function formatSecretVersions(

@@ -27,7 +27,8 @@ export function addConfigCommands(tree: CommandTree, parent: Command): void {
     .alias('ls');
   addVersionOption(tree.addCommand(parent, 'get <configs...>', 'show configs', getConfigs))
     .option('--key <text>', 'only print the value of this key')
-    .option('--out-dir <directory>', 'write each value to a new file of this directory');
+    .option('--out-dir <directory>', 'write each value to a new file of this directory')
+    .option('--force', 'replace files of --out-dir that exist');
   addVersionOption(
     tree.addCommand(
       parent,

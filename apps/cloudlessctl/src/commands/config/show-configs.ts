@@ -10,6 +10,7 @@ import { printObjects, type ObjectKind } from '../general/list-objects.js';
 import { getTextOption, hasFlag, requireOperand } from '../options.js';
 import { listAllPages } from '../page.js';
 import { printKey, writeValues } from '../values/print-values.js';
+import { readVersion } from '../values/read-version.js';
 import { findUses } from '../values/workload-uses.js';
 import { findConfig } from './find-config.js';
 
@@ -70,7 +71,7 @@ export async function getConfigs(invocation: Invocation): Promise<void> {
   const [config] = configs;
   if (config !== undefined && key !== undefined) return printKey(session, config.data, key);
   if (config !== undefined && outDir !== undefined)
-    return writeValues(session, config.data, outDir);
+    return writeValues(session, config.data, outDir, { replaces: hasFlag(invocation, 'force') });
   await printObjects(invocation, CONFIG_KIND, configs, 'no configs', {
     single: operands.length === 1,
   });
@@ -85,13 +86,4 @@ export async function describeConfig(invocation: Invocation): Promise<void> {
   if (session.isStructured) return session.printValue(CONFIG_KIND.toJson(config));
   const uses = await findUses(session, 'config', name);
   await session.print(formatConfigDescription(config, uses, session.nowMs, session.style));
-}
-
-function readVersion(invocation: Invocation): number {
-  const text = getTextOption(invocation, 'version');
-  if (text === undefined) return 0;
-  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
-  throw createUsageFailure(
-    `--version: expected the number of a version, got ${JSON.stringify(text)}`,
-  );
 }

@@ -1,23 +1,39 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { Secret } from '@cloudless/api';
+import type { AccessToken, Secret } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import type { WorkloadName } from '../../names.js';
 import { suggestSimilar } from '../../suggest.js';
 
+/** A secret without its values, and its valid access tokens without their texts. */
+export interface FoundSecret {
+  readonly secret: Secret;
+  readonly accessTokens: readonly AccessToken[];
+}
+
 /**
  * Returns a secret without its values.
+ * @throws {@link CliFailure} as {@link findSecretAndTokens} does.
+ */
+export async function findSecret(session: CliSession, name: WorkloadName): Promise<Secret> {
+  return (await findSecretAndTokens(session, name)).secret;
+}
+
+/**
+ * Returns a secret without its values, and its access tokens.
  * @throws {@link CliFailure} with exit code 3 when the secret does not exist; the message names a
  *   similar secret of the namespace, if there is one.
  */
-export async function findSecret(
+export async function findSecretAndTokens(
   session: CliSession,
   { namespace, name }: WorkloadName,
-): Promise<Secret> {
+): Promise<FoundSecret> {
   try {
-    const request = { namespace, name };
-    const { secret } = await session.secrets.getSecret(request, session.getCallOptions());
-    if (secret !== undefined) return secret;
+    const { secret, accessTokens } = await session.secrets.getSecret(
+      { namespace, name },
+      session.getCallOptions(),
+    );
+    if (secret !== undefined) return { secret, accessTokens };
   } catch (reason) {
     if (!(reason instanceof ConnectError) || reason.code !== Code.NotFound) throw reason;
     const names = await session.secrets

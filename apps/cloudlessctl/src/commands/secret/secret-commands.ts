@@ -5,7 +5,9 @@ import { addNotes } from '../../help/help-format.js';
 import { addEffectOptions } from '../values/effect-options.js';
 import { addValueOptions } from '../values/value-options.js';
 import { addListOptions } from '../workload/list-workloads.js';
+import { addAccessTokenCommands } from './access-token-commands.js';
 import { createSecret, deleteSecrets, updateSecret } from './change-secrets.js';
+import { addValueReadOptions } from './read-secret-values.js';
 import { describeSecret, getSecrets, listSecrets } from './show-secrets.js';
 
 /** Adds the subcommands of `secret`. */
@@ -26,7 +28,17 @@ export function addSecretCommands(tree: CommandTree, parent: Command): void {
   addListOptions(tree.addCommand(parent, 'list', 'list secrets, without values', listSecrets))
     .option('--prefix <text>', 'only secrets whose names begin with this text')
     .alias('ls');
-  tree.addCommand(parent, 'get <secrets...>', 'show secrets, without values', getSecrets);
+  addNotes(
+    addValueReadOptions(
+      tree.addCommand(
+        parent,
+        'get <secrets...>',
+        'show secrets; with an access token, the values of one',
+        getSecrets,
+      ),
+    ),
+    'Values are read with an access token and its audience; each read counts as one use. Without both, keys, sizes and access tokens are shown.',
+  );
   tree.addCommand(
     parent,
     'describe <secret>',
@@ -41,6 +53,10 @@ export function addSecretCommands(tree: CommandTree, parent: Command): void {
       deleteSecrets,
     )
     .option('-y, --yes', 'answer the question of this command with yes');
+  addAccessTokenCommands(
+    tree,
+    tree.addGroup(parent, 'token', 'create, list, revoke and validate access tokens of secrets'),
+  );
 }
 
 function addUpdateCommand(tree: CommandTree, parent: Command): void {
