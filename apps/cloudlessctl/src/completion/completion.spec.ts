@@ -2,7 +2,14 @@ import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { ListWorkloadsRequest } from '@cloudless/api';
 import { EventSchema, PlanSummarySchema } from '@cloudless/api';
-import { USER_TOKEN, NOW_MS, aNode, aWorkload, runCli } from '../testing/run-cli.js';
+import {
+  USER_TOKEN,
+  NOW_MS,
+  aNode,
+  aWorkload,
+  runCli,
+  type CliOptions,
+} from '../testing/run-cli.js';
 
 const CONFIG_PATH = '/home/me/.config/cloudless/config.yaml';
 const CONFIG = `current: dev
@@ -50,9 +57,16 @@ const agents = {
   }),
 };
 
+const secrets: NonNullable<CliOptions['secrets']> = {
+  listSecrets: () => ({ secrets: [{ name: 'db', version: 2 }] }),
+  getSecret: ({ namespace }) => ({
+    accessTokens: [1, 2].map((number) => ({ id: `${namespace}-${number}`, audience: 'ci' })),
+  }),
+};
+
 /** Returns the lines that the completion scripts receive for the last of the words. */
 async function complete(...words: string[]): Promise<readonly string[]> {
-  const { stdout } = await runCli(['__complete', '--', ...words], { coordinator, agents });
+  const { stdout } = await runCli(['__complete', '--', ...words], { coordinator, agents, secrets });
   return stdout.split('\n').filter((line) => line !== '');
 }
 
@@ -71,6 +85,8 @@ describe('shell completion', () => {
     { words: ['node', 'drain', ''], found: ['web1', 'web2'] },
     { words: ['node', 'drain', 'web1', ''], found: ['web1', 'web2'] },
     { words: ['node', 'describe', 'web1', ''], found: [] },
+    { words: ['secret', 'token', 'revoke', ''], found: ['db'] },
+    { words: ['secret', 'token', 'revoke', 'prod/db', ''], found: ['prod-1', 'prod-2'] },
     {
       words: ['get', ''],
       found: [

@@ -56,6 +56,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   'secret update': [
     'secret update db --prompt password --wait',
+    'secret update db --prompt password --revoke-tokens',
     'secret update db --from-file password=new.password --plan',
   ],
   'secret list': ['secret list', 'secret list -A -l app=shop -o wide'],
@@ -77,7 +78,10 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   'secret token validate': ['secret token validate db --access-token-file - --audience ci'],
   'secret describe': ['secret describe db', 'secret describe shop/db -o json'],
-  'secret delete': ['secret delete db', 'secret delete db tls --yes'],
+  'secret delete': ['secret delete db --revoke-tokens', 'secret delete db tls --yes'],
+  'secret audit': ['secret audit db --since 1h', 'secret audit shop/db --limit 20 -o json'],
+  'secret key-info': ['secret key-info', 'secret key-info -o json'],
+  'secret rotate-key': ['secret rotate-key', 'secret rotate-key --yes --timeout 1h'],
   'config create': [
     'config create app --from-file app.conf --from-literal LEVEL=info',
     'config create app --from-env-file app.env --immutable',

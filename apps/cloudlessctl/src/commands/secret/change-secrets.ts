@@ -5,7 +5,9 @@ import {
   type Duration,
   type Timestamp,
 } from '@bufbuild/protobuf/wkt';
-import { SecretSchema, type Secret } from '@cloudless/api';
+import { ConnectError } from '@connectrpc/connect';
+import { SecretSchema, readErrorDetails, type Secret } from '@cloudless/api';
+import { describeCallFailure } from '../../call/call-failure.js';
 import { toMessageJson, type CliSession } from '../../call/cli-session.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { Invocation } from '../../command-tree.js';
@@ -64,8 +66,13 @@ export async function updateSecret(invocation: Invocation): Promise<void> {
   const isPreview = readPreview(invocation);
   const isNewVersion = hasValueOptions(invocation);
   const change = readMetadata(invocation);
-  if (!isNewVersion && change.paths.length === 0 && !isPreview)
-    throw createUsageFailure('nothing to change: give a value or another flag');
+  const revokesTokens = hasFlag(invocation, 'revokeTokens');
+  if (!isNewVersion && change.paths.length === 0 && (!isPreview || revokesTokens))
+    throw createUsageFailure(
+      revokesTokens
+        ? `--revoke-tokens comes with a change; to revoke the tokens alone: cloudlessctl secret token revoke ${name.namespace}/${name.name} --all`
+        : 'nothing to change: give a value or another flag',
+    );
   // Values are read before the first call, so that a wrong file is reported at once.
   const data = await readValues(invocation, 'secret');
   const current = await findSecret(session, name);
@@ -93,11 +100,12 @@ export async function updateSecret(invocation: Invocation): Promise<void> {
       updateMask: { paths: [...(isNewVersion ? ['data'] : []), ...change.paths] },
       expectedGeneration: current.generation,
       dryRun: isPreview,
+      revokeExistingTokens: revokesTokens,
       requestId: isPreview ? '' : session.getRequestId(),
     },
     session.getCallOptions(),
   );
-  await reportUpdate(session, secret, current, isPreview);
+  await reportUpdate(invocation, secret, current, isPreview);
   if (hasFlag(invocation, 'wait') && secret.version > current.version)
     await waitForRollouts(session, uses, getWaitOptions(invocation));
   if (session.isStructured) await session.printValue(toMessageJson(SecretSchema, secret));
@@ -133,7 +141,7 @@ function findLostKeys(
 }
 
 async function reportUpdate(
-  session: CliSession,
+  invocation: Invocation,
   secret: Secret,
   current: Secret,
   isPreview: boolean,
@@ -144,7 +152,10 @@ async function reportUpdate(
       : secret.generation > current.generation
         ? `${isPreview ? 'would be ' : ''}updated`
         : 'unchanged';
-  await session.printStatus(`${formatObjectName('secret', secret)}: ${text}`);
+  const tokens = hasFlag(invocation, 'revokeTokens')
+    ? `; access tokens ${isPreview ? 'would be ' : ''}revoked`
+    : '';
+  await invocation.session.printStatus(`${formatObjectName('secret', secret)}: ${text}${tokens}`);
 }
 
 /** Deletes secrets, after a question. */
@@ -162,11 +173,26 @@ export async function deleteSecrets(invocation: Invocation): Promise<void> {
   const deleted = await changeEach(session, names, {
     describe: (name) => formatObjectName('secret', name),
     change: async (name, requestId) => {
-      await session.secrets.deleteSecret({ ...name, requestId }, session.getCallOptions());
+      const request = { ...name, requestId, revokeTokens: hasFlag(invocation, 'revokeTokens') };
+      await session.secrets
+        .deleteSecret(request, session.getCallOptions())
+        .catch((reason: unknown) => refuseDeletion(session, reason));
       await session.printStatus(`${formatObjectName('secret', name)}: deleted`);
     },
   });
   deleted.throwFailure();
+}
+
+/** @throws the error of a deletion, with the flag that helps when access tokens are the reason. */
+function refuseDeletion(session: CliSession, reason: unknown): never {
+  const isStillUsed =
+    reason instanceof ConnectError && readErrorDetails(reason).reason === 'STILL_USED';
+  if (!isStillUsed || !/\btokens?\b/.test(reason.rawMessage)) throw reason;
+  const { exitCode, message } = describeCallFailure(reason, session.settings, session.nowMs);
+  if (message.includes('--revoke-tokens')) throw reason;
+  throw new CliFailure(exitCode, `${message}\nTo revoke the access tokens, add --revoke-tokens`, {
+    cause: reason,
+  });
 }
 
 /** Returns the secret that the first operand names. */

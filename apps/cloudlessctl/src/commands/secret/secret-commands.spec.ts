@@ -1,8 +1,10 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { CloudlessError } from '@cloudless/base';
 import {
   SecretSchema,
+  toConnectError,
   type CreateSecretRequest,
   type DeleteSecretRequest,
   type Secret,
@@ -195,6 +197,55 @@ describe('secret update', () => {
         updateMask: { paths: ['audiences', 'expires_at', 'labels'] },
       },
     ]);
+  });
+});
+
+describe('--revoke-tokens', () => {
+  it('revokes access tokens with new values and with a deletion', async () => {
+    const updates: UpdateSecretRequest[] = [];
+    const deletions: DeleteSecretRequest[] = [];
+    const options: CliOptions = {
+      ...{ files: { pw: CANARY }, coordinator },
+      secrets: {
+        ...secrets,
+        updateSecret: (request) => (updates.push(request), newer()),
+        deleteSecret: (request) => (deletions.push(request), {}),
+      },
+    };
+    const update = ['secret', 'update', 'db', '--from-file', 'password=pw', '--revoke-tokens'];
+    expect((await runCli(update, options)).stdout).toContain(
+      'secret default/db: has version 3; access tokens revoked\n',
+    );
+    expect((await runCli([...update, '--plan'], options)).stdout).toContain(
+      'secret default/db: would get version 3; access tokens would be revoked\n',
+    );
+    expect(updates).toMatchObject([
+      { revokeExistingTokens: true, dryRun: false },
+      { revokeExistingTokens: true, dryRun: true },
+    ]);
+    await runCli(['secret', 'delete', 'db', '--yes', '--revoke-tokens'], options);
+    expect(deletions).toMatchObject([{ revokeTokens: true }]);
+  });
+
+  it('is refused without a change, with the command that revokes tokens alone', async () => {
+    const result = await runCli(['secret', 'update', 'db', '--revoke-tokens'], { secrets });
+    expect(result).toMatchObject({ exitCode: 2, servers: [] });
+    expect(result.stderr).toContain('cloudlessctl secret token revoke default/db --all');
+  });
+
+  it.each([
+    {
+      message: 'secret "default/db" has 2 valid access tokens: a, b',
+      hint: '(FAILED_PRECONDITION)\nTo revoke the access tokens, add --revoke-tokens\n',
+    },
+    { message: 'access token a is valid; use --revoke-tokens', hint: '(FAILED_PRECONDITION)\n' },
+    { message: 'secret "default/db" is used by web', hint: '(FAILED_PRECONDITION)\n' },
+  ])('is named once when access tokens keep a secret: $message', async ({ message, hint }) => {
+    const deleteSecret = (): never => {
+      throw toConnectError(new CloudlessError('STILL_USED', message));
+    };
+    const result = await runCli(['secret', 'delete', 'db', '--yes'], { secrets: { deleteSecret } });
+    expect(result).toMatchObject({ exitCode: 4, stderr: `cloudlessctl: ${message} ${hint}` });
   });
 });
 

@@ -6,8 +6,10 @@ import { addEffectOptions } from '../values/effect-options.js';
 import { addValueOptions } from '../values/value-options.js';
 import { addListOptions } from '../workload/list-workloads.js';
 import { addAccessTokenCommands } from './access-token-commands.js';
+import { addAuditCommand } from './audit-secret.js';
 import { createSecret, deleteSecrets, updateSecret } from './change-secrets.js';
 import { addValueReadOptions } from './read-secret-values.js';
+import { rotateMasterKey, showMasterKeys } from './rotate-key.js';
 import { describeSecret, getSecrets, listSecrets } from './show-secrets.js';
 
 /** Adds the subcommands of `secret`. */
@@ -52,10 +54,33 @@ export function addSecretCommands(tree: CommandTree, parent: Command): void {
       'delete secrets that no workload uses, with all versions',
       deleteSecrets,
     )
+    .option('--revoke-tokens', 'also delete secrets that have valid access tokens')
     .option('-y, --yes', 'answer the question of this command with yes');
   addAccessTokenCommands(
     tree,
     tree.addGroup(parent, 'token', 'create, list, revoke and validate access tokens of secrets'),
+  );
+  addAuditCommand(tree, parent);
+  tree.addCommand(
+    parent,
+    'key-info',
+    'show the master keys that encrypt all secrets, and how far a rotation is',
+    showMasterKeys,
+  );
+  addNotes(
+    tree
+      .addCommand(
+        parent,
+        'rotate-key',
+        'replace the master key, encrypt all kept versions with the new one, and wait',
+        rotateMasterKey,
+      )
+      .option(
+        '--keep-old-keys',
+        'keep older versions encrypted with the older master keys, which are kept',
+      )
+      .option('-y, --yes', 'answer the question of this command with yes'),
+    'A rotation that is interrupted continues by itself; the command waits for its end, at most 10m or --timeout. Exit code 4: the coordinator cannot decrypt the master keys; 9: not confirmed, nothing was changed.',
   );
 }
 
@@ -73,7 +98,8 @@ function addUpdateCommand(tree: CommandTree, parent: Command): void {
     ', in place of all audiences',
   )
     .option('--no-expiry', 'the values do not expire')
-    .option('--replace', 'remove the keys that are not given');
+    .option('--replace', 'remove the keys that are not given')
+    .option('--revoke-tokens', 'revoke all access tokens, which else read the new values');
   addNotes(
     addEffectOptions(command),
     'Keys that are not given keep their values. The workloads that change are shown first. On a terminal, the command asks when replicas change. Exit code 9: not confirmed, nothing was changed.',
