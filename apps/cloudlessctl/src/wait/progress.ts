@@ -49,6 +49,11 @@ export class Progress {
     });
   }
 
+  /** True on a terminal, where a state is drawn again each second. */
+  get isRedrawn(): boolean {
+    return this.redraw !== undefined;
+  }
+
   /** Shows a state. */
   async showState(state: ProgressState): Promise<void> {
     this.timer?.cancel();

@@ -7,6 +7,7 @@ import { formatWorkloadName } from '../names.js';
 import { formatSpan } from '../output/human.js';
 import type { CliSession } from '../call/cli-session.js';
 import { Deadline } from '../call/reconnect.js';
+import { GateFigures } from './gate-figures.js';
 import { Progress } from './progress.js';
 
 /** A workload to watch, a time limit, and the condition to wait for. */
@@ -49,12 +50,14 @@ export async function watchWorkload<Result>(
   const { subject, timeoutMs } = watch;
   const deadline = new Deadline(clock, signal, timeoutMs);
   const progress = new Progress(session);
+  const figures = new GateFigures(session);
   try {
     const ended =
       watch.abortSignal === undefined
         ? deadline.signal
         : AbortSignal.any([deadline.signal, watch.abortSignal]);
     for await (const { workload, remaining } of watchStates(session, subject, ended)) {
+      if (progress.isRedrawn) figures.follow(workload);
       const result = await watch.evaluate(workload, progress, remaining);
       if (result !== undefined) return result;
     }
@@ -69,6 +72,7 @@ export async function watchWorkload<Result>(
     throw reason;
   } finally {
     deadline.cancel();
+    figures.end();
     progress.end();
   }
 }

@@ -4,17 +4,17 @@ import { formatWorkloadName } from '../names.js';
 import { formatWord } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import { padText, wrapText } from '../output/text-width.js';
-import { describeLimit, formatVersions } from '../views/rollout-view.js';
+import { describeLimit, formatGate, formatVersions } from '../views/rollout-view.js';
 import { drawBar, drawTitle, type Bar, type PictureLine } from './picture.js';
 import type { PictureView } from './picture.js';
 import { countRollout, getWaitReason } from './rollout-counts.js';
 
-/** Most lines of the reason. */
-const MAX_REASON_LINES = 3;
+/** Most lines of the reason, and of the gate. */
+const MAX_TEXT_LINES = 3;
 
 /**
  * Draws a workload on its way to a generation: title, bars of the replicas, the reason for waiting,
- * and the replicas that are not ready, as many as fit.
+ * the gate of the step, and the replicas that are not ready, as many as fit.
  */
 export function drawWorkload(workload: Workload, view: PictureView): readonly PictureLine[] {
   const { style, width, height } = view;
@@ -23,12 +23,19 @@ export function drawWorkload(workload: Workload, view: PictureView): readonly Pi
     drawTitle(formatWorkloadName(workload), describeRollout(workload), view),
     ...drawBars(workload, view),
   ];
+  const wrap = (text: string): readonly PictureLine[] =>
+    text === ''
+      ? []
+      : wrapText(text, Math.max(20, width - 2))
+          .slice(0, MAX_TEXT_LINES)
+          .map((line) => [{ text: `  ${line}` }]);
   const reason = toOneLine(getWaitReason(workload));
-  const reasonLines = wrapText(reason, Math.max(20, width - 2)).slice(0, MAX_REASON_LINES);
+  const gate = rollout === undefined ? '' : formatGate(rollout, view.nowMs);
   // A workload that settles needs nothing more to happen.
   const limit = reason.startsWith('settling') ? '' : describeLimit(rollout, view.nowMs);
   const tail = [
-    ...(reason === '' ? [] : reasonLines).map((text) => [{ text: `  ${text}` }]),
+    ...wrap(reason),
+    ...wrap(gate === '' ? '' : `gate ${gate}`),
     ...(limit === '' ? [] : [[{ text: `  ${limit}`, paint: style.dim }]]),
   ];
   // One line stays free for the cursor.

@@ -220,6 +220,43 @@ describe('cloudlessctl rollout status', () => {
     expect((await running).exitCode).toBe(130);
   });
 
+  it('shows the gate on a terminal, and reads its figures again every 5 s', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const stop = new AbortController();
+    let drawn = '';
+    const withErrors = (value: number, step = 1): Workload =>
+      aRollout({
+        ...{ reason: 'step 1 of 3: its gate is evaluated', step, steps: 3 },
+        gate: {
+          ...{ expression: 'errors_per_s < 1', verdict: RolloutGateStatus_Verdict.PASSED },
+          since: timestampFromMs(NOW_MS - 10_000),
+          values: [{ name: 'errors_per_s', value }],
+        },
+      });
+    const reads: Workload[] = [withErrors(0.2), withErrors(0.4), withErrors(9, 2)];
+    const running = runCli(['rollout', 'status', 'web'], {
+      coordinator: {
+        getWorkload: () => reads.shift() ?? withErrors(0.7),
+        watchWorkloads: createWatch(withErrors(0.2)),
+      },
+      ...{ clock, isTTY: true, signal: stop.signal, env: { NO_COLOR: '1' } },
+      onStdout: (text) => void (drawn += text),
+    });
+    const passUntilDrawn = async (text: string): Promise<void> => {
+      while (!drawn.includes(text)) {
+        await clock.advance(drawn === '' ? 0 : 1_000);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    };
+    await passUntilDrawn('  gate errors_per_s < 1 is true for 10s: errors_per_s = 0.2');
+    await passUntilDrawn('errors_per_s = 0.4');
+    // The figures of another step are not those of the step that is shown.
+    await passUntilDrawn('errors_per_s = 0.7');
+    expect(drawn).not.toContain('errors_per_s = 9');
+    stop.abort();
+    expect((await running).exitCode).toBe(130);
+  });
+
   it('shows several rollouts, and ends with the exit code of the first that did not succeed', async () => {
     const failed = { phase: Phase.FAILED, reason: 'crashed' };
     const completed = { phase: Phase.COMPLETED };

@@ -41,7 +41,7 @@ export function addRolloutStatus(tree: CommandTree, parent: Command): void {
     .option('--wait-capacity', WAIT_CAPACITY_TEXT);
   addNotes(
     command,
-    'Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with 7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status; with --watch=false and in them, the gate of a canary step has its figures. Several rollouts are shown one after the other; the exit code is that of the first that did not succeed.',
+    'Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, with 7 when no node can ever run a replica, and with 6 when --timeout expires. -o json and yaml print the current status. The gate of a canary step is shown with its figures on a terminal, with --watch=false, and in JSON and YAML. Several rollouts are shown one after the other; the exit code is that of the first that did not succeed.',
   );
 }
 
