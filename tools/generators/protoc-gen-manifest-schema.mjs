@@ -1,18 +1,25 @@
 #!/usr/bin/env node
-// A protoc plugin: writes the JSON Schema (draft 7) of a workload manifest, with the comments of
-// the proto files as descriptions and the rules of buf.validate as constraints. Editors read the
-// schema, and so does `cloudlessctl explain`. Called by `buf generate`, see buf.gen.yaml.
+// A protoc plugin: writes the JSON Schema (draft 7) of a manifest (workloads, services, configs),
+// with the comments of the proto files as descriptions and the rules of buf.validate as
+// constraints. Editors read the schema, and so does `cloudlessctl explain`. Called by
+// `buf generate`, see buf.gen.yaml.
 import { ScalarType, getOption, hasOption } from '@bufbuild/protobuf';
 import { createEcmaScriptPlugin, getComments, runNodeJs } from '@bufbuild/protoplugin';
 import { field as fieldRules } from '@bufbuild/protovalidate/gen/buf/validate/validate_pb.js';
 
-const ROOT_MESSAGE = 'cloudless.api.WorkloadSpec';
+/** The messages that give the fields of each kind: of the spec, or of the request that creates. */
+const MESSAGES = {
+  workload: 'cloudless.api.WorkloadSpec',
+  service: 'cloudless.api.CreateServiceRequest',
+  config: 'cloudless.api.CreateConfigRequest',
+};
 const DNS_LABEL = '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$';
 
 // The texts that `parseDuration`, `parseQuantity` and `parseCpu` of cloudlessctl accept. The
 // annotation `x-unit` names the kind of text for `cloudlessctl explain`.
 const DURATION = '^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$';
 const QUANTITY = '^\\d+(\\.\\d+)?([kKMGTP]?|[KMGTP]i)$';
+const BASE64 = '^[A-Za-z0-9+/\\s]*={0,2}\\s*$';
 const CPU = '^(\\d+(\\.\\d+)?m|\\d+\\.\\d+)$';
 
 // Permissions of files, which manifests write in octal.
@@ -20,44 +27,107 @@ const FILE_MODES = ['SecretRef.mode', 'ConfigRef.mode'];
 
 const LONG_TYPES = [ScalarType.INT64, ScalarType.UINT64, ScalarType.SINT64];
 
-/** Returns the manifest schema of the messages in `files`. */
-export function createManifestSchema(root) {
+/** Returns the manifest schema of the messages of {@link MESSAGES}, and of those they contain. */
+export function createManifestSchema({ workload, service, config }) {
+  const pending = [workload];
+  const kinds = {
+    Workload: createKindSchema('Workload', {
+      name: { type: 'string', pattern: DNS_LABEL, maxLength: 63 },
+      fields: { spec: refTo(workload, 'The declared state of the workload. Required.') },
+      required: ['spec'],
+    }),
+    Service: createKindSchema('Service', {
+      name: { type: 'string', pattern: DNS_LABEL, maxLength: 63 },
+      fields: toProperties(service, ['spec', 'labels', 'loadBalancer'], pending),
+      required: ['kind', 'spec'],
+    }),
+    Config: {
+      ...createKindSchema('Config', {
+        name: toFieldSchema(fieldOf(config, 'name'), pending),
+        fields: {
+          ...toValueProperties(fieldOf(config, 'data')),
+          ...toProperties(config, ['labels', 'immutable'], pending),
+        },
+        required: ['kind'],
+      }),
+      anyOf: [{ required: ['data'] }, { required: ['binaryData'] }],
+    },
+  };
   const definitions = {};
-  const pending = [root];
   for (let message = pending.shift(); message !== undefined; message = pending.shift()) {
     if (nameOf(message) in definitions) continue;
     definitions[nameOf(message)] = toObjectSchema(message, pending);
   }
+  const kindRefs = Object.keys(kinds).map((kind) => ({ $ref: `#/definitions/${kind}` }));
   return {
     $schema: 'http://json-schema.org/draft-07/schema#',
     title: 'Cloudless manifest',
-    description: 'One workload, or a list of workloads.',
-    anyOf: [
-      { $ref: '#/definitions/Workload' },
-      { type: 'array', items: { $ref: '#/definitions/Workload' } },
-    ],
-    definitions: { Workload: createWorkloadSchema(root), ...definitions },
+    description: 'A workload, service or config, or a list of them.',
+    anyOf: [...kindRefs, { type: 'array', items: { anyOf: kindRefs } }],
+    definitions: { ...kinds, ...definitions },
   };
 }
 
-function createWorkloadSchema(root) {
-  const label = { type: 'string', pattern: DNS_LABEL, maxLength: 63 };
+/**
+ * Returns the schema of a document of a kind.
+ * @param parts - `name`: schema of the name. `fields`: schemas of the fields beside kind, namespace
+ *   and name. `required`: the fields that are required beside the name.
+ */
+function createKindSchema(kind, { name, fields, required }) {
+  const noun = kind.toLowerCase();
   return {
-    description: 'A workload as `cloudlessctl apply` reads it from a file.',
+    description: `A ${noun} as \`cloudlessctl apply\` reads it from a file.`,
     type: 'object',
     properties: {
-      kind: { description: 'Kind of the object. Default: Workload.', const: 'Workload' },
-      namespace: {
-        description: 'Namespace of the workload. Default: the namespace of the command line.',
-        ...label,
+      kind: {
+        description: `Kind of the object. ${kind === 'Workload' ? 'Default: Workload.' : 'Required.'}`,
+        const: kind,
       },
-      name: { description: 'Name of the workload, unique in its namespace. Required.', ...label },
-      spec: refTo(root, 'The declared state of the workload. Required.'),
+      namespace: {
+        description: `Namespace of the ${noun}. Default: the namespace of the command line.`,
+        ...{ type: 'string', pattern: DNS_LABEL, maxLength: 63 },
+      },
+      name: { description: `Name of the ${noun}, unique in its namespace. Required.`, ...name },
+      ...fields,
     },
     patternProperties: { '^x-': { description: 'Ignored: a place for YAML anchors.' } },
     additionalProperties: false,
-    required: ['name', 'spec'],
+    required: ['name', ...required],
   };
+}
+
+/** Returns the schemas of the named fields of a message, with the messages that they refer to. */
+function toProperties(message, names, pending) {
+  return Object.fromEntries(
+    names.map((name) => {
+      const field = fieldOf(message, name);
+      return [name, { ...describe(field), ...toFieldSchema(field, pending) }];
+    }),
+  );
+}
+
+/** Manifests have values as texts in `data`, and other bytes as base64 texts in `binaryData`. */
+function toValueProperties(field) {
+  const { keys, maxPairs } = getOption(field, fieldRules).type.value;
+  const values = {
+    type: 'object',
+    propertyNames: toStringSchema(keys),
+    ...limits({ maxProperties: maxPairs }),
+  };
+  return {
+    data: { ...describe(field), ...values, additionalProperties: { type: 'string' } },
+    binaryData: {
+      description: 'Values that are no texts, in base64. No key is also a key of `data`.',
+      ...values,
+      additionalProperties: { type: 'string', pattern: BASE64 },
+    },
+  };
+}
+
+function fieldOf(message, name) {
+  const field = message.fields.find(({ jsonName }) => jsonName === name);
+  if (field === undefined) throw new Error(`${message.typeName} has no field ${name}`);
+  return field;
 }
 
 /** Adds the messages that the fields refer to to `pending`. */
@@ -218,13 +288,17 @@ export const plugin = createEcmaScriptPlugin({
   name: 'protoc-gen-manifest-schema',
   version: 'v1',
   generateTs(schema) {
-    const root = schema.files
-      .flatMap(({ messages }) => messages)
-      .find(({ typeName }) => typeName === ROOT_MESSAGE);
-    if (root === undefined) return;
+    const messages = schema.files.flatMap((file) => file.messages);
+    const found = Object.fromEntries(
+      Object.entries(MESSAGES).map(([kind, typeName]) => [
+        kind,
+        messages.find((message) => message.typeName === typeName),
+      ]),
+    );
+    if (Object.values(found).includes(undefined)) return;
     // TypeScript rather than JSON, which bundlers and Jest import without settings.
     const file = schema.generateFile('manifest_schema.ts');
-    file.preamble(root.file);
+    file.preamble(found.workload.file);
     file.print("import type { RootSchema } from '../json-schema.js';");
     file.print();
     file.print('/**');
@@ -240,7 +314,7 @@ export const plugin = createEcmaScriptPlugin({
     file.print(' */');
     file.print(
       'export const manifestSchema: RootSchema = ',
-      JSON.stringify(createManifestSchema(root), undefined, 1),
+      JSON.stringify(createManifestSchema(found), undefined, 1),
       ';',
     );
   },

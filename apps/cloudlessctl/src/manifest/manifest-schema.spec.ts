@@ -8,16 +8,25 @@ import { manifestSchema } from '@cloudless/api/manifest-schema';
 import { arbitrarySpec } from '../testing/arbitraries.js';
 
 const ajv = new Ajv({ strict: false, allErrors: true, formats: { 'date-time': true } });
-// Without the choice between one workload and a list, whose problems would hide those of a workload.
+// Without the choice between the kinds and a list, whose problems would hide those of one object.
 const { definitions } = manifestSchema;
-const validate = ajv.compile({ definitions, $ref: '#/definitions/Workload' });
+const compile = (kind: string) => ajv.compile({ definitions, $ref: `#/definitions/${kind}` });
+const validate = compile('Workload');
+const validators: Readonly<Record<string, ReturnType<typeof compile>>> = {
+  Workload: validate,
+  Service: compile('Service'),
+  Config: compile('Config'),
+};
 /** Keywords for the structure of a manifest; the others bound values. */
 const STRUCTURE = ['type', 'additionalProperties', 'enum', 'not', 'required', 'const'];
 
 /** Returns the problems of a manifest, each with its place. */
 function problemsOf(manifest: unknown): readonly string[] {
-  validate(manifest);
-  return (validate.errors ?? []).map(({ instancePath, message }) => `${instancePath}: ${message}`);
+  const { kind = 'Workload' } = manifest as { readonly kind?: string };
+  const check = validators[kind];
+  if (check === undefined) throw new Error(`no schema of the kind ${kind}`);
+  check(manifest);
+  return (check.errors ?? []).map(({ instancePath, message }) => `${instancePath}: ${message}`);
 }
 
 describe('manifestSchema', () => {
@@ -32,11 +41,26 @@ describe('manifestSchema', () => {
     );
   });
 
-  it('accepts one workload and a list of workloads', () => {
-    const isManifest = ajv.compile(manifestSchema);
-    expect(isManifest({ name: 'web', spec: {} })).toBe(true);
-    expect(isManifest([{ name: 'web', spec: {} }])).toBe(true);
-    expect(isManifest('web')).toBe(false);
+  const workload = { name: 'web', spec: {} };
+  const config = { kind: 'Config', name: 'web.conf', data: { 'web.conf': 'listen 8080' } };
+  const service = {
+    kind: 'Service',
+    name: 'web',
+    spec: { workload: 'web', ports: [{ port: 80 }] },
+  };
+
+  it.each([
+    [workload, true],
+    [service, true],
+    [config, true],
+    [[workload, service, config], true],
+    ['web', false],
+    [{ ...config, kind: 'Secret' }, false],
+    [{ ...workload, kind: 'Config' }, false],
+    [{ ...config, kind: undefined }, false],
+    [{ ...workload, data: {} }, false],
+  ])('accepts one object or a list: %j is %s', (manifest, isAccepted) => {
+    expect(ajv.validate(manifestSchema, manifest)).toBe(isAccepted);
   });
 
   it.each(readdirSync(new URL('../../../../examples/', import.meta.url)).filter(isYaml))(
@@ -45,9 +69,6 @@ describe('manifestSchema', () => {
       const text = readFileSync(new URL(`../../../../examples/${file}`, import.meta.url), 'utf8');
       for (const document of parseAllDocuments(text)) {
         const value: unknown = 'toJS' in document ? document.toJS() : undefined;
-        // The schema is that of workloads.
-        const { kind = 'Workload' } = value as { readonly kind?: unknown };
-        if (kind !== 'Workload') continue;
         expect(problemsOf(value)).toEqual([]);
       }
     },
@@ -75,6 +96,15 @@ describe('manifestSchema', () => {
       '/spec/livenessProbe: must NOT be valid',
     ],
     [{ name: 'web', spec: { ports: [{ containerPort: 0 }] } }, 'containerPort: must be >= 1'],
+    [{ kind: 'Config', name: 'a' }, "must have required property 'data'"],
+    [{ kind: 'Config', name: 'A', data: {} }, '/name: must match pattern'],
+    [{ kind: 'Config', name: 'a', data: { level: 1 } }, '/data/level: must be string'],
+    [{ kind: 'Config', name: 'a', data: { '/x': '' } }, '/data: property name must be valid'],
+    [{ kind: 'Config', name: 'a', binaryData: { x: '%' } }, '/binaryData/x: must match pattern'],
+    [{ kind: 'Config', name: 'a', data: {}, spec: {} }, 'must NOT have additional properties'],
+    [{ kind: 'Config', name: 'a', data: {}, immutable: 'yes' }, '/immutable: must be boolean'],
+    [{ kind: 'Service', name: 'a', spec: { ports: [{ port: 0 }] } }, '/port: must be >= 1'],
+    [{ kind: 'Service', name: 'a', spec: { port: 80 } }, '/spec: must NOT have additional'],
   ])('refuses %j: %s', (manifest, problem) => {
     expect(problemsOf(manifest).join('\n')).toContain(problem);
   });

@@ -14,15 +14,31 @@ import type { RootSchema } from '../json-schema.js';
 export const manifestSchema: RootSchema = {
  "$schema": "http://json-schema.org/draft-07/schema#",
  "title": "Cloudless manifest",
- "description": "One workload, or a list of workloads.",
+ "description": "A workload, service or config, or a list of them.",
  "anyOf": [
   {
    "$ref": "#/definitions/Workload"
   },
   {
+   "$ref": "#/definitions/Service"
+  },
+  {
+   "$ref": "#/definitions/Config"
+  },
+  {
    "type": "array",
    "items": {
-    "$ref": "#/definitions/Workload"
+    "anyOf": [
+     {
+      "$ref": "#/definitions/Workload"
+     },
+     {
+      "$ref": "#/definitions/Service"
+     },
+     {
+      "$ref": "#/definitions/Config"
+     }
+    ]
    }
   }
  ],
@@ -61,6 +77,153 @@ export const manifestSchema: RootSchema = {
    "required": [
     "name",
     "spec"
+   ]
+  },
+  "Service": {
+   "description": "A service as `cloudlessctl apply` reads it from a file.",
+   "type": "object",
+   "properties": {
+    "kind": {
+     "description": "Kind of the object. Required.",
+     "const": "Service"
+    },
+    "namespace": {
+     "description": "Namespace of the service. Default: the namespace of the command line.",
+     "type": "string",
+     "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+     "maxLength": 63
+    },
+    "name": {
+     "description": "Name of the service, unique in its namespace. Required.",
+     "type": "string",
+     "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+     "maxLength": 63
+    },
+    "spec": {
+     "description": "The spec. Required.",
+     "$ref": "#/definitions/ServiceSpec"
+    },
+    "labels": {
+     "description": "Labels of the service. At most 128.",
+     "type": "object",
+     "propertyNames": {
+      "minLength": 1,
+      "maxLength": 253,
+      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+     },
+     "additionalProperties": {
+      "type": "string",
+      "maxLength": 253,
+      "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
+     },
+     "maxProperties": 128
+    },
+    "loadBalancer": {
+     "description": "Balancing of connections. Default: the defaults of LoadBalancerConfig.",
+     "$ref": "#/definitions/LoadBalancerConfig"
+    }
+   },
+   "patternProperties": {
+    "^x-": {
+     "description": "Ignored: a place for YAML anchors."
+    }
+   },
+   "additionalProperties": false,
+   "required": [
+    "name",
+    "kind",
+    "spec"
+   ]
+  },
+  "Config": {
+   "description": "A config as `cloudlessctl apply` reads it from a file.",
+   "type": "object",
+   "properties": {
+    "kind": {
+     "description": "Kind of the object. Required.",
+     "const": "Config"
+    },
+    "namespace": {
+     "description": "Namespace of the config. Default: the namespace of the command line.",
+     "type": "string",
+     "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+     "maxLength": 63
+    },
+    "name": {
+     "description": "Name of the config, unique in its namespace. Required.",
+     "type": "string",
+     "minLength": 1,
+     "maxLength": 253,
+     "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
+    },
+    "data": {
+     "description": "The values by key. 1 to 100 keys, with at most 1,000,000 bytes in all.",
+     "type": "object",
+     "propertyNames": {
+      "minLength": 1,
+      "maxLength": 253,
+      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+     },
+     "maxProperties": 100,
+     "additionalProperties": {
+      "type": "string"
+     }
+    },
+    "binaryData": {
+     "description": "Values that are no texts, in base64. No key is also a key of `data`.",
+     "type": "object",
+     "propertyNames": {
+      "minLength": 1,
+      "maxLength": 253,
+      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+     },
+     "maxProperties": 100,
+     "additionalProperties": {
+      "type": "string",
+      "pattern": "^[A-Za-z0-9+/\\s]*={0,2}\\s*$"
+     }
+    },
+    "labels": {
+     "description": "Labels of the config. At most 128.",
+     "type": "object",
+     "propertyNames": {
+      "minLength": 1,
+      "maxLength": 253,
+      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+     },
+     "additionalProperties": {
+      "type": "string",
+      "maxLength": 253,
+      "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
+     },
+     "maxProperties": 128
+    },
+    "immutable": {
+     "description": "The values can never change. Default: false.",
+     "type": "boolean"
+    }
+   },
+   "patternProperties": {
+    "^x-": {
+     "description": "Ignored: a place for YAML anchors."
+    }
+   },
+   "additionalProperties": false,
+   "required": [
+    "name",
+    "kind"
+   ],
+   "anyOf": [
+    {
+     "required": [
+      "data"
+     ]
+    },
+    {
+     "required": [
+      "binaryData"
+     ]
+    }
    ]
   },
   "WorkloadSpec": {
@@ -315,6 +478,153 @@ export const manifestSchema: RootSchema = {
     "identity": {
      "description": "Gives each replica a certificate of the workload: `identity: {}`. Absent: no certificate. Needs a container, and a node with a certificate of its own.",
      "$ref": "#/definitions/WorkloadIdentity"
+    }
+   },
+   "additionalProperties": false
+  },
+  "ServiceSpec": {
+   "description": "What the user wants of a service.",
+   "type": "object",
+   "properties": {
+    "type": {
+     "description": "Where the service is reached from. Default: CLUSTER_IP.",
+     "enum": [
+      "CLUSTER_IP",
+      "NODE_PORT",
+      "LOAD_BALANCER"
+     ],
+     "enumDescriptions": [
+      "At the virtual address, from nodes and workloads of the cluster.",
+      "In addition at a port of each node's address.",
+      "In addition at `externalIps`, which the network outside the cluster leads to nodes."
+     ]
+    },
+    "ports": {
+     "description": "Ports of the service. At least one, unless `externalName` is set; at most 64, and at most 32 for NODE_PORT and LOAD_BALANCER.",
+     "type": "array",
+     "items": {
+      "$ref": "#/definitions/ServicePort"
+     },
+     "maxItems": 64
+    },
+    "selector": {
+     "description": "Labels of the workloads of the same namespace whose ready replicas are the endpoints. All must match. Set at most one of `selector` and `workload`.",
+     "type": "object",
+     "propertyNames": {
+      "minLength": 1,
+      "maxLength": 253,
+      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+     },
+     "additionalProperties": {
+      "type": "string",
+      "maxLength": 253,
+      "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
+     },
+     "maxProperties": 32
+    },
+    "workload": {
+     "description": "Name of the workload of the same namespace whose ready replicas are the endpoints.",
+     "type": "string",
+     "maxLength": 63
+    },
+    "headless": {
+     "description": "No virtual address: the name resolves to the addresses of all ready endpoints. Cannot change later. Default: false.",
+     "type": "boolean"
+    },
+    "sessionAffinity": {
+     "description": "How connections of one client are kept together. Default: NONE.",
+     "enum": [
+      "NONE",
+      "CLIENT_IP"
+     ],
+     "enumDescriptions": [
+      "Every connection is balanced alone.",
+      "Connections from one client address go to the same endpoint while it is ready."
+     ]
+    },
+    "sessionAffinityTimeout": {
+     "description": "CLIENT_IP: time after the last connection of a client for which its endpoint is kept, 1 s to 24 h. Default: 3 h.",
+     "type": "string",
+     "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
+     "x-unit": "duration"
+    },
+    "externalName": {
+     "description": "The name resolves to this DNS name outside the cluster (CNAME). Not together with other fields. A service with `externalName` cannot become a service without, and the reverse.",
+     "type": "string",
+     "maxLength": 253
+    },
+    "externalIps": {
+     "description": "LOAD_BALANCER: addresses at which nodes accept connections for this service. Each address with each port belongs to one service. Loopback, link-local and multicast addresses, the range of virtual addresses, and addresses of nodes and coordinators are refused. At most 16, and at most 32 pairs of an address and a port. Needs the role operator in the whole cluster.",
+     "type": "array",
+     "items": {
+      "type": "string",
+      "maxLength": 45
+     },
+     "maxItems": 16
+    },
+    "proxyProtocol": {
+     "description": "Begins each TCP connection to an endpoint with a PROXY protocol v2 header that contains the address of the client. Default: false.",
+     "type": "boolean"
+    }
+   },
+   "additionalProperties": false
+  },
+  "LoadBalancerConfig": {
+   "description": "How connections to a service are balanced.",
+   "type": "object",
+   "properties": {
+    "algorithm": {
+     "description": "Rule by which an endpoint is chosen. Default: RANDOM_TWO.",
+     "enum": [
+      "RANDOM_TWO",
+      "ROUND_ROBIN",
+      "WEIGHTED",
+      "LEAST_CONNECTIONS",
+      "SOURCE_HASH"
+     ],
+     "enumDescriptions": [
+      "The less busy of two random endpoints.",
+      "One after the other.",
+      "In proportion to the weights.",
+      "The endpoint with the fewest connections of this node in proportion to its weight.",
+      "By a consistent hash of the client's address: a change of one endpoint moves few clients."
+     ]
+    },
+    "localityAware": {
+     "description": "Prefers endpoints of the same node, then zone, then region. Default: true.",
+     "type": "boolean"
+    },
+    "healthCheck": {
+     "description": "Check of registered endpoints. Absent: they count as healthy until UpdateEndpointHealth.",
+     "$ref": "#/definitions/EndpointHealthCheck"
+    },
+    "outlierEjection": {
+     "description": "When endpoints that fail receive no connections for a while. Default: enabled.",
+     "$ref": "#/definitions/OutlierEjection"
+    },
+    "maxConnections": {
+     "description": "Connections to the service that one node holds at a time; further ones are refused. 0 to 1000000. Default: 0, no limit.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 1000000
+    },
+    "connectTimeout": {
+     "description": "Time to connect to one endpoint, 10 ms to 60 s. Then the next endpoint is tried. Default: 2 s.",
+     "type": "string",
+     "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
+     "x-unit": "duration"
+    },
+    "idleTimeout": {
+     "description": "Time after which connections without data are closed, 1 h to 30 days. Default: 0, never.",
+     "type": "string",
+     "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
+     "x-unit": "duration"
+    },
+    "drainTimeout": {
+     "description": "Time for which connections to an endpoint that leaves may continue, 0 to 24 h. The stop of a replica ends them as well. Default: 0, until the replica ends.",
+     "type": "string",
+     "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
+     "x-unit": "duration"
     }
    },
    "additionalProperties": false
@@ -1113,6 +1423,125 @@ export const manifestSchema: RootSchema = {
    "description": "Requests a certificate with the SPIFFE ID `spiffe://<trust domain>/workload/<namespace>.<workload>` for each replica. The directory that the environment variable `CLOUDLESS_IDENTITY_DIR` names has the files `tls.crt` (certificate, issuing certificate and root), `tls.key` and `ca.crt` (the roots to trust) in PEM. The agent replaces the files before the certificate expires, without a restart.",
    "type": "object",
    "properties": {},
+   "additionalProperties": false
+  },
+  "ServicePort": {
+   "description": "A port of a service.",
+   "type": "object",
+   "properties": {
+    "name": {
+     "description": "Name of the port: a DNS label, unique in the service. Default: `port-<port>`.",
+     "type": "string",
+     "maxLength": 63,
+     "pattern": "^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$"
+    },
+    "port": {
+     "description": "Port at the virtual address, 1 to 65535.",
+     "type": "integer",
+     "minimum": 1,
+     "maximum": 65535
+    },
+    "targetPort": {
+     "description": "Declared port of the workload: its number, or its name. Default: the declared port with the name of this port, else with the number of this port, else the only declared port.",
+     "type": "string",
+     "maxLength": 63
+    },
+    "protocol": {
+     "description": "TCP or UDP. Default: TCP.",
+     "enum": [
+      "TCP",
+      "UDP"
+     ],
+     "enumDescriptions": [
+      "TCP.",
+      "UDP."
+     ]
+    },
+    "nodePort": {
+     "description": "NODE_PORT and LOAD_BALANCER: port of each node's address, 30000 to 32767. Default: 0, the coordinator chooses a free port.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 32767
+    }
+   },
+   "additionalProperties": false
+  },
+  "EndpointHealthCheck": {
+   "description": "Check of endpoints outside the cluster, made by nodes.",
+   "type": "object",
+   "properties": {
+    "type": {
+     "description": "How an endpoint is checked. Default: TCP.",
+     "enum": [
+      "TCP",
+      "HTTP",
+      "GRPC"
+     ],
+     "enumDescriptions": [
+      "A TCP connection is accepted.",
+      "GET of `path` answers with a status of 200 to 399.",
+      "`grpc.health.v1.Health/Check` answers SERVING."
+     ]
+    },
+    "path": {
+     "description": "HTTP: path of the request. Default: `/`.",
+     "type": "string",
+     "maxLength": 2048
+    },
+    "interval": {
+     "description": "Time between two checks, 1 s to 1 h. Default: 10 s.",
+     "type": "string",
+     "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
+     "x-unit": "duration"
+    },
+    "timeout": {
+     "description": "Time for one check, 10 ms to 60 s. Default: 2 s.",
+     "type": "string",
+     "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
+     "x-unit": "duration"
+    },
+    "healthyThreshold": {
+     "description": "Successful checks in a row that make an endpoint healthy, 1 to 100. Default: 2.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 100
+    },
+    "unhealthyThreshold": {
+     "description": "Failed checks in a row that make an endpoint unhealthy, 1 to 100. Default: 3.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 100
+    }
+   },
+   "additionalProperties": false
+  },
+  "OutlierEjection": {
+   "description": "When a node stops choosing an endpoint whose connections fail. Each node decides for itself.",
+   "type": "object",
+   "properties": {
+    "disabled": {
+     "description": "No endpoint is ejected. Default: false.",
+     "type": "boolean"
+    },
+    "consecutiveFailures": {
+     "description": "Failed connects in a row that eject an endpoint, 1 to 100. Default: 3.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 100
+    },
+    "baseEjectionTime": {
+     "description": "Time of the first ejection, which doubles with each further ejection up to ten times this time, 100 ms to 1 h. Default: 5 s.",
+     "type": "string",
+     "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
+     "x-unit": "duration"
+    },
+    "maxEjectionPercent": {
+     "description": "Largest share of the endpoints that may be ejected, percent, 1 to 100. Default: 50.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 100
+    }
+   },
    "additionalProperties": false
   },
   "ResourceList": {
