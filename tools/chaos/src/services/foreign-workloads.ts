@@ -1,5 +1,4 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync } from 'node:fs';
 import { join } from 'node:path';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Port_Protocol } from '@cloudless/api';
@@ -42,8 +41,6 @@ export function prepareForeignWorkloads({
   world,
   servers,
 }: ServiceCluster): Readonly<Record<string, ForeignWorkload>> {
-  // the account has to reach its data; the directories of the programs stay closed
-  chmodSync(world.directory, 0o711);
   const data = join(world.directory, 'postgres');
   makeDirectoryOfNobody(data);
   const [program = '', ...args] = asNobody(POSTGRES.initdb, '-D', data);

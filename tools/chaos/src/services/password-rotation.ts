@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Reload_Mode as ReloadMode, Rollout_Strategy as Strategy } from '@cloudless/api';
 import { asNobody, makeDirectoryOfNobody, POSTGRES } from './postgres.js';
-import { judgeAttempts, parseAttempts, type Attempt } from './password-attempts.js';
+import { REFUSED, judgeAttempts, parseAttempts, type Attempt } from './password-attempts.js';
 import { requireItem, type ServiceCluster, type Spec } from './service-cluster.js';
 import { findSessionFault } from './session-answers.js';
 
@@ -23,49 +23,55 @@ const SETTLED_ATTEMPTS = 20;
  * again, without a restart. The password is in no argument of a program.
  */
 const SERVER_SCRIPT = `set -u
+cd /
 file=$CLOUDLESS_SECRETS_DIR/${SECRET}/password
-run() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+run() { exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 change() { printf "ALTER ROLE app PASSWORD '%s';\\n" "$(cat "$file")"; }
-change | run ${POSTGRES.server} --single -D "$DATA" postgres >/dev/null || exit 1
 changed=
 trap 'changed=yes' HUP
-trap 'kill -INT $server' TERM
+change | run ${POSTGRES.server} --single -D "$DATA" postgres >/dev/null || exit 1
 run ${POSTGRES.server} -D "$DATA" -h 127.0.0.1 -p "$PORT" -k "$DATA" &
 server=$!
+trap 'kill -INT $server' TERM
 while kill -0 $server 2>/dev/null; do
-  wait $server
-  [ -z "$changed" ] && continue
-  changed=
-  change | run psql -qX -v ON_ERROR_STOP=1 -h "$DATA" -p "$PORT" -U postgres postgres
+  if [ -n "$changed" ]; then
+    changed=
+    change | run psql -qX -v ON_ERROR_STOP=1 -h "$DATA" -p "$PORT" -U postgres postgres
+  else
+    wait $server
+  fi
 done`;
 
-/** Opens one connection after the other, and writes the result of each attempt to a file. */
+/** Opens one connection after the other, and writes what became of each attempt to a file. */
 const CLIENT_SCRIPT = `while :; do
+  began=$(date +%s%3N)
   password=$(cat "$CLOUDLESS_SECRETS_DIR/${SECRET}/password")
   answer=$(PGPASSWORD=$password psql -h "$ADDRESS" -U app -AtXc "select 'answered'" postgres 2>&1 | tr '\\n' ' ')
-  echo "\${password%%-*} $answer" >> "$RESULTS"
-  sleep 0.05
+  echo "$began \${password%%-*} $answer" >> "$RESULTS"
+  sleep 0.02
 done`;
+/** Clients that connect all the time. */
+const CLIENTS = 3;
 
 /** One way in which the server learns of a new password. */
 interface Rotation {
   readonly name: string;
   readonly reload: ReloadMode;
-  /** Failures of attempts that this way allows. */
-  readonly allowed: RegExp;
+  /** Failures of attempts that this way allows besides refused passwords; absent: none. */
+  readonly allowed?: RegExp;
   /** A session that was open before goes on. */
   readonly keepsSessions: boolean;
 }
 
-const REFUSED = /password authentication failed/;
+/** Errors of connections while the server restarts. */
+const RESTARTED =
+  /refused|closed the connection|terminating connection|reset by peer|shutting down|starting up/;
 const ROTATIONS: readonly Rotation[] = [
-  { name: 'by signal', reload: ReloadMode.SIGNAL, allowed: REFUSED, keepsSessions: true },
+  { name: 'by signal', reload: ReloadMode.SIGNAL, keepsSessions: true },
   {
     name: 'by restart',
     reload: ReloadMode.RESTART,
-    allowed: new RegExp(
-      `${REFUSED.source}|refused|closed the connection|reset by peer|shutting down|starting up`,
-    ),
+    allowed: RESTARTED,
     keepsSessions: false,
   },
 ];
@@ -75,6 +81,7 @@ class PasswordScene {
   private readonly results: string;
   private readonly data: string;
   private address = '';
+  /** Number of the password that the secret has. */
   private passwords = 0;
 
   constructor(private readonly cluster: ServiceCluster) {
@@ -85,7 +92,7 @@ class PasswordScene {
   async start(): Promise<void> {
     const { cluster, data } = this;
     makeDatabase(data);
-    await this.setPassword('create');
+    await this.setPassword('create', 1);
     const first = requireItem(cluster.servers[0]).name;
     await cluster.ctl('node', 'label', first, `node=${first}`);
     await cluster.create(DATABASE, {
@@ -101,6 +108,7 @@ class PasswordScene {
     await cluster.create(CLIENT, {
       command: ['sh', '-c', CLIENT_SCRIPT],
       env: { ADDRESS: this.address, RESULTS: this.results },
+      replicas: CLIENTS,
       placement: { nodeSelector: { role: 'client' } },
       rollout: { minReadyDuration: durationFromMs(0) },
       secrets: useSecret(ReloadMode.NONE),
@@ -118,11 +126,12 @@ class PasswordScene {
     await session.waitForLine((line) => line.startsWith('5 '));
     const seen = this.attempts().length;
     const old = this.password;
-    await this.setPassword('update');
+    const beganMs = Date.now();
+    await this.setPassword('update', this.passwords + 1);
     const attempts = (await this.waitUntilAnswered()).slice(seen);
     writeFileSync(stop, '');
     await session.exited;
-    const { failed } = judgeAttempts(attempts, allowed);
+    const shown = describeAttempts(attempts, `v${this.passwords}`, beganMs, allowed);
     if (keepsSessions) requireNone(findSessionFault(session.lines));
     const after = await cluster.waitUntilSettled(DATABASE);
     const restarts = after.status?.replicas[0]?.restarts ?? -1;
@@ -131,26 +140,38 @@ class PasswordScene {
       throw new Error(`replica replaced: ${isReplaced}, restarts: ${restarts}`);
     const refusal = await this.query(old);
     if (!REFUSED.test(refusal)) throw new Error(`the old password was answered: ${refusal}`);
-    return `${attempts.length} attempts, ${failed} failed; ${session.lines.length} queries of an open session; version ${after.status?.version}`;
+    const kept = keepsSessions
+      ? `${session.lines.length} queries of one open session`
+      : 'one restart';
+    return `${shown}; ${kept}; the old password is refused`;
   }
 
-  /** Undoes the last rotation: the earlier password is in force again. */
+  /**
+   * Undoes the last rotation: the earlier password is in force again at once. Clients that have the
+   * newest values are refused until the secret gets the earlier password again.
+   */
   async undo(): Promise<string> {
     const [newest, earlier] = [this.password, formatPassword(this.passwords - 1)];
+    const seen = this.attempts().length;
+    const beganMs = Date.now();
     await this.cluster.ctl('rollout', 'undo', DATABASE, '--yes', '--wait');
     const answers = [await this.query(earlier), await this.query(newest)];
     if (answers[0] !== 'answered' || !REFUSED.test(answers[1] ?? ''))
       throw new Error(`after the undo: ${answers.join(' | ')}`);
-    return 'the earlier password is answered, the newer one is refused';
+    await this.setPassword('update', this.passwords - 1);
+    await this.cluster.waitUntilSettled(DATABASE);
+    const attempts = (await this.waitUntilAnswered()).slice(seen);
+    const shown = describeAttempts(attempts, `v${this.passwords}`, beganMs, RESTARTED);
+    return `the earlier password is answered, the newer one is refused; with the secret set back ${shown}`;
   }
 
   private get password(): string {
     return formatPassword(this.passwords);
   }
 
-  /** Creates the secret, or gives it new values. */
-  private async setPassword(action: 'create' | 'update'): Promise<void> {
-    this.passwords += 1;
+  /** Creates the secret, or gives it new values: the password of this number. */
+  private async setPassword(action: 'create' | 'update', password: number): Promise<void> {
+    this.passwords = password;
     const file = join(this.cluster.world.directory, 'password');
     writeFileSync(file, this.password, { mode: 0o600 });
     const audience = action === 'create' ? ['--audience', 'workload/*'] : ['--yes'];
@@ -218,6 +239,27 @@ const formatPassword = (count: number): string => `v${count}-correct-horse-${cou
 const useSecret = (mode: ReloadMode): NonNullable<Spec['secrets']> => [
   { name: SECRET, reload: { mode } },
 ];
+
+/**
+ * Returns the counts and times of the attempts during a change.
+ * @param version - Version of the new password.
+ * @param beganMs - Time of the wall clock before the change, milliseconds.
+ * @param allowed - As of {@link judgeAttempts}.
+ */
+function describeAttempts(
+  attempts: readonly Attempt[],
+  version: string,
+  beganMs: number,
+  allowed: RegExp | undefined,
+): string {
+  const { attempts: count, refused, failed, failingMs } = judgeAttempts(attempts, allowed);
+  const first = attempts.find((each) => each.version === version && each.error === undefined);
+  return [
+    `${count} connections: ${count - refused - failed} answered`,
+    `${refused} refused for the password, ${failed} failed otherwise, within ${failingMs} ms`,
+    `new password answered after ${requireItem(first).atMs - beganMs} ms`,
+  ].join(', ');
+}
 
 function requireNone(fault: string | undefined): void {
   if (fault !== undefined) throw new Error(fault);

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -230,6 +231,7 @@ export class World {
       this.coordinators.push(new CoordinatorMachine(machine, settings));
     }
     const [first, ...others] = this.coordinators;
+    createSecretsKey(requireItem(first));
     await this.restartCoordinator(requireItem(first));
     // written when the first coordinator leads
     while (!existsSync(this.tokenFile)) await pause(RETRY_MS);
@@ -265,6 +267,12 @@ export class World {
 
 /** Time in which all nodes become ready at the start, milliseconds. */
 const START_MS = 60_000;
+
+/** Creates the key-encryption key, which coordinators with a common store do not create. */
+function createSecretsKey({ identityDir }: CoordinatorMachine): void {
+  mkdirSync(identityDir, { recursive: true, mode: 0o700 });
+  writeFileSync(join(identityDir, 'secrets-key'), randomBytes(32).toString('hex'), { mode: 0o600 });
+}
 
 function requireItem<Item>(item: Item | undefined): Item {
   if (item === undefined) throw new Error('the cluster has no such program');

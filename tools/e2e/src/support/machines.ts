@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -185,6 +185,7 @@ export class Machines {
       killAll(left);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
+    unmountBelow(this.directory);
     removeNamespaces(this.namespaces);
     await rm(this.directory, { recursive: true, force: true });
   }
@@ -225,6 +226,15 @@ function nft({ networkPrefix }: Machine, command: string): void {
 /** Removes network namespaces, also when one of them cannot be removed. */
 function removeNamespaces(names: readonly string[]): void {
   for (const name of names) spawnSync('ip', ['netns', 'delete', name]);
+}
+
+/** Removes the mounts of agents that were killed: the files of secrets are in memory. */
+function unmountBelow(directory: string): void {
+  const mounts = readFileSync('/proc/self/mountinfo', 'utf8')
+    .split('\n')
+    .map((line) => line.split(' ')[4] ?? '');
+  for (const path of mounts.filter((each) => each.startsWith(`${directory}/`)).reverse())
+    spawnSync('umount', ['--lazy', path]);
 }
 
 /** Removes the namespaces that tests left whose process was killed. */
