@@ -9,7 +9,7 @@ const MAX_KEY_LENGTH = 253;
 const MAX_TOTAL_BYTES = 1_000_000;
 
 /** The rule of keys in words. */
-const KEY_RULE = 'letters, digits and inner . _ -, at most 253 characters';
+const KEY_RULE = 'letters, digits, one leading . and inner . _ -, at most 253 characters';
 
 /**
  * Checks keys and sizes as the coordinator does, before values leave the machine.
@@ -24,7 +24,8 @@ export function checkValues(values: Values): void {
 export function findValueProblem(values: Values): string | undefined {
   const keys = Object.keys(values);
   const invalid = keys.find(
-    (key) => key.length > MAX_KEY_LENGTH || !/^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/.test(key),
+    (key) =>
+      key.length > MAX_KEY_LENGTH || !/^[.]?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/.test(key),
   );
   if (invalid !== undefined)
     return `${JSON.stringify(invalid)} is not a valid key: expected ${KEY_RULE}; for another key of a file, use --from-file KEY=PATH`;

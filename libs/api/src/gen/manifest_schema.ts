@@ -1937,7 +1937,7 @@ export const manifestSchema: RootSchema = {
      "type": "string",
      "minLength": 1,
      "maxLength": 253,
-     "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+     "pattern": "^[.]?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
     },
     "env": {
      "description": "Environment variable with the value, which must be text in UTF-8 without a zero byte. Default: none, the value is a file.",
@@ -1949,7 +1949,7 @@ export const manifestSchema: RootSchema = {
      "description": "Name of the file in the directory. Not with `env`. Default: the key.",
      "type": "string",
      "maxLength": 253,
-     "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
+     "pattern": "^([.]?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
     }
    },
    "additionalProperties": false

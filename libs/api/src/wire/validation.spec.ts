@@ -15,6 +15,7 @@ import {
   AgentMessageSchema,
   AgentService,
   CoordinatorService,
+  CreateSecretRequestSchema,
   CreateWorkloadRequestSchema,
   ExecCommandRequestSchema,
   IdentityService,
@@ -168,6 +169,16 @@ describe('validateMessage for requests', () => {
       name: 'a missing node id and a short instance id',
       problems: problemsOf(EnrollNodeRequestSchema, { instanceId: 'short' }),
       expected: ['node_id: must not be empty', 'instance_id: must be at least 16 characters long'],
+    },
+    {
+      name: 'malformed keys of a secret beside the key of a Docker configuration',
+      problems: problemsOf(CreateSecretRequestSchema, {
+        ...{ name: 'a', audiences: ['workload/*'] },
+        data: { '.dockerconfigjson': new Uint8Array(), '..data': new Uint8Array() },
+      }),
+      expected: [
+        'data["..data"]: the key must be letters, digits, ".", "_" and "-", beginning with a letter, a digit or one ".", and ending with a letter or digit',
+      ],
     },
     {
       name: 'a malformed node label',

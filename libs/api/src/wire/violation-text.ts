@@ -34,8 +34,10 @@ export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
   "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$": "must be a header name: letters, digits and !#$%&'*+.^_`|~-",
   '^\\S[^\\r\\n]*$': 'must be one line of text that does not begin with a space',
   '^[\\t -~]*$': 'must be visible ASCII characters and spaces',
-  '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$':
-    'must be letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
+  '^[.]?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$':
+    'must be letters, digits, ".", "_" and "-", beginning with a letter, a digit or one ".", and ending with a letter or digit',
+  '^([.]?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$':
+    'must be empty, or letters, digits, ".", "_" and "-", beginning with a letter, a digit or one ".", and ending with a letter or digit',
   '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$':
     'must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
   '^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$':

@@ -55,7 +55,7 @@ describe('config create', () => {
     const requests: CreateConfigRequest[] = [];
     const result = await runCli(
       [
-        ...['config', 'create', 'app', '--from-file', 'etc/app.conf', '--from-file', 'site=b.conf'],
+        ...['config', 'create', 'app', '--from-file', 'etc/app.conf', '--from-file', '.b=b.conf'],
         ...['--from-env-file', 'app.env', '--from-stdin', 'in', '--from-literal', 'A=b=c'],
         ...['--label', 'app=shop', '--immutable'],
       ],
@@ -78,7 +78,7 @@ describe('config create', () => {
       new TextDecoder().decode(value),
     ]);
     expect(Object.fromEntries(values)).toEqual({
-      ...{ 'app.conf': 'a=1', site: 'b', X: '1', in: 'line\n', A: 'b=c' },
+      ...{ 'app.conf': 'a=1', '.b': 'b', X: '1', in: 'line\n', A: 'b=c' },
     });
   });
 
@@ -91,6 +91,7 @@ describe('config create', () => {
       ['--from-file', 'a=b.conf', '--from-literal', 'a=1'],
       'the key a is given by --from-file b.conf and by --from-literal; keep one',
     ],
+    [['--from-literal', '..data=1'], '"..data" is not a valid key: expected letters, digits'],
     [['--from-literal', 'a/b=1'], '"a/b" is not a valid key: expected letters, digits'],
     [['--from-literal', 'no-equals'], '--from-literal: expected KEY=VALUE'],
     [['--from-env-file', 'bad.env'], '--from-env-file: bad.env, line 1: expected NAME=VALUE\n'],
