@@ -1,11 +1,26 @@
-import { RolloutStatus_Phase, type ReplicaStatus, type Workload } from '@cloudless/api';
+import { randomBytes } from 'node:crypto';
+import { toJsonString } from '@bufbuild/protobuf';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import {
+  ImagePull_Policy,
+  ListEventsResponseSchema,
+  ListWorkloadsResponseSchema,
+  RolloutStatus_Phase,
+  createSecretsClient,
+  type ReplicaStatus,
+  type SecretsClient,
+  type Workload,
+} from '@cloudless/api';
 import { QUICK, type RealCluster } from './support/cluster.js';
 import {
+  SOCKET,
   listContainers,
   describeContainers,
   startContainerCluster,
   stopContainerCluster,
 } from './support/containers.js';
+import { PrivateRegistry } from './support/private-registry.js';
+import { SecretScan, listProcessTree } from './support/secret-scan.js';
 
 // Process 1 ignores SIGTERM unless it installs a handler; a zero grace period avoids the wait.
 const SLEEPER = {
@@ -193,6 +208,76 @@ describeContainers('an agent with containers', () => {
     await cluster.requireAgent('agent-2').kill('SIGTERM');
   });
 
+  describe('with a registry that needs a password', () => {
+    const account = { username: 'puller', password: randomBytes(24).toString('base64url') };
+    const auth = Buffer.from(`${account.username}:${account.password}`).toString('base64');
+    const audiences = ['workload/*'];
+    let registry: PrivateRegistry;
+    let secrets: SecretsClient;
+    beforeAll(async () => {
+      registry = await PrivateRegistry.start(account, SOCKET);
+      secrets = createSecretsClient(createGrpcTransport({ baseUrl: cluster.url }));
+    });
+    afterAll(() => registry.stop());
+
+    const createPrivate = (name: string, secret: string) =>
+      cluster.client.createWorkload({
+        name,
+        spec: {
+          ...SLEEPER,
+          image: `${registry.address}/cloudless/test:1`,
+          // With another policy an image that is on the node needs no pull.
+          imagePull: { policy: ImagePull_Policy.ALWAYS, secret },
+        },
+      });
+    const waitUntilRefused = (name: string): Promise<Workload> =>
+      cluster.waitForWorkload(name, ({ status }) =>
+        status!.replicas.some(({ imagePull }) => UNAUTHORIZED.test(imagePull?.reason ?? '')),
+      );
+
+    it('pulls an image only with the credentials of image_pull.secret, which appear nowhere', async () => {
+      await createPrivate('public', '');
+      const { status } = await waitUntilRefused('public');
+      expect(status!.readyReplicas).toBe(0);
+
+      const wrong = toBytes({ username: account.username, password: 'wrong' });
+      await secrets.createSecret({ name: 'account', audiences, data: wrong });
+      await createPrivate('private', 'account');
+      await waitUntilRefused('private');
+      // Every pull uses the newest values.
+      await secrets.updateSecret({ name: 'account', data: toBytes({ ...account }) });
+      await cluster.waitUntilSettled('private');
+
+      const config = JSON.stringify({ auths: { [registry.address]: { auth } } });
+      const data = toBytes({ '.dockerconfigjson': config });
+      await secrets.createSecret({ name: 'docker', audiences, data });
+      await createPrivate('docker', 'docker');
+      await cluster.waitUntilSettled('docker');
+
+      const scan = new SecretScan();
+      scan.addValue('password', Buffer.from(account.password));
+      scan.addValue('credentials', Buffer.from(auth));
+      scan.addDirectory(cluster.directory);
+      const programs = [cluster.coordinatorProcess, ...cluster.agents.values()];
+      for (const { lines, pid } of programs) {
+        scan.addText(`log of process ${pid}`, lines.join('\n'));
+        scan.addProcesses(listProcessTree(pid));
+      }
+      const events = await cluster.client.listEvents({ pageSize: 1_000 });
+      scan.addText('events', toJsonString(ListEventsResponseSchema, events));
+      const workloads = await cluster.client.listWorkloads({});
+      scan.addText('workloads', toJsonString(ListWorkloadsResponseSchema, workloads));
+      expect(scan.findings).toEqual([]);
+      // The scan finds what is there.
+      scan.addText('a leak', `${account.password} ${config}`);
+      expect(new Set(scan.findings.map(({ secret }) => secret))).toEqual(
+        new Set(['password', 'credentials']),
+      );
+      expect(events.events.map(({ reason }) => reason)).toContain('ImagePullFailed');
+      for (const name of ['public', 'private', 'docker']) await remove(name);
+    });
+  });
+
   describe('with volumes', () => {
     it('keeps an empty directory across a restart in place, and removes it with its replica', async () => {
       const before = await create('scratch', { volumes: [emptyDir] });
@@ -225,6 +310,13 @@ describeContainers('an agent with containers', () => {
     });
   });
 });
+
+/** Error of containerd for a registry that asks for a password. */
+const UNAUTHORIZED = /cloudless\/test:1 cannot be pulled: .*(401|authoriz)/s;
+
+/** Returns the values of a secret. */
+const toBytes = (values: Readonly<Record<string, string>>): Record<string, Uint8Array> =>
+  Object.fromEntries(Object.entries(values).map(([key, value]) => [key, Buffer.from(value)]));
 
 /**
  * Bits of capabilities, from include/uapi/linux/capability.h. CHOWN and NET_BIND_SERVICE are
