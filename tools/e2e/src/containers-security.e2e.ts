@@ -257,7 +257,7 @@ describeContainers('an agent with containers', () => {
       const scan = new SecretScan();
       scan.addValue('password', Buffer.from(account.password));
       scan.addValue('credentials', Buffer.from(auth));
-      scan.addDirectory(cluster.directory);
+      for (const path of [cluster.directory, registry.runtimeLogs]) scan.addDirectory(path);
       const programs = [cluster.coordinatorProcess, ...cluster.agents.values()];
       for (const { lines, pid } of programs) {
         scan.addText(`log of process ${pid}`, lines.join('\n'));

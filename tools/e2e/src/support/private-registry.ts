@@ -23,6 +23,8 @@ export class PrivateRegistry {
   private constructor(
     /** The registry, as `host:port`. */
     readonly address: string,
+    /** Directory with the logs of the container runtime. */
+    readonly runtimeLogs: string,
     private readonly directory: string,
     private readonly program: RunningProgram,
   ) {}
@@ -33,14 +35,16 @@ export class PrivateRegistry {
    * @throws Error when this container runtime is not that of the set-up.
    */
   static async start(account: RegistryAccount, criSocket: string): Promise<PrivateRegistry> {
+    const setup = findSetup(criSocket);
     const directory = mkdtempSync(join(tmpdir(), 'cloudless-registry-'));
     const accounts = join(directory, 'htpasswd');
     writeFileSync(accounts, `${account.username}:${hashPassword(account.password)}\n`);
     const config = join(directory, 'registry.yml');
-    writeFileSync(config, toConfig(findImages(criSocket), accounts));
+    writeFileSync(config, toConfig(join(setup, 'registry'), accounts));
     const program = RunningProgram.start('docker-registry', ['serve', config]);
     const line = await program.waitForLine((text) => LISTENING.test(text));
-    return new PrivateRegistry(LISTENING.exec(line)?.[1] ?? '', directory, program);
+    const address = LISTENING.exec(line)?.[1] ?? '';
+    return new PrivateRegistry(address, join(setup, 'log'), directory, program);
   }
 
   async stop(): Promise<void> {
@@ -49,13 +53,13 @@ export class PrivateRegistry {
   }
 }
 
-/** Returns the directory of the images of the set-up. */
-function findImages(criSocket: string): string {
+/** Returns the directory of the set-up. */
+function findSetup(criSocket: string): string {
   const { stdout } = spawnSync(process.execPath, [SETUP, 'status', '--json'], { encoding: 'utf8' });
   const { socket, dir } = JSON.parse(stdout) as { readonly socket: string; readonly dir: string };
   if (socket !== criSocket)
     throw new Error(`${criSocket} is not the container runtime of ${SETUP}, which has the images`);
-  return join(dir, 'registry');
+  return dir;
 }
 
 const toConfig = (images: string, accounts: string): string => `version: 0.1
