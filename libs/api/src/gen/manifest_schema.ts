@@ -162,7 +162,7 @@ export const manifestSchema: RootSchema = {
      "propertyNames": {
       "minLength": 1,
       "maxLength": 253,
-      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+      "pattern": "^[.]?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
      },
      "maxProperties": 100,
      "additionalProperties": {
@@ -175,7 +175,7 @@ export const manifestSchema: RootSchema = {
      "propertyNames": {
       "minLength": 1,
       "maxLength": 253,
-      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+      "pattern": "^[.]?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
      },
      "maxProperties": 100,
      "additionalProperties": {
