@@ -72,6 +72,15 @@ export function getCommandAfterSeparator(
 }
 
 /**
+ * Refuses `-o name` before a change whose result has no name.
+ * @throws {@link CliFailure} with exit code 2.
+ */
+export function refuseNames({ settings }: LocalInvocation['session']): void {
+  if (settings.output === 'name')
+    throw createUsageFailure('--output name: the result of this command has no name');
+}
+
+/**
  * Returns the name that a command with `--watch` was given; undefined without a name.
  * @param kind - Kind of the named object, for the error message.
  * @throws {@link CliFailure} when several names were given.

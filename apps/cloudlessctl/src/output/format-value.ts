@@ -77,7 +77,16 @@ function findList(value: JsonValue): readonly JsonValue[] | undefined {
 }
 
 /** The keys of list results. */
-const LIST_KEYS = new Set([
+const LIST_KEY_NAMES = [
+  'accessTokens',
+  'configs',
+  'coordinators',
+  'endpoints',
+  'entries',
+  'policies',
+  'routes',
+  'secrets',
+  'services',
   'workloads',
   'nodes',
   'events',
@@ -91,7 +100,12 @@ const LIST_KEYS = new Set([
   'tokens',
   'credentials',
   'bans',
-]);
+] as const;
+
+/** A key of list results, whose value is the list of objects. */
+export type ListKey = (typeof LIST_KEY_NAMES)[number];
+
+const LIST_KEYS: ReadonlySet<string> = new Set(LIST_KEY_NAMES);
 
 function withItems(value: JsonValue): JsonValue {
   const items = findList(value);

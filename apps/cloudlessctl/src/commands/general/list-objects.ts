@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { createUsageFailure } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import type { Invocation } from '../../command-tree.js';
+import type { ListKey } from '../../output/format-value.js';
 import { compareJsonValues, selectJsonPath } from '../../output/json-path.js';
 import type { PathSegment } from '../../output/json-path-parser.js';
 import { parseSortPath } from '../../output/output-format.js';
@@ -13,7 +14,7 @@ import type { FieldFilter } from './field-selector.js';
 /** How the objects of one kind are selected and printed. */
 export interface ObjectKind<Item> {
   /** Plural, which is also the key of the list in JSON: `workloads`. */
-  readonly plural: string;
+  readonly plural: ListKey;
   /** The names of the fields that `--field-selector` accepts. */
   readonly fields: readonly string[];
   /** Returns an object as in `-o json`. */

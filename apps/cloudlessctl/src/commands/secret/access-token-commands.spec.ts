@@ -339,6 +339,7 @@ describe('secret token revoke', () => {
     [['a', '--all'], 'name the tokens in one way'],
     [['--all', '--access-token-file', 'token'], 'name the tokens in one way'],
     [[TOKEN], 'this is the text of an access token, not an id'],
+    [['a', '-o', 'name'], '--output name: the result of this command has no name'],
   ])('refuses %j before any call', async (flags, message) => {
     const result = await runCli([...revoke, ...flags], {
       ...{ files: files(), env: { CLOUDLESS_SECRET_TOKEN: TOKEN } },

@@ -22,7 +22,7 @@ import {
 import { formatStyledTime } from '../../output/style.js';
 import { changeEach } from '../change-each.js';
 import { addOutputOptions, printObjects, type ObjectKind } from '../general/list-objects.js';
-import { getTextOption, hasFlag } from '../options.js';
+import { getTextOption, hasFlag, refuseNames } from '../options.js';
 import { addSecretOptions, createAndPrintSecret } from '../print-secret.js';
 import { confirmLoss } from '../values/confirm-values.js';
 import {
@@ -148,6 +148,7 @@ async function listTokens(invocation: Invocation): Promise<void> {
 }
 
 async function revokeTokens(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
   const name = readSecretName(invocation);
   const ids = [...new Set(invocation.operands.slice(1))];
   const ways = [ids.length > 0, hasAccessTokenOption(invocation), hasFlag(invocation, 'all')];
@@ -155,6 +156,7 @@ async function revokeTokens(invocation: Invocation): Promise<void> {
     throw createUsageFailure(
       'name the tokens in one way: by their ids, with --access-token-file, or with --all',
     );
+  refuseNames(session);
   // A text in the place of an id must not be shown.
   if (ids.some(isAccessToken))
     throw createUsageFailure(

@@ -101,6 +101,12 @@ describe('secret rotate-key', () => {
     ]);
   });
 
+  it('refuses -o name before any call', async () => {
+    const result = await runCli(['secret', 'rotate-key', '--yes', '-o', 'name']);
+    expect(result).toMatchObject({ exitCode: 2, servers: [] });
+    expect(result.stderr).toContain('the result of this command has no name');
+  });
+
   it('explains what happens, asks on a terminal, and needs --yes elsewhere', async () => {
     const requests: RotateMasterKeyRequest[] = [];
     const secrets: NonNullable<CliOptions['secrets']> = {

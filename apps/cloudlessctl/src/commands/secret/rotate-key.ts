@@ -21,7 +21,7 @@ import {
 import { RotationProgress } from '../../wait/rotation-progress.js';
 import { WAIT_TIMEOUT_MS } from '../../wait/wait-workload.js';
 import { askUser, canAsk } from '../ask-user.js';
-import { hasFlag } from '../options.js';
+import { hasFlag, refuseNames } from '../options.js';
 
 /** Interval between two reads of the progress. */
 const POLL_MS = 1_000;
@@ -46,6 +46,7 @@ export async function showMasterKeys({ session }: Invocation): Promise<void> {
  */
 export async function rotateMasterKey(invocation: Invocation): Promise<void> {
   const { session } = invocation;
+  refuseNames(session);
   const reEncryptAll = !hasFlag(invocation, 'keepOldKeys');
   const before = await readMasterKeys(session);
   requireAvailable(before);

@@ -260,6 +260,13 @@ describe('secret list, get, describe and delete', () => {
     expect(stdout).toMatch(/default\/web +gets a new version/);
   });
 
+  it('prints names, and the columns that the user chooses', async () => {
+    const list = ['secret', 'list', '-o'];
+    expect((await runCli([...list, 'name'], { secrets })).stdout).toBe('default/db\n');
+    const columns = await runCli([...list, 'custom-columns=NAME:.name,V:.version'], { secrets });
+    expect(columns.stdout).toBe('NAME   V\ndb     2\n');
+  });
+
   it('names a similar secret', async () => {
     const result = await runCli(['secret', 'get', 'dc'], { secrets });
     expect(result).toMatchObject({ exitCode: 3 });
