@@ -117,7 +117,8 @@ it('keys, tokens and secrets appear in no log, event, dump, backup, error, metri
   const byEnvironment = cluster.spawnAgent('agent-2', [], { CLOUDLESS_JOIN_TOKEN: joining.text });
   await byEnvironment.waitForLog('session established');
   const fromStdin = ['--from-stdin', 'password'];
-  const create = ['secret', 'create', 'canary', ...fromStdin];
+  const audiences = ['--audience', 'workload/*', '--audience', 'test'];
+  const create = ['secret', 'create', 'canary', ...fromStdin, ...audiences];
   expect(await runCtlWithInput(createValue('first value'), ...create)).toMatch(/^0 /);
   const secrets = [{ name: 'canary', reload: { mode: ReloadMode.NONE } }];
   await coordinator.createWorkload({
@@ -132,6 +133,17 @@ it('keys, tokens and secrets appear in no log, event, dump, backup, error, metri
   expect(await runCtl('exec', 'printer', '--', 'sh', '-c', count)).toMatch(/^0 32/);
   for (const args of [create, ['secret', 'update', 'none', ...fromStdin]])
     expect(await runCtlWithInput(createValue('refused value'), ...args)).toMatch(/^[34] /);
+  const asTest = ['canary', '--audience', 'test'];
+  const { stdout: accessToken } = await cluster.runCtl('secret', 'token', 'create', ...asTest);
+  scan.addToken('access token', accessToken.trim());
+  const read = ['secret', 'get', ...asTest, '--access-token-file', '-', '--key', 'password'];
+  const { stdout: value } = await cluster.runCtlWithInput(accessToken, ...read);
+  expect(value).toBe(values[1]);
+  // The token is used up.
+  expect(await runCtlWithInput(accessToken, ...read)).toMatch(/^1 /);
+  const revoke = ['secret', 'token', 'revoke', 'canary', '--access-token-file', '-'];
+  expect(await runCtlWithInput(accessToken, ...revoke)).toMatch(/^0 /);
+  expect(await runCtl('secret', 'audit', 'canary')).toMatch(/used up/);
 
   // Mistakes with them: every error, audit record and log line of a refusal.
   const path = '/cloudless.api.UserService/WhoAmI';

@@ -19,8 +19,9 @@ interface Pattern {
   readonly bytes: Buffer;
 }
 
-/** Tokens of Cloudless: prefix, id, secret, SHA-256 of the root. */
-const TOKEN = /\bclu?1\.[a-z0-9]{12}\.([A-Za-z0-9_-]{43})\.[0-9a-f]{64}\b/g;
+/** Tokens of Cloudless: prefix, id, secret, and SHA-256 of the root unless the token is of a secret. */
+const TOKEN =
+  /\bcl(?:u?1\.[a-z0-9]{12}\.([A-Za-z0-9_-]{43})\.[0-9a-f]{64}|s1\.[a-z0-9]{12}\.([A-Za-z0-9_-]{43}))(?![A-Za-z0-9_-])/g;
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]+-----END [A-Z ]*PRIVATE KEY-----/g;
 /** Shortest piece of a secret that cannot be a coincidence. */
 const MIN_PATTERN_BYTES = 16;
@@ -80,10 +81,11 @@ export class SecretScan {
       if (names.test(basename(path))) this.addSecretFile(path);
   }
 
-  /** Searches for a join token or user token from now on: for the whole text and its secret part. */
+  /** Searches for a token from now on: for the whole text and its secret part. */
   addToken(name: string, token: string): void {
     this.addPattern(name, 'token', Buffer.from(token));
-    const secret = new RegExp(TOKEN.source).exec(token)?.[1];
+    const [, ofCluster, ofSecret] = new RegExp(TOKEN.source).exec(token) ?? [];
+    const secret = ofCluster ?? ofSecret;
     if (secret === undefined) throw new Error(`${name} is no token`);
     this.addValue(name, Buffer.from(secret));
     this.addValue(name, Buffer.from(secret, 'base64url'));
