@@ -159,6 +159,11 @@ describe('secret get with an access token', () => {
     [['--audience', 'a b', '--access-token-file', 'token'], {}, 'expected letters, digits and'],
     [['--version', '0'], {}, '--version: expected the number of a version, got "0"'],
     [['--key', 'a', '--out-dir', 'b'], {}, '--key and --out-dir exclude each other'],
+    [
+      ['--audience', 'ci', '--access-token-file', 'token', '--out-dir', 'token'],
+      {},
+      '--out-dir: token is a file; name a directory',
+    ],
     [['--audience', 'a', '--force'], {}, '--force replaces files of --out-dir; give --out-dir'],
     [['tls', '--audience', 'a'], {}, 'an access token reads one secret; name one'],
   ])('refuses %j before any call', async (flags, options, message) => {

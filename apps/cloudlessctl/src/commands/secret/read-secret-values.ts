@@ -13,7 +13,7 @@ import type { Values } from '../../value-rules.js';
 import { formatValueTable } from '../../views/value-view.js';
 import { printObjects, type ObjectKind } from '../general/list-objects.js';
 import { getTextOption, hasFlag } from '../options.js';
-import { printKey, writeValues } from '../values/print-values.js';
+import { checkOutDirectory, printKey, writeValues } from '../values/print-values.js';
 import { readVersion } from '../values/read-version.js';
 import {
   addAccessTokenOptions,
@@ -81,6 +81,7 @@ export async function printSecretValues(invocation: Invocation): Promise<void> {
     `create a token with: cloudlessctl secret token create ${name.namespace}/${name.name} --audience AUDIENCE`,
   );
   const audience = requireAudience(invocation);
+  if (outDir !== undefined) await checkOutDirectory(session, outDir);
   const values = await readSecretValues(session, name, { accessToken, audience, version });
   if (key !== undefined) return printKey(session, values.data, key);
   if (outDir !== undefined)

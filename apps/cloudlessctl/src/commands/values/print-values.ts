@@ -21,6 +21,16 @@ export async function printKey(session: CliSession, values: Values, key: string)
 }
 
 /**
+ * Checks that `--out-dir` can be a directory, before a read that cannot be repeated.
+ * @throws {@link CliFailure} with exit code 2 when the path is a file.
+ */
+export async function checkOutDirectory({ io }: CliSession, directory: string): Promise<void> {
+  const isFile =
+    (await io.files.exists(directory)) && (await io.files.list(directory)) === undefined;
+  if (isFile) throw createUsageFailure(`--out-dir: ${directory} is a file; name a directory`);
+}
+
+/**
  * Writes each value to a file of its key, with mode 0600, in a directory that is created with mode
  * 0700. No file is written unless all can be.
  * @param replaces - True: files that exist are replaced. Default: false.
