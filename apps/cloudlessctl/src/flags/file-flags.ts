@@ -9,7 +9,9 @@ export const FILE_FLAGS: readonly SpecFlag[] = [
     flag: '--secret',
     value: 'name[:option]',
     description:
-      'secret as files in /run/secrets/NAME; options, each after a colon: /PATH, env=VARIABLE, key=KEY[,file=NAME or ,env=VARIABLE], reload=restart, signal, none or SIGHUP, version=3, mode=0440, audience=TEXT; none removes all secrets',
+      'secret as files in /run/secrets/NAME; options, each after a colon: /PATH, env=VARIABLE, ' +
+      'key=KEY[,file=NAME or ,env=VARIABLE], reload=restart, signal, none or SIGHUP, version=3, ' +
+      'mode=0440, audience=TEXT; none removes all secrets',
     path: 'secrets',
     repeatable: true,
     parse: (texts) => parseReferences('--secret', texts),
@@ -18,7 +20,8 @@ export const FILE_FLAGS: readonly SpecFlag[] = [
     flag: '--config',
     value: 'name[:option]',
     description:
-      'config as files in /run/configs/NAME, with the options of --secret except audience; none removes all configs',
+      'config as files in /run/configs/NAME, with the options of --secret except audience; ' +
+      'none removes all configs',
     path: 'configs',
     repeatable: true,
     parse: (texts) => parseReferences('--config', texts),
@@ -64,7 +67,9 @@ function parseReference(flag: string, text: string): JsonValue {
       setOnce(flag, text, reference, word, parse(flag, value));
     else
       throw createUsageFailure(
-        `${flag}: unknown option ${JSON.stringify(option)} of ${JSON.stringify(text)}; expected /PATH, env=VARIABLE, key=KEY, reload=signal, version=3${noun === 'secret' ? ', mode=0440 or audience=TEXT' : ' or mode=0444'}`,
+        `${flag}: unknown option ${JSON.stringify(option)} of ${JSON.stringify(text)}; ` +
+          'expected /PATH, env=VARIABLE, key=KEY, reload=signal, version=3' +
+          (noun === 'secret' ? ', mode=0440 or audience=TEXT' : ' or mode=0444'),
       );
   }
   return { ...reference, ...(keys.length === 0 ? {} : { keys }) };
@@ -109,7 +114,8 @@ function parseReload(flag: string, value: string): JsonValue {
   if (word === 'RESTART' || word === 'NONE' || word === 'SIGNAL') return { mode: word };
   if (/^SIG[A-Z0-9]+$/.test(word)) return { mode: 'SIGNAL', signal: word };
   throw createUsageFailure(
-    `${flag}: reload= expects restart, none, signal or the name of a signal such as SIGHUP, got ${JSON.stringify(value)}`,
+    `${flag}: reload= expects restart, none, signal or the name of a signal such as SIGHUP, ` +
+      `got ${JSON.stringify(value)}`,
   );
 }
 

@@ -173,7 +173,8 @@ async function readLiterals(
   if (noun === 'secret' && literals.length > 0)
     await session.printNotice(
       session.style.yellow(
-        'warning: other users of this machine and the history of the shell can show the values of --from-literal; use --prompt, --from-stdin or --from-file',
+        'warning: other users of this machine and the history of the shell can show the values ' +
+          'of --from-literal; use --prompt, --from-stdin or --from-file',
       ),
     );
 }
@@ -186,9 +187,10 @@ async function readStandardInput(
   const key = options['fromStdin'];
   if (typeof key !== 'string') return;
   const { stdin } = session.io;
+  const prompt = noun === 'secret' ? `use --prompt ${key}, or ` : '';
   if (stdin.kind === 'terminal')
     throw createUsageFailure(
-      `--from-stdin: standard input is a terminal; ${noun === 'secret' ? `use --prompt ${key}, or ` : ''}write the value with: … | cloudlessctl …`,
+      `--from-stdin: standard input is a terminal; ${prompt}write the value with: … | cloudlessctl …`,
     );
   const bytes = await stdin.readAll(MAX_INPUT_BYTES);
   if (bytes === undefined) throw createUsageFailure('--from-stdin: the input is larger than 1 MiB');
@@ -201,7 +203,8 @@ async function noteLineFeed(session: LocalSession, key: string, bytes: Uint8Arra
   const lineFeed = 0x0a;
   if (bytes.length > 1 && bytes.indexOf(lineFeed) === bytes.length - 1)
     await session.printNotice(
-      `note: the value of ${key} ends with a line feed; to leave the line feed out, write the value with printf %s`,
+      `note: the value of ${key} ends with a line feed; to leave the line feed out, write the ` +
+        'value with printf %s',
     );
 }
 
