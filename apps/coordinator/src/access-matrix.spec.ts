@@ -32,6 +32,8 @@ const nameOf = (method: DescMethod): string => `${method.parent.typeName}/${meth
 let cluster: MatrixCluster;
 let target: MatrixTarget;
 let nodes: Readonly<Record<'a' | 'b', MatrixNode>>;
+/** The certificate of the workload `web`. */
+let workload: ClientCertificate;
 /** By `<place> <role>`. */
 const users = new Map<string, MatrixUser>();
 
@@ -46,6 +48,7 @@ beforeAll(async () => {
   target = await cluster.createTarget();
   nodes = { a: await cluster.joinNode('a'), b: await cluster.joinNode('b') };
   target = { ...target, replicaId: await cluster.runReplica(nodes.a) };
+  workload = await (await cluster.loadAuthority()).issue('workload', 'shop.web');
   for (const column of MATRIX_COLUMNS) {
     if (column.kind !== 'user') continue;
     const { place, role } = column;
@@ -103,12 +106,25 @@ async function findDifferences(
   called: readonly DescMethod[],
 ): Promise<readonly string[]> {
   const differences: string[] = [];
-  for (const method of called) {
+  const calls = called.flatMap((method) => {
+    const { request, requestWithToken } = getMatrixRow(method);
+    return [
+      { method, request, permitted: isPermitted(method, column) },
+      ...(requestWithToken === undefined
+        ? []
+        : [
+            {
+              ...{ method, request: requestWithToken },
+              permitted: isPermitted(method, column, /* hasAccessToken */ true),
+            },
+          ]),
+    ];
+  });
+  for (const { method, request, permitted } of calls) {
     const row = getMatrixRow(method);
-    const permitted = isPermitted(method, column);
     if (permitted && row.onlyWhenRefused === true) continue;
     const result = await callOnce(
-      ...([connection, method, row.request(targetOf(column))] as const),
+      ...([connection, method, request(targetOf(column))] as const),
       permitted ? PERMITTED_SILENCE_MS : undefined,
     );
     const outcome = `${result.code === 'ok' ? 'ok' : Code[result.code]} ${result.text ?? ''}`;
@@ -130,6 +146,7 @@ async function findDifferences(
 
 function certificateOf(column: MatrixColumn): ClientCertificate | undefined {
   if (column.kind === 'user') return userOf(column).certificate;
+  if (column.kind === 'workload') return workload;
   return column.kind === 'node' ? nodes.a.certificate : undefined;
 }
 
@@ -158,7 +175,7 @@ describe('access matrix of a coordinator with TLS', () => {
     },
   );
 
-  it.each(columns.filter(({ column }) => column.kind !== 'node'))(
+  it.each(columns.filter(({ column }) => !['node', 'workload'].includes(column.kind)))(
     'permits $name exactly the calls of the access table over HTTP/1.1 with a bearer token',
     async ({ column }) => {
       const token = column.kind === 'user' ? userOf(column).token : undefined;
@@ -244,8 +261,8 @@ describe('access matrix of invalid credentials', () => {
     },
   );
 
-  it('refuses every call with a certificate of a workload', async () => {
-    const certificate = await (await cluster.loadAuthority()).issue('workload', 'shop.web');
+  it('refuses every call with a certificate of a workload that does not exist', async () => {
+    const certificate = await (await cluster.loadAuthority()).issue('workload', 'shop.none');
     expect(await findAccepted(() => connectHttp2(cluster.url, { certificate }))).toEqual([]);
   });
 

@@ -1,5 +1,9 @@
 import type { DescMethod } from '@bufbuild/protobuf';
-import { ACCESS_TABLE_SERVICES, getAccessRule } from '@cloudless/identity/authorization';
+import {
+  ACCESS_TABLE_SERVICES,
+  getAccessRule,
+  type AccessRule,
+} from '@cloudless/identity/authorization';
 
 /** The generated part of the page about access begins with this line. */
 const MARKER =
@@ -31,14 +35,17 @@ function renderRow(method: DescMethod): readonly string[] {
   ];
   return [
     method.name,
-    rule.user === undefined
-      ? rule.authenticated === true || rule.unauthenticated === true
-        ? 'none'
-        : ''
-      : `\`${rule.user.role}\` ${SCOPES[rule.user.scope]}`,
+    renderUserRule(rule),
     rule.unauthenticated === true ? '✓' : nodes.join(', '),
     rule.unauthenticated === true ? '✓' : '',
   ];
+}
+
+function renderUserRule({ user, authenticated, unauthenticated, accessToken }: AccessRule): string {
+  if (accessToken === 'always') return 'an access token';
+  if (user === undefined) return authenticated === true || unauthenticated === true ? 'none' : '';
+  const role = `\`${user.role}\` ${SCOPES[user.scope]}`;
+  return accessToken === undefined ? role : `${role}, or an access token`;
 }
 
 const SCOPES = {

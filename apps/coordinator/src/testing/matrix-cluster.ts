@@ -9,6 +9,7 @@ import {
   PolicyRule_Type,
   PolicyService,
   Role,
+  SecretsService,
   UserService,
 } from '@cloudless/api';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
@@ -175,6 +176,13 @@ export class MatrixCluster {
         { change: { case: 'scale', value: { namespace: 'shop', name: 'web', replicas: 1 } } },
       ],
     });
+    const secrets = createClient(SecretsService, this.adminConnection.transport);
+    const secret = { namespace: 'shop', name: 'db' };
+    const data = { key: Uint8Array.of(1) };
+    await secrets.createSecret({ ...secret, data, audiences: ['ci'] });
+    const { text: accessToken } = await secrets.generateAccessToken({
+      ...{ ...secret, audience: 'ci', maxUses: -1 },
+    });
     const { csr } = await createKeyAndCsr();
     const { token, ...rest } = enrolment;
     this.target = {
@@ -187,6 +195,7 @@ export class MatrixCluster {
       clusterId,
       user: '',
       csr,
+      secret: { name: secret.name, accessToken },
       enrolment: {
         nodeId: rest.nodeId,
         instanceId: rest.instanceId,

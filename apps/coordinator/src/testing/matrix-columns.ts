@@ -7,7 +7,9 @@ import { getMatrixRow } from './matrix-requests.js';
 export type MatrixColumn =
   | { readonly kind: 'unauthenticated' }
   | { readonly kind: 'user'; readonly role?: RoleName; readonly place: UserPlace }
-  | { readonly kind: 'node'; readonly place: 'itself' | 'other' };
+  | { readonly kind: 'node'; readonly place: 'itself' | 'other' }
+  /** A workload, with its certificate. */
+  | { readonly kind: 'workload' };
 
 /**
  * `none`: a user without roles. `inside`: the role in the namespace of the object. `outside`: the
@@ -26,14 +28,24 @@ export const MATRIX_COLUMNS: readonly MatrixColumn[] = [
   ),
   { kind: 'node', place: 'itself' },
   { kind: 'node', place: 'other' },
+  { kind: 'workload' },
 ];
 
-/** Returns whether the access table permits the call of a principal with valid credentials. */
-export function isPermitted(method: DescMethod, column: MatrixColumn): boolean {
+/**
+ * Returns whether the access table permits the call of a principal with valid credentials.
+ * @param hasAccessToken - The request has a valid access token.
+ */
+export function isPermitted(
+  method: DescMethod,
+  column: MatrixColumn,
+  hasAccessToken = getAccessRule(method)?.accessToken === 'always',
+): boolean {
   const rule = getAccessRule(method);
   if (rule === undefined) return false;
   if (rule.unauthenticated === true) return true;
   if (column.kind === 'unauthenticated') return false;
+  if (rule.accessToken !== undefined && hasAccessToken) return column.kind !== 'node';
+  if (column.kind === 'workload') return false;
   if (rule.authenticated === true) return true;
   if (column.kind === 'node') {
     // The first frame of a tunnel names no node. Its id is accepted only from the right node.
@@ -69,5 +81,7 @@ export function describeColumn(column: MatrixColumn): string {
         : `${column.role} ${{ none: '', inside: 'inside', outside: 'outside', cluster: 'of the cluster' }[column.place]}`;
     case 'node':
       return column.place === 'itself' ? 'a node for itself' : 'a node for another node';
+    case 'workload':
+      return 'a workload';
   }
 }

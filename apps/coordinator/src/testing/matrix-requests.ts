@@ -29,6 +29,8 @@ export interface MatrixTarget {
   readonly user: string;
   /** A valid certificate signing request, DER. */
   readonly csr: Uint8Array;
+  /** A secret of the namespace, and a valid access token of it for the audience `ci`. */
+  readonly secret: { readonly name: string; readonly accessToken: string };
   /** A join token that is valid for the node `enrolled`, which has joined with it. */
   readonly enrolment: {
     readonly nodeId: string;
@@ -42,6 +44,8 @@ export interface MatrixTarget {
 export interface MatrixRow {
   /** @returns The messages of the request; one for an RPC without a client stream. */
   readonly request: (target: MatrixTarget) => object;
+  /** The request with a valid access token, of an RPC that needs none. */
+  readonly requestWithToken?: (target: MatrixTarget) => object;
   /**
    * True: the request names an existing object by an id, so NOT_FOUND is how a refusal looks. False:
    * the request names no object, or a missing one, so NOT_FOUND means that the call was permitted.
@@ -249,14 +253,17 @@ const secrets: Rows<typeof SecretsService> = {
       ...{ name: 'none', data: { key: Uint8Array.of(1) }, audiences: ['workload/*'] },
     }),
   },
-  getSecret: { request: workload },
+  getSecret: {
+    request: workload,
+    requestWithToken: (target) => ({ ...inNamespace(target), ...target.secret, audience: 'ci' }),
+  },
   listSecrets: { request: inNamespace },
   updateSecret: { request: workload },
   deleteSecret: { request: workload },
   generateAccessToken: { request: (target) => ({ ...workload(target), audience: 'ci' }) },
   revokeAccessToken: { request: (target) => ({ ...workload(target), all: true }) },
   validateAccessToken: {
-    request: (target) => ({ ...workload(target), accessToken: 'none', audience: 'ci' }),
+    request: (target) => ({ ...inNamespace(target), ...target.secret, audience: 'ci' }),
   },
   rotateMasterKey: { request: nothing },
   getMasterKeyInfo: { request: nothing },

@@ -9,6 +9,7 @@ import {
 } from '@cloudless/api';
 import type { GetReplicaFilesRequestSchema, WorkloadSpecSchema } from '@cloudless/api';
 import { ControlRecordSchema } from '@cloudless/api/store';
+import { toValueKeyId } from '@cloudless/cluster-state';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 const bytes = (value: string): Uint8Array => new TextEncoder().encode(value);
@@ -23,6 +24,8 @@ describe('files of replicas', () => {
       data: { user: bytes('u'), password: bytes('p1') },
       audiences: ['workload/*'],
     });
+    const tls = { name: 'tls', data: { k: bytes('1') }, audiences: ['workload/*'] };
+    await secrets().createSecret(tls);
     await configs().createConfig({ name: 'web', data: { 'a.conf': bytes('a=1') } });
   });
   afterEach(() => bed.stop());
@@ -224,6 +227,68 @@ describe('files of replicas', () => {
         /^\[permission_denied\] replica ".*" is not assigned to node "node-/,
       );
       expect(bed.events('ReplicaFilesRefused')).toHaveLength(1);
+    });
+
+    it('is recorded for each secret before the first value, with the versions that are sent', async () => {
+      const replicaId = await run({
+        secrets: [{ name: 'db' }, { name: 'tls', reload: { mode: Reload.NONE } }],
+        configs: [{ name: 'web' }],
+      });
+      await secrets().updateSecret({ name: 'tls', data: { k: bytes('2') } });
+      const stream = bed.client.getReplicaFiles({ nodeId: 'node-1', replicaId });
+      expect(bed.events('GetReplicaFiles')).toEqual([]);
+      const { value } = await stream[Symbol.asyncIterator]().next();
+      expect((value as GetReplicaFilesResponse).version?.name).toBe('db');
+      expect(bed.events('GetReplicaFiles')).toMatchObject([
+        {
+          ...{ namespace: 'default', workload: 'web', nodeId: 'node-1', replicaId },
+          audit: { result: 'ok', secrets: ['default/db', 'default/tls'], secretVersions: [1, 2] },
+        },
+      ]);
+      expect((await secrets().getSecretAuditLog({ name: 'tls' })).entries[0]).toMatchObject({
+        ...{ operation: 'GetReplicaFiles', result: 'ok', version: 2, replicaId, tokenId: '' },
+      });
+    });
+
+    it('is recorded without values that the agent has already, and merged for the same versions', async () => {
+      const replicaId = await run({ secrets: [{ name: 'db' }, { name: 'tls' }] });
+      const responses = await fetch(replicaId);
+      const known = responses.flatMap(({ version }) => version ?? []);
+      await fetch(replicaId, { known });
+      await fetch(replicaId, { known: known.slice(0, 1) });
+      const list = () => bed.events('GetReplicaFiles').map(({ audit }) => audit?.secrets.join());
+      expect(list()).toEqual(['default/db,default/tls', 'default/tls']);
+      for (let count = 1; count < 15; count += 1) await fetch(replicaId);
+      expect(list()).toHaveLength(11);
+      await bed.clock.advance(10_000);
+      await fetch(replicaId);
+      expect(bed.events('GetReplicaFiles').at(-1)?.count).toBe(6);
+    });
+
+    it('sends no value when the record cannot be committed', async () => {
+      const replicaId = await run({ secrets: [{ name: 'db' }] });
+      bed.state.commitObserved = () => Promise.reject(new Error('the store is full'));
+      await expect(fetch(replicaId)).rejects.toThrow('[internal]');
+    });
+
+    it('is recorded for the secret that is refused, or whose values are lost', async () => {
+      const replicaId = await run({ secrets: [{ name: 'db' }, { name: 'tls' }] });
+      const list = async (name: string) =>
+        (await secrets().getSecretAuditLog({ name, oldestFirst: true })).entries
+          .filter(({ operation }) => operation === 'GetReplicaFiles')
+          .map(({ result, version }) => `${result} ${version}`);
+      await secrets().updateSecret({ name: 'tls', audiences: ['workload/default.other'] });
+      await expect(fetch(replicaId)).rejects.toThrow('does not allow the audience');
+      expect([await list('db'), await list('tls')]).toEqual([[], ['failed_precondition 0']]);
+      await secrets().updateSecret({ name: 'tls', audiences: ['workload/*'] });
+      const { uid = '' } = bed.state.view().secret('default/tls')?.value ?? {};
+      const lost = bed.state.transaction().delete('secretvalue', toValueKeyId(uid, 1));
+      await bed.state.commit(lost);
+      await expect(fetch(replicaId)).rejects.toThrow('version 1 of secret "default/tls"');
+      expect(await list('db')).toEqual(['ok 1']);
+      expect(await list('tls')).toEqual(['failed_precondition 0', 'ok 1', 'not_found 0']);
+      await expect(fetch(replicaId, { nodeId: 'node-2' })).rejects.toThrow('not assigned');
+      expect(await list('db')).toEqual(['ok 1', 'permission_denied 0']);
     });
 
     it('refuses a secret that no longer allows the workload', async () => {

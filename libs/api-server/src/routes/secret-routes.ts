@@ -7,7 +7,12 @@ import type { AccessTokenHandlers } from '../secret/access-token-handlers.js';
 import type { AccessTokenUses } from '../secret/access-token-use.js';
 import type { MasterKeyHandlers } from '../secret/master-key-handlers.js';
 import type { SecretHandlers } from '../secret/secret-handlers.js';
-import { toSecretKey, type SecretName } from '../secret/secret-lookup.js';
+import {
+  describeName,
+  isPossibleName,
+  toSecretKey,
+  type SecretName,
+} from '../secret/secret-lookup.js';
 import type { SecretReads } from '../secret/secret-reads.js';
 import { readWorkload, requireWorkloadRole, type CallRoutes } from './call-routes.js';
 
@@ -117,6 +122,7 @@ function inNamespace<Request extends SecretName, Response>(
 }
 
 function describeSecret(request: SecretName): AuditSubject {
+  if (!isPossibleName(request)) return { object: `secret ${describeName(request)}` };
   const key = toSecretKey(request);
   return { namespace: resolveNamespace(request), object: `secret ${key}`, secrets: [key] };
 }

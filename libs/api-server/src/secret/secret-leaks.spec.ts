@@ -1,29 +1,30 @@
-import { toBinary, toJsonString } from '@bufbuild/protobuf';
+import { toBinary, toJsonString, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
 import { ConnectError } from '@connectrpc/connect';
-import { EventSchema, SecretSchema, createSecretsClient } from '@cloudless/api';
+import {
+  EventSchema,
+  GetSecretAuditLogResponseSchema,
+  GetSecretResponseSchema,
+  ListSecretsResponseSchema,
+  RevokeAccessTokenResponseSchema,
+  SecretSchema,
+  ValidateAccessTokenResponseSchema,
+  createSecretsClient,
+  type SecretsClient,
+} from '@cloudless/api';
+import { createAccessToken } from '@cloudless/identity';
+import { createLeakSearch } from '@cloudless/identity/testing';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 const CANARY = 'canary-7f3a9c51-value';
 const NEXT_CANARY = 'canary-1b8e44d0-value';
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
-const audiences = ['workload/*'];
+const audiences = ['workload/*', 'ci'];
 
-/** Returns true when the bytes have one of the values, in plain text, base64 or hex. */
-function hasCanary(haystack: Uint8Array | string): boolean {
-  const buffer = Buffer.from(haystack as Uint8Array);
-  return [CANARY, NEXT_CANARY].some((canary) => {
-    const hex = Buffer.from(canary).toString('hex');
-    // Base64 of a text depends on its offset: the middle of each of the three forms is the same.
-    const base64s = [0, 1, 2].map((pad) =>
-      Buffer.from(' '.repeat(pad) + canary)
-        .toString('base64')
-        .slice(4, -4),
-    );
-    return [canary, hex, ...base64s].some((form) => buffer.includes(form));
-  });
-}
+/** Values and secret parts of tokens that must not leak. */
+const secretTexts = new Set<string>();
+const hasLeaked = createLeakSearch(secretTexts);
 
-/** The places that a value must never reach, with what they contain. */
+/** The places that a value or token must never reach, with what they contain. */
 async function readPlaces(
   bed: ApiTestBed,
   errors: readonly unknown[],
@@ -47,37 +48,50 @@ function describeError(reason: unknown): unknown {
   return { message, rawMessage, details, metadata: [...metadata] };
 }
 
-/** The places with a value. */
+/** The places with a value or token. */
 async function findLeaks(...found: Parameters<typeof readPlaces>): Promise<readonly string[]> {
   const places = await readPlaces(...found);
-  return [...places].filter(([, contents]) => contents.some(hasCanary)).map(([place]) => place);
+  return [...places].filter(([, contents]) => contents.some(hasLeaked)).map(([place]) => place);
 }
 
-describe('values of secrets', () => {
+describe('values of secrets and texts of access tokens', () => {
   let bed: ApiTestBed;
+  let client: SecretsClient;
+  let errors: unknown[];
+  let responses: Uint8Array[];
   beforeEach(async () => {
     bed = await ApiTestBed.open();
+    client = createSecretsClient(bed.transport);
+    [errors, responses] = [[], []];
+    secretTexts.clear();
+    for (const canary of [CANARY, NEXT_CANARY]) secretTexts.add(canary);
   });
   afterEach(() => bed.stop());
 
-  it('are nowhere but in ciphertexts after all calls and refused calls', async () => {
-    const client = createSecretsClient(bed.transport);
-    const errors: unknown[] = [];
-    const responses: Uint8Array[] = [];
-    const refused = async (call: Promise<unknown>): Promise<void> => {
-      await expect(call.catch((reason: unknown) => void errors.push(reason))).resolves.toBe(
-        undefined,
-      );
-    };
+  const refused = async (call: Promise<unknown>): Promise<void> => {
+    await expect(call.catch((reason: unknown) => void errors.push(reason))).resolves.toBe(
+      undefined,
+    );
+  };
+  const answered = async <Desc extends DescMessage>(
+    schema: Desc,
+    call: Promise<MessageShape<Desc>>,
+  ): Promise<void> => {
+    responses.push(toBinary(schema, await call));
+  };
+  const noteToken = (text: string): string => {
+    secretTexts.add(text.split('.')[2] ?? '');
+    return text;
+  };
+
+  it('are nowhere but in ciphertexts after all calls and refused calls about secrets', async () => {
     const request = { name: 'db', data: { k: bytes(CANARY) }, audiences, requestId: 'r1' };
-    responses.push(toBinary(SecretSchema, await client.createSecret(request)));
-    responses.push(toBinary(SecretSchema, await client.createSecret(request)));
+    await answered(SecretSchema, client.createSecret(request));
+    await answered(SecretSchema, client.createSecret(request));
     const update = { name: 'db', data: { k: bytes(NEXT_CANARY) }, requestId: 'r2' };
-    responses.push(toBinary(SecretSchema, await client.updateSecret(update)));
-    const secret = (await client.getSecret({ name: 'db' })).secret;
-    if (secret !== undefined) responses.push(toBinary(SecretSchema, secret));
-    for (const listed of (await client.listSecrets({})).secrets)
-      responses.push(toBinary(SecretSchema, listed));
+    await answered(SecretSchema, client.updateSecret(update));
+    await answered(GetSecretResponseSchema, client.getSecret({ name: 'db' }));
+    await answered(ListSecretsResponseSchema, client.listSecrets({}));
     await refused(client.createSecret({ ...request, requestId: '' }));
     await refused(client.createSecret({ ...request, data: { k: bytes(`${CANARY}-2`) } }));
     await refused(client.createSecret({ ...request, name: 'UPPER', requestId: '' }));
@@ -95,15 +109,78 @@ describe('values of secrets', () => {
     expect(await findLeaks(bed, errors, responses)).toEqual([]);
   });
 
-  it.each([CANARY, Buffer.from(CANARY).toString('base64'), Buffer.from(CANARY).toString('hex')])(
-    'are found in every place when they are planted there as %s',
-    async (planted) => {
-      bed.problems.push(planted);
-      await bed.state.commit(
-        bed.state.transaction().event({ reason: 'Planted', message: planted }),
-      );
-      const leaks = await findLeaks(bed, [new Error(planted)], [bytes(planted)]);
-      expect(leaks).toEqual(['store', 'backup', 'events', 'log', 'errors', 'responses']);
-    },
-  );
+  it('are only in the answers to whom they are for, after all calls and refused calls with tokens', async () => {
+    await client.createSecret({ name: 'db', data: { k: bytes(CANARY) }, audiences });
+    const generate = async (maxUses: number) => {
+      const { token, text } = await client.generateAccessToken({
+        name: 'db',
+        audience: 'ci',
+        maxUses,
+      });
+      return { id: token?.id ?? '', text: noteToken(text) };
+    };
+    const [once, many, revoked] = [await generate(1), await generate(-1), await generate(1)];
+    const use = (accessToken: string, fields: Parameters<SecretsClient['getSecret']>[0] = {}) =>
+      client.getSecret({ name: 'db', audience: 'ci', accessToken, ...fields });
+    const validate = (accessToken: string, fields: object = {}) =>
+      client.validateAccessToken({ name: 'db', audience: 'ci', accessToken, ...fields });
+    const revoke = (fields: object) => client.revokeAccessToken({ name: 'db', ...fields });
+    const unknown = noteToken(createAccessToken((count) => new Uint8Array(count).fill(9)).text);
+    const { data } = await use(once.text);
+    expect(hasLeaked(data['k'] ?? '')).toBe(true);
+    await use(many.text);
+    await answered(RevokeAccessTokenResponseSchema, revoke({ accessToken: revoked.text }));
+    for (const text of [once.text, many.text, revoked.text, unknown])
+      await answered(ValidateAccessTokenResponseSchema, validate(text));
+    await answered(GetSecretResponseSchema, client.getSecret({ name: 'db' }));
+    // Refused tokens.
+    for (const text of [once.text, revoked.text, unknown, many.text.slice(0, -1)])
+      await refused(use(text));
+    await refused(use(many.text, { audience: 'cd' }));
+    await refused(use(many.text, { name: 'none' }));
+    await refused(use(many.text, { version: 9 }));
+    await refused(revoke({ accessToken: unknown }));
+    // Texts of tokens in wrong fields, and malformed requests.
+    await refused(use(many.text, { audience: '' }));
+    await refused(use(many.text.repeat(3)));
+    await refused(use('ci', { audience: many.text }));
+    await refused(use('db', { name: many.text }));
+    await refused(use(many.text, { name: '' }));
+    await refused(client.getSecret({ name: many.text }));
+    await refused(client.getSecret({ name: 'db', audience: many.text }));
+    await refused(client.generateAccessToken({ name: 'db', audience: many.text }));
+    await refused(client.generateAccessToken({ name: many.text, audience: 'ci' }));
+    await refused(revoke({ tokenId: many.text }));
+    await refused(revoke({ accessToken: many.text, all: true }));
+    await refused(validate(many.text.repeat(3)));
+    await answered(ValidateAccessTokenResponseSchema, validate('db', { name: many.text }));
+    await refused(validate(many.text, { audience: '' }));
+    await refused(client.deleteSecret({ name: 'db' }));
+    const log = client.getSecretAuditLog({ name: 'db', pageSize: 1_000 });
+    await answered(GetSecretAuditLogResponseSchema, log);
+    expect((await log).entries.length).toBeGreaterThan(20);
+    expect(errors).toHaveLength(22);
+    expect(await findLeaks(bed, errors, responses)).toEqual([]);
+    await client.updateSecret({ name: 'db', revokeExistingTokens: true });
+    await client.deleteSecret({ name: 'db', revokeTokens: true });
+    expect(await findLeaks(bed, errors, responses)).toEqual([]);
+    // The same check finds a real token in the answer that has it.
+    const { text } = await client
+      .createSecret({ name: 'db', data: { k: bytes(CANARY) }, audiences })
+      .then(() => generate(1));
+    expect(await findLeaks(bed, [new Error(text)], [bytes(text)])).toEqual(['errors', 'responses']);
+  });
+
+  it.each(
+    [CANARY, createAccessToken((count) => new Uint8Array(count).fill(5)).text].flatMap((text) =>
+      (['utf8', 'base64', 'base64url', 'hex'] as const).map((form) => ({ text, form })),
+    ),
+  )('are found in every place when $text is planted there as $form', async ({ text, form }) => {
+    if (text !== CANARY) noteToken(text);
+    const planted = Buffer.from(text).toString(form);
+    bed.problems.push(planted);
+    await bed.state.commit(bed.state.transaction().event({ reason: 'Planted', message: planted }));
+    const leaks = await findLeaks(bed, [new Error(planted)], [bytes(planted)]);
+    expect(leaks).toEqual(['store', 'backup', 'events', 'log', 'errors', 'responses']);
+  });
 });

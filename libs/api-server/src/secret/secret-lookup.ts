@@ -19,13 +19,26 @@ export function toSecretKey(request: SecretName): string {
 }
 
 /**
+ * Returns the key of the secret that a request names, for messages. A name that no secret can have is
+ * not repeated: it may be the text of a token that was sent in the wrong field.
+ */
+export function describeName(request: SecretName): string {
+  return isPossibleName(request) ? toSecretKey(request) : '(not a name of a secret)';
+}
+
+/** Returns false for a name that no secret can have. */
+export function isPossibleName(request: SecretName): boolean {
+  return /^[a-z0-9.-]+\/[a-z0-9.-]+$/.test(toSecretKey(request));
+}
+
+/**
  * Returns the secret that a request names.
  * @throws reason `SECRET_NOT_FOUND`.
  */
 export function requireSecret(view: ClusterView, request: SecretName): Stored<SecretRecord> {
   const secret = view.secret(toSecretKey(request));
   if (secret !== undefined) return secret;
-  throw new CloudlessError('SECRET_NOT_FOUND', `secret "${toSecretKey(request)}" not found`);
+  throw new CloudlessError('SECRET_NOT_FOUND', `secret "${describeName(request)}" not found`);
 }
 
 /**
