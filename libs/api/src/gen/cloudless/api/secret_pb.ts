@@ -310,7 +310,7 @@ export const GetSecretRequestSchema: GenMessage<GetSecretRequest> = /*@__PURE__*
  */
 export type GetSecretResponse = Message<"cloudless.api.GetSecretResponse"> & {
   /**
-   * The secret.
+   * The secret. With an access token, without `audiences`, `used_by` and other versions.
    *
    * @generated from field: cloudless.api.Secret secret = 1;
    */
@@ -604,9 +604,10 @@ export type ValidateAccessTokenResponse = Message<"cloudless.api.ValidateAccessT
   valid: boolean;
 
   /**
-   * Why the token is not valid, for a caller who has its text: `expired`, `used up`, `revoked`. One
-   * text, `unknown`, stands for a token that does not exist, for another secret, audience or
-   * identity, so that nothing is learned of secrets that the caller may not read. Empty when valid.
+   * Why the token is not valid, for a caller who has its text: `expired`, which may be the end of the
+   * secret; `used up`; `revoked`, also when the secret no longer permits the audience. One text,
+   * `unknown`, stands for a token that does not exist, for another secret, audience or identity, so
+   * that nothing is learned of secrets that the caller may not read. Empty when valid.
    *
    * @generated from field: string reason = 2;
    */
@@ -620,7 +621,7 @@ export type ValidateAccessTokenResponse = Message<"cloudless.api.ValidateAccessT
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Number of uses that are left. -1: no limit.
+   * Number of uses that are left. -1: no limit. 0 when the token is `revoked` or `unknown`.
    *
    * @generated from field: int32 uses_remaining = 4;
    */
@@ -996,7 +997,7 @@ export type SecretAuditEntry = Message<"cloudless.api.SecretAuditEntry"> & {
 
   /**
    * Why the access was refused, which the caller does not learn: `expired`, `used up`, `other
-   * audience`. Empty: it was not refused.
+   * audience`, `unknown token`. Empty: it was not refused.
    *
    * @generated from field: string cause = 7;
    */
@@ -1336,7 +1337,8 @@ export const SecretsService: GenService<{
    * Without an access token: returns a secret without its values; NOT_FOUND when there is no such
    * secret. With an access token: returns the values, and counts one use of the token;
    * PERMISSION_DENIED, with the same message for each cause, when the token does not permit that.
-   * The audit log of the secret has the cause.
+   * The audit log of the secret has the cause. Each call that arrives counts one use, so a client that
+   * got no reply and calls again may count two; no use is counted when the values cannot be read.
    *
    * @generated from rpc cloudless.api.SecretsService.GetSecret
    */
@@ -1391,7 +1393,7 @@ export const SecretsService: GenService<{
   },
   /**
    * Revokes access tokens. NOT_FOUND when the secret has no such token. A token that has ended
-   * before stays as it is.
+   * before stays as it is. A call that fails may have revoked some of very many tokens.
    *
    * @generated from rpc cloudless.api.SecretsService.RevokeAccessToken
    */
@@ -1435,7 +1437,9 @@ export const SecretsService: GenService<{
   },
   /**
    * Lists who changed a secret, read its values or got them delivered, and who was refused, one page
-   * a call. Also of a secret that was deleted, as long as the audit records are kept.
+   * a call. Also of a secret that was deleted, as long as the audit records are kept. Callers without
+   * the role in any namespace are refused before their requests are read: such refusals are among the
+   * events, and not in this list.
    *
    * @generated from rpc cloudless.api.SecretsService.GetSecretAuditLog
    */
