@@ -46,6 +46,7 @@ import { createUserRoutes } from './routes/user-routes.js';
 import { AccessTokenHandlers } from './secret/access-token-handlers.js';
 import { AccessTokenUses } from './secret/access-token-use.js';
 import { MasterKeyHandlers } from './secret/master-key-handlers.js';
+import { MasterKeyReconciler } from './secret/master-key-reconciler.js';
 import { SecretHandlers } from './secret/secret-handlers.js';
 import { ForeignAgents } from './session/foreign-agents.js';
 import { LOG_CHANNEL_PROTOCOL } from './session/node-admission.js';
@@ -79,7 +80,10 @@ export interface ApiServer {
   close(): Promise<void>;
 }
 
-/** Creates the handlers of all calls. Close the result when the leadership ends. */
+/**
+ * Creates the handlers of all calls, and the reconciler of the master keys. Close the result when the
+ * leadership ends.
+ */
 export function createApiServer(deps: ApiServerDeps): ApiServer {
   const access = new CallAccess(deps);
   const routes = new CallRoutes(access, new AuditLog(deps, access));
@@ -138,11 +142,15 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const policy = createPolicyRoutes(routes, new PolicyHandlers({ ...deps, mutex }), reads.policy);
   const configs = createConfigRoutes(routes, new ConfigHandlers({ ...deps, mutex }), reads.configs);
   const secretDeps = { ...deps, mutex, ...reads.secretStore };
+  const masterKeys = new MasterKeyReconciler({
+    ...{ ...deps, keys: reads.secretStore.keys },
+    log: deps.log.child({ component: 'secrets' }),
+  });
   const secret = createSecretRoutes(routes, {
     secrets: new SecretHandlers(secretDeps),
     accessTokens: new AccessTokenHandlers(secretDeps),
     uses: new AccessTokenUses(secretDeps),
-    masterKeys: new MasterKeyHandlers(secretDeps),
+    masterKeys: new MasterKeyHandlers({ ...secretDeps, reconciler: masterKeys }),
     reads: reads.secretReads,
   });
   const sync = new NetworkSync({ ...deps, access });
@@ -179,7 +187,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       fileChanges.close();
       sync.close();
       tunnels.close();
-      await sessions.close();
+      await Promise.all([sessions.close(), masterKeys.close()]);
     },
   };
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { createSeededRandom } from '@cloudless/base';
-import { openSecret, sealSecret, type SecretContext } from './envelope.js';
+import { openSecret, rewrapSecret, sealSecret, type SecretContext } from './envelope.js';
 
 const random = createSeededRandom(1);
 const key = { id: 'mk-1', bytes: random.bytes(32) };
@@ -45,6 +45,44 @@ describe('envelope of a version of a secret', () => {
         bytes[index] = (bytes[index] ?? 0) ^ 1;
         expect(openSecret(key, context, { ...envelope, [part]: bytes })).toBeUndefined();
       }
+  });
+
+  it('opens with the new master key only after a rotation, and with no data key of before', () => {
+    const arbData = fc.dictionary(fc.string({ minLength: 1 }), fc.uint8Array({ maxLength: 200 }));
+    fc.assert(
+      fc.property(arbData, fc.nat({ max: 3 }), (values, rotations) => {
+        const given = new Map(Object.entries(values));
+        let from = key;
+        let envelope = sealSecret(from, context, given, random);
+        for (let count = 0; count <= rotations; count += 1) {
+          const to = { id: `mk-new-${count}`, bytes: random.bytes(32) };
+          const next = rewrapSecret({ from, to }, context, envelope, random);
+          if (next === undefined) throw new Error('not encrypted again');
+          expect(openSecret(to, context, next)).toEqual(given);
+          expect(openSecret(from, context, next)).toBeUndefined();
+          expect(openSecret({ ...from, id: to.id }, context, next)).toBeUndefined();
+          // The former data key and ciphertext do not fit the new ones.
+          const { wrappedKey, ciphertext } = envelope;
+          expect(openSecret(to, context, { ...next, wrappedKey })).toBeUndefined();
+          expect(openSecret(to, context, { ...next, ciphertext })).toBeUndefined();
+          [from, envelope] = [to, next];
+        }
+      }),
+    );
+  });
+
+  it('is not encrypted again with a wrong master key, for another version, or when damaged', () => {
+    const envelope = sealSecret(key, context, data, random);
+    const to = { id: 'mk-2', bytes: random.bytes(32) };
+    const wrong = { id: key.id, bytes: random.bytes(32) };
+    expect(rewrapSecret({ from: wrong, to }, context, envelope, random)).toBeUndefined();
+    expect(
+      rewrapSecret({ from: key, to }, { ...context, version: 4 }, envelope, random),
+    ).toBeUndefined();
+    const ciphertext = envelope.ciphertext.map((byte) => byte ^ 1);
+    expect(
+      rewrapSecret({ from: key, to }, context, { ...envelope, ciphertext }, random),
+    ).toBeUndefined();
   });
 
   it('contains neither values nor keys, and differs each time', () => {

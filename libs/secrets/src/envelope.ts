@@ -36,16 +36,10 @@ export function sealSecret(
   data: SecretData,
   random: Random,
 ): Envelope {
-  const dataKey = random.bytes(KEY_BYTES);
   const values = encodeValues(data);
   try {
-    return {
-      masterKeyId: masterKey.id,
-      wrappedKey: seal(masterKey.bytes, dataKey, toContext('key', context, masterKey.id), random),
-      ciphertext: seal(dataKey, values, toContext('values', context, masterKey.id), random),
-    };
+    return sealValues(masterKey, context, values, random);
   } finally {
-    dataKey.fill(0);
     values.fill(0);
   }
 }
@@ -57,17 +51,66 @@ export function sealSecret(
 export function openSecret(
   masterKey: MasterKey,
   context: SecretContext,
-  { masterKeyId, wrappedKey, ciphertext }: Envelope,
+  envelope: Envelope,
 ): SecretData | undefined {
-  if (masterKeyId !== masterKey.id) return undefined;
-  const dataKey = open(masterKey.bytes, wrappedKey, toContext('key', context, masterKeyId));
-  if (dataKey === undefined) return undefined;
-  const values = open(dataKey, ciphertext, toContext('values', context, masterKeyId));
-  dataKey.fill(0);
+  const values = openValues(masterKey, context, envelope);
   if (values === undefined) return undefined;
   const data = decodeValues(values);
   values.fill(0);
   return data;
+}
+
+/**
+ * Encrypts a version with another master key. The ciphertext is bound to the id of the master key, so
+ * the values are encrypted again too, with a new data key.
+ * @returns Undefined when the master key `from` or the context is another, or the bytes were changed.
+ */
+export function rewrapSecret(
+  { from, to }: { readonly from: MasterKey; readonly to: MasterKey },
+  context: SecretContext,
+  envelope: Envelope,
+  random: Random,
+): Envelope | undefined {
+  const values = openValues(from, context, envelope);
+  if (values === undefined) return undefined;
+  try {
+    return sealValues(to, context, values, random);
+  } finally {
+    values.fill(0);
+  }
+}
+
+function sealValues(
+  masterKey: MasterKey,
+  context: SecretContext,
+  values: Uint8Array,
+  random: Random,
+): Envelope {
+  const dataKey = random.bytes(KEY_BYTES);
+  try {
+    return {
+      masterKeyId: masterKey.id,
+      wrappedKey: seal(masterKey.bytes, dataKey, toContext('key', context, masterKey.id), random),
+      ciphertext: seal(dataKey, values, toContext('values', context, masterKey.id), random),
+    };
+  } finally {
+    dataKey.fill(0);
+  }
+}
+
+function openValues(
+  masterKey: MasterKey,
+  context: SecretContext,
+  { masterKeyId, wrappedKey, ciphertext }: Envelope,
+): Uint8Array | undefined {
+  if (masterKeyId !== masterKey.id) return undefined;
+  const dataKey = open(masterKey.bytes, wrappedKey, toContext('key', context, masterKeyId));
+  if (dataKey === undefined) return undefined;
+  try {
+    return open(dataKey, ciphertext, toContext('values', context, masterKeyId));
+  } finally {
+    dataKey.fill(0);
+  }
 }
 
 function toContext(

@@ -67,6 +67,7 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
   const workloads = new WorkloadReads({ ...deps, livenessChanges });
   const policySets = new PolicySets({ ...deps, log: deps.log.child({ component: 'policy' }) });
   const keys = deps.secretKeys ?? new SecretKeys();
+  const unfollowKeys = keys.follow(deps.state);
   const secretReads = new SecretReads({ ...deps, keys });
   return {
     coordinator: createCoordinatorReads(access, deps, {
@@ -95,6 +96,7 @@ export function createReadRoutes(access: CallAccess, deps: ReadDeps): ReadRoutes
       livenessChanges.close();
       nodePictures.close();
       policySets.close();
+      unfollowKeys();
     },
   };
 }

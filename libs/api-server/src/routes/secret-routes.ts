@@ -92,10 +92,10 @@ export function createSecretRoutes(
       ),
       describeSecret,
     ),
-    rotateMasterKey: routes.change(calls.rotateMasterKey, (request, entry) =>
-      masterKeys.rotateMasterKey(request, entry),
+    rotateMasterKey: routes.change(calls.rotateMasterKey, (request, entry, { signal }) =>
+      masterKeys.rotateMasterKey(request, entry, signal),
     ),
-    getMasterKeyInfo: (request) => masterKeys.getMasterKeyInfo(request),
+    getMasterKeyInfo: () => masterKeys.getMasterKeyInfo(),
     getSecret: (request, context) =>
       (request.accessToken === '' ? getSecret : getValues)(request, context),
     ...createSecretReads(reads),

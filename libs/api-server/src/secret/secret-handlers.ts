@@ -76,8 +76,10 @@ export class SecretHandlers {
     const data = toSecretData(request.data);
     checkData(data);
     checkAudiences(audiences);
-    const ring = await this.openKeys();
-    return runIdempotent(this.deps, calls.createSecret, toCall(request, entry, ring), (view) => {
+    const call = toCall(request, entry, await this.openKeys());
+    return runIdempotent(this.deps, calls.createSecret, call, async () => {
+      const ring = await this.reopenKeys();
+      const view = state.view();
       const key = toSecretKey(request);
       if (view.secret(key) !== undefined) {
         const message = `secret "${key}" already exists; update it, or choose another name`;
@@ -105,10 +107,10 @@ export class SecretHandlers {
   async updateSecret(request: UpdateSecretRequest, entry: AuditEntry): Promise<Secret> {
     const fields = parseMask(request.updateMask?.paths, listPresent(request));
     if (fields.has('audiences')) checkAudiences(request.audiences);
-    const ring = await this.openKeys();
-    return runIdempotent(this.deps, calls.updateSecret, toCall(request, entry, ring), async () => {
+    const call = toCall(request, entry, await this.openKeys());
+    return runIdempotent(this.deps, calls.updateSecret, call, async () => {
       for (;;) {
-        const decided = await this.decideUpdate(request, fields, ring);
+        const decided = await this.decideUpdate(request, fields, await this.reopenKeys());
         if (!('revokeFirst' in decided)) return decided;
         await entry.commit(decided.revokeFirst);
       }
@@ -202,6 +204,11 @@ export class SecretHandlers {
 
   private openKeys(): Promise<SecretKeyRing> {
     return this.deps.mutex.run('the master keys', () => this.deps.keys.openOrCreate(this.deps));
+  }
+
+  /** Opens the keys for one attempt: a rotation may have changed the active key since the last. */
+  private reopenKeys(): Promise<SecretKeyRing> {
+    return this.deps.keys.require(this.deps.state.view());
   }
 
   /**

@@ -5,7 +5,7 @@ import {
   MasterKeyRecord_State as State,
   type MasterKeyRecord,
 } from '@cloudless/api/store';
-import { CloudlessError, randomHex, type Clock, type Random } from '@cloudless/base';
+import { CloudlessError, errorKindOf, randomHex, type Clock, type Random } from '@cloudless/base';
 import type { ClusterState, ClusterView, Stored } from '@cloudless/cluster-state';
 import { KEY_BYTES, type KeyEncryption, type MasterKey, type WrappedKey } from '@cloudless/secrets';
 
@@ -13,6 +13,8 @@ import { KEY_BYTES, type KeyEncryption, type MasterKey, type WrappedKey } from '
 export const MAC_KEY_ID = 'mac';
 /** Random bytes of the id of a master key. */
 const ID_BYTES = 6;
+/** Attempts to exchange the key-encryption key. A rotation changes the keys twice. */
+const MAX_EXCHANGES = 8;
 
 /** The keys of the cluster, decrypted. */
 export interface SecretKeyRing {
@@ -117,6 +119,29 @@ export class SecretKeys {
   async exchange(state: ClusterState): Promise<void> {
     const { current, previous } = this.options;
     if (current === undefined || previous === undefined) return;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.wrapAll(state, current);
+      } catch (reason) {
+        // A rotation changes the keys meanwhile. The view shows the change by now.
+        if (errorKindOf(reason) !== 'conflict' || attempt >= MAX_EXCHANGES) throw reason;
+      }
+    }
+  }
+
+  /**
+   * Removes keys from memory as soon as the store has them no longer.
+   * @returns A function that ends the subscription.
+   */
+  follow(state: ClusterState): () => void {
+    return state.subscribe((changes) => {
+      for (const { kind, id, after } of changes)
+        if (kind === 'masterkey' && after === undefined) this.opened.delete(id);
+    });
+  }
+
+  /** Commits all keys that need the former key-encryption key, encrypted with the current one. */
+  private async wrapAll(state: ClusterState, current: KeyEncryption): Promise<void> {
     const transaction = state.transaction();
     let count = 0;
     for (const stored of state.view().masterKeys()) {

@@ -40,7 +40,7 @@ import {
   WorkloadRecordSchema,
   type ReplicaRecord,
 } from '@cloudless/api/store';
-import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { createSeededRandom, silentLog, type Log, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import {
   copyReplica,
@@ -159,6 +159,7 @@ export class ApiTestBed {
     readonly state: ClusterState,
     readonly identity: IdentityPort | undefined,
     readonly secretKeys: SecretKeys,
+    readonly random: Random,
   ) {
     const log: Log = {
       ...silentLog,
@@ -189,21 +190,27 @@ export class ApiTestBed {
   /** @param options - `historyLimit`: changes that the store keeps for watches. Default: that of the
    * store. */
   static async open({
+    clock = new ManualClock(),
     historyLimit,
     identity,
     secretKeys = createTestSecretKeys(),
+    seed = 2,
+    store = createMemoryStateStore({
+      clock,
+      ...(historyLimit === undefined ? {} : { historyLimit }),
+    }),
   }: {
+    readonly clock?: ManualClock;
     readonly historyLimit?: number;
     /** Default: a cluster without TLS. */
     readonly identity?: IdentityPort;
     /** Default: with a key-encryption key. */
     readonly secretKeys?: SecretKeys;
+    /** Of the random numbers of the API. Give each coordinator of one store another. Default: 2. */
+    readonly seed?: number;
+    /** Default: an empty store. */
+    readonly store?: StateStore;
   } = {}): Promise<ApiTestBed> {
-    const clock = new ManualClock();
-    const store = createMemoryStateStore({
-      clock,
-      ...(historyLimit === undefined ? {} : { historyLimit }),
-    });
     const state = await openClusterState({
       store,
       clock,
@@ -212,7 +219,7 @@ export class ApiTestBed {
       holder: 'test',
     });
     freezeRecords(state);
-    return new ApiTestBed(clock, store, state, identity, secretKeys);
+    return new ApiTestBed(clock, store, state, identity, secretKeys, createSeededRandom(seed));
   }
 
   /**
@@ -403,7 +410,7 @@ export class ApiTestBed {
       secretKeys: this.secretKeys,
       network: this.network,
       clock,
-      random: createSeededRandom(2),
+      random: this.random,
       nodes: this.nodes,
       presenter: {
         ...presenter,
