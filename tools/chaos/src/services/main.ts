@@ -3,7 +3,7 @@ import { setMaxListeners } from 'node:events';
 import { UsageError } from '../options.js';
 import { findProblem, isInside, runInside, untilStopped } from '../own-network.js';
 import { FOREIGN_PROGRAMS } from './foreign-clients.js';
-import { PASSWORD_PROGRAMS } from './password-rotation.js';
+import { PASSWORD_PROGRAMS } from './password-workloads.js';
 import { SERVICE_USAGE, parseServiceOptions } from './options.js';
 import { runServices } from './run.js';
 

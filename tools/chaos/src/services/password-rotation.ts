@@ -1,57 +1,25 @@
-import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Reload_Mode as ReloadMode, Rollout_Strategy as Strategy } from '@cloudless/api';
-import { asNobody, makeDirectoryOfNobody, POSTGRES } from './postgres.js';
 import { REFUSED, judgeAttempts, parseAttempts, type Attempt } from './password-attempts.js';
+import {
+  CLIENTS,
+  CLIENT_SCRIPT,
+  ROLES,
+  SECRET,
+  SERVER_SCRIPT,
+  makeDatabase,
+  type PasswordRole,
+} from './password-workloads.js';
 import { requireItem, type ServiceCluster, type Spec } from './service-cluster.js';
 import { findSessionFault } from './session-answers.js';
 
-/** Programs that the change of the password needs. */
-export const PASSWORD_PROGRAMS = ['psql', POSTGRES.server, POSTGRES.initdb, 'setpriv'];
-
 const DATABASE = 'database';
 const CLIENT = 'database-client';
-const SECRET = 'database-password';
 const PORT = 5_432;
 /** Answered attempts in a row after which clients and server have the new password. */
 const SETTLED_ATTEMPTS = 20;
-
-/**
- * Starts PostgreSQL with the password in the file of the secret. On SIGHUP the script sets the password
- * again, without a restart. The password is in no argument of a program.
- */
-const SERVER_SCRIPT = `set -u
-cd /
-file=$CLOUDLESS_SECRETS_DIR/${SECRET}/password
-run() { exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-change() { printf "ALTER ROLE app PASSWORD '%s';\\n" "$(cat "$file")"; }
-changed=
-trap 'changed=yes' HUP
-change | run ${POSTGRES.server} --single -D "$DATA" postgres >/dev/null || exit 1
-run ${POSTGRES.server} -D "$DATA" -h 127.0.0.1 -p "$PORT" -k "$DATA" &
-server=$!
-trap 'kill -INT $server' TERM
-while kill -0 $server 2>/dev/null; do
-  if [ -n "$changed" ]; then
-    changed=
-    change | run psql -qX -v ON_ERROR_STOP=1 -h "$DATA" -p "$PORT" -U postgres postgres
-  else
-    wait $server
-  fi
-done`;
-
-/** Opens one connection after the other, and writes what became of each attempt to a file. */
-const CLIENT_SCRIPT = `while :; do
-  began=$(date +%s%3N)
-  password=$(cat "$CLOUDLESS_SECRETS_DIR/${SECRET}/password")
-  answer=$(PGPASSWORD=$password psql -h "$ADDRESS" -U app -AtXc "select 'answered'" postgres 2>&1 | tr '\\n' ' ')
-  echo "$began \${password%%-*} $answer" >> "$RESULTS"
-  sleep 0.02
-done`;
-/** Clients that connect all the time. */
-const CLIENTS = 3;
 
 /** One way in which the server learns of a new password. */
 interface Rotation {
@@ -81,8 +49,10 @@ class PasswordScene {
   private readonly results: string;
   private readonly data: string;
   private address = '';
-  /** Number of the password that the secret has. */
-  private passwords = 0;
+  /** Role that clients use. */
+  private role: PasswordRole = ROLES[0];
+  /** Number of the password that clients use. */
+  private passwords = 1;
 
   constructor(private readonly cluster: ServiceCluster) {
     this.results = join(cluster.world.directory, 'database-results');
@@ -92,7 +62,8 @@ class PasswordScene {
   async start(): Promise<void> {
     const { cluster, data } = this;
     makeDatabase(data);
-    await this.setPassword('create', 1);
+    const roles = Object.fromEntries(ROLES.map((role) => [role, this.password]));
+    await this.writeSecret('create', { ...roles, role: this.role });
     const first = requireItem(cluster.servers[0]).name;
     await cluster.ctl('node', 'label', first, `node=${first}`);
     await cluster.create(DATABASE, {
@@ -127,7 +98,7 @@ class PasswordScene {
     const seen = this.attempts().length;
     const old = this.password;
     const beganMs = Date.now();
-    await this.setPassword('update', this.passwords + 1);
+    await this.setPassword(this.passwords + 1);
     const attempts = (await this.waitUntilAnswered()).slice(seen);
     writeFileSync(stop, '');
     await session.exited;
@@ -147,6 +118,31 @@ class PasswordScene {
   }
 
   /**
+   * Gives the other role a new password, lets clients use that role when the server answers it, and
+   * ends with a new password of the former role: no connection may fail.
+   */
+  async rotateByRoles(): Promise<string> {
+    await this.useReload(ReloadMode.SIGNAL);
+    await this.waitUntilAnswered();
+    const seen = this.attempts().length;
+    const beganMs = Date.now();
+    const former = { role: this.role, password: this.password };
+    const role = requireItem(ROLES.find((each) => each !== former.role));
+    const password = formatPassword(this.passwords + 1);
+    await this.writeSecret('update', { [role]: password });
+    await this.waitForAnswer(role, password, /^answered$/);
+    [this.role, this.passwords] = [role, this.passwords + 1];
+    await this.writeSecret('update', { role });
+    await this.waitUntilAnswered();
+    await this.writeSecret('update', { [former.role]: password });
+    await this.waitForAnswer(former.role, former.password, REFUSED);
+    const attempts = (await this.waitUntilAnswered()).slice(seen);
+    const { refused, failed } = judgeAttempts(attempts);
+    if (refused + failed > 0) throw new Error(`${refused + failed} connections failed`);
+    return `${describeAttempts(attempts, `v${this.passwords}`, beganMs)}; the old password is refused`;
+  }
+
+  /**
    * Undoes the last rotation: the earlier password is in force again at once. Clients that have the
    * newest values are refused until the secret gets the earlier password again.
    */
@@ -158,7 +154,7 @@ class PasswordScene {
     const answers = [await this.query(earlier), await this.query(newest)];
     if (answers[0] !== 'answered' || !REFUSED.test(answers[1] ?? ''))
       throw new Error(`after the undo: ${answers.join(' | ')}`);
-    await this.setPassword('update', this.passwords - 1);
+    await this.setPassword(this.passwords - 1);
     await this.cluster.waitUntilSettled(DATABASE);
     const attempts = (await this.waitUntilAnswered()).slice(seen);
     const shown = describeAttempts(attempts, `v${this.passwords}`, beganMs, RESTARTED);
@@ -169,14 +165,24 @@ class PasswordScene {
     return formatPassword(this.passwords);
   }
 
-  /** Creates the secret, or gives it new values: the password of this number. */
-  private async setPassword(action: 'create' | 'update', password: number): Promise<void> {
+  /** Gives the role of the clients another password: that of this number. */
+  private async setPassword(password: number): Promise<void> {
     this.passwords = password;
-    const file = join(this.cluster.world.directory, 'password');
-    writeFileSync(file, this.password, { mode: 0o600 });
-    const audience = action === 'create' ? ['--audience', 'workload/*'] : ['--yes'];
-    const values = ['--from-file', `password=${file}`];
-    await this.cluster.ctl('secret', action, SECRET, ...values, ...audience);
+    await this.writeSecret('update', { [this.role]: this.password });
+  }
+
+  /** Creates the secret, or changes some of its values. */
+  private async writeSecret(
+    action: 'create' | 'update',
+    values: Readonly<Partial<Record<PasswordRole | 'role', string>>>,
+  ): Promise<void> {
+    const flags = Object.entries(values).flatMap(([key, value]) => {
+      const file = join(this.cluster.world.directory, `secret-${key}`);
+      writeFileSync(file, value, { mode: 0o600 });
+      return ['--from-file', `${key}=${file}`];
+    });
+    const more = action === 'create' ? ['--audience', 'workload/*'] : ['--yes'];
+    await this.cluster.ctl('secret', action, SECRET, ...flags, ...more);
   }
 
   /** Returns the id of the replica of the server, whose secret has this way of reloading. */
@@ -200,15 +206,22 @@ class PasswordScene {
   private startSession(stop: string) {
     const query = 'select $n, pg_backend_pid();';
     const loop = `n=0; while [ ! -e ${stop} ]; do n=$((n+1)); echo "${query}"; sleep 0.1; done`;
-    const psql = `psql -h ${this.address} -U app -AtX -F " " -v ON_ERROR_STOP=1 postgres`;
+    const psql = `psql -h ${this.address} -U ${this.role} -AtX -F " " -v ON_ERROR_STOP=1 postgres`;
     return this.cluster.client.machine.start(`(${loop}) | ${psql}`, { PGPASSWORD: this.password });
   }
 
   /** Connects with a password, and returns the answer or the error. */
-  private async query(password: string): Promise<string> {
-    const command = `psql -h ${this.address} -U app -AtXc "select 'answered'" postgres 2>&1`;
+  private async query(password: string, role = this.role): Promise<string> {
+    const command = `psql -h ${this.address} -U ${role} -AtXc "select 'answered'" postgres 2>&1`;
     const { stdout } = await this.cluster.client.machine.run(command, { PGPASSWORD: password });
     return stdout.trim();
+  }
+
+  private async waitForAnswer(role: PasswordRole, password: string, wanted: RegExp): Promise<void> {
+    await this.cluster.until(
+      async () => wanted.test(await this.query(password, role)),
+      `the answer for ${role} is not ${String(wanted)}`,
+    );
   }
 
   private attempts(): readonly Attempt[] {
@@ -250,7 +263,7 @@ function describeAttempts(
   attempts: readonly Attempt[],
   version: string,
   beganMs: number,
-  allowed: RegExp | undefined,
+  allowed?: RegExp,
 ): string {
   const { attempts: count, refused, failed, failingMs } = judgeAttempts(attempts, allowed);
   const first = attempts.find((each) => each.version === version && each.error === undefined);
@@ -265,23 +278,9 @@ function requireNone(fault: string | undefined): void {
   if (fault !== undefined) throw new Error(fault);
 }
 
-/** Makes a database that asks TCP clients for a password, with the role of the clients. */
-function makeDatabase(data: string): void {
-  makeDirectoryOfNobody(data);
-  const [program = '', ...args] = asNobody(POSTGRES.initdb, '-D', data, '-U', 'postgres');
-  const methods = ['--auth-local=trust', '--auth-host=scram-sha-256', '--no-sync'];
-  execFileSync(program, [...args, ...methods], { stdio: ['ignore', 'ignore', 'pipe'], cwd: '/' });
-  const [single = '', ...rest] = asNobody(POSTGRES.server, '--single', '-D', data, 'postgres');
-  execFileSync(single, rest, {
-    input: 'CREATE ROLE app LOGIN;\n',
-    stdio: ['pipe', 'ignore', 'pipe'],
-    cwd: '/',
-  });
-}
-
 /**
- * Changes the password of PostgreSQL by a signal and by a restart while clients connect with it, then
- * undoes the last change.
+ * Changes the password of PostgreSQL with two roles, by a signal and by a restart while clients connect
+ * with it, then undoes the last change.
  * @returns Violations, as texts. Empty: all checks held.
  */
 export async function rotatePasswords(
@@ -299,6 +298,7 @@ export async function rotatePasswords(
     }
   };
   await scene.start();
+  await check('with two roles', () => scene.rotateByRoles());
   for (const rotation of ROTATIONS) await check(rotation.name, () => scene.rotate(rotation));
   await check('undo', () => scene.undo());
   return violations;

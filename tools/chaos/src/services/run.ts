@@ -108,14 +108,14 @@ function formatVerdict(
   event: EventName,
   verdict: Verdict & { readonly notes: readonly string[] },
 ): string {
-  const { requests, failedNew, failedKept, repeated, recoveredMs, p99Ms, slowestMs, slow } =
-    verdict;
+  const { requests, failedNew, failedKept, repeated, recoveredMs, p99Ms, slowestMs } = verdict;
   const recovered = recoveredMs === undefined ? '' : `, recovered ${Math.round(recoveredMs)} ms`;
   return [
     `${verdict.violations.length === 0 ? 'ok  ' : 'FAIL'} ${event}: ${requests} requests`,
     `failed over new connections ${failedNew}, over kept ones ${failedKept}`,
     `repeated after a close ${repeated}${recovered}`,
-    `P99 ${Math.round(p99Ms)} ms, slowest ${Math.round(slowestMs)} ms, slower than 1 s ${slow}`,
+    `P99 ${Math.round(p99Ms)} ms, slowest ${Math.round(slowestMs)} ms`,
+    `slower than 1 s ${verdict.slow}, not sent ${verdict.notSent}`,
     ...verdict.notes.map((text) => `\n     ${text}`),
     ...verdict.violations.map((text) => `\n     VIOLATION: ${text}`),
   ].join(', ');

@@ -29,6 +29,15 @@ describe('judge', () => {
     expect(untimed).toMatchObject({ slow: 1, violations: [] });
   });
 
+  it('counts a request that the client did not send, as a failure only when times are judged', () => {
+    const requests = [aRequest(), aFailure({ kind: 'kept', tookMs: 0, reason: 'not sent' })];
+    const counts = { requests: 1, notSent: 1, failedKept: 0, violations: [] };
+    expect(judge(requests, {}, false)).toMatchObject(counts);
+    const timed = judge(requests, {}, true);
+    expect(timed).toMatchObject({ requests: 2, notSent: 1, failedKept: 1 });
+    expect(timed.violations).toHaveLength(1);
+  });
+
   it('counts a repeated request that was answered apart', () => {
     const repeated = aRequest({ kind: 'kept', before: 'a', broken: 'ECONNRESET' });
     expect(judge([repeated], {}, true)).toMatchObject({

@@ -36,6 +36,8 @@ export interface Verdict {
   readonly failedKept: number;
   /** Requests that were answered after a repetition, because a used connection was closed. */
   readonly repeated: number;
+  /** Requests that the client did not send, because it still waited for earlier ones. */
+  readonly notSent: number;
   /** Answers that took more than a second. */
   readonly slow: number;
   /** Time from the fault until the newest request was sent that failed, milliseconds. */
@@ -49,19 +51,24 @@ export interface Verdict {
 const SLOW_MS = 1_000;
 /** Time after a fault in which requests must succeed again, milliseconds. */
 const RECOVERED_WITHIN_MS = 1_000;
+/** Reason of requests that the client did not send. */
+const NOT_SENT = 'not sent';
 /** Reasons of failures that are printed. */
 const SHOWN = 5;
 
 /**
  * Compares the requests of an event with what the event allows.
- * @param isTimed - True: an answer that takes more than a second counts as missing until then; for a
- *   machine that does nothing else.
+ * @param planned - Requests that were due, also those that the client did not send.
+ * @param isTimed - True: an answer that takes more than a second counts as missing until then, and a
+ *   request that was not sent as failed; for a machine that does nothing else.
  */
 export function judge(
-  requests: readonly TrafficRequest[],
+  planned: readonly TrafficRequest[],
   allowed: Allowance,
   isTimed: boolean,
 ): Verdict {
+  // what was not sent waited for a request that is judged itself
+  const requests = isTimed ? planned : planned.filter(({ reason }) => reason !== NOT_SENT);
   const failed = requests.filter(({ reason }) => reason !== '');
   const took = requests.map(({ tookMs }) => tookMs).sort((a, b) => a - b);
   const { brokenAtMs } = allowed;
@@ -76,6 +83,7 @@ export function judge(
     failedKept: failed.filter(({ kind }) => kind === 'kept').length,
     repeated: requests.filter(({ broken, reason }) => broken !== '' && reason === '').length,
     recoveredMs: recoveredMs === undefined ? undefined : Math.max(0, recoveredMs),
+    notSent: planned.filter(({ reason }) => reason === NOT_SENT).length,
     slow: slow.length,
     p99Ms: took[Math.floor(took.length * 0.99)] ?? 0,
     slowestMs: took.at(-1) ?? 0,
