@@ -123,7 +123,7 @@ const cases: readonly Case[] = [
 
 describe('judgeAccessToken', () => {
   it.each(cases)(
-    'judges $name: $cause',
+    'judges $name',
     ({ record: init, secret: fields = {}, audience = 'ci', principal = ada, cause, reason }) => {
       const record = aRecord(init);
       const secret = fields === null ? undefined : aSecret(fields);
