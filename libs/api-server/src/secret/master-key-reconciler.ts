@@ -112,7 +112,7 @@ export class MasterKeyReconciler {
 
   /** Runs one pass. */
   async reconcile(): Promise<WorkResult> {
-    const { state } = this.deps;
+    const { state, log } = this.deps;
     // The change of the cluster record wakes this loop when an operator accepts the state.
     if (state.storeRolledBack !== undefined) return { kind: 'done' };
     const step = planMasterKeyStep(state.view(), {
@@ -122,6 +122,7 @@ export class MasterKeyReconciler {
     });
     if (step.kind !== 'blocked') this.blockedBy = undefined;
     if (step.kind !== 'reEncrypt') this.after = undefined;
+    if (step.kind !== 'none') log.debug('master key step planned', describeStep(step));
     switch (step.kind) {
       case 'none':
         return { kind: 'done' };

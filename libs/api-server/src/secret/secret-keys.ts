@@ -52,12 +52,17 @@ export class SecretKeys {
 
   constructor(private readonly options: SecretKeysOptions = {}) {}
 
+  /** The ids of the keys that are in memory, decrypted. */
+  get openedIds(): readonly string[] {
+    return [...this.opened.keys()];
+  }
+
   /**
    * Decrypts the keys of the cluster.
    * @returns Undefined when the cluster has no keys yet.
    * @throws reason `NO_SECRETS_KEY` without the right key-encryption key.
    */
-  async open(view: ClusterView): Promise<SecretKeyRing | undefined> {
+  async open(view: Pick<ClusterView, 'masterKeys'>): Promise<SecretKeyRing | undefined> {
     this.requireKeyEncryption();
     const records = [...view.masterKeys()];
     const byId = new Map<string, MasterKey>();
@@ -74,7 +79,7 @@ export class SecretKeys {
   }
 
   /** As {@link open}, for a cluster that must have keys because a secret exists. */
-  async require(view: ClusterView): Promise<SecretKeyRing> {
+  async require(view: Pick<ClusterView, 'masterKeys'>): Promise<SecretKeyRing> {
     const ring = await this.open(view);
     if (ring !== undefined) return ring;
     throw new CloudlessError('internal', 'the cluster has secrets and no master key');
