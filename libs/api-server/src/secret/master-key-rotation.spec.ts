@@ -455,6 +455,26 @@ describe('rotation of the master key', () => {
     await cluster.start();
   });
 
+  it('is completed by the next leader, against the late commits of the former one', async () => {
+    for (const name of ['a', 'b']) await cluster.put(name, name);
+    const former = cluster.activeId;
+    const steps = new HoldingStore(cluster.raw, ['/secretvalue/', '/secretvalue/', '/secret/']);
+    await cluster.restart(steps.store);
+    const call = rotate(true, 'r1');
+    call.catch(() => undefined);
+    await cluster.bed.settle();
+    expect(steps.held).toBe(1);
+    const { bed } = cluster;
+    await cluster.start();
+    expect(await rotate(true, 'r1')).toMatchObject({ began: true, remaining: 0n });
+    await cluster.put('a', 'changed');
+    steps.release();
+    await expect(call).rejects.toThrow('no longer leads');
+    await bed.stop();
+    await cluster.checkRotated(former);
+    await cluster.checkValues();
+  });
+
   it('keeps new versions whose commit began before the rotation and ends after it', async () => {
     await cluster.put('changed', 'first');
     const former = cluster.activeId;

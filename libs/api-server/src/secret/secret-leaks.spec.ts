@@ -91,6 +91,7 @@ describe('values of secrets and texts of access tokens', () => {
     const update = { name: 'db', data: { k: bytes(NEXT_CANARY) }, requestId: 'r2' };
     await answered(SecretSchema, client.updateSecret(update));
     await answered(GetSecretResponseSchema, client.getSecret({ name: 'db' }));
+    await client.rotateMasterKey({ reEncryptAll: true, requestId: 'r3' });
     await answered(ListSecretsResponseSchema, client.listSecrets({}));
     await refused(client.createSecret({ ...request, requestId: '' }));
     await refused(client.createSecret({ ...request, data: { k: bytes(`${CANARY}-2`) } }));
