@@ -43,6 +43,7 @@ import {
   listPinnedVersions,
   listUses,
   requireUnused,
+  toFilesGuardName,
 } from './workload-uses.js';
 
 const calls = ConfigsService.method;
@@ -172,7 +173,8 @@ function toCall<Request extends { readonly namespace: string; readonly name: str
   request: Request,
   entry: AuditEntry,
 ) {
-  return { request, entry, subject: `config "${toConfigKey(request)}"` };
+  const subject = `config "${toConfigKey(request)}"`;
+  return { request, entry, subject, sharedWith: toFilesGuardName(request) };
 }
 
 /**

@@ -4,6 +4,7 @@ import {
   WorkloadUseSchema,
   WorkloadUse_Effect as Effect,
   isRolledOut,
+  resolveNamespace,
   type WorkloadSpec,
   type WorkloadUse,
 } from '@cloudless/api';
@@ -75,6 +76,14 @@ export function listPinnedVersions(view: ClusterView, object: UsedObject): Reado
     }
   }
   return pinned;
+}
+
+/**
+ * Returns what all changes of secrets and configs of a namespace write: changes that run one at a
+ * time by this name do not conflict at the guard.
+ */
+export function toFilesGuardName(request: { readonly namespace: string }): string {
+  return `secrets and configs of namespace "${resolveNamespace(request)}"`;
 }
 
 /**

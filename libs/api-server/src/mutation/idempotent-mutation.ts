@@ -24,10 +24,15 @@ export interface MutatingCall<Request> {
   readonly request: Request;
   readonly entry: AuditEntry;
   /**
-   * The changed object, for error messages: `service "default/web"`. Calls on the same object run one
-   * at a time. Default: by the fields of the request.
+   * The changed object, for error messages: `service "default/web"`. Default: by the fields of the
+   * request.
    */
   readonly subject?: string;
+  /**
+   * What the call changes together with other calls: calls with the same text run one at a time.
+   * Default: `subject`.
+   */
+  readonly sharedWith?: string;
   /**
    * Key of the hash that is stored of the request, so that nobody can guess secret values by their
    * hash. Default: a hash without a key.
@@ -59,6 +64,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     request,
     entry,
     subject = describeSubject(request),
+    sharedWith = subject,
     bodyHashKey,
   }: MutatingCall<MessageShape<Request> & { readonly requestId: string }>,
   decide: (
@@ -107,7 +113,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     await entry.commit(transaction);
     return response;
   };
-  return deps.mutex.run(subject, () => retryOnConflict({ ...deps, subject }, attempt));
+  return deps.mutex.run(sharedWith, () => retryOnConflict({ ...deps, subject }, attempt));
 }
 
 /** Returns the object that a request changes, for error messages: `workload "default/web"`. */
@@ -121,8 +127,9 @@ function describeSubject(request: object): string {
 }
 
 /**
- * Returns a response without its replicas, and a secret with its newest version only, so that the stored size does not grow with the workload.
- * The replicas would be outdated at the time of a retry anyway.
+ * Returns a response without its replicas, and a secret with its newest version only, so that the
+ * stored size does not grow with the workload. The replicas would be outdated at the time of a retry
+ * anyway.
  */
 function toStoredResponse<Response>(response: Response): Response {
   if (isMessage(response, SecretSchema)) {

@@ -42,6 +42,12 @@ describe('secrets', () => {
     expect(await read('db')).toEqual({ password: 's3cret' });
   });
 
+  it('are created at the same time in one namespace', async () => {
+    const names = Array.from({ length: 50 }, (_, index) => `s-${index}`);
+    await Promise.all(names.map((name) => aSecret(name)));
+    expect((await client.listSecrets({ pageSize: 100 })).secrets).toHaveLength(50);
+  });
+
   it('are created once for a request id, and once for a name', async () => {
     const request = { name: 'a', data: { k: bytes('1') }, audiences: anAudience, requestId: 'r1' };
     const first = await client.createSecret(request);

@@ -23,7 +23,12 @@ import {
 } from '@cloudless/cluster-state';
 import { encodeValues, type SecretData } from '@cloudless/secrets';
 import type { AuditEntry } from '../audit/audit-log.js';
-import { findLastUsedNumber, listUses, requireUnused } from '../files/workload-uses.js';
+import {
+  findLastUsedNumber,
+  listUses,
+  requireUnused,
+  toFilesGuardName,
+} from '../files/workload-uses.js';
 import {
   runIdempotent,
   type MutationDeps,
@@ -241,7 +246,7 @@ function toCall<Request extends { readonly namespace: string; readonly name: str
   { mac }: SecretKeyRing,
 ) {
   const subject = `secret "${toSecretKey(request)}"`;
-  return { request, entry, subject, bodyHashKey: mac };
+  return { request, entry, subject, sharedWith: toFilesGuardName(request), bodyHashKey: mac };
 }
 
 function listPresent(request: UpdateSecretRequest): Readonly<Record<SecretField, boolean>> {
