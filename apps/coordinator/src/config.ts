@@ -47,7 +47,7 @@ export interface CoordinatorConfig extends EtcdSettings {
   readonly secretsKeyFile: string | undefined;
   /** File of a passphrase in place of the key-encryption key. */
   readonly secretsPassphraseFile: string | undefined;
-  /** File of the former key-encryption key, at the start that exchanges the key. */
+  /** File of the former key-encryption key, at the start that replaces the key. */
   readonly secretsPreviousKeyFile: string | undefined;
   /**
    * Writes a new admin credential at this start, and revokes the earlier credentials of its user.

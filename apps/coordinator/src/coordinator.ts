@@ -195,7 +195,7 @@ export async function startCoordinator(
     steps.add(() => ops.close());
     // A leader that does not serve would delay every change until its lease ends.
     membership?.join();
-    await roles.whenLeading((leading) => secretKeys.exchange(leading));
+    await roles.whenLeading((leading) => secretKeys.replaceKeyEncryption(leading));
     if (identity === undefined)
       log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
     else {

@@ -61,7 +61,7 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
   ],
   secretsPreviousKeyFile: [
     '--secrets-previous-key-file <path>',
-    'former key-encryption key, at the start that exchanges the key (default none)',
+    'former key-encryption key, at the start that replaces the key (default none)',
   ],
   newAdminCredential: [
     '--new-admin-credential',

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { createSeededRandom } from '@cloudless/base';
-import { openSecret, rewrapSecret, sealSecret, type SecretContext } from './envelope.js';
+import { openSecret, reEncryptSecret, sealSecret, type SecretContext } from './envelope.js';
 
 const random = createSeededRandom(1);
 const key = { id: 'mk-1', bytes: random.bytes(32) };
@@ -56,7 +56,7 @@ describe('envelope of a version of a secret', () => {
         let envelope = sealSecret(from, context, given, random);
         for (let count = 0; count <= rotations; count += 1) {
           const to = { id: `mk-new-${count}`, bytes: random.bytes(32) };
-          const next = rewrapSecret({ from, to }, context, envelope, random);
+          const next = reEncryptSecret({ from, to }, context, envelope, random);
           if (next === undefined) throw new Error('not encrypted again');
           expect(openSecret(to, context, next)).toEqual(given);
           expect(openSecret(from, context, next)).toBeUndefined();
@@ -75,13 +75,13 @@ describe('envelope of a version of a secret', () => {
     const envelope = sealSecret(key, context, data, random);
     const to = { id: 'mk-2', bytes: random.bytes(32) };
     const wrong = { id: key.id, bytes: random.bytes(32) };
-    expect(rewrapSecret({ from: wrong, to }, context, envelope, random)).toBeUndefined();
+    expect(reEncryptSecret({ from: wrong, to }, context, envelope, random)).toBeUndefined();
     expect(
-      rewrapSecret({ from: key, to }, { ...context, version: 4 }, envelope, random),
+      reEncryptSecret({ from: key, to }, { ...context, version: 4 }, envelope, random),
     ).toBeUndefined();
     const ciphertext = envelope.ciphertext.map((byte) => byte ^ 1);
     expect(
-      rewrapSecret({ from: key, to }, context, { ...envelope, ciphertext }, random),
+      reEncryptSecret({ from: key, to }, context, { ...envelope, ciphertext }, random),
     ).toBeUndefined();
   });
 

@@ -65,7 +65,7 @@ export function openSecret(
  * the values are encrypted again too, with a new data key.
  * @returns Undefined when the master key `from` or the context is another, or the bytes were changed.
  */
-export function rewrapSecret(
+export function reEncryptSecret(
   { from, to }: { readonly from: MasterKey; readonly to: MasterKey },
   context: SecretContext,
   envelope: Envelope,

@@ -1,4 +1,4 @@
-export { openSecret, rewrapSecret, sealSecret } from './envelope.js';
+export { openSecret, reEncryptSecret, sealSecret } from './envelope.js';
 export type { Envelope, MasterKey, SecretContext } from './envelope.js';
 export {
   PASSPHRASE_COST,

@@ -50,10 +50,10 @@ export function countVersions({ keys }: GetMasterKeyInfoResponse): number {
 /** Describes what a rotation does, before the question. */
 export function explainRotation(before: GetMasterKeyInfoResponse, reEncryptAll: boolean): string {
   if (before.rotating)
-    return `A rotation is under way, with ${describeCount(before.remaining, 'version')} left. The command begins no other one.`;
+    return `A rotation is under way, with ${describeCount(before.remaining, 'version')} left. The command begins no second rotation.`;
   const versions = formatCount(countVersions(before), 'kept version');
   const old = reEncryptAll
-    ? `The data keys of the ${versions} are encrypted with the new key; then the older master keys are deleted.`
+    ? `The ${versions} are encrypted again with the new key; then the older master keys are deleted.`
     : `The ${versions} stay encrypted with the older master keys, which are kept.`;
   return `A new master key encrypts the secrets from now on. ${old} No value, version or workload changes.`;
 }

@@ -81,7 +81,7 @@ describe('values of secrets and texts of access tokens', () => {
     await client.revokeAccessToken({ name: 'db', accessToken });
     const texts = [CANARY, accessToken.split('.')[2] ?? ''];
     expect(await findLeaks(texts)).toEqual([]);
-    // The same search finds a value that is planted as a name, which snapshots show.
+    // The same search finds a value that is injected as a name, which snapshots show.
     await workloads.createWorkload({ name: CANARY, spec: { command: ['serve'] } });
     expect(await findLeaks(texts)).toEqual(expect.arrayContaining(['snapshot', 'backup']));
   });

@@ -202,12 +202,12 @@ describe('Authenticator with client certificates', () => {
       });
       for (const method of [getServerInfo, listWorkloads])
         expect(() => authorize({}, certificate, method, `c ${kind}`)).toThrow(
-          `${kind}/${id} may not make this call: the call is not for workloads`,
+          `${kind}/${id} may not make this call: the call is not for ${kind}s`,
         );
     }
   });
 
-  it('refuses the certificate of a workload that has expired, or whose workload was deleted', async () => {
+  it('refuses an expired certificate of a workload, and that of a deleted workload', async () => {
     const { getSecret } = SecretsService.method;
     await bed.putReplica('w-0');
     const certificate = await identity.authority.issue('workload', 'default.web-w', HOUR_MS);

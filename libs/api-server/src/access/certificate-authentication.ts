@@ -109,7 +109,7 @@ export type CertificateHolder =
   | UnrecordedHolder<'workload'>
   | UnrecordedHolder<'service'>;
 
-/** The holder of a certificate that is in no record. */
+/** The holder of a certificate that the store has no record of. */
 interface UnrecordedHolder<Kind extends 'workload' | 'service'> {
   readonly kind: Kind;
   /** `<namespace>.<name>` of a workload. */
@@ -277,7 +277,8 @@ function requireWorkloadInGoodStanding(view: ClusterView, id: string, refuse: Cr
 
 function describeRenewal(kind: string): string {
   if (kind === 'node') return 'join the machine again with a join token';
-  return kind === 'user' ? 'log in again' : 'read the certificate that its agent has renewed';
+  if (kind === 'user') return 'log in again';
+  return 'load the renewed certificate from the directory of the identity';
 }
 
 /**

@@ -79,17 +79,16 @@ export function listPinnedVersions(view: ClusterView, object: UsedObject): Reado
 }
 
 /**
- * Returns what all changes of secrets and configs of a namespace write: changes that run one at a
- * time by this name do not conflict at the guard.
+ * Names the guard record of a namespace, which every change of a secret or config writes. Changes that
+ * run one at a time under this name do not conflict at the guard.
  */
 export function toFilesGuardName(request: { readonly namespace: string }): string {
   return `secrets and configs of namespace "${resolveNamespace(request)}"`;
 }
 
 /**
- * Returns the number before the first version of an object that is created. Kept versions of
- * workloads may name versions of a deleted object of this name, and must not get the values of the
- * new object.
+ * Returns the version number after which a new object begins: the highest number that kept versions
+ * of workloads name for a deleted object of this name. They must not get the values of the new one.
  */
 export function findLastUsedNumber(view: ClusterView, object: UsedObject): number {
   return Math.max(0, ...listPinnedVersions(view, object));

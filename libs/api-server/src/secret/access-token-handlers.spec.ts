@@ -233,7 +233,7 @@ describe('access tokens', () => {
     }
   });
 
-  it('need an audience, and audience and version need a token', async () => {
+  it('are refused without an audience; audience and version are refused without a token', async () => {
     const { text } = await generate();
     await expect(use(text, { audience: '' })).rejects.toThrow(
       '[invalid_argument] audience: is required with access_token',
@@ -247,7 +247,7 @@ describe('access tokens', () => {
       );
   });
 
-  it('keep their use when the values cannot be read', async () => {
+  it('count no use when the values cannot be read', async () => {
     const { id, text } = await generate();
     await expect(use(text, { version: 7 })).rejects.toThrow('[not_found] version 7');
     const { uid } = bed.state.view().secret('default/db')?.value ?? { uid: '' };

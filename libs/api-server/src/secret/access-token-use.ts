@@ -24,7 +24,9 @@ import { presentSecret, toSecretKey } from './secret-lookup.js';
 
 /** Message for every refused access token, whatever the cause, so that no caller can probe tokens. */
 export const ACCESS_TOKEN_REFUSED =
-  'the access token does not permit to read this secret: the secret or the token does not exist, the token is for another secret, audience or identity, or is expired, used up or revoked; ask the owner of the secret, who finds the cause in the audit log of the secret';
+  'the access token does not permit reading this secret: the secret or the token does not exist, ' +
+  'the token is for another secret, audience or identity, or is expired, used up or revoked; ' +
+  'users with the role viewer in the namespace find the cause in the audit log of the secret';
 
 /** Reads the values of secrets with access tokens. */
 export class AccessTokenUses {

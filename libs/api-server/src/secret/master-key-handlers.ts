@@ -79,7 +79,7 @@ export class MasterKeyHandlers {
     }
   }
 
-  /** Also without the key-encryption key. */
+  /** Returns the master keys and the progress, also without the key-encryption key. */
   async getMasterKeyInfo(): Promise<GetMasterKeyInfoResponse> {
     const problem = await this.findProblem();
     const view = this.deps.state.view();

@@ -30,7 +30,7 @@ import {
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
-import { rewrapSecret, type MasterKey } from '@cloudless/secrets';
+import { reEncryptSecret, type MasterKey } from '@cloudless/secrets';
 import type { ApiServerDeps } from '../ports.js';
 import {
   MAX_STEP_WRITES,
@@ -216,7 +216,7 @@ export class MasterKeyReconciler {
     if (read.value.masterKeyId === to.id) return { secret, version, read };
     const from = ring.get(read.value.masterKeyId);
     const context = { namespace, name, uid, version };
-    const envelope = from && rewrapSecret({ from, to }, context, read.value, random);
+    const envelope = from && reEncryptSecret({ from, to }, context, read.value, random);
     return envelope && { secret, version, read, next: toValueRecord(envelope) };
   }
 
@@ -269,11 +269,11 @@ export class MasterKeyReconciler {
   }
 }
 
-/** Returns the events about the begin of a rotation. */
+/** Returns the event of the start of a rotation. */
 export function createRotationStarted(key: MasterKeyRecord, requestId: string): EventInit {
   const text = key.reEncryptAll
-    ? 'all versions of secrets are encrypted again with it'
-    : 'new versions of secrets are encrypted with it';
+    ? 'all versions of secrets are encrypted again with this key'
+    : 'new versions of secrets are encrypted with this key';
   return {
     ...createKeyEvent('MasterKeyRotationStarted', `master key ${key.id} was created; ${text}`),
     requestId,
@@ -347,14 +347,17 @@ function putDeletion(
     transaction.require('masterkey', key.value.id, key).delete('masterkey', key.value.id);
   if (endOf === undefined)
     return transaction.event(
-      createKeyEvent('MasterKeyDeleted', `no version of a secret needs master key ${ids}`),
+      createKeyEvent(
+        'MasterKeyDeleted',
+        `deleted, because no version of a secret needs the key: master key ${ids}`,
+      ),
     );
   return transaction
     .require('masterkey', endOf.value.id, endOf)
     .event(
       createKeyEvent(
         'MasterKeyRotated',
-        `master key ${endOf.value.id} encrypts all versions of secrets; master key ${ids} was deleted`,
+        `master key ${endOf.value.id} encrypts all versions of secrets; deleted master keys: ${ids}`,
       ),
     );
 }

@@ -72,9 +72,9 @@ describe('keys of several coordinators on one store', () => {
     await openOrCreate(stale, first, 11);
     const bytes = await listBytes(stale, first);
     const second = await lead(2);
-    const exchanging = new SecretKeys({ current: next, previous: former });
-    expect(await listBytes(exchanging, second)).toEqual(bytes);
-    await exchanging.exchange(second);
+    const replacing = new SecretKeys({ current: next, previous: former });
+    expect(await listBytes(replacing, second)).toEqual(bytes);
+    await replacing.replaceKeyEncryption(second);
     // The former key is in the memory of the other coordinator, which must not use it.
     const third = await lead(3);
     await expect(stale.require(third.view())).rejects.toThrow(
@@ -83,7 +83,7 @@ describe('keys of several coordinators on one store', () => {
     // As soon as the other coordinator has both keys, or only the new one, the secrets are back.
     const both = new SecretKeys({ current: next, previous: former });
     const { revision } = third.view();
-    await both.exchange(third);
+    await both.replaceKeyEncryption(third);
     expect(third.view().revision).toBe(revision);
     expect(await listBytes(both, third)).toEqual(bytes);
     expect(await listBytes(new SecretKeys({ current: next }), third)).toEqual(bytes);
@@ -105,11 +105,11 @@ describe('keys of several coordinators on one store', () => {
       }
       return commit(transaction);
     };
-    await new SecretKeys({ current: next, previous: former }).exchange(state);
+    await new SecretKeys({ current: next, previous: former }).replaceKeyEncryption(state);
     expect(await listBytes(new SecretKeys({ current: next }), state)).toHaveLength(2);
   });
 
-  it('leave the memory with the store', async () => {
+  it('are removed from memory when the store deletes them', async () => {
     const state = await lead(1);
     const keys = new SecretKeys({ current: former });
     const unfollow = keys.follow(state);

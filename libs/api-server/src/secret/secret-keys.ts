@@ -13,8 +13,8 @@ import { KEY_BYTES, type KeyEncryption, type MasterKey, type WrappedKey } from '
 export const MAC_KEY_ID = 'mac';
 /** Random bytes of the id of a master key. */
 const ID_BYTES = 6;
-/** Attempts to exchange the key-encryption key. A rotation changes the keys twice. */
-const MAX_EXCHANGES = 8;
+/** Attempts to replace the key-encryption key. A rotation of the master key commits twice. */
+const MAX_REPLACE_ATTEMPTS = 8;
 
 /** The keys of the cluster, decrypted. */
 export interface SecretKeyRing {
@@ -121,7 +121,7 @@ export class SecretKeys {
    * them. Without a former key, or when no key needs it, nothing is done.
    * @throws the errors of {@link open} and of `ClusterState.commit`.
    */
-  async exchange(state: ClusterState): Promise<void> {
+  async replaceKeyEncryption(state: ClusterState): Promise<void> {
     const { current, previous } = this.options;
     if (current === undefined || previous === undefined) return;
     for (let attempt = 1; ; attempt += 1) {
@@ -129,7 +129,7 @@ export class SecretKeys {
         return await this.wrapAll(state, current);
       } catch (reason) {
         // A rotation changes the keys meanwhile. The view shows the change by now.
-        if (errorKindOf(reason) !== 'conflict' || attempt >= MAX_EXCHANGES) throw reason;
+        if (errorKindOf(reason) !== 'conflict' || attempt >= MAX_REPLACE_ATTEMPTS) throw reason;
       }
     }
   }

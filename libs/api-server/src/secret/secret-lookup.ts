@@ -19,11 +19,11 @@ export function toSecretKey(request: SecretName): string {
 }
 
 /**
- * Returns the key of the secret that a request names, for messages. A name that no secret can have is
- * not repeated: it may be the text of a token that was sent in the wrong field.
+ * Returns `<namespace>/<name>` of the secret that a request names, for messages. A name that no secret
+ * can have is not repeated: it may be the text of a token that was sent in the wrong field.
  */
 export function describeName(request: SecretName): string {
-  return isPossibleName(request) ? toSecretKey(request) : '(not a name of a secret)';
+  return isPossibleName(request) ? toSecretKey(request) : '(invalid name)';
 }
 
 /** Returns false for a name that no secret can have. */

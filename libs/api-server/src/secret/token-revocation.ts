@@ -46,13 +46,11 @@ export function listTokensToDelete(
 ): readonly Stored<AccessTokenRecord>[] {
   const live = listLiveTokens(view, secret, nowMs);
   if (live.length > 0 && !revoke) {
-    const [count, pronoun] =
-      live.length === 1
-        ? ['1 valid access token', 'it']
-        : [`${live.length} valid access tokens`, 'them'];
+    const tokens =
+      live.length === 1 ? '1 valid access token' : `${live.length} valid access tokens`;
     throw new CloudlessError(
       'STILL_USED',
-      `secret "${toSecretKey(secret)}" has ${count}; wait until nobody needs ${pronoun}, then delete the secret with revoke_tokens`,
+      `secret "${toSecretKey(secret)}" has ${tokens}; to revoke the tokens and delete the secret, set revoke_tokens`,
     );
   }
   const ended = [...view.accessTokensOf(secret.uid)].filter(({ value }) => !isLive(value, nowMs));

@@ -7,9 +7,8 @@ export type EventSubject =
   | { readonly kind: 'node'; readonly nodeId: string };
 
 /**
- * Index of events. Of the newest events, so that a new event can name its cause: one event for each
- * replica with a record, and one for each reason about a workload or node. Of all audit records about
- * secrets, by secret.
+ * Index of events: the newest event of each replica with a record, and of each reason about a workload
+ * or node, so that a new event can name its cause; and all audit records about secrets, by secret.
  */
 export class EventIndex {
   private readonly byReplica = new Map<string, Event>();

@@ -51,7 +51,7 @@ export function checkCall(rule: AccessRule | undefined, principal: Principal): A
     case 'service':
       return rule.accessToken !== undefined
         ? ALLOWED
-        : deny(`${principal.name} may not make this call: the call is not for workloads`);
+        : deny(`${principal.name} may not make this call: the call is not for ${principal.kind}s`);
     default:
       return assertNever(principal);
   }

@@ -93,7 +93,7 @@ describe('the checks of stored secrets', () => {
       fields: { keys: bothKeys, versions: [a, aVersion('default/b', 'two', 'old')] },
     },
     { moment: 'unused', fields: { keys: bothKeys } },
-  ])('know the moment $moment', ({ moment, fields }) => {
+  ])('finds the moment $moment of a rotation', ({ moment, fields }) => {
     expect(findMoment(stored(fields))).toBe(moment);
   });
 });

@@ -1,7 +1,7 @@
 // A rotation of the master key of secrets under SIGKILL: a coordinator with 1 000 secrets is killed
 // at every step of rotations, 20 times, and started again. After each kill, and at the end, all
 // values must be readable and equal; at the end, nothing may be left under an older key. Also
-// measures a rotation without kills. --secrets N, --kills N; --plant swapped-value | lost-value |
+// measures a rotation without kills. --secrets N, --kills N; --inject swapped-value | lost-value |
 // old-key damages the state before the last check, which must then find a violation.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,12 @@ import {
 } from './check-secrets.js';
 import { SecretsCoordinator, type CoordinatorFiles } from './coordinator.js';
 import { createTrigger, planKills, type KillPoint } from './kill-plan.js';
-import { PLANTS, plantViolation, readStoredSecrets, type StoredSecrets } from './stored-secrets.js';
+import {
+  INJECTIONS,
+  injectViolation,
+  readStoredSecrets,
+  type StoredSecrets,
+} from './stored-secrets.js';
 
 /** Namespaces of the secrets. Changes of secrets in one namespace conflict with each other. */
 const NAMESPACES = 16;
@@ -35,7 +40,7 @@ const { values: flags } = parseArgs({
   options: {
     secrets: { type: 'string', default: '1000' },
     kills: { type: 'string', default: '20' },
-    plant: { type: 'string' },
+    inject: { type: 'string' },
   },
 });
 const secretCount = Number(flags.secrets);
@@ -197,8 +202,8 @@ class KilledRotations {
   }
 }
 
-if (flags.plant !== undefined && !(flags.plant in PLANTS))
-  throw new Error(`--plant ${flags.plant}: must be ${Object.keys(PLANTS).join(', ')}`);
+if (flags.inject !== undefined && !(flags.inject in INJECTIONS))
+  throw new Error(`--inject ${flags.inject}: must be ${Object.keys(INJECTIONS).join(', ')}`);
 const directory = await mkdtemp(join(tmpdir(), 'cloudless-secret-rotation-'));
 try {
   const keyEncryptionKey = systemRandom.bytes(32);
@@ -210,8 +215,8 @@ try {
 
   const rotations = new KilledRotations(files, read);
   await rotations.run();
-  if (flags.plant !== undefined)
-    await plantViolation(files.dataDir, flags.plant as keyof typeof PLANTS);
+  if (flags.inject !== undefined)
+    await injectViolation(files.dataDir, flags.inject as keyof typeof INJECTIONS);
   const stored = await read();
   for (const text of [...checkReadable(stored, expected), ...checkRotated(stored)])
     violations.check(false, `at the end: ${text}`);

@@ -80,7 +80,7 @@ export async function readStoredSecrets(
 }
 
 /** Damages a data directory on purpose, so that a run shows that its checks notice. */
-export const PLANTS = {
+export const INJECTIONS = {
   /** The values of one secret are those of another. */
   'swapped-value': (entries) => {
     const [first, second] = entries.filter(({ key }) => key.startsWith('/secretvalue/'));
@@ -104,12 +104,16 @@ interface Entry {
 }
 type Write = Parameters<StateStore['txn']>[1][number];
 
-/** Changes the data directory as one of {@link PLANTS} says. */
-export async function plantViolation(directory: string, plant: keyof typeof PLANTS): Promise<void> {
+/** Changes the data directory as one of {@link INJECTIONS} says. */
+export async function injectViolation(
+  directory: string,
+  injection: keyof typeof INJECTIONS,
+): Promise<void> {
   const store = await openLmdbStateStore({ directory, clock: systemClock });
   try {
-    const write = PLANTS[plant](await readEntries(store, '/'));
-    if (write === undefined) throw new Error(`nothing to plant ${plant} into`);
+    const write = INJECTIONS[injection](await readEntries(store, '/'));
+    if (write === undefined)
+      throw new Error(`the data directory has no record for --inject ${injection}`);
     await store.txn([], [write]);
   } finally {
     await store.close();

@@ -67,7 +67,7 @@ export function judge(
   allowed: Allowance,
   isTimed: boolean,
 ): Verdict {
-  // what was not sent waited for a request that is judged itself
+  // A request was not sent because the client waited for an earlier request, which is judged.
   const requests = isTimed ? planned : planned.filter(({ reason }) => reason !== NOT_SENT);
   const failed = requests.filter(({ reason }) => reason !== '');
   const took = requests.map(({ tookMs }) => tookMs).sort((a, b) => a - b);

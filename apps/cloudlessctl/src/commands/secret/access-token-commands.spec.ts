@@ -141,7 +141,7 @@ describe('secret get with an access token', () => {
     expect(result).toMatchObject({ exitCode: 1, stdout: '' });
     expect(result.stderr).toBe(
       'cloudlessctl: the access token does not permit this (PERMISSION_DENIED)\n' +
-        'Whoever may manage the secret sees the cause with: cloudlessctl secret audit default/db\n',
+        'Users with the role viewer in namespace default see the cause with: cloudlessctl secret audit default/db\n',
     );
   });
 
@@ -377,7 +377,7 @@ describe('secret token validate', () => {
       response: { valid: false, reason: 'unknown' },
       exitCode: 1,
       stdout:
-        'not valid: unknown: there is no such token of this secret for this audience and this caller; the audit log of the secret has the cause\n',
+        'not valid: the secret has no such token for this audience and this caller; users with the role viewer find the cause with: cloudlessctl secret audit\n',
     },
   ])('exits with $exitCode for $response.reason', async ({ response, exitCode, stdout }) => {
     const argv = ['secret', 'token', 'validate', 'db', '--access-token-file', 'token'];

@@ -249,5 +249,6 @@ async function validateToken(invocation: Invocation): Promise<number> {
 /** What the reasons of the API mean, where the word alone does not say it. */
 const REASON_TEXTS: Readonly<Record<string, string>> = {
   unknown:
-    'unknown: there is no such token of this secret for this audience and this caller; the audit log of the secret has the cause',
+    'the secret has no such token for this audience and this caller; ' +
+    'users with the role viewer find the cause with: cloudlessctl secret audit',
 };

@@ -116,7 +116,7 @@ describe('secret rotate-key', () => {
     const refused = await runCli(['secret', 'rotate-key'], { secrets });
     expect(refused.exitCode).toBe(9);
     expect(refused.stderr).toBe(
-      'cloudlessctl: the rotation is not confirmed: A new master key encrypts the secrets from now on. The data keys of the 10 kept versions are encrypted with the new key; then the older master keys are deleted. No value, version or workload changes. Confirm with --yes\n',
+      'cloudlessctl: the rotation is not confirmed: A new master key encrypts the secrets from now on. The 10 kept versions are encrypted again with the new key; then the older master keys are deleted. No value, version or workload changes. Confirm with --yes\n',
     );
     const answer = (text: string): Promise<CliResult> =>
       runCli(['secret', 'rotate-key'], { secrets, ...anInteractiveTerminal(text) });
@@ -138,7 +138,7 @@ describe('secret rotate-key', () => {
       ...anInteractiveTerminal('y\n'),
     });
     expect(result.stderr).toContain(
-      'A rotation is under way, with 4 versions left. The command begins no other one. Wait for its end? [y/N] ',
+      'A rotation is under way, with 4 versions left. The command begins no second rotation. Wait for its end? [y/N] ',
     );
     expect(result.stdout).toContain(
       '2 versions still encrypted with older keys (the rotation had begun before this command)\n',

@@ -108,7 +108,9 @@ async function readSecretValues(
       readErrorDetails(reason).metadata?.['role'] === undefined;
     if (!isRefused) throw reason;
     const { exitCode, message } = describeCallFailure(reason, session.settings, session.nowMs);
-    const text = `${message}\nWhoever may manage the secret sees the cause with: cloudlessctl secret audit ${name.namespace}/${name.name}`;
+    const text =
+      `${message}\nUsers with the role viewer in namespace ${name.namespace} see the cause with: ` +
+      `cloudlessctl secret audit ${name.namespace}/${name.name}`;
     throw new CliFailure(exitCode, text, { cause: reason });
   }
   throw new CliFailure(ExitCode.error, 'the coordinator returned no secret');

@@ -39,7 +39,8 @@ export function addSecretCommands(tree: CommandTree, parent: Command): void {
         getSecrets,
       ),
     ),
-    'Values are read with an access token and its audience; each read counts as one use. Without both, keys, sizes and access tokens are shown.',
+    'Values are read with an access token and its audience; each read counts as one use. ' +
+      'Without an access token, the command shows keys, versions and valid access tokens.',
   );
   tree.addCommand(
     parent,

@@ -640,8 +640,8 @@ export const ValidateAccessTokenResponseSchema: GenMessage<ValidateAccessTokenRe
  */
 export type RotateMasterKeyRequest = Message<"cloudless.api.RotateMasterKeyRequest"> & {
   /**
-   * Encrypts the data keys of all kept versions with the new master key. False: older versions stay
-   * encrypted with the older master keys, which are kept until no version needs them. Default: false.
+   * Encrypts all kept versions again with the new master key. Default: false, older versions stay
+   * encrypted with the older master keys, which are kept until no version needs them.
    *
    * @generated from field: bool re_encrypt_all = 1;
    */
@@ -741,7 +741,7 @@ export type GetMasterKeyInfoResponse = Message<"cloudless.api.GetMasterKeyInfoRe
   available: boolean;
 
   /**
-   * Why it cannot, and what to do. Empty when `available`.
+   * Why the leader cannot decrypt the master keys, and what to do. Empty when `available`.
    *
    * @generated from field: string problem = 3;
    */
@@ -797,7 +797,7 @@ export type MasterKey = Message<"cloudless.api.MasterKey"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Number of kept versions whose data keys it encrypts.
+   * Number of kept versions whose data keys this master key encrypts.
    *
    * @generated from field: int64 version_count = 4;
    */
@@ -1413,10 +1413,12 @@ export const SecretsService: GenService<{
     output: typeof ValidateAccessTokenResponseSchema;
   },
   /**
-   * Makes a new master key the active one and, with `re_encrypt_all`, encrypts the data keys of all
-   * kept versions with it, after which the older master keys are deleted. Returns when that is done.
-   * A rotation that is interrupted, also by a crash, continues by itself, and a call during a
-   * rotation waits for its end instead of beginning another.
+   * Makes a new master key the active one. With `re_encrypt_all`, encrypts all kept versions again
+   * with this key, then deletes the older master keys. Returns at the end of the rotation: when the
+   * new key is active or, with `re_encrypt_all`, when the older keys are deleted. An interrupted
+   * rotation continues by itself, also after a crash. A call during a rotation waits for its end
+   * instead of beginning another. FAILED_PRECONDITION, with the versions, when versions that cannot
+   * be decrypted keep the rotation from its end.
    *
    * @generated from rpc cloudless.api.SecretsService.RotateMasterKey
    */
