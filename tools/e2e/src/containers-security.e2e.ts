@@ -312,7 +312,7 @@ describeContainers('an agent with containers', () => {
 });
 
 /** Error of containerd for a registry that asks for a password. */
-const UNAUTHORIZED = /cloudless\/test:1 cannot be pulled: .*(401|authoriz)/s;
+const UNAUTHORIZED = /cloudless\/test:1 cannot be pulled: .*(\b401\b|authoriz)/s;
 
 /** Returns the values of a secret. */
 const toBytes = (values: Readonly<Record<string, string>>): Record<string, Uint8Array> =>

@@ -5,6 +5,7 @@ import {
   CertificateAuthorityRecordSchema,
   CertificateRecordSchema,
   CredentialRecordSchema,
+  WorkloadRecordSchema,
   NodeBanRecordSchema,
   NodeRecordSchema,
   UserRecordSchema,
@@ -18,6 +19,7 @@ import { TestIdentity } from '../testing/test-identity.js';
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
 const HOUR_MS = 60 * 60 * 1_000;
+const MINUTE_MS = 60 * 1_000;
 const { getServerInfo, listWorkloads, session, listNodes } = CoordinatorService.method;
 
 let identity: TestIdentity;
@@ -215,6 +217,24 @@ describe('Authenticator with client certificates', () => {
     const deletion = bed.state.transaction().delete('name', 'default/web-w');
     await bed.state.commit(deletion.delete('workload', 'w'));
     expect(() => open.check()).toThrow('workload "default/web-w" does not exist');
+    // The validity of the certificate begins 5 minutes before the issue.
+    const issuedMs = bed.clock.wallTime();
+    for (const [afterMs, isRefused] of [
+      [4 * MINUTE_MS, false],
+      [6 * MINUTE_MS, true],
+    ] as const) {
+      const workload = create(WorkloadRecordSchema, {
+        ...{ uid: 'v', namespace: 'default', name: 'web-w', generation: 1n },
+        createdAt: timestampFromMs(issuedMs + afterMs),
+      });
+      const creation = bed.state.transaction().put('workload', 'v', workload);
+      await bed.state.commit(
+        creation.put('name', 'default/web-w', create(WorkloadRecordSchema, { uid: 'v' })),
+      );
+      const check = expect(() => open.check());
+      if (isRefused) check.toThrow('was deleted and created again');
+      else check.not.toThrow();
+    }
     const other = await identity.authority.issue('service', 'web', HOUR_MS);
     const late = authorize({}, other, getSecret, 'c2');
     bed.clock.suspend(HOUR_MS + 1);

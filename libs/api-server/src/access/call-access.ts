@@ -195,6 +195,10 @@ function createMissingRoleError(
   namespace: string,
 ): CloudlessError {
   const { role } = requireUserRule(method);
+  if (principal.kind !== 'user')
+    return createDeniedError(principal, method, {
+      message: `${principal.name} may make this call only with an access token; send the token in access_token`,
+    });
   const where = namespace === '' ? 'in the whole cluster' : `in namespace "${namespace}"`;
   return createDeniedError(principal, method, {
     message: `${principal.name} does not have the role ${role} ${where}; ask an administrator for the role`,

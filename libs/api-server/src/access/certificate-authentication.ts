@@ -114,6 +114,7 @@ interface UnrecordedHolder<Kind extends 'workload' | 'service'> {
   readonly kind: Kind;
   /** `<namespace>.<name>` of a workload. */
   readonly id: string;
+  readonly notBeforeMs: number;
   readonly notAfterMs: number;
 }
 
@@ -149,9 +150,10 @@ export function checkCertificate(
     );
   }
   if (kind === 'workload' || kind === 'service') {
-    const { notAfterMs } = facts;
-    if (kind === 'workload') requireWorkloadInGoodStanding(view, id, refuse);
-    return { kind, id, notAfterMs };
+    const { notBeforeMs, notAfterMs } = facts;
+    const holder = { kind, id, notBeforeMs, notAfterMs };
+    if (kind === 'workload') requireWorkloadInGoodStanding(view, holder, refuse);
+    return holder;
   }
   if (kind === 'node') {
     const { identity, instanceId } = requireNodeInGoodStanding(view, id, refuse);
@@ -189,7 +191,7 @@ export function checkHolder(view: ClusterView, holder: CertificateHolder, nowMs:
   const name = holder.kind === 'user' ? `user/${holder.userName}` : `${holder.kind}/${holder.id}`;
   const refuse = createRefusalFactory(name, undefined, nowMs);
   if (holder.kind === 'workload' || holder.kind === 'service') {
-    if (holder.kind === 'workload') requireWorkloadInGoodStanding(view, holder.id, refuse);
+    if (holder.kind === 'workload') requireWorkloadInGoodStanding(view, holder, refuse);
     if (nowMs <= holder.notAfterMs) return;
     throw refuse(
       'expired certificate',
@@ -262,18 +264,34 @@ function requireNodeInGoodStanding(
 
 /**
  * The certificates of workloads are in no record: they end when they expire, and when the workload is
- * deleted.
+ * deleted, also when there is a new workload of the same name.
  * @throws {@link RefusedCallError} for a workload that does not exist.
  */
-function requireWorkloadInGoodStanding(view: ClusterView, id: string, refuse: CreateRefusal): void {
+function requireWorkloadInGoodStanding(
+  view: ClusterView,
+  { id, notBeforeMs }: { readonly id: string; readonly notBeforeMs: number },
+  refuse: CreateRefusal,
+): void {
   const [namespace = '', name = ''] = id.split('.');
-  if (view.workloadByName(namespace, name) !== undefined) return;
+  const workload = view.workloadByName(namespace, name)?.value;
+  const createdMs = workload?.createdAt === undefined ? 0 : timestampMs(workload.createdAt);
+  if (workload !== undefined && createdMs <= notBeforeMs + ISSUED_WITHIN_MS) return;
+  const problem =
+    workload === undefined
+      ? 'does not exist'
+      : 'was deleted and created again after the certificate was issued';
   throw refuse(
     'certificate of a deleted workload',
     'CREDENTIAL_REVOKED',
-    `workload "${namespace}/${name}" does not exist`,
+    `workload "${namespace}/${name}" ${problem}`,
   );
 }
+
+/**
+ * Time from the beginning of the validity within which a certificate was issued, milliseconds: the
+ * authority begins the validity up to 5 minutes early, and the clocks of coordinators may differ.
+ */
+const ISSUED_WITHIN_MS = 10 * 60_000;
 
 function describeRenewal(kind: string): string {
   if (kind === 'node') return 'join the machine again with a join token';

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { isMessage } from '@bufbuild/protobuf';
 import type { DescMethod, DescMethodUnary, MessageShape, DescMessage } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
@@ -123,8 +124,12 @@ export class AuditLog {
    * are merged, see {@link BURST}; calls about other secrets, versions or replicas are not.
    * @throws when the record cannot be committed; no value must be returned then.
    */
-  recordValues(entry: AuditEntry): Promise<void> {
-    return this.recordResult(entry, 'ok');
+  async recordValues(entry: AuditEntry): Promise<void> {
+    const { rpc, principal, address } = entry.facts;
+    const throttled = this.throttle.take(
+      `${principal} ${address} ${rpc} ok ${entry.describeValues()}`,
+    );
+    if (throttled.passes) await entry.write('ok', throttled);
   }
 
   /**
@@ -200,7 +205,7 @@ export class AuditLog {
     // Clients without an identity can have as many addresses as they like.
     const address = principal === 'unauthenticated' ? '' : entry.facts.address;
     const throttled = this.throttle.take(
-      `${principal} ${address} ${rpc} ${result} ${details.errorReason ?? ''} ${details.cause ?? ''} ${entry.describeForMerge()}`,
+      `${principal} ${address} ${rpc} ${result} ${details.errorReason ?? ''} ${entry.describeRequest(details.cause)}`,
     );
     if (throttled.passes) await entry.write(result, { ...throttled, ...details });
   }
@@ -254,21 +259,24 @@ export class AuditEntry {
     this.subject = { ...this.subject, ...subject };
   }
 
-  /**
-   * Returns what tells calls about secrets apart when records are merged. Empty for other calls. A
-   * caller may send any name, so only names of objects that exist count.
-   */
-  describeForMerge(): string {
-    const { secrets = [], secretVersions = [], accessTokenId = '', replicaId = '' } = this.subject;
-    if (secrets.length === 0) return '';
-    const view = this.state.view();
+  /** Returns what tells calls that return values apart when records are merged. */
+  describeValues(): string {
+    const { secrets = [], secretVersions = [], replicaId = '' } = this.subject;
     return [
-      ...secrets.flatMap((key, index) =>
-        view.secret(key) === undefined ? [] : `${key}@${secretVersions[index] ?? ''}`,
-      ),
-      view.accessToken(accessTokenId) === undefined ? '' : accessTokenId,
-      view.replica(replicaId) === undefined ? '' : replicaId,
+      ...secrets.map((key, index) => `${key}@${secretVersions[index] ?? ''}`),
+      replicaId,
     ].join(' ');
+  }
+
+  /**
+   * Returns what tells other calls apart when records are merged. Of a call about secrets, only what
+   * the caller has sent: a commit takes time, so a caller would learn from the time of the answer
+   * whether a secret exists, and why a token was refused. The names are hashed into a few groups,
+   * because a caller may send any name.
+   */
+  describeRequest(cause = ''): string {
+    const { secrets = [] } = this.subject;
+    return secrets.length === 0 ? cause : String(toGroup(secrets.join(' ')));
   }
 
   /**
@@ -307,6 +315,13 @@ export class AuditEntry {
     const facts = { ...this.facts, ...definedFields({ cause }) };
     return createAuditEvent({ ...facts, subject: this.subject, result });
   }
+}
+
+/** Groups into which names of secrets are hashed when records are merged. */
+const NAME_GROUPS = 64;
+
+function toGroup(text: string): number {
+  return createHash('sha256').update(text).digest().readUInt16BE() % NAME_GROUPS;
 }
 
 /** Reads the subject from the fields `namespace`, `name`, `nodeId` and `replicaId` of a request. */

@@ -24,13 +24,13 @@ export interface MutatingCall<Request> {
   readonly request: Request;
   readonly entry: AuditEntry;
   /**
-   * The changed object, for error messages: `service "default/web"`. Default: by the fields of the
-   * request.
+   * The changed object, for error messages: `service "default/web"`. Calls on the same object run one
+   * at a time. Default: by the fields of the request.
    */
   readonly subject?: string;
   /**
-   * What the call changes together with other calls: calls with the same text run one at a time.
-   * Default: `subject`.
+   * What the call changes beside its subject: calls with the same text run one at a time too. Default:
+   * nothing.
    */
   readonly sharedWith?: string;
   /**
@@ -64,7 +64,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     request,
     entry,
     subject = describeSubject(request),
-    sharedWith = subject,
+    sharedWith,
     bodyHashKey,
   }: MutatingCall<MessageShape<Request> & { readonly requestId: string }>,
   decide: (
@@ -113,7 +113,10 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     await entry.commit(transaction);
     return response;
   };
-  return deps.mutex.run(sharedWith, () => retryOnConflict({ ...deps, subject }, attempt));
+  const run = (): Promise<MessageShape<Response>> =>
+    deps.mutex.run(subject, () => retryOnConflict({ ...deps, subject }, attempt));
+  // Whoever holds a subject never waits for what is shared, so the two cannot block each other.
+  return sharedWith === undefined ? run() : deps.mutex.run(sharedWith, run);
 }
 
 /** Returns the object that a request changes, for error messages: `workload "default/web"`. */

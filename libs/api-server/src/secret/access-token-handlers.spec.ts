@@ -318,6 +318,44 @@ describe('access tokens', () => {
     expect(await validate(third.text)).toMatchObject({ valid: false, reason: 'revoked' });
   });
 
+  it('are revoked by an update in its turn among their uses, without a conflict', async () => {
+    const { text } = await generate({ maxUses: -1 });
+    let conflicts = 0;
+    const commit = bed.state.commit.bind(bed.state);
+    bed.state.commit = (transaction) =>
+      commit(transaction).catch((reason: unknown) => {
+        conflicts += 1;
+        throw reason;
+      });
+    const uses = Array.from({ length: 20 }, () => use(text));
+    const update = client.updateSecret({ name: 'db', revokeExistingTokens: true });
+    await Promise.all([update, ...uses.map((each) => each.catch(() => undefined))]);
+    expect(conflicts).toBe(0);
+    await expect(use(text)).rejects.toThrow(REFUSED);
+  });
+
+  it('are refused after the same number of commits, whatever the cause', async () => {
+    const { text } = await generate({ maxUses: -1, ttl: { seconds: 86_400n } });
+    /** Counts the records of refusals in excess, beginning with an empty rate limit. */
+    const countRecords = async (
+      accessToken: string,
+      fields: Parameters<typeof use>[1],
+    ): Promise<number> => {
+      await bed.clock.advance(600_000);
+      const before = bed.auditRecords.length;
+      for (let count = 0; count < 12; count += 1)
+        await use('cls1.x', { name: 'none' }).catch(() => undefined);
+      for (let count = 0; count < 3; count += 1)
+        await use(accessToken, { name: 'none', ...fields }).catch(() => undefined);
+      return bed.auditRecords.length - before;
+    };
+    const ofMissing = await countRecords('cls1.x', {});
+    await client.createSecret({ name: 'none', data: { k: bytes('v') }, audiences: ['ci'] });
+    expect(await countRecords('cls1.x', {})).toBe(ofMissing);
+    expect(await countRecords(text, {})).toBe(ofMissing);
+    expect(await countRecords(text, { audience: 'cd' })).toBe(ofMissing);
+  });
+
   it('keep their secret while they are valid, and are deleted with it', async () => {
     await use((await generate()).text);
     const { text } = await generate();
@@ -506,7 +544,9 @@ describe('callers with access tokens', () => {
     const ofWorkload = await generate(audience);
     expect(isRead(await use(workload, ofWorkload, audience))).toBe(true);
     await expect(use(ada, ofWorkload, audience)).rejects.toThrow(REFUSED);
-    await expect(workload.getSecret({ name: 'db' })).rejects.toThrow('does not have the role');
+    await expect(workload.getSecret({ name: 'db' })).rejects.toThrow(
+      'may make this call only with an access token',
+    );
     const ofAda = await generate('user/ada');
     expect(isRead(await use(ada, ofAda, 'user/ada'))).toBe(true);
     expect(

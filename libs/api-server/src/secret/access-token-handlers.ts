@@ -121,8 +121,9 @@ export class AccessTokenHandlers {
     const { state, clock, keys } = this.deps;
     checkRevocation(request);
     const ring = await keys.open(state.view());
+    // Tokens that an earlier attempt has revoked count too.
+    let revoked = 0;
     return this.change(request, async () => {
-      let revoked = 0;
       for (;;) {
         const view = state.view();
         const nowMs = clock.wallTime();

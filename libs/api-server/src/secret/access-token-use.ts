@@ -124,11 +124,12 @@ export function requireNoTokenFields({ audience, version }: GetSecretRequest): v
 }
 
 /**
- * Returns an audience as audit records contain it: empty for the text of a token that was sent in the
- * wrong field.
+ * Returns an audience as audit records contain it: empty for what no token has as its audience, and
+ * for the text of a token that was sent in the wrong field.
  */
 export function toAuditAudience(audience: string): string {
-  return mayContainAccessToken(audience) ? '' : audience;
+  const isAudience = /^[A-Za-z0-9._:/@-]+$/.test(audience) && !/cl(u?1|s1)\./.test(audience);
+  return isAudience && !mayContainAccessToken(audience) ? audience : '';
 }
 
 /** Builds the message of a secret for the holder of a token, who may have no role: without others. */

@@ -116,7 +116,9 @@ export class MasterKeyHandlers {
       return { response: create(RotateMasterKeyResponseSchema, { began: true }), transaction };
     }
     const response = create(RotateMasterKeyResponseSchema, { began: false });
-    if (!request.reEncryptAll || current.value.reEncryptAll) return { response };
+    // Commits nothing, which fails while a restored state is not accepted: no step follows then.
+    if (!request.reEncryptAll || current.value.reEncryptAll)
+      return { response, transaction: state.transaction() };
     // The rotation under way gets what this call asks for on top.
     const next = clone(MasterKeyRecordSchema, current.value);
     next.reEncryptAll = true;

@@ -89,7 +89,7 @@ export class StoredSecretValues implements SecretValues {
       if (data !== undefined) return data;
       throw new CloudlessError(
         'internal',
-        `${what} cannot be decrypted with master key ${stored.value.masterKeyId}: the record was changed or damaged; update the secret, or restore a backup`,
+        `${what} cannot be decrypted with master key ${stored.value.masterKeyId}: the record was changed or damaged; delete the secret, or restore a backup`,
       );
     }
   }

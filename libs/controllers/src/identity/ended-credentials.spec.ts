@@ -64,6 +64,13 @@ describe('listEndedCredentials', () => {
           { ...ofSecret, token: { id: 'expired', expiresAt: days(-29) } },
           { ...ofSecret, token: { id: 'old', expiresAt: days(-31) } },
           { ...ofSecret, token: { id: 'revoked', expiresAt: days(1) }, revokedAt: days(-31) },
+          {
+            ...ofSecret,
+            token: {
+              ...{ id: 'used-up', maxUses: 2, useCount: 2 },
+              ...{ createdAt: days(-31), expiresAt: days(-30) },
+            },
+          },
           { ...ofSecret, secretUid: 'u0', token: { id: 'of-former', expiresAt: days(1) } },
           { ...ofSecret, name: 'gone', token: { id: 'of-gone', expiresAt: days(1) } },
         ],
@@ -71,6 +78,7 @@ describe('listEndedCredentials', () => {
     ).toEqual([
       'accesstoken old',
       'accesstoken revoked',
+      'accesstoken used-up',
       'accesstoken of-former',
       'accesstoken of-gone',
     ]);
@@ -81,10 +89,18 @@ describe('listEndedCredentials', () => {
       ...ofSecret,
       token: { id: `t${index}`, expiresAt: timestampFromMs(NOW_MS - index * 1_000) },
     }));
-    const valid = { ...ofSecret, token: { id: 'valid', expiresAt: days(1) } };
-    expect([...list([], [], [valid, ...tokens])].sort()).toEqual([
+    const valid = { ...ofSecret, token: { id: 'valid', maxUses: 1, expiresAt: days(1) } };
+    const usedUp = {
+      ...ofSecret,
+      token: {
+        ...{ id: 'used-up', maxUses: 1, useCount: 1 },
+        ...{ createdAt: days(-1), expiresAt: days(1) },
+      },
+    };
+    expect([...list([], [], [valid, usedUp, ...tokens])].sort()).toEqual([
       'accesstoken t10000',
       'accesstoken t10001',
+      'accesstoken used-up',
     ]);
   });
 });

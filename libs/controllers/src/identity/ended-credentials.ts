@@ -70,10 +70,12 @@ function listEndedAccessTokens(
 
 /**
  * Returns the end of an access token, wall-clock milliseconds. The time of the last use is not
- * stored: a token that is used up ends when it expires, at most 24 h later.
+ * stored: a token that is used up counts as ended since its creation, at most 24 h too early.
  */
 function toEndMs({ token, revokedAt }: AccessTokenRecord): number {
-  const times = [token?.expiresAt, revokedAt].flatMap((time) => time ?? []).map(timestampMs);
+  const isUsedUp = token !== undefined && token.maxUses >= 0 && token.useCount >= token.maxUses;
+  const ends = [token?.expiresAt, revokedAt, isUsedUp ? token.createdAt : undefined];
+  const times = ends.flatMap((time) => time ?? []).map(timestampMs);
   return times.length === 0 ? 0 : Math.min(...times);
 }
 

@@ -29,7 +29,7 @@ import {
   type StoredSecrets,
 } from './stored-secrets.js';
 
-/** Namespaces of the secrets. Changes of secrets in one namespace conflict with each other. */
+/** Namespaces of the secrets. Changes of secrets in one namespace run one after the other. */
 const NAMESPACES = 16;
 /** Moments that a run must have met. */
 const MOMENTS: readonly RotationMoment[] = ['pending', 'active', 'middle', 'unused'];

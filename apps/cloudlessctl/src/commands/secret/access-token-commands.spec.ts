@@ -118,6 +118,7 @@ describe('secret get with an access token', () => {
     const refused = await runCli(argv, { files: kept, secrets });
     expect(refused).toMatchObject({ exitCode: 2, files: kept });
     expect(refused.stderr).toContain('out/tls exists already; choose another directory, or');
+    expect(refused.stderr).toContain('This read has counted as one use of the access token');
     const forced = await runCli([...argv, '--force'], { files: kept, secrets });
     expect(forced.exitCode).toBe(0);
     expect(forced.files['out/tls']).not.toBe('kept');
@@ -164,6 +165,7 @@ describe('secret get with an access token', () => {
       {},
       '--out-dir: token is a file; name a directory',
     ],
+    [['--force'], {}, '--force replaces files of --out-dir; give --out-dir'],
     [['--audience', 'a', '--force'], {}, '--force replaces files of --out-dir; give --out-dir'],
     [['tls', '--audience', 'a'], {}, 'an access token reads one secret; name one'],
   ])('refuses %j before any call', async (flags, options, message) => {

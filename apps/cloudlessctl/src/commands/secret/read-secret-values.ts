@@ -56,6 +56,7 @@ export function addValueReadOptions(command: Command): Command {
 export function asksForValues(invocation: Invocation): boolean {
   return (
     hasAccessTokenOption(invocation) ||
+    hasFlag(invocation, 'force') ||
     ['audience', 'version', 'key', 'outDir'].some((name) => invocation.options[name] !== undefined)
   );
 }
@@ -83,10 +84,16 @@ export async function printSecretValues(invocation: Invocation): Promise<void> {
   const audience = requireAudience(invocation);
   if (outDir !== undefined) await checkOutDirectory(session, outDir);
   const values = await readSecretValues(session, name, { accessToken, audience, version });
-  if (key !== undefined) return printKey(session, values.data, key);
-  if (outDir !== undefined)
-    return writeValues(session, values.data, outDir, { replaces: hasFlag(invocation, 'force') });
-  await printObjects(invocation, VALUES_KIND, [values], '', { single: true });
+  const replaces = hasFlag(invocation, 'force');
+  try {
+    if (key !== undefined) await printKey(session, values.data, key);
+    else if (outDir !== undefined) await writeValues(session, values.data, outDir, { replaces });
+    else await printObjects(invocation, VALUES_KIND, [values], '', { single: true });
+  } catch (reason) {
+    if (!(reason instanceof CliFailure)) throw reason;
+    const text = `${reason.message}\nThis read has counted as one use of the access token`;
+    throw new CliFailure(reason.exitCode, text, { cause: reason });
+  }
 }
 
 /** Reads values, which counts one use of the token. */
