@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { ContainerStatus } from '@cloudless/runtime';
+import { resolveHostname } from '../containers/config/network.js';
 import { execIn, startIdle } from '../testing/real-commands.js';
 import {
   openRealCriMachine,
@@ -32,7 +33,7 @@ describeReal(
     it('resolves the host name of the container to its own address', async () => {
       const status = await startIdle(machine.runtime);
       expect(await runScript(status, 'hostname -i')).toBe(status.ip);
-      expect(await runScript(status, 'hostname -f')).toBe(status.containerId.slice(0, 12));
+      expect(await runScript(status, 'hostname -f')).toBe(resolveHostname(status));
     });
 
     it('resolves the requested host name, localhost and the extra hosts', async () => {

@@ -8,6 +8,7 @@ import { sleep } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { systemClock } from '@cloudless/app-kit';
 import { CriClient } from '../client/index.js';
+import { resolveHostname } from '../containers/config/network.js';
 import { PodSandboxState } from '../gen/runtime/v1/api_pb.js';
 import { execIn, aScriptRequest } from '../testing/real-commands.js';
 import {
@@ -173,7 +174,7 @@ describeReal(
       expect(await runScript(status, 'readlink /proc/self/ns/net')).not.toBe(
         await readOwnNamespace('net'),
       );
-      expect(await runScript(status, 'hostname')).toBe(status.containerId.slice(0, 12));
+      expect(await runScript(status, 'hostname')).toBe(resolveHostname(status));
     });
 
     it('allow any user any port in a network of their own, but not in that of the machine', async () => {

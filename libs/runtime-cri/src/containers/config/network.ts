@@ -96,9 +96,23 @@ export function hasHostsFileVolume({ volumes = [] }: ContainerRequest): boolean 
   return volumes.some(({ mountPath }) => normalizePath(mountPath) === HOSTS_PATH);
 }
 
-/** Returns the host name of a container in a network of its own: by default 12 digits of its id. */
-export function resolveHostname({ containerId, network }: ContainerRequest): string {
-  return network?.hostname ?? containerId.slice(0, 12);
+/** Characters of the id of a container that are its host name. */
+const HOSTNAME_LENGTH = 12;
+
+/**
+ * Returns the host name of a container in a network of its own. Default: the first 12 characters in a
+ * row of the id that contain a letter, nearly always the first 12. The functions of the C library
+ * take a name of digits alone for a number of an address, and do not look the name up.
+ * @see POSIX, inet_addr: an address of one part
+ */
+export function resolveHostname({
+  containerId,
+  network,
+}: Pick<ContainerRequest, 'containerId' | 'network'>): string {
+  if (network?.hostname !== undefined) return network.hostname;
+  const firstLetter = Math.max(0, containerId.search(/[a-f]/));
+  const start = Math.max(0, firstLetter + 1 - HOSTNAME_LENGTH);
+  return containerId.slice(start, start + HOSTNAME_LENGTH);
 }
 
 /**
