@@ -1189,7 +1189,7 @@ export const manifestSchema: RootSchema = {
      "type": "boolean"
     },
     "hostname": {
-     "description": "Host name of the container. Refused with `hostNetwork`. Default: the first 12 digits of the container id; with `hostNetwork` the host name of the node.",
+     "description": "Host name of the container. Refused with `hostNetwork`. Default: the first 12 characters of the container id, or the next 12 in a row with a letter; with `hostNetwork` the host name of the node.",
      "type": "string",
      "maxLength": 63,
      "pattern": "^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$"

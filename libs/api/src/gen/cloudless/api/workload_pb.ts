@@ -2094,8 +2094,9 @@ export type Network = Message<"cloudless.api.Network"> & {
   hostNetwork: boolean;
 
   /**
-   * Host name of the container. Refused with `host_network`. Default: the first 12 digits of the
-   * container id; with `host_network` the host name of the node.
+   * Host name of the container. Refused with `host_network`. Default: the first 12 characters of the
+   * container id, or the next 12 in a row with a letter; with `host_network` the host name of the
+   * node.
    *
    * @generated from field: string hostname = 2;
    */
