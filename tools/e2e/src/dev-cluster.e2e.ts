@@ -50,6 +50,9 @@ const runToExit = (...more: readonly string[]) =>
   runToEnd(process.execPath, createArgs(...more), { env: createEnv() });
 
 /** Waits before the next look at the processes. */
+/** Time after which a supervisor without a client has ended: 30 s, and some more. */
+const SUPERVISOR_ENDS_MS = 45_000;
+const isSupervisor = (line: string): boolean => line.includes('main.mjs supervisor ');
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
 /** Resolves when no process of the clusters is left. */
 async function waitUntilNothingRuns(): Promise<void> {
@@ -156,7 +159,13 @@ describe('dev-cluster', () => {
     const results = [];
     for (const { flags, port, flag } of conflicts) {
       const { code, stderr } = await runToExit(...flags);
-      const left = listProcessesUsing(directory).filter((line) => !firstProcesses.includes(line));
+      const listLeft = (): readonly string[] =>
+        listProcessesUsing(directory).filter((line) => !firstProcesses.includes(line));
+      // A supervisor that was just being started when its agent ended ends by itself, after 30 s.
+      const begunAt = performance.now();
+      while (listLeft().some(isSupervisor) && performance.now() - begunAt < SUPERVISOR_ENDS_MS)
+        await pause();
+      const left = listLeft();
       killAll(left);
       const namesPort =
         stderr.includes(`port ${port} on 127.0.0.1 is in use`) &&
