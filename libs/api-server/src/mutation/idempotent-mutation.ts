@@ -29,8 +29,8 @@ export interface MutatingCall<Request> {
    */
   readonly subject?: string;
   /**
-   * What the call changes beside its subject: calls with the same text run one at a time too. Default:
-   * nothing.
+   * Name of a record that the call changes beside its subject. Calls with the same name run one at a
+   * time. Default: the call changes no such record.
    */
   readonly sharedWith?: string;
   /**

@@ -53,7 +53,7 @@ const MAX_TOKENS = 10_000;
 
 /** Handlers of the calls of SecretsService about access tokens. */
 export class AccessTokenHandlers {
-  constructor(protected readonly deps: SecretHandlersDeps) {}
+  constructor(private readonly deps: SecretHandlersDeps) {}
 
   /**
    * Creates an access token. Only the hash of its text is stored.

@@ -44,7 +44,7 @@ interface Case {
   readonly principal?: Principal;
   /** Absent: accepted. */
   readonly cause?: AccessTokenRefusal;
-  /** What the holder learns. Default: nothing, `unknown`. */
+  /** The reason of ValidateAccessToken. Default: `unknown`. */
   readonly reason?: string;
 }
 

@@ -68,7 +68,10 @@ export function judgeAccessToken(
 
 const refuse = (cause: AccessTokenRefusal) => ({ kind: 'refused', cause }) as const;
 
-/** `anonymous@loopback`, the caller in a cluster without TLS, may act as any identity. */
+/**
+ * Returns true when a caller may use a token for an audience. The caller of a cluster without TLS may
+ * act as any identity.
+ */
 function isPermittedIdentity(audience: string, principal: Principal): boolean {
   switch (principal.kind) {
     case 'anonymous-loopback':
@@ -164,7 +167,7 @@ export function findAccessToken(
   return { kind: 'found', id, record };
 }
 
-/** What the holder of a token learns of it, see ValidateAccessTokenResponse. */
+/** The fields of ValidateAccessTokenResponse that describe a token. */
 export interface TokenValidity {
   /** Empty: the token is valid. */
   readonly reason: '' | 'expired' | 'used up' | 'revoked' | 'unknown';

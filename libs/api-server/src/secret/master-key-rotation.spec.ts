@@ -17,7 +17,7 @@ import { StoredSecretValues } from './secret-values.js';
 const audiences = ['workload/*'];
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
-/** What the calls of a test have made: the values of the newest version, by name. */
+/** The values that the calls of a test have stored in the newest versions, by name of the secret. */
 type Model = Map<string, string>;
 
 /** A store whose process ends at a commit of the rotation: nothing reaches the store after that. */

@@ -1,6 +1,6 @@
 import { CloudlessError, StoppedError, type StopSignal } from '@cloudless/base';
-import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
-import { planMasterKeyStep } from './master-key-steps.js';
+import type { ClusterState, ClusterView, RecordChange } from '@cloudless/cluster-state';
+import { findRotation, planMasterKeyStep } from './master-key-steps.js';
 
 /**
  * Waits for the end of a rotation of the master key, and counts what the rotation does meanwhile.
@@ -37,7 +37,7 @@ export class RotationWait {
       const check = (): void => {
         const problem = this.getProblem();
         if (problem !== undefined) reject(new CloudlessError('precondition', problem));
-        else if (planMasterKeyStep(this.state.view()).kind === 'none') resolve();
+        else if (hasEnded(this.state.view())) resolve();
       };
       this.onChange = (changes) => {
         // The last step changes a key; a problem is reported by an event.
@@ -71,4 +71,9 @@ export class RotationWait {
       if (former !== undefined && former !== masterKeyId) this.reEncrypted += 1;
     }
   }
+}
+
+/** Returns true when no step is left. Looks at the secrets only after the rotation, not at each event. */
+function hasEnded(view: ClusterView): boolean {
+  return findRotation(view) === undefined && planMasterKeyStep(view).kind === 'none';
 }

@@ -35,7 +35,7 @@ const DB = create(SecretSchema, {
   versions: [{ version: 2, sizes: { password: 7, tls: 2 } }],
 });
 const DATA = { password: encode(`${CANARY}\n`), tls: Uint8Array.of(0, 255) };
-/** Returns the values to whoever has the token, and the tokens to a caller without one. */
+/** Answers GetSecret: with values to a request with the token, with tokens to any other request. */
 const secrets: NonNullable<CliOptions['secrets']> = {
   getSecret: ({ accessToken, version }) =>
     accessToken === ''

@@ -246,7 +246,7 @@ async function validateToken(invocation: Invocation): Promise<number> {
   return valid ? ExitCode.ok : ExitCode.error;
 }
 
-/** What the reasons of the API mean, where the word alone does not say it. */
+/** Explanations of the reasons of the API that a user may not understand from the word alone. */
 const REASON_TEXTS: Readonly<Record<string, string>> = {
   unknown:
     'the secret has no such token for this audience and this caller; ' +

@@ -10,7 +10,7 @@ const TOKEN_VARIABLE = 'CLOUDLESS_SECRET_TOKEN';
 /** Longest text of an access token that the API accepts. */
 const MAX_TOKEN_LENGTH = 128;
 
-/** What an audience is, for messages. */
+/** The form of an audience, for messages. */
 const AUDIENCE_RULE =
   'expected letters, digits and . _ : / @ -, at most 253 characters, such as workload/default.web';
 

@@ -132,7 +132,7 @@ async function waitForRotation(
   }
 }
 
-/** What is known of a rotation while a call waits for its end. */
+/** The state of a rotation for whose end a call waits. */
 type RotationState =
   | { readonly kind: 'running'; readonly info: GetMasterKeyInfoResponse }
   | { readonly kind: 'ended'; readonly response: RotateMasterKeyResponse };
