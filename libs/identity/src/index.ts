@@ -12,6 +12,7 @@ export {
   createAccessToken,
   hashAccessToken,
   isAccessTokenId,
+  isUsedUp,
   matchesAccessToken,
   mayContainAccessToken,
   parseAccessToken,

@@ -7,7 +7,12 @@ import {
   type SecretRecord,
 } from '@cloudless/api/store';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
-import { matchesAccessToken, parseAccessToken, type Principal } from '@cloudless/identity';
+import {
+  isUsedUp,
+  matchesAccessToken,
+  parseAccessToken,
+  type Principal,
+} from '@cloudless/identity';
 import { allowsAudience, isExpired } from './secret-lookup.js';
 
 /** Why an access token is refused: the cause in audit records, which the caller does not learn. */
@@ -62,7 +67,7 @@ export function judgeAccessToken(
   if (!allowsAudience(secret, audience)) return refuse('audience no longer permitted');
   if (token.expiresAt === undefined || nowMs >= timestampMs(token.expiresAt))
     return refuse('expired');
-  if (isUsedUp(record)) return refuse('used up');
+  if (isUsedUp(token)) return refuse('used up');
   return isExpired(secret, nowMs) ? refuse('expired secret') : { kind: 'accepted' };
 }
 
@@ -85,10 +90,6 @@ function isPermittedIdentity(audience: string, principal: Principal): boolean {
   }
 }
 
-function isUsedUp({ token }: AccessTokenRecord): boolean {
-  return token === undefined || (token.maxUses >= 0 && token.useCount >= token.maxUses);
-}
-
 /** Returns true for a token that is not revoked, has not expired and has uses left. */
 export function isLive(record: AccessTokenRecord, nowMs: number): boolean {
   const { token, revokedAt } = record;
@@ -96,7 +97,7 @@ export function isLive(record: AccessTokenRecord, nowMs: number): boolean {
     revokedAt === undefined &&
     token?.expiresAt !== undefined &&
     nowMs < timestampMs(token.expiresAt) &&
-    !isUsedUp(record)
+    !isUsedUp(token)
   );
 }
 

@@ -2,6 +2,7 @@ import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { JoinToken, UserCredential } from '@cloudless/api';
 import type { AccessTokenRecord } from '@cloudless/api/store';
 import { toSecretKeyId, type ClusterView, type Stored } from '@cloudless/cluster-state';
+import { isUsedUp } from '@cloudless/identity';
 
 /** Time for which ended tokens and credentials are still listed: 30 days. */
 const RETENTION_MS = 30 * 24 * 3_600_000;
@@ -73,8 +74,8 @@ function listEndedAccessTokens(
  * stored: a token that is used up counts as ended since its creation, at most 24 h too early.
  */
 function toEndMs({ token, revokedAt }: AccessTokenRecord): number {
-  const isUsedUp = token !== undefined && token.maxUses >= 0 && token.useCount >= token.maxUses;
-  const ends = [token?.expiresAt, revokedAt, isUsedUp ? token.createdAt : undefined];
+  const usedUpAt = token !== undefined && isUsedUp(token) ? token.createdAt : undefined;
+  const ends = [token?.expiresAt, revokedAt, usedUpAt];
   const times = ends.flatMap((time) => time ?? []).map(timestampMs);
   return times.length === 0 ? 0 : Math.min(...times);
 }

@@ -68,3 +68,15 @@ export function matchesAccessToken(
 ): boolean {
   return equalHashes(stored, hashAccessToken(key, token));
 }
+
+/** Returns true for an access token without uses left. */
+export function isUsedUp({
+  maxUses,
+  useCount,
+}: {
+  /** -1: no limit. */
+  readonly maxUses: number;
+  readonly useCount: number;
+}): boolean {
+  return maxUses >= 0 && useCount >= maxUses;
+}
