@@ -18,6 +18,7 @@ import {
   type ContainerRuntime,
   type ContainerSignal,
   type ContainerStatus,
+  type EgressRule,
   type ExecEvent,
   type ExecRequest,
   type LogBatch,
@@ -247,6 +248,10 @@ class OpenCriRuntime implements CriRuntime {
     // own.
     if (!isInOtherNamespace(main.pid)) throw createSignalsUnimplementedError();
     signalProcess(main, signal);
+  }
+
+  async limitEgress(_containerId: ContainerId, _rules: readonly EgressRule[]): Promise<void> {
+    throw new CloudlessError('unimplemented', 'network.egress: not supported yet');
   }
 
   async renew(_leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

@@ -19,6 +19,7 @@ import {
   type ContainerRuntime,
   type ContainerSignal,
   type ContainerStatus,
+  type EgressRule,
   type ExecEvent,
   type ExecRequest,
   type LogBatch,
@@ -209,6 +210,13 @@ class SupervisedRuntime implements ProcessRuntime {
     const connection = await this.getConnection();
     requireSecrets(connection, 'signal');
     await connection.request({ type: 'signal', containerId, signal });
+  }
+
+  async limitEgress(_containerId: ContainerId, _rules: readonly EgressRule[]): Promise<void> {
+    throw new CloudlessError(
+      'unimplemented',
+      'network.egress: processes have no network of their own',
+    );
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

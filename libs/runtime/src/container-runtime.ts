@@ -30,6 +30,9 @@ export type ContainerSignal =
 /** Capability of a runtime that implements {@link ContainerRuntime.signal}. */
 export const SIGNAL_CAPABILITY = 'files.signal';
 
+/** Capability of a runtime that enforces {@link NetworkRequest.egress}. */
+export const EGRESS_CAPABILITY = 'network.egress';
+
 /** Directory or file mounted into a container. */
 export interface VolumeRequest {
   /** DNS label, unique in the container. */
@@ -136,6 +139,21 @@ export interface ExtraHost {
   readonly hostnames: readonly string[];
 }
 
+/** A range of ports; both ends belong to the range. */
+export interface EgressPortRange {
+  readonly protocol: 'tcp' | 'udp';
+  readonly first: number;
+  readonly last: number;
+}
+
+/** A network to which a container may open connections. */
+export interface EgressRule {
+  /** IPv4 or IPv6 network in CIDR notation, without host bits: `10.0.0.0/8`, `2001:db8::1/128`. */
+  readonly network: string;
+  /** At least one range. Absent: every port of every protocol. */
+  readonly ports?: readonly EgressPortRange[];
+}
+
 /** Network settings of a container. */
 export interface NetworkRequest {
   /** Uses the network namespace of the machine. Needs capability `network.host`. */
@@ -149,6 +167,12 @@ export interface NetworkRequest {
   readonly dnsOptions?: readonly string[];
   /** Additional lines of `/etc/hosts`, after localhost and the container's own name. */
   readonly extraHosts?: readonly ExtraHost[];
+  /**
+   * The networks to which the container may open connections, before its first instruction and
+   * until `limitEgress` replaces them. Port 53 of the DNS servers of the machine is allowed as well.
+   * Absent: every destination. Needs capability `network.egress`.
+   */
+  readonly egress?: readonly EgressRule[];
 }
 
 /** Device of the machine. Needs capability `device.<hostPath>`. */
@@ -490,6 +514,15 @@ export interface ContainerRuntime {
    * @throws kind `unimplemented` when capability `disconnect.exclusive` is missing.
    */
   renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void>;
+  /**
+   * Replaces the networks to which a running container may open connections. Open connections
+   * continue.
+   * @param rules - As in {@link NetworkRequest.egress}.
+   * @throws kind `notFound` for an unknown id; `precondition` when the container is not running, was
+   *   started without `egress`, or when the machine refuses the rules, which leaves the earlier rules
+   *   in force; `unimplemented` without capability `network.egress`.
+   */
+  limitEgress(containerId: ContainerId, rules: readonly EgressRule[]): Promise<void>;
   /**
    * Removes an exited container with its logs and files. Does nothing for an unknown id.
    * @throws kind `precondition` while the container runs.

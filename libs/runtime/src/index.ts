@@ -10,6 +10,8 @@ export type {
   DeviceRequest,
   ContainerRuntime,
   ContainerStatus,
+  EgressPortRange,
+  EgressRule,
   ExecEvent,
   ExecInput,
   ExecRequest,
@@ -40,7 +42,12 @@ export {
   withStartFailure,
 } from './exec/command-not-started.js';
 export { listAvailable } from './list-available.js';
-export { EXEC_GRACE_MS, HEALTHY, SIGNAL_CAPABILITY } from './container-runtime.js';
+export {
+  EGRESS_CAPABILITY,
+  EXEC_GRACE_MS,
+  HEALTHY,
+  SIGNAL_CAPABILITY,
+} from './container-runtime.js';
 export { EventBroadcaster } from './events/event-broadcaster.js';
 export { formatExitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';

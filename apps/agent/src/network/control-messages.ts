@@ -48,6 +48,8 @@ export type ControlStatus = Omit<NetworkProxyStatus, 'revision'> & {
  */
 export type ControlRequest =
   | { readonly type: 'services'; readonly id: number; readonly namespace: string }
+  /** The virtual addresses of the services that match one of the patterns. */
+  | { readonly type: 'addresses'; readonly id: number; readonly patterns: readonly string[] }
   | { readonly type: 'status'; readonly id: number }
   | { readonly type: 'metrics'; readonly id: number }
   /** Read the settings and the identity again. */
@@ -71,6 +73,8 @@ export type ControlResponse =
       readonly settings: ProxySettings;
     }
   | { readonly type: 'services'; readonly id: number; readonly access: ServiceAccess | undefined }
+  /** `addresses` is absent while the proxy has not received all services. */
+  | { readonly type: 'addresses'; readonly id: number; readonly addresses?: readonly string[] }
   | { readonly type: 'status'; readonly id: number; readonly status: ControlStatus }
   | { readonly type: 'metrics'; readonly id: number; readonly text: string }
   | { readonly type: 'done'; readonly id: number }

@@ -121,6 +121,11 @@ export class NodeNetwork implements NodeNetworkAccess {
     }
   }
 
+  async findServiceAddresses(patterns: readonly string[]): Promise<readonly string[] | undefined> {
+    const response = await this.ask({ type: 'addresses', patterns }, ANSWER_MS);
+    return response?.type === 'addresses' ? response.addresses : undefined;
+  }
+
   async openRelay(fromNodeId: string): Promise<TcpStream> {
     return toTcpStream(
       await openRelaySocket(this.directory, fromNodeId),

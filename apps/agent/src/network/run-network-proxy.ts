@@ -186,6 +186,8 @@ class ProxyProcess implements ControlHandler {
     switch (request.type) {
       case 'services':
         return { type: 'services', access: this.findServices(request.namespace) };
+      case 'addresses':
+        throw new CloudlessError('unimplemented', 'addresses of services are not listed yet');
       case 'status':
         return { type: 'status', status: this.toStatus() };
       case 'metrics':

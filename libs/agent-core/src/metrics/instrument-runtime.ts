@@ -107,6 +107,7 @@ export function instrumentRuntime(
     },
     stop: (containerId, graceMs) => countResult(stops, runtime.stop(containerId, graceMs)),
     signal: (containerId, signal) => runtime.signal(containerId, signal),
+    limitEgress: (containerId, rules) => runtime.limitEgress(containerId, rules),
     renew: (leases) => runtime.renew(leases),
     remove: (containerId) => runtime.remove(containerId),
     list: () => runtime.list(),

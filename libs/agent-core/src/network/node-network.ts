@@ -25,6 +25,12 @@ export interface NodeNetworkAccess {
    */
   findServices(namespace: string): Promise<ServiceAccess | undefined>;
   /**
+   * Returns the virtual addresses of services; undefined while the proxy does not answer. Resolves
+   * within a few seconds and never rejects.
+   * @param patterns - `<namespace>/<name>`, `<namespace>/*` or `*`, as in `EgressDestination.service`.
+   */
+  findServiceAddresses(patterns: readonly string[]): Promise<readonly string[] | undefined>;
+  /**
    * Opens a connection to the proxy for the bytes that a coordinator relays.
    * @param fromNodeId - Id of the node that connects.
    * @throws kind `unavailable` while the proxy does not answer.

@@ -54,6 +54,7 @@ describe('a relayed connection in a tunnel', () => {
     stream = new ProxyStream();
     bed.network = {
       findServices: async () => undefined,
+      findServiceAddresses: async () => undefined,
       openRelay: async (fromNodeId) => {
         peers.push(fromNodeId);
         return stream;

@@ -1210,6 +1210,10 @@ export const manifestSchema: RootSchema = {
       "$ref": "#/definitions/ExtraHost"
      },
      "maxItems": 64
+    },
+    "egress": {
+     "description": "Limits the destinations to which the container opens connections. Refused with `hostNetwork`, and with privileges and runtime classes that evade the limit. Default: every destination.",
+     "$ref": "#/definitions/Egress"
     }
    },
    "additionalProperties": false
@@ -1928,6 +1932,21 @@ export const manifestSchema: RootSchema = {
    },
    "additionalProperties": false
   },
+  "Egress": {
+   "description": "The destinations to which a container may open connections. A packet filter in the network of the container refuses every other packet from the first instruction of the container on; connections that others open to the container are not limited. The DNS servers of the node are always allowed. Needs a node with the capability `network.egress`.",
+   "type": "object",
+   "properties": {
+    "allowed": {
+     "description": "The destinations. At most 64. Empty: none.",
+     "type": "array",
+     "items": {
+      "$ref": "#/definitions/EgressDestination"
+     },
+     "maxItems": 64
+    }
+   },
+   "additionalProperties": false
+  },
   "FileKey": {
    "description": "One key of a secret or config, and where its value goes.",
    "type": "object",
@@ -2036,6 +2055,41 @@ export const manifestSchema: RootSchema = {
    },
    "additionalProperties": false
   },
+  "EgressDestination": {
+   "description": "A network or services, and their ports.",
+   "type": "object",
+   "properties": {
+    "cidr": {
+     "description": "An IPv4 or IPv6 network or address: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`.",
+     "type": "string",
+     "maxLength": 64
+    },
+    "service": {
+     "description": "Services of the cluster by their virtual addresses: `<namespace>/<name>`, `<namespace>/*`, or `*` for all. A service may be created later. A headless service has no virtual address: use `cidr` with the network of its endpoints.",
+     "type": "string",
+     "maxLength": 127
+    },
+    "ports": {
+     "description": "Ports of the destination. At most 16. Default: every port of every protocol.",
+     "type": "array",
+     "items": {
+      "$ref": "#/definitions/EgressPort"
+     },
+     "maxItems": 16
+    }
+   },
+   "additionalProperties": false,
+   "allOf": [
+    {
+     "not": {
+      "required": [
+       "cidr",
+       "service"
+      ]
+     }
+    }
+   ]
+  },
   "LabelRequirement": {
    "description": "A condition on one label.",
    "type": "object",
@@ -2072,6 +2126,36 @@ export const manifestSchema: RootSchema = {
       "type": "string"
      },
      "maxItems": 128
+    }
+   },
+   "additionalProperties": false
+  },
+  "EgressPort": {
+   "description": "A port or a range of ports.",
+   "type": "object",
+   "properties": {
+    "protocol": {
+     "description": "TCP or UDP. Default: TCP.",
+     "enum": [
+      "TCP",
+      "UDP"
+     ],
+     "enumDescriptions": [
+      "TCP.",
+      "UDP."
+     ]
+    },
+    "port": {
+     "description": "The port, or the first port of the range, 1 to 65535. Required.",
+     "type": "integer",
+     "minimum": 1,
+     "maximum": 65535
+    },
+    "endPort": {
+     "description": "The last port of the range, at least `port`. Default: 0, only `port`.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 65535
     }
    },
    "additionalProperties": false

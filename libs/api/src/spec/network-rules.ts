@@ -10,6 +10,8 @@ export function* validateNetwork(spec: WorkloadSpec): Generator<Violation> {
   const { network } = spec;
   yield* validateHostPorts(spec);
   if (network === undefined) return;
+  if (network.egress !== undefined)
+    yield { field: 'spec.network.egress', message: 'is not supported yet; remove it' };
   if (network.hostNetwork && network.hostname !== '') {
     const message = 'with host_network the hostname is that of the node; remove one of them';
     yield { field: 'spec.network.hostname', message };

@@ -21,6 +21,7 @@ import type {
   ContainerRuntime,
   ContainerSignal,
   ContainerStatus,
+  EgressRule,
   ExecEvent,
   ExecRequest,
   LogBatch,
@@ -127,6 +128,10 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
 
   async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
     await (await this.requirePart(containerId)).runtime.signal(containerId, signal);
+  }
+
+  async limitEgress(containerId: ContainerId, rules: readonly EgressRule[]): Promise<void> {
+    await (await this.requirePart(containerId)).runtime.limitEgress(containerId, rules);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

@@ -7,6 +7,7 @@ import type {
   ContainerRuntime,
   ContainerSignal,
   ContainerStatus,
+  EgressRule,
   ExecEvent,
   ExecRequest,
   LogBatch,
@@ -107,6 +108,11 @@ export class LazyRuntime<
   async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
     this.requireOwner(containerId);
     await (await this.requireRuntime()).signal(containerId, signal);
+  }
+
+  async limitEgress(containerId: ContainerId, rules: readonly EgressRule[]): Promise<void> {
+    this.requireOwner(containerId);
+    await (await this.requireRuntime()).limitEgress(containerId, rules);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

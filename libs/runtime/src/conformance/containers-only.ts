@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import type { ContainerRequest } from '../container-runtime.js';
+import { EGRESS_CAPABILITY, type ContainerRequest } from '../container-runtime.js';
 import type { CurrentMachine } from './harness.js';
 import { aRequest } from './helpers.js';
 
@@ -39,6 +39,7 @@ const CASES: readonly {
   { capability: 'security.context', fields: { security: { readOnlyRootFilesystem: true } } },
   { capability: 'security.privileged', fields: { security: { privileged: true } } },
   { capability: 'network.host', fields: { network: { hostNetwork: true } } },
+  { capability: EGRESS_CAPABILITY, fields: { network: { egress: [] } } },
 ];
 
 /** Tests that a runtime rejects fields that it does not support. */

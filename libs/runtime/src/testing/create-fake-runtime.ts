@@ -6,7 +6,7 @@ import {
   type Timer,
 } from '@cloudless/base';
 import { withStartFailure } from '../exec/command-not-started.js';
-import { EXEC_GRACE_MS, SIGNAL_CAPABILITY } from '../container-runtime.js';
+import { EGRESS_CAPABILITY, EXEC_GRACE_MS, SIGNAL_CAPABILITY } from '../container-runtime.js';
 import type {
   ContainerEvent,
   ContainerLease,
@@ -14,6 +14,7 @@ import type {
   ContainerRuntime,
   ContainerSignal,
   ContainerStatus,
+  EgressRule,
   ExecEvent,
   ExecRequest,
   LogBatch,
@@ -121,6 +122,10 @@ class InMemoryRuntime implements FakeRuntime {
       throw new CloudlessError('precondition', `container ${containerId} is not running`);
     this.machine.recordSignal(signal);
     container.signal(signal);
+  }
+
+  async limitEgress(_containerId: ContainerId, _rules: readonly EgressRule[]): Promise<void> {
+    this.requireCapability(true, EGRESS_CAPABILITY, 'network.egress');
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
@@ -350,6 +355,11 @@ function listContainerNeeds({ limits, ports, volumes = [], security, network }: 
       isRequested: network?.hostNetwork === true,
       capability: 'network.host',
       field: 'network.hostNetwork',
+    },
+    {
+      isRequested: network?.egress !== undefined,
+      capability: EGRESS_CAPABILITY,
+      field: 'network.egress',
     },
   ];
 }

@@ -296,6 +296,8 @@ export class SimNode {
       },
       signal: (containerId, signal) =>
         callRuntime(() => this.machineRuntime().signal(containerId, signal)),
+      limitEgress: (containerId, rules) =>
+        callRuntime(() => this.machineRuntime().limitEgress(containerId, rules)),
       renew: (leases) => callRuntime(() => this.machineRuntime().renew(leases)),
       remove: (containerId) => callRuntime(() => this.machineRuntime().remove(containerId)),
       list: () => callRuntime(() => this.machineRuntime().list()),
