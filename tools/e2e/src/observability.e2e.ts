@@ -1,44 +1,11 @@
 import { readFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { QUICK, RealCluster, SERVER_COMMAND } from './support/cluster.js';
 import { repository } from './support/processes.js';
+import { TraceReceiver } from './support/trace-receiver.js';
 
 /** Trace id of the caller. */
 const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736';
-
-/** An HTTP server that receives OTLP traces. */
-class TraceReceiver {
-  private bodies = Buffer.alloc(0);
-  private readonly waiters = new Set<() => void>();
-  private readonly server: Server = createServer((request, response) => {
-    const chunks: Buffer[] = [];
-    request.on('data', (chunk: Buffer) => chunks.push(chunk));
-    request.on('end', () => {
-      this.bodies = Buffer.concat([this.bodies, ...chunks]);
-      response.writeHead(200, { 'Content-Type': 'application/x-protobuf' }).end();
-      for (const wake of this.waiters) wake();
-    });
-  });
-
-  async listen(): Promise<string> {
-    await new Promise<void>((resolve) => this.server.listen(0, '127.0.0.1', resolve));
-    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
-  }
-
-  /** Resolves when all given texts were received. */
-  async waitForTexts(...texts: readonly (Buffer | string)[]): Promise<void> {
-    while (!texts.every((bytes) => this.bodies.includes(bytes))) {
-      await new Promise<void>((resolve) => this.waiters.add(resolve));
-    }
-  }
-
-  close(): void {
-    this.server.closeAllConnections();
-    this.server.close();
-  }
-}
 
 let cluster: RealCluster;
 const receiver = new TraceReceiver();

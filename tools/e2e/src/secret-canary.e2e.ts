@@ -11,6 +11,7 @@ import { QUICK } from './support/cluster.js';
 import { SecretScan } from './support/secret-scan.js';
 import { SecureCluster } from './support/secure-cluster.js';
 import { CertificateUser, openTokenClients } from './support/secure-client.js';
+import { TraceReceiver } from './support/trace-receiver.js';
 
 /** Prints its environment and that of its parent, then runs until it is stopped. */
 const PRINTER = [
@@ -24,7 +25,9 @@ let scan: SecretScan;
 let user: CertificateUser | undefined;
 /** Values of secrets. */
 const values: string[] = [];
+const traces = new TraceReceiver();
 beforeAll(async () => {
+  process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = await traces.listen();
   cluster = await SecureCluster.start({
     agents: ['agent-1'],
     coordinatorFlags: [...['--node-certificate-lifetime', '6s', '--log-level', 'debug']],
@@ -34,8 +37,10 @@ beforeAll(async () => {
   cluster.addSecretsTo(scan);
 });
 afterAll(async () => {
+  delete process.env['OTEL_EXPORTER_OTLP_ENDPOINT'];
   await user?.close();
   await cluster.stop();
+  traces.close();
 });
 
 /** Returns the token with another last character of its secret, which is searched for as well. */
@@ -100,7 +105,7 @@ function countDelivered(): number {
   return new Set(control.findings.map(({ secret }) => secret)).size;
 }
 
-it('keys, tokens and secrets appear in no log, event, dump, backup, error, metric or process', async () => {
+it('keys, tokens and secrets appear in no log, event, dump, backup, error, metric, trace or process', async () => {
   const { coordinator, users, identities } = cluster.admin;
   expect(scan.secrets.length).toBeGreaterThanOrEqual(6);
 
@@ -129,6 +134,12 @@ it('keys, tokens and secrets appear in no log, event, dump, backup, error, metri
   expect(countDelivered()).toBe(1);
   const update = ['secret', 'update', 'canary', ...fromStdin, '--yes'];
   expect(await runCtlWithInput(createValue('second value'), ...update)).toMatch(/^0 /);
+  // An agent that is killed delivers again what its replicas use.
+  const killed = cluster.requireAgent('agent-1');
+  await killed.kill('SIGKILL');
+  scan.addText('log of the killed agent', killed.lines.join('\n'));
+  await cluster.startAgent('agent-1');
+  await cluster.waitUntilSettled('printer');
   const count = 'wc -c < "$CLOUDLESS_SECRETS_DIR/canary/password"';
   expect(await runCtl('exec', 'printer', '--', 'sh', '-c', count)).toMatch(/^0 32/);
   for (const args of [create, ['secret', 'update', 'none', ...fromStdin]])
@@ -201,6 +212,10 @@ it('keys, tokens and secrets appear in no log, event, dump, backup, error, metri
   const agentUrls = ['agent-1', 'agent-2'].map((name) => cluster.waitForOpsUrl(name));
   for (const url of [cluster.opsUrl, ...(await Promise.all(agentUrls))])
     scan.addText(`metrics of ${url}`, await (await fetch(`${url}/metrics`)).text());
+  await traces.waitForTexts(
+    ...['cloudless-coordinator', 'cloudless-agent', 'CreateSecret', 'RotateCertificateAuthority'],
+  );
+  scan.addBytes('traces', traces.received);
   cluster.addOutputsTo(scan, { environmentsOf: ['agent-2', 'agent-3'] });
 
   expect(scan.findings).toEqual([]);
