@@ -24,7 +24,7 @@ function openAttempts(attempts: readonly (readonly (string | Error)[])[]) {
 }
 
 /**
- * Reads the stream with {@link withReconnect} for at most 75 s of the clock.
+ * Reads the stream with {@link withReconnect} for at most 300 s of the clock.
  * @returns The items, the reported losses, the start time of each attempt in milliseconds after the
  *   first attempt, and the result: `ended`, `running` or the thrown error.
  */
@@ -51,12 +51,16 @@ async function run(
     () => (result = 'ended'),
     (reason: unknown) => (result = reason),
   );
-  for (let turn = 0; turn < 1_500 && result === 'running'; turn += 1) {
+  for (let turn = 0; turn < 6_000 && result === 'running'; turn += 1) {
     await settle();
     await clock.advance(50);
   }
   return { items, losses, result, startedAtMs: startedAtMs.map((ms) => ms - startedAtMs[0]!) };
 }
+
+const overloaded = toConnectError(
+  new CloudlessError('SERVER_OVERLOADED', 'try again in 2 s', { retryAfterMs: 2_000 }),
+);
 
 describe('withReconnect', () => {
   it('continues with the next attempt after a connection error, and reports the loss once', async () => {
@@ -84,9 +88,6 @@ describe('withReconnect', () => {
   });
 
   it('waits as long as an overloaded coordinator says, and retries no other refusal of resources', async () => {
-    const overloaded = toConnectError(
-      new CloudlessError('SERVER_OVERLOADED', 'try again in 2 s', { retryAfterMs: 2_000 }),
-    );
     expect(await run([['a', lost], [overloaded], ['b']])).toMatchObject({
       items: ['a', 'b'],
       startedAtMs: [0, 250, 2_250],
@@ -103,6 +104,17 @@ describe('withReconnect', () => {
     expect(delays.slice(0, 7)).toEqual([250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]);
     expect(startedAtMs.at(-1)).toBeGreaterThanOrEqual(60_000);
     expect(startedAtMs.at(-2)).toBeLessThan(60_000);
+  });
+
+  it('waits for an overloaded coordinator for longer than a minute', async () => {
+    const refusals = Array.from({ length: 40 }, () => [overloaded]);
+    const { items, losses, startedAtMs } = await run([['a', lost], ...refusals, ['b']]);
+    expect({ items, losses }).toEqual({ items: ['a', 'b'], losses: ['[unavailable] no leader'] });
+    expect(startedAtMs.at(-1)).toBeGreaterThan(120_000);
+    // The minute begins with the last answer.
+    const unreachable = await run([['a', lost], ...refusals, [lost]]);
+    expect(unreachable.result).toBe(lost);
+    expect(unreachable.startedAtMs.at(-1)! - startedAtMs.at(-1)!).toBeGreaterThanOrEqual(55_000);
   });
 
   it('starts with the shortest delay again after it has received an item', async () => {

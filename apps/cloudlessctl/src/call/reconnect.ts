@@ -33,8 +33,8 @@ const FIRST_DELAY_MS = 250;
 /** Longest delay: a user does not wait much longer than the coordinator needs to start. */
 const MAX_DELAY_MS = 5_000;
 /**
- * Time without a connection after which the error is thrown. A restarted coordinator answers within
- * seconds.
+ * Time without an answer after which the error is thrown. A restarted coordinator answers within
+ * seconds. An overloaded coordinator has answered.
  */
 const GIVE_UP_MS = 60_000;
 
@@ -45,7 +45,7 @@ const GIVE_UP_MS = 60_000;
  * leads.
  * @param open - Opens the stream. From the second call on, the stream starts after the last item.
  * @throws The error of the stream: at once when the error cannot be retried or `signal` is aborted,
- *   otherwise after a minute without a connection.
+ *   otherwise after a minute without an answer.
  */
 export async function* withReconnect<Item>(
   open: () => AsyncIterable<Item>,
@@ -53,7 +53,9 @@ export async function* withReconnect<Item>(
 ): AsyncGenerator<Item> {
   const { clock, signal, endless } = options;
   let hasWorked = options.hasAnswered ?? false;
-  let lostAt: number | undefined;
+  let isLost = false;
+  /** Time of the last answer; from the loss of the connection on. */
+  let answeredAt = 0;
   let delayMs = FIRST_DELAY_MS;
   for (;;) {
     let failure: unknown = new Error('the coordinator ended the stream');
@@ -61,7 +63,7 @@ export async function* withReconnect<Item>(
     try {
       for await (const item of open()) {
         hasWorked = true;
-        lostAt = undefined;
+        isLost = false;
         delayMs = FIRST_DELAY_MS;
         yield item;
       }
@@ -75,12 +77,10 @@ export async function* withReconnect<Item>(
       if (signal.aborted || !hasWorked || !isRetried) throw reason;
       failure = reason;
     }
-    if (lostAt === undefined) {
-      lostAt = clock.now();
-      await options.onLost(failure instanceof Error ? failure.message : String(failure));
-    } else if (clock.now() - lostAt >= GIVE_UP_MS) {
-      throw failure;
-    }
+    if (!isLost || overloadMs > 0) answeredAt = clock.now();
+    if (clock.now() - answeredAt >= GIVE_UP_MS) throw failure;
+    if (!isLost) await options.onLost(failure instanceof Error ? failure.message : String(failure));
+    isLost = true;
     await sleep(clock, Math.max(delayMs, overloadMs), signal);
     delayMs = Math.min(MAX_DELAY_MS, delayMs * 2);
   }
