@@ -95,6 +95,16 @@ export {
   withRouteDefaults,
 } from './network/route-rules.js';
 export { createExposedSpec } from './network/exposed-service.js';
+export {
+  containsAddress,
+  containsNetwork,
+  findNetworkProblem,
+  formatIpNetwork,
+  parseIpAddress,
+  parseIpNetwork,
+} from './network/ip-network.js';
+export type { IpAddress, IpNetwork } from './network/ip-network.js';
+export { EGRESS_CAPABILITY, findServicePatternProblem } from './spec/egress-rules.js';
 export { checkSameMode, checkScalable } from './spec/mode-rules.js';
 export { normalizeCapability } from './spec/linux-capabilities.js';
 export { parseProfile, parseSelinuxOptions } from './spec/security-options.js';

@@ -158,6 +158,11 @@ describe('listRequiredCapabilities', () => {
       needs: ['runtime.cri'],
     },
     {
+      name: 'a limit of destinations, also to none',
+      given: { image: 'a', network: { egress: {} } },
+      needs: ['runtime.cri', 'network.egress'],
+    },
+    {
       name: 'volumes of all kinds, some twice',
       given: {
         image: 'a',

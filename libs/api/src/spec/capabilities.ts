@@ -8,6 +8,7 @@ import {
   type WorkloadSpec,
 } from '../gen.js';
 import { resolveDisconnectTimes } from './defaults.js';
+import { EGRESS_CAPABILITY } from './egress-rules.js';
 import {
   FILES_CAPABILITY,
   FILES_SIGNAL_CAPABILITY,
@@ -96,8 +97,12 @@ function listLimitCapabilities({ resources }: WorkloadSpec): readonly string[] {
  * Returns the capabilities for the network. With `host_network`, host ports need no port mapping.
  */
 function listNetworkCapabilities({ network, ports }: WorkloadSpec): readonly string[] {
-  if (network?.hostNetwork === true) return ['network.host'];
-  return ports.some(({ hostPort }) => hostPort !== 0) ? ['ports.host'] : [];
+  const isHost = network?.hostNetwork === true;
+  return [
+    ...(isHost ? ['network.host'] : []),
+    ...(!isHost && ports.some(({ hostPort }) => hostPort !== 0) ? ['ports.host'] : []),
+    ...(network?.egress === undefined ? [] : [EGRESS_CAPABILITY]),
+  ];
 }
 
 function listVolumeCapabilities({ volumes }: WorkloadSpec): readonly string[] {

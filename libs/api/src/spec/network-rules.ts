@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import type { Violation } from '@cloudless/base';
 import { Port_Protocol, type ExtraHost, type Volume, type WorkloadSpec } from '../gen.js';
+import { validateEgress } from './egress-rules.js';
 
 /**
  * Validates the network settings and host ports, beyond the rules of the proto. The paths of the
@@ -10,8 +11,6 @@ export function* validateNetwork(spec: WorkloadSpec): Generator<Violation> {
   const { network } = spec;
   yield* validateHostPorts(spec);
   if (network === undefined) return;
-  if (network.egress !== undefined)
-    yield { field: 'spec.network.egress', message: 'is not supported yet; remove it' };
   if (network.hostNetwork && network.hostname !== '') {
     const message = 'with host_network the hostname is that of the node; remove one of them';
     yield { field: 'spec.network.hostname', message };
@@ -24,6 +23,7 @@ export function* validateNetwork(spec: WorkloadSpec): Generator<Violation> {
     };
   }
   yield* validateExtraHosts(network.extraHosts, spec.volumes);
+  yield* validateEgress(spec);
 }
 
 function* validateExtraHosts(
