@@ -1,4 +1,4 @@
-import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import { InvalidInputError } from '@cloudless/base';
 import { compilePolicy } from './compile-policy.js';
 import { EXPRESSION_LIMITS } from './expression/budget.js';
 import { RULE_TYPES } from './rules/rule-types.js';
@@ -82,19 +82,6 @@ describe('a type of rule', () => {
     for (const known of RULE_TYPES) expect(problem).toContain(known);
   });
 
-  it('EGRESS_DESTINATION is refused as not built, by its name', () => {
-    const compile = () =>
-      compilePolicy(withConfig('EGRESS_DESTINATION', { allowed: ['10.0.0.0/8'] }));
-    expect(compile).toThrow(CloudlessError);
-    expect(compile).toThrow(
-      expect.objectContaining({
-        kind: 'unimplemented',
-        message:
-          'rules[0].type: EGRESS_DESTINATION is not supported in this version: a workload spec has no destinations, and network proxies do not limit destinations yet',
-      }),
-    );
-  });
-
   it.each(RULE_TYPES)('%s has no unknown fields', (type) => {
     const problems = problemsOf(withConfig(type, { unknown: 1 }));
     expect(problems).toContainEqual(
@@ -129,6 +116,48 @@ it.each([
     'CAPABILITIES',
     { deniedAdd: ['ROOT'] },
     '.denied_add[0]: "ROOT" is not allowed; use Linux capabilities such as NET_ADMIN, or ALL',
+  ],
+  ['EGRESS_DESTINATION', {}, '.allowed: is required'],
+  [
+    'EGRESS_DESTINATION',
+    { allowed: '10.0.0.0/8' },
+    '.allowed: must be a list of at most 64 destinations',
+  ],
+  ['EGRESS_DESTINATION', { allowed: ['*'] }, '.allowed[0]: "*" is not an object'],
+  [
+    'EGRESS_DESTINATION',
+    { allowed: [{ service: '*' }, { service: '*', cidr: '::/0' }] },
+    '.allowed[1]: needs exactly one of cidr, service',
+  ],
+  [
+    'EGRESS_DESTINATION',
+    { allowed: [{ cidr: '10.0.0.1/8' }] },
+    '.allowed[0].cidr: 10.0.0.1/8 has host bits: use 10.0.0.0/8',
+  ],
+  [
+    'EGRESS_DESTINATION',
+    { allowed: [{ service: 'db.shop' }] },
+    '.allowed[0].service: "db.shop" is a host name; write shop/db',
+  ],
+  [
+    'EGRESS_DESTINATION',
+    { allowed: [{ service: '*', ports: [] }] },
+    '.allowed[0].ports: must be a list of 1 to 16 ports',
+  ],
+  [
+    'EGRESS_DESTINATION',
+    { allowed: [{ service: '*', ports: [{ port: 80, endPort: 79 }] }] },
+    '.allowed[0].ports[0].end_port: 79 is not a whole number from 80 to 65535',
+  ],
+  [
+    'EGRESS_DESTINATION',
+    { allowed: [{ service: '*', ports: [{ port: 80, protocol: 'tcp' }] }] },
+    '.allowed[0].ports[0].protocol: "tcp" is not allowed; use TCP, UDP',
+  ],
+  [
+    'EGRESS_DESTINATION',
+    { allowed: [{ service: '*', ports: [{ port: 80, name: 'web' }] }] },
+    '.allowed[0].ports[0].name: unknown field; allowed are port, protocol, end_port',
   ],
   ['RESOURCE_LIMIT', { maxPids: 0 }, '.max_pids: 0 is not a whole number from 1 to 2^53 - 1'],
   [

@@ -1,4 +1,4 @@
-import { CloudlessError, errorMessageOf, InvalidInputError, type Violation } from '@cloudless/base';
+import { errorMessageOf, InvalidInputError, type Violation } from '@cloudless/base';
 import { compileCondition, type ConditionCheck } from './conditions/compile-condition.js';
 import { EXPRESSION_LIMITS } from './expression/budget.js';
 import { celEngine, type ExpressionEngine } from './expression/cel.js';
@@ -6,12 +6,7 @@ import { createExpressionCheck } from './expression/expression-rule.js';
 import { LIMITS, type Finding, type PolicyAction } from './model.js';
 import { ConfigReader, isRawObject, isWhole, show, type RawObject } from './rules/config-reader.js';
 import type { Report, RuleCheck } from './rules/rule-definition.js';
-import {
-  NATIVE_RULES,
-  RULE_TYPES,
-  UNIMPLEMENTED_RULE_TYPES,
-  type NativeRuleType,
-} from './rules/rule-types.js';
+import { NATIVE_RULES, RULE_TYPES, type NativeRuleType } from './rules/rule-types.js';
 
 /** A rule that is ready for evaluation. */
 export interface CompiledRule {
@@ -54,7 +49,6 @@ const RULE_FIELDS: readonly string[] = ['name', 'type', 'config', 'conditions'];
  * policies that are not enabled.
  * @throws {@link InvalidInputError} with every problem, each with the path of the field, as in
  *   `rules[0].config.allowed[1]`, and what is allowed there.
- * @throws kind `unimplemented` when a rule has a type that is known and not built.
  */
 export function compilePolicy(
   raw: unknown,
@@ -130,11 +124,6 @@ function readCheck(
   engine: ExpressionEngine,
   report: Report,
 ): RuleCheck | undefined {
-  if (typeof type === 'string' && Object.hasOwn(UNIMPLEMENTED_RULE_TYPES, type)) {
-    const reason = UNIMPLEMENTED_RULE_TYPES[type];
-    const message = `${path}.type: ${type} is not supported in this version: ${reason}`;
-    throw new CloudlessError('unimplemented', message);
-  }
   if (!(RULE_TYPES as readonly unknown[]).includes(type)) {
     const message = `${show(type)} is not a type of rule; use ${RULE_TYPES.join(', ')}`;
     report({ field: `${path}.type`, message });

@@ -12,6 +12,8 @@ export { CONDITION_OPERATORS, LIMITS } from './model.js';
 export type {
   ConditionOperator,
   ConditionValue,
+  EgressAllowed,
+  EgressAllowedPort,
   Finding,
   IdRange,
   Policy,

@@ -123,6 +123,15 @@ export interface RuleConfigs {
     /** Capabilities that a workload must drop. Dropping `ALL` drops each of them. */
     readonly requiredDrop?: readonly string[];
   };
+  /**
+   * Destinations of connections. A workload needs a limit of its destinations (`network.egress`),
+   * and each of its destinations must lie within one of the allowed destinations: its network in the
+   * network, its services among the services, and all its ports in the ports.
+   */
+  readonly EGRESS_DESTINATION: {
+    /** Allowed destinations, at most 64; none with an empty list. */
+    readonly allowed: readonly EgressAllowed[];
+  };
   /** Upper bounds of limits and requests. A workload without the limit violates its bound. */
   readonly RESOURCE_LIMIT: {
     /** Bound of `resources.limits.cpu_millis`, thousandths of a core. */
@@ -217,6 +226,26 @@ export type RuleType = keyof RuleConfigs;
 
 /** Source of a volume. */
 export type VolumeType = 'EMPTY_DIR' | 'HOST_PATH' | 'NAMED';
+
+/** A destination that EGRESS_DESTINATION allows. Exactly one of `cidr` and `service` is required. */
+export interface EgressAllowed {
+  /** IPv4 or IPv6 network, or an address: `10.0.0.0/8`. */
+  readonly cidr?: string;
+  /** Services: `<namespace>/<name>`, `<namespace>/*`, or `*` for all. */
+  readonly service?: string;
+  /** 1 to 16 ports. Default: every port of every protocol. */
+  readonly ports?: readonly EgressAllowedPort[];
+}
+
+/** A port or a range of ports that EGRESS_DESTINATION allows. */
+export interface EgressAllowedPort {
+  /** Default: TCP. */
+  readonly protocol?: 'TCP' | 'UDP';
+  /** The port, or the first port of the range, 1 to 65535. */
+  readonly port: number;
+  /** The last port of the range, `port` to 65535. Default: `port`. */
+  readonly endPort?: number;
+}
 
 /** Range of numeric ids; both ends belong to the range. */
 export interface IdRange {

@@ -72,9 +72,21 @@ describe('policies', () => {
 
   it.each([
     {
-      name: 'a type that is not enforced',
+      name: 'a destination that is no network',
+      spec: aPolicySpec({
+        type: Type.EGRESS_DESTINATION,
+        config: {
+          case: 'egressDestination',
+          value: { allowed: [{ destination: { case: 'cidr', value: '10.0.0.1/8' } }] },
+        },
+      }),
+      error:
+        '[invalid_argument] spec.rules[0].egress_destination.allowed[0].cidr: 10.0.0.1/8 has host bits: use 10.0.0.0/8',
+    },
+    {
+      name: 'destinations that are not configured',
       spec: aPolicySpec({ type: Type.EGRESS_DESTINATION }),
-      error: '[unimplemented] rules[0].type: EGRESS_DESTINATION is not supported in this version',
+      error: '[invalid_argument] spec.rules[0].egress_destination.allowed: is required',
     },
     {
       name: 'no type',

@@ -3,8 +3,10 @@ import { ValueSchema } from '@bufbuild/protobuf/wkt';
 import {
   PolicyCondition_OperatorSchema as OperatorSchema,
   PolicyRule_TypeSchema as TypeSchema,
+  Port_ProtocolSchema as ProtocolSchema,
   PolicySpec_ActionSchema as ActionSchema,
   VolumeTypeRule_SourceSchema as SourceSchema,
+  type EgressDestination,
   type IdRange,
   type PolicyCondition,
   type PolicyRule,
@@ -24,8 +26,7 @@ export function countExpressions({ rules }: Pick<PolicySpec, 'rules'>): number {
 /**
  * Checks a policy and prepares its evaluation.
  * @param prefix - Path of the spec in the request: `spec`.
- * @throws kind `invalid` with the path of each wrong field below `prefix`; `unimplemented` for a type
- *   of rule that is known and not enforced.
+ * @throws kind `invalid` with the path of each wrong field below `prefix`.
  */
 export function compileSpec(
   name: string,
@@ -82,6 +83,8 @@ function toConfig({ type, config }: PolicyRule): object {
       const lists = listSet({ allowedAdd, deniedAdd, requiredDrop });
       return forbidAdd ? { ...lists, allowedAdd: [] } : lists;
     }
+    case 'egressDestination':
+      return { allowed: config.value.allowed.map(toDestination) };
     case 'resourceLimit': {
       const { maxCpuMillis, maxMemoryBytes, maxPids, maxStorageBytes, maxBandwidthBps } =
         config.value;
@@ -130,6 +133,18 @@ function toConfig({ type, config }: PolicyRule): object {
     default:
       throw new TypeError(`no configuration for ${toName(TypeSchema, type)}`);
   }
+}
+
+function toDestination({ destination, ports }: EgressDestination): object {
+  const list = ports.map(({ protocol, port, endPort }) => ({
+    protocol: toName(ProtocolSchema, protocol),
+    port,
+    ...(endPort === 0 ? {} : { endPort }),
+  }));
+  return {
+    ...(destination.case === undefined ? {} : { [destination.case]: destination.value }),
+    ...(list.length === 0 ? {} : { ports: list }),
+  };
 }
 
 type ConfigValue = readonly string[] | bigint | boolean | undefined;

@@ -1,6 +1,8 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import {
   PolicyRule_Type as Type,
+  type EgressDestinationSchema,
+  type EgressPortSchema,
   type PolicyRuleSchema,
   type PolicySpecSchema,
   type WorkloadSpecSchema,
@@ -20,7 +22,14 @@ export interface RuleCase {
 
 const image = 'nginx:alpine';
 
-/** A case for each type of rule that this version enforces. */
+function aDestination(
+  value: string,
+  ...ports: MessageInitShape<typeof EgressPortSchema>[]
+): MessageInitShape<typeof EgressDestinationSchema> {
+  return { destination: { case: 'cidr', value }, ports };
+}
+
+/** A case for each type of rule. */
 export const RULE_CASES: readonly RuleCase[] = [
   {
     rule: {
@@ -39,6 +48,25 @@ export const RULE_CASES: readonly RuleCase[] = [
     refused: { image, security: { capabilitiesAdd: ['NET_ADMIN'] } },
     accepted: { image },
     field: 'spec.security.capabilities_add[0]',
+  },
+  {
+    rule: {
+      type: Type.EGRESS_DESTINATION,
+      config: {
+        case: 'egressDestination',
+        value: { allowed: [aDestination('10.0.0.0/8', { port: 1, endPort: 1023 })] },
+      },
+    },
+    refused: { image, network: { egress: { allowed: [aDestination('10.0.0.0/8')] } } },
+    accepted: {
+      image,
+      network: {
+        egress: {
+          allowed: [aDestination('10.1.0.0/16', { port: 443 }, { port: 80, endPort: 89 })],
+        },
+      },
+    },
+    field: 'spec.network.egress.allowed[0]',
   },
   {
     rule: {

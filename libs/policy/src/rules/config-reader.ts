@@ -54,10 +54,7 @@ export class ConfigReader {
   /** Reads a text that is not empty. */
   text<Key extends string>(
     key: Key,
-    {
-      required = false,
-      maxBytes = LIMITS.textLength,
-    }: { readonly required?: boolean; readonly maxBytes?: number } = {},
+    { required = false, maxBytes = LIMITS.textLength, findProblem }: TextOptions = {},
   ): Optional<Key, string> {
     const value = this.take(key, required);
     if (value === undefined) return {};
@@ -66,7 +63,46 @@ export class ConfigReader {
     const size = utf8Length(value);
     if (size > maxBytes)
       return this.refuse(key, `has ${size} bytes; at most ${maxBytes} are allowed`);
+    const problem = findProblem?.(value);
+    return problem === undefined ? toPart(key, value) : this.refuse(key, problem);
+  }
+
+  /** Reads one of some texts. */
+  choice<Key extends string, Choice extends string>(
+    key: Key,
+    choices: readonly Choice[],
+  ): Optional<Key, Choice> {
+    const value = this.take(key, false);
+    if (value === undefined) return {};
+    if (!(choices as readonly unknown[]).includes(value))
+      return this.refuse(key, `${show(value)} is not allowed; use ${choices.join(', ')}`);
     return toPart(key, value);
+  }
+
+  /**
+   * Reads a list of objects.
+   * @param read - Reads one object. Its reader is finished here.
+   */
+  objects<Key extends string, Item>(
+    key: Key,
+    read: (reader: ConfigReader) => Item,
+    { required = false, allowEmpty = false, max, expected }: ObjectsOptions,
+  ): Optional<Key, readonly Item[]> {
+    const value = this.take(key, required);
+    if (value === undefined) return {};
+    if (!Array.isArray(value) || value.length > max || (!allowEmpty && value.length === 0)) {
+      const size = allowEmpty ? `at most ${max}` : `1 to ${max}`;
+      return this.refuse(key, `must be a list of ${size} ${expected}`);
+    }
+    const items: Item[] = [];
+    for (const [index, item] of value.entries()) {
+      const path = `${key}[${index}]`;
+      if (!isRawObject(item)) return this.refuse(path, `${show(item)} is not an object`);
+      const reader = new ConfigReader(item, `${this.path}.${toSnakeCase(path)}`, this.report);
+      items.push(read(reader));
+      reader.finish();
+    }
+    return toPart(key, items);
   }
 
   /** Reads true or false. */
@@ -77,12 +113,16 @@ export class ConfigReader {
     return toPart(key, value);
   }
 
-  /** Reads a whole number from 1. */
-  amount<Key extends string>(key: Key): Optional<Key, number> {
-    const value = this.take(key, false);
+  /** Reads a whole number, by default from 1. */
+  amount<Key extends string>(
+    key: Key,
+    { required = false, min = 1, max = Number.MAX_SAFE_INTEGER }: AmountOptions = {},
+  ): Optional<Key, number> {
+    const value = this.take(key, required);
     if (value === undefined) return {};
-    if (!isWhole(value, 1, Number.MAX_SAFE_INTEGER))
-      return this.refuse(key, `${show(value)} is not a whole number from 1 to 2^53 - 1`);
+    const highest = max === Number.MAX_SAFE_INTEGER ? '2^53 - 1' : String(max);
+    if (!isWhole(value, min, max))
+      return this.refuse(key, `${show(value)} is not a whole number from ${min} to ${highest}`);
     return toPart(key, value);
   }
 
@@ -125,6 +165,13 @@ export class ConfigReader {
     this.report({ field: this.path, message: `needs at least one of ${names}` });
   }
 
+  /** Reports an object in which none or several of some fields are set. */
+  requireExactlyOne(...keys: readonly string[]): void {
+    if (keys.filter((key) => this.raw[key] !== undefined).length === 1) return;
+    const names = keys.map(toSnakeCase).join(', ');
+    this.report({ field: this.path, message: `needs exactly one of ${names}` });
+  }
+
   /** Reports every field that was not read. */
   finish(): void {
     for (const key of Object.keys(this.raw)) {
@@ -164,6 +211,33 @@ export interface TextsOptions {
   readonly isAllowed?: (text: string) => boolean;
   /** Expected items, for the message: `names of capabilities such as NET_ADMIN`. */
   readonly expected?: string;
+}
+
+/** Options of {@link ConfigReader.text}. */
+export interface TextOptions {
+  readonly required?: boolean;
+  /** Longest text in UTF-8, bytes. Default: {@link LIMITS.textLength}. */
+  readonly maxBytes?: number;
+  /** Returns what is wrong with a text, or undefined. */
+  readonly findProblem?: (text: string) => string | undefined;
+}
+
+/** Options of {@link ConfigReader.objects}. */
+export interface ObjectsOptions {
+  readonly required?: boolean;
+  /** Accepts a list without items. */
+  readonly allowEmpty?: boolean;
+  /** Largest number of items. */
+  readonly max: number;
+  /** Expected items, for the message: `destinations`. */
+  readonly expected: string;
+}
+
+/** Options of {@link ConfigReader.amount}. */
+export interface AmountOptions {
+  readonly required?: boolean;
+  readonly min?: number;
+  readonly max?: number;
 }
 
 /** Returns true for a whole number in a range. */

@@ -1,5 +1,6 @@
 import type { RuleType } from '../model.js';
 import { capabilities } from './capability-rules.js';
+import { egressDestination } from './egress-rules.js';
 import { imageRegistry } from './image-rules.js';
 import { hostNetwork, nodeSelector, resourceLimit, volumeType } from './node-rules.js';
 import type { RuleDefinition } from './rule-definition.js';
@@ -21,6 +22,7 @@ export type NativeRuleType = Exclude<RuleType, 'EXPRESSION'>;
 export const NATIVE_RULES: { readonly [Type in NativeRuleType]: RuleDefinition<Type> } = {
   IMAGE_REGISTRY: imageRegistry,
   CAPABILITIES: capabilities,
+  EGRESS_DESTINATION: egressDestination,
   RESOURCE_LIMIT: resourceLimit,
   NODE_SELECTOR: nodeSelector,
   PRIVILEGED_MODE: privilegedMode,
@@ -40,9 +42,3 @@ export const RULE_TYPES: readonly RuleType[] = [
   ...(Object.keys(NATIVE_RULES) as NativeRuleType[]),
   'EXPRESSION',
 ];
-
-/** Types of rules that are refused as not built, each with the reason. */
-export const UNIMPLEMENTED_RULE_TYPES: Readonly<Record<string, string>> = {
-  EGRESS_DESTINATION:
-    'a workload spec has no destinations, and network proxies do not limit destinations yet',
-};

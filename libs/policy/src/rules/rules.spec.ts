@@ -1,3 +1,9 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import {
+  Port_Protocol as Protocol,
+  type EgressDestinationSchema,
+  type EgressPortSchema,
+} from '@cloudless/api';
 import { compilePolicy } from '../compile-policy.js';
 import type { Finding, PolicySubject, RuleConfigs, RuleType } from '../model.js';
 import { createPolicySet, evaluatePolicies } from '../policy-set.js';
@@ -23,6 +29,7 @@ type Case<Type extends RuleType> = readonly [
 
 const image = 'spec.image';
 const add = 'spec.security.capabilities_add[0]';
+const destination = 'spec.network.egress.allowed';
 const MIB = 1024n * 1024n;
 
 const CASES: { readonly [Type in RuleType]: readonly Case<Type>[] } = {
@@ -139,6 +146,94 @@ const CASES: { readonly [Type in RuleType]: readonly Case<Type>[] } = {
       { requiredDrop: ['ALL'] },
       { security: { capabilitiesDrop: ['CHOWN'] } },
       ['spec.security.capabilities_drop', '["CHOWN"]', 'dropping ALL'],
+    ],
+  ],
+  EGRESS_DESTINATION: [
+    [
+      'no limit of destinations',
+      { allowed: [{ cidr: '10.0.0.0/8', ports: [{ port: 443 }] }, { service: 'shop/*' }] },
+      {},
+      [
+        'spec.network.egress',
+        'not set',
+        'a list of destinations within 10.0.0.0/8 port 443/tcp, service shop/*',
+      ],
+    ],
+    ['a limit to no destination', { allowed: [] }, egress()],
+    [
+      'no limit where no destination is allowed',
+      { allowed: [] },
+      { network: { hostname: 'web' } },
+      ['spec.network.egress', 'not set', '{}, which is no destination'],
+    ],
+    [
+      'a destination where none is allowed',
+      { allowed: [] },
+      egress(cidr('10.0.0.0/8', tcp(5432))),
+      [`${destination}[0]`, '10.0.0.0/8 port 5432/tcp', 'no destination'],
+    ],
+    [
+      'networks and addresses within an allowed network',
+      { allowed: [{ cidr: '10.0.0.0/8' }, { cidr: '2001:db8::/32' }] },
+      egress(cidr('10.0.0.0/8'), cidr('10.1.2.3', tcp(1, 9)), cidr('2001:db8:1::/48')),
+    ],
+    [
+      'a network around an allowed network',
+      { allowed: [{ cidr: '10.0.0.0/9' }, { cidr: '10.128.0.0/9' }] },
+      egress(cidr('10.0.0.0/9'), cidr('10.0.0.0/8')),
+      [`${destination}[1]`, '10.0.0.0/8', 'a destination within 10.0.0.0/9, 10.128.0.0/9'],
+    ],
+    [
+      'a network of the other family',
+      { allowed: [{ cidr: '0.0.0.0/0' }] },
+      egress(cidr('::/0')),
+      [`${destination}[0]`, '::/0', 'a destination within 0.0.0.0/0'],
+    ],
+    [
+      'services of an allowed namespace',
+      { allowed: [{ service: 'shop/*' }] },
+      egress(service('shop/web'), service('shop/*')),
+    ],
+    ['services where all are allowed', { allowed: [{ service: '*' }] }, egress(service('*'))],
+    [
+      'a service of a namespace that begins like an allowed one',
+      { allowed: [{ service: 'shop/*' }] },
+      egress(service('shop2/web')),
+      [`${destination}[0]`, 'service shop2/web', 'a destination within service shop/*'],
+    ],
+    [
+      'a namespace where one service is allowed',
+      { allowed: [{ service: 'shop/db' }, { cidr: '0.0.0.0/0' }] },
+      egress(service('shop/db'), service('shop/*')),
+      [`${destination}[1]`, 'service shop/*', 'a destination within service shop/db, 0.0.0.0/0'],
+    ],
+    [
+      'every port where some are allowed',
+      { allowed: [{ service: '*', ports: [{ port: 1, endPort: 65_535 }] }] },
+      egress(service('shop/web')),
+      [`${destination}[0]`, 'service shop/web', 'a destination within service * ports 1-65535/tcp'],
+    ],
+    [
+      'ports in allowed ranges',
+      {
+        allowed: [
+          {
+            cidr: '10.0.0.0/8',
+            ports: [{ port: 80 }, { protocol: 'UDP', port: 50, endPort: 60 }],
+          },
+        ],
+      },
+      egress(cidr('10.0.0.0/8', tcp(80), { ...tcp(50, 60), protocol: Protocol.UDP })),
+    ],
+    [
+      'a port of another protocol',
+      { allowed: [{ cidr: '10.0.0.0/8', ports: [{ port: 53 }] }] },
+      egress(cidr('10.0.0.0/8', tcp(53), { ...tcp(53), protocol: Protocol.UDP })),
+      [
+        `${destination}[0]`,
+        '10.0.0.0/8 ports 53/tcp and 53/udp',
+        'a destination within 10.0.0.0/8 port 53/tcp',
+      ],
     ],
   ],
   RESOURCE_LIMIT: [
@@ -410,6 +505,22 @@ const CASES: { readonly [Type in RuleType]: readonly Case<Type>[] } = {
   ],
 };
 
+function egress(...allowed: MessageInitShape<typeof EgressDestinationSchema>[]): Changes {
+  return { network: { egress: { allowed } } };
+}
+
+function cidr(value: string, ...ports: MessageInitShape<typeof EgressPortSchema>[]) {
+  return { destination: { case: 'cidr' as const, value }, ports };
+}
+
+function service(value: string) {
+  return { destination: { case: 'service' as const, value } };
+}
+
+function tcp(port: number, endPort = 0) {
+  return { port, endPort };
+}
+
 function volume(kind: 'emptyDir' | 'hostPath' | 'named', value: object) {
   return { name: 'data', mountPath: '/data', source: { case: kind, value } } as never;
 }
@@ -436,6 +547,7 @@ describe.each(RULE_TYPES)('a rule of type %s', (type) => {
 it.each([
   ['IMAGE_REGISTRY', { denied: ['docker.io'] }],
   ['CAPABILITIES', { deniedAdd: ['SYS_ADMIN'] }],
+  ['EGRESS_DESTINATION', { allowed: [{ service: '*' }] }],
   ['PRIVILEGED_MODE', {}],
   ['HOST_NETWORK', {}],
   ['VOLUME_TYPE', { allowed: [] }],
