@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeEach, describe } from '@jest/globals';
 import { describeAdoption } from './adoption.js';
+import { describeEgress } from './egress.js';
 import { describeEvents } from './events.js';
 import { describeExec } from './exec.js';
 import { describeExecStreams } from './exec-streams.js';
@@ -56,5 +57,6 @@ export function describeContainerRuntime(name: string, harness: RuntimeHarness):
     describeAdoption(current);
     describeLeases(current);
     describeSignals(current);
+    describeEgress(current);
   });
 }

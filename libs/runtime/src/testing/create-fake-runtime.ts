@@ -124,8 +124,18 @@ class InMemoryRuntime implements FakeRuntime {
     container.signal(signal);
   }
 
-  async limitEgress(_containerId: ContainerId, _rules: readonly EgressRule[]): Promise<void> {
+  async limitEgress(containerId: ContainerId, rules: readonly EgressRule[]): Promise<void> {
+    this.assertOpen();
     this.requireCapability(true, EGRESS_CAPABILITY, 'network.egress');
+    const container = this.machine.requireContainer(containerId);
+    if (container.status.phase !== 'running')
+      throw new CloudlessError('precondition', `container ${containerId} is not running`);
+    if (container.request.network?.egress === undefined)
+      throw new CloudlessError(
+        'precondition',
+        `container ${containerId} was started without network.egress`,
+      );
+    this.machine.recordEgress(containerId, rules);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

@@ -6,6 +6,7 @@ import type {
   ContainerRequest,
   ContainerSignal,
   ContainerStatus,
+  EgressRule,
   ExecEvent,
   ExecRequest,
   LogStream,
@@ -44,6 +45,9 @@ export class FakeMachine {
   private readonly startFailures: CloudlessError[] = [];
   private readonly signalFailures: CloudlessError[] = [];
   private readonly sentSignals: ContainerSignal[] = [];
+  private readonly egressFailures: CloudlessError[] = [];
+  /** Rules of the latest `limitEgress` of each container. */
+  private readonly egressRules = new Map<ContainerId, readonly EgressRule[]>();
   /** Images that have to be pulled; all others are present. */
   readonly images: FakeImages;
   private startedCount = 0;
@@ -72,6 +76,27 @@ export class FakeMachine {
     const failure = this.signalFailures.shift();
     if (failure !== undefined) throw failure;
     this.sentSignals.push(signal);
+  }
+
+  /**
+   * Returns the networks to which a container may open connections: those of its start or of the
+   * latest `limitEgress`. Undefined for every destination.
+   * @throws kind `notFound` when there is no such container.
+   */
+  findEgress(containerId: ContainerId): readonly EgressRule[] | undefined {
+    return this.egressRules.get(containerId) ?? this.requireRequest(containerId).network?.egress;
+  }
+
+  /** Makes the next `limitEgress` fail, which leaves the earlier rules in force. */
+  failNextEgress(failure: CloudlessError): void {
+    this.egressFailures.push(failure);
+  }
+
+  /** @internal For the runtime, which has checked the container. */
+  recordEgress(containerId: ContainerId, rules: readonly EgressRule[]): void {
+    const failure = this.egressFailures.shift();
+    if (failure !== undefined) throw failure;
+    this.egressRules.set(containerId, rules);
   }
 
   /** Number of started containers. */

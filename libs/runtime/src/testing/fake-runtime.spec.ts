@@ -5,8 +5,18 @@ import {
   type RuntimeHarness,
   type RuntimeMachine,
 } from '../conformance/index.js';
-import type { ContainerRequest } from '../container-runtime.js';
+import {
+  EGRESS_CAPABILITY,
+  SIGNAL_CAPABILITY,
+  type ContainerRequest,
+} from '../container-runtime.js';
 import { toBehaviourCommand, createFakeRuntime } from './index.js';
+
+/** Every capability with tests in the suite. */
+const CAPABILITIES = [
+  ...['runtime.process', 'limits.cpu', 'limits.memory', 'disconnect.exclusive', 'exec.tty'],
+  ...[SIGNAL_CAPABILITY, EGRESS_CAPABILITY],
+];
 
 const harness: RuntimeHarness = {
   unknownCommand: ['no-such-executable'],
@@ -14,7 +24,7 @@ const harness: RuntimeHarness = {
   rotatingLines: 15_000,
   open: async (): Promise<RuntimeMachine> => {
     const clock = new ManualClock();
-    let runtime = createFakeRuntime({ clock });
+    let runtime = createFakeRuntime({ clock, capabilities: CAPABILITIES });
     const { machine } = runtime;
     machine.removeExecutable('no-such-executable');
     machine.removeExecutable('unexecutable', 'notExecutable');
@@ -73,6 +83,23 @@ describe('FakeMachine', () => {
       [Symbol.asyncIterator]();
     expect(new TextDecoder().decode((await lines.next()).value?.text)).toBe('no memory');
     expect(await lines.next()).toMatchObject({ done: true });
+  });
+
+  it('shows the egress rules in force, and keeps them when the next limitEgress fails', async () => {
+    const runtime = createFakeRuntime({
+      clock: new ManualClock(),
+      capabilities: [EGRESS_CAPABILITY],
+    });
+    const { containerId } = await runtime.start(request({ network: { egress: [] } }));
+    const rules = [{ network: '192.0.2.0/24' }];
+    const failure = new CloudlessError('precondition', 'the kernel refuses the rules');
+    runtime.machine.failNextEgress(failure);
+    await expect(runtime.limitEgress(containerId, rules)).rejects.toBe(failure);
+    expect(runtime.machine.findEgress(containerId)).toEqual([]);
+    await runtime.limitEgress(containerId, rules);
+    expect(runtime.machine.findEgress(containerId)).toEqual(rules);
+    const free = await runtime.start(request());
+    expect(runtime.machine.findEgress(free.containerId)).toBeUndefined();
   });
 
   it('fails the next start once after failNextStart, without a container', async () => {
