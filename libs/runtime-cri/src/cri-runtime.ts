@@ -9,6 +9,7 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import {
+  EGRESS_CAPABILITY,
   flattenBatches,
   SIGNAL_CAPABILITY,
   withStartFailure,
@@ -52,6 +53,7 @@ import { parsePid } from './containers/to-status.js';
 import { Watcher } from './containers/watcher.js';
 import { CommandRecords } from './exec/command-records.js';
 import { execCommand } from './exec/exec-command.js';
+import { createEgressUnimplementedError, EgressFilter } from './egress/egress-filter.js';
 import { isInOtherNamespace, readProcess, signalProcess } from './system/host-processes.js';
 import { KeyedMutex } from './system/keyed-mutex.js';
 import { ContainerLogs } from './logs/container-logs.js';
@@ -118,6 +120,7 @@ class OpenCriRuntime implements CriRuntime {
   private readonly starter: Starter;
   private readonly stopper: Stopper;
   private readonly watcher: Watcher;
+  private readonly egressFilter = new EgressFilter();
   private readonly execLocks = new KeyedMutex();
   private readonly commandRecords: CommandRecords;
   private readonly containerLogs: ContainerLogs;
@@ -162,6 +165,7 @@ class OpenCriRuntime implements CriRuntime {
       sandboxes,
       images,
       volumes,
+      egressFilter: this.egressFilter,
       owner,
       capabilities,
       maxPids,
@@ -250,8 +254,17 @@ class OpenCriRuntime implements CriRuntime {
     signalProcess(main, signal);
   }
 
-  async limitEgress(_containerId: ContainerId, _rules: readonly EgressRule[]): Promise<void> {
-    throw new CloudlessError('unimplemented', 'network.egress: not supported yet');
+  async limitEgress(containerId: ContainerId, rules: readonly EgressRule[]): Promise<void> {
+    if (!this.capabilities().includes(EGRESS_CAPABILITY)) throw createEgressUnimplementedError();
+    const { status, recorded } = await this.inventory.refreshAndFind(containerId);
+    if (status.phase !== 'running')
+      throw new CloudlessError('precondition', `container ${containerId} is not running`);
+    if (recorded.filteredSandbox === undefined)
+      throw new CloudlessError(
+        'precondition',
+        `container ${containerId} was started without network.egress: start a new container`,
+      );
+    await this.egressFilter.apply(recorded.filteredSandbox, rules);
   }
 
   async renew(_leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {

@@ -30,6 +30,13 @@ describe('the annotation of a container', () => {
     expect(fromAnnotations(toAnnotations(aRequest(parts)))).toEqual(recorded);
   });
 
+  it('stores the process whose network is filtered', () => {
+    const filteredSandbox = { pid: 7, startToken: '1234' };
+    expect(fromAnnotations(toAnnotations(aRequest(), { filteredSandbox }))).toMatchObject({
+      filteredSandbox,
+    });
+  });
+
   it.each([
     {
       name: 'of an earlier version',
@@ -44,7 +51,7 @@ describe('the annotation of a container', () => {
     { name: 'damaged', text: '{', labels: {} },
     {
       name: 'of another shape',
-      text: '{"labels":{"a":1},"ports":{},"group":5,"hostNetwork":"yes"}',
+      text: '{"labels":{"a":1},"ports":{},"group":5,"hostNetwork":"yes","filteredSandbox":{"pid":7}}',
       labels: {},
     },
   ])('is read without an exception when it is $name', ({ text, labels }) => {

@@ -1,5 +1,6 @@
-import type { ContainerId } from '@cloudless/base';
+import { definedFields, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
+import type { SandboxProcess } from '../egress/egress-filter.js';
 
 /**
  * Owner of containers: one agent. Of two agents on one container runtime, neither touches the
@@ -36,6 +37,11 @@ export interface RecordedRequest {
   readonly group?: string;
   /** Set when the container is in the network of the machine. */
   readonly hostNetwork?: true;
+  /**
+   * Process that holds the network of the container; set when a packet filter limits the
+   * destinations of its connections.
+   */
+  readonly filteredSandbox?: SandboxProcess;
 }
 
 /** Returns the label selector for all containers of an owner, which is part of every list. */
@@ -94,13 +100,17 @@ export function needsVolumeGroup({
  * Builds the annotation with the {@link RecordedRequest}. The labels of the request are part of the
  * annotation because they may be longer than container runtimes allow for labels.
  */
-export function toAnnotations(request: ContainerRequest): Record<string, string> {
+export function toAnnotations(
+  request: ContainerRequest,
+  { filteredSandbox }: Pick<RecordedRequest, 'filteredSandbox'> = {},
+): Record<string, string> {
   const { labels, ports, network } = request;
   const recorded: RecordedRequest = {
     labels,
     ports,
     ...(needsVolumeGroup(request) ? { group: toVolumeGroup(request) } : {}),
     ...(network?.hostNetwork === true ? { hostNetwork: true } : {}),
+    ...definedFields({ filteredSandbox }),
   };
   return { [REQUEST_ANNOTATION]: JSON.stringify(recorded) };
 }
@@ -111,7 +121,7 @@ export function toAnnotations(request: ContainerRequest): Record<string, string>
  */
 export function fromAnnotations(annotations: Readonly<Record<string, string>>): RecordedRequest {
   try {
-    const { labels, ports, group, hostNetwork } = JSON.parse(
+    const { labels, ports, group, hostNetwork, filteredSandbox } = JSON.parse(
       annotations[REQUEST_ANNOTATION] ?? '{}',
     ) as Partial<RecordedRequest>;
     return {
@@ -119,6 +129,7 @@ export function fromAnnotations(annotations: Readonly<Record<string, string>>): 
       ports: Array.isArray(ports) ? ports.filter(isPort) : [],
       ...(typeof group === 'string' ? { group } : {}),
       ...(hostNetwork === true ? { hostNetwork } : {}),
+      ...(isSandboxProcess(filteredSandbox) ? { filteredSandbox } : {}),
     };
   } catch {
     return { labels: {}, ports: [] };
@@ -138,4 +149,9 @@ function isPort(value: unknown): value is PortRequest {
   return (
     typeof name === 'string' && Number.isInteger(port) && (protocol === 'tcp' || protocol === 'udp')
   );
+}
+
+function isSandboxProcess(value: unknown): value is SandboxProcess {
+  const { pid, startToken } = (value ?? {}) as Partial<SandboxProcess>;
+  return Number.isInteger(pid) && typeof startToken === 'string';
 }

@@ -456,6 +456,39 @@ describe('checkRequest', () => {
       expectedText: 'init: this node lacks the capability container.init',
     },
     {
+      parts: { network: { egress: [] } },
+      kind: 'unimplemented',
+      expectedText:
+        'network.egress: this node lacks the capability network.egress: its agent needs',
+    },
+    {
+      parts: { network: { egress: [], hostNetwork: true } },
+      kind: 'invalid',
+      expectedText: 'network.egress: cannot limit the network of the machine',
+    },
+    {
+      parts: { network: { egress: [] }, security: { privileged: true } },
+      kind: 'invalid',
+      expectedText: 'network.egress: a privileged container evades the limit',
+    },
+    {
+      parts: { network: { egress: [] }, security: { runtimeClass: 'runsc' } },
+      kind: 'invalid',
+      expectedText: 'network.egress: another runtime may have a network that evades the limit',
+    },
+    ...['ALL', 'NET_ADMIN', 'NET_RAW', 'SYS_ADMIN', 'SYS_PTRACE', 'DAC_READ_SEARCH'].map(
+      (name) => ({
+        parts: { network: { egress: [] }, security: { capabilitiesAdd: ['CHOWN', name] } },
+        kind: 'invalid',
+        expectedText: `network.egress: a container with ${name} evades the limit`,
+      }),
+    ),
+    {
+      parts: { network: { egress: [{ network: '10.0.0.1/8' }] } },
+      kind: 'invalid',
+      expectedText: 'network.egress[0].network: "10.0.0.1/8" is not a network such as',
+    },
+    {
       parts: { limits: { pids: 1 } },
       kind: 'unimplemented',
       expectedText: 'limits.pids: this node lacks the capability limits.pids',

@@ -10,11 +10,12 @@ import {
 import { checkMountPaths, type ContainerMount } from '../volumes/mount-paths.js';
 import { checkDevices } from './config/devices.js';
 import { checkRequiredCapabilities } from './config/required-capabilities.js';
+import { checkEgress } from './config/egress.js';
 import { checkNetwork, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
 import { checkSysctls, toSysctls } from './config/sysctls.js';
-import { toContainerSelector, toAnnotations, type Owner } from './labels.js';
+import { toContainerSelector, toAnnotations, type Owner, type RecordedRequest } from './labels.js';
 import { checkUlimits } from './ulimits.js';
 
 /** Name of the log file of a container, in its log directory. */
@@ -44,6 +45,7 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   }
   checkSecurity(request);
   checkNetwork(request);
+  checkEgress(request);
   checkSysctls(request);
   checkDevices(request);
   checkUlimits(request);
@@ -94,7 +96,7 @@ export function toSandboxConfig(
 }
 
 /** Settings of a container that its request does not contain. */
-export interface ContainerSettings {
+export interface ContainerSettings extends Pick<RecordedRequest, 'filteredSandbox'> {
   /** Id of the image in the runtime. */
   readonly imageRef: string;
   readonly mounts: readonly ContainerMount[];
@@ -107,8 +109,9 @@ export interface ContainerSettings {
 export function toContainerConfig(
   request: ContainerRequest,
   owner: Owner,
-  { imageRef, mounts, pids, kernel }: ContainerSettings,
+  settings: ContainerSettings,
 ): ContainerConfig {
+  const { imageRef, mounts, pids, kernel } = settings;
   const { containerId, command, args, env, secretEnv, workingDir = '' } = request;
   return create(ContainerConfigSchema, {
     metadata: { name: 'main' },
@@ -123,7 +126,7 @@ export function toContainerConfig(
     devices: [...(request.devices ?? [])],
     mounts: mounts.map(({ inMemory: _, mountPoint: __, ...mount }) => mount),
     labels: toContainerSelector(owner, containerId),
-    annotations: toAnnotations(request),
+    annotations: toAnnotations(request, settings),
     logPath: LOG_FILE,
     linux: {
       resources: toResources(request, pids, kernel),

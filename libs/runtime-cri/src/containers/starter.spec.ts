@@ -14,6 +14,7 @@ import {
   PodSandboxConfigSchema,
 } from '../gen/runtime/v1/api_pb.js';
 import { isUnified } from '../system/pids-limit.js';
+import { EgressFilter } from '../egress/egress-filter.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { aRequest, ALL_CAPABILITIES } from '../testing/requests.js';
 import { GroupVolumes } from '../volumes/group-volumes.js';
@@ -65,6 +66,7 @@ function open(agentOwner = owner): {
     client,
     inventory: newInventory,
     sandboxes: new Sandboxes(client, agentOwner, getLogDirectory),
+    egressFilter: new EgressFilter(),
     images: new Images({ client, clock: systemClock, record: async () => async () => undefined }),
     volumes: new GroupVolumes({ store, inventory: newInventory, log }),
   };
@@ -347,6 +349,15 @@ describe('a failed start', () => {
       message: 'no',
     });
     expect(existsSync(getEmptyDirectory('r'))).toBe(false);
+  });
+
+  it('removes the sandbox, and creates no container, when the runtime does not report the process whose network is limited', async () => {
+    await expect(start({ network: { egress: [] } })).rejects.toMatchObject({
+      kind: 'unimplemented',
+      message: expect.stringContaining('network.egress: this node lacks the capability'),
+    });
+    expect(server.calls).not.toContain('createContainer');
+    expect(server.sandboxes.size).toBe(0);
   });
 
   it('rejects with kind internal when its sandbox cannot be removed', async () => {

@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import {
   CloudlessError,
+  definedFields,
   errorFields,
   errorKindOf,
   type Clock,
@@ -12,6 +13,11 @@ import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { PortReservations } from '@cloudless/app-kit';
 import type { CriClient } from '../client/cri-client.js';
 import type { PodSandboxConfig } from '../gen/runtime/v1/api_pb.js';
+import {
+  createEgressUnimplementedError,
+  type EgressFilter,
+  type SandboxProcess,
+} from '../egress/egress-filter.js';
 import { isUnified, PidsLimit } from '../system/pids-limit.js';
 import { canLimitSwap } from '../system/swap-limits.js';
 import type { GroupVolumes } from '../volumes/group-volumes.js';
@@ -26,6 +32,7 @@ import { claimHostPorts, type PortRange } from './host-ports.js';
 import type { ContainerInventory } from './inventory.js';
 import { toVolumeGroup, needsVolumeGroup, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
+import { readSandboxProcess } from './sandbox-process.js';
 import type { Sandboxes } from './sandboxes.js';
 import { IdInUseError, isNameTaken, toRemovedStartError, toStartError } from './start-failure.js';
 import { parsePid } from './to-status.js';
@@ -37,6 +44,7 @@ export interface StarterOptions {
   readonly sandboxes: Sandboxes;
   readonly images: Images;
   readonly volumes: GroupVolumes;
+  readonly egressFilter: EgressFilter;
   readonly owner: Owner;
   /** Returns the current capabilities of this node. */
   readonly capabilities: () => readonly string[];
@@ -246,8 +254,7 @@ export class Starter {
     const { podSandboxId, config: sandboxConfig } = sandbox;
     const pids = this.resolvePidsLimit(request);
     const { ulimits = [] } = request;
-    if (ulimits.length > 0)
-      await limitSandbox(await inventory.readSandboxPid(podSandboxId), ulimits);
+    const filteredSandbox = await this.limitSandbox(request, podSandboxId);
     const hosts = await this.hostsFiles.create(request);
     // Mount the hosts file last: a volume at /etc would cover an earlier mount.
     const allMounts = hosts === undefined ? mounts : [...mounts, hosts];
@@ -256,6 +263,7 @@ export class Starter {
       mounts: allMounts,
       pids,
       kernel: this.kernel,
+      ...definedFields({ filteredSandbox }),
     });
     const [{ containerId: runtimeId }, ip] = await Promise.all([
       client.callSlow('CreateContainer', (calls, signal) =>
@@ -270,6 +278,27 @@ export class Starter {
     if (pid !== undefined) checkMemoryMounts(pid, mounts);
     if (pid !== undefined) await confirmUlimits(pid, ulimits, clock);
     return inventory.addStarted({ runtimeId, sandboxId: podSandboxId, ip }, answer);
+  }
+
+  /**
+   * Sets the limits of the request that apply to a sandbox. Its container is created afterwards, so
+   * that no instruction of the container runs without the limits.
+   * @returns The process of the sandbox when a packet filter was set in its network.
+   */
+  private async limitSandbox(
+    { ulimits = [], network }: ContainerRequest,
+    podSandboxId: string,
+  ): Promise<SandboxProcess | undefined> {
+    const egress = network?.egress;
+    if (ulimits.length === 0 && egress === undefined) return undefined;
+    const pid = await this.options.inventory.readSandboxPid(podSandboxId);
+    if (ulimits.length > 0) await limitSandbox(pid, ulimits);
+    if (egress === undefined) return undefined;
+    const process = readSandboxProcess(pid);
+    if (process === undefined) throw createEgressUnimplementedError();
+    const sandbox = { pid: process.pid, startToken: process.startToken };
+    await this.options.egressFilter.apply(sandbox, egress);
+    return sandbox;
   }
 
   /**

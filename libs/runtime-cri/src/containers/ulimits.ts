@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { CloudlessError, errorMessageOf, sleep, type Clock } from '@cloudless/base';
+import { CloudlessError, sleep, type Clock } from '@cloudless/base';
 import type { ContainerRequest, UlimitRequest } from '@cloudless/runtime';
-import { readCommandLine, readProcess } from '../system/host-processes.js';
-import { runTool } from '../system/run-tool.js';
+import { readCommandLine } from '../system/host-processes.js';
+import { errorTextOf, runTool } from '../system/run-tool.js';
+import { readSandboxProcess } from './sandbox-process.js';
 
 /**
  * Ulimits that a request may set, with the title of their line in /proc/<pid>/limits.
@@ -65,8 +66,8 @@ export async function limitSandbox(
   sandboxPid: number | undefined,
   ulimits: readonly UlimitRequest[],
 ): Promise<void> {
-  const shimPid = sandboxPid === undefined ? undefined : readProcess(sandboxPid)?.parentPid;
-  if (shimPid === undefined || !(readCommandLine(shimPid)[0] ?? '').includes('containerd-shim')) {
+  const shimPid = readSandboxProcess(sandboxPid)?.parentPid;
+  if (shimPid === undefined) {
     throw new CloudlessError(
       'unimplemented',
       'ulimits: this container runtime does not report the process that starts its containers; use containerd',
@@ -78,9 +79,7 @@ export async function limitSandbox(
   try {
     await runTool('prlimit', ['--pid', String(shimPid), ...flags]);
   } catch (reason) {
-    const { stderr = '' } = reason as { readonly stderr?: string };
-    const why = stderr.trim() === '' ? errorMessageOf(reason) : stderr.trim();
-    const message = `ulimits: the limits cannot be set: ${why}; to exceed those of the container runtime an agent needs CAP_SYS_RESOURCE`;
+    const message = `ulimits: the limits cannot be set: ${errorTextOf(reason)}; to exceed those of the container runtime an agent needs CAP_SYS_RESOURCE`;
     throw new CloudlessError('precondition', message, { cause: reason });
   }
 }

@@ -1,4 +1,4 @@
-import { SIGNAL_CAPABILITY } from '@cloudless/runtime';
+import { EGRESS_CAPABILITY, SIGNAL_CAPABILITY } from '@cloudless/runtime';
 import type { StatusResponse } from '../gen/runtime/v1/api_pb.js';
 import { SAFE_SYSCTLS } from '../containers/config/sysctls.js';
 import type { MachineFeatures } from '../system/machine-features.js';
@@ -46,6 +46,7 @@ export function toCapabilities(
     controllers,
     memoryMounts,
     processLimits,
+    packetFilter,
     signals,
     hasSysctl,
     platform,
@@ -63,6 +64,7 @@ export function toCapabilities(
     ...BASE_CAPABILITIES,
     ...limits,
     ...(processLimits && config.isContainerd ? ['container.ulimits'] : []),
+    ...(packetFilter && config.usesRunc ? [EGRESS_CAPABILITY] : []),
     ...(signals ? [SIGNAL_CAPABILITY] : []),
     ...(memoryMounts ? ['container.shm', 'volumes.memory'] : []),
     ...(allowedHostPaths.length > 0 ? ['volumes.hostpath'] : []),
@@ -85,6 +87,11 @@ interface Config {
   readonly enableSelinux: boolean;
   /** True when the configuration has the section `containerd`. */
   readonly isContainerd: boolean;
+  /**
+   * True when containerd runs containers in the kernel of the machine unless a runtime class is
+   * requested. Others, such as gVisor, send packets that pass no packet filter for output.
+   */
+  readonly usesRunc: boolean;
   /** Names of the runtime classes in the configuration. */
   readonly runtimes: readonly string[];
 }
@@ -97,12 +104,15 @@ interface Config {
 function parseConfig(info: Readonly<Record<string, string>>): Config {
   const config = toRecord(parseJson(info['config']));
   const containerd = toRecord(config['containerd']);
+  const runtimes = toRecord(containerd['runtimes']);
+  const { runtimeType } = toRecord(runtimes[String(containerd['defaultRuntimeName'])]);
   return {
     disableCgroup: config['disableCgroup'] === true,
     disableApparmor: config['disableApparmor'] === true,
     enableSelinux: config['enableSelinux'] !== false,
     isContainerd: 'containerd' in config,
-    runtimes: Object.keys(toRecord(containerd['runtimes'])),
+    usesRunc: typeof runtimeType === 'string' && runtimeType.startsWith('io.containerd.runc.'),
+    runtimes: Object.keys(runtimes),
   };
 }
 

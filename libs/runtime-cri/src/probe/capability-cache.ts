@@ -1,5 +1,6 @@
 import { errorFields, errorKindOf, type Log } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
+import { confirmPacketFilter } from '../egress/confirm-packet-filter.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { toCapabilities, type Permissions } from './capabilities.js';
 
@@ -30,7 +31,8 @@ export class CapabilityCache {
       calls.status({ verbose: true }, { signal }),
     );
     const before = this.known;
-    this.known = toCapabilities(status, readMachineFeatures(), this.permissions);
+    const machine = await confirmPacketFilter(readMachineFeatures());
+    this.known = toCapabilities(status, machine, this.permissions);
     const added = this.known.filter((name) => !before.includes(name));
     const removed = before.filter((name) => !this.known.includes(name));
     if (before.length === 0 || added.length + removed.length === 0) return;

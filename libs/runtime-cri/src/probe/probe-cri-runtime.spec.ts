@@ -102,6 +102,7 @@ describe('toCapabilities', () => {
     controllers: new Set(['cpu', 'memory', 'pids']),
     memoryMounts: true,
     processLimits: true,
+    packetFilter: true,
     signals: false,
     hasSysctl: () => false,
     platform: 'linux/amd64',
@@ -112,6 +113,7 @@ describe('toCapabilities', () => {
     controllers: new Set<string>(),
     memoryMounts: false,
     processLimits: false,
+    packetFilter: false,
     signals: false,
     hasSysctl: () => false,
     platform: 'linux/amd64',
@@ -201,6 +203,22 @@ describe('toCapabilities', () => {
     expect(toCapabilities(config({ runtime: 'crio' }), machine, {})).toEqual(plain);
   });
 
+  it.each([
+    { name: 'runc', type: 'io.containerd.runc.v2', packetFilter: true, expected: true },
+    { name: 'crun', type: 'io.containerd.runc.v2', packetFilter: true, expected: true },
+    { name: 'runc', type: 'io.containerd.runc.v2', packetFilter: false, expected: false },
+    { name: 'runsc', type: 'io.containerd.runsc.v1', packetFilter: true, expected: false },
+    { name: 'kata', type: 'io.containerd.kata.v2', packetFilter: true, expected: false },
+  ])(
+    'includes limits of egress $expected for the default runtime $name when packetFilter is $packetFilter',
+    ({ name, type, packetFilter, expected }) => {
+      const runtimes = { [name]: { runtimeType: type }, other: {} };
+      const status = config({ containerd: { defaultRuntimeName: name, runtimes } });
+      const capabilities = toCapabilities(status, { ...none, packetFilter }, {});
+      expect(capabilities.includes('network.egress')).toBe(expected);
+    },
+  );
+
   it('includes signals only for an agent that may send them', () => {
     expect(toCapabilities(config({}), { ...none, signals: true }, {})).toEqual(
       [...plain, 'files.signal'].sort(),
@@ -248,6 +266,7 @@ describe('readMachineFeatures', () => {
       controllers: [],
       memoryMounts: false,
       processLimits: false,
+      packetFilter: false,
       signals: false,
     });
   });
@@ -263,6 +282,7 @@ describe('readMachineFeatures', () => {
       controllers: ['cpu', 'pids'],
       memoryMounts: false,
       processLimits: false,
+      packetFilter: false,
       signals: false,
     });
   });
@@ -278,6 +298,7 @@ describe('readMachineFeatures', () => {
       controllers: ['cpu', 'memory'],
       memoryMounts: false,
       processLimits: false,
+      packetFilter: false,
       signals: false,
     });
   });
@@ -296,6 +317,21 @@ describe('readMachineFeatures', () => {
     write(program, '');
     expect(read()).toMatchObject({ processLimits: expected });
   });
+
+  it.each([
+    { name: 'root with nft', user: '0', capabilities: '00000000a82435fb', program: 'nft' },
+    { name: 'another user', user: '1000', capabilities: '00000000a82435fb', program: 'nft' },
+    { name: 'root without NET_ADMIN', user: '0', capabilities: '00000000a82425fb', program: 'nft' },
+    { name: 'root without nft', user: '0', capabilities: '00000000a82435fb', program: 'x' },
+  ])(
+    'reports packetFilter for $name: only root with NET_ADMIN, SYS_ADMIN and the programs has it',
+    ({ user, ...found }) => {
+      write('proc/self/status', `Uid:\t${user}\t${user}\nCapEff:\t${found.capabilities}\n`);
+      for (const name of ['usr/bin/nsenter', 'usr/bin/unshare', `usr/sbin/${found.program}`])
+        write(name, '');
+      expect(read()).toMatchObject({ packetFilter: found.name === 'root with nft' });
+    },
+  );
 
   it('reports a kernel parameter when its file exists', () => {
     write('proc/sys/net/core/somaxconn', '4096');

@@ -2,6 +2,7 @@ import type { Clock } from '@cloudless/base';
 import { CriClient } from '../client/cri-client.js';
 import { LABELS } from '../containers/labels.js';
 import type { PodSandbox, RuntimeCondition } from '../gen/runtime/v1/api_pb.js';
+import { confirmPacketFilter } from '../egress/confirm-packet-filter.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { toCapabilities, type Permissions } from './capabilities.js';
 
@@ -68,6 +69,7 @@ export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProb
         conditions.find((each) => each.type === type),
       ),
     );
+    const machine = await confirmPacketFilter(readMachineFeatures());
     const foreign = items.filter(({ labels }) => !(LABELS.cluster in labels));
     return {
       name,
@@ -75,7 +77,7 @@ export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProb
       ready: notReady.length === 0,
       notReady,
       foreign: { count: foreign.length, names: foreign.slice(0, MAX_NAMES).map(formatSandboxName) },
-      capabilities: toCapabilities(status, readMachineFeatures(), options),
+      capabilities: toCapabilities(status, machine, options),
     };
   } finally {
     client.close();

@@ -16,6 +16,11 @@ export interface MachineFeatures {
    * needs CAP_SYS_RESOURCE, which is not checked.
    */
   readonly processLimits: boolean;
+  /**
+   * True when this process has the privileges and programs to filter the packets of containers.
+   * Whether the kernel accepts a filter is checked apart, by `confirmPacketFilter`.
+   */
+  readonly packetFilter: boolean;
   /** True when this process can send signals to the processes of containers. */
   readonly signals: boolean;
   /** Returns true when the kernel has a parameter of this name, such as `kernel.sem`. */
@@ -35,9 +40,10 @@ const PROCESSORS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Bit of the capability SYS_ADMIN.
+ * Bits of the capabilities NET_ADMIN and SYS_ADMIN.
  * @see Linux kernel, include/uapi/linux/capability.h
  */
+const NET_ADMIN = 1n << 12n;
 const SYS_ADMIN = 1n << 21n;
 
 /** Controllers that the limits of a request need. */
@@ -50,7 +56,9 @@ const CONTROLLERS = ['cpu', 'memory', 'pids'];
 export function readMachineFeatures(root = '/'): MachineFeatures {
   const at = (name: string): string => path.join(root, name);
   const hasProgram = (name: string): boolean =>
-    ['bin', 'usr/bin'].some((directory) => existsSync(at(`${directory}/${name}`)));
+    ['bin', 'usr/bin', 'sbin', 'usr/sbin'].some((directory) =>
+      existsSync(at(`${directory}/${name}`)),
+    );
   const status = readText(at('proc/self/status'));
   const privileges = parseEffectiveCapabilities(status);
   const isRoot = /^Uid:\s*0\s/m.test(status);
@@ -71,6 +79,10 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
       /\ttmpfs$/m.test(readText(at('proc/filesystems'))) &&
       hasProgram('mount'),
     processLimits: isRoot && hasProgram('prlimit'),
+    packetFilter:
+      isRoot &&
+      [NET_ADMIN, SYS_ADMIN].every((bit) => (privileges & bit) !== 0n) &&
+      ['nft', 'nsenter', 'unshare'].every(hasProgram),
     signals: isRoot,
   };
 }

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { errorMessageOf } from '@cloudless/base';
 
 const run = promisify(execFile);
 
@@ -8,9 +9,19 @@ const PATH = '/usr/sbin:/usr/bin:/sbin:/bin';
 
 /**
  * Runs a system program with English messages, because its stderr becomes part of an error.
+ * @param input - Text for the standard input of the program. Default: empty.
  * @throws The error of `execFile` when the program is missing or does not exit with 0. Its property
  *   `stderr` is the text that the program wrote.
  */
-export async function runTool(name: string, args: readonly string[]): Promise<void> {
-  await run(name, [...args], { env: { PATH, LC_ALL: 'C' } });
+export async function runTool(name: string, args: readonly string[], input = ''): Promise<void> {
+  const running = run(name, [...args], { env: { PATH, LC_ALL: 'C' } });
+  // A program may end before it has read its input; its exit code tells why.
+  running.child.stdin?.on('error', () => undefined).end(input);
+  await running;
+}
+
+/** Returns what a failed program wrote to stderr, or the message of the error. */
+export function errorTextOf(reason: unknown): string {
+  const { stderr = '' } = reason as { readonly stderr?: string };
+  return stderr.trim() === '' ? errorMessageOf(reason) : stderr.trim();
 }

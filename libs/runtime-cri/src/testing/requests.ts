@@ -20,6 +20,7 @@ export const ALL_CAPABILITIES: readonly string[] = [
     'sysctl.kernel.sem',
     'device./dev/fuse',
     'container.ulimits',
+    'network.egress',
   ],
   ...[
     'security.apparmor',

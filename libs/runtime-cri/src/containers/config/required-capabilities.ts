@@ -1,5 +1,6 @@
 import { definedFields, CloudlessError } from '@cloudless/base';
-import type { ContainerRequest } from '@cloudless/runtime';
+import { EGRESS_CAPABILITY, type ContainerRequest } from '@cloudless/runtime';
+import { EGRESS_NEEDS } from '../../egress/egress-filter.js';
 
 /** A field of a request and the capability that it needs. */
 interface Requirement {
@@ -41,6 +42,7 @@ function listRequirements({
   devices = [],
   ulimits = [],
   imagePlatform,
+  network,
 }: ContainerRequest): readonly Requirement[] {
   const { apparmor, selinux, privileged, runtimeClass, userName, supplementalGroups, fsGroup } =
     security;
@@ -65,6 +67,12 @@ function listRequirements({
     })),
     ...requireIf(ulimits.length > 0, 'ulimits', 'container.ulimits'),
     ...requireIf(imagePlatform !== undefined, 'imagePlatform', `platform.${imagePlatform}`),
+    ...requireIf(
+      network?.egress !== undefined,
+      'network.egress',
+      EGRESS_CAPABILITY,
+      `: ${EGRESS_NEEDS}`,
+    ),
     ...requireIf(userName !== undefined, 'security.userName', 'security.username'),
     ...requireIf(
       supplementalGroups !== undefined,
