@@ -315,6 +315,12 @@ export interface NetworkProxy {
   status(): NetworkProxyStatus;
   /** Returns the services of a namespace by name. */
   listServices(namespace: string): readonly ListedService[];
+  /**
+   * Returns the virtual addresses of services, sorted, each once; undefined until the proxy has
+   * received all services once.
+   * @param patterns - `<namespace>/<name>`, `<namespace>/*` or `*`.
+   */
+  listServiceAddresses(patterns: readonly string[]): readonly string[] | undefined;
   /** The DNS server; undefined while it does not listen. */
   dns(): ServedDns | undefined;
   /** The network as the proxy knows it. */

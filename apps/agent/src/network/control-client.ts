@@ -7,7 +7,7 @@ import {
   encodeLine,
   LineReader,
   MAX_RESPONSE_BYTES,
-  parseLine,
+  parseResponse,
   type ControlRequest,
   type ControlResponse,
 } from './control-messages.js';
@@ -73,7 +73,7 @@ export class ControlClient {
   private read(chunk: Buffer): void {
     try {
       for (let line = this.lines.next(chunk); line !== undefined; line = this.lines.next())
-        this.handle(parseLine<ControlResponse>(line));
+        this.handle(parseResponse(line));
     } catch {
       this.socket.destroy(); // the other side is no proxy
     }

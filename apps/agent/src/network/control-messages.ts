@@ -133,3 +133,14 @@ export function parseLine<Message extends ControlRequest | ControlResponse>(line
     throw new CloudlessError('invalid', 'malformed message');
   return value as Message;
 }
+
+/**
+ * Parses a line of the proxy. Proxies of earlier versions answer a request that they do not know
+ * with nothing but the id, which counts as a refusal.
+ * @throws kind `invalid` unless the line is a JSON object with a `type` or an `id`.
+ */
+export function parseResponse(line: string): ControlResponse {
+  const id = /^\{"id":(\d+)\}$/.exec(line)?.[1];
+  if (id === undefined) return parseLine(line);
+  return { type: 'failed', id: Number(id), reason: 'the network proxy does not know the request' };
+}

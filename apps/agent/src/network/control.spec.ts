@@ -31,6 +31,8 @@ describe('the control socket of a network proxy', () => {
     answer: async (request) => {
       requests.push(request);
       if (request.type === 'upgrade') throw new CloudlessError('precondition', 'not now');
+      // What the switch of a proxy that does not know the request returns.
+      if (request.type === 'addresses') return undefined as never;
       return request.type === 'metrics' ? { type: 'metrics', text: 'a 1\n' } : { type: 'done' };
     },
     acceptRelay: (fromNodeId, socket) => void relayed.push([fromNodeId, socket]),
@@ -77,6 +79,23 @@ describe('the control socket of a network proxy', () => {
   it('returns the reason of a refusal', async () => {
     const { client } = await ControlClient.open(directory, () => undefined);
     await expect(client.request({ type: 'upgrade', command: ['a'] })).rejects.toThrow('not now');
+    client.close();
+  });
+
+  it('takes the answer of an earlier proxy to an unknown request for a refusal', async () => {
+    const { client } = await ControlClient.open(directory, () => undefined);
+    await expect(client.request({ type: 'addresses', patterns: ['*'] })).rejects.toMatchObject({
+      kind: 'precondition',
+    });
+    expect((await client.request({ type: 'metrics' })).type).toBe('metrics');
+    client.close();
+  });
+
+  it('has room for the longest list of patterns', async () => {
+    const { client } = await ControlClient.open(directory, () => undefined);
+    const patterns = Array.from({ length: 64 }, () => 'a'.repeat(127));
+    await client.request({ type: 'addresses', patterns }).catch(() => undefined);
+    expect(requests).toMatchObject([{ type: 'addresses', patterns }]);
     client.close();
   });
 

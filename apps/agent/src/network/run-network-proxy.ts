@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
-import { CloudlessError, errorFields, type Clock, type Log, type Random } from '@cloudless/base';
+import {
+  CloudlessError,
+  definedFields,
+  errorFields,
+  type Clock,
+  type Log,
+  type Random,
+} from '@cloudless/base';
 import type { ServiceAccess } from '@cloudless/agent-core';
 import { acquireDirectoryLock, createFileLog } from '@cloudless/app-kit/background';
 import { createNetworkProxy, type NetworkProxy } from '@cloudless/mesh';
@@ -187,7 +194,10 @@ class ProxyProcess implements ControlHandler {
       case 'services':
         return { type: 'services', access: this.findServices(request.namespace) };
       case 'addresses':
-        throw new CloudlessError('unimplemented', 'addresses of services are not listed yet');
+        return {
+          type: 'addresses',
+          ...definedFields({ addresses: this.proxy.listServiceAddresses(request.patterns) }),
+        };
       case 'status':
         return { type: 'status', status: this.toStatus() };
       case 'metrics':
@@ -208,6 +218,8 @@ class ProxyProcess implements ControlHandler {
         this.predecessors = endDrainingProxies(this.directory, this.deps.clock);
         setImmediate(() => this.stop(0));
         return { type: 'done' };
+      default:
+        throw new CloudlessError('unimplemented', 'this proxy does not know the request');
     }
   }
 

@@ -42,6 +42,7 @@ import { DrainLimits } from '../service/drain-limits.js';
 import { ServiceTable } from '../service/service-table.js';
 import { createVirtualClients } from '../entry/virtual-clients.js';
 import { VirtualRange } from './virtual-range.js';
+import { listServiceAddresses } from './list-service-addresses.js';
 import { listServices } from './list-services.js';
 import type { ProxyContext } from './proxy-context.js';
 import { WorkloadPlaces } from './workload-places.js';
@@ -260,23 +261,23 @@ class NodeNetworkProxy implements NetworkProxy {
   status(): NetworkProxyStatus {
     const { revision, services, endpoints } = this.model;
     const address = this.meshServer?.address();
-    const problems = [
-      ...(this.range.problem === undefined ? [] : [this.range.problem]),
-      ...(this.nameServer.problem === undefined ? [] : [this.nameServer.problem]),
-      ...this.listeners.problems,
-    ];
+    const problems = [this.range.problem, this.nameServer.problem, ...this.listeners.problems];
     return {
       ...{ revision, complete: revision > 0n, connected: this.coordinator !== undefined },
       ...{ services: services.size, endpoints: endpoints.size },
       ...{ openConnections: this.context.connections.size, listeners: this.listeners.openCount },
       links: this.links?.status() ?? [],
       ...(typeof address === 'object' && address !== null ? { meshAddress: address } : {}),
-      problems: problems.slice(0, MAX_PROBLEMS),
+      problems: problems.filter((problem) => problem !== undefined).slice(0, MAX_PROBLEMS),
     };
   }
 
   listServices(namespace: string): readonly ListedService[] {
     return listServices(this.model, namespace);
+  }
+
+  listServiceAddresses(patterns: readonly string[]): readonly string[] | undefined {
+    return this.isKnown ? listServiceAddresses(this.model, patterns) : undefined;
   }
 
   dns(): ServedDns | undefined {
