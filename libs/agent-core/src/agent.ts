@@ -14,6 +14,7 @@ import type { AgentIdentity, StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
 import type { CertificateClient } from './identity/certificate-client.js';
 import { createCertificateClient } from './identity/create-certificate-client.js';
+import { ReplicaEgress } from './egress/replica-egress.js';
 import { createReplicaFiles, listFileSpecs } from './files/agent-files.js';
 import type { ReplicaFiles } from './files/replica-files.js';
 import { IdentityKeeper } from './store/identity-keeper.js';
@@ -71,6 +72,7 @@ export class Agent {
     contact: CoordinatorContact,
     private readonly workloadIdentities: WorkloadIdentities | undefined,
     private readonly files: ReplicaFiles | undefined,
+    private readonly egress: ReplicaEgress,
   ) {
     const { transport, runtime, nodeId, bootId, clock, random, log, node, resetCommand } = options;
     const { dial } = options;
@@ -164,15 +166,29 @@ export class Agent {
     const contact = new CoordinatorContact(options.clock);
     const workloadIdentities = createWorkloadIdentities(options, () => agent.identityCalls);
     const files = createReplicaFiles(options, () => agent.replicas);
+    const egress = new ReplicaEgress({
+      ...options,
+      replicas: () => agent.replicas,
+      log: options.log.child({ component: 'egress' }),
+    });
     const replicas = new NodeReplicas({
       ...options,
       identity,
       contact,
       workloadIdentities,
       files,
+      egress,
       log: options.log.child({ component: 'replicas' }),
     });
-    const agent: Agent = new Agent(options, identity, replicas, contact, workloadIdentities, files);
+    const agent: Agent = new Agent(
+      options,
+      identity,
+      replicas,
+      contact,
+      workloadIdentities,
+      files,
+      egress,
+    );
     await agent.restoreAndRun(stored.replicas, signal);
     return agent;
   }
@@ -215,6 +231,7 @@ export class Agent {
     await Promise.all([...this.loops, this.tunnels.close()]);
     this.workloadIdentities?.close();
     this.files?.close();
+    this.egress.close();
     if (!stopWorkloads) return this.replicas.close();
     await this.replicas.stopAll();
     await this.workloadIdentities?.removeAll();
@@ -238,6 +255,7 @@ export class Agent {
       );
     });
     signal?.removeEventListener('abort', stop);
+    this.egress.start();
     this.loops.push(this.nodeMonitor.run(() => this.session.sendUsage(), this.stopping.signal));
     this.loops.push(
       this.runtimeHealthMonitor.run(() => this.session.sendUsage(), this.stopping.signal),

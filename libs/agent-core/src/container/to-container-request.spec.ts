@@ -364,6 +364,27 @@ describe('toContainerRequest', () => {
       message: 'pull policy "7" is not supported by this agent version',
     },
     {
+      name: 'destination',
+      spec: { network: { egress: { allowed: [{}] } } },
+      message: 'network.egress.allowed[0] has no destination that this agent version supports',
+    },
+    {
+      name: 'protocol of a destination',
+      spec: {
+        network: {
+          egress: {
+            allowed: [
+              {
+                destination: { case: 'cidr', value: '10.0.0.0/8' },
+                ports: [{ protocol: 7 as never, port: 1 }],
+              },
+            ],
+          },
+        },
+      },
+      message: 'network.egress.allowed[0].ports has the protocol 7',
+    },
+    {
       name: 'volume source',
       spec: { volumes: [{ name: 'data' }] },
       message: 'volume "data" has no source that this agent version supports',
@@ -423,8 +444,14 @@ describe('toContainerRequest with one leaf field of the spec set', () => {
         ...container,
         identity: { path: '/identity', inMemory: true },
         files: { directory: undefined, mounts: [], env: {}, secretEnv: {} },
+        serviceAddresses: new Map([['text', ['10.96.0.7']]]),
       }),
     );
+  /** A destination with the ports. */
+  const anEgress = (...ports: readonly { protocol?: Port_Protocol; endPort?: number }[]): Init => {
+    const destination = { case: 'cidr' as const, value: '192.0.2.7' };
+    return { network: { egress: { allowed: [{ destination, ports: [...ports] }] } } };
+  };
   const withLeaf = (spec: WorkloadSpec): string =>
     requestText(updateSpec(anImage(), spec, undefined));
   /** Specs, by leaf path, for leaves that need other fields or a value that the sample lacks. */
@@ -437,6 +464,9 @@ describe('toContainerRequest with one leaf field of the spec set', () => {
     'volumes.empty_dir.medium': {
       volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }],
     },
+    'network.egress.allowed.ports.protocol': anEgress({ protocol: Port_Protocol.UDP }),
+    'network.egress.allowed.ports.port': anEgress({}),
+    'network.egress.allowed.ports.end_port': anEgress({ endPort: 7 }),
     'security.capabilities_add': { security: { capabilitiesAdd: ['KILL'] } },
     'security.capabilities_drop': { security: { capabilitiesDrop: ['KILL'] } },
     'security.seccomp_profile': { security: { seccompProfile: 'Unconfined' } },
@@ -456,6 +486,15 @@ describe('toContainerRequest with one leaf field of the spec set', () => {
     ...['host_network', 'hostname', 'dns_servers'].map((name) => [
       `network.${name}`,
       { network: {} },
+    ]),
+    ...['cidr', 'service'].map((name) => [
+      `network.egress.allowed.${name}`,
+      { network: { egress: {} } },
+    ]),
+    ['network.egress.allowed.ports.port', anEgress()],
+    ...['protocol', 'end_port'].map((name) => [
+      `network.egress.allowed.ports.${name}`,
+      anEgress({}),
     ]),
     ...['ip', 'hostnames'].map((name) => [
       `network.extra_hosts.${name}`,

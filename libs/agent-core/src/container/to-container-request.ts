@@ -19,6 +19,7 @@ import type {
   PortRequest,
   VolumeRequest,
 } from '@cloudless/runtime';
+import { toEgressRules, type ServiceAddresses } from '../egress/egress-rules.js';
 import { usesFiles } from '../files/file-refs.js';
 import type { FilesAccess } from '../files/files-access.js';
 import type { ServiceAccess } from '../network/node-network.js';
@@ -38,6 +39,8 @@ export interface ContainerIdentity {
   readonly lease?: ContainerLease;
   /** DNS server and variables for services. Absent: the node provides neither. */
   readonly services?: ServiceAccess;
+  /** Addresses of the services to which the container may connect. Absent: none is known. */
+  readonly serviceAddresses?: ServiceAddresses;
   /** Directory with the certificate and key of the replica; required when the spec has `identity`. */
   readonly identity?: IdentityDirectory;
   /** Secrets and configs of the replica; required when the spec uses some. */
@@ -93,10 +96,14 @@ export function toContainerRequest(order: Order, container: ContainerIdentity): 
     limits: toLimits(spec.resources),
     requests: toRequests(spec.resources),
     group: order.replicaId,
-    ...withServices(
-      withFiles(withIdentity(toIsolation(spec, start), identity), files),
-      order,
-      container.services,
+    ...withEgress(
+      withServices(
+        withFiles(withIdentity(toIsolation(spec, start), identity), files),
+        order,
+        container.services,
+      ),
+      spec,
+      container,
     ),
     ...definedFields({ lease: container.lease }),
   };
@@ -140,6 +147,11 @@ function usesNodeDns({ image, network }: WorkloadSpec): boolean {
   return image !== '' && network?.hostNetwork !== true;
 }
 
+/** True for a container that uses the DNS server of the node, if the node has one. */
+export function usesNodeDnsServer(spec: WorkloadSpec): boolean {
+  return usesNodeDns(spec) && (spec.network?.dnsServers ?? []).length === 0;
+}
+
 /** Adds the DNS server of the node, unless the spec names other DNS servers. */
 function withServices(
   isolation: Isolation,
@@ -147,10 +159,22 @@ function withServices(
   services: ServiceAccess | undefined,
 ): Isolation {
   const { start, spec } = requireStart(order);
-  if (services?.dns === undefined || !usesNodeDns(spec)) return isolation;
-  if ((isolation.network?.dnsServers ?? []).length > 0) return isolation;
+  if (services?.dns === undefined || !usesNodeDnsServer(spec)) return isolation;
   const network = { ...isolation.network, ...createDnsSettings(services.dns, start.namespace) };
   return { ...isolation, network };
+}
+
+/** Adds the networks to which the container may connect, if the spec limits them. */
+function withEgress(
+  isolation: Isolation,
+  spec: WorkloadSpec,
+  { services, serviceAddresses = new Map() }: ContainerIdentity,
+): Isolation {
+  const egress = spec.network?.egress;
+  if (egress === undefined) return isolation;
+  const dnsServer = usesNodeDnsServer(spec) ? services?.dns?.server : undefined;
+  const rules = toEgressRules(egress, serviceAddresses, dnsServer);
+  return { ...isolation, network: { ...isolation.network, egress: rules } };
 }
 
 /** Adds the mount of the directory with the certificate. The API reserves the name of the volume. */

@@ -17,6 +17,8 @@ import {
 } from '@cloudless/runtime';
 import { fromContainerLabels } from '../container/container-labels.js';
 import { toContainerRequest } from '../container/to-container-request.js';
+import type { ServiceAddresses } from '../egress/egress-rules.js';
+import type { ReplicaEgress } from '../egress/replica-egress.js';
 import { usesFiles } from '../files/file-refs.js';
 import type { ReplicaFiles } from '../files/replica-files.js';
 import type { NodeNetworkAccess, ServiceAccess } from '../network/node-network.js';
@@ -34,6 +36,8 @@ export interface ContainerContext {
   readonly files?: ReplicaFiles | undefined;
   /** The network proxy of the node. Absent: containers get no addresses of services. */
   readonly network?: NodeNetworkAccess | undefined;
+  /** Services among the destinations of containers. Absent: containers reach none of them. */
+  readonly egress?: ReplicaEgress | undefined;
 }
 
 /**
@@ -92,12 +96,18 @@ export async function startContainer(
   container: ContainerStart,
   context: ContainerContext,
 ): Promise<ContainerStatus> {
-  const { runtime, network } = context;
+  const { runtime, network, egress } = context;
   const namespace = order?.order.case === 'start' ? order.order.value.namespace : '';
   const services = network === undefined ? undefined : await network.findServices(namespace);
+  const serviceAddresses = order === undefined ? undefined : await egress?.findAddresses(order);
   try {
-    const status = await runtime.start(createRequest(order, container, context, services));
+    const found = definedFields({ services, serviceAddresses });
+    const request = createRequest(order, container, context, found);
+    const status = await runtime.start(request);
     context.files?.dropCredentials(order?.replicaId ?? '');
+    const rules = request.network?.egress;
+    if (order !== undefined && rules !== undefined)
+      egress?.noteStarted(order, container.containerId, rules, services?.dns?.server);
     return status;
   } catch (reason) {
     if (errorKindOf(reason) !== 'exists') throw reason;
@@ -119,7 +129,10 @@ function createRequest(
   order: Order | undefined,
   container: ContainerStart,
   { runtime, clusterId, nodeId, workloadIdentities, files }: ContainerContext,
-  services?: ServiceAccess,
+  found: {
+    readonly services?: ServiceAccess;
+    readonly serviceAddresses?: ServiceAddresses;
+  } = {},
 ): ContainerRequest {
   if (order === undefined)
     throw new CloudlessError('invalid', 'the agent has no start order for this replica');
@@ -136,9 +149,8 @@ function createRequest(
     );
   }
   return toContainerRequest(order, {
-    ...{ clusterId: clusterId(), nodeId, ...container },
+    ...{ clusterId: clusterId(), nodeId, ...container, ...found },
     ...definedFields({
-      services,
       identity: workloadIdentities?.findDirectory(order.replicaId),
       files: files?.findAccess(order.replicaId),
     }),

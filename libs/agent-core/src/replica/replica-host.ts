@@ -6,6 +6,7 @@ import type { CoordinatorContact } from '../session/coordinator-contact.js';
 import type { ProbeClients } from '../probes/check-container.js';
 import type { TcpConnect } from '../container/wait-for-ports.js';
 import type { StartQueue } from '../container/start-queue.js';
+import type { ReplicaEgress } from '../egress/replica-egress.js';
 import type { ReplicaFiles } from '../files/replica-files.js';
 import type { NodeNetworkAccess } from '../network/node-network.js';
 import type { WorkloadIdentities } from '../workload-identity/workload-identities.js';
@@ -32,6 +33,8 @@ export interface ReplicaRunnerDeps {
   readonly files?: ReplicaFiles | undefined;
   /** The network proxy of the node. Absent: containers get no addresses of services. */
   readonly network?: NodeNetworkAccess | undefined;
+  /** Services among the destinations of containers. Absent: containers reach none of them. */
+  readonly egress?: ReplicaEgress | undefined;
   /** Called after every change that is part of a report. */
   readonly onChanged: (replicaId: string) => void;
   /** Called once all data of the replica has been removed. */

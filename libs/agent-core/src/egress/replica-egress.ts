@@ -1,0 +1,232 @@
+import type { Egress, Order } from '@cloudless/api';
+import {
+  errorFields,
+  errorKindOf,
+  errorMessageOf,
+  type Clock,
+  type ContainerId,
+  type Log,
+  type Timer,
+} from '@cloudless/base';
+import type { ContainerRuntime, EgressRule } from '@cloudless/runtime';
+import { requireStart, usesNodeDnsServer } from '../container/to-container-request.js';
+import type { NodeNetworkAccess } from '../network/node-network.js';
+import type { NodeReplicas } from '../replica/node-replicas.js';
+import { listServicePatterns, toEgressRules, type ServiceAddresses } from './egress-rules.js';
+
+/** Time between two questions for the addresses of services, milliseconds. */
+const INTERVAL_MS = 1_000;
+/** Calls of `limitEgress` at a time: a container that does not answer delays no other one. */
+const CONCURRENCY = 4;
+/** No namespace has this name, so the answer names the DNS server and no services. */
+const NO_NAMESPACE = '';
+
+export interface ReplicaEgressOptions {
+  /** The network proxy of the node. Absent: services have no virtual addresses here. */
+  readonly network?: Pick<NodeNetworkAccess, 'findServices' | 'findServiceAddresses'> | undefined;
+  readonly runtime: Pick<ContainerRuntime, 'limitEgress'>;
+  readonly replicas: () => Pick<NodeReplicas, 'subscribe' | 'find' | 'listRunners'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** A running container with services among its destinations. */
+interface LimitedContainer {
+  readonly replicaId: string;
+  readonly containerId: ContainerId;
+  readonly egress: Egress;
+  readonly patterns: readonly string[];
+  readonly usesNodeDns: boolean;
+  /** Rules in force, as JSON; undefined: not known. */
+  applied: string | undefined;
+  /** Message of the last failure, and how often it has followed itself; absent after a success. */
+  failure: { readonly message: string; readonly count: number } | undefined;
+}
+
+/**
+ * Keeps the services among the destinations of containers up to date: asks the network proxy for
+ * their addresses before a start, and every second while containers with such destinations run.
+ */
+export class ReplicaEgress {
+  /** By replica id. */
+  private readonly limited = new Map<string, LimitedContainer>();
+  /** Set while a turn is planned or under way. */
+  private timer: Timer | undefined;
+  private isOpen = false;
+  private unsubscribe: () => void = () => undefined;
+  /** Last known address: while the DNS server restarts, containers keep access to it. */
+  private dnsServer: string | undefined;
+
+  constructor(private readonly options: ReplicaEgressOptions) {}
+
+  /**
+   * Returns the addresses of the services among the destinations of a replica, for its start. Asks
+   * nothing when it has none. The container reaches a service with unknown addresses later.
+   */
+  async findAddresses(order: Order): Promise<ServiceAddresses> {
+    const patterns = listServicePatterns(requireStart(order).spec.network?.egress);
+    if (patterns.length === 0) return new Map();
+    const { network, log } = this.options;
+    const { replicaId } = order;
+    if (network === undefined) {
+      log.info('services not reachable: this node has no network proxy', { replicaId, patterns });
+      return new Map();
+    }
+    const addresses = await this.ask(network, patterns);
+    const unknown = patterns.filter((pattern) => !addresses.has(pattern));
+    if (unknown.length > 0)
+      log.info('services not reachable yet: the network proxy does not know them', {
+        ...{ replicaId, patterns: unknown },
+      });
+    return addresses;
+  }
+
+  /**
+   * Notes the rules with which a container has been started.
+   * @param dnsServer - Address of the DNS server of the node at the start.
+   */
+  noteStarted(
+    order: Order,
+    containerId: ContainerId,
+    rules: readonly EgressRule[],
+    dnsServer: string | undefined,
+  ): void {
+    this.dnsServer = dnsServer ?? this.dnsServer;
+    const limited = this.put(order, containerId);
+    if (limited !== undefined) limited.applied ??= JSON.stringify(rules);
+  }
+
+  /** Begins to follow the services of the running containers and of those that start later. */
+  start(): void {
+    if (this.options.network === undefined) return;
+    this.isOpen = true;
+    const replicas = this.options.replicas();
+    this.unsubscribe = replicas.subscribe({
+      onChanged: (replicaId) => this.track(replicaId),
+      onRefused: () => undefined,
+      onForgotten: ({ replicaId }) => this.track(replicaId),
+    });
+    for (const { current } of replicas.listRunners()) this.track(current.replicaId);
+    this.plan();
+  }
+
+  /** Ends the updates. The rules stay in force. */
+  close(): void {
+    this.isOpen = false;
+    this.unsubscribe();
+    this.timer?.cancel();
+  }
+
+  /** Adds or removes the container of a replica. */
+  private track(replicaId: string): void {
+    const runner = this.options.replicas().find(replicaId);
+    const activity = runner?.current.activity;
+    const order = runner?.startOrder;
+    if (order === undefined || (activity?.kind !== 'running' && activity?.kind !== 'leaving'))
+      this.limited.delete(replicaId);
+    else this.put(order, activity.containerId);
+  }
+
+  /** Returns the entry of a container; undefined without services among the destinations. */
+  private put(order: Order, containerId: ContainerId): LimitedContainer | undefined {
+    const { replicaId } = order;
+    const known = this.limited.get(replicaId);
+    if (known?.containerId === containerId) return known;
+    this.limited.delete(replicaId);
+    const { spec } = requireStart(order);
+    const egress = spec.network?.egress;
+    const patterns = listServicePatterns(egress);
+    if (egress === undefined || patterns.length === 0) return undefined;
+    const limited: LimitedContainer = {
+      ...{ replicaId, containerId, egress, patterns },
+      usesNodeDns: usesNodeDnsServer(spec),
+      ...{ applied: undefined, failure: undefined },
+    };
+    this.limited.set(replicaId, limited);
+    this.plan();
+    return limited;
+  }
+
+  /** Plans the next turn, unless there is one or no container needs one. */
+  private plan(): void {
+    if (!this.isOpen || this.timer !== undefined || this.limited.size === 0) return;
+    this.timer = this.options.clock.setTimer(INTERVAL_MS, () => {
+      void this.update().finally(() => {
+        this.timer = undefined;
+        this.plan();
+      });
+    });
+  }
+
+  private async update(): Promise<void> {
+    const { network } = this.options;
+    const queue = [...this.limited.values()];
+    const patterns = new Set(queue.flatMap((limited) => limited.patterns));
+    if (network === undefined || patterns.size === 0) return;
+    const addresses = await this.ask(network, [...patterns]);
+    if (addresses.size === 0) return;
+    const access = await network.findServices(NO_NAMESPACE);
+    this.dnsServer = access?.dns?.server ?? this.dnsServer;
+    const isDnsKnown = access !== undefined || this.dnsServer !== undefined;
+    await Promise.all(
+      Array.from({ length: CONCURRENCY }, async () => {
+        for (let next = queue.shift(); next !== undefined; next = queue.shift())
+          if (isDnsKnown || !next.usesNodeDns) await this.apply(next, addresses);
+      }),
+    );
+  }
+
+  /** Replaces the rules of a container if they have changed and are known. Never rejects. */
+  private async apply(limited: LimitedContainer, addresses: ServiceAddresses): Promise<void> {
+    const { replicaId, containerId, egress, patterns, usesNodeDns } = limited;
+    const isKnown = patterns.every((pattern) => addresses.has(pattern));
+    if (!isKnown || !this.isCurrent(limited)) return;
+    try {
+      const rules = toEgressRules(egress, addresses, usesNodeDns ? this.dnsServer : undefined);
+      const wanted = JSON.stringify(rules);
+      if (wanted === limited.applied) return;
+      limited.applied = undefined; // a failed call may have replaced the rules
+      await this.options.runtime.limitEgress(containerId, rules);
+      limited.applied = wanted;
+      limited.failure = undefined;
+      const fields = { replicaId, containerId, rules: rules.length };
+      this.options.log.info('egress limits of the replica replaced', fields);
+    } catch (reason) {
+      if (this.isCurrent(limited)) this.noteFailure(limited, reason);
+    }
+  }
+
+  /**
+   * Logs a failure once for each cause. A call for a container that is ending fails as well, so that
+   * such a failure is logged only when it repeats itself.
+   */
+  private noteFailure(limited: LimitedContainer, reason: unknown): void {
+    const { replicaId, containerId, failure } = limited;
+    const message = errorMessageOf(reason);
+    const count = failure?.message === message ? failure.count + 1 : 1;
+    limited.failure = { message, count };
+    const mayHaveEnded = ['notFound', 'precondition'].includes(errorKindOf(reason));
+    if (count !== (mayHaveEnded ? 2 : 1)) return;
+    const fields = { replicaId, containerId, ...errorFields(reason) };
+    this.options.log.warn('egress limits of the replica not up to date', fields);
+  }
+
+  /** True while the container runs and the updates go on. */
+  private isCurrent(limited: LimitedContainer): boolean {
+    return this.isOpen && this.limited.get(limited.replicaId) === limited;
+  }
+
+  /** Asks for the addresses of each pattern. The result lacks the patterns without an answer. */
+  private async ask(
+    network: Pick<NodeNetworkAccess, 'findServiceAddresses'>,
+    patterns: readonly string[],
+  ): Promise<ServiceAddresses> {
+    const answers = await Promise.all(
+      patterns.map(async (pattern) => {
+        const addresses = await network.findServiceAddresses([pattern]);
+        return addresses === undefined ? [] : [[pattern, addresses] as const];
+      }),
+    );
+    return new Map(answers.flat());
+  }
+}
