@@ -48,11 +48,18 @@ export const coordinatorBundle = {
   outdir: 'dist/apps/coordinator',
 };
 
-/** The bundle of the agent, with the thread that keeps the lease while the main loop stands still. */
+/**
+ * The bundles of the agent: a small entry, which loads the code of one command, and the thread that
+ * keeps the lease while the main loop stands still. Each contains all that it needs, so that a
+ * process reads nothing after its start and survives the replacement of the files.
+ */
 export const agentBundle = {
   ...common,
   entryPoints: {
     main: 'apps/agent/src/main.ts',
+    'agent-command': 'apps/agent/src/agent-command.ts',
+    'supervisor-command': 'apps/agent/src/supervisor-command.ts',
+    'network-proxy-command': 'apps/agent/src/network-proxy-command.ts',
     'lease-worker': 'apps/agent/src/lease/lease-worker.ts',
   },
   outdir: 'dist/apps/agent',

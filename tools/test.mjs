@@ -289,6 +289,7 @@ const steps = {
   tools: async () =>
     nodeTests([
       'tools/jest/fast-check.test.mjs',
+      'tools/checks/agent-bundles.test.mjs',
       'tools/checks/cli-bundle.test.mjs',
       'tools/checks/cli-package.test.mjs',
       'tools/checks/locked-versions.test.mjs',

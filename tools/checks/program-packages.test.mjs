@@ -113,7 +113,8 @@ describe('npm packages of the programs', () => {
       [
         ...['run', '--name', 'node-1', '--coordinator', url, '--join-token-file', tokenFile],
         ...['--data-dir', join(data, 'agent'), '--runtime', 'process'],
-        ...['--port-range', '13100-13199', '--stop-workloads-on-exit'],
+        // the agent cannot start without the supervisor and a network proxy that answers
+        ...['--network', 'on', '--port-range', '13100-13199', '--stop-workloads-on-exit'],
       ],
       'session established',
     );

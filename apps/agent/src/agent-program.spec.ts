@@ -18,8 +18,6 @@ function parseCommandLine(...args: readonly string[]): {
   const actions: AgentActions = {
     run: (options) => calls.push(['run', options]),
     reset: (options) => calls.push(['reset', options]),
-    supervise: () => calls.push(['supervise']),
-    proxyNetwork: () => calls.push(['proxyNetwork']),
     print: (text) => (output += text),
   };
   const program = createAgentProgram(actions).configureOutput({
@@ -44,10 +42,9 @@ describe('cloudless-agent --help', () => {
     },
   );
 
-  it('shows every command except supervisor, which only the agent itself runs', () => {
+  it('shows every command', () => {
     const { output } = parseCommandLine('--help');
     expect(output).toMatch(/^ {2}run .*\n(.*\n)? {2}reset .*\n(.*\n)? {2}version /m);
-    expect(output).not.toContain('supervisor [');
   });
 });
 
@@ -80,11 +77,10 @@ describe('cloudless-agent', () => {
     expect(parseCommandLine('run', '--name', 'a').calls).toEqual([['run', { name: 'a' }]]);
   });
 
-  it('calls the action of the commands reset, supervisor and version', () => {
+  it('calls the action of the commands reset and version', () => {
     expect(parseCommandLine('reset', '--data-dir', '/x').calls).toEqual([
       ['reset', { dataDir: '/x' }],
     ]);
-    expect(parseCommandLine('supervisor', '/x', '--idle', '5').calls).toEqual([['supervise']]);
     expect(parseCommandLine('version').output).toMatch(/^\d+\.\d+\.\d+\n$/);
   });
 });

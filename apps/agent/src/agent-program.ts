@@ -126,15 +126,10 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
 /** Flag names and environment prefix of the settings. */
 export const settingNames: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
 
-/**
- * Actions of the commands. Only the agent itself calls `supervisor`, whose action is `supervise`.
- */
+/** Actions of the commands. `main.ts` has those that only the agent itself calls. */
 export interface AgentActions {
   run(options: OptionValues): void;
   reset(options: OptionValues): void;
-  supervise(): void;
-  /** Runs the network proxy of a node. Only the agent itself calls `network-proxy`. */
-  proxyNetwork(): void;
   print(text: string): void;
 }
 
@@ -159,16 +154,6 @@ export function createAgentProgram(actions: AgentActions): Command {
     .option(...flags.dataDir)
     .exitOverride()
     .action((options: OptionValues) => actions.reset(options));
-  program
-    .command('supervisor', { hidden: true })
-    .allowUnknownOption()
-    .allowExcessArguments()
-    .action(() => actions.supervise());
-  program
-    .command('network-proxy', { hidden: true })
-    .allowUnknownOption()
-    .allowExcessArguments()
-    .action(() => actions.proxyNetwork());
   program
     .command('version')
     .description('print the version')

@@ -1,0 +1,46 @@
+// Which packages the processes read that the agent starts. Their number decides the time without
+// service after the end of a network proxy, and unlike a time it is the same on every machine.
+import assert from 'node:assert/strict';
+import { before, describe, it } from 'node:test';
+import { build } from 'esbuild';
+import { agentBundle } from '../build.mjs';
+
+/** Packages and code for the agent itself. */
+const OF_AGENT =
+  /node_modules\/(commander|yaml|winston|@bufbuild\/cel|@opentelemetry\/(?!api\/)[^/]+)\/|libs\/runtime-cri\//;
+
+/** Definitions of the API that no proxy needs. Each is decoded at the start of a process. */
+const UNUSED_API = /libs\/api\/src\/gen\/cloudless\/api\/(coordinator|admin|agent)_/;
+
+let outputs;
+before(async () => {
+  const { metafile } = await build({ ...agentBundle, write: false, metafile: true });
+  outputs = metafile.outputs;
+});
+
+/** Bytes of a file that nothing of remains but an empty function. */
+const EMPTY_BYTES = 300;
+
+/** @returns the source files whose code is in a bundle of the agent */
+function listInputs(name) {
+  const { inputs } = outputs[`${agentBundle.outdir}/${name}.mjs`];
+  return Object.keys(inputs).filter((input) => inputs[input].bytesInOutput > EMPTY_BYTES);
+}
+
+describe('bundles of the agent', () => {
+  it('the entry has the code of no command', () => {
+    assert.deepEqual(listInputs('main'), ['apps/agent/src/main.ts']);
+  });
+
+  for (const { name, without, unwanted } of [
+    { name: 'supervisor', without: 'packages', unwanted: /node_modules\// },
+    { name: 'network-proxy', without: 'the code of the agent', unwanted: OF_AGENT },
+    { name: 'network-proxy', without: 'definitions of other services', unwanted: UNUSED_API },
+  ])
+    it(`the bundle of ${name} is without ${without}`, () => {
+      assert.deepEqual(
+        listInputs(`${name}-command`).filter((input) => unwanted.test(input)),
+        [],
+      );
+    });
+});
