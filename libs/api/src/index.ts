@@ -104,7 +104,11 @@ export {
   parseIpNetwork,
 } from './network/ip-network.js';
 export type { IpAddress, IpNetwork } from './network/ip-network.js';
-export { EGRESS_CAPABILITY, findServicePatternProblem } from './spec/egress-rules.js';
+export {
+  EGRESS_CAPABILITY,
+  findServicePatternProblem,
+  formatEgressDestination,
+} from './spec/egress-rules.js';
 export { checkSameMode, checkScalable } from './spec/mode-rules.js';
 export { normalizeCapability } from './spec/linux-capabilities.js';
 export { parseProfile, parseSelinuxOptions } from './spec/security-options.js';

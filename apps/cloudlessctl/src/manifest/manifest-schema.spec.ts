@@ -79,6 +79,13 @@ describe('manifestSchema', () => {
     { resources: { requests: { cpuMillis: '500m', memoryBytes: '64Mi' } } },
     { resources: { requests: { cpuMillis: 0.25, memoryBytes: 1024 } } },
     { terminationGracePeriod: '1h30m' },
+    {
+      network: {
+        egress: {
+          allowed: [{ cidr: '10.0.0.0/8', ports: [{ port: 5432 }] }, { service: 'shop/db' }],
+        },
+      },
+    },
   ])('accepts the quantities of %j', (spec) => {
     expect(problemsOf({ name: 'web', spec })).toEqual([]);
   });
@@ -96,6 +103,20 @@ describe('manifestSchema', () => {
       '/spec/livenessProbe: must NOT be valid',
     ],
     [{ name: 'web', spec: { ports: [{ containerPort: 0 }] } }, 'containerPort: must be >= 1'],
+    [
+      {
+        name: 'web',
+        spec: { network: { egress: { allowed: [{ cidr: '::/0', service: '*' }] } } },
+      },
+      '/spec/network/egress/allowed/0: must NOT be valid',
+    ],
+    [
+      {
+        name: 'web',
+        spec: { network: { egress: { allowed: [{ service: '*', ports: [{ port: 0 }] }] } } },
+      },
+      'ports/0/port: must be >= 1',
+    ],
     [{ kind: 'Config', name: 'a' }, "must have required property 'data'"],
     [{ kind: 'Config', name: 'A', data: {} }, '/name: must match pattern'],
     [{ kind: 'Config', name: 'a', data: { level: 1 } }, '/data/level: must be string'],

@@ -182,6 +182,17 @@ spec:
         json: { mode: 'GLOBAL', restart: { policy: 'NEVER' } },
       },
       {
+        spec: '{network: {egress: {allowed: [{cidr: 10.0.0.0/8, ports: [{port: 5432}]}, {service: shop/*}]}}}',
+        json: {
+          network: {
+            egress: {
+              allowed: [{ cidr: '10.0.0.0/8', ports: [{ port: 5432 }] }, { service: 'shop/*' }],
+            },
+          },
+        },
+      },
+      { spec: '{network: {egress: {}}}', json: { network: { egress: {} } } },
+      {
         spec: '{readinessProbe: {http: {path: /, port: http}, period: 1s}}',
         json: { readinessProbe: { http: { path: '/', port: 'http' }, period: '1s' } },
       },
@@ -308,6 +319,16 @@ spec:
     {
       spec: '{livenessProbe: {tcp: {port: a}, http: {}}}',
       problem: 'web.yaml:2:40: spec.livenessProbe.http: cannot be given together with tcp',
+    },
+    {
+      spec: '{network: {egress: {allowed: [{cidr: "::/0", service: "*"}]}}}',
+      problem:
+        'web.yaml:2:52: spec.network.egress.allowed[0].service: cannot be given together with cidr',
+    },
+    {
+      spec: '{network: {egress: {allowed: [10.0.0.0/8]}}}',
+      problem:
+        'web.yaml:2:37: spec.network.egress.allowed[0]: expected a map, got the string "10.0.0.0/8"',
     },
     {
       spec: '{rollout: {maxSurge: 1, max_surge: 2}}',

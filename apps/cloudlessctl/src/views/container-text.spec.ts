@@ -4,6 +4,7 @@ import { definedFields } from '@cloudless/base';
 import {
   ImagePullStatus_Phase as PullPhase,
   ImagePull_Policy as Policy,
+  Port_Protocol as Protocol,
   Volume_EmptyDir_Medium as Medium,
   ReplicaStatusSchema,
   WorkloadSpecSchema,
@@ -37,6 +38,15 @@ describe('getSpecFields', () => {
           hostname: 'a',
           dnsServers: ['::1', '10.0.0.1'],
           extraHosts: [{ ip: '::2', hostnames: ['db', 'cache'] }],
+          egress: {
+            allowed: [
+              {
+                destination: { case: 'cidr', value: '10.0.0.0/8' },
+                ports: [{ port: 5432 }, { protocol: Protocol.UDP, port: 50, endPort: 60 }],
+              },
+              { destination: { case: 'service', value: 'shop/*' } },
+            ],
+          },
         },
         resources: { limits: { memoryBytes: 64n << 20n, pids: 50 } },
         volumes: [
@@ -74,6 +84,7 @@ describe('getSpecFields', () => {
       Image: 'nginx, pulled always',
       Ports: 'http=80 (node 8080)',
       Network: 'host name a, DNS ::1 10.0.0.1, db cache at ::2',
+      Egress: '10.0.0.0/8 ports 5432/tcp and 50-60/udp, service shop/*',
       Limits: 'memory 64Mi, processes 50',
       Volumes: 'data:/data, /tmp (empty), /run (in memory, 1Mi), /srv:/www:ro',
       Security:
@@ -103,6 +114,10 @@ describe('getSpecFields', () => {
       Container:
         'no init process, /dev/shm 1Gi, core=0 nofile=5:6 memlock=unlimited, kernel.sem=1 2, net.core.somaxconn=5',
       Devices: '/dev/fuse, /dev/a:/dev/b:r',
+    });
+    expect(listFields({ image: 'a', network: { egress: {} } })).toEqual({
+      Image: 'a',
+      Egress: 'no destination',
     });
     expect(listFields({ image: 'a', init: true })).toEqual({
       Image: 'a',

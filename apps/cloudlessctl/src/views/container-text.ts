@@ -3,6 +3,7 @@ import {
   ImagePullStatus_Phase as PullPhase,
   ImagePull_Policy as Policy,
   Volume_EmptyDir_Medium as Medium,
+  formatEgressDestination,
   resolveUlimit,
   type ImagePullStatus,
 } from '@cloudless/api';
@@ -93,6 +94,13 @@ export function formatNetwork(network: Network | undefined): string {
     ...network.extraHosts.map(({ ip, hostnames }) => `${hostnames.join(' ')} at ${ip}`),
   ];
   return parts.filter((part) => part !== '').join(', ');
+}
+
+/** Formats the limit of destinations: `10.0.0.0/8 port 5432/tcp, service shop/db`. */
+export function formatEgress(network: Network | undefined): string {
+  if (network?.egress === undefined) return '';
+  const { allowed } = network.egress;
+  return allowed.length === 0 ? 'no destination' : allowed.map(formatEgressDestination).join(', ');
 }
 
 /** Formats kernel settings: `no init process, /dev/shm 1Gi, nofile=5:6, net.core.somaxconn=5`. */

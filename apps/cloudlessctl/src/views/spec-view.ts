@@ -19,6 +19,7 @@ import {
 import { toOneLine } from '../output/table.js';
 import {
   formatDevices,
+  formatEgress,
   formatImage,
   formatKernelSettings,
   formatNetwork,
@@ -54,6 +55,7 @@ export function getSpecFields(
     ['Replicas', spec.replicas === undefined ? '' : String(spec.replicas)],
     ['Ports', formatPorts(spec.ports)],
     ['Network', formatNetwork(spec.network)],
+    ['Egress', formatEgress(spec.network)],
     ['Volumes', formatVolumes(spec.volumes)],
     ['Security', formatSecurity(spec.security)],
     ['Identity', requestsIdentity(spec) ? 'certificate of the workload' : ''],

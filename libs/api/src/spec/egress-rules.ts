@@ -133,3 +133,15 @@ function allowsDns({ destination, ports }: EgressDestination, address: IpAddress
 function includesDns({ protocol, port, endPort }: EgressPort): boolean {
   return protocol === Protocol.UDP && port <= DNS_PORT && Math.max(port, endPort) >= DNS_PORT;
 }
+
+/** Formats a destination for people: `10.0.0.0/8 port 5432/tcp`, `service shop/*`. */
+export function formatEgressDestination({ destination, ports }: EgressDestination): string {
+  const place = destination.case === 'service' ? `service ${destination.value}` : destination.value;
+  const texts = ports.map(({ protocol, port, endPort }) => {
+    const range = endPort > port ? `${port}-${endPort}` : String(port);
+    return `${range}/${protocol === Protocol.UDP ? 'udp' : 'tcp'}`;
+  });
+  const isOne = texts.length === 1 && texts[0]?.includes('-') === false;
+  const list = texts.length === 0 ? '' : ` ${isOne ? 'port' : 'ports'} ${texts.join(' and ')}`;
+  return `${place ?? 'nothing'}${list}`;
+}

@@ -399,6 +399,9 @@ const SUPPORTED = [
   ...['host_network', 'hostname', 'dns_servers', 'extra_hosts.ip', 'extra_hosts.hostnames'].map(
     (name) => `network.${name}`,
   ),
+  ...['cidr', 'service', 'ports.protocol', 'ports.port', 'ports.end_port'].map(
+    (name) => `network.egress.allowed.${name}`,
+  ),
   'image_pull.policy',
 ];
 

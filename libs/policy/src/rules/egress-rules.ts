@@ -1,14 +1,18 @@
+import { create } from '@bufbuild/protobuf';
 import {
   containsNetwork,
+  EgressDestinationSchema,
   findNetworkProblem,
   findServicePatternProblem,
+  formatEgressDestination,
   parseIpNetwork,
   Port_Protocol as Protocol,
   type EgressDestination,
+  type EgressPort,
   type IpNetwork,
 } from '@cloudless/api';
 import type { EgressAllowed, EgressAllowedPort, Finding } from '../model.js';
-import { show, type ConfigReader } from './config-reader.js';
+import type { ConfigReader } from './config-reader.js';
 import { SATISFIED, type RuleDefinition } from './rule-definition.js';
 
 /** Bounds of the messages `EgressDestinationRule` and `EgressDestination` of the API. */
@@ -29,8 +33,8 @@ export const egressDestination: RuleDefinition<'EGRESS_DESTINATION'> = {
     }),
   }),
   create: ({ allowed }) => {
-    const areas = allowed.map(toArea);
-    const list = areas.map(describeArea).join(', ');
+    const areas = allowed.map((each) => toArea(toDestination(each)));
+    const list = areas.map(({ text }) => text).join(', ');
     const isNone = areas.length === 0;
     const notSet: readonly Finding[] = [
       {
@@ -44,10 +48,10 @@ export const egressDestination: RuleDefinition<'EGRESS_DESTINATION'> = {
       if (network?.egress === undefined) return notSet;
       const findings: Finding[] = [];
       for (const [index, destination] of network.egress.allowed.entries()) {
-        const area = fromDestination(destination);
+        const area = toArea(destination);
         if (areas.some((each) => isWithin(area, each))) continue;
         const field = `spec.network.egress.allowed[${index}]`;
-        findings.push({ field, found: describeArea(area), allowed: allowedText });
+        findings.push({ field, found: area.text, allowed: allowedText });
       }
       return findings.length === 0 ? SATISFIED : findings;
     };
@@ -75,81 +79,64 @@ function readPort(reader: ConfigReader): EgressAllowedPort {
 
 /** A destination of a workload or of a configuration, ready for comparisons. */
 interface Area {
+  /** The destination for people. */
+  readonly text: string;
   /** The network; undefined for services. */
   readonly network: IpNetwork | undefined;
-  /** The network or the pattern of services, as written. */
-  readonly text: string;
+  /** The services; empty for a network. */
+  readonly service: string;
   /** Empty: every port of every protocol. */
-  readonly ranges: readonly PortRange[];
+  readonly ports: readonly EgressPort[];
 }
 
-interface PortRange {
-  readonly protocol: 'tcp' | 'udp';
-  readonly first: number;
-  readonly last: number;
-}
-
-function toArea({ cidr, service = '', ports = [] }: EgressAllowed): Area {
-  return {
-    network: cidr === undefined ? undefined : requireNetwork(cidr),
-    text: cidr ?? service,
-    ranges: ports.map(({ protocol = 'TCP', port, endPort = port }) => ({
-      protocol: protocol === 'UDP' ? 'udp' : 'tcp',
-      first: port,
-      last: endPort,
+function toDestination({ cidr, service = '', ports = [] }: EgressAllowed): EgressDestination {
+  return create(EgressDestinationSchema, {
+    destination:
+      cidr === undefined ? { case: 'service', value: service } : { case: 'cidr', value: cidr },
+    ports: ports.map(({ protocol = 'TCP', port, endPort = 0 }) => ({
+      protocol: Protocol[protocol],
+      port,
+      endPort,
     })),
-  };
+  });
 }
 
 /** @throws An error for a destination that validation refuses, which violates the rule. */
-function fromDestination({ destination, ports }: EgressDestination): Area {
-  if (destination.case === undefined) throw new Error('a destination has no network or service');
-  return {
-    network: destination.case === 'cidr' ? requireNetwork(destination.value) : undefined,
-    text: destination.value,
-    ranges: ports.map(({ protocol, port, endPort }) => ({
-      protocol: protocol === Protocol.UDP ? 'udp' : 'tcp',
-      first: port,
-      last: endPort === 0 ? port : endPort,
-    })),
-  };
-}
-
-function requireNetwork(cidr: string): IpNetwork {
-  const network = parseIpNetwork(cidr);
-  if (network === undefined) throw new Error(`${show(cidr)} is not a network`);
-  return network;
+function toArea(message: EgressDestination): Area {
+  const { destination, ports } = message;
+  const text = formatEgressDestination(message);
+  if (destination.case === 'service')
+    return { text, network: undefined, service: destination.value, ports };
+  const network = parseIpNetwork(destination.value ?? '');
+  if (network === undefined) throw new Error(`${text} is not a network`);
+  return { text, network, service: '', ports };
 }
 
 /** Returns true when `outer` contains every address, port and protocol of `inner`. */
 function isWithin(inner: Area, outer: Area): boolean {
-  return isPlaceWithin(inner, outer) && arePortsWithin(inner.ranges, outer.ranges);
+  return isPlaceWithin(inner, outer) && arePortsWithin(inner.ports, outer.ports);
 }
 
 function isPlaceWithin(inner: Area, outer: Area): boolean {
   if (outer.network !== undefined)
     return inner.network !== undefined && containsNetwork(outer.network, inner.network);
   if (inner.network !== undefined) return false;
-  if (outer.text === '*' || outer.text === inner.text) return true;
-  return outer.text.endsWith('/*') && inner.text.startsWith(outer.text.slice(0, -1));
+  if (outer.service === '*' || outer.service === inner.service) return true;
+  return outer.service.endsWith('/*') && inner.service.startsWith(outer.service.slice(0, -1));
 }
 
-function arePortsWithin(inner: readonly PortRange[], outer: readonly PortRange[]): boolean {
+function arePortsWithin(inner: readonly EgressPort[], outer: readonly EgressPort[]): boolean {
   if (outer.length === 0) return true;
-  const isInside = ({ protocol, first, last }: PortRange) =>
+  const isInside = (range: EgressPort) =>
     outer.some(
-      (range) => range.protocol === protocol && range.first <= first && last <= range.last,
+      (each) =>
+        each.protocol === range.protocol &&
+        each.port <= range.port &&
+        lastOf(range) <= lastOf(each),
     );
   return inner.length > 0 && inner.every(isInside);
 }
 
-/** Formats a destination for people: `10.0.0.0/8 port 5432/tcp`, `service shop/*`. */
-function describeArea({ network, text, ranges }: Area): string {
-  const place = network === undefined ? `service ${text}` : text;
-  if (ranges.length === 0) return place;
-  const ports = ranges.map(({ protocol, first, last }) =>
-    first === last ? `${first}/${protocol}` : `${first}-${last}/${protocol}`,
-  );
-  const noun = ranges.length === 1 && ranges[0]?.first === ranges[0]?.last ? 'port' : 'ports';
-  return `${place} ${noun} ${ports.join(' and ')}`;
+function lastOf({ port, endPort }: EgressPort): number {
+  return Math.max(port, endPort);
 }

@@ -132,6 +132,10 @@ describe('policy apply', () => {
       'name: a\nspec: {rules: [{conditions: [{value: 9007199254740993}]}]}',
       'expected a whole number of at most 2^53 - 1',
     ],
+    [
+      'name: a\nspec:\n  rules:\n    - type: EGRESS_DESTINATION\n      egressDestination: {allowed: [{cdir: "::/0"}]}',
+      'p.yaml:5:38: spec.rules[0].egressDestination.allowed[0].cdir: unknown key; did you mean cidr?',
+    ],
     ['', 'contains no policy'],
   ])('applies nothing for %j: %s', async (text, message) => {
     const { exitCode, stderr } = await runCli(['policy', 'apply', '-f', 'p.yaml'], {
