@@ -169,6 +169,10 @@ describe('DNS servers of a spec with a limit of destinations', () => {
   ])('with $name', ({ allowed, problems }) => {
     expect(problemsOf({ network }, allowed)).toEqual(problems);
   });
+
+  it('may be in the container itself', () => {
+    expect(problemsOf({ network: { dnsServers: ['127.0.0.1', '::1'] } })).toEqual([]);
+  });
 });
 
 describe('the version of a workload', () => {

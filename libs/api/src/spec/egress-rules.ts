@@ -23,6 +23,8 @@ const LABEL = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?';
 const SERVICE_PATTERN = new RegExp(`^(?:\\*|${LABEL}/(?:\\*|${LABEL}))$`);
 const SERVICE_HOST = new RegExp(`^(${LABEL})\\.(${LABEL})(?:\\.[a-z0-9.-]*)?$`);
 const DNS_PORT = 53;
+/** Networks whose packets never leave a container, and so are not limited. */
+const LOOPBACK = ['127.0.0.0/8', '::1/128'].flatMap((text) => parseIpNetwork(text) ?? []);
 
 /**
  * Linux capabilities with which a container changes the packet filter, sends packets past the
@@ -112,7 +114,8 @@ function* validateDnsServers(
 ): Generator<Violation> {
   for (const [index, text] of dnsServers.entries()) {
     const address = parseIpAddress(text);
-    if (address === undefined || allowed.some((each) => allowsDns(each, address))) continue;
+    if (address === undefined || LOOPBACK.some((each) => containsAddress(each, address))) continue;
+    if (allowed.some((each) => allowsDns(each, address))) continue;
     const prefixLength = address.family === 4 ? 32 : 128;
     const cidr = formatIpNetwork({ ...address, prefixLength });
     const destination = `{ cidr: "${cidr}", ports: [{ protocol: UDP, port: ${DNS_PORT} }, { port: ${DNS_PORT} }] }`;
