@@ -11,6 +11,7 @@ import { PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime, probeCriRuntime, type CriProbe, type CriProbeOptions } from '../index.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { FILTER_SKIP_REASON } from '../testing/packet-filter.js';
 import { SOCKET, waitUntil, SKIP_REASON } from '../testing/real-cri-machine.js';
 import { toCapabilities } from './capabilities.js';
 
@@ -432,5 +433,6 @@ itReal(
     expect(capabilities).toEqual(
       expect.arrayContaining(['runtime.cri', 'limits.memory', 'limits.pids']),
     );
+    expect(capabilities.includes('network.egress')).toBe(FILTER_SKIP_REASON === undefined);
   },
 );

@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { ContainerStatus, EgressRule } from '@cloudless/runtime';
 import { readDnsServers } from '../egress/dns-servers.js';
+import { FILTER_SKIP_REASON } from '../testing/packet-filter.js';
 import { execIn, aScriptRequest } from '../testing/real-commands.js';
 import {
   openRealCriMachine,
@@ -12,7 +13,8 @@ import {
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
 
-const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
+const skipReason = SKIP_REASON ?? FILTER_SKIP_REASON;
+const describeReal = skipReason === undefined ? describe : describe.skip;
 const run = promisify(execFile);
 const never = new AbortController().signal;
 
@@ -110,7 +112,7 @@ const readNext = (socket: Socket): Promise<string> =>
   new Promise((resolve) => socket.once('data', (data: Buffer) => resolve(data.toString())));
 
 describeReal(
-  `egress limits of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  `egress limits of real containers${skipReason === undefined ? '' : ` (${skipReason})`}`,
   () => {
     beforeAll(async () => {
       machine = await openRealCriMachine();
