@@ -14,7 +14,7 @@ const layers = {
   port: { siblings: ['base'], packages: [] },
   api: {
     siblings: ['base'],
-    packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@bufbuild/protovalidate'],
+    packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@bufbuild/protovalidate', 'ipaddr.js'],
   },
   security: {
     siblings: ['api', 'base'],

@@ -1,4 +1,5 @@
-import { isIPv4, isIPv6 } from 'node:net';
+import { isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
 
 /** An IPv4 or IPv6 address. */
 export interface IpAddress {
@@ -17,7 +18,6 @@ export interface IpNetwork extends IpAddress {
 const WIDTH = { 4: 32, 6: 128 } as const;
 /** Length of the prefix of the IPv4-mapped IPv6 addresses, `::ffff:0:0/96`. */
 const MAPPED_PREFIX_LENGTH = 96;
-const MAPPED_PREFIX = 0xffffn;
 
 /**
  * Parses an address. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is the IPv4 address. A zone
@@ -25,12 +25,9 @@ const MAPPED_PREFIX = 0xffffn;
  * @returns Undefined when `text` is no address.
  */
 export function parseIpAddress(text: string): IpAddress | undefined {
-  if (isIPv4(text)) return { family: 4, bits: parseIpv4(text) };
-  if (!isIPv6(text)) return undefined;
-  const bits = parseIpv6(text.replace(/%.*$/, ''));
-  return bits >> 32n === MAPPED_PREFIX
-    ? { family: 4, bits: bits & 0xffff_ffffn }
-    : { family: 6, bits };
+  if (isIP(text) === 0) return undefined; // `ipaddr` also reads `0x7f.1` and `010.0.0.1`
+  const address = ipaddr.process(text.replace(/%.*$/, ''));
+  return { family: address.kind() === 'ipv4' ? 4 : 6, bits: toBits(address.toByteArray()) };
 }
 
 /**
@@ -54,7 +51,11 @@ export function parseIpNetwork(text: string): IpNetwork | undefined {
 
 /** Formats a network in CIDR notation, IPv6 as in RFC 5952: `10.0.0.0/8`, `2001:db8::/32`. */
 export function formatIpNetwork({ family, bits, prefixLength }: IpNetwork): string {
-  return `${family === 4 ? formatIpv4(bits) : formatIpv6(bits)}/${prefixLength}`;
+  const address =
+    family === 4
+      ? toBytes(bits, 4).join('.')
+      : new ipaddr.IPv6(toBytes(bits, 16)).toRFC5952String();
+  return `${address}/${prefixLength}`;
 }
 
 /** Returns true when every address of `inner` is in `outer`. */
@@ -102,39 +103,12 @@ function explainPrefix(text: string): string {
   return `does not have a prefix length from 0 to ${width}`;
 }
 
-function parseIpv4(text: string): bigint {
-  return BigInt(text.split('.').reduce((number, octet) => number * 256 + Number(octet), 0));
+function toBits(bytes: readonly number[]): bigint {
+  return bytes.reduce((bits, byte) => (bits << 8n) | BigInt(byte), 0n);
 }
 
-function parseIpv6(text: string): bigint {
-  // The last 32 bits may be written as an IPv4 address.
-  const plain = text.replace(/[\d.]+\.\d+$/, (ipv4) => {
-    const bits = parseIpv4(ipv4);
-    return `${(bits >> 16n).toString(16)}:${(bits & 0xffffn).toString(16)}`;
-  });
-  const [head = [], tail = []] = plain
-    .split('::')
-    .map((part) => (part === '' ? [] : part.split(':')));
-  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => '0');
-  return [...head, ...zeros, ...tail].reduce(
-    (number, group) => (number << 16n) | BigInt(`0x${group}`),
-    0n,
+function toBytes(bits: bigint, count: number): number[] {
+  return Array.from({ length: count }, (_, index) =>
+    Number((bits >> BigInt(8 * (count - 1 - index))) & 0xffn),
   );
-}
-
-function formatIpv4(bits: bigint): string {
-  return [24n, 16n, 8n, 0n].map((shift) => (bits >> shift) & 0xffn).join('.');
-}
-
-/** @see RFC 5952, section 4: the first of the longest runs of at least two zero groups is `::`. */
-function formatIpv6(bits: bigint): string {
-  const groups = Array.from({ length: 8 }, (_, index) =>
-    ((bits >> BigInt(112 - 16 * index)) & 0xffffn).toString(16),
-  );
-  const runs = groups.join(':').match(/\b0(?::0)+\b/g) ?? [];
-  const [longest] = [...runs].sort((left, right) => right.length - left.length);
-  if (longest === undefined) return groups.join(':');
-  const text = groups.join(':');
-  const start = text.search(new RegExp(`\\b${longest}\\b`));
-  return `${text.slice(0, start).replace(/:$/, '')}::${text.slice(start + longest.length).replace(/^:/, '')}`;
 }

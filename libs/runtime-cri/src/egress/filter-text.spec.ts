@@ -55,7 +55,7 @@ table inet cloudless_egress {
         },
       ],
       expected: [
-        'set networks_0_ipv6 { type ipv6_addr; flags interval; elements = { 2001:db8:0:0:0:0:0:0/32 } }',
+        'set networks_0_ipv6 { type ipv6_addr; flags interval; elements = { 2001:db8::/32 } }',
         'ip6 daddr @networks_0_ipv6 tcp dport { 443, 8000-8201 } accept',
         'ip6 daddr @networks_0_ipv6 udp dport { 53 } accept',
       ],
@@ -70,7 +70,7 @@ table inet cloudless_egress {
       ],
       expected: [
         'set networks_0_ipv4 { type ipv4_addr; flags interval; elements = { 192.0.2.0/24 } }',
-        'set networks_0_ipv6 { type ipv6_addr; flags interval; elements = { 2001:db8:0:0:0:0:0:1/128 } }',
+        'set networks_0_ipv6 { type ipv6_addr; flags interval; elements = { 2001:db8::1/128 } }',
         'set networks_1_ipv4 { type ipv4_addr; flags interval; elements = { 192.0.2.8/32 } }',
         'ip daddr @networks_0_ipv4 tcp dport { 80, 443 } accept',
         'ip6 daddr @networks_0_ipv6 tcp dport { 80, 443 } accept',
@@ -83,7 +83,7 @@ table inet cloudless_egress {
       dns: ['192.0.2.53', '2001:db8::53', 'fe80::1%eth0', 'x; accept'],
       expected: [
         'set networks_0_ipv4 { type ipv4_addr; flags interval; elements = { 192.0.2.53/32 } }',
-        'set networks_0_ipv6 { type ipv6_addr; flags interval; elements = { 2001:db8:0:0:0:0:0:53/128 } }',
+        'set networks_0_ipv6 { type ipv6_addr; flags interval; elements = { 2001:db8::53/128 } }',
         ...['tcp', 'udp'].map((name) => `ip daddr @networks_0_ipv4 ${name} dport { 53 } accept`),
         ...['tcp', 'udp'].map((name) => `ip6 daddr @networks_0_ipv6 ${name} dport { 53 } accept`),
       ],
@@ -94,8 +94,12 @@ table inet cloudless_egress {
 
   it.each<{ rule: EgressRule; expectedText: string }>([
     {
-      rule: { network: '10.0.0.0' },
-      expectedText: 'network.egress[1].network: "10.0.0.0" is not a network such as 10.0.0.0/8',
+      rule: { network: '10.0.0.0/8; flush ruleset' },
+      expectedText: 'network.egress[1].network: "10.0.0.0/8; flush ruleset" ',
+    },
+    {
+      rule: { network: '10.0.0.1/8' },
+      expectedText: 'network.egress[1].network: 10.0.0.1/8 has host bits: use 10.0.0.0/8',
     },
     {
       rule: { network: '10.0.0.0/8', ports: [] },

@@ -1,12 +1,12 @@
+import {
+  findNetworkProblem,
+  formatIpNetwork,
+  parseIpNetwork,
+  type IpNetwork,
+} from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import type { EgressPortRange, EgressRule } from '@cloudless/runtime';
-import {
-  formatIpNetwork,
-  parseIpAddress,
-  parseIpNetwork,
-  selectOutermost,
-  type IpNetwork,
-} from './ip-network.js';
+import { selectOutermost } from './select-outermost.js';
 
 /** Name of the table, the only table that this library adds to the network of a container. */
 const TABLE = 'inet cloudless_egress';
@@ -100,16 +100,14 @@ function groupByPorts(
     groups.set(key, group);
     group.networks.push(network);
   };
-  for (const server of dnsServers.map(parseIpAddress))
+  for (const server of dnsServers.map(parseIpNetwork))
     if (server !== undefined) add(server, formatPorts(DNS_PORTS));
   for (const [index, { network: text, ports }] of rules.entries()) {
     const field = `network.egress[${index}]`;
     const network = parseIpNetwork(text);
-    if (network === undefined)
-      throw new CloudlessError(
-        'invalid',
-        `${field}.network: ${JSON.stringify(text)} is not a network such as 10.0.0.0/8 or 2001:db8::1/128, without bits after the prefix`,
-      );
+    const problem = findNetworkProblem(text);
+    if (network === undefined || problem !== undefined)
+      throw new CloudlessError('invalid', `${field}.network: ${problem ?? 'is not a network'}`);
     if (ports !== undefined) checkPorts(`${field}.ports`, ports);
     add(network, ports === undefined ? [] : formatPorts(ports));
   }

@@ -1,16 +1,16 @@
 import fc from 'fast-check';
 import type { EgressPortRange, EgressRule } from '@cloudless/runtime';
-import { formatIpNetwork, type IpNetwork } from '../egress/ip-network.js';
+import { formatIpNetwork, type IpNetwork } from '@cloudless/api';
 
 /** Generates networks of both families. Few bits vary, so that networks often overlap. */
 export const arbNetwork: fc.Arbitrary<IpNetwork> = fc
   .record({ isIpv4: fc.boolean(), part: fc.integer({ min: 0, max: 15 }), length: fc.nat(128) })
   .map(({ isIpv4, part, length }) => {
-    const bits = isIpv4 ? 32 : 128;
-    const prefix = length % (bits + 1);
-    const hostBits = BigInt(bits - prefix);
-    const address = (BigInt(part) << BigInt(bits - 4)) | BigInt(part);
-    return { family: isIpv4 ? 4 : 6, first: (address >> hostBits) << hostBits, prefix };
+    const width = isIpv4 ? 32 : 128;
+    const prefixLength = length % (width + 1);
+    const hostBits = BigInt(width - prefixLength);
+    const address = (BigInt(part) << BigInt(width - 4)) | BigInt(part);
+    return { family: isIpv4 ? 4 : 6, bits: (address >> hostBits) << hostBits, prefixLength };
   });
 
 const arbPorts: fc.Arbitrary<EgressPortRange> = fc
@@ -36,13 +36,3 @@ export const arbRules: fc.Arbitrary<readonly EgressRule[]> = fc.array(
   ),
   { maxLength: 12 },
 );
-
-/** Returns true when `outer` has all addresses of `inner`. */
-export function contains(outer: IpNetwork, inner: IpNetwork): boolean {
-  const hostBits = BigInt((outer.family === 4 ? 32 : 128) - outer.prefix);
-  return (
-    outer.family === inner.family &&
-    outer.prefix <= inner.prefix &&
-    outer.first >> hostBits === inner.first >> hostBits
-  );
-}
