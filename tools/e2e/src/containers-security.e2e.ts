@@ -1,12 +1,18 @@
 import { randomBytes } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { toJsonString } from '@bufbuild/protobuf';
+import { ConnectError } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
   ImagePull_Policy,
   ListEventsResponseSchema,
   ListWorkloadsResponseSchema,
+  PolicyRule_Type,
   RolloutStatus_Phase,
+  createPolicyClient,
   createSecretsClient,
+  readErrorDetails,
   type ReplicaStatus,
   type SecretsClient,
   type Workload,
@@ -307,6 +313,100 @@ describeContainers('an agent with containers', () => {
       expect((await runInside('first', 'cat /data/file')).out).toBe('first');
       await remove('first');
       await remove('second');
+    });
+  });
+
+  describe('with limited destinations', () => {
+    const WELCOME = /Welcome to nginx!/;
+    const toService = (name: string) => ({
+      destination: { case: 'service' as const, value: `default/${name}` },
+      ports: [{ port: 80 }],
+    });
+    const toNetwork = (...services: readonly string[]) => ({
+      egress: { allowed: services.map(toService) },
+    });
+    /** Creates a web server with a service of the same name. */
+    const createWebServer = async (name: string): Promise<void> => {
+      const ports = [{ name: 'http', containerPort: 80 }];
+      const expose = [{ name: 'http', port: 80 }];
+      const spec = { ...QUICK, image: 'nginx:alpine', ports, expose };
+      await cluster.client.createWorkload({ name, spec });
+      await cluster.waitUntilSettled(name);
+    };
+    /**
+     * Runs a request in a container. The resolver of the static wget ends with a fault, so nslookup
+     * asks the DNS server.
+     * @param target - Name of a service, or `address:port`.
+     */
+    const fetchInside = async (name: string, target: string): Promise<string> => {
+      const resolve = `nslookup -type=a ${target}.default.svc.cloudless.internal | sed -n 's/^Address: //p'`;
+      const address = target.includes(':') ? target : `$(${resolve})`;
+      return (await runInside(name, `timeout 10 wget -q -O - "http://${address}/"`)).out;
+    };
+    /** Repeats a request until its output matches; the limit is that of the test. */
+    const fetchUntil = async (name: string, target: string, expected: RegExp): Promise<void> => {
+      while (!expected.test(await fetchInside(name, target)))
+        await new Promise((resolve) => setTimeout(resolve, 100));
+    };
+
+    beforeAll(async () => {
+      await cluster.requireAgent('agent-1').kill('SIGTERM');
+      await cluster.startAgent('agent-1', 'zone-a', ['--network', 'on']);
+    });
+
+    it('reaches the services that its spec allows, also later ones, and nothing else', async () => {
+      const nodeServer = createServer((_, response) => response.end('the node'));
+      await new Promise<void>((resolve) => nodeServer.listen(0, '0.0.0.0', resolve));
+      try {
+        for (const name of ['first', 'second']) await createWebServer(name);
+        const gateway = (await runInside('first', `ip route | sed -n 's/^default via //p'`)).out;
+        const { port } = nodeServer.address() as AddressInfo;
+        const node = `${gateway.split(' ')[0]}:${port}`;
+        await fetchUntil('first', 'second', WELCOME);
+        expect(await fetchInside('first', node)).toBe('the node');
+
+        const limited = await create('limited', { network: toNetwork('first', 'later') });
+        await fetchUntil('limited', 'first', WELCOME);
+        for (const target of ['second', node])
+          expect(await fetchInside('limited', target)).toMatch(/refused/);
+
+        await createWebServer('later');
+        await fetchUntil('limited', 'later', WELCOME);
+        const [replica] = (await cluster.waitUntilSettled('limited')).status!.replicas;
+        expect(replica).toMatchObject({ containerId: limited.containerId, restarts: 0 });
+
+        const network = toNetwork('first', 'second');
+        await cluster.client.updateWorkload({ name: 'limited', spec: { network } });
+        await cluster.waitForWorkload('limited', (workload) => isRolledOut(workload, limited.id));
+        await fetchUntil('limited', 'second', WELCOME);
+        expect(await fetchInside('limited', node)).toMatch(/refused/);
+        for (const name of ['limited', 'first', 'second', 'later']) await remove(name);
+      } finally {
+        nodeServer.close();
+      }
+    });
+
+    it('is required by a policy about destinations', async () => {
+      const policies = createPolicyClient(createGrpcTransport({ baseUrl: cluster.url }));
+      const config = {
+        case: 'egressDestination' as const,
+        value: { allowed: [{ destination: toService('first').destination }] },
+      };
+      const type = PolicyRule_Type.EGRESS_DESTINATION;
+      await policies.createPolicy({
+        name: 'destinations',
+        spec: { namespace: 'default', rules: [{ name: 'destinations', type, config }] },
+      });
+      const created = (spec: object): Promise<string | undefined> =>
+        cluster.client.createWorkload({ name: 'ruled', spec: { ...SLEEPER, ...spec } }).then(
+          () => 'created',
+          (reason: unknown) => readErrorDetails(ConnectError.from(reason)).reason,
+        );
+      expect(await created({})).toBe('POLICY_DENIED');
+      expect(await created({ network: toNetwork('second') })).toBe('POLICY_DENIED');
+      expect(await created({ network: toNetwork('first') })).toBe('created');
+      await policies.deletePolicy({ name: 'destinations' });
+      await remove('ruled');
     });
   });
 });
