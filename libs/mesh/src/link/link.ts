@@ -263,6 +263,9 @@ export class Link implements StreamCarrier {
 
   private closeWhenIdle(): void {
     if (!this.isDraining || this.streams.size > 0 || this.isClosed || this.isEnding) return;
+    // Clients wait for the peer to accept this connection. They then take another connection; an
+    // end before would be an error to them.
+    if (this.isDialler && !this.isReady) return;
     this.isEnding = true;
     // The other proxy ends too once it has read everything. A close before would lose what it sends
     // meanwhile with a reset, and the reset what it has not read.
@@ -340,6 +343,7 @@ export class Link implements StreamCarrier {
     this.isReady = true;
     this.options.onHello?.(received);
     this.onReady?.();
+    this.closeWhenIdle();
   }
 
   private onOpen(id: number, payload: Buffer): void {

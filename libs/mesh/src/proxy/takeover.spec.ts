@@ -109,6 +109,32 @@ describe('a takeover', () => {
     await ended();
   });
 
+  it.each([
+    { what: 'is replaced', begin: 'drain' },
+    { what: 'renews its certificate', begin: 'renew' },
+  ])('loses no client of a proxy that $what before the peer has answered', async ({ begin }) => {
+    const a = await cluster.addProxy('a');
+    await cluster.addProxy('b');
+    const renewed = await cluster.authority.issue('node', 'a');
+    const entry = cluster.aNode('a', { address: '', hostId: 'a' }, renewed.serial);
+    const acceptedSerials = [renewed.serial, a.credential.serial];
+    await cluster.update({
+      nodes: [{ ...entry, acceptedSerials }],
+      services: [aService('web', VIP)],
+      endpoints: [anEndpoint('web', 'r1', 'b', await serveEcho())],
+    });
+    const answer = a.dial(VIP, 80).then((socket) => ask(socket, 'x'));
+    // after the TLS handshake, and before the first message of "b"
+    while (a.proxy.status().links.length === 0)
+      await new Promise((resolve) => setImmediate(resolve));
+    if (begin === 'renew') a.renew(renewed);
+    const drained = begin === 'drain' ? a.proxy.drain(60_000) : Promise.resolve();
+    expect(await answer).toBe('echo:x!');
+    await drained.then(() => a.proxy.close());
+    // While coordinators are away there is no relay, to which a failed attempt would turn.
+    expect(a.access.map(({ path }) => path)).toEqual(['link']);
+  });
+
   it('keeps a proxy that dials an endpoint for a client until the client has its answer', async () => {
     let onDialling = (): void => undefined;
     const a = await cluster.addProxy('a', {
