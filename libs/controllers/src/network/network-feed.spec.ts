@@ -1,7 +1,8 @@
-import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { create, fromBinary, type MessageInitShape } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import {
   EndpointHealth_Status as Health,
+  NetworkUpdateSchema,
   ReplicaStatus_Phase as Phase,
   RolloutStatus_Phase as RolloutPhase,
   Rollout_Strategy as Strategy,
@@ -270,6 +271,24 @@ describe('NetworkFeed', () => {
     expect(mirror).toMatchObject({ resets: 1, ready: ['default/web/web-2'] });
     const other = await follow({ ...NEW, feedId: 'another', revision }, new FeedMirror());
     expect(other).toMatchObject({ resets: 1, ready: ['default/web/web-2'] });
+  });
+
+  it('sends nothing as complete to a proxy that starts before that is the present', async () => {
+    await follow(); // everything is encoded once, and sent to later readers with the changes since
+    await createWeb(1);
+    await putService('web');
+    await bed.advance(100);
+    const updates = feed.open(NEW).read(stop.signal);
+    const mirror = new FeedMirror();
+    for (let isComplete = false; !isComplete;) {
+      const next = updates.next();
+      await bed.advance(100);
+      const bytes = (await next).value as Uint8Array;
+      mirror.apply(bytes);
+      isComplete = fromBinary(NetworkUpdateSchema, bytes).complete;
+    }
+    expect(mirror).toMatchObject({ resets: 1, ready: ['default/web/web-1'] });
+    expect(feed.counts.encodedSnapshots).toBe(1);
   });
 
   it('sends everything again to a reader that is too slow, and counts that', async () => {

@@ -23,7 +23,7 @@ import type { TrafficSource, TrafficWindow } from '../rollout/gate/traffic-windo
 import { publishFeedMetrics } from './feed-metrics.js';
 import { NetworkModel, type NetworkChanges } from './network-model.js';
 import { RemovalWaits } from './removal-waits.js';
-import { encodeChanges, encodeEntries, encodeStart } from './update-encoding.js';
+import { encodeChanges, encodeEntries, encodeStart, toIncomplete } from './update-encoding.js';
 import { UpdateLog } from './update-log.js';
 
 export interface NetworkFeedDeps {
@@ -242,11 +242,21 @@ export class NetworkFeed {
     while (!this.closed && !signal.aborted) {
       if (next === undefined) {
         const snapshot = this.getSnapshot(started);
-        for (const piece of await snapshot.pieces) {
-          yield piece;
+        const pieces = await snapshot.pieces;
+        // Complete only with the last update: a proxy that knows more than an earlier snapshot must
+        // not take that for the present.
+        const present = log.end;
+        for (const piece of pieces) {
+          yield snapshot.position < present ? toIncomplete(piece) : piece;
           if (this.closed || signal.aborted) return;
         }
         next = snapshot.position;
+        for (; next < present; next += 1) {
+          const update = log.read(next);
+          if (update === undefined || update === 'dropped') break;
+          yield next + 1 < present ? toIncomplete(update.bytes) : update.bytes;
+          if (this.closed || signal.aborted) return;
+        }
       }
       const update = log.read(next);
       if (update === undefined) await this.waitForUpdate(signal);

@@ -24,6 +24,20 @@ export function encodeStart(feedId: string, revision: bigint): Uint8Array {
   return writer.finish();
 }
 
+/**
+ * Returns an encoded update as one that others follow before everything is known. The last value of
+ * a field counts.
+ */
+export function toIncomplete(update: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(update.byteLength + INCOMPLETE.byteLength);
+  bytes.set(update);
+  bytes.set(INCOMPLETE, update.byteLength);
+  return bytes;
+}
+
+/** The field `complete` with the value false: its number and the type of a number, and 0. */
+const INCOMPLETE = Uint8Array.of(UPDATE.complete << 3, 0);
+
 /** Encodes changes as updates of about {@link PIECE_BYTES}; the last one is complete. */
 export function encodeChanges(changes: NetworkChanges, revision: bigint): Uint8Array[] {
   const pieces = new Pieces(revision);

@@ -6,7 +6,7 @@ import {
   NetworkServiceEntrySchema,
   NetworkUpdateSchema,
 } from '@cloudless/api';
-import { NetworkModel } from './network-model.js';
+import { NetworkModel, NO_CHANGES } from './network-model.js';
 
 const aService = (name: string) =>
   create(NetworkServiceEntrySchema, { namespace: 'default', name, uid: `uid-${name}` });
@@ -45,6 +45,20 @@ describe('NetworkModel', () => {
     expect([...model.nodes.keys()]).toEqual(['n2']);
     expect([...changes.removedEndpoints]).toEqual(['default/b/1']);
     expect(model.revision).toBe(9n);
+  });
+
+  it('takes nothing from updates that are sent again before the last one, which may be older', () => {
+    const model = new NetworkModel();
+    const endpoints = [anEndpoint('a', '1')];
+    const known = { services: [aService('a')], endpoints, nodes: [aNode('n1')] };
+    model.apply(create(NetworkUpdateSchema, { reset: true, complete: true, ...known }));
+    const older = [aNode('n2'), { ...aNode('n1'), alive: false }];
+    const early = model.apply(create(NetworkUpdateSchema, { reset: true, nodes: older }));
+    expect(early).toEqual(NO_CHANGES);
+    expect([...model.nodes.values()]).toEqual(known.nodes);
+    const removedNodes = ['n2'];
+    model.apply(create(NetworkUpdateSchema, { complete: true, ...known, removedNodes }));
+    expect([...model.nodes.values()]).toEqual(known.nodes);
   });
 
   it('asks for everything after a stream that ended while it sent everything', () => {

@@ -84,18 +84,10 @@ function hasMoved(earlier: NetworkEndpointEntry, later: NetworkEndpointEntry): b
   });
 }
 
-/** Keys that a complete set of updates has not mentioned yet. */
-interface Unconfirmed {
-  readonly services: Set<string>;
-  readonly endpoints: Set<string>;
-  readonly nodes: Set<string>;
-  readonly routes: Set<string>;
-}
-
 /**
  * The services, endpoints, nodes and HTTP routes of the cluster as the updates of the coordinator
- * describe them. While the coordinator sends everything again, what is known stays until the last
- * of these updates shows that it is gone.
+ * describe them. While the coordinator sends everything again, what is known stays as it is until the
+ * last of these updates: those before may be older.
  */
 export class NetworkModel implements NetworkView {
   settings: NetworkSettings | undefined;
@@ -106,7 +98,8 @@ export class NetworkModel implements NetworkView {
   private readonly byService = new Map<string, Map<string, NetworkEndpointEntry>>();
   /** Number of endpoints by node and service. */
   private readonly servicesByNode = new Map<string, Map<string, number>>();
-  private unconfirmed: Unconfirmed | undefined;
+  /** What the coordinator sends again, until it is complete. */
+  private next: NetworkModel | undefined;
   private completeRevision = 0n;
   private feedId = '';
 
@@ -120,7 +113,7 @@ export class NetworkModel implements NetworkView {
    * because nothing is known or a stream ended while it sent everything.
    */
   get resume(): { readonly afterRevision: bigint; readonly feedId: string } {
-    const isWhole = this.unconfirmed === undefined;
+    const isWhole = this.next === undefined;
     return { afterRevision: isWhole ? this.completeRevision : 0n, feedId: this.feedId };
   }
 
@@ -134,16 +127,37 @@ export class NetworkModel implements NetworkView {
 
   /** Applies an update and returns what has changed. */
   apply(update: NetworkUpdate): NetworkChanges {
-    const changes = new ChangeSet();
     if (update.feedId !== '') this.feedId = update.feedId;
-    if (update.reset) {
-      this.unconfirmed = {
-        services: new Set(this.services.keys()),
-        endpoints: new Set(this.endpoints.keys()),
-        nodes: new Set(this.nodes.keys()),
-        routes: new Set(this.routes.keys()),
-      };
-    }
+    if (update.reset) this.next = new NetworkModel();
+    if (this.next === undefined) return this.applyChanges(update);
+    this.next.applyChanges(update);
+    if (!update.complete) return NO_CHANGES;
+    const everything = this.next.toUpdate();
+    this.next = undefined;
+    return this.replace(everything);
+  }
+
+  /** Applies an update with everything: what it does not mention is gone. */
+  private replace(everything: NetworkUpdate): NetworkChanges {
+    const services = new Set(this.services.keys());
+    const endpoints = new Set(this.endpoints.keys());
+    const nodes = new Set(this.nodes.keys());
+    const routes = new Set(this.routes.keys());
+    for (const { namespace, name } of everything.services)
+      services.delete(toServiceKey(namespace, name));
+    for (const { id } of everything.endpoints) endpoints.delete(id);
+    for (const { id } of everything.nodes) nodes.delete(id);
+    for (const { namespace, name } of everything.routes)
+      routes.delete(toServiceKey(namespace, name));
+    everything.removedServices = [...services];
+    everything.removedEndpoints = [...endpoints];
+    everything.removedNodes = [...nodes];
+    everything.removedRoutes = [...routes];
+    return this.applyChanges(everything);
+  }
+
+  private applyChanges(update: NetworkUpdate): NetworkChanges {
+    const changes = new ChangeSet();
     if (update.settings !== undefined) {
       this.settings = update.settings;
       changes.settings = true;
@@ -152,31 +166,25 @@ export class NetworkModel implements NetworkView {
     for (const endpoint of update.endpoints) this.putEndpoint(endpoint, changes);
     for (const node of update.nodes) {
       this.nodes.set(node.id, node);
-      this.unconfirmed?.nodes.delete(node.id);
       changes.nodes.add(node.id);
     }
     for (const route of update.routes) {
       const key = toServiceKey(route.namespace, route.name);
       this.routes.set(key, route);
-      this.unconfirmed?.routes.delete(key);
       changes.routes.add(key);
     }
     this.removeAll(update.removedServices, update.removedEndpoints, update.removedNodes, changes);
     this.removeRoutes(update.removedRoutes, changes);
-    if (update.complete) {
-      if (this.unconfirmed !== undefined) {
-        const { services, endpoints, nodes, routes } = this.unconfirmed;
-        this.removeAll(services, endpoints, nodes, changes);
-        this.removeRoutes(routes, changes);
-        this.unconfirmed = undefined;
-      }
-      this.completeRevision = update.revision;
-    }
+    if (update.complete) this.completeRevision = update.revision;
     return changes;
   }
 
   /** Returns everything that is known, for {@link load}. */
   save(): Uint8Array {
+    return toBinary(NetworkUpdateSchema, this.toUpdate());
+  }
+
+  private toUpdate(): NetworkUpdate {
     const update = create(NetworkUpdateSchema, {
       revision: this.completeRevision,
       reset: true,
@@ -187,7 +195,7 @@ export class NetworkModel implements NetworkView {
       routes: [...this.routes.values()],
     });
     if (this.settings !== undefined) update.settings = this.settings;
-    return toBinary(NetworkUpdateSchema, update);
+    return update;
   }
 
   /**
@@ -204,7 +212,6 @@ export class NetworkModel implements NetworkView {
   private putService(service: NetworkServiceEntry, changes: ChangeSet): void {
     const key = toServiceKey(service.namespace, service.name);
     this.services.set(key, service);
-    this.unconfirmed?.services.delete(key);
     changes.services.add(key);
   }
 
@@ -220,7 +227,6 @@ export class NetworkModel implements NetworkView {
     if (siblings === undefined) this.byService.set(key, (siblings = new Map()));
     siblings.set(endpoint.id, endpoint);
     this.count(endpoint.nodeId, key, 1);
-    this.unconfirmed?.endpoints.delete(endpoint.id);
     changes.endpointsOf.add(key);
   }
 
@@ -231,11 +237,9 @@ export class NetworkModel implements NetworkView {
     changes: ChangeSet,
   ): void {
     for (const key of services) {
-      this.unconfirmed?.services.delete(key);
       if (this.services.delete(key)) changes.services.add(key);
     }
     for (const id of endpoints) {
-      this.unconfirmed?.endpoints.delete(id);
       const endpoint = this.endpoints.get(id);
       if (endpoint === undefined) continue;
       this.endpoints.delete(id);
@@ -244,14 +248,12 @@ export class NetworkModel implements NetworkView {
       changes.endpointsOf.add(toServiceKey(endpoint.namespace, endpoint.service));
     }
     for (const id of nodes) {
-      this.unconfirmed?.nodes.delete(id);
       if (this.nodes.delete(id)) changes.nodes.add(id);
     }
   }
 
   private removeRoutes(keys: Iterable<string>, changes: ChangeSet): void {
     for (const key of keys) {
-      this.unconfirmed?.routes.delete(key);
       if (this.routes.delete(key)) changes.routes.add(key);
     }
   }
