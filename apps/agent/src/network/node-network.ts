@@ -32,6 +32,8 @@ export const ERROR_FILE = 'proxy.err';
 
 /** Delay between attempts to start a proxy that ends or does not answer. */
 const BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 10_000, jitter: 0.2 };
+/** A proxy that ends after this time is started again without a delay, milliseconds. */
+const STEADY_MS = 5_000;
 /**
  * Time after the start of the agent for which new containers wait for what the proxy knows,
  * milliseconds. A container that starts without a DNS server never gets one.
@@ -179,12 +181,17 @@ export class NodeNetwork implements NodeNetworkAccess {
     const { clock, random, log } = this.options;
     let failures = 0;
     while (!this.closing.signal.aborted) {
+      let reachedAtMs = Infinity;
       try {
-        await this.serve(() => (failures = 0));
+        await this.serve(() => {
+          failures = 0;
+          reachedAtMs = clock.now();
+        });
       } catch (reason) {
         if (this.closing.signal.aborted) return;
         if (failures === 0) log.warn('network proxy not reached', errorFields(reason));
       }
+      if (clock.now() - reachedAtMs >= STEADY_MS) continue; // clients wait for the next proxy
       failures += 1;
       const delayMs = backoffDelayMs(BACKOFF, failures, random);
       await sleep(clock, delayMs, this.closing.signal).catch(() => undefined);
