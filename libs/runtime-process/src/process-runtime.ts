@@ -19,7 +19,6 @@ import {
   type ContainerRuntime,
   type ContainerSignal,
   type ContainerStatus,
-  type EgressRule,
   type ExecEvent,
   type ExecRequest,
   type LogBatch,
@@ -212,11 +211,8 @@ class SupervisedRuntime implements ProcessRuntime {
     await connection.request({ type: 'signal', containerId, signal });
   }
 
-  async limitEgress(_containerId: ContainerId, _rules: readonly EgressRule[]): Promise<void> {
-    throw new CloudlessError(
-      'unimplemented',
-      'network.egress: processes have no network of their own',
-    );
+  async limitEgress(): Promise<void> {
+    throw new CloudlessError('unimplemented', `network.egress: ${NO_OWN_NETWORK}`);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
@@ -420,6 +416,8 @@ class SupervisedRuntime implements ProcessRuntime {
     this.eventReaders.fail(createDisconnectedError());
   }
 }
+
+const NO_OWN_NETWORK = 'processes have no network of their own';
 
 /** Shortens a lease by the time that its request has waited. */
 function deductWait(lease: ContainerLease, waitedMs: number): ContainerLease {

@@ -139,7 +139,7 @@ export interface ExtraHost {
   readonly hostnames: readonly string[];
 }
 
-/** A range of ports; both ends belong to the range. */
+/** A range of ports, `first` to `last`, both included: 1 to 65535, `first` at most `last`. */
 export interface EgressPortRange {
   readonly protocol: 'tcp' | 'udp';
   readonly first: number;
@@ -168,9 +168,9 @@ export interface NetworkRequest {
   /** Additional lines of `/etc/hosts`, after localhost and the container's own name. */
   readonly extraHosts?: readonly ExtraHost[];
   /**
-   * The networks to which the container may open connections, before its first instruction and
-   * until `limitEgress` replaces them. Port 53 of the DNS servers of the machine is allowed as well.
-   * Absent: every destination. Needs capability `network.egress`.
+   * The networks to which the container may open connections, from its first instruction until
+   * `limitEgress` replaces them. Port 53 of the DNS servers of the machine is allowed as well.
+   * Absent: every destination. Empty: none. Needs capability `network.egress`.
    */
   readonly egress?: readonly EgressRule[];
 }
@@ -518,9 +518,10 @@ export interface ContainerRuntime {
    * Replaces the networks to which a running container may open connections. Open connections
    * continue.
    * @param rules - As in {@link NetworkRequest.egress}.
-   * @throws kind `notFound` for an unknown id; `precondition` when the container is not running, was
-   *   started without `egress`, or when the machine refuses the rules, which leaves the earlier rules
-   *   in force; `unimplemented` without capability `network.egress`.
+   * @throws kind `invalid` for a rule that is not valid; `notFound` for an unknown id;
+   *   `precondition` when the container is not running, was started without `egress`, or the machine
+   *   refuses the rules; `unimplemented` without capability `network.egress`. The earlier rules stay
+   *   in force after each of these.
    */
   limitEgress(containerId: ContainerId, rules: readonly EgressRule[]): Promise<void>;
   /**

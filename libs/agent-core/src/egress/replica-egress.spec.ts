@@ -127,7 +127,7 @@ describe('a replica with services among its destinations', () => {
     await EgressBed.run(toServices('shop/web'), bed);
     expect(bed.started).toEqual([]);
     expect(bed.messages).toContain(
-      'services not reachable yet: the network proxy does not know them',
+      'services not reachable yet: the network proxy has not answered',
     );
     bed.addresses = addresses;
     await bed.clock.advance(1_000);

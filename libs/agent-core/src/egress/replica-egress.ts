@@ -75,7 +75,7 @@ export class ReplicaEgress {
     const addresses = await this.ask(network, patterns);
     const unknown = patterns.filter((pattern) => !addresses.has(pattern));
     if (unknown.length > 0)
-      log.info('services not reachable yet: the network proxy does not know them', {
+      log.info('services not reachable yet: the network proxy has not answered', {
         ...{ replicaId, patterns: unknown },
       });
     return addresses;

@@ -1212,7 +1212,7 @@ export const manifestSchema: RootSchema = {
      "maxItems": 64
     },
     "egress": {
-     "description": "Limits the destinations to which the container opens connections. Refused with `hostNetwork`, and with privileges and runtime classes that evade the limit. Default: every destination.",
+     "description": "Limits the destinations to which the container opens connections. Refused together with `hostNetwork`, `privileged`, every `runtimeClass`, and added Linux capabilities with which a container evades the limit, such as NET_ADMIN and NET_RAW. Default: every destination.",
      "$ref": "#/definitions/Egress"
     }
    },
@@ -1933,7 +1933,7 @@ export const manifestSchema: RootSchema = {
    "additionalProperties": false
   },
   "Egress": {
-   "description": "The destinations to which a container may open connections. A packet filter in the network of the container refuses every other packet from the first instruction of the container on; connections that others open to the container are not limited. The DNS servers of the node are always allowed. Needs a node with the capability `network.egress`.",
+   "description": "The destinations to which a container may open connections. A packet filter in the network of the container refuses every other packet from the first instruction of the container on; connections that others open to the container are not limited. Port 53 of the DNS servers in the node's /etc/resolv.conf is always allowed, and so is that of the node's DNS server for services unless `dnsServers` is set. Needs a node with the capability `network.egress`.",
    "type": "object",
    "properties": {
     "allowed": {

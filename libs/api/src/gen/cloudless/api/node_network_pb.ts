@@ -176,15 +176,16 @@ export type NetworkUpdate = Message<"cloudless.api.NetworkUpdate"> & {
   revision: bigint;
 
   /**
-   * The first update of everything: what the proxy knew before and does not receive until the
-   * update with `complete` is gone.
+   * The first update of everything. The proxy keeps what it knew until the update with `complete`;
+   * then what it has not received again is gone.
    *
    * @generated from field: bool reset = 2;
    */
   reset: boolean;
 
   /**
-   * The proxy knows everything up to `revision`. False: more updates of the same revision follow.
+   * The proxy knows everything up to `revision`. False: more updates follow, and until the update
+   * with `complete` those after a `reset` may describe an earlier state.
    *
    * @generated from field: bool complete = 3;
    */

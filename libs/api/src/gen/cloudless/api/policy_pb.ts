@@ -990,8 +990,8 @@ export const RuntimeClassRuleSchema: GenMessage<RuntimeClassRule> = /*@__PURE__*
   messageDesc(file_cloudless_api_policy, 15);
 
 /**
- * Destinations of connections. A workload needs `network.egress`, and each of its destinations must lie
- * within one of the allowed destinations.
+ * Destinations of connections. A workload needs `network.egress`, and each of its destinations must
+ * lie within one of the allowed destinations.
  *
  * @generated from message cloudless.api.EgressDestinationRule
  */

@@ -2118,8 +2118,9 @@ export type Network = Message<"cloudless.api.Network"> & {
   extraHosts: ExtraHost[];
 
   /**
-   * Limits the destinations to which the container opens connections. Refused with `host_network`,
-   * and with privileges and runtime classes that evade the limit. Default: every destination.
+   * Limits the destinations to which the container opens connections. Refused together with
+   * `host_network`, `privileged`, every `runtime_class`, and added Linux capabilities with which a
+   * container evades the limit, such as NET_ADMIN and NET_RAW. Default: every destination.
    *
    * @generated from field: cloudless.api.Egress egress = 41;
    */
@@ -2136,8 +2137,9 @@ export const NetworkSchema: GenMessage<Network> = /*@__PURE__*/
 /**
  * The destinations to which a container may open connections. A packet filter in the network of the
  * container refuses every other packet from the first instruction of the container on; connections
- * that others open to the container are not limited. The DNS servers of the node are always allowed.
- * Needs a node with the capability `network.egress`.
+ * that others open to the container are not limited. Port 53 of the DNS servers in the node's
+ * /etc/resolv.conf is always allowed, and so is that of the node's DNS server for services unless
+ * `dns_servers` is set. Needs a node with the capability `network.egress`.
  *
  * @generated from message cloudless.api.Egress
  */
