@@ -21,7 +21,12 @@ export type { ProbeClients, ProbeTarget } from './probes/check-container.js';
 export { ContainerService } from './serving/container-service.js';
 export type { AdmitCall, ContainerServiceOptions } from './serving/container-service.js';
 export type { ContainerSelector } from './serving/container-lookup.js';
-export type { NodeNetworkAccess, ReachableService, ServiceAccess } from './network/node-network.js';
+export type {
+  NodeNetworkAccess,
+  ReachableService,
+  ServiceAccess,
+  ServiceAddress,
+} from './network/node-network.js';
 export type { TcpDial, TcpStream } from './serving/tcp-dial.js';
 export { toContainerRequest } from './container/to-container-request.js';
 export type { IdentityDirectory } from './container/identity-directory.js';

@@ -106,6 +106,7 @@ export {
 export type { IpAddress, IpNetwork } from './network/ip-network.js';
 export {
   EGRESS_CAPABILITY,
+  EVADING_CAPABILITIES,
   findServicePatternProblem,
   formatEgressDestination,
 } from './spec/egress-rules.js';

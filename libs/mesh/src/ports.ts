@@ -260,6 +260,12 @@ export interface LinkStatus {
   readonly streams: number;
 }
 
+/** A virtual address of a service, and the ports of the service there. */
+export interface ServiceAddress {
+  readonly address: string;
+  readonly ports: ListedService['ports'];
+}
+
 /** A service for the environment variables of processes. */
 export interface ListedService {
   readonly name: string;
@@ -320,7 +326,7 @@ export interface NetworkProxy {
    * received all services once.
    * @param patterns - `<namespace>/<name>`, `<namespace>/*` or `*`.
    */
-  listServiceAddresses(patterns: readonly string[]): readonly string[] | undefined;
+  listServiceAddresses(patterns: readonly string[]): readonly ServiceAddress[] | undefined;
   /** The DNS server; undefined while it does not listen. */
   dns(): ServedDns | undefined;
   /** The network as the proxy knows it. */

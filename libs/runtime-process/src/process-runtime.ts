@@ -212,7 +212,7 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   async limitEgress(): Promise<void> {
-    throw new CloudlessError('unimplemented', `network.egress: ${NO_OWN_NETWORK}`);
+    throw new CloudlessError('unimplemented', 'network.egress: processes have no own network');
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
@@ -383,11 +383,8 @@ class SupervisedRuntime implements ProcessRuntime {
         this.failures += 1;
         log.warn('supervisor not reached', errorFields(reason));
       }
-      await sleep(
-        clock,
-        backoffDelayMs(RECONNECT, this.failures, random),
-        this.closing.signal,
-      ).catch(() => undefined);
+      const delayMs = backoffDelayMs(RECONNECT, this.failures, random);
+      await sleep(clock, delayMs, this.closing.signal).catch(() => undefined);
     }
   }
 
@@ -416,8 +413,6 @@ class SupervisedRuntime implements ProcessRuntime {
     this.eventReaders.fail(createDisconnectedError());
   }
 }
-
-const NO_OWN_NETWORK = 'processes have no network of their own';
 
 /** Shortens a lease by the time that its request has waited. */
 function deductWait(lease: ContainerLease, waitedMs: number): ContainerLease {

@@ -1,6 +1,6 @@
 import { CloudlessError } from '@cloudless/base';
 import type { NetworkProxyStatus } from '@cloudless/mesh';
-import type { ServiceAccess } from '@cloudless/agent-core';
+import type { ServiceAccess, ServiceAddress } from '@cloudless/agent-core';
 
 /** Version of the protocol, raised by incompatible changes of the messages. */
 export const CONTROL_PROTOCOL = 1;
@@ -74,7 +74,11 @@ export type ControlResponse =
     }
   | { readonly type: 'services'; readonly id: number; readonly access: ServiceAccess | undefined }
   /** `addresses` is absent while the proxy has not received all services. */
-  | { readonly type: 'addresses'; readonly id: number; readonly addresses?: readonly string[] }
+  | {
+      readonly type: 'addresses';
+      readonly id: number;
+      readonly addresses?: readonly ServiceAddress[];
+    }
   | { readonly type: 'status'; readonly id: number; readonly status: ControlStatus }
   | { readonly type: 'metrics'; readonly id: number; readonly text: string }
   | { readonly type: 'done'; readonly id: number }

@@ -11,7 +11,12 @@ import {
   type Log,
   type Random,
 } from '@cloudless/base';
-import type { NodeNetworkAccess, ServiceAccess, TcpStream } from '@cloudless/agent-core';
+import type {
+  NodeNetworkAccess,
+  ServiceAccess,
+  ServiceAddress,
+  TcpStream,
+} from '@cloudless/agent-core';
 import { makeDirectorySync, VERSION } from '@cloudless/app-kit';
 import { connectOrStart } from '@cloudless/app-kit/background';
 import { toTcpStream } from '../machine/dial-tcp.js';
@@ -123,7 +128,9 @@ export class NodeNetwork implements NodeNetworkAccess {
     }
   }
 
-  async findServiceAddresses(patterns: readonly string[]): Promise<readonly string[] | undefined> {
+  async findServiceAddresses(
+    patterns: readonly string[],
+  ): Promise<readonly ServiceAddress[] | undefined> {
     const response = await this.ask({ type: 'addresses', patterns }, ANSWER_MS);
     return response?.type === 'addresses' ? response.addresses : undefined;
   }

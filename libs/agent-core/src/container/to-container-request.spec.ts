@@ -444,7 +444,9 @@ describe('toContainerRequest with one leaf field of the spec set', () => {
         ...container,
         identity: { path: '/identity', inMemory: true },
         files: { directory: undefined, mounts: [], env: {}, secretEnv: {} },
-        serviceAddresses: new Map([['text', ['10.96.0.7']]]),
+        serviceAddresses: new Map([
+          ['text', [{ address: '10.96.0.7', ports: [{ protocol: 'tcp', port: 80 }] }]],
+        ]),
       }),
     );
   /** A destination with the ports. */

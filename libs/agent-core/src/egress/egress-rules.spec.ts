@@ -61,7 +61,16 @@ const arbAddresses = fc
   .uniqueArray(
     fc.tuple(
       fc.constantFrom(...PATTERNS),
-      fc.uniqueArray(fc.constantFrom('10.0.0.2', '192.0.2.7', '2001:db8::1')),
+      fc.uniqueArray(
+        fc.record({
+          address: fc.constantFrom('10.0.0.2', '192.0.2.7', '2001:db8::1'),
+          ports: fc.uniqueArray(
+            fc.record({ protocol: fc.constantFrom('tcp' as const, 'udp' as const), port: arbPort }),
+            { maxLength: 3 },
+          ),
+        }),
+        { selector: ({ address }) => address },
+      ),
     ),
     { selector: ([pattern]) => pattern },
   )
@@ -81,11 +90,17 @@ describe('toEgressRules', () => {
         arbPacket,
         (allowed, addresses, packet) => {
           const isAllowed = allowed.some(({ destination, ports }) => {
-            const targets =
-              destination.case === 'cidr'
-                ? [destination.value]
-                : (addresses.get(destination.value) ?? []);
             const { address, protocol, port } = packet;
+            const isTarget =
+              destination.case === 'cidr'
+                ? isIn(destination.value, address)
+                : (addresses.get(destination.value) ?? []).some(
+                    (service) =>
+                      isIn(service.address, address) &&
+                      service.ports.some(
+                        (each) => each.protocol === protocol && each.port === port,
+                      ),
+                  );
             const isOpen =
               ports.length === 0 ||
               ports.some(
@@ -94,7 +109,7 @@ describe('toEgressRules', () => {
                   port >= each.port &&
                   port <= (each.endPort === 0 ? each.port : each.endPort),
               );
-            return isOpen && targets.some((target) => isIn(target, address));
+            return isOpen && isTarget;
           });
           const rules = toEgressRules(create(EgressSchema, { allowed }), addresses);
           expect(admits(rules, packet)).toBe(isAllowed);
@@ -111,12 +126,14 @@ describe('toEgressRules', () => {
         { destination: toCidr('2001:db8::7') },
       ],
     });
-    expect(toEgressRules(egress, new Map([['shop/web', ['10.96.0.7']]]), '10.96.0.10')).toEqual([
+    const ports = [80, 444, 8_080].map((port) => ({ protocol: 'tcp' as const, port }));
+    const addresses = new Map([['shop/web', [{ address: '10.96.0.7', ports }]]]);
+    expect(toEgressRules(egress, addresses, '10.96.0.10')).toEqual([
       {
         network: '10.96.0.7/32',
         ports: [
           { protocol: 'tcp', first: 80, last: 80 },
-          { protocol: 'tcp', first: 443, last: 445 },
+          { protocol: 'tcp', first: 444, last: 444 },
         ],
       },
       { network: '2001:db8::7/128' },

@@ -1,12 +1,13 @@
 import { Port_Protocol, type Egress, type EgressPort } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import type { EgressPortRange, EgressRule } from '@cloudless/runtime';
+import type { ServiceAddress } from '../network/node-network.js';
 
 /**
  * Virtual addresses of services by the pattern of `EgressDestination.service`. The addresses of a
  * pattern without an entry are not known.
  */
-export type ServiceAddresses = ReadonlyMap<string, readonly string[]>;
+export type ServiceAddresses = ReadonlyMap<string, readonly ServiceAddress[]>;
 
 /** Ports at which the DNS server of the node answers. */
 const DNS_PORTS: readonly EgressPortRange[] = [
@@ -23,8 +24,9 @@ export function listServicePatterns(egress: Egress | undefined): readonly string
 }
 
 /**
- * Converts the destinations of a spec to rules of the runtime. Services whose addresses are not known
- * are not reachable.
+ * Converts the destinations of a spec to rules of the runtime. Services whose addresses are not
+ * known are not reachable. A service has only its own ports: the node itself answers at the other
+ * ports of a virtual address.
  * @param dnsServer - Address of the DNS server that the container uses, if that is the node's.
  * @throws kind `invalid` for a destination or protocol that this agent version does not support.
  */
@@ -35,16 +37,16 @@ export function toEgressRules(
 ): readonly EgressRule[] {
   const rules = allowed.flatMap(({ destination, ports }, index): readonly EgressRule[] => {
     const field = `network.egress.allowed[${index}]`;
-    const limits =
-      ports.length === 0 ? {} : { ports: ports.map((port) => toPortRange(port, field)) };
+    const ranges = ports.map((port) => toPortRange(port, field));
     switch (destination.case) {
-      case 'cidr':
+      case 'cidr': {
+        const limits = ranges.length === 0 ? {} : { ports: ranges };
         return [{ network: toNetwork(destination.value), ...limits }];
+      }
       case 'service':
-        return (addresses.get(destination.value) ?? []).map((address) => ({
-          network: toNetwork(address),
-          ...limits,
-        }));
+        return (addresses.get(destination.value) ?? []).flatMap((service) =>
+          toServiceRules(service, ranges),
+        );
       default:
         throw new CloudlessError(
           'invalid',
@@ -55,6 +57,23 @@ export function toEgressRules(
   return dnsServer === undefined
     ? rules
     : [...rules, { network: toNetwork(dnsServer), ports: DNS_PORTS }];
+}
+
+/** @param ranges - Ports of the destination. Empty: all ports of the service. */
+function toServiceRules(
+  { address, ports }: ServiceAddress,
+  ranges: readonly EgressPortRange[],
+): readonly EgressRule[] {
+  const allowed = ports.filter(
+    ({ protocol, port }) =>
+      ranges.length === 0 ||
+      ranges.some(
+        (range) => range.protocol === protocol && range.first <= port && port <= range.last,
+      ),
+  );
+  if (allowed.length === 0) return [];
+  const single = allowed.map(({ protocol, port }) => ({ protocol, first: port, last: port }));
+  return [{ network: toNetwork(address), ports: single }];
 }
 
 function toPortRange({ protocol, port, endPort }: EgressPort, field: string): EgressPortRange {

@@ -23,7 +23,7 @@ const toServices = (...patterns: readonly string[]) =>
   }) satisfies SpecInit;
 
 const networksOf = (rules: readonly EgressRule[] | undefined): readonly string[] | undefined =>
-  rules?.map(({ network, ports }) => `${network}${ports === undefined ? '' : ' dns'}`);
+  rules?.map(({ network, ports }) => `${network}${ports?.[0]?.first === 53 ? ' dns' : ''}`);
 
 /** A node with a network proxy, whose runtime limits destinations. */
 class EgressBed extends AgentTestBed {
@@ -58,7 +58,8 @@ class EgressBed extends AgentTestBed {
       findServiceAddresses: async (patterns) => {
         this.questions.push(patterns.join());
         if (this.addresses === undefined) return undefined;
-        return patterns.flatMap((pattern) => this.addresses?.get(pattern) ?? []);
+        const addresses = patterns.flatMap((pattern) => this.addresses?.get(pattern) ?? []);
+        return addresses.map((address) => ({ address, ports: [{ protocol: 'tcp', port: 80 }] }));
       },
       openRelay: () => Promise.reject(new CloudlessError('unavailable', 'no relay')),
     };

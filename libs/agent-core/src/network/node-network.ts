@@ -17,6 +17,12 @@ export interface ServiceAccess {
   readonly services: readonly ReachableService[];
 }
 
+/** A virtual address of a service, and the ports of the service there. */
+export interface ServiceAddress {
+  readonly address: string;
+  readonly ports: readonly { readonly protocol: 'tcp' | 'udp'; readonly port: number }[];
+}
+
 /** The network proxy of the node, as replicas and coordinators use it. */
 export interface NodeNetworkAccess {
   /**
@@ -27,9 +33,9 @@ export interface NodeNetworkAccess {
   /**
    * Returns the virtual addresses of services; undefined while the proxy does not answer. Resolves
    * within a few seconds and never rejects.
-   * @param patterns - `<namespace>/<name>`, `<namespace>/*` or `*`, as in `EgressDestination.service`.
+   * @param patterns - As in `EgressDestination.service`: `<namespace>/<name>`, `<namespace>/*`, `*`.
    */
-  findServiceAddresses(patterns: readonly string[]): Promise<readonly string[] | undefined>;
+  findServiceAddresses(patterns: readonly string[]): Promise<readonly ServiceAddress[] | undefined>;
   /**
    * Opens a connection to the proxy for the bytes that a coordinator relays.
    * @param fromNodeId - Id of the node that connects.

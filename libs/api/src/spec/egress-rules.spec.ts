@@ -128,6 +128,11 @@ describe('checkSpec for the limit of destinations', () => {
       problem:
         'security.runtime_class: sandboxed runtimes send packets past the packet filter of network.egress; remove runtime_class or egress',
     },
+    {
+      spec: { security: { seccompProfile: 'Unconfined' } },
+      problem:
+        'security.seccomp_profile: without a seccomp profile a container can use sockets that the packet filter of network.egress does not see, such as AF_VSOCK; remove seccomp_profile or egress',
+    },
     ...[
       ...['ALL', 'NET_ADMIN', 'cap_net_raw', 'SYS_ADMIN', 'SYS_MODULE', 'SYS_RAWIO'],
       ...['SYS_PTRACE', 'BPF', 'PERFMON', 'DAC_READ_SEARCH', 'MKNOD', 'SYS_BOOT'],

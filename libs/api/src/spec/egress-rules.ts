@@ -29,8 +29,9 @@ const LOOPBACK = ['127.0.0.0/8', '::1/128'].flatMap((text) => parseIpNetwork(tex
 /**
  * Linux capabilities with which a container changes the packet filter, sends packets past the
  * filter, or takes control of the kernel or of processes outside of the container.
+ * @see capabilities(7); packet(7): packets of raw sockets pass no filter for output
  */
-const EVADING_CAPABILITIES: ReadonlySet<string> = new Set([
+export const EVADING_CAPABILITIES: ReadonlySet<string> = new Set([
   ALL_CAPABILITIES,
   ...['NET_ADMIN', 'NET_RAW', 'SYS_ADMIN', 'SYS_MODULE', 'SYS_RAWIO', 'SYS_PTRACE'],
   ...['BPF', 'PERFMON', 'DAC_READ_SEARCH', 'MKNOD', 'SYS_BOOT'],
@@ -98,6 +99,11 @@ function* validateEvasion({ network, security }: WorkloadSpec): Generator<Violat
     const message =
       'sandboxed runtimes send packets past the packet filter of network.egress; remove runtime_class or egress';
     yield { field: 'spec.security.runtime_class', message };
+  }
+  if (security.seccompProfile === 'Unconfined') {
+    const message =
+      'without a seccomp profile a container can use sockets that the packet filter of network.egress does not see, such as AF_VSOCK; remove seccomp_profile or egress';
+    yield { field: 'spec.security.seccomp_profile', message };
   }
   for (const [index, text] of security.capabilitiesAdd.entries()) {
     const name = normalizeCapability(text);

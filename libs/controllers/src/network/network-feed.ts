@@ -239,13 +239,15 @@ export class NetworkFeed {
     let next = position.feedId === this.feedId ? log.findAfter(position.revision) : undefined;
     if (next !== undefined) yield encodeStart(this.feedId, position.revision);
     else this.startedAnew += 1;
-    while (!this.closed && !signal.aborted) {
+    for (let attempts = 0; !this.closed && !signal.aborted;) {
       if (next === undefined) {
         const snapshot = this.getSnapshot(started);
         const pieces = await snapshot.pieces;
-        // Complete only with the last update: a proxy that knows more than an earlier snapshot must
-        // not take that for the present.
-        const present = log.end;
+        // Only the last update that exists now is complete: a proxy may know more than the snapshot
+        // contains, and would remove what the snapshot lacks. A proxy for which the log was too
+        // short gets the snapshot as it is, so that it is complete at some time.
+        attempts += 1;
+        const present = attempts === 1 ? log.end : snapshot.position;
         for (const piece of pieces) {
           yield snapshot.position < present ? toIncomplete(piece) : piece;
           if (this.closed || signal.aborted) return;

@@ -35,6 +35,7 @@ import {
   type NetworkProxyOptions,
   type NetworkProxyStatus,
   type ServedDns,
+  type ServiceAddress,
 } from '../ports.js';
 import { ConnectionTable } from '../service/connection-table.js';
 import { EndedReplicas } from '../service/ended-replicas.js';
@@ -42,8 +43,7 @@ import { DrainLimits } from '../service/drain-limits.js';
 import { ServiceTable } from '../service/service-table.js';
 import { createVirtualClients } from '../entry/virtual-clients.js';
 import { VirtualRange } from './virtual-range.js';
-import { listServiceAddresses } from './list-service-addresses.js';
-import { listServices } from './list-services.js';
+import { listServiceAddresses, listServices } from './list-services.js';
 import type { ProxyContext } from './proxy-context.js';
 import { WorkloadPlaces } from './workload-places.js';
 
@@ -276,7 +276,7 @@ class NodeNetworkProxy implements NetworkProxy {
     return listServices(this.model, namespace);
   }
 
-  listServiceAddresses(patterns: readonly string[]): readonly string[] | undefined {
+  listServiceAddresses(patterns: readonly string[]): readonly ServiceAddress[] | undefined {
     return this.isKnown ? listServiceAddresses(this.model, patterns) : undefined;
   }
 

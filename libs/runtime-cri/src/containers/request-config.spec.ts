@@ -476,6 +476,11 @@ describe('checkRequest', () => {
       kind: 'invalid',
       expectedText: 'network.egress: another runtime may have a network that evades the limit',
     },
+    {
+      parts: { network: { egress: [] }, security: { seccomp: { kind: 'unconfined' } } },
+      kind: 'invalid',
+      expectedText: 'network.egress: without a seccomp profile a container can use sockets',
+    },
     ...['ALL', 'NET_ADMIN', 'NET_RAW', 'SYS_ADMIN', 'SYS_PTRACE', 'DAC_READ_SEARCH'].map(
       (name) => ({
         parts: { network: { egress: [] }, security: { capabilitiesAdd: ['CHOWN', name] } },
@@ -486,7 +491,7 @@ describe('checkRequest', () => {
     {
       parts: { network: { egress: [{ network: '10.0.0.1/8' }] } },
       kind: 'invalid',
-      expectedText: 'network.egress[0].network: "10.0.0.1/8" is not a network such as',
+      expectedText: 'network.egress[0].network: 10.0.0.1/8 has host bits: use 10.0.0.0/8',
     },
     {
       parts: { limits: { pids: 1 } },

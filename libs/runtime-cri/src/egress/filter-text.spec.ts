@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
@@ -23,6 +24,12 @@ describe('toFilterText', () => {
     expect(toFilterText([])).toBe(`add table inet cloudless_egress
 delete table inet cloudless_egress
 table inet cloudless_egress {
+  chain loopback_out {
+    type filter hook output priority raw; oif lo notrack
+  }
+  chain loopback_in {
+    type filter hook prerouting priority raw; iif lo notrack
+  }
   chain output {
     type filter hook output priority 0; policy drop;
     oif lo accept
@@ -164,5 +171,44 @@ itFilters(
       }),
       { numRuns: 5 },
     );
+  },
+);
+
+/** Sends to an address that no rule allows, before and after a packet to itself with that sender. */
+const FORGER = `
+import errno, socket
+OWN, FOREIGN = ('fd00::2', 4000), ('fd00::1', 5000)
+IPV6_FREEBIND = 78
+def create(address=None):
+    made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    if address == FOREIGN: made.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
+    if address: made.bind(address)
+    return made
+own = create(OWN)
+def attempt():
+    try: return own.sendto(b'out', FOREIGN)
+    except OSError as error: return errno.errorcode[error.errno]
+first = attempt()
+create(FOREIGN).sendto(b'forged', OWN)
+print(first, attempt(), own.recv(10).decode())
+`;
+const PYTHON = '/usr/bin/python3';
+const forgerSkipReason = FILTER_SKIP_REASON ?? (existsSync(PYTHON) ? undefined : `no ${PYTHON}`);
+(forgerSkipReason === undefined ? it : it.skip)(
+  `a packet with a forged sender opens no way out${forgerSkipReason === undefined ? '' : ` (${forgerSkipReason})`}`,
+  () => {
+    const commands = [
+      'ip link set lo up',
+      'ip link add veth0 type veth peer name veth1',
+      'ip addr add fd00::2/64 dev veth0 nodad',
+      'ip link set veth0 up && ip link set veth1 up',
+      'echo "$FILTER" | nft -f -',
+      `exec setpriv --reuid 65534 --clear-groups --bounding-set=-all ${PYTHON} -c "$FORGER"`,
+    ];
+    const { stdout, stderr } = spawnSync('unshare', ['--net', 'sh', '-c', commands.join(' && ')], {
+      encoding: 'utf8',
+      env: { ...process.env, FILTER: toFilterText([]), FORGER },
+    });
+    expect({ stdout, stderr }).toEqual({ stdout: 'EPERM EPERM forged\n', stderr: '' });
   },
 );

@@ -30,7 +30,8 @@ interface Group {
  * and ports are parsed and formatted.
  *
  * The filter accepts, in this order:
- * - packets within the network of the container itself,
+ * - packets within the network of the container itself; they make no known connection, because a
+ *   program could give them any source address (IPV6_FREEBIND) and so open a way out,
  * - packets of known connections: answers on connections that others opened, and connections that
  *   earlier rules allowed,
  * - messages by which the kernel finds its neighbours and joins multicast groups in IPv6,
@@ -66,7 +67,13 @@ export function toFilterText(
   return `add table ${TABLE}
 delete table ${TABLE}
 table ${TABLE} {
-${sets.map((each) => `${each}\n`).join('')}  chain output {
+${sets.map((each) => `${each}\n`).join('')}  chain loopback_out {
+    type filter hook output priority raw; oif lo notrack
+  }
+  chain loopback_in {
+    type filter hook prerouting priority raw; iif lo notrack
+  }
+  chain output {
     type filter hook output priority 0; policy drop;
     oif lo accept
     ct state established,related accept

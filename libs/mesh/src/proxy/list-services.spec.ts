@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { NetworkServiceEntrySchema } from '@cloudless/api';
 import { aService, TestCluster } from '../testing/test-cluster.js';
-import { listServiceAddresses } from './list-service-addresses.js';
+import { listServiceAddresses } from './list-services.js';
 
 const ENTRIES = [
   { namespace: 'shop', name: 'web', clusterIp: '10.96.0.30' },
@@ -29,7 +29,8 @@ describe('listServiceAddresses', () => {
     { patterns: ['shop/later', 'later/*', 'shop', 'web', '/*', ''], addresses: [] },
     { patterns: [], addresses: [] },
   ])('finds $addresses for $patterns', ({ patterns, addresses }) => {
-    expect(listServiceAddresses({ services }, patterns)).toEqual(addresses);
+    const found = listServiceAddresses({ services }, patterns);
+    expect(found.map(({ address }) => address)).toEqual(addresses);
   });
 });
 
@@ -41,7 +42,9 @@ describe('the addresses of services in a network proxy', () => {
       expect(offline.proxy.listServiceAddresses(['*'])).toBeUndefined();
       const online = await cluster.addProxy('online');
       await cluster.update({ services: [aService('web', '10.96.0.20')] });
-      expect(online.proxy.listServiceAddresses(['default/*'])).toEqual(['10.96.0.20']);
+      expect(online.proxy.listServiceAddresses(['default/*'])).toEqual([
+        { address: '10.96.0.20', ports: [expect.objectContaining({ protocol: 'tcp' })] },
+      ]);
       expect(online.proxy.listServiceAddresses(['default/later'])).toEqual([]);
     } finally {
       await cluster.close();
