@@ -50,8 +50,9 @@ export const coordinatorBundle = {
 
 /**
  * The bundles of the agent: a small entry, which loads the code of one command, and the thread that
- * keeps the lease while the main loop stands still. Each contains all that it needs, so that a
- * process reads nothing after its start and survives the replacement of the files.
+ * keeps the lease while the main loop stands still. The bundle of each command contains all code of
+ * the command, so that a process reads no file after its start and survives the replacement of the
+ * files.
  */
 export const agentBundle = {
   ...common,

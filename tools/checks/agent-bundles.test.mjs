@@ -1,5 +1,5 @@
-// Which packages the processes read that the agent starts. Their number decides the time without
-// service after the end of a network proxy, and unlike a time it is the same on every machine.
+// Which packages are in the bundles of the processes that the agent starts. The amount of code
+// decides how long a node is without a network proxy, and unlike a time is equal on every machine.
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import { build } from 'esbuild';
@@ -18,7 +18,7 @@ before(async () => {
   outputs = metafile.outputs;
 });
 
-/** Bytes of a file that nothing of remains but an empty function. */
+/** Files with fewer bytes in a bundle do not count: only an empty wrapper is left of them. */
 const EMPTY_BYTES = 300;
 
 /** @returns the source files whose code is in a bundle of the agent */

@@ -126,7 +126,7 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
 /** Flag names and environment prefix of the settings. */
 export const settingNames: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
 
-/** Actions of the commands. `main.ts` has those that only the agent itself calls. */
+/** Actions of the commands for users. The agent itself starts two more commands, see `main.ts`. */
 export interface AgentActions {
   run(options: OptionValues): void;
   reset(options: OptionValues): void;

@@ -124,9 +124,9 @@ export interface RuleConfigs {
     readonly requiredDrop?: readonly string[];
   };
   /**
-   * Destinations of connections. A workload needs a limit of its destinations (`network.egress`),
-   * and each of its destinations must lie within one of the allowed destinations: its network in the
-   * network, its services among the services, and all its ports in the ports.
+   * Destinations of connections. A workload needs an egress limit (`network.egress`), and each of its
+   * destinations must lie within one of the allowed destinations: its network in the network, its
+   * services among the services, and each range of its ports in one allowed range.
    */
   readonly EGRESS_DESTINATION: {
     /** Allowed destinations, at most 64; none with an empty list. */
@@ -227,7 +227,7 @@ export type RuleType = keyof RuleConfigs;
 /** Source of a volume. */
 export type VolumeType = 'EMPTY_DIR' | 'HOST_PATH' | 'NAMED';
 
-/** A destination that EGRESS_DESTINATION allows. Exactly one of `cidr` and `service` is required. */
+/** A destination that EGRESS_DESTINATION allows: exactly one of `cidr` and `service`. */
 export interface EgressAllowed {
   /** IPv4 or IPv6 network, or an address: `10.0.0.0/8`. */
   readonly cidr?: string;

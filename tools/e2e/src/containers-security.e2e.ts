@@ -354,7 +354,7 @@ describeContainers('an agent with containers', () => {
       await cluster.startAgent('agent-1', 'zone-a', ['--network', 'on']);
     });
 
-    it('reaches the services that its spec allows, also later ones, and nothing else', async () => {
+    it('reaches the services of its spec, also one that is created later, and nothing else', async () => {
       const nodeServer = createServer((_, response) => response.end('the node'));
       await new Promise<void>((resolve) => nodeServer.listen(0, '0.0.0.0', resolve));
       try {
@@ -386,7 +386,7 @@ describeContainers('an agent with containers', () => {
       }
     });
 
-    it('is required by a policy about destinations', async () => {
+    it('is required by a policy of type EGRESS_DESTINATION', async () => {
       const policies = createPolicyClient(createGrpcTransport({ baseUrl: cluster.url }));
       const config = {
         case: 'egressDestination' as const,

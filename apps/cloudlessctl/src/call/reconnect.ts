@@ -34,7 +34,7 @@ const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 5_000;
 /**
  * Time without an answer after which the error is thrown. A restarted coordinator answers within
- * seconds. An overloaded coordinator has answered.
+ * seconds. A refusal because of overload is an answer and starts this time anew.
  */
 const GIVE_UP_MS = 60_000;
 
@@ -54,7 +54,7 @@ export async function* withReconnect<Item>(
   const { clock, signal, endless } = options;
   let hasWorked = options.hasAnswered ?? false;
   let isLost = false;
-  /** Time of the last answer; from the loss of the connection on. */
+  /** Time of the loss, or of a later refusal because of overload. Valid while `isLost`. */
   let answeredAt = 0;
   let delayMs = FIRST_DELAY_MS;
   for (;;) {

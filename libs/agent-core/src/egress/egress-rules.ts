@@ -4,8 +4,8 @@ import type { EgressPortRange, EgressRule } from '@cloudless/runtime';
 import type { ServiceAddress } from '../network/node-network.js';
 
 /**
- * Virtual addresses of services by the pattern of `EgressDestination.service`. The addresses of a
- * pattern without an entry are not known.
+ * Virtual addresses and ports of services by the pattern of `EgressDestination.service`. The
+ * addresses of a pattern without an entry are not known.
  */
 export type ServiceAddresses = ReadonlyMap<string, readonly ServiceAddress[]>;
 

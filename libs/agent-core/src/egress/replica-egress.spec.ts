@@ -209,7 +209,7 @@ describe('a replica with services among its destinations', () => {
     },
   );
 
-  it('reaches none of them on a node without a network proxy, as the log says at each start', async () => {
+  it('reaches no service on a node without a network proxy, and each start logs that', async () => {
     const bed = new EgressBed();
     bed.network = undefined;
     await EgressBed.run(toServices('shop/web'), bed);
@@ -222,7 +222,7 @@ describe('a replica with services among its destinations', () => {
 });
 
 describe('a replica with limited destinations', () => {
-  it('causes no question when there is no service among them', async () => {
+  it('asks the network proxy nothing when no destination is a service', async () => {
     const cidr = { destination: { case: 'cidr' as const, value: '10.0.0.0/8' } };
     const bed = await EgressBed.run({
       ...{ image: 'web:1', command: [] },

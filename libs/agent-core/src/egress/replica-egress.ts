@@ -39,7 +39,10 @@ interface LimitedContainer {
   readonly usesNodeDns: boolean;
   /** Rules in force, as JSON; undefined: not known. */
   applied: string | undefined;
-  /** Message of the last failure, and how often it has followed itself; absent after a success. */
+  /**
+   * Message of the latest failure, and how many calls in a row have failed with it; absent after a
+   * success.
+   */
   failure: { readonly message: string; readonly count: number } | undefined;
 }
 
@@ -61,7 +64,8 @@ export class ReplicaEgress {
 
   /**
    * Returns the addresses of the services among the destinations of a replica, for its start. Asks
-   * nothing when it has none. The container reaches a service with unknown addresses later.
+   * nothing for a replica without services. Patterns without an answer are absent: the container
+   * reaches those services after a later update.
    */
   async findAddresses(order: Order): Promise<ServiceAddresses> {
     const patterns = listServicePatterns(requireStart(order).spec.network?.egress);
@@ -82,7 +86,8 @@ export class ReplicaEgress {
   }
 
   /**
-   * Notes the rules with which a container has been started.
+   * Takes the rules of a start as the rules in force, so that the first update does not apply them
+   * again.
    * @param dnsServer - Address of the DNS server of the node at the start.
    */
   noteStarted(
@@ -147,7 +152,7 @@ export class ReplicaEgress {
     return limited;
   }
 
-  /** Plans the next turn, unless there is one or no container needs one. */
+  /** Schedules the next update, unless an update is scheduled or no container has services. */
   private plan(): void {
     if (!this.isOpen || this.timer !== undefined || this.limited.size === 0) return;
     this.timer = this.options.clock.setTimer(INTERVAL_MS, () => {
@@ -197,8 +202,8 @@ export class ReplicaEgress {
   }
 
   /**
-   * Logs a failure once for each cause. A call for a container that is ending fails as well, so that
-   * such a failure is logged only when it repeats itself.
+   * Logs a failure once for each cause. A call for an ending container fails as well, so a failure of
+   * the kinds that an end causes is logged only when it repeats.
    */
   private noteFailure(limited: LimitedContainer, reason: unknown): void {
     const { replicaId, containerId, failure } = limited;

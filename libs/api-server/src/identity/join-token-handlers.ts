@@ -22,7 +22,7 @@ import type { AuditEntry } from '../audit/audit-log.js';
 import type { MutationDeps } from '../mutation/idempotent-mutation.js';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import { DEFAULT_TOKEN_LIFETIME_MS } from './join-token.js';
-import { findNetworkProblem } from './networks.js';
+import { findJoinNetworkProblem } from './networks.js';
 
 const MIN_LIFETIME_MS = 1_000;
 const MAX_LIFETIME_MS = 365 * 24 * 3_600_000;
@@ -139,7 +139,7 @@ function checkRequest(request: CreateJoinTokenRequest): void {
   if (lifetimeMs < MIN_LIFETIME_MS || lifetimeMs > MAX_LIFETIME_MS)
     violations.push({ field: 'lifetime', message: 'must be from 1 s to 365 days' });
   for (const [index, cidr] of request.cidrs.entries()) {
-    const message = findNetworkProblem(cidr);
+    const message = findJoinNetworkProblem(cidr);
     if (message !== undefined) violations.push({ field: `cidrs[${index}]`, message });
   }
   if (violations.length > 0) throw new InvalidInputError(violations);

@@ -6,7 +6,7 @@ import { JoinTokenRecordSchema, type JoinTokenRecord } from '@cloudless/api/stor
 import { createSeededRandom } from '@cloudless/base';
 import { createToken, hashToken } from '@cloudless/identity';
 import { MAX_KEPT_USES, countTokenUse, findJoinToken, judgeTokenUse } from './join-token.js';
-import { findNetworkProblem, isInNetworks } from './networks.js';
+import { findJoinNetworkProblem, isInNetworks } from './networks.js';
 import { matchesNodeId } from './node-id-pattern.js';
 
 const NOW_MS = 1_000_000;
@@ -178,10 +178,12 @@ describe('isInNetworks', () => {
     'a/8',
     '10.0.0.0/-1',
   ])('refuses the network "%s"', (cidr) => {
-    expect(findNetworkProblem(cidr)).toContain('is not a network; use a form such as 10.0.0.0/8');
+    expect(findJoinNetworkProblem(cidr)).toContain(
+      'is not a network; use a form such as 10.0.0.0/8',
+    );
   });
 
   it.each(['10.0.0.0/8', '0.0.0.0/0', '::/0', '2001:db8::/32'])('accepts "%s"', (cidr) => {
-    expect(findNetworkProblem(cidr)).toBeUndefined();
+    expect(findJoinNetworkProblem(cidr)).toBeUndefined();
   });
 });

@@ -1,10 +1,12 @@
 import { containsAddress, parseIpAddress, parseIpNetwork } from '@cloudless/api';
 
 /**
- * Explains why a text is not a network such as `10.0.0.0/8` or `2001:db8::/32`.
+ * Explains why a text is not a network of a join token, such as `10.0.0.0/8` or `2001:db8::/32`.
+ * Unlike `findNetworkProblem` of `@cloudless/api`: a plain address is refused, and bits after the
+ * prefix are allowed.
  * @returns Undefined for a valid network.
  */
-export function findNetworkProblem(cidr: string): string | undefined {
+export function findJoinNetworkProblem(cidr: string): string | undefined {
   if (cidr.includes('/') && parseIpNetwork(cidr) !== undefined) return undefined;
   return `${JSON.stringify(cidr)} is not a network; use a form such as 10.0.0.0/8 or 2001:db8::/32`;
 }

@@ -273,7 +273,7 @@ describe('NetworkFeed', () => {
     expect(other).toMatchObject({ resets: 1, ready: ['default/web/web-2'] });
   });
 
-  it('sends nothing as complete to a proxy that starts before that is the present', async () => {
+  it('marks only the newest update as complete for a proxy that starts from an earlier snapshot', async () => {
     await follow(); // everything is encoded once, and sent to later readers with the changes since
     await createWeb(1);
     await putService('web');

@@ -25,8 +25,8 @@ export function encodeStart(feedId: string, revision: bigint): Uint8Array {
 }
 
 /**
- * Returns an encoded update as one that others follow before everything is known. The last value of
- * a field counts.
+ * Returns an encoded update with `complete` set to false, by appending the field: protobuf takes
+ * the last value of a field that occurs twice.
  */
 export function toIncomplete(update: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(update.byteLength + INCOMPLETE.byteLength);

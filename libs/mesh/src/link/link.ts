@@ -263,8 +263,8 @@ export class Link implements StreamCarrier {
 
   private closeWhenIdle(): void {
     if (!this.isDraining || this.streams.size > 0 || this.isClosed || this.isEnding) return;
-    // Clients wait for the peer to accept this connection. They then take another connection; an
-    // end before would be an error to them.
+    // Until the peer has accepted this connection, clients wait for it. Then they move to another
+    // connection; if it ended before, they would fail.
     if (this.isDialler && !this.isReady) return;
     this.isEnding = true;
     // The other proxy ends too once it has read everything. A close before would lose what it sends

@@ -47,7 +47,7 @@ describe('NetworkModel', () => {
     expect(model.revision).toBe(9n);
   });
 
-  it('takes nothing from updates that are sent again before the last one, which may be older', () => {
+  it('keeps what it knows until everything was sent again, because the first updates may be older', () => {
     const model = new NetworkModel();
     const endpoints = [anEndpoint('a', '1')];
     const known = { services: [aService('a')], endpoints, nodes: [aNode('n1')] };

@@ -86,8 +86,8 @@ function hasMoved(earlier: NetworkEndpointEntry, later: NetworkEndpointEntry): b
 
 /**
  * The services, endpoints, nodes and HTTP routes of the cluster as the updates of the coordinator
- * describe them. While the coordinator sends everything again, what is known stays as it is until the
- * last of these updates: those before may be older.
+ * describe them. While the coordinator sends everything again, the model stays as it is until the
+ * update with `complete`: the updates before that one may describe an earlier state.
  */
 export class NetworkModel implements NetworkView {
   settings: NetworkSettings | undefined;
@@ -125,7 +125,10 @@ export class NetworkModel implements NetworkView {
     return this.servicesByNode.get(nodeId)?.keys() ?? [];
   }
 
-  /** Applies an update and returns what has changed. */
+  /**
+   * Applies an update and returns what has changed: nothing until an update with `complete` ends a
+   * transfer of everything.
+   */
   apply(update: NetworkUpdate): NetworkChanges {
     if (update.feedId !== '') this.feedId = update.feedId;
     if (update.reset) this.next = new NetworkModel();

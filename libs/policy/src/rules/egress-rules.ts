@@ -101,7 +101,7 @@ function toDestination({ cidr, service = '', ports = [] }: EgressAllowed): Egres
   });
 }
 
-/** @throws An error for a destination that validation refuses, which violates the rule. */
+/** @throws For a destination that is not valid. The evaluation then counts the rule as violated. */
 function toArea(message: EgressDestination): Area {
   const { destination, ports } = message;
   const text = formatEgressDestination(message);

@@ -11,14 +11,17 @@ import { toFilterText } from './filter-text.js';
 export const EGRESS_NEEDS =
   'its agent needs root, the programs nft, nsenter and unshare, a kernel with nf_tables, and containerd with runc';
 
-/** The process that holds the network of a container, even after its id has gone to another one. */
+/**
+ * Identity of the process that holds the network of a container; tells the process from a later
+ * process with the same id.
+ */
 export interface SandboxProcess {
   readonly pid: number;
-  /** See `HostProcess`. */
+  /** Start time of the process, as in `HostProcess`. */
   readonly startToken: string;
 }
 
-/** Sets the packet filters in the networks of containers. */
+/** Loads packet filters into the networks of running sandboxes, one at a time for each sandbox. */
 export class EgressFilter {
   private readonly locks = new KeyedMutex();
 

@@ -13,7 +13,8 @@ const MISSING: Readonly<Record<string, string>> = {
   'process.limits.pids': 'cannot limit the number of processes of a replica',
   'ports.host': 'cannot map host ports',
   'network.host': 'does not share the network of the node',
-  'network.egress': 'cannot limit the destinations of connections (needs root and nft)',
+  'network.egress':
+    'cannot limit the destinations of connections (needs root, nft and containerd with runc)',
   'volumes.emptydir': 'cannot mount emptyDir volumes',
   'volumes.memory': 'cannot mount volumes in memory',
   'volumes.hostpath': 'cannot mount host paths',
