@@ -199,6 +199,12 @@ const ofImage = (before: JsonObject, after: JsonObject): Row => ({
   variant: { image: 'nginx', ...after },
   world: 'containers',
 });
+/** Two workloads with an image that differ in their one destination. */
+const ofEgress = (before: JsonObject, after: JsonObject): Row =>
+  ofImage(
+    { network: { egress: { allowed: [before] } } },
+    { network: { egress: { allowed: [after] } } },
+  );
 /** Secrets and configs of the world `containers`, by name: the keys of each version. */
 const FILES: Readonly<Record<string, readonly (readonly string[])[]>> = {
   x: [['k'], ['k']],
@@ -525,6 +531,20 @@ const rows: Readonly<Record<string, Row>> = {
     { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['db'] }] } },
     { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['cache'] }] } },
   ),
+  'network.egress.allowed.cidr': ofEgress({ cidr: '192.0.2.7' }, { cidr: '192.0.2.8' }),
+  'network.egress.allowed.service': ofEgress({ service: 'shop/db' }, { service: 'shop/web' }),
+  'network.egress.allowed.ports.protocol': ofEgress(
+    { cidr: '192.0.2.7', ports: [{ port: 53 }] },
+    { cidr: '192.0.2.7', ports: [{ port: 53, protocol: 'UDP' }] },
+  ),
+  'network.egress.allowed.ports.port': ofEgress(
+    { cidr: '192.0.2.7', ports: [{ port: 80 }] },
+    { cidr: '192.0.2.7', ports: [{ port: 81 }] },
+  ),
+  'network.egress.allowed.ports.end_port': ofEgress(
+    { cidr: '192.0.2.7', ports: [{ port: 80 }] },
+    { cidr: '192.0.2.7', ports: [{ port: 80, endPort: 90 }] },
+  ),
   'image_pull.policy': ofImage({}, { imagePull: { policy: 'ALWAYS' } }),
   'image_pull.secret': ofImage({}, { imagePull: { secret: 'registry' } }),
   ...filesRows('secrets'),
@@ -676,6 +696,12 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
         const place = {
           ...{ clusterId: 'c', nodeId, identity, files: access },
           containerId: toContainerId('0'.repeat(64)),
+          serviceAddresses: new Map([
+            [
+              'shop/db',
+              [{ address: '10.96.0.7', ports: [{ protocol: 'tcp' as const, port: 80 }] }],
+            ],
+          ]),
         };
         return {
           nodeId,

@@ -38,7 +38,8 @@ describe('a request with malformed JSON', () => {
     {
       name: 'an unknown enum value in a list',
       body: '{"spec":{"ports":[{"containerPort":80,"protocol":"SCTP"}]}}',
-      message: 'spec.ports[].protocol: "SCTP" is not one of TCP, UDP',
+      message:
+        'spec.ports[].protocol or spec.network.egress.allowed[].ports[].protocol: "SCTP" is not one of TCP, UDP',
     },
     {
       name: 'a string for a number',
