@@ -386,7 +386,7 @@ describeContainers('an agent with containers', () => {
       }
     });
 
-    it('is required by a policy of type EGRESS_DESTINATION', async () => {
+    it('denies a workload without an egress limit by a policy of type EGRESS_DESTINATION', async () => {
       const policies = createPolicyClient(createGrpcTransport({ baseUrl: cluster.url }));
       const config = {
         case: 'egressDestination' as const,

@@ -31,7 +31,7 @@ describe('the control socket of a network proxy', () => {
     answer: async (request) => {
       requests.push(request);
       if (request.type === 'upgrade') throw new CloudlessError('precondition', 'not now');
-      // What the switch of a proxy that does not know the request returns.
+      // A proxy of an earlier version returns nothing for a request that it does not know.
       if (request.type === 'addresses') return undefined as never;
       return request.type === 'metrics' ? { type: 'metrics', text: 'a 1\n' } : { type: 'done' };
     },

@@ -74,8 +74,8 @@ export function judgeAccessToken(
 const refuse = (cause: AccessTokenRefusal) => ({ kind: 'refused', cause }) as const;
 
 /**
- * Returns true when a caller may use a token for an audience. The caller of a cluster without TLS may
- * act as any identity.
+ * Returns true when a caller may use a token for an audience. In a cluster without TLS, the caller
+ * may use tokens for every identity.
  */
 function isPermittedIdentity(audience: string, principal: Principal): boolean {
   switch (principal.kind) {

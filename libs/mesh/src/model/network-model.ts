@@ -98,7 +98,7 @@ export class NetworkModel implements NetworkView {
   private readonly byService = new Map<string, Map<string, NetworkEndpointEntry>>();
   /** Number of endpoints by node and service. */
   private readonly servicesByNode = new Map<string, Map<string, number>>();
-  /** What the coordinator sends again, until it is complete. */
+  /** The next state of the model, while the coordinator sends everything again. */
   private next: NetworkModel | undefined;
   private completeRevision = 0n;
   private feedId = '';

@@ -7,7 +7,7 @@ import { errorTextOf, runTool } from '../system/run-tool.js';
 import { readDnsServers } from './dns-servers.js';
 import { toFilterText } from './filter-text.js';
 
-/** What the capability needs, for messages. */
+/** Requirements of the capability `network.egress`, for messages. */
 export const EGRESS_NEEDS =
   'its agent needs root, the programs nft, nsenter and unshare, a kernel with nf_tables, and containerd with runc';
 

@@ -18,7 +18,7 @@ export interface MachineFeatures {
   readonly processLimits: boolean;
   /**
    * True when this process has the privileges and programs to filter the packets of containers.
-   * Whether the kernel accepts a filter is checked apart, by `confirmPacketFilter`.
+   * `confirmPacketFilter` then checks that the kernel accepts a filter.
    */
   readonly packetFilter: boolean;
   /** True when this process can send signals to the processes of containers. */

@@ -14,8 +14,7 @@ const HANGS_AFTER_MS = 30_000;
  * Runs a system program with English messages, because its stderr becomes part of an error.
  * @param input - Text for the standard input of the program. Default: empty.
  * @throws The error of `execFile` when the program is missing, runs for more than 30 s, or does not
- *   exit with 0. Its property
- *   `stderr` is the text that the program wrote.
+ *   exit with 0. The property `stderr` is the text that the program wrote.
  */
 export async function runTool(name: string, args: readonly string[], input = ''): Promise<void> {
   const running = run(name, [...args], {

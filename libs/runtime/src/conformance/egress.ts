@@ -21,7 +21,7 @@ export function describeEgress(current: CurrentMachine): void {
   const hasEgress = (): boolean => current().runtime.capabilities().includes(EGRESS_CAPABILITY);
 
   describe('limitEgress', () => {
-    it('is rejected with kind unimplemented without the capability', async () => {
+    it('rejects a call with kind unimplemented when the runtime lacks the capability', async () => {
       if (hasEgress()) return;
       const id = await startContainer(current(), [{ step: 'hold' }]);
       await expect(current().runtime.limitEgress(id, RULES)).rejects.toMatchObject({
@@ -39,7 +39,7 @@ export function describeEgress(current: CurrentMachine): void {
       expect(await reopened.list()).toMatchObject([{ containerId: id, phase: 'running' }]);
     });
 
-    it('is rejected for a container that was started without egress, an exited and an unknown container', async () => {
+    it('rejects a container without egress, an exited container, and an unknown id', async () => {
       if (!hasEgress()) return;
       const machine = current();
       const { runtime } = machine;
