@@ -16,11 +16,14 @@ export class StallDetector {
 
   /**
    * @param elapsedMs - Time since the previous look.
+   * @param isBusy - True: the main thread computed since the previous look and took no results, so
+   *   that a call may have returned without a mark. The time does not count.
    * @returns Time for which no pending call has returned, milliseconds; 0 when none is pending.
    */
-  observe({ pending, progress }: CallReading, elapsedMs: number): number {
+  observe({ pending, progress }: CallReading, elapsedMs: number, isBusy = false): number {
     const isStalled = pending > 0 && progress === this.progress;
-    this.stalledMs = isStalled ? this.stalledMs + Math.min(elapsedMs, MAX_STEP_MS) : 0;
+    const addedMs = isBusy ? 0 : Math.min(elapsedMs, MAX_STEP_MS);
+    this.stalledMs = isStalled ? this.stalledMs + addedMs : 0;
     this.progress = progress;
     return this.stalledMs;
   }

@@ -8,6 +8,9 @@ export const WATCHED_CALLS: readonly WatchedCall[] = ['write', 'lease'];
 const FIELDS = ['pending', 'progress', 'stalledMs'] as const;
 type Field = (typeof FIELDS)[number];
 
+/** Place of the number of turns of the main loop in the shared memory, behind those of the calls. */
+const TURNS = WATCHED_CALLS.length * FIELDS.length;
+
 /** The state of one sort of calls, as the watchdog reads it. */
 export interface CallReading {
   /** Number of calls that have not returned. */
@@ -18,17 +21,14 @@ export interface CallReading {
 
 /**
  * The memory in which the main thread marks calls of the store, and in which the watchdog thread
- * writes for how long none has returned. Both threads create an instance over the same memory.
+ * writes for how long none has returned; also counts the turns of the main loop. Both threads create
+ * an instance over the same memory.
  */
 export class StoreCallMarks {
   private readonly numbers: Int32Array;
 
   /** @param memory - Memory of another instance. Default: new memory. */
-  constructor(
-    readonly memory = new SharedArrayBuffer(
-      WATCHED_CALLS.length * FIELDS.length * Int32Array.BYTES_PER_ELEMENT,
-    ),
-  ) {
+  constructor(readonly memory = new SharedArrayBuffer((TURNS + 1) * Int32Array.BYTES_PER_ELEMENT)) {
     this.numbers = new Int32Array(memory);
   }
 
@@ -58,6 +58,16 @@ export class StoreCallMarks {
   /** Called by the watchdog thread only. */
   setStalledMs(call: WatchedCall, stalledMs: number): void {
     Atomics.store(this.numbers, indexOf(call, 'stalledMs'), Math.round(stalledMs));
+  }
+
+  /** The main loop has turned. */
+  countTurn(): void {
+    Atomics.add(this.numbers, TURNS, 1);
+  }
+
+  /** Number of turns of the main loop so far; wraps around. */
+  readTurns(): number {
+    return Atomics.load(this.numbers, TURNS);
   }
 
   private countProgress(call: WatchedCall): void {

@@ -25,6 +25,15 @@ describe('StallDetector', () => {
     expect(looks([5_000, 1], [5_000, 2], [5_000, 3], [5_000, 4])).toEqual([0, 0, 0, 0]);
   });
 
+  it('leaves out the time for which the main thread computed', () => {
+    const detector = new StallDetector();
+    const reading = { pending: 1, progress: 1 };
+    const measured = [false, false, true, false].map((isBusy) =>
+      detector.observe(reading, 500, isBusy),
+    );
+    expect(measured).toEqual([0, 500, 500, 1_000]);
+  });
+
   it('leaves out the time for which the whole process stood still', () => {
     const detector = new StallDetector();
     detector.observe({ pending: 1, progress: 1 }, 500);
@@ -70,6 +79,18 @@ describe('startWatchdog', () => {
     expect(signal).toBe('SIGKILL');
     expect(stdout).toBe('');
     expect(stderr).toContain(`cloudless-coordinator: ${text}; the process ends now\n`);
+  });
+
+  it('leaves a process whose main thread works to the end', async () => {
+    expect(await run('loop-works')).toEqual({ signal: undefined, stdout: '', stderr: '' });
+  });
+
+  it('ends a process whose main loop never turns again', async () => {
+    const { signal, stderr } = await run('loop-never-turns');
+    expect({ signal, stderr }).toEqual({
+      signal: 'SIGKILL',
+      stderr: `cloudless-coordinator: ${describeStall('loop', 2_000)}; the process ends now\n`,
+    });
   });
 
   it('reports the hang to a main thread that turns, before the process ends', async () => {

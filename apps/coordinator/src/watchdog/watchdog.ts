@@ -10,6 +10,8 @@ import { watchStoreCalls } from './watch-store-calls.js';
 export interface WatchdogTimes {
   /** Time without the return of a pending call after which the process ends. */
   readonly limitMs: number;
+  /** Time without a turn of the main loop after which the process ends. */
+  readonly loopLimitMs: number;
   /** Time from the report on /health and standard error to the end of the process. */
   readonly graceMs: number;
   readonly intervalMs: number;
@@ -25,7 +27,14 @@ export interface StallMessage {
   readonly text: string;
 }
 
-export const WATCHDOG_TIMES: WatchdogTimes = { limitMs: 10_000, graceMs: 2_000, intervalMs: 500 };
+export const WATCHDOG_TIMES: WatchdogTimes = {
+  limitMs: 10_000,
+  loopLimitMs: 60_000,
+  graceMs: 2_000,
+  intervalMs: 500,
+};
+/** Interval at which the main loop marks that it turns, milliseconds. */
+const TURN_MS = 100;
 /** The thread holds a few numbers. Small heaps keep its share of the memory small. */
 const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2 };
 /** Part of the limit from which on /health names a stall as degraded. */
@@ -48,8 +57,10 @@ export interface Watchdog {
 /**
  * Starts the thread that ends the process when a write to the state store, or the renewal of a
  * lease, has not returned for {@link WatchdogTimes.limitMs}: a supervisor then starts the process
- * again, and another coordinator takes the leadership meanwhile. The coordinator works without the
- * thread when it cannot start.
+ * again, and another coordinator takes the leadership meanwhile. A main thread that computes for so
+ * long takes no results of calls, which says nothing about the store: only
+ * {@link WatchdogTimes.loopLimitMs} ends it. The coordinator works without the thread when it cannot
+ * start.
  *
  * A debugger stops the main thread as a hung store does, so there is no thread in a process with an
  * open inspector.
@@ -66,6 +77,7 @@ export function startWatchdog(log: Log, times: WatchdogTimes = WATCHDOG_TIMES): 
         })
       : undefined;
   worker?.unref();
+  const turning = setInterval(() => marks.countTurn(), TURN_MS).unref();
   worker?.on('error', (reason) => log.error('watchdog thread failed', errorFields(reason)));
   worker?.on('message', ({ text }: StallMessage) => {
     const reason = new CloudlessError('STORE_UNAVAILABLE', text);
@@ -79,6 +91,9 @@ export function startWatchdog(log: Log, times: WatchdogTimes = WATCHDOG_TIMES): 
         return stalledMs < times.limitMs * WARNING_PART ? [] : [describeStall(call, stalledMs)];
       }),
     onStall: (listener) => void listeners.add(listener),
-    close: async () => void (await worker?.terminate()),
+    close: async () => {
+      clearInterval(turning);
+      await worker?.terminate();
+    },
   };
 }
