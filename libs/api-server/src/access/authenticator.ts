@@ -125,13 +125,14 @@ export class Authenticator {
       caller.check();
       return caller;
     } catch (reason) {
+      // The credential, or its roles, may be newer than the view.
+      if (isStale && isCredentialProblem(reason)) throw this.createUncheckedError();
       const forwardedFor = authentication?.address;
       this.refusals.record(method, forwardedFor ?? connection?.remoteAddress ?? '', header, reason);
       // The connection of a coordinator carries the calls of many clients.
       if (reason instanceof RefusedCallError && forwardedFor === undefined)
         if (connection?.peer !== undefined) connection.drain();
-      // The credential, or its roles, may be newer than the view.
-      throw isStale && isCredentialProblem(reason) ? this.createUncheckedError() : reason;
+      throw reason;
     }
   }
 

@@ -8,7 +8,6 @@ import { ChangeSignal, type KnownLeader, type LeaderDirectory } from './leader-d
 import {
   classifyFailure,
   createInterruptedError,
-  createNotLeaderError,
   createUnknownOutcomeError,
   isAnswer,
 } from './role-errors.js';
@@ -47,8 +46,8 @@ const LATE_ANSWER_MS = 1_000;
 export interface ForwardOptions {
   /** Time for which the call waits for a leader, milliseconds. Default {@link HOLD_MS}. */
   readonly holdMs?: number;
-  /** Creates the error of a call that found no leader. Default: LEADERSHIP_LOST. */
-  readonly createNoLeaderError?: () => CloudlessError;
+  /** Creates the error of a call that reached no leader. */
+  readonly createNoLeaderError: () => CloudlessError;
 }
 
 /** Forwards calls to the leader, over one hop. */
@@ -86,14 +85,14 @@ export class LeaderForwarder {
    * reported as one that was not begun.
    * @param takeOver - Called before each attempt; serves the call when this coordinator has become
    *   the leader, and returns undefined otherwise.
-   * @throws the error of the leader unchanged; LEADERSHIP_LOST when no coordinator leads.
+   * @throws the error of the leader unchanged; that of `createNoLeaderError` when none is reached.
    */
   async forwardUnary(
     method: DescMethodUnary,
     request: object,
     context: HandlerContext,
     takeOver: () => { readonly response: unknown } | undefined,
-    { holdMs = HOLD_MS, createNoLeaderError }: ForwardOptions = {},
+    { holdMs = HOLD_MS, createNoLeaderError }: ForwardOptions,
   ): Promise<unknown> {
     const { clock } = this.deps;
     const giveUpAtMs = clock.now() + holdMs;
@@ -143,7 +142,7 @@ export class LeaderForwarder {
     request: unknown,
     context: HandlerContext,
     takeOver: () => { readonly response: unknown } | undefined,
-    { holdMs = HOLD_MS, createNoLeaderError }: ForwardOptions = {},
+    { holdMs = HOLD_MS, createNoLeaderError }: ForwardOptions,
   ): AsyncGenerator<unknown> {
     const giveUpAtMs = this.deps.clock.now() + holdMs;
     const hasOneRequest = method.methodKind === 'server_streaming';
@@ -228,8 +227,7 @@ export class LeaderForwarder {
   }
 
   /**
-   * @throws `createError` or LEADERSHIP_LOST at the end of the hold, and the reason of an aborted
-   * signal.
+   * @throws the error of `createError` at the end of the hold, and the reason of an aborted signal.
    */
   private async pause(
     signal: AbortSignal,
@@ -240,7 +238,7 @@ export class LeaderForwarder {
     const { clock, leaders } = this.deps;
     const leftMs = giveUpAtMs - clock.now();
     const leader = leaders.leader();
-    if (leftMs <= 0) throw createError?.() ?? createNotLeaderError(leader);
+    if (leftMs <= 0) throw createError();
     // The leader has changed during the attempt.
     if (leader !== undefined && tried !== undefined && leader.epoch > tried.epoch) return;
     const isKnown = leader !== undefined;

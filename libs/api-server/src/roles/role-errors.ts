@@ -4,7 +4,7 @@ import { CloudlessError } from '@cloudless/base';
 import type { KnownLeader } from './leader-directory.js';
 
 /** Key of the metadata of an error: the call was refused before anything was done. */
-const NOT_STARTED = 'not_started';
+export const NOT_STARTED = 'not_started';
 
 /**
  * Returns the error of a coordinator that cannot serve a call because it does not lead. The

@@ -143,6 +143,17 @@ describe('a coordinator that follows', () => {
     expect(readLeaderHint(reason)).toEqual({});
   });
 
+  it('names no leader of an old view to a call that does not reach that leader', async () => {
+    Object.defineProperty(follower.state, 'viewAgeMs', { value: 2_001 });
+    follower.setLeader({
+      ...createFakeLeader(bed),
+      connect: () => {
+        throw new Error('connection refused');
+      },
+    });
+    expect(readLeaderHint(await failureOf(client.createWorkload(web)))).toEqual({});
+  });
+
   it('refuses a forwarded call, and never forwards it again', async () => {
     let forwards = 0;
     follower.setLeader({

@@ -12,7 +12,7 @@ import { ChangeSignal, type KnownLeader } from './leader-directory.js';
 import { LeaderForwarder, isReadMethod, type LeaderForwarderDeps } from './leader-forwarder.js';
 import { createNotLeaderError, createRoleChangedError } from './role-errors.js';
 import { SERVED_SERVICES, getServedBy } from './served-by.js';
-import { createStaleViewError, isViewStale } from './stale-view.js';
+import { createStaleStreamError, createStaleViewError, isViewStale } from './stale-view.js';
 
 /** The handlers that serve calls in one role. */
 export interface RolePart {
@@ -119,9 +119,9 @@ export class RoleRouter {
     const servedBy = getServedBy(method);
     return (request, context) => {
       const mustLead = this.mustLead(context);
+      const { isStale } = this;
       const isRead = !mustLead && (servedBy === 'records' || servedBy === 'liveStatus');
-      const isStale = isRead && this.isStale && method !== SERVER_INFO;
-      const part = isRead && !isStale ? this.part : this.leading;
+      const part = isRead && (!isStale || method === SERVER_INFO) ? this.part : this.leading;
       if (part !== undefined) return this.serveHere(part, method, request, context);
       if (mustLead) return this.refuseForwarded(method, request, context);
       if (servedBy === 'leaderDirectly')
@@ -130,9 +130,10 @@ export class RoleRouter {
         const { leading } = this;
         return leading && { response: this.serveHere(leading, method, request, context) };
       };
-      const options = isStale
-        ? { holdMs: STALE_HOLD_MS, createNoLeaderError: () => this.createStaleError() }
-        : {};
+      const options = {
+        createNoLeaderError: () => this.createNoLeaderError(),
+        ...(isStale ? { holdMs: STALE_HOLD_MS } : {}),
+      };
       return method.methodKind === 'unary'
         ? this.forwarder
             .forwardUnary(method as never, request as object, context, takeOver, options)
@@ -183,8 +184,11 @@ export class RoleRouter {
     return isViewStale(this.deps.state);
   }
 
-  private createStaleError(): CloudlessError {
-    return createStaleViewError(this.deps.state, 'nor any leader');
+  /** The error of a call that reached no leader. */
+  private createNoLeaderError(): CloudlessError {
+    return this.isStale
+      ? createStaleViewError(this.deps.state, 'nor any leader')
+      : createNotLeaderError(this.namedLeader);
   }
 
   /** Ends the streams of the handlers of this coordinator when its view becomes too old for them. */
@@ -193,7 +197,7 @@ export class RoleRouter {
       if (this.isStale && this.streams.isUsed) {
         const { streams } = this;
         this.streams = new EndableStreams();
-        streams.end(createStaleViewError(this.deps.state, 'so the stream ended'));
+        streams.end(createStaleStreamError(this.deps.state));
       }
       this.watchAge();
     });
@@ -268,7 +272,7 @@ const MAX_LEADER_AGE_MS = 2_000;
 /** Interval at which the age of the view is checked for open streams, milliseconds. */
 const AGE_CHECK_MS = 500;
 /**
- * Time for which a read at a coordinator with an old view waits for the leader, milliseconds. Short,
+ * Time for which a call at a coordinator with an old view waits for the leader, milliseconds. Short,
  * because another coordinator may know the leader.
  */
 const STALE_HOLD_MS = 1_000;

@@ -1,5 +1,6 @@
 import { CloudlessError } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
+import { NOT_STARTED } from './role-errors.js';
 
 /**
  * Age from which on the view of a coordinator that follows is too old for reads and credentials,
@@ -20,16 +21,28 @@ export function isViewStale({ isLeading, viewAgeMs }: AgingState): boolean {
 }
 
 /**
- * Returns the error of a coordinator whose view is stale.
- * @param consequence - Effect on the call, such as `so the stream ended`.
+ * Returns the error of a call that a coordinator with a stale view has not begun. With the reason
+ * LEADERSHIP_LOST, clients and coordinators send the call to another coordinator.
+ * @param consequence - Effect on the call, such as `so it cannot check the credential`.
  */
-export function createStaleViewError(
+export function createStaleViewError(state: AgingState, consequence: string): CloudlessError {
+  return createError(state, consequence, { [NOT_STARTED]: 'true' });
+}
+
+/** Returns the error that ends an open stream of a coordinator whose view has become stale. */
+export function createStaleStreamError(state: AgingState): CloudlessError {
+  return createError(state, 'so the stream ended', {});
+}
+
+function createError(
   { viewAgeMs }: AgingState,
   consequence: string,
+  metadata: Readonly<Record<string, string>>,
 ): CloudlessError {
   const seconds = Math.floor(viewAgeMs / 1_000);
   return new CloudlessError(
-    'STORE_UNAVAILABLE',
+    'LEADERSHIP_LOST',
     `this coordinator has not reached the state store for ${seconds} s, ${consequence}; use another coordinator, or retry`,
+    { metadata },
   );
 }
