@@ -111,6 +111,7 @@ describe('observability', () => {
     'cloudless_enrolments_total',
     'cloudless_identity_files_complete',
     'cloudless_join_token_refusals_total',
+    'cloudless_refused_calls_unrecorded_total',
   ];
 
   /** Metrics that only one of several coordinators has. */

@@ -1,7 +1,14 @@
 import { CoordinatorService } from '@cloudless/api';
-import { CloudlessError, createSeededRandom, noMeter, silentLog, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  createSeededRandom,
+  noMeter,
+  silentLog,
+  type Log,
+  type Meter,
+} from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import { openClusterState } from '@cloudless/cluster-state';
+import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { RefusalLog } from './refusal-log.js';
 import { RefusedCallError } from './refusal.js';
@@ -68,5 +75,43 @@ describe('RefusalLog', () => {
     ]);
     await Promise.all([leader.close(), state.close()]);
     await store.close();
+  });
+
+  it('counts the calls without a record, and reports few of many alike', async () => {
+    const clock = new ManualClock();
+    const counts: Record<string, number> = {};
+    const meter: Meter = {
+      ...noMeter,
+      counter: ({ name }) => ({
+        add: (amount = 1) => void (counts[name] = (counts[name] ?? 0) + amount),
+        remove: () => undefined,
+      }),
+    };
+    let reports = 0;
+    const refusals = new RefusalLog({
+      ...{ state: { isLeading: false } as ClusterState, clock, log: silentLog, meter },
+      reportRefusal: () => {
+        reports += 1;
+        return Promise.reject(new Error('no leader'));
+      },
+    });
+    const { getWorkload } = CoordinatorService.method;
+    const refuse = (address: string): void =>
+      refusals.record(
+        getWorkload,
+        address,
+        new Headers(),
+        new RefusedCallError('unknown token', 'INVALID_TOKEN', 'not valid'),
+      );
+    // A client in a loop, with an address of its own for each call.
+    for (let call = 0; call < 1_000; call += 1) refuse(`2001:db8::${call}`);
+    await clock.advance(10_000);
+    refuse('2001:db8::1000');
+    await clock.advance(0);
+    expect(reports).toBe(21);
+    expect(counts).toEqual({
+      cloudless_calls_refused_total: 1_001,
+      cloudless_refused_calls_unrecorded_total: 1_001,
+    });
   });
 });

@@ -36,6 +36,7 @@ export type ReportRefusal = (call: RefusedCall) => Promise<void>;
 export class RefusalLog {
   private readonly throttle: Throttle;
   private readonly counter: Counter;
+  private readonly unrecorded: Counter;
 
   constructor(
     private readonly deps: {
@@ -51,6 +52,10 @@ export class RefusalLog {
       name: 'cloudless_calls_refused_total',
       help: 'Calls that were refused before their request was read, by cause: a missing or invalid credential, or a missing role.',
       labels: ['cause'],
+    });
+    this.unrecorded = deps.meter.counter({
+      name: 'cloudless_refused_calls_unrecorded_total',
+      help: 'Refused calls without an audit record, because no leader or no store was reached in time, or too many records waited.',
     });
   }
 
@@ -82,13 +87,14 @@ export class RefusalLog {
         ? {}
         : { count: suppressed.count + 1, firstTime: timestampFromMs(suppressed.sinceMs) }),
     });
-    this.write(call).catch((failure: unknown) =>
+    this.write(call).catch((failure: unknown) => {
+      this.unrecorded.add(1 + (suppressed?.count ?? 0));
       // The log is then the only trace of the refusal.
       log.warn('refused call not recorded', {
         ...{ rpc: method.name, cause, principal, address },
         ...errorFields(failure),
-      }),
-    );
+      });
+    });
   }
 
   /** A coordinator that follows cannot commit: it leaves the record to the leader. */
