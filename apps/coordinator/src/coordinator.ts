@@ -33,6 +33,7 @@ import { writeFirstCredentials } from './identity/first-credentials.js';
 import { ADMIN_CREDENTIAL_FILE, TokenFiles } from './identity/token-files.js';
 import { isWildcard } from './identity/server-names.js';
 import { watchIdentityFiles } from './identity/identity-watches.js';
+import { checkHealth, checkReadiness } from './health-checks.js';
 import { openLeaderPart } from './leader-part.js';
 import { openStore } from './open-store.js';
 import { choosePort, toOwnAddress } from './roles/own-address.js';
@@ -45,11 +46,9 @@ import {
   type Roles,
 } from './roles/roles.js';
 import { requireUniqueName } from './roles/unique-name.js';
-import { describeRole } from './roles/describe-role.js';
 import { LeaderConnections } from './roles/leader-connections.js';
 import { createRefusalReporter } from './roles/refusal-reporter.js';
 import { openSecretKeys } from './secrets/secrets-key.js';
-import { listViewProblems } from './roles/view-problems.js';
 import { classifyRpc, classifySecureRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
@@ -169,26 +168,15 @@ export async function startCoordinator(
     registerRpcMetrics(metrics, () => rpc.getLoad());
     steps.add(() => rpc.close(CLOSE_GRACE_MS));
     access?.recheckOnChange(rpc);
+    const healthSources = { state, storeHealth, roles, files };
     const ops = await startOpsServer({
       host: config.opsHost,
       port: config.opsPort,
       portOption: '--ops-port',
       clock,
       log: log.child({ component: 'ops' }),
-      checkHealth: () => ({
-        ...storeHealth.getHealth(files?.listWarnings()),
-        facts: describeRole(state),
-      }),
-      checkReadiness: () => {
-        const reasons = [
-          ...storeHealth.getReadinessProblems(),
-          ...listViewProblems(state),
-          ...(state.storeRolledBackReason === undefined ? [] : [state.storeRolledBackReason]),
-        ];
-        const degraded = [...roles.listWarnings(), ...(files?.listWarnings() ?? [])];
-        if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
-        return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
-      },
+      checkHealth: () => checkHealth(healthSources),
+      checkReadiness: () => checkReadiness(healthSources),
       renderMetrics: () => metrics.expose(),
       ...(isLoopbackHost(config.opsHost) ? {} : access?.opsOptions),
     });

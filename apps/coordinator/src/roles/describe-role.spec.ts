@@ -14,6 +14,7 @@ describe('describeRole', () => {
         leader: 'c1',
         leaderAddress: 'https://10.0.0.1:8080',
         epoch: 7,
+        viewAgeMs: 412,
       },
     },
     {
@@ -26,10 +27,13 @@ describe('describeRole', () => {
       name: 'has the role only while no coordinator leads',
       role: 'follower' as const,
       leader: undefined,
-      expected: { role: 'follower' },
+      expected: { role: 'follower', viewAgeMs: 412 },
     },
   ])('$name', ({ role, leader, expected }) => {
-    const state: Pick<ClusterState, 'role' | 'leader'> = { role, leader: () => leader };
+    const state: Pick<ClusterState, 'role' | 'leader' | 'viewAgeMs'> = {
+      ...{ role, viewAgeMs: 412.3 },
+      leader: () => leader,
+    };
     expect(describeRole(state)).toEqual(expected);
   });
 });

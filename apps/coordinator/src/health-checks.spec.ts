@@ -1,0 +1,41 @@
+import type { ClusterState } from '@cloudless/cluster-state';
+import { checkHealth, checkReadiness, type HealthSources } from './health-checks.js';
+import { StoreHealth } from './store-health.js';
+
+const c1 = { coordinatorId: 'c1', address: 'https://10.0.0.1:8080', epoch: 7n };
+
+function aFollower(viewAgeMs: number): HealthSources {
+  return {
+    state: {
+      ...{ role: 'follower', viewAgeMs, storeRolledBackReason: undefined },
+      leader: () => c1,
+    } satisfies Pick<ClusterState, 'role' | 'leader' | 'viewAgeMs' | 'storeRolledBackReason'>,
+    storeHealth: new StoreHealth(),
+    roles: { listWarnings: () => [] },
+  };
+}
+
+const CUT_OFF =
+  'this coordinator has not reached the state store for 6 s: it serves no reads, which the leader serves if it is reached; check the network to the members of etcd';
+
+describe('the pages of a coordinator that follows', () => {
+  it('show the leader and the age of the view', () => {
+    expect(checkHealth(aFollower(412))).toEqual({
+      ok: true,
+      facts: {
+        ...{ role: 'follower', leader: 'c1', leaderAddress: 'https://10.0.0.1:8080', epoch: 7 },
+        viewAgeMs: 412,
+      },
+    });
+    expect(checkReadiness(aFollower(412))).toEqual({ ok: true });
+  });
+
+  it('say that it does not reach the store, without a request to restart the process', () => {
+    expect(checkHealth(aFollower(6_200))).toMatchObject({
+      ok: true,
+      degraded: [CUT_OFF],
+      facts: { viewAgeMs: 6_200 },
+    });
+    expect(checkReadiness(aFollower(6_200))).toEqual({ ok: false, reasons: [CUT_OFF] });
+  });
+});
