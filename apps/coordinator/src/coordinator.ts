@@ -36,6 +36,7 @@ import { watchIdentityFiles } from './identity/identity-watches.js';
 import { checkHealth, checkReadiness } from './health-checks.js';
 import { openLeaderPart } from './leader-part.js';
 import { openStore } from './open-store.js';
+import { HeldPorts } from './roles/held-ports.js';
 import { choosePort, toOwnAddress } from './roles/own-address.js';
 import { ElectionMembership } from './roles/election-membership.js';
 import {
@@ -123,7 +124,15 @@ export async function startCoordinator(
     const membership = isShared
       ? new ElectionMembership(state, { address, coordinatorId: config.name })
       : undefined;
-    if (config.tls === 'on' && membership !== undefined) await waitForAuthority(state, membership);
+    const heldPorts = new HeldPorts();
+    steps.add(() => heldPorts.release());
+    if (config.tls === 'on' && membership !== undefined) {
+      await waitForAuthority(state, async () => {
+        // A coordinator that cannot listen must never lead.
+        await holdPorts(heldPorts, { ...config, port });
+        membership.join();
+      });
+    }
     const identity =
       config.tls === 'on' ? await openCoordinatorIdentity(config, machine, state) : undefined;
     steps.add(() => identity?.close());
@@ -150,6 +159,7 @@ export async function startCoordinator(
     void storeHealth.ended.then(() => health.setAll('notServing'));
     const lag = startLoopLagMeter(clock, metrics);
     steps.add(() => lag.close());
+    await heldPorts.release();
     const rpc = await startRpcServer({
       host: config.host,
       port,
@@ -235,6 +245,16 @@ function createInterceptors(
     createErrorInterceptor(createFailureLog({ clock, log }, 'call failed with an internal error')),
     createValidationInterceptor(SERVED_SERVICES),
   ];
+}
+
+/** Holds the ports of the API and of /health, except ports that the system selects. */
+async function holdPorts(
+  held: HeldPorts,
+  { host, port, opsHost, opsPort }: CoordinatorConfig,
+): Promise<void> {
+  await held.hold({ host, port, portOption: '--port', tls: true });
+  if (opsPort !== 0)
+    await held.hold({ host: opsHost, port: opsPort, portOption: '--ops-port', tls: true });
 }
 
 function toUrl(host: string, port: number): string {

@@ -120,15 +120,18 @@ export function createElectedRoles({
 
 /**
  * Resolves when the record of the certificate authority exists, or when this coordinator leads and
- * therefore creates the record. In a cluster without the record, this coordinator joins the election.
+ * therefore creates the record.
+ * @param join - Called in a cluster without the record, in which this coordinator has to take part in
+ *   the election before it serves.
+ * @throws the error of `join`, and the reason when the state ends.
  */
-export function waitForAuthority(
+export async function waitForAuthority(
   state: ClusterState,
-  membership: Pick<ElectionMembership, 'join'>,
+  join: () => Promise<void>,
 ): Promise<void> {
   const hasAuthority = (): boolean => state.view().certificateAuthority() !== undefined;
-  if (!hasAuthority()) membership.join();
-  return new Promise((resolve, reject) => {
+  if (!hasAuthority()) await join();
+  await new Promise<void>((resolve, reject) => {
     const isReady = (): boolean => hasAuthority() || state.isLeading;
     const look = (): void => {
       if (isReady()) finish(resolve);

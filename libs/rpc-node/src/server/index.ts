@@ -9,6 +9,8 @@ export type {
   PriorityLimits,
 } from './admission/call-priority.js';
 export type { PriorityLoad, ShedReason } from './admission/call-admission.js';
+export { listen } from './transport/listen.js';
+export type { ListenAddress, ListenOptions } from './transport/listen.js';
 export { connectionKey } from './transport/connection.js';
 export type { ClientConnection } from './transport/connection.js';
 export { callerKey } from './transport/call-authorization.js';
