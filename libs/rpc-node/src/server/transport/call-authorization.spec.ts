@@ -13,7 +13,13 @@ import type { Principal } from '@cloudless/identity';
 import type { RpcServerOptions } from '../options.js';
 import { serversOfTest } from '../testing/fixture.js';
 import { http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
-import { callerKey, type AuthorizeCall, type Caller } from './call-authorization.js';
+import {
+  callerKey,
+  toLimitedClient,
+  type AuthorizeCall,
+  type Caller,
+} from './call-authorization.js';
+import type { ClientConnection } from './connection.js';
 
 const open = serversOfTest(afterEach);
 const SERVICE = '/cloudless.api.CoordinatorService';
@@ -278,4 +284,25 @@ describe('Caller.check', () => {
     await expect(call).rejects.toMatchObject(ended);
     expect(api.calls).toBe(0);
   });
+});
+
+describe('toLimitedClient', () => {
+  const connection = { id: 'c7' } as ClientConnection;
+  const unauthenticated: Principal = { kind: 'unauthenticated', name: 'unauthenticated' };
+  const ada: Principal = { kind: 'user', name: 'user/ada', userName: 'ada', grants: [] };
+
+  it.each([
+    { name: 'a user', caller: aCaller(ada), expected: 'user/ada' },
+    { name: 'a user of a forwarded call', caller: from('192.0.2.1', ada), expected: 'user/ada' },
+    { name: 'no caller', caller: undefined, expected: 'c7' },
+    { name: 'an anonymous client', caller: aCaller(unauthenticated), expected: 'c7' },
+    { name: 'one of a forwarded call', caller: from('192.0.2.1'), expected: 'c7 192.0.2.1' },
+    { name: 'an IPv6 client', caller: from('2001:db8::9'), expected: 'c7 2001:db8:0:0::/64' },
+  ])('is $expected for $name', ({ caller, expected }) => {
+    expect(toLimitedClient(caller, connection)).toBe(expected);
+  });
+
+  function from(address: string, principal = unauthenticated): Caller {
+    return { ...aCaller(principal), address };
+  }
 });

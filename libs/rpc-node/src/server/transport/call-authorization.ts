@@ -2,6 +2,7 @@ import type { DescMethod } from '@bufbuild/protobuf';
 import { type ConnectError, createContextKey, type ContextKey } from '@connectrpc/connect';
 import { toConnectError } from '@cloudless/api';
 import type { Principal } from '@cloudless/identity';
+import { toPeerKey } from '../admission/peer-key.js';
 import type { ClientConnection } from './connection.js';
 
 /** The client of one call, whose credentials allowed the call at its start. */
@@ -68,15 +69,17 @@ export function hasIdentity({ caller, refusal }: Authorization): boolean {
 
 /**
  * Returns the name of the client whose limits a call counts against. Clients without an identity
- * are told apart by their connections.
+ * are told apart by their connections, and those whose calls another server forwards over one
+ * connection by their addresses.
  */
 export function toLimitedClient(
   caller: Caller | undefined,
   connection: ClientConnection | undefined,
 ): string {
-  return caller === undefined || NAMELESS_KINDS.includes(caller.principal.kind)
-    ? (connection?.id ?? 'closed connection')
-    : caller.principal.name;
+  if (caller !== undefined && !NAMELESS_KINDS.includes(caller.principal.kind))
+    return caller.principal.name;
+  const id = connection?.id ?? 'closed connection';
+  return caller?.address === undefined ? id : `${id} ${toPeerKey(caller.address)}`;
 }
 
 /** Kinds of principals that several clients share. */
