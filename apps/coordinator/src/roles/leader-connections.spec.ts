@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { createServer as createHttp2Server, type ServerHttp2Session } from 'node:http2';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
-import { createClient } from '@connectrpc/connect';
-import { CoordinatorService } from '@cloudless/api';
+import { ConnectError, createClient } from '@connectrpc/connect';
+import { CoordinatorService, readErrorDetails } from '@cloudless/api';
 import type { KnownLeader } from '@cloudless/api-server';
 import { ManualClock } from '@cloudless/base/testing';
 import { PING_INTERVAL_MS, PING_TIMEOUT_MS } from './connection-watch.js';
@@ -39,21 +39,34 @@ async function aLeader() {
   return { known, opened };
 }
 
+const failureOf = (call: Promise<unknown>): Promise<ConnectError> =>
+  call.then(
+    () => Promise.reject(new Error('the call has succeeded')),
+    (reason: unknown) => ConnectError.from(reason),
+  );
+
 /** Lets sockets work until the condition holds. */
 async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setImmediate(resolve));
 }
 
 describe('the connection to the leader', () => {
-  it('is destroyed when the leader does not answer pings', async () => {
+  it('is destroyed with its calls when the leader does not answer pings', async () => {
     const sockets: Socket[] = [];
     // Accepts connections, as the kernel does for a process that is stopped.
     const known = await listen(createServer((socket) => void sockets.push(socket.resume())));
-    await connections.connect(known, never);
+    const client = createClient(CoordinatorService, await connections.connect(known, never));
+    const unary = failureOf(client.createWorkload({ name: 'web' }));
+    const stream = failureOf(client.watchNodes({})[Symbol.asyncIterator]().next());
     await until(() => sockets.length === 1);
     const closed = once(sockets[0] as Socket, 'close');
     await clock.advance(PING_INTERVAL_MS + PING_TIMEOUT_MS);
     await closed;
+    // No answer of a coordinator: the outcome of the change is unknown.
+    for (const reason of [await unary, await stream]) {
+      expect(readErrorDetails(reason).reason).toBeUndefined();
+      expect(reason.message).toContain('no answer to a ping within 3000 ms');
+    }
     expect(clock.pendingTimers).toBe(0);
   });
 
