@@ -32,6 +32,7 @@ describe('parseCoordinatorConfig', () => {
       etcdUser: undefined,
       etcdPasswordFile: undefined,
       etcdPrefix: '/cloudless',
+      etcdInsecure: false,
       dataDir: '/data',
       leaseMs: 3_000,
       pingMs: 900,

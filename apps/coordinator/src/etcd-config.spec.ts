@@ -1,4 +1,3 @@
-import { listRemotePlaintext } from '@cloudless/state-store-etcd/settings';
 import { parseCoordinatorConfig } from './config.js';
 
 const parse = (values: Record<string, unknown>) =>
@@ -66,6 +65,25 @@ describe('settings of etcd', () => {
       message: '--etcd-user: would send the password in plaintext to http://10.0.0.1:2379',
     },
     {
+      name: 'an endpoint in plaintext on another machine',
+      values: { etcdEndpoints: 'http://127.0.0.1:2379,http://10.0.0.1:2379' },
+      message:
+        '--etcd-endpoints: http://10.0.0.1:2379 is in plaintext on another machine: whoever can read or change packets on the way rules the cluster; use https:// endpoints and --etcd-ca, or --etcd-insecure',
+    },
+    {
+      name: 'a permission for plaintext without such an endpoint',
+      values: { etcdEndpoints: ENDPOINTS, etcdInsecure: true },
+      message: '--etcd-insecure: has no effect, because no endpoint',
+    },
+    {
+      name: 'a permission for plaintext and a password',
+      values: {
+        ...{ etcdEndpoints: 'http://10.0.0.1:2379', etcdInsecure: true },
+        ...{ etcdUser: 'root', etcdPasswordFile: '/password' },
+      },
+      message: '--etcd-user: would send the password in plaintext',
+    },
+    {
       name: 'a prefix that ends with /',
       values: { etcdEndpoints: ENDPOINTS, etcdPrefix: '/cloudless/' },
       message: 'a prefix such as /cloudless',
@@ -80,15 +98,12 @@ describe('settings of etcd', () => {
   });
 });
 
-describe('listRemotePlaintext', () => {
+describe('plaintext to etcd', () => {
   it.each([
-    { endpoints: 'http://127.0.0.1:2379,http://[::1]:2379,http://localhost:2379', remote: [] },
-    { endpoints: 'https://10.0.0.1:2379', remote: [] },
-    {
-      endpoints: 'http://127.0.0.1:2379,http://etcd.example:2379',
-      remote: ['http://etcd.example:2379'],
-    },
-  ])('of $endpoints is $remote', ({ endpoints, remote }) => {
-    expect(listRemotePlaintext(parse({ state: 'etcd', etcdEndpoints: endpoints }))).toEqual(remote);
+    { etcdEndpoints: 'http://127.0.0.1:2379,http://[::1]:2379,http://localhost:2379' },
+    { etcdEndpoints: 'http://127.0.0.1:2379,http://etcd.example:2379', etcdInsecure: true },
+  ])('is accepted with %j', (values) => {
+    const { etcdEndpoints } = parse({ state: 'etcd', ...values });
+    expect(etcdEndpoints.join()).toBe(values.etcdEndpoints);
   });
 });

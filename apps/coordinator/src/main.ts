@@ -109,6 +109,10 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     'file with the password of the user, mode 0600',
   ],
   etcdPrefix: ['--etcd-prefix <prefix>', 'prefix of all keys in etcd (default /cloudless)'],
+  etcdInsecure: [
+    '--etcd-insecure',
+    'accept http:// endpoints of etcd on other machines: only on a network that is encrypted itself or has only these machines (default off)',
+  ],
   dataDir: [
     '--data-dir <path>',
     'default $XDG_STATE_HOME/cloudless/coordinator, below ~/.local/state',

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import {
   openTokenClients,
@@ -8,6 +9,8 @@ import {
 
 const PORT = 8080;
 const OPS_PORT = 8081;
+/** The members of a world have addresses of their own, and no TLS. */
+const INSECURE = '--etcd-insecure';
 
 /** How the coordinators of a world are started. */
 export interface CoordinatorSettings {
@@ -65,6 +68,7 @@ export class CoordinatorMachine {
       ...['--advertise', this.machine.address, '--ops-port', String(OPS_PORT)],
       ...['--data-dir', join(this.machine.home, 'coordinator'), '--log-format', 'json'],
       ...['--state', 'etcd', '--etcd-endpoints', this.settings.etcdUrls.join(',')],
+      ...(bundle === this.settings.bundle || hasFlag(bundle, INSECURE) ? [INSECURE] : []),
     ];
     const program = [process.execPath, '--enable-source-maps', bundle];
     this.newest = this.machine.start(`exec ${[...program, ...flags].join(' ')}`);
@@ -96,4 +100,10 @@ export class CoordinatorMachine {
   closeClients(): void {
     for (const clients of this.opened.splice(0)) clients.close();
   }
+}
+
+/** Returns true when the program, which may be an earlier version, has a flag. */
+function hasFlag(bundle: string, flag: string): boolean {
+  const { stdout } = spawnSync(process.execPath, [bundle, '--help'], { encoding: 'utf8' });
+  return stdout.includes(flag);
 }
