@@ -52,13 +52,15 @@ export const coordinatorBundle = {
  * The bundles of the agent: a small entry, which loads the code of one command, and the thread that
  * keeps the lease while the main loop stands still. The bundle of each command contains all code of
  * the command, so that a process reads no file after its start and survives the replacement of the
- * files.
+ * files. The code of `run` and `reset` is in two bundles: `agent-command` locks the data directory
+ * and starts the network proxy, and loads `full-agent` at once then, also as a part of the start.
  */
 export const agentBundle = {
   ...common,
   entryPoints: {
     main: 'apps/agent/src/main.ts',
     'agent-command': 'apps/agent/src/agent-command.ts',
+    'full-agent': 'apps/agent/src/full-agent.ts',
     'supervisor-command': 'apps/agent/src/supervisor-command.ts',
     'network-proxy-command': 'apps/agent/src/network-proxy-command.ts',
     'lease-worker': 'apps/agent/src/lease/lease-worker.ts',

@@ -9,6 +9,10 @@ import { agentBundle } from '../build.mjs';
 const OF_AGENT =
   /node_modules\/(commander|yaml|winston|@bufbuild\/cel|@opentelemetry\/(?!api\/)[^/]+)\/|libs\/runtime-cri\//;
 
+/** Packages and code for which the start of a proxy must not wait. */
+const OF_FULL_AGENT =
+  /node_modules\/(@connectrpc|@bufbuild|@peculiar|prom-client|winston|@opentelemetry)\/|libs\/(rpc-node|runtime-cri|runtime-process|mesh)\//;
+
 /** Definitions of the API that no proxy needs. Each is decoded at the start of a process. */
 const UNUSED_API = /libs\/api\/src\/gen\/cloudless\/api\/(coordinator|admin|agent)_/;
 
@@ -34,6 +38,11 @@ describe('bundles of the agent', () => {
 
   for (const { name, without, unwanted } of [
     { name: 'supervisor', without: 'packages', unwanted: /node_modules\// },
+    {
+      name: 'agent',
+      without: 'the code that the agent loads after the start of its proxy',
+      unwanted: OF_FULL_AGENT,
+    },
     { name: 'network-proxy', without: 'the code of the agent', unwanted: OF_AGENT },
     { name: 'network-proxy', without: 'definitions of other services', unwanted: UNUSED_API },
   ])

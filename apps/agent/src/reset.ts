@@ -12,7 +12,7 @@ import {
 } from './runtimes/container-record.js';
 import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { lockDataDirectory } from './data/data-directory.js';
-import { NETWORK_FOLDER } from './network/node-network.js';
+import { NETWORK_FOLDER } from './network/proxy-program.js';
 import { removeNetworkProxy } from './network/remove-network-proxy.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
 import { COPIES_FOLDER, COPIES_KEY } from './replica-files/local-copies.js';

@@ -1,17 +1,11 @@
-import { definedFields, errorFields, type Log } from '@cloudless/base';
+import { definedFields, errorFields, StoppedError, type Log } from '@cloudless/base';
 import { Agent, type AgentOptions, type NodeDescription } from '@cloudless/agent-core';
 import { systemClock, systemRandom, VERSION } from '@cloudless/app-kit';
 import type { HostCapacity } from '@cloudless/cgroup-reader';
 import { createKeyAndCsr } from '@cloudless/identity/csr';
-import {
-  createMetrics,
-  noTracing,
-  startLoopLagMeter,
-  type Tracing,
-} from '@cloudless/observability';
+import { createMetrics, startLoopLagMeter, type Tracing } from '@cloudless/observability';
 import { AgentServers } from './agent-servers.js';
 import type { AgentConfig } from './agent-config.js';
-import { lockDataDirectory } from './data/data-directory.js';
 import { FileAgentStore } from './data/file-agent-store.js';
 import { openClusterAccess } from './identity/cluster-access.js';
 import { startLeaseThread } from './lease/lease-thread.js';
@@ -20,10 +14,12 @@ import { openMachine, readBootId } from './machine/machine.js';
 import { checkGrpc } from './probes/check-grpc.js';
 import { checkHttp } from './probes/check-http.js';
 import type { NodeNetwork } from './network/node-network.js';
-import { mayStopProxy, reportEnded, startNodeNetwork } from './network/open-node-network.js';
+import { abandonProxy } from './network/early-proxy.js';
+import { mayStopProxy, openNodeNetwork, reportEnded } from './network/open-node-network.js';
 import { openReplicaFiles, type ReplicaFilesPlace } from './replica-files/open-replica-files.js';
 import { openRuntimes, type AgentRuntimes } from './runtimes/agent-runtimes.js';
 import { openWorkloadIdentities } from './workload-identity/open-workload-identities.js';
+import type { BegunAgent } from './start-agent.js';
 import { openStatsReader } from './machine/stats-reader.js';
 import { connectTcp } from './machine/connect-tcp.js';
 import { dialTcp } from './machine/dial-tcp.js';
@@ -46,38 +42,34 @@ export interface RunningAgent {
 
 /**
  * Creates an agent with its runtimes, servers and store, and starts it.
- * @param signal - Aborts a start that waits for a runtime.
- * @throws an error whose message names a remedy; everything that was opened is closed before.
+ * @param begun - The locked data directory and the network proxy. `signal` aborts a start that waits
+ *   for a runtime.
+ * @throws an error whose message names a remedy; everything that was opened is closed before, also
+ *   the data directory and the proxy, unless replicas or clients of the ingress may use the proxy.
  */
 export async function runAgent(
-  config: AgentConfig,
+  { config, data, proxy, signal }: Pick<BegunAgent, 'config' | 'data' | 'proxy' | 'signal'>,
   deps: {
     readonly log: Log;
     readonly supervisorCommand: readonly string[];
     /** Command of the network proxy. */
     readonly proxyCommand: readonly string[];
-    readonly tracing?: Tracing;
+    readonly startTracing: () => Promise<Tracing>;
     /** Where the secrets of replicas are. Default: without the environment of this process. */
     readonly replicaFilesPlace?: ReplicaFilesPlace;
-    /**
-     * Called once the data directory is locked: from then on, a stop must release resources of the
-     * agent.
-     */
-    readonly onDataDirectory?: () => void;
   },
-  signal?: AbortSignal,
 ): Promise<RunningAgent> {
-  const { log, tracing = noTracing } = deps;
-  const cleanup: (() => Promise<void>)[] = [];
+  const { log } = deps;
+  const cleanup: (() => Promise<void>)[] = [() => data.release()];
   try {
-    const data = await lockDataDirectory(config.dataDir);
-    cleanup.push(() => data.release());
-    deps.onDataDirectory?.();
+    let network: NodeNetwork | undefined;
+    cleanup.push(async () => (network === undefined ? abandonProxy(proxy) : undefined));
+    if (signal.aborted) throw new StoppedError();
+    const tracing = await deps.startTracing();
     let started: Agent | undefined; // undefined until the start has succeeded: a failed start stops no workload
     const metrics = createMetrics({ process: true });
     const resetCommand = `cloudless-agent reset --data-dir ${config.dataDir}`;
     const failure = createFailure();
-    let network: NodeNetwork | undefined;
     const servers = new AgentServers({
       ...{ config, log, metrics, tracing },
       agent: () => started,
@@ -96,8 +88,11 @@ export async function runAgent(
     const runtimes = await openRuntimes(config, deps, signal);
     cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
     const store = new FileAgentStore(config.dataDir);
-    network = await startNodeNetwork(config, { ...deps, store, access });
-    cleanup.push(async () => network?.close(await mayStopProxy(config, runtimes)));
+    network = openNodeNetwork(config, { ...deps, proxy, store, access });
+    cleanup.push(async () => {
+      const stopWorkloadsOnExit = config.stopWorkloadsOnExit && started !== undefined;
+      await network?.close(await mayStopProxy({ ...config, stopWorkloadsOnExit }, runtimes));
+    });
     await network?.waitUntilReady(signal);
     const { capacity, nodeReader } = await openMachine(config.dataDir);
     const lagMeter = startLoopLagMeter(systemClock, metrics);

@@ -31,7 +31,7 @@ export class FileAgentStore implements AgentStore {
   async load(): Promise<StoredAgent> {
     const folder = join(this.directory, REPLICAS);
     await makeDirectory(folder, 0o700);
-    const identity = await readJson(join(this.directory, IDENTITY), toIdentity);
+    const identity = await this.loadIdentity();
     const replicas: StoredReplica[] = [];
     for (const name of (await readdir(folder)).sort()) {
       if (name.endsWith(DRAFT))
@@ -42,6 +42,24 @@ export class FileAgentStore implements AgentStore {
       }
     }
     return { ...definedFields({ identity }), replicas };
+  }
+
+  /**
+   * Loads the identity only; undefined without one.
+   * @throws as {@link load}.
+   */
+  loadIdentity(): Promise<AgentIdentity | undefined> {
+    return readJson(join(this.directory, IDENTITY), toIdentity);
+  }
+
+  /** Returns true when a replica is stored, in whatever phase. Does not read the replicas. */
+  async hasReplicas(): Promise<boolean> {
+    try {
+      return (await readdir(join(this.directory, REPLICAS))).length > 0;
+    } catch (reason) {
+      if (errorCodeOf(reason) === 'ENOENT') return false;
+      throw reason;
+    }
   }
 
   saveIdentity(identity: AgentIdentity): Promise<void> {

@@ -128,6 +128,16 @@ export async function openRelaySocket(directory: string, fromNodeId: string): Pr
   return socket;
 }
 
+/** Returns true when a proxy accepts connections at the control socket of a directory. */
+export async function acceptsControl(directory: string): Promise<boolean> {
+  try {
+    (await connectControl(directory)).destroy();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 function connectControl(directory: string): Promise<net.Socket> {
   return withSocketPath(
     directory,

@@ -1,48 +1,111 @@
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { silentLog } from '@cloudless/base';
+import { silentLog, type Log } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import type { ControlRequest, ProxySettings } from './control-messages.js';
 import { ControlServer, type ControlHandler } from './control-server.js';
-import { NETWORK_FOLDER, NodeNetwork } from './node-network.js';
+import { NodeNetwork, type NodeNetworkOptions } from './node-network.js';
+import { NETWORK_FOLDER } from './proxy-program.js';
+
+const before = process.cwd();
+let dataDir: string;
+let settings: ProxySettings;
+let server: ControlServer | undefined;
+beforeEach(() => {
+  dataDir = mkdtempSync(join(tmpdir(), 'cloudless-network-'));
+  settings = {
+    ...{ nodeId: 'node-1', zone: '', region: '', hostId: 'h', dataDir, usesTls: false },
+    coordinators: ['http://127.0.0.1:8080'],
+  };
+  mkdirSync(join(dataDir, NETWORK_FOLDER));
+  process.chdir(join(dataDir, NETWORK_FOLDER)); // as the process of a proxy does
+});
+afterEach(() => {
+  server?.close();
+  process.chdir(before);
+  rmSync(dataDir, { recursive: true });
+});
+
+const openNetwork = (options: Partial<NodeNetworkOptions> = {}): NodeNetwork =>
+  new NodeNetwork({
+    ...{ settings, proxyCommand: ['/bin/false'], advertise: '', isRequired: false },
+    ...{ clock: systemClock, random: systemRandom, log: silentLog },
+    ...options,
+  });
+
+const listen = async (answer: ControlHandler['answer']): Promise<void> => {
+  const handler = { settings: () => settings, answer, acceptRelay: () => undefined };
+  server = await ControlServer.listen(handler, silentLog);
+};
+
+/** Waits for something that this process or its child does. */
+const until = async (isTrue: () => boolean): Promise<void> => {
+  while (!isTrue()) await new Promise(setImmediate);
+};
 
 describe('an agent that stops while it connects to its network proxy', () => {
-  const before = process.cwd();
-  let dataDir: string;
-  let server: ControlServer | undefined;
-  beforeEach(() => {
-    dataDir = mkdtempSync(join(tmpdir(), 'cloudless-network-'));
-    mkdirSync(join(dataDir, NETWORK_FOLDER));
-    process.chdir(join(dataDir, NETWORK_FOLDER)); // as the process of a proxy does
-  });
-  afterEach(() => {
-    server?.close();
-    process.chdir(before);
-    rmSync(dataDir, { recursive: true });
-  });
-
   it.each(['reload', 'status'] as const)('ends the proxy during "%s"', async (moment) => {
-    const settings: ProxySettings = {
-      ...{ nodeId: 'node-1', zone: '', region: '', hostId: 'h', dataDir, usesTls: false },
-      coordinators: ['http://127.0.0.1:8080'],
-    };
     const requests: ControlRequest['type'][] = [];
     let closed: (() => void) | undefined;
     const isClosed = new Promise<void>((resolve) => (closed = resolve));
-    const answer: ControlHandler['answer'] = async ({ type }) => {
+    await listen(async ({ type }) => {
       requests.push(type);
       if (type === moment) void network.close(true).then(closed);
       if (type === 'shutdown') setImmediate(() => server?.close());
       return { type: 'done' };
-    };
-    const handler = { settings: () => settings, answer, acceptRelay: () => undefined };
-    server = await ControlServer.listen(handler, silentLog);
-    const network = new NodeNetwork({
-      ...{ settings, proxyCommand: ['/bin/false'], advertise: '', isRequired: false },
-      ...{ clock: systemClock, random: systemRandom, log: silentLog },
     });
+    const network = openNetwork();
     await isClosed;
     expect(requests.at(-1)).toBe('shutdown');
+  });
+
+  it.each([
+    { name: 'ends the process that it has started', stopProxy: true, ended: 1 },
+    { name: 'keeps the process for replicas that run on', stopProxy: false, ended: 0 },
+  ])('$name, and starts no second process', async ({ stopProxy, ended }) => {
+    let ends = 0;
+    const terminate = (): void => void (ends += 1);
+    const network = openNetwork({
+      started: { terminate, hasExited: () => false, unref: () => undefined },
+      proxyCommand: ['/bin/sh', '-c', 'touch "$1/second"', 'proxy'],
+    });
+    await network.close(stopProxy);
+    expect(ends).toBe(ended);
+    expect(existsSync('second')).toBe(false);
+  });
+});
+
+describe('an agent whose network proxy has ended', () => {
+  /** Opens a network, and ends its proxy `afterMs` milliseconds after it was reached. */
+  const loseProxy = async (clock: ManualClock, afterMs: number): Promise<NodeNetwork> => {
+    await listen(async () => ({ type: 'done' }));
+    const messages: string[] = [];
+    const log: Log = { ...silentLog, info: (text) => messages.push(text), child: () => log };
+    const proxyCommand = ['/bin/sh', '-c', 'touch "$1/again"', 'proxy'];
+    const network = openNetwork({ clock, log, proxyCommand });
+    await until(() => messages.includes('network proxy connected'));
+    await clock.advance(afterMs);
+    server?.close();
+    return network;
+  };
+  const hasStarted = (): boolean => existsSync('again');
+
+  it('starts another one without a delay', async () => {
+    const clock = new ManualClock(); // which stands still, so that no delay ends
+    const network = await loseProxy(clock, 5_000);
+    await until(hasStarted);
+    await network.close(false);
+  });
+
+  it('waits before it starts another one when the proxy has ended within 5 s', async () => {
+    const clock = new ManualClock();
+    const network = await loseProxy(clock, 4_999);
+    await until(() => clock.pendingTimers > 0);
+    expect(hasStarted()).toBe(false);
+    await clock.advance(1_000);
+    await until(hasStarted);
+    await network.close(false);
   });
 });

@@ -1,4 +1,3 @@
-import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import {
@@ -17,23 +16,15 @@ import type {
   ServiceAddress,
   TcpStream,
 } from '@cloudless/agent-core';
-import { makeDirectorySync, VERSION } from '@cloudless/app-kit';
-import { connectOrStart } from '@cloudless/app-kit/background';
+import { VERSION } from '@cloudless/app-kit';
+import { connectOrStart, type StartedProgram } from '@cloudless/app-kit/background';
 import { toTcpStream } from '../machine/dial-tcp.js';
 import { ControlClient, openRelaySocket } from './control-client.js';
 import { EndedReports } from './ended-reports.js';
 import { removeNetworkProxy } from './remove-network-proxy.js';
-import {
-  SETTINGS_FILE,
-  type ControlResponse,
-  type ControlStatus,
-  type ProxySettings,
-} from './control-messages.js';
-
-/** Folder of the proxy in the data directory of an agent. */
-export const NETWORK_FOLDER = 'network';
-/** File for the error output of the proxy. */
-export const ERROR_FILE = 'proxy.err';
+import type { ControlResponse, ControlStatus, ProxySettings } from './control-messages.js';
+import { ERROR_FILE, NETWORK_FOLDER, toProxyProgram } from './proxy-program.js';
+import { writeProxySettings } from './proxy-settings.js';
 
 /** Delay between attempts to start a proxy that ends or does not answer. */
 const BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 10_000, jitter: 0.2 };
@@ -52,6 +43,8 @@ export interface NodeNetworkOptions {
   /** Command of the proxy, to which the directory is appended. */
   readonly proxyCommand: readonly string[];
   readonly settings: ProxySettings;
+  /** The proxy that this process has started before, if it has. */
+  readonly started?: StartedProgram | undefined;
   /** Address at which other proxies reach this one; empty: that of the listener. */
   readonly advertise: string;
   /** True: the agent cannot work without its proxy. */
@@ -69,7 +62,10 @@ export class NodeNetwork implements NodeNetworkAccess {
   private meshAddress: ControlStatus['meshAddress'];
   private settings: ProxySettings;
   private readonly startedAtMs: number;
+  private started: StartedProgram | undefined;
   private readonly loop: Promise<void>;
+  /** True: a proxy that this process has started, and that does not answer yet, is kept. */
+  private keepsProxy = false;
   private readonly ended = new EndedReports();
   /** Newest answer for each namespace. */
   private readonly known = new Map<string, ServiceAccess>();
@@ -78,8 +74,9 @@ export class NodeNetwork implements NodeNetworkAccess {
   constructor(private readonly options: NodeNetworkOptions) {
     this.settings = options.settings;
     this.directory = join(options.settings.dataDir, NETWORK_FOLDER);
+    this.started = options.started;
     this.startedAtMs = options.clock.now();
-    this.writeSettings();
+    writeProxySettings(this.settings);
     this.loop = this.run();
   }
 
@@ -152,7 +149,7 @@ export class NodeNetwork implements NodeNetworkAccess {
     if (isDeepStrictEqual(coordinators, this.settings.coordinators)) return;
     this.settings = { ...this.settings, coordinators };
     try {
-      this.writeSettings();
+      writeProxySettings(this.settings);
     } catch (reason) {
       this.options.log.warn('the proxy does not learn new coordinators', errorFields(reason));
     }
@@ -175,6 +172,7 @@ export class NodeNetwork implements NodeNetworkAccess {
    * @param stopProxy - True also ends the proxy; false keeps it for the replicas that run on.
    */
   async close(stopProxy: boolean): Promise<void> {
+    this.keepsProxy = !stopProxy;
     const wasConnected = this.client !== undefined;
     if (stopProxy) await this.ask({ type: 'shutdown' }, ANSWER_MS);
     this.closing.abort();
@@ -207,19 +205,20 @@ export class NodeNetwork implements NodeNetworkAccess {
 
   /** Connects to the proxy and resolves when the connection has ended. */
   private async serve(onReached: () => void): Promise<void> {
-    const { proxyCommand, clock, log } = this.options;
+    const { proxyCommand, settings, clock, log } = this.options;
+    const { started } = this;
+    this.started = undefined;
     let onClosed: () => void = () => undefined;
     const closed = new Promise<void>((resolve) => (onClosed = resolve));
     const { client, hello } = await connectOrStart(
       () => ControlClient.open(this.directory, () => onClosed()),
       {
-        title: 'network proxy',
-        directory: this.directory,
-        command: [...proxyCommand, this.directory],
-        errorFile: ERROR_FILE,
+        ...toProxyProgram(settings.dataDir, proxyCommand),
+        outlivesAbort: () => this.keepsProxy,
       },
       clock,
       this.closing.signal,
+      started,
     );
     try {
       if (await this.align(client, hello)) return;
@@ -299,13 +298,6 @@ export class NodeNetwork implements NodeNetworkAccess {
         },
       );
     });
-  }
-
-  private writeSettings(): void {
-    makeDirectorySync(this.directory, 0o700);
-    const file = join(this.directory, SETTINGS_FILE);
-    writeFileSync(`${file}.draft`, JSON.stringify(this.settings), { mode: 0o600 });
-    renameSync(`${file}.draft`, file);
   }
 }
 

@@ -1,5 +1,6 @@
 import type { AgentIdentity } from '@cloudless/agent-core';
-import { followCoordinators, listCoordinators, mayStopProxy } from './open-node-network.js';
+import { followCoordinators, mayStopProxy } from './open-node-network.js';
+import { listCoordinators } from './proxy-settings.js';
 
 describe('coordinators of the network proxy', () => {
   it('are the configured ones and the known ones, with the same protocol', () => {

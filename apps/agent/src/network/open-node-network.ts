@@ -1,61 +1,44 @@
 import { isEnded, type Agent, type AgentIdentity, type AgentStore } from '@cloudless/agent-core';
-import { definedFields, type Log } from '@cloudless/base';
+import type { Log } from '@cloudless/base';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import type { AgentConfig } from '../agent-config.js';
 import type { ClusterAccess } from '../identity/cluster-access.js';
 import type { AgentRuntimes } from '../runtimes/agent-runtimes.js';
-import { usesTls } from '../tls-settings.js';
-import { readHostId } from './host-id.js';
+import type { EarlyProxy } from './early-proxy.js';
 import { NodeNetwork } from './node-network.js';
+import { listCoordinators } from './proxy-settings.js';
 
 /**
- * Begins to start the network proxy of this node, or to connect to a running one.
+ * Begins to connect to the network proxy that was started before the other code of the agent was
+ * loaded, and tells that proxy about new certificates of the node and new coordinators.
  * @returns Undefined when the node has none.
  */
-export async function startNodeNetwork(
-  config: AgentConfig,
+export function openNodeNetwork(
+  config: Pick<AgentConfig, 'coordinator' | 'network' | 'meshAdvertise'>,
   deps: {
     readonly log: Log;
     readonly proxyCommand: readonly string[];
-    readonly store: Pick<AgentStore, 'load' | 'saveIdentity'>;
+    readonly proxy: EarlyProxy | undefined;
+    readonly store: Pick<AgentStore, 'saveIdentity'>;
     readonly access: Pick<ClusterAccess, 'leaseIdentity'>;
   },
-): Promise<NodeNetwork | undefined> {
-  const { network: choice, name: nodeId, zone, region, dataDir } = config;
-  if (choice === 'off' || process.platform !== 'linux') return undefined;
-  const { identity } = await deps.store.load();
+): NodeNetwork | undefined {
+  const { proxy, proxyCommand, store, access, log } = deps;
+  if (proxy === undefined) return undefined;
+  const { settings, started } = proxy;
   const network = new NodeNetwork({
-    proxyCommand: deps.proxyCommand,
-    settings: {
-      ...{ nodeId, zone, region, dataDir, hostId: readHostId(), usesTls: usesTls(config) },
-      coordinators: listCoordinators(config.coordinator, identity?.coordinators),
-      ...definedFields({
-        meshListen: config.meshListen,
-        ingressHttp: config.ingressHttp,
-        ingressHttps: config.ingressHttps,
-      }),
-    },
+    ...{ proxyCommand, settings, started },
     advertise: config.meshAdvertise ?? '',
-    isRequired: choice === 'on',
+    isRequired: config.network === 'on',
     clock: systemClock,
     random: systemRandom,
-    log: deps.log.child({ component: 'network' }),
+    log: log.child({ component: 'network' }),
   });
-  deps.access.leaseIdentity?.onChange(() => network.reloadIdentity());
-  followCoordinators(deps.store, (known) =>
+  access.leaseIdentity?.onChange(() => network.reloadIdentity());
+  followCoordinators(store, (known) =>
     network.setCoordinators(listCoordinators(config.coordinator, known)),
   );
   return network;
-}
-
-/** Addresses for the proxy: the configured ones, then those of the coordinators that are known. */
-export function listCoordinators(
-  configured: readonly string[],
-  known: readonly { readonly address: string }[] = [],
-): readonly string[] {
-  const { protocol } = new URL(configured[0] ?? '');
-  const all = new Set([...configured, ...known.map(({ address }) => address)]);
-  return [...all].filter((address) => address.startsWith(protocol));
 }
 
 /** Calls `onKnown` with the coordinators of each identity that the agent stores. */

@@ -27,10 +27,10 @@ import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.
 import { listHostAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
 import { createNodeIngress, type NodeIngress } from './node-ingress.js';
-import { ERROR_FILE } from './node-network.js';
 import { prepareLockDirectory, readNamespaceName } from './lock-directory.js';
 import { explainHolder, NamespaceLock } from './namespace-lock.js';
 import { ProxyIdentityReader } from './proxy-identity.js';
+import { ERROR_FILE } from './proxy-program.js';
 import { prepareVirtualRange, removeVirtualRange } from './virtual-range.js';
 
 /** File with the last known network. */

@@ -20,6 +20,8 @@ export interface BackgroundProgram {
   readonly command: readonly string[];
   /** File in `directory` for the error output. */
   readonly errorFile: string;
+  /** Returns true when an aborted wait for the program keeps the program. Default: false. */
+  readonly outlivesAbort?: () => boolean;
 }
 
 /**
@@ -36,9 +38,10 @@ const POLL_MS = 5;
  * Connects to a background program, and starts the program when none runs. Any number of clients may
  * call this function at the same time: the programs that they start compete for the lock of the
  * directory, and all but one exit. When `signal` is aborted before the program answers, the program
- * that this call has started gets SIGTERM.
+ * that this process has started gets SIGTERM, unless it outlives the abort.
  * @param connect - Called until it does not fail with kind `unavailable`. Its other errors are
  *   thrown.
+ * @param started - The program that this process has started before the call, if it has.
  * @throws kind `unavailable` when no program accepts a connection within 60 s. The cause quotes the
  *   end of the error output. {@link StoppedError} when `signal` is aborted.
  */
@@ -47,9 +50,10 @@ export async function connectOrStart<Connected>(
   program: BackgroundProgram,
   clock: Clock,
   signal: StopSignal,
+  started?: StartedProgram,
 ): Promise<Connected> {
   const deadlineMs = clock.now() + START_TIMEOUT_MS;
-  let child: StartedProgram | undefined;
+  let child = started;
   try {
     for (;;) {
       try {
@@ -62,7 +66,7 @@ export async function connectOrStart<Connected>(
       await sleep(clock, POLL_MS, signal);
     }
   } catch (reason) {
-    if (signal.aborted) child?.terminate();
+    if (signal.aborted && program.outlivesAbort?.() !== true) child?.terminate();
     throw reason;
   } finally {
     child?.unref();

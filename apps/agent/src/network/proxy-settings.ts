@@ -1,0 +1,58 @@
+import { renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { definedFields } from '@cloudless/base';
+import { makeDirectorySync } from '@cloudless/app-kit';
+import type { AgentConfig } from '../agent-config.js';
+import { usesTls } from '../tls-settings.js';
+import { SETTINGS_FILE, type ProxySettings } from './control-messages.js';
+import { readHostId } from './host-id.js';
+import { NETWORK_FOLDER } from './proxy-program.js';
+
+/** Coordinators that an agent has stored. */
+type KnownCoordinators = readonly { readonly address: string }[];
+
+/**
+ * Returns the settings of the network proxy of a node.
+ * @param known - Coordinators that the agent has learned from its cluster.
+ */
+export function createProxySettings(
+  config: Pick<
+    AgentConfig,
+    | 'name'
+    | 'zone'
+    | 'region'
+    | 'dataDir'
+    | 'coordinator'
+    | 'meshListen'
+    | 'ingressHttp'
+    | 'ingressHttps'
+  >,
+  known: KnownCoordinators | undefined,
+): ProxySettings {
+  const { name: nodeId, zone, region, dataDir, coordinator } = config;
+  const { meshListen, ingressHttp, ingressHttps } = config;
+  return {
+    ...{ nodeId, zone, region, dataDir, hostId: readHostId(), usesTls: usesTls(config) },
+    coordinators: listCoordinators(coordinator, known),
+    ...definedFields({ meshListen, ingressHttp, ingressHttps }),
+  };
+}
+
+/** Addresses for the proxy: the configured ones, then those of the coordinators that are known. */
+export function listCoordinators(
+  configured: readonly string[],
+  known: KnownCoordinators = [],
+): readonly string[] {
+  const { protocol } = new URL(configured[0] ?? '');
+  const all = new Set([...configured, ...known.map(({ address }) => address)]);
+  return [...all].filter((address) => address.startsWith(protocol));
+}
+
+/** Writes the settings, whole or not at all, to the place where the proxy reads them. */
+export function writeProxySettings(settings: ProxySettings): void {
+  const directory = join(settings.dataDir, NETWORK_FOLDER);
+  makeDirectorySync(directory, 0o700);
+  const file = join(directory, SETTINGS_FILE);
+  writeFileSync(`${file}.draft`, JSON.stringify(settings), { mode: 0o600 });
+  renameSync(`${file}.draft`, file);
+}
