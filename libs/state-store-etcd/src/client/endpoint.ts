@@ -39,6 +39,8 @@ export class Endpoint {
   readonly maintenance: Client<typeof Maintenance>;
   readonly auth: Client<typeof Auth>;
   readonly watch: Client<typeof Watch>;
+  /** Asks over the connection of the watches. */
+  private readonly streamsMaintenance: Client<typeof Maintenance>;
   /** Monotonic time until which other endpoints are preferred. */
   suspectUntil = 0;
   private readonly calls: Http2SessionManager;
@@ -65,7 +67,9 @@ export class Endpoint {
     this.lease = createClient(Lease, transport);
     this.maintenance = createClient(Maintenance, transport);
     this.auth = createClient(Auth, transport);
-    this.watch = createClient(Watch, toTransport(this.streams));
+    const streamsTransport = toTransport(this.streams);
+    this.watch = createClient(Watch, streamsTransport);
+    this.streamsMaintenance = createClient(Maintenance, streamsTransport);
   }
 
   /**
@@ -100,6 +104,16 @@ export class Endpoint {
     } finally {
       timer.cancel();
     }
+  }
+
+  /**
+   * Asks the member for its status over the connection of the watches: a slow or broken connection
+   * for calls says nothing about them. Does nothing while there are no watches.
+   * @throws when there is no answer within `timeoutMs`, and what the member answers instead.
+   */
+  async checkStreams(timeoutMs: number, signal: AbortSignal): Promise<void> {
+    if (this.streams.state() !== 'open') return;
+    await this.streamsMaintenance.status({}, { timeoutMs, signal });
   }
 
   /** Ends all watches of this endpoint, which then continue at another one. */

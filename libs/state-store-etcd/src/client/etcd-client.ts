@@ -50,8 +50,12 @@ export interface CallSettings {
   readonly signal: AbortSignal;
 }
 
-/** Time in which a member that did not answer a call has to answer that it runs. */
-const PROBE_MS = 450;
+/**
+ * Time in which a member that did not answer a call has to answer over the connection of its
+ * watches. Longer than the limit of a renewal, so that a slow member keeps its watches; shorter than
+ * the PINGs of a connection need to find a dead member (8 s).
+ */
+const PROBE_MS = 1_000;
 /** Time for which other members are preferred after a member did not answer. */
 const SUSPECT_MS = 3_000;
 /** The same after a member answered that it cannot serve, for example without a leader. */
@@ -311,16 +315,14 @@ export class EtcdClient {
   }
 
   /**
-   * Ends the watches of a member that answers nothing: they continue at another one. A member that is
-   * only slow, for example because etcd has no leader, keeps them.
+   * Ends the watches of a member whose connection of watches answers nothing: they continue at
+   * another member. A member that is only slow, for example because etcd has no leader, keeps them.
    */
   private async checkStreams(endpoint: Endpoint): Promise<void> {
     if (this.probing.has(endpoint)) return;
     this.probing.add(endpoint);
     try {
-      await endpoint.connect('calls', PROBE_MS);
-      const { signal } = this.closing;
-      await endpoint.maintenance.status({}, { timeoutMs: PROBE_MS, signal });
+      await endpoint.checkStreams(PROBE_MS, this.closing.signal);
     } catch (reason) {
       // A member that refuses the call answers.
       if (toEtcdFailure(reason).outcome === 'unknown') endpoint.resetStreams();

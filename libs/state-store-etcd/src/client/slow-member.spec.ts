@@ -12,48 +12,63 @@ import { EtcdClient, RENEW } from './etcd-client.js';
 
 const START = { key: Uint8Array.of(1), rangeEnd: Uint8Array.of(2), startRevision: 1n };
 
+/** Header that the server adds to requests on a connection that has a watch. */
+const OF_WATCHES = 'x-connection-of-watches';
+
 function gate() {
   let open = (): void => undefined;
   const opened = new Promise<void>((resolve) => (open = resolve));
   return { opened, open };
 }
 
+/** The connections on which a member answers questions about its status. */
+type Answers = 'all' | 'none' | 'of watches';
+
 describe('a member of etcd that answers no renewal in time', () => {
   let server: Http2Server;
   let client: EtcdClient;
-  let isSilent: boolean;
-  const asked = { current: gate() };
+  let answers: Answers;
+  /** Opened when the member answers a question about its status. */
+  const answered = { current: gate() };
   const changed = { current: gate() };
   const closed = gate();
 
   beforeAll(async () => {
     const untilClosed = (): Promise<never> =>
       closed.opened.then(() => Promise.reject(new Error('closed')));
-    server = createHttp2Server(
-      connectNodeAdapter({
-        routes: (router) => {
-          router.service(Lease, { leaseKeepAlive: () => never(closed.opened) });
-          router.service(Maintenance, {
-            status: async () => {
-              asked.current.open();
-              return isSilent ? untilClosed() : {};
-            },
-          });
-          router.service(Watch, {
-            watch: async function* () {
-              yield { created: true };
-              await Promise.race([changed.current.opened, closed.opened]);
-              yield { created: false };
-            },
-          });
-        },
-      }),
-    );
+    const handle = connectNodeAdapter({
+      routes: (router) => {
+        router.service(Lease, { leaseKeepAlive: () => never(closed.opened) });
+        router.service(Maintenance, {
+          status: async (_request, { requestHeader }) => {
+            const isOfWatches = requestHeader.has(OF_WATCHES);
+            if (answers === 'none' || (answers === 'of watches' && !isOfWatches))
+              return untilClosed();
+            answered.current.open();
+            return {};
+          },
+        });
+        router.service(Watch, {
+          watch: async function* () {
+            yield { created: true };
+            await Promise.race([changed.current.opened, closed.opened]);
+            yield { created: false };
+          },
+        });
+      },
+    });
+    const withWatches = new WeakSet<object>();
+    server = createHttp2Server((request, response) => {
+      const { session } = request.stream;
+      if (session !== undefined && request.url.endsWith('/Watch')) withWatches.add(session);
+      if (session !== undefined && withWatches.has(session)) request.headers[OF_WATCHES] = 'yes';
+      handle(request, response);
+    });
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
   });
   beforeEach(() => {
-    asked.current = gate();
+    answered.current = gate();
     changed.current = gate();
     const { port } = server.address() as AddressInfo;
     const endpoints = [`http://127.0.0.1:${port}`];
@@ -73,21 +88,23 @@ describe('a member of etcd that answers no renewal in time', () => {
       throw new Error('no answer');
     });
 
-  it('keeps its watches while it answers anything', async () => {
-    isSilent = false;
-    const watch = await WatchStream.open(client, START);
-    expect((await watch.next()).created).toBe(true);
-    const next = watch.next();
-    await expect(renew()).rejects.toMatchObject({ kind: 'deadline' });
-    await asked.current.opened;
-    await client.call(RENEW, ({ maintenance }, settings) => maintenance.status({}, settings));
-    changed.current.open();
-    expect((await next).created).toBe(false);
-    watch.close();
-  });
+  it.each(['all', 'of watches'] as const)(
+    'keeps its watches while it answers on these connections: %s',
+    async (connections) => {
+      answers = connections;
+      const watch = await WatchStream.open(client, START);
+      expect((await watch.next()).created).toBe(true);
+      const next = watch.next();
+      await expect(renew()).rejects.toMatchObject({ kind: 'deadline' });
+      await Promise.race([answered.current.opened, next]); // rejects when the watch is reset
+      changed.current.open();
+      expect((await next).created).toBe(false);
+      watch.close();
+    },
+  );
 
   it('loses its watches when it answers nothing', async () => {
-    isSilent = true;
+    answers = 'none';
     const watch = await WatchStream.open(client, START);
     await watch.next();
     const next = watch.next();

@@ -25,11 +25,15 @@ describeEtcd('the history of a store on etcd', () => {
   /** Leads for some changes, in a process of its own, of which every third is a deletion. */
   async function lead(store: EtcdStateStore, changes: number): Promise<void> {
     store.setCompacting(true);
-    for (let change = 1; change <= changes; change += 1) {
-      const isDeletion = change % 3 === 0;
+    await change(store, changes);
+    await store.waitUntilCompacted();
+  }
+
+  async function change(store: EtcdStateStore, changes: number): Promise<void> {
+    for (let number = 1; number <= changes; number += 1) {
+      const isDeletion = number % 3 === 0;
       await store.txn([], [isDeletion ? { delete: 'a' } : { put: 'a', value: VALUE }]);
     }
-    await store.waitUntilCompacted();
   }
 
   it.each([
@@ -52,6 +56,24 @@ describeEtcd('the history of a store on etcd', () => {
       }
     },
   );
+
+  it('is dropped by a leader that writes almost nothing, after all coordinators have restarted', async () => {
+    for (let term = 1; term <= 3; term += 1) {
+      const store = await open();
+      await change(store, 150); // and ends before it compacts
+      await store.close();
+    }
+    const store = await open();
+    try {
+      await lead(store, 1);
+      const newest = await store.revision();
+      const tooOld = newest - BigInt(HISTORY_LIMIT * 1.5);
+      await expect(readFirst(store, tooOld)).rejects.toMatchObject({ kind: 'compacted' });
+      await readFirst(store, newest - BigInt(HISTORY_LIMIT));
+    } finally {
+      await store.close();
+    }
+  });
 
   it('keeps its newest changes when a former leader and its successor compact at once', async () => {
     const [former, successor] = [await open(), await open()];
