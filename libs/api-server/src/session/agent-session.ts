@@ -126,15 +126,15 @@ export class AgentSession {
   }
 
   /**
-   * Returns a message of {@link outbox} as it is sent. Undefined for an order that may no longer be
-   * sent: see {@link maySendOrders}.
+   * Returns a message of {@link outbox} as it is sent. Undefined for an order, and for the message
+   * that lets a stop go on, when orders may no longer be sent: see {@link maySendOrders}.
    * @param isBinary - True when the call encodes its messages in the binary format.
    */
   toSentMessage(queued: CoordinatorMessage, isBinary: boolean): CoordinatorMessage | undefined {
     const { message } = queued;
-    if (message.case !== 'order') return queued;
+    if (message.case !== 'order' && message.case !== 'endpointsGone') return queued;
     if (!maySendOrders(this.deps.state)) return undefined;
-    return isBinary ? createOrderMessage(message.value) : queued;
+    return isBinary && message.case === 'order' ? createOrderMessage(message.value) : queued;
   }
 
   /** Asks the agent to open a tunnel. */

@@ -49,6 +49,7 @@ import {
   toVersionKeyId,
   type ClusterState,
   type ClusterView,
+  type LeadershipTerm,
 } from '@cloudless/cluster-state';
 import { freezeRecords } from '@cloudless/cluster-state/testing';
 import { createKeyEncryption } from '@cloudless/secrets';
@@ -193,6 +194,7 @@ export class ApiTestBed {
     clock = new ManualClock(),
     historyLimit,
     identity,
+    isElected = false,
     secretKeys = createTestSecretKeys(),
     seed = 2,
     store = createMemoryStateStore({
@@ -204,6 +206,8 @@ export class ApiTestBed {
     readonly historyLimit?: number;
     /** Default: a cluster without TLS. */
     readonly identity?: IdentityPort;
+    /** True: leads by an election, in its first term. Default: takes the leadership at its start. */
+    readonly isElected?: boolean;
     /** Default: with a key-encryption key. */
     readonly secretKeys?: SecretKeys;
     /** Of the random numbers of the API. Give each coordinator of one store another. Default: 2. */
@@ -211,13 +215,15 @@ export class ApiTestBed {
     /** Default: an empty store. */
     readonly store?: StateStore;
   } = {}): Promise<ApiTestBed> {
-    const state = await openClusterState({
+    const opened = await openClusterState({
       store,
       clock,
       random: createSeededRandom(1),
       log: silentLog,
       holder: 'test',
+      leadership: isElected ? 'follow' : 'takeAtStart',
     });
+    const state = isElected ? await elect(opened, clock) : opened;
     freezeRecords(state);
     return new ApiTestBed(clock, store, state, identity, secretKeys, createSeededRandom(seed));
   }
@@ -486,3 +492,19 @@ function createSimulatedState(view: ClusterView): SimulatedState {
       ),
   };
 }
+
+/** Lets the only coordinator of a store win an election, and returns the state of its term. */
+async function elect(state: ClusterState, clock: ManualClock): Promise<ClusterState> {
+  const terms: LeadershipTerm[] = [];
+  state.onRoleChange((change) => {
+    if (change.role === 'leader') terms.push(change.term);
+  });
+  state.joinElection({ address: 'http://c1', coordinatorId: 'c1' });
+  for (;;) {
+    const [term] = terms;
+    if (term !== undefined) return state.inTerm(term);
+    await clock.advance(ELECTION_STEP_MS);
+  }
+}
+
+const ELECTION_STEP_MS = 10;

@@ -1,8 +1,13 @@
 import { create } from '@bufbuild/protobuf';
+import { CoordinatorMessageSchema } from '@cloudless/api';
 import { LeaderRecordSchema } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
 import { DurableRecords } from '../parts/durable-records.js';
-import { createLeadershipChecker, findSeveralLeaders } from './leadership-checkers.js';
+import {
+  createLeadershipChecker,
+  findLateOrder,
+  findSeveralLeaders,
+} from './leadership-checkers.js';
 
 const view = new DurableRecords();
 const none = { alive: new Set<string>(), draining: new Set<string>(), cordoned: new Set<string>() };
@@ -53,4 +58,13 @@ it('findSeveralLeaders finds two coordinators that act as leader', () => {
   const [a, b] = ['a', 'b'].map((id) => ({ id, isActing: true }));
   expect(findSeveralLeaders([a!, { ...b!, isActing: false }])).toEqual([]);
   expect(findSeveralLeaders([a!, b!])).toEqual(['7: a and b act as leader at the same time']);
+});
+
+it('findLateOrder finds an order of an earlier term than that of the newest leader', () => {
+  const value = { epoch: 2n, replicaId: 'w-0', order: { case: 'stop', value: {} } } as const;
+  const order = create(CoordinatorMessageSchema, { message: { case: 'order', value } });
+  expect([1n, 2n].map((epoch) => findLateOrder(order, epoch))).toEqual([undefined, undefined]);
+  expect(findLateOrder(order, 3n)).toBe(
+    '7: the leader of epoch 2 orders to stop w-0, but the leader has epoch 3',
+  );
 });

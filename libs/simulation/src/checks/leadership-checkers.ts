@@ -1,3 +1,4 @@
+import type { AgentMessage, CoordinatorMessage } from '@cloudless/api';
 import type { LeaderRecord } from '@cloudless/api/store';
 import type { RecordKind } from '@cloudless/cluster-state';
 import type { Checker } from './commit-checkers.js';
@@ -39,4 +40,18 @@ export interface PossibleLeader {
 export function findSeveralLeaders(coordinators: readonly PossibleLeader[]): readonly string[] {
   const acting = coordinators.filter(({ isActing }) => isActing).map(({ id }) => id);
   return acting.length > 1 ? [`7: ${acting.join(' and ')} act as leader at the same time`] : [];
+}
+
+/**
+ * Returns a violation when a coordinator sends an order of an older term than the newest: its lease
+ * had run out before the next leader was elected.
+ * @param leaderEpoch - Epoch of the newest leader record.
+ */
+export function findLateOrder(
+  { message }: AgentMessage | CoordinatorMessage,
+  leaderEpoch: bigint,
+): string | undefined {
+  if (message?.case !== 'order' || message.value.epoch >= leaderEpoch) return undefined;
+  const { epoch, order, replicaId } = message.value;
+  return `7: the leader of epoch ${epoch} orders to ${order.case ?? '?'} ${replicaId}, but the leader has epoch ${leaderEpoch}`;
 }

@@ -1,5 +1,6 @@
 import type {
   ControlRecord,
+  LeaderRecord,
   NodeRecord,
   ReplicaRecord,
   RequestRecord,
@@ -14,6 +15,8 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import type { LoggedTransaction } from '@cloudless/state-store';
+
+const LEADER_RECORD_KEY = '/leader/leader';
 
 /** The part of a cluster view that checkers read, and that {@link DurableRecords} implements. */
 export type CheckedView = Pick<
@@ -47,6 +50,11 @@ export class DurableRecords implements CheckedView {
   private readonly replicaIdsByNode = new Map<string, Set<string>>();
   /** The newest decoded record of each key. */
   private readonly recordByKey = new Map<string, RecordChange['after']>();
+
+  /** Epoch of the newest leadership; 0 before the first. */
+  get leaderEpoch(): bigint {
+    return (this.recordByKey.get(LEADER_RECORD_KEY) as LeaderRecord | undefined)?.epoch ?? 0n;
+  }
 
   /**
    * Applies a transaction.

@@ -1,10 +1,12 @@
+import type { AgentMessage, CoordinatorMessage } from '@cloudless/api';
 import type { LoggedTransaction } from '@cloudless/state-store';
 import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
 import type { Checker, Commit } from '../checks/commit-checkers.js';
 import type { ContainerChecker } from '../checks/container-checker.js';
+import { findLateOrder } from '../checks/leadership-checkers.js';
 import type { DurableRecords } from '../parts/durable-records.js';
 import type { NodeFacts } from '../parts/node-facts.js';
-import { describeChange } from './trace-lines.js';
+import { describeChange, describeMessage } from './trace-lines.js';
 import type { Trace } from './trace.js';
 
 export interface CommitMonitorDeps {
@@ -18,7 +20,10 @@ export interface CommitMonitorDeps {
   readonly reportViolation: (text: string) => void;
 }
 
-/** Applies durable transactions to the records, traces them, and runs every checker on each. */
+/**
+ * Applies durable transactions to the records, traces them, and runs every checker on each. Also
+ * traces and checks the messages of sessions.
+ */
 export class CommitMonitor {
   /** Number of checked transactions. */
   count = 0;
@@ -41,6 +46,22 @@ export class CommitMonitor {
   check(): void {
     if (this.unchecked.length === 0) return;
     for (const transaction of this.unchecked.splice(0)) this.checkTransaction(transaction);
+  }
+
+  /**
+   * Traces a message between a coordinator and the agent of a node as it is sent, and checks that the
+   * leader of the newest committed term sends its orders.
+   */
+  recordMessage(
+    nodeId: string,
+    direction: 'up' | 'down',
+    message: AgentMessage | CoordinatorMessage,
+  ): void {
+    const { records, trace, reportViolation } = this.deps;
+    const line = describeMessage(nodeId, direction, message);
+    if (line !== undefined) trace.add(line.source, line.text);
+    const late = findLateOrder(message, records.leaderEpoch);
+    if (late !== undefined) reportViolation(late);
   }
 
   private checkTransaction(transaction: LoggedTransaction): void {

@@ -43,7 +43,6 @@ import type { SimClusterOptions, SimOutcome } from './sim-outcome.js';
 import { SingleCoordinator } from './single-coordinator.js';
 import { NetworkPart } from './network-part.js';
 import { SimOperator } from './sim-operator.js';
-import { describeMessage } from './trace-lines.js';
 import { Trace } from './trace.js';
 
 export type { SimClusterOptions, SimOutcome } from './sim-outcome.js';
@@ -290,10 +289,7 @@ export class SimCluster {
       log,
       addresses: this.coordinators.addresses,
       coordinator: (address) => this.coordinators.at(address),
-      onMessage: (direction, message) => {
-        const line = describeMessage(id, direction, message);
-        if (line !== undefined) this.trace.add(line.source, line.text);
-      },
+      onMessage: (direction, message) => this.commits.recordMessage(id, direction, message),
       observer: {
         onContainerEvent: (simNode, event) => {
           const { status } = event;
