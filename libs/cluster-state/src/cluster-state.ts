@@ -263,12 +263,7 @@ export class ClusterState {
     kinds: readonly RecordKind[],
     signal: StopSignal,
   ): AsyncGenerator<HistoricChanges> {
-    return streamChangesAfter(
-      { store: this.core.options.store, follower: this.core.follower },
-      after,
-      kinds,
-      signal,
-    );
+    return streamChangesAfter(this.core.history, after, kinds, signal);
   }
 
   /**
@@ -277,10 +272,7 @@ export class ClusterState {
    *   view ends.
    */
   checkRevision(revision: Revision): Promise<void> {
-    return checkRevision(
-      { store: this.core.options.store, follower: this.core.follower },
-      revision,
-    );
+    return checkRevision(this.core.history, revision);
   }
 
   /**

@@ -1,4 +1,10 @@
-import { definedFields, CloudlessError, errorKindOf, type StopSignal } from '@cloudless/base';
+import {
+  definedFields,
+  CloudlessError,
+  errorKindOf,
+  Wakeup,
+  type StopSignal,
+} from '@cloudless/base';
 import type { Change, Revision, StateStore } from '@cloudless/state-store';
 import {
   decodeRecord,
@@ -7,8 +13,9 @@ import {
   type RecordKind,
   type RecordOf,
 } from './records/records.js';
-import { ChangeBuffer } from './view/change-buffer.js';
-import type { Stored } from './view/record-change.js';
+import type { RecentChanges } from './view/recent-changes.js';
+import type { RecordChange, Stored } from './view/record-change.js';
+import type { SharedRead } from './view/shared-read.js';
 import type { ViewFollower } from './view/view-follower.js';
 
 /**
@@ -33,14 +40,19 @@ export interface HistorySource {
     ViewFollower,
     'failure' | 'onBatch' | 'onEnd' | 'view' | 'waitForRevision'
   >;
-  /** Revisions that may wait for one reader of the view. Default: that of {@link ChangeBuffer}. */
-  readonly maxBuffered?: number;
+  /** The newest changes of the view. */
+  readonly recent: RecentChanges;
+  /** The newest revision of the store. */
+  readonly newestRevision: SharedRead<Revision>;
 }
 
+/** Revisions that a reader takes at once, so that slow readers hold little. */
+const TAKEN_AT_ONCE = 100;
+
 /**
- * Implements `ClusterState.changesAfter`. Reads what the view has already shown from the store, and
- * what follows from the view, which all readers share: a watch of the store for each reader would
- * deliver and decode every change once for each of them.
+ * Implements `ClusterState.changesAfter`. All readers share the newest changes of the view: a watch
+ * of the store for each reader would deliver and decode every change once for each of them. Only a
+ * reader that is further behind reads the history of the store, until the shared changes follow.
  */
 export async function* streamChangesAfter(
   source: HistorySource,
@@ -48,48 +60,43 @@ export async function* streamChangesAfter(
   kinds: readonly RecordKind[],
   signal: StopSignal,
 ): AsyncGenerator<HistoricChanges> {
-  const { follower } = source;
+  const { follower, recent } = source;
   await checkRevision(source, after);
+  if (signal.aborted) return;
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
-  if (signal.aborted) return;
   signal.addEventListener('abort', stop);
-  const unsubscribe = follower.onEnd(stop);
+  const changed = new Wakeup();
+  const unsubscribes = [follower.onEnd(stop), follower.onBatch(() => changed.wake())];
   let position = after;
-  let buffer: ChangeBuffer | undefined;
   try {
     while (!stopping.signal.aborted) {
-      if (position < follower.view.revision)
+      if (!recent.covers(position)) {
         for await (const batch of readStore(source, position, kinds, stopping.signal)) {
           yield batch;
           position = batch.revision;
         }
-      // No change of the view is between this comparison and the subscription.
-      if (stopping.signal.aborted || position < follower.view.revision) continue;
-      buffer = new ChangeBuffer(follower, kinds, source.maxBuffered);
-      for (;;) {
-        const taken = await buffer.take(stopping.signal);
-        if (taken.length === 0) break;
-        for (const batch of taken) {
-          if (stopping.signal.aborted) break;
-          if (batch.revision <= position) continue; // the store was ahead of the view
-          yield batch;
-          position = batch.revision;
-        }
+        continue;
       }
-      buffer.close();
+      const taken = recent.listAfter(position, TAKEN_AT_ONCE);
+      // No change of the view is between the list and the wait.
+      if (taken.length === 0) await changed.wait(stopping.signal);
+      for (const { revision, changes } of taken) {
+        if (stopping.signal.aborted) break;
+        yield { revision, changes: selectKinds(changes, kinds) };
+        position = revision;
+      }
     }
     if (follower.failure !== undefined) throw follower.failure;
   } finally {
-    buffer?.close();
-    unsubscribe();
+    for (const unsubscribe of unsubscribes) unsubscribe();
     signal.removeEventListener('abort', stop);
   }
 }
 
-/** Streams the changes after a revision from the store, until the view shows no later ones. */
+/** Streams the changes after a revision from the store, until the recent changes follow. */
 async function* readStore(
-  { store, follower }: HistorySource,
+  { store, recent }: HistorySource,
   after: Revision,
   kinds: readonly RecordKind[],
   signal: AbortSignal,
@@ -98,7 +105,7 @@ async function* readStore(
     // Watches all keys, so that every revision is delivered.
     for await (const { revision, changes } of store.watch({ prefix: '', after, signal })) {
       yield { revision, changes: changes.flatMap((change) => toHistoricChanges(change, kinds)) };
-      if (revision >= follower.view.revision) return;
+      if (recent.covers(revision)) return;
     }
     if (!signal.aborted)
       throw new CloudlessError('STORE_UNAVAILABLE', 'the state store was closed');
@@ -151,11 +158,11 @@ export async function readRecordsAt<Kind extends RecordKind>(
 
 /** Implements `ClusterState.checkRevision`. */
 export async function checkRevision(
-  { store, follower }: HistorySource,
+  { follower, newestRevision }: Pick<HistorySource, 'follower' | 'newestRevision'>,
   after: Revision,
 ): Promise<void> {
   if (follower.failure !== undefined) throw follower.failure;
-  const newest = await store.revision();
+  const newest = await newestRevision.read();
   if (after > newest) {
     throw new CloudlessError(
       'compacted',
@@ -173,6 +180,16 @@ function createCompactedError(after: Revision, cause: unknown): CloudlessError {
     { cause },
   );
 }
+
+function selectKinds(
+  changes: readonly RecordChange[],
+  kinds: readonly RecordKind[],
+): readonly HistoricChange[] {
+  const selected = changes.filter(({ kind }) => kinds.includes(kind));
+  return selected.length === 0 ? NO_CHANGES : selected;
+}
+
+const NO_CHANGES: readonly HistoricChange[] = [];
 
 function toHistoricChanges(change: Change, kinds: readonly RecordKind[]): HistoricChange[] {
   const parsed = parseKey(change.kind === 'put' ? change.entry.key : change.key);

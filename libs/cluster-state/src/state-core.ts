@@ -17,6 +17,7 @@ import {
   type Tracer,
 } from '@cloudless/base';
 import { RevisionConflictError, type Revision, type StateStore } from '@cloudless/state-store';
+import type { HistorySource } from './history.js';
 import type { CandidateIdentity } from './leadership/campaign.js';
 import { LeaderElection } from './leadership/leader-election.js';
 import { LeadershipMetrics } from './leadership/leadership-metrics.js';
@@ -27,6 +28,7 @@ import { CLUSTER_ID_KEY, LEADER_KEY, SCHEMA_VERSION, toEventId, toKey } from './
 import { readClusterLayout } from './records/cluster-layout.js';
 import { StateMetrics } from './state-metrics.js';
 import { Transaction, type EventStamp } from './transaction/transaction.js';
+import { RecentChanges } from './view/recent-changes.js';
 import { SharedRead } from './view/shared-read.js';
 import { FollowRetries } from './view/follow-retries.js';
 import { ViewComparison } from './view/view-comparison.js';
@@ -63,6 +65,8 @@ export class StateCore {
   readonly restoredState: RestoredStateTracker;
   /** The newest revision of the store. */
   readonly newestRevision: SharedRead<Revision>;
+  /** What readers of earlier changes need. */
+  readonly history: HistorySource;
   private readonly metrics: StateMetrics;
   private cluster: ClusterRecord | undefined;
   private eventCount = 0;
@@ -76,7 +80,10 @@ export class StateCore {
     this.newestRevision = new SharedRead(() => store.revision());
     const retries = mode === 'follow' ? new FollowRetries(clock, options.random, log) : undefined;
     this.follower = new ViewFollower(store, log, retries);
-    const { view } = this.follower;
+    const { follower, newestRevision } = this;
+    const recent = new RecentChanges(follower);
+    this.history = { store, follower, recent, newestRevision };
+    const { view } = follower;
     this.restoredState = new RestoredStateTracker({
       ...{ view, clock, log },
       epoch: () => this.leadership.epoch,

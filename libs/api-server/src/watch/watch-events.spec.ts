@@ -1,5 +1,7 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import { ManualClock } from '@cloudless/base/testing';
+import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 let bed: ApiTestBed;
@@ -103,6 +105,33 @@ describe('watchEvents', () => {
       if (items.length === 2) break;
     }
     expect(items).toEqual([revision, revision + 1n]);
+  });
+});
+
+describe('many watches of events', () => {
+  it('share the watch of the coordinator, also those that resume', async () => {
+    const clock = new ManualClock();
+    const inner = createMemoryStateStore({ clock });
+    let watches = 0;
+    const watch: StateStore['watch'] = (request) => {
+      watches += 1;
+      return inner.watch(request);
+    };
+    const store = Object.assign(Object.create(inner) as StateStore, { watch });
+    await bed.stop();
+    bed = await ApiTestBed.open({ clock, store });
+    await bed.putNode('node-1');
+    const { revision: afterRevision } = bed.state.view();
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    const read = Promise.all(
+      Array.from({ length: 30 }, (_, index) =>
+        readEvents(index % 2 === 0 ? { afterRevision } : {}, index % 2 === 0 ? 3 : 1),
+      ),
+    );
+    const resumed = ['CordonNode', 'NodeCordoned', 'bookmark'];
+    for (const [index, reasons] of (await read).entries())
+      expect(reasons).toEqual(index % 2 === 0 ? resumed : ['bookmark']);
+    expect(watches).toBe(1);
   });
 });
 

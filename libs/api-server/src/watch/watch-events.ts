@@ -44,7 +44,8 @@ const EVENT_ID = /^\d{10,20}-\d{10,20}$/;
 /**
  * Streams every event after `after_id` or `after_revision`, or every new event when the request has
  * neither, with a bookmark after the past events and after each 15 s of silence. No event is
- * skipped: the watch reads the history of the store at the speed of the client.
+ * skipped: the watch reads the changes that all watches share, or further in the past the history of
+ * the store, at the speed of the client.
  * @param isVisible - Returns true for the namespaces whose events are sent; empty in its argument for
  *   events that belong to no namespace. Default: all events.
  * @throws kind `invalid` for a malformed `after_id`, and for `after_id` with `after_revision`;

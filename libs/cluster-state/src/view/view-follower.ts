@@ -32,6 +32,8 @@ export interface ViewBatch {
   /** Empty when the revision changed no known record. */
   readonly changes: readonly RecordChange[];
   readonly revision: Revision;
+  /** Bytes of the keys and values of the records before and after, as the store holds them. */
+  readonly bytes: number;
   /** True for a snapshot, which may stand for many revisions. */
   readonly isSnapshot: boolean;
 }
@@ -304,10 +306,14 @@ export class ViewFollower {
     revision: Revision,
     isSnapshot: boolean,
   ): void {
-    const changes = decoded.map(({ kind, id, after }) => this.view.apply(kind, id, after));
+    let bytes = 0;
+    const changes = decoded.map(({ kind, id, after }) => {
+      bytes += (this.view.get(kind, id)?.bytes ?? 0) + (after?.bytes ?? 0);
+      return this.view.apply(kind, id, after);
+    });
     this.view.revision = revision;
     if (changes.length > 0) for (const listener of this.listeners) listener(changes, revision);
-    for (const listener of this.batchListeners) listener({ changes, revision, isSnapshot });
+    for (const listener of this.batchListeners) listener({ changes, revision, bytes, isSnapshot });
     this.waiters.resolveUpTo(revision);
   }
 
