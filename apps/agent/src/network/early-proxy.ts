@@ -57,10 +57,7 @@ export function abandonProxy(proxy: EarlyProxy | undefined): void {
 }
 
 /** The agent tries again, and logs the reason, when the proxy cannot be started now. */
-function tryStart(
-  program: BackgroundProgram,
-  settings: ProxySettings,
-): StartedProgram | undefined {
+function tryStart(program: BackgroundProgram, settings: ProxySettings): StartedProgram | undefined {
   try {
     writeProxySettings(settings);
     const started = startBackgroundProgram(program);
