@@ -46,6 +46,20 @@ const openAccess = async (): Promise<{ client: CoordinatorClient; joinToken?: st
   return { client, joinToken: text };
 };
 const agents = new AgentProcesses(AGENTS);
+/** The coordinator whose end is a part of the benchmark. */
+let killed: unknown;
+/** Ends the benchmark when the coordinator ends by itself: its agents would never be ready then. */
+function failWithoutCoordinator(): void {
+  const program = cluster.coordinatorProcess;
+  void program.exited.then((code) => {
+    if (program === killed) return;
+    process.stderr.write(
+      `member: the coordinator ended with exit code ${code}; its last lines:\n${program.lines.slice(-10).join('\n')}\n`,
+    );
+    agents.kill();
+    process.exit(1);
+  });
+}
 const watching = new AbortController();
 try {
   const observer = new NodeObserver();
@@ -53,6 +67,7 @@ try {
   void observer
     .watch(access.client, watching.signal)
     .catch((reason: unknown) => checkWatchEnd(watching.signal, reason));
+  failWithoutCoordinator();
   const { pid } = cluster.coordinatorProcess;
 
   const startedAt = systemClock.now();
@@ -107,9 +122,11 @@ try {
 
   watching.abort();
   const agentsCpuBefore = agents.readCpuSeconds();
+  killed = cluster.coordinatorProcess;
   await cluster.coordinatorProcess.kill('SIGKILL');
   const restartedAt = systemClock.now();
   await cluster.startCoordinator();
+  failWithoutCoordinator();
   const accessAfterRestart = await openAccess();
   const observerAfterRestart = new NodeObserver();
   const watchingAgain = new AbortController();
@@ -157,6 +174,7 @@ try {
   });
 } finally {
   watching.abort();
+  killed = cluster.coordinatorProcess;
   agents.kill();
   await cluster.stop();
 }
