@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { createPruning } from './bundle/prune-definitions.mjs';
 import { root, setup } from './setup.mjs';
 
 /** Options of every bundle. */
@@ -55,17 +56,23 @@ export const coordinatorBundle = {
  * files. The code of `run` and `reset` is in two bundles: `agent-command` locks the data directory
  * and starts the network proxy, and loads `full-agent` at once then, also as a part of the start.
  */
-export const agentBundle = {
+const agentBundle = {
   ...common,
   entryPoints: {
     main: 'apps/agent/src/main.ts',
     'agent-command': 'apps/agent/src/agent-command.ts',
     'full-agent': 'apps/agent/src/full-agent.ts',
     'supervisor-command': 'apps/agent/src/supervisor-command.ts',
-    'network-proxy-command': 'apps/agent/src/network-proxy-command.ts',
     'lease-worker': 'apps/agent/src/lease/lease-worker.ts',
   },
   outdir: 'dist/apps/agent',
+};
+
+/** The bundle of the network proxy, beside those of the agent; see `createPruning`. */
+const networkProxyBundle = {
+  ...common,
+  entryPoints: { 'network-proxy-command': 'apps/agent/src/network-proxy-command.ts' },
+  outdir: agentBundle.outdir,
 };
 
 const devClusterBundle = {
@@ -74,12 +81,46 @@ const devClusterBundle = {
   outdir: 'dist/apps/dev-cluster',
 };
 
+/**
+ * Writes all bundles of the agent.
+ * @param options - options of esbuild in place of those of the bundles, such as `outdir`
+ * @returns the metafile of all bundles
+ */
+export async function buildAgent(options = {}) {
+  const { build: bundle } = await import('esbuild');
+  const [agent, proxy] = await Promise.all([
+    bundle({ ...agentBundle, ...options, metafile: true }),
+    buildNetworkProxy({ ...options, metafile: true }),
+  ]);
+  const merge = (key) => ({ ...agent.metafile[key], ...proxy.metafile[key] });
+  return { metafile: { inputs: merge('inputs'), outputs: merge('outputs') } };
+}
+
+/**
+ * Writes the bundle of the network proxy.
+ * @param options - as for `buildAgent`
+ * @returns the result of esbuild
+ */
+export async function buildNetworkProxy(options = {}) {
+  const plugins = [createPruning(await bundleWholeNetworkProxy())];
+  const { build: bundle } = await import('esbuild');
+  return bundle({ ...networkProxyBundle, ...options, plugins });
+}
+
+/** @returns the text of the bundle of the network proxy with all API definitions */
+export async function bundleWholeNetworkProxy() {
+  const { build: bundle } = await import('esbuild');
+  const { outputFiles } = await bundle({ ...networkProxyBundle, sourcemap: false, write: false });
+  return outputFiles[0].text;
+}
+
 /** @returns when all bundles are written */
 export async function build() {
   const { build: bundle } = await import('esbuild');
   const [{ metafile }] = await Promise.all([
     bundle({ ...cliBundle, metafile: true }),
-    ...[coordinatorBundle, agentBundle, devClusterBundle].map(bundle),
+    buildAgent(),
+    ...[coordinatorBundle, devClusterBundle].map(bundle),
   ]);
   removeStaleChunks(Object.keys(metafile.outputs));
 }

@@ -3,7 +3,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { agentBundle, coordinatorBundle } from './build.mjs';
+import { buildAgent, coordinatorBundle } from './build.mjs';
 import { packCli } from './pack-cli.mjs';
 import { packProgram } from './pack/pack-program.mjs';
 import { root, setup } from './setup.mjs';
@@ -29,8 +29,7 @@ export async function packAll(folder) {
     app: 'agent',
     name: 'cloudless-agent',
     description: 'The agent of a Cloudless cluster: runs workloads on a machine.',
-    writeBundle: (stage) =>
-      build({ ...agentBundle, outdir: stage, sourcemap: false, metafile: true }),
+    writeBundle: (stage) => buildAgent({ outdir: stage, sourcemap: false }),
     // Without it the agent has no terminals (`exec -t`).
     native: [
       {

@@ -2,8 +2,10 @@
 // decides how long a node is without a network proxy, and unlike a time is equal on every machine.
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
-import { build } from 'esbuild';
-import { agentBundle } from '../build.mjs';
+import { toJson } from '@bufbuild/protobuf';
+import { DescriptorProtoSchema, ServiceDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
+import { buildAgent, buildNetworkProxy, bundleWholeNetworkProxy } from '../build.mjs';
+import { collectTypes, listUsed, readDefinitions } from '../bundle/prune-definitions.mjs';
 
 /** Packages and code for the agent itself. */
 const OF_AGENT =
@@ -14,11 +16,12 @@ const OF_FULL_AGENT =
   /node_modules\/(@connectrpc|@bufbuild|@peculiar|prom-client|winston|@opentelemetry)\/|libs\/(rpc-node|runtime-cri|runtime-process|mesh)\//;
 
 /** Definitions of the API that no proxy needs. Each is decoded at the start of a process. */
-const UNUSED_API = /libs\/api\/src\/gen\/cloudless\/api\/(coordinator|admin|agent)_/;
+const UNUSED_API =
+  /libs\/api\/src\/gen\/cloudless\/api\/(coordinator_|admin_|agent_|identity_|node_pb|stats_|logs_|event_)/;
 
 let outputs;
 before(async () => {
-  const { metafile } = await build({ ...agentBundle, write: false, metafile: true });
+  const { metafile } = await buildAgent({ write: false });
   outputs = metafile.outputs;
 });
 
@@ -27,7 +30,7 @@ const EMPTY_BYTES = 300;
 
 /** @returns the source files whose code is in a bundle of the agent */
 function listInputs(name) {
-  const { inputs } = outputs[`${agentBundle.outdir}/${name}.mjs`];
+  const { inputs } = outputs[`dist/apps/agent/${name}.mjs`];
   return Object.keys(inputs).filter((input) => inputs[input].bytesInOutput > EMPTY_BYTES);
 }
 
@@ -53,3 +56,36 @@ describe('bundles of the agent', () => {
       );
     });
 });
+
+describe('the API definitions in the bundle of network-proxy', () => {
+  let whole;
+  let pruned;
+  before(async () => {
+    whole = await bundleWholeNetworkProxy();
+    const { outputFiles } = await buildNetworkProxy({ sourcemap: false, write: false });
+    pruned = outputFiles[0].text;
+  });
+
+  it('are those of the API for everything that the code uses, without the rules', () => {
+    const [before, after] = [whole, pruned].map((code) => collectTypes(readDefinitions(code)));
+    const used = listUsed(whole);
+    const names = ['NetworkUpdate', 'NetworkEndpointEntry', 'TrafficReport', 'NodeNetworkService'];
+    for (const name of names) assert.ok(used.has(`.cloudless.api.${name}`), name);
+    for (const name of used)
+      assert.deepEqual(describeType(after, name), describeType(before, name));
+  });
+
+  it('have nothing of the messages that the code does not use', () => {
+    const types = collectTypes(readDefinitions(pruned));
+    assert.deepEqual(types.get('.cloudless.api.WorkloadSpec').type.field, []);
+    assert.equal(types.has('.buf.validate.FieldRules'), false);
+  });
+});
+
+/** @returns fields or methods of a type in JSON, which has no rules; other types as their values */
+function describeType(types, name) {
+  const { type } = types.get(name) ?? assert.fail(`${name} is missing`);
+  if ('method' in type) return toJson(ServiceDescriptorProtoSchema, type);
+  if ('value' in type) return type.value.map(({ name, number }) => [name, number]);
+  return toJson(DescriptorProtoSchema, { ...type, nestedType: [], extension: [] });
+}
