@@ -22,36 +22,16 @@ export const reportsViolation = (text) => VIOLATION.test(text);
  * Runs jest. What failed among all the others is run once more, alone: a test that needs the
  * machine for itself then passes, and is named in the summary as one to mend; one that fails again
  * has failed. Nothing is run again when a test has reported a broken invariant.
- * @param lanes - what runs at once: of each lane a `name` for its reports, and the `args` of jest
- *   that select its tests. Failed tests run again when all lanes have ended.
+ * @param name - of the step: names its reports.
+ * @param args - what selects the tests.
  * @param jest - runs jest with arguments and resolves with its exit code.
  * @param scratch - a folder for reports.
  * @returns what passed, failed, was skipped (by heading) and is unsteady (by full name), the failed
  *   tests with the first line of their errors, and the slowest files with their seconds, the slowest
  *   first.
  */
-export async function jestStep({ lanes, jest, scratch }) {
-  const firsts = await Promise.all(
-    lanes.map(({ name, args }) => runJest(`${name}.json`, args, jest, scratch)),
-  );
-  const results = [];
-  for (const [index, lane] of lanes.entries())
-    results.push(await repeatFailed(lane, firsts[index], jest, scratch));
-  return results.reduce(joinResults);
-}
-
-/** The sums and lists of two results. */
-export const joinResults = (first, second) => ({
-  passed: first.passed + second.passed,
-  failed: first.failed + second.failed,
-  skipped: [...(first.skipped ?? []), ...(second.skipped ?? [])],
-  unsteady: [...(first.unsteady ?? []), ...(second.unsteady ?? [])],
-  failures: [...(first.failures ?? []), ...(second.failures ?? [])],
-  slowest: slowestOf([...(first.slowest ?? []), ...(second.slowest ?? [])]),
-});
-
-/** Runs the failed files of a lane once more, alone, and returns the result of both runs. */
-async function repeatFailed({ name, args }, first, jest, scratch) {
+export async function jestStep({ name, args, jest, scratch }) {
+  const first = await runJest(`${name}.json`, args, jest, scratch);
   const again = first.failedFiles;
   const isFinal = first.isBroken || first.failures.some(({ isViolation }) => isViolation);
   if (again.length === 0 || again.length > AGAIN_AT_MOST || isFinal) return toResult(first);
@@ -117,7 +97,7 @@ function summary(result, code) {
     passed: result.numPassedTests,
     failed: isBroken ? 1 : failed,
     skipped: skippedIn(testResults),
-    slowest: slowestOf(testResults.map(toTimedFile)),
+    slowest: slowestOf(testResults),
     failedFiles: bad.map(({ name }) => name),
     failures: isBroken ? [broken] : bad.flatMap(failuresIn),
     passedIn: (files) =>
@@ -148,14 +128,16 @@ function describeError(text) {
   return { error: error.trim().slice(0, 200), isViolation: reportsViolation(plain) };
 }
 
-/** The files that took longest, the slowest first. */
-const slowestOf = (files) => files.sort((a, b) => b.seconds - a.seconds).slice(0, SLOWEST_SHOWN);
-
-/** A test file with the whole seconds that its tests took. */
-const toTimedFile = ({ name, startTime, endTime }) => ({
-  file: relative(process.cwd(), name),
-  seconds: Math.round((endTime - startTime) / 1_000),
-});
+/** The files that took longest, with whole seconds. */
+function slowestOf(testResults) {
+  return testResults
+    .map(({ name, startTime, endTime }) => ({
+      file: relative(process.cwd(), name),
+      seconds: Math.round((endTime - startTime) / 1_000),
+    }))
+    .sort((a, b) => b.seconds - a.seconds)
+    .slice(0, SLOWEST_SHOWN);
+}
 
 /** What was skipped, by the heading that says why: how many tests. */
 function skippedIn(testResults) {

@@ -43,8 +43,7 @@ async function runStep(...reports) {
     return Promise.resolve(next.code ?? (next.numFailedTests > 0 ? 1 : 0));
   };
   const name = `step-${Math.random().toString(36).slice(2)}`;
-  const lanes = [{ name, args: ['--maxWorkers=2'] }];
-  const result = await jestStep({ lanes, jest, scratch });
+  const result = await jestStep({ name, args: ['--maxWorkers=2'], jest, scratch });
   return { result, calls };
 }
 
@@ -86,35 +85,6 @@ describe('jestStep', () => {
       assert.equal(calls.length, 1);
       assert.equal(result.failed, 1);
     });
-
-  it('runs lanes at once, and repeats the failed files of a lane when all lanes have ended', async () => {
-    const events = [];
-    let endSlow;
-    const slow = new Promise((resolve) => (endSlow = resolve));
-    const jest = async (args) => {
-      const file = args.find((arg) => arg.startsWith('--outputFile=')).split('=')[1];
-      const name = args.includes('--runInBand') ? 'again' : args[0];
-      events.push(`begin ${name}`);
-      // The slow lane ends after the quick lane has failed.
-      await (name === 'slow' ? slow : Promise.resolve());
-      if (name === 'quick') setImmediate(endSlow);
-      const test = name === 'quick' ? failed('b') : passed('b');
-      writeFileSync(file, JSON.stringify(report({ [`${args[0]}.spec.ts`]: [test] })));
-      events.push(`end ${name}`);
-      return name === 'quick' ? 1 : 0;
-    };
-    const lanes = ['quick', 'slow'].map((name) => ({ name: `lane-${name}`, args: [name] }));
-    const result = await jestStep({ lanes, jest, scratch });
-    assert.deepEqual(events, [
-      ...['begin quick', 'begin slow', 'end quick', 'end slow', 'begin again', 'end again'],
-    ]);
-    assert.deepEqual([result.passed, result.failed], [2, 0]);
-    assert.deepEqual(result.unsteady, ['quick.spec.ts: b: Error: late']);
-    assert.deepEqual(
-      result.slowest.map(({ file }) => file),
-      ['quick.spec.ts', 'slow.spec.ts'],
-    );
-  });
 
   it('runs nothing again when many files fail', async () => {
     const names = Array.from({ length: 7 }, (_, index) => `${index}.spec.ts`);

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { findContainers } from './containers/find.mjs';
-import { jestStep, joinResults } from './jest-step.mjs';
+import { jestStep } from './jest-step.mjs';
 import { NEWEST_LTS, installNode } from './other-node.mjs';
 import { programStep } from './program-step.mjs';
 import { root, setup } from './setup.mjs';
@@ -50,22 +50,20 @@ const run = (command, args, options = {}) =>
 const check = (action) => async () =>
   (await action()) === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
 
-/** Arguments of jest that select all unit tests. */
-const UNIT = ['--config', 'jest.config.cjs'];
 const jestProgram = join(root, 'node_modules', 'jest', 'bin', 'jest.js');
 /** End-to-end tests that start each program: what another version of Node.js would break. */
 const SHORT_E2E = '/(start-up|exec|daemon-cleanup)\\.e2e';
 
 /**
  * A step that runs tests with jest.
- * @param lanes - what runs at once: of each lane a name, and the arguments of jest.
  * @param node - The program that runs jest. Default: the Node.js of this process.
  */
 const jest =
-  (lanes, { node = process.execPath, env: variables = jestEnv } = {}) =>
+  (name, args, { node = process.execPath, env: variables = jestEnv } = {}) =>
   () =>
     jestStep({
-      lanes: Object.entries(lanes).map(([name, args]) => ({ name, args })),
+      name,
+      args,
       scratch,
       jest: (all) =>
         run(node, [jestProgram, ...all], {
@@ -96,7 +94,7 @@ async function newestNodeStep() {
   for (const name of Object.keys(containers.env)) delete newest[name];
   delete newest.CLOUDLESS_CONTAINERS;
   delete newest.CLOUDLESS_CRI_SOCKET;
-  const runJest = (name, args) => jest({ [name]: args }, { node, env: newest })();
+  const runJest = (name, args) => jest(name, args, { node, env: newest })();
   const unit = await runJest('unit-newest', [
     '--config',
     'jest.config.cjs',
@@ -112,8 +110,11 @@ async function newestNodeStep() {
   return joinResults(unit, e2e);
 }
 
-/** Runs a command, and resolves with its exit code and all that it has printed. */
-async function capture(command, args) {
+/**
+ * Runs a command, and shows what it prints when it has ended, so that the output of commands that
+ * run at once does not mix.
+ */
+async function runBuffered(command, args) {
   const output = [];
   const code = await new Promise((resolve) => {
     const child = spawn(command, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -122,35 +123,30 @@ async function capture(command, args) {
     child.once('error', () => resolve(127));
     child.once('close', (status) => resolve(status ?? 1));
   });
-  return { code, text: Buffer.concat(output).toString() };
-}
-
-/**
- * Runs a command, and shows what it prints when it has ended, so that the output of commands that
- * run at once does not mix.
- */
-async function runBuffered(command, args) {
-  const { code, text } = await capture(command, args);
-  process.stdout.write(text);
+  process.stdout.write(Buffer.concat(output));
   return code;
 }
 
 /** Tests that node runs by itself because they need no package. */
-async function nodeTests(files) {
+function nodeTests(files) {
   const args = ['--test', '--test-reporter=tap', ...files.map((file) => join(root, file))];
-  const { code, text } = await capture(process.execPath, args);
-  if (code !== 0) console.error(text);
-  const count = (what) => Number(new RegExp(`^# ${what} (\\d+)$`, 'm').exec(text)?.[1] ?? 0);
+  const { stdout, status } = spawnSync(process.execPath, args, {
+    cwd: root,
+    env,
+    encoding: 'utf8',
+  });
+  if (status !== 0) console.error(stdout);
+  const count = (what) => Number(new RegExp(`^# ${what} (\\d+)$`, 'm').exec(stdout)?.[1] ?? 0);
   return {
     passed: count('pass'),
-    failed: Math.max(count('fail') + count('cancelled'), code === 0 ? 0 : 1),
-    skipped: [...text.matchAll(/^ *ok \d+ - (.*# SKIP.*)$/gm)].map((match) => match[1]),
+    failed: Math.max(count('fail') + count('cancelled'), status === 0 ? 0 : 1),
+    skipped: [...stdout.matchAll(/^ *ok \d+ - (.*# SKIP.*)$/gm)].map((match) => match[1]),
   };
 }
 
 /** The set-up of real containers. In CI there must be a container runtime for the other tests. */
 async function containersStep() {
-  const result = await nodeTests([
+  const result = nodeTests([
     'tools/containers/packages.test.mjs',
     'tools/containers/setup.test.mjs',
   ]);
@@ -259,6 +255,16 @@ async function buildApps() {
   );
 }
 
+/** The sums and lists of two results. */
+const joinResults = (first, second) => ({
+  passed: first.passed + second.passed,
+  failed: first.failed + second.failed,
+  skipped: [...(first.skipped ?? []), ...(second.skipped ?? [])],
+  unsteady: [...(first.unsteady ?? []), ...(second.unsteady ?? [])],
+  failures: [...(first.failures ?? []), ...(second.failures ?? [])],
+  slowest: [...(first.slowest ?? []), ...(second.slowest ?? [])],
+});
+
 /**
  * A step that runs only when it is named, or with CLOUDLESS_NEWEST_NODE=true. It uses the bundles of
  * the step `build`.
@@ -295,19 +301,16 @@ const steps = {
   'buf breaking': check(() => run('buf', ['breaking', '--against', 'proto/baseline.binpb'])),
   'generated code': check(drift),
   containers: containersStep,
-  // The tests of containers mostly wait for the container runtime: in a lane of their own they leave
-  // both workers to the others.
-  unit: jest({
-    unit: [...UNIT, '--maxWorkers=2', '--ignoreProjects', 'runtime-cri'],
-    'unit-containers': [...UNIT, '--maxWorkers=1', '--selectProjects', 'runtime-cri'],
-  }),
+  unit: jest('unit', ['--config', 'jest.config.cjs', '--maxWorkers=2']),
   build: check(buildApps),
   e2e: async () =>
     joinResults(
-      await jest({
-        'e2e-parallel': ['--config', 'tools/e2e/jest.parallel.config.cjs', '--maxWorkers=2'],
-      })(),
-      await jest({ e2e: ['--config', 'tools/e2e/jest.serial.config.cjs', '--runInBand'] })(),
+      await jest('e2e-parallel', [
+        '--config',
+        'tools/e2e/jest.parallel.config.cjs',
+        '--maxWorkers=2',
+      ])(),
+      await jest('e2e', ['--config', 'tools/e2e/jest.serial.config.cjs', '--runInBand'])(),
     ),
   rotation: rotationStep,
   chaos: chaosStep,
@@ -320,6 +323,9 @@ if (unknown.length > 0) {
   console.error(`unknown step ${unknown.join(', ')}; there are ${Object.keys(steps).join(', ')}`);
   process.exit(2);
 }
+/** Checks of one thread each, which run at once. */
+const AT_ONCE = ['format', 'lint', 'types'];
+
 /** Runs a step, and returns its result with its name and its time. */
 async function runStep(name) {
   const began = performance.now();
@@ -330,30 +336,13 @@ async function runStep(name) {
 const selected = Object.keys(steps).filter((name) =>
   wanted.length > 0 ? wanted.includes(name) : isInFullRun(name),
 );
-/** The first steps: `lint`, the longest check, beside all others, which run one after the other. */
-const CHECKS = Object.keys(steps).slice(0, Object.keys(steps).indexOf('unit'));
-const isLint = (name) => name === 'lint';
-
-/** Runs steps, one after the other. */
-async function runLane(names) {
-  const results = [];
-  for (const name of names) {
-    console.log(`\n── ${name}`);
-    results.push(await runStep(name));
-  }
-  return results;
+const together = selected.filter((name) => AT_ONCE.includes(name));
+if (together.length > 0) console.log(`\n── ${together.join(', ')}`);
+const results = await Promise.all(together.map(runStep));
+for (const name of selected.filter((other) => !together.includes(other))) {
+  console.log(`\n── ${name}`);
+  results.push(await runStep(name));
 }
-
-const checks = selected.filter((name) => CHECKS.includes(name));
-const results = [
-  ...(
-    await Promise.all([
-      runLane(checks.filter(isLint)),
-      runLane(checks.filter((name) => !isLint(name))),
-    ])
-  ).flat(),
-  ...(await runLane(selected.filter((name) => !CHECKS.includes(name)))),
-];
 rmSync(scratch, { recursive: true, force: true });
 
 console.log('');
