@@ -2,8 +2,9 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { createPruning } from './bundle/prune-definitions.mjs';
 import { root, setup } from './setup.mjs';
+
+// Packages are imported only in functions: `npm run build` loads this file before `setup` installs them.
 
 /** Options of every bundle. */
 const common = {
@@ -102,6 +103,7 @@ export async function buildAgent(options = {}) {
  * @returns the result of esbuild
  */
 export async function buildNetworkProxy(options = {}) {
+  const { createPruning } = await import('./bundle/prune-definitions.mjs');
   const plugins = [createPruning(await bundleWholeNetworkProxy())];
   const { build: bundle } = await import('esbuild');
   return bundle({ ...networkProxyBundle, ...options, plugins });
