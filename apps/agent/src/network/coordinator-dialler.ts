@@ -5,6 +5,7 @@ import type { CoordinatorConnection } from '@cloudless/mesh';
 import {
   connectHttp2Session,
   createGrpcTransportOver,
+  destroySoon,
   type ClientTls,
 } from '@cloudless/rpc-node/client';
 
@@ -65,7 +66,7 @@ export class CoordinatorDialler {
             throw fromConnectError(reason);
           }
         },
-        close: () => session.destroy(),
+        close: () => destroySoon(session),
       };
     } finally {
       timer.cancel();

@@ -2,6 +2,7 @@ import { ConnectError } from '@connectrpc/connect';
 import { readErrorDetails, toLeaderMetadata } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import type { KnownLeader } from './leader-directory.js';
+import { isRefusedStream } from './refused-stream.js';
 
 /** Key of the metadata of an error: the call was refused before anything was done. */
 export const NOT_STARTED = 'not_started';
@@ -77,7 +78,8 @@ export type ForwardedFailure =
 /** Classifies the failure of a call that was sent to the leader. */
 export function classifyFailure(reason: unknown): ForwardedFailure {
   // Every error of a coordinator has a reason; those of the transport have none.
-  if (!(reason instanceof ConnectError) || !isAnswer(reason)) return 'unknown';
+  if (!(reason instanceof ConnectError) || !isAnswer(reason))
+    return isRefusedStream(reason) ? 'notStarted' : 'unknown';
   const { reason: errorReason, metadata } = readErrorDetails(reason);
   if (errorReason !== 'LEADERSHIP_LOST') return 'answered';
   return metadata[NOT_STARTED] === 'true' ? 'notStarted' : 'unknown';

@@ -196,15 +196,21 @@ describe('a coordinator that follows', () => {
     expect((await run(call)).name).toBe('web');
   });
 
-  it('repeats a call that the other coordinator has not begun', async () => {
+  const refusedStream = Object.assign(
+    new Error('Stream closed with error code NGHTTP2_REFUSED_STREAM'),
+    { code: 'ERR_HTTP2_STREAM_ERROR' },
+  );
+  it.each([
+    { by: 'the other coordinator', error: sentByServer(createNotLeaderError(undefined)) },
+    { by: 'HTTP/2', error: ConnectError.from(refusedStream, Code.Internal) },
+  ])('repeats a call that $by has refused', async ({ error }) => {
     let refusals = 3;
     follower.setLeader({
       ...createFakeLeader(bed),
       connect: () =>
         failing(bed.transport, () => {
           refusals -= 1;
-          if (refusals < 0) return undefined;
-          return sentByServer(createNotLeaderError(undefined));
+          return refusals < 0 ? undefined : error;
         }),
     });
     expect((await run(client.createWorkload(web))).name).toBe('web');

@@ -22,7 +22,7 @@ import {
 } from '@cloudless/api';
 import { createGrpcTransportOver, type CallInterceptors } from './grpc-transport.js';
 import type { ClientTls } from './tls/client-tls.js';
-import { connectHttp2Session } from './tls/http2-session.js';
+import { connectHttp2Session, destroySoon } from './tls/http2-session.js';
 
 /** Limit of one message from the coordinator. Larger than the largest order, which has a spec. */
 const READ_MAX_BYTES = 8 * 1024 * 1024;
@@ -93,11 +93,7 @@ export class CoordinatorConnection {
     interceptors: CallInterceptors = [],
   ) {
     // The only listener, however many pings wait.
-    session.once('close', () => {
-      this.closing.abort(new CloudlessError('unavailable', 'the connection was closed'));
-      for (const rejectPing of this.rejectPings) rejectPing();
-      this.rejectPings.clear();
-    });
+    session.once('close', () => this.end());
     const transport = createGrpcTransportOver(session, address, READ_MAX_BYTES, interceptors);
     this.client = createCoordinatorClient(transport);
     this.identityClient = createIdentityClient(transport);
@@ -158,7 +154,7 @@ export class CoordinatorConnection {
    */
   ping(): Promise<void> {
     return new Promise((resolve, reject) => {
-      if (this.session.destroyed || this.session.closed) return reject(createConnectionError());
+      if (this.isEnded || this.session.closed) return reject(createConnectionError());
       const rejectPing = (): void => reject(createConnectionError());
       this.rejectPings.add(rejectPing);
       const sent = this.session.ping((reason) => {
@@ -174,7 +170,15 @@ export class CoordinatorConnection {
 
   /** Closes the connection and ends all its calls at once. Later calls have no effect. */
   close(): void {
-    this.session.destroy();
+    this.end();
+    destroySoon(this.session);
+  }
+
+  /** Ends all calls and pings with an error. */
+  private end(): void {
+    this.closing.abort(new CloudlessError('unavailable', 'the connection was closed'));
+    for (const rejectPing of this.rejectPings) rejectPing();
+    this.rejectPings.clear();
   }
 
   private async call<Response>(
@@ -206,9 +210,11 @@ export class CoordinatorConnection {
 
   /** Converts the error of a call. Every error is `unavailable` once the connection is gone. */
   private toFailure(reason: unknown): CloudlessError {
-    return this.closing.signal.aborted || this.session.destroyed
-      ? createConnectionError(reason)
-      : fromConnectError(reason);
+    return this.isEnded ? createConnectionError(reason) : fromConnectError(reason);
+  }
+
+  private get isEnded(): boolean {
+    return this.closing.signal.aborted || this.session.destroyed;
   }
 }
 

@@ -49,6 +49,17 @@ export function connectHttp2Session(
 }
 
 /**
+ * Ends a session and all its calls in the next turn of the event loop. Use this function wherever an
+ * error of a call may lead to the end of the session: `destroy` of Node.js (20 to 25) never returns,
+ * and keeps its thread busy, when a session with open streams is destroyed while Node.js still
+ * handles the GOAWAY that refused a stream.
+ * @param reason - Error of the streams. Without a reason, streams end without an error.
+ */
+export function destroySoon(session: http2.ClientHttp2Session, reason?: Error): void {
+  setImmediate(() => session.destroy(reason));
+}
+
+/**
  * Opens a TLS connection for HTTP/2, which the caller must close; see {@link openTlsSocket}.
  * @param signal - Aborts the attempt; has no effect once the connection is open.
  * @throws CloudlessError as {@link openTlsSocket}; kind `unavailable` when `signal` is aborted first.
