@@ -159,9 +159,9 @@ export async function runForeignClients(
 ): Promise<readonly string[]> {
   const addresses = new Map<string, string>();
   for (const { name } of cluster.servers) await cluster.ctl('node', 'label', name, `node=${name}`);
-  for (const [name, { spec, port }] of Object.entries(prepareForeignWorkloads(cluster))) {
+  for (const [name, { spec, port, protocol }] of Object.entries(prepareForeignWorkloads(cluster))) {
     await cluster.create(name, spec);
-    addresses.set(name, await cluster.waitForAddress(name, port));
+    addresses.set(name, await cluster.waitForAddress(name, port, protocol));
   }
   const run = async (command: string): Promise<string> => {
     const { code, stdout, stderr } = await cluster.client.machine.run(command);

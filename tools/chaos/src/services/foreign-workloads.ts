@@ -9,7 +9,7 @@ import { requireItem, type ServiceCluster, type Spec } from './service-cluster.j
 /** A server that answers every HTTP/2 request with the id of its replica. */
 const HTTP2_SERVER = `require('node:http2').createServer((request, response) =>
   response.end(process.env.CLOUDLESS_REPLICA_ID)).listen(process.env.PORT, '127.0.0.1');`;
-/** A server that returns every datagram; it also listens with TCP, by which it becomes ready. */
+/** A server that returns every datagram. */
 const UDP_SERVER = `const socket = require('node:dgram').createSocket('udp4');
   socket.on('message', (text, { port, address }) => socket.send('echo ' + text, port, address));
   socket.bind(process.env.PORT, '127.0.0.1');`;
@@ -19,11 +19,13 @@ const QUICK = { minReadyDuration: durationFromMs(0) };
 /** A workload that other programs use, and the port of its service. */
 export interface ForeignWorkload {
   readonly port: number;
+  readonly protocol: 'tcp' | 'udp';
   readonly spec: Spec;
 }
 
 const tcp = (port: number, command: readonly string[], more: Spec = {}): ForeignWorkload => ({
   port,
+  protocol: 'tcp',
   spec: {
     command: [...command],
     ports: [{ name: 'main', containerPort: port }],
@@ -58,7 +60,7 @@ export function prepareForeignWorkloads({
     site: tcp(80, REQUEST_APP, { replicas: 3, env: { VERSION: '1' } }),
     h2: tcp(8_080, ['node', '-e', HTTP2_SERVER], { replicas: 3 }),
     iperf: tcp(5_201, ['sh', '-c', 'exec iperf3 -s -p $PORT']),
-    echo: tcp(7_000, ['node', '-e', UDP_SERVER], udp),
+    echo: { ...tcp(7_000, ['node', '-e', UDP_SERVER], udp), protocol: 'udp' },
     postgres: tcp(5_432, ['sh', '-c', `exec ${postgres} -p $PORT -k ''`], {
       placement: { nodeSelector: { node: first } },
     }),

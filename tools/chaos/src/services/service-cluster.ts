@@ -91,10 +91,16 @@ export class ServiceCluster {
   }
 
   /** Returns the virtual address of a service, once the proxy of the client's node serves it. */
-  async waitForAddress(service: string, port: number): Promise<string> {
+  async waitForAddress(
+    service: string,
+    port: number,
+    protocol: 'tcp' | 'udp' = 'tcp',
+  ): Promise<string> {
     const text = await this.ctl('service', 'describe', service, '-o', 'json');
     const { status } = JSON.parse(text) as { readonly status: { readonly clusterIp: string } };
-    const probe = `nc -z -w 1 ${status.clusterIp} ${port}`;
+    const target = `-w 1 ${status.clusterIp} ${port}`;
+    const probe =
+      protocol === 'tcp' ? `nc -z ${target}` : `echo probe | nc -u ${target} | grep -q probe`;
     await this.until(
       async () => (await this.client.machine.run(probe)).code === 0,
       `service ${service} is not reached at ${status.clusterIp}:${port}`,
