@@ -18,7 +18,9 @@ export class Traffic {
    * @param rate - Requests per second.
    */
   constructor(machine: Machine, address: string, rate: number) {
-    this.program = machine.start(`exec ${process.execPath} ${CLIENT} ${address} 80 ${rate}`);
+    this.program = machine.start(
+      `exec ${process.execPath} --no-warnings ${CLIENT} ${address} 80 ${rate}`,
+    );
   }
 
   /** All requests that have ended, in the order of their ends. */
