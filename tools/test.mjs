@@ -294,6 +294,7 @@ const steps = {
       'tools/checks/cli-package.test.mjs',
       'tools/checks/locked-versions.test.mjs',
       'tools/checks/program-packages.test.mjs',
+      'tools/checks/set-up-imports.test.mjs',
       'tools/start.test.mjs',
       'tools/steps.test.mjs',
     ]),
