@@ -1,4 +1,8 @@
-import { openHttp2Session, type ClientTls } from '@cloudless/rpc-node/tls-client';
+import {
+  destroyInNextTurn,
+  openHttp2Session,
+  type ClientTls,
+} from '@cloudless/rpc-node/tls-client';
 import type { RenewalConnection } from './lease-renewer.js';
 
 /** Path of the RenewLease call. */
@@ -44,6 +48,6 @@ export function openRenewalConnection(
         const loopAge = `${(loopAgeMs / 1_000).toFixed(3)}s`;
         stream.end(JSON.stringify({ nodeId, sessionId, loopAge }));
       }),
-    close: () => client.destroy(),
+    close: () => destroyInNextTurn(client),
   };
 }

@@ -5,7 +5,7 @@ import type { CoordinatorConnection } from '@cloudless/mesh';
 import {
   connectHttp2Session,
   createGrpcTransportOver,
-  destroySoon,
+  destroyInNextTurn,
   type ClientTls,
 } from '@cloudless/rpc-node/client';
 
@@ -66,7 +66,7 @@ export class CoordinatorDialler {
             throw fromConnectError(reason);
           }
         },
-        close: () => destroySoon(session),
+        close: () => destroyInNextTurn(session, createClosedError('was closed')),
       };
     } finally {
       timer.cancel();
@@ -80,8 +80,9 @@ function keepAlive(session: http2.ClientHttp2Session, clock: Clock): { end(): vo
   let isAnswered = true;
   let timer: Timer;
   const ping = (): void => {
-    if (!isAnswered || session.destroyed) {
-      session.destroy();
+    if (session.destroyed) return;
+    if (!isAnswered) {
+      session.destroy(createClosedError(`has not answered a ping within ${PING_MS} ms`));
       return;
     }
     isAnswered = false;
@@ -91,3 +92,6 @@ function keepAlive(session: http2.ClientHttp2Session, clock: Clock): { end(): vo
   timer = clock.setTimer(PING_MS, ping);
   return { end: () => timer.cancel() };
 }
+
+const createClosedError = (what: string): CloudlessError =>
+  new CloudlessError('unavailable', `the connection to the coordinator ${what}`);

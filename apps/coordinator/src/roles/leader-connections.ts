@@ -5,7 +5,7 @@ import { CloudlessError, type Clock } from '@cloudless/base';
 import {
   connectHttp2Session,
   createGrpcTransportOver,
-  destroySoon,
+  destroyInNextTurn,
   type ClientTls,
 } from '@cloudless/rpc-node/client';
 import type { CoordinatorIdentity } from '../identity/coordinator-identity.js';
@@ -76,7 +76,7 @@ export class LeaderConnections {
   close(): void {
     this.isClosed = true;
     // Without an error, calls that wait for their response would never end.
-    for (const session of this.sessions) destroySoon(session, createClosingError());
+    for (const session of this.sessions) destroyInNextTurn(session, createClosingError());
     this.connections.clear();
   }
 

@@ -122,6 +122,7 @@ export class LeaderForwarder {
             unknown ??= { cause: reason };
             if (!hasRequestId(request)) throw createUnknownOutcomeError(method.name, reason);
           }
+          this.deps.log.debug('call is repeated', { rpc: method.name, ...errorFields(reason) });
         } finally {
           attempt.end();
         }

@@ -22,7 +22,7 @@ beforeEach(async () => {
   [atServer] = await opened;
 });
 afterEach(async () => {
-  // Node.js hangs when a session is destroyed while it handles a GOAWAY.
+  // `destroy` never returns while Node.js handles a GOAWAY and the session has open streams.
   await new Promise(setImmediate);
   client.destroy();
   atServer.destroy();

@@ -1,25 +1,25 @@
-/** Longest cause chain that is searched: a chain may contain a cycle. */
-const MAX_CAUSES = 8;
 /** Errors of Node.js for a stream that was never opened, since its session was ending. */
 const NEVER_OPENED = new Set(['ERR_HTTP2_GOAWAY_SESSION', 'ERR_HTTP2_INVALID_SESSION']);
 
 /**
- * Returns true when HTTP/2 guarantees that the server has not processed a call: the client opened no
- * stream on a connection that was ending, or the stream ended with REFUSED_STREAM (RFC 9113, 8.7).
- * Streams end so that were sent while the GOAWAY of a closing server was on its way.
- * @param reason - The error of a transport of Node.js.
+ * Returns true when the server has certainly not processed a call. Either the client sent nothing,
+ * because its session was closing or destroyed; or the stream ended with REFUSED_STREAM (RFC 9113,
+ * 8.7), as a stream does that the client opened before it received the GOAWAY of a closing server.
+ * @param reason - The error of a call over a transport of `@connectrpc/connect-node`.
  */
 export function isRefusedStream(reason: unknown): boolean {
-  let next = reason;
-  for (let depth = 0; depth < MAX_CAUSES && isObject(next); depth += 1) {
-    const { code, message, cause } = next as Partial<NodeError>;
-    if (typeof code === 'string' && NEVER_OPENED.has(code)) return true;
-    // The number of the HTTP/2 error is only in the message.
-    if (code === 'ERR_HTTP2_STREAM_ERROR' && message?.endsWith('NGHTTP2_REFUSED_STREAM') === true)
-      return true;
-    next = cause;
-  }
-  return false;
+  // Causes of the cause are not read: they may be about another stream.
+  return isRefusal(reason) || (isObject(reason) && isRefusal((reason as Partial<NodeError>).cause));
+}
+
+function isRefusal(reason: unknown): boolean {
+  if (!isObject(reason)) return false;
+  const { code, message } = reason as Partial<NodeError>;
+  if (typeof code !== 'string') return false;
+  // The number of the HTTP/2 error is only in the message.
+  const isRefused =
+    code === 'ERR_HTTP2_STREAM_ERROR' && message?.endsWith('NGHTTP2_REFUSED_STREAM') === true;
+  return isRefused || NEVER_OPENED.has(code);
 }
 
 /** An error of Node.js. */

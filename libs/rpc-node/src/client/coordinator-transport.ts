@@ -22,7 +22,7 @@ import {
 } from '@cloudless/api';
 import { createGrpcTransportOver, type CallInterceptors } from './grpc-transport.js';
 import type { ClientTls } from './tls/client-tls.js';
-import { connectHttp2Session, destroySoon } from './tls/http2-session.js';
+import { connectHttp2Session, destroyInNextTurn } from './tls/http2-session.js';
 
 /** Limit of one message from the coordinator. Larger than the largest order, which has a spec. */
 const READ_MAX_BYTES = 8 * 1024 * 1024;
@@ -84,6 +84,7 @@ export class CoordinatorConnection {
   private readonly client: CoordinatorClient;
   private readonly identityClient: IdentityClient;
   private readonly closing = new AbortController();
+  private isClosed = false;
   /** Rejects each ping without an answer; called when the connection is closed. */
   private readonly rejectPings = new Set<() => void>();
 
@@ -168,14 +169,19 @@ export class CoordinatorConnection {
     });
   }
 
-  /** Closes the connection and ends all its calls at once. Later calls have no effect. */
+  /**
+   * Ends all calls and pings with kind `unavailable`, in the next turn of the event loop. Begins no
+   * calls any more. A second `close` has no effect.
+   */
   close(): void {
-    this.end();
-    destroySoon(this.session);
+    if (this.isClosed) return;
+    this.isClosed = true;
+    destroyInNextTurn(this.session);
   }
 
   /** Ends all calls and pings with an error. */
   private end(): void {
+    this.isClosed = true;
     this.closing.abort(new CloudlessError('unavailable', 'the connection was closed'));
     for (const rejectPing of this.rejectPings) rejectPing();
     this.rejectPings.clear();
@@ -184,6 +190,7 @@ export class CoordinatorConnection {
   private async call<Response>(
     start: (options: { readonly signal: AbortSignal }) => Promise<Response>,
   ): Promise<Response> {
+    if (this.isEnded) throw createConnectionError();
     try {
       return await start({ signal: this.closing.signal });
     } catch (reason) {
@@ -194,10 +201,10 @@ export class CoordinatorConnection {
   private async *openStream<Message>(
     start: (signal: AbortSignal) => AsyncIterable<Message>,
   ): AsyncGenerator<Message> {
+    if (this.isEnded) throw createConnectionError();
     const call = new AbortController();
     const abortCall = (): void => call.abort(this.closing.signal.reason);
     this.closing.signal.addEventListener('abort', abortCall, { once: true });
-    if (this.closing.signal.aborted) abortCall();
     try {
       yield* start(call.signal);
     } catch (reason) {
@@ -214,7 +221,7 @@ export class CoordinatorConnection {
   }
 
   private get isEnded(): boolean {
-    return this.closing.signal.aborted || this.session.destroyed;
+    return this.isClosed || this.session.destroyed;
   }
 }
 

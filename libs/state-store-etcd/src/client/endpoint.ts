@@ -118,7 +118,9 @@ export class Endpoint {
 
   /** Ends all watches of this endpoint, which then continue at another one. */
   resetStreams(): void {
-    this.streams.abort(new Error('the endpoint does not answer'));
+    // Not in the turn of the error that leads here: Node.js hangs when a session with open streams
+    // is destroyed while Node.js handles a GOAWAY that has refused a stream.
+    setImmediate(() => this.streams.abort(new Error('the endpoint does not answer')));
   }
 
   close(): void {

@@ -50,12 +50,13 @@ export function connectHttp2Session(
 
 /**
  * Ends a session and all its calls in the next turn of the event loop. Use this function wherever an
- * error of a call may lead to the end of the session: `destroy` of Node.js (20 to 25) never returns,
- * and keeps its thread busy, when a session with open streams is destroyed while Node.js still
- * handles the GOAWAY that refused a stream.
- * @param reason - Error of the streams. Without a reason, streams end without an error.
+ * error of a call may lead to the end of the session. A GOAWAY refuses streams, and Node.js (seen with
+ * 20.20 and 25.9) never returns, and keeps its thread busy, when the reaction to one refused stream
+ * ends the session or other streams of the session in the same turn.
+ * @param reason - Error of the calls. Without a reason, a call that still waits for its response does
+ *   not end: the caller must end such calls after the event `close`.
  */
-export function destroySoon(session: http2.ClientHttp2Session, reason?: Error): void {
+export function destroyInNextTurn(session: http2.ClientHttp2Session, reason?: Error): void {
   setImmediate(() => session.destroy(reason));
 }
 

@@ -5,5 +5,10 @@
 export type { ClientTls } from './client-tls.js';
 export { fetchServerRoot } from './fetch-server-root.js';
 export type { ServerRoot } from './fetch-server-root.js';
-export { connectHttp2Session, connectTls, destroySoon, openHttp2Session } from './http2-session.js';
+export {
+  connectHttp2Session,
+  connectTls,
+  destroyInNextTurn,
+  openHttp2Session,
+} from './http2-session.js';
 export { openTlsSocket } from './open-tls-socket.js';
