@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { root, setup } from './setup.mjs';
 
-// Packages are imported only in functions: `npm run build` loads this file before `setup` installs them.
+// Only functions import packages: `npm run build` loads this file before `setup` installs them.
 
 /** Options of every bundle. */
 const common = {

@@ -1,4 +1,4 @@
-// Leaves out of a bundle what its program does not use of the API definitions.
+// Removes the API definitions that a program does not use from its bundle.
 import { readFile } from 'node:fs/promises';
 import { extname } from 'node:path';
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
@@ -26,8 +26,9 @@ export function readDefinitions(code) {
  * Creates a plugin of esbuild for another build of the same bundle. A process decodes all of its API
  * definitions when it starts, which takes most of the time to load a small program. The plugin
  * keeps the messages and services that the code uses, the types of their fields and methods, and
- * all enums of the files with these types. Of other messages only the names stay, as the code finds
- * a message by its position. The rules of validation go, too: options that only a server reads.
+ * all enums of the files with these types. The plugin keeps an unused message as an empty message,
+ * because generated code finds a message by its position, and removes validation rules, which only a
+ * server reads.
  * @param code - the text of the bundle without the plugin
  */
 export function createPruning(code) {
@@ -115,7 +116,7 @@ export function listUsed(code) {
   const definitions = readDefinitions(code);
   const types = collectTypes(definitions);
   const used = new Set();
-  /** Also unknown names: the empty name of a field without a type, and names of packages. */
+  /** Ignores names that are no types: the empty name of a scalar field, and names of packages. */
   const use = (name) => {
     const found = types.get(name);
     if (used.has(name) || found === undefined) return;
@@ -123,7 +124,8 @@ export function listUsed(code) {
     const { field = [], method = [] } = found.type;
     for (const { typeName } of field) use(typeName);
     for (const { inputType, outputType } of method) [inputType, outputType].forEach(use);
-    // A nested type needs the message around it, and an enum in it keeps its position only there.
+    // A used nested type also marks the message around the type: the enums of an unused message are
+    // removed.
     use(name.slice(0, name.lastIndexOf('.')));
   };
   for (const [, kind, variable, path] of code.matchAll(USE)) {

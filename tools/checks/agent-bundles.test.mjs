@@ -66,16 +66,16 @@ describe('the API definitions in the bundle of network-proxy', () => {
     pruned = outputFiles[0].text;
   });
 
-  it('are those of the API for everything that the code uses, without the rules', () => {
-    const [before, after] = [whole, pruned].map((code) => collectTypes(readDefinitions(code)));
+  it('keep every type that the code uses as the API defines the type, without validation rules', () => {
+    const [ofWhole, ofPruned] = [whole, pruned].map((code) => collectTypes(readDefinitions(code)));
     const used = listUsed(whole);
     const names = ['NetworkUpdate', 'NetworkEndpointEntry', 'TrafficReport', 'NodeNetworkService'];
     for (const name of names) assert.ok(used.has(`.cloudless.api.${name}`), name);
     for (const name of used)
-      assert.deepEqual(describeType(after, name), describeType(before, name));
+      assert.deepEqual(describeType(ofPruned, name), describeType(ofWhole, name));
   });
 
-  it('have nothing of the messages that the code does not use', () => {
+  it('keep no fields of a message that the code does not use', () => {
     const types = collectTypes(readDefinitions(pruned));
     assert.deepEqual(types.get('.cloudless.api.WorkloadSpec').type.field, []);
     assert.equal(types.has('.buf.validate.FieldRules'), false);

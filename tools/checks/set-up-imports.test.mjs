@@ -31,7 +31,7 @@ for (const { name, file } of [...programs, { name: '', file: 'tools/containers/s
   });
 }
 
-test('a package that a program imports at its start is found', () => {
+test('the check finds a package that a module imports at its start', () => {
   const found = listPackages(join(root, 'tools/bundle/prune-definitions.mjs'));
   assert.ok(found.includes('tools/bundle/prune-definitions.mjs: @bufbuild/protobuf'));
 });

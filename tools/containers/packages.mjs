@@ -1,6 +1,14 @@
 // Installs the Debian packages that are missing, and removes them again. Never changes or removes a
 // package that was installed before.
-import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { attempt, env, hasProgram, run } from './run.mjs';
 import { readJson, SetupError } from './settings.mjs';
@@ -59,6 +67,7 @@ export const findMissing = (needed = needs) => needed.filter((need) => !need.isI
 export function installPackages(settings, say, { needs: needed = needs, policy = POLICY } = {}) {
   const before = listInstalled();
   const packages = findMissing(needed).map((need) => need.package);
+  if (settings.busybox !== 'package') copyBusybox(settings);
   if (packages.length === 0 && existsSync(getBusyboxPath(settings))) return;
   if (!hasProgram('apt-get')) {
     const names = findMissing(needed).map((need) => need.name);
@@ -159,6 +168,16 @@ function withoutStarting(action, policy) {
 
 /** Returns the path of the static busybox for the images. */
 export const getBusyboxPath = (settings) => join(settings.dir, 'busybox');
+
+/** @throws {@link SetupError} when the file of the setting cannot be copied. */
+function copyBusybox(settings) {
+  try {
+    copyFileSync(settings.busybox, getBusyboxPath(settings));
+    chmodSync(getBusyboxPath(settings), 0o755);
+  } catch (reason) {
+    throw new SetupError(`--busybox cannot be copied: ${reason.message}`);
+  }
+}
 
 /**
  * Extracts busybox from its package, because installing it would replace the busybox of the user.

@@ -34,6 +34,12 @@ const options = {
     default: '10.231.0.0/16',
     form: /^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/,
   },
+  // the static busybox of the images: from its Debian package, or a file on a machine without network
+  busybox: {
+    env: 'CLOUDLESS_CONTAINERS_BUSYBOX',
+    default: 'package',
+    form: /^(package|\/[\w./-]+)$/,
+  },
 };
 /** Returns the flag of a setting without dashes, such as `run-dir`. */
 const toFlag = (name) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);

@@ -35,6 +35,7 @@ describe('parseSettings', () => {
       message: /--dir is "relative"; it must look like \/var/,
     },
     { args: ['status', '--dir', '/var/lib/../x'], message: /--dir is .* must look like/ },
+    { args: ['status', '--busybox', 'busybox'], message: /--busybox is "busybox"/ },
     { args: ['status', '--bridge', 'a-name-too-long-for-linux'], message: /--bridge is / },
     {
       args: ['status', '--dir', '/nowhere/x', '--run-dir', `/${'x'.repeat(100)}`],

@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { MachineContainers } from './support/machine-containers.js';
 import { Machines, findMachinesProblem, readHomeFile, type Machine } from './support/machines.js';
 import type { RunningProgram } from './support/processes.js';
 
@@ -25,6 +26,16 @@ const RECORDER = fileURLToPath(new URL('./support/record_packets.py', import.met
 
 const LOAD = fileURLToPath(new URL('./support/request-load.cjs', import.meta.url));
 
+/**
+ * Returns a command that shows the program the network interfaces of its machine in /sys, as on a real
+ * machine: the proxy finds the bridge of the containers there.
+ */
+const toOwnSysfs = (command: string): string => {
+  const mounts =
+    'mount --rbind /sys/fs/cgroup /mnt && mount -t sysfs sysfs /sys && mount --rbind /mnt /sys/fs/cgroup';
+  return `unshare --mount sh -c '${mounts} && exec ${command}'`;
+};
+
 /** Last line of the load. */
 interface LoadResult {
   readonly count: number;
@@ -46,6 +57,9 @@ const title = 'services of a cluster on three machines';
     let open: Machine;
     /** Only dials out. */
     let closed: Machine;
+    /** Runs containers. */
+    let containerHost: Machine;
+    let containers: MachineContainers | undefined;
     let coordinator: RunningProgram;
     /** Virtual addresses of the services, whose replicas run on the machine of that name. */
     const addresses = new Map<string, string>();
@@ -55,8 +69,12 @@ const title = 'services of a cluster on three machines';
       first = await machines.add('m1', ADDRESS);
       open = await machines.add('m2', '10.88.0.2');
       closed = await machines.add('m3', '10.88.0.3');
+      containerHost = await machines.add('m4', '10.88.0.4');
     });
-    afterAll(() => machines.remove());
+    afterAll(async () => {
+      containers?.remove();
+      await machines.remove();
+    });
 
     /** Runs cloudlessctl on the machine of the coordinator, and expects success. */
     const ctl = async (command: string): Promise<string> => {
@@ -82,10 +100,11 @@ const title = 'services of a cluster on three machines';
       command: string,
       mesh?: string,
       zone = '',
+      runtime: NodeJS.ProcessEnv = { CLOUDLESS_AGENT_RUNTIME: 'process' },
     ): RunningProgram =>
       machine.start(`exec ${command}`, {
         CLOUDLESS_AGENT_ZONE: zone,
-        CLOUDLESS_AGENT_RUNTIME: 'process',
+        ...runtime,
         CLOUDLESS_AGENT_LOG_FORMAT: 'json',
         CLOUDLESS_AGENT_NETWORK: 'on',
         ...(mesh === undefined ? {} : { CLOUDLESS_AGENT_MESH_LISTEN: mesh }),
@@ -128,16 +147,52 @@ const title = 'services of a cluster on three machines';
       await until(async () => (await resolve(closed, name)) === addresses.get('m2'));
     });
 
-    it('are reached on other machines, directly and through the relay, encrypted only', async () => {
+    /** Expects that the machine with a server sees TLS only while `use` makes requests. */
+    const expectTlsOnly = async (use: () => Promise<void>): Promise<void> => {
       const file = join(machines.directory, 'packets');
       const recorder = open.start(`exec python3 ${RECORDER} eth0 ${file}`);
       await recorder.waitForLine((line) => line === 'ready');
-      await until(async () => (await call(closed, 'm2')).includes(CANARY));
-      await until(async () => (await call(open, 'm3')).includes(CANARY));
+      await use();
       await recorder.kill('SIGTERM');
       const packets = readFileSync(file);
       expect(packets.includes(Buffer.from([0x17, 0x03, 0x03]))).toBe(true); // TLS application data
       expect(packets.includes(CANARY)).toBe(false);
+    };
+
+    it('are reached on other machines, directly and through the relay, encrypted only', async () => {
+      await expectTlsOnly(async () => {
+        await until(async () => (await call(closed, 'm2')).includes(CANARY));
+        await until(async () => (await call(open, 'm3')).includes(CANARY));
+      });
+    });
+
+    const itWithContainers = MachineContainers.isPossible ? it : it.skip;
+    itWithContainers('are reached by name from a container, encrypted only', async () => {
+      containers = MachineContainers.install(containerHost);
+      const agent = startAgent(containerHost, toOwnSysfs(joinCommand), undefined, '', {
+        CLOUDLESS_AGENT_RUNTIME: 'cri',
+        CLOUDLESS_AGENT_CRI_SOCKET: containers.socket,
+      });
+      await agent.waitForLog('session established');
+      const file = join(machines.directory, 'client.json');
+      const spec = {
+        ...{ image: 'busybox:1', command: ['sleep', '1000'], replicas: 1 },
+        ...{ terminationGracePeriod: '0s', rollout: { minReadyDuration: '0s' } },
+      };
+      writeFileSync(file, JSON.stringify({ kind: 'Workload', name: 'client', spec }));
+      await ctl(`apply -f ${file} --wait`);
+      await expectTlsOnly(async () => {
+        for (const { name } of [open, closed]) {
+          // A static busybox resolves names in `nslookup` only, not in `wget`.
+          const lookUp = `nslookup on-${name}.default.svc.cloudless.internal >/tmp/answer`;
+          const get = `${lookUp} && wget -qO- http://$(sed -n "s/^Address: //p" /tmp/answer)/`;
+          await until(async () => {
+            const { stdout } = await first.run(`cloudlessctl exec client -- sh -c '${get}'`);
+            return stdout.includes(CANARY);
+          });
+        }
+      });
+      process.kill(readAgentPid(containerHost), 'SIGKILL');
     });
 
     it('are not reached by strangers at the address of a proxy', async () => {

@@ -23,9 +23,14 @@ export interface ForeignWorkload {
   readonly spec: Spec;
 }
 
-const tcp = (port: number, command: readonly string[], more: Spec = {}): ForeignWorkload => ({
+const createForeign = (
+  port: number,
+  command: readonly string[],
+  more: Spec = {},
+  protocol: ForeignWorkload['protocol'] = 'tcp',
+): ForeignWorkload => ({
   port,
-  protocol: 'tcp',
+  protocol,
   spec: {
     command: [...command],
     ports: [{ name: 'main', containerPort: port }],
@@ -57,11 +62,11 @@ export function prepareForeignWorkloads({
     replicas: 2,
   };
   return {
-    site: tcp(80, REQUEST_APP, { replicas: 3, env: { VERSION: '1' } }),
-    h2: tcp(8_080, ['node', '-e', HTTP2_SERVER], { replicas: 3 }),
-    iperf: tcp(5_201, ['sh', '-c', 'exec iperf3 -s -p $PORT']),
-    echo: { ...tcp(7_000, ['node', '-e', UDP_SERVER], udp), protocol: 'udp' },
-    postgres: tcp(5_432, ['sh', '-c', `exec ${postgres} -p $PORT -k ''`], {
+    site: createForeign(80, REQUEST_APP, { replicas: 3, env: { VERSION: '1' } }),
+    h2: createForeign(8_080, ['node', '-e', HTTP2_SERVER], { replicas: 3 }),
+    iperf: createForeign(5_201, ['sh', '-c', 'exec iperf3 -s -p $PORT']),
+    echo: createForeign(7_000, ['node', '-e', UDP_SERVER], udp, 'udp'),
+    postgres: createForeign(5_432, ['sh', '-c', `exec ${postgres} -p $PORT -k ''`], {
       placement: { nodeSelector: { node: first } },
     }),
   };

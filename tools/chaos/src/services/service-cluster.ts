@@ -90,7 +90,10 @@ export class ServiceCluster {
     );
   }
 
-  /** Returns the virtual address of a service, once the proxy of the client's node serves it. */
+  /**
+   * Returns the virtual address of a service once the client's node reaches the service: by a TCP
+   * connection, or by a datagram that the service must send back.
+   */
   async waitForAddress(
     service: string,
     port: number,
