@@ -76,6 +76,18 @@ describe('scan for secrets', () => {
     );
   });
 
+  it('goes on when a program removes files meanwhile, and refuses a directory that does not exist', () => {
+    const scan = createScan();
+    mkdirSync(join(directory, 'data'));
+    for (const name of ['first', 'second']) writeFileSync(join(directory, 'data', name), TOKEN);
+    scan.addDirectory(join(directory, 'data'), (path) => {
+      rmSync(join(directory, 'data', 'first'), { force: true });
+      return path === '';
+    });
+    expect(scan.findings.map(({ where }) => where)).toContain(join(directory, 'data', 'second'));
+    expect(() => scan.addDirectory(join(directory, 'other'))).toThrow('ENOENT');
+  });
+
   it('finds nothing in other text, and counts what it has read', () => {
     const scan = createScan();
     scan.addText('log', `cl1.abcdefghijkl ${'a1'.repeat(32)} ${KEY_PEM.split('\n')[0]}`);

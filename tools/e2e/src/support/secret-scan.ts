@@ -135,14 +135,18 @@ export class SecretScan {
   }
 
   /**
-   * Searches all files of a directory and below, and their names.
+   * Searches all files of a directory and below, and their names. Leaves out what a running
+   * program renames or removes meanwhile.
    * @param isAllowed - Returns true for paths where secrets belong, which are left out.
+   * @throws when the directory does not exist.
    */
   addDirectory(directory: string, isAllowed: (path: string) => boolean = () => false): void {
+    lstatSync(directory); // a wrong path must not pass for an empty directory
     for (const path of listFiles(directory)) {
       if (isAllowed(path)) continue;
       this.addText(`name of ${path}`, path);
-      this.addBytes(path, readFileSync(path));
+      const content = ifPresent(() => readFileSync(path));
+      if (content !== undefined) this.addBytes(path, content);
     }
   }
 
@@ -204,10 +208,20 @@ function readParent(pid: number): number | undefined {
 }
 
 function listFiles(directory: string): readonly string[] {
-  return readdirSync(directory).flatMap((name) => {
+  return (ifPresent(() => readdirSync(directory)) ?? []).flatMap((name) => {
     const path = join(directory, name);
-    const status = lstatSync(path);
-    if (status.isDirectory()) return listFiles(path);
-    return status.isFile() ? [path] : [];
+    const status = ifPresent(() => lstatSync(path));
+    if (status?.isDirectory() === true) return listFiles(path);
+    return status?.isFile() === true ? [path] : [];
   });
+}
+
+/** Returns the result of `read`; undefined when the file or directory does not exist any more. */
+function ifPresent<Result>(read: () => Result): Result | undefined {
+  try {
+    return read();
+  } catch (reason) {
+    if ((reason as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw reason;
+  }
 }
