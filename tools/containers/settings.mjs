@@ -34,7 +34,7 @@ const options = {
     default: '10.231.0.0/16',
     form: /^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/,
   },
-  // the static busybox of the images: from its Debian package, or a file on a machine without network
+  // the static busybox of the images: from its Debian package, or a file
   busybox: {
     env: 'CLOUDLESS_CONTAINERS_BUSYBOX',
     default: 'package',

@@ -27,8 +27,8 @@ const RECORDER = fileURLToPath(new URL('./support/record_packets.py', import.met
 const LOAD = fileURLToPath(new URL('./support/request-load.cjs', import.meta.url));
 
 /**
- * Returns a command that shows the program the network interfaces of its machine in /sys, as on a real
- * machine: the proxy finds the bridge of the containers there.
+ * Returns a command whose program finds the network interfaces of its own machine in /sys, as on a
+ * real machine: the network proxy looks there for the bridge of the containers.
  */
 const toOwnSysfs = (command: string): string => {
   const mounts =

@@ -71,7 +71,7 @@ describe('isRefusedStream', () => {
     await answer;
   });
 
-  it('is false for a request whose connection broke while the server processed it', async () => {
+  it('is false when the connection breaks after the server has received the request', async () => {
     const processing = once(server, 'stream');
     const error = sendRequest();
     await processing;
@@ -79,7 +79,7 @@ describe('isRefusedStream', () => {
     expect(isRefusedStream(await error)).toBe(false);
   });
 
-  it('is false for another error', () => {
+  it('is false for an error without a code of HTTP/2', () => {
     expect(isRefusedStream(new ConnectError('reset', Code.Unavailable))).toBe(false);
     expect(isRefusedStream('reset')).toBe(false);
   });

@@ -167,6 +167,7 @@ describe('NetworkDns beside another DNS server', () => {
     state.isTaken = false;
     await listenWhile(dns, () => dns.address?.port === earlier?.port);
     const later = dns.address;
+    expect(later?.port).not.toBe(earlier?.port);
     await dns.listen();
     expect(dns.address).toEqual(later);
     expect(decode(await askByUdp(later?.port ?? 0, question(WEB))).answers).toHaveLength(1);
