@@ -27,10 +27,10 @@ const RECORDER = fileURLToPath(new URL('./support/record_packets.py', import.met
 const LOAD = fileURLToPath(new URL('./support/request-load.cjs', import.meta.url));
 
 /**
- * Returns a command whose program finds the network interfaces of its own machine in /sys, as on a
- * real machine: the network proxy looks there for the bridge of the containers.
+ * Returns the command with a /sys that shows the network interfaces of the test machine instead of
+ * those of the host: the network proxy looks there for the bridge of the containers.
  */
-const toOwnSysfs = (command: string): string => {
+const withOwnSysfs = (command: string): string => {
   const mounts =
     'mount --rbind /sys/fs/cgroup /mnt && mount -t sysfs sysfs /sys && mount --rbind /mnt /sys/fs/cgroup';
   return `unshare --mount sh -c '${mounts} && exec ${command}'`;
@@ -147,7 +147,7 @@ const title = 'services of a cluster on three machines';
       await until(async () => (await resolve(closed, name)) === addresses.get('m2'));
     });
 
-    /** Expects that the machine with a server sees TLS only while `use` makes requests. */
+    /** Expects that packets of `open` have TLS data, and no canary, while `use` makes requests. */
     const expectTlsOnly = async (use: () => Promise<void>): Promise<void> => {
       const file = join(machines.directory, 'packets');
       const recorder = open.start(`exec python3 ${RECORDER} eth0 ${file}`);
@@ -169,7 +169,7 @@ const title = 'services of a cluster on three machines';
     const itWithContainers = MachineContainers.isPossible ? it : it.skip;
     itWithContainers('are reached by name from a container, encrypted only', async () => {
       containers = MachineContainers.install(containerHost);
-      const agent = startAgent(containerHost, toOwnSysfs(joinCommand), undefined, '', {
+      const agent = startAgent(containerHost, withOwnSysfs(joinCommand), undefined, '', {
         CLOUDLESS_AGENT_RUNTIME: 'cri',
         CLOUDLESS_AGENT_CRI_SOCKET: containers.socket,
       });

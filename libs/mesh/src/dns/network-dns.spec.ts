@@ -77,10 +77,10 @@ const update = (clusterIp: string, complete: boolean): Parameters<NetworkModel['
     ],
   });
 
-/** Listens until a free UDP port was found whose number is free for TCP, too. */
-async function listenWhile(dns: NetworkDns, isTaken: () => boolean): Promise<void> {
+/** Listens again while `mustRetry` holds, as when the free UDP port is taken for TCP. */
+async function listenWhile(dns: NetworkDns, mustRetry: () => boolean): Promise<void> {
   do await dns.listen();
-  while (isTaken());
+  while (mustRetry());
 }
 
 describe('NetworkDns', () => {
