@@ -191,6 +191,8 @@ const nodeNetworkClasses: ClassByRpc<typeof NodeNetworkService> = {
   // Proxies that do not learn which replicas are gone send connections into the void.
   syncNetwork: control,
   relayNetwork: write,
+  // Without its certificate, a node refuses the clients of a route.
+  getRouteCertificate: stop,
 };
 
 const classesByService: Readonly<Record<string, Readonly<Record<string, CallClass>>>> = {

@@ -9,3 +9,11 @@ export type { KeyEncryption, WrappedKey } from './key-encryption.js';
 export { decodeValues, encodeValues } from './values.js';
 export type { SecretData } from './values.js';
 export { KEY_BYTES, encodeContext, open, seal } from './aead.js';
+export {
+  CERTIFICATE_KEY,
+  MAX_CERTIFICATE_BYTES,
+  MAX_PRIVATE_KEY_BYTES,
+  PRIVATE_KEY_KEY,
+  requireCertificatePair,
+} from './certificate-pair.js';
+export type { CertificatePair } from './certificate-pair.js';

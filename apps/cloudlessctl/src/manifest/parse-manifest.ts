@@ -254,6 +254,8 @@ const KEYS_SET_BY_CLUSTER = new Set([
   'updated_at',
   'usedBy',
   'used_by',
+  'usedByRoutes',
+  'used_by_routes',
 ]);
 
 function isEmptyScalar(node: Node | null): boolean {

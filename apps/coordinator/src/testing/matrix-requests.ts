@@ -276,6 +276,9 @@ const nodeNetwork: Rows<typeof NodeNetworkService> = {
       message: { case: 'target', value: { fromNodeId: nodeId, nodeId: 'none' } },
     }),
   },
+  getRouteCertificate: {
+    request: ({ nodeId, namespace }) => ({ nodeId, namespace, name: 'none' }),
+  },
 };
 
 const listServices = {

@@ -8,7 +8,7 @@ const methods = SERVED_SERVICES.flatMap((service): readonly DescMethod[] => serv
 const READ_ONLY_NAME =
   /^(Get|List|Watch|Plan|Explain|Simulate|ProposeMoves|Resolve|Snapshot|StreamLogs|TestPolicy|WhoAmI)/;
 /** Methods that return values of secrets, in spite of their names. */
-const VALUE_METHODS = ['GetReplicaFiles', 'GetSecret'];
+const VALUE_METHODS = ['GetReplicaFiles', 'GetRouteCertificate', 'GetSecret'];
 /** Methods that agents and coordinators call all the time. */
 const AGENT_METHODS = [
   ...['Heartbeat', 'RenewLease', 'Session', 'Tunnel', 'RenewNodeCertificate'],

@@ -183,6 +183,8 @@ const configs: Policies<typeof ConfigsService> = {
 const nodeNetwork: Policies<typeof NodeNetworkService> = {
   syncNetwork: 'agentReport',
   relayNetwork: 'agentReport',
+  // Recorded before the certificate and the key are sent.
+  getRouteCertificate: 'privileged',
 };
 
 const secrets: Policies<typeof SecretsService> = {

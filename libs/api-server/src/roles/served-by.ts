@@ -198,6 +198,8 @@ const nodeNetwork: Rows<typeof NodeNetworkService> = {
   syncNetwork: 'leader',
   // Ends at a tunnel of an agent, which the leader holds.
   relayNetwork: 'leader',
+  // Written to the audit log before the answer.
+  getRouteCertificate: 'leader',
 };
 
 const rows = new Map<string, Readonly<Record<string, ServedBy>>>([

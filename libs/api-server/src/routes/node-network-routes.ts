@@ -1,5 +1,6 @@
 import type { ServiceImpl } from '@connectrpc/connect';
 import type { NodeNetworkService } from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
 import type { NetworkRelay } from '../node-network/network-relay.js';
 import type { NetworkSync } from '../node-network/network-sync.js';
 
@@ -14,5 +15,8 @@ export function createNodeNetworkRoutes({
   return {
     syncNetwork: (reports, context) => sync.syncNetwork(reports, context),
     relayNetwork: (requests, context) => relay.relayNetwork(requests, context),
+    getRouteCertificate: () => {
+      throw new CloudlessError('unimplemented', 'certificates from secrets are not supported yet');
+    },
   };
 }

@@ -188,6 +188,7 @@ const network: Rules<typeof NetworkService> = {
 const nodeNetwork: Rules<typeof NodeNetworkService> = {
   syncNetwork: nodeItself,
   relayNetwork: nodeItself,
+  getRouteCertificate: nodeItself,
 };
 
 const policies: Rules<typeof PolicyService> = {

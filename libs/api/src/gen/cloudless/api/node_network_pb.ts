@@ -21,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/node_network.proto.
  */
 export const file_cloudless_api_node_network: GenFile = /*@__PURE__*/
-  fileDesc("CiBjbG91ZGxlc3MvYXBpL25vZGVfbmV0d29yay5wcm90bxINY2xvdWRsZXNzLmFwaSK2AQoNTmV0d29ya1JlcG9ydBIYCgdub2RlX2lkGAEgASgJQge6SARyAhg/Eh8KDmFmdGVyX3JldmlzaW9uGAIgASgDQge6SAQiAigAEiEKEGFwcGxpZWRfcmV2aXNpb24YAyABKANCB7pIBCICKAASGAoHZmVlZF9pZBgEIAEoCUIHukgEcgIYQBItCgd0cmFmZmljGAUgASgLMhwuY2xvdWRsZXNzLmFwaS5UcmFmZmljUmVwb3J0ImoKDVRyYWZmaWNSZXBvcnQSGwoKcHJvY2Vzc19pZBgBIAEoCUIHukgEcgIYQBI8CgllbmRwb2ludHMYAiADKAsyHi5jbG91ZGxlc3MuYXBpLkVuZHBvaW50VHJhZmZpY0IJukgGkgEDEJBOIp0BCg9FbmRwb2ludFRyYWZmaWMSHAoKcmVwbGljYV9pZBgBIAEoCUIIukgFcgMYgAESEwoLY29ubmVjdGlvbnMYAiABKAMSGAoQY29ubmVjdF9mYWlsdXJlcxgDIAEoAxIQCghyZXF1ZXN0cxgEIAEoAxIOCgZlcnJvcnMYBSABKAMSGwoJZHVyYXRpb25zGAYgAygDQgi6SAWSAQIQUCK5AwoNTmV0d29ya1VwZGF0ZRIQCghyZXZpc2lvbhgBIAEoAxINCgVyZXNldBgCIAEoCBIQCghjb21wbGV0ZRgDIAEoCBIwCghzZXR0aW5ncxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuTmV0d29ya1NldHRpbmdzEjQKCHNlcnZpY2VzGAUgAygLMiIuY2xvdWRsZXNzLmFwaS5OZXR3b3JrU2VydmljZUVudHJ5EhgKEHJlbW92ZWRfc2VydmljZXMYBiADKAkSNgoJZW5kcG9pbnRzGAcgAygLMiMuY2xvdWRsZXNzLmFwaS5OZXR3b3JrRW5kcG9pbnRFbnRyeRIZChFyZW1vdmVkX2VuZHBvaW50cxgIIAMoCRIuCgVub2RlcxgJIAMoCzIfLmNsb3VkbGVzcy5hcGkuTmV0d29ya05vZGVFbnRyeRIVCg1yZW1vdmVkX25vZGVzGAogAygJEg8KB2ZlZWRfaWQYCyABKAkSMAoGcm91dGVzGAwgAygLMiAuY2xvdWRsZXNzLmFwaS5OZXR3b3JrUm91dGVFbnRyeRIWCg5yZW1vdmVkX3JvdXRlcxgNIAMoCSJUCg9OZXR3b3JrU2V0dGluZ3MSFAoMc2VydmljZV9jaWRyGAEgASgJEhYKDmNsdXN0ZXJfZG9tYWluGAIgASgJEhMKC2Ruc19hZGRyZXNzGAMgASgJIrsBChNOZXR3b3JrU2VydmljZUVudHJ5EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIoCgRzcGVjGAQgASgLMhouY2xvdWRsZXNzLmFwaS5TZXJ2aWNlU3BlYxISCgpjbHVzdGVyX2lwGAUgASgJEjgKDWxvYWRfYmFsYW5jZXIYBiABKAsyIS5jbG91ZGxlc3MuYXBpLkxvYWRCYWxhbmNlckNvbmZpZyJuChFOZXR3b3JrUm91dGVFbnRyeRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRImCgRzcGVjGAMgASgLMhguY2xvdWRsZXNzLmFwaS5Sb3V0ZVNwZWMSEAoIbm9kZV9pZHMYBCADKAkiuQIKFE5ldHdvcmtFbmRwb2ludEVudHJ5EgoKAmlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIPCgdzZXJ2aWNlGAMgASgJEg8KB25vZGVfaWQYBCABKAkSEgoKcmVwbGljYV9pZBgFIAEoCRIQCgh3b3JrbG9hZBgGIAEoCRIMCgRzbG90GAcgASgFEg8KB3ZlcnNpb24YCCABKAUSMQoFcG9ydHMYCSADKAsyIi5jbG91ZGxlc3MuYXBpLk5ldHdvcmtFbmRwb2ludFBvcnQSDgoGd2VpZ2h0GAogASgFEgwKBHpvbmUYCyABKAkSDgoGcmVnaW9uGAwgASgJEg0KBXJlYWR5GA0gASgIEhoKEmNoZWNrZWRfYnlfbm9kZV9pZBgOIAEoCRIPCgdsZWF2aW5nGA8gASgIIj0KE05ldHdvcmtFbmRwb2ludFBvcnQSDAoEbmFtZRgBIAEoCRIKCgJpcBgCIAEoCRIMCgRwb3J0GAMgASgFIsgBChBOZXR3b3JrTm9kZUVudHJ5EgoKAmlkGAEgASgJEgwKBHpvbmUYAiABKAkSDgoGcmVnaW9uGAMgASgJEisKB25ldHdvcmsYBCABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhgKEGFjY2VwdGVkX3NlcmlhbHMYBSADKAkSDQoFYWxpdmUYBiABKAgSNAoQbmV3ZXN0X25vdF9hZnRlchgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXgoTUmVsYXlOZXR3b3JrUmVxdWVzdBIsCgZ0YXJnZXQYASABKAsyGi5jbG91ZGxlc3MuYXBpLlJlbGF5VGFyZ2V0SAASDgoEZGF0YRgCIAEoDEgAQgkKB21lc3NhZ2UiSAoLUmVsYXlUYXJnZXQSHQoMZnJvbV9ub2RlX2lkGAEgASgJQge6SARyAhg/EhoKB25vZGVfaWQYAiABKAlCCbpIBnIEEAEYPyIkChRSZWxheU5ldHdvcmtSZXNwb25zZRIMCgRkYXRhGAEgASgMMsABChJOb2RlTmV0d29ya1NlcnZpY2USTQoLU3luY05ldHdvcmsSHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtSZXBvcnQaHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtVcGRhdGUoATABElsKDFJlbGF5TmV0d29yaxIiLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVxdWVzdBojLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVzcG9uc2UoATABYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_network, file_cloudless_api_route, file_cloudless_api_session, file_google_protobuf_timestamp]);
+  fileDesc("CiBjbG91ZGxlc3MvYXBpL25vZGVfbmV0d29yay5wcm90bxINY2xvdWRsZXNzLmFwaSK2AQoNTmV0d29ya1JlcG9ydBIYCgdub2RlX2lkGAEgASgJQge6SARyAhg/Eh8KDmFmdGVyX3JldmlzaW9uGAIgASgDQge6SAQiAigAEiEKEGFwcGxpZWRfcmV2aXNpb24YAyABKANCB7pIBCICKAASGAoHZmVlZF9pZBgEIAEoCUIHukgEcgIYQBItCgd0cmFmZmljGAUgASgLMhwuY2xvdWRsZXNzLmFwaS5UcmFmZmljUmVwb3J0ImoKDVRyYWZmaWNSZXBvcnQSGwoKcHJvY2Vzc19pZBgBIAEoCUIHukgEcgIYQBI8CgllbmRwb2ludHMYAiADKAsyHi5jbG91ZGxlc3MuYXBpLkVuZHBvaW50VHJhZmZpY0IJukgGkgEDEJBOIp0BCg9FbmRwb2ludFRyYWZmaWMSHAoKcmVwbGljYV9pZBgBIAEoCUIIukgFcgMYgAESEwoLY29ubmVjdGlvbnMYAiABKAMSGAoQY29ubmVjdF9mYWlsdXJlcxgDIAEoAxIQCghyZXF1ZXN0cxgEIAEoAxIOCgZlcnJvcnMYBSABKAMSGwoJZHVyYXRpb25zGAYgAygDQgi6SAWSAQIQUCK5AwoNTmV0d29ya1VwZGF0ZRIQCghyZXZpc2lvbhgBIAEoAxINCgVyZXNldBgCIAEoCBIQCghjb21wbGV0ZRgDIAEoCBIwCghzZXR0aW5ncxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuTmV0d29ya1NldHRpbmdzEjQKCHNlcnZpY2VzGAUgAygLMiIuY2xvdWRsZXNzLmFwaS5OZXR3b3JrU2VydmljZUVudHJ5EhgKEHJlbW92ZWRfc2VydmljZXMYBiADKAkSNgoJZW5kcG9pbnRzGAcgAygLMiMuY2xvdWRsZXNzLmFwaS5OZXR3b3JrRW5kcG9pbnRFbnRyeRIZChFyZW1vdmVkX2VuZHBvaW50cxgIIAMoCRIuCgVub2RlcxgJIAMoCzIfLmNsb3VkbGVzcy5hcGkuTmV0d29ya05vZGVFbnRyeRIVCg1yZW1vdmVkX25vZGVzGAogAygJEg8KB2ZlZWRfaWQYCyABKAkSMAoGcm91dGVzGAwgAygLMiAuY2xvdWRsZXNzLmFwaS5OZXR3b3JrUm91dGVFbnRyeRIWCg5yZW1vdmVkX3JvdXRlcxgNIAMoCSJUCg9OZXR3b3JrU2V0dGluZ3MSFAoMc2VydmljZV9jaWRyGAEgASgJEhYKDmNsdXN0ZXJfZG9tYWluGAIgASgJEhMKC2Ruc19hZGRyZXNzGAMgASgJIrsBChNOZXR3b3JrU2VydmljZUVudHJ5EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIoCgRzcGVjGAQgASgLMhouY2xvdWRsZXNzLmFwaS5TZXJ2aWNlU3BlYxISCgpjbHVzdGVyX2lwGAUgASgJEjgKDWxvYWRfYmFsYW5jZXIYBiABKAsyIS5jbG91ZGxlc3MuYXBpLkxvYWRCYWxhbmNlckNvbmZpZyKrAQoRTmV0d29ya1JvdXRlRW50cnkSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkSJgoEc3BlYxgDIAEoCzIYLmNsb3VkbGVzcy5hcGkuUm91dGVTcGVjEhAKCG5vZGVfaWRzGAQgAygJEjsKC2NlcnRpZmljYXRlGAUgASgLMiYuY2xvdWRsZXNzLmFwaS5Sb3V0ZUNlcnRpZmljYXRlVmVyc2lvbiK5AgoUTmV0d29ya0VuZHBvaW50RW50cnkSCgoCaWQYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEg8KB3NlcnZpY2UYAyABKAkSDwoHbm9kZV9pZBgEIAEoCRISCgpyZXBsaWNhX2lkGAUgASgJEhAKCHdvcmtsb2FkGAYgASgJEgwKBHNsb3QYByABKAUSDwoHdmVyc2lvbhgIIAEoBRIxCgVwb3J0cxgJIAMoCzIiLmNsb3VkbGVzcy5hcGkuTmV0d29ya0VuZHBvaW50UG9ydBIOCgZ3ZWlnaHQYCiABKAUSDAoEem9uZRgLIAEoCRIOCgZyZWdpb24YDCABKAkSDQoFcmVhZHkYDSABKAgSGgoSY2hlY2tlZF9ieV9ub2RlX2lkGA4gASgJEg8KB2xlYXZpbmcYDyABKAgiPQoTTmV0d29ya0VuZHBvaW50UG9ydBIMCgRuYW1lGAEgASgJEgoKAmlwGAIgASgJEgwKBHBvcnQYAyABKAUiyAEKEE5ldHdvcmtOb2RlRW50cnkSCgoCaWQYASABKAkSDAoEem9uZRgCIAEoCRIOCgZyZWdpb24YAyABKAkSKwoHbmV0d29yaxgEIAEoCzIaLmNsb3VkbGVzcy5hcGkuTm9kZU5ldHdvcmsSGAoQYWNjZXB0ZWRfc2VyaWFscxgFIAMoCRINCgVhbGl2ZRgGIAEoCBI0ChBuZXdlc3Rfbm90X2FmdGVyGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJeChNSZWxheU5ldHdvcmtSZXF1ZXN0EiwKBnRhcmdldBgBIAEoCzIaLmNsb3VkbGVzcy5hcGkuUmVsYXlUYXJnZXRIABIOCgRkYXRhGAIgASgMSABCCQoHbWVzc2FnZSJICgtSZWxheVRhcmdldBIdCgxmcm9tX25vZGVfaWQYASABKAlCB7pIBHICGD8SGgoHbm9kZV9pZBgCIAEoCUIJukgGcgQQARg/IiQKFFJlbGF5TmV0d29ya1Jlc3BvbnNlEgwKBGRhdGEYASABKAwibwoaR2V0Um91dGVDZXJ0aWZpY2F0ZVJlcXVlc3QSGgoHbm9kZV9pZBgBIAEoCUIJukgGcgQQARg/EhwKCW5hbWVzcGFjZRgCIAEoCUIJukgGcgQQARg/EhcKBG5hbWUYAyABKAlCCbpIBnIEEAEYPyJ9ChtHZXRSb3V0ZUNlcnRpZmljYXRlUmVzcG9uc2USNwoHdmVyc2lvbhgBIAEoCzImLmNsb3VkbGVzcy5hcGkuUm91dGVDZXJ0aWZpY2F0ZVZlcnNpb24SEwoLY2VydGlmaWNhdGUYAiABKAwSEAoDa2V5GAMgASgMQgOAAQEiPgoXUm91dGVDZXJ0aWZpY2F0ZVZlcnNpb24SEgoKc2VjcmV0X3VpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgFMq4CChJOb2RlTmV0d29ya1NlcnZpY2USTQoLU3luY05ldHdvcmsSHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtSZXBvcnQaHC5jbG91ZGxlc3MuYXBpLk5ldHdvcmtVcGRhdGUoATABElsKDFJlbGF5TmV0d29yaxIiLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVxdWVzdBojLmNsb3VkbGVzcy5hcGkuUmVsYXlOZXR3b3JrUmVzcG9uc2UoATABEmwKE0dldFJvdXRlQ2VydGlmaWNhdGUSKS5jbG91ZGxlc3MuYXBpLkdldFJvdXRlQ2VydGlmaWNhdGVSZXF1ZXN0GiouY2xvdWRsZXNzLmFwaS5HZXRSb3V0ZUNlcnRpZmljYXRlUmVzcG9uc2ViBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_network, file_cloudless_api_route, file_cloudless_api_session, file_google_protobuf_timestamp]);
 
 /**
  * A message of a network proxy.
@@ -395,6 +395,14 @@ export type NetworkRouteEntry = Message<"cloudless.api.NetworkRouteEntry"> & {
    * @generated from field: repeated string node_ids = 4;
    */
   nodeIds: string[];
+
+  /**
+   * Newest version of the secret in `tls`. Proxies call GetRouteCertificate for a version that they
+   * do not have. Absent: the route names no secret, or the secret does not exist.
+   *
+   * @generated from field: cloudless.api.RouteCertificateVersion certificate = 5;
+   */
+  certificate?: RouteCertificateVersion | undefined;
 };
 
 /**
@@ -715,6 +723,101 @@ export const RelayNetworkResponseSchema: GenMessage<RelayNetworkResponse> = /*@_
   messageDesc(file_cloudless_api_node_network, 12);
 
 /**
+ * @generated from message cloudless.api.GetRouteCertificateRequest
+ */
+export type GetRouteCertificateRequest = Message<"cloudless.api.GetRouteCertificateRequest"> & {
+  /**
+   * Id of the node of the caller.
+   *
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * Namespace of the route.
+   *
+   * @generated from field: string namespace = 2;
+   */
+  namespace: string;
+
+  /**
+   * Name of the route.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message cloudless.api.GetRouteCertificateRequest.
+ * Use `create(GetRouteCertificateRequestSchema)` to create a new message.
+ */
+export const GetRouteCertificateRequestSchema: GenMessage<GetRouteCertificateRequest> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node_network, 13);
+
+/**
+ * @generated from message cloudless.api.GetRouteCertificateResponse
+ */
+export type GetRouteCertificateResponse = Message<"cloudless.api.GetRouteCertificateResponse"> & {
+  /**
+   * Version of the secret that the values are from.
+   *
+   * @generated from field: cloudless.api.RouteCertificateVersion version = 1;
+   */
+  version?: RouteCertificateVersion | undefined;
+
+  /**
+   * Certificate of the route and its intermediates in PEM: the key `tls.crt` of the secret. At most
+   * 64 KiB.
+   *
+   * @generated from field: bytes certificate = 2;
+   */
+  certificate: Uint8Array;
+
+  /**
+   * Private key in PEM, not encrypted: the key `tls.key` of the secret. At most 16 KiB.
+   *
+   * @generated from field: bytes key = 3;
+   */
+  key: Uint8Array;
+};
+
+/**
+ * Describes the message cloudless.api.GetRouteCertificateResponse.
+ * Use `create(GetRouteCertificateResponseSchema)` to create a new message.
+ */
+export const GetRouteCertificateResponseSchema: GenMessage<GetRouteCertificateResponse> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node_network, 14);
+
+/**
+ * A version of the secret that a route names.
+ *
+ * @generated from message cloudless.api.RouteCertificateVersion
+ */
+export type RouteCertificateVersion = Message<"cloudless.api.RouteCertificateVersion"> & {
+  /**
+   * Uid of the secret. A secret that is deleted and created again has another.
+   *
+   * @generated from field: string secret_uid = 1;
+   */
+  secretUid: string;
+
+  /**
+   * Number of the version.
+   *
+   * @generated from field: int32 version = 2;
+   */
+  version: number;
+};
+
+/**
+ * Describes the message cloudless.api.RouteCertificateVersion.
+ * Use `create(RouteCertificateVersionSchema)` to create a new message.
+ */
+export const RouteCertificateVersionSchema: GenMessage<RouteCertificateVersion> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_node_network, 15);
+
+/**
  * Called by the network proxies of nodes.
  *
  * @generated from service cloudless.api.NodeNetworkService
@@ -743,6 +846,20 @@ export const NodeNetworkService: GenService<{
     methodKind: "bidi_streaming";
     input: typeof RelayNetworkRequestSchema;
     output: typeof RelayNetworkResponseSchema;
+  },
+  /**
+   * Returns the certificate and key of a route whose `tls` names a secret, from the newest version.
+   * The leader answers; other coordinators forward the call. PERMISSION_DENIED for a node that the
+   * route does not select; NOT_FOUND without such a route; FAILED_PRECONDITION when the route names
+   * no secret, or with the reason MISSING_REFERENCE, SECRET_EXPIRED or NO_SECRETS_KEY. Recorded in
+   * the audit log of the secret before the answer. Called by network proxies.
+   *
+   * @generated from rpc cloudless.api.NodeNetworkService.GetRouteCertificate
+   */
+  getRouteCertificate: {
+    methodKind: "unary";
+    input: typeof GetRouteCertificateRequestSchema;
+    output: typeof GetRouteCertificateResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_cloudless_api_node_network, 0);

@@ -1,0 +1,74 @@
+import { X509Certificate, createPrivateKey } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
+import { CloudlessError } from '@cloudless/base';
+import type { SecretData } from './values.js';
+
+/** Key of a secret with a certificate and its intermediates in PEM, as `kubernetes.io/tls` has. */
+export const CERTIFICATE_KEY = 'tls.crt';
+/** Key of a secret with the private key of {@link CERTIFICATE_KEY} in PEM, not encrypted. */
+export const PRIVATE_KEY_KEY = 'tls.key';
+/** Largest value of {@link CERTIFICATE_KEY}, bytes. */
+export const MAX_CERTIFICATE_BYTES = 65_536;
+/** Largest value of {@link PRIVATE_KEY_KEY}, bytes. */
+export const MAX_PRIVATE_KEY_BYTES = 16_384;
+
+/** A certificate with its private key. */
+export interface CertificatePair {
+  /** The certificate and its intermediates in PEM. */
+  readonly certificate: string;
+  /** The private key in PEM. Secret. */
+  readonly key: string;
+}
+
+/**
+ * Returns the certificate and the private key among the values of a secret. Host names and dates are
+ * not checked: a certificate may be stored before it is valid.
+ * @param subject - Names the values in errors: `secret "default/web"`.
+ * @throws {@link CloudlessError} of kind `invalid`, without any value, when a key is missing or too
+ *   large, a value is malformed, or the private key does not belong to the certificate.
+ */
+export function requireCertificatePair(data: SecretData, subject: string): CertificatePair {
+  const certificate = readText(data, CERTIFICATE_KEY, MAX_CERTIFICATE_BYTES, subject);
+  const key = readText(data, PRIVATE_KEY_KEY, MAX_PRIVATE_KEY_BYTES, subject);
+  const leaf = attempt(
+    () => new X509Certificate(certificate),
+    `${CERTIFICATE_KEY} of ${subject} has no certificate in PEM`,
+  );
+  const privateKey = attempt(
+    () => createPrivateKey(key),
+    `${PRIVATE_KEY_KEY} of ${subject} has no unencrypted private key in PEM`,
+  );
+  if (!leaf.checkPrivateKey(privateKey))
+    throw new CloudlessError(
+      'invalid',
+      `${PRIVATE_KEY_KEY} of ${subject} does not belong to the first certificate in ${CERTIFICATE_KEY}`,
+    );
+  attempt(
+    () => createSecureContext({ cert: certificate, key, minVersion: 'TLSv1.2' }),
+    `${CERTIFICATE_KEY} and ${PRIVATE_KEY_KEY} of ${subject} cannot serve TLS: an intermediate certificate is malformed, or the key is too weak`,
+  );
+  return { certificate, key };
+}
+
+function readText(data: SecretData, key: string, maxBytes: number, subject: string): string {
+  const value = data.get(key);
+  if (value === undefined) {
+    const keys = [...data.keys()].sort().join(', ');
+    const message = `${subject} needs the keys ${CERTIFICATE_KEY} and ${PRIVATE_KEY_KEY} for a route; its keys are ${keys}`;
+    throw new CloudlessError('invalid', message);
+  }
+  if (value.length > maxBytes) {
+    const message = `${key} of ${subject} has ${value.length} bytes; at most ${maxBytes} are possible for a route`;
+    throw new CloudlessError('invalid', message);
+  }
+  return Buffer.from(value).toString('latin1');
+}
+
+/** Runs a function of OpenSSL. Its errors are replaced, because they may quote the input. */
+function attempt<Result>(run: () => Result, message: string): Result {
+  try {
+    return run();
+  } catch {
+    throw new CloudlessError('invalid', message);
+  }
+}
