@@ -55,7 +55,8 @@ export const coordinatorBundle = {
  * keeps the lease while the main loop stands still. The bundle of each command contains all code of
  * the command, so that a process reads no file after its start and survives the replacement of the
  * files. The code of `run` and `reset` is in two bundles: `agent-command` locks the data directory
- * and starts the network proxy, and loads `full-agent` at once then, also as a part of the start.
+ * and starts the network proxy, and loads `full-agent` at once then, also as a part of the start. A
+ * network proxy loads `proxy-tracing` when it starts, if it sends traces.
  */
 const agentBundle = {
   ...common,
@@ -64,6 +65,7 @@ const agentBundle = {
     'agent-command': 'apps/agent/src/agent-command.ts',
     'full-agent': 'apps/agent/src/full-agent.ts',
     'supervisor-command': 'apps/agent/src/supervisor-command.ts',
+    'proxy-tracing': 'apps/agent/src/proxy-tracing.ts',
     'lease-worker': 'apps/agent/src/lease/lease-worker.ts',
   },
   outdir: 'dist/apps/agent',

@@ -107,4 +107,9 @@ export interface AgentConfig {
   readonly ingressHttps: { readonly host: string; readonly port: number } | undefined;
   /** Base address of an OTLP receiver of traces; undefined: no traces. */
   readonly otlpEndpoint: string | undefined;
+  /**
+   * Share, 0 to 1, of the TCP connections to services and of the HTTP requests of routes that is
+   * traced, among those without a trace of their client.
+   */
+  readonly traceShare: number;
 }

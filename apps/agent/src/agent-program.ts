@@ -121,6 +121,10 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     '--otlp-endpoint <url>',
     `OTLP/HTTP receiver of traces (default $${OTLP_ENDPOINT_VARIABLE}, else none)`,
   ],
+  traceShare: [
+    '--trace-share <share>',
+    'share of the connections to services and of the HTTP requests of routes that is traced, 0 to 1 (default 0.01)',
+  ],
 };
 
 /** Flag names and environment prefix of the settings. */

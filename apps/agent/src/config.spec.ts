@@ -61,6 +61,7 @@ describe('parseAgentConfig', () => {
       ingressHttp: undefined,
       ingressHttps: undefined,
       otlpEndpoint: undefined,
+      traceShare: 0.01,
     });
   });
 

@@ -22,7 +22,7 @@ import {
   parseMemory,
 } from './resource-settings.js';
 import { LABEL_KEY, parseList, parsePairs } from './setting-lists.js';
-import { findNetworkConflicts, parseAdvertise } from './network-settings.js';
+import { findNetworkConflicts, parseAdvertise, parseShare } from './network-settings.js';
 import { findTlsConflicts, parseJoinToken } from './tls-settings.js';
 import type { AgentTaint, AgentConfig } from './agent-config.js';
 
@@ -114,6 +114,7 @@ export function parseAgentConfig(
       ingressHttp: { fallback: undefined, parse: parseListen },
       ingressHttps: { fallback: undefined, parse: parseListen },
       otlpEndpoint: otlpEndpointField,
+      traceShare: { fallback: 0.01, parse: parseShare },
     },
     layers,
   );

@@ -1,11 +1,24 @@
 import { systemClock, systemRandom } from '@cloudless/app-kit';
+import type { StartTracing } from './network/proxy-tracer.js';
 import { runNetworkProxy } from './network/run-network-proxy.js';
+import type * as ProxyTracing from './proxy-tracing.js';
 import { runToExitCode } from './run-to-exit-code.js';
+
+/** Loads the code that sends traces, whose bundle is beside this module. */
+const startTracing: StartTracing = async (options) => {
+  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'mjs';
+  const url = new URL(`./proxy-tracing.${extension}`, import.meta.url);
+  const loaded = (await import(url.href)) as typeof ProxyTracing;
+  return loaded.startTracing(options);
+};
 
 // The network proxy of a node. The proxy must outlive the agent, so it keeps the agent's protection
 // against the out-of-memory killer.
 const exitCode = await runToExitCode('cloudless-agent network-proxy', async () => {
-  await runNetworkProxy({ args: process.argv.slice(3), clock: systemClock, random: systemRandom });
+  await runNetworkProxy({
+    ...{ args: process.argv.slice(3), startTracing },
+    ...{ clock: systemClock, random: systemRandom },
+  });
   return 0;
 });
 process.exit(exitCode); // open connections must not keep a proxy without a control socket

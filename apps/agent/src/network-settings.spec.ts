@@ -51,6 +51,16 @@ describe('settings of the network of an agent', () => {
       values: { ...TLS, meshListen: '10.0.0.5:9443', meshAdvertise: '0.0.0.0:9443' },
       problem: 'must be host:port',
     },
+    {
+      name: 'a share of traces above 1',
+      values: { ...TLS, traceShare: '1.5' },
+      problem: '"1.5" must be a number from 0 to 1',
+    },
+    {
+      name: 'a share of traces that is no number',
+      values: { ...TLS, traceShare: '1%' },
+      problem: '"1%" must be a number from 0 to 1',
+    },
     { name: 'an unknown mode', values: { ...TLS, network: 'maybe' }, problem: 'maybe' },
   ])('refuse $name', ({ values, problem }) => {
     expect(() => parse(values)).toThrow(problem);

@@ -17,6 +17,14 @@ export const parseAdvertise: ConfigField<string>['parse'] = (raw) => {
   return { problem: `"${String(raw)}" must be host:port, such as 10.0.0.5:9443` };
 };
 
+/** Parses a share, 0 to 1. */
+export const parseShare: ConfigField<number>['parse'] = (raw) => {
+  const isNumber = typeof raw === 'number' || (typeof raw === 'string' && /^[\d.]+$/.test(raw));
+  const share = isNumber ? Number(raw) : NaN;
+  if (share >= 0 && share <= 1) return { value: share };
+  return { problem: `"${String(raw)}" must be a number from 0 to 1, such as 0.01` };
+};
+
 /** Returns a problem for each setting of the network that conflicts with another setting. */
 export function findNetworkConflicts(
   config: Pick<

@@ -47,6 +47,8 @@ export type {
 export { Throttle } from './loops/throttle.js';
 export type { SuppressedEvents, ThrottleResult, ThrottleOptions } from './loops/throttle.js';
 export { noTracer } from './observability/tracer.js';
+export { noSampledTracer } from './observability/sampled-tracer.js';
+export type { SampledSpan, SampledTracer, SpanKind } from './observability/sampled-tracer.js';
 export type { OpenSpan, SpanAttributes, Tracer } from './observability/tracer.js';
 export {
   durationField,

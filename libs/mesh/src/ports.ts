@@ -3,7 +3,7 @@ import type { Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { NodeNetworkClient, UpdateEndpointHealthRequestSchema } from '@cloudless/api';
-import type { Clock, Log, Meter, Random } from '@cloudless/base';
+import type { Clock, Log, Meter, Random, SampledTracer } from '@cloudless/base';
 import type { EndpointChoice, EndpointRequest } from './entry/request-endpoints.js';
 import type { NetworkChanges, NetworkView } from './model/network-model.js';
 import type { EndpointResponse } from './traffic/traffic-counts.js';
@@ -225,6 +225,8 @@ export interface NetworkProxyOptions extends ProxyNode {
   readonly onAccess?: (record: AccessRecord) => void;
   /** Share of the successful connections in the access log, 0 to 1. Default: 0.01. */
   readonly accessSample?: number;
+  /** Records how TCP connections reach their endpoints. Default: nothing. */
+  readonly tracer?: SampledTracer;
 }
 
 /** State of a proxy at the moment of the read. */

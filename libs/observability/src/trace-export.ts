@@ -7,6 +7,7 @@ import {
 } from '@opentelemetry/sdk-trace-node';
 import { Throttle, sleep } from '@cloudless/base';
 import { ObjectTracer, isRecording } from './object-tracer.js';
+import { ShareTracer } from './share-tracer.js';
 import { createClientTracing, createServerTracing } from './trace-interceptors.js';
 import type { Tracing, TracingOptions } from './tracing.js';
 
@@ -67,6 +68,7 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
   const tracer = provider.getTracer('cloudless', options.version);
   return {
     tracer: new ObjectTracer(tracer, clock),
+    createSampledTracer: (share, random) => new ShareTracer(tracer, share, { clock, random }),
     serverInterceptor: createServerTracing(tracer),
     clientInterceptor: createClientTracing(tracer),
     getLogFields: () => {

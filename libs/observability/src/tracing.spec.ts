@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createClient, createRouterTransport } from '@connectrpc/connect';
 import { CoordinatorService } from '@cloudless/api';
-import { silentLog, type Clock, type Log } from '@cloudless/base';
+import { createSeededRandom, silentLog, type Clock, type Log } from '@cloudless/base';
 import { noTracing, startTracing, type Tracing } from './tracing.js';
 
 /** The system clock, because the exporter always uses the system clock. */
@@ -129,6 +129,57 @@ describe('startTracing', () => {
       expect(receiver.has(text)).toBe(true);
     expect(receiver.has(Buffer.from(TRACE, 'hex'))).toBe(true);
     expect(receiver.has('not shown')).toBe(false);
+  });
+
+  describe('createSampledTracer', () => {
+    const parent = (flags: string): string => `00-${TRACE}-00f067aa0ba902b7-${flags}`;
+
+    it.each([
+      { name: 'a share of those without a parent', share: 0.5, parent: undefined, traced: [0, 2] },
+      { name: 'nothing with the share 0', share: 0, parent: undefined, traced: [] },
+      { name: 'a parent that is traced', share: 0, parent: parent('01'), traced: [0, 1, 2, 3] },
+      { name: 'no parent that is not traced', share: 1, parent: parent('00'), traced: [] },
+      { name: 'a malformed parent as none', share: 0.5, parent: '00-x-y-01', traced: [0, 2] },
+    ])('traces $name', async ({ share, parent, traced }) => {
+      const tracing = await startTracingTo((await aReceiver()).endpoint);
+      const numbers = [0, 0.9, 0.4, 0.5];
+      const random = { next: () => numbers.shift() ?? 0, bytes: () => new Uint8Array() };
+      const tracer = tracing.createSampledTracer(share, random);
+      const begun = [0, 1, 2, 3].map(() => tracer.begin('connect', 'client', parent));
+      expect([...begun.keys()].filter((index) => begun[index] !== undefined)).toEqual(traced);
+    });
+
+    it('continues the trace of the parent, and exports names, attributes and failures', async () => {
+      const { receiver, endpoint } = await aReceiver();
+      const tracing = await startTracingTo(endpoint);
+      const tracer = tracing.createSampledTracer(0, createSeededRandom(1));
+      const span = tracer.begin('connect default/web', 'client', parent('01'));
+      expect(span?.traceparent).toMatch(new RegExp(`^00-${TRACE}-[0-9a-f]{16}-01$`));
+      expect(span?.traceparent).not.toContain('00f067aa0ba902b7');
+      span?.end({ 'cloudless.path': 'link' }, 'noEndpoints');
+      span?.end({ 'cloudless.path': 'ended twice' });
+      await tracing.close();
+      for (const text of ['connect default/web', 'cloudless.path', 'link', 'noEndpoints'])
+        expect(receiver.has(text)).toBe(true);
+      expect(receiver.has(Buffer.from(TRACE, 'hex'))).toBe(true);
+      expect(receiver.has('ended twice')).toBe(false);
+    });
+
+    it('begins at most 100 spans in each second', async () => {
+      let nowMs = 0;
+      const { endpoint } = await aReceiver();
+      const at = { ...clock, now: () => nowMs };
+      const tracing = await startTracing({ ...options, endpoint, clock: at, log: silentLog });
+      opened.push(tracing);
+      const tracer = tracing.createSampledTracer(1, createSeededRandom(1));
+      const begin = (): number =>
+        Array.from({ length: 150 }, () => tracer.begin('connect', 'client')).filter(Boolean).length;
+      expect(begin()).toBe(100);
+      nowMs = 999;
+      expect(begin()).toBe(0);
+      nowMs = 1_000;
+      expect(begin()).toBe(100);
+    });
   });
 
   it('sends the current trace to the server of a nested call', async () => {

@@ -1,5 +1,14 @@
 import type { Interceptor } from '@connectrpc/connect';
-import { noTracer, type Clock, type Log, type LogFields, type Tracer } from '@cloudless/base';
+import {
+  noSampledTracer,
+  noTracer,
+  type Clock,
+  type Log,
+  type LogFields,
+  type Random,
+  type SampledTracer,
+  type Tracer,
+} from '@cloudless/base';
 
 export interface TracingOptions {
   /**
@@ -20,6 +29,11 @@ export interface TracingOptions {
 export interface Tracing {
   /** Tracer that libraries report to. */
   readonly tracer: Tracer;
+  /**
+   * Creates a tracer for connections and requests of others.
+   * @param share - Share of those without a trace of their caller that is traced, 0 to 1.
+   */
+  readonly createSampledTracer: (share: number, random: Random) => SampledTracer;
   /** Continues the caller's trace in each served call. Must be the first interceptor. */
   readonly serverInterceptor: Interceptor;
   /** Sends the current trace to the server. */
@@ -35,6 +49,7 @@ const passThrough: Interceptor = (next) => next;
 /** Tracing that records nothing. */
 export const noTracing: Tracing = {
   tracer: noTracer,
+  createSampledTracer: () => noSampledTracer,
   serverInterceptor: passThrough,
   clientInterceptor: passThrough,
   getLogFields: () => ({}),

@@ -33,6 +33,11 @@ export interface ProxySettings {
   readonly ingressHttp?: { readonly host: string; readonly port: number };
   /** Address at which HTTP routes are served with TLS. Absent: not served. */
   readonly ingressHttps?: { readonly host: string; readonly port: number };
+  /**
+   * OTLP receiver of traces, and the share, 0 to 1, of the connections and requests without a trace
+   * of their client that is traced. Absent: no traces.
+   */
+  readonly traces?: { readonly endpoint: string; readonly share: number };
 }
 
 /** Report of the proxy about itself. Revisions are text, as JSON has no large numbers. */

@@ -3,7 +3,7 @@ import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { create } from '@bufbuild/protobuf';
 import { NetworkRouteEntrySchema, NetworkServiceEntrySchema } from '@cloudless/api';
-import { createSeededRandom, noMeter, silentLog } from '@cloudless/base';
+import { createSeededRandom, noMeter, noSampledTracer, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { NetworkChanges, NetworkProxy, NetworkView } from '@cloudless/mesh';
 import { createNodeIngress, type NodeIngress } from './node-ingress.js';
@@ -65,6 +65,7 @@ describe('the HTTP ingress of a node', () => {
             return { kind: 'chosen', endpointId: 'e1', namesClient: false, connect, release };
           },
         },
+        tracer: noSampledTracer,
         sockets: {
           listenTcp: async () => {
             const failure = failures.shift();

@@ -7,6 +7,7 @@ import {
   type Log,
   type Meter,
   type Random,
+  type SampledTracer,
   type Timer,
 } from '@cloudless/base';
 import { createIngress, type Ingress, type IngressBackends } from '@cloudless/ingress';
@@ -24,6 +25,7 @@ export interface NodeIngressDeps {
   readonly random: Random;
   readonly log: Log;
   readonly meter: Meter;
+  readonly tracer: SampledTracer;
 }
 
 /**
@@ -51,10 +53,10 @@ export class NodeIngress {
     private readonly settings: Pick<ProxySettings, 'nodeId' | 'ingressHttp' | 'ingressHttps'>,
     private readonly deps: NodeIngressDeps,
   ) {
-    const { proxy, clock, random, meter } = deps;
+    const { proxy, clock, random, meter, tracer } = deps;
     const log = deps.log.child({ component: 'ingress' });
     this.ingress = createIngress({
-      ...{ backends: toBackends(proxy), clock, random, log, meter },
+      ...{ backends: toBackends(proxy), clock, random, log, meter, tracer },
       onResponse: (response) => proxy.traffic.addResponse(response),
     });
     this.unsubscribe = proxy.onChange(({ routes, services }) => {

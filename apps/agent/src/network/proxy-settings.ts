@@ -26,15 +26,19 @@ export function createProxySettings(
     | 'meshListen'
     | 'ingressHttp'
     | 'ingressHttps'
+    | 'otlpEndpoint'
+    | 'traceShare'
   >,
   known: KnownCoordinators | undefined,
 ): ProxySettings {
   const { name: nodeId, zone, region, dataDir, coordinator } = config;
-  const { meshListen, ingressHttp, ingressHttps } = config;
+  const { meshListen, ingressHttp, ingressHttps, otlpEndpoint, traceShare } = config;
+  const traces =
+    otlpEndpoint === undefined ? undefined : { endpoint: otlpEndpoint, share: traceShare };
   return {
     ...{ nodeId, zone, region, dataDir, hostId: readHostId(), usesTls: usesTls(config) },
     coordinators: listCoordinators(coordinator, known),
-    ...definedFields({ meshListen, ingressHttp, ingressHttps }),
+    ...definedFields({ meshListen, ingressHttp, ingressHttps, traces }),
   };
 }
 

@@ -31,6 +31,7 @@ import { prepareLockDirectory, readNamespaceName } from './lock-directory.js';
 import { explainHolder, NamespaceLock } from './namespace-lock.js';
 import { ProxyIdentityReader } from './proxy-identity.js';
 import { ERROR_FILE } from './proxy-program.js';
+import { ProxyTracer, type StartTracing } from './proxy-tracer.js';
 import { prepareVirtualRange, removeVirtualRange } from './virtual-range.js';
 
 /** File with the last known network. */
@@ -46,6 +47,7 @@ const DIRECTORY_CHECK_MS = 10_000;
 export interface NetworkProxyProcessOptions {
   /** Arguments of the process: the absolute directory, last, and {@link SUCCESSOR_FLAG} before. */
   readonly args: readonly string[];
+  readonly startTracing: StartTracing;
   readonly clock: Clock;
   readonly random: Random;
 }
@@ -58,6 +60,7 @@ export interface NetworkProxyProcessOptions {
  */
 export async function runNetworkProxy({
   args,
+  startTracing,
   clock,
   random,
 }: NetworkProxyProcessOptions): Promise<void> {
@@ -75,7 +78,7 @@ export async function runNetworkProxy({
   const onFault = (reason: unknown): void => log.error('proxy fault', errorFields(reason));
   process.on('uncaughtException', onFault).on('unhandledRejection', onFault);
   process.on('SIGHUP', () => undefined).on('SIGINT', () => undefined);
-  const running = new ProxyProcess(directory, { clock, random, log }, inheritance);
+  const running = new ProxyProcess(directory, { startTracing, clock, random, log }, inheritance);
   process.on('SIGTERM', () => running.stop(DRAIN_AT_SHUTDOWN_MS));
   try {
     await running.run();
@@ -94,6 +97,7 @@ class ProxyProcess implements ControlHandler {
   private readonly proxy: NetworkProxy;
   private readonly ingress: NodeIngress | undefined;
   private readonly draining: DrainBound;
+  private readonly tracer: ProxyTracer;
   private control: ControlServer | undefined;
   private end: () => void = () => undefined;
   private readonly ended = new Promise<void>((resolve) => (this.end = resolve));
@@ -105,7 +109,9 @@ class ProxyProcess implements ControlHandler {
 
   constructor(
     private readonly directory: string,
-    private readonly deps: { readonly clock: Clock; readonly random: Random; readonly log: Log },
+    private readonly deps: Pick<NetworkProxyProcessOptions, 'startTracing' | 'clock' | 'random'> & {
+      readonly log: Log;
+    },
     private readonly inheritance: Inheritance | undefined,
   ) {
     const { clock, random, log } = deps;
@@ -125,6 +131,7 @@ class ProxyProcess implements ControlHandler {
       this.lock.adopt(server, path);
     }
     this.sockets = new ProcessSockets(inheritance?.sockets);
+    this.tracer = new ProxyTracer(deps);
     const dialler = new CoordinatorDialler({
       addresses: () => this.current.coordinators,
       tls: () => {
@@ -150,10 +157,11 @@ class ProxyProcess implements ControlHandler {
       mayListen: (signal) => this.lock.acquire(signal),
       snapshotFile: join(directory, SNAPSHOT_FILE),
       ...{ clock, random, log },
-      meter: this.metrics,
+      ...{ meter: this.metrics, tracer: this.tracer },
     });
     this.ingress = createNodeIngress(settings, {
-      ...{ proxy: this.proxy, sockets: this.sockets, meter: this.metrics, clock, random, log },
+      ...{ proxy: this.proxy, sockets: this.sockets, meter: this.metrics, tracer: this.tracer },
+      ...{ clock, random, log },
     });
   }
 
@@ -161,6 +169,7 @@ class ProxyProcess implements ControlHandler {
   async run(): Promise<void> {
     const { log } = this.deps;
     this.watchDirectory();
+    this.tracer.start(this.current);
     await this.identity.reload();
     await this.proxy.start();
     await this.ingress?.start();
@@ -173,6 +182,7 @@ class ProxyProcess implements ControlHandler {
     this.lock.release();
     this.ingress?.close();
     await this.proxy.close();
+    await this.tracer.close();
     await this.predecessors;
     this.removeRecord?.();
   }

@@ -19,9 +19,11 @@ export interface ChosenBackend {
   /**
    * Connects to the endpoint, within the time limit of the service. The stream ends with an error
    * when the endpoint is gone.
+   * @param trace - Span of the request, in the format of the header `traceparent`. Undefined: the
+   *   request is not traced.
    * @throws when the endpoint accepts no connection.
    */
-  connect(): Promise<Duplex>;
+  connect(trace: string | undefined): Promise<Duplex>;
   /** Ends the use of the endpoint by the request. Called once. */
   release(): void;
 }

@@ -25,6 +25,8 @@ export interface ForwardedFacts {
   /** Host header of the client. */
   readonly authority: string;
   readonly requestId: string;
+  /** Span of the request for the header `traceparent`. Undefined: that of the client, if any. */
+  readonly trace: string | undefined;
 }
 
 /** Headers by lower-case name; several values of one name are a list. */
@@ -38,7 +40,7 @@ export type HeaderMap = Record<string, string | string[]>;
  */
 export function toBackendHeaders(rawHeaders: readonly string[], facts: ForwardedFacts): HeaderMap {
   const headers = collect(rawHeaders, (name) => OF_PROXIES.has(name));
-  const { clientAddress, protocol, authority, requestId } = facts;
+  const { clientAddress, protocol, authority, requestId, trace } = facts;
   const forNode = isIPv6(clientAddress) ? `"[${clientAddress}]"` : clientAddress;
   if (readsTrailers(rawHeaders)) headers.te = 'trailers';
   if (Array.isArray(headers.cookie)) headers.cookie = headers.cookie.join('; ');
@@ -50,6 +52,7 @@ export function toBackendHeaders(rawHeaders: readonly string[], facts: Forwarded
     'x-forwarded-proto': protocol,
     'x-forwarded-host': authority,
     'x-request-id': requestId,
+    ...(trace === undefined ? {} : { traceparent: trace }),
   };
 }
 

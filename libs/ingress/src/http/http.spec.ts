@@ -74,6 +74,7 @@ describe('parseRequest', () => {
 describe('headers', () => {
   const facts: ForwardedFacts = {
     ...{ clientAddress: '10.0.0.9', protocol: 'https', authority: 'a.b:8443', requestId: 'r1' },
+    trace: undefined,
   };
 
   it('for an endpoint say who the client is, whatever the client says', () => {

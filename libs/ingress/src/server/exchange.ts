@@ -38,6 +38,8 @@ export interface ExchangeFacts {
   readonly client: IngressClient;
   readonly protocol: 'http' | 'https';
   readonly requestId: string;
+  /** Span of the request, in the format of the header `traceparent`. Undefined: not traced. */
+  readonly trace: string | undefined;
 }
 
 /**
@@ -80,9 +82,9 @@ export class Exchange {
 
   /** Headers for the endpoint. */
   backendHeaders(): HeaderMap {
-    const { req, client, parsed, protocol, requestId } = this.facts;
+    const { req, client, parsed, protocol, requestId, trace } = this.facts;
     const { authority } = parsed;
-    const facts = { clientAddress: client.address, protocol, authority, requestId };
+    const facts = { clientAddress: client.address, protocol, authority, requestId, trace };
     return toBackendHeaders(req.rawHeaders, facts);
   }
 

@@ -1,6 +1,7 @@
 import http from 'node:http';
 import net from 'node:net';
 import { once } from 'node:events';
+import { RecordingTracer } from '@cloudless/base/testing';
 import { aRoute, aRule } from '../testing/builders.js';
 import { readAnswer, readText, TestIngress } from '../testing/test-ingress.js';
 
@@ -12,6 +13,11 @@ describe('HTTP ingress over HTTP/1.1', () => {
     test = new TestIngress();
   });
   afterEach(() => test.close());
+
+  const useTracer = (tracer: RecordingTracer): void => {
+    test.close();
+    test = new TestIngress({ tracer });
+  };
 
   const echo: http.RequestListener = (req, res) => {
     let body = '';
@@ -45,6 +51,52 @@ describe('HTTP ingress over HTTP/1.1', () => {
       address: '127.0.0.1',
       local: `127.0.0.1:${test.httpPort}`,
     });
+  });
+
+  it.each([
+    { name: 'a client without a trace', given: {}, parent: undefined },
+    { name: 'a client with a trace', given: { traceparent: '00-a-b-01' }, parent: '00-a-b-01' },
+  ])('traces a request of $name up to the endpoint', async ({ given, parent }) => {
+    const tracer = new RecordingTracer();
+    useTracer(tracer);
+    await test.addHttp('web', echo);
+    await test.start([aRoute()]);
+    const { body, headers } = await test.get('a.example.com', '/shop?key=1', { headers: given });
+    const seen = JSON.parse(body) as { headers: Record<string, string> };
+    expect(seen.headers.traceparent).toBe('span-1');
+    expect(test.traces).toEqual(['span-1']);
+    expect(tracer.spans).toMatchObject([
+      {
+        ...{ name: 'GET /', kind: 'server', parent },
+        attributes: {
+          'http.request.method': 'GET',
+          'http.response.status_code': 200,
+          'url.path': '/shop',
+          'server.address': 'a.example.com',
+          'cloudless.request_id': headers['x-request-id'],
+          'cloudless.endpoint': 'web-0',
+        },
+      },
+    ]);
+  });
+
+  it('traces a request that no endpoint answers as failed', async () => {
+    const tracer = new RecordingTracer();
+    useTracer(tracer);
+    await test.start([aRoute()]);
+    await test.get('a.example.com', '/', { method: 'POST' });
+    expect(tracer.spans).toMatchObject([
+      { name: 'POST /', failure: 'status 503', attributes: { 'cloudless.endpoint': '' } },
+    ]);
+  });
+
+  it('passes on the trace of a client when the request is not traced', async () => {
+    await test.addHttp('web', echo);
+    await test.start([aRoute()]);
+    const headers = { traceparent: '00-a-b-00' };
+    const { body } = await test.get('a.example.com', '/', { headers });
+    const seen = JSON.parse(body) as { headers: Record<string, string> };
+    expect(seen.headers.traceparent).toBe('00-a-b-00');
   });
 
   it('keeps the size of a body unknown when the client does not announce it, also for GET', async () => {

@@ -2,7 +2,7 @@ import type { IncomingMessage, Server as HttpServer } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Server as TlsServer, TLSSocket } from 'node:tls';
-import type { Clock, Log, Meter, Random } from '@cloudless/base';
+import type { Clock, Log, Meter, Random, SampledTracer } from '@cloudless/base';
 import type { IngressBackends } from '../backend/backends.js';
 import { Http2Sessions } from '../backend/http2-sessions.js';
 import { KeptConnections } from '../backend/kept-connections.js';
@@ -32,6 +32,8 @@ export interface IngressOptions {
   readonly accessSample?: number;
   /** Receives the access log. Default: lines of the log. */
   readonly onAccess?: (line: AccessLine) => void;
+  /** Records requests. Default: nothing. */
+  readonly tracer?: SampledTracer;
   /**
    * Receives each finished request that was given to an endpoint, except those that the client ended
    * and connections that were upgraded.

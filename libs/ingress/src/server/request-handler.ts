@@ -1,6 +1,13 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { METHODS, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import type { Clock, Log, Random } from '@cloudless/base';
+import {
+  noSampledTracer,
+  type Clock,
+  type Log,
+  type Random,
+  type SampledSpan,
+  type SampledTracer,
+} from '@cloudless/base';
 import type { IngressClient } from '../backend/backends.js';
 import { isGrpc } from '../http/headers.js';
 import { parseRequest, type ParsedRequest } from '../http/parse-request.js';
@@ -55,6 +62,7 @@ export interface RequestHandlerOptions {
   readonly accessSample?: number;
   readonly onAccess?: (line: AccessLine) => void;
   readonly onResponse?: (response: EndpointResponse) => void;
+  readonly tracer?: SampledTracer;
 }
 
 /** A finished request to an endpoint. */
@@ -75,6 +83,20 @@ const FAILURES_PER_SECOND = 20;
 const CLIENT_GONE = 499;
 
 const createSender = createHttp1Sender();
+
+/** What is known of a request when its response has ended. */
+interface FinishedRequest {
+  readonly requestId: string;
+  readonly protocol: 'http' | 'https';
+  readonly startMs: number;
+  readonly req: ClientRequest;
+  readonly client: IngressClient;
+  readonly parsed: ParsedRequest | undefined;
+  readonly match: RouteMatch | undefined;
+  readonly attempts: number;
+  readonly endpoint: string;
+  readonly status: number;
+}
 
 /** Finds the route of each request, and answers or forwards the request. */
 export class RequestHandler {
@@ -116,18 +138,21 @@ export class RequestHandler {
     const parsed = parseRequest(req);
     let match: RouteMatch | undefined;
     let exchange: Exchange | undefined;
+    let span: SampledSpan | undefined;
     let isWritten = false;
     res.once('close', () => {
       if (isWritten) return;
       isWritten = true;
       this.onFinished();
-      this.note({
+      const finished: FinishedRequest = {
         ...{ requestId, protocol, startMs, req, client },
         ...{ parsed: 'status' in parsed ? undefined : parsed, match },
         attempts: exchange?.attempts ?? 0,
         endpoint: exchange?.endpoint ?? '',
         status: res.writableFinished || upgrade !== undefined ? res.statusCode : CLIENT_GONE,
-      });
+      };
+      if (span !== undefined) endSpan(span, finished);
+      this.note(finished);
     });
     if (this.isDraining && req.httpVersionMajor < 2 && upgrade === undefined)
       (res as ServerResponse).shouldKeepAlive = false;
@@ -140,7 +165,9 @@ export class RequestHandler {
       return refuse({ status: 404, reason: `no route for ${parsed.host}${parsed.path}` });
     if (protocol === 'http' && match.route.redirectToHttps)
       return this.redirect(req, res, parsed, requestId);
-    const facts = { req, res, match, parsed, client, protocol, requestId } as const;
+    span = this.beginSpan(req, match);
+    const trace = span?.traceparent;
+    const facts = { req, res, match, parsed, client, protocol, requestId, trace } as const;
     const sender = chooseSender(req, upgrade);
     exchange = new Exchange(context, facts, 'status' in sender ? createSender : sender);
     if ('status' in sender) return exchange.refuse(sender);
@@ -165,18 +192,14 @@ export class RequestHandler {
     res.end();
   }
 
-  private note(finished: {
-    readonly requestId: string;
-    readonly protocol: 'http' | 'https';
-    readonly startMs: number;
-    readonly req: ClientRequest;
-    readonly client: IngressClient;
-    readonly parsed: ParsedRequest | undefined;
-    readonly match: RouteMatch | undefined;
-    readonly attempts: number;
-    readonly endpoint: string;
-    readonly status: number;
-  }): void {
+  private beginSpan(req: ClientRequest, { rule }: RouteMatch): SampledSpan | undefined {
+    const { tracer = noSampledTracer } = this.options;
+    const parent = req.headers.traceparent;
+    const name = `${toKnownMethod(req)} ${rule.pathPrefix}`;
+    return tracer.begin(name, 'server', typeof parent === 'string' ? parent : undefined);
+  }
+
+  private note(finished: FinishedRequest): void {
     const { requestId, protocol, req, client, parsed, match, attempts, endpoint } = finished;
     const { metrics, clock, log, onAccess, onResponse } = this.options;
     const nowMs = clock.now();
@@ -214,6 +237,34 @@ export class RequestHandler {
     this.failures += 1;
     return this.failures <= FAILURES_PER_SECOND;
   }
+}
+
+/** Ends a span with attributes of the OpenTelemetry semantic conventions for HTTP servers. */
+function endSpan(span: SampledSpan, finished: FinishedRequest): void {
+  const { requestId, protocol, req, client, parsed, match, attempts, endpoint, status } = finished;
+  span.end(
+    {
+      'http.request.method': toKnownMethod(req),
+      'http.response.status_code': status,
+      'http.route': match?.rule.pathPrefix ?? '',
+      'url.scheme': protocol,
+      // Without the query, which may have secrets.
+      'url.path': parsed?.path ?? '',
+      'server.address': parsed?.host ?? '',
+      'client.address': client.address,
+      'network.protocol.version': req.httpVersion,
+      'cloudless.request_id': requestId,
+      'cloudless.route': match === undefined ? '' : toRouteKey(match.route),
+      'cloudless.endpoint': endpoint,
+      'cloudless.attempts': attempts,
+    },
+    status >= 500 ? `status ${status}` : undefined,
+  );
+}
+
+/** Clients of HTTP/2 may send any text as the method. */
+function toKnownMethod({ method = '' }: ClientRequest): string {
+  return METHODS.includes(method) ? method : '_OTHER';
 }
 
 function chooseSender(req: ClientRequest, upgrade: UpgradeRequest | undefined): Sender | Refusal {

@@ -35,7 +35,7 @@ export function createHttp1Sender(upgrade?: UpgradeRequest): Sender {
       Object.assign(headers, { connection: 'Upgrade', upgrade: upgrade.protocol });
     const options: RequestOptions & PooledRequest = {
       ...{ agent: context.kept, method, path: parsed.target, headers, setHost: false },
-      ...{ poolKey, dial: () => chosen.connect() },
+      ...{ poolKey, dial: () => chosen.connect(facts.trace) },
     };
     const upstream = request(options);
     let isEnded = false;

@@ -25,7 +25,7 @@ function send(exchange: Exchange, chosen: Parameters<Sender>[1]): () => void {
   };
   const all = { ...pseudo, ...headers };
   void context.sessions
-    .request(poolKey, () => chosen.connect(), all, !hasBody)
+    .request(poolKey, () => chosen.connect(facts.trace), all, !hasBody)
     .then(
       (opened) => {
         stream = opened;

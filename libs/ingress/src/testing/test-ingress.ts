@@ -31,12 +31,14 @@ export class TestIngress {
   /** Connections to endpoints that were opened. */
   connections = 0;
   readonly clients: IngressClient[] = [];
+  /** Spans for which connections to endpoints were opened. */
+  readonly traces: (string | undefined)[] = [];
   readonly ingress: Ingress;
   private readonly closers: (() => void)[] = [];
   httpPort = 0;
   httpsPort = 0;
 
-  constructor(options: Pick<IngressOptions, 'headersTimeoutMs'> = {}) {
+  constructor(options: Pick<IngressOptions, 'headersTimeoutMs' | 'tracer'> = {}) {
     const backends: IngressBackends = {
       choose: ({ service, client, exclude }) => {
         this.clients.push(client);
@@ -46,7 +48,10 @@ export class TestIngress {
         this.used += 1;
         return {
           ...{ kind: 'chosen', endpoint: `${service.name}-${index}`, isShareable: true },
-          connect: () => this.connect(all[index] ?? 0),
+          connect: (trace) => {
+            this.traces.push(trace);
+            return this.connect(all[index] ?? 0);
+          },
           release: () => void (this.used -= 1),
         };
       },

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { Port_Protocol } from '@cloudless/api';
+import { definedFields } from '@cloudless/base';
 import type { Dialled } from '../dial/endpoint-dialler.js';
 import { toServiceKey } from '../model/network-model.js';
 import { explainStale, identifyClient, type ProxyContext } from '../proxy/proxy-context.js';
@@ -32,9 +33,10 @@ export type EndpointChoice =
       /**
        * Opens a connection, which later requests may use, too. The connection is reset when the
        * endpoint is gone.
+       * @param trace - Span of the request, in the format of the header `traceparent`.
        * @throws when the endpoint accepts no connection; the balancer learns of that.
        */
-      connect(): Promise<Duplex>;
+      connect(trace?: string): Promise<Duplex>;
       /** Ends the request, for the count of the balancer. Calls after the first do nothing. */
       release(): void;
     }
@@ -60,7 +62,7 @@ export function chooseEndpoint(context: ProxyContext, request: EndpointRequest):
     kind: 'chosen',
     endpointId,
     namesClient: port.settings.proxyProtocol,
-    connect: () => connect(context, port, target, request),
+    connect: (trace) => connect(context, port, target, { ...request, trace }),
     release: () => {
       if (isReleased) return;
       isReleased = true;
@@ -84,7 +86,7 @@ async function connect(
   context: ProxyContext,
   port: ServicePort,
   target: EndpointTarget,
-  { clientAddress, clientPort, virtual }: EndpointRequest,
+  { clientAddress, clientPort, virtual, trace }: EndpointRequest & { trace: string | undefined },
 ): Promise<Duplex> {
   const { id } = target.endpoint;
   const { connectTimeoutMs: timeoutMs, proxyProtocol } = port.settings;
@@ -92,6 +94,7 @@ async function connect(
     ...{ endpoint: id, port: target.portName, protocol: 'tcp' as const, virtual },
     client: formatAddress({ address: clientAddress, port: clientPort }),
     identity: identifyClient(context, clientAddress),
+    ...definedFields({ trace }),
   });
   const dialled = await new Promise<Dialled>((resolve) =>
     context.dialler.dial(target, describe, { timeoutMs, proxyProtocol }, resolve),

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { definedFields, type SampledSpan } from '@cloudless/base';
 import { KEEP_ALIVE_MS, type Dialled } from '../dial/endpoint-dialler.js';
 import type { OpenRequest } from '../link/open-request.js';
 import {
@@ -26,6 +27,8 @@ export class TcpEntry implements CarriedConnection {
   private splice: Splice | undefined;
   private path: 'direct' | 'link' | 'relay' | 'none' = 'none';
   private readonly endOpening: () => void;
+  /** From the accept until an endpoint carries the connection, or it was refused. */
+  private readonly span: SampledSpan | undefined;
 
   /**
    * @param socket - Paused, and half-open connections are kept.
@@ -41,6 +44,7 @@ export class TcpEntry implements CarriedConnection {
   ) {
     this.startMs = context.clock.now();
     this.endOpening = context.connections.noteOpening();
+    this.span = context.tracer.begin(`connect ${port.serviceKey}`, 'client');
     this.clientAddress = socket.remoteAddress ?? '';
     this.clientPort = socket.remotePort ?? 0;
     socket.setNoDelay(true);
@@ -111,6 +115,7 @@ export class TcpEntry implements CarriedConnection {
       client: this.client,
       virtual: this.virtual,
       identity: identifyClient(this.context, this.clientAddress),
+      ...definedFields({ trace: this.span?.traceparent }),
     };
   }
 
@@ -144,6 +149,7 @@ export class TcpEntry implements CarriedConnection {
     this.target = target;
     this.path = path;
     this.onSettled();
+    this.endSpan();
     this.context.connections.add(this, this.startMs);
     this.endOpening();
     this.port.openConnections += 1;
@@ -163,10 +169,25 @@ export class TcpEntry implements CarriedConnection {
 
   private refuse(result: string): void {
     this.onSettled();
+    this.endSpan(result);
     this.endOpening();
     this.port.countRefusal(this.attempts === 0 ? result : 'connectFailed');
     resetStream(this.socket);
     this.log(result);
+  }
+
+  private endSpan(failure?: string): void {
+    this.span?.end(
+      {
+        'client.address': this.clientAddress,
+        'cloudless.service': this.port.serviceKey,
+        'cloudless.port': this.port.name,
+        'cloudless.endpoint': this.endpointId,
+        'cloudless.path': this.path,
+        'cloudless.attempts': this.attempts,
+      },
+      failure,
+    );
   }
 
   private log(result: string): void {

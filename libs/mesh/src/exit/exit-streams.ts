@@ -137,12 +137,20 @@ export class ExitStreams {
       });
     this.attempts.set(link, attempts + 1);
     const endOpening = context.connections.noteOpening();
+    const span =
+      request.trace === undefined
+        ? undefined
+        : context.tracer.begin(`connect ${target.endpoint.id}`, 'server', request.trace);
     context.dialler.dial(
       target,
       () => request,
       options,
       (dialled) => {
         this.attempts.set(link, (this.attempts.get(link) ?? 1) - 1);
+        span?.end(
+          { 'cloudless.peer': link.peerNodeId, 'cloudless.path': link.path },
+          dialled.kind === 'failed' ? dialled.reason : undefined,
+        );
         if (dialled.kind === 'failed') {
           endOpening();
           if (!stream.destroyed)

@@ -11,7 +11,12 @@ export interface OpenRequest {
   readonly virtual: string;
   /** SPIFFE ID of the workload of the client, as its node says; otherwise of the node. */
   readonly identity: string;
+  /** Span of the connection, in the format of the header `traceparent`. Absent: not traced. */
+  readonly trace?: string;
 }
+
+/** Length of a `traceparent` of version 00. */
+const MAX_TRACE_CHARACTERS = 55;
 
 /** Reason why a node refuses to open a stream. */
 export type RefusalCode =
@@ -42,11 +47,12 @@ const CODES: readonly string[] = [
 export function parseOpenRequest(payload: Buffer): OpenRequest | undefined {
   const fields = parseObject(payload);
   if (fields === undefined) return undefined;
-  const { endpoint, port, protocol, client, virtual, identity } = fields;
+  const { endpoint, port, protocol, client, virtual, identity, trace } = fields;
   if (protocol !== 'tcp' && protocol !== 'udp') return undefined;
   if (!isText(endpoint) || !isText(port) || !isText(client) || !isText(virtual)) return undefined;
   if (!isText(identity)) return undefined;
-  return { endpoint, port, protocol, client, virtual, identity };
+  const request = { endpoint, port, protocol, client, virtual, identity } as const;
+  return isText(trace) && trace.length <= MAX_TRACE_CHARACTERS ? { ...request, trace } : request;
 }
 
 /** Returns the refusal in a payload; one without explanation when the payload is damaged. */

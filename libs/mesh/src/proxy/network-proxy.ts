@@ -1,7 +1,7 @@
 import type { Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { NetworkUpdate } from '@cloudless/api';
-import { errorFields, type Timer } from '@cloudless/base';
+import { errorFields, noSampledTracer, type Timer } from '@cloudless/base';
 import { ExternalAddresses } from '../dial/external-addresses.js';
 import { NetworkDns } from '../dns/network-dns.js';
 import { EndpointDialler } from '../dial/endpoint-dialler.js';
@@ -107,7 +107,7 @@ class NodeNetworkProxy implements NetworkProxy {
             coordinator: () => this.coordinator,
             onOpen: (request, stream, link) => this.exit.open(request, stream, link),
           });
-    const { onAccess, accessSample: sample } = options;
+    const { onAccess, accessSample: sample, tracer = noSampledTracer } = options;
     const places = new WorkloadPlaces({
       ...{ view, clock, nodeId },
       isShared: (address) => /^127\.|^::1$/.test(address) || this.machine.current.includes(address),
@@ -123,6 +123,7 @@ class NodeNetworkProxy implements NetworkProxy {
       }),
       connections: new ConnectionTable(),
       access: new AccessLog({ log, random, sample, onAccess }),
+      tracer,
       trustDomain: () => this.links?.trustDomain,
       places,
       identifyClient: options.identifyClient ?? ((address) => places.clientAt(address)),

@@ -2,6 +2,7 @@ import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import * as tls from 'node:tls';
+import { RecordingTracer } from '@cloudless/base/testing';
 import { CERTIFICATE_MISTAKES } from '@cloudless/identity/testing';
 import { aService, anEndpoint, TestCluster, type TestProxy } from '../testing/test-cluster.js';
 import { MESH_PROTOCOL } from '../link/link-tls.js';
@@ -64,6 +65,53 @@ describe('paths between nodes', () => {
     await withService('b');
     expect(await visit(a)).toBe('b');
     expect(a.proxy.status().links).toMatchObject([{ nodeId: 'b', path: 'relay' }]);
+  });
+
+  it('traces how a connection reaches its endpoint, on both nodes', async () => {
+    const [ofA, ofB] = [new RecordingTracer(), new RecordingTracer()];
+    const a = await cluster.addProxy('a', { tracer: ofA });
+    await cluster.addProxy('b', { tracer: ofB });
+    await withService('b');
+    expect(await visit(a)).toBe('b');
+    expect(ofA.spans).toMatchObject([
+      {
+        ...{ name: 'connect default/web', kind: 'client', parent: undefined },
+        attributes: {
+          'cloudless.service': 'default/web',
+          'cloudless.endpoint': 'default/web/r1',
+          'cloudless.path': 'link',
+          'cloudless.attempts': 1,
+        },
+      },
+    ]);
+    expect(ofB.spans).toMatchObject([
+      {
+        ...{ name: 'connect default/web/r1', kind: 'server', parent: ofA.spans[0]?.traceparent },
+        attributes: { 'cloudless.peer': 'a', 'cloudless.path': 'link' },
+      },
+    ]);
+  });
+
+  it('traces a connection that reaches no endpoint, with the reason', async () => {
+    const tracer = new RecordingTracer();
+    const a = await cluster.addProxy('a', { hasTls: false, tracer });
+    await cluster.addProxy('b', { hasTls: false });
+    await withService('b');
+    expect(await visit(a)).toBe('ECONNRESET');
+    expect(tracer.spans).toMatchObject([
+      {
+        failure: expect.stringContaining('nothing is sent in plaintext'),
+        attributes: { 'cloudless.endpoint': '', 'cloudless.path': 'none', 'cloudless.attempts': 1 },
+      },
+    ]);
+  });
+
+  it('begins no trace on the node of the endpoint for a connection without one', async () => {
+    const tracer = new RecordingTracer();
+    const a = await cluster.addProxy('a');
+    await cluster.addProxy('b', { tracer });
+    await withService('b');
+    expect([await visit(a), tracer.spans]).toEqual(['b', []]);
   });
 
   it('refuses endpoints on other machines in a plaintext cluster', async () => {

@@ -1,4 +1,4 @@
-import type { Clock, Log, Random } from '@cloudless/base';
+import type { Clock, Log, Random, SampledTracer } from '@cloudless/base';
 import type { EndpointDialler } from '../dial/endpoint-dialler.js';
 import type { AccessLog } from '../metrics/access-log.js';
 import type { NetworkView } from '../model/network-model.js';
@@ -22,6 +22,7 @@ export interface ProxyContext {
   readonly connections: ConnectionTable;
   readonly ended: EndedReplicas;
   readonly access: AccessLog;
+  readonly tracer: SampledTracer;
   /** Trust domain of the cluster; undefined without certificates. */
   readonly trustDomain: () => string | undefined;
   readonly places: WorkloadPlaces;

@@ -16,7 +16,7 @@ import {
   type NodeNetworkClient,
   type RelayNetworkRequest,
 } from '@cloudless/api';
-import { createSeededRandom, type Clock } from '@cloudless/base';
+import { createSeededRandom, definedFields, type Clock } from '@cloudless/base';
 import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
 import { TestAuthority, type TestCredential } from '@cloudless/identity/testing';
 import { createNetworkProxy } from '../proxy/network-proxy.js';
@@ -101,7 +101,12 @@ export class TestCluster {
       readonly isOffline?: boolean;
     } & Pick<
       Partial<NetworkProxyOptions>,
-      'limits' | 'identifyClient' | 'checkClients' | 'isLocalClient' | 'listMachineAddresses'
+      | 'limits'
+      | 'identifyClient'
+      | 'checkClients'
+      | 'isLocalClient'
+      | 'listMachineAddresses'
+      | 'tracer'
     > = {},
   ): Promise<TestProxy> {
     const { isReachable = true, hasTls = true, hostId = nodeId, zone = '', ...rest } = options;
@@ -142,7 +147,7 @@ export class TestCluster {
       limits: rest.limits,
       isLocalClient: rest.isLocalClient,
       listMachineAddresses: rest.listMachineAddresses,
-      ...(rest.identifyClient === undefined ? {} : { identifyClient: rest.identifyClient }),
+      ...definedFields({ identifyClient: rest.identifyClient, tracer: rest.tracer }),
     });
     if (isOffline) this.feeds.delete(nodeId);
     else this.feeds.set(nodeId, feed);
