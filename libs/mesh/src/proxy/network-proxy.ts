@@ -113,7 +113,7 @@ class NodeNetworkProxy implements NetworkProxy {
       isShared: (address) => /^127\.|^::1$/.test(address) || this.machine.current.includes(address),
     });
     this.context = {
-      ...{ nodeId, clock, random, log, limits, view },
+      ...{ nodeId, clock, random, log, limits, view, tracer },
       ended,
       services: new ServiceTable(view, { nodeId, zone, region }, random, isLocalNode, ended),
       dialler: new EndpointDialler({
@@ -123,7 +123,6 @@ class NodeNetworkProxy implements NetworkProxy {
       }),
       connections: new ConnectionTable(),
       access: new AccessLog({ log, random, sample, onAccess }),
-      tracer,
       trustDomain: () => this.links?.trustDomain,
       places,
       identifyClient: options.identifyClient ?? ((address) => places.clientAt(address)),
