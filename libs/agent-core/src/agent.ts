@@ -103,6 +103,10 @@ export class Agent {
       clock,
       log,
       containerRuntimeCondition: () => healthMonitor.condition,
+      networkProxyCondition: () => {
+        const reason = options.network?.findProblem() ?? '';
+        return { status: reason !== '', reason };
+      },
     });
     this.certificates = createCertificateClient(options.nodeIdentity, {
       transport,

@@ -118,24 +118,17 @@ describe('explainHolder', () => {
   const isNode = (nodeId: string): boolean => nodeId === 'node-1';
 
   it.each([
-    ['a node of the cluster', isNode, 'node-1', 'node node-1 (process 7) serves the virtual'],
-    [
-      'nodes that are not known yet',
-      undefined,
-      'other',
-      'node other (process 7) serves the virtual',
-    ],
-    [
-      'a node of another cluster',
-      isNode,
-      `other\n${'x'.repeat(100)}`,
-      `process 7 of node "other\\n${'x'.repeat(58)}", which is no node of this cluster`,
-    ],
-  ])('names %s', (_, known, nodeId, expected) => {
-    expect(explainHolder({ nodeId, pid: 7 }, known)).toContain(expected);
+    ['a node of the cluster', isNode, 'node-1'],
+    ['nodes that are not known yet', undefined, 'other'],
+  ])('sees no problem in %s', (_, known, nodeId) => {
+    expect(explainHolder({ nodeId, pid: 7 }, known)).toBeUndefined();
   });
 
-  it('says what to do', () => {
+  it('names a node of another cluster, and says what to do', () => {
+    const nodeId = `other\n${'x'.repeat(100)}`;
+    expect(explainHolder({ nodeId, pid: 7 }, isNode)).toContain(
+      `process 7 of node "other\\n${'x'.repeat(58)}", which is no node of this cluster`,
+    );
     expect(explainHolder({ nodeId: 'other', pid: 7 }, isNode)).toContain('end that agent');
   });
 });

@@ -26,16 +26,16 @@ export interface LockHolder {
 }
 
 /**
- * Returns why this process does not serve the virtual addresses of the machine.
+ * Returns why workloads of this node do not reach the services of their cluster; undefined when
+ * another node of the cluster on this machine serves the virtual addresses for them.
  * @param isNode - Returns true for the id of a node of the cluster. Undefined: the nodes are not
  *   known yet.
  */
 export function explainHolder(
   { nodeId, pid }: LockHolder,
   isNode: ((nodeId: string) => boolean) | undefined,
-): string {
-  if (isNode === undefined || isNode(nodeId))
-    return `node ${nodeId} (process ${pid}) serves the virtual addresses of this machine`;
+): string | undefined {
+  if (isNode === undefined || isNode(nodeId)) return undefined;
   const claim = JSON.stringify(nodeId.slice(0, MAX_SHOWN_ID));
   return (
     `virtual addresses of this machine are not served: process ${pid} of node ${claim}, which is no ` +

@@ -109,3 +109,30 @@ describe('an agent whose network proxy has ended', () => {
     await network.close(false);
   });
 });
+
+describe('the problems of the network proxy of an agent', () => {
+  it('are those of its newest report, and that the proxy does not answer any more', async () => {
+    const clock = new ManualClock();
+    let problems = ['port 53 is taken'];
+    let isSilent = false;
+    const status = { revision: '1', complete: true, connected: true, services: 0, endpoints: 0 };
+    await listen(async ({ type }) => {
+      if (type !== 'status') return { type: 'done' };
+      if (isSilent) return new Promise(() => undefined);
+      const rest = { openConnections: 0, listeners: 0, links: [], servesAddresses: true };
+      return { type: 'status', status: { ...status, ...rest, problems } };
+    });
+    const network = openNetwork({ clock });
+    await until(() => network.findProblem() === 'port 53 is taken');
+    problems = [];
+    await clock.advance(5_000);
+    await until(() => network.findProblem() === '');
+    isSilent = true;
+    await until(() => clock.pendingTimers > 0);
+    await clock.advance(5_000); // asks again
+    await clock.advance(1_000); // no answer
+    await clock.advance(10_000);
+    await until(() => network.findProblem().startsWith('the network proxy does not answer; see /'));
+    await network.close(false);
+  });
+});

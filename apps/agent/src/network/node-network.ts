@@ -24,6 +24,7 @@ import { EndedReports } from './ended-reports.js';
 import { removeNetworkProxy } from './remove-network-proxy.js';
 import type { ControlResponse, ControlStatus, ProxySettings } from './control-messages.js';
 import { ERROR_FILE, NETWORK_FOLDER, toProxyProgram } from './proxy-program.js';
+import { ProxyProblems } from './proxy-problems.js';
 import { writeProxySettings } from './proxy-settings.js';
 
 /** Delay between attempts to start a proxy that ends or does not answer. */
@@ -38,6 +39,8 @@ const FIRST_ANSWER_MS = 5_000;
 /** Longest wait for an answer later, milliseconds. */
 const ANSWER_MS = 1_000;
 const POLL_MS = 50;
+/** Time between two questions for the status of the proxy, milliseconds. */
+const STATUS_MS = 5_000;
 
 export interface NodeNetworkOptions {
   /** Command of the proxy, to which the directory is appended. */
@@ -67,6 +70,7 @@ export class NodeNetwork implements NodeNetworkAccess {
   /** True: a proxy that this process has started, and that does not answer yet, is kept. */
   private keepsProxy = false;
   private readonly ended = new EndedReports();
+  private readonly problems: ProxyProblems;
   /** Newest answer for each namespace. */
   private readonly known = new Map<string, ServiceAccess>();
 
@@ -76,6 +80,7 @@ export class NodeNetwork implements NodeNetworkAccess {
     this.directory = join(options.settings.dataDir, NETWORK_FOLDER);
     this.started = options.started;
     this.startedAtMs = options.clock.now();
+    this.problems = new ProxyProblems(this.startedAtMs, join(this.directory, ERROR_FILE));
     writeProxySettings(this.settings);
     this.loop = this.run();
   }
@@ -130,6 +135,10 @@ export class NodeNetwork implements NodeNetworkAccess {
   ): Promise<readonly ServiceAddress[] | undefined> {
     const response = await this.ask({ type: 'addresses', patterns }, ANSWER_MS);
     return response?.type === 'addresses' ? response.addresses : undefined;
+  }
+
+  findProblem(): string {
+    return this.problems.describe(this.options.clock.now());
   }
 
   async openRelay(fromNodeId: string): Promise<TcpStream> {
@@ -224,18 +233,37 @@ export class NodeNetwork implements NodeNetworkAccess {
       if (await this.align(client, hello)) return;
       const response = await client.request({ type: 'status' });
       if (response.type === 'status') this.meshAddress = response.status.meshAddress;
+      this.noteStatus(response);
       if (this.closing.signal.aborted) return; // `close` did not see this client
       this.client = client;
       this.ended.connect((request) => client.request(request));
       onReached();
       log.info('network proxy connected', { proxyPid: hello.pid, proxyVersion: hello.version });
-      await closed;
+      await this.watchStatus(closed);
       if (!this.closing.signal.aborted) log.warn('network proxy lost');
     } finally {
       this.client = undefined;
+      this.problems.noteSilence(clock.now());
       this.ended.disconnect();
       client.close();
     }
+  }
+
+  /** Reads the status of the proxy every {@link STATUS_MS} until the connection has ended. */
+  private async watchStatus(closed: Promise<void>): Promise<void> {
+    const connection = new AbortController();
+    void closed.then(() => connection.abort());
+    while (!connection.signal.aborted) {
+      await sleep(this.options.clock, STATUS_MS, connection.signal).catch(() => undefined);
+      if (!connection.signal.aborted)
+        this.noteStatus(await this.ask({ type: 'status' }, ANSWER_MS));
+    }
+  }
+
+  private noteStatus(response: ControlResponse | undefined): void {
+    const nowMs = this.options.clock.now();
+    if (response?.type === 'status') this.problems.noteStatus(response.status, nowMs);
+    else this.problems.noteSilence(nowMs);
   }
 
   /**

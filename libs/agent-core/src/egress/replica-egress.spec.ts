@@ -48,6 +48,7 @@ class EgressBed extends AgentTestBed {
     super();
     this.runtime = createFakeRuntime({ clock: this.clock, capabilities });
     this.network = {
+      findProblem: () => '',
       findServices: async () =>
         this.addresses === undefined
           ? undefined

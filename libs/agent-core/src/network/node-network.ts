@@ -25,6 +25,8 @@ export interface ServiceAddress {
 
 /** The network proxy of the node, as replicas and coordinators use it. */
 export interface NodeNetworkAccess {
+  /** Returns what the proxy cannot do at the moment, as text for people; empty: nothing. */
+  findProblem(): string;
   /**
    * Returns what a new container of a namespace needs to reach services; undefined while the proxy
    * does not answer. Resolves within a few seconds and never rejects.

@@ -41,6 +41,7 @@ export const READ_INTERVAL_MS = 2_000;
  */
 export class NodeMonitor {
   private reading: NodeReading | undefined;
+  private networkProxy: ConditionReading | undefined;
   private failing = false;
 
   constructor(
@@ -50,6 +51,8 @@ export class NodeMonitor {
       readonly log: Log;
       /** Current CONTAINER_RUNTIME_UNAVAILABLE condition. */
       readonly containerRuntimeCondition?: () => ConditionReading;
+      /** Current NETWORK_PROXY_DEGRADED condition. */
+      readonly networkProxyCondition?: () => ConditionReading;
     },
   ) {}
 
@@ -63,6 +66,7 @@ export class NodeMonitor {
         Condition_Type.CONTAINER_RUNTIME_UNAVAILABLE,
         this.deps.containerRuntimeCondition?.(),
       ),
+      toCondition(Condition_Type.NETWORK_PROXY_DEGRADED, this.networkProxy),
     ];
   }
 
@@ -84,6 +88,8 @@ export class NodeMonitor {
    */
   async refresh(): Promise<boolean> {
     const before = this.reading;
+    const networkProxyBefore = this.networkProxy?.reason;
+    this.networkProxy = this.deps.networkProxyCondition?.();
     try {
       this.reading = await this.deps.reader.read();
       this.failing = false;
@@ -94,7 +100,8 @@ export class NodeMonitor {
     const after = this.reading;
     return (
       before?.memoryPressure.status !== after?.memoryPressure.status ||
-      before?.diskPressure.status !== after?.diskPressure.status
+      before?.diskPressure.status !== after?.diskPressure.status ||
+      networkProxyBefore !== this.networkProxy?.reason
     );
   }
 

@@ -53,6 +53,7 @@ describe('a relayed connection in a tunnel', () => {
     peers.length = 0;
     stream = new ProxyStream();
     bed.network = {
+      findProblem: () => '',
       findServices: async () => undefined,
       findServiceAddresses: async () => undefined,
       openRelay: async (fromNodeId) => {

@@ -1,7 +1,7 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { silentLog, type Log } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { InventorySchema, KnownCoordinatorsSchema } from '@cloudless/api';
+import { Condition_Type, InventorySchema, KnownCoordinatorsSchema } from '@cloudless/api';
 import { aStartOrder, AgentTestBed } from '../testing/index.js';
 
 function recordingLog(lines: string[]): Log {
@@ -331,6 +331,34 @@ describe('SessionClient', () => {
       { status: false },
       { status: true, reason: '9 of 10 MiB are in use' },
       { status: false },
+      { status: false },
+    ]);
+  });
+
+  it('sends what the network proxy cannot do at once, and each change', async () => {
+    let problem = '';
+    const testBed = new AgentTestBed();
+    testBed.network = {
+      findProblem: () => problem,
+      findServices: async () => undefined,
+      findServiceAddresses: async () => undefined,
+      openRelay: () => Promise.reject(new Error('no relay in this test')),
+    };
+    await testBed.start();
+    const listReported = () =>
+      testBed.coordinator.received.flatMap(({ case: kind, value }) =>
+        kind === 'usage'
+          ? value.conditions.filter(({ type }) => type === Condition_Type.NETWORK_PROXY_DEGRADED)
+          : [],
+      );
+    for (const reason of ['port 53 is taken', 'no route', '']) {
+      problem = reason;
+      await testBed.clock.advance(2_000);
+      expect(listReported().at(-1)).toMatchObject({ status: reason !== '', reason });
+    }
+    // The first message follows the admission.
+    expect(listReported().map(({ reason }) => reason)).toEqual([
+      ...['', 'port 53 is taken', 'no route', ''],
     ]);
   });
 

@@ -30,6 +30,7 @@ const arbLive = fc
     diskPressure: fc.boolean(),
     networkUnavailable: fc.boolean(),
     containersUnavailable: fc.boolean(),
+    networkProxyProblem: arbText,
     quarantined: fc.boolean(),
     reliability: fc.double({ min: 0, max: 1, noNaN: true }),
     connectedSinceMs: arbMs,

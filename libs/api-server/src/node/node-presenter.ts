@@ -112,5 +112,10 @@ export function listConditions(live: NodeLiveStatus): readonly {
         : '',
     ),
     toCondition(ConditionType.AGENT_SLOW, live.agentSlow, live.agentSlowReason),
+    toCondition(
+      ConditionType.NETWORK_PROXY_DEGRADED,
+      live.networkProxyProblem !== '',
+      live.networkProxyProblem,
+    ),
   ];
 }

@@ -181,6 +181,7 @@ const UNKNOWN_STATUS: NodeLiveStatus = {
   diskPressure: false,
   networkUnavailable: false,
   containersUnavailable: false,
+  networkProxyProblem: '',
   agentSlow: false,
   agentSlowReason: '',
   quarantined: false,
@@ -207,6 +208,9 @@ function toLiveStatus({ status }: Node): NodeLiveStatus {
     diskPressure: has(ConditionType.DISK_PRESSURE),
     networkUnavailable: has(ConditionType.NETWORK_UNAVAILABLE),
     containersUnavailable: has(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE),
+    networkProxyProblem: has(ConditionType.NETWORK_PROXY_DEGRADED)
+      ? (find(ConditionType.NETWORK_PROXY_DEGRADED)?.reason ?? '')
+      : '',
     agentSlow,
     agentSlowReason: agentSlow ? (find(ConditionType.AGENT_SLOW)?.reason ?? '') : '',
     quarantined: has(ConditionType.QUARANTINED),
@@ -232,6 +236,7 @@ const COMPARED = [
   'diskPressure',
   'networkUnavailable',
   'containersUnavailable',
+  'networkProxyProblem',
   'agentSlow',
   'quarantined',
 ] as const;

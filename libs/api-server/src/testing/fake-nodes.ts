@@ -81,6 +81,7 @@ export class FakeNodes implements NodeLiveness {
       diskPressure: false,
       networkUnavailable: false,
       containersUnavailable: false,
+      networkProxyProblem: '',
       agentSlow: false,
       agentSlowReason: '',
       quarantined: false,

@@ -14,6 +14,8 @@ export interface NodeLiveStatus {
   readonly networkUnavailable: boolean;
   /** True while the container runtime of the node does not answer. */
   readonly containersUnavailable: boolean;
+  /** What the network proxy of the node cannot do, as its agent says; empty: nothing. */
+  readonly networkProxyProblem: string;
   /** True while the session is alive and the main loop of the agent does not turn. */
   readonly agentSlow: boolean;
   /** Why the agent is slow, with the age of its last turn; empty while it is not slow. */

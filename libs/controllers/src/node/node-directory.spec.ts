@@ -1,4 +1,9 @@
-import { NodeStatus_Phase as Phase } from '@cloudless/api';
+import { create } from '@bufbuild/protobuf';
+import {
+  Condition_Type as ConditionType,
+  ConditionSchema,
+  NodeStatus_Phase as Phase,
+} from '@cloudless/api';
 import { silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { NodeDirectory } from './node-directory.js';
@@ -64,6 +69,25 @@ describe('NodeDirectory', () => {
       phase: Phase.LOST,
       reason: 'the main loop of its agent did not turn for 10s',
     });
+    nodes.close();
+  });
+
+  it('keeps what the agent reports of its network proxy, and notifies of each change', () => {
+    const { nodes } = startDirectory();
+    nodes.startSession('a');
+    let notified = 0;
+    nodes.subscribe(() => (notified += 1));
+    const report = (status: boolean, reason: string): unknown[] => {
+      const type = ConditionType.NETWORK_PROXY_DEGRADED;
+      nodes.updateStatus('a', [create(ConditionSchema, { type, status, reason })]);
+      return [nodes.status('a').networkProxyProblem, notified];
+    };
+    expect(report(false, '')).toEqual(['', 0]);
+    expect(report(true, 'port 53 is taken')).toEqual(['port 53 is taken', 1]);
+    expect(report(true, 'port 53 is taken')).toEqual(['port 53 is taken', 1]);
+    expect(report(true, 'no route')).toEqual(['no route', 2]);
+    expect(report(true, 'x'.repeat(3_000))).toEqual(['x'.repeat(2_000), 3]);
+    expect(report(false, '')).toEqual(['', 4]);
     nodes.close();
   });
 

@@ -27,6 +27,11 @@ import {
 } from '@cloudless/membership';
 import type { DepartureRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
+import {
+  haveConditionsChanged,
+  readAgentConditions,
+  type AgentConditions,
+} from './agent-conditions.js';
 import { explainDeparture, formatSeconds, restoreDeparture, type Departure } from './departures.js';
 import { explainLoss } from './losses.js';
 import { NodeMetrics } from './node-metrics.js';
@@ -64,7 +69,7 @@ export interface ExpectedNode {
 
 /** Last report of a node, kept in memory only. Times are wall-clock milliseconds. */
 interface LiveState {
-  conditions: ReadonlyMap<ConditionType, boolean>;
+  conditions: AgentConditions;
   usage?: NodeUsage;
   /** Usage of replicas in the newest report, with the time of the report on the clock. */
   replicaUsage?: { readonly atMs: number; readonly byId: ReadonlyMap<string, ReplicaUsage> };
@@ -278,10 +283,8 @@ export class NodeDirectory {
     { usage, replicas }: Partial<Pick<Usage, 'usage' | 'replicas'>> = {},
   ): void {
     const liveState = this.ensureLiveState(nodeId);
-    const next = new Map(conditions.map(({ type, status }) => [type, status]));
-    const changed = AGENT_CONDITIONS.some(
-      (type) => (liveState.conditions.get(type) ?? false) !== (next.get(type) ?? false),
-    );
+    const next = readAgentConditions(conditions);
+    const changed = haveConditionsChanged(liveState.conditions, next);
     liveState.conditions = next;
     if (usage !== undefined) liveState.usage = usage;
     if (replicas !== undefined)
@@ -364,11 +367,12 @@ export class NodeDirectory {
       reason: this.explainPhase(nodeId, phase),
       agentSlow: state === 'slow',
       agentSlowReason: state === 'slow' ? this.explainSlowness(id, now) : '',
-      memoryPressure: liveState?.conditions.get(ConditionType.MEMORY_PRESSURE) ?? false,
-      diskPressure: liveState?.conditions.get(ConditionType.DISK_PRESSURE) ?? false,
-      networkUnavailable: liveState?.conditions.get(ConditionType.NETWORK_UNAVAILABLE) ?? false,
+      memoryPressure: liveState?.conditions.has(ConditionType.MEMORY_PRESSURE) ?? false,
+      diskPressure: liveState?.conditions.has(ConditionType.DISK_PRESSURE) ?? false,
+      networkUnavailable: liveState?.conditions.has(ConditionType.NETWORK_UNAVAILABLE) ?? false,
       containersUnavailable:
-        liveState?.conditions.get(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
+        liveState?.conditions.has(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
+      networkProxyProblem: liveState?.conditions.get(ConditionType.NETWORK_PROXY_DEGRADED) ?? '',
       quarantined: this.quarantine.quarantinedUntil(id, now) !== undefined,
       reliability: this.reliability.score(id, now),
       ...definedFields({
@@ -471,14 +475,6 @@ export class NodeDirectory {
     for (const listener of this.listeners) listener(nodeId);
   }
 }
-
-/** The conditions that agents report. The coordinator itself decides READY and QUARANTINED. */
-const AGENT_CONDITIONS = [
-  ConditionType.MEMORY_PRESSURE,
-  ConditionType.DISK_PRESSURE,
-  ConditionType.NETWORK_UNAVAILABLE,
-  ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
-];
 
 const phaseReasons: Record<Phase, string> = {
   [Phase.UNKNOWN]: 'has not connected since the coordinator started',

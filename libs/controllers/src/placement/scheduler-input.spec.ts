@@ -14,6 +14,7 @@ describe('toSchedulerNode', () => {
       memoryPressure: false,
       diskPressure: false,
       networkUnavailable: false,
+      networkProxyProblem: '',
       containersUnavailable: false,
       agentSlow: false,
       agentSlowReason: '',

@@ -21,6 +21,7 @@ export const ALIVE_NODE_STATUS: NodeLiveStatus = {
   diskPressure: false,
   networkUnavailable: false,
   containersUnavailable: false,
+  networkProxyProblem: '',
   agentSlow: false,
   agentSlowReason: '',
   quarantined: false,

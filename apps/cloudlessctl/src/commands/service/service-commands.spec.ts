@@ -2,6 +2,8 @@ import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
+  Condition_Type,
+  ConditionSchema,
   EndpointHealth_Status,
   NodeSchema,
   NodeStatus_Phase,
@@ -13,6 +15,7 @@ import {
   ServiceSpec_Type,
   LoadBalancerConfig_Algorithm,
   type CreateServiceRequest,
+  type Node,
   type ServiceEndpoint,
   type UpdateLoadBalancerConfigRequest,
   type UpdateServiceRequest,
@@ -353,6 +356,34 @@ describe('network trace', () => {
     ],
   ])('of %j ends with %s', (endpoints, expected) => {
     expect(lastStep(endpoints)).toBe(expected);
+  });
+
+  it('shows what the proxies of the caller and of the endpoint report', () => {
+    const withProblem = (id: string, reason: string): Node => {
+      const degraded = node(id);
+      degraded.status?.conditions.push(
+        create(ConditionSchema, {
+          ...{ type: Condition_Type.NETWORK_PROXY_DEGRADED, status: true, reason },
+        }),
+      );
+      return degraded;
+    };
+    const caller = withProblem('n1', 'port 53 is taken');
+    const target = withProblem('n2', 'the network proxy reaches no coordinator');
+    const steps = traceSteps({
+      ...{ from: caller, service: WEB, hasTls: true },
+      endpoints: [anEndpoint({ nodeId: 'n2' })],
+      nodes: new Map([['n2', target]]),
+    });
+    expect(steps.filter(({ result }) => result === 'warns')).toEqual([
+      { step: 'proxy', result: 'warns', detail: 'port 53 is taken' },
+      {
+        step: 'path',
+        result: 'warns',
+        detail:
+          '10.0.0.1:8080 on node n2, whose proxy reports: the network proxy reaches no coordinator',
+      },
+    ]);
   });
 
   it('without TLS warns that other machines are not reached', () => {

@@ -1,6 +1,7 @@
 import { ConnectError, Code } from '@connectrpc/connect';
 import type { JsonValue } from '@bufbuild/protobuf';
 import {
+  Condition_Type,
   EndpointHealth_Status,
   NodeStatus_Phase,
   ReplicaStatus_Phase,
@@ -102,7 +103,7 @@ export function traceSteps({
   hasTls,
 }: TraceInput): readonly TraceStep[] {
   const { spec, status } = service;
-  const steps: TraceStep[] = [callerStep(from), nameStep(service)];
+  const steps: TraceStep[] = [callerStep(from), ...proxySteps(from), nameStep(service)];
   if (spec?.externalName) return steps;
   if (spec?.headless !== true) {
     const clusterIp = status?.clusterIp ?? '';
@@ -146,6 +147,18 @@ function callerStep(node: Node): TraceStep {
     result: 'warns',
     detail: `node ${node.id} is not ready: its proxy uses the last state that it knows`,
   };
+}
+
+/** The network proxy of a node reports what it cannot do, such as to listen at an address. */
+function proxySteps(node: Node): readonly TraceStep[] {
+  const problem = findProxyProblem(node);
+  return problem === undefined ? [] : [{ step: 'proxy', result: 'warns', detail: problem }];
+}
+
+function findProxyProblem({ status }: Node): string | undefined {
+  return status?.conditions.find(
+    ({ type, status: holds }) => holds && type === Condition_Type.NETWORK_PROXY_DEGRADED,
+  )?.reason;
 }
 
 function nameStep({ spec, status }: Service): TraceStep {
@@ -209,6 +222,10 @@ function pathStep(
   if (nodeId === '')
     return { step: 'path', result: 'ok', detail: `${address} outside the cluster, from this node` };
   const where = `${address} on node ${nodeId}`;
+  const target = nodes.get(nodeId);
+  const problem = target === undefined ? undefined : findProxyProblem(target);
+  if (hasTls && problem !== undefined)
+    return { step: 'path', result: 'warns', detail: `${where}, whose proxy reports: ${problem}` };
   if (hasTls)
     return { step: 'path', result: 'ok', detail: `${where}, by mutual TLS between machines` };
   return {
