@@ -12,6 +12,7 @@ import type {
   NodeRecord,
   ReplicaRecord,
   RouteRecord,
+  SecretRecord,
   ServiceRecord,
 } from '@cloudless/api/store';
 import { definedFields } from '@cloudless/base';
@@ -105,14 +106,18 @@ export function encodeService(record: ServiceRecord): Uint8Array {
 /**
  * Encodes the NetworkRouteEntry of an HTTP route.
  * @param nodeIds - Nodes with the labels of its node selector. Empty without a selector.
+ * @param secret - The secret that its `tls` names; undefined: none is named, or none of that name
+ *   exists. Only the uid and the number of the newest version are encoded.
  */
 export function encodeRoute(
   { namespace, name, spec }: RouteRecord,
   nodeIds: readonly string[],
+  secret: Pick<SecretRecord, 'uid' | 'version'> | undefined,
 ): Uint8Array {
+  const certificate = secret && { secretUid: secret.uid, version: secret.version };
   const entry = create(NetworkRouteEntrySchema, {
     ...{ namespace, name, nodeIds: [...nodeIds] },
-    ...definedFields({ spec }),
+    ...definedFields({ spec, certificate }),
   });
   return toBinary(NetworkRouteEntrySchema, entry);
 }

@@ -13,7 +13,9 @@ import {
   NodeBanRecordSchema,
   NodeRecordSchema,
   RouteRecordSchema,
+  SecretRecordSchema,
   ServiceRecordSchema,
+  type SecretRecord,
 } from '@cloudless/api/store';
 import { RecordingMeter } from '@cloudless/base/testing';
 import { FeedMirror } from '../testing/feed-mirror.js';
@@ -52,13 +54,32 @@ describe('NetworkFeed', () => {
     await commit((transaction) => transaction.put('service', `default/${name}`, service));
   }
 
-  /** Stores a route `default/<name>` for the nodes with the label `edge`; empty: for all nodes. */
-  async function putRoute(name: string, edge = ''): Promise<void> {
+  /**
+   * Stores a route `default/<name>`.
+   * @param edge - Label of the nodes that serve the route; empty: all nodes.
+   * @param secret - The secret that `tls` names; empty: no `tls`.
+   */
+  async function putRoute(name: string, edge = '', secret = ''): Promise<void> {
     const record = create(RouteRecordSchema, {
       ...{ namespace: 'default', name },
-      spec: { hosts: [`${name}.example.com`], nodeSelector: edge === '' ? {} : { edge } },
+      spec: {
+        ...{ hosts: [`${name}.example.com`], nodeSelector: edge === '' ? {} : { edge } },
+        ...(secret !== '' && { tls: { certificateSecret: secret } }),
+      },
     });
     await commit((transaction) => transaction.put('route', `default/${name}`, record));
+  }
+
+  /** Stores the record of a secret `<namespace>/<name>`. */
+  async function putSecret(
+    name: string,
+    changes: Partial<Pick<SecretRecord, 'namespace' | 'uid' | 'version' | 'labels'>> = {},
+  ): Promise<void> {
+    const record = create(SecretRecordSchema, {
+      ...{ namespace: 'default', name, uid: `uid-${name}`, version: 1 },
+      ...changes,
+    });
+    await commit((transaction) => transaction.put('secret', `${record.namespace}/${name}`, record));
   }
 
   function commit(
@@ -152,6 +173,58 @@ describe('NetworkFeed', () => {
     );
     await bed.advance(100);
     expect(shown()).toEqual([['edge.example.com', []]]);
+  });
+
+  it('sends the uid and the newest version of the secret that a route names', async () => {
+    await putRoute('secret', '', 'certificate');
+    await putRoute('plain');
+    await putSecret('certificate', { namespace: 'other', version: 9 });
+    const mirror = await follow();
+    const shown = async () => {
+      await bed.advance(100);
+      return ['secret', 'plain'].map((name) => {
+        const { secretUid, version } = mirror.routes.get(`default/${name}`)?.certificate ?? {};
+        return secretUid === undefined ? 'none' : `${secretUid} ${String(version)}`;
+      });
+    };
+    expect(await shown()).toEqual(['none', 'none']);
+    await putSecret('certificate');
+    expect(await shown()).toEqual(['uid-certificate 1', 'none']);
+    await putSecret('certificate', { version: 2 });
+    expect(await shown()).toEqual(['uid-certificate 2', 'none']);
+    await commit((transaction) => transaction.delete('secret', 'default/certificate'));
+    expect(await shown()).toEqual(['none', 'none']);
+    await putSecret('certificate', { uid: 'again' });
+    expect(await shown()).toEqual(['again 1', 'none']);
+    await putRoute('secret');
+    await putRoute('plain', '', 'certificate');
+    expect(await shown()).toEqual(['none', 'again 1']);
+  });
+
+  it('changes only the entries of routes that name a secret when the secret has a new version', async () => {
+    for (let index = 0; index < 20; index += 1)
+      await putRoute(`other-${index}`, '', index % 2 === 0 ? 'other' : '');
+    await putRoute('one', '', 'certificate');
+    await putRoute('two', '', 'certificate');
+    await putRoute('ended', '', 'certificate');
+    await putSecret('other');
+    await putSecret('certificate');
+    const mirror = await follow();
+    const versionsOf = () =>
+      ['one', 'two'].map((name) => mirror.routes.get(`default/${name}`)?.certificate?.version);
+    await putRoute('ended');
+    await bed.advance(100);
+    const before = feed.counts;
+    await putSecret('certificate', { version: 2 });
+    await bed.advance(100);
+    const after = feed.counts;
+    expect(versionsOf()).toEqual([2, 2]);
+    expect(after.derivedEntries - before.derivedEntries).toBe(2);
+    expect(after.encodedBytes - before.encodedBytes).toBeLessThan(400);
+    await putSecret('certificate', { version: 2, labels: { team: 'web' } });
+    await putSecret('unused');
+    await bed.advance(100);
+    expect(feed.counts).toEqual(after);
   });
 
   it('encodes an update once for all proxies', async () => {
@@ -390,7 +463,15 @@ describe('NetworkFeed', () => {
       fc.record({ kind: fc.constant('labels' as const), app: text }),
       fc.record({ kind: fc.constant('node' as const), zone: text }),
       fc.record({ kind: fc.constant('nodeLabels' as const), edge: text }),
-      fc.record({ kind: fc.constant('route' as const), name: text, edge: fc.option(text) }),
+      fc.record({
+        ...{ kind: fc.constant('route' as const), name: text, edge: fc.option(text) },
+        secret: fc.option(text),
+      }),
+      fc.record({
+        ...{ kind: fc.constant('secret' as const), name: text },
+        ...{ uid: text, version: fc.integer({ min: 1, max: 3 }) },
+      }),
+      fc.record({ kind: fc.constant('deleteSecret' as const), name: text }),
       fc.record({ kind: fc.constant('deleteRoute' as const), name: text }),
       fc.record({ kind: fc.constant('deleteNode' as const) }),
       fc.record({ kind: fc.constant('pause' as const) }),
@@ -433,7 +514,11 @@ describe('NetworkFeed', () => {
             create(NodeRecordSchema, { id: 'node-1', labels: { edge: step.edge } }),
           ),
         );
-      if (step.kind === 'route') await putRoute(step.name, step.edge ?? '');
+      if (step.kind === 'route') await putRoute(step.name, step.edge ?? '', step.secret ?? '');
+      if (step.kind === 'secret')
+        await putSecret(step.name, { uid: step.uid, version: step.version });
+      if (step.kind === 'deleteSecret')
+        await commit((transaction) => transaction.delete('secret', `default/${step.name}`));
       if (step.kind === 'deleteRoute')
         await commit((transaction) => transaction.delete('route', `default/${step.name}`));
       if (step.kind === 'deleteNode')

@@ -207,6 +207,10 @@ export class NetworkModel {
       case 'route':
         this.routeEntries.mark(id);
         return;
+      case 'secret':
+        if (before?.uid !== after?.uid || before?.version !== after?.version)
+          this.routeEntries.markSecret(id);
+        return;
       case 'network':
         if (id === NETWORK_SETTINGS_KEY) this.markedSettings = true;
         return;

@@ -2,21 +2,28 @@ import {
   selectsNode,
   toEffectiveNode,
   toRouteKeyId,
+  toSecretKeyId,
   type ClusterView,
 } from '@cloudless/cluster-state';
+import type { RouteRecord } from '@cloudless/api/store';
 import { drainMarked } from './drain-marked.js';
 import { encodeRoute } from './entry-encoding.js';
 import { EntrySet } from './entry-set.js';
 
 /**
  * The entries of HTTP routes. A route with a node selector is derived again when the labels of a node
- * change, and when a node appears or disappears.
+ * change, and when a node appears or disappears; a route whose `tls` names a secret when that secret
+ * is created or deleted, and when the secret has a new version.
  */
 export class RouteEntries {
   readonly entries = new EntrySet();
   private readonly marked = new Set<string>();
   /** Keys of the routes with a node selector. */
   private readonly selective = new Set<string>();
+  /** Key of the secret in `tls`, by key of the route. */
+  private readonly secretOf = new Map<string, string>();
+  /** Keys of the routes that name a secret, by key of the secret. */
+  private readonly bySecret = new Map<string, Set<string>>();
   /** Labels of each node, as text that is equal for equal labels. */
   private readonly labels = new Map<string, string>();
   private derivedCount = 0;
@@ -52,6 +59,11 @@ export class RouteEntries {
     for (const key of this.selective) this.marked.add(key);
   }
 
+  /** Marks the routes that name a secret which exists anew, no longer, or in another version. */
+  markSecret(secretKey: string): void {
+    for (const key of this.bySecret.get(secretKey) ?? []) this.marked.add(key);
+  }
+
   /** Derives marked entries again until `isDone` returns true. */
   update(isDone: () => boolean): void {
     drainMarked(this.marked, isDone, (key) => this.updateRoute(key));
@@ -70,6 +82,32 @@ export class RouteEntries {
           .map(({ value }) => value.id)
           .sort()
       : [];
-    this.entries.set(key, record && encodeRoute(record, nodeIds));
+    const secretKey = record && secretKeyOf(record);
+    this.indexSecret(key, secretKey);
+    const secret = secretKey === undefined ? undefined : view.secret(secretKey)?.value;
+    this.entries.set(key, record && encodeRoute(record, nodeIds, secret));
   }
+
+  private indexSecret(key: string, secretKey: string | undefined): void {
+    const before = this.secretOf.get(key);
+    if (before === secretKey) return;
+    if (before !== undefined) {
+      const keys = this.bySecret.get(before);
+      keys?.delete(key);
+      if (keys?.size === 0) this.bySecret.delete(before);
+    }
+    if (secretKey === undefined) this.secretOf.delete(key);
+    else {
+      this.secretOf.set(key, secretKey);
+      const keys = this.bySecret.get(secretKey);
+      if (keys === undefined) this.bySecret.set(secretKey, new Set([key]));
+      else keys.add(key);
+    }
+  }
+}
+
+/** The key of the secret in the `tls` of a route; undefined when `tls` names none. */
+function secretKeyOf({ namespace, spec }: RouteRecord): string | undefined {
+  const name = spec?.tls?.certificateSecret ?? '';
+  return name === '' ? undefined : toSecretKeyId(namespace, name);
 }
