@@ -86,6 +86,7 @@ describe('shell completion', () => {
     { words: ['node', 'drain', 'web1', ''], found: ['web1', 'web2'] },
     { words: ['node', 'describe', 'web1', ''], found: [] },
     { words: ['secret', 'token', 'revoke', ''], found: ['db'] },
+    { words: ['route', 'update', 'shop', '--tls-certificate-secret', ''], found: ['db'] },
     { words: ['secret', 'token', 'revoke', 'prod/db', ''], found: ['prod-1', 'prod-2'] },
     {
       words: ['get', ''],

@@ -52,6 +52,10 @@ export function addRouteFlags(command: Command): Command {
       '--tls-key-file <node-path>',
       'absolute path, on the nodes, of the PEM file with the key',
     )
+    .option(
+      '--tls-certificate-secret <secret>',
+      'secret of the namespace with the keys tls.crt and tls.key, in place of both files',
+    )
     .option('--redirect-to-https', 'answer requests without TLS with a redirect')
     .option('--no-redirect-to-https', 'answer requests without TLS')
     .option('--max-header-bytes <bytes>', 'largest headers of a request, 1024 to 65536')
@@ -142,6 +146,12 @@ function parseTarget(flag: string, text: string, pathPrefix: string): RouteRule 
 function readTls(invocation: LocalInvocation, spec: RouteSpec, paths: string[]): void {
   const certificateFile = getTextOption(invocation, 'tlsCertificateFile');
   const keyFile = getTextOption(invocation, 'tlsKeyFile');
+  const certificateSecret = getTextOption(invocation, 'tlsCertificateSecret');
+  const hasFiles = certificateFile !== undefined || keyFile !== undefined;
+  if (certificateSecret !== undefined && hasFiles)
+    throw createUsageFailure(
+      '--tls-certificate-secret excludes --tls-certificate-file and --tls-key-file: give the secret or the files',
+    );
   if ((certificateFile === undefined) !== (keyFile === undefined))
     throw createUsageFailure(
       '--tls-certificate-file and --tls-key-file belong together: give both',
@@ -150,6 +160,11 @@ function readTls(invocation: LocalInvocation, spec: RouteSpec, paths: string[]):
     // Both empty: no TLS any more.
     if (certificateFile !== '' || keyFile !== '')
       spec.tls = create(RouteTlsSchema, { certificateFile, keyFile });
+    paths.push('tls');
+  }
+  if (certificateSecret !== undefined) {
+    // Empty: no TLS any more.
+    if (certificateSecret !== '') spec.tls = create(RouteTlsSchema, { certificateSecret });
     paths.push('tls');
   }
   const redirect = invocation.options['redirectToHttps'];

@@ -37,6 +37,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'route update': [
     'route update shop --host shop.example.com --host www.example.com',
     'route update shop --node-selector ingress=true --label tier=front',
+    'route update shop --tls-certificate-secret shop-tls',
   ],
   'route list': ['route list', 'route list -A -l tier=front -o wide'],
   'route get': ['route get shop', 'route get shop -o yaml'],
@@ -58,6 +59,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'secret update db --prompt password --wait',
     'secret update db --prompt password --revoke-tokens',
     'secret update db --from-file password=new.password --plan',
+    'secret update tls --audience route/default.shop',
   ],
   'secret list': ['secret list', 'secret list -A -l app=shop -o wide'],
   'secret get': [

@@ -73,6 +73,7 @@ export function formatRouteDescription(route: Route, style: Style): string {
         ['TLS', formatTls(route)],
         ['Certificate file', spec?.tls?.certificateFile ?? ''],
         ['Key file', spec?.tls?.keyFile ?? ''],
+        ['Certificate secret', spec?.tls?.certificateSecret ?? ''],
         ['Nodes', formatNodes(route)],
         ['Largest headers', `${limits?.maxHeaderBytes ?? 0} bytes`],
         ['Largest body', limits?.maxBodyBytes ? `${limits.maxBodyBytes} bytes` : 'no limit'],

@@ -1,4 +1,4 @@
-import { WorkloadUse_Effect as Effect, type Workload } from '@cloudless/api';
+import { WorkloadUse_Effect as Effect, type Secret, type Workload } from '@cloudless/api';
 import { formatWorkloadName, type WorkloadName } from '../names.js';
 import { formatCount } from '../output/human.js';
 
@@ -14,6 +14,13 @@ export interface Use extends WorkloadName {
 /** Formats the effects of a new version as lines: `  workload default/web: rolls out`. */
 export function formatUses(uses: readonly Use[]): string {
   return uses.map((use) => `  ${formatWorkloadName(use)}: ${describeEffect(use)}\n`).join('');
+}
+
+/** Formats the routes that use a secret as lines: `  route default/shop: serves ...`. */
+export function formatRouteUses({ namespace, usedByRoutes }: Secret): string {
+  return usedByRoutes
+    .map((name) => `  route ${namespace}/${name}: serves the new certificate\n`)
+    .join('');
 }
 
 /** Describes the effect of a new version on a workload. */

@@ -86,6 +86,7 @@ export function formatSecretDescription(
     ],
     ['Versions', formatSecretVersions(secret.versions, nowMs, style)],
     ['Used by', formatUseTable(uses, style)],
+    ['Used by routes', formatRoutesOf(secret, style)],
     ['Access tokens', formatAccessTokenTable(accessTokens, nowMs, style)],
   ]);
 }
@@ -226,6 +227,16 @@ function formatUseTable(uses: readonly Use[], style: Style): string {
   return formatTable(
     ['WORKLOAD', { header: 'A NEW VERSION', fit: 'wrap' as const }],
     uses.map((use) => [`${use.namespace}/${use.name}`, describeEffect(use)]),
+    style,
+  );
+}
+
+/** Empty without a route. */
+function formatRoutesOf({ namespace, usedByRoutes }: Secret, style: Style): string {
+  if (usedByRoutes.length === 0) return '';
+  return formatTable(
+    ['ROUTE', 'A NEW VERSION'],
+    usedByRoutes.map((name) => [`${namespace}/${name}`, 'is the certificate at once']),
     style,
   );
 }

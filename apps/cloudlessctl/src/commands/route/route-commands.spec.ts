@@ -81,6 +81,11 @@ describe('route create', () => {
         nodeSelector: { ingress: 'true' },
       },
     ],
+    [
+      'TLS with the certificate of a secret',
+      ['--service', 'web:80', '--tls-certificate-secret', 'shop-tls'],
+      { tls: { certificateSecret: 'shop-tls', certificateFile: '', keyFile: '' } },
+    ],
   ])('sends %s, and prints conditions that do not hold', async (_title, flags, spec) => {
     const requests: CreateRouteRequest[] = [];
     const result = await runCli(['route', 'create', 'shop', ...flags], {
@@ -99,6 +104,14 @@ describe('route create', () => {
     [['--rule', 'web:80'], '--rule: expected prefix=name:port'],
     [['--path', '/a'], '--path is the path prefix of --service'],
     [['--service', 'web:80', '--tls-key-file', '/a'], 'belong together: give both'],
+    [
+      ['--tls-certificate-secret', 'a', '--tls-certificate-file', '/a', '--tls-key-file', '/a'],
+      '--tls-certificate-secret excludes --tls-certificate-file and --tls-key-file',
+    ],
+    [
+      ['--tls-certificate-secret', '', '--tls-key-file', '/a'],
+      '--tls-certificate-secret excludes --tls-certificate-file and --tls-key-file',
+    ],
     [['--service', 'web:80', '--node-selector', 'a-'], '--node-selector: expected key=value'],
   ])('refuses %j: %s', async (flags, message) => {
     const { exitCode, stderr } = await runCli(['route', 'create', 'shop', ...flags], { network });
@@ -131,6 +144,21 @@ describe('route update', () => {
     });
     expect(requests[0]?.updateMask?.paths).toEqual(['tls']);
     expect(requests[0]?.spec?.tls).toBeUndefined();
+  });
+
+  it.each<[string, string, { certificateSecret: string } | undefined]>([
+    ['replaces files by a secret', 'shop-tls', { certificateSecret: 'shop-tls' }],
+    ['removes TLS by an empty name of the secret', '', undefined],
+  ])('%s', async (_title, secret, tls) => {
+    const requests: UpdateRouteRequest[] = [];
+    const argv = ['route', 'update', 'shop', '--tls-certificate-secret', secret];
+    await runCli(argv, {
+      network: { updateRoute: (request) => (requests.push(request), SHOP) },
+    });
+    expect(requests[0]?.updateMask?.paths).toEqual(['tls']);
+    const sent = requests[0]?.spec?.tls;
+    expect(sent && { certificateSecret: sent.certificateSecret }).toEqual(tls);
+    expect(sent?.certificateFile ?? '').toBe('');
   });
 
   it.each([
@@ -168,6 +196,26 @@ describe('route list, get, describe and delete', () => {
       'namespace default has no service web',
     ])
       expect(stdout).toContain(text);
+  });
+
+  it('describe the secret with the certificate, and why it cannot be served', async () => {
+    const message = 'secret "default/shop-tls" does not permit the audience route/default.shop';
+    const route = create(RouteSchema, {
+      ...{ namespace: 'default', name: 'shop' },
+      spec: { tls: { certificateSecret: 'shop-tls' } },
+      status: {
+        conditions: [
+          { type: RouteCondition_Type.CERTIFICATE_USABLE, reason: 'AudienceNotPermitted', message },
+        ],
+      },
+    });
+    const { stdout } = await runCli(['route', 'describe', 'shop'], {
+      network: { getRoute: () => route },
+    });
+    expect(stdout).toMatch(/^Certificate secret: +shop-tls$/m);
+    expect(stdout).toMatch(/CertificateUsable +no +AudienceNotPermitted/);
+    expect(stdout).toContain('route/default.shop');
+    expect(stdout).not.toContain('Certificate file');
   });
 
   it('delete each named route', async () => {

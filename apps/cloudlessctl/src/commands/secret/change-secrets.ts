@@ -14,7 +14,7 @@ import type { Invocation } from '../../command-tree.js';
 import { parseDurationOption } from '../../config/settings.js';
 import { formatObjectName, parseObjectName } from '../../object-name.js';
 import type { WorkloadName } from '../../names.js';
-import { formatUses, summariseUses } from '../../views/use-view.js';
+import { formatRouteUses, formatUses, summariseUses } from '../../views/use-view.js';
 import { changeEach } from '../change-each.js';
 import { getListOption, getTextOption, hasFlag, requireOperand } from '../options.js';
 import { confirmLoss, confirmOnTerminal } from '../values/confirm-values.js';
@@ -59,7 +59,7 @@ export function getDefaultAudience({ namespace }: WorkloadName): string {
   return `workload/${namespace}.*`;
 }
 
-/** Changes a secret. The effect on workloads is shown first, and asked about on a terminal. */
+/** Changes a secret. The effect on workloads and routes is shown first, and asked about on a terminal. */
 export async function updateSecret(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = readSecretName(invocation);
@@ -84,8 +84,9 @@ export async function updateSecret(invocation: Invocation): Promise<void> {
   const lost = isNewVersion ? findLostKeys(invocation, current, Object.keys(data)) : [];
   const asksForEffect = isPreview && change.paths.length === 0;
   const uses = isNewVersion || asksForEffect ? await findUses(session, 'secret', name) : [];
+  const routes = isNewVersion || asksForEffect ? formatRouteUses(current) : '';
   const removed = lost.map((key) => `  key ${key}: removed\n`).join('');
-  if (!session.isStructured) await session.print(removed + formatUses(uses));
+  if (!session.isStructured) await session.print(removed + formatUses(uses) + routes);
   const label = formatObjectName('secret', name);
   if (isPreview && !isNewVersion && asksForEffect)
     return session.printStatus(`${label}: would get version ${current.version + 1}`);

@@ -260,6 +260,27 @@ describe('secret list, get, describe and delete', () => {
     expect(stdout).toMatch(/default\/web +gets a new version/);
   });
 
+  it('shows the routes that use a secret, also before an update', async () => {
+    const used = create(SecretSchema, { ...DB, usedByRoutes: ['blog', 'shop'] });
+    const getSecret = () => ({ secret: used });
+    const options = { files: { pw: CANARY }, secrets: { ...secrets, getSecret }, coordinator };
+    const described = await runCli(['secret', 'describe', 'db'], options);
+    expect(described.stdout).toMatch(
+      /Used by routes:\n +ROUTE.*\n +default\/blog .*\n +default\/shop /,
+    );
+    const update = ['secret', 'update', 'db', '--from-file', 'password=pw'];
+    const lines = [
+      '  route default/blog: serves the new certificate\n',
+      '  route default/shop: serves the new certificate\n',
+    ].join('');
+    expect((await runCli([...update, '--plan'], options)).stdout).toContain(lines);
+    expect((await runCli(update, options)).stdout).toContain(lines);
+    const labels = await runCli(['secret', 'update', 'db', '--label', 'a=b'], options);
+    expect(labels.stdout).not.toContain('route');
+    const unused = await runCli(['secret', 'describe', 'db'], { secrets, coordinator });
+    expect(unused.stdout).not.toContain('Used by routes');
+  });
+
   it('prints names, and the columns that the user chooses', async () => {
     const list = ['secret', 'list', '-o'];
     expect((await runCli([...list, 'name'], { secrets })).stdout).toBe('default/db\n');

@@ -45,14 +45,14 @@ export function addSecretCommands(tree: CommandTree, parent: Command): void {
   tree.addCommand(
     parent,
     'describe <secret>',
-    'show keys and versions of a secret, and the workloads that use the secret',
+    'show keys and versions of a secret, and the workloads and routes that use the secret',
     describeSecret,
   );
   tree
     .addCommand(
       parent,
       'delete <secrets...>',
-      'delete secrets that no workload uses, with all versions',
+      'delete secrets that no workload or route uses, with all versions',
       deleteSecrets,
     )
     .option('--revoke-tokens', 'also delete secrets that have valid access tokens')
@@ -111,7 +111,7 @@ function addMetadataOptions(command: Command, audienceNote: string): Command {
   return command
     .option(
       '--audience <audience>',
-      `who may use the values, such as workload/default.web or workload/*${audienceNote} (repeatable)`,
+      `who may use the values, such as workload/default.web, workload/* or route/default.shop${audienceNote} (repeatable)`,
       collectValue,
     )
     .option('--ttl <duration>', 'time after which the values are no longer given out')
