@@ -1,6 +1,6 @@
 import { Rollout_OnFailure, Rollout_Promotion, Rollout_Strategy } from '@cloudless/api';
 import type { CreateWorkloadRequest, UpdateWorkloadRequest } from '@cloudless/api';
-import { aWorkload, runCli } from '../testing/run-cli.js';
+import { aWorkload, runCli, type CliOptions } from '../testing/run-cli.js';
 
 describe('rollout flags', () => {
   it('set every field of the rollout settings', async () => {
@@ -90,10 +90,34 @@ describe('rollout flags', () => {
     ]);
   });
 
+  it.each([
+    ['weight=10%', { weightPercent: 10 }],
+    ['weight=50%,wait=5m', { weightPercent: 50, wait: { seconds: 300n } }],
+    ['weight=60%,manual,gate=a < 1', { weightPercent: 60, gate: 'a < 1' }],
+  ])(
+    'send the canary step %s without a number of replicas, and show the step so',
+    async (text, step) => {
+      const requests: UpdateWorkloadRequest[] = [];
+      const coordinator: NonNullable<CliOptions['coordinator']> = {
+        updateWorkload: (request) => (requests.push(request), aWorkload()),
+        getWorkload: () => aWorkload({ spec: { ...requests[0]!.spec!, image: 'a' } }),
+      };
+      await runCli(['workload', 'update', 'web', '--step', text], { coordinator });
+      expect(requests[0]?.spec?.rollout?.steps).toMatchObject([
+        { ...step, replicas: 0, percent: 0 },
+      ]);
+      const { stdout } = await runCli(['workload', 'describe', 'web'], { coordinator });
+      expect(stdout).toContain(`steps ${text}\n`);
+    },
+  );
+
   const stepProblem =
-    'expected a number of replicas or a percentage, then weight=PERCENT, then wait=DURATION or manual, then gate=EXPRESSION, for example 1,wait=5m or 25%,weight=10%,manual or 10%,wait=5m,gate=p99_ms < 200';
+    'expected a number of replicas or a percentage, weight=PERCENT, or both, then wait=DURATION or manual, then gate=EXPRESSION, for example 1,wait=5m or weight=10%,wait=5m or 25%,weight=10%,manual or 10%,wait=5m,gate=p99_ms < 200';
   it.each([
     { given: 'x', says: `--step: ${stepProblem}, got "x"` },
+    { given: 'weight=10', says: `--step: ${stepProblem}, got "weight=10"` },
+    { given: 'wait=5m', says: `--step: ${stepProblem}, got "wait=5m"` },
+    { given: 'weight=10%,25%', says: `--step: ${stepProblem}, got "weight=10%,25%"` },
     { given: '1,gate= ', says: `--step: ${stepProblem}, got "1,gate= "` },
     { given: '1,soon', says: `--step: ${stepProblem}, got "1,soon"` },
     { given: '1,manual,wait=5m', says: `--step: ${stepProblem}, got "1,manual,wait=5m"` },

@@ -84,7 +84,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     repeatable: true,
     parse: parseSteps,
     description:
-      'canary step, such as 1 or 25%,wait=5m or 50%,weight=10%,manual or 10%,wait=5m,gate=EXPRESSION; none removes all steps',
+      'canary step, such as 1 or 25%,wait=5m or weight=10%,wait=5m or 50%,weight=10%,manual or 10%,wait=5m,gate=EXPRESSION; none removes all steps',
   },
 ];
 
@@ -116,24 +116,32 @@ function parseSteps(texts: readonly string[]): JsonValue {
   return texts.map(parseStep);
 }
 
-/** Parses `NUMBER[%][,weight=NUMBER%][,wait=DURATION|,manual][,gate=EXPRESSION]`. */
+/**
+ * Parses `NUMBER[%][,weight=NUMBER%][,wait=DURATION|,manual][,gate=EXPRESSION]`. With a weight, the
+ * number of replicas may be left out.
+ */
 function parseStep(text: string): JsonObject {
   // The gate is last, as it may contain commas.
   const [, before = text, gate] = /^(.*?),\s*gate=(.*)$/s.exec(text) ?? [];
   if (gate?.trim() === '') throw createFailure(text);
-  const [size = '', ...ends] = before.split(',').map((part) => part.trim());
-  const [, number, percent] = /^(\d+)(%?)$/.exec(size) ?? [];
+  const ends = before.split(',').map((part) => part.trim());
+  const [, number, percent] = /^(\d+)(%?)$/.exec(ends[0] ?? '') ?? [];
+  if (number !== undefined) ends.shift();
   const [, weight] = /^weight=(\d+)%$/.exec(ends[0] ?? '') ?? [];
   if (weight !== undefined) ends.shift();
   const [stepEnd, ...more] = ends;
-  if (number === undefined || more.length > 0) throw createFailure(text);
-  const amount = parseWholeNumber('--step', number);
+  if ((number === undefined && weight === undefined) || more.length > 0) throw createFailure(text);
   return {
-    ...(percent === '%' ? { percent: amount } : { replicas: amount }),
+    ...(number === undefined ? {} : parseSize(number, percent === '%')),
     ...(weight === undefined ? {} : { weightPercent: parseWholeNumber('--step', weight) }),
     ...(stepEnd === undefined ? {} : parseStepEnd(text, stepEnd)),
     ...(gate === undefined ? {} : { gate: gate.trim() }),
   };
+}
+
+function parseSize(number: string, isPercent: boolean): JsonObject {
+  const amount = parseWholeNumber('--step', number);
+  return isPercent ? { percent: amount } : { replicas: amount };
 }
 
 /** Parses the end of a step: `wait=DURATION` or `manual`. */
@@ -147,6 +155,6 @@ function parseStepEnd(text: string, stepEnd: string): JsonObject {
 
 function createFailure(text: string): Error {
   return createUsageFailure(
-    `--step: expected a number of replicas or a percentage, then weight=PERCENT, then wait=DURATION or manual, then gate=EXPRESSION, for example 1,wait=5m or 25%,weight=10%,manual or 10%,wait=5m,gate=p99_ms < 200, got ${JSON.stringify(text)}`,
+    `--step: expected a number of replicas or a percentage, weight=PERCENT, or both, then wait=DURATION or manual, then gate=EXPRESSION, for example 1,wait=5m or weight=10%,wait=5m or 25%,weight=10%,manual or 10%,wait=5m,gate=p99_ms < 200, got ${JSON.stringify(text)}`,
   );
 }

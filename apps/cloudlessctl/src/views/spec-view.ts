@@ -124,15 +124,16 @@ function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): s
 /** Formats a canary step in the form that the flag `--step` accepts. */
 function formatStep(step: Rollout_Step): string {
   const { replicas, percent, wait, promotion, weightPercent, gate } = step;
-  const size = percent === 0 ? String(replicas) : `${percent}%`;
+  const size = percent > 0 ? `${percent}%` : replicas > 0 ? String(replicas) : '';
   const stepEnd =
     promotion === Rollout_Promotion.MANUAL
       ? ',manual'
       : wait === undefined
         ? ''
         : `,wait=${formatDuration(wait)}`;
-  const weight = weightPercent === undefined ? '' : `,weight=${weightPercent}%`;
-  return size + weight + stepEnd + (gate === '' ? '' : `,gate=${toOneLine(gate)}`);
+  const weight = weightPercent === undefined ? '' : `weight=${weightPercent}%`;
+  const amount = [size, weight].filter((part) => part !== '').join(',');
+  return amount + stepEnd + (gate === '' ? '' : `,gate=${toOneLine(gate)}`);
 }
 
 function formatResources(resources: ResourceList | undefined): string {

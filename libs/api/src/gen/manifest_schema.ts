@@ -1734,13 +1734,13 @@ export const manifestSchema: RootSchema = {
    "type": "object",
    "properties": {
     "replicas": {
-     "description": "Number of replicas of the new version, above 0. Set either this or `percent`.",
+     "description": "Number of replicas of the new version, above 0. Set either this or `percent`; or neither, with `weightPercent`.",
      "type": "integer",
      "minimum": 0,
      "maximum": 1000000
     },
     "percent": {
-     "description": "Percentage of the desired number of replicas, 1 to 100, rounded up. Set either this or `replicas`.",
+     "description": "Percentage of the desired number of replicas, 1 to 100, rounded up. Set either this or `replicas`; or neither, with `weightPercent`.",
      "type": "integer",
      "minimum": 0,
      "maximum": 100
@@ -1763,7 +1763,7 @@ export const manifestSchema: RootSchema = {
      ]
     },
     "weightPercent": {
-     "description": "Percentage of the new connections to services of the workload that the new version receives in this step, 0 to 100, whatever the number of its replicas. Default: absent, every replica receives the same share.",
+     "description": "Percentage of the new connections to services of the workload that the new version receives in this step, 0 to 100, whatever the number of its replicas. Default: absent, every replica receives the same share. Without `replicas` and `percent`, this is also the percentage of the desired number of replicas, rounded up: at least one replica, and no fewer than in earlier steps.",
      "type": "integer",
      "minimum": 0,
      "maximum": 100

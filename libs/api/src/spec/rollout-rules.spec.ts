@@ -16,6 +16,8 @@ const violationsOf = (rollout: Init) =>
   );
 const { BLUE_GREEN, RECREATE } = Strategy;
 const MANUAL = Promotion.MANUAL;
+const NOT_LARGER =
+  'spec.rollout.steps[1]: must be larger than the step before it, or as large with a larger weight_percent';
 
 describe('validateRollout', () => {
   it.each<{ name: string; rollout: Init; violation: string }>([
@@ -57,12 +59,35 @@ describe('validateRollout', () => {
     {
       name: 'a step without replicas and percent',
       rollout: { steps: [{ wait: durationFromMs(1) }] },
-      violation: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
+      violation:
+        'spec.rollout.steps[0]: needs either replicas or percent, above 0, or only weight_percent',
     },
     {
       name: 'a step with both replicas and percent',
       rollout: { steps: [{ replicas: 1, percent: 10 }] },
-      violation: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
+      violation:
+        'spec.rollout.steps[0]: needs either replicas or percent, above 0, or only weight_percent',
+    },
+    {
+      name: 'a step with replicas, percent and weight',
+      rollout: { steps: [{ replicas: 1, percent: 10, weightPercent: 10 }] },
+      violation:
+        'spec.rollout.steps[0]: needs either replicas or percent, above 0, or only weight_percent',
+    },
+    {
+      name: 'a step with only a weight that is equal to the weight of the step before',
+      rollout: { steps: [{ weightPercent: 10 }, { weightPercent: 10 }] },
+      violation: NOT_LARGER,
+    },
+    {
+      name: 'a step with only a weight below the percentage of a step without a weight',
+      rollout: { steps: [{ percent: 50 }, { weightPercent: 20 }] },
+      violation: NOT_LARGER,
+    },
+    {
+      name: 'a step with a percentage below the weight of a step with only a weight',
+      rollout: { steps: [{ weightPercent: 50 }, { percent: 20, weightPercent: 60 }] },
+      violation: NOT_LARGER,
     },
     {
       name: 'a MANUAL step with a wait',
@@ -73,14 +98,12 @@ describe('validateRollout', () => {
     {
       name: 'a step with no more replicas than the step before',
       rollout: { steps: [{ replicas: 2 }, { replicas: 2 }] },
-      violation:
-        'spec.rollout.steps[1]: must be larger than the step before it, or as large with a larger weight_percent',
+      violation: NOT_LARGER,
     },
     {
       name: 'a step with a smaller percentage than the step before',
       rollout: { steps: [{ percent: 50 }, { percent: 25 }] },
-      violation:
-        'spec.rollout.steps[1]: must be larger than the step before it, or as large with a larger weight_percent',
+      violation: NOT_LARGER,
     },
     {
       name: 'a step with a smaller weight than the step before',
@@ -110,6 +133,20 @@ describe('validateRollout', () => {
           { replicas: 2, weightPercent: 50 },
         ],
       },
+    },
+    {
+      name: 'canary steps with only weights',
+      rollout: { steps: [{ weightPercent: 0 }, { weightPercent: 10 }, { weightPercent: 100 }] },
+    },
+    {
+      name: 'steps with only weights after more replicas with a smaller weight',
+      rollout: {
+        steps: [{ percent: 50, weightPercent: 10 }, { weightPercent: 20 }, { percent: 60 }],
+      },
+    },
+    {
+      name: 'a step with only a weight, and one in replicas',
+      rollout: { steps: [{ weightPercent: 10 }, { replicas: 1, weightPercent: 10 }] },
     },
     {
       name: 'canary steps',

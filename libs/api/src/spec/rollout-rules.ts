@@ -4,6 +4,7 @@ import {
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
   type Rollout,
+  type Rollout_Step,
   type WorkloadSpec,
 } from '../gen.js';
 import { DEFAULTS } from './defaults.js';
@@ -64,8 +65,9 @@ function* validateSteps({ strategy, steps }: Rollout): Generator<Violation> {
   for (const [index, step] of steps.entries()) {
     const { replicas, percent, wait, promotion, weightPercent } = step;
     const field = `spec.rollout.steps[${index}]`;
-    if (replicas > 0 === percent > 0)
-      yield { field, message: 'needs either replicas or percent, above 0' };
+    const hasSize = replicas > 0 || percent > 0;
+    if ((replicas > 0 && percent > 0) || (!hasSize && weightPercent === undefined))
+      yield { field, message: 'needs either replicas or percent, above 0, or only weight_percent' };
     const hasWait = wait !== undefined && durationMs(wait) > 0;
     if (promotion === Promotion.MANUAL && hasWait)
       yield {
@@ -74,16 +76,18 @@ function* validateSteps({ strategy, steps }: Rollout): Generator<Violation> {
       };
     const before = steps[index - 1];
     if (before === undefined) continue;
+    const [sizePercent, sizePercentBefore] = [sizePercentOf(step), sizePercentOf(before)];
+    // A number of replicas and a percentage cannot be compared without the desired number.
     const isNotLarger =
-      before.replicas > 0 && replicas > 0
-        ? replicas <= before.replicas
-        : before.percent > 0 && percent > 0 && percent <= before.percent;
+      sizePercent === undefined || sizePercentBefore === undefined
+        ? replicas > 0 && replicas <= before.replicas
+        : sizePercent <= sizePercentBefore;
+    // Without a size of its own, a step has at least the replicas of the step before.
     const hasMoreWeight =
       before.weightPercent !== undefined &&
       weightPercent !== undefined &&
       weightPercent > before.weightPercent &&
-      replicas === before.replicas &&
-      percent === before.percent;
+      (!hasSize || (replicas === before.replicas && sizePercent === sizePercentBefore));
     if (isNotLarger && !hasMoreWeight)
       yield {
         field,
@@ -95,4 +99,10 @@ function* validateSteps({ strategy, steps }: Rollout): Generator<Violation> {
         message: 'must not be smaller than that of the step before it',
       };
   }
+}
+
+/** The percentage of the desired replicas at a step; undefined for a step in replicas. */
+function sizePercentOf({ replicas, percent, weightPercent }: Rollout_Step): number | undefined {
+  if (replicas > 0) return undefined;
+  return percent > 0 ? percent : weightPercent;
 }

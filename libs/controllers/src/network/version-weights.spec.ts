@@ -68,6 +68,16 @@ describe('computeVersionWeights', () => {
       { ready: [4, 6], rollout: { ...reached, stepsDone: 1 } },
       50,
     ],
+    [
+      'its percentage at a step with only a weight, whose replicas are the share rounded up',
+      { steps: [{ weightPercent: 15 }], ready: [2, 8], rollout: reached },
+      15,
+    ],
+    [
+      'more with each replica on the way to a step with only a weight',
+      { steps: [{ weightPercent: 40 }], ready: [1, 9] },
+      10,
+    ],
     ['more with each replica on the way', { ready: [2, 8], rollout: { stepsDone: 1 } }, 23.3],
     ['no more than at the step on the way', { ready: [9, 1], rollout: { stepsDone: 1 } }, 50],
     [

@@ -78,9 +78,11 @@ export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
   };
 }
 
-function toCanaryStep({ replicas, percent, wait, promotion, gate }: Rollout_Step): CanaryStep {
+function toCanaryStep(step: Rollout_Step): CanaryStep {
+  const { replicas, percent, weightPercent = 0, wait, promotion, gate } = step;
   return {
-    size: replicas > 0 ? { replicas } : { percent },
+    // Without a size, the replicas for the connections that the step gives to the new version.
+    size: replicas > 0 ? { replicas } : { percent: percent > 0 ? percent : weightPercent },
     wait: promotion === Promotion.MANUAL ? 'promotion' : { ms: toMs(wait) },
     ...(gate === '' ? {} : { gate }),
   };

@@ -112,8 +112,8 @@ function leaveStep(state: RolloutState, nowMs: number): RolloutState {
 }
 
 /**
- * Returns the number of updated replicas at a canary step: never fewer than at an earlier step,
- * also when one step is given in replicas and another in percent.
+ * Returns the number of updated replicas at a canary step: at least one, and never fewer than at an
+ * earlier step, also when one step is given in replicas and another in percent.
  * @param want - The wanted number of replicas, which is the most that is returned.
  */
 export function getStepSize(
@@ -126,7 +126,7 @@ export function getStepSize(
     .map(({ size }) =>
       'replicas' in size ? size.replicas : Math.ceil((size.percent * want) / 100),
     );
-  return Math.min(want, Math.max(...sizes));
+  return Math.min(want, Math.max(1, ...sizes));
 }
 
 /**

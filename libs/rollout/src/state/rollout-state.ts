@@ -10,7 +10,7 @@ export type RolloutPhase =
 
 /** One canary step: update a number of replicas, then wait. */
 export interface CanaryStep {
-  /** A number of replicas, or a percentage of the wanted number, rounded up. */
+  /** A number of replicas, or a percentage of the wanted number, rounded up, at least one replica. */
   readonly size: { readonly replicas: number } | { readonly percent: number };
   /** The wait after the step: a time in milliseconds, or until a promotion. */
   readonly wait: { readonly ms: number } | 'promotion';

@@ -257,6 +257,21 @@ const rows: readonly (RolloutState & {
     violation: /web has 2 replicas of version 3, but its step allows 1/,
   },
   {
+    name: 'more replicas of the new version than a canary step with only a weight allows',
+    check: canaryStepsAreKept,
+    replicas: [...newReplicas.slice(1), old1],
+    changes: [created(newReplicas[1]!)],
+    settings: { steps: [{ weightPercent: 10 }] },
+    violation: /web has 2 replicas of version 3, but its step allows 1/,
+  },
+  {
+    name: 'as many replicas as a canary step with only a weight allows',
+    check: canaryStepsAreKept,
+    replicas: [...newReplicas.slice(1), old1],
+    changes: [created(newReplicas[1]!)],
+    settings: { steps: [{ weightPercent: 60 }] },
+  },
+  {
     name: 'as many replicas as the next step allows',
     check: canaryStepsAreKept,
     replicas: [...newReplicas.slice(1), old1],

@@ -307,8 +307,10 @@ export const ROLLOUT_CHECKERS: readonly Checker[] = [
 ];
 
 /** Returns the number of new replicas that a canary step allows for the wanted count. */
-function stepSizeOf({ replicas, percent }: Rollout_Step, want: number): number {
-  return Math.min(want, replicas > 0 ? replicas : Math.ceil((percent * want) / 100));
+function stepSizeOf(step: Rollout_Step, want: number): number {
+  const { replicas, percent, weightPercent = 0 } = step;
+  const share = Math.ceil(((percent || weightPercent) * want) / 100);
+  return Math.min(want, replicas > 0 ? replicas : Math.max(1, share));
 }
 
 /** Returns the record of a workload before the changes; undefined when they do not change it. */

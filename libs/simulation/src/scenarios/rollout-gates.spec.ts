@@ -2,6 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import {
   Rollout_OnFailure as OnFailure,
+  Rollout_Promotion as Promotion,
   RolloutGateStatus_Verdict as Verdict,
   RolloutStatus_Phase as Phase,
   type RolloutStatus,
@@ -107,6 +108,28 @@ describe('the gate of a canary step', () => {
     expect(await readRollout()).toMatchObject({ phase: Phase.COMPLETED, version: 2 });
     expect((await readRollout()).gate).toBeUndefined();
     expect(proxy.served.get(1)?.errors).toBe(0);
+  });
+
+  it('gives a step with only a weight the replicas for the weight, and waits for its gate', async () => {
+    const steps = [
+      { weightPercent: 15, wait: durationFromMs(WAIT_MS), gate: GATE },
+      { weightPercent: 60, promotion: Promotion.MANUAL },
+    ];
+    await cluster.complete(() =>
+      cluster.client.updateWorkload({
+        name: 'web',
+        spec: { env: { NEW: 'yes' }, rollout: { steps } },
+      }),
+    );
+    await serve(40_000);
+    const { gate, reason } = await readRollout();
+    expect(gate).toMatchObject({ expression: GATE, verdict: Verdict.PASSED });
+    expect(reason).toContain('step 1 of 2: 2 of 10 replicas run version 2');
+    const passed = await serve(180_000, ({ waitsForPromotion }) => waitsForPromotion);
+    expect(passed).toBeGreaterThanOrEqual(20_000);
+    expect((await readRollout()).reason).toBe(
+      'step 2 of 2: 6 of 10 replicas run version 2; waits for a promotion',
+    );
   });
 
   it('rolls back a canary whose gate fails, with no failed request but those of the canary', async () => {

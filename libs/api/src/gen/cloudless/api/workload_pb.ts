@@ -1366,7 +1366,8 @@ export const RolloutSchema: GenMessage<Rollout> = /*@__PURE__*/
  */
 export type Rollout_Step = Message<"cloudless.api.Rollout.Step"> & {
   /**
-   * Number of replicas of the new version, above 0. Set either this or `percent`.
+   * Number of replicas of the new version, above 0. Set either this or `percent`; or neither, with
+   * `weight_percent`.
    *
    * @generated from field: int32 replicas = 1;
    */
@@ -1374,7 +1375,7 @@ export type Rollout_Step = Message<"cloudless.api.Rollout.Step"> & {
 
   /**
    * Percentage of the desired number of replicas, 1 to 100, rounded up. Set either this or
-   * `replicas`.
+   * `replicas`; or neither, with `weight_percent`.
    *
    * @generated from field: int32 percent = 2;
    */
@@ -1398,7 +1399,8 @@ export type Rollout_Step = Message<"cloudless.api.Rollout.Step"> & {
   /**
    * Percentage of the new connections to services of the workload that the new version receives in
    * this step, 0 to 100, whatever the number of its replicas. Default: absent, every replica
-   * receives the same share.
+   * receives the same share. Without `replicas` and `percent`, this is also the percentage of the
+   * desired number of replicas, rounded up: at least one replica, and no fewer than in earlier steps.
    *
    * @generated from field: optional int32 weight_percent = 5;
    */

@@ -1,0 +1,45 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import fc from 'fast-check';
+import { Rollout_Promotion as Promotion } from '@cloudless/api';
+import { getStepSize } from '@cloudless/rollout';
+import { aSpec } from '../testing/test-bed.js';
+import { toRolloutSettings } from './rollout-state.js';
+
+describe('toRolloutSettings', () => {
+  it('converts canary steps, with the weight as the size of a step that has only a weight', () => {
+    const { canarySteps } = toRolloutSettings(
+      aSpec({
+        rollout: {
+          steps: [
+            { weightPercent: 10, wait: durationFromMs(60_000), gate: 'errors_per_s < 1' },
+            { percent: 25, weightPercent: 20, promotion: Promotion.MANUAL },
+            { replicas: 3, weightPercent: 50 },
+            { weightPercent: 0 },
+          ],
+        },
+      }),
+    );
+    expect(canarySteps).toEqual([
+      { size: { percent: 10 }, wait: { ms: 60_000 }, gate: 'errors_per_s < 1' },
+      { size: { percent: 25 }, wait: 'promotion' },
+      { size: { replicas: 3 }, wait: { ms: 0 } },
+      { size: { percent: 0 }, wait: { ms: 0 } },
+    ]);
+  });
+
+  it('gives steps with only weights the fewest replicas that have the share of the weight', () => {
+    const weights = fc
+      .uniqueArray(fc.integer({ min: 0, max: 100 }), { minLength: 1, maxLength: 10 })
+      .map((values) => values.toSorted((a, b) => a - b));
+    fc.assert(
+      fc.property(weights, fc.integer({ min: 1, max: 10_000 }), (values, replicas) => {
+        const steps = values.map((weightPercent) => ({ weightPercent }));
+        const { canarySteps } = toRolloutSettings(aSpec({ replicas, rollout: { steps } }));
+        for (const [index, weight] of values.entries()) {
+          const fewest = Math.max(1, Math.ceil((weight * replicas) / 100));
+          expect(getStepSize(canarySteps, index, replicas)).toBe(fewest);
+        }
+      }),
+    );
+  });
+});
