@@ -158,6 +158,15 @@ describe('access tokens', () => {
     await expect(call).rejects.toThrow(message);
   });
 
+  it('are not generated for the audiences of routes', async () => {
+    await client.updateSecret({ name: 'db', audiences: ['*'] });
+    await expect(
+      client.generateAccessToken({ name: 'db', audience: 'route/default.web' }),
+    ).rejects.toThrow(
+      '[invalid_argument] audience: route/default.web is the audience of a route, for which no access token can be used; name who uses the token',
+    );
+  });
+
   it('are neither generated nor used for an expired secret, and not for a missing one', async () => {
     const { text } = await generate();
     await client.updateSecret({ name: 'db', ttl: { seconds: 10n } });

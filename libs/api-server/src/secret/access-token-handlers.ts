@@ -35,6 +35,7 @@ import {
   describeValidity,
   findAccessToken,
   isLive,
+  isReservedAudience,
   judgeAccessToken,
   listLiveTokens,
   type AccessTokenJudgement,
@@ -227,8 +228,15 @@ function parseTtl({ ttl, audience }: GenerateAccessTokenRequest): number {
   return ttlMs;
 }
 
-/** @throws kind `invalid` when a secret does not permit the audience of a token. */
+/**
+ * @throws kind `invalid` when a secret does not permit the audience of a token, and for an audience
+ *   that no token may have.
+ */
 function requirePermitted(secret: SecretRecord, audience: string): void {
+  if (isReservedAudience(audience)) {
+    const message = `${audience} is the audience of a route, for which no access token can be used; name who uses the token`;
+    throw new InvalidInputError([{ field: 'audience', message }]);
+  }
   if (allowsAudience(secret, audience)) return;
   const message = `secret "${toSecretKey(secret)}" does not permit the audience ${audience}; the secret permits ${secret.audiences.join(', ')}`;
   throw new InvalidInputError([{ field: 'audience', message }]);

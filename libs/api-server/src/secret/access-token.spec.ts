@@ -83,6 +83,16 @@ const cases: readonly Case[] = [
     record: { token: { audience: 'user/eve' } },
     ...{ audience: 'user/eve', cause: 'other identity' },
   },
+  {
+    name: 'a user who names a route',
+    ...{ record: { token: { audience: 'route/shop.web' } }, secret: { audiences: ['*'] } },
+    ...{ audience: 'route/shop.web', cause: 'other identity' },
+  },
+  {
+    name: 'any client in a cluster without TLS, for a route',
+    ...{ record: { token: { audience: 'route/shop.web' } }, secret: { audiences: ['*'] } },
+    ...{ audience: 'route/shop.web', principal: ANONYMOUS_LOOPBACK, cause: 'other identity' },
+  },
   { name: 'another audience', audience: 'ci2', cause: 'other audience' },
   { name: 'an empty audience', audience: '', cause: 'other audience' },
   {

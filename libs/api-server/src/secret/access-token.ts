@@ -45,6 +45,13 @@ export type AccessTokenJudgement =
 
 /** Audiences that name an identity; all others are names that the holder has to know. */
 const IDENTITY = /^(?:workload|service|user)\//;
+/** Audiences of routes. Nodes receive the secrets of routes without access tokens. */
+const RESERVED = /^route\//;
+
+/** Returns true for an audience that no access token may have. */
+export function isReservedAudience(audience: string): boolean {
+  return RESERVED.test(audience);
+}
 
 /**
  * Judges one use of an access token whose text has been verified. Causes that concern another secret,
@@ -75,9 +82,10 @@ const refuse = (cause: AccessTokenRefusal) => ({ kind: 'refused', cause }) as co
 
 /**
  * Returns true when a caller may use a token for an audience. In a cluster without TLS, the caller
- * may use tokens for every identity.
+ * may use tokens for every identity. Nobody may use a token for a route.
  */
 function isPermittedIdentity(audience: string, principal: Principal): boolean {
+  if (isReservedAudience(audience)) return false;
   switch (principal.kind) {
     case 'anonymous-loopback':
       return true;
