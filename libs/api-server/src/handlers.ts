@@ -136,7 +136,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const network = createNetworkRoutes(routes, {
     services: new ServiceHandlers({ ...deps, mutex }),
     endpoints: new EndpointHandlers({ ...deps, mutex }),
-    ingress: new RouteHandlers({ ...deps, mutex }),
+    ingress: new RouteHandlers({ ...deps, mutex, values: reads.secretStore.values }),
     reads: reads.network,
   });
   const policy = createPolicyRoutes(routes, new PolicyHandlers({ ...deps, mutex }), reads.policy);

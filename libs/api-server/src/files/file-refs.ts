@@ -15,7 +15,7 @@ import {
   type Transaction,
 } from '@cloudless/cluster-state';
 import { getSpec, type WorkloadName } from '../lookup.js';
-import { allowsAudience, isExpired } from '../secret/secret-lookup.js';
+import { findAudienceProblem, findSecretProblem } from './secret-use.js';
 
 /** A change of a workload whose references are checked. */
 interface CheckedSpec {
@@ -36,7 +36,7 @@ export function checkFileRefs(view: ClusterView, change: CheckedSpec, nowMs: num
   if (!hasNewTemplate(change)) return;
   for (const file of listFileRefs(change.spec)) {
     checkFileRef(view, change, file);
-    if (file.kind === 'secrets') checkSecret(view, change, toSecretUse(file), nowMs);
+    if (file.kind === 'secrets') checkSecret(view, change, toCheckedUse(file), nowMs);
   }
   const pullSecret = change.spec.imagePull?.secret ?? '';
   if (pullSecret !== '') checkPullSecret(view, change, pullSecret, nowMs);
@@ -90,8 +90,8 @@ function checkFileRef(view: ClusterView, { namespace }: CheckedSpec, file: FileR
   }
 }
 
-/** A use of a secret, for the checks of the secret as a whole. */
-interface SecretUse {
+/** The use of a secret by a workload, and the fields that the errors name. */
+interface CheckedUse {
   readonly name: string;
   /** Empty: the audience of the workload. */
   readonly audience: string;
@@ -99,7 +99,7 @@ interface SecretUse {
   readonly fields: { readonly name: string; readonly audience: string };
 }
 
-function toSecretUse({ ref, index }: Extract<FileRef, { kind: 'secrets' }>): SecretUse {
+function toCheckedUse({ ref, index }: Extract<FileRef, { kind: 'secrets' }>): CheckedUse {
   const path = `spec.secrets[${index}]`;
   const { name, audience } = ref;
   return { name, audience, fields: { name: `${path}.name`, audience: `${path}.audience` } };
@@ -109,19 +109,15 @@ function toSecretUse({ ref, index }: Extract<FileRef, { kind: 'secrets' }>): Sec
 function checkSecret(
   view: ClusterView,
   workload: CheckedSpec,
-  { name, audience, fields }: SecretUse,
+  { name, audience, fields }: CheckedUse,
   nowMs: number,
-): SecretRecord {
+): void {
   const { namespace } = workload;
-  const secret = view.secret(toSecretKeyId(namespace, name))?.value;
-  const subject = `secret "${namespace}/${name}"`;
-  if (secret === undefined)
-    throw createMissingError(fields.name, `${subject} not found; create the secret first`);
-  if (isExpired(secret, nowMs))
-    throw createMissingError(fields.name, `${subject} has expired; update the secret first`);
-  const problem = findAudienceProblem(secret, workload, audience);
-  if (problem !== undefined) throw createMissingError(fields.audience, problem);
-  return secret;
+  const use = { namespace, name, audience: resolveAudience(workload, audience) };
+  const problem = findSecretProblem(view, use, nowMs);
+  if (problem === undefined) return;
+  const field = problem.reason === 'AudienceNotPermitted' ? fields.audience : fields.name;
+  throw createMissingError(field, problem.message);
 }
 
 /** Checks that a secret has the keys that a registry needs. */
@@ -132,25 +128,23 @@ function checkPullSecret(
   nowMs: number,
 ): void {
   const field = 'spec.image_pull.secret';
-  const use = { name, audience: '', fields: { name: field, audience: field } };
-  const secret = checkSecret(view, workload, use, nowMs);
-  const keys = Object.keys(secret.versions.at(-1)?.sizes ?? {}).sort();
+  checkSecret(
+    view,
+    workload,
+    { name, audience: '', fields: { name: field, audience: field } },
+    nowMs,
+  );
+  const key = toSecretKeyId(workload.namespace, name);
+  const keys = Object.keys(view.secret(key)?.value.versions.at(-1)?.sizes ?? {}).sort();
   if (keys.includes('.dockerconfigjson')) return;
   if (keys.includes('username') && keys.includes('password')) return;
-  const message = `secret "${workload.namespace}/${name}" needs the keys username and password, or .dockerconfigjson; its keys are ${keys.join(', ')}`;
+  const message = `secret "${key}" needs the keys username and password, or .dockerconfigjson; its keys are ${keys.join(', ')}`;
   throw createMissingError(field, message);
 }
 
-/** Returns why a workload may not use a secret; undefined when the secret allows the workload. */
-function findAudienceProblem(
-  secret: SecretRecord,
-  workload: WorkloadName,
-  audience: string,
-): string | undefined {
-  const own = `workload/${workload.namespace}.${workload.name}`;
-  const used = audience === '' ? own : audience;
-  if (allowsAudience(secret, used)) return undefined;
-  return `secret "${secret.namespace}/${secret.name}" does not allow the audience ${used}; add the audience to the secret`;
+/** @param audience - Empty: that of the workload. */
+function resolveAudience({ namespace, name }: WorkloadName, audience: string): string {
+  return audience === '' ? `workload/${namespace}.${name}` : audience;
 }
 
 /**
@@ -163,10 +157,14 @@ export function requireAudience(
   workload: WorkloadName,
   audience: string,
 ): void {
-  const problem = findAudienceProblem(secret, workload, audience);
+  const problem = findAudienceProblem(secret, resolveAudience(workload, audience));
   if (problem !== undefined) throw new CloudlessError('MISSING_REFERENCE', problem);
 }
 
-function createMissingError(field: string, message: string): CloudlessError {
+/**
+ * Creates the error of a field that names what does not exist.
+ * @param field - Path of the field: `spec.tls.certificate_secret`.
+ */
+export function createMissingError(field: string, message: string): CloudlessError {
   return new CloudlessError('MISSING_REFERENCE', `${field}: ${message}`);
 }

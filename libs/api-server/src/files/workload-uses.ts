@@ -12,14 +12,14 @@ import type { WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import { listFileRefs, toNoun, type ClusterView, type FileKind } from '@cloudless/cluster-state';
 
-/** The secret or config that workloads use. */
+/** The secret or config that workloads and routes use. */
 export interface UsedObject {
   readonly kind: FileKind;
   readonly namespace: string;
   readonly name: string;
 }
 
-/** Names of workloads in an error message at most. */
+/** Names of workloads, and of routes, in an error message at most. */
 const MAX_NAMES = 5;
 
 /** Returns the workloads whose specs use an object, ordered by name. */
@@ -41,25 +41,51 @@ export function listUses(view: ClusterView, object: UsedObject, newest: number):
   return uses.sort((left, right) => (left.name < right.name ? -1 : 1));
 }
 
+/** Returns the names of the routes that use a secret, ordered. Empty for a config. */
+export function listRouteUses(view: ClusterView, { kind, namespace, name }: UsedObject): string[] {
+  if (kind !== 'secrets') return [];
+  const names: string[] = [];
+  for (const { value } of view.routes())
+    if (value.namespace === namespace && value.spec?.tls?.certificateSecret === name)
+      names.push(value.name);
+  return names.sort();
+}
+
 /**
- * Checks that no workload uses an object: neither its spec nor a version that has replicas or that a
- * rollout may return to.
- * @throws reason STILL_USED, naming up to five workloads.
+ * Checks that nothing uses an object: no route, no spec of a workload, and no version of a workload
+ * that has replicas or that a rollout may return to.
+ * @throws reason STILL_USED, naming up to five workloads and five routes.
  */
 export function requireUnused(view: ClusterView, object: UsedObject): void {
-  const names: string[] = [];
+  const workloads: string[] = [];
   for (const { value } of view.workloads())
     if (value.namespace === object.namespace && isUsedBy(view, value, object))
-      names.push(value.name);
-  if (names.length === 0) return;
-  names.sort();
-  const shown = names.slice(0, MAX_NAMES).join(', ');
-  const others = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} others` : '';
+      workloads.push(value.name);
+  const routes = listRouteUses(view, object);
+  if (workloads.length === 0 && routes.length === 0) return;
   const { kind, namespace, name } = object;
+  const noun = toNoun(kind);
+  const users: string[] = [];
+  const steps: string[] = [];
+  if (workloads.length > 0) {
+    users.push(nameUsers('workload', workloads.sort()));
+    steps.push(`remove the ${noun} from the workloads and wait for their rollouts`);
+  }
+  if (routes.length > 0) {
+    users.push(nameUsers('route', routes));
+    steps.push(`name another ${noun} in the routes, or remove their tls`);
+  }
   throw new CloudlessError(
     'STILL_USED',
-    `${toNoun(kind)} "${namespace}/${name}" is used by ${names.length === 1 ? 'workload' : 'workloads'} ${shown}${others}; remove the ${toNoun(kind)} from the workloads and wait for their rollouts, then delete the ${toNoun(kind)}`,
+    `${noun} "${namespace}/${name}" is used by ${users.join(' and ')}; ${steps.join(', ')}, then delete the ${noun}`,
   );
+}
+
+/** Returns `workload a` or `workloads a, b and 7 others`, for error messages. */
+export function nameUsers(noun: 'workload' | 'route', names: readonly string[]): string {
+  const shown = names.slice(0, MAX_NAMES).join(', ');
+  const others = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} others` : '';
+  return `${names.length === 1 ? noun : `${noun}s`} ${shown}${others}`;
 }
 
 /**

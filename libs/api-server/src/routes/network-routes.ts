@@ -5,7 +5,7 @@ import { createDeniedError, type CallAccess } from '../access/call-access.js';
 import type { AuditSubject } from '../audit/audit-event.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { EndpointHandlers } from '../network/endpoint-handlers.js';
-import type { RouteHandlers } from '../network/ingress-routes/route-handlers.js';
+import type { ClusterRoleNeed, RouteHandlers } from '../network/ingress-routes/route-handlers.js';
 import type { RouteReads } from '../network/ingress-routes/route-reads.js';
 import type { ServiceHandlers } from '../network/service-handlers.js';
 import type { ServiceReads } from '../network/service-reads.js';
@@ -76,8 +76,8 @@ function createIngressRoutes(routes: CallRoutes, ingress: RouteHandlers) {
       routes,
       calls.createRoute,
       (request, entry, context) =>
-        ingress.createRoute(request, entry, () =>
-          requireClusterRole(access, calls.createRoute, context, TLS_FILES),
+        ingress.createRoute(request, entry, (need) =>
+          requireClusterRole(access, calls.createRoute, context, TLS_FIELDS[need]),
         ),
       describe,
     ),
@@ -85,8 +85,8 @@ function createIngressRoutes(routes: CallRoutes, ingress: RouteHandlers) {
       routes,
       calls.updateRoute,
       (request, entry, context) =>
-        ingress.updateRoute(request, entry, () =>
-          requireClusterRole(access, calls.updateRoute, context, TLS_FILES),
+        ingress.updateRoute(request, entry, (need) =>
+          requireClusterRole(access, calls.updateRoute, context, TLS_FIELDS[need]),
         ),
       describe,
     ),
@@ -154,7 +154,13 @@ const EXTERNAL_IPS = {
   field: 'spec.external_ips',
   reason: 'external addresses belong to no namespace',
 };
-const TLS_FILES = { field: 'spec.tls', reason: 'files on nodes belong to no namespace' };
+const TLS_FIELDS = {
+  files: { field: 'spec.tls', reason: 'files on nodes belong to no namespace' },
+  everyHost: {
+    field: 'spec.tls.certificate_secret without spec.hosts',
+    reason: 'the certificate would be served for every host without another certificate',
+  },
+} satisfies Record<ClusterRoleNeed, { readonly field: string; readonly reason: string }>;
 
 /**
  * Checks the role that a field needs that names what belongs to machines.

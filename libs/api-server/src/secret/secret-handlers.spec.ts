@@ -1,6 +1,14 @@
-import { createSecretsClient, type SecretsClient } from '@cloudless/api';
+import { createClient, type Client } from '@connectrpc/connect';
+import fc from 'fast-check';
+import {
+  NetworkService,
+  createSecretsClient,
+  fromConnectError,
+  type SecretsClient,
+} from '@cloudless/api';
 import { toValueKeyId } from '@cloudless/cluster-state';
 import { ApiTestBed } from '../testing/api-test-bed.js';
+import { createCertificate, type CertificateData } from '../testing/certificate-pairs.js';
 import { SecretKeys } from './secret-keys.js';
 import { StoredSecretValues } from './secret-values.js';
 
@@ -209,6 +217,138 @@ describe('secrets', () => {
     expect(await list({ labelSelector: 'app=x-1' })).toEqual(['a/x-1', 'b/x-1']);
     const first = await client.listSecrets({ pageSize: 3 });
     expect(await list({ pageSize: 3, pageToken: first.nextPageToken })).toEqual(['b/x-1']);
+  });
+});
+
+describe('secrets that routes use', () => {
+  let bed: ApiTestBed;
+  let client: SecretsClient;
+  let routes: Client<typeof NetworkService>;
+  let pair: CertificateData;
+  let other: CertificateData;
+  const name = 'cert';
+  const rules = [{ service: 'web', port: '80' }];
+  const tls = { certificateSecret: name };
+
+  beforeAll(async () => {
+    [pair, other] = await Promise.all([createCertificate(), createCertificate()]);
+  });
+  beforeEach(async () => {
+    bed = await ApiTestBed.open();
+    client = createSecretsClient(bed.transport);
+    routes = createClient(NetworkService, bed.transport);
+    await client.createSecret({ name, data: pair, audiences: ['route/*', 'workload/*'] });
+  });
+  afterEach(() => bed.stop());
+
+  const aRoute = (route: string) =>
+    routes.createRoute({ name: route, spec: { hosts: [`${route}.b`], rules, tls } });
+
+  it('are deleted only when no route uses them, and the refusal names the routes', async () => {
+    for (const route of ['g', 'f', 'e', 'd', 'c', 'b', 'a']) await aRoute(route);
+    await expect(client.deleteSecret({ name })).rejects.toThrow(
+      '[failed_precondition] secret "default/cert" is used by routes a, b, c, d, e and 2 others; name another secret in the routes, or remove their tls, then delete the secret',
+    );
+    for (const route of ['b', 'c', 'd', 'e', 'f', 'g']) await routes.deleteRoute({ name: route });
+    const spec = { command: ['serve'], replicas: 1, secrets: [{ name }] };
+    await bed.client.createWorkload({ name: 'web', spec });
+    const refusal = await client.deleteSecret({ name }).catch(fromConnectError);
+    expect(refusal).toMatchObject({
+      reason: 'STILL_USED',
+      message:
+        'secret "default/cert" is used by workload web and route a; remove the secret from the workloads and wait for their rollouts, name another secret in the routes, or remove their tls, then delete the secret',
+    });
+    const updateMask = { paths: ['tls'] };
+    await routes.updateRoute({ name: 'a', updateMask });
+    await expect(client.deleteSecret({ name })).rejects.toThrow('is used by workload web; remove');
+  });
+
+  it('are not kept by routes of other namespaces', async () => {
+    const namespace = 'other';
+    await client.createSecret({ namespace, name, data: pair, audiences: ['route/*'] });
+    await routes.createRoute({ namespace, name: 'a', spec: { hosts: ['a.b'], rules, tls } });
+    expect((await client.getSecret({ name })).secret?.usedByRoutes).toEqual([]);
+    await client.deleteSecret({ name });
+    await expect(client.deleteSecret({ namespace, name })).rejects.toThrow('used by route a;');
+  });
+
+  it('refuse values that are no certificate with its key, also in a dry run', async () => {
+    await aRoute('a');
+    await aRoute('b');
+    const refused = (data: Record<string, Uint8Array>, fields: object = {}) =>
+      client.updateSecret({ name, data, ...fields }).catch((reason: unknown) => String(reason));
+    const users = '; routes a, b of the namespace would have no certificate';
+    for (const dryRun of [false, true]) {
+      expect(await refused({ k: bytes('s3cret') }, { dryRun })).toContain(
+        `[invalid_argument] data: secret "default/cert" needs the keys tls.crt and tls.key for a route; its keys are k${users}`,
+      );
+      const key = { 'tls.key': other['tls.key'] };
+      expect(await refused(key, { dryRun, keepOtherKeys: true })).toContain(
+        `[invalid_argument] data: tls.key of secret "default/cert" does not belong to the first certificate in tls.crt${users}`,
+      );
+    }
+    const updated = await client.updateSecret({ name, data: other });
+    expect(updated).toMatchObject({ version: 2, usedByRoutes: ['a', 'b'] });
+    await routes.deleteRoute({ name: 'a' });
+    await routes.deleteRoute({ name: 'b' });
+    await client.updateSecret({ name, data: { k: bytes('1') } });
+  });
+
+  it('may lose the audience of a route, as of a workload', async () => {
+    await aRoute('a');
+    expect(await client.updateSecret({ name, audiences: ['ci'] })).toMatchObject({
+      ...{ audiences: ['ci'], usedByRoutes: ['a'] },
+    });
+  });
+
+  it('never vanish, nor lose their certificate, while calls change them and routes at once', async () => {
+    const unfit = { k: bytes('1') };
+    const calls: Readonly<Record<string, () => Promise<unknown>>> = {
+      deleteSecret: () => client.deleteSecret({ name }),
+      createSecret: () => client.createSecret({ name, data: pair, audiences: ['route/*'] }),
+      updateSecret: () => client.updateSecret({ name, data: unfit }),
+      repairSecret: () => client.updateSecret({ name, data: other }),
+      createRoute: () => aRoute('a'),
+      createOther: () => aRoute('b'),
+      updateRoute: () => routes.updateRoute({ name: 'a', spec: { tls } }),
+      deleteRoute: () => routes.deleteRoute({ name: 'a' }),
+    };
+    const { state } = bed;
+    const commit = state.commit.bind(state);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.constantFrom(...Object.keys(calls)), { minLength: 1, maxLength: 6 }),
+        fc.scheduler(),
+        async (names, scheduler) => {
+          const { routes: left } = await routes.listRoutes({});
+          for (const route of left) await routes.deleteRoute({ name: route.name });
+          await calls['deleteSecret']?.().catch(() => undefined);
+          await calls['createSecret']?.();
+          state.commit = (transaction) =>
+            scheduler.schedule(Promise.resolve()).then(() => commit(transaction));
+          let isDone = false;
+          const all = Promise.allSettled(
+            ['createOther', ...names].map(async (each) => calls[each]?.()),
+          ).then(() => {
+            isDone = true;
+          });
+          while (!isDone) {
+            if (scheduler.count() > 0) await scheduler.waitOne();
+            await bed.clock.advance(50);
+          }
+          await all;
+          state.commit = commit;
+          const view = state.view();
+          const users = (await routes.listRoutes({})).routes;
+          if (users.length > 0) {
+            expect(view.secret('default/cert')).toBeDefined();
+            const sizes = view.secret('default/cert')?.value.versions.at(-1)?.sizes ?? {};
+            expect(Object.keys(sizes).sort()).toEqual(['tls.crt', 'tls.key']);
+          }
+        },
+      ),
+      { numRuns: 100 },
+    );
   });
 });
 

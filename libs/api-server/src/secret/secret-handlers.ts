@@ -13,7 +13,13 @@ import {
   type UpdateSecretRequest,
 } from '@cloudless/api';
 import { SecretRecordSchema, type SecretRecord } from '@cloudless/api/store';
-import { CloudlessError, definedFields, randomHex } from '@cloudless/base';
+import {
+  CloudlessError,
+  InvalidInputError,
+  definedFields,
+  errorMessageOf,
+  randomHex,
+} from '@cloudless/base';
 import {
   putFilesGuard,
   type ClusterView,
@@ -21,11 +27,13 @@ import {
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
-import { encodeValues, type SecretData } from '@cloudless/secrets';
+import { encodeValues, requireCertificatePair, type SecretData } from '@cloudless/secrets';
 import type { AuditEntry } from '../audit/audit-log.js';
 import {
   findLastUsedNumber,
+  listRouteUses,
   listUses,
+  nameUsers,
   requireUnused,
   toFilesGuardName,
 } from '../files/workload-uses.js';
@@ -136,11 +144,16 @@ export class SecretHandlers {
     const view = state.view();
     const current = requireExpectedSecret(view, request);
     const data = fields.has('data') ? await this.toNewData(view, current, request) : undefined;
+    if (data !== undefined) requirePairForRoutes(view, current.value, data);
     const now = clock.wallTime();
     const next = updateRecord(current.value, request, fields, now);
     const present = (record: SecretRecord): Secret => {
-      const usedBy = listUses(view, toUsedObject(record), current.value.version);
-      return Object.assign(presentSecret(record), { usedBy });
+      const object = toUsedObject(record);
+      const usedBy = listUses(view, object, current.value.version);
+      return Object.assign(presentSecret(record), {
+        usedBy,
+        usedByRoutes: listRouteUses(view, object),
+      });
     };
     const tokens = request.revokeExistingTokens ? listLiveTokens(view, next, now) : [];
     const batch = tokens.slice(0, MAX_TOKENS_PER_COMMIT);
@@ -173,7 +186,7 @@ export class SecretHandlers {
   /**
    * Deletes a secret with its versions and access tokens. A repeated call with another request id
    * fails with NOT_FOUND.
-   * @throws reason `STILL_USED` while workloads use the secret, and while access tokens are valid
+   * @throws reason `STILL_USED` while workloads or routes use the secret, and while access tokens are valid
    *   unless the request revokes them.
    */
   async deleteSecret(
@@ -283,6 +296,21 @@ function updateRecord(
   }
   if (fields.has('labels')) next.labels = { ...request.labels };
   return next;
+}
+
+/**
+ * Checks the new values of a secret that routes use: they must be a certificate with its key.
+ * @throws kind `invalid`, naming up to five routes.
+ */
+function requirePairForRoutes(view: ClusterView, record: SecretRecord, data: SecretData): void {
+  const routes = listRouteUses(view, toUsedObject(record));
+  if (routes.length === 0) return;
+  try {
+    requireCertificatePair(data, `secret "${toSecretKey(record)}"`);
+  } catch (reason) {
+    const message = `${errorMessageOf(reason)}; ${nameUsers('route', routes)} of the namespace would have no certificate`;
+    throw new InvalidInputError([{ field: 'data', message }]);
+  }
 }
 
 function createSecretEvent(

@@ -15,7 +15,7 @@ import {
 import type { SecretRecord } from '@cloudless/api/store';
 import { toSecretKeyId, type ClusterView } from '@cloudless/cluster-state';
 import { CallAccess } from '../access/call-access.js';
-import { listUses } from '../files/workload-uses.js';
+import { listRouteUses, listUses } from '../files/workload-uses.js';
 import type { ReadDeps } from '../ports.js';
 import { listLiveTokens } from './access-token.js';
 import { requireNoTokenFields } from './access-token-use.js';
@@ -43,8 +43,11 @@ export class SecretReads {
     await keys.open(state.view());
     const view = state.view();
     const { value } = requireSecret(view, request);
-    const usedBy = listUses(view, toUsedObject(value), value.version);
-    const secret = Object.assign(presentSecret(value), { usedBy });
+    const object = toUsedObject(value);
+    const secret = Object.assign(presentSecret(value), {
+      usedBy: listUses(view, object, value.version),
+      usedByRoutes: listRouteUses(view, object),
+    });
     const accessTokens = listLiveTokens(view, value, clock.wallTime()).flatMap(
       ({ value: { token } }) => token ?? [],
     );

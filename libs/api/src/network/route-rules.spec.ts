@@ -24,6 +24,8 @@ describe('checkRoute', () => {
     ['exact and wildcard hosts', { hosts: ['shop.example.com', '*.example.com', 'localhost'] }],
     ['paths with percent-encoding', { rules: [{ ...rules[0], pathPrefix: '/a%20b/c.d' }] }],
     ['certificate files', { tls: { certificateFile: '/etc/a.pem', keyFile: '/etc/a.key' } }],
+    ['a secret', { tls: { certificateSecret: 'shop.tls-1' } }],
+    ['a redirect with a secret', { redirectToHttps: true, tls: { certificateSecret: 'a' } }],
     [
       'a redirect with certificate files',
       { redirectToHttps: true, tls: { certificateFile: '/a', keyFile: '/b' } },
@@ -33,7 +35,7 @@ describe('checkRoute', () => {
   });
 
   const ofPath = (pathPrefix: string): SpecInit => ({ rules: [{ ...rules[0], pathPrefix }] });
-  it.each<readonly [string, SpecInit, string]>([
+  it.each<readonly [string, SpecInit, string | RegExp]>([
     ['no rules', { rules: [] }, 'spec.rules: at least one rule is required'],
     ['a host in upper case', { hosts: ['Shop.example.com'] }, 'spec.hosts[0]: "Shop.example.com"'],
     ['a host with a port', { hosts: ['a.example.com:80'] }, 'is not a host name'],
@@ -66,7 +68,16 @@ describe('checkRoute', () => {
     ['the port 0', { rules: [{ service: 'web', port: '0' }] }, 'spec.rules[0].port: 0 is not'],
     ['the port 65536', { rules: [{ service: 'web', port: '65536' }] }, '65536 is not a port'],
     ['a redirect without TLS', { redirectToHttps: true }, 'spec.redirect_to_https: needs spec.tls'],
-    ['TLS without files', { tls: {} }, 'spec.tls.certificate_file: is required'],
+    [
+      'TLS without files and secret',
+      { tls: {} },
+      'spec.tls.certificate_file: is required with spec.tls, unless certificate_secret is set',
+    ],
+    [
+      'a name that no secret has, without repeating it',
+      { tls: { certificateSecret: '-----BEGIN PRIVATE KEY-----' } },
+      /^spec\.tls\.certificate_secret: must be the name of a secret: DNS labels with dots between them$/,
+    ],
     [
       'a relative path of a file',
       { tls: { certificateFile: 'a.pem', keyFile: '/a.key' } },
@@ -84,15 +95,6 @@ describe('checkRoute', () => {
     ],
   ])('refuses %s', (_, init, message) => {
     expect(() => checkRoute(specOf(init))).toThrow(message);
-  });
-
-  it('refuses a secret as not supported', () => {
-    expect(() => checkRoute(specOf({ tls: { certificateSecret: 'shop' } }))).toThrow(
-      expect.objectContaining({
-        kind: 'unimplemented',
-        message: expect.stringContaining('spec.tls.certificate_secret: not supported'),
-      }),
-    );
   });
 });
 

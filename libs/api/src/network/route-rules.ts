@@ -1,6 +1,6 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
+import { InvalidInputError, type Violation } from '@cloudless/base';
 import {
   Port_Protocol as Protocol,
   RouteLimitsSchema,
@@ -9,6 +9,7 @@ import {
   type ServicePort,
   type ServiceSpec,
 } from '../gen.js';
+import { findSecretNameProblem } from '../spec/files-rules.js';
 import { resolveServicePortName } from './service-defaults.js';
 
 /** Defaults of absent fields of routes. */
@@ -55,16 +56,11 @@ export function findRoutePort(
 
 /**
  * Validates a route beyond the rules of its proto.
- * @throws {@link InvalidInputError} with every violation, whose paths start with `spec`; kind
- *   `unimplemented` for `tls.certificate_secret`.
+ * @throws {@link InvalidInputError} with every violation, whose paths start with `spec`.
  */
 export function checkRoute(spec: RouteSpec): void {
   const violations = [...validateHosts(spec), ...validateRules(spec), ...validateTls(spec)];
   if (violations.length > 0) throw new InvalidInputError(violations);
-  if (spec.tls === undefined || spec.tls.certificateSecret === '') return;
-  const message =
-    'spec.tls.certificate_secret: not supported in this version; put the certificate and the key on the nodes and set spec.tls.certificate_file and spec.tls.key_file';
-  throw new CloudlessError('unimplemented', message);
 }
 
 /** An exact name or one leading wildcard label; the last label is no number, so no IP address. */
@@ -121,11 +117,14 @@ function* validateTls({ tls, redirectToHttps }: RouteSpec): Generator<Violation>
     ['spec.tls.certificate_file', certificateFile],
     ['spec.tls.key_file', keyFile],
   ] as const;
+  const problem = certificateSecret === '' ? undefined : findSecretNameProblem(certificateSecret);
+  if (problem !== undefined) yield { field: 'spec.tls.certificate_secret', message: problem };
   for (const [field, path] of files) {
     if (certificateSecret !== '') {
       if (path !== '')
         yield { field, message: 'cannot be combined with certificate_secret; set one of them' };
-    } else if (path === '') yield { field, message: 'is required with spec.tls' };
+    } else if (path === '')
+      yield { field, message: 'is required with spec.tls, unless certificate_secret is set' };
     else if (!path.startsWith('/') || path.includes('\0')) {
       const message = `${JSON.stringify(path)} is not an absolute path of a file on the nodes`;
       yield { field, message };

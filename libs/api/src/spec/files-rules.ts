@@ -84,8 +84,19 @@ export function* validateFiles(spec: WorkloadSpec): Generator<Violation> {
       yield* validateFileRef(ref, path, directory, spec.image !== '', used);
     }
   }
-  if ((spec.imagePull?.secret ?? '') !== '' && !NAME.test(spec.imagePull?.secret ?? ''))
-    yield { field: 'spec.image_pull.secret', message: NAME_MESSAGE };
+  const pullSecret = spec.imagePull?.secret ?? '';
+  const problem = pullSecret === '' ? undefined : findSecretNameProblem(pullSecret);
+  if (problem !== undefined) yield { field: 'spec.image_pull.secret', message: problem };
+}
+
+/**
+ * Explains why a name is not that of a secret; undefined for a possible name. The text does not repeat
+ * the name, which may be a token or key in the wrong field.
+ */
+export function findSecretNameProblem(name: string): string | undefined {
+  return NAME.test(name)
+    ? undefined
+    : 'must be the name of a secret: DNS labels with dots between them';
 }
 
 /** Names of variables and directories so far, each with the field that uses the name. */
@@ -95,7 +106,6 @@ interface UsedNames {
 }
 
 const NAME = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/;
-const NAME_MESSAGE = 'must be the name of a secret: DNS labels with dots between them';
 
 function* validateFileRef(
   ref: FileRef,

@@ -9,6 +9,7 @@ import {
   type Transaction,
 } from '@cloudless/cluster-state';
 import { getRouteSpec } from './route-lookup.js';
+import { getSecretName } from './route-secret.js';
 
 /** Stands for every host, in a route without hosts. */
 const EVERY_HOST = '*';
@@ -36,25 +37,69 @@ export function findSharedClaim(
   return path === undefined ? undefined : { host, path };
 }
 
+/** A route that is created or changed. */
+export interface ClaimedRoute {
+  readonly record: RouteRecord;
+  /** The spec before the change. Undefined: the route is new. */
+  readonly before: RouteSpec | undefined;
+}
+
 /**
- * Checks that no other route has a host and path prefix of a new or changed route, and makes the
- * commit conflict when the hosts or paths of any route change meanwhile.
+ * Returns why a route cannot have its certificate beside another route: a host has one certificate.
+ * Routes that name files are not compared with each other, because two files may be equal.
+ */
+export function findCertificateConflict(
+  { record, before }: ClaimedRoute,
+  other: RouteRecord,
+): string | undefined {
+  const [spec, otherSpec] = [getRouteSpec(record), getRouteSpec(other)];
+  const [secret, otherSecret] = [getSecretName(spec), getSecretName(otherSpec)];
+  if (secret === '' && otherSecret === '') return undefined;
+  const isSameNamespace = record.namespace === other.namespace;
+  if (isSameNamespace && secret === otherSecret) return undefined;
+  const otherHosts = new Set(listHosts(otherSpec));
+  const shared = listHosts(spec).filter((host) => otherHosts.has(host));
+  const key = toRouteKeyId(other.namespace, other.name);
+  const [host] = shared;
+  if (host !== undefined && spec.tls !== undefined && otherSpec.tls !== undefined)
+    return `route "${key}" has another certificate for ${nameHost(host)} already; leave out spec.tls, name the same certificate, or choose another host`;
+  if (isSameNamespace || secret === '' || otherSpec.tls !== undefined) return undefined;
+  // The other route is reached by TLS with the certificate of a wildcard or of every host, or not at
+  // all. Another namespace must not change this.
+  const known = before === undefined || getSecretName(before) === '' ? [] : listHosts(before);
+  const added = shared.find((each) => !known.includes(each));
+  if (added === undefined) return undefined;
+  return `route "${key}" of another namespace answers ${nameHost(added)} already; set spec.tls in that route, or choose another host`;
+}
+
+function nameHost(host: string): string {
+  return host === EVERY_HOST ? 'every host' : `host ${host}`;
+}
+
+/**
+ * Checks that no other route has a host and path prefix of a new or changed route, or another
+ * certificate for one of its hosts, and makes the commit conflict when the hosts, paths or
+ * certificates of any route change meanwhile.
  * @throws kind `precondition`, naming the other route.
  */
 export function putRouteClaims(
   view: ClusterView,
   transaction: Transaction,
-  { namespace, name, ...record }: RouteRecord,
+  route: ClaimedRoute,
 ): void {
+  const { namespace, name } = route.record;
   const key = toRouteKeyId(namespace, name);
-  const spec = getRouteSpec({ namespace, name, ...record });
+  const spec = getRouteSpec(route.record);
   for (const { value } of view.routes()) {
     const other = toRouteKeyId(value.namespace, value.name);
-    const shared = other === key ? undefined : findSharedClaim(spec, getRouteSpec(value));
-    if (shared === undefined) continue;
-    const host = shared.host === EVERY_HOST ? 'every host' : `host ${shared.host}`;
-    const message = `route "${other}" answers ${host} with path prefix ${shared.path} already; choose another host or path prefix, or add a rule to that route`;
-    throw new CloudlessError('precondition', message);
+    if (other === key) continue;
+    const shared = findSharedClaim(spec, getRouteSpec(value));
+    if (shared !== undefined) {
+      const message = `route "${other}" answers ${nameHost(shared.host)} with path prefix ${shared.path} already; choose another host or path prefix, or add a rule to that route`;
+      throw new CloudlessError('precondition', message);
+    }
+    const conflict = findCertificateConflict(route, value);
+    if (conflict !== undefined) throw new CloudlessError('precondition', conflict);
   }
   const guard = view.routeGuard();
   const changes = (guard?.value.changes ?? 0n) + 1n;

@@ -14,6 +14,7 @@ import type { RouteRecord } from '@cloudless/api/store';
 import { definedFields } from '@cloudless/base';
 import { selectsNode, toServiceKeyId, type ClusterView } from '@cloudless/cluster-state';
 import { getRouteSpec } from './route-lookup.js';
+import { findRouteSecretProblem, getSecretName } from './route-secret.js';
 
 /** Most services or labels that a message names. */
 const MAX_NAMED = 5;
@@ -24,18 +25,21 @@ interface Problem {
   readonly message: string;
 }
 
-/** Builds the API message of a route from the records. */
-export function presentRoute(view: ClusterView, record: RouteRecord): Route {
+/**
+ * Builds the API message of a route from the records.
+ * @param nowMs - Wall-clock milliseconds.
+ */
+export function presentRoute(view: ClusterView, record: RouteRecord, nowMs: number): Route {
   const { namespace, name, uid, labels, generation, createdAt } = record;
   return create(RouteSchema, {
     ...{ namespace, name, uid, labels, generation },
     spec: getRouteSpec(record),
-    status: presentStatus(view, record),
+    status: presentStatus(view, record, nowMs),
     ...definedFields({ createdAt }),
   });
 }
 
-function presentStatus(view: ClusterView, record: RouteRecord): RouteStatus {
+function presentStatus(view: ClusterView, record: RouteRecord, nowMs: number): RouteStatus {
   const spec = getRouteSpec(record);
   const names = [...new Set(spec.rules.map(({ service }) => service))];
   const missing = names.filter((name) => findService(view, record, name) === undefined);
@@ -53,6 +57,14 @@ function presentStatus(view: ClusterView, record: RouteRecord): RouteStatus {
       ? []
       : [createCondition(ConditionType.PORTS_EXIST, findPortProblem(view, record, spec))]),
     createCondition(ConditionType.NODES_SELECTED, findNodeProblem(view, spec)),
+    ...(getSecretName(spec) === ''
+      ? []
+      : [
+          createCondition(
+            ConditionType.CERTIFICATE_USABLE,
+            findRouteSecretProblem(view, record, nowMs),
+          ),
+        ]),
   ];
   return create(RouteStatusSchema, { conditions });
 }

@@ -27,8 +27,9 @@ export class RouteReads {
   }
 
   getRoute(request: GetRouteRequest): Route {
-    const view = this.deps.state.view();
-    return presentRoute(view, requireRoute(view, request).value);
+    const { state, clock } = this.deps;
+    const view = state.view();
+    return presentRoute(view, requireRoute(view, request).value, clock.wallTime());
   }
 
   listRoutes(request: ListRoutesRequest, context: HandlerContext): ListRoutesResponse {
@@ -47,8 +48,9 @@ export class RouteReads {
         matchesLabels(selector, record.labels) &&
         (service === '' || getRouteSpec(record).rules.some((rule) => rule.service === service)),
     );
+    const nowMs = this.deps.clock.wallTime();
     return create(ListRoutesResponseSchema, {
-      routes: items.map((record) => presentRoute(view, record)),
+      routes: items.map((record) => presentRoute(view, record, nowMs)),
       nextPageToken,
       revision: view.revision,
     });
