@@ -21,6 +21,7 @@ import { RouteHandlers } from './network/ingress-routes/route-handlers.js';
 import { ServiceHandlers } from './network/service-handlers.js';
 import { NetworkRelay } from './node-network/network-relay.js';
 import { NetworkSync } from './node-network/network-sync.js';
+import { RouteCertificates } from './node-network/route-certificates.js';
 import { NodeHandlers } from './node/node-handlers.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
 import { ConfigHandlers } from './files/config-handlers.js';
@@ -155,7 +156,11 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   });
   const sync = new NetworkSync({ ...deps, access });
   const relay = new NetworkRelay({ ...deps, access, tunnels });
-  const nodeNetwork = createNodeNetworkRoutes({ sync, relay });
+  const certificates = new RouteCertificates({
+    ...{ ...deps, access, audit: routes.audit },
+    values: reads.secretStore.values,
+  });
+  const nodeNetwork = createNodeNetworkRoutes(routes, { sync, relay, certificates });
   return {
     calls: createCallHandlers(
       [CoordinatorService, coordinator],

@@ -121,7 +121,7 @@ export class AuditLog {
 
   /**
    * Records a call that returns values, before the first value. Calls that follow each other too fast
-   * are merged, see {@link BURST}; calls about other secrets, versions or replicas are not.
+   * are merged, see {@link BURST}; calls about other secrets, versions, replicas or routes are not.
    * @throws when the record cannot be committed; no value must be returned then.
    */
   async recordValues(entry: AuditEntry): Promise<void> {
@@ -130,6 +130,8 @@ export class AuditLog {
       `${principal} ${address} ${rpc} ok ${entry.describeValues()}`,
     );
     if (throttled.passes) await entry.write('ok', throttled);
+    // A later record counts a merged call, which must not be recorded as one without a change.
+    entry.recorded = true;
   }
 
   /**
@@ -220,7 +222,7 @@ interface AuditDetails {
 
 /** The audit record of one call. */
 export class AuditEntry {
-  /** True once a record of the call is in the store. */
+  /** True once a record of the call is in the store, or the call is merged into a later record. */
   recorded = false;
   /** Why a token was not valid, in a call that does not fail for this reason. */
   cause: string | undefined;
@@ -261,10 +263,11 @@ export class AuditEntry {
 
   /** Returns what tells calls that return values apart when records are merged. */
   describeValues(): string {
-    const { secrets = [], secretVersions = [], replicaId = '' } = this.subject;
+    const { secrets = [], secretVersions = [], replicaId = '', object = '' } = this.subject;
     return [
       ...secrets.map((key, index) => `${key}@${secretVersions[index] ?? ''}`),
       replicaId,
+      object,
     ].join(' ');
   }
 

@@ -1,11 +1,15 @@
 import { toBinary, toJsonString, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
-import { ConnectError } from '@connectrpc/connect';
+import { ConnectError, createClient } from '@connectrpc/connect';
 import {
   EventSchema,
   GetSecretAuditLogResponseSchema,
   GetSecretResponseSchema,
+  ListRoutesResponseSchema,
   ListSecretsResponseSchema,
+  NetworkService,
+  NodeNetworkService,
   RevokeAccessTokenResponseSchema,
+  RouteSchema,
   SecretSchema,
   ValidateAccessTokenResponseSchema,
   createSecretsClient,
@@ -14,6 +18,7 @@ import {
 import { createAccessToken } from '@cloudless/identity';
 import { createLeakSearch } from '@cloudless/identity/testing';
 import { ApiTestBed } from '../testing/api-test-bed.js';
+import { createCertificate } from '../testing/certificate-pairs.js';
 
 const CANARY = 'canary-7f3a9c51-value';
 const NEXT_CANARY = 'canary-1b8e44d0-value';
@@ -170,6 +175,54 @@ describe('values of secrets and texts of access tokens', () => {
       .createSecret({ name: 'db', data: { k: bytes(CANARY) }, audiences })
       .then(() => generate(1));
     expect(await findLeaks(bed, [new Error(text)], [bytes(text)])).toEqual(['errors', 'responses']);
+  });
+
+  it('are only in the answer to the node that serves a route, of all calls about certificates of routes', async () => {
+    const [pair, next] = await Promise.all([createCertificate(), createCertificate()]);
+    const keyLines = [pair, next].map((each) =>
+      Buffer.from(each['tls.key']).toString().split('\n'),
+    );
+    // The first two lines of each key in PEM.
+    for (const lines of keyLines) for (const line of lines.slice(1, 3)) secretTexts.add(line);
+    const routes = createClient(NetworkService, bed.transport);
+    const proxy = createClient(NodeNetworkService, bed.transport);
+    await bed.putNode('n1');
+    const unfit = { ...pair, 'tls.key': next['tls.key'] };
+    const swapped = { ...pair, 'tls.crt': pair['tls.key'] };
+    const tls = { certificateSecret: 'cert' };
+    const route = {
+      name: 'web',
+      spec: { hosts: ['a.b'], rules: [{ service: 'w', port: '1' }], tls },
+    };
+    const call = { nodeId: 'n1', namespace: 'default', name: 'web' };
+    const secret = { name: 'cert', audiences: ['route/*'] };
+    for (const data of [unfit, swapped]) {
+      await answered(SecretSchema, client.createSecret({ ...secret, data }));
+      await refused(routes.createRoute({ ...route, requestId: 'r1' }));
+      await client.deleteSecret(secret);
+    }
+    await answered(SecretSchema, client.createSecret({ ...secret, data: pair }));
+    await answered(RouteSchema, routes.createRoute({ ...route, requestId: 'r2' }));
+    await answered(RouteSchema, routes.createRoute({ ...route, requestId: 'r2' }));
+    for (const data of [unfit, swapped]) await refused(client.updateSecret({ name: 'cert', data }));
+    await answered(
+      SecretSchema,
+      client.updateSecret({ name: 'cert', data: next, requestId: 'r3' }),
+    );
+    const { key } = await proxy.getRouteCertificate(call);
+    expect(hasLeaked(key)).toBe(true);
+    await refused(proxy.getRouteCertificate({ ...call, nodeId: 'n2' }));
+    await client.updateSecret({ name: 'cert', audiences: ['ci'] });
+    await refused(proxy.getRouteCertificate(call));
+    const misplaced = { certificateSecret: keyLines[0]?.[1] ?? '' };
+    await refused(routes.updateRoute({ name: 'web', spec: { tls: misplaced } }));
+    await refused(client.deleteSecret({ name: 'cert' }));
+    await answered(RouteSchema, routes.getRoute({ name: 'web' }));
+    await answered(ListRoutesResponseSchema, routes.listRoutes({}));
+    await answered(GetSecretResponseSchema, client.getSecret({ name: 'cert' }));
+    expect(errors).toHaveLength(8);
+    expect(await findLeaks(bed, errors, responses)).toEqual([]);
+    expect(await findLeaks(bed, errors, [...responses, key])).toEqual(['responses']);
   });
 
   it.each(
