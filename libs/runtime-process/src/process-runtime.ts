@@ -13,6 +13,7 @@ import {
 import {
   EventBroadcaster,
   flattenBatches,
+  PROCESS_DNS_CAPABILITY,
   type ContainerEvent,
   type ContainerLease,
   type ContainerRequest,
@@ -38,7 +39,9 @@ import { streamExec } from './client/exec-stream.js';
 import { PipeHolder } from './client/pipe-holder.js';
 import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container/container-paths.js';
+import { toDnsProblem } from './supervisor/resolver/dns-problem.js';
 import { toSupervisorProgram } from './supervisor/run-supervisor.js';
+import { deductWait, toStartRequest } from './client/start-request.js';
 import { requireLeases, requireSecrets } from './client/supervisor-abilities.js';
 import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
@@ -164,7 +167,9 @@ class SupervisedRuntime implements ProcessRuntime {
     if (this.options.denyStarts === true) return [];
     return [
       'runtime.process',
-      ...[LEASES, EXEC_TTY, SECRETS].filter((name) => this.supervisorCapabilities.includes(name)),
+      ...[LEASES, EXEC_TTY, SECRETS, PROCESS_DNS_CAPABILITY].filter((name) =>
+        this.supervisorCapabilities.includes(name),
+      ),
     ];
   }
 
@@ -177,18 +182,12 @@ class SupervisedRuntime implements ProcessRuntime {
     this.requireStarts();
   }
 
-  async start(request: ContainerRequest): Promise<ContainerStatus> {
+  async start(wanted: ContainerRequest): Promise<ContainerStatus> {
     this.requireStarts();
     const { connection, waitedMs } = await this.getConnectionTimed();
-    const { lease } = request;
-    if (lease !== undefined) requireLeases(connection);
-    if (request.secretEnv !== undefined) requireSecrets(connection, 'secretEnv');
-    return requireStatus(
-      await connection.request({
-        type: 'start',
-        request: lease === undefined ? request : { ...request, lease: deductWait(lease, waitedMs) },
-      }),
-    );
+    const { request, dnsProblem } = toStartRequest(wanted, connection, waitedMs);
+    const status = requireStatus(await connection.request({ type: 'start', request }));
+    return dnsProblem === undefined ? status : { ...status, problems: [toDnsProblem(dnsProblem)] };
   }
 
   private requireStarts(): void {
@@ -412,11 +411,6 @@ class SupervisedRuntime implements ProcessRuntime {
   private failEventReaders(): void {
     this.eventReaders.fail(createDisconnectedError());
   }
-}
-
-/** Shortens a lease by the time that its request has waited. */
-function deductWait(lease: ContainerLease, waitedMs: number): ContainerLease {
-  return { ...lease, leaseMs: Math.max(0, lease.leaseMs - waitedMs) };
 }
 
 function requireStatus({ status }: SupervisorResponse): ContainerStatus {

@@ -33,6 +33,9 @@ export const SIGNAL_CAPABILITY = 'files.signal';
 /** Capability of a runtime that enforces {@link NetworkRequest.egress}. */
 export const EGRESS_CAPABILITY = 'network.egress';
 
+/** Capability of a runtime whose processes use {@link NetworkRequest.dnsServers}. */
+export const PROCESS_DNS_CAPABILITY = 'process.dns';
+
 /** Directory or file mounted into a container. */
 export interface VolumeRequest {
   /** DNS label, unique in the container. */
@@ -154,14 +157,21 @@ export interface EgressRule {
   readonly ports?: readonly EgressPortRange[];
 }
 
-/** Network settings of a container. */
+/**
+ * Network settings of a container. A process has DNS settings only: the others need an image. A
+ * process starts also where its DNS settings cannot be applied; `ContainerStatus.problems` then
+ * says why.
+ */
 export interface NetworkRequest {
   /** Uses the network namespace of the machine. Needs capability `network.host`. */
   readonly hostNetwork?: boolean;
   readonly hostname?: string;
   /** IP addresses; absent: the DNS servers of the machine. */
   readonly dnsServers?: readonly string[];
-  /** Search domains. Only together with `dnsServers`. */
+  /**
+   * Search domains. Only together with `dnsServers`. For a process, the search domains of the
+   * machine follow.
+   */
   readonly dnsSearches?: readonly string[];
   /** Options of the resolver, such as `ndots:2`. Only together with `dnsServers`. */
   readonly dnsOptions?: readonly string[];
@@ -340,6 +350,11 @@ export interface ContainerStatus {
    */
   readonly ip?: string;
   readonly endpoints: readonly ContainerEndpoint[];
+  /**
+   * What the container lacks although it runs, as texts for people. Absent when there is nothing,
+   * and when the container has exited.
+   */
+  readonly problems?: readonly string[];
 }
 
 /** Health of a runtime. `health()` makes no call to the container runtime. */

@@ -46,6 +46,7 @@ export {
   EGRESS_CAPABILITY,
   EXEC_GRACE_MS,
   HEALTHY,
+  PROCESS_DNS_CAPABILITY,
   SIGNAL_CAPABILITY,
 } from './container-runtime.js';
 export { EventBroadcaster } from './events/event-broadcaster.js';

@@ -3,7 +3,7 @@ import { LEASES, SECRETS } from '../wire/messages.js';
 import type { SupervisorConnection } from './supervisor-connection.js';
 
 /** @throws kind `unimplemented` when the supervisor does not support leases. */
-export function requireLeases({ hello }: SupervisorConnection): void {
+export function requireLeases({ hello }: Pick<SupervisorConnection, 'hello'>): void {
   if (hello.capabilities?.includes(LEASES) === true) return;
   throw new CloudlessError(
     'unimplemented',
@@ -13,7 +13,10 @@ export function requireLeases({ hello }: SupervisorConnection): void {
 }
 
 /** @throws kind `unimplemented` when the supervisor would write confidential variables to disk. */
-export function requireSecrets({ hello }: SupervisorConnection, field: string): void {
+export function requireSecrets(
+  { hello }: Pick<SupervisorConnection, 'hello'>,
+  field: string,
+): void {
   if (hello.capabilities?.includes(SECRETS) === true) return;
   throw new CloudlessError(
     'unimplemented',

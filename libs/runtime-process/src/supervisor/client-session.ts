@@ -7,9 +7,10 @@ import {
   errorMessageOf,
   type Log,
 } from '@cloudless/base';
-import type { ContainerStatus } from '@cloudless/runtime';
+import { PROCESS_DNS_CAPABILITY, type ContainerStatus } from '@cloudless/runtime';
 import { FrameParser, type Frame } from '../wire/frames.js';
 import {
+  DNS_SETTINGS,
   encodeMessage,
   EXEC_STREAMS,
   EXEC_TTY,
@@ -93,7 +94,9 @@ export class ClientSession {
    */
   private onHello(hello: Extract<ClientMessage, { type: 'hello' }>): void {
     const capabilities = [
-      ...[EXEC_STREAMS, SECRETS, ...(this.deps.supervisor.hasLeases ? [LEASES] : [])],
+      ...[EXEC_STREAMS, SECRETS, DNS_SETTINGS],
+      ...(this.deps.supervisor.hasLeases ? [LEASES] : []),
+      ...(this.deps.supervisor.hasProcessDns ? [PROCESS_DNS_CAPABILITY] : []),
       ...(loadPtyBinding() === undefined ? [] : [EXEC_TTY]),
     ];
     this.send({

@@ -18,6 +18,8 @@ import {
 import { layout } from './container/container-paths.js';
 import { ClientSession } from './client-session.js';
 import { findShellTools, openContainerGroups } from './process/shell-tools.js';
+import { findMountTools } from './resolver/mount-tools.js';
+import { ProcessResolvers } from './resolver/process-resolvers.js';
 import { Supervisor } from './supervisor.js';
 
 export interface SupervisorOptions {
@@ -62,12 +64,15 @@ export async function runSupervisor({
     tools === undefined || !useCgroups
       ? undefined
       : await openContainerGroups(directory, tools, log);
-  const supervisor = new Supervisor({ directory, clock, random, log, tools, cgroup });
+  const support = await findMountTools(directory, tools?.shell);
+  const resolvers = new ProcessResolvers({ support, shell: tools?.shell ?? '', log });
+  const supervisor = new Supervisor({ directory, clock, random, log, tools, cgroup, resolvers });
   await supervisor.open();
   log.info('supervisor began', {
     containers: supervisor.list().length,
     cgroup: cgroup?.folder,
     guards: tools !== undefined,
+    processDns: 'problem' in support ? support.problem : 'available',
   });
   try {
     await serve(supervisor, { clock, log, idleMs });

@@ -31,6 +31,7 @@ import type { ShellTools } from './process/launch-script.js';
 import { LeaseGuard, type GuardedLease } from './lease/lease-guard.js';
 import type { ManagedContainer } from './container/managed-container.js';
 import { PortPool } from './container/port-pool.js';
+import type { ProcessResolvers } from './resolver/process-resolvers.js';
 import { startContainer } from './container/start-container.js';
 import { TerminalCommand } from './command/terminal-command.js';
 
@@ -47,13 +48,15 @@ export interface SupervisorDeps {
   readonly tools?: ShellTools | undefined;
   /** Group that contains the groups of all containers; undefined where there are no cgroups. */
   readonly cgroup?: Cgroup | undefined;
+  /** By which processes get a resolv.conf of their own. Default: they get none. */
+  readonly resolvers?: ProcessResolvers | undefined;
 }
 
 /** Interval of the checks of adopted processes, whose end Node.js does not report. */
 const ADOPTED_POLL_MS = 100;
 /**
  * Interval of the checks of processes under a guard. A guard that is stopped by a signal does not
- * report the end of its process.
+ * report the end of its process. Also the interval of the checks of their resolv.conf.
  */
 const GUARDED_POLL_MS = 3_000;
 /** For the logs of adopted containers: no client has sent its settings yet. */
@@ -120,6 +123,11 @@ export class Supervisor {
     this.tryUpdateLeaseGuard();
     this.pollAdopted();
     this.pollGuarded();
+  }
+
+  /** True when processes can have DNS settings of their own. */
+  get hasProcessDns(): boolean {
+    return this.deps.resolvers?.mountTools !== undefined;
   }
 
   /** Sets the settings for containers that are started from now on. */
@@ -247,7 +255,8 @@ export class Supervisor {
     const { directory, clock, random } = this.deps;
     const execId = randomHex(random, 8);
     try {
-      const join = container.createCgroupJoin(execId, this.deps.tools);
+      const { tools, resolvers } = this.deps;
+      const join = container.createCommandJoin(execId, tools, resolvers?.mountTools);
       const commonOptions = { ...listener, command: commandLine, clock, execId, context, join };
       const command =
         tty === undefined
@@ -300,7 +309,7 @@ export class Supervisor {
     request: ContainerRequest,
     settings: SupervisorSettings,
   ): Promise<ContainerStatus> {
-    const { directory, clock, log, tools } = this.deps;
+    const { directory, clock, log, tools, resolvers } = this.deps;
     const ports = await this.ports.allocate(request.ports, settings);
     const { containerId } = request;
     const cgroup = this.cgroups.getGroup(containerId);
@@ -315,6 +324,7 @@ export class Supervisor {
         settings,
         tools,
         cgroup,
+        resolvers,
         onExit: (ended) => this.onContainerExited(ended),
         // Node.js does not report the end of a process without its guard, as of an adopted process.
         onGuardLost: () => this.pollAdopted(),
@@ -429,6 +439,9 @@ export class Supervisor {
 
   private pollGuarded(): void {
     for (const container of this.containers.values()) container.checkEnded();
+    void this.deps.resolvers?.check(() =>
+      [...this.containers.values()].flatMap(({ resolverHolder }) => resolverHolder ?? []),
+    );
     this.guardedPollTimer = this.deps.clock.setTimer(GUARDED_POLL_MS, () => this.pollGuarded());
   }
 

@@ -30,6 +30,11 @@ export const EXEC_TTY = 'exec.tty';
  * processes.
  */
 export const SECRETS = 'files.signal';
+/**
+ * Capability of a supervisor: accepts the DNS settings of a process. A supervisor without it refuses
+ * a request with `network`.
+ */
+export const DNS_SETTINGS = 'dns.settings';
 /** Capability of a supervisor: containers with leases. A supervisor without it ignores leases. */
 export const LEASES = 'disconnect.exclusive';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import type { ContainerRequest } from '../container-runtime.js';
+import { PROCESS_DNS_CAPABILITY, type ContainerRequest } from '../container-runtime.js';
 import type { CurrentMachine, RuntimeHarness } from './harness.js';
 import {
   aContainerId,
@@ -65,6 +65,21 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
         'hello  "host" $HOME',
         'unset',
       ]);
+    });
+
+    it('starts a container with DNS settings, and reports no problem with them when it has the capability', async () => {
+      const machine = current();
+      const { runtime } = machine;
+      const network = {
+        dnsServers: ['10.96.0.10'],
+        dnsSearches: ['default.svc.cloudless.internal'],
+        dnsOptions: ['ndots:5'],
+      };
+      const status = await runtime.start(aRequest(machine, [{ step: 'hold' }], { network }));
+      expect(status.phase).toBe('running');
+      if (runtime.capabilities().includes(PROCESS_DNS_CAPABILITY))
+        expect(status).not.toHaveProperty('problems');
+      expect(await runtime.list()).toEqual([status]);
     });
 
     it('rejects an id in use, also the id of an exited container', async () => {

@@ -4,7 +4,7 @@ import { signalGroup } from '@cloudless/app-kit/background';
 import { killProcesses, readProcesses, findRelatives } from '../../system/process-tree.js';
 import type { LaunchContext } from '../process/launch-context.js';
 import type { DependentProcess } from '../container/managed-container.js';
-import type { CgroupJoin } from './command-start.js';
+import type { ContainerJoin } from './command-start.js';
 
 export interface CommandOptions {
   readonly clock: Clock;
@@ -14,8 +14,8 @@ export interface CommandOptions {
   readonly command: readonly string[];
   /** Environment, including the variables of the command, and working directory. */
   readonly context: LaunchContext;
-  /** How the command joins the cgroup of its container; undefined where there are no cgroups. */
-  readonly join?: CgroupJoin | undefined;
+  /** How the command joins its container; undefined when there is nothing to join. */
+  readonly join?: ContainerJoin | undefined;
   /** Called with each chunk of output. The chunk is valid only during the call. */
   readonly onOutput: (stream: LogStream, chunk: Uint8Array) => void;
   /** Called when the command accepts input again after `writeInput` returned false. */
@@ -96,7 +96,7 @@ export abstract class CommandProcess implements DependentProcess {
   kill(): void {
     if (this.exitCode !== undefined) return;
     const relatives =
-      this.options.join === undefined ? findRelatives(this.pid, readProcesses()) : [];
+      this.options.join?.joinFile === undefined ? findRelatives(this.pid, readProcesses()) : [];
     signalGroup(this.pid, 'SIGKILL');
     killProcesses(relatives);
   }

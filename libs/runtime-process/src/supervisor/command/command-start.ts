@@ -4,11 +4,16 @@ import { resolveExecutable } from '../process/launch-command.js';
 import { splitEnvironment, type LaunchContext } from '../process/launch-context.js';
 import { buildLaunchScript, type ShellTools } from '../process/launch-script.js';
 
-/** Lets a command join the cgroup of its container before its program begins. */
-export interface CgroupJoin {
+/** Lets a command join its container before its program begins: the cgroup, the mounts or both. */
+export interface ContainerJoin {
   readonly tools: ShellTools;
-  /** The file `cgroup.procs` of the container's cgroup. */
-  readonly joinFile: string;
+  /** The file `cgroup.procs` of the container's cgroup; undefined where there are no cgroups. */
+  readonly joinFile: string | undefined;
+  /**
+   * Program and arguments that enter the mount namespace of the container and run the command after
+   * them; undefined when the container has the mounts of the machine.
+   */
+  readonly mountEntry: readonly [program: string, ...args: string[]] | undefined;
   /** Path for the launch script of the command. */
   readonly scriptFile: string;
 }
@@ -27,26 +32,33 @@ export interface CommandStart {
 
 /**
  * Prepares the start of a command: directly, or through a shell that first joins the cgroup of the
- * container, so that no process of the command outlives the container.
+ * container, so that no process of the command outlives the container, and its mounts.
  * @param execId - Id of the command, which marks its processes.
- * @param join - Undefined where there are no cgroups.
+ * @param join - Undefined when there is nothing to join.
  * @throws kind `invalid` when there is no such executable.
  */
 export function prepareCommand(
   command: readonly string[],
   context: LaunchContext,
   execId: string,
-  join: CgroupJoin | undefined,
+  join: ContainerJoin | undefined,
 ): CommandStart {
   const file = resolveExecutable(command, context);
   const marked = { ...context.env, [EXEC_MARK]: execId };
   const [argv0 = file, ...args] = command;
   if (join === undefined) return { file, argv0, args, env: marked, cleanUp: () => undefined };
-  const { tools, joinFile, scriptFile } = join;
+  const { tools, joinFile, scriptFile, mountEntry } = join;
   const markedContext = { ...context, env: marked };
-  const steps = { command, context: markedContext, joinFile, leadsSession: false };
+  const steps = {
+    ...{ command, context: markedContext, joinFile, leadsSession: false },
+    changesDirectory: mountEntry !== undefined, // which begins in the root directory
+  };
   writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
   const { secret } = splitEnvironment(markedContext);
   const deleteScript = (): void => rmSync(scriptFile, { force: true });
-  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: secret, cleanUp: deleteScript };
+  const start = { env: secret, cleanUp: deleteScript };
+  if (mountEntry === undefined)
+    return { file: tools.shell, argv0: 'sh', args: [scriptFile], ...start };
+  const [program, ...entryArgs] = mountEntry;
+  return { file: program, argv0: program, args: [...entryArgs, tools.shell, scriptFile], ...start };
 }

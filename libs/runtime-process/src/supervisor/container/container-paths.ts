@@ -18,6 +18,8 @@ export const layout = {
   /** HOME of the container, and its working directory unless the request sets one. */
   work: (containerDirectory: string): string => path.join(containerDirectory, 'work'),
   log: (containerDirectory: string): string => path.join(containerDirectory, 'log'),
+  /** Directory with the resolv.conf of a process that has its own. */
+  resolver: (containerDirectory: string): string => path.join(containerDirectory, 'resolver'),
   /** File for the exit status, which the guard of the container writes. */
   end: (containerDirectory: string): string => path.join(containerDirectory, 'end'),
   /**

@@ -14,11 +14,17 @@ import {
   type ContainerStatus,
 } from '@cloudless/runtime';
 import type { TreeProcess } from '../../system/process-tree.js';
-import type { CgroupJoin } from '../command/command-start.js';
+import type { ContainerJoin } from '../command/command-start.js';
 import { PersistentLease } from '../lease/persistent-lease.js';
 import type { ShellTools } from '../process/launch-script.js';
 import type { GuardedLease } from '../lease/lease-guard.js';
-import { toRecordedLaunch, type LaunchContext } from '../process/launch-context.js';
+import {
+  readMountNamespace,
+  toRecordedLaunch,
+  type LaunchContext,
+} from '../process/launch-context.js';
+import type { MountTools } from '../resolver/own-mounts.js';
+import type { ResolverHolder } from '../resolver/resolver-keeper.js';
 import type { MainProcess } from '../process/main-process.js';
 import type { ProcessEnd } from '../process/process-end.js';
 import type { ContainerOutput } from './container-output.js';
@@ -110,17 +116,37 @@ export class ManagedContainer {
   }
 
   /**
-   * Describes how a command joins the cgroup of the container; undefined where there are no
-   * cgroups.
+   * Describes how a command joins the cgroup and the mounts of the container; undefined when there
+   * is neither.
    */
-  createCgroupJoin(execId: string, tools: ShellTools | undefined): CgroupJoin | undefined {
-    const cgroup = this.main?.cgroup;
-    if (cgroup === undefined || tools === undefined) return undefined;
-    return {
-      tools,
-      joinFile: cgroup.joinFile,
-      scriptFile: layout.script(this.deps.directory, `exec-${execId}`),
-    };
+  createCommandJoin(
+    execId: string,
+    tools: ShellTools | undefined,
+    mountTools: MountTools | undefined,
+  ): ContainerJoin | undefined {
+    const joinFile = this.main?.cgroup?.joinFile;
+    const holder = this.resolverHolder;
+    // A main process that has moved on to other mounts keeps its commands among those of the machine.
+    const mountEntry =
+      mountTools === undefined ||
+      holder === undefined ||
+      readMountNamespace(holder.pid) !== holder.mountNamespace
+        ? undefined
+        : ([mountTools.nsenter, `--mount=/proc/${holder.pid}/ns/mnt`, '--'] as const);
+    if (tools === undefined || (joinFile === undefined && mountEntry === undefined))
+      return undefined;
+    const scriptFile = layout.script(this.deps.directory, `exec-${execId}`);
+    return { tools, joinFile, mountEntry, scriptFile };
+  }
+
+  /** The main process with its own resolv.conf; undefined when it uses that of the machine. */
+  get resolverHolder(): ResolverHolder | undefined {
+    const { main, context } = this;
+    const mountNamespace = context?.mountNamespace;
+    if (!this.isRunning || main === undefined || mountNamespace === undefined) return undefined;
+    const { containerId } = this.current;
+    const directory = layout.resolver(this.deps.directory);
+    return { containerId, pid: main.pid, mountNamespace, directory };
   }
 
   /**

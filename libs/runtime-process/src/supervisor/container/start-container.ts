@@ -1,5 +1,11 @@
 import { rmSync } from 'node:fs';
-import type { Clock, Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  definedFields,
+  errorMessageOf,
+  type Clock,
+  type Log,
+} from '@cloudless/base';
 import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import { LogWriter } from '../../logs/log-writer.js';
@@ -9,6 +15,9 @@ import { buildEnvironment, resolveExecutable } from '../process/launch-command.j
 import type { LaunchContext } from '../process/launch-context.js';
 import type { ShellTools } from '../process/launch-script.js';
 import { startMainProcess } from '../process/start-process.js';
+import type { OwnMounts } from '../resolver/own-mounts.js';
+import { toDnsProblem } from '../resolver/dns-problem.js';
+import type { ProcessResolvers } from '../resolver/process-resolvers.js';
 import { layout } from './container-paths.js';
 import { writeRecord } from './container-record.js';
 import type { FifoPool } from './fifo-pool.js';
@@ -27,6 +36,8 @@ export interface StartDeps {
   readonly tools?: ShellTools | undefined;
   /** The container's own cgroup, which does not exist yet; undefined where there are no cgroups. */
   readonly cgroup?: Cgroup | undefined;
+  /** By which a process gets a resolv.conf of its own. Default: it gets none. */
+  readonly resolvers?: ProcessResolvers | undefined;
   readonly onExit: (container: ManagedContainer) => void;
   /**
    * Called when the guard of a container was killed: the supervisor must poll for the end of the
@@ -65,9 +76,11 @@ export async function startContainer(
     writeRecord(folder, { format: 1, phase: 'starting' });
     const cgroup = deps.tools === undefined ? undefined : deps.cgroup;
     cgroup?.create();
+    const resolver = prepareResolver(request, folder, deps);
     await deps.fifos.acquire(layout.pipe(folder, 'stdout'));
     await deps.fifos.acquire(layout.pipe(folder, 'stderr'));
-    return await launch({ request, endpoints, context, file, folder, cgroup }, deps);
+    const command = { request, endpoints, context, file, folder, cgroup };
+    return await launch({ ...command, ...resolver }, deps);
   } catch (reason) {
     deps.cgroup?.kill();
     rmSync(folder, { recursive: true, force: true });
@@ -82,6 +95,24 @@ interface PreparedContainer {
   readonly file: string;
   readonly folder: string;
   readonly cgroup: Cgroup | undefined;
+  readonly ownMounts?: OwnMounts;
+  /** Why the process does not get the requested DNS settings. */
+  readonly problem?: string;
+}
+
+/** Prepares the resolv.conf of the process. A failure never prevents the start. */
+function prepareResolver(
+  { network }: ContainerRequest,
+  folder: string,
+  { resolvers }: StartDeps,
+): Pick<PreparedContainer, 'ownMounts' | 'problem'> {
+  if ((network?.dnsServers ?? []).length === 0) return {};
+  try {
+    if (resolvers === undefined) throw new CloudlessError('unimplemented', 'not supported here');
+    return { ownMounts: resolvers.prepare(layout.resolver(folder), network ?? {}) };
+  } catch (reason) {
+    return { problem: errorMessageOf(reason) };
+  }
 }
 
 async function launch(prepared: PreparedContainer, deps: StartDeps): Promise<ManagedContainer> {
@@ -98,13 +129,17 @@ async function launch(prepared: PreparedContainer, deps: StartDeps): Promise<Man
   const output = new ContainerOutput(folder, writer, () => container?.onPipeEnded());
   try {
     const started = await startMainProcess(prepared, deps);
-    const { main } = started;
+    const { main, mountNamespace, mountProblem = prepared.problem } = started;
     const { containerId, labels } = request;
     const status: ContainerStatus = {
       ...{ containerId, labels, phase: 'running', pid: main.pid },
       ...{ startedAtMs: started.startedAtMs, endpoints },
+      ...(mountProblem === undefined ? {} : { problems: [toDnsProblem(mountProblem)] }),
     };
-    container = new ManagedContainer(status, main, context, {
+    if (mountProblem !== undefined)
+      log.warn('process without its DNS settings', { containerId, error: mountProblem });
+    const ownContext = { ...context, ...definedFields({ mountNamespace }) };
+    container = new ManagedContainer(status, main, ownContext, {
       directory: folder,
       clock,
       log,

@@ -37,9 +37,20 @@ export interface StartedGuard extends ProcessReference {
   readonly child: ChildProcess;
   /**
    * Resolves with the process id of the main process when the launch script has begun, so that the
-   * script can be deleted. Rejects with kind `exhausted` when the guard ended before.
+   * script can be deleted. Rejects with kind `exhausted` when the guard ended before, and with
+   * {@link OwnMountsError} when the process could not get its own mounts.
    */
   readonly mainPid: Promise<number>;
+}
+
+/**
+ * A process could not get its own mounts, and has not begun. The message is what the tool or the
+ * kernel said.
+ */
+export class OwnMountsError extends CloudlessError {
+  constructor(message: string) {
+    super('precondition', message);
+  }
 }
 
 /**
@@ -67,7 +78,7 @@ export function startGuard(
   return { child, pid, startToken: readStartToken(pid) ?? '', mainPid };
 }
 
-/** Reads the line that the launch script writes to descriptor 3. */
+/** Reads the line that the launch script writes to descriptor 3: a process id, or an error. */
 function readMainPid(pipe: Readable): Promise<number> {
   return new Promise((resolve, reject) => {
     let text = '';
@@ -78,6 +89,7 @@ function readMainPid(pipe: Readable): Promise<number> {
     pipe.on('error', () => undefined); // `close` follows
     pipe.once('close', () => {
       if (/^\d+\n$/.test(text)) resolve(Number(text));
+      else if (text !== '') reject(new OwnMountsError(text.trim()));
       else
         reject(
           new CloudlessError(

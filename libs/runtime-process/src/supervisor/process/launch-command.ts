@@ -7,11 +7,13 @@ import {
   readSync,
   statSync,
 } from 'node:fs';
+import { isIP } from 'node:net';
 import path from 'node:path';
 import { definedFields, CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
 import type { ContainerEndpoint, ContainerRequest } from '@cloudless/runtime';
 import { CONTAINER_MARK } from '../../system/marked-processes.js';
+import type { DnsSettings } from '../resolver/resolver-text.js';
 import type { LaunchContext } from './launch-context.js';
 import { isOrdinaryVariable } from './launch-script.js';
 
@@ -38,11 +40,15 @@ export function checkRequest(request: ContainerRequest): void {
       });
   if (workingDir !== undefined && !isDirectory(workingDir))
     violations.push({ field: 'workingDir', message: `no directory ${workingDir}` });
+  checkDnsSettings(request.network ?? {}, violations);
   const names = ports.map(({ name }) => toVariableName(name));
   if (new Set(names).size < names.length)
     violations.push({ field: 'ports', message: 'names must be unique' });
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
+
+/** Network settings that a process can have. */
+const DNS_FIELDS = ['dnsServers', 'dnsSearches', 'dnsOptions'];
 
 /**
  * Refuses fields that only container runtimes support, so that no requested setting is ignored.
@@ -68,7 +74,9 @@ function refuseContainerFeatures({
     ],
     ['volumes', volumes.length > 0, 'mounts no volumes'],
     ['security', security !== undefined, "gives every process the agent's own rights"],
-    ['network', network !== undefined, 'has no network of its own'],
+    ...Object.keys(network ?? {})
+      .filter((field) => !DNS_FIELDS.includes(field))
+      .map((field) => [`network.${field}`, true, 'has no network of its own'] as const),
   ] as const;
   for (const [field, isRequested, reason] of unsupported) {
     if (isRequested)
@@ -192,6 +200,21 @@ function checkVariables(env: Readonly<Record<string, string>>, violations: Viola
     if (name === '' || name.includes('=') || hasNul(name) || hasNul(value))
       violations.push({ field: `env.${name}`, message: 'is not a valid variable' });
   }
+}
+
+/** Each value is one word of the resolv.conf: a line feed in a domain would begin another line. */
+function checkDnsSettings(
+  { dnsServers = [], dnsSearches = [], dnsOptions = [] }: DnsSettings,
+  violations: Violation[],
+): void {
+  const refuse = (field: string, value: string, message: string): number =>
+    violations.push({ field: `network.${field}`, message: `${JSON.stringify(value)} ${message}` });
+  for (const address of dnsServers)
+    if (isIP(address) === 0) refuse('dnsServers', address, 'is not an IP address');
+  for (const domain of dnsSearches)
+    if (!/^\S+$/.test(domain)) refuse('dnsSearches', domain, 'is not a domain');
+  for (const option of dnsOptions)
+    if (!/^\S+$/.test(option)) refuse('dnsOptions', option, 'is not an option of a resolver');
 }
 
 function hasNul(text: string): boolean {

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, readlinkSync } from 'node:fs';
 
 /** Environment and working directory of a container and of the commands in it. */
 export interface LaunchContext {
@@ -7,6 +7,11 @@ export interface LaunchContext {
   readonly secretNames?: readonly string[];
   /** Absolute path. */
   readonly workingDir: string;
+  /**
+   * Mount namespace of the main process, as {@link readMountNamespace} names it, which commands
+   * enter. Absent: the mounts of the machine.
+   */
+  readonly mountNamespace?: string;
 }
 
 /** Splits the environment of a process into confidential and other variables. */
@@ -47,5 +52,18 @@ function readInitialEnvironment(pid: number): Readonly<Record<string, string>> {
     );
   } catch {
     return {};
+  }
+}
+
+/**
+ * Returns the identity of the mount namespace of a process, such as `mnt:[4026532281]`; undefined
+ * when the process has ended, or the kernel does not tell.
+ * @see proc_pid_ns(5)
+ */
+export function readMountNamespace(pid: number): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/mnt`);
+  } catch {
+    return undefined;
   }
 }

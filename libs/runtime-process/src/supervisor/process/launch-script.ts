@@ -1,3 +1,4 @@
+import { UNSHARE_ARGUMENTS, type OwnMounts } from '../resolver/own-mounts.js';
 import { splitEnvironment, type LaunchContext } from './launch-context.js';
 
 /** The programs of this machine with which guards and launch scripts work. */
@@ -22,13 +23,17 @@ export interface LaunchScriptOptions {
    * descriptor 3, begins a session, and closes descriptors 3 to 5 for the program.
    */
   readonly leadsSession: boolean;
+  /** Mounts that only this process and its descendants see. Only together with `leadsSession`. */
+  readonly ownMounts?: OwnMounts | undefined;
+  /** True changes to the working directory, for a script that begins in another directory. */
+  readonly changesDirectory?: boolean;
 }
 
 /**
- * Exit code of a script that could not join its cgroup. Container engines use the same code for
+ * Exit code of a script that could not start its program. Container engines use the same code for
  * their own failures.
  */
-const CGROUP_JOIN_FAILED = 125;
+const PREPARATION_FAILED = 125;
 /**
  * Variables that a shell or the dynamic linker interprets: the shell itself runs without them. For
  * example, bash writes a warning into the output of the program when the locale does not exist.
@@ -44,7 +49,7 @@ const SPECIAL_NAMES =
  * confidential variables are not in the script: the shell has them in its environment.
  */
 export function buildLaunchScript(
-  { command, context, joinFile, leadsSession }: LaunchScriptOptions,
+  { command, context, joinFile, leadsSession, ownMounts, changesDirectory }: LaunchScriptOptions,
   tools: ShellTools,
 ): string {
   const variables = Object.entries(splitEnvironment(context).other);
@@ -61,10 +66,14 @@ export function buildLaunchScript(
     ...command,
   ];
   return [
+    ...(ownMounts === undefined ? [] : createMountLines(ownMounts, tools.shell)),
+    ...(changesDirectory === true
+      ? [`cd ${quoteForShell(context.workingDir)} || exit ${PREPARATION_FAILED}`]
+      : []),
     ...(leadsSession ? ['read -r CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST </proc/self/stat'] : []),
     ...(joinFile === undefined
       ? []
-      : [`echo 0 >${quoteForShell(joinFile)} || exit ${CGROUP_JOIN_FAILED}`]),
+      : [`echo 0 >${quoteForShell(joinFile)} || exit ${PREPARATION_FAILED}`]),
     ...(leadsSession
       ? [
           'echo "$CLOUDLESS_GUARD_PID" >&3 || exit',
@@ -76,6 +85,23 @@ export function buildLaunchScript(
     `exec ${words.map(quoteForShell).join(' ')}${leadsSession ? ' 3>&- 4>&- 5>&-' : ''}`,
     '',
   ].join('\n');
+}
+
+/**
+ * Creates the lines with which a launch script continues in a mount namespace of its own, in the same
+ * process: the script runs twice, the second time with the argument `entered`. A failure is text on
+ * descriptor 3 instead of a process id; the program has not begun then.
+ */
+function createMountLines({ tools, mounts }: OwnMounts, shell: string): readonly string[] {
+  const enter = [tools.unshare, ...UNSHARE_ARGUMENTS, shell].map(quoteForShell).join(' ');
+  return [
+    `[ "$1" = entered ] || exec ${enter} "$2" entered 2>&3`,
+    ...mounts.map(({ source, target }) => {
+      const words = [tools.mount, '--bind', source, target].map(quoteForShell).join(' ');
+      return `CLOUDLESS_GUARD_REST=$(${words} 2>&1) || { echo "$CLOUDLESS_GUARD_REST" >&3; exit ${PREPARATION_FAILED}; }`;
+    }),
+    'exec 2>&5',
+  ];
 }
 
 /** Returns true for a variable that a shell can export without an effect on the shell itself. */

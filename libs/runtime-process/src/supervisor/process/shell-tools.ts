@@ -8,7 +8,7 @@ import { quoteForShell, type ShellTools } from './launch-script.js';
 /** Where programs are searched, whatever the PATH of the supervisor. */
 const FOLDERS = ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin'];
 /** Longest run of a trial script. A shell needs milliseconds; a shell that hangs is not used. */
-const TRIAL_TIMEOUT_MS = 10_000;
+export const TRIAL_TIMEOUT_MS = 10_000;
 
 /**
  * Finds the programs that guards need: a POSIX shell, `setsid`, `env`, `sleep`, `grep`. Every Linux
@@ -65,7 +65,8 @@ export async function openContainerGroups(
   return undefined;
 }
 
-function findProgram(name: string): string | undefined {
+/** Returns the absolute path of a program of the system; undefined when there is none. */
+export function findProgram(name: string): string | undefined {
   return FOLDERS.map((folder) => path.join(folder, name)).find((file) => {
     try {
       accessSync(file, constants.X_OK);

@@ -6,9 +6,10 @@ import { signalGroup, readStartToken } from '@cloudless/app-kit/background';
 import type { Cgroup } from '../../system/cgroups.js';
 import { layout } from '../container/container-paths.js';
 import { writeRecord } from '../container/container-record.js';
-import { startGuard } from './guarded-process.js';
+import type { OwnMounts } from '../resolver/own-mounts.js';
+import { OwnMountsError, startGuard } from './guarded-process.js';
 import { toSpawnError } from './launch-command.js';
-import { splitEnvironment, type LaunchContext } from './launch-context.js';
+import { readMountNamespace, splitEnvironment, type LaunchContext } from './launch-context.js';
 import { buildLaunchScript, type ShellTools } from './launch-script.js';
 import { MainProcess } from './main-process.js';
 import { toProcessEnd, fromShellStatus, type ProcessEnd } from './process-end.js';
@@ -21,6 +22,8 @@ export interface LaunchCommand {
   /** Directory of the container. */
   readonly folder: string;
   readonly cgroup: Cgroup | undefined;
+  /** Mounts that only the process sees. Undefined: those of the machine alone. */
+  readonly ownMounts?: OwnMounts | undefined;
 }
 
 export interface ProcessEndListener {
@@ -34,6 +37,10 @@ export interface StartedProcess {
   readonly main: MainProcess;
   /** Milliseconds since the Unix epoch. */
   readonly startedAtMs: number;
+  /** Set when the process has its own mounts. See {@link LaunchContext.mountNamespace}. */
+  readonly mountNamespace?: string | undefined;
+  /** Set when the process was started without the requested own mounts: the reason. */
+  readonly mountProblem?: string;
   /**
    * Sets the listener, of which one function is called once, also when the process has already
    * ended; never before this method returns. Call this method once.
@@ -64,9 +71,17 @@ export async function startMainProcess(
   const [stdout = -1, stderr = -1] = pipes;
   try {
     const { tools } = deps;
-    return tools === undefined
-      ? await startUnguarded(command, deps, stdout, stderr)
-      : await startGuarded(command, { clock: deps.clock, tools }, stdout, stderr);
+    if (tools === undefined) return await startUnguarded(command, deps, stdout, stderr);
+    const guardDeps = { clock: deps.clock, tools };
+    try {
+      return await startGuarded(command, guardDeps, stdout, stderr);
+    } catch (reason) {
+      if (!(reason instanceof OwnMountsError)) throw reason;
+      rmSync(layout.end(command.folder), { force: true });
+      const plain = { ...command, ownMounts: undefined };
+      const started = await startGuarded(plain, guardDeps, stdout, stderr);
+      return { ...started, mountProblem: reason.message };
+    }
   } finally {
     for (const fd of pipes) closeSync(fd);
   }
@@ -77,7 +92,7 @@ export async function startMainProcess(
  * that a supervisor which ends in between cannot leave a guard without a record.
  */
 async function startGuarded(
-  { request, context, folder, cgroup, file }: LaunchCommand,
+  { request, context, folder, cgroup, file, ownMounts }: LaunchCommand,
   { clock, tools }: Required<ProcessDeps> & { readonly tools: ShellTools },
   stdout: number,
   stderr: number,
@@ -85,7 +100,7 @@ async function startGuarded(
   const scriptFile = layout.script(folder, 'main');
   const endFile = layout.end(folder);
   const command = [...request.command, ...request.args];
-  const steps = { command, context, joinFile: cgroup?.joinFile, leadsSession: true };
+  const steps = { command, context, joinFile: cgroup?.joinFile, leadsSession: true, ownMounts };
   writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
   const { shell } = tools;
   const started = startGuard({
@@ -117,7 +132,12 @@ async function startGuarded(
     rmSync(scriptFile, { force: true });
     const startToken = readStartToken(pid) ?? '';
     const main = new MainProcess({ pid, startToken, guard, cgroup, endFile, adopted: false });
-    return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.setListener(listener) };
+    return {
+      main,
+      startedAtMs: clock.wallTime(),
+      ...(ownMounts === undefined ? {} : { mountNamespace: readMountNamespace(pid) }),
+      onEnd: (listener) => ends.setListener(listener),
+    };
   } catch (reason) {
     signalGroup(guard.pid, 'SIGKILL');
     cgroup?.kill();
