@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import type { NetworkRequest } from '@cloudless/runtime';
 import { aScript } from '../../testing/container-calls.js';
 import {
   buildEnvironment,
@@ -51,6 +52,51 @@ describe('checkRequest', () => {
     };
     expect(checkPorts('web-1', 'web_1')).toThrow(expect.objectContaining({ kind: 'invalid' }));
     expect(checkPorts('web-1', 'web-2')).not.toThrow();
+  });
+});
+
+describe('checkRequest with network settings', () => {
+  const server = '10.96.0.10';
+  const check = (network: NetworkRequest) => (): void => checkRequest(aScript('true', { network }));
+
+  it('accepts DNS settings', () => {
+    const dnsServers = [server, 'fd00::1'];
+    expect(check({ dnsServers, dnsSearches: ['a.b'], dnsOptions: ['ndots:5'] })).not.toThrow();
+  });
+
+  it.each([
+    { name: 'a host name as a server', network: { dnsServers: ['dns.test'] }, field: 'dnsServers' },
+    {
+      name: 'a search domain of two lines',
+      network: { dnsServers: [server], dnsSearches: ['a\nnameserver 192.0.2.1'] },
+      field: 'dnsSearches',
+    },
+    {
+      name: 'an empty option',
+      network: { dnsServers: [server], dnsOptions: [''] },
+      field: 'dnsOptions',
+    },
+  ])('refuses $name', ({ network, field }) => {
+    expect(check(network)).toThrow(
+      expect.objectContaining({
+        kind: 'invalid',
+        message: expect.stringContaining(`network.${field}`),
+      }),
+    );
+  });
+
+  it.each<{ readonly network: NetworkRequest; readonly field: string }>([
+    { network: { dnsServers: [server], hostNetwork: true }, field: 'hostNetwork' },
+    { network: { hostname: 'a' }, field: 'hostname' },
+    { network: { extraHosts: [] }, field: 'extraHosts' },
+    { network: { egress: [] }, field: 'egress' },
+  ])('refuses $field, which needs a container', ({ network, field }) => {
+    expect(check(network)).toThrow(
+      expect.objectContaining({
+        kind: 'unimplemented',
+        message: `network.${field}: the process runtime has no network of its own`,
+      }),
+    );
   });
 });
 

@@ -117,6 +117,34 @@ describe('a launch script', () => {
   });
 });
 
+describe('a launch script with mounts of its own', () => {
+  it('enters a namespace in its own process, mounts, and reports its process id only then', () => {
+    const tools = {
+      ...{ shell: '/bin/sh', env: '/usr/bin/env', setsid: '/usr/bin/setsid' },
+      ...{ sleep: '', grep: '', addedVariables: [] },
+    };
+    const ownMounts = {
+      tools: { unshare: '/bin/unshare', nsenter: '/bin/nsenter', mount: '/bin/mount' },
+      mounts: [{ source: "/data/it's", target: '/etc/resolv.conf' }],
+    };
+    const script = buildLaunchScript(
+      { command: ['app'], context: { env: {}, workingDir: '/' }, leadsSession: true, ownMounts },
+      tools,
+    );
+    expect(script.split('\n')).toEqual([
+      `[ "$1" = entered ] || exec '/bin/unshare' '--mount' '--propagation' 'slave' '--' '/bin/sh' "$2" entered 2>&3`,
+      `CLOUDLESS_GUARD_REST=$('/bin/mount' '--bind' '/data/it'\\''s' '/etc/resolv.conf' 2>&1) || { echo "$CLOUDLESS_GUARD_REST" >&3; exit 125; }`,
+      'exec 2>&5',
+      'read -r CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST </proc/self/stat',
+      'echo "$CLOUDLESS_GUARD_PID" >&3 || exit',
+      'unset CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST',
+      'unset PWD OLDPWD SHLVL _',
+      `exec '/usr/bin/setsid' '--' 'app' 3>&- 4>&- 5>&-`,
+      '',
+    ]);
+  });
+});
+
 describe('quoteForShell', () => {
   it('quotes any text as one word of a shell', () => {
     const text = `it's "a" $HOME \`date\` \\ \n * end`;
