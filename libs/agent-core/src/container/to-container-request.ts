@@ -79,7 +79,7 @@ export function toContainerRequest(order: Order, container: ContainerIdentity): 
     command: spec.command,
     args: spec.args,
     env: {
-      ...(container.services === undefined || usesNodeDns(spec)
+      ...(container.services === undefined || hasOwnNetwork(spec)
         ? {}
         : createServiceVariables(container.services.services)),
       ...spec.env,
@@ -139,17 +139,20 @@ function withFiles(isolation: Isolation, files: FilesAccess | undefined): Isolat
 }
 
 /**
- * True for a container in a network of its own that may use the DNS server of the node. Processes and
- * containers in the network of the node use the resolver of the machine, so that they get the
- * addresses of services as environment variables.
+ * True for a container in a network of its own, which finds services by their names. Processes and
+ * containers in the network of the node get the addresses of services as environment variables: the
+ * names do not always resolve there.
  */
-function usesNodeDns({ image, network }: WorkloadSpec): boolean {
+function hasOwnNetwork({ image, network }: WorkloadSpec): boolean {
   return image !== '' && network?.hostNetwork !== true;
 }
 
-/** True for a container that uses the DNS server of the node, if the node has one. */
-export function usesNodeDnsServer(spec: WorkloadSpec): boolean {
-  return usesNodeDns(spec) && (spec.network?.dnsServers ?? []).length === 0;
+/**
+ * True for a process or container that uses the DNS server of the node, if the node has one:
+ * containers in the network of the node and containers with DNS servers of their own do not.
+ */
+export function usesNodeDnsServer({ network }: WorkloadSpec): boolean {
+  return network?.hostNetwork !== true && (network?.dnsServers ?? []).length === 0;
 }
 
 /** Adds the DNS server of the node, unless the spec names other DNS servers. */

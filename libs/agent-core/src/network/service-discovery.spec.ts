@@ -48,9 +48,15 @@ describe('toContainerRequest with services', () => {
     });
   const ADDRESS = 'CLOUDLESS_SERVICE_DB_ADDR';
 
-  it('gives a process the addresses of the services as variables', () => {
+  const DNS = {
+    dnsServers: ['10.96.0.10'],
+    dnsSearches: ['default.svc.cloudless.internal', 'svc.cloudless.internal', 'cloudless.internal'],
+    dnsOptions: ['ndots:5'],
+  };
+
+  it('gives a process the addresses of the services as variables, and the DNS server', () => {
     const { env, network } = convert({ command: ['sleep', '1'] });
-    expect([env[ADDRESS], network]).toEqual(['10.96.0.7:5432', undefined]);
+    expect([env[ADDRESS], network]).toEqual(['10.96.0.7:5432', DNS]);
   });
 
   it('keeps a variable of the spec with the name of a variable of a service', () => {
@@ -60,15 +66,7 @@ describe('toContainerRequest with services', () => {
   it('gives a container the DNS server of the node and the domains of its namespace', () => {
     const { env, network } = convert({ image: 'a' });
     expect(env).not.toHaveProperty(ADDRESS);
-    expect(network).toEqual({
-      dnsServers: ['10.96.0.10'],
-      dnsSearches: [
-        'default.svc.cloudless.internal',
-        'svc.cloudless.internal',
-        'cloudless.internal',
-      ],
-      dnsOptions: ['ndots:5'],
-    });
+    expect(network).toEqual(DNS);
   });
 
   it('gives a container in the network of the node variables and no DNS server', () => {
@@ -82,6 +80,7 @@ describe('toContainerRequest with services', () => {
   });
 
   it('sets no DNS server while the node has none', () => {
-    expect(convert({ image: 'a' }, { services: services.services }).network).toBeUndefined();
+    for (const spec of [{ image: 'a' }, { command: ['a'] }])
+      expect(convert(spec, { services: services.services }).network).toBeUndefined();
   });
 });

@@ -36,9 +36,9 @@ export function createServiceVariables(
 }
 
 /**
- * Returns the DNS settings of a container: the DNS server of the node, and search domains with which
- * `web`, `web.shop` and `web.shop.svc` are names of services. The resolver
- * looks names with few dots up in the cluster first.
+ * Returns the DNS settings of a process or container: the DNS server of the node, and search domains
+ * with which `web`, `web.shop` and `web.shop.svc` are names of services. The resolver looks names
+ * with few dots up in the cluster first.
  */
 export function createDnsSettings(
   { server, domain }: NonNullable<ServiceAccess['dns']>,

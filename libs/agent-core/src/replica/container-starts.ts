@@ -101,6 +101,8 @@ export class ContainerStarts {
     try {
       const start = { containerId, restarts, ...definedFields({ lease }) };
       const status = await startContainer(this.host.startOrder, start, this.deps);
+      for (const problem of status.problems ?? [])
+        this.log.warn('container started with a problem', { containerId, error: problem });
       this.host.onRunning(status);
       if (status.phase === 'exited') this.host.onExited(status);
     } catch (reason) {
