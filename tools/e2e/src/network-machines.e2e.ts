@@ -166,6 +166,22 @@ const title = 'services of a cluster on three machines';
       });
     });
 
+    it('are reached by name from a process, and from commands in it', async () => {
+      const file = join(machines.directory, 'process.json');
+      const names = ['on-m2', 'on-m3.default', 'on-m3.default.svc.cloudless.internal'];
+      const requests = names.map((name) => `curl -sS --max-time 5 http://${name}/ && echo`);
+      const spec = {
+        ...{ command: ['sh', '-c', `${requests.join('; ')}; exec sleep 1000`], replicas: 1 },
+        ...{ placement: { nodeSelector: { machine: open.name } } },
+        ...{ terminationGracePeriod: '0s', rollout: { minReadyDuration: '0s' } },
+      };
+      writeFileSync(file, JSON.stringify({ kind: 'Workload', name: 'caller', spec }));
+      await ctl(`apply -f ${file} --wait`);
+      await until(async () => (await ctl('logs caller')).split(CANARY).length > names.length);
+      expect(await ctl('exec caller -- curl -sS --max-time 5 http://on-m3/')).toContain(CANARY);
+      await ctl('delete workload caller --wait');
+    });
+
     const itWithContainers = MachineContainers.isPossible ? it : it.skip;
     itWithContainers('are reached by name from a container, encrypted only', async () => {
       containers = MachineContainers.install(containerHost);
