@@ -15,6 +15,7 @@ class RestrictedBed extends AgentTestBed {
     child: () => this.log,
   };
   override network: AgentTestBed['network'] = {
+    findProblem: () => '',
     findServices: async () => ({ services: [], dns: { server: '10.96.0.10', domain: 'test' } }),
     findServiceAddresses: async () => [],
     openRelay: () => Promise.reject(new Error('no relay')),
