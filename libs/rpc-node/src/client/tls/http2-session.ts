@@ -1,7 +1,8 @@
 import * as http2 from 'node:http2';
+import * as net from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { CloudlessError } from '@cloudless/base';
-import type { ClientTls } from './client-tls.js';
+import { toEndpoint, type ClientTls } from './client-tls.js';
 import { openTlsSocket } from './open-tls-socket.js';
 import { createUnreachableError } from './tls-errors.js';
 
@@ -9,43 +10,64 @@ import { createUnreachableError } from './tls-errors.js';
  * Starts to open an HTTP/2 session, on which requests wait until the session is open. The session
  * emits `error` when the server is not reached or not trusted; see {@link openTlsSocket}.
  * @param address - Base URL. With `http://` the session is in plaintext, whatever `clientTls` is.
- * @param onReached - Called when the TCP connection is open, before the TLS handshake; never in
- *   plaintext, where the session opens with it.
  * @throws kind `precondition` for an address with `https://` without `clientTls`.
  */
 export function openHttp2Session(
   address: string,
   clientTls: ClientTls | undefined,
-  onReached: () => void = () => undefined,
 ): http2.ClientHttp2Session {
-  // In plaintext the session opens with the TCP connection.
-  if (!address.startsWith('https:')) return http2.connect(address);
-  if (clientTls === undefined) {
-    throw new CloudlessError(
-      'precondition',
-      `${address} needs TLS, but this client has no certificate authority to trust; log in or join first`,
-    );
-  }
-  const createConnection = (): TLSSocket =>
-    openTlsSocket(address, clientTls).once('connect', onReached);
+  if (!isHttps(address)) return http2.connect(address);
+  return openOverTls(address, requireTls(address, clientTls));
+}
+
+function openOverTls(
+  address: string,
+  clientTls: ClientTls,
+  tcp?: net.Socket,
+): http2.ClientHttp2Session {
+  const createConnection = (): TLSSocket => openTlsSocket(address, clientTls, tcp);
   return http2.connect(address, { createConnection });
 }
 
+function isHttps(address: string): boolean {
+  return address.startsWith('https:');
+}
+
+function requireTls(address: string, clientTls: ClientTls | undefined): ClientTls {
+  if (clientTls !== undefined) return clientTls;
+  throw new CloudlessError(
+    'precondition',
+    `${address} needs TLS, but this client has no certificate authority to trust; log in or join first`,
+  );
+}
+
 /**
- * Opens an HTTP/2 session, which the caller must close.
+ * Opens an HTTP/2 session, which the caller must close. With TLS, the TCP connection is opened first:
+ * while a server is away, the attempts of its clients cost half of those with a TLS connection and
+ * a session.
  * @param signal - Aborts the attempt; has no effect once the session is open.
- * @param onReached - As in {@link openHttp2Session}.
+ * @param onReached - Called when the TCP connection is open, before the TLS handshake; never in
+ *   plaintext, where the session opens with it.
  * @throws As {@link openHttp2Session}, and `CloudlessError` with the errors of the session; kind
  *   `unavailable` when `signal` is aborted first.
  */
-export function connectHttp2Session(
+export async function connectHttp2Session(
   address: string,
   clientTls: ClientTls | undefined,
   signal: AbortSignal,
   onReached?: () => void,
 ): Promise<http2.ClientHttp2Session> {
-  const open = (): http2.ClientHttp2Session => openHttp2Session(address, clientTls, onReached);
-  return waitForOpen(address, open, 'connect', signal);
+  if (!isHttps(address))
+    return waitForOpen(address, () => http2.connect(address), 'connect', signal);
+  const tls = requireTls(address, clientTls);
+  const tcp = await waitForOpen(address, () => net.connect(toEndpoint(address)), 'connect', signal);
+  onReached?.();
+  try {
+    return await waitForOpen(address, () => openOverTls(address, tls, tcp), 'connect', signal);
+  } catch (reason) {
+    tcp.destroy(); // the attempt was aborted before the TLS connection owned it
+    throw reason;
+  }
 }
 
 /**

@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import type * as net from 'node:net';
 import * as tls from 'node:tls';
 import { CloudlessError } from '@cloudless/base';
 import { PeerVerifier, type AllowedPeers } from '@cloudless/identity/verify';
@@ -12,12 +13,18 @@ import { codeOf, createProtocolError, createTrustError, toTlsError } from './tls
  * the socket is destroyed with a `CloudlessError`: CERTIFICATE_INVALID, CERTIFICATE_EXPIRED,
  * CERTIFICATE_NOT_YET_VALID or kind `unavailable`.
  * @param address - Base URL, such as `https://10.0.0.1:8080`.
+ * @param tcp - An open connection to the server, which the TLS connection owns from now on. Default:
+ *   a new one.
  * @throws CloudlessError CERTIFICATE_INVALID when a certificate or the key in `clientTls` is damaged.
  * @example
  * const createConnection = () => openTlsSocket(address, clientTls);
  * const session = http2.connect(address, { createConnection });
  */
-export function openTlsSocket(address: string, clientTls: ClientTls): tls.TLSSocket {
+export function openTlsSocket(
+  address: string,
+  clientTls: ClientTls,
+  tcp?: net.Socket,
+): tls.TLSSocket {
   const verifier = getVerifier(clientTls);
   let chain: readonly Uint8Array[] = [];
   /** Returns what is wrong with the chain of the server, if anything. */
@@ -33,6 +40,7 @@ export function openTlsSocket(address: string, clientTls: ClientTls): tls.TLSSoc
     address,
     clientTls,
     () => checkChain() ?? (socket.alpnProtocol === 'h2' ? undefined : createProtocolError(address)),
+    tcp,
   );
   // Runs before Node reads the result of OpenSSL, and destroys a socket that OpenSSL refuses. The
   // chain can be read only once.
@@ -90,10 +98,12 @@ function connect(
   address: string,
   clientTls: ClientTls,
   checkServer: () => Error | undefined,
+  tcp: net.Socket | undefined,
 ): tls.TLSSocket {
   try {
     return tls.connect({
       ...toEndpoint(address),
+      ...(tcp === undefined ? {} : { socket: tcp }),
       secureContext: getContext(clientTls),
       ALPNProtocols: ['h2'],
       rejectUnauthorized: true,
