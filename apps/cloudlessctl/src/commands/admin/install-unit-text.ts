@@ -207,12 +207,25 @@ const PROCESS_CAPABILITIES = [
 ];
 /** Rights that containers need in addition: the agent mounts their volumes in memory. */
 const CONTAINER_CAPABILITIES = ['CAP_SYS_ADMIN'];
+/** Rights of the network proxy, for the route of virtual addresses, and of limits of connections. */
+const NETWORK_CAPABILITIES = ['CAP_NET_ADMIN'];
+
+/** The directory `/run/cloudless`, which stays when the agent stops. */
+const RUN_DIRECTORY: readonly Setting[] = [
+  ['RuntimeDirectory', 'cloudless'],
+  ['RuntimeDirectoryPreserve', 'yes'],
+];
 
 function agentSections({ args, user, writablePaths }: UnitOptions): readonly Section[] {
   const hasContainers = user === undefined && readFlag(args, '--runtime') !== 'process';
+  const hasNetwork = readFlag(args, '--network') !== 'off';
   const capabilities =
     user === undefined
-      ? [...PROCESS_CAPABILITIES, ...(hasContainers ? CONTAINER_CAPABILITIES : [])]
+      ? [
+          ...PROCESS_CAPABILITIES,
+          ...(hasContainers ? CONTAINER_CAPABILITIES : []),
+          ...(hasNetwork || hasContainers ? NETWORK_CAPABILITIES : []),
+        ]
       : [];
   return [
     [
@@ -247,6 +260,8 @@ function agentSections({ args, user, writablePaths }: UnitOptions): readonly Sec
           'Workloads write to their own directories and to /tmp, which outlives the agent.',
           ['ProtectSystem', 'strict'],
           ['ReadWritePaths', ['/tmp', '/var/tmp', ...writablePaths].map(quoteWord).join(' ')],
+          // with the lock of the network proxy, which outlives the agent
+          ...(user === undefined && hasNetwork ? RUN_DIRECTORY : []),
           ['ProtectHome', 'read-only'],
           ['ProtectKernelTunables', 'yes'],
           ['ProtectKernelModules', 'yes'],

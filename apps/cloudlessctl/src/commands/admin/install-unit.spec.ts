@@ -111,6 +111,30 @@ describe('cloudlessctl admin install-unit', () => {
     expect(valuesOf(stdout, 'User')).toEqual(isRoot ? [] : ['cloudless']);
   });
 
+  it.each([
+    { name: 'containers', words: [], netAdmin: true, directory: [] },
+    {
+      name: 'containers without a network proxy',
+      words: ['--', '--network', 'off'],
+      ...{ netAdmin: true, directory: [] },
+    },
+    {
+      name: 'processes only',
+      words: ['--', '--runtime', 'process'],
+      ...{ netAdmin: true, directory: ['cloudless'] },
+    },
+    {
+      name: 'processes only, without a network proxy',
+      words: ['--', '--runtime=process', '--network=off'],
+      ...{ netAdmin: false, directory: [] },
+    },
+    { name: 'another user', words: ['--user', 'x'], netAdmin: false, directory: [] },
+  ])('gives an agent with $name what its network needs', async (expected) => {
+    const { stdout } = await printUnit('agent', ...NODE, ...expected.words);
+    expect(stdout.includes('CAP_NET_ADMIN')).toBe(expected.netAdmin);
+    expect(valuesOf(stdout, 'RuntimeDirectory')).toEqual(expected.directory);
+  });
+
   it('adds directories that workloads may write', async () => {
     const { stdout } = await printUnit(
       ...['agent', ...NODE, '--writable', '/srv/my data', '--writable', '/srv/x'],
