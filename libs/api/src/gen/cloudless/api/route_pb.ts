@@ -355,7 +355,8 @@ export enum RouteCondition_Type {
   NODES_SELECTED = 2,
 
   /**
-   * The secret in `tls` exists, has not expired and permits the route. Absent without a secret.
+   * The secret in `tls` exists, has not expired, permits the route and has both keys. Absent
+   * without a secret.
    *
    * @generated from enum value: CERTIFICATE_USABLE = 3;
    */
