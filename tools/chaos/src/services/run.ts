@@ -96,12 +96,25 @@ async function runEvent(
     limit.then(() => Promise.reject(new Error('the event takes too long'))),
   ]).catch((reason: unknown): EventResult => ({ problems: [`not completed: ${String(reason)}`] }));
   await pause(AFTER_MS);
-  const verdict = judge(await context.traffic.take(Date.now()), result, isTimed);
+  const requests = await context.traffic.take(Date.now());
+  // Without a fault, connections end only with their replicas.
+  const allowed =
+    result.brokenAtMs === undefined && (result.problems ?? []).length === 0
+      ? { endsReplica: await findEndedReplicas(context.cluster) }
+      : result;
+  const verdict = judge(requests, allowed, isTimed);
   return {
     ...verdict,
     notes: result.notes ?? [],
     violations: [...(result.problems ?? []), ...verdict.violations],
   };
+}
+
+/** Returns a function that tells whether a replica that clients have reached has ended by now. */
+async function findEndedReplicas(cluster: ServiceCluster): Promise<(replicaId: string) => boolean> {
+  const { status } = await cluster.read(WEB);
+  const running = new Set(status?.replicas.map(({ id }) => id));
+  return (replicaId) => !running.has(replicaId);
 }
 
 function formatVerdict(

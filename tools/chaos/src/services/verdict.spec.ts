@@ -72,6 +72,17 @@ describe('judge', () => {
     ]);
   });
 
+  it('refuses such a break also in an event without a fault', () => {
+    const broken = ['ended', 'running'].map((before) =>
+      aRequest({ kind: 'kept', before, broken: 'ECONNRESET' }),
+    );
+    const endsReplica = (replica: string): boolean => replica === 'ended';
+    expect(judge(broken, { endsReplica }, true).violations).toEqual([
+      expect.stringMatching(/^1 requests .* a replica that was not hit: kept at 0 ms: ECONNRESET/),
+    ]);
+    expect(judge(broken, {}, true).violations).toEqual([]);
+  });
+
   it('refuses a client that sent nothing', () => {
     expect(judge([], {}, true).violations).toEqual(['the client sent no request']);
   });

@@ -22,7 +22,7 @@ export interface Allowance {
   /** Time of the fault that breaks connections, milliseconds; absent: no request may fail. */
   readonly brokenAtMs?: number;
   /**
-   * Returns true when the fault ends the connections of this replica. Default: those of all.
+   * Returns true when the event ends the connections of this replica. Default: those of all.
    * Judged where the replica is known: on kept connections.
    */
   readonly endsReplica?: (replicaId: string) => boolean;
@@ -97,18 +97,23 @@ function findViolations(
   { brokenAtMs, endsReplica = () => true }: Allowance,
 ): readonly string[] {
   if (requests.length === 0) return ['the client sent no request'];
-  if (brokenAtMs === undefined) return describe(bad, 'without a reason', 0);
-  const isEarly = ({ sentAtMs, tookMs }: TrafficRequest): boolean => sentAtMs + tookMs < brokenAtMs;
-  const isLate = ({ sentAtMs }: TrafficRequest): boolean =>
-    sentAtMs > brokenAtMs + RECOVERED_WITHIN_MS;
   const ofOthers = requests.filter(
     ({ kind, before, broken, reason }) =>
       kind === 'kept' && before !== '' && broken + reason !== '' && !endsReplica(before),
   );
+  const onOthers = describe(
+    ofOthers,
+    'on a connection to a replica that was not hit',
+    brokenAtMs ?? 0,
+  );
+  if (brokenAtMs === undefined) return [...describe(bad, 'without a reason', 0), ...onOthers];
+  const isEarly = ({ sentAtMs, tookMs }: TrafficRequest): boolean => sentAtMs + tookMs < brokenAtMs;
+  const isLate = ({ sentAtMs }: TrafficRequest): boolean =>
+    sentAtMs > brokenAtMs + RECOVERED_WITHIN_MS;
   return [
     ...describe(bad.filter(isEarly), 'before the fault', brokenAtMs),
     ...describe(bad.filter(isLate), 'more than 1 s after the fault', brokenAtMs),
-    ...describe(ofOthers, 'on a connection to a replica that was not hit', brokenAtMs),
+    ...onOthers,
   ];
 }
 
