@@ -18,10 +18,27 @@ export interface IngressRule {
 }
 
 /** Absolute paths of PEM files on the nodes that serve the route. */
-export interface IngressTls {
+export interface IngressTlsFiles {
   /** The certificate of the route's hosts, followed by its intermediates. */
   readonly certificateFile: string;
   readonly keyFile: string;
+}
+
+/** A secret with the certificate of the route's hosts, its intermediates and its private key. */
+export interface IngressTlsSecret {
+  /** "namespace/name". */
+  readonly secret: string;
+}
+
+/** Where the certificate of a route is. */
+export type IngressTls = IngressTlsFiles | IngressTlsSecret;
+
+/** A certificate with its private key, in PEM. Secret because of the key. */
+export interface IngressCertificate {
+  /** The certificate, followed by its intermediates. */
+  readonly certificate: string;
+  /** Not encrypted. */
+  readonly key: string;
 }
 
 /** A route with its defaults filled in, as a node serves it. */

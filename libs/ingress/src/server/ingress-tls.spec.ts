@@ -316,6 +316,67 @@ describe('HTTP ingress with TLS', () => {
     agent.destroy();
   });
 
+  it('serves a pair from a secret, follows changes, and keeps the earlier pair', async () => {
+    await test.addHttp('web', (_req, res) => res.end('ok'));
+    const put = (certificate: TestCertificate, key: TestCertificate): void => {
+      test.secrets.set('shop/tls', { certificate: certificate.pem, key: key.keyPem });
+      test.ingress.certificatesChanged();
+    };
+    const both = ['shop.example.com', 'blog.example.com'];
+    await test.start([aRoute({ hosts: both, tls: { secret: 'shop/tls' } })]);
+    expect([test.ingress.status().problems, test.clock.pendingTimers]).toEqual([[], 0]);
+    await expect(getTls('shop.example.com')).rejects.toThrow();
+
+    put(shop, shop);
+    expect(test.ingress.status().problems).toEqual([
+      'route "shop/web": tls.crt of secret "shop/tls" is not for "blog.example.com"',
+    ]);
+    const agent = new https.Agent({ keepAlive: true });
+    expect((await getTls('shop.example.com', undefined, { agent })).status).toBe(200);
+
+    put(blog, shop);
+    expect(test.ingress.status().problems).toEqual([
+      'route "shop/web": the key tls.key of secret "shop/tls" does not belong to tls.crt of secret "shop/tls"; the earlier certificate is served',
+    ]);
+    expect((await getTls('shop.example.com')).status).toBe(200);
+
+    put(blog, blog);
+    test.secrets.clear();
+    test.ingress.certificatesChanged();
+    expect((await getTls('blog.example.com')).status).toBe(200);
+    await expect(getTls('shop.example.com')).rejects.toThrow(/altnames|does not match/i);
+    expect((await getTls('shop.example.com', undefined, { agent })).status).toBe(200);
+    agent.destroy();
+  });
+
+  it('serves a secret for every host to clients without a name', async () => {
+    await test.addHttp('web', (_req, res) => res.end('ok'));
+    await test.start([aRoute({ tls: { secret: 'shop/tls' } })]);
+    const anyName = { checkServerIdentity: () => undefined };
+    await expect(getTls('', 'shop.example.com', anyName)).rejects.toThrow();
+    test.secrets.set('shop/tls', { certificate: shop.pem, key: shop.keyPem });
+    test.ingress.certificatesChanged();
+    expect((await getTls('', 'shop.example.com', anyName)).status).toBe(200);
+  });
+
+  it('answers 421 between different secrets, not within one secret', async () => {
+    await test.addHttp('web', (_req, res) => res.end('ok'));
+    const pair = { certificate: shop.pem, key: shop.keyPem };
+    test.secrets.set('shop/one', pair).set('shop/two', pair);
+    const withSecret = (name: string, host: string, secret: string) =>
+      aRoute({ name, hosts: [host], tls: { secret } });
+    await test.start([
+      withSecret('a', 'shop.example.com', 'shop/one'),
+      withSecret('b', 'b.shop.example.com', 'shop/one'),
+      withSecret('c', 'c.shop.example.com', 'shop/two'),
+      aRoute({ name: 'd', hosts: ['d.shop.example.com'], tls: shop }),
+    ]);
+    const statusOf = async (host: string) => (await getTls('shop.example.com', host)).status;
+    expect(await statusOf('b.shop.example.com')).toBe(200);
+    expect(await statusOf('c.shop.example.com')).toBe(421);
+    expect(await statusOf('d.shop.example.com')).toBe(421);
+  });
+
   it('reports routes with different certificates for one name', async () => {
     await test.start([shopRoute(), { ...shopRoute(), name: 'web2', tls: blog }]);
     expect(test.ingress.status().problems[0]).toContain(

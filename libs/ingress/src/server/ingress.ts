@@ -2,7 +2,14 @@ import type { IncomingMessage, Server as HttpServer } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Server as TlsServer, TLSSocket } from 'node:tls';
-import type { Clock, Log, Meter, Random, SampledTracer } from '@cloudless/base';
+import {
+  definedFields,
+  type Clock,
+  type Log,
+  type Meter,
+  type Random,
+  type SampledTracer,
+} from '@cloudless/base';
 import type { IngressBackends } from '../backend/backends.js';
 import { Http2Sessions } from '../backend/http2-sessions.js';
 import { KeptConnections } from '../backend/kept-connections.js';
@@ -43,6 +50,8 @@ export interface IngressOptions {
   readonly headersTimeoutMs?: number;
   /** Reads the files of certificates. Default: the file system. */
   readonly readText?: CertificatesOptions['readText'];
+  /** Returns the certificates in secrets. Default: none is known. */
+  readonly readSecret?: CertificatesOptions['readSecret'];
 }
 
 /** State of an ingress at the moment of the read. */
@@ -67,6 +76,8 @@ export interface Ingress {
   serveHttps(server: Server): void;
   /** Resolves when no file of a certificate is being read. */
   certificatesRead(): Promise<void>;
+  /** Serves what `readSecret` returns now. Connections of clients stay open. */
+  certificatesChanged(): void;
   status(): IngressStatus;
   /**
    * Accepts no more connections, ends unused ones and lets requests finish. Resolves when all
@@ -100,11 +111,11 @@ class NodeIngress implements Ingress {
   private httpsPort: number | undefined;
 
   constructor(private readonly options: IngressOptions) {
-    const { clock, backends, log, readText, meter } = options;
+    const { clock, backends, log, readText, readSecret, meter } = options;
     const kept = new KeptConnections(clock);
     this.context = { clock, backends, kept, sessions: new Http2Sessions(clock) };
     this.certificates = new Certificates(
-      { clock, log, ...(readText === undefined ? {} : { readText }) },
+      { clock, log, ...definedFields({ readText, readSecret }) },
       () => this.serveNameless(),
     );
     const metrics = createIngressMetrics(meter);
@@ -158,6 +169,10 @@ class NodeIngress implements Ingress {
 
   certificatesRead(): Promise<void> {
     return this.certificates.settled;
+  }
+
+  certificatesChanged(): void {
+    this.certificates.readSecrets();
   }
 
   status(): IngressStatus {

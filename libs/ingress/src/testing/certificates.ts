@@ -2,13 +2,14 @@ import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import type { IngressTls } from '../model.js';
+import type { IngressTlsFiles } from '../model.js';
 
 const run = promisify(execFile);
 
-/** Files of a self-signed certificate, and the certificate as text. */
-export interface TestCertificate extends IngressTls {
+/** Files of a self-signed certificate, and both as text. */
+export interface TestCertificate extends IngressTlsFiles {
   readonly pem: string;
+  readonly keyPem: string;
 }
 
 /** Creates a self-signed certificate for hosts, with openssl. */
@@ -24,5 +25,6 @@ export async function createTestCertificate(
     ...['-subj', `/CN=${name}`, '-days', '2', '-keyout', keyFile, '-out', certificateFile],
     ...['-addext', `subjectAltName=${hosts.map((host) => `DNS:${host}`).join(',')}`],
   ]);
-  return { certificateFile, keyFile, pem: await readFile(certificateFile, 'utf8') };
+  const [pem, keyPem] = [await readFile(certificateFile, 'utf8'), await readFile(keyFile, 'utf8')];
+  return { certificateFile, keyFile, pem, keyPem };
 }

@@ -6,7 +6,7 @@ import type { Duplex } from 'node:stream';
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
 import type { IngressBackends, IngressClient } from '../backend/backends.js';
-import type { IngressRoute } from '../model.js';
+import type { IngressCertificate, IngressRoute } from '../model.js';
 import { createIngress, type Ingress, type IngressOptions } from '../server/ingress.js';
 import type { AccessLine, EndpointResponse } from '../server/request-handler.js';
 
@@ -26,6 +26,8 @@ export class TestIngress {
   readonly responses: EndpointResponse[] = [];
   /** Ports of endpoints by service. A port 0 refuses connections. */
   readonly endpoints = new Map<string, number[]>();
+  /** Certificates by secret. */
+  readonly secrets = new Map<string, IngressCertificate>();
   /** Uses of endpoints that have not ended. */
   used = 0;
   /** Connections to endpoints that were opened. */
@@ -61,6 +63,7 @@ export class TestIngress {
       ...{ backends, clock: this.clock, random: createSeededRandom(1), log: silentLog },
       ...{ meter: this.meter, accessSample: 1, onAccess: (line) => this.lines.push(line) },
       onResponse: (response) => this.responses.push(response),
+      readSecret: (secret) => this.secrets.get(secret),
     });
   }
 

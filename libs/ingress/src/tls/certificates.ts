@@ -2,7 +2,13 @@ import { X509Certificate, createPrivateKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
-import { toRouteKey, type IngressRoute, type IngressTls } from '../model.js';
+import {
+  toRouteKey,
+  type IngressCertificate,
+  type IngressRoute,
+  type IngressTls,
+  type IngressTlsFiles,
+} from '../model.js';
 import { normaliseHost, toWildcard } from '../routing/host.js';
 
 /** Interval at which the files are looked at, milliseconds. */
@@ -13,12 +19,12 @@ const MAX_FILE_BYTES = 1_048_576;
 const EVERY_HOST = '*';
 
 interface Pair {
-  readonly files: IngressTls;
+  readonly tls: IngressTls;
   readonly routeKey: string;
   readonly hosts: readonly string[];
-  /** Text of both files as they were read last. */
+  /** Certificate and key as they were read last. */
   text: string;
-  /** The newest pair that fits; kept while the files do not fit. */
+  /** The newest pair that fits; kept while the files or the values of the secret do not fit. */
   context: SecureContext | undefined;
   pem: { readonly cert: string; readonly key: string } | undefined;
   problems: readonly string[];
@@ -29,11 +35,18 @@ export interface CertificatesOptions {
   readonly log: Log;
   /** Reads a file as text. Default: the file system. */
   readonly readText?: (file: string) => Promise<string>;
+  /**
+   * Returns the newest known certificate in a secret; undefined when none is known, for which the
+   * owner of this function reports the reason. Default: none is known.
+   * @param secret - "namespace/name".
+   */
+  readonly readSecret?: (secret: string) => IngressCertificate | undefined;
 }
 
 /**
- * The certificates of routes by name, from files that are read again when they change. A pair that
- * does not fit is reported, and the earlier pair stays.
+ * The certificates of routes by name, from files that are read again when they change, and from
+ * secrets that {@link readSecrets} reads again. A pair that does not fit is reported, and the earlier
+ * pair stays.
  */
 export class Certificates {
   private pairs = new Map<string, Pair>();
@@ -59,7 +72,10 @@ export class Certificates {
     return this.running;
   }
 
-  /** Serves the certificates of these routes. Resolves when their files are read. */
+  /**
+   * Serves the certificates of these routes. Secrets are read before the function returns; the
+   * promise resolves when the files are read.
+   */
   setRoutes(routes: readonly IngressRoute[]): Promise<void> {
     const pairs = new Map<string, Pair>();
     const byHost = new Map<string, Pair>();
@@ -68,24 +84,39 @@ export class Certificates {
     for (const route of sorted) {
       if (route.tls === undefined) continue;
       const hosts = route.hosts.length === 0 ? [EVERY_HOST] : route.hosts;
-      const key = JSON.stringify([route.tls.certificateFile, route.tls.keyFile, hosts]);
+      const key = JSON.stringify([toTlsKey(route.tls), hosts]);
       const known = pairs.get(key) ?? this.pairs.get(key);
       const pair: Pair = known ?? {
-        ...{ files: route.tls, routeKey: toRouteKey(route), hosts },
+        ...{ tls: route.tls, routeKey: toRouteKey(route), hosts },
         ...{ text: '', context: undefined, pem: undefined, problems: [] },
       };
       pairs.set(key, pair);
       for (const host of hosts.map((each) => each.toLowerCase())) {
         const other = byHost.get(host);
         if (other === undefined) byHost.set(host, pair);
-        else if (!isSame(other.files, route.tls))
+        else if (!isSame(other.tls, route.tls))
           conflicts.push(
             `routes "${other.routeKey}" and "${toRouteKey(route)}" name different certificates for ${host === EVERY_HOST ? 'every host' : `"${host}"`}; that of "${other.routeKey}" is served`,
           );
       }
     }
     [this.pairs, this.byHost, this.conflicts] = [pairs, byHost, conflicts];
+    this.readSecrets();
     return this.check();
+  }
+
+  /** Serves the certificates that `readSecret` returns now. */
+  readSecrets(): void {
+    const { readSecret } = this.options;
+    for (const pair of this.pairs.values()) {
+      if (!('secret' in pair.tls)) continue;
+      const { secret } = pair.tls;
+      const found = readSecret?.(secret);
+      if (found === undefined) continue;
+      const [certificate, key] = [`tls.crt of secret "${secret}"`, `tls.key of secret "${secret}"`];
+      this.use(pair, found, { certificate, key });
+    }
+    this.onChange();
   }
 
   /**
@@ -105,7 +136,7 @@ export class Certificates {
   covers(name: string | undefined, host: string): boolean {
     if (name === host) return true;
     const [one, other] = [this.pairFor(name), this.pairFor(host)];
-    return one !== undefined && other !== undefined && isSame(one.files, other.files);
+    return one !== undefined && other !== undefined && isSame(one.tls, other.tls);
   }
 
   close(): void {
@@ -117,9 +148,12 @@ export class Certificates {
   check(): Promise<void> {
     this.timer?.cancel();
     this.running = this.running.then(async () => {
-      await Promise.all([...this.pairs.values()].map((pair) => this.load(pair)));
+      const all = [...this.pairs.values()];
+      const reads = all.map((pair) => ('secret' in pair.tls ? [] : [this.load(pair, pair.tls)]));
+      await Promise.all(reads.flat());
       this.onChange();
-      if (this.isClosed || this.pairs.size === 0) return;
+      const hasFiles = [...this.pairs.values()].some(({ tls }) => !('secret' in tls));
+      if (this.isClosed || !hasFiles) return;
       this.timer?.cancel();
       this.timer = this.options.clock.setTimer(CHECK_MS, () => void this.check());
     });
@@ -136,29 +170,51 @@ export class Certificates {
     return undefined;
   }
 
-  private async load(pair: Pair): Promise<void> {
-    const { files, routeKey, hosts } = pair;
-    const { log, readText = readSmallFile } = this.options;
-    const before = pair.problems;
+  private async load(pair: Pair, files: IngressTlsFiles): Promise<void> {
+    const { readText = readSmallFile } = this.options;
     try {
       const certificate = await readNamed(readText, 'certificate', files.certificateFile);
       const key = await readNamed(readText, 'key', files.keyFile);
-      if (`${certificate}\n${key}` === pair.text) return;
-      pair.problems = [];
-      const leaf = checkPair(certificate, key, files);
+      const names = { certificate: files.certificateFile, key: files.keyFile };
+      this.use(pair, { certificate, key }, names);
+    } catch (reason) {
+      this.keepEarlier(pair, reason);
+    }
+  }
+
+  /** @param names - What contains the certificate and the key, for problems. */
+  private use(pair: Pair, found: IngressCertificate, names: IngressCertificate): void {
+    const { certificate, key } = found;
+    const text = `${certificate}\n${key}`;
+    if (text === pair.text) return;
+    try {
+      const leaf = checkPair(found, names);
       pair.context = createSecureContext({ cert: certificate, key, minVersion: 'TLSv1.2' });
       pair.pem = { cert: certificate, key };
-      pair.text = `${certificate}\n${key}`;
-      pair.problems = hosts
-        .filter((host) => host !== EVERY_HOST && leaf.checkHost(toProbe(host)) === undefined)
-        .map((host) => `route "${routeKey}": ${files.certificateFile} is not for "${host}"`);
+      pair.text = text;
+      const uncovered = pair.hosts.filter(
+        (host) => host !== EVERY_HOST && leaf.checkHost(toProbe(host)) === undefined,
+      );
+      this.report(
+        pair,
+        uncovered.map((host) => `${names.certificate} is not for "${host}"`),
+      );
     } catch (reason) {
-      const kept = pair.context === undefined ? '' : '; the earlier certificate is served';
-      pair.text = '';
-      pair.problems = [`route "${routeKey}": ${errorMessageOf(reason)}${kept}`];
+      this.keepEarlier(pair, reason);
     }
+  }
+
+  private keepEarlier(pair: Pair, reason: unknown): void {
+    const kept = pair.context === undefined ? '' : '; the earlier certificate is served';
+    pair.text = '';
+    this.report(pair, [`${errorMessageOf(reason)}${kept}`]);
+  }
+
+  private report(pair: Pair, problems: readonly string[]): void {
+    const before = pair.problems;
+    pair.problems = problems.map((problem) => `route "${pair.routeKey}": ${problem}`);
     for (const problem of pair.problems)
-      if (!before.includes(problem)) log.warn('certificate of a route', { problem });
+      if (!before.includes(problem)) this.options.log.warn('certificate of a route', { problem });
   }
 }
 
@@ -167,8 +223,13 @@ function toProbe(host: string): string {
   return host.replace(/^\*/, 'any');
 }
 
+/** Identifies the files or the secret. */
+function toTlsKey(tls: IngressTls): string {
+  return JSON.stringify('secret' in tls ? [tls.secret] : [tls.certificateFile, tls.keyFile]);
+}
+
 function isSame(a: IngressTls, b: IngressTls): boolean {
-  return a.certificateFile === b.certificateFile && a.keyFile === b.keyFile;
+  return toTlsKey(a) === toTlsKey(b);
 }
 
 async function readNamed(
@@ -191,20 +252,19 @@ async function readSmallFile(file: string): Promise<string> {
 }
 
 /** @throws when the key does not belong to the certificate, or one of them is malformed. */
-function checkPair(certificate: string, key: string, files: IngressTls): X509Certificate {
+function checkPair(found: IngressCertificate, names: IngressCertificate): X509Certificate {
   let leaf: X509Certificate;
   try {
-    leaf = new X509Certificate(certificate);
+    leaf = new X509Certificate(found.certificate);
   } catch {
-    throw new Error(`${files.certificateFile} has no certificate in PEM`);
+    throw new Error(`${names.certificate} has no certificate in PEM`);
   }
   let matches: boolean;
   try {
-    matches = leaf.checkPrivateKey(createPrivateKey(key));
+    matches = leaf.checkPrivateKey(createPrivateKey(found.key));
   } catch {
-    throw new Error(`${files.keyFile} has no unencrypted private key in PEM`);
+    throw new Error(`${names.key} has no unencrypted private key in PEM`);
   }
-  if (!matches)
-    throw new Error(`the key ${files.keyFile} does not belong to ${files.certificateFile}`);
+  if (!matches) throw new Error(`the key ${names.key} does not belong to ${names.certificate}`);
   return leaf;
 }
