@@ -28,7 +28,12 @@ export { NetworkModel, toServiceKey } from './model/network-model.js';
 export type { EndpointChoice, EndpointRequest } from './entry/request-endpoints.js';
 export type { NetworkChanges, NetworkView } from './model/network-model.js';
 export { listServedRoutes } from './model/served-routes.js';
-export type { ServedRoute, ServedRule } from './model/served-routes.js';
+export type {
+  ServedRoute,
+  ServedRule,
+  ServedSecretVersion,
+  ServedTls,
+} from './model/served-routes.js';
 export { NetworkDns } from './dns/network-dns.js';
 export type { DnsAddress, NetworkDnsOptions } from './dns/network-dns.js';
 export { DnsServer } from './dns/dns-server.js';

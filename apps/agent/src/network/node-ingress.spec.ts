@@ -1,25 +1,48 @@
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
+import https from 'node:https';
 import net, { type AddressInfo } from 'node:net';
-import { create } from '@bufbuild/protobuf';
-import { NetworkRouteEntrySchema, NetworkServiceEntrySchema } from '@cloudless/api';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  NetworkRouteEntrySchema,
+  NetworkServiceEntrySchema,
+  type RouteTlsSchema,
+} from '@cloudless/api';
 import { createSeededRandom, noMeter, noSampledTracer, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { NetworkChanges, NetworkProxy, NetworkView } from '@cloudless/mesh';
+import type { CertificatePair } from '@cloudless/secrets';
+import { createTestPair } from '../testing/test-certificates.js';
+import type { ReceivedCertificate } from './certificate-copies.js';
 import { createNodeIngress, type NodeIngress } from './node-ingress.js';
+import type { CertificateConnection } from './route-certificates.js';
 
 const SERVICE = create(NetworkServiceEntrySchema, {
   ...{ namespace: 'default', name: 'web', spec: { ports: [{ name: 'http', port: 80 }] } },
 });
-const ROUTE = create(NetworkRouteEntrySchema, {
-  ...{ namespace: 'default', name: 'shop' },
-  spec: {
-    rules: [{ pathPrefix: '/', service: 'web', port: 'http', timeout: { seconds: 60n } }],
-    limits: { maxHeaderBytes: 16_384 },
-  },
-});
+const aRoute = (spec: { hosts?: string[]; tls?: MessageInitShape<typeof RouteTlsSchema> } = {}) =>
+  create(NetworkRouteEntrySchema, {
+    ...{ namespace: 'default', name: 'shop', certificate: { secretUid: 'u1', version: 1 } },
+    spec: {
+      rules: [{ pathPrefix: '/', service: 'web', port: 'http', timeout: { seconds: 60n } }],
+      limits: { maxHeaderBytes: 16_384 },
+      ...spec,
+    },
+  });
+const ROUTE = aRoute();
+const withCertificate = (certificateSecret: string) =>
+  aRoute({ hosts: ['shop.example.com'], tls: { certificateSecret } });
 
 describe('the HTTP ingress of a node', () => {
+  let pair: CertificatePair;
+  beforeAll(async () => {
+    pair = await createTestPair('shop.example.com');
+  });
   const closers: (() => unknown)[] = [];
   afterEach(() => {
     for (const close of closers.splice(0).reverse()) close();
@@ -32,7 +55,10 @@ describe('the HTTP ingress of a node', () => {
     return (server.address() as AddressInfo).port;
   };
 
-  const setUp = async () => {
+  const setUp = async (
+    ingressHttps?: { readonly host: string; readonly port: number },
+    loadCopies = () => Promise.resolve(new Map<string, ReceivedCertificate>()),
+  ) => {
     const endpoint = http.createServer((_req, res) => res.end('web'));
     const port = await listen(endpoint);
     closers.push(() => endpoint.closeAllConnections());
@@ -44,8 +70,12 @@ describe('the HTTP ingress of a node', () => {
     const clock = new ManualClock();
     const failures: string[] = [];
     const ports: number[] = [];
+    const state = { complete: true, loads: 0, isStopped: false, kept: [] as string[] };
     const ingress = createNodeIngress(
-      { nodeId: 'n1', ingressHttp: { host: '127.0.0.1', port: 0 } },
+      {
+        ...{ nodeId: 'n1', ...(ingressHttps === undefined ? {} : { ingressHttps }) },
+        ...(ingressHttps === undefined ? { ingressHttp: { host: '127.0.0.1', port: 0 } } : {}),
+      },
       {
         proxy: {
           view: { routes, services } as unknown as NetworkView,
@@ -53,6 +83,7 @@ describe('the HTTP ingress of a node', () => {
             listeners.push(listener);
             return () => undefined;
           },
+          status: () => ({ complete: state.complete }) as ReturnType<NetworkProxy['status']>,
           traffic: { addResponse: (response) => void responses.push(response) },
           choose: (request) => {
             asked.push(request);
@@ -75,6 +106,14 @@ describe('the HTTP ingress of a node', () => {
             return server;
           },
         },
+        copies: {
+          load: () => {
+            state.loads += 1;
+            return loadCopies();
+          },
+          keep: (received) => (state.kept = [...received.keys()]),
+          stop: () => (state.isStopped = true),
+        },
         ...{ clock, random: createSeededRandom(1), log: silentLog, meter: noMeter },
       },
     ) as NodeIngress;
@@ -90,8 +129,35 @@ describe('the HTTP ingress of a node', () => {
       const changes = { routes: new Set(keys.routes), services: new Set(keys.services) };
       for (const listener of listeners) listener(changes as unknown as NetworkChanges);
     };
-    return { ingress, routes, services, asked, responses, clock, failures, get, change };
+    const getTls = async (): Promise<string> => {
+      const request = https.get({
+        ...{ host: '127.0.0.1', port: ports.at(-1), agent: false, ca: pair.certificate },
+        ...{ servername: 'shop.example.com', headers: { host: 'shop.example.com' } },
+      });
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      let text = `${response.statusCode} `;
+      for await (const chunk of response) text += String(chunk);
+      return text;
+    };
+    const fixtures = { ingress, routes, services, asked, responses, clock, failures, ports, state };
+    return { ...fixtures, get, getTls, change };
   };
+
+  /** A connection to a coordinator that sends the pair. */
+  const connectTo = (requests: string[]) =>
+    ({
+      client: {
+        getRouteCertificate: ({ name }: { readonly name: string }) => {
+          requests.push(name);
+          return Promise.resolve({
+            version: { secretUid: 'u1', version: 1 },
+            certificate: Buffer.from(pair.certificate),
+            key: Buffer.from(pair.key),
+          });
+        },
+      },
+    }) as unknown as CertificateConnection;
+  const HTTPS = { host: '127.0.0.1', port: 0 };
 
   it('serves the routes of the proxy with its choice of endpoints', async () => {
     const { ingress, asked, responses, get } = await setUp();
@@ -127,6 +193,90 @@ describe('the HTTP ingress of a node', () => {
       await new Promise(setImmediate);
     }
     expect(await get()).toBe('200 web');
+  });
+
+  it('listens with the stored certificates, once they are loaded', async () => {
+    const stored = { version: { secretUid: 'u1', version: 1 }, pair };
+    let load: (copies: Map<string, ReceivedCertificate>) => void = () => undefined;
+    const test = await setUp(HTTPS, () => new Promise((resolve) => (load = resolve)));
+    test.state.complete = false;
+    test.routes.set('default/shop', withCertificate('tls'));
+    test.change({ routes: ['default/shop'] });
+    const started = test.ingress.start();
+    test.change({ routes: ['default/shop'] });
+    await new Promise(setImmediate);
+    expect(test.ports).toEqual([]);
+    load(new Map([['default/tls', stored]]));
+    await started;
+    expect(await test.getTls()).toBe('200 web');
+    expect(test.ingress.problems).toEqual([]);
+  });
+
+  it('listens after 5 s although the file of a certificate does not answer', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'node-ingress-'));
+    const pipe = join(directory, 'tls.crt');
+    await promisify(execFile)('mkfifo', [pipe]);
+    const test = await setUp(HTTPS);
+    const tls = { certificateFile: pipe, keyFile: '/dev/null' };
+    test.routes.set('default/shop', aRoute({ tls }));
+    const started = test.ingress.start();
+    await test.clock.advance(4_999);
+    expect(test.ports).toEqual([]);
+    await test.clock.advance(1);
+    await started;
+    expect(test.ports).toHaveLength(1);
+    await writeFile(pipe, ''); // ends the read
+    await rm(directory, { recursive: true });
+  });
+
+  it('serves certificates that a coordinator sends, and forgets them with their routes', async () => {
+    const test = await setUp(HTTPS);
+    test.state.complete = false;
+    await test.ingress.start();
+    test.routes.set('default/shop', withCertificate('tls'));
+    test.change({ routes: ['default/shop'] });
+    await expect(test.getTls()).rejects.toThrow();
+    expect(test.ingress.problems).toEqual([
+      'route "default/shop": the certificate of the secret "default/tls" has not arrived: no coordinator is connected',
+    ]);
+    const requests: string[] = [];
+    const endUse = test.ingress.useConnection(connectTo(requests));
+    await new Promise(setImmediate);
+    expect(await test.getTls()).toBe('200 web');
+    expect([requests, test.ingress.problems]).toEqual([['shop'], []]);
+    endUse();
+
+    test.routes.clear();
+    test.change({ routes: ['default/shop'] });
+    expect(test.state.kept).toEqual(['default/tls']);
+    // The first complete update may contain no route.
+    test.state.complete = true;
+    test.change({});
+    expect(test.state.kept).toEqual([]);
+    await expect(test.getTls()).rejects.toThrow();
+  });
+
+  it('fetches and stores no certificate while it drains', async () => {
+    const test = await setUp(HTTPS);
+    await test.ingress.start();
+    await test.ingress.drain(1_000);
+    test.routes.set('default/shop', withCertificate('tls'));
+    test.change({ routes: ['default/shop'] });
+    const requests: string[] = [];
+    test.ingress.useConnection(connectTo(requests));
+    await new Promise(setImmediate);
+    expect([test.state.isStopped, requests]).toEqual([true, []]);
+  });
+
+  it('fetches no certificate and loads no copy without an address for TLS', async () => {
+    const test = await setUp();
+    test.routes.set('default/shop', withCertificate('tls'));
+    const requests: string[] = [];
+    test.ingress.useConnection(connectTo(requests));
+    await test.ingress.start();
+    test.change({ routes: ['default/shop'] });
+    await new Promise(setImmediate);
+    expect([test.state.loads, requests, test.ingress.problems]).toEqual([0, [], []]);
   });
 
   it('is not created without an address', () => {

@@ -2,6 +2,7 @@ import type { Server } from 'node:net';
 import {
   backoffDelayMs,
   errorMessageOf,
+  sleep,
   type BackoffPolicy,
   type Clock,
   type Log,
@@ -12,15 +13,23 @@ import {
 } from '@cloudless/base';
 import { createIngress, type Ingress, type IngressBackends } from '@cloudless/ingress';
 import { listServedRoutes, type ListeningSockets, type NetworkProxy } from '@cloudless/mesh';
+import type { CertificateCopies } from './certificate-copies.js';
 import type { ProxySettings } from './control-messages.js';
+import { RouteCertificates, type CertificateConnection } from './route-certificates.js';
 
 /** Delay before an address that could not be listened at is tried again. */
 const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
+/**
+ * Longest wait for files of certificates before the ingress listens, milliseconds. A file system that
+ * does not answer must not keep HTTP from being served.
+ */
+const FILES_WAIT_MS = 5_000;
 
 /** Arguments of {@link createNodeIngress}. */
 export interface NodeIngressDeps {
-  readonly proxy: Pick<NetworkProxy, 'choose' | 'traffic' | 'view' | 'onChange'>;
+  readonly proxy: Pick<NetworkProxy, 'choose' | 'traffic' | 'view' | 'onChange' | 'status'>;
   readonly sockets: Pick<ListeningSockets, 'listenTcp'>;
+  readonly copies: Pick<CertificateCopies, 'load' | 'keep' | 'stop'>;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -44,34 +53,59 @@ export function createNodeIngress(
 /** The HTTP ingress of a node, with the routes and endpoints of its network proxy. */
 export class NodeIngress {
   private readonly ingress: Ingress;
+  /** Absent: nothing is served with TLS, so that this node needs no keys. */
+  private readonly certificates: RouteCertificates | undefined;
   private readonly failures = new Map<string, string>();
   private readonly retries = new Set<Timer>();
   private readonly unsubscribe: () => void;
+  /** True when the copies of certificates are loaded. */
+  private isLoaded = false;
+  /** True when the routes are those of a coordinator, and not of a snapshot only. */
+  private isComplete = false;
   private isClosed = false;
 
   constructor(
     private readonly settings: Pick<ProxySettings, 'nodeId' | 'ingressHttp' | 'ingressHttps'>,
     private readonly deps: NodeIngressDeps,
   ) {
-    const { proxy, clock, random, meter, tracer } = deps;
+    const { proxy, copies, clock, random, meter, tracer } = deps;
     const log = deps.log.child({ component: 'ingress' });
     this.ingress = createIngress({
       ...{ backends: toBackends(proxy), clock, random, log, meter, tracer },
       onResponse: (response) => proxy.traffic.addResponse(response),
+      readSecret: (secret) => this.certificates?.read(secret),
     });
+    if (settings.ingressHttps !== undefined)
+      this.certificates = new RouteCertificates({
+        ...{ nodeId: settings.nodeId, copies, clock, random, log },
+        onChange: () => this.ingress.certificatesChanged(),
+      });
     this.unsubscribe = proxy.onChange(({ routes, services }) => {
-      if (routes.size > 0 || (services.size > 0 && proxy.view.routes.size > 0)) this.setRoutes();
+      const isFirst = !this.isComplete && proxy.status().complete;
+      const isOther = routes.size > 0 || (services.size > 0 && proxy.view.routes.size > 0);
+      if (this.isLoaded && (isFirst || isOther)) void this.setRoutes();
     });
   }
 
   /** Reasons for people why routes are not served. */
   get problems(): readonly string[] {
-    return [...this.failures.values(), ...this.ingress.status().problems];
+    const certificates = this.certificates?.problems ?? [];
+    return [...this.failures.values(), ...certificates, ...this.ingress.status().problems];
   }
 
-  /** Listens. An address that is taken or forbidden is a problem, and tried again. */
+  /** As {@link RouteCertificates.useConnection}. */
+  useConnection(connection: CertificateConnection): () => void {
+    return this.certificates?.useConnection(connection) ?? (() => undefined);
+  }
+
+  /**
+   * Listens, with the certificates that are stored on this node. An address that is taken or
+   * forbidden is a problem, and tried again.
+   */
   async start(): Promise<void> {
-    this.setRoutes();
+    await this.certificates?.load();
+    this.isLoaded = true;
+    await Promise.race([this.setRoutes(), sleep(this.deps.clock, FILES_WAIT_MS)]);
     const { ingressHttp, ingressHttps } = this.settings;
     await Promise.all([
       this.listen('--ingress-http', ingressHttp, (server) => this.ingress.serveHttp(server)),
@@ -79,7 +113,7 @@ export class NodeIngress {
     ]);
   }
 
-  /** As {@link Ingress.drain}. */
+  /** As {@link Ingress.drain}. Certificates are neither fetched nor stored any more. */
   drain(withinMs: number): Promise<void> {
     this.stop();
     return this.ingress.drain(withinMs);
@@ -91,14 +125,19 @@ export class NodeIngress {
     this.ingress.close();
   }
 
-  private setRoutes(): void {
+  /** Resolves when the files of certificates are read. */
+  private setRoutes(): Promise<void> {
     const { proxy } = this.deps;
-    void this.ingress.setRoutes(listServedRoutes(proxy.view, this.settings.nodeId).values());
+    this.isComplete = proxy.status().complete;
+    const served = [...listServedRoutes(proxy.view, this.settings.nodeId).values()];
+    this.certificates?.update(served, this.isComplete);
+    return this.ingress.setRoutes(served);
   }
 
   private stop(): void {
     this.isClosed = true;
     this.unsubscribe();
+    this.certificates?.stop();
     for (const timer of this.retries) timer.cancel();
   }
 

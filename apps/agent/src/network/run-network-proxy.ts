@@ -10,13 +10,14 @@ import {
 } from '@cloudless/base';
 import type { ServiceAccess } from '@cloudless/agent-core';
 import { acquireDirectoryLock, createFileLog } from '@cloudless/app-kit/background';
-import { createNetworkProxy, type NetworkProxy } from '@cloudless/mesh';
+import { createNetworkProxy, type CoordinatorConnection, type NetworkProxy } from '@cloudless/mesh';
 import { createMetrics, type Metrics } from '@cloudless/observability';
 import { VERSION } from '@cloudless/app-kit';
 import { toClientTls } from '../identity/node-identity.js';
 import { checkGrpc } from '../probes/check-grpc.js';
 import { checkHttp } from '../probes/check-http.js';
 import { checkTcp } from '../probes/check-tcp.js';
+import { CertificateCopies, removeCertificateCopies } from './certificate-copies.js';
 import type { ControlHandler } from './control-server.js';
 import { ControlServer } from './control-server.js';
 import { CoordinatorDialler } from './coordinator-dialler.js';
@@ -149,7 +150,7 @@ class ProxyProcess implements ControlHandler {
     this.proxy = createNetworkProxy({
       ...{ nodeId, zone, region, hostId, meshListen },
       identity: usesTls ? this.identity : undefined,
-      connect: (signal) => dialler.connect(signal),
+      connect: (signal) => this.connect(dialler, signal),
       sockets: this.sockets,
       checkClients: { tcp: checkTcp, http: checkHttp, grpc: checkGrpc },
       listMachineAddresses: () => listHostAddresses(),
@@ -162,6 +163,7 @@ class ProxyProcess implements ControlHandler {
     this.ingress = createNodeIngress(settings, {
       ...{ proxy: this.proxy, sockets: this.sockets, meter: this.metrics, tracer: this.tracer },
       ...{ clock, random, log },
+      copies: new CertificateCopies(directory, { clock, log }),
     });
   }
 
@@ -174,6 +176,7 @@ class ProxyProcess implements ControlHandler {
     await this.proxy.start();
     await this.ingress?.start();
     await this.inheritance?.takeOver();
+    if (this.current.ingressHttps === undefined) await this.removeCertificates();
     this.control = await ControlServer.listen(this, log);
     this.deps.clock.setTimer(UNUSED_SOCKETS_MS, () => this.sockets.closeUnused());
     log.info('proxy began', { version: VERSION, inherited: this.inheritance?.sockets.length ?? 0 });
@@ -193,6 +196,31 @@ class ProxyProcess implements ControlHandler {
    */
   stop(withinMs: number): void {
     this.draining.stop(withinMs);
+  }
+
+  /** Connects to a coordinator, and lends the connection to the ingress until the connection ends. */
+  private async connect(
+    dialler: CoordinatorDialler,
+    signal: AbortSignal,
+  ): Promise<CoordinatorConnection> {
+    const connection = await dialler.connect(signal);
+    const endUse = this.ingress?.useConnection(connection);
+    return {
+      ...connection,
+      close: () => {
+        endUse?.();
+        connection.close();
+      },
+    };
+  }
+
+  /** Removes the keys of routes from a node that has ended its ingress with TLS. */
+  private async removeCertificates(): Promise<void> {
+    try {
+      await removeCertificateCopies(this.directory);
+    } catch (reason) {
+      this.deps.log.warn('copies of certificates not removed', errorFields(reason));
+    }
   }
 
   settings = (): ProxySettings => this.current;

@@ -69,6 +69,56 @@ describe('listServedRoutes', () => {
   });
 });
 
+describe('certificate of a served route', () => {
+  const certificate = { secretUid: 'uid-1', version: 3 };
+  const files = { certificateFile: '/tls/web.crt', keyFile: '/tls/web.key' };
+  it.each([
+    { name: 'none', tls: undefined, certificate: undefined, expected: undefined },
+    { name: 'files', tls: files, certificate: undefined, expected: files },
+    {
+      name: 'a secret with its newest version',
+      ...{ tls: { certificateSecret: 'web-tls' }, certificate },
+      expected: { secret: 'default/web-tls', version: certificate },
+    },
+    {
+      name: 'a secret without a version',
+      ...{ tls: { certificateSecret: 'web-tls' }, certificate: undefined },
+      expected: { secret: 'default/web-tls' },
+    },
+  ])('is $name, also in the snapshot', ({ tls, certificate, expected }) => {
+    const route = create(NetworkRouteEntrySchema, {
+      ...{ namespace: 'default', name: 'shop' },
+      spec: { ...(tls === undefined ? {} : { tls }) },
+      ...(certificate === undefined ? {} : { certificate }),
+    });
+    const model = new NetworkModel();
+    apply(model, { complete: true, routes: [route] });
+    const restored = new NetworkModel();
+    restored.load(model.save());
+    for (const each of [model, restored])
+      expect(listServedRoutes(each, 'n1').get('default/shop')?.tls).toEqual(expected);
+  });
+
+  it('follows an update that changes the version only', () => {
+    const model = new NetworkModel();
+    const put = (version: number) =>
+      apply(model, {
+        complete: true,
+        routes: [
+          {
+            ...{ namespace: 'default', name: 'shop', certificate: { secretUid: 'uid-1', version } },
+            spec: { tls: { certificateSecret: 'web-tls' } },
+          },
+        ],
+      });
+    put(1);
+    expect([...put(2).routes]).toEqual(['default/shop']);
+    expect(listServedRoutes(model, 'n1').get('default/shop')?.tls).toMatchObject({
+      version: { version: 2 },
+    });
+  });
+});
+
 describe('routes of a NetworkModel', () => {
   it('are reported when they change, and removed by an update or by a complete set without them', () => {
     const model = new NetworkModel();

@@ -1,5 +1,6 @@
 import { durationMs } from '@bufbuild/protobuf/wkt';
 import { findRoutePort, type NetworkRouteEntry } from '@cloudless/api';
+import { definedFields } from '@cloudless/base';
 import { toServiceKey, type NetworkView } from './network-model.js';
 
 /** A rule of a {@link ServedRoute}. */
@@ -14,6 +15,26 @@ export interface ServedRule {
   readonly retries: number;
 }
 
+/** A version of a secret. A secret that is deleted and created again has another uid. */
+export interface ServedSecretVersion {
+  readonly secretUid: string;
+  readonly version: number;
+}
+
+/** Where the certificate of a {@link ServedRoute} is. */
+export type ServedTls =
+  /** Absolute paths of files on the node. */
+  | { readonly certificateFile: string; readonly keyFile: string }
+  | {
+      /** `<namespace>/<name>`. */
+      readonly secret: string;
+      /**
+       * The newest version. Absent: the secret does not exist, or the coordinator is of a release
+       * without certificates from secrets.
+       */
+      readonly version?: ServedSecretVersion;
+    };
+
 /** An HTTP route that a node serves, with all defaults. */
 export interface ServedRoute {
   readonly namespace: string;
@@ -21,8 +42,8 @@ export interface ServedRoute {
   /** Empty: every host. */
   readonly hosts: readonly string[];
   readonly rules: readonly ServedRule[];
-  /** Absolute paths of files on the node. Absent: the route is served without TLS. */
-  readonly tls?: { readonly certificateFile: string; readonly keyFile: string };
+  /** Absent: the route is served without TLS. */
+  readonly tls?: ServedTls;
   readonly redirectToHttps: boolean;
   readonly maxHeaderBytes: number;
   /** 0: no limit. */
@@ -47,9 +68,9 @@ export function listServedRoutes(
 
 function toServedRoute(
   { services }: Pick<NetworkView, 'services'>,
-  { namespace, name, spec }: NetworkRouteEntry,
+  entry: NetworkRouteEntry,
 ): ServedRoute {
-  const { certificateFile = '', keyFile = '' } = spec?.tls ?? {};
+  const { namespace, name, spec } = entry;
   return {
     ...{ namespace, name, hosts: spec?.hosts ?? [] },
     rules: (spec?.rules ?? []).map(({ pathPrefix, service, port, timeout, retries = 0 }) => {
@@ -60,9 +81,19 @@ function toServedRoute(
         timeoutMs: timeout === undefined ? 0 : durationMs(timeout),
       };
     }),
-    ...(spec?.tls === undefined ? {} : { tls: { certificateFile, keyFile } }),
+    ...definedFields({ tls: toServedTls(entry) }),
     redirectToHttps: spec?.redirectToHttps ?? false,
     maxHeaderBytes: spec?.limits?.maxHeaderBytes ?? 0,
     maxBodyBytes: Number(spec?.limits?.maxBodyBytes ?? 0n),
   };
+}
+
+function toServedTls({ namespace, spec, certificate }: NetworkRouteEntry): ServedTls | undefined {
+  if (spec?.tls === undefined) return undefined;
+  const { certificateFile, keyFile, certificateSecret } = spec.tls;
+  if (certificateSecret === '') return { certificateFile, keyFile };
+  const secret = toServiceKey(namespace, certificateSecret);
+  if (certificate === undefined) return { secret };
+  const { secretUid, version } = certificate;
+  return { secret, version: { secretUid, version } };
 }
