@@ -278,6 +278,23 @@ describe('certificates of routes from secrets', () => {
     expect(test.certificates.problems).toEqual([]);
   });
 
+  it.each([
+    { name: 'version', sent: version(3) },
+    { name: 'secret of the same name', sent: version(1, 'u2') },
+  ])('are taken from a leader whose $name is not in the feed yet', async ({ sent }) => {
+    const test = new Test();
+    test.connect();
+    test.certificates.update([aRoute('a', 'tls', version(1))], true);
+    await settle();
+    test.answer = () => ({ ...sent, pair: pairOf(2) });
+    test.certificates.update([aRoute('a', 'tls', version(2))], true);
+    await test.untilCall(2_000);
+    expect(test.certificates.read('shop/tls')).toEqual(pairOf(2));
+    test.certificates.update([aRoute('a', 'tls', sent)], true);
+    await test.clock.advance(60_000);
+    expect([test.requests.length, test.certificates.problems]).toEqual([2, []]);
+  });
+
   it('are fetched by at most 4 calls at a time', async () => {
     const test = new Test();
     const answers: ((sent: Sent) => void)[] = [];
