@@ -234,7 +234,10 @@ const title = 'services of a cluster on three machines';
       coordinator = first.start('exec cloudless-coordinator --host 0.0.0.0', COORDINATOR_SETTINGS);
       await coordinator.waitForLog('coordinator ready');
       const agents = [
-        startAgent(open, joinCommand, '10.88.0.2:9443', 'other'),
+        startAgent(open, joinCommand, '10.88.0.2:9443', 'other', {
+          CLOUDLESS_AGENT_RUNTIME: 'process',
+          CLOUDLESS_AGENT_INGRESS_HTTPS: '10.88.0.2:443',
+        }),
         startAgent(closed, joinCommand, undefined, 'other'),
       ];
       for (const agent of agents) {
@@ -245,6 +248,41 @@ const title = 'services of a cluster on three machines';
       const { count, failures } = JSON.parse(load.lines.at(-1) ?? '{}') as LoadResult;
       expect(failures).toEqual([]);
       expect(count).toBeGreaterThan(20);
+    });
+
+    it('are served over HTTPS with the newest certificate of a secret, also without a coordinator', async () => {
+      const secret = (verb: string): string =>
+        `secret ${verb} shop-tls --from-file tls.crt=${machines.directory}/shop.crt --from-file tls.key=${machines.directory}/shop.key`;
+      /** Creates another certificate for the host of the route. */
+      const createCertificate = async (): Promise<void> => {
+        const files = `-keyout ${machines.directory}/shop.key -out ${machines.directory}/shop.crt`;
+        const name = '-subj /CN=shop -addext subjectAltName=DNS:shop.test';
+        await first.run(`openssl req -x509 -newkey rsa:2048 -nodes -days 2 ${name} ${files}`);
+      };
+      /** Returns the answer of the route, and the version of HTTP, to a client that trusts only the newest certificate. */
+      const visit = async (): Promise<string> => {
+        const trust = `--cacert ${machines.directory}/shop.crt --resolve shop.test:443:10.88.0.2`;
+        const { stdout } = await closed.run(
+          `curl -sS --max-time 5 -w ' HTTP/%{http_version}' ${trust} https://shop.test/`,
+        );
+        return stdout;
+      };
+      const untilServed = (): Promise<void> =>
+        until(async () => (await visit()).endsWith(`${CANARY} HTTP/2`));
+      await createCertificate();
+      await ctl(`${secret('create')} --audience route/default.shop`);
+      await ctl(
+        'route create shop --host shop.test --service on-m2:http --tls-certificate-secret shop-tls',
+      );
+      await untilServed();
+      await createCertificate();
+      await ctl(`${secret('update')} --yes`);
+      await untilServed();
+      await coordinator.kill('SIGKILL');
+      await open.run(`pkill -KILL -f '[n]etwork-proxy ${open.home}'`);
+      await untilServed();
+      coordinator = first.start('exec cloudless-coordinator --host 0.0.0.0', COORDINATOR_SETTINGS);
+      await coordinator.waitForLog('coordinator ready');
     });
 
     it('are refused to a banned node, and its replicas are not reached', async () => {
