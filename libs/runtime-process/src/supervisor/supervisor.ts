@@ -438,11 +438,11 @@ export class Supervisor {
   }
 
   private pollGuarded(): void {
+    this.guardedPollTimer = this.deps.clock.setTimer(GUARDED_POLL_MS, () => this.pollGuarded());
     for (const container of this.containers.values()) container.checkEnded();
     void this.deps.resolvers?.check(() =>
       [...this.containers.values()].flatMap(({ resolverHolder }) => resolverHolder ?? []),
     );
-    this.guardedPollTimer = this.deps.clock.setTimer(GUARDED_POLL_MS, () => this.pollGuarded());
   }
 
   private notifyListeners(event: ContainerEvent): void {

@@ -205,8 +205,11 @@ const PROCESS_CAPABILITIES = [
   'CAP_SYS_PTRACE',
   'CAP_SYS_RESOURCE',
 ];
-/** Rights that containers need in addition: the agent mounts their volumes in memory. */
-const CONTAINER_CAPABILITIES = ['CAP_SYS_ADMIN'];
+/**
+ * Rights that containers need in addition: the agent mounts their volumes in memory. With the right to
+ * enter a mount namespace (setns(2)), processes have a resolv.conf of their own.
+ */
+const CONTAINER_CAPABILITIES = ['CAP_SYS_ADMIN', 'CAP_SYS_CHROOT'];
 /** Rights of the network proxy, for the route of virtual addresses, and of limits of connections. */
 const NETWORK_CAPABILITIES = ['CAP_NET_ADMIN'];
 

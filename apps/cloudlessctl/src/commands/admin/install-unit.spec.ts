@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -134,6 +134,23 @@ describe('cloudlessctl admin install-unit', () => {
     expect(stdout.includes('CAP_NET_ADMIN')).toBe(expected.netAdmin);
     expect(valuesOf(stdout, 'RuntimeDirectory')).toEqual(expected.directory);
   });
+
+  const isRoot = process.getuid?.() === 0 && existsSync('/usr/bin/setpriv');
+  (isRoot ? it : it.skip)(
+    'permits an agent to give processes a resolv.conf of their own',
+    async () => {
+      const { stdout } = await printUnit('agent', ...NODE);
+      const [capabilities = ''] = valuesOf(stdout, 'CapabilityBoundingSet');
+      const names = capabilities
+        .split(' ')
+        .map((name) => `+${name.replace('CAP_', '').toLowerCase()}`);
+      const script = 'nsenter --mount=/proc/self/ns/mnt -- true';
+      execFileSync('setpriv', [
+        ...['--no-new-privs', `--bounding-set=-all,${names.join(',')}`],
+        ...['unshare', '--mount', 'sh', '-c', script],
+      ]);
+    },
+  );
 
   it('adds directories that workloads may write', async () => {
     const { stdout } = await printUnit(

@@ -276,6 +276,7 @@ const title = 'a process with DNS settings';
       it.each([
         { name: 'has no resolv.conf', prepare: () => undefined },
         { name: 'has a link to nothing', prepare: () => symlinkSync('missing', paths.file) },
+        { name: 'has a link to itself', prepare: () => symlinkSync('resolv.conf', paths.file) },
       ])('starts all the same where the machine $name', async ({ prepare }) => {
         prepare();
         await expectPlainStart(

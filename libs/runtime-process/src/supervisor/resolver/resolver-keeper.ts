@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { errorFields, type Log } from '@cloudless/base';
 import { readMountNamespace } from '../process/launch-context.js';
@@ -33,12 +33,14 @@ export class ResolverKeeper {
   /** Identity of the file of the machine at the last check. */
   private lastFile: string | undefined;
   private checking: Promise<void> = Promise.resolve();
+  /** Ids of the containers without their mounts, whose failure was logged. */
+  private readonly failed = new Set<string>();
 
   constructor(private readonly deps: ResolverKeeperDeps) {}
 
   /**
    * Checks the processes if the file of the machine is another one than at the last call, and at the
-   * first call. Failures are logged.
+   * first call. A failure is logged once, and the next call tries again.
    * @param listHolders - Called at once, and only for a check.
    */
   check(listHolders: () => readonly ResolverHolder[]): Promise<void> {
@@ -47,16 +49,24 @@ export class ResolverKeeper {
       this.lastFile = file;
       const holders = listHolders();
       this.checking = this.checking.then(async () => {
+        this.forgetEnded(holders);
         for (const holder of holders) await this.restore(holder);
+        if (this.failed.size > 0) this.lastFile = undefined;
       });
     }
     return this.checking;
   }
 
+  private forgetEnded(holders: readonly ResolverHolder[]): void {
+    const ids = new Set(holders.map(({ containerId }) => containerId));
+    for (const id of this.failed) if (!ids.has(id)) this.failed.delete(id);
+  }
+
   private async restore(holder: ResolverHolder): Promise<void> {
     const { tools, shell, paths, log } = this.deps;
     const { containerId, pid, mountNamespace, directory } = holder;
-    if (seesOwnFile(holder, paths) || readMountNamespace(pid) !== mountNamespace) return;
+    if (seesOwnFile(holder, paths) || readMountNamespace(pid) !== mountNamespace)
+      return void this.failed.delete(containerId);
     try {
       const lines = planResolverMounts(directory, paths).map(({ source, target }) => {
         const [from, to] = [quoteForShell(source), quoteForShell(target)];
@@ -64,9 +74,12 @@ export class ResolverKeeper {
       });
       const entry = [`--mount=/proc/${pid}/ns/mnt`, '--', shell, '-c'];
       await run(tools.nsenter, [...entry, [...lines, ':'].join('\n')]);
+      this.failed.delete(containerId);
       log.info('resolver of a container mounted again', { containerId });
     } catch (reason) {
       if (readMountNamespace(pid) !== mountNamespace) return; // the process has ended
+      if (this.failed.has(containerId)) return;
+      this.failed.add(containerId);
       log.warn('resolver of a container not mounted again', {
         containerId,
         ...errorFields(reason),
@@ -78,7 +91,8 @@ export class ResolverKeeper {
 /** Returns true when the process reads its own file at the path of the file of the machine. */
 function seesOwnFile({ pid, directory }: ResolverHolder, { file }: ResolverPaths): boolean {
   try {
-    const seen = statSync(`/proc/${pid}/root${file}`);
+    // An absolute link below /proc would lead to the file of this process.
+    const seen = statSync(`/proc/${pid}/root${realpathSync(file)}`);
     const names = ['resolv.conf', 'stub-resolv.conf'];
     return names.some((name) => {
       const own = statSync(path.join(directory, name));

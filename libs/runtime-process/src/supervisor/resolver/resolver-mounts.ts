@@ -67,12 +67,17 @@ export function planResolverMounts(directory: string, paths: ResolverPaths): rea
 
 /**
  * Returns a text that differs when the resolv.conf of the machine has become another file. The
- * kernel then removes the mounts at the former file, in every mount namespace.
+ * kernel then removes the mounts at the former file, in every mount namespace. Empty when there is
+ * none, or its symbolic link leads nowhere.
  * @see mount_namespaces(7), about rename(2) and unlink(2) of mount points
  */
 export function identifyResolverFile({ file }: ResolverPaths): string {
-  const stats = statSync(file, { throwIfNoEntry: false });
-  return stats === undefined ? '' : `${stats.dev}:${stats.ino}:${stats.ctimeMs}`;
+  try {
+    const { dev, ino, ctimeMs } = statSync(file);
+    return `${dev}:${ino}:${ctimeMs}`;
+  } catch {
+    return '';
+  }
 }
 
 function readFile(file: string): string {
