@@ -285,28 +285,35 @@ class ProxyProcess implements ControlHandler {
     };
   }
 
-  /** Containers ask port 53 only. Another proxy may serve this machine. */
+  /** Workloads ask port 53 only. Another proxy of the cluster may serve this machine. */
   private findDnsServer(): string | undefined {
     const own = this.proxy.dns();
     if (own !== undefined) return own.port === 53 ? own.address : undefined;
-    return this.lock.socket === undefined ? this.proxy.view.settings?.dnsAddress : undefined;
+    const isServedByOther = this.lock.socket === undefined && this.findLockProblem() === undefined;
+    return isServedByOther ? this.proxy.view.settings?.dnsAddress : undefined;
+  }
+
+  /** Returns why nobody serves the virtual addresses of this cluster here; undefined: somebody does. */
+  private findLockProblem(): string | undefined {
+    const { holder, problem, socket } = this.lock;
+    if (socket !== undefined) return undefined;
+    if (holder === undefined) return problem;
+    const isKnown = this.proxy.status().revision > 0n;
+    return explainHolder(holder, isKnown ? (id) => this.proxy.view.nodes.has(id) : undefined);
   }
 
   private toStatus(): ControlStatus {
     const status = this.proxy.status();
-    const { holder, problem } = this.lock;
-    const { nodes } = this.proxy.view;
-    const isKnown = status.revision > 0n;
-    const lockProblem =
-      holder === undefined
-        ? problem
-        : explainHolder(holder, isKnown ? (id) => nodes.has(id) : undefined);
-    const waits = this.lock.socket !== undefined || lockProblem === undefined ? [] : [lockProblem];
+    const lockProblem = this.findLockProblem();
     return {
       ...status,
       revision: String(status.revision),
       servesAddresses: this.lock.socket !== undefined,
-      problems: [...status.problems, ...waits, ...(this.ingress?.problems ?? [])],
+      problems: [
+        ...status.problems,
+        ...(lockProblem === undefined ? [] : [lockProblem]),
+        ...(this.ingress?.problems ?? []),
+      ],
     };
   }
 

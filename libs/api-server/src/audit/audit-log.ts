@@ -130,7 +130,8 @@ export class AuditLog {
       `${principal} ${address} ${rpc} ok ${entry.describeValues()}`,
     );
     if (throttled.passes) await entry.write('ok', throttled);
-    // A later record counts a merged call, which must not be recorded as one without a change.
+    // Earlier records of the same values stand for a merged call, and a later one counts it: the call
+    // must not be recorded as one without a change.
     entry.recorded = true;
   }
 

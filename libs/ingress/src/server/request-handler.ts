@@ -84,6 +84,8 @@ const CLIENT_GONE = 499;
 
 const createSender = createHttp1Sender();
 
+const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS);
+
 /** What is known of a request when its response has ended. */
 interface FinishedRequest {
   readonly requestId: string;
@@ -264,7 +266,7 @@ function endSpan(span: SampledSpan, finished: FinishedRequest): void {
 
 /** Clients of HTTP/2 may send any text as the method. */
 function toKnownMethod({ method = '' }: ClientRequest): string {
-  return METHODS.includes(method) ? method : '_OTHER';
+  return KNOWN_METHODS.has(method) ? method : '_OTHER';
 }
 
 function chooseSender(req: ClientRequest, upgrade: UpgradeRequest | undefined): Sender | Refusal {

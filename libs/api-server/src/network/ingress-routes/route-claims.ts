@@ -65,11 +65,29 @@ export function findCertificateConflict(
     return `route "${key}" has another certificate for ${nameHost(host)} already; leave out spec.tls, name the same certificate, or choose another host`;
   if (isSameNamespace || secret === '' || otherSpec.tls !== undefined) return undefined;
   // The other route is reached by TLS with the certificate of a wildcard or of every host, or not at
-  // all. Another namespace must not change this.
-  const known = before === undefined || getSecretName(before) === '' ? [] : listHosts(before);
-  const added = shared.find((each) => !known.includes(each));
+  // all. Another namespace must not change this, neither by the host nor by a wildcard for the host.
+  const known = before?.tls === undefined ? [] : listHosts(before);
+  const isCoveredBy = (hosts: readonly string[], name: string): boolean =>
+    hosts.some((each) => covers(each, name));
+  const added = listHosts(otherSpec).find(
+    (each) => isCoveredBy(listHosts(spec), each) && !isCoveredBy(known, each),
+  );
   if (added === undefined) return undefined;
-  return `route "${key}" of another namespace answers ${nameHost(added)} already; set spec.tls in that route, or choose another host`;
+  const remedy = shared.includes(added)
+    ? 'take the host out of that route first, or choose another host'
+    : 'set spec.tls in that route, or choose other hosts';
+  return `route "${key}" of another namespace answers ${nameHost(added)} already; ${remedy}`;
+}
+
+/** Returns true when a certificate for `host` is that of `name`, unless `name` has its own. */
+function covers(host: string, name: string): boolean {
+  if (host === name) return true;
+  return host.startsWith('*.') && !name.startsWith('*') && toWildcard(name) === host;
+}
+
+/** Returns the wildcard for a name: `*.example.com` for `shop.example.com`. */
+function toWildcard(name: string): string {
+  return `*${name.slice(Math.max(0, name.indexOf('.')))}`;
 }
 
 function nameHost(host: string): string {

@@ -280,11 +280,34 @@ describe('routes with a common host', () => {
     }
   });
 
+  it('keep the certificate of a host from wildcards of other namespaces', async () => {
+    const stranger = { namespace: 'other', ...secret('one') };
+    await create('web', {}, 'shop.a.b');
+    expect(await refusalOf(create('api', stranger, '*.a.b'))).toContain(
+      'route "default/web" of another namespace answers host shop.a.b already; set spec.tls in that route, or choose other hosts',
+    );
+    await create('api', stranger, '*.b');
+    await create('deep', stranger, '*.shop.a.b');
+    await client.deleteRoute({ name: 'web' });
+    await create('wild', stranger, '*.a.b');
+    await create('web', {}, 'shop.a.b');
+    const wild = { namespace: 'other', name: 'wild' };
+    await client.updateRoute({ ...wild, spec: { redirectToHttps: true } });
+  });
+
+  it('may replace the files of a route whose host others share', async () => {
+    await create('web', { tls: files });
+    await create('plain', { namespace: 'other' });
+    await client.updateRoute({
+      ...{ name: 'web', spec: secret('one'), updateMask: { paths: ['tls'] } },
+    });
+  });
+
   it('keep the certificate of a host from other namespaces, whose routes may join later', async () => {
     const stranger = { namespace: 'other', ...secret('one') };
     await create('web', {});
     const refused =
-      'route "default/web" of another namespace answers host a.b already; set spec.tls in that route, or choose another host';
+      'route "default/web" of another namespace answers host a.b already; take the host out of that route first, or choose another host';
     expect(await refusalOf(create('api', stranger))).toContain(refused);
     await create('api', stranger, 'c.d');
     const api = { namespace: 'other', name: 'api' };
