@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// A protoc plugin: writes the JSON Schema (draft 7) of a manifest (workloads, services, configs),
-// with the comments of the proto files as descriptions and the rules of buf.validate as
+// A protoc plugin: writes the JSON Schema (draft 7) of a manifest (workloads, services, routes,
+// configs), with the comments of the proto files as descriptions and the rules of buf.validate as
 // constraints. Editors read the schema, and so does `cloudlessctl explain`. Called by
 // `buf generate`, see buf.gen.yaml.
 import { ScalarType, getOption, hasOption } from '@bufbuild/protobuf';
@@ -11,6 +11,7 @@ import { field as fieldRules } from '@bufbuild/protovalidate/gen/buf/validate/va
 const MESSAGES = {
   workload: 'cloudless.api.WorkloadSpec',
   service: 'cloudless.api.CreateServiceRequest',
+  route: 'cloudless.api.CreateRouteRequest',
   config: 'cloudless.api.CreateConfigRequest',
 };
 const DNS_LABEL = '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$';
@@ -28,17 +29,23 @@ const FILE_MODES = ['SecretRef.mode', 'ConfigRef.mode'];
 const LONG_TYPES = [ScalarType.INT64, ScalarType.UINT64, ScalarType.SINT64];
 
 /** Returns the manifest schema of the messages of {@link MESSAGES}, and of those they contain. */
-export function createManifestSchema({ workload, service, config }) {
+export function createManifestSchema({ workload, service, route, config }) {
   const pending = [workload];
+  const label = { type: 'string', pattern: DNS_LABEL, maxLength: 63 };
   const kinds = {
     Workload: createKindSchema('Workload', {
-      name: { type: 'string', pattern: DNS_LABEL, maxLength: 63 },
+      name: label,
       fields: { spec: refTo(workload, 'The declared state of the workload. Required.') },
       required: ['spec'],
     }),
     Service: createKindSchema('Service', {
-      name: { type: 'string', pattern: DNS_LABEL, maxLength: 63 },
+      name: label,
       fields: toProperties(service, ['spec', 'labels', 'loadBalancer'], pending),
+      required: ['kind', 'spec'],
+    }),
+    Route: createKindSchema('Route', {
+      name: label,
+      fields: toProperties(route, ['spec', 'labels'], pending),
       required: ['kind', 'spec'],
     }),
     Config: {
@@ -62,7 +69,7 @@ export function createManifestSchema({ workload, service, config }) {
   return {
     $schema: 'http://json-schema.org/draft-07/schema#',
     title: 'Cloudless manifest',
-    description: 'A workload, service or config, or a list of them.',
+    description: 'A workload, service, route or config, or a list of them.',
     anyOf: [...kindRefs, { type: 'array', items: { anyOf: kindRefs } }],
     definitions: { ...kinds, ...definitions },
   };

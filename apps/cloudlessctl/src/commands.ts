@@ -90,7 +90,7 @@ const GROUPS: readonly Declaration[] = [
 const COMMANDS: readonly Declaration[] = [
   [
     'apply',
-    'create or update workloads, services and configs from manifests; prints the differences and the plan',
+    'create or update workloads, services, routes and configs from manifests; prints the differences and the plan',
     async () => (await import('./commands/workload/apply-command.js')).addApplyCommand,
   ],
   [

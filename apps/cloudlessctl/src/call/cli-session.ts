@@ -184,3 +184,16 @@ export function toMessageJson<Desc extends DescMessage>(
 ): JsonValue {
   return toJson(schema, message, { alwaysEmitImplicit: true });
 }
+
+/**
+ * Returns an object in the form of `-o json` that `apply` accepts: {@link toMessageJson}, and the
+ * kind of the object.
+ */
+export function toKindJson<Desc extends DescMessage>(
+  kind: string,
+  schema: Desc,
+  message: MessageShape<Desc>,
+): Record<string, JsonValue> {
+  const json = toMessageJson(schema, message) as Readonly<Record<string, JsonValue>>;
+  return { kind, ...json };
+}

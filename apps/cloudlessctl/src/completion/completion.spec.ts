@@ -64,9 +64,20 @@ const secrets: NonNullable<CliOptions['secrets']> = {
   }),
 };
 
+const network: NonNullable<CliOptions['network']> = {
+  listServices: ({ namespace }) => ({
+    services: [{ namespace, name: `api-${namespace}`, status: { readyEndpoints: 2 } }],
+  }),
+  listRoutes: ({ namespace }) => ({
+    routes: [{ namespace, name: `shop-${namespace}`, spec: { hosts: ['shop.example.com'] } }],
+  }),
+};
+
 /** Returns the lines that the completion scripts receive for the last of the words. */
 async function complete(...words: string[]): Promise<readonly string[]> {
-  const { stdout } = await runCli(['__complete', '--', ...words], { coordinator, agents, secrets });
+  const { stdout } = await runCli(['__complete', '--', ...words], {
+    ...{ coordinator, agents, secrets, network },
+  });
   return stdout.split('\n').filter((line) => line !== '');
 }
 
@@ -88,6 +99,10 @@ describe('shell completion', () => {
     { words: ['secret', 'token', 'revoke', ''], found: ['db'] },
     { words: ['route', 'update', 'shop', '--tls-certificate-secret', ''], found: ['db'] },
     { words: ['secret', 'token', 'revoke', 'prod/db', ''], found: ['prod-1', 'prod-2'] },
+    { words: ['service', 'update', ''], found: ['api-default'] },
+    { words: ['-n', 'prod', 'network', 'trace', 'web', ''], found: ['api-prod'] },
+    { words: ['route', 'delete', 'shop-default', ''], found: ['shop-default'] },
+    { words: ['-n', 'prod', 'route', 'describe', 's'], found: ['shop-prod'] },
     {
       words: ['get', ''],
       found: [

@@ -44,6 +44,8 @@ const LOOKUPS: Readonly<Partial<Record<ValueKind, Lookup>>> = {
   secret: findSecrets,
   accessToken: findAccessTokens,
   config: findConfigs,
+  service: findServices,
+  route: findRoutes,
   joinToken: findJoinTokens,
   credential: findCredentials,
   port: findPorts,
@@ -181,6 +183,28 @@ async function findConfigs(session: CliSession): Promise<readonly Candidate[]> {
     session.getCallOptions(LOOKUP_TIMEOUT_MS),
   );
   return configs.map(({ name, version }) => ({ value: name, description: `version ${version}` }));
+}
+
+async function findServices(session: CliSession): Promise<readonly Candidate[]> {
+  const { services } = await session.network.listServices(
+    { namespace: session.settings.namespace, pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return services.map(({ name, status }) => ({
+    value: name,
+    description: formatCount(status?.readyEndpoints ?? 0, 'ready endpoint'),
+  }));
+}
+
+async function findRoutes(session: CliSession): Promise<readonly Candidate[]> {
+  const { routes } = await session.network.listRoutes(
+    { namespace: session.settings.namespace, pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return routes.map(({ name, spec }) => ({
+    value: name,
+    description: shorten(spec?.hosts.join(', ') || 'every host'),
+  }));
 }
 
 async function findJoinTokens(session: CliSession): Promise<readonly Candidate[]> {

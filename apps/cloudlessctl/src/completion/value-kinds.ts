@@ -16,6 +16,8 @@ export type ValueKind =
   /** Ids of the access tokens of the secret that the first operand names. */
   | 'accessToken'
   | 'config'
+  | 'service'
+  | 'route'
   | 'joinToken'
   /** Credentials of the user of `--user`, or of the caller. */
   | 'credential'
@@ -59,6 +61,10 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
   'access-tokens': 'accessToken',
   config: 'config',
   configs: 'config',
+  'service-name': 'service',
+  'service-names': 'service',
+  'route-name': 'route',
+  'route-names': 'route',
   token: 'joinToken',
   tokens: 'joinToken',
   credentials: 'credential',
@@ -100,8 +106,7 @@ const KIND_BY_PLACEHOLDER: Readonly<Record<string, ValueKind>> = {
     ...['[name=][host:]number', '[name=]port', 'volume', 'check', 'labels', 'taints'],
     ...['count=file', 'workload=replicas', 'revision'],
     ...['pattern', 'cidr', 'user-name', 'server', 'context-name'],
-    ...['service-name', 'service-names', 'service-port', 'from'],
-    ...['route-name', 'route-names', 'hostname', 'name:port', 'prefix=name:port', 'node-path'],
+    ...['service-port', 'from', 'hostname', 'name:port', 'prefix=name:port', 'node-path'],
     ...['policy-names', 'reason', 'name[:option]', '[key=]path', 'audience'],
   ]),
 };

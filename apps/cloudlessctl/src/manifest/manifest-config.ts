@@ -1,7 +1,7 @@
 import { isScalar } from 'yaml';
 import { findValueProblem, type Values } from '../value-rules.js';
 import { describeNode, type Entry } from './yaml-reader.js';
-import type { ServiceEntries } from './manifest-service.js';
+import type { ObjectEntries } from './read-body.js';
 
 /** A config of a manifest. */
 export interface ManifestConfig {
@@ -28,7 +28,7 @@ export const CONFIG_KEYS: readonly string[] = [
  * @returns Undefined when there are problems, which are reported with the position of their field.
  */
 export function readConfigBody(
-  body: ServiceEntries,
+  body: ObjectEntries,
   id: { readonly namespace: string; readonly name: string } | undefined,
 ): ManifestConfig | undefined {
   const { reader, entries, prefix } = body;
@@ -69,14 +69,14 @@ export function readConfigBody(
 }
 
 function readMap(
-  { reader, document, prefix }: ServiceEntries,
+  { reader, document, prefix }: ObjectEntries,
   entry: Entry | undefined,
 ): readonly Entry[] {
   if (entry === undefined) return [];
   return reader.readEntries(document, entry.value, entry.keyNode, `${prefix}${entry.key}`) ?? [];
 }
 
-function readFlag({ reader, prefix }: ServiceEntries, entry: Entry | undefined): boolean {
+function readFlag({ reader, prefix }: ObjectEntries, entry: Entry | undefined): boolean {
   if (entry === undefined) return false;
   const value = isScalar(entry.value) ? entry.value.value : undefined;
   if (typeof value === 'boolean') return value;

@@ -15,6 +15,7 @@ const validate = compile('Workload');
 const validators: Readonly<Record<string, ReturnType<typeof compile>>> = {
   Workload: validate,
   Service: compile('Service'),
+  Route: compile('Route'),
   Config: compile('Config'),
 };
 /** Keywords for the structure of a manifest; the others bound values. */
@@ -49,11 +50,25 @@ describe('manifestSchema', () => {
     spec: { workload: 'web', ports: [{ port: 80 }] },
   };
 
+  const route = {
+    kind: 'Route',
+    name: 'shop',
+    labels: { app: 'shop' },
+    spec: {
+      hosts: ['shop.example.com'],
+      rules: [{ pathPrefix: '/', service: 'web', port: 'http', timeout: '90s', retries: 0 }],
+      tls: { certificateSecret: 'shop-tls' },
+      limits: { maxHeaderBytes: '16Ki', maxBodyBytes: '10Mi' },
+    },
+  };
+
   it.each([
     [workload, true],
     [service, true],
+    [route, true],
     [config, true],
-    [[workload, service, config], true],
+    [[workload, service, route, config], true],
+    [{ ...route, kind: undefined }, false],
     ['web', false],
     [{ ...config, kind: 'Secret' }, false],
     [{ ...workload, kind: 'Config' }, false],
@@ -125,6 +140,12 @@ describe('manifestSchema', () => {
     [{ kind: 'Config', name: 'a', data: {}, spec: {} }, 'must NOT have additional properties'],
     [{ kind: 'Config', name: 'a', data: {}, immutable: 'yes' }, '/immutable: must be boolean'],
     [{ kind: 'Service', name: 'a', spec: { ports: [{ port: 0 }] } }, '/port: must be >= 1'],
+    [{ kind: 'Route', name: 'a' }, "must have required property 'spec'"],
+    [{ kind: 'Route', name: 'a', spec: { host: 'b.c' } }, '/spec: must NOT have additional'],
+    [
+      { kind: 'Route', name: 'a', spec: { rules: [{ service: 'web', port: 80 }] } },
+      '/spec/rules/0/port: must be string',
+    ],
     [{ kind: 'Service', name: 'a', spec: { port: 80 } }, '/spec: must NOT have additional'],
   ])('refuses %j: %s', (manifest, problem) => {
     expect(problemsOf(manifest).join('\n')).toContain(problem);

@@ -46,6 +46,7 @@ describe('parseManifest', () => {
         expect(parse(JSON.stringify({ name: 'web', spec: json }, undefined, '\t'))).toEqual({
           workloads: [{ namespace: 'default', name: 'web', spec }],
           services: [],
+          routes: [],
           configs: [],
           problems: [],
         });
@@ -357,10 +358,10 @@ spec:
   });
 
   it.each([
-    { text: '', problem: 'web.yaml:1:1: contains no workload, service or config' },
+    { text: '', problem: 'web.yaml:1:1: contains no workload, service, route or config' },
     {
       text: '# only a comment\n',
-      problem: 'web.yaml:1:1: contains no workload, service or config',
+      problem: 'web.yaml:1:1: contains no workload, service, route or config',
     },
     { text: 'hello', problem: 'web.yaml:1:1: expected a map, got the string "hello"' },
     { text: 'spec: {}', problem: 'web.yaml:1:1: name: is missing' },
@@ -372,7 +373,8 @@ spec:
     },
     {
       text: 'kind: Pod\nname: a\nspec: {}',
-      problem: 'web.yaml:1:7: kind: expected Workload, Service or Config, got the string "Pod"',
+      problem:
+        'web.yaml:1:7: kind: expected Workload, Service, Route or Config, got the string "Pod"',
     },
     {
       text: 'apiVersion: v1\nname: a\nspec: {}',

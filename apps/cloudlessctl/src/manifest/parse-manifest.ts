@@ -8,6 +8,7 @@ import { OBJECT_NAME_RULE, isObjectName } from '../object-name.js';
 import { suggestKnown } from '../suggest.js';
 import { SERVICE_KEYS, readServiceBody, type ManifestService } from './manifest-service.js';
 import { CONFIG_KEYS, readConfigBody, type ManifestConfig } from './manifest-config.js';
+import { ROUTE_KEYS, readRouteBody, type ManifestRoute } from './manifest-route.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
 import type { Entry, Problem } from './yaml-reader.js';
@@ -23,6 +24,7 @@ export interface ManifestWorkload {
 export interface Manifest {
   readonly workloads: readonly ManifestWorkload[];
   readonly services: readonly ManifestService[];
+  readonly routes: readonly ManifestRoute[];
   readonly configs: readonly ManifestConfig[];
   readonly problems: readonly Problem[];
 }
@@ -31,29 +33,29 @@ export interface Manifest {
 type ManifestObject =
   | { readonly kind: 'Workload'; readonly value: ManifestWorkload }
   | { readonly kind: 'Service'; readonly value: ManifestService }
+  | { readonly kind: 'Route'; readonly value: ManifestRoute }
   | { readonly kind: 'Config'; readonly value: ManifestConfig };
 
 /** Kind of a document. */
 type ManifestKind = ManifestObject['kind'];
-const KINDS: readonly ManifestKind[] = ['Workload', 'Service', 'Config'];
+const KINDS: readonly ManifestKind[] = ['Workload', 'Service', 'Route', 'Config'];
 
 /** The command that takes the place of a document of each kind that manifests do not have. */
 const OTHER_KINDS: Readonly<Record<string, string>> = {
   Secret:
     'a manifest has no values of secrets; create the secret with: cloudlessctl secret create NAME --from-file KEY=PATH',
   Policy: 'apply policies with: cloudlessctl policy apply -f FILE',
-  Route: 'create routes with: cloudlessctl route create NAME',
 };
 
 /**
  * Parses a manifest: YAML or JSON with any number of documents `{ kind?, namespace?, name, spec }`
- * or lists of such maps. `kind` is Workload, the default, Service or Config; a service may also have
- * `labels` and `loadBalancer`, and a config has `data` instead of a spec. Keys that begin with `x-` beside `spec` are ignored: a place for
- * anchors.
+ * or lists of such maps. `kind` is Workload, the default, Service, Route or Config; a service may
+ * also have `labels` and `loadBalancer`, a route `labels`, and a config has `data` instead of a spec.
+ * Keys that begin with `x-` beside `spec` are ignored: a place for anchors.
  * @param file - File name for messages.
  * @param defaultNamespace - Namespace of documents without a namespace.
- * @returns The workloads, services and configs, and the problems of all documents. A file without any is a
- *   problem.
+ * @returns The workloads, services, routes and configs, and the problems of all documents. A file
+ *   without any is a problem.
  */
 export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace: string): Manifest {
   const reader = new YamlReader(file, bytes);
@@ -76,10 +78,11 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
     });
   }
   if (objects.length === 0 && reader.problems.length === 0)
-    reader.report(null, '', 'contains no workload, service or config');
+    reader.report(null, '', 'contains no workload, service, route or config');
   return {
     workloads: objects.flatMap((each) => (each.kind === 'Workload' ? [each.value] : [])),
     services: objects.flatMap((each) => (each.kind === 'Service' ? [each.value] : [])),
+    routes: objects.flatMap((each) => (each.kind === 'Route' ? [each.value] : [])),
     configs: objects.flatMap((each) => (each.kind === 'Config' ? [each.value] : [])),
     problems: reader.problems,
   };
@@ -89,12 +92,13 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
 const LIST_KEYS: Readonly<Record<string, ManifestKind>> = {
   workloads: 'Workload',
   services: 'Service',
+  routes: 'Route',
   configs: 'Config',
 };
 
 /**
  * Returns the nodes of the objects of a document: the document itself, the items of a list, or the
- * items of `workloads`, `services` or `configs`, as in the output of `get -o yaml`.
+ * items of `workloads`, `services`, `routes` or `configs`, as in the output of `get -o yaml`.
  * @returns `prefix`: path of the list; undefined when the document is one object. `kind`: kind of
  *   nodes that do not name theirs.
  */
@@ -128,7 +132,7 @@ interface DocumentContext {
 }
 
 /**
- * Reads one workload, service or config.
+ * Reads one workload, service, route or config.
  * @returns Undefined for an empty document, and when kind, name, namespace or spec is missing or not
  *   usable. An invalid field of the spec is reported and left out.
  */
@@ -172,6 +176,10 @@ function readDocument(
     const value = readServiceBody({ reader, document, entries, prefix }, id);
     return value === undefined ? undefined : { kind, value };
   }
+  if (kind === 'Route') {
+    const value = readRouteBody({ reader, document, entries, prefix }, id);
+    return value === undefined ? undefined : { kind, value };
+  }
   const json = readMessage(
     ...([reader, document, WorkloadSpecSchema] as const),
     ...([spec.value, spec.keyNode, `${prefix}spec`] as const),
@@ -195,6 +203,7 @@ function readKind(reader: YamlReader, entry: Entry, path: string): ManifestKind 
 const BODY_KEYS: Readonly<Record<ManifestKind, readonly string[]>> = {
   Workload: ['spec'],
   Service: SERVICE_KEYS,
+  Route: ROUTE_KEYS,
   Config: CONFIG_KEYS,
 };
 
@@ -208,7 +217,7 @@ function isKnownKey(key: string, bodyKeys: readonly string[]): boolean {
   );
 }
 
-/** Reads the name of a workload, service or namespace. */
+/** Reads the name of a workload, service, route or namespace. */
 function readLabel(reader: YamlReader, entry: Entry, path: string): string | undefined {
   const text = reader.readText(entry.value, entry.keyNode, path);
   if (text === undefined || isDnsLabel(text)) return text;

@@ -102,12 +102,14 @@ describe('the output of get as a manifest', () => {
         expect(parse(print(one))).toEqual({
           workloads: [toEntry(spec)],
           services: [],
+          routes: [],
           configs: [],
           problems: [],
         });
         expect(parse(print({ workloads: [one, two] }))).toEqual({
           workloads: [toEntry(spec), toEntry(spec, 'b')],
           services: [],
+          routes: [],
           configs: [],
           problems: [],
         });

@@ -1,8 +1,9 @@
 import { ScalarType, toJson } from '@bufbuild/protobuf';
-import type { DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
+import type { DescField, DescMessage, JsonValue, MessageShape } from '@bufbuild/protobuf';
 import {
   LoadBalancerConfigSchema,
   PolicySpecSchema,
+  RouteSpecSchema,
   ServiceSpecSchema,
   WorkloadSpecSchema,
 } from '@cloudless/api';
@@ -10,9 +11,11 @@ import { decodeText, type Values } from '../value-rules.js';
 import type { ManifestConfig } from './manifest-config.js';
 import { printYaml } from './print-yaml.js';
 import { FILE_MODES, isFileMode } from './read-scalar.js';
+import type { ManifestRoute } from './manifest-route.js';
 import type { ManifestService } from './manifest-service.js';
 import type { ManifestWorkload } from './parse-manifest.js';
 import type { ManifestPolicy } from './parse-policies.js';
+import type { ObjectId } from './read-body.js';
 
 /**
  * Formats workloads as a manifest with one document each. A document has only the fields that the
@@ -35,11 +38,9 @@ export function printManifests(workloads: readonly ManifestWorkload[]): string {
 /** Formats services as a manifest with one document each, as {@link printManifests}. */
 export function printServiceManifests(services: readonly ManifestService[]): string {
   return services
-    .map(({ namespace, name, spec, labels, loadBalancer }) =>
+    .map(({ loadBalancer, ...service }) =>
       printYaml({
-        ...{ kind: 'Service', namespace, name },
-        ...(Object.keys(labels).length === 0 ? {} : { labels }),
-        spec: toManifestMessage(ServiceSpecSchema, toJson(ServiceSpecSchema, spec)),
+        ...toLabelledDocument('Service', ServiceSpecSchema, service),
         ...(loadBalancer === undefined
           ? {}
           : {
@@ -51,6 +52,34 @@ export function printServiceManifests(services: readonly ManifestService[]): str
       }),
     )
     .join('---\n');
+}
+
+/** Formats routes as a manifest with one document each, as {@link printManifests}. */
+export function printRouteManifests(routes: readonly ManifestRoute[]): string {
+  return routes
+    .map((route) => printYaml(toLabelledDocument('Route', RouteSpecSchema, route)))
+    .join('---\n');
+}
+
+/** Returns the document of an object with labels beside its spec. */
+function toLabelledDocument<Desc extends DescMessage>(
+  kind: string,
+  schema: Desc,
+  {
+    namespace,
+    name,
+    labels,
+    spec,
+  }: ObjectId & {
+    readonly labels: Readonly<Record<string, string>>;
+    readonly spec: MessageShape<Desc>;
+  },
+): Record<string, unknown> {
+  return {
+    ...{ kind, namespace, name },
+    ...(Object.keys(labels).length === 0 ? {} : { labels }),
+    spec: toManifestMessage(schema, toJson(schema, spec)),
+  };
 }
 
 /** Formats configs as a manifest with one document each, as {@link printManifests}. */

@@ -14,13 +14,16 @@ import type { RootSchema } from '../json-schema.js';
 export const manifestSchema: RootSchema = {
  "$schema": "http://json-schema.org/draft-07/schema#",
  "title": "Cloudless manifest",
- "description": "A workload, service or config, or a list of them.",
+ "description": "A workload, service, route or config, or a list of them.",
  "anyOf": [
   {
    "$ref": "#/definitions/Workload"
   },
   {
    "$ref": "#/definitions/Service"
+  },
+  {
+   "$ref": "#/definitions/Route"
   },
   {
    "$ref": "#/definitions/Config"
@@ -34,6 +37,9 @@ export const manifestSchema: RootSchema = {
      },
      {
       "$ref": "#/definitions/Service"
+     },
+     {
+      "$ref": "#/definitions/Route"
      },
      {
       "$ref": "#/definitions/Config"
@@ -121,6 +127,58 @@ export const manifestSchema: RootSchema = {
     "loadBalancer": {
      "description": "Balancing of connections. Default: the defaults of LoadBalancerConfig.",
      "$ref": "#/definitions/LoadBalancerConfig"
+    }
+   },
+   "patternProperties": {
+    "^x-": {
+     "description": "Ignored: a place for YAML anchors."
+    }
+   },
+   "additionalProperties": false,
+   "required": [
+    "name",
+    "kind",
+    "spec"
+   ]
+  },
+  "Route": {
+   "description": "A route as `cloudlessctl apply` reads it from a file.",
+   "type": "object",
+   "properties": {
+    "kind": {
+     "description": "Kind of the object. Required.",
+     "const": "Route"
+    },
+    "namespace": {
+     "description": "Namespace of the route. Default: the namespace of the command line.",
+     "type": "string",
+     "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+     "maxLength": 63
+    },
+    "name": {
+     "description": "Name of the route, unique in its namespace. Required.",
+     "type": "string",
+     "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+     "maxLength": 63
+    },
+    "spec": {
+     "description": "The spec. Required.",
+     "$ref": "#/definitions/RouteSpec"
+    },
+    "labels": {
+     "description": "Labels of the route. At most 128.",
+     "type": "object",
+     "propertyNames": {
+      "minLength": 1,
+      "maxLength": 253,
+      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+     },
+     "additionalProperties": {
+      "type": "string",
+      "maxLength": 253,
+      "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
+     },
+     "maxProperties": 128
     }
    },
    "patternProperties": {
@@ -625,6 +683,57 @@ export const manifestSchema: RootSchema = {
      "type": "string",
      "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
      "x-unit": "duration"
+    }
+   },
+   "additionalProperties": false
+  },
+  "RouteSpec": {
+   "description": "What the user wants of a route.",
+   "type": "object",
+   "properties": {
+    "hosts": {
+     "description": "Host names of the requests: exact names such as `shop.example.com`, or names with one leading wildcard label such as `*.example.com`, in lower case and without a port. At most 16. Default: every host that no other route names.",
+     "type": "array",
+     "items": {
+      "type": "string",
+      "maxLength": 253
+     },
+     "maxItems": 16
+    },
+    "rules": {
+     "description": "Where the requests go. 1 to 32; the rule with the longest matching path prefix decides.",
+     "type": "array",
+     "items": {
+      "$ref": "#/definitions/RouteRule"
+     },
+     "maxItems": 32
+    },
+    "tls": {
+     "description": "TLS at the ingress listeners. Absent: the route is served without TLS only.",
+     "$ref": "#/definitions/RouteTls"
+    },
+    "redirectToHttps": {
+     "description": "Answers requests without TLS with a redirect to https. Needs `tls`. Default: false.",
+     "type": "boolean"
+    },
+    "limits": {
+     "description": "Limits of requests. Default: the defaults of RouteLimits.",
+     "$ref": "#/definitions/RouteLimits"
+    },
+    "nodeSelector": {
+     "description": "Labels that a node must have to serve the route, with their values. Default: empty, every node with an ingress listener.",
+     "type": "object",
+     "propertyNames": {
+      "minLength": 1,
+      "maxLength": 253,
+      "pattern": "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+     },
+     "additionalProperties": {
+      "type": "string",
+      "maxLength": 253,
+      "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
+     },
+     "maxProperties": 32
     }
    },
    "additionalProperties": false
@@ -1544,6 +1653,94 @@ export const manifestSchema: RootSchema = {
      "type": "integer",
      "minimum": 0,
      "maximum": 100
+    }
+   },
+   "additionalProperties": false
+  },
+  "RouteRule": {
+   "description": "Requests below one path prefix, and the service that answers them.",
+   "type": "object",
+   "properties": {
+    "pathPrefix": {
+     "description": "Beginning of the path, compared by whole segments: `/shop` covers `/shop` and `/shop/cart`, but not `/shopping`. A trailing `/` has no meaning. Default: `/`, every path.",
+     "type": "string",
+     "maxLength": 1024
+    },
+    "service": {
+     "description": "Name of a service in the namespace of the route. The service may be created later. Required.",
+     "type": "string",
+     "minLength": 1,
+     "maxLength": 63,
+     "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+    },
+    "port": {
+     "description": "Name or number of a TCP port of the service. Required.",
+     "type": "string",
+     "minLength": 1,
+     "maxLength": 63,
+     "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+    },
+    "timeout": {
+     "description": "Time until the response begins, 1 s to 1 h. Default: 60 s.",
+     "type": "string",
+     "pattern": "^(\\d+(\\.\\d{1,9})?(d|h|ms|m|s|us|ns))+$",
+     "x-unit": "duration"
+    },
+    "retries": {
+     "description": "Further attempts for a request without a body that no endpoint has received, 0 to 3. Default: 1.",
+     "type": "integer",
+     "minimum": 0,
+     "maximum": 3
+    }
+   },
+   "additionalProperties": false
+  },
+  "RouteTls": {
+   "description": "TLS of a route: a secret, or two files on every node that serves the route.",
+   "type": "object",
+   "properties": {
+    "certificateFile": {
+     "description": "Absolute path of a PEM file with the certificate for the hosts and its intermediates. Files belong to no namespace: the caller needs the role operator in the whole cluster.",
+     "type": "string",
+     "maxLength": 4096
+    },
+    "keyFile": {
+     "description": "Absolute path of the PEM file with the private key.",
+     "type": "string",
+     "maxLength": 4096
+    },
+    "certificateSecret": {
+     "description": "Name of a secret in the namespace of the route with the keys `tls.crt` and `tls.key` in PEM, which permits the audience `route/<namespace>.<route>`. Not with files. The nodes that serve the route receive new versions of the secret at once. Without `hosts`, the caller needs the role operator in the whole cluster.",
+     "type": "string",
+     "maxLength": 253
+    }
+   },
+   "additionalProperties": false
+  },
+  "RouteLimits": {
+   "description": "Limits of the requests of a route.",
+   "type": "object",
+   "properties": {
+    "maxHeaderBytes": {
+     "description": "Largest size of the headers of a request, bytes, 1024 to 65536. Default: 16384.",
+     "type": [
+      "integer",
+      "string"
+     ],
+     "pattern": "^\\d+(\\.\\d+)?([kKMGTP]?|[KMGTP]i)$",
+     "x-unit": "bytes",
+     "minimum": 1024,
+     "maximum": 65536
+    },
+    "maxBodyBytes": {
+     "description": "Largest size of the body of a request, bytes. Default: 0, no limit.",
+     "type": [
+      "integer",
+      "string"
+     ],
+     "pattern": "^\\d+(\\.\\d+)?([kKMGTP]?|[KMGTP]i)$",
+     "x-unit": "bytes",
+     "minimum": 0
     }
    },
    "additionalProperties": false

@@ -325,7 +325,7 @@ spec: { image: a, configs: [{ name: new }] }
     ['kind: Config\nname: app\ndata: { a: b }\nspec: {}', 'spec: unknown key'],
     [
       'kind: Secret\nname: db\ndata: { a: b }',
-      'kind: expected Workload, Service or Config, got the string "Secret"; a manifest has no values of secrets; create the secret with: cloudlessctl secret create NAME --from-file KEY=PATH',
+      'kind: expected Workload, Service, Route or Config, got the string "Secret"; a manifest has no values of secrets; create the secret with: cloudlessctl secret create NAME --from-file KEY=PATH',
     ],
   ])('refuses %j', async (text, message) => {
     const result = await runCli(['apply', '-f', 'a.yaml'], { files: { 'a.yaml': text } });

@@ -1,6 +1,6 @@
 import type { JsonValue } from '@bufbuild/protobuf';
 import { ConfigSchema, type Config } from '@cloudless/api';
-import { toMessageJson } from '../../call/cli-session.js';
+import { toKindJson } from '../../call/cli-session.js';
 import { createUsageFailure } from '../../call/failure.js';
 import type { Invocation } from '../../command-tree.js';
 import { printConfigManifests, toConfigData } from '../../manifest/print-manifest.js';
@@ -26,8 +26,7 @@ export const CONFIG_KIND: ObjectKind<Config> = {
 
 /** Returns a config in the form of `-o json`, which `apply` accepts: values are texts, or base64. */
 export function toConfigJson(config: Config): JsonValue {
-  const json = toMessageJson(ConfigSchema, config) as Readonly<Record<string, JsonValue>>;
-  return { kind: 'Config', ...json, ...toConfigData(config.data) };
+  return { ...toKindJson('Config', ConfigSchema, config), ...toConfigData(config.data) };
 }
 
 /** Lists the configs of a namespace, or of all namespaces with `--all-namespaces`. */

@@ -161,7 +161,8 @@ describe('cloudlessctl get replicas', () => {
     },
     {
       argv: ['-o', 'manifest'],
-      message: '-o manifest applies to workloads, services, configs and policies, not to replicas',
+      message:
+        '-o manifest applies to workloads, services, routes, configs and policies, not to replicas',
       exitCode: 2,
     },
     {

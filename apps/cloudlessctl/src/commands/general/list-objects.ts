@@ -81,7 +81,7 @@ export async function printObjects<Item>(
 function checkManifestKind<Item>(session: CliSession, kind: ObjectKind<Item>): void {
   if (session.settings.output === 'manifest' && kind.formatManifests === undefined)
     throw createUsageFailure(
-      `-o manifest applies to workloads, services, configs and policies, not to ${kind.plural}`,
+      `-o manifest applies to workloads, services, routes, configs and policies, not to ${kind.plural}`,
     );
 }
 

@@ -9,15 +9,10 @@ import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatPlannedChanges } from '../../views/stored-plan-view.js';
 import { formatObjectName } from '../../object-name.js';
-import {
-  formatConfigChanges,
-  toConfigChangesJson,
-  type ConfigChange,
-} from '../config/plan-configs.js';
+import { formatConfigChanges } from '../config/plan-configs.js';
 import { hasFlag, getTextOption } from '../options.js';
-import { formatServiceChanges, toServiceChangesJson } from '../service/apply-services.js';
+import { formatRouteName } from '../route/find-route.js';
 import { formatServiceName } from '../service/find-service.js';
-import type { ServiceChange } from '../service/plan-services.js';
 import { confirmChanges, type Confirmation } from './confirm-change.js';
 import { executeStoredPlan, isPlanId } from './execute-plan.js';
 import {
@@ -27,6 +22,7 @@ import {
   predictChanges,
   type ChangeInit,
 } from './predict-changes.js';
+import { NO_OBJECT_CHANGES, printPrediction, type ObjectChanges } from './show-changes.js';
 
 /** Adds the options of every command that makes changes: how to preview and to confirm them. */
 export function addChangeOptions(command: Command): Command {
@@ -57,18 +53,15 @@ export async function handleChangeOptions(
   invocation: Invocation,
   createChanges: CreateChanges,
   confirmation: Confirmation = {},
-  others?: OtherChanges,
+  readOthers?: ReadOthers,
 ): Promise<boolean> {
-  if (await handlePreviewOptions(invocation, createChanges, others)) return true;
+  if (await handlePreviewOptions(invocation, createChanges, readOthers)) return true;
   await confirmChanges(invocation, await createChanges(), confirmation);
   return false;
 }
 
-/** The changes that a command would make of other objects than workloads. Default: none. */
-export interface OtherChanges {
-  readonly readServices?: () => Promise<readonly ServiceChange[]>;
-  readonly readConfigs?: () => Promise<readonly ConfigChange[]>;
-}
+/** Returns the changes that a command would make of other objects than workloads. */
+export type ReadOthers = () => Promise<ObjectChanges>;
 
 /**
  * Handles `--plan-id`, `--dry-run` and `--plan`.
@@ -77,7 +70,7 @@ export interface OtherChanges {
 export async function handlePreviewOptions(
   invocation: Invocation,
   createChanges: CreateChanges,
-  { readServices, readConfigs }: OtherChanges = {},
+  readOthers: ReadOthers = async () => NO_OBJECT_CHANGES,
 ): Promise<boolean> {
   const { session } = invocation;
   const planId = getTextOption(invocation, 'planId');
@@ -99,18 +92,18 @@ export async function handlePreviewOptions(
       `${flag} changes nothing; ${isPlan ? 'use --request-id with --plan-id' : 'remove --request-id'}`,
     );
   const changes = await createChanges();
-  const services = (await readServices?.()) ?? [];
-  const configs = (await readConfigs?.()) ?? [];
+  const others = await readOthers();
   const [other] = [
-    ...services.map(formatServiceName),
-    ...configs.map((config) => formatObjectName('config', config)),
+    ...others.services.map(formatServiceName),
+    ...others.routes.map(formatRouteName),
+    ...others.configs.map((config) => formatObjectName('config', config)),
   ];
   if (isPlan && other !== undefined)
     throw createUsageFailure(
       `a stored plan contains workloads only, and the manifests contain ${other}; use --dry-run, or keep the workloads in files of their own`,
     );
   if (isPlan) await printPlan(session, await storePlan(session, changes));
-  else await printPreview(session, changes, services, configs);
+  else await printPreview(session, changes, others);
   return true;
 }
 
@@ -118,14 +111,14 @@ export async function handlePreviewOptions(
 async function printPreview(
   session: CliSession,
   changes: readonly ChangeInit[],
-  services: readonly ServiceChange[],
-  configs: readonly ConfigChange[],
+  others: ObjectChanges,
 ): Promise<void> {
+  const { configs } = others;
   if (configs.length === 0)
-    return printPrediction(session, await predictChanges(session, changes), services);
+    return printPrediction(session, await predictChanges(session, changes), others);
   const { plans, waiting } = await predictBeforeConfigs(session, changes);
   if (!session.isStructured) await session.print(formatConfigChanges(configs, session.style));
-  await printPrediction(session, plans, services, configs);
+  await printPrediction(session, plans, others);
   for (const subject of waiting)
     await session.printNotice(`${subject}: not predicted, because a config does not exist yet`);
 }
@@ -163,33 +156,6 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
   if (!isPlanId(id))
     throw createUsageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
   await executeStoredPlan(invocation, id);
-}
-
-/**
- * Prints predictions. In JSON or YAML, one prediction is an object, several are a list; with
- * services or configs, the object has a list of each.
- */
-export async function printPrediction(
-  session: CliSession,
-  plans: readonly Plan[],
-  services: readonly ServiceChange[] = [],
-  configs: readonly ConfigChange[] = [],
-): Promise<void> {
-  const [only] = plans;
-  if (!session.isStructured)
-    await session.print(
-      formatServiceChanges(services, session.style) +
-        plans.map((plan) => formatPlannedChanges(plan, session.style)).join(''),
-    );
-  else if (services.length + configs.length > 0)
-    await session.printValue({
-      plans: plans.map((plan) => toMessageJson(PlanSchema, plan)),
-      ...(services.length === 0 ? {} : { services: toServiceChangesJson(services) }),
-      ...(configs.length === 0 ? {} : { configs: toConfigChangesJson(configs) }),
-    });
-  else if (plans.length === 1 && only !== undefined)
-    await session.printValue(toMessageJson(PlanSchema, only));
-  else await session.printValue({ plans: plans.map((plan) => toMessageJson(PlanSchema, plan)) });
 }
 
 async function printPlan(session: CliSession, plan: Plan): Promise<void> {

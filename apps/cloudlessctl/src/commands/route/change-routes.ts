@@ -1,11 +1,11 @@
-import { RouteSchema, type Route } from '@cloudless/api';
-import { toMessageJson } from '../../call/cli-session.js';
+import type { Route } from '@cloudless/api';
 import { createUsageFailure } from '../../call/failure.js';
 import type { Invocation } from '../../command-tree.js';
 import { readRouteFlags } from '../../flags/route-flags.js';
 import { changeEach } from '../change-each.js';
 import { requireOperand } from '../options.js';
-import { formatRouteName, parseRouteName } from './find-route.js';
+import { formatRouteName, parseRouteName, printRouteStatus } from './find-route.js';
+import { ROUTE_KIND } from './show-routes.js';
 
 /** Creates a route from flags. */
 export async function createRoute(invocation: Invocation): Promise<void> {
@@ -57,8 +57,6 @@ export async function deleteRoutes(invocation: Invocation): Promise<void> {
 }
 
 async function reportRoute({ session }: Invocation, route: Route, change: string): Promise<void> {
-  const problems = (route.status?.conditions ?? []).filter(({ holds }) => !holds);
-  await session.printStatus(`${formatRouteName(route)}: ${change}`);
-  for (const { message } of problems) await session.printStatus(`note: ${message}`);
-  if (session.isStructured) await session.printValue(toMessageJson(RouteSchema, route));
+  await printRouteStatus(session, route, change);
+  if (session.isStructured) await session.printValue(ROUTE_KIND.toJson(route));
 }

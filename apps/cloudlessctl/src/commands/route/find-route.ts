@@ -40,3 +40,17 @@ export async function findRoute(session: CliSession, name: RouteName): Promise<R
     throw new CliFailure(ExitCode.notFound, `${reason.rawMessage}${hint}`, { cause: reason });
   }
 }
+
+/**
+ * Prints the status line of a change, and the conditions of the route that do not hold.
+ * @param change - The change, for example `created`.
+ */
+export async function printRouteStatus(
+  session: CliSession,
+  route: Route,
+  change: string,
+): Promise<void> {
+  await session.printStatus(`${formatRouteName(route)}: ${change}`);
+  for (const { holds, message } of route.status?.conditions ?? [])
+    if (!holds) await session.printStatus(`note: ${message}`);
+}

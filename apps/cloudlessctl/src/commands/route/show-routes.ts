@@ -1,6 +1,9 @@
-import { RouteSchema, type Route } from '@cloudless/api';
-import { toMessageJson } from '../../call/cli-session.js';
+import { create } from '@bufbuild/protobuf';
+import { RouteSchema, RouteSpecSchema, type Route } from '@cloudless/api';
+import { toKindJson } from '../../call/cli-session.js';
 import type { Invocation } from '../../command-tree.js';
+import type { ManifestRoute } from '../../manifest/manifest-route.js';
+import { printRouteManifests } from '../../manifest/print-manifest.js';
 import { formatRouteDescription, formatRouteTable } from '../../views/route-view.js';
 import { printObjects, type ObjectKind } from '../general/list-objects.js';
 import { getTextOption, hasFlag, requireOperand } from '../options.js';
@@ -8,13 +11,23 @@ import { listAllPages } from '../page.js';
 import { findRoute, parseRouteName } from './find-route.js';
 
 /** Names, fields and columns of routes in lists. */
-const ROUTE_KIND: ObjectKind<Route> = {
+export const ROUTE_KIND: ObjectKind<Route> = {
   plural: 'routes',
   fields: RouteSchema.fields.map(({ jsonName }) => jsonName),
-  toJson: (route) => toMessageJson(RouteSchema, route),
+  toJson: (route) => toKindJson('Route', RouteSchema, route),
+  formatManifests: (routes) => printRouteManifests(routes.map(toManifest)),
   formatTable: (routes, { nowMs, style, settings }) =>
     formatRouteTable(routes, nowMs, style, settings.output === 'wide'),
 };
+
+function toManifest({
+  namespace,
+  name,
+  labels,
+  spec = create(RouteSpecSchema),
+}: Route): ManifestRoute {
+  return { namespace, name, spec, labels };
+}
 
 /** Lists the routes of a namespace, or of all namespaces with `--all-namespaces`. */
 export async function listRoutes(invocation: Invocation): Promise<void> {
@@ -47,6 +60,6 @@ export async function describeRoute(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const text = requireOperand(invocation, 0, 'name of the route');
   const route = await findRoute(session, parseRouteName(text, session.settings.namespace));
-  if (session.isStructured) return session.printValue(toMessageJson(RouteSchema, route));
+  if (session.isStructured) return session.printValue(ROUTE_KIND.toJson(route));
   await session.print(formatRouteDescription(route, session.style));
 }

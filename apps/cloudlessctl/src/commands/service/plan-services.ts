@@ -1,13 +1,10 @@
-import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
-import { Code, ConnectError } from '@connectrpc/connect';
+import { clone, create } from '@bufbuild/protobuf';
 import {
   ServiceSchema,
   ServiceSpecSchema,
   checkSameKind,
-  diffMessage,
   withBalancingDefaults,
   withServiceDefaults,
-  type FieldChangeSchema,
   type Service,
   type ServiceSpec,
 } from '@cloudless/api';
@@ -15,29 +12,11 @@ import { InvalidInputError } from '@cloudless/base';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import type { ManifestService } from '../../manifest/manifest-service.js';
-import { formatServiceName, type ServiceName } from './find-service.js';
-
-/** A change of a field, as plans of workloads have. */
-type FieldChangeInit = Required<
-  Pick<
-    Exclude<MessageInitShape<typeof FieldChangeSchema>, { $typeName: string }>,
-    'path' | 'before' | 'after'
-  >
->;
+import { getIfExists, toPutChange, type ObjectChange } from '../objects/object-change.js';
+import { formatServiceName } from './find-service.js';
 
 /** Changes of one service by a manifest. */
-export type ServiceChange = ServiceName &
-  (
-    | {
-        readonly action: 'CREATE' | 'UPDATE' | 'NOTHING';
-        readonly wanted: ManifestService;
-        /** Undefined: the service does not exist. */
-        readonly current: Service | undefined;
-        /** Fields that change, with paths from the manifest on. */
-        readonly fields: readonly FieldChangeInit[];
-      }
-    | { readonly action: 'DELETE' }
-  );
+export type ServiceChange = ObjectChange<ManifestService, Service>;
 
 /**
  * Compares services of manifests with those of the cluster. Nothing is changed.
@@ -52,7 +31,10 @@ export async function planServices(
   const changes: ServiceChange[] = [];
   const refusals: string[] = [];
   for (const wanted of services) {
-    const current = await getServiceIfExists(session, wanted);
+    const { namespace, name } = wanted;
+    const current = await getIfExists(
+      session.network.getService({ namespace, name }, session.getCallOptions()),
+    );
     const refusal = current === undefined ? undefined : findRefusal(current, wanted);
     if (refusal !== undefined) refusals.push(`${formatServiceName(wanted)}: ${refusal}`);
     changes.push(compareService(wanted, current));
@@ -60,18 +42,6 @@ export async function planServices(
   if (refusals.length > 0)
     throw new CliFailure(ExitCode.conflict, [`${consequence}:`, ...refusals].join('\n'));
   return changes;
-}
-
-async function getServiceIfExists(
-  session: CliSession,
-  { namespace, name }: ServiceName,
-): Promise<Service | undefined> {
-  try {
-    return await session.network.getService({ namespace, name }, session.getCallOptions());
-  } catch (reason) {
-    if (reason instanceof ConnectError && reason.code === Code.NotFound) return undefined;
-    throw reason;
-  }
 }
 
 /** Returns why a service cannot become what its manifest says; undefined when it can. */
@@ -90,31 +60,22 @@ function findRefusal(current: Service, { spec }: ManifestService): string | unde
 }
 
 function compareService(wanted: ManifestService, current: Service | undefined): ServiceChange {
-  const { namespace, name, labels } = wanted;
   const spec = withServiceDefaults(wanted.spec);
   if (current !== undefined) keepNodePorts(getSpec(current), spec);
-  const before = create(
-    ServiceSchema,
+  const before =
     current === undefined
       ? {}
       : {
           spec: getSpec(current),
           labels: current.labels,
           loadBalancer: withBalancingDefaults(current.loadBalancer),
-        },
-  );
+        };
   const hasBalancing = current !== undefined || wanted.loadBalancer !== undefined;
-  const after = create(ServiceSchema, {
-    ...{ spec, labels },
+  const after = {
+    ...{ spec, labels: { ...wanted.labels } },
     ...(hasBalancing ? { loadBalancer: withBalancingDefaults(wanted.loadBalancer) } : {}),
-  });
-  const fields = diffMessage(ServiceSchema, before, after).map((difference) => ({
-    path: difference.path,
-    before: difference.before === undefined ? '' : JSON.stringify(difference.before),
-    after: difference.after === undefined ? '' : JSON.stringify(difference.after),
-  }));
-  const action = current === undefined ? 'CREATE' : fields.length > 0 ? 'UPDATE' : 'NOTHING';
-  return { namespace, name, action, current, fields, wanted: { ...wanted, spec } };
+  };
+  return toPutChange(ServiceSchema, { ...wanted, spec }, current, [before, after]);
 }
 
 /** Keeps the ports of nodes that the coordinator has chosen, where the manifest names none. */

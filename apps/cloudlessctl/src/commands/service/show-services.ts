@@ -1,4 +1,4 @@
-import { create, equals, type JsonValue } from '@bufbuild/protobuf';
+import { create, equals } from '@bufbuild/protobuf';
 import {
   LoadBalancerConfigSchema,
   ResolveServiceResponseSchema,
@@ -11,7 +11,7 @@ import {
   type ServiceEndpoint,
 } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
-import { toMessageJson } from '../../call/cli-session.js';
+import { toKindJson, toMessageJson } from '../../call/cli-session.js';
 import type { ManifestService } from '../../manifest/manifest-service.js';
 import { printServiceManifests } from '../../manifest/print-manifest.js';
 import { formatFields, formatSections } from '../../views/sections.js';
@@ -30,20 +30,11 @@ import { findService, listServiceEndpoints, parseServiceName } from './find-serv
 export const SERVICE_KIND: ObjectKind<Service> = {
   plural: 'services',
   fields: [...ServiceSchema.fields, ...ServiceStatusSchema.fields].map(({ jsonName }) => jsonName),
-  toJson: toServiceJson,
+  toJson: (service) => toKindJson('Service', ServiceSchema, service),
   formatManifests: (services) => printServiceManifests(services.map(toManifest)),
   formatTable: (services, { nowMs, style, settings }) =>
     formatServiceTable(services, nowMs, style, settings.output === 'wide'),
 };
-
-/** Returns a service in the form of `-o json`, which `apply` accepts: `kind` names the kind. */
-function toServiceJson(service: Service): JsonValue {
-  return { kind: 'Service', ...toJsonObject(toMessageJson(ServiceSchema, service)) };
-}
-
-function toJsonObject(json: JsonValue): Record<string, JsonValue> {
-  return typeof json === 'object' && json !== null && !Array.isArray(json) ? json : {};
-}
 
 function toManifest(service: Service): ManifestService {
   const { namespace, name, labels, loadBalancer, spec = create(ServiceSpecSchema) } = service;

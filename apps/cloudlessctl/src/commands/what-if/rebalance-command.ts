@@ -6,6 +6,7 @@ import { addNotes } from '../../help/help-format.js';
 import { formatProposedMoves } from '../../views/proposed-moves-view.js';
 import { getTextOption } from '../options.js';
 import { addChangeOptions, handlePreviewOptions } from '../plan/plan-options.js';
+import { NO_OBJECT_CHANGES } from '../plan/show-changes.js';
 import type { ChangeInit } from '../plan/predict-changes.js';
 import { applyChanges } from '../workload/apply-changes.js';
 
@@ -44,7 +45,7 @@ async function rebalance(invocation: Invocation): Promise<void> {
   if (proposal.moves.length === 0) return;
   const changes = toChanges(proposal.moves);
   if (await handlePreviewOptions(invocation, () => changes)) return;
-  await applyChanges(invocation, { workloads: changes, services: [], configs: [] });
+  await applyChanges(invocation, { ...NO_OBJECT_CHANGES, workloads: changes });
 }
 
 async function printProposal(

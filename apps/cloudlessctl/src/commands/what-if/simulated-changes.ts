@@ -12,6 +12,7 @@ import { parseWorkloadName } from '../../names.js';
 import { readMessage } from '../../manifest/read-message.js';
 import { YamlReader, formatProblem } from '../../manifest/yaml-reader.js';
 import { getListOption } from '../options.js';
+import { formatRouteName } from '../route/find-route.js';
 import { formatServiceName } from '../service/find-service.js';
 import { readFiles, readManifests } from '../workload/read-manifests.js';
 
@@ -41,13 +42,17 @@ export async function readSimulatedChanges(
       description: `${verb} ${value}`,
     }));
   const paths = list('apply');
-  const { workloads, services } =
+  const { workloads, services, routes } =
     paths.length === 0
-      ? { workloads: [], services: [] }
+      ? { workloads: [], services: [], routes: [] }
       : await readManifests(session, paths, 'nothing was simulated');
   for (const service of services)
     await session.printNotice(
       `${formatServiceName(service)}: not simulated, a service needs no place on a node`,
+    );
+  for (const route of routes)
+    await session.printNotice(
+      `${formatRouteName(route)}: not simulated, a route needs no place on a node`,
     );
   const added: DescribedChange[] = [];
   for (const text of list('addNodes')) added.push(await readAddedNodes(session, text));

@@ -6,8 +6,8 @@ import type { Invocation } from '../../command-tree.js';
 import { isTransient } from '../../call/call-failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { CliFailure, ExitCode } from '../../call/failure.js';
+import { formatObjectName } from '../../object-name.js';
 import { formatCount } from '../../output/human.js';
-import { formatPlannedChanges } from '../../views/stored-plan-view.js';
 import { waitUntilDeleted, waitUntilSettled } from '../../wait/wait-workload.js';
 import { hasFlag } from '../options.js';
 import { getWaitOptions } from '../wait-options.js';
@@ -24,12 +24,18 @@ import {
   predictEach,
   type ChangeInit,
 } from '../plan/predict-changes.js';
+import { showChanges, type ObjectChanges } from '../plan/show-changes.js';
 import { applyConfigs, deleteConfig } from '../config/apply-configs.js';
-import { formatConfigChanges, type ConfigChange } from '../config/plan-configs.js';
+import { formatConfigChanges } from '../config/plan-configs.js';
 import { toConfigJson } from '../config/show-configs.js';
+import { executeChanges } from '../objects/execute-changes.js';
+import { isDeletion, isPut } from '../objects/object-change.js';
+import { ROUTE_CHANGES } from '../route/apply-routes.js';
+import { formatRouteName } from '../route/find-route.js';
+import { ROUTE_KIND } from '../route/show-routes.js';
 import { waitForRollouts } from '../values/workload-uses.js';
-import { executeServiceChanges, formatServiceChanges } from '../service/apply-services.js';
-import type { ServiceChange } from '../service/plan-services.js';
+import { SERVICE_CHANGES } from '../service/apply-services.js';
+import { formatServiceName } from '../service/find-service.js';
 import { SERVICE_KIND } from '../service/show-services.js';
 import { WORKLOAD_KIND, printWorkloads } from './list-workloads.js';
 
@@ -45,18 +51,18 @@ interface ShownPlan {
   plan: Plan;
 }
 
-/** Changes of workloads, services and configs that one apply makes. */
-export interface ManifestChanges {
+/** All changes that one apply makes. */
+export interface ManifestChanges extends ObjectChanges {
   readonly workloads: readonly ChangeInit[];
-  readonly services: readonly ServiceChange[];
-  readonly configs: readonly ConfigChange[];
 }
 
 /**
  * Shows the plan of all changes, asks when it has warnings or deletes objects, and executes it:
- * services before workloads, deletions of services and configs last. Configs are changed first: the
- * plan of a workload needs the configs that the workload uses. More changes of workloads than one plan may
- * contain are executed in groups, one after the other.
+ * services before workloads, then routes, deletions of services and configs last. Configs are changed
+ * first: the plan of a workload needs the configs that the workload uses. Routes are changed when the
+ * workloads are, with `--wait` when these are complete: a route that changes its service leads to
+ * replicas that exist, and no route leads to a service that is deleted. More changes of workloads
+ * than one plan may contain are executed in groups, one after the other.
  * @throws {@link CliFailure} with exit code 9 when the plan is not confirmed, with exit code 4 when
  *   its outcome has changed since it was confirmed.
  */
@@ -77,24 +83,51 @@ export async function applyChanges(
       ) ?? (await session.client.getWorkload({ namespace, name }, session.getCallOptions())),
     );
   }
-  const final: Workload[] = [];
-  for (const workload of workloads)
-    final.push(
-      hasFlag(invocation, 'wait') ? await waitUntilApplied(invocation, workload) : workload,
-    );
-  if (hasFlag(invocation, 'wait')) {
-    const uses = changes.configs.flatMap((change) => ('uses' in change ? change.uses : []));
-    await waitForRollouts(session, uses, getWaitOptions(invocation));
-  }
+  const final = hasFlag(invocation, 'wait')
+    ? await waitUntilAllApplied(invocation, workloads, changes)
+    : workloads;
+  const routes = await executeChanges(session, ROUTE_CHANGES, changes.routes, applied.counts);
+  await executeChanges(session, SERVICE_CHANGES, changes.services.filter(isDeletion));
   for (const change of changes.configs)
     if (change.action === 'DELETE') await deleteConfig(session, change);
   if (!session.isStructured) return;
+  const list = (name: string, hasChanges: boolean, items: readonly JsonValue[]) =>
+    hasChanges ? { [name]: [...items] } : {};
   await printApplied(session, final, {
-    ...(changes.services.length === 0
-      ? {}
-      : { services: applied.services.map(SERVICE_KIND.toJson) }),
-    ...(changes.configs.length === 0 ? {} : { configs: configs.map(toConfigJson) }),
+    ...list('services', changes.services.length > 0, applied.services.map(SERVICE_KIND.toJson)),
+    ...list('routes', changes.routes.length > 0, routes.map(ROUTE_KIND.toJson)),
+    ...list('configs', changes.configs.length > 0, configs.map(toConfigJson)),
   });
+}
+
+/**
+ * Waits until the workloads are complete, and the rollouts of changed configs. When the wait fails,
+ * names the changes that are therefore not made.
+ */
+async function waitUntilAllApplied(
+  invocation: Invocation,
+  workloads: readonly Workload[],
+  { services, routes, configs }: ManifestChanges,
+): Promise<readonly Workload[]> {
+  const { session } = invocation;
+  const final: Workload[] = [];
+  try {
+    for (const workload of workloads) final.push(await waitUntilApplied(invocation, workload));
+    const uses = configs.flatMap((change) => ('uses' in change ? change.uses : []));
+    await waitForRollouts(session, uses, getWaitOptions(invocation));
+    return final;
+  } catch (reason) {
+    const left = [
+      ...routes.filter(({ action }) => action !== 'NOTHING').map(formatRouteName),
+      ...services.filter(isDeletion).map(formatServiceName),
+      ...configs.filter(isDeletion).map((config) => formatObjectName('config', config)),
+    ];
+    if (left.length > 0)
+      await session.printNotice(
+        `cloudlessctl: not applied, because the workloads are not complete: ${left.join(', ')}`,
+      );
+    throw reason;
+  }
 }
 
 /** Prints the objects of an apply in JSON or YAML. Without other kinds, only workloads. */
@@ -132,9 +165,11 @@ async function requirePredictions(
 interface AppliedObjects {
   readonly workloads: readonly Workload[];
   readonly services: readonly Service[];
+  /** Numbers of the objects that were changed, in words: `1 service`. */
+  readonly counts: readonly string[];
 }
 
-/** Shows the changes, confirms and executes them. */
+/** Shows all changes, confirms them, and executes those of services and workloads. */
 async function confirmAndExecute(
   invocation: Invocation,
   changes: ManifestChanges,
@@ -146,14 +181,13 @@ async function confirmAndExecute(
     for (const group of groupChanges(changes.workloads))
       shown.push({ changes: group, plan: await createPlan(session, group, false) });
   const plans = shown.map(({ plan }) => plan);
-  await showPlans(session, shown.length > 0 ? plans : predicted, changes.services);
-  const deletedConfigs = changes.configs.filter(({ action }) => action === 'DELETE');
-  if (!session.isStructured)
-    await session.print(formatConfigChanges(deletedConfigs, session.style));
+  if (!session.isStructured) {
+    await showChanges(session, shown.length > 0 ? plans : predicted, changes);
+    await session.print(formatConfigChanges(changes.configs.filter(isDeletion), session.style));
+  }
   const wasAsked = await confirmApply(invocation, plans, changes);
-  const isDeletion = ({ action }: ServiceChange): boolean => action === 'DELETE';
-  const puts = changes.services.filter((change) => !isDeletion(change));
-  const services = await executeServiceChanges(session, puts);
+  const puts = changes.services.filter(isPut);
+  const services = await executeChanges(session, SERVICE_CHANGES, puts);
   const changedServices = puts.filter(({ action }) => action !== 'NOTHING').length;
   const workloads: Workload[] = [];
   for (const [index, group] of shown.entries()) {
@@ -161,10 +195,7 @@ async function confirmAndExecute(
       const context = { index, groups: shown.length, wasAsked, changedServices };
       workloads.push(...(await executeGroup(invocation, group, context)));
     } catch (reason) {
-      const before = [
-        ...(changedServices > 0 ? [formatCount(changedServices, 'service')] : []),
-        ...(index > 0 ? [formatCount(workloads.length, 'workload')] : []),
-      ];
+      const before = formatCounts(changedServices, workloads.length);
       if (before.length > 0)
         await session.printNotice(
           `cloudlessctl: applied before the failure: ${before.join(', ')}; not applied: ${shown.slice(index).flatMap(describeGroup).join(', ')}`,
@@ -172,8 +203,14 @@ async function confirmAndExecute(
       throw reason;
     }
   }
-  await executeServiceChanges(session, changes.services.filter(isDeletion));
-  return { workloads, services };
+  return { workloads, services, counts: formatCounts(changedServices, workloads.length) };
+}
+
+function formatCounts(services: number, workloads: number): readonly string[] {
+  return [
+    ...(services > 0 ? [formatCount(services, 'service')] : []),
+    ...(workloads > 0 ? [formatCount(workloads, 'workload')] : []),
+  ];
 }
 
 /**
@@ -183,14 +220,15 @@ async function confirmAndExecute(
 async function confirmApply(
   invocation: Invocation,
   plans: readonly Plan[],
-  { services, configs }: ManifestChanges,
+  { services, routes, configs }: ManifestChanges,
 ): Promise<boolean> {
   const { session } = invocation;
   const workloads = plans.flatMap((plan) => plan.workloads);
   const deletions = [
     [workloads.filter(({ action }) => action === Action.DELETE).length, 'workload'],
-    [services.filter(({ action }) => action === 'DELETE').length, 'service'],
-    [configs.filter(({ action }) => action === 'DELETE').length, 'config'],
+    [services.filter(isDeletion).length, 'service'],
+    [routes.filter(isDeletion).length, 'route'],
+    [configs.filter(isDeletion).length, 'config'],
   ] as const;
   const deleted = deletions
     .filter(([count]) => count > 0)
@@ -254,29 +292,10 @@ async function executeGroup(
       const before = collectWarnings([group.plan]);
       group.plan = await createPlan(session, group.changes, false);
       await session.printNotice('the cluster has changed, the new plan is:');
-      await showPlans(session, [group.plan]);
+      if (!session.isStructured) await showChanges(session, [group.plan]);
       if (!isAccepted) requireSameWarnings(before, collectWarnings([group.plan]));
     }
   }
-}
-
-async function showPlans(
-  session: CliSession,
-  plans: readonly Plan[],
-  services: readonly ServiceChange[] = [],
-): Promise<void> {
-  if (session.isStructured) return;
-  const isDeletion = ({ action }: ServiceChange): boolean => action === 'DELETE';
-  await session.print(
-    [
-      formatServiceChanges(
-        services.filter((change) => !isDeletion(change)),
-        session.style,
-      ),
-      ...plans.map((plan) => formatPlannedChanges(plan, session.style)),
-      formatServiceChanges(services.filter(isDeletion), session.style),
-    ].join(''),
-  );
 }
 
 async function waitUntilApplied(invocation: Invocation, workload: Workload): Promise<Workload> {

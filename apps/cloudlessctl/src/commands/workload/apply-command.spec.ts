@@ -351,7 +351,7 @@ describe('cloudlessctl apply --set', () => {
       name: '--prune without a set',
       argv: ['--prune'],
       exitCode: 2,
-      says: '--prune deletes only workloads, services and configs of one set: give the name with --set',
+      says: '--prune deletes only workloads, services, routes and configs of one set: give the name with --set',
     },
     {
       name: 'an invalid name',

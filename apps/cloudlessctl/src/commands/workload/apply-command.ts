@@ -9,9 +9,10 @@ import { addOverrideOption, readOverride } from '../plan/override-option.js';
 import { addPlanOptions, handlePreviewOptions } from '../plan/plan-options.js';
 import type { ChangeInit } from '../plan/predict-changes.js';
 import { planConfigs } from '../config/plan-configs.js';
+import { planRoutes } from '../route/apply-routes.js';
 import { planServices } from '../service/plan-services.js';
 import { applyChanges, type ManifestChanges } from './apply-changes.js';
-import { addToSet, findObjectsToPrune, readSetOption } from './apply-set.js';
+import { NOTHING_PRUNED, addToSet, findObjectsToPrune, readSetOption } from './apply-set.js';
 import { readManifests } from './read-manifests.js';
 
 /** Adds `apply`. */
@@ -19,7 +20,7 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
   const command = tree.addCommand(
     parent,
     'apply',
-    'create or update workloads, services and configs from manifests; prints the differences and the plan',
+    'create or update workloads, services, routes and configs from manifests; prints the differences and the plan',
     apply,
   );
   addOverrideOption(addPlanOptions(command))
@@ -30,31 +31,32 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
     )
     .option(
       '--set <name>',
-      'record the workloads, services and configs as members of this set, with a label',
+      'record the workloads, services, routes and configs as members of this set, with a label',
     )
     .option(
       '--prune',
-      'delete the workloads, services and configs of the set that the manifests no longer contain',
+      'delete the workloads, services, routes and configs of the set that the manifests no longer contain',
     )
     .option('--wait', 'wait until the change is complete, at most 10m or --timeout')
     .option('--wait-capacity', WAIT_CAPACITY_TEXT);
   addNotes(
     command,
-    'Services are applied before workloads, so that their names and addresses exist when replicas start, and deleted after them; so are configs, before their plan is made. The plan is shown first, and then executed exactly as shown. With warnings, the command asks on a terminal and otherwise needs --accept-warnings; --prune asks on a terminal. Exit code 9, or 7 when no node fits: not confirmed, nothing was changed.',
+    'Services are applied before workloads, so that their names and addresses exist when replicas start, and deleted after them; so are configs, before their plan is made. Routes are changed after workloads, with --wait when these are complete, so that requests go to replicas that exist; those that left the set are deleted first, so that others can take their hosts. The plan is shown first, and then executed exactly as shown. With warnings, the command asks on a terminal and otherwise needs --accept-warnings; --prune asks on a terminal. Exit code 9, or 7 when no node fits: not confirmed, nothing was changed.',
   );
 }
 
 /**
- * Reads all manifests, plans all workloads, services and configs, then applies the plan. Nothing is changed
- * when a document is invalid or the coordinator refuses one of the changes.
+ * Reads all manifests, plans all workloads, services, routes and configs, then applies the plan.
+ * Nothing is changed when a document is invalid or the coordinator refuses one of the changes.
  */
 async function apply(invocation: Invocation): Promise<void> {
   let reading: Promise<ManifestChanges> | undefined;
   const read = (): Promise<ManifestChanges> => (reading ??= readChanges(invocation));
-  const isPreview = await handlePreviewOptions(invocation, async () => (await read()).workloads, {
-    readServices: async () => (await read()).services,
-    readConfigs: async () => (await read()).configs,
-  });
+  const isPreview = await handlePreviewOptions(
+    invocation,
+    async () => (await read()).workloads,
+    read,
+  );
   if (!isPreview) await applyChanges(invocation, await read());
 }
 
@@ -71,7 +73,7 @@ async function readChanges(invocation: Invocation): Promise<ManifestChanges> {
   const isPruned = hasFlag(invocation, 'prune');
   const pruned =
     setName === undefined
-      ? { workloads: [], services: [], configs: [] }
+      ? NOTHING_PRUNED
       : await findObjectsToPrune(session, manifests, setName, isPruned);
   return {
     workloads: [
@@ -90,6 +92,11 @@ async function readChanges(invocation: Invocation): Promise<ManifestChanges> {
     services: [
       ...(await planServices(session, manifests.services)),
       ...pruned.services.map((name) => ({ ...name, action: 'DELETE' as const })),
+    ],
+    routes: [
+      // Deletions first: a route of the manifests may take the host and path prefix.
+      ...pruned.routes.map((name) => ({ ...name, action: 'DELETE' as const })),
+      ...(await planRoutes(session, manifests.routes)),
     ],
     configs: [
       ...(await planConfigs(session, manifests.configs)),

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { WorkloadSpecSchema, type Config } from '@cloudless/api';
+import { WorkloadSpecSchema } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
@@ -10,13 +10,14 @@ import type { WorkloadName } from '../../names.js';
 import { formatObjectName } from '../../object-name.js';
 import { getTextOption, hasFlag } from '../options.js';
 import { listAllPages } from '../page.js';
+import { formatRouteName } from '../route/find-route.js';
 import { formatServiceName } from '../service/find-service.js';
 import { listAllWorkloads } from './fetch-workloads.js';
 import type { ManifestObjects } from './read-manifests.js';
 
 /**
- * Label that holds the set of a workload, service or config. `apply --set` writes it, and `--prune` reads
- * it.
+ * Label that holds the set of a workload, service, route or config. `apply --set` writes it, and
+ * `--prune` reads it.
  */
 export const APPLY_SET_LABEL = 'apply-set';
 
@@ -31,17 +32,17 @@ export function readSetOption(invocation: Invocation): string | undefined {
     throw createUsageFailure(`--set: expected ${DNS_LABEL_RULE}, got ${JSON.stringify(name)}`);
   if (hasFlag(invocation, 'prune') && name === undefined)
     throw createUsageFailure(
-      '--prune deletes only workloads, services and configs of one set: give the name with --set, also when the set is applied for the first time',
+      '--prune deletes only workloads, services, routes and configs of one set: give the name with --set, also when the set is applied for the first time',
     );
   return name;
 }
 
 /**
- * Returns the workloads, services and configs with the label of the set.
+ * Returns the workloads, services, routes and configs with the label of the set.
  * @throws {@link CliFailure} with exit code 2 when a manifest has the label of another set.
  */
 export function addToSet(
-  { workloads, services, configs }: ManifestObjects,
+  { workloads, services, routes, configs }: ManifestObjects,
   setName: string,
 ): ManifestObjects {
   return {
@@ -50,15 +51,19 @@ export function addToSet(
       const spec = create(WorkloadSpecSchema, { ...workload.spec, labels });
       return { ...workload, spec };
     }),
-    services: services.map((service) => ({
-      ...service,
-      labels: addSetLabel(formatServiceName(service), service.labels, setName),
-    })),
-    configs: configs.map((config) => ({
-      ...config,
-      labels: addSetLabel(formatConfigName(config), config.labels, setName),
-    })),
+    services: addSetLabels(services, formatServiceName, setName),
+    routes: addSetLabels(routes, formatRouteName, setName),
+    configs: addSetLabels(configs, formatConfigName, setName),
   };
+}
+
+function addSetLabels<
+  Item extends WorkloadName & { readonly labels: Readonly<Record<string, string>> },
+>(items: readonly Item[], format: MemberFilter['format'], setName: string): readonly Item[] {
+  return items.map((item) => ({
+    ...item,
+    labels: addSetLabel(format(item), item.labels, setName),
+  }));
 }
 
 function addSetLabel(
@@ -79,28 +84,34 @@ export interface PrunedWorkload extends WorkloadName {
   readonly expectedGeneration: bigint;
 }
 
-/** Workloads, services and configs that `--prune` deletes. */
+/** Workloads, services, routes and configs that `--prune` deletes. */
 export interface PrunedObjects {
   readonly workloads: readonly PrunedWorkload[];
   readonly services: readonly WorkloadName[];
+  readonly routes: readonly WorkloadName[];
   readonly configs: readonly WorkloadName[];
 }
 
+/** No object to delete. */
+export const NOTHING_PRUNED: PrunedObjects = {
+  ...{ workloads: [], services: [], routes: [], configs: [] },
+};
+
 /**
- * Returns the workloads, services and configs of the set that no manifest contains any more, in the
- * namespaces of the manifests and of the command line.
+ * Returns the workloads, services, routes and configs of the set that no manifest contains any more,
+ * in the namespaces of the manifests and of the command line.
  * @throws {@link CliFailure} with exit code 4 when a manifest names an object of another set, so
  *   that two sets never delete each other's objects.
  */
 export async function findObjectsToPrune(
   session: CliSession,
-  { workloads, services, configs }: ManifestObjects,
+  { workloads, services, routes, configs }: ManifestObjects,
   setName: string,
   isPruned: boolean,
 ): Promise<PrunedObjects> {
   const namespaces = new Set([
     session.settings.namespace,
-    ...[...workloads, ...services, ...configs].map(({ namespace }) => namespace),
+    ...[...workloads, ...services, ...routes, ...configs].map(({ namespace }) => namespace),
   ]);
   const listed = await listAllWorkloads(session, { labelSelector: APPLY_SET_LABEL });
   const members = findMembers(
@@ -119,10 +130,33 @@ export async function findObjectsToPrune(
     listedServices.filter(({ ownerWorkload }) => ownerWorkload === ''),
     { applied: services, format: formatServiceName, setName, namespaces },
   );
-  const memberConfigs = findMembers(await listSetConfigs(session), {
+  const listedRoutes = await listIfImplemented(() =>
+    listAllPages(
+      (page) =>
+        session.network.listRoutes(
+          { labelSelector: APPLY_SET_LABEL, ...page },
+          session.getCallOptions(),
+        ),
+      (page) => page.routes,
+    ),
+  );
+  const memberRoutes = findMembers(listedRoutes, {
+    ...{ applied: routes, format: formatRouteName, setName, namespaces },
+  });
+  const listedConfigs = await listIfImplemented(() =>
+    listAllPages(
+      (page) =>
+        session.configs.listConfigs(
+          { labelSelector: APPLY_SET_LABEL, ...page },
+          session.getCallOptions(),
+        ),
+      (page) => page.configs,
+    ),
+  );
+  const memberConfigs = findMembers(listedConfigs, {
     ...{ applied: configs, format: formatConfigName, setName, namespaces },
   });
-  if (!isPruned) return { workloads: [], services: [], configs: [] };
+  if (!isPruned) return NOTHING_PRUNED;
   return {
     workloads: members
       .filter(({ deletionRequestedAt }) => deletionRequestedAt === undefined)
@@ -130,21 +164,17 @@ export async function findObjectsToPrune(
         ...{ namespace, name, expectedGeneration: generation },
       })),
     services: memberServices.map(({ namespace, name }) => ({ namespace, name })),
+    routes: memberRoutes.map(({ namespace, name }) => ({ namespace, name })),
     configs: memberConfigs.map(({ namespace, name }) => ({ namespace, name })),
   };
 }
 
-/** Returns the configs with the label of a set; empty for a coordinator that has no configs. */
-async function listSetConfigs(session: CliSession): Promise<readonly Config[]> {
+/** Returns what a call lists; empty for a coordinator that does not have the kind of object yet. */
+async function listIfImplemented<Item>(
+  list: () => Promise<readonly Item[]>,
+): Promise<readonly Item[]> {
   try {
-    return await listAllPages(
-      (page) =>
-        session.configs.listConfigs(
-          { labelSelector: APPLY_SET_LABEL, ...page },
-          session.getCallOptions(),
-        ),
-      (page) => page.configs,
-    );
+    return await list();
   } catch (reason) {
     if (reason instanceof ConnectError && reason.code === Code.Unimplemented) return [];
     throw reason;

@@ -11,21 +11,25 @@ import { getListOption, getTextOption, hasFlag } from '../options.js';
 import { formatCount } from '../../output/human.js';
 import { formatObjectName } from '../../object-name.js';
 import { deleteConfig } from '../config/apply-configs.js';
-import { changeEach, type EachResult } from '../change-each.js';
+import { changeEach } from '../change-each.js';
+import { deleteNamed } from '../objects/execute-changes.js';
+import type { DeleteChange } from '../objects/object-change.js';
 import { handleChangeOptions } from '../plan/plan-options.js';
-import { formatServiceName, type ServiceName } from '../service/find-service.js';
+import type { ObjectChanges } from '../plan/show-changes.js';
+import { ROUTE_CHANGES } from '../route/apply-routes.js';
+import { SERVICE_CHANGES } from '../service/apply-services.js';
 import { printWorkloads } from './list-workloads.js';
 import { readManifests } from './read-manifests.js';
 import { selectWorkloads } from './select-workloads.js';
 
 /**
  * Deletes workloads: those that are named, with `-l` those with these labels, with `-f` those of
- * manifests, and then the services and configs of the manifests. `delete workload web` means the same as
- * `delete web`. With `--wait`, returns when the workloads have no replicas left.
+ * manifests. Routes of manifests end first, so that no request is sent to replicas that stop; services
+ * and configs end after the workloads. `delete workload web` means the same as `delete web`. With `--wait`, returns when the workloads have no replicas left.
  */
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const { workloads: names, services, configs } = await findObjects(invocation);
+  const { workloads: names, services, routes, configs } = await findObjects(invocation);
   const createChanges = () =>
     names.map(({ namespace, name }) => ({
       change: { case: 'delete' as const, value: { namespace, name } },
@@ -34,14 +38,16 @@ export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const isNamed =
     getTextOption(invocation, 'selector') === undefined &&
     getListOption(invocation, 'filename').length === 0;
-  const question = `Delete ${describeCounts(names.length, services.length, configs.length)}?`;
-  const deletions = services.map((name) => ({ ...name, action: 'DELETE' as const }));
-  const confirmation = isNamed ? {} : { question };
-  const others = {
-    readServices: async () => deletions,
-    readConfigs: async () => configs.map((name) => ({ ...name, action: 'DELETE' as const })),
-  };
-  if (await handleChangeOptions(invocation, createChanges, confirmation, others)) return;
+  const confirmation = isNamed
+    ? {}
+    : { question: `Delete ${describeCounts({ workloads: names, services, routes, configs })}?` };
+  const readOthers = async (): Promise<ObjectChanges> => ({
+    services: services.map(toDeletion),
+    routes: routes.map(toDeletion),
+    configs: configs.map(toDeletion),
+  });
+  if (await handleChangeOptions(invocation, createChanges, confirmation, readOthers)) return;
+  const deletedRoutes = await deleteNamed(invocation, ROUTE_CHANGES, routes);
   const deleted = await changeEach(session, names, {
     describe: formatWorkloadName,
     change: (name, requestId) => deleteWorkload(invocation, name, requestId),
@@ -55,12 +61,13 @@ export async function deleteWorkloads(invocation: Invocation): Promise<void> {
         change: (workload) => waitUntilGone(session, workload),
       })
     : undefined;
-  const deletedServices = await deleteManifestServices(invocation, services);
+  const deletedServices = await deleteNamed(invocation, SERVICE_CHANGES, services);
   const deletedConfigs = await changeEach(session, configs, {
     describe: (name) => formatObjectName('config', name),
     change: (name) => deleteConfig(session, name),
   });
   if (session.isStructured) await printWorkloads(session, existing);
+  deletedRoutes.throwFailure();
   deleted.throwFailure();
   gone?.throwFailure();
   deletedServices.throwFailure();
@@ -68,46 +75,30 @@ export async function deleteWorkloads(invocation: Invocation): Promise<void> {
 }
 
 /** Returns the numbers in words: `2 workloads`, `1 workload and 1 service`. */
-function describeCounts(workloads: number, services: number, configs: number): string {
-  const counts = [
-    ...(workloads > 0 || services + configs === 0 ? [formatCount(workloads, 'workload')] : []),
-    ...(services > 0 ? [formatCount(services, 'service')] : []),
-    ...(configs > 0 ? [formatCount(configs, 'config')] : []),
-  ];
-  return counts.join(' and ');
+function describeCounts({ workloads, services, routes, configs }: NamedObjects): string {
+  const counts = (
+    [
+      [workloads.length, 'workload'],
+      [services.length, 'service'],
+      [routes.length, 'route'],
+      [configs.length, 'config'],
+    ] as const
+  ).filter(([count]) => count > 0);
+  if (counts.length === 0) return formatCount(0, 'workload');
+  return counts.map(([count, noun]) => formatCount(count, noun)).join(' and ');
 }
 
-/** Deletes the services of manifests, after the workloads that they lead to. */
-function deleteManifestServices(
-  invocation: Invocation,
-  services: readonly ServiceName[],
-): Promise<EachResult<void>> {
-  const { session } = invocation;
-  return changeEach(session, services, {
-    describe: formatServiceName,
-    change: async ({ namespace, name }) => {
-      const requestId = session.getRequestId(`service/${namespace}/${name}`);
-      let change = 'deleted';
-      try {
-        await session.network.deleteService(
-          { namespace, name, requestId },
-          session.getCallOptions(),
-        );
-      } catch (reason) {
-        const isMissing = reason instanceof ConnectError && reason.code === Code.NotFound;
-        if (!isMissing || !hasFlag(invocation, 'ignoreNotFound')) throw reason;
-        change = 'not found';
-      }
-      await session.printStatus(`${formatServiceName({ namespace, name })}: ${change}`);
-    },
-  });
+function toDeletion({ namespace, name }: WorkloadName): DeleteChange {
+  return { namespace, name, action: 'DELETE' };
 }
 
 /** Names of the objects of one deletion. */
 interface NamedObjects {
   readonly workloads: readonly WorkloadName[];
   /** Only from manifests: `service delete` takes names. */
-  readonly services: readonly ServiceName[];
+  readonly services: readonly WorkloadName[];
+  /** Only from manifests: `route delete` takes names. */
+  readonly routes: readonly WorkloadName[];
   /** Only from manifests: `config delete` takes names. */
   readonly configs: readonly WorkloadName[];
 }
@@ -122,7 +113,10 @@ async function findObjects(invocation: Invocation): Promise<NamedObjects> {
     (others.length > 0 || isSelected) && ['workload', 'workloads'].includes(first);
   const texts = startsWithKind ? others : operands;
   if (filenames.length === 0)
-    return { workloads: await selectWorkloads(invocation, texts), services: [], configs: [] };
+    return {
+      ...{ services: [], routes: [], configs: [] },
+      workloads: await selectWorkloads(invocation, texts),
+    };
   const given = texts.length > 0 ? texts.join(' ') : selector === undefined ? '' : `-l ${selector}`;
   if (given !== '')
     throw createUsageFailure(`-f names the objects to delete: remove ${given} or -f`);

@@ -2,6 +2,7 @@ import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js'
 import type { CliIo } from '../../io/io.js';
 import { parseManifest } from '../../manifest/parse-manifest.js';
 import type { ManifestConfig } from '../../manifest/manifest-config.js';
+import type { ManifestRoute } from '../../manifest/manifest-route.js';
 import type { ManifestService } from '../../manifest/manifest-service.js';
 import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
 import { MAX_FILE_BYTES, formatProblem } from '../../manifest/yaml-reader.js';
@@ -11,11 +12,12 @@ import type { LocalSession } from '../../call/local-session.js';
 export interface ManifestObjects {
   readonly workloads: readonly ManifestWorkload[];
   readonly services: readonly ManifestService[];
+  readonly routes: readonly ManifestRoute[];
   readonly configs: readonly ManifestConfig[];
 }
 
 /**
- * Reads the workloads, services and configs of manifest files and directories.
+ * Reads the workloads, services, routes and configs of manifest files and directories.
  * @param paths - Files; directories, whose .yaml, .yml and .json files are read in the order of
  *   their names; or `-` for standard input.
  * @param consequence - First line of the message that lists problems.
@@ -29,6 +31,7 @@ export async function readManifests(
 ): Promise<ManifestObjects> {
   const workloads: ManifestWorkload[] = [];
   const services: ManifestService[] = [];
+  const routes: ManifestRoute[] = [];
   const configs: ManifestConfig[] = [];
   const problems: string[] = [];
   const declaredIn = new Map<string, string>();
@@ -37,10 +40,12 @@ export async function readManifests(
     problems.push(...manifest.problems.map(formatProblem));
     workloads.push(...manifest.workloads);
     services.push(...manifest.services);
+    routes.push(...manifest.routes);
     configs.push(...manifest.configs);
     const names = [
       ...manifest.workloads.map(({ namespace, name }) => `workload ${namespace}/${name}`),
       ...manifest.services.map(({ namespace, name }) => `service ${namespace}/${name}`),
+      ...manifest.routes.map(({ namespace, name }) => `route ${namespace}/${name}`),
       ...manifest.configs.map(({ namespace, name }) => `config ${namespace}/${name}`),
     ];
     for (const name of names) {
@@ -60,7 +65,7 @@ export async function readManifests(
   }
   if (problems.length > 0)
     throw new CliFailure(ExitCode.usage, `${consequence}:\n${problems.join('\n')}`);
-  return { workloads, services, configs };
+  return { workloads, services, routes, configs };
 }
 
 /**
