@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
-import { convertManifest } from '../../manifest/convert/convert.js';
+import { convertManifests } from '../../manifest/convert/convert.js';
 import { formatProblem } from '../../manifest/yaml-reader.js';
 import { getListOption, hasFlag } from '../options.js';
 import { readFiles } from '../workload/read-manifests.js';
@@ -29,20 +29,12 @@ export function addConvertCommand(tree: CommandTree, parent: Command): void {
  */
 async function convert(invocation: LocalInvocation): Promise<number> {
   const { session } = invocation;
-  const manifests: string[] = [];
-  const notes: string[] = [];
-  for (const { file, bytes } of await readFiles(
-    session.io,
-    getListOption(invocation, 'filename'),
-  )) {
-    const conversion = convertManifest(file, bytes, session.io.env);
-    if ('problem' in conversion) throw createUsageFailure(conversion.problem);
-    if (conversion.manifest !== '') manifests.push(conversion.manifest);
-    notes.push(...conversion.notes.map(formatProblem));
-  }
-  for (const note of notes) await session.printNotice(note);
-  if (manifests.length === 0)
-    throw new CliFailure(ExitCode.usage, 'found no workload to translate');
-  await session.print(manifests.join('---\n'));
+  const sources = await readFiles(session.io, getListOption(invocation, 'filename'));
+  const conversion = convertManifests(sources, session.io.env);
+  if ('problem' in conversion) throw createUsageFailure(conversion.problem);
+  const { manifest, notes } = conversion;
+  for (const note of notes) await session.printNotice(formatProblem(note));
+  if (manifest === '') throw new CliFailure(ExitCode.usage, 'found no object to translate');
+  await session.print(manifest);
   return hasFlag(invocation, 'strict') && notes.length > 0 ? ExitCode.usage : ExitCode.ok;
 }

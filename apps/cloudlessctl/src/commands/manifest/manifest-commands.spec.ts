@@ -103,7 +103,7 @@ describe('convert', () => {
 
   it.each([
     ['bad.yaml', 'bad.yaml:1:2: '],
-    ['empty.yaml', 'cloudlessctl: found no workload to translate'],
+    ['empty.yaml', 'cloudlessctl: found no object to translate'],
     ['missing.yaml', 'missing.yaml: no such file or directory'],
   ])('exits with 2 for %s', async (file, message) => {
     const { exitCode, stdout, stderr } = await runCli(['convert', '-f', file], { files });

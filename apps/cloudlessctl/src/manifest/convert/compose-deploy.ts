@@ -23,7 +23,7 @@ export function convertDeploy(deploy: SourceMap): Record<string, unknown> {
   });
   resources.finish();
   deploy.finish({
-    endpoint_mode: 'clients choose among the endpoints of a workload',
+    endpoint_mode: 'a service has one address, unless spec.headless of the service is set',
     rollback_config: 'a rollback uses the settings of the rollout',
   });
   return fields;

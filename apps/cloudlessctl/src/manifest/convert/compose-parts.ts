@@ -1,3 +1,4 @@
+import { nameApart, type ConvertedPort } from './converted-object.js';
 import { withoutEmpty, isMap } from './source-map.js';
 import { SourceMap } from './source-map.js';
 import { splitWords, toDnsLabel } from './words.js';
@@ -16,8 +17,8 @@ export function toComposeSize(map: SourceMap, key: string): string | undefined {
 }
 
 /** Converts `ports` in short form (`8080:80/tcp`) and long form. */
-export function convertPorts(service: SourceMap): readonly Record<string, unknown>[] {
-  return service.takeList('ports').flatMap((port, index) => {
+export function convertPorts(service: SourceMap): readonly ConvertedPort[] {
+  const ports = service.takeList('ports').flatMap((port, index) => {
     const path = [...service.path, 'ports', index];
     if (isMap(port)) return convertLongPort(new SourceMap(port, path, service.report));
     // [host address:][host port:]container port[/protocol]
@@ -34,9 +35,20 @@ export function convertPorts(service: SourceMap): readonly Record<string, unknow
       );
     return [toPort(container, host, protocol)];
   });
+  // A port that is not published says nothing more than a published one, or the same once more.
+  const isRepeated = (port: ConvertedPort, index: number): boolean =>
+    ports.some(
+      (other, otherIndex) =>
+        other.containerPort === port.containerPort &&
+        other.protocol === port.protocol &&
+        (other.hostPort === port.hostPort
+          ? otherIndex < index
+          : port.hostPort === undefined && port.name === undefined),
+    );
+  return nameApart(ports.filter((port, index) => !isRepeated(port, index)));
 }
 
-function convertLongPort(port: SourceMap): readonly Record<string, unknown>[] {
+function convertLongPort(port: SourceMap): readonly ConvertedPort[] {
   const target = port.takeText('target');
   const published = port.takeText('published');
   const name = port.takeText('name');
@@ -59,12 +71,12 @@ function toPort(
   container: string,
   host: string | undefined,
   protocol: string | undefined,
-): Record<string, unknown> {
-  return withoutEmpty({
+): ConvertedPort {
+  return {
     containerPort: Number(container),
-    hostPort: host === undefined || host === '' ? undefined : Number(host),
-    protocol: protocol === 'udp' ? 'UDP' : undefined,
-  });
+    ...(host === undefined || host === '' ? {} : { hostPort: Number(host) }),
+    ...(protocol === 'udp' ? { protocol: 'UDP' } : {}),
+  };
 }
 
 /** Converts `volumes` and `tmpfs`. Relative paths of the machine are reported. */

@@ -10,7 +10,8 @@ import { interpolate } from './interpolate.js';
 import { SourceMap, isMap, withoutEmpty } from './source-map.js';
 import type { ReportNote } from './source-map.js';
 import { convertServiceSecrets, reportSecrets } from './compose-secrets.js';
-import type { ConvertedWorkload } from './converted-object.js';
+import { createServices, declareExposed, reportUnreachable } from './compose-service.js';
+import type { ConvertedObject, ConvertedWorkload } from './converted-object.js';
 import { splitWords, toDnsLabel } from './words.js';
 
 /** Returns true when a document of a file is a Compose file. */
@@ -27,10 +28,9 @@ const SERVICE_REASONS: Readonly<Record<string, string>> = {
   depends_on:
     'workloads start at the same time; give each a readinessProbe, and let programs retry their connections',
   env_file: 'write the variables into env, or use "cloudlessctl workload create --env-file"',
-  expose: 'declare the ports in ports',
   extends:
     'only the keys that are written here are converted; "docker compose config" prints a file without extends',
-  links: 'use the addresses that "cloudlessctl workload describe" shows',
+  links: 'services reach each other by their names, not by other names',
   logging: 'every node keeps the output of containers; see "cloudlessctl logs"',
   networks: 'all containers of a cluster share one network',
   profiles: 'keep such services in files of their own',
@@ -45,14 +45,14 @@ const FILE_REASONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Converts the services of a Compose file to workloads.
+ * Converts the services of a Compose file to workloads, and to services for those with ports.
  * @param env - Values of the variables in the file.
  */
 export function convertCompose(
   document: unknown,
   env: Readonly<Record<string, string | undefined>>,
   report: ReportNote,
-): readonly ConvertedWorkload[] {
+): readonly ConvertedObject[] {
   const file = new SourceMap(interpolate(document, env, report), [], report);
   file.ignore('version');
   const secretName = `${toDnsLabel(file.takeText('name') ?? 'app')}-secrets`;
@@ -66,14 +66,21 @@ export function convertCompose(
     volume.finish();
   }
   file.finish(FILE_REASONS);
-  return services.keys.map((name) => {
+  const workloads = new Map<string, ConvertedWorkload>();
+  for (const name of services.keys) {
     const label = toDnsLabel(name);
     if (label !== name) services.note(name, `renamed to ${label}: names are DNS labels`);
-    return {
-      ...({ kind: 'Workload', namespace: undefined, name: label } as const),
-      spec: convertService(services.takeMap(name), secretName),
+    const service = services.takeMap(name);
+    const workload = {
+      ...({ kind: 'Workload', namespace: undefined, name: label, podLabels: {} } as const),
+      spec: convertService(service, secretName),
     };
-  });
+    declareExposed(service, workload);
+    service.finish(SERVICE_REASONS);
+    workloads.set(name, workload);
+  }
+  reportUnreachable(services, workloads);
+  return [...workloads.values()].flatMap((workload) => [workload, ...createServices(workload)]);
 }
 
 function convertService(service: SourceMap, secretName: string): Record<string, unknown> {
@@ -116,7 +123,6 @@ function convertService(service: SourceMap, secretName: string): Record<string, 
   const signal = service.takeText('stop_signal');
   if (signal !== undefined && !/^(SIG)?TERM$/.test(signal))
     service.note('stop_signal', 'has no equivalent: containers are stopped with SIGTERM');
-  service.finish(SERVICE_REASONS);
   return spec;
 }
 

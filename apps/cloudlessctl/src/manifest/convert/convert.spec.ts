@@ -1,25 +1,41 @@
 import fc from 'fast-check';
-import { parse } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 import { formatProblem } from '../yaml-reader.js';
-import { convertManifest } from './convert.js';
+import { convertManifests } from './convert.js';
 import type { Conversion } from './convert.js';
+
+const aFile = (text: string, file = 'in.yaml') => ({
+  file,
+  bytes: new TextEncoder().encode(text),
+});
 
 /** Converts the text of a file that can be read. */
 function convert(text: string, env: Readonly<Record<string, string>> = {}): Conversion {
-  const conversion = convertManifest('in.yaml', new TextEncoder().encode(text), env);
+  const conversion = convertManifests([aFile(text)], env);
   if ('problem' in conversion) throw new Error(conversion.problem);
   return conversion;
 }
+
+/** Returns the objects of a manifest. */
+function objectsOf({ manifest }: Conversion): readonly unknown[] {
+  const documents = parseAllDocuments(manifest);
+  return 'empty' in documents ? [] : documents.map((document) => document.toJS() as unknown);
+}
+
+/** Returns the notes as lines. */
+const linesOf = ({ notes }: Conversion): readonly string[] =>
+  notes.map(({ path, message }) => `${path}: ${message}`);
 
 /** Converts a Compose file with one service and returns the spec and the notes as lines. */
 function service(
   fields: string,
   env: Readonly<Record<string, string>> = {},
 ): { readonly spec: unknown; readonly notes: readonly string[] } {
-  const { manifest, notes } = convert(`services: {web: {image: nginx, ${fields}}}`, env);
+  const conversion = convert(`services: {web: {image: nginx, ${fields}}}`, env);
+  const [workload] = objectsOf(conversion) as readonly { readonly spec: unknown }[];
   return {
-    spec: (parse(manifest) as { spec: unknown }).spec,
-    notes: notes.map(({ path, message }) => `${path.replace('services.web.', '')}: ${message}`),
+    spec: workload?.spec,
+    notes: linesOf(conversion).map((line) => line.replace('services.web.', '')),
   };
 }
 
@@ -36,7 +52,7 @@ function container(fields: string): { readonly spec: unknown; readonly notes: re
   };
 }
 
-describe('convertManifest of a Compose file', () => {
+describe('convertManifests of a Compose file', () => {
   it.each<[string, Record<string, unknown>]>([
     ['command: nginx -g "daemon off;"', { args: ['nginx', '-g', 'daemon off;'] }],
     ['command: [a, "b c"], entrypoint: [e]', { command: ['e'], args: ['a', 'b c'] }],
@@ -46,7 +62,6 @@ describe('convertManifest of a Compose file', () => {
       'ports: ["80", "8080:80", "53:53/udp"]',
       {
         ports: [
-          { containerPort: 80 },
           { containerPort: 80, hostPort: 8080 },
           { containerPort: 53, hostPort: 53, protocol: 'UDP' },
         ],
@@ -208,7 +223,7 @@ describe('convertManifest of a Compose file', () => {
   });
 });
 
-describe('convertManifest of Kubernetes objects', () => {
+describe('convertManifests of Kubernetes objects', () => {
   it.each<[string, Record<string, unknown>]>([
     [
       'resources: {requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 500m}}',
@@ -263,7 +278,7 @@ describe('convertManifest of Kubernetes objects', () => {
     expect(container(fields).notes.join('\n')).toContain(note);
   });
 
-  it('converts a List of a ConfigMap, a DaemonSet that refers to the ConfigMap, and a Service', () => {
+  it('converts a List of a ConfigMap, a DaemonSet that refers to the ConfigMap, and a Job', () => {
     const { manifest, notes } = convert(`
 apiVersion: v1
 kind: List
@@ -281,7 +296,7 @@ items:
               envFrom: [{ configMapRef: { name: cfg }, prefix: L_ }]
               env: [{ name: X, valueFrom: { configMapKeyRef: { name: cfg, key: N } } }]
           tolerations: [{ operator: Exists, effect: NoSchedule }]
-  - { apiVersion: v1, kind: Service, metadata: { name: web } }
+  - { apiVersion: batch/v1, kind: Job, metadata: { name: web } }
 `);
     const [config, workload] = manifest.split('---\n').map((text) => parse(text) as unknown);
     expect(config).toEqual({ kind: 'Config', name: 'cfg', data: { LEVEL: 'info', N: '1' } });
@@ -309,7 +324,7 @@ items:
     });
     expect(notes.map(formatProblem)).toEqual([
       expect.stringContaining('items[1].metadata.name: renamed to log-agent'),
-      expect.stringContaining('items[2].kind: Service has no equivalent'),
+      expect.stringContaining('items[2].kind: Job has no equivalent'),
     ]);
   });
 
@@ -387,12 +402,12 @@ secrets:
   });
 });
 
-describe('convertManifest', () => {
+describe('convertManifests', () => {
   it.each([
     ['', 'in.yaml: contains nothing to convert'],
     ['a: [', /^in\.yaml:1:\d+: /],
   ])('refuses the file %j', (text, problem) => {
-    expect(convertManifest('in.yaml', new TextEncoder().encode(text), {})).toEqual({
+    expect(convertManifests([aFile(text)], {})).toEqual({
       problem: typeof problem === 'string' ? problem : expect.stringMatching(problem),
     });
   });
@@ -416,12 +431,14 @@ describe('convertManifest', () => {
   });
 
   it('returns a manifest or a problem, and does not throw, for any YAML value', () => {
+    const kinds = ['Compose', 'Pod', 'Service', 'Ingress'];
     fc.assert(
-      fc.property(fc.json(), fc.boolean(), (json, isCompose) => {
-        const text = isCompose
-          ? `{"services": {"a": ${json}}}`
-          : `{"apiVersion": "v1", "kind": "Pod", "spec": ${json}}`;
-        expect(convertManifest('in.yaml', new TextEncoder().encode(text), {})).toBeDefined();
+      fc.property(fc.json(), fc.constantFrom(...kinds), (json, kind) => {
+        const text =
+          kind === 'Compose'
+            ? `{"services": {"a": ${json}}}`
+            : `{"apiVersion": "v1", "kind": "${kind}", "spec": ${json}}`;
+        expect(convertManifests([aFile(text)], {})).toBeDefined();
       }),
     );
   });

@@ -5,7 +5,7 @@ import { parseManifest } from '../parse-manifest.js';
 import { printYaml } from '../print-yaml.js';
 import { MAX_ALIASES, MAX_FILE_BYTES } from '../yaml-reader.js';
 import type { Problem } from '../yaml-reader.js';
-import type { ConvertedObject, ConvertedWorkload } from './converted-object.js';
+import type { ConvertedObject, ConvertedWorkload, DeferredObjects } from './converted-object.js';
 import type { ForeignKeys } from './file-references.js';
 import { convertCompose, isComposeFile } from './compose.js';
 import { convertKubernetes, isKubernetesObject } from './kubernetes.js';
@@ -14,45 +14,71 @@ import type { ReportNote } from './source-map.js';
 
 /** Result of a conversion. */
 export interface Conversion {
-  /** Manifest of the converted workloads; empty when there is none. */
+  /** Manifest of the converted objects; empty when there is none. */
   readonly manifest: string;
-  /** All that was left out or changed, by line of the source. */
+  /** All that was left out or changed, by file and line of the source. */
   readonly notes: readonly Problem[];
 }
 
+/** A file to convert. */
+export interface SourceFile {
+  /** File name for messages. */
+  readonly file: string;
+  readonly bytes: Uint8Array;
+}
+
+/** A file with its documents. */
+interface ReadFile {
+  readonly file: string;
+  readonly documents: readonly Document[];
+  readonly values: readonly unknown[];
+  readonly lines: LineCounter;
+}
+
 /**
- * Converts a Compose file, or Kubernetes objects, to a manifest. Every key of the source is either
- * converted or named in a note.
- * @param file - File name for messages.
- * @param env - Values of the variables of a Compose file.
+ * Converts Compose files and Kubernetes objects to one manifest. Every key of a source is either
+ * converted or named in a note. Objects of all files may refer to each other.
+ * @param env - Values of the variables of Compose files.
  * @returns The conversion, or the problem of a source that cannot be read.
  */
-export function convertManifest(
-  file: string,
-  bytes: Uint8Array,
+export function convertManifests(
+  sources: readonly SourceFile[],
   env: Readonly<Record<string, string | undefined>>,
 ): Conversion | { readonly problem: string } {
-  const source = readSource(file, bytes);
-  if ('problem' in source) return source;
-  const { documents, lines } = source;
-  const values = documents.map(
-    (document) => document.toJS({ maxAliasCount: MAX_ALIASES }) as unknown,
-  );
-  const known = {
-    config: collectKeys(values, 'ConfigMap'),
-    secret: collectKeys(values, 'Secret'),
-  };
-  const notes: Problem[] = [];
-  const objects = documents.flatMap((document, index) => {
-    const report: ReportNote = (path, message) => {
-      const { line, col } = lines.linePos(findOffset(document, path));
-      notes.push({ file, line, column: col, path: formatPath(path), message });
-    };
-    return convertDocument(values[index], env, known, report);
+  const files: ReadFile[] = [];
+  for (const { file, bytes } of sources) {
+    const source = readSource(file, bytes);
+    if ('problem' in source) return source;
+    const values = source.documents.map(
+      (document) => document.toJS({ maxAliasCount: MAX_ALIASES }) as unknown,
+    );
+    files.push({ file, values, ...source });
+  }
+  const all = files.flatMap(({ values }) => values);
+  const known = { config: collectKeys(all, 'ConfigMap'), secret: collectKeys(all, 'Secret') };
+  const notes: Problem[][] = [];
+  const converted = files.flatMap(({ file, documents, values, lines }) => {
+    const ofFile: Problem[] = [];
+    notes.push(ofFile);
+    return documents.flatMap((document, index) => {
+      const report: ReportNote = (path, message) => {
+        const { line, col } = lines.linePos(findOffset(document, path));
+        ofFile.push({ file, line, column: col, path: formatPath(path), message });
+      };
+      return convertDocument(values[index], env, known, report);
+    });
   });
-  notes.sort((a, b) => a.line - b.line || a.column - b.column);
+  const workloads = converted.flatMap((each) =>
+    typeof each !== 'function' && each.kind === 'Workload' ? [each] : [],
+  );
+  const objects = converted.flatMap((each) =>
+    typeof each === 'function' ? each(workloads) : [each],
+  );
   const manifest = printObjects(objects);
-  return { manifest, notes: [...notes, ...checkManifest(manifest)] };
+  const sorted = notes.map((ofFile) =>
+    ofFile.sort((a, b) => a.line - b.line || a.column - b.column),
+  );
+  return { manifest, notes: [...sorted.flat(), ...checkManifest(manifest)] };
 }
 
 function readSource(
@@ -88,7 +114,7 @@ function convertDocument(
   env: Readonly<Record<string, string | undefined>>,
   known: Omit<ForeignKeys, 'namespace'>,
   report: ReportNote,
-): readonly ConvertedObject[] {
+): readonly (ConvertedObject | DeferredObjects)[] {
   if (isComposeFile(value)) return convertCompose(value, env, report);
   if (!isKubernetesObject(value)) {
     report([], 'left out: neither a Compose file with services nor a Kubernetes object');
@@ -135,7 +161,7 @@ function printObjects(objects: readonly ConvertedObject[]): string {
         kind: object.kind,
         ...(object.namespace === undefined ? {} : { namespace: object.namespace }),
         name: object.name,
-        ...(object.kind === 'Config' ? object.body : { spec: sortFields(object.spec) }),
+        ...(object.kind === 'Workload' ? { spec: sortFields(object.spec) } : object.body),
       }),
     )
     .join('---\n');

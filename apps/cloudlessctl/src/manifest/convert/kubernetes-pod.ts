@@ -1,4 +1,5 @@
 import { FileReferences, type ForeignKeys } from './file-references.js';
+import { nameApart, type ConvertedPort } from './converted-object.js';
 import { convertProbe } from './kubernetes-probe.js';
 import { convertPodVolumes } from './kubernetes-volumes.js';
 import { withoutEmpty } from './source-map.js';
@@ -115,7 +116,7 @@ function convertContainer(
     args: container.takeTexts('args'),
     env: convertEnv(container, references),
     workingDir: container.takeText('workingDir'),
-    ports: container.takeMaps('ports').map(convertPort),
+    ports: nameApart(container.takeMaps('ports').map(convertPort)),
     resources: withoutEmpty({
       requests: convertAmounts(resources.takeMap('requests')),
       limits: convertAmounts(resources.takeMap('limits')),
@@ -196,8 +197,8 @@ function noteOptional(reference: SourceMap): void {
   reference.finish();
 }
 
-function convertPort(port: SourceMap): Record<string, unknown> {
-  const fields = withoutEmpty({
+function convertPort(port: SourceMap): ConvertedPort {
+  const fields: ConvertedPort = withoutEmpty({
     name: port.takeText('name'),
     containerPort: port.takeInteger('containerPort'),
     hostPort: port.takeInteger('hostPort'),
