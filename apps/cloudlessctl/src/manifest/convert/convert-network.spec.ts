@@ -104,11 +104,22 @@ describe('convertManifests of a Kubernetes Service', () => {
       aService('selector: {app: web, tier: front}, ports: [{port: 80, targetPort: 9090}]'),
       aDeployment('web'),
     );
-    expect(notes).toEqual([]);
+    expect(notes).toEqual([
+      'spec.ports[0].targetPort: the workload web declares the port 9090 now, and a replica is ready only when the port accepts connections; a readinessProbe decides otherwise',
+    ]);
     expect(objects).toMatchObject([
       { kind: 'Service', spec: { workload: 'web' } },
       { kind: 'Workload', spec: { ports: [{ containerPort: 8080 }, { containerPort: 9090 }] } },
     ]);
+  });
+
+  it('reports no declared port of a workload whose readiness a probe decides', () => {
+    const probe = 'readinessProbe: {tcpSocket: {port: 8080}}, image';
+    const { notes } = convert(
+      aDeployment('web').replace('image', probe),
+      aService('selector: {app: web}, ports: [{port: 9090}]'),
+    );
+    expect(notes).toEqual([]);
   });
 
   it('gives a declared port another name than one of the same number', () => {
@@ -142,6 +153,9 @@ describe('convertManifests of a Kubernetes Service', () => {
     ]);
     expect(notes).toEqual([
       'spec.selector: matches the workloads web, canary, which have the labels of the selector now',
+      expect.stringContaining(
+        'spec.ports[0].targetPort: the workload canary declares the port 8080',
+      ),
     ]);
   });
 

@@ -46,17 +46,19 @@ export function listPorts({ spec }: ConvertedWorkload): readonly ConvertedPort[]
 /**
  * Declares a port of a workload, unless the workload declares the port already: services lead to
  * declared ports only, while other systems lead to any port.
+ * @returns True when the port was added.
  */
 export function declarePort(
   workload: ConvertedWorkload,
   containerPort: number,
   protocol: ConvertedPort['protocol'],
-): void {
+): boolean {
   const ports = listPorts(workload);
   if (ports.some((port) => port.containerPort === containerPort && port.protocol === protocol))
-    return;
+    return false;
   const port = { containerPort, ...(protocol === undefined ? {} : { protocol }) };
   workload.spec['ports'] = nameApart([...ports, port]);
+  return true;
 }
 
 /**

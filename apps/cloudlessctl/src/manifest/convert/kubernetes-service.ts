@@ -155,8 +155,15 @@ function convertPort(
     return [];
   }
   for (const workload of selected) {
-    if (/^\d+$/.test(targetPort)) declarePort(workload, Number(targetPort), fields.protocol);
-    else if (!listPorts(workload).some(({ name }) => name === targetPort))
+    if (/^\d+$/.test(targetPort)) {
+      const isAdded = declarePort(workload, Number(targetPort), fields.protocol);
+      // Without a probe, replicas are ready when all declared TCP ports accept connections.
+      if (isAdded && fields.protocol === undefined && workload.spec['readinessProbe'] === undefined)
+        source.note(
+          'targetPort',
+          `the workload ${workload.name} declares the port ${targetPort} now, and a replica is ready only when the port accepts connections; a readinessProbe decides otherwise`,
+        );
+    } else if (!listPorts(workload).some(({ name }) => name === targetPort))
       source.note(
         'targetPort',
         `the workload ${workload.name} has no port with the name ${targetPort}: declare the port in spec.ports`,
