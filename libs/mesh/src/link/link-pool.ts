@@ -324,7 +324,7 @@ export class LinkPool {
     const check = (peer: PeerIdentity): string | undefined => this.explainRefusal(peer);
     const result = await secureDialled(transport, { tls, nodeId, check, clock });
     if (result.kind === 'failed')
-      throw result.isTrust ? new PeerRefusedError(result.reason) : new Error(result.reason);
+      throw result.isRefused ? new PeerRefusedError(result.reason) : new Error(result.reason);
     const link = this.createLink(result.socket, result.peer, true, path);
     await link.ready();
     return link;

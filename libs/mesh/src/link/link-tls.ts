@@ -67,8 +67,8 @@ export class LinkTls {
       checkServerIdentity: () => undefined,
     });
     const ids = [`spiffe://${this.trustDomain}/node/${nodeId}`];
-    return this.finish(socket, 'secureConnect', done, (chain) =>
-      this.verify(chain, nowMs(), { usage: 'server', ids }, check),
+    return this.finish(socket, 'secureConnect', done, check, (chain) =>
+      this.verifier.verify(chain, nowMs(), { usage: 'server', ids }),
     );
   }
 
@@ -86,8 +86,8 @@ export class LinkTls {
       requestCert: true,
       rejectUnauthorized: false,
     });
-    return this.finish(socket, 'secure', done, (chain) =>
-      this.verify(chain, nowMs(), { usage: 'client', kinds: ['node'] }, check),
+    return this.finish(socket, 'secure', done, check, (chain) =>
+      this.verifier.verify(chain, nowMs(), { usage: 'client', kinds: ['node'] }),
     );
   }
 
@@ -95,6 +95,7 @@ export class LinkTls {
     socket: tls.TLSSocket,
     event: 'secure' | 'secureConnect',
     done: (result: SecureResult) => void,
+    check: (peer: PeerIdentity) => string | undefined,
     verify: (chain: readonly Uint8Array[]) => PeerIdentity,
   ): Handshake {
     let failure = 'the connection was closed during the TLS handshake';
@@ -109,34 +110,28 @@ export class LinkTls {
       '_tlsError',
       (reason: Error) => (failure = `the TLS handshake failed: ${reason.message}`),
     );
-    socket.once('close', () => settle({ kind: 'failed', reason: failure, isTrust: false }));
+    socket.once('close', () => settle({ kind: 'failed', reason: failure, isRefused: false }));
+    const fail = (reason: string, isRefused: boolean): void => {
+      settle({ kind: 'failed', reason, isRefused });
+      // The dialler learns why; the acceptor sends nothing to a peer without a certificate.
+      if (event === 'secure' && socket.getPeerX509Certificate() !== undefined)
+        socket.write(encodeText(FrameType.goAway, 0, reason));
+      socket.destroySoon();
+    };
     socket.once(event, () => {
       try {
         if (socket.alpnProtocol !== MESH_PROTOCOL)
           throw new CloudlessError('CERTIFICATE_INVALID', 'the peer is no network proxy');
-        settle({ kind: 'secure', socket, peer: verify(readChain(socket)) });
+        const peer = verify(readChain(socket));
+        const refusal = check(peer);
+        if (refusal === undefined) settle({ kind: 'secure', socket, peer });
+        else fail(refusal, true);
       } catch (reason) {
         if (!(reason instanceof CloudlessError)) throw reason;
-        settle({ kind: 'failed', reason: reason.message, isTrust: true });
-        // The dialler learns why; the acceptor sends nothing to a peer without a certificate.
-        if (event === 'secure' && socket.getPeerX509Certificate() !== undefined)
-          socket.write(encodeText(FrameType.goAway, 0, reason.message));
-        socket.destroySoon();
+        fail(reason.message, false);
       }
     });
     return { cancel: () => socket.destroy() };
-  }
-
-  private verify(
-    chain: readonly Uint8Array[],
-    nowMs: number,
-    allowed: Parameters<PeerVerifier['verify']>[2],
-    check: (peer: PeerIdentity) => string | undefined,
-  ): PeerIdentity {
-    const peer = this.verifier.verify(chain, nowMs, allowed);
-    const refusal = check(peer);
-    if (refusal !== undefined) throw new CloudlessError('CERTIFICATE_INVALID', refusal);
-    return peer;
   }
 }
 
@@ -145,10 +140,13 @@ export interface Handshake {
   cancel(): void;
 }
 
-/** Result of a handshake. `isTrust`: the peer answered and is not trusted. */
+/**
+ * Result of a handshake. `isRefused`: the peer has proved which node it is, and the cluster refuses
+ * its certificate. False for all else, such as another machine that has the address by now.
+ */
 export type SecureResult =
   | { readonly kind: 'secure'; readonly socket: tls.TLSSocket; readonly peer: PeerIdentity }
-  | { readonly kind: 'failed'; readonly reason: string; readonly isTrust: boolean };
+  | { readonly kind: 'failed'; readonly reason: string; readonly isRefused: boolean };
 
 /**
  * Returns why the certificate of a node is refused, by what the cluster knows of the node;

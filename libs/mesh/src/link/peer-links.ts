@@ -134,7 +134,7 @@ export class PeerLinks {
         const link = await this.waitBriefly(direct);
         if (link !== undefined) return link;
       } catch (reason) {
-        // The peer answered and is not trusted: the relay would lead to the same peer.
+        // The node itself answered and is refused: the relay would lead to the same node.
         if (reason instanceof PeerRefusedError) throw reason;
         failure = errorMessageOf(reason);
         return this.dialRelayAfter(failure, dialRelay());

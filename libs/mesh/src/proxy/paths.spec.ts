@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import * as tls from 'node:tls';
 import { RecordingTracer } from '@cloudless/base/testing';
-import { CERTIFICATE_MISTAKES } from '@cloudless/identity/testing';
+import { CERTIFICATE_MISTAKES, TestAuthority } from '@cloudless/identity/testing';
 import { aService, anEndpoint, TestCluster, type TestProxy } from '../testing/test-cluster.js';
 import { MESH_PROTOCOL } from '../link/link-tls.js';
 
@@ -37,6 +37,17 @@ const visit = (from: TestProxy): Promise<string> =>
 
 const serve = (name: string): Promise<number> =>
   cluster.serve((socket) => socket.once('data', () => socket.write(name)));
+
+/** Serves TLS with the certificate of another authority. */
+async function serveTls(): Promise<number> {
+  const authority = await TestAuthority.create({ nowMs: cluster.clock.wallTime() });
+  const { keyPem, chainPem } = await authority.issue('node', 'b');
+  const secureContext = tls.createSecureContext({ key: keyPem, cert: chainPem });
+  return cluster.serve((socket) => {
+    const options = { isServer: true, secureContext, ALPNProtocols: [MESH_PROTOCOL] };
+    new tls.TLSSocket(socket, options).on('error', () => undefined).resume();
+  });
+}
 
 async function withService(nodeId: string): Promise<void> {
   const port = await serve(nodeId);
@@ -182,7 +193,8 @@ describe('attacks on a proxy', () => {
   it('refuses a peer that answers at the address of another node', async () => {
     const a = await cluster.addProxy('a');
     const evil = await cluster.addProxy('evil');
-    await cluster.addProxy('b');
+    const b = await cluster.addProxy('b');
+    await b.proxy.drain(0); // refuses the connection through the relay
     await withService('b');
     const address = `127.0.0.1:${meshPort(evil)}`;
     await cluster.update({ nodes: [cluster.aNode('b', { address, hostId: 'b' }, 'any')] });
@@ -190,6 +202,21 @@ describe('attacks on a proxy', () => {
     expect(a.access.at(-1)?.result).toContain(
       'the certificate is of spiffe://cloudless/node/evil; expected: spiffe://cloudless/node/b',
     );
+  });
+
+  it.each([
+    { name: 'another node', serveAt: async () => meshPort(await cluster.addProxy('c')) },
+    { name: 'a stranger with TLS', serveAt: () => serveTls() },
+    { name: 'a server without TLS', serveAt: () => serve('no TLS') },
+  ])('reaches a node through the relay when $name has its address', async ({ serveAt }) => {
+    const a = await cluster.addProxy('a');
+    const b = await cluster.addProxy('b');
+    await withService('b');
+    const address = `127.0.0.1:${await serveAt()}`;
+    const node = cluster.aNode('b', { address, hostId: 'b' }, b.credential.serial);
+    await cluster.update({ nodes: [node] });
+    expect(await visit(a)).toBe('b');
+    expect(a.proxy.status().links).toMatchObject([{ nodeId: 'b', path: 'relay' }]);
   });
 
   it.each([
