@@ -11,6 +11,7 @@ export type {
   ListedService,
   ListeningSockets,
   LocalClient,
+  MeshAddressSource,
   NetworkProxy,
   NetworkProxyOptions,
   NetworkProxyStatus,

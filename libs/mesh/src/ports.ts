@@ -186,8 +186,13 @@ export interface NetworkProxyOptions extends ProxyNode {
    * Connects to a coordinator. The proxy calls it again, with growing delays, after each failure.
    */
   readonly connect: (signal: AbortSignal) => Promise<CoordinatorConnection>;
-  /** Address and port at which other proxies connect. Absent: this node can only dial out. */
+  /** Address and port at which other proxies connect. Absent: that of `meshAddress`. */
   readonly meshListen?: { readonly host: string; readonly port: number } | undefined;
+  /**
+   * Finds the address at which other proxies connect, as far as the machine has one and the port is
+   * free. Absent, and without `meshListen`: this node can only dial out.
+   */
+  readonly meshAddress?: MeshAddressSource | undefined;
   /**
    * Lists the addresses of this machine at which node ports listen. Called every 5 s, because
    * addresses come and go; may throw. Default: none.
@@ -229,6 +234,17 @@ export interface NetworkProxyOptions extends ProxyNode {
   readonly tracer?: SampledTracer;
 }
 
+/** The address of a machine for the proxies of other nodes, which may change. */
+export interface MeshAddressSource {
+  /**
+   * Finds address and port to listen at; undefined: other machines do not reach this one. Rejects with
+   * the reason, for people, when the address cannot be found now.
+   */
+  readonly find: () => Promise<{ readonly host: string; readonly port: number } | undefined>;
+  /** Returns false when the machine does not have an address any more. Never throws. */
+  readonly has: (host: string) => boolean;
+}
+
 /** State of a proxy at the moment of the read. */
 export interface NetworkProxyStatus {
   /** Revision of the newest complete update that is applied. 0n: none yet. */
@@ -247,7 +263,7 @@ export interface NetworkProxyStatus {
   readonly listeners: number;
   /** Connections to other nodes and from other nodes. */
   readonly links: readonly LinkStatus[];
-  /** Address at which other proxies connect, with the actual port. */
+  /** Address at which other proxies connect, with the actual port. Absent: they use the relay. */
   readonly meshAddress?: { readonly address: string; readonly port: number };
   /** Failures with their causes, as texts for people. At most 100. */
   readonly problems: readonly string[];

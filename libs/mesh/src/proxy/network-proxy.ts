@@ -1,7 +1,6 @@
-import type { Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { NetworkUpdate } from '@cloudless/api';
-import { errorFields, noSampledTracer, type Timer } from '@cloudless/base';
+import { definedFields, errorFields, noSampledTracer, type Timer } from '@cloudless/base';
 import { ExternalAddresses } from '../dial/external-addresses.js';
 import { NetworkDns } from '../dns/network-dns.js';
 import { EndpointDialler } from '../dial/endpoint-dialler.js';
@@ -17,6 +16,7 @@ import { followNetwork } from '../feed/follow-network.js';
 import { EndpointChecks } from '../health/endpoint-checks.js';
 import { HealthReports } from '../health/health-reports.js';
 import { LinkPool } from '../link/link-pool.js';
+import { MeshListener } from '../link/mesh-listener.js';
 import { AccessLog } from '../metrics/access-log.js';
 import { publishMetrics } from '../metrics/proxy-metrics.js';
 import { TrafficCounts } from '../traffic/traffic-counts.js';
@@ -64,6 +64,7 @@ class NodeNetworkProxy implements NetworkProxy {
   private readonly onChangeListeners = new Set<(changes: NetworkChanges) => void>();
   private readonly context: ProxyContext;
   private readonly links: LinkPool | undefined;
+  private readonly mesh: MeshListener;
   private readonly exit: ExitStreams;
   private readonly machine: MachineAddresses;
   private readonly external: ExternalAddresses;
@@ -76,7 +77,6 @@ class NodeNetworkProxy implements NetworkProxy {
   private readonly unpublish: () => void;
   private coordinator: CoordinatorConnection | undefined;
   private following: Promise<void> = Promise.resolve();
-  private meshServer: Server | undefined;
   private idleTimer: Timer | undefined;
   private readonly range: VirtualRange;
   private mayListen = false;
@@ -107,6 +107,11 @@ class NodeNetworkProxy implements NetworkProxy {
             coordinator: () => this.coordinator,
             onOpen: (request, stream, link) => this.exit.open(request, stream, link),
           });
+    this.mesh = new MeshListener({
+      ...{ sockets, clock, random, log },
+      onConnection: (socket) =>
+        this.links?.accept(socket, 'link', socket.remoteAddress ?? 'an unknown address'),
+    });
     const { onAccess, accessSample: sample, tracer = noSampledTracer } = options;
     const places = new WorkloadPlaces({
       ...{ view, clock, nodeId },
@@ -172,9 +177,9 @@ class NodeNetworkProxy implements NetworkProxy {
   }
 
   async start(): Promise<void> {
-    const { nodeId, connect, clock, random, log, meshListen } = this.options;
+    const { nodeId, connect, clock, random, log } = this.options;
     await this.loadSnapshot();
-    if (meshListen !== undefined && this.links !== undefined) await this.listenMesh(meshListen);
+    if (this.links !== undefined) await this.mesh.start(this.options);
     this.following = followNetwork({
       ...{ nodeId, connect, clock, random, log, openTraffic: () => this.traffic.open() },
       resume: () => this.model.resume,
@@ -201,7 +206,7 @@ class NodeNetworkProxy implements NetworkProxy {
     this.range.close();
     this.listeners.close(false);
     this.nameServer.close();
-    this.meshServer?.close();
+    this.mesh.close();
     this.context.connections.resetWhere(() => true, 'the proxy stops');
     this.links?.close();
     await this.following;
@@ -216,7 +221,7 @@ class NodeNetworkProxy implements NetworkProxy {
     this.snapshot.stop();
     this.listeners.close(true);
     this.nameServer.close();
-    this.meshServer?.close();
+    this.mesh.close();
     this.exit.drain();
     this.links?.leave();
     await new Promise<void>((resolve) => {
@@ -260,14 +265,15 @@ class NodeNetworkProxy implements NetworkProxy {
 
   status(): NetworkProxyStatus {
     const { revision, services, endpoints } = this.model;
-    const address = this.meshServer?.address();
-    const problems = [this.range.problem, this.nameServer.problem, ...this.listeners.problems];
+    const meshAddress = this.mesh.address;
+    const { listeners, mesh, nameServer, range } = this;
+    const problems = [mesh.problem, range.problem, nameServer.problem, ...listeners.problems];
     return {
       ...{ revision, complete: revision > 0n, connected: this.coordinator !== undefined },
       ...{ services: services.size, endpoints: endpoints.size },
       ...{ openConnections: this.context.connections.size, listeners: this.listeners.openCount },
       links: this.links?.status() ?? [],
-      ...(typeof address === 'object' && address !== null ? { meshAddress: address } : {}),
+      ...definedFields({ meshAddress }),
       problems: problems.filter((problem) => problem !== undefined).slice(0, MAX_PROBLEMS),
     };
   }
@@ -302,15 +308,6 @@ class NodeNetworkProxy implements NetworkProxy {
     } catch (reason) {
       this.options.log.warn('the stored network is damaged and not used', errorFields(reason));
     }
-  }
-
-  private async listenMesh(at: { readonly host: string; readonly port: number }): Promise<void> {
-    this.meshServer = await this.options.sockets.listenTcp(at.host, at.port);
-    this.meshServer.on('connection', (socket) => {
-      socket.setNoDelay(true);
-      this.links?.accept(socket, 'link', socket.remoteAddress ?? 'an unknown address');
-    });
-    this.meshServer.on('error', () => undefined);
   }
 
   private async waitToListen(): Promise<void> {
