@@ -39,8 +39,8 @@ export interface AgentOptions {
   readonly store: AgentStore;
   readonly nodeReader: NodeReader;
   /**
-   * Describes the node for the Hello of a session. Called once per session, because the agent's own
-   * address is known only after its server listens.
+   * Describes the node for the Hello of a session. Called often: another address in `network` begins a
+   * new session, and the agent's own address is known only after its server listens.
    */
   readonly node: () => NodeDescription;
   /**

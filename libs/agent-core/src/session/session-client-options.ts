@@ -23,7 +23,7 @@ export interface SessionClientOptions {
   readonly nodeMonitor: NodeMonitor;
   /** Returns the usage of the replicas in their newest samples. Default: none is reported. */
   readonly replicaUsage?: () => ReplicaUsage[];
-  /** Describes the node; called for each Hello. */
+  /** Describes the node, for each Hello. Called often, because the address of `network` may change. */
   readonly node: () => NodeDescription;
   readonly bootId: string;
   /** Returns the current capabilities of the node. */

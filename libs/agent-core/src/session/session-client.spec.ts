@@ -62,6 +62,20 @@ describe('SessionClient', () => {
     ]);
   });
 
+  it('opens a new session with the new address when its network proxy gets another one', async () => {
+    const testBed = new AgentTestBed();
+    testBed.proxyAddress = { address: '', hostId: 'h' };
+    await testBed.start();
+    await testBed.clock.advance(60_000);
+    const address = '10.0.0.5:9443';
+    testBed.proxyAddress = { address, hostId: 'h' };
+    await testBed.clock.advance(60_000);
+    expect(testBed.coordinator.hellos.map(({ network }) => network?.address)).toEqual([
+      '',
+      address,
+    ]);
+  });
+
   it('includes a replica in the inventory while its first order is being stored', async () => {
     const testBed = new AgentTestBed();
     const save = testBed.store.saveReplica.bind(testBed.store);

@@ -33,8 +33,8 @@ export class SessionClient {
   private readonly orders: OrderIntake;
   /** True after a coordinator rejected the Hello of this node as not enrolled. */
   private isUnknownToCoordinator = false;
-  /** Capabilities in the newest Hello, sorted and joined with spaces. */
-  private announcedCapabilities = '';
+  /** What the newest Hello says about the capabilities and the network of this node. */
+  private announced = '';
   /** What the Goodbye of this agent says. */
   private departure: Departure = { reason: 'the agent is stopping', replicasContinue: true };
   /** Ends the current session; the next session begins soon. */
@@ -64,14 +64,14 @@ export class SessionClient {
 
   /**
    * Sends the usage and the conditions now, if there is a session. Ends the session, so that a new
-   * session begins, when the capabilities in its Hello are outdated.
+   * session begins, when its Hello has other capabilities, or another address for other nodes.
    */
   sendUsage(): void {
-    if (this.outbox !== undefined && this.joinCapabilities() !== this.announcedCapabilities) {
+    if (this.outbox !== undefined && this.describeVolatile() !== this.announced) {
       this.endSession(
         new CloudlessError(
           'unavailable',
-          'the capabilities of this node have changed: the session is renewed to report them',
+          'the capabilities of this node, or its address for other nodes, have changed: the session is renewed to report them',
         ),
       );
     }
@@ -244,7 +244,7 @@ export class SessionClient {
 
   private *createFirstMessages(): Generator<AgentMessage['message']> {
     const { node, identity, bootId, capabilities, nodeMonitor, replicas } = this.options;
-    this.announcedCapabilities = this.joinCapabilities();
+    this.announced = this.describeVolatile();
     yield {
       case: 'hello',
       value: toHello(node(), identity.current, {
@@ -256,8 +256,10 @@ export class SessionClient {
     for (const value of toInventory(replicas.listReports())) yield { case: 'inventory', value };
   }
 
-  private joinCapabilities(): string {
-    return [...this.options.capabilities()].sort().join(' ');
+  /** Returns a text that is equal while a Hello would say the same about capabilities and network. */
+  private describeVolatile(): string {
+    const { capabilities, node } = this.options;
+    return [node().network?.address ?? '', ...[...capabilities()].sort()].join(' ');
   }
 
   /** Joins the cluster or renews an expired certificate, if the cluster has identities. */

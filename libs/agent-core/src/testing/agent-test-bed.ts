@@ -9,6 +9,7 @@ import {
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
+import type { NodeDescription } from '../node/node-description.js';
 import type { LeaseKeeper } from '../session/lease-keeper.js';
 import { Agent } from '../agent.js';
 import type { AgentOptions } from '../agent-options.js';
@@ -40,6 +41,8 @@ export class AgentTestBed {
   workloadIdentity: AgentOptions['workloadIdentity'];
   replicaFiles: AgentOptions['replicaFiles'];
   network: AgentOptions['network'];
+  /** Address and host id of the network proxy in each Hello. */
+  proxyAddress: NodeDescription['network'];
   /** Addresses `ip:port` that accept no connection; `*` for all. */
   readonly closedPorts = new Set<string>();
   /** Returns the status of HTTP checks by path, or throws the failure. */
@@ -78,6 +81,7 @@ export class AgentTestBed {
       store: this.store,
       nodeReader: { read: async () => this.reading },
       node: () => ({
+        ...definedFields({ network: this.proxyAddress }),
         region: 'r1',
         zone: 'z1',
         labels: { disk: 'ssd' },
