@@ -93,6 +93,31 @@ describe('ProcessSockets', () => {
     expect(sockets.list()).toEqual([]);
   });
 
+  it('does not list a listener that is closed and has a connection, and lists its successor', async () => {
+    const sockets = new ProcessSockets();
+    const { port } = await handTcp();
+    open.splice(0).forEach((each) => each.close());
+    const server = await sockets.listenTcp(LOOPBACK, port);
+    const client = net.connect(port, LOOPBACK);
+    const [socket] = (await once(server, 'connection')) as [net.Socket];
+    server.close();
+    expect(sockets.list()).toEqual([]);
+    const next = await sockets.listenTcp(LOOPBACK, port);
+    open.push(next);
+    client.destroy();
+    socket.destroy();
+    await once(server, 'close');
+    expect(sockets.list()).toMatchObject([{ port, handle: next }]);
+  });
+
+  it('listens at IPv6 addresses with and without brackets', async () => {
+    for (const host of ['[::1]', '::1']) {
+      const server = await new ProcessSockets().listenTcp(host, 0);
+      open.push(server);
+      expect(server.address()).toMatchObject({ address: '::1' });
+    }
+  });
+
   it('accepts half-open connections, paused', async () => {
     const server = await new ProcessSockets().listenTcp(LOOPBACK, 0);
     open.push(server);

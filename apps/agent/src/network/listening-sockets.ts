@@ -44,9 +44,9 @@ export class ProcessSockets implements ListeningSockets {
     return socket;
   }
 
-  /** All sockets that are open now. */
+  /** All sockets that are open now. A listener with connections that does not listen is none. */
   list(): readonly HandedSocket[] {
-    return [...this.open.values()];
+    return [...this.open.values()].filter(({ kind, handle }) => kind === 'udp' || handle.listening);
   }
 
   /**
@@ -64,7 +64,10 @@ export class ProcessSockets implements ListeningSockets {
   private keep(socket: HandedSocket): void {
     const key = toKey(socket);
     this.open.set(key, socket);
-    socket.handle.once('close', () => this.open.delete(key));
+    // A listener closes with its last connection: by then another one may have the address.
+    socket.handle.once('close', () => {
+      if (this.open.get(key) === socket) this.open.delete(key);
+    });
   }
 
   private take(
@@ -140,7 +143,9 @@ function listenTcp(address: string, port: number): Promise<net.Server> {
   const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
   return new Promise((resolve, reject) => {
     server.once('error', reject);
-    server.listen({ host: address, port, backlog: 4_096 }, () => {
+    // Settings have brackets around IPv6.
+    const host = address.replace(/^\[(.*)\]$/, '$1');
+    server.listen({ host, port, backlog: 4_096 }, () => {
       server.off('error', reject);
       resolve(server);
     });
