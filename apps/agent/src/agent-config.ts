@@ -95,11 +95,12 @@ export interface AgentConfig {
    */
   readonly network: NetworkChoice;
   /**
-   * Address at which the network proxies of other nodes connect with mutual TLS; undefined: the proxy
-   * only dials out, and other proxies use the relay of the coordinators.
+   * Address at which the network proxies of other nodes connect with mutual TLS; undefined: the
+   * default of `findDefaultMeshPort`; `none`: the proxy only dials out, and other proxies use the
+   * relay of the coordinators.
    */
-  readonly meshListen: { readonly host: string; readonly port: number } | undefined;
-  /** `host:port` at which other nodes reach `meshListen`; undefined: that address. */
+  readonly meshListen: { readonly host: string; readonly port: number } | 'none' | undefined;
+  /** `host:port` at which other nodes reach the listener of `meshListen`; undefined: its address. */
   readonly meshAdvertise: string | undefined;
   /** Address at which the node serves HTTP routes without TLS; undefined: not served. */
   readonly ingressHttp: { readonly host: string; readonly port: number } | undefined;

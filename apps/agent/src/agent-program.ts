@@ -102,12 +102,12 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     'on, off or auto: the network proxy, with which workloads of this node reach services; auto: on Linux (default auto)',
   ],
   meshListen: [
-    '--mesh-listen <host:port>',
-    'where the network proxies of other nodes connect with mutual TLS; without it this node only dials out, and coordinators relay; port 0: a free port',
+    '--mesh-listen <host:port|none>',
+    'where the network proxies of other nodes connect with mutual TLS; port 0: a free port; none: this node only dials out, and coordinators relay (default: port 9443 at the address with which this machine reaches its coordinator; none on loopback or without TLS)',
   ],
   meshAdvertise: [
     '--mesh-advertise <host:port>',
-    'address at which other nodes reach --mesh-listen (default: that address)',
+    'address at which other nodes reach the listener of --mesh-listen (default: its address)',
   ],
   ingressHttp: [
     '--ingress-http <host:port>',

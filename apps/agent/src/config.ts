@@ -109,7 +109,7 @@ export function parseAgentConfig(
       logFormat: oneOfField('auto', LOG_FORMATS),
       opsListen: { fallback: undefined, parse: parseListen },
       network: oneOfField('auto', ['auto', 'on', 'off']),
-      meshListen: { fallback: undefined, parse: parseListen },
+      meshListen: { fallback: undefined, parse: parseMeshListen },
       meshAdvertise: { fallback: undefined, parse: parseAdvertise },
       ingressHttp: { fallback: undefined, parse: parseListen },
       ingressHttps: { fallback: undefined, parse: parseListen },
@@ -127,7 +127,8 @@ export function parseAgentConfig(
     'ingressHttp',
     'ingressHttps',
   ] as const) {
-    const port = config[field]?.port ?? 0;
+    const address = config[field];
+    const port = address === undefined || address === 'none' ? 0 : address.port;
     if (port < portRange.from || port > portRange.to) continue;
     problems.push({
       field,
@@ -216,6 +217,9 @@ const parseListen: Parse<AgentConfig['listen']> = (raw) => {
     return { problem: `"${String(raw)}" must be host:port, such as 127.0.0.1:9092` };
   return { value: { host: match.groups?.['host'] ?? '127.0.0.1', port } };
 };
+
+const parseMeshListen: Parse<AgentConfig['meshListen']> = (raw) =>
+  raw === 'none' ? { value: 'none' } : parseListen(raw);
 
 const parseSocket: Parse<string> = (raw) => {
   const path = typeof raw === 'string' ? raw.replace(/^unix:\/\//, '') : '';

@@ -1,6 +1,10 @@
 import type { ConfigField, Violation } from '@cloudless/base';
+import { isLoopbackHost } from '@cloudless/identity';
 import type { AgentConfig } from './agent-config.js';
 import { usesTls } from './tls-settings.js';
+
+/** Port at which proxies listen for other nodes unless a setting says otherwise. */
+const DEFAULT_MESH_PORT = 9_443;
 
 /** Hosts that stand for all addresses of the machine. */
 const EVERY_ADDRESS: readonly string[] = ['0.0.0.0', '::', '[::]'];
@@ -25,29 +29,61 @@ export const parseShare: ConfigField<number>['parse'] = (raw) => {
   return { problem: `"${String(raw)}" must be a number from 0 to 1, such as 0.01` };
 };
 
-/** Returns a problem for each setting of the network that conflicts with another setting. */
-export function findNetworkConflicts(
+/**
+ * Returns the port at which the proxy listens for other nodes when `meshListen` is absent; undefined:
+ * the proxy does not listen by default, because the cluster has no TLS, its coordinator is on this
+ * machine only, or another setting of this agent uses the port.
+ */
+export function findDefaultMeshPort(
   config: Pick<
     AgentConfig,
-    'coordinator' | 'network' | 'meshListen' | 'meshAdvertise' | 'ingressHttp' | 'ingressHttps'
+    | 'coordinator'
+    | 'meshListen'
+    | 'portRange'
+    | 'listen'
+    | 'opsListen'
+    | 'ingressHttp'
+    | 'ingressHttps'
   >,
+): number | undefined {
+  const { coordinator, meshListen, portRange, ...others } = config;
+  const { listen, opsListen, ingressHttp, ingressHttps } = others;
+  if (meshListen !== undefined || !usesTls(config)) return undefined;
+  if (isLoopbackHost(new URL(coordinator[0] ?? '').hostname)) return undefined;
+  const used = [listen, opsListen, ingressHttp, ingressHttps].map((address) => address?.port);
+  const isUsed =
+    used.includes(DEFAULT_MESH_PORT) ||
+    (portRange.from <= DEFAULT_MESH_PORT && DEFAULT_MESH_PORT <= portRange.to);
+  return isUsed ? undefined : DEFAULT_MESH_PORT;
+}
+
+/** Returns a problem for each setting of the network that conflicts with another setting. */
+export function findNetworkConflicts(
+  config: Pick<AgentConfig, 'network' | 'meshAdvertise'> &
+    Parameters<typeof findDefaultMeshPort>[0],
 ): readonly Violation[] {
   const { network, meshListen, meshAdvertise } = config;
   const problems: Violation[] = [];
   if (network === 'on' && process.platform !== 'linux')
     problems.push({ field: 'network', message: 'on needs Linux; use auto or off' });
+  const withoutEffect = 'has no effect with --network off: remove one of the two';
   for (const field of ['ingressHttp', 'ingressHttps'] as const)
     if (network === 'off' && config[field] !== undefined)
-      problems.push({ field, message: 'has no effect with --network off: remove one of the two' });
-  if (meshListen === undefined) {
+      problems.push({ field, message: withoutEffect });
+  if (meshListen === undefined || meshListen === 'none') {
     if (meshAdvertise === undefined) return problems;
-    const message = 'needs --mesh-listen, the address at which this node accepts connections';
-    return [...problems, { field: 'meshAdvertise', message }];
+    const field = 'meshAdvertise';
+    if (network === 'off') return [...problems, { field, message: withoutEffect }];
+    if (meshListen === 'none') {
+      const message = 'has no effect with --mesh-listen none: remove one of the two';
+      return [...problems, { field, message }];
+    }
+    if (findDefaultMeshPort(config) !== undefined) return problems;
+    const message =
+      'needs --mesh-listen, the address at which this node accepts connections: with these settings there is none by default';
+    return [...problems, { field, message }];
   }
-  if (network === 'off') {
-    const message = 'has no effect with --network off: remove one of the two';
-    return [...problems, { field: 'meshListen', message }];
-  }
+  if (network === 'off') return [...problems, { field: 'meshListen', message: withoutEffect }];
   if (!usesTls(config)) {
     const message =
       'needs coordinators with https://: traffic between machines is always encrypted, and a cluster without TLS has no certificates';

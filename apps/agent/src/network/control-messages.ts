@@ -27,8 +27,13 @@ export interface ProxySettings {
   readonly dataDir: string;
   /** True when the cluster has identities. */
   readonly usesTls: boolean;
-  /** Address to which other proxies connect. Absent: this node can only dial out. */
+  /** Address to which other proxies connect. Absent: see `defaultMeshPort`. */
   readonly meshListen?: { readonly host: string; readonly port: number };
+  /**
+   * Port to which other proxies connect, at the address with which this machine reaches its
+   * coordinators. Absent, and without `meshListen`: this node can only dial out.
+   */
+  readonly defaultMeshPort?: number;
   /** Address at which HTTP routes are served without TLS. Absent: not served. */
   readonly ingressHttp?: { readonly host: string; readonly port: number };
   /** Address at which HTTP routes are served with TLS. Absent: not served. */

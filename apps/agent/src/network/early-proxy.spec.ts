@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { FileAgentStore } from '../data/file-agent-store.js';
 import { parseAgentConfig } from '../config.js';
+import type { ProxySettings } from './control-messages.js';
 import { abandonProxy, startEarlyProxy, type EarlyProxy } from './early-proxy.js';
 import { NETWORK_FOLDER } from './proxy-program.js';
 import { writeProxySettings } from './proxy-settings.js';
@@ -53,6 +54,21 @@ linux('startEarlyProxy', () => {
       ingressHttp: { host: '127.0.0.1', port: 80 },
     });
     expect(JSON.parse(readFileSync(settingsFile(), 'utf8'))).toEqual(settings);
+  });
+
+  it.each([
+    { meshListen: undefined, expected: { defaultMeshPort: 9_443 } },
+    { meshListen: '10.0.0.5:9000', expected: { meshListen: { host: '10.0.0.5', port: 9_000 } } },
+    { meshListen: 'none', expected: {} },
+  ])('gives the proxy the listener for $meshListen', async ({ meshListen, expected }) => {
+    const coordinator = 'https://192.0.2.1:1';
+    await start({ coordinator, ...(meshListen === undefined ? {} : { meshListen }) });
+    const written = JSON.parse(readFileSync(settingsFile(), 'utf8')) as ProxySettings;
+    const { meshListen: listen, defaultMeshPort } = written;
+    expect({ meshListen: listen, defaultMeshPort }).toEqual({
+      ...{ meshListen: undefined, defaultMeshPort: undefined },
+      ...expected,
+    });
   });
 
   it('leaves a proxy that runs, with its settings, as it is', async () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { silentLog, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
-import type { ControlRequest, ProxySettings } from './control-messages.js';
+import type { ControlRequest, ControlStatus, ProxySettings } from './control-messages.js';
 import { ControlServer, type ControlHandler } from './control-server.js';
 import { NodeNetwork, type NodeNetworkOptions } from './node-network.js';
 import { NETWORK_FOLDER } from './proxy-program.js';
@@ -106,6 +106,59 @@ describe('an agent whose network proxy has ended', () => {
     expect(hasStarted()).toBe(false);
     await clock.advance(1_000);
     await until(hasStarted);
+    await network.close(false);
+  });
+});
+
+describe('the address of a node for the proxies of other nodes', () => {
+  const report = (meshAddress?: ControlStatus['meshAddress']): ControlStatus => ({
+    ...{ revision: '1', complete: true, connected: true, services: 0, endpoints: 0 },
+    ...{ openConnections: 0, listeners: 0, links: [], servesAddresses: true, problems: [] },
+    ...(meshAddress === undefined ? {} : { meshAddress }),
+  });
+
+  it.each([
+    { advertise: '', address: '10.0.0.5:9443', later: '[fd00::5]:9443' },
+    { advertise: '203.0.113.7:1', address: '203.0.113.7:1', later: '203.0.113.7:1' },
+  ])('is that of the default listener, while it is open: $address', async (given) => {
+    const { advertise, address, later } = given;
+    const clock = new ManualClock();
+    let status = report();
+    await listen(async ({ type }) =>
+      type === 'status' ? { type: 'status', status } : { type: 'done' },
+    );
+    settings = { ...settings, usesTls: true, defaultMeshPort: 9_443 };
+    const messages: string[] = [];
+    const log: Log = { ...silentLog, info: (text) => messages.push(text), child: () => log };
+    const network = openNetwork({ clock, log, settings, advertise });
+    const announced = (): string => network.describe().address;
+    await until(() => messages.includes('network proxy connected'));
+    expect(announced()).toBe('');
+    const poll = async (expected: string): Promise<void> => {
+      await until(() => clock.pendingTimers > 0);
+      await clock.advance(5_000);
+      await until(() => announced() === expected);
+    };
+    status = report({ address: '10.0.0.5', port: 9_443 });
+    await poll(address);
+    status = report();
+    await poll('');
+    status = report({ address: 'fd00::5', port: 9_443 });
+    await poll(later);
+    await network.close(false);
+  });
+
+  it('delays the start of an agent by 2 s at most', async () => {
+    const clock = new ManualClock();
+    settings = { ...settings, usesTls: true, defaultMeshPort: 9_443 };
+    const network = openNetwork({ clock, settings, proxyCommand: ['/bin/true'] });
+    let isReady = false;
+    const ready = network.waitUntilReady().then(() => (isReady = true));
+    await clock.advance(1_900);
+    expect(isReady).toBe(false);
+    await clock.advance(200);
+    await ready;
+    expect(network.describe()).toEqual({ address: '', hostId: 'h' });
     await network.close(false);
   });
 });

@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import {
@@ -39,6 +40,9 @@ const FIRST_ANSWER_MS = 5_000;
 /** Longest wait for an answer later, milliseconds. */
 const ANSWER_MS = 1_000;
 const POLL_MS = 50;
+/** Wait of a start for the address of the listener of the settings, or of the default one, ms. */
+const LISTENER_MS = 10_000;
+const DEFAULT_LISTENER_MS = 2_000;
 /** Time between two questions for the status of the proxy, milliseconds. */
 const STATUS_MS = 5_000;
 
@@ -86,15 +90,17 @@ export class NodeNetwork implements NodeNetworkAccess {
   }
 
   /**
-   * Waits until the proxy answers: up to 60 s for a required proxy, and up to 10 s for one that
-   * chooses the port at which other proxies reach this node.
+   * Waits until the proxy answers: up to 60 s for a required proxy, up to 10 s for one that chooses
+   * the port at which other proxies reach this node, and up to 2 s for one that chooses the address.
+   * The coordinator learns an address that is known later by a new session.
    * @throws kind `unavailable` when the proxy is required and does not answer;
    *   {@link StoppedError} when `signal` is aborted.
    */
   async waitUntilReady(signal?: AbortSignal): Promise<void> {
     const { isRequired, settings, advertise, clock } = this.options;
-    const needsAddress = settings.meshListen !== undefined && advertise === '';
-    const waitMs = isRequired ? 60_000 : needsAddress ? 10_000 : 0;
+    const hasListener = settings.meshListen !== undefined && advertise === '';
+    const listenerMs = settings.defaultMeshPort === undefined ? 0 : DEFAULT_LISTENER_MS;
+    const waitMs = isRequired ? 60_000 : hasListener ? LISTENER_MS : listenerMs;
     const deadlineMs = clock.now() + waitMs;
     while (this.client === undefined && clock.now() < deadlineMs)
       await sleep(clock, POLL_MS, signal);
@@ -110,8 +116,14 @@ export class NodeNetwork implements NodeNetworkAccess {
   describe(): { readonly address: string; readonly hostId: string } {
     const { settings, advertise } = this.options;
     const { meshListen, hostId } = settings;
-    const port = this.meshAddress?.port ?? meshListen?.port ?? 0;
-    if (meshListen === undefined || port === 0) return { address: '', hostId };
+    const { meshAddress } = this;
+    if (meshListen === undefined) {
+      if (meshAddress === undefined) return { address: '', hostId };
+      const host = isIPv6(meshAddress.address) ? `[${meshAddress.address}]` : meshAddress.address;
+      return { address: advertise === '' ? `${host}:${meshAddress.port}` : advertise, hostId };
+    }
+    const port = meshAddress?.port ?? meshListen.port;
+    if (port === 0) return { address: '', hostId };
     return { address: advertise === '' ? `${meshListen.host}:${port}` : advertise, hostId };
   }
 
@@ -232,7 +244,6 @@ export class NodeNetwork implements NodeNetworkAccess {
     try {
       if (await this.align(client, hello)) return;
       const response = await client.request({ type: 'status' });
-      if (response.type === 'status') this.meshAddress = response.status.meshAddress;
       this.noteStatus(response);
       if (this.closing.signal.aborted) return; // `close` did not see this client
       this.client = client;
@@ -262,8 +273,9 @@ export class NodeNetwork implements NodeNetworkAccess {
 
   private noteStatus(response: ControlResponse | undefined): void {
     const nowMs = this.options.clock.now();
-    if (response?.type === 'status') this.problems.noteStatus(response.status, nowMs);
-    else this.problems.noteSilence(nowMs);
+    if (response?.type !== 'status') return this.problems.noteSilence(nowMs);
+    this.meshAddress = response.status.meshAddress;
+    this.problems.noteStatus(response.status, nowMs);
   }
 
   /**

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { definedFields } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import type { AgentConfig } from '../agent-config.js';
+import { findDefaultMeshPort } from '../network-settings.js';
 import { usesTls } from '../tls-settings.js';
 import { SETTINGS_FILE, type ProxySettings } from './control-messages.js';
 import { readHostId } from './host-id.js';
@@ -22,23 +23,22 @@ export function createProxySettings(
     | 'zone'
     | 'region'
     | 'dataDir'
-    | 'coordinator'
-    | 'meshListen'
-    | 'ingressHttp'
-    | 'ingressHttps'
     | 'otlpEndpoint'
     | 'traceShare'
+    | keyof Parameters<typeof findDefaultMeshPort>[0]
   >,
   known: KnownCoordinators | undefined,
 ): ProxySettings {
   const { name: nodeId, zone, region, dataDir, coordinator } = config;
-  const { meshListen, ingressHttp, ingressHttps, otlpEndpoint, traceShare } = config;
+  const { ingressHttp, ingressHttps, otlpEndpoint, traceShare } = config;
+  const meshListen = config.meshListen === 'none' ? undefined : config.meshListen;
+  const defaultMeshPort = findDefaultMeshPort(config);
   const traces =
     otlpEndpoint === undefined ? undefined : { endpoint: otlpEndpoint, share: traceShare };
   return {
     ...{ nodeId, zone, region, dataDir, hostId: readHostId(), usesTls: usesTls(config) },
     coordinators: listCoordinators(coordinator, known),
-    ...definedFields({ meshListen, ingressHttp, ingressHttps, traces }),
+    ...definedFields({ meshListen, defaultMeshPort, ingressHttp, ingressHttps, traces }),
   };
 }
 

@@ -27,6 +27,7 @@ import { DRAIN_AT_SHUTDOWN_MS, endDrainingProxies, recordDraining } from './drai
 import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.js';
 import { listHostAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
+import { createMeshAddress } from './local-mesh-address.js';
 import { createNodeIngress, type NodeIngress } from './node-ingress.js';
 import { prepareLockDirectory, readNamespaceName } from './lock-directory.js';
 import { explainHolder, NamespaceLock } from './namespace-lock.js';
@@ -149,6 +150,7 @@ class ProxyProcess implements ControlHandler {
     );
     this.proxy = createNetworkProxy({
       ...{ nodeId, zone, region, hostId, meshListen },
+      meshAddress: createMeshAddress(settings, () => this.current.coordinators),
       identity: usesTls ? this.identity : undefined,
       connect: (signal) => this.connect(dialler, signal),
       sockets: this.sockets,
