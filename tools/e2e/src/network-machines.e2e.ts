@@ -17,6 +17,8 @@ const SERVER = [
   `require('node:http').createServer((request, response) => response.end(process.env.CLOUDLESS_REPLICA_ID + ' ${CANARY}'))
      .listen(process.env.PORT, '127.0.0.1');`,
 ];
+/** Exit code of curl when nothing listens. */
+const REFUSED = 7;
 const COORDINATOR_SETTINGS = {
   CLOUDLESS_COORDINATOR_LOG_FORMAT: 'json',
   // A node whose agent returns later than its lease is lost, and its replicas are replaced.
@@ -53,7 +55,7 @@ const title = 'services of a cluster on three machines';
   () => {
     let machines: Machines;
     let first: Machine;
-    /** Accepts connections of other proxies. */
+    /** Accepts connections of other proxies, by default. */
     let open: Machine;
     /** Only dials out. */
     let closed: Machine;
@@ -119,10 +121,7 @@ const title = 'services of a cluster on three machines';
       coordinator = first.start('exec cloudless-coordinator --host 0.0.0.0', COORDINATOR_SETTINGS);
       await coordinator.waitForLog('coordinator ready');
       joinCommand = await readHomeFile(first, `${COORDINATOR_DATA}/identity/join-command`);
-      const started = [
-        startAgent(open, joinCommand, '10.88.0.2:9443'),
-        startAgent(closed, joinCommand),
-      ];
+      const started = [startAgent(open, joinCommand), startAgent(closed, joinCommand, 'none')];
       for (const agent of started) await agent.waitForLog('session established');
       const token = join(first.home, COORDINATOR_DATA, 'identity/admin.credential');
       await ctl(`login https://${ADDRESS}:8080 --token-file ${token}`);
@@ -212,10 +211,12 @@ const title = 'services of a cluster on three machines';
     });
 
     it('are not reached by strangers at the address of a proxy', async () => {
+      const curl = (url: string) => first.run(`curl -sS --max-time 5 ${url}`);
       for (const url of ['http://10.88.0.2:9443/', '-k https://10.88.0.2:9443/']) {
-        const { code, stdout } = await first.run(`curl -sS --max-time 5 ${url}`);
-        expect([code === 0, stdout]).toEqual([false, '']);
+        const { code, stdout } = await curl(url);
+        expect([code === 0, code === REFUSED, stdout]).toEqual([false, false, '']);
       }
+      expect((await curl('-k https://10.88.0.3:9443/')).code).toBe(REFUSED);
     });
 
     it('answer while agents and coordinators are away', async () => {
@@ -234,11 +235,11 @@ const title = 'services of a cluster on three machines';
       coordinator = first.start('exec cloudless-coordinator --host 0.0.0.0', COORDINATOR_SETTINGS);
       await coordinator.waitForLog('coordinator ready');
       const agents = [
-        startAgent(open, joinCommand, '10.88.0.2:9443', 'other', {
+        startAgent(open, joinCommand, undefined, 'other', {
           CLOUDLESS_AGENT_RUNTIME: 'process',
           CLOUDLESS_AGENT_INGRESS_HTTPS: '10.88.0.2:443',
         }),
-        startAgent(closed, joinCommand, undefined, 'other'),
+        startAgent(closed, joinCommand, 'none', 'other'),
       ];
       for (const agent of agents) {
         await agent.waitForLog('network proxy replaced');
@@ -283,6 +284,18 @@ const title = 'services of a cluster on three machines';
       await untilServed();
       coordinator = first.start('exec cloudless-coordinator --host 0.0.0.0', COORDINATOR_SETTINGS);
       await coordinator.waitForLog('coordinator ready');
+    });
+
+    it('are reached while and after a machine gets another address', async () => {
+      const moved = '10.88.0.12';
+      await open.run(`ip addr del 10.88.0.2/24 dev eth0 && ip addr add ${moved}/24 dev eth0`);
+      await until(async () => (await call(closed, 'm2')).includes(CANARY));
+      // Then directly again: each request uses the relay, or the new address.
+      await until(async () => {
+        expect(await call(closed, 'm2')).toContain(CANARY);
+        const { stdout } = await closed.run('ss -Htn state established');
+        return stdout.includes(`${moved}:9443`);
+      });
     });
 
     it('are refused to a banned node, and its replicas are not reached', async () => {
