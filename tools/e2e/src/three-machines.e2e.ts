@@ -90,7 +90,7 @@ const title = 'coordinator and agents on three machines';
       for (const { name } of agents) expect(nodes).toMatch(new RegExp(`^${name} +Ready`, 'm'));
     });
 
-    it('have one port for other machines, that of the coordinator', async () => {
+    it('have one port for other machines without network proxies, that of the coordinator', async () => {
       for (const agent of agents) expect(await agent.listListeners()).toBe('');
       const open = (await first.listListeners())
         .split('\n')
