@@ -106,7 +106,7 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
     'where the network proxies of other nodes connect with mutual TLS; port 0: a free port; none: this node only dials out, and coordinators relay (default: port 9443 at the address with which this machine reaches its coordinator; none on loopback or without TLS)',
   ],
   meshAdvertise: [
-    '--mesh-advertise <host:port>',
+    '--mesh-advertise <ip:port>',
     'address at which other nodes reach the listener of --mesh-listen (default: its address)',
   ],
   ingressHttp: [

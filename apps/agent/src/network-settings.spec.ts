@@ -102,7 +102,7 @@ describe('settings of the network of an agent', () => {
     {
       name: 'an advertised address that other nodes cannot dial',
       values: { ...TLS, meshListen: '10.0.0.5:9443', meshAdvertise: '0.0.0.0:9443' },
-      problem: 'must be host:port',
+      problem: 'must be an IP address and a port',
     },
     {
       name: 'a share of traces above 1',

@@ -1,3 +1,4 @@
+import { isIPv4, isIPv6 } from 'node:net';
 import type { ConfigField, Violation } from '@cloudless/base';
 import { isLoopbackHost } from '@cloudless/identity';
 import type { AgentConfig } from './agent-config.js';
@@ -9,16 +10,17 @@ const DEFAULT_MESH_PORT = 9_443;
 /** Hosts that stand for all addresses of the machine. */
 const EVERY_ADDRESS: readonly string[] = ['0.0.0.0', '::', '[::]'];
 
-/** Parses `host:port` with a host that other machines can dial. */
+/** Parses `ip:port` with an address that other machines can dial. Proxies do not resolve names. */
 export const parseAdvertise: ConfigField<string>['parse'] = (raw) => {
   const match =
-    typeof raw === 'string'
-      ? /^(?<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]{1,253}):(?<port>\d{1,5})$/.exec(raw)
-      : null;
+    typeof raw === 'string' ? /^(?<host>\[[^\]]+\]|[^:]+):(?<port>\d{1,5})$/.exec(raw) : null;
   const { host = '', port = '0' } = match?.groups ?? {};
-  if (Number(port) >= 1 && Number(port) <= 65_535 && !EVERY_ADDRESS.includes(host))
-    return { value: `${host}:${port}` };
-  return { problem: `"${String(raw)}" must be host:port, such as 10.0.0.5:9443` };
+  const isAddress = isIPv4(host) || (host.startsWith('[') && isIPv6(host.slice(1, -1)));
+  const isPort = Number(port) >= 1 && Number(port) <= 65_535;
+  if (isAddress && isPort && !EVERY_ADDRESS.includes(host)) return { value: `${host}:${port}` };
+  return {
+    problem: `"${String(raw)}" must be an IP address and a port, such as 10.0.0.5:9443`,
+  };
 };
 
 /** Parses a share, 0 to 1. */
@@ -90,7 +92,7 @@ export function findNetworkConflicts(
     problems.push({ field: 'meshListen', message });
   }
   if (EVERY_ADDRESS.includes(meshListen.host) && meshAdvertise === undefined) {
-    const message = `"${meshListen.host}" is no address that other nodes can dial: add --mesh-advertise HOST:PORT`;
+    const message = `"${meshListen.host}" is no address that other nodes can dial: add --mesh-advertise IP:PORT`;
     problems.push({ field: 'meshListen', message });
   }
   return problems;

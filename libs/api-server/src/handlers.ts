@@ -21,7 +21,7 @@ import { RouteHandlers } from './network/ingress-routes/route-handlers.js';
 import { ServiceHandlers } from './network/service-handlers.js';
 import { NetworkRelay } from './node-network/network-relay.js';
 import { NetworkSync } from './node-network/network-sync.js';
-import { RouteCertificates } from './node-network/route-certificates.js';
+import { RouteCertificateHandler } from './node-network/route-certificates.js';
 import { NodeHandlers } from './node/node-handlers.js';
 import { PlanHandlers } from './plan/plan-handlers.js';
 import { ConfigHandlers } from './files/config-handlers.js';
@@ -156,7 +156,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   });
   const sync = new NetworkSync({ ...deps, access });
   const relay = new NetworkRelay({ ...deps, access, tunnels });
-  const certificates = new RouteCertificates({
+  const certificates = new RouteCertificateHandler({
     ...{ ...deps, access, audit: routes.audit },
     values: reads.secretStore.values,
   });

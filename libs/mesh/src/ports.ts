@@ -186,13 +186,13 @@ export interface NetworkProxyOptions extends ProxyNode {
    * Connects to a coordinator. The proxy calls it again, with growing delays, after each failure.
    */
   readonly connect: (signal: AbortSignal) => Promise<CoordinatorConnection>;
-  /** Address and port at which other proxies connect. Absent: that of `meshAddress`. */
+  /** Address and port at which other proxies connect. Absent: that of `meshAddressSource`. */
   readonly meshListen?: { readonly host: string; readonly port: number } | undefined;
   /**
    * Finds the address at which other proxies connect, as far as the machine has one and the port is
    * free. Absent, and without `meshListen`: this node can only dial out.
    */
-  readonly meshAddress?: MeshAddressSource | undefined;
+  readonly meshAddressSource?: MeshAddressSource | undefined;
   /**
    * Lists the addresses of this machine at which node ports listen. Called every 5 s, because
    * addresses come and go; may throw. Default: none.
@@ -237,12 +237,12 @@ export interface NetworkProxyOptions extends ProxyNode {
 /** The address of a machine for the proxies of other nodes, which may change. */
 export interface MeshAddressSource {
   /**
-   * Finds address and port to listen at; undefined: other machines do not reach this one. Rejects with
-   * the reason, for people, when the address cannot be found now.
+   * Finds address and port to listen at; undefined: other machines do not reach this one.
+   * @throws with the reason, for people, when no coordinator has an address and a route now.
    */
   readonly find: () => Promise<{ readonly host: string; readonly port: number } | undefined>;
-  /** Returns false when the machine does not have an address any more. Never throws. */
-  readonly has: (host: string) => boolean;
+  /** Returns false once no interface of the machine has `address`. Never throws. */
+  readonly has: (address: string) => boolean;
 }
 
 /** State of a proxy at the moment of the read. */

@@ -3,13 +3,19 @@ import { createSecureContext } from 'node:tls';
 import { CloudlessError } from '@cloudless/base';
 import type { SecretData } from './values.js';
 
-/** Key of a secret with a certificate and its intermediates in PEM, as `kubernetes.io/tls` has. */
-export const CERTIFICATE_KEY = 'tls.crt';
-/** Key of a secret with the private key of {@link CERTIFICATE_KEY} in PEM, not encrypted. */
-export const PRIVATE_KEY_KEY = 'tls.key';
-/** Largest value of {@link CERTIFICATE_KEY}, bytes. */
+/**
+ * Name of the value of a secret with a certificate and its intermediates in PEM, as in secrets of the
+ * type `kubernetes.io/tls`.
+ */
+export const CERTIFICATE_ENTRY = 'tls.crt';
+/**
+ * Name of the value of a secret with the private key of {@link CERTIFICATE_ENTRY} in PEM, not
+ * encrypted.
+ */
+export const PRIVATE_KEY_ENTRY = 'tls.key';
+/** Largest value of {@link CERTIFICATE_ENTRY}, bytes. */
 export const MAX_CERTIFICATE_BYTES = 65_536;
-/** Largest value of {@link PRIVATE_KEY_KEY}, bytes. */
+/** Largest value of {@link PRIVATE_KEY_ENTRY}, bytes. */
 export const MAX_PRIVATE_KEY_BYTES = 16_384;
 
 /** A certificate with its private key. */
@@ -28,24 +34,24 @@ export interface CertificatePair {
  *   large, a value is malformed, or the private key does not belong to the certificate.
  */
 export function requireCertificatePair(data: SecretData, subject: string): CertificatePair {
-  const certificate = readText(data, CERTIFICATE_KEY, MAX_CERTIFICATE_BYTES, subject);
-  const key = readText(data, PRIVATE_KEY_KEY, MAX_PRIVATE_KEY_BYTES, subject);
+  const certificate = readText(data, CERTIFICATE_ENTRY, MAX_CERTIFICATE_BYTES, subject);
+  const key = readText(data, PRIVATE_KEY_ENTRY, MAX_PRIVATE_KEY_BYTES, subject);
   const leaf = attempt(
     () => new X509Certificate(certificate),
-    `${CERTIFICATE_KEY} of ${subject} has no certificate in PEM`,
+    `${CERTIFICATE_ENTRY} of ${subject} has no certificate in PEM`,
   );
   const privateKey = attempt(
     () => createPrivateKey(key),
-    `${PRIVATE_KEY_KEY} of ${subject} has no unencrypted private key in PEM`,
+    `${PRIVATE_KEY_ENTRY} of ${subject} has no unencrypted private key in PEM`,
   );
   if (!leaf.checkPrivateKey(privateKey))
     throw new CloudlessError(
       'invalid',
-      `${PRIVATE_KEY_KEY} of ${subject} does not belong to the first certificate in ${CERTIFICATE_KEY}`,
+      `${PRIVATE_KEY_ENTRY} of ${subject} does not belong to the first certificate in ${CERTIFICATE_ENTRY}`,
     );
   attempt(
     () => createSecureContext({ cert: certificate, key, minVersion: 'TLSv1.2' }),
-    `${CERTIFICATE_KEY} and ${PRIVATE_KEY_KEY} of ${subject} cannot serve TLS: an intermediate certificate is malformed, or the key is too weak`,
+    `${CERTIFICATE_ENTRY} and ${PRIVATE_KEY_ENTRY} of ${subject} cannot serve TLS: an intermediate certificate is malformed, or the key is too weak`,
   );
   return { certificate, key };
 }
@@ -54,7 +60,7 @@ function readText(data: SecretData, key: string, maxBytes: number, subject: stri
   const value = data.get(key);
   if (value === undefined) {
     const keys = [...data.keys()].sort().join(', ');
-    const message = `${subject} needs the keys ${CERTIFICATE_KEY} and ${PRIVATE_KEY_KEY} for a route; its keys are ${keys}`;
+    const message = `${subject} needs the keys ${CERTIFICATE_ENTRY} and ${PRIVATE_KEY_ENTRY} for a route; its keys are ${keys}`;
     throw new CloudlessError('invalid', message);
   }
   if (value.length > maxBytes) {

@@ -10,10 +10,10 @@ export { decodeValues, encodeValues } from './values.js';
 export type { SecretData } from './values.js';
 export { KEY_BYTES, encodeContext, open, seal } from './aead.js';
 export {
-  CERTIFICATE_KEY,
+  CERTIFICATE_ENTRY,
   MAX_CERTIFICATE_BYTES,
   MAX_PRIVATE_KEY_BYTES,
-  PRIVATE_KEY_KEY,
+  PRIVATE_KEY_ENTRY,
   requireCertificatePair,
 } from './certificate-pair.js';
 export type { CertificatePair } from './certificate-pair.js';

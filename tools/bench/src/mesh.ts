@@ -3,10 +3,13 @@
  * on one node, and with TLS between two network namespaces (as root). CPU seconds are those of the
  * proxies alone, so that the figures hold on a busy machine too.
  *
- * Usage: mesh [--connections 3000] [--requests 30000] [--megabytes 512] [--idle 10000] [--only idle]
+ * Usage: mesh [--connections 3000] [--requests 30000] [--megabytes 512] [--idle 10000]
+ *        [--unread 2000] [--only memory]
  *
- * `--only idle` (target `mesh-idle`) measures the memory of the proxies with idle connections alone.
- * Ends with exit code 1 when idle connections take 200 MiB or more of a proxy.
+ * `--only memory` (target `mesh-memory`) measures the memory of the proxies alone: with idle
+ * connections, and with connections whose client reads nothing of 8 MiB. Ends with exit code 1 when
+ * idle connections take 200 MiB or more of a proxy, or each unread connection more than 256 KiB, and
+ * when the limit of open files permits fewer connections than asked for.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,6 +24,7 @@ import {
   loadConnections,
   loadRequests,
   openIdle,
+  openUnread,
   type LoadResult,
 } from './mesh/load.js';
 import { aNode, anUpdate, BenchProcesses } from './mesh/bench-processes.js';
@@ -34,14 +38,19 @@ const { values } = parseArgs({
     requests: { type: 'string', default: '30000' },
     megabytes: { type: 'string', default: '512' },
     idle: { type: 'string', default: '10000' },
+    unread: { type: 'string', default: '2000' },
     only: { type: 'string' },
   },
 });
-if (values.only !== undefined && values.only !== 'idle')
-  throw new Error(`--only ${values.only}: expected idle`);
-const isIdleOnly = values.only === 'idle';
+if (values.only !== undefined && values.only !== 'memory')
+  throw new Error(`--only ${values.only}: expected memory`);
+const isMemoryOnly = values.only === 'memory';
 /** Memory that idle connections may take of each proxy, MiB. */
 const IDLE_LIMIT_MIB = 200;
+/** Memory that a connection whose client reads nothing may take of each proxy, KiB. */
+const UNREAD_LIMIT_KIB = 256;
+/** Time after which memory that does not grow any more has its final size, milliseconds. */
+const STEADY_MS = 2_000;
 const violations = new Violations();
 const NAMESPACE = 'cloudless-mesh-bench';
 const NEAR = '10.250.7.1';
@@ -105,25 +114,55 @@ function readFileLimit(): number {
 }
 
 /**
- * Measures the resident memory of each proxy before, and while idle connections are open. Opens fewer
- * connections where the limit of open files of a proxy does not suffice, and reports the count.
+ * Measures the resident memory of each proxy before, and while connections are open: idle ones, then
+ * those whose client reads nothing.
+ * @param filesPerConnection - Open files of a proxy for each connection.
  */
-async function measureIdle(name: string, { host, port, pids }: Path, filesPerConnection: number) {
-  const count = Math.min(Number(values.idle), Math.floor(readFileLimit() / filesPerConnection));
-  await loadConnections({ host, port }, 300); // compiled code
-  const before = pids.map(readMemoryBytes);
-  const close = await openIdle({ host, port }, count);
-  const after = pids.map(readMemoryBytes);
-  close();
-  const proxies = after.map((bytes, index) => {
-    const taken = toMib(bytes - (before[index] ?? 0));
+async function measureMemory(name: string, path: Path, filesPerConnection: number) {
+  const limit = Math.floor(readFileLimit() / filesPerConnection);
+  const take = async (asked: string, openAll: typeof openIdle) => {
+    const count = Math.min(Number(asked), limit);
     violations.check(
-      taken < IDLE_LIMIT_MIB,
-      `${name}: ${count} idle connections take ${taken} MiB of a proxy, the limit is ${IDLE_LIMIT_MIB}`,
+      count === Number(asked),
+      `${name}: the limit of open files permits ${count} of ${asked} connections; raise ulimit -n`,
     );
-    return { mebibytes: toMib(bytes), ofConnections: taken };
-  });
-  return { count, proxies };
+    const { host, port, pids } = path;
+    await loadConnections({ host, port }, 300); // compiled code
+    const before = pids.map(readMemoryBytes);
+    const close = await openAll({ host, port }, count);
+    const after = await readSteadyMemory(pids);
+    close();
+    const taken = after.map((bytes, index) => bytes - (before[index] ?? 0));
+    return { count, taken };
+  };
+  const idle = await take(values.idle, openIdle);
+  const unread = await take(values.unread, openUnread);
+  for (const bytes of idle.taken)
+    violations.check(
+      toMib(bytes) < IDLE_LIMIT_MIB,
+      `${name}: ${idle.count} idle connections take ${toMib(bytes)} MiB of a proxy, the limit is ${IDLE_LIMIT_MIB}`,
+    );
+  const toKibEach = (bytes: number): number => Math.round(bytes / unread.count / 1024);
+  for (const bytes of unread.taken)
+    violations.check(
+      toKibEach(bytes) <= UNREAD_LIMIT_KIB,
+      `${name}: each unread connection takes ${toKibEach(bytes)} KiB of a proxy, the limit is ${UNREAD_LIMIT_KIB}`,
+    );
+  return {
+    idle: { count: idle.count, mebibytes: idle.taken.map(toMib) },
+    unread: { count: unread.count, kibibytesEach: unread.taken.map(toKibEach) },
+  };
+}
+
+/** Reads the resident memory of processes once the memory does not grow any more. */
+async function readSteadyMemory(pids: readonly number[]): Promise<readonly number[]> {
+  for (let before = pids.map(readMemoryBytes); ;) {
+    await sleep(systemClock, STEADY_MS);
+    const after = pids.map(readMemoryBytes);
+    const grows = after.some((bytes, index) => bytes > (before[index] ?? 0) * 1.01);
+    if (!grows) return after;
+    before = after;
+  }
 }
 
 const toMib = (bytes: number): number => Math.round(bytes / 1_048_576);
@@ -135,7 +174,7 @@ async function measureOneNode() {
   const update = anUpdate({ nodeId: 'a', ip: host, port: server.port }, [aNode('a')]);
   const ours = await processes.runProxy({ nodeId: 'a', update, ...bind }, false);
   const oursPath = { host, port: ours.port, pids: [ours.pid] };
-  if (isIdleOnly) return { idle: await measureIdle('one node', oursPath, 2) };
+  if (isMemoryOnly) return measureMemory('one node', oursPath, 2);
   const haproxyPort = 19_480;
   const haproxy = await runHaproxy(
     ['listen l', ` bind ${host}:${haproxyPort}`, ` server s ${host}:${server.port}`],
@@ -145,7 +184,7 @@ async function measureOneNode() {
     direct: await measure('direct', { host, port: server.port, pids: [] }),
     ours: await measure('ours', oursPath),
     haproxy: await measure('haproxy', { host, port: haproxyPort, pids: [haproxy] }),
-    idle: await measureIdle('one node', oursPath, 2),
+    memory: await measureMemory('one node', oursPath, 2),
   };
 }
 
@@ -176,7 +215,7 @@ async function measureTwoNodes() {
     false,
   );
   const ours = { host: NEAR, port: oursNear.port, pids: [oursNear.pid, oursFar.pid] };
-  if (isIdleOnly) return { idle: await measureIdle('two nodes', ours, 1) };
+  if (isMemoryOnly) return measureMemory('two nodes', ours, 1);
   const [pem, ca] = [join(directory, 'both.pem'), join(directory, 'ca.pem')];
   writeFileSync(pem, near.chainPem + near.keyPem, { mode: 0o600 });
   writeFileSync(ca, bundlePem);
@@ -194,7 +233,7 @@ async function measureTwoNodes() {
   return {
     ours: await measure('ours over TLS', ours),
     haproxy: await measure('haproxy over TLS', haproxy),
-    idle: await measureIdle('two nodes', ours, 1),
+    memory: await measureMemory('two nodes', ours, 1),
   };
 }
 
@@ -223,7 +262,7 @@ try {
     hasNamespace = true;
   }
   const twoNodes = isRoot ? await measureTwoNodes() : 'skipped: network namespaces need root';
-  printReport(isIdleOnly ? 'mesh-idle' : 'mesh', {
+  printReport(isMemoryOnly ? 'mesh-memory' : 'mesh', {
     ...{ oneNode, twoNodes },
     violations: violations.texts,
   });

@@ -7,7 +7,7 @@ import { ManualClock } from '@cloudless/base/testing';
 import {
   CertificateCopies,
   CERTIFICATES_FOLDER,
-  CERTIFICATES_KEY,
+  CERTIFICATES_KEY_FILE,
   removeCertificateCopies,
   type ReceivedCertificate,
 } from './certificate-copies.js';
@@ -52,7 +52,7 @@ describe('copies of certificates', () => {
       expect(Buffer.from(readFileSync(file, 'utf8'), 'base64').toString()).not.toContain(CANARY);
       expect(statSync(file).mode & 0o777).toBe(0o600);
     }
-    expect(statSync(join(directory, CERTIFICATES_KEY)).mode & 0o777).toBe(0o600);
+    expect(statSync(join(directory, CERTIFICATES_KEY_FILE)).mode & 0o777).toBe(0o600);
     expect(statSync(join(directory, CERTIFICATES_FOLDER)).mode & 0o777).toBe(0o700);
   });
 
@@ -106,15 +106,15 @@ describe('copies of certificates', () => {
     await copies.load();
     copies.keep(new Map([['shop/tls', aCertificate(1)]]), false);
     await copies.settled;
-    await rm(join(directory, CERTIFICATES_KEY));
+    await rm(join(directory, CERTIFICATES_KEY_FILE));
     expect(await reload()).toEqual({});
   });
 
   it('have one key, which the first process creates before there is a copy', async () => {
     await open().load();
-    const key = readFileSync(join(directory, CERTIFICATES_KEY));
+    const key = readFileSync(join(directory, CERTIFICATES_KEY_FILE));
     await open().load();
-    expect(readFileSync(join(directory, CERTIFICATES_KEY))).toEqual(key);
+    expect(readFileSync(join(directory, CERTIFICATES_KEY_FILE))).toEqual(key);
   });
 
   it('that could not be stored are stored later', async () => {
@@ -147,7 +147,7 @@ describe('copies of certificates', () => {
     await removeCertificateCopies(directory);
     await mkdir(join(directory, CERTIFICATES_FOLDER));
     writeFileSync(join(directory, CERTIFICATES_FOLDER, 'x'), '');
-    writeFileSync(join(directory, CERTIFICATES_KEY), '');
+    writeFileSync(join(directory, CERTIFICATES_KEY_FILE), '');
     await removeCertificateCopies(directory);
     expect(readdirSync(directory)).toEqual([]);
   });

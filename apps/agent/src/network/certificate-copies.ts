@@ -8,7 +8,7 @@ import { SealedFiles, type SealedText } from '../data/sealed-files.js';
 
 /** Folder in the directory of a proxy with the copies, and the file with their key. */
 export const CERTIFICATES_FOLDER = 'certificates';
-export const CERTIFICATES_KEY = 'certificates.key';
+export const CERTIFICATES_KEY_FILE = 'certificates.key';
 const FORMAT = 1;
 /** Delay after a copy that could not be stored or removed, milliseconds. */
 const RETRY_MS = 30_000;
@@ -47,7 +47,7 @@ export class CertificateCopies {
   ) {
     this.files = new SealedFiles(
       join(directory, CERTIFICATES_FOLDER),
-      join(directory, CERTIFICATES_KEY),
+      join(directory, CERTIFICATES_KEY_FILE),
     );
   }
 
@@ -155,7 +155,7 @@ export class CertificateCopies {
 
 /** Removes all copies of a proxy and their key. */
 export async function removeCertificateCopies(directory: string): Promise<void> {
-  for (const name of [CERTIFICATES_FOLDER, CERTIFICATES_KEY])
+  for (const name of [CERTIFICATES_FOLDER, CERTIFICATES_KEY_FILE])
     await rm(join(directory, name), { recursive: true, force: true });
 }
 

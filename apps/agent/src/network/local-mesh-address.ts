@@ -58,17 +58,20 @@ export class LocalMeshAddress implements MeshAddressSource {
     );
   };
 
-  has = (host: string): boolean => {
+  has = (address: string): boolean => {
     try {
-      return (this.options.listAddresses ?? listAllAddresses)().includes(host);
+      return (this.options.listAddresses ?? listAllAddresses)().includes(address);
     } catch {
       return true;
     }
   };
 }
 
-/** Returns the address at which a proxy listens by default; undefined: it does not. */
-export function createMeshAddress(
+/**
+ * Returns the source of the address for the default listener; undefined: the proxy has no default
+ * listener.
+ */
+export function createMeshAddressSource(
   { defaultMeshPort: port }: Pick<ProxySettings, 'defaultMeshPort'>,
   coordinators: () => readonly string[],
 ): MeshAddressSource | undefined {

@@ -26,8 +26,8 @@ export interface LockHolder {
 }
 
 /**
- * Returns why workloads of this node do not reach the services of their cluster; undefined when
- * another node of the cluster on this machine serves the virtual addresses for them.
+ * Returns why workloads of this node do not reach the services of their cluster; undefined when the
+ * holder is a node of the cluster, or while the nodes are not known.
  * @param isNode - Returns true for the id of a node of the cluster. Undefined: the nodes are not
  *   known yet.
  */

@@ -1,6 +1,9 @@
 import type { ControlStatus } from './control-messages.js';
 
-/** Time for which a proxy may be without an agent or a coordinator before that is a problem, ms. */
+/**
+ * Time for which a proxy may leave its agent without an answer, or be without a coordinator, before
+ * that is a problem, milliseconds.
+ */
 export const UNREACHED_AFTER_MS = 10_000;
 /** Problems in the text at most. */
 const MAX_NAMED = 10;

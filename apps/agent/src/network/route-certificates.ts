@@ -16,8 +16,8 @@ import {
   type ServedSecretVersion,
 } from '@cloudless/mesh';
 import {
-  CERTIFICATE_KEY,
-  PRIVATE_KEY_KEY,
+  CERTIFICATE_ENTRY,
+  PRIVATE_KEY_ENTRY,
   requireCertificatePair,
   type CertificatePair,
 } from '@cloudless/secrets';
@@ -263,8 +263,8 @@ export class RouteCertificates {
       );
     }
     const data = new Map([
-      [CERTIFICATE_KEY, response.certificate],
-      [PRIVATE_KEY_KEY, response.key],
+      [CERTIFICATE_ENTRY, response.certificate],
+      [PRIVATE_KEY_ENTRY, response.key],
     ]);
     const pair = requireCertificatePair(data, `secret "${secret}"`);
     this.received.set(secret, { version: sent, pair });

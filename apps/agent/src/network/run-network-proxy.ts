@@ -27,7 +27,7 @@ import { DRAIN_AT_SHUTDOWN_MS, endDrainingProxies, recordDraining } from './drai
 import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.js';
 import { listHostAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
-import { createMeshAddress } from './local-mesh-address.js';
+import { createMeshAddressSource } from './local-mesh-address.js';
 import { createNodeIngress, type NodeIngress } from './node-ingress.js';
 import { prepareLockDirectory, readNamespaceName } from './lock-directory.js';
 import { explainHolder, NamespaceLock } from './namespace-lock.js';
@@ -150,7 +150,7 @@ class ProxyProcess implements ControlHandler {
     );
     this.proxy = createNetworkProxy({
       ...{ nodeId, zone, region, hostId, meshListen },
-      meshAddress: createMeshAddress(settings, () => this.current.coordinators),
+      meshAddressSource: createMeshAddressSource(settings, () => this.current.coordinators),
       identity: usesTls ? this.identity : undefined,
       connect: (signal) => this.connect(dialler, signal),
       sockets: this.sockets,
@@ -295,7 +295,10 @@ class ProxyProcess implements ControlHandler {
     return isServedByOther ? this.proxy.view.settings?.dnsAddress : undefined;
   }
 
-  /** Returns why nobody serves the virtual addresses of this cluster here; undefined: somebody does. */
+  /**
+   * Returns why no proxy serves the virtual addresses of this cluster on this machine; undefined: a
+   * proxy serves them, or the nodes are not known yet.
+   */
   private findLockProblem(): string | undefined {
     const { holder, problem, socket } = this.lock;
     if (socket !== undefined) return undefined;

@@ -54,7 +54,7 @@ export function addRouteFlags(command: Command): Command {
     )
     .option(
       '--tls-certificate-secret <secret>',
-      'secret of the namespace with the keys tls.crt and tls.key, in place of both files',
+      'secret in the namespace of the route with the keys tls.crt and tls.key, in place of both files; empty: no TLS',
     )
     .option('--redirect-to-https', 'answer requests without TLS with a redirect')
     .option('--no-redirect-to-https', 'answer requests without TLS')

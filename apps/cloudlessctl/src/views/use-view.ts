@@ -19,7 +19,7 @@ export function formatUses(uses: readonly Use[]): string {
 /** Formats the routes that use a secret as lines: `  route default/shop: serves ...`. */
 export function formatRouteUses({ namespace, usedByRoutes }: Secret): string {
   return usedByRoutes
-    .map((name) => `  route ${namespace}/${name}: serves the new certificate\n`)
+    .map((name) => `  route ${namespace}/${name}: serves the new certificate at once\n`)
     .join('');
 }
 

@@ -236,7 +236,7 @@ function formatRoutesOf({ namespace, usedByRoutes }: Secret, style: Style): stri
   if (usedByRoutes.length === 0) return '';
   return formatTable(
     ['ROUTE', 'A NEW VERSION'],
-    usedByRoutes.map((name) => [`${namespace}/${name}`, 'is the certificate at once']),
+    usedByRoutes.map((name) => [`${namespace}/${name}`, 'is served at once, without a rollout']),
     style,
   );
 }

@@ -162,7 +162,7 @@ export function requireAudience(
 }
 
 /**
- * Creates the error of a field that names what does not exist.
+ * Creates the error of a field that names an object which does not exist or cannot be used.
  * @param field - Path of the field: `spec.tls.certificate_secret`.
  */
 export function createMissingError(field: string, message: string): CloudlessError {

@@ -38,7 +38,7 @@ export interface RouteCertificatesDeps {
 }
 
 /** Sends the certificates of routes that are in secrets to the nodes that serve the routes. */
-export class RouteCertificates {
+export class RouteCertificateHandler {
   constructor(private readonly deps: RouteCertificatesDeps) {}
 
   /**

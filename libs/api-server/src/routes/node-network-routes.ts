@@ -4,7 +4,7 @@ import type { NetworkRelay } from '../node-network/network-relay.js';
 import type { NetworkSync } from '../node-network/network-sync.js';
 import {
   describeCertificateCall,
-  type RouteCertificates,
+  type RouteCertificateHandler,
 } from '../node-network/route-certificates.js';
 import type { CallRoutes } from './call-routes.js';
 
@@ -14,7 +14,7 @@ const calls = NodeNetworkService.method;
 export interface NodeNetworkHandlers {
   readonly sync: NetworkSync;
   readonly relay: NetworkRelay;
-  readonly certificates: RouteCertificates;
+  readonly certificates: RouteCertificateHandler;
 }
 
 /** Creates the implementation of NodeNetworkService. */

@@ -20,9 +20,9 @@ export interface SampledSpan {
 /** Begins spans for connections and requests of others, most of which are not traced. */
 export interface SampledTracer {
   /**
-   * @param parent - Span of the caller, in the format of the header `traceparent`. It decides
-   *   whether the connection or request is traced. Undefined or malformed: a share is traced.
-   * @returns Undefined: not traced.
+   * @param parent - Span of the caller, in the format of the header `traceparent`. Its flag `sampled`
+   *   decides whether the connection or request is traced. Undefined or malformed: a share is traced.
+   * @returns Undefined: not traced, also when the tracer has reached its bound of spans.
    */
   begin(name: string, kind: SpanKind, parent?: string): SampledSpan | undefined;
 }

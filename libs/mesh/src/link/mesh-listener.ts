@@ -58,10 +58,10 @@ export class MeshListener {
    */
   async start({
     meshListen,
-    meshAddress,
-  }: Pick<NetworkProxyOptions, 'meshListen' | 'meshAddress'>): Promise<void> {
+    meshAddressSource,
+  }: Pick<NetworkProxyOptions, 'meshListen' | 'meshAddressSource'>): Promise<void> {
     if (meshListen !== undefined) await this.listen(meshListen);
-    else if (meshAddress !== undefined) await this.follow(meshAddress);
+    else if (meshAddressSource !== undefined) await this.follow(meshAddressSource);
   }
 
   /**
@@ -120,7 +120,7 @@ export class MeshListener {
       this.lastProblem = undefined;
     } catch (reason) {
       this.failures += 1;
-      this.lastProblem = `no listener for other nodes, whose connections come through the coordinators: ${errorMessageOf(reason)}`;
+      this.lastProblem = `no listener for the proxies of other nodes, which use the relay of the leader: ${errorMessageOf(reason)}`;
       if (this.failures === 1)
         log.warn('no listener for other nodes; trying again', { error: errorMessageOf(reason) });
       delayMs = backoffDelayMs(RETRY, this.failures, random);

@@ -1,5 +1,5 @@
 import type { ContainerLease, ContainerRequest } from '@cloudless/runtime';
-import { DNS_SETTINGS } from '../wire/messages.js';
+import { ACCEPTS_DNS_SETTINGS } from '../wire/messages.js';
 import { requireLeases, requireSecrets } from './supervisor-abilities.js';
 import type { SupervisorConnection } from './supervisor-connection.js';
 
@@ -27,7 +27,10 @@ export function toStartRequest(
   const adapted =
     lease === undefined ? request : { ...request, lease: deductWait(lease, waitedMs) };
   const { hello } = connection;
-  if (network?.dnsServers === undefined || hello.capabilities?.includes(DNS_SETTINGS) === true)
+  if (
+    network?.dnsServers === undefined ||
+    hello.capabilities?.includes(ACCEPTS_DNS_SETTINGS) === true
+  )
     return { request: adapted };
   const { network: _, ...withoutNetwork } = adapted;
   const others = Object.entries(network).filter(([field]) => !field.startsWith('dns'));
@@ -35,7 +38,7 @@ export function toStartRequest(
     request:
       others.length === 0 ? withoutNetwork : { ...adapted, network: Object.fromEntries(others) },
     dnsProblem:
-      `the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${DNS_SETTINGS}; a ` +
+      `the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${ACCEPTS_DNS_SETTINGS}; a ` +
       'supervisor of an earlier version is replaced when its last container is removed',
   };
 }

@@ -10,7 +10,7 @@ import {
 import { PROCESS_DNS_CAPABILITY, type ContainerStatus } from '@cloudless/runtime';
 import { FrameParser, type Frame } from '../wire/frames.js';
 import {
-  DNS_SETTINGS,
+  ACCEPTS_DNS_SETTINGS,
   encodeMessage,
   EXEC_STREAMS,
   EXEC_TTY,
@@ -94,7 +94,7 @@ export class ClientSession {
    */
   private onHello(hello: Extract<ClientMessage, { type: 'hello' }>): void {
     const capabilities = [
-      ...[EXEC_STREAMS, SECRETS, DNS_SETTINGS],
+      ...[EXEC_STREAMS, SECRETS, ACCEPTS_DNS_SETTINGS],
       ...(this.deps.supervisor.hasLeases ? [LEASES] : []),
       ...(this.deps.supervisor.hasProcessDns ? [PROCESS_DNS_CAPABILITY] : []),
       ...(loadPtyBinding() === undefined ? [] : [EXEC_TTY]),

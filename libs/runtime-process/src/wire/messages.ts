@@ -31,10 +31,11 @@ export const EXEC_TTY = 'exec.tty';
  */
 export const SECRETS = 'files.signal';
 /**
- * Capability of a supervisor: accepts the DNS settings of a process. A supervisor without it refuses
- * a request with `network`.
+ * Capability of a supervisor: the supervisor accepts the DNS settings of a process, whether or not
+ * the machine can apply them (`process.dns`). A supervisor without this capability refuses a request
+ * with `network`.
  */
-export const DNS_SETTINGS = 'dns.settings';
+export const ACCEPTS_DNS_SETTINGS = 'dns.settings';
 /** Capability of a supervisor: containers with leases. A supervisor without it ignores leases. */
 export const LEASES = 'disconnect.exclusive';
 

@@ -18,6 +18,7 @@ export interface LoadResult {
 const PARALLEL = 32;
 const MESSAGE = Buffer.alloc(200, 1);
 const CHUNK = Buffer.alloc(64 * 1024, 2);
+const FLOOD = Buffer.alloc(1, 3);
 
 async function open({ host, port }: Target): Promise<Socket> {
   const socket = connect({ host, port, noDelay: true });
@@ -98,6 +99,22 @@ export async function openIdle(target: Target, count: number): Promise<() => voi
   await runLanes(count, async () => {
     const socket = await open(target);
     await exchange(socket);
+    sockets.push(socket);
+  });
+  return () => {
+    for (const socket of sockets) socket.destroy();
+  };
+}
+
+/**
+ * Opens connections whose server sends 8 MiB, and reads nothing. Returns a function that closes them.
+ */
+export async function openUnread(target: Target, count: number): Promise<() => void> {
+  const sockets: Socket[] = [];
+  await runLanes(count, async () => {
+    const socket = await open(target);
+    socket.pause();
+    socket.write(FLOOD);
     sockets.push(socket);
   });
   return () => {

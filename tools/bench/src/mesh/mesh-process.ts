@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { createSocket } from 'node:dgram';
 import { readFileSync } from 'node:fs';
-import { createServer, type AddressInfo, type Server } from 'node:net';
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { create, fromJsonString } from '@bufbuild/protobuf';
 import { NetworkReportSchema, NetworkUpdateSchema, type NodeNetworkClient } from '@cloudless/api';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
@@ -23,6 +23,9 @@ export interface ProxyProcess {
 
 /** First byte of a connection whose bytes are counted and not sent back. See `loadBytes`. */
 const SINK_MARK = 2;
+/** First byte of a connection whose client reads nothing of {@link FLOOD_BYTES}. See `openUnread`. */
+const FLOOD_MARK = 3;
+const FLOOD_BYTES = 8 * 1024 * 1024;
 
 async function listen(host: string, port: number): Promise<Server> {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
@@ -31,14 +34,34 @@ async function listen(host: string, port: number): Promise<Server> {
   return server;
 }
 
+const MODES: ReadonlyMap<number, 'sink' | 'flood'> = new Map([
+  [SINK_MARK, 'sink'],
+  [FLOOD_MARK, 'flood'],
+]);
+
+/** Sends as much as the client, or the proxies on the way, take. */
+function flood(socket: Socket): void {
+  const chunk = Buffer.alloc(64 * 1024);
+  let sent = 0;
+  const send = (): void => {
+    while (sent < FLOOD_BYTES) {
+      sent += chunk.length;
+      if (!socket.write(chunk)) return void socket.once('drain', send);
+    }
+  };
+  send();
+}
+
 async function runServer(host: string): Promise<void> {
   const server = await listen(host, 0);
   server.on('connection', (socket) => {
-    let mode: 'echo' | 'sink' | undefined;
+    let mode: 'echo' | 'sink' | 'flood' | undefined;
     socket.on('error', () => undefined);
     socket.on('data', (chunk: Buffer) => {
-      mode ??= chunk[0] === SINK_MARK ? 'sink' : 'echo';
+      const isFirst = mode === undefined;
+      mode ??= MODES.get(chunk[0] ?? 0) ?? 'echo';
       if (mode === 'echo') socket.write(chunk);
+      if (isFirst && mode === 'flood') flood(socket);
     });
     socket.on('end', () => (mode === 'sink' ? socket.end('!') : socket.end()));
     socket.resume();

@@ -210,7 +210,7 @@ const PROCESS_CAPABILITIES = [
  * enter a mount namespace (setns(2)), processes have a resolv.conf of their own.
  */
 const CONTAINER_CAPABILITIES = ['CAP_SYS_ADMIN', 'CAP_SYS_CHROOT'];
-/** Rights of the network proxy, for the route of virtual addresses, and of limits of connections. */
+/** Rights for the route of virtual addresses, which the network proxy adds, and for egress limits. */
 const NETWORK_CAPABILITIES = ['CAP_NET_ADMIN'];
 
 /** The directory `/run/cloudless`, which stays when the agent stops. */

@@ -59,7 +59,9 @@ export function getDefaultAudience({ namespace }: WorkloadName): string {
   return `workload/${namespace}.*`;
 }
 
-/** Changes a secret. The effect on workloads and routes is shown first, and asked about on a terminal. */
+/**
+ * Changes a secret. The effect on workloads and routes is shown first, and asked about on a terminal.
+ */
 export async function updateSecret(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = readSecretName(invocation);

@@ -270,8 +270,8 @@ describe('secret list, get, describe and delete', () => {
     );
     const update = ['secret', 'update', 'db', '--from-file', 'password=pw'];
     const lines = [
-      '  route default/blog: serves the new certificate\n',
-      '  route default/shop: serves the new certificate\n',
+      '  route default/blog: serves the new certificate at once\n',
+      '  route default/shop: serves the new certificate at once\n',
     ].join('');
     expect((await runCli([...update, '--plan'], options)).stdout).toContain(lines);
     expect((await runCli(update, options)).stdout).toContain(lines);

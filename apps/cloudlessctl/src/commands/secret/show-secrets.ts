@@ -85,7 +85,10 @@ export async function getSecrets(invocation: Invocation): Promise<void> {
   });
 }
 
-/** Shows keys, sizes, versions and access tokens of a secret, and the workloads and routes that use it. */
+/**
+ * Shows keys, sizes, versions and access tokens of a secret, and the workloads and routes that use the
+ * secret.
+ */
 export async function describeSecret(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = readSecretName(invocation);

@@ -41,7 +41,7 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
     .option('--wait-capacity', WAIT_CAPACITY_TEXT);
   addNotes(
     command,
-    'Services are applied before workloads, so that their names and addresses exist when replicas start, and deleted after them; so are configs, before their plan is made. Routes are changed after workloads, with --wait when these are complete, so that requests go to replicas that exist; those that left the set are deleted first, so that others can take their hosts. The plan is shown first, and then executed exactly as shown. With warnings, the command asks on a terminal and otherwise needs --accept-warnings; --prune asks on a terminal. Exit code 9, or 7 when no node fits: not confirmed, nothing was changed.',
+    'Configs are applied first, because the plan of a workload needs them, then services, so that their names and addresses exist when replicas start, then workloads, then routes (with --wait, when the workloads are complete). Routes that left the set are deleted before other routes change; services and configs are deleted last. The plan is shown first, and then executed exactly as shown. With warnings, the command asks on a terminal and otherwise needs --accept-warnings; --prune asks on a terminal. Exit code 9, or 7 when no node fits: not confirmed, nothing was changed.',
   );
 }
 

@@ -25,7 +25,8 @@ import { selectWorkloads } from './select-workloads.js';
 /**
  * Deletes workloads: those that are named, with `-l` those with these labels, with `-f` those of
  * manifests. Routes of manifests end first, so that no request is sent to replicas that stop; services
- * and configs end after the workloads. `delete workload web` means the same as `delete web`. With `--wait`, returns when the workloads have no replicas left.
+ * and configs end after the workloads. `delete workload web` means the same as `delete web`. With
+ * `--wait`, returns when the workloads have no replicas left.
  */
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;

@@ -1,4 +1,4 @@
-import { nameApart, type ConvertedPort } from './converted-object.js';
+import { withDistinctNames, type ConvertedPort } from './converted-object.js';
 import { withoutEmpty, isMap } from './source-map.js';
 import { SourceMap } from './source-map.js';
 import { splitWords, toDnsLabel } from './words.js';
@@ -45,7 +45,7 @@ export function convertPorts(service: SourceMap): readonly ConvertedPort[] {
           ? otherIndex < index
           : port.hostPort === undefined && port.name === undefined),
     );
-  return nameApart(ports.filter((port, index) => !isRepeated(port, index)));
+  return withDistinctNames(ports.filter((port, index) => !isRepeated(port, index)));
 }
 
 function convertLongPort(port: SourceMap): readonly ConvertedPort[] {

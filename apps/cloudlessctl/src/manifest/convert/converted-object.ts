@@ -57,7 +57,7 @@ export function declarePort(
   if (ports.some((port) => port.containerPort === containerPort && port.protocol === protocol))
     return false;
   const port = { containerPort, ...(protocol === undefined ? {} : { protocol }) };
-  workload.spec['ports'] = nameApart([...ports, port]);
+  workload.spec['ports'] = withDistinctNames([...ports, port]);
   return true;
 }
 
@@ -65,7 +65,7 @@ export function declarePort(
  * Returns ports whose names differ: a port without a name has the name `port-<number>`, which only
  * the first of several ports of the same number can have.
  */
-export function nameApart(ports: readonly ConvertedPort[]): readonly ConvertedPort[] {
+export function withDistinctNames(ports: readonly ConvertedPort[]): readonly ConvertedPort[] {
   const taken = new Set<string>();
   return ports.map((port) => {
     if (port.name !== undefined) {

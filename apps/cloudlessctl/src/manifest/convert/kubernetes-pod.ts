@@ -1,5 +1,5 @@
 import { FileReferences, type ForeignKeys } from './file-references.js';
-import { nameApart, type ConvertedPort } from './converted-object.js';
+import { withDistinctNames, type ConvertedPort } from './converted-object.js';
 import { convertProbe } from './kubernetes-probe.js';
 import { convertPodVolumes } from './kubernetes-volumes.js';
 import { withoutEmpty } from './source-map.js';
@@ -116,7 +116,7 @@ function convertContainer(
     args: container.takeTexts('args'),
     env: convertEnv(container, references),
     workingDir: container.takeText('workingDir'),
-    ports: nameApart(container.takeMaps('ports').map(convertPort)),
+    ports: withDistinctNames(container.takeMaps('ports').map(convertPort)),
     resources: withoutEmpty({
       requests: convertAmounts(resources.takeMap('requests')),
       limits: convertAmounts(resources.takeMap('limits')),

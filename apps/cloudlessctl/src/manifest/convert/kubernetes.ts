@@ -25,7 +25,7 @@ const KIND_REASONS: Readonly<Record<string, string>> = {
 /** Keys of `spec` that have no equivalent, by kind of object or for all kinds. */
 const SPEC_REASONS: Readonly<Record<string, string>> = {
   podManagementPolicy: 'replicas start at the same time',
-  serviceName: 'replicas have no names of their own in DNS',
+  serviceName: 'a headless service gives each slot a name, such as 0.db',
   volumeClaimTemplates: 'use a named volume, which the node keeps',
 };
 

@@ -62,7 +62,7 @@ export interface RouteHandlersDeps extends MutationDeps {
 
 /**
  * Why a change of a route needs a role in the whole cluster: the route gets other files of nodes, or
- * the certificate for every host from another secret.
+ * begins to have the certificate for every host: another secret without hosts, or no hosts any more.
  */
 export type ClusterRoleNeed = 'files' | 'everyHost';
 

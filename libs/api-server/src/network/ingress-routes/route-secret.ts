@@ -3,8 +3,8 @@ import type { RouteRecord, SecretRecord } from '@cloudless/api/store';
 import { CloudlessError, assert, errorKindOf, errorMessageOf } from '@cloudless/base';
 import { toSecretKeyId, type ClusterView } from '@cloudless/cluster-state';
 import {
-  CERTIFICATE_KEY,
-  PRIVATE_KEY_KEY,
+  CERTIFICATE_ENTRY,
+  PRIVATE_KEY_ENTRY,
   requireCertificatePair,
   type CertificatePair,
 } from '@cloudless/secrets';
@@ -56,8 +56,8 @@ export function findRouteSecretProblem(
   if (problem !== undefined) return problem;
   const key = toSecretKeyId(namespace, secretName);
   const keys = Object.keys(view.secret(key)?.value.versions.at(-1)?.sizes ?? {}).sort();
-  if (keys.includes(CERTIFICATE_KEY) && keys.includes(PRIVATE_KEY_KEY)) return undefined;
-  const message = `secret "${key}" needs the keys ${CERTIFICATE_KEY} and ${PRIVATE_KEY_KEY} for a route; its keys are ${keys.join(', ')}`;
+  if (keys.includes(CERTIFICATE_ENTRY) && keys.includes(PRIVATE_KEY_ENTRY)) return undefined;
+  const message = `secret "${key}" needs the keys ${CERTIFICATE_ENTRY} and ${PRIVATE_KEY_ENTRY} for a route; its keys are ${keys.join(', ')}`;
   return { reason: 'KeyMissing', message };
 }
 

@@ -346,14 +346,15 @@ export enum ErrorReason {
 
   /**
    * FAILED_PRECONDITION: the spec names a secret, a config, a version or a key that does not exist, or
-   * that the workload may not use. The message names the field.
+   * that the workload or route may not use, or a secret whose values are no certificate with its key.
+   * The message names the field.
    *
    * @generated from enum value: MISSING_REFERENCE = 68;
    */
   MISSING_REFERENCE = 68,
 
   /**
-   * FAILED_PRECONDITION: workloads use the object. The message names some of them.
+   * FAILED_PRECONDITION: workloads or routes use the object. The message names some of them.
    *
    * @generated from enum value: STILL_USED = 69;
    */

@@ -1378,7 +1378,7 @@ export const SecretsService: GenService<{
   },
   /**
    * Deletes a secret with all versions. FAILED_PRECONDITION with the reason STILL_USED while workloads
-   * use the secret, or while access tokens are valid and `revoke_tokens` is false.
+   * or routes use the secret, or while access tokens are valid and `revoke_tokens` is false.
    *
    * @generated from rpc cloudless.api.SecretsService.DeleteSecret
    */
