@@ -679,6 +679,8 @@ describe('the supervisor', () => {
  */
 async function waitForStableResources(): Promise<ReturnType<typeof listHeldResources>> {
   await waitUntil(() => !process.getActiveResourcesInfo().includes('CloseReq'));
+  // A pipe whose descriptor is closed is listed until the next turns of the event loop.
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
   return listHeldResources();
 }
 
