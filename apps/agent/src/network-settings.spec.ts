@@ -7,12 +7,12 @@ const parse = (values: Readonly<Record<string, string>>): AgentConfig =>
 const TLS = { name: 'a1', coordinator: 'https://10.0.0.1:8080' };
 
 describe('settings of the network of an agent', () => {
-  it('have an address for other proxies, with the name by which they reach this node', () => {
-    const settings = { meshListen: '0.0.0.0:9443', meshAdvertise: 'node-1.example:9443' };
+  it('have an address for other proxies, with the address at which they reach this node', () => {
+    const settings = { meshListen: '0.0.0.0:9443', meshAdvertise: '192.0.2.7:9443' };
     expect(parse({ ...TLS, ...settings })).toMatchObject({
       network: 'auto',
       meshListen: { host: '0.0.0.0', port: 9_443 },
-      meshAdvertise: 'node-1.example:9443',
+      meshAdvertise: '192.0.2.7:9443',
     });
   });
 
@@ -102,6 +102,11 @@ describe('settings of the network of an agent', () => {
     {
       name: 'an advertised address that other nodes cannot dial',
       values: { ...TLS, meshListen: '10.0.0.5:9443', meshAdvertise: '0.0.0.0:9443' },
+      problem: 'must be an IP address and a port',
+    },
+    {
+      name: 'a host name as advertised address, which proxies do not resolve',
+      values: { ...TLS, meshListen: '10.0.0.5:9443', meshAdvertise: 'node-1.example:9443' },
       problem: 'must be an IP address and a port',
     },
     {

@@ -69,7 +69,7 @@ describe('the listener for other nodes', () => {
     expect(listener.address).toBeUndefined();
     expect(listener.problem).toMatch(
       new RegExp(
-        `^no listener for other nodes, .*: ${HOST}:${port} is not available \\(listen EADDRINUSE.*\\): free the port, or start the agent with --mesh-listen HOST:PORT or --mesh-listen none$`,
+        `^no listener for the proxies of other nodes, .*: ${HOST}:${port} is not available \\(listen EADDRINUSE.*\\): free the port, or start the agent with --mesh-listen HOST:PORT or --mesh-listen none$`,
       ),
     );
     for (let passed = 0; passed < 600; passed += 10) await clock.advance(10_000);
@@ -91,7 +91,7 @@ describe('the listener for other nodes', () => {
       },
       has: () => true,
     });
-    expect(listener.problem).toContain('through the coordinators: no route');
+    expect(listener.problem).toContain('the relay of the leader: no route');
     await clock.advance(600_000);
     const delays = tries.map((ms, index) => ms - (tries[index - 1] ?? 0)).slice(1);
     expect(delays[0]).toBeLessThan(1_500);
