@@ -9,7 +9,7 @@
  * `--only memory` (target `mesh-memory`) measures the memory of the proxies alone: with idle
  * connections, and with connections whose client reads nothing of 8 MiB. Ends with exit code 1 when
  * idle connections take 200 MiB or more of a proxy, or each unread connection more than 256 KiB, and
- * when the limit of open files permits fewer connections than asked for.
+ * when the limit of open files permits less than 95 % of the connections asked for.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -49,6 +49,8 @@ const isMemoryOnly = values.only === 'memory';
 const IDLE_LIMIT_MIB = 200;
 /** Memory that a connection whose client reads nothing may take of each proxy, KiB. */
 const UNREAD_LIMIT_KIB = 256;
+/** Share of the connections asked for that the limit of open files has to permit. */
+const LEAST_SHARE = 0.95;
 /** Time after which memory that does not grow any more has its final size, milliseconds. */
 const STEADY_MS = 2_000;
 const violations = new Violations();
@@ -114,8 +116,9 @@ function readFileLimit(): number {
 }
 
 /**
- * Measures the resident memory of each proxy before, and while connections are open: idle ones, then
- * those whose client reads nothing.
+ * Measures the resident memory of each proxy before, and while connections are open: those whose
+ * client reads nothing, then idle ones. A process reuses memory that it has freed, so the figure of the
+ * idle ones is exact only with `--unread 0`.
  * @param filesPerConnection - Open files of a proxy for each connection.
  */
 async function measureMemory(name: string, path: Path, filesPerConnection: number) {
@@ -123,7 +126,7 @@ async function measureMemory(name: string, path: Path, filesPerConnection: numbe
   const take = async (asked: string, openAll: typeof openIdle) => {
     const count = Math.min(Number(asked), limit);
     violations.check(
-      count === Number(asked),
+      count >= Number(asked) * LEAST_SHARE,
       `${name}: the limit of open files permits ${count} of ${asked} connections; raise ulimit -n`,
     );
     const { host, port, pids } = path;
@@ -135,14 +138,14 @@ async function measureMemory(name: string, path: Path, filesPerConnection: numbe
     const taken = after.map((bytes, index) => bytes - (before[index] ?? 0));
     return { count, taken };
   };
-  const idle = await take(values.idle, openIdle);
   const unread = await take(values.unread, openUnread);
+  const idle = await take(values.idle, openIdle);
   for (const bytes of idle.taken)
     violations.check(
       toMib(bytes) < IDLE_LIMIT_MIB,
       `${name}: ${idle.count} idle connections take ${toMib(bytes)} MiB of a proxy, the limit is ${IDLE_LIMIT_MIB}`,
     );
-  const toKibEach = (bytes: number): number => Math.round(bytes / unread.count / 1024);
+  const toKibEach = (bytes: number): number => Math.round(bytes / 1024 / Math.max(1, unread.count));
   for (const bytes of unread.taken)
     violations.check(
       toKibEach(bytes) <= UNREAD_LIMIT_KIB,
