@@ -91,7 +91,8 @@ export class NodeNetwork implements NodeNetworkAccess {
 
   /**
    * Waits until the proxy answers: up to 60 s for a required proxy, up to 10 s with `meshListen`, and
-   * up to 2 s with the default listener. The coordinator learns an address that is known later by a new session.
+   * up to 2 s with the default listener. The coordinator learns an address that is known later by a
+   * new session.
    * @throws kind `unavailable` when the proxy is required and does not answer;
    *   {@link StoppedError} when `signal` is aborted.
    */

@@ -5,7 +5,12 @@ import { readMountNamespace } from '../process/launch-context.js';
 import { quoteForShell } from '../process/launch-script.js';
 import { run } from './mount-tools.js';
 import type { MountTools } from './own-mounts.js';
-import { identifyResolverFile, planResolverMounts, type ResolverPaths } from './resolver-mounts.js';
+import {
+  identifyResolverFile,
+  planResolverMounts,
+  RESOLVED_NAMES,
+  type ResolverPaths,
+} from './resolver-mounts.js';
 
 /** A running process with mounts of its own. */
 export interface ResolverHolder {
@@ -93,8 +98,7 @@ function seesOwnFile({ pid, directory }: ResolverHolder, { file }: ResolverPaths
   try {
     // An absolute link below /proc would lead to the file of this process.
     const seen = statSync(`/proc/${pid}/root${realpathSync(file)}`);
-    const names = ['resolv.conf', 'stub-resolv.conf'];
-    return names.some((name) => {
+    return RESOLVED_NAMES.some((name) => {
       const own = statSync(path.join(directory, name));
       return own.dev === seen.dev && own.ino === seen.ino;
     });

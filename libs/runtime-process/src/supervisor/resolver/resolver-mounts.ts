@@ -20,8 +20,11 @@ export const RESOLVER_PATHS: ResolverPaths = {
 };
 
 const FILE_NAME = 'resolv.conf';
-/** Names of the files of systemd-resolved that a resolv.conf may be a symbolic link to. */
-const RESOLVED_NAMES = [FILE_NAME, 'stub-resolv.conf'];
+/**
+ * Names of the files of one process: those of systemd-resolved that a resolv.conf may be a symbolic
+ * link to.
+ */
+export const RESOLVED_NAMES = [FILE_NAME, 'stub-resolv.conf'];
 
 /**
  * Writes the resolv.conf of one process.
