@@ -44,6 +44,7 @@ export type {
   Meter,
   MetricSpec,
 } from './observability/meter.js';
+export { SecondLimit } from './loops/second-limit.js';
 export { Throttle } from './loops/throttle.js';
 export type { SuppressedEvents, ThrottleResult, ThrottleOptions } from './loops/throttle.js';
 export { noTracer } from './observability/tracer.js';

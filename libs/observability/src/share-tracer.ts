@@ -9,13 +9,14 @@ import {
   type Span,
   type Tracer as OpenTelemetryTracer,
 } from '@opentelemetry/api';
-import type {
-  Clock,
-  Random,
-  SampledSpan,
-  SampledTracer,
-  SpanAttributes,
-  SpanKind,
+import {
+  SecondLimit,
+  type Clock,
+  type Random,
+  type SampledSpan,
+  type SampledTracer,
+  type SpanAttributes,
+  type SpanKind,
 } from '@cloudless/base';
 
 /**
@@ -31,8 +32,7 @@ const KINDS: Readonly<Record<SpanKind, OpenTelemetryKind>> = {
 
 /** Traces what the caller traces, and a share of what has no caller with a trace. */
 export class ShareTracer implements SampledTracer {
-  private secondBegan = -Infinity;
-  private begun = 0;
+  private readonly rate = new SecondLimit(MAX_PER_SECOND);
 
   /** @param share - Share of the spans without a parent that are traced, 0 to 1. */
   constructor(
@@ -43,7 +43,7 @@ export class ShareTracer implements SampledTracer {
 
   begin(name: string, kind: SpanKind, parent?: string): SampledSpan | undefined {
     const caller = parent === undefined ? undefined : readParent(parent);
-    if (!this.isTraced(caller) || !this.isWithinRate()) return undefined;
+    if (!this.isTraced(caller) || !this.rate.take(this.deps.clock.now())) return undefined;
     const span = this.tracer.startSpan(name, { kind: KINDS[kind] }, caller ?? ROOT_CONTEXT);
     return new OpenSampledSpan(span);
   }
@@ -52,13 +52,6 @@ export class ShareTracer implements SampledTracer {
     const flags = caller && trace.getSpanContext(caller)?.traceFlags;
     if (flags !== undefined) return (flags & TraceFlags.SAMPLED) !== 0;
     return this.share > 0 && this.deps.random.next() < this.share;
-  }
-
-  private isWithinRate(): boolean {
-    const nowMs = this.deps.clock.now();
-    if (nowMs - this.secondBegan >= 1_000) [this.secondBegan, this.begun] = [nowMs, 0];
-    this.begun += 1;
-    return this.begun <= MAX_PER_SECOND;
   }
 }
 

@@ -2,6 +2,7 @@ import { METHODS, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import {
   noSampledTracer,
+  SecondLimit,
   type Clock,
   type Log,
   type Random,
@@ -104,8 +105,7 @@ interface FinishedRequest {
 export class RequestHandler {
   private isDraining = false;
   private onFinished: () => void = () => undefined;
-  private failures = 0;
-  private secondBegan = -Infinity;
+  private readonly failures = new SecondLimit(FAILURES_PER_SECOND);
   /** Routes with a series of their own, with the classes of status that were counted. */
   private readonly counted = new Map<string, Set<string>>();
 
@@ -232,12 +232,7 @@ export class RequestHandler {
   private isSampled(status: number, nowMs: number): boolean {
     const { random, accessSample = DEFAULT_SAMPLE } = this.options;
     if (status < 500) return accessSample > 0 && random.next() < accessSample;
-    if (nowMs - this.secondBegan >= 1_000) {
-      this.secondBegan = nowMs;
-      this.failures = 0;
-    }
-    this.failures += 1;
-    return this.failures <= FAILURES_PER_SECOND;
+    return this.failures.take(nowMs);
   }
 }
 

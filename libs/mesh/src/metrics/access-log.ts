@@ -1,17 +1,15 @@
-import type { Log, Random } from '@cloudless/base';
+import { SecondLimit, type Log, type Random } from '@cloudless/base';
 import type { AccessRecord } from '../ports.js';
 import { CLOSED } from '../stream/splice.js';
 
 /** Share of the successful connections in the access log. */
 const DEFAULT_SAMPLE = 0.01;
-/** Failed connections in the access log in each interval. */
-const FAILURES_PER_INTERVAL = 20;
-const INTERVAL_MS = 1_000;
+/** Failed connections in the access log in each second. */
+const FAILURES_PER_SECOND = 20;
 
 /** Writes a sample of the successful connections and, up to a rate, the failed ones. */
 export class AccessLog {
-  private failures = 0;
-  private intervalMs = -Infinity;
+  private readonly failures = new SecondLimit(FAILURES_PER_SECOND);
 
   constructor(
     private readonly options: {
@@ -26,12 +24,7 @@ export class AccessLog {
   isSampled(result: string, nowMs: number): boolean {
     const { random, sample = DEFAULT_SAMPLE } = this.options;
     if (result === CLOSED) return sample > 0 && random.next() < sample;
-    if (nowMs - this.intervalMs >= INTERVAL_MS) {
-      this.intervalMs = nowMs;
-      this.failures = 0;
-    }
-    this.failures += 1;
-    return this.failures <= FAILURES_PER_INTERVAL;
+    return this.failures.take(nowMs);
   }
 
   write(record: AccessRecord): void {
