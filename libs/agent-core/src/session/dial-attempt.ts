@@ -31,30 +31,73 @@ export interface DialAttempt {
   admitted: boolean;
   /** True when the coordinator did not answer in time. */
   silent: boolean;
+  /** True when the machine at the address has accepted the TCP connection. */
+  reached: boolean;
 }
 
 /**
  * Returns a new attempt.
  * @param dial - `isRedirect`: another coordinator named this address as that of the leader.
  *   `wasSilent`: the coordinator did not answer a moment ago. `isSingle`: there is no other address.
+ *   `busyRounds`: as {@link BusyRounds.count}.
  */
 export function createAttempt(
   address: string,
-  dial: { readonly isRedirect: boolean; readonly wasSilent: boolean; readonly isSingle: boolean },
+  dial: {
+    readonly isRedirect: boolean;
+    readonly wasSilent: boolean;
+    readonly isSingle: boolean;
+    readonly busyRounds: number;
+  },
 ): DialAttempt {
-  return { address, ...chooseTimeouts(dial), welcomed: false, admitted: false, silent: false };
+  const progress = { welcomed: false, admitted: false, silent: false, reached: false };
+  return { address, ...chooseTimeouts(dial), ...progress };
 }
 
 function chooseTimeouts({
   isRedirect,
   wasSilent,
   isSingle,
+  busyRounds,
 }: Parameters<typeof createAttempt>[1]): Pick<DialAttempt, 'reachMs' | 'openMs' | 'answerMs'> {
   const { ofSeveral, ofOnlyOne, ofSilent } = ANSWER_TIMEOUT_MS;
   if (isSingle) return { reachMs: ofOnlyOne, openMs: ofOnlyOne, answerMs: ofOnlyOne };
   if (isRedirect) return { reachMs: REACH_TIMEOUT_MS, openMs: ofOnlyOne, answerMs: ofOnlyOne };
-  const openMs = wasSilent ? ofSilent : ofSeveral;
-  return { reachMs: openMs, openMs, answerMs: ofSeveral };
+  const reachMs = wasSilent ? ofSilent : ofSeveral;
+  if (busyRounds === 0) return { reachMs, openMs: reachMs, answerMs: ofSeveral };
+  const patienceMs = Math.min(ofOnlyOne, ofSeveral * 2 ** busyRounds);
+  return { reachMs, openMs: patienceMs, answerMs: patienceMs };
+}
+
+/**
+ * Counts the rounds over all coordinators in which each of them accepted the TCP connection and none
+ * answered in time: they are alive and have too much to do, as when thousands of agents dial at the
+ * same moment. An agent that leaves such a coordinator leaves a connection behind that the coordinator
+ * still has to look at, so each such round doubles the time that an agent waits.
+ */
+export class BusyRounds {
+  private rounds = 0;
+  private isBusy = true;
+
+  /** Number of such rounds since the last session, or since a round of another kind. */
+  get count(): number {
+    return this.rounds;
+  }
+
+  /**
+   * Adds an attempt.
+   * @param isRoundOver - True for the last attempt of a round over all addresses.
+   */
+  add(
+    { welcomed, silent, reached }: Pick<DialAttempt, 'welcomed' | 'silent' | 'reached'>,
+    isRoundOver: boolean,
+  ): void {
+    this.isBusy &&= silent && reached && !welcomed;
+    if (!this.isBusy) this.rounds = 0;
+    if (!isRoundOver) return;
+    if (this.isBusy) this.rounds += 1;
+    this.isBusy = true;
+  }
 }
 
 /** Returns the leader that the failure of an attempt names, if any. */
@@ -89,4 +132,10 @@ export class AnswerTimer {
     this.isEnded = true;
     this.timer?.cancel();
   }
+}
+
+/** Records that the machine has accepted the TCP connection, and begins the time for the rest. */
+export function noteReached(attempt: DialAttempt, timer: AnswerTimer): void {
+  attempt.reached = true;
+  timer.restart(attempt.openMs);
 }

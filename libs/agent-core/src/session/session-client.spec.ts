@@ -250,6 +250,35 @@ describe('SessionClient', () => {
     expect(testBed.agent.connected).toBe(true);
   });
 
+  it('waits longer in each round in which every machine accepts the connection and none answers', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.coordinators = ['http://a', 'http://b'];
+    let latencyMs = 1e9;
+    coordinator.beforeConnect = () =>
+      new Promise((resolve) => clock.setTimer(latencyMs, () => resolve()));
+    await testBed.start();
+    // 5 s for each address, then 10, then 20 s, and less than a second between two rounds.
+    await clock.advance(32_000);
+    const round = ['http://a', 'http://b'];
+    expect(coordinator.dials).toEqual([...round, ...round, 'http://a']);
+    latencyMs = 15_000;
+    await clock.advance(36_000);
+    expect(testBed.agent.connected).toBe(true);
+  });
+
+  it('waits no longer for machines that do not accept the connection', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.coordinators = ['http://a', 'http://b'];
+    coordinator.isGone = () => true;
+    await testBed.start();
+    await clock.advance(120_000);
+    coordinator.dials.length = 0;
+    await clock.advance(12_000);
+    expect(coordinator.dials.length).toBeGreaterThanOrEqual(2);
+  });
+
   it('remembers the coordinators that the cluster names, also after a restart', async () => {
     const testBed = new AgentTestBed();
     testBed.coordinators = ['https://a'];

@@ -1,5 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, errorFields, errorKindOf, sleep } from '@cloudless/base';
 import {
   EnrollNodeRequestSchema,
@@ -11,18 +10,23 @@ import {
 import { PROTOCOL_MAX, PROTOCOL_MIN, toHello } from '../node/node-description.js';
 import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
 import type { CoordinatorConnection, FileCalls } from './coordinator-transport.js';
-import { AnswerTimer, createAttempt, readNamedLeader, type DialAttempt } from './dial-attempt.js';
+import {
+  AnswerTimer,
+  BusyRounds,
+  createAttempt,
+  noteReached,
+  readNamedLeader,
+  type DialAttempt,
+} from './dial-attempt.js';
 import { toInventory } from './inventory.js';
 import { OrderIntake } from './order-intake.js';
-import { PingMonitor, type PingTimes } from './ping-monitor.js';
+import { PingMonitor } from './ping-monitor.js';
 import { ReconnectBackoff } from './reconnect-backoff.js';
 import { SessionFailureLog } from './session-failure-log.js';
 import type { SessionClientOptions } from './session-client-options.js';
 import { SessionOutbox, type Departure } from './session-outbox.js';
+import { DEFAULT_TIMES, toPingTimes, toUsageIntervalMs } from './welcome-times.js';
 
-/** Times until a Welcome sets others. */
-const DEFAULT_TIMES: PingTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
-const DEFAULT_USAGE_INTERVAL_MS = 10_000;
 /** Time to deliver the Goodbye, milliseconds; limits how long a stop of the agent takes. */
 const GOODBYE_TIMEOUT_MS = 500;
 
@@ -88,9 +92,11 @@ export class SessionClient {
     let address = this.directory.current;
     let isRedirect = false;
     let wasSilent = false;
+    const busy = new BusyRounds();
     while (!signal.aborted) {
       const { isSingle } = this.directory;
-      const attempt = createAttempt(address, { isRedirect, wasSilent, isSingle });
+      const { count: busyRounds } = busy;
+      const attempt = createAttempt(address, { isRedirect, wasSilent, isSingle, busyRounds });
       let refusedDelayMs: number | undefined;
       let failure: unknown;
       try {
@@ -115,6 +121,7 @@ export class SessionClient {
         leader: readNamedLeader(failure),
       });
       ({ address, isRedirect, wasSilent } = next);
+      busy.add(attempt, next.hasTriedAll);
       // Another coordinator may accept the agent.
       if (!next.hasTriedAll) refusedDelayMs = undefined;
       // A pause follows a round over all addresses: the lease of the node at a new leader runs. After
@@ -140,7 +147,7 @@ export class SessionClient {
    */
   private async runSession(attempt: DialAttempt, signal: AbortSignal): Promise<void> {
     const { transport, clock, replicas } = this.options;
-    const { address, reachMs, openMs, answerMs } = attempt;
+    const { address, reachMs, answerMs } = attempt;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
     const abortSession = (reason: CloudlessError): void => {
@@ -152,7 +159,7 @@ export class SessionClient {
       attempt.silent = true;
       abortSession(reason);
     });
-    answerTimer.restart(openMs);
+    answerTimer.restart(attempt.openMs);
     const stopDialing = (): void =>
       abortSession(new CloudlessError('unavailable', 'the agent is stopping'));
     signal.addEventListener('abort', stopDialing, { once: true });
@@ -180,7 +187,7 @@ export class SessionClient {
     try {
       await this.prepareIdentity(address, dialing.signal);
       answerTimer.restart(reachMs);
-      const onReached = (): void => answerTimer.restart(openMs);
+      const onReached = (): void => noteReached(attempt, answerTimer);
       const open = await transport.connect(address, dialing.signal, onReached);
       connection = open;
       if (failure !== undefined) throw failure;
@@ -325,7 +332,7 @@ export class SessionClient {
     this.failureLog.clear();
     log.info('session established', { coordinator: address, clusterId, epoch });
     this.sendUsage();
-    this.scheduleUsage(toPositiveMs(welcome.usageInterval, DEFAULT_USAGE_INTERVAL_MS), outbox);
+    this.scheduleUsage(toUsageIntervalMs(welcome), outbox);
   }
 
   /** Lets the lease keeper watch over the session, if the coordinator knows RenewLease. */
@@ -389,16 +396,4 @@ export class SessionClient {
         `cluster, which also stops its workloads, stop the agent and run: ${resetCommand}`,
     );
   }
-}
-
-function toPingTimes(welcome: Welcome): PingTimes {
-  return {
-    pingIntervalMs: toPositiveMs(welcome.pingInterval, DEFAULT_TIMES.pingIntervalMs),
-    leaseMs: toPositiveMs(welcome.lease, DEFAULT_TIMES.leaseMs),
-  };
-}
-
-function toPositiveMs(duration: Duration | undefined, defaultMs: number): number {
-  const ms = duration === undefined ? 0 : durationMs(duration);
-  return ms > 0 ? ms : defaultMs;
 }

@@ -104,12 +104,12 @@ export class FakeCoordinator implements CoordinatorTransport {
     onReached: () => void = () => undefined,
   ): Promise<CoordinatorConnection> {
     this.dials.push(address);
-    if (this.isGone(address))
-      await new Promise((_resolve, reject) =>
-        signal.addEventListener('abort', () => reject(signal.reason)),
-      );
+    const aborted = new Promise<never>((_resolve, reject) =>
+      signal.addEventListener('abort', () => reject(signal.reason)),
+    );
+    if (this.isGone(address)) await aborted;
     onReached();
-    await this.beforeConnect();
+    await Promise.race([this.beforeConnect(), aborted]);
     if (!this.reachable || signal.aborted)
       throw new CloudlessError('unavailable', 'connection refused');
     const connection = new FakeConnection(this, address, () => this.connections.delete(connection));

@@ -57,7 +57,7 @@ export const createCoordinatorTransport = ({
    * Opens a new connection, which the caller must close.
    * @param address - Base URL, such as `https://10.0.0.1:8080`.
    * @param signal - Aborts the attempt; has no effect once the connection is open.
-   * @param onReached - Called when the TCP connection is open, before the TLS handshake.
+   * @param onReached - Called when the TCP connection is open, before a TLS handshake.
    * @throws kind `unavailable` when the coordinator cannot be reached, or `signal` is aborted
    *   first; CERTIFICATE_INVALID, CERTIFICATE_EXPIRED or CERTIFICATE_NOT_YET_VALID when the
    *   coordinator is not trusted; `precondition` for `https://` without `tls`.

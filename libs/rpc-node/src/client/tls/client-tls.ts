@@ -34,16 +34,16 @@ export interface TlsEndpoint {
   readonly servername?: string;
 }
 
-/** Port of `https` without a port. */
-const HTTPS_PORT = 443;
+/** Ports of a base URL that names none. */
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
 
 /** @param address - Base URL, such as `https://10.0.0.1:8080`. */
 export function toEndpoint(address: string): TlsEndpoint {
-  const { hostname, port } = new URL(address);
+  const { hostname, port, protocol } = new URL(address);
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
   return {
     host,
-    port: port === '' ? HTTPS_PORT : Number(port),
+    port: port === '' ? (DEFAULT_PORTS[protocol] ?? 0) : Number(port),
     ...(isIP(host) === 0 ? { servername: host } : {}),
   };
 }
