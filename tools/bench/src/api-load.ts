@@ -21,7 +21,7 @@ export async function startAgents(coordinator: string, count: number): Promise<C
     execArgv: ['--import', 'tsx', '--conditions=@cloudless/source'],
   });
   const started = once(agents, 'message');
-  const command: AgentsCommand = { kind: 'start', first: 0, coordinator, count };
+  const command: AgentsCommand = { kind: 'start', paced: false, first: 0, coordinator, count };
   agents.send(command);
   await started;
   return agents;

@@ -16,7 +16,7 @@ import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { createKeyAndCsr } from '@cloudless/identity/x509';
 import { createCoordinatorTransport, type ClientTls } from '@cloudless/rpc-node/client';
 import { connectWithToken } from './token-access.js';
-import type { AgentsCommand, AgentsReport } from './member-protocol.js';
+import type { AgentsCommand, AgentsReport, StartCommand } from './member-protocol.js';
 
 /** A simulated machine with an agent. */
 class SimulatedAgent {
@@ -154,13 +154,13 @@ const agents = new Map<number, SimulatedAgent>();
  */
 const BATCH = 25;
 
-async function startAll(coordinator: string, joinToken?: string): Promise<void> {
+async function startAll({ coordinator, joinToken, paced }: StartCommand): Promise<void> {
   const all = [...agents.values()];
   for (let first = 0; first < all.length; first += BATCH) {
     const batch = all.slice(first, first + BATCH);
     await Promise.all(batch.map((agent) => agent.start(coordinator, joinToken)));
     // A join with its keys and handshakes takes 20 ms of the event loop.
-    while (joinToken !== undefined && batch.some((agent) => !agent.isConnected))
+    while ((paced || joinToken !== undefined) && batch.some((agent) => !agent.isConnected))
       await sleep(systemClock, 20);
     await new Promise((resolve) => setImmediate(resolve));
   }
@@ -173,9 +173,7 @@ process.on('message', (command: AgentsCommand) => {
     case 'start':
       for (let index = command.first; index < command.first + command.count; index += 1)
         agents.set(index, new SimulatedAgent(`node-${index + 1}`));
-      void startAll(command.coordinator, command.joinToken).then(() =>
-        sendReport({ kind: 'started' }),
-      );
+      void startAll(command).then(() => sendReport({ kind: 'started' }));
       return;
     case 'fail':
       for (const index of command.agents) {

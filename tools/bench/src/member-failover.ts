@@ -125,7 +125,7 @@ const agents = new AgentProcesses(AGENTS);
 try {
   const startedAt = systemClock.now();
   const coordinator = cluster.coordinators.map(({ url }) => url).join(',');
-  await agents.start(coordinator, undefined);
+  await agents.start(coordinator, { paced: true });
   const observer = new NodeObserver();
   const watching = new AbortController();
   const client = await cluster.openClient((await waitForLeader(cluster)).name);

@@ -27,13 +27,20 @@ export class AgentProcesses {
     return this.processes.length;
   }
 
-  /** Starts the agents of one process after the other, and resolves when all are started. */
-  async start(coordinator: string, joinToken: string | undefined): Promise<void> {
+  /**
+   * Starts the agents of one process after the other, and resolves when all are started.
+   * @param options - `joinToken`: the agents join with this token. `paced`: a few agents after the
+   *   other, each group once the earlier one has sessions; so is every join with a token.
+   */
+  async start(
+    coordinator: string,
+    { joinToken, paced = false }: { readonly joinToken?: string; readonly paced?: boolean },
+  ): Promise<void> {
     for (const [index, child] of this.processes.entries()) {
       const first = index * AGENTS_PER_PROCESS;
       const count = Math.min(AGENTS_PER_PROCESS, this.agentCount - first);
-      const token = definedFields({ joinToken });
-      await sendCommand(child, { kind: 'start', coordinator, first, count, ...token }, 'started');
+      const options = { paced, ...definedFields({ joinToken }) };
+      await sendCommand(child, { kind: 'start', coordinator, first, count, ...options }, 'started');
     }
   }
 

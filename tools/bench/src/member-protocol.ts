@@ -1,16 +1,20 @@
+/** Starts agents. */
+export interface StartCommand {
+  readonly kind: 'start';
+  /** Addresses, separated by commas. */
+  readonly coordinator: string;
+  /** Index of the first agent. */
+  readonly first: number;
+  readonly count: number;
+  /** Present for a cluster with TLS. */
+  readonly joinToken?: string;
+  /** True to start a few agents after the other, each group once the earlier one has sessions. */
+  readonly paced: boolean;
+}
+
 /** Commands of the benchmark to a process of agents. */
 export type AgentsCommand =
-  /**
-   * `coordinator`: addresses, separated by commas. `first`: index of the first agent. `joinToken`:
-   * present for a cluster with TLS.
-   */
-  | {
-      readonly kind: 'start';
-      readonly coordinator: string;
-      readonly first: number;
-      readonly count: number;
-      readonly joinToken?: string;
-    }
+  | StartCommand
   /** `agents`: indexes of the agents that fail now. */
   | {
       readonly kind: 'fail';

@@ -4,7 +4,7 @@
 // with a token and connects with mutual TLS.
 import { join as joinPath } from 'node:path';
 import { NodeStatus_Phase as Phase, type CoordinatorClient } from '@cloudless/api';
-import { createSeededRandom, sleep } from '@cloudless/base';
+import { createSeededRandom, definedFields, sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/app-kit';
 import { AgentProcesses } from './member-processes.js';
@@ -71,7 +71,7 @@ try {
   const { pid } = cluster.coordinatorProcess;
 
   const startedAt = systemClock.now();
-  await agents.start(cluster.url, access.joinToken);
+  await agents.start(cluster.url, definedFields({ joinToken: access.joinToken }));
   await observer.waitForPhases(indexes.map(formatNodeId), [Phase.READY]);
   const join = {
     seconds: toSeconds(systemClock.now() - startedAt),

@@ -126,7 +126,7 @@ async function runOpenLoop(outcomes: Outcomes, perSecond: number): Promise<void>
 }
 
 try {
-  await agents.start(cluster.url, undefined);
+  await agents.start(cluster.url, {});
   while ((await agents.countConnected()) < AGENTS) await sleep(systemClock, 200);
   const simultaneous = await measure(async (outcomes) => {
     await Promise.all(Array.from({ length: SIMULTANEOUS }, () => outcomes.count(createOne())));
