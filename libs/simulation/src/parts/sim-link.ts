@@ -149,7 +149,8 @@ export class SimPipe {
   private readonly queue: { readonly arrival: number; readonly action: () => void }[] = [];
   private isMoving = false;
   private isDropped = false;
-  private sendableListener: (() => void) | undefined;
+  /** Streams that wait until more may be sent, in the order of their requests. */
+  private readonly waiting: (() => void)[] = [];
 
   constructor(
     private readonly link: SimLink,
@@ -164,10 +165,13 @@ export class SimPipe {
     this.move();
   }
 
-  /** Returns true when more may be sent now; otherwise calls `onSendable` once as soon as it may. */
+  /**
+   * Returns true when more may be sent now; otherwise calls `onSendable` once as soon as it may.
+   * Several streams may wait at the same time.
+   */
   canSend(onSendable: () => void): boolean {
     if (this.queue.length < WINDOW) return true;
-    this.sendableListener = onSendable;
+    this.waiting.push(onSendable);
     return false;
   }
 
@@ -175,7 +179,7 @@ export class SimPipe {
   drop(): void {
     this.isDropped = true;
     this.queue.length = 0;
-    this.sendableListener = undefined;
+    this.waiting.length = 0;
   }
 
   private move(): void {
@@ -193,10 +197,7 @@ export class SimPipe {
 
   private deliver(): void {
     this.queue.shift()?.action();
-    const notify = this.sendableListener;
-    if (notify === undefined || this.queue.length >= WINDOW) return;
-    this.sendableListener = undefined;
-    notify();
+    if (this.queue.length < WINDOW) for (const notify of this.waiting.splice(0)) notify();
   }
 }
 
