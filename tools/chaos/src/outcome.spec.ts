@@ -24,7 +24,7 @@ describe('summarise', () => {
       outcome({ fault: 'kill-agent', nextLeaderMs: undefined, violations: ['r1 was restarted'] }),
     ];
     expect(summarise(outcomes)).toMatchObject([
-      { fault: 'kill-leader', count: 20, nextLeaderP95Ms: 2_000, acknowledged: 200, violations: 0 },
+      { fault: 'kill-leader', count: 20, nextLeaderP95Ms: 1_900, acknowledged: 200, violations: 0 },
       { fault: 'kill-agent', count: 1, nextLeaderP95Ms: undefined, violations: 1 },
     ]);
   });

@@ -4,7 +4,7 @@ import type { FaultName } from './faults/names.js';
 export interface Outcome {
   readonly fault: FaultName;
   readonly target: string;
-  /** Time until a write was acknowledged that was sent after the fault, milliseconds. */
+  /** Time until the next leader acknowledged a write, milliseconds. */
   readonly nextLeaderMs: number | undefined;
   /** Longest time without an acknowledged write, milliseconds. */
   readonly longestPauseMs: number;
@@ -104,6 +104,6 @@ export const formatMs = (ms: number | undefined): string | undefined =>
 const sortKnown = (values: readonly (number | undefined)[]): readonly number[] =>
   values.filter((value) => value !== undefined).sort((a, b) => a - b);
 
-/** Returns the sample at a share of the sorted samples, the higher one between two. */
+/** Returns the smallest sample that is not below `share` of the sorted samples. */
 const pickAt = (sorted: readonly number[], share: number): number | undefined =>
-  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+  sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)];

@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { createSeededRandom, type Random } from '@cloudless/base';
 import { findReplicaChanges } from './checks/replica-changes.js';
-import { countWritesWithin, findFirstWriteAfter, findLongestPause } from './checks/write-times.js';
+import { countWritesWithin, findNextLeader, findLongestPause } from './checks/write-times.js';
 import { chooseOne, type FaultContext, type FaultResult } from './faults/fault.js';
 import { FAULTS } from './faults/index.js';
 import { faultNames, type FaultName } from './faults/names.js';
@@ -122,12 +122,14 @@ async function runFault(
   violations.push(...seen.failures.slice(0, 3).map((text) => `request to ${text}`));
   if (result.mayEndLog === true) await load.reviveFollower();
   violations.push(...load.findLogProblems(), ...load.findExclusiveProblems());
-  const { leaderLostAtMs } = result;
+  const { leaderLostAtMs, silentFromMs } = result;
   return {
     fault,
     target: result.target,
     nextLeaderMs:
-      leaderLostAtMs === undefined ? undefined : findFirstWriteAfter(seen.attempts, leaderLostAtMs),
+      leaderLostAtMs === undefined
+        ? undefined
+        : findNextLeader(seen.attempts, leaderLostAtMs, silentFromMs),
     longestPauseMs: findLongestPause(seen.attempts, beganMs),
     recoveredMs,
     acknowledged: seen.acknowledged,
@@ -146,10 +148,10 @@ function findTimeViolations(
   { attempts }: Seen,
   timeFactor: number | undefined,
 ): readonly string[] {
-  const { leaderLostAtMs, leaderWithinMs, noWrites } = result;
+  const { leaderLostAtMs, silentFromMs, leaderWithinMs, noWrites } = result;
   const violations: string[] = [];
   if (leaderLostAtMs !== undefined) {
-    const tookMs = findFirstWriteAfter(attempts, leaderLostAtMs);
+    const tookMs = findNextLeader(attempts, leaderLostAtMs, silentFromMs);
     if (tookMs === undefined) violations.push('no write was acknowledged after the fault');
     else if (leaderWithinMs !== undefined && timeFactor !== undefined) {
       const limitMs = leaderWithinMs * timeFactor;

@@ -1,4 +1,4 @@
-import { countWritesWithin, findFirstWriteAfter, findLongestPause } from './write-times.js';
+import { countWritesWithin, findLongestPause, findNextLeader } from './write-times.js';
 
 const UNAVAILABLE = 14;
 const attempt = (sentAtMs: number, endedAtMs: number, code?: number) => ({
@@ -15,9 +15,23 @@ const ATTEMPTS = [
   attempt(240, 265),
 ];
 
-it('finds the first answer to a write that was sent after the fault', () => {
-  expect(findFirstWriteAfter(ATTEMPTS, 100)).toBe(160);
-  expect(findFirstWriteAfter(ATTEMPTS, 300)).toBeUndefined();
+it.each([
+  { title: 'sent after the loss', lostAtMs: 100, silentFromMs: undefined, ms: 160 },
+  {
+    title: 'sent before, answered when the lost leader was silent',
+    lostAtMs: 85,
+    silentFromMs: 104,
+    ms: 20,
+  },
+  {
+    title: 'sent before, answered while the lost leader could answer',
+    lostAtMs: 96,
+    silentFromMs: 106,
+    ms: 164,
+  },
+  { title: 'never answered', lostAtMs: 300, silentFromMs: 310, ms: undefined },
+])('shows the next leader by the first write: $title', ({ lostAtMs, silentFromMs, ms }) => {
+  expect(findNextLeader(ATTEMPTS, lostAtMs, silentFromMs)).toBe(ms);
 });
 
 it('finds the longest time between two answers, without failed attempts', () => {

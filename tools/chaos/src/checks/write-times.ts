@@ -7,16 +7,23 @@ export interface TimedAttempt {
 }
 
 /**
- * Returns the time from a moment until a write was acknowledged that was sent after that moment,
- * milliseconds; undefined when there was none.
+ * Returns the time from the loss of a leader until the next leader acknowledged a write,
+ * milliseconds; undefined when it acknowledged none. Writes that were sent after the loss show the
+ * next leader, and all that were acknowledged after the last answer of the lost one: a write that
+ * waits behind others of its user may have been sent long before.
+ * @param silentFromMs - As in `FaultResult`.
  */
-export function findFirstWriteAfter(
+export function findNextLeader(
   attempts: readonly TimedAttempt[],
-  atMs: number,
+  leaderLostAtMs: number,
+  silentFromMs = Infinity,
 ): number | undefined {
   const ends = attempts
-    .filter(({ sentAtMs, code }) => code === undefined && sentAtMs >= atMs)
-    .map(({ endedAtMs }) => endedAtMs - atMs);
+    .filter(
+      ({ sentAtMs, endedAtMs, code }) =>
+        code === undefined && (sentAtMs >= leaderLostAtMs || endedAtMs >= silentFromMs),
+    )
+    .map(({ endedAtMs }) => endedAtMs - leaderLostAtMs);
   return ends.length === 0 ? undefined : Math.min(...ends);
 }
 

@@ -12,6 +12,8 @@ const NEXT_LEADER_MS = 3_500;
 const NEXT_LEADER_WITHOUT_ETCD_LEADER_MS = 6_000;
 /** Longest time until the next leader acts after a leader that hands over, milliseconds. */
 const HAND_OVER_MS = 1_000;
+/** Longest time for which an answer of a process that has ended may still be read, milliseconds. */
+const LAST_ANSWERS_MS = 500;
 /** Shortest and longest time that a program stays away or asleep, milliseconds. */
 const SHORT_MS = [1_000, 3_000] as const;
 /** More than the lease of a leader, milliseconds. */
@@ -22,9 +24,10 @@ async function killLeader({ world, random }: FaultContext): Promise<FaultResult>
   const leader = await world.requireLeader();
   const leaderLostAtMs = performance.now();
   await leader.kill('SIGKILL');
+  const silentFromMs = performance.now() + LAST_ANSWERS_MS;
   await pause(chooseMs(random, ...SHORT_MS));
   leader.start();
-  return { target: leader.name, leaderLostAtMs, leaderWithinMs: NEXT_LEADER_MS };
+  return { target: leader.name, leaderLostAtMs, silentFromMs, leaderWithinMs: NEXT_LEADER_MS };
 }
 
 /** Kills the leaders of the coordinators and of etcd at once, and starts both again. */
@@ -32,12 +35,14 @@ async function killBothLeaders({ world, random }: FaultContext): Promise<FaultRe
   const [leader, member] = [await world.requireLeader(), await world.requireEtcdLeader()];
   const leaderLostAtMs = performance.now();
   await Promise.all([leader.kill('SIGKILL'), member.kill('SIGKILL')]);
+  const silentFromMs = performance.now() + LAST_ANSWERS_MS;
   await pause(chooseMs(random, ...SHORT_MS));
   leader.start();
   member.start(world.members);
   return {
     target: `${leader.name} ${member.name}`,
     leaderLostAtMs,
+    silentFromMs,
     leaderWithinMs: NEXT_LEADER_WITHOUT_ETCD_LEADER_MS,
   };
 }

@@ -19,6 +19,12 @@ export interface FaultResult {
   readonly target: string;
   /** Time of `performance.now()` at which the leader was lost; absent: the leader stayed. */
   readonly leaderLostAtMs?: number;
+  /**
+   * Time of `performance.now()` from which on no answer of the lost leader can arrive any more, as its
+   * process has ended. Acknowledgements after that are of the next leader, also for writes that were
+   * sent before the fault. Absent: only writes that were sent after the loss show the next leader.
+   */
+  readonly silentFromMs?: number;
   /** The time until the next leader acts must be at most this long, milliseconds. */
   readonly leaderWithinMs?: number;
   /** Times of `performance.now()` between which no write may be acknowledged. */
