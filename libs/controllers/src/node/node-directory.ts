@@ -23,10 +23,10 @@ import {
   createReplacementBrake,
   type BrakeState,
   type Membership,
-  type NodeState,
 } from '@cloudless/membership';
 import type { DepartureRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
+import { ChangeLog } from '../common/change-log.js';
 import {
   haveConditionsChanged,
   readAgentConditions,
@@ -35,6 +35,7 @@ import {
 import { explainDeparture, formatSeconds, restoreDeparture, type Departure } from './departures.js';
 import { explainLoss } from './losses.js';
 import { NodeMetrics } from './node-metrics.js';
+import { phaseReasons, phases } from './node-phases.js';
 
 export interface NodeDirectoryOptions {
   readonly clock: Clock;
@@ -96,15 +97,6 @@ const SWEEP_MS = 50;
  */
 const MAX_SWEEP_DELAY_MS = 100;
 
-const phases: Record<NodeState, Phase> = {
-  expected: Phase.UNKNOWN,
-  connected: Phase.READY,
-  slow: Phase.READY,
-  away: Phase.AWAY,
-  reconnecting: Phase.DISCONNECTED,
-  lost: Phase.LOST,
-};
-
 /**
  * Liveness and live status of all nodes. A broken connection makes a node DISCONNECTED immediately:
  * nothing new is placed there, and its replicas no longer count as available. The node is LOST only
@@ -113,6 +105,11 @@ const phases: Record<NodeState, Phase> = {
  * A node whose agent's main loop does not turn keeps its session and its replicas, but is not alive.
  */
 export class NodeDirectory {
+  /**
+   * The changes of what {@link isAlive} returns, logged before any listener runs. May contain nodes
+   * whose liveness is the same as before.
+   */
+  readonly liveness = new ChangeLog();
   private readonly membership: Membership;
   private readonly reliability = createReliability();
   private readonly quarantine = createQuarantine();
@@ -204,6 +201,7 @@ export class NodeDirectory {
   startSession(nodeId: string): number {
     const { clock } = this.options;
     const session = this.membership.join(toNodeId(nodeId), clock.now());
+    this.liveness.record(nodeId);
     this.losses.delete(nodeId);
     this.departures.delete(nodeId);
     const liveState = this.ensureLiveState(nodeId);
@@ -221,7 +219,9 @@ export class NodeDirectory {
    */
   renewLease(nodeId: string, loopAgeMs = 0): void {
     const { clock } = this.options;
+    const wasAlive = this.isAlive(nodeId);
     this.membership.renew(toNodeId(nodeId), clock.now(), loopAgeMs);
+    if (!wasAlive) this.liveness.record(nodeId);
     this.ensureLiveState(nodeId).lastSeenMs = clock.wallTime();
   }
 
@@ -232,6 +232,7 @@ export class NodeDirectory {
   endSession(nodeId: string, session: number): void {
     const { clock } = this.options;
     this.membership.loseConnection(toNodeId(nodeId), clock.now(), session);
+    this.liveness.record(nodeId);
     if (this.membership.getState(toNodeId(nodeId)) !== 'reconnecting') return;
     this.reliability.record(toNodeId(nodeId), false, clock.now());
     this.notify(nodeId);
@@ -248,6 +249,7 @@ export class NodeDirectory {
     const { leaveGraceMs: graceMs } = this;
     if (graceMs === 0) return this.endSession(nodeId, session);
     if (!this.membership.depart(toNodeId(nodeId), clock.now(), graceMs, session)) return;
+    this.liveness.record(nodeId);
     const leftAtMs = clock.wallTime();
     this.departures.set(nodeId, {
       leftAtMs,
@@ -310,6 +312,7 @@ export class NodeDirectory {
   /** Removes all state of a node that was deleted. */
   removeNode(nodeId: string): void {
     this.membership.leave(toNodeId(nodeId));
+    this.liveness.record(nodeId);
     this.reliability.forget(toNodeId(nodeId));
     this.quarantine.forget(toNodeId(nodeId));
     this.brake.confirmLost([toNodeId(nodeId)]);
@@ -423,6 +426,7 @@ export class NodeDirectory {
     this.metrics.recordSweep(Math.max(0, delayMs));
     if (delayMs > MAX_SWEEP_DELAY_MS) this.membership.extendLeases(delayMs);
     const transitions = this.membership.sweep(now);
+    for (const { nodeId } of transitions) this.liveness.record(nodeId);
     this.brake.apply(transitions);
     if (confirmedId !== undefined) this.brake.confirmLost([confirmedId]);
     // The brake is checked immediately: a later check may fall outside the window within which
@@ -475,12 +479,3 @@ export class NodeDirectory {
     for (const listener of this.listeners) listener(nodeId);
   }
 }
-
-const phaseReasons: Record<Phase, string> = {
-  [Phase.UNKNOWN]: 'has not connected since the coordinator started',
-  [Phase.READY]: '',
-  [Phase.DISCONNECTED]:
-    'the connection to its agent broke; waiting for the agent until the lease ends',
-  [Phase.AWAY]: 'its agent left in good order',
-  [Phase.LOST]: 'its lease ended: no message from its agent',
-};

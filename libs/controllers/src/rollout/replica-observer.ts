@@ -5,12 +5,20 @@ import type { RolloutReplica } from '@cloudless/rollout';
 import { findEviction, findRequestedEviction } from '../drain/eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
+import type { ObservationCache } from './observation-cache.js';
 import type { ReadinessTracker } from './readiness-tracker.js';
 
 export interface ReplicaSources {
   readonly view: Pick<ClusterView, 'node' | 'version' | 'control'>;
   readonly nodes: Pick<NodeDirectory, 'isAlive'>;
   readonly readiness: Pick<ReadinessTracker, 'readyForMs'>;
+}
+
+/** A replica as the planner sees it. */
+interface Observation {
+  readonly observed: RolloutReplica;
+  /** True when only a change of the record or of the node of the replica changes `observed`. */
+  readonly isSettled: boolean;
 }
 
 /**
@@ -43,7 +51,21 @@ export class ReplicaObserver {
     return Number.isFinite(this.earliestMs) ? this.earliestMs : undefined;
   }
 
-  observe(replica: ReplicaRecord): RolloutReplica {
+  /**
+   * Observes the live replicas of the workload, which are in ascending order of their sequence
+   * numbers.
+   * @param cache - Keeps what does not change until the next pass. Default: observes all replicas.
+   */
+  observeAll(replicas: readonly ReplicaRecord[], cache?: ObservationCache): RolloutReplica[] {
+    // A request ends by time alone, for all replicas that it names.
+    if (cache === undefined || this.requested.replicaIds.size > 0)
+      return replicas.map((replica) => this.observe(replica).observed);
+    return cache.observe(this.uid, this.times.minReadyMs, replicas, (replica) =>
+      this.observe(replica),
+    );
+  }
+
+  private observe(replica: ReplicaRecord): Observation {
     const { sources, requested } = this;
     const { minReadyMs, nowMs } = this.times;
     const { id, nodeId, desiredRunning } = replica;
@@ -52,7 +74,7 @@ export class ReplicaObserver {
     if (readyForMs !== undefined && !isAvailable) this.recheckIn(minReadyMs - readyForMs);
     const eviction = findEviction(sources.view, replica, nowMs);
     if (eviction.changesInMs !== undefined) this.recheckIn(eviction.changesInMs);
-    const isRequested = requested.replicaIds.has(id);
+    const isRequested = requested.replicaIds.size > 0 && requested.replicaIds.has(id);
     if (isRequested) this.recheckIn(requested.endsInMs);
     // A replica that is ready for some time is on a node with a live session.
     const onSilentNode =
@@ -73,7 +95,13 @@ export class ReplicaObserver {
       createdSequence: Number(replica.sequence),
       nodeId: nodeId === '' ? replica.onlyNodeId : nodeId,
     };
-    return isUnplaceable(replica) ? { ...observed, unplaced: replica.reason } : observed;
+    const isWaiting = readyForMs !== undefined && !isAvailable;
+    // The deadline of a drain and the end of a toleration change an eviction by time alone.
+    const mayChange = eviction.draining || eviction.changesInMs !== undefined;
+    return {
+      observed: isUnplaceable(replica) ? { ...observed, unplaced: replica.reason } : observed,
+      isSettled: !isWaiting && !mayChange && !isRequested,
+    };
   }
 
   private toCanonical(version: number): number {

@@ -22,6 +22,7 @@ import {
   type GlobalTargets,
   type GlobalTargetSources,
 } from './global-targets.js';
+import type { ObservationCache } from './observation-cache.js';
 import { ReplicaObserver, type ReplicaSources } from './replica-observer.js';
 
 /** The input of the rollout planner, and the time until time alone changes it. */
@@ -36,6 +37,8 @@ export interface RolloutInput {
 
 export interface RolloutInputSources extends GlobalTargetSources, ReplicaSources {
   readonly view: Pick<ClusterView, 'node' | 'version' | 'control'>;
+  /** Keeps observations between passes over the same workload. Default: none are kept. */
+  readonly observations?: ObservationCache;
 }
 
 const NO_SPEC = create(WorkloadSpecSchema);
@@ -58,6 +61,7 @@ export function resolveSpecLimits(
 
 /**
  * Converts the records of a workload to the input of the rollout planner.
+ * @param replicas - In ascending order of their sequence numbers, if observations are kept.
  * @param desired - Number of wanted replicas; 0 while the workload is being deleted. Ignored in
  *   mode GLOBAL unless the workload is being deleted: there, the number of targets counts.
  */
@@ -77,9 +81,7 @@ export function toRolloutInput(
     workload.deletionRequestedAt === undefined
       ? findGlobalTargets(sources, workload, replicas)
       : undefined;
-  const rolloutReplicas: RolloutReplica[] = [];
-  for (const replica of replicas)
-    if (isLive(replica)) rolloutReplicas.push(observer.observe(replica));
+  const rolloutReplicas = observer.observeAll(replicas.filter(isLive), sources.observations);
   for (const replica of findFinishedOfActiveVersion(sources.view, workload, replicas))
     rolloutReplicas.push(replica);
   const observed: RolloutObserved =

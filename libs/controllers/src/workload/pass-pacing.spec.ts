@@ -3,8 +3,9 @@ import { PassPacing } from './pass-pacing.js';
 
 describe('PassPacing', () => {
   it.each([
-    { name: 'a short pass', durationMs: 0.4, waitMs: 0 },
-    { name: 'a pass of 20 ms', durationMs: 20, waitMs: 60 },
+    { name: 'a short pass', durationMs: 0.2, waitMs: 0 },
+    { name: 'a pass of 0.3 ms, for the shortest time', durationMs: 0.3, waitMs: 10 },
+    { name: 'a pass of 20 ms', durationMs: 20, waitMs: 120 },
     { name: 'a pass of a second, up to the longest pause', durationMs: 1_000, waitMs: 250 },
   ])('pauses after $name', async ({ durationMs, waitMs }) => {
     const clock = new ManualClock();
@@ -20,10 +21,10 @@ describe('PassPacing', () => {
     const clock = new ManualClock();
     const pacing = new PassPacing(clock);
     for (const uid of ['a', 'b', 'c']) pacing.recordPass(uid, 20);
-    expect(['a', 'b', 'c'].map((uid) => pacing.getWaitMs(uid))).toEqual([60, 120, 180]);
-    await clock.advance(150);
+    expect(['a', 'b', 'c'].map((uid) => pacing.getWaitMs(uid))).toEqual([120, 240, 360]);
+    await clock.advance(300);
     pacing.recordPass('a', 20);
-    expect(pacing.getWaitMs('a')).toBe(120);
+    expect(pacing.getWaitMs('a')).toBe(240);
     pacing.recordPass('d', 1_000);
     expect(pacing.getWaitMs('d')).toBe(1_000);
   });
@@ -42,6 +43,6 @@ describe('PassPacing', () => {
     await clock.advance(1_000);
     pacing.recordPass('w', 20);
     expect(pacing.size).toBe(1);
-    expect(pacing.getWaitMs('w')).toBe(60);
+    expect(pacing.getWaitMs('w')).toBe(120);
   });
 });

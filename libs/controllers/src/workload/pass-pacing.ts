@@ -1,12 +1,17 @@
 import type { Clock } from '@cloudless/base';
 
 /** Shorter passes are not paced. */
-const PACED_FROM_MS = 0.5;
+const PACED_FROM_MS = 0.25;
 /**
  * Pause after a pass, as a multiple of its duration and of the number of pausing workloads: the
- * passes of all paused workloads together take at most a quarter of a core.
+ * passes of all paused workloads together take at most a seventh of a core.
  */
-const PAUSE_FACTOR = 3;
+const PAUSE_FACTOR = 6;
+/**
+ * Shortest pause. Short compared with the start of a container, and long enough that a pass sees the
+ * changes of several commits.
+ */
+const MIN_PAUSE_MS = 10;
 /**
  * Longest pause: the longest delay of a replacement or of the next step of a rollout, when a
  * thousand workloads change at the same time.
@@ -56,10 +61,10 @@ export class PassPacing {
     const now = this.clock.now();
     const others = this.countPausing(now);
     const longestMs = others === 0 ? MAX_SINGLE_PAUSE_MS : MAX_PAUSE_MS;
-    const pauseMs = Math.min(longestMs, PAUSE_FACTOR * durationMs * (1 + others));
+    const pauseMs = Math.max(MIN_PAUSE_MS, PAUSE_FACTOR * durationMs * (1 + others));
     // The workload moves to the end: the ends of the pauses are almost in order.
     this.pauseEndMs.delete(uid);
-    this.pauseEndMs.set(uid, now + pauseMs);
+    this.pauseEndMs.set(uid, now + Math.min(longestMs, pauseMs));
   }
 
   /** Counts the workloads that pause. Forgets the oldest pauses that have ended. */

@@ -24,6 +24,7 @@ import { commitOrReconcileAgain, commitPart } from '../common/commit.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
+import { ObservationCache } from '../rollout/observation-cache.js';
 import { toRolloutInput } from '../rollout/rollout-input.js';
 import { advancePass, pruneVersions, isSameControl } from '../rollout/rollout-progress.js';
 import { isGlobal } from '../rollout/global-targets.js';
@@ -74,6 +75,7 @@ export class WorkloadReconciler {
   private readonly globalWorkloads = new Set<string>();
   private readonly pacing: PassPacing;
   private readonly starting: StartingWorkloads;
+  private readonly observations: ObservationCache;
   /** Control records that passes have written. The pass itself continues after their commit. */
   private readonly ownControls = new WeakSet<ControlRecord>();
   /** Workloads whose last pass has committed every step of its decision. */
@@ -82,6 +84,7 @@ export class WorkloadReconciler {
   constructor(private readonly deps: WorkloadReconcilerDeps) {
     this.pacing = new PassPacing(deps.clock);
     this.starting = new StartingWorkloads(deps.clock);
+    this.observations = new ObservationCache(deps.nodes.liveness);
     this.queue = new WorkQueue<string>({
       clock: deps.clock,
       random: deps.random,
@@ -123,6 +126,7 @@ export class WorkloadReconciler {
     const replicas = listBySequence(view.replicasOf(uid));
     if (workload === undefined || control === undefined) {
       this.deps.gates?.forget(uid);
+      this.observations.forget(uid);
       return deleteEndedReplicas(state, replicas);
     }
     const pass: WorkloadPass = {
@@ -160,6 +164,11 @@ export class WorkloadReconciler {
   }
 
   private wakeFor(changes: readonly RecordChange[]): void {
+    // A pass may begin with the first wake, and the view shows all changes.
+    for (const { kind, id } of changes) {
+      if (kind === 'node') this.observations.recordNodeChange(id);
+      else if (kind === 'version') this.observations.forget(id.slice(0, id.indexOf('/')));
+    }
     for (const { kind, id, before, after } of changes) {
       if (kind === 'replica') this.wakeForReplica(before, after);
       else if (kind === 'workload') {
@@ -226,7 +235,7 @@ export class WorkloadReconciler {
       : countStillWanted(view, workload.value, replicas, workload.value.spec?.replicas ?? 1);
     const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
     const input = toRolloutInput(
-      { view, nodes, readiness, cluster, clock },
+      { view, nodes, readiness, cluster, clock, observations: this.observations },
       workload.value,
       replicas,
       wantedReplicas,
@@ -243,6 +252,7 @@ export class WorkloadReconciler {
       addWorkloadRemoval(pass, view, clock.wallTime());
       return commitOrReconcileAgain(state, transaction);
     }
+    if (decision.kind === 'converged') this.observations.forget(workload.value.uid);
     const steps = decision.kind === 'steps' ? decision.steps : [];
     const stepQueue = new StepQueue(
       pass,

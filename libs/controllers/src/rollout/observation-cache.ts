@@ -1,0 +1,137 @@
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { RolloutReplica } from '@cloudless/rollout';
+import { ChangeLog } from '../common/change-log.js';
+
+/**
+ * Most observations that are kept, about 150 bytes each: enough for some large workloads that change
+ * at the same time. Workloads beyond that are observed as a whole in each pass.
+ */
+const MAX_KEPT = 65_536;
+
+/** Observations of one workload, in the order of its replicas. */
+interface KeptObservations {
+  readonly minReadyMs: number;
+  /** Changes of node records, and of the liveness of nodes, until the observations. */
+  readonly nodeChanges: number;
+  readonly livenessChanges: number;
+  readonly records: readonly ReplicaRecord[];
+  /** Undefined for a replica whose observation changes by time alone. */
+  readonly observations: readonly (RolloutReplica | undefined)[];
+}
+
+/**
+ * Observations of replicas that neither time nor anything but their record or their node changes, so
+ * that a pass over a large workload observes only the replicas that have changed since its last pass.
+ * Only workloads that are being changed keep observations.
+ */
+export class ObservationCache {
+  /** The workloads with observations, the least recently used first. */
+  private readonly byWorkload = new Map<string, KeptObservations>();
+  private count = 0;
+  private readonly nodeRecords = new ChangeLog();
+
+  /** @param liveness - The changes of the liveness of nodes, which have happened when logged. */
+  constructor(private readonly liveness: Pick<ChangeLog, 'count' | 'isUnchangedSince'>) {}
+
+  /** Number of observations that are kept. */
+  get size(): number {
+    return this.count;
+  }
+
+  /**
+   * Notes that the record of a node has changed. Call this method before the next pass over any
+   * workload.
+   */
+  recordNodeChange(nodeId: string): void {
+    this.nodeRecords.record(nodeId);
+  }
+
+  /** Drops the observations of a workload. */
+  forget(uid: string): void {
+    const kept = this.byWorkload.get(uid);
+    if (kept === undefined) return;
+    this.count -= kept.records.length;
+    this.byWorkload.delete(uid);
+  }
+
+  /**
+   * Observes replicas of a workload, in ascending order of their sequence numbers.
+   * @param observe - Observes one replica. `isSettled`: only a change of the record or of the node
+   *   of the replica changes the observation.
+   */
+  observe(
+    uid: string,
+    minReadyMs: number,
+    replicas: readonly ReplicaRecord[],
+    observe: (replica: ReplicaRecord) => {
+      readonly observed: RolloutReplica;
+      readonly isSettled: boolean;
+    },
+  ): RolloutReplica[] {
+    const former = this.byWorkload.get(uid);
+    const kept = former?.minReadyMs === minReadyMs ? former : undefined;
+    const observations: (RolloutReplica | undefined)[] = [];
+    const result: RolloutReplica[] = [];
+    let next = 0;
+    for (const replica of replicas) {
+      if (kept !== undefined) next = findPosition(kept.records, next, replica);
+      const known =
+        kept?.records[next] === replica && this.isCurrent(kept, replica.nodeId)
+          ? kept.observations[next]
+          : undefined;
+      if (known !== undefined) {
+        result.push(known);
+        observations.push(known);
+        continue;
+      }
+      const { observed, isSettled } = observe(replica);
+      result.push(observed);
+      observations.push(isSettled ? observed : undefined);
+    }
+    this.keep(uid, { minReadyMs, records: replicas, observations });
+    return result;
+  }
+
+  /** Returns true when the node of a replica is unchanged since the replica was observed. */
+  private isCurrent(kept: KeptObservations, nodeId: string): boolean {
+    return (
+      this.nodeRecords.isUnchangedSince(nodeId, kept.nodeChanges) &&
+      this.liveness.isUnchangedSince(nodeId, kept.livenessChanges)
+    );
+  }
+
+  private keep(
+    uid: string,
+    kept: Pick<KeptObservations, 'minReadyMs' | 'records' | 'observations'>,
+  ): void {
+    this.forget(uid);
+    if (kept.records.length > MAX_KEPT) return;
+    this.byWorkload.set(uid, {
+      ...kept,
+      nodeChanges: this.nodeRecords.count,
+      livenessChanges: this.liveness.count,
+    });
+    this.count += kept.records.length;
+    for (const other of this.byWorkload.keys()) {
+      if (this.count <= MAX_KEPT) return;
+      this.forget(other);
+    }
+  }
+}
+
+/**
+ * Returns the position of the record of a replica, which may have changed, from `start` on; the
+ * position of a later replica, or the end, when there is none.
+ */
+function findPosition(
+  records: readonly ReplicaRecord[],
+  start: number,
+  { id, sequence }: ReplicaRecord,
+): number {
+  let at = start;
+  for (; at < records.length; at += 1) {
+    const record = records[at];
+    if (record === undefined || record.id === id || record.sequence > sequence) break;
+  }
+  return at;
+}
