@@ -1,4 +1,4 @@
-import type { NodeRecord } from '@cloudless/api/store';
+import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
 import {
   definedFields,
   noMeter,
@@ -109,7 +109,8 @@ export function startControllers(options: ControllersOptions): Controllers {
       ),
   );
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
-  const model = new ClusterModel({ state, nodes, cluster });
+  const placing = new Set<ReplicaRecord>();
+  const model = new ClusterModel({ state, nodes, cluster, placing });
   const allocations = new NodeAllocations(state);
   const gates = new RolloutGates({ view: () => state.view(), nodes, clock });
   const network = new NetworkFeed({
@@ -134,7 +135,10 @@ export function startControllers(options: ControllersOptions): Controllers {
     ...{ ...common, readiness, gates, cluster },
     log: log.child({ component: 'workloads' }),
   });
-  const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });
+  const placer = new Placer({
+    ...{ ...common, cluster, placing },
+    log: log.child({ component: 'scheduler' }),
+  });
   const preemption = new PreemptionReconciler({
     ...{ ...common, readiness, cluster },
     log: log.child({ component: 'scheduler' }),

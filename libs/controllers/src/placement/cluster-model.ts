@@ -19,6 +19,10 @@ export interface ClusterModelDeps {
    * is about to commit.
    */
   readonly cluster: Cluster;
+  /**
+   * Records that the placer is about to commit, and whose placements it has reserved. Default: none.
+   */
+  readonly placing?: ReadonlySet<ReplicaRecord>;
 }
 
 /**
@@ -49,10 +53,14 @@ export class ClusterModel {
         if (after === undefined) this.deps.cluster.removeNode(toNodeId(id));
         else this.upsertNode(after);
       } else if (kind === 'replica') {
-        if (changesReservation(before, after))
+        if (changesReservation(before, after) && !this.isReservedAlready(after))
           refreshReservation(this.deps.cluster, view, (after ?? before)?.id ?? '');
       }
     }
+  }
+
+  private isReservedAlready(after: ReplicaRecord | undefined): boolean {
+    return after !== undefined && this.deps.placing?.has(after) === true;
   }
 
   private refreshNode(nodeId: string): void {

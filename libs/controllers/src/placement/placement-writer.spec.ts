@@ -134,7 +134,9 @@ describe('commits of placements', () => {
   });
 
   it('never overfill a node and lose no replica, however commits end', async () => {
-    const arbEnd = fc.constantFrom('ok', 'conflict', 'changed', 'unavailable', 'slow');
+    const arbEnd = fc.constantFrom(
+      ...(['ok', 'conflict', 'changed', 'unavailable', 'slow', 'answer lost', 'late'] as const),
+    );
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.integer({ min: 1, max: 60 }), { minLength: 1, maxLength: 4 }),
@@ -152,6 +154,12 @@ describe('commits of placements', () => {
             const [first] = listAll(bed).filter(({ nodeId }) => nodeId === '');
             if (end === 'changed' && first !== undefined)
               await bed.changeReplica(first.id, { reason: 'changed meanwhile' });
+            if (end === 'answer lost') await commit(transaction);
+            // The store commits after the caller has given up.
+            if (end === 'late')
+              bed.clock.setTimer(10, () => void commit(transaction).catch(() => undefined));
+            if (end === 'answer lost' || end === 'late')
+              throw new CloudlessError('unavailable', 'no answer');
             return commit(transaction);
           };
           const placer = bed.use(new Placer(bed));

@@ -76,6 +76,8 @@ export interface PlacementWriterDeps {
   readonly tracer?: Tracer;
   readonly pending: PendingBatches;
   readonly placements: Counter;
+  /** The placed replicas of the commits in progress, which are reserved. Default: not recorded. */
+  readonly placing?: Set<ReplicaRecord>;
 }
 
 /**
@@ -123,7 +125,8 @@ export class PlacementWriter {
     );
     for (const { replica, outcome } of changes) {
       if ('reason' in outcome) continue;
-      const placed = { ...replica.value, nodeId: outcome.nodeId };
+      const { id, uid, desiredRunning } = replica.value;
+      const placed = { id, uid, desiredRunning, nominatedNodeId: '', nodeId: outcome.nodeId };
       cluster.reserve(toReservation(context.workload, placed, template));
     }
     for (let from = 0; from < changes.length; from += MAX_PLACED_PER_COMMIT)
@@ -161,15 +164,16 @@ export class PlacementWriter {
     if (isFull || this.separately || this.hasOtherNodes(part)) this.commitWaiting();
     this.waiting.push(part);
     this.waitingCount += part.changes.length;
-    for (const [id, { revision }] of part.context.nodes) this.waitingNodes.set(id, revision);
+    for (const [id, revision] of listNodes(part)) this.waitingNodes.set(id, revision);
   }
 
   /**
    * Returns true when a node has changed between the waiting decisions and a new one: one commit can
    * require only one revision of a node.
    */
-  private hasOtherNodes({ context }: PlacementPart): boolean {
-    for (const [id, { revision }] of context.nodes)
+  private hasOtherNodes(part: PlacementPart): boolean {
+    if (this.waiting.length === 0) return false;
+    for (const [id, revision] of listNodes(part))
       if ((this.waitingNodes.get(id) ?? revision) !== revision) return true;
     return false;
   }
@@ -219,10 +223,12 @@ export class PlacementWriter {
 
   /** Never rejects. */
   private async commit(parts: readonly PlacementPart[]): Promise<void> {
-    const { state, pending } = this.deps;
+    const { state, pending, placing } = this.deps;
+    const placed: ReplicaRecord[] = [];
     try {
       const transaction = state.transaction();
-      const counts = parts.map((part) => addPart(transaction, part));
+      const counts = parts.map((part) => addPart(transaction, part, placed));
+      for (const record of placed) placing?.add(record);
       await state.commit(transaction);
       for (const part of parts) pending.endCommit(part.changes.map(({ replica }) => replica.value));
       for (const count of counts) this.record(count);
@@ -235,6 +241,8 @@ export class PlacementWriter {
         this.current = 'refused';
         this.failure ??= { reason };
       }
+    } finally {
+      for (const record of placed) placing?.delete(record);
     }
   }
 
@@ -273,18 +281,35 @@ interface PartCounts {
   readonly unplaced: number;
 }
 
-/** Adds a decision, its conditions and its events to a transaction. */
+/** Yields the chosen nodes of a decision with their revisions, each as often as it is chosen. */
+function* listNodes({ context, changes }: PlacementPart): Generator<readonly [string, bigint]> {
+  for (const { outcome } of changes) {
+    const node = 'reason' in outcome ? undefined : context.nodes.get(outcome.nodeId);
+    if (node !== undefined) yield [node.value.id, node.revision];
+  }
+}
+
+/**
+ * Adds a decision, its conditions and its events to a transaction.
+ * @param written - Gets the new records of the replicas that are placed.
+ */
 function addPart(
   transaction: ReturnType<ClusterState['transaction']>,
   { context, changes }: PlacementPart,
+  written: ReplicaRecord[],
 ): PartCounts {
   const { view, nodes, refusal, workload } = context;
   const placed: PlacedReplica[] = [];
   const refused: ReplicaRecord[] = [];
   for (const { replica, outcome } of changes) {
-    transaction.updateReplica(replica, applyOutcome(replica.value, outcome, view.revision));
-    if ('reason' in outcome) refused.push(replica.value);
-    else placed.push({ ...outcome, replica: replica.value });
+    const next = applyOutcome(replica.value, outcome, view.revision);
+    transaction.updateReplica(replica, next);
+    if ('reason' in outcome) {
+      refused.push(replica.value);
+      continue;
+    }
+    written.push(next);
+    placed.push({ replica: replica.value, nodeId: outcome.nodeId, score: outcome.score });
   }
   for (const nodeId of new Set(placed.map(({ nodeId }) => nodeId))) {
     // A node that was cordoned, changed or removed since the decision may no longer fit.

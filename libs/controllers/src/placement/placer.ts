@@ -42,6 +42,8 @@ export interface PlacerDeps {
   readonly log: Log;
   readonly meter?: Meter;
   readonly tracer?: Tracer;
+  /** Shared with the model of the scheduler, see `ClusterModelDeps`. Default: not shared. */
+  readonly placing?: Set<ReplicaRecord>;
 }
 
 /** Most replicas without a refusal in one decision; the rest of the batch follows in the next. */

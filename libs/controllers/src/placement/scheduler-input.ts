@@ -124,24 +124,48 @@ export function toStayingRequest(
   };
 }
 
+/** The fields of a replica that its reservation depends on. */
+export type ReservingReplica = Pick<
+  ReplicaRecord,
+  'id' | 'uid' | 'nodeId' | 'nominatedNodeId' | 'desiredRunning'
+>;
+
+type TemplateReservation = Omit<
+  Reservation,
+  'replicaId' | 'nodeId' | 'workloadId' | 'namespace' | 'leaving'
+>;
+
+/** What all reservations of a template share. A stored template does not change. */
+const ofTemplates = new WeakMap<WorkloadSpec, TemplateReservation>();
+
 /** Creates the reservation of a replica that has a node, or waits for one by a nomination. */
 export function toReservation(
   workload: { readonly namespace: string },
-  replica: ReplicaRecord,
+  { id, uid, nodeId, nominatedNodeId, desiredRunning }: ReservingReplica,
   template: WorkloadSpec,
 ): Reservation {
   return {
-    replicaId: toReplicaId(replica.id),
-    nodeId: toNodeId(replica.nodeId === '' ? replica.nominatedNodeId : replica.nodeId),
-    workloadId: toWorkloadId(replica.uid),
+    ...getTemplateReservation(template),
+    replicaId: toReplicaId(id),
+    nodeId: toNodeId(nodeId === '' ? nominatedNodeId : nodeId),
+    workloadId: toWorkloadId(uid),
     namespace: workload.namespace,
+    leaving: !desiredRunning,
+  };
+}
+
+function getTemplateReservation(template: WorkloadSpec): TemplateReservation {
+  const known = ofTemplates.get(template);
+  if (known !== undefined) return known;
+  const created: TemplateReservation = {
     labels: template.labels,
     ...definedFields({ priority: template.priority }),
     resources: toRequests(template),
     hostPorts: listHostPorts(template),
     workloadAntiAffinity: (template.placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
-    leaving: !replica.desiredRunning,
   };
+  ofTemplates.set(template, created);
+  return created;
 }
 
 /** Returns what each replica of a template reserves on its node. */
