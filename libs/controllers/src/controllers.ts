@@ -135,14 +135,9 @@ export function startControllers(options: ControllersOptions): Controllers {
     ...{ ...common, readiness, gates, cluster },
     log: log.child({ component: 'workloads' }),
   });
-  const placer = new Placer({
-    ...{ ...common, cluster, placing },
-    log: log.child({ component: 'scheduler' }),
-  });
-  const preemption = new PreemptionReconciler({
-    ...{ ...common, readiness, cluster },
-    log: log.child({ component: 'scheduler' }),
-  });
+  const scheduling = { ...common, cluster, log: log.child({ component: 'scheduler' }) };
+  const placer = new Placer({ ...scheduling, placing });
+  const preemption = new PreemptionReconciler({ ...scheduling, readiness });
   const nodeReconciler = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({
     ...common,

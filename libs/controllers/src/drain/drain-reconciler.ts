@@ -84,12 +84,14 @@ export class DrainReconciler {
   }
 
   private wakeFor(changes: readonly RecordChange[]): void {
-    const view = this.deps.state.view();
+    // The view shows all changes: without a draining node, none of them concerns a drain.
+    const draining = new Set<string>();
+    for (const { value } of this.deps.state.view().drainingNodes()) draining.add(value.id);
+    if (draining.size === 0) return;
     for (const { kind, id, before, after } of changes) {
       if (kind === 'meta') this.wakeAll();
       const nodeIds = kind === 'node' ? [id] : kind === 'replica' ? listNodeIds(before, after) : [];
-      for (const nodeId of nodeIds)
-        if (view.node(nodeId)?.value.draining === true) this.queue.wake(nodeId);
+      for (const nodeId of nodeIds) if (draining.has(nodeId)) this.queue.wake(nodeId);
     }
   }
 

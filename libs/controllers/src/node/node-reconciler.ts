@@ -122,6 +122,7 @@ export class NodeReconciler {
     if (
       before === undefined ||
       after === undefined ||
+      before.lostAfter === after.lostAfter ||
       toMs(before.lostAfter) === toMs(after.lostAfter)
     )
       return;

@@ -28,6 +28,8 @@ export class StepQueue {
   private readonly byId: ReadonlyMap<string, Stored<ReplicaRecord>>;
   private readonly slotOfNode: ReadonlyMap<string, number>;
   private readonly slots: FreeSlots;
+  /** What the new replicas of each version share. */
+  private readonly blueprints = new Map<number, ReplicaRecord>();
   private next = 0;
 
   /**
@@ -77,7 +79,7 @@ export class StepQueue {
         );
         const waitMs = this.backoffs.getWaitMs(slot);
         if (waitMs > 0) retryDelayMs = Math.min(retryDelayMs ?? waitMs, waitMs);
-        else created.push(createReplica(pass, step, slot, this.now.wallTimeMs));
+        else created.push(this.createReplica(pass, step, slot));
       } else if (step.kind === 'stopReplica') {
         const replica = this.byId.get(step.replicaId);
         if (replica === undefined) continue;
@@ -86,6 +88,29 @@ export class StepQueue {
       }
     }
     return { created, stopped, retryDelayMs };
+  }
+
+  private createReplica(
+    pass: WorkloadPass,
+    { version, nodeId = '' }: { readonly version: number; readonly nodeId?: string },
+    slot: number,
+  ): ReplicaRecord {
+    const { transaction, nextControl, workload } = pass;
+    const sequence = nextControl.nextSequence;
+    nextControl.nextSequence += 1n;
+    let blueprint = this.blueprints.get(version);
+    if (blueprint === undefined) {
+      blueprint = createBlueprint(pass, version, this.now.wallTimeMs);
+      this.blueprints.set(version, blueprint);
+    }
+    // A spread keeps the order of the properties, and lists and messages of records are shared.
+    const replica: ReplicaRecord = {
+      ...blueprint,
+      id: replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence)),
+      ...{ sequence, slot, onlyNodeId: nodeId },
+    };
+    transaction.createReplica(replica);
+    return replica;
   }
 }
 
@@ -131,30 +156,18 @@ function findStopped(
   return found;
 }
 
-function createReplica(
-  pass: WorkloadPass,
-  { version, nodeId = '' }: { readonly version: number; readonly nodeId?: string },
-  slot: number,
-  wallTimeMs: number,
-): ReplicaRecord {
-  const { transaction, nextControl, workload } = pass;
-  const sequence = nextControl.nextSequence;
-  nextControl.nextSequence += 1n;
-  const replica = create(ReplicaRecordSchema, {
-    id: replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence)),
-    uid: workload.value.uid,
-    sequence,
-    slot,
+/** Creates what the new replicas of one version share; the other fields follow for each replica. */
+function createBlueprint(pass: WorkloadPass, version: number, wallTimeMs: number): ReplicaRecord {
+  const { uid, spec } = pass.workload.value;
+  return create(ReplicaRecordSchema, {
+    uid,
     version: selectRecordedVersion(pass, version),
-    onlyNodeId: nodeId,
     desiredRunning: true,
     phase: Phase.PENDING,
     reason: WAITS_FOR_NODE,
-    ...toDisconnectFields(resolveDisconnectTimes(workload.value.spec)),
+    ...toDisconnectFields(resolveDisconnectTimes(spec)),
     createdAt: timestampFromMs(wallTimeMs),
   });
-  transaction.createReplica(replica);
-  return replica;
 }
 
 /**
