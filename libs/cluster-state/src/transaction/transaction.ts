@@ -61,9 +61,7 @@ export class Transaction {
    * earlier condition on the same record.
    */
   require(kind: RecordKind, id: string, read: { readonly revision: Revision } | 'absent'): this {
-    const key = toKey(kind, id);
-    this.compareByKey.set(key, { key, is: read === 'absent' ? 'absent' : read.revision });
-    return this;
+    return this.requireKey(toKey(kind, id), read);
   }
 
   /**
@@ -71,26 +69,20 @@ export class Transaction {
    * change it.
    */
   put<Kind extends RecordKind>(kind: Kind, id: string, record: RecordOf<Kind>): this {
-    const key = toKey(kind, id);
-    const { bytes, isExact } = encodeRecord(kind, record);
-    this.writeByKey.set(key, {
-      operation: { put: key, value: bytes },
-      ...(isExact ? { written: { bytes, record } } : {}),
-    });
-    return this;
+    return this.putKey(toKey(kind, id), kind, record);
   }
 
   /** Deletes a record if it exists. */
   delete(kind: RecordKind, id: string): this {
     const key = toKey(kind, id);
-    this.writeByKey.set(key, { operation: { delete: key } });
+    this.writeByKey.set(key, { operation: { delete: key }, written: undefined });
     return this;
   }
 
   /** Writes a new replica. The commit conflicts when a replica with this id exists. */
   createReplica(replica: ReplicaRecord): this {
-    const id = toReplicaKeyId(replica.uid, replica.sequence);
-    return this.require('replica', id, 'absent').put('replica', id, replica);
+    const key = toReplicaKey(replica);
+    return this.requireKey(key, 'absent').putKey(key, 'replica', replica);
   }
 
   /**
@@ -99,18 +91,30 @@ export class Transaction {
    * workload changes too.
    */
   updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
-    const id = toReplicaKeyId(next.uid, next.sequence);
+    const key = toReplicaKey(next);
     const before = read.value;
     if (before.ready && !(next.ready && next.containerId === before.containerId)) {
       this.put('evidence', next.uid, create(EvidenceRecordSchema, { uid: next.uid }));
     }
-    return this.require('replica', id, read).put('replica', id, next);
+    return this.requireKey(key, read).putKey(key, 'replica', next);
   }
 
   /** Deletes a replica. The commit conflicts when the replica has changed since it was read. */
   deleteReplica(read: Stored<ReplicaRecord>): this {
     const id = toReplicaKeyId(read.value.uid, read.value.sequence);
     return this.require('replica', id, read).delete('replica', id);
+  }
+
+  private requireKey(key: string, read: { readonly revision: Revision } | 'absent'): this {
+    this.compareByKey.set(key, { key, is: read === 'absent' ? 'absent' : read.revision });
+    return this;
+  }
+
+  private putKey<Kind extends RecordKind>(key: string, kind: Kind, record: RecordOf<Kind>): this {
+    const { bytes, isExact } = encodeRecord(kind, record);
+    const written = isExact ? { bytes, record } : undefined;
+    this.writeByKey.set(key, { operation: { put: key, value: bytes }, written });
+    return this;
   }
 
   /**
@@ -176,6 +180,11 @@ export interface WrittenRecord {
 
 interface Write {
   readonly operation: Operation;
-  /** Absent for a deletion, and for a record whose bytes give another record. */
-  readonly written?: WrittenRecord;
+  /** Undefined for a deletion, and for a record whose bytes give another record. */
+  readonly written: WrittenRecord | undefined;
+}
+
+/** The condition and the write of a replica share the key, which both have to look up. */
+function toReplicaKey({ uid, sequence }: ReplicaRecord): string {
+  return toKey('replica', toReplicaKeyId(uid, sequence));
 }

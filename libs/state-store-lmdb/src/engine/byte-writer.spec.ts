@@ -6,9 +6,13 @@ describe('ByteWriter', () => {
   it('round-trips all types through ByteReader with any initial capacity', () => {
     const arbitraryFields = fc.record({
       number: fc.nat(0xffff),
-      big: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
+      big: fc.oneof(
+        fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
+        fc.bigInt({ min: 0n, max: 2n ** 34n }),
+        fc.bigInt({ min: 2n ** 53n - 2n, max: 2n ** 53n + 2n }),
+      ),
       fraction: fc.double({ noNaN: true }),
-      text: fc.string({ unit: 'grapheme', maxLength: 200 }),
+      text: fc.oneof(fc.string({ unit: 'grapheme', maxLength: 200 }), fc.string()),
       bytes: fc.uint8Array({ maxLength: 200 }),
     });
     fc.assert(

@@ -1,3 +1,7 @@
+const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
+/** Longest text, in UTF-16 units, that is written unit by unit. */
+const MAX_SHORT_TEXT = 64;
+
 /**
  * Appends numbers, text and bytes to a growing buffer. Numbers are big-endian, so that their bytes
  * sort in the order of the numbers.
@@ -36,7 +40,14 @@ export class ByteWriter {
 
   uint64(value: bigint): this {
     this.reserve(8);
-    this.length = this.buffer.writeBigUInt64BE(value, this.length);
+    // `Number` takes a fraction of the time of the arithmetic with BigInts.
+    if (value < 0n || value > MAX_SAFE) {
+      this.length = this.buffer.writeBigUInt64BE(value, this.length);
+      return this;
+    }
+    const number = Number(value);
+    this.length = this.buffer.writeUInt32BE(Math.floor(number / 2 ** 32), this.length);
+    this.length = this.buffer.writeUInt32BE(number % 2 ** 32, this.length);
     return this;
   }
 
@@ -56,10 +67,26 @@ export class ByteWriter {
   /** Writes UTF-8 text after its length in two bytes. */
   text(value: string): this {
     this.reserve(2 + 3 * value.length);
-    const written = this.buffer.write(value, this.length + 2, 'utf8');
+    const written =
+      this.writeAscii(value, this.length + 2) ?? this.buffer.write(value, this.length + 2, 'utf8');
     this.uint16(written);
     this.length += written;
     return this;
+  }
+
+  /**
+   * Writes short ASCII text, which most keys are, without a call of the runtime.
+   * @returns The bytes; undefined for other text.
+   */
+  private writeAscii(value: string, start: number): number | undefined {
+    if (value.length > MAX_SHORT_TEXT) return undefined;
+    const { buffer } = this;
+    for (let index = 0; index < value.length; index += 1) {
+      const unit = value.charCodeAt(index);
+      if (unit > 0x7f) return undefined;
+      buffer[start + index] = unit;
+    }
+    return value.length;
   }
 
   /** Returns the written bytes without a copy. Valid until the next write or `clear`. */

@@ -22,7 +22,7 @@ import {
   startRecord,
 } from './records.js';
 import { encodeLeasedKey } from './leased-key.js';
-import { HEAD_KEY, readEntry, readHead } from './table-reads.js';
+import { HEAD_KEY, ReadEntry, readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Table, type Tables } from './tables.js';
 
 /**
@@ -66,8 +66,7 @@ export class LmdbWriter implements StorageWriter {
       if (entry.lease !== undefined)
         void this.tables.leasedKeys.put(encodeLeasedKey(entry.lease, entry.key), EMPTY);
     }
-    const key = Buffer.from(entry.key);
-    if (before !== undefined) this.subtractHash(this.tables.entries, key);
+    const key = this.subtractEntry(before) ?? Buffer.from(entry.key);
     const record = encodeEntry(entry);
     this.hashSumChange = addHashes(this.hashSumChange, hashRecord(key, record));
     void this.tables.entries.put(key, record);
@@ -75,9 +74,8 @@ export class LmdbWriter implements StorageWriter {
 
   delete(before: StoredEntry): void {
     this.detachFromLease(before);
-    const key = Buffer.from(before.key);
-    this.subtractHash(this.tables.entries, key);
-    void this.tables.entries.remove(key);
+    const key = this.subtractEntry(before);
+    if (key !== undefined) void this.tables.entries.remove(key);
   }
 
   hasLease(lease: LeaseId): boolean {
@@ -129,6 +127,22 @@ export class LmdbWriter implements StorageWriter {
       HEAD_KEY,
       encodeHead({ ...head, hashSum: addHashes(hashSum, this.hashSumChange) }),
     );
+  }
+
+  /**
+   * Subtracts the hash of an entry before the entry is replaced or deleted.
+   * @param before - The result of {@link get}: no other write of the entry has followed.
+   * @returns The key of the entry in the table.
+   */
+  private subtractEntry(before: StoredEntry | undefined): Buffer | undefined {
+    if (before === undefined) return undefined;
+    if (before instanceof ReadEntry) {
+      this.hashSumChange = addHashes(this.hashSumChange, -before.hash);
+      return before.keyBytes;
+    }
+    const key = Buffer.from(before.key);
+    this.subtractHash(this.tables.entries, key);
+    return key;
   }
 
   /** Subtracts the hash of the stored record before the record is replaced or deleted. */

@@ -1,5 +1,12 @@
-import type { HistorySegment, StoredEntry } from '@cloudless/state-store';
-import { decodeEntry, decodeHead, decodeSegmentKey, getSpace, type HeadRecord } from './records.js';
+import type { HistorySegment, LeaseId, StoredEntry } from '@cloudless/state-store';
+import {
+  decodeEntry,
+  decodeHead,
+  decodeSegmentKey,
+  getSpace,
+  hashRecord,
+  type HeadRecord,
+} from './records.js';
 import type { Tables } from './tables.js';
 
 /** Key of the counters in the `meta` table. */
@@ -14,9 +21,28 @@ export function readHead({ meta }: Tables): HeadRecord {
 }
 
 /** Reads an entry in the current LMDB transaction; undefined for an unknown key. */
-export function readEntry({ entries }: Tables, key: string): StoredEntry | undefined {
-  const record = entries.get(Buffer.from(key));
-  return record === undefined ? undefined : decodeEntry(key, record);
+export function readEntry({ entries }: Tables, key: string): ReadEntry | undefined {
+  const keyBytes = Buffer.from(key);
+  const record = entries.get(keyBytes);
+  if (record === undefined) return undefined;
+  const { modRevision, lease, value } = decodeEntry(key, record);
+  return new ReadEntry(key, modRevision, lease, value, keyBytes, hashRecord(keyBytes, record));
+}
+
+/** An entry that was read, with what its replacement or deletion needs. */
+export class ReadEntry implements StoredEntry {
+  /**
+   * @param keyBytes - The key in the table.
+   * @param hash - Hash of the record and its key.
+   */
+  constructor(
+    readonly key: string,
+    readonly modRevision: bigint,
+    readonly lease: LeaseId | undefined,
+    readonly value: Uint8Array,
+    readonly keyBytes: Buffer,
+    readonly hash: number,
+  ) {}
 }
 
 /** Reads the keys of the retained history segments, oldest first. */

@@ -34,7 +34,7 @@ export class Draft {
    *   lease.
    */
   transact(compares: readonly Compare[], operations: readonly Operation[]): Committed {
-    const entriesRead = new Map<string, StoredEntry | undefined>();
+    const entriesRead: EntriesRead = new Map();
     for (const { key, is } of compares) {
       const entry = this.readEntry(key, entriesRead);
       const current = entry?.modRevision ?? 'absent';
@@ -80,10 +80,7 @@ export class Draft {
       });
   }
 
-  private apply(
-    operations: readonly Operation[],
-    entriesRead: Map<string, StoredEntry | undefined>,
-  ): Committed {
+  private apply(operations: readonly Operation[], entriesRead: EntriesRead): Committed {
     const revision = this.revision + 1n;
     const changes: LoggedChange[] = [];
     for (const operation of operations) {
@@ -111,13 +108,11 @@ export class Draft {
     return { revision: this.revision };
   }
 
-  private readEntry(
-    key: string,
-    entriesRead: Map<string, StoredEntry | undefined>,
-  ): StoredEntry | undefined {
-    if (entriesRead.has(key)) return entriesRead.get(key);
+  private readEntry(key: string, entriesRead: EntriesRead): StoredEntry | undefined {
+    const known = entriesRead.get(key);
+    if (known !== undefined) return known === ABSENT ? undefined : known;
     const entry = this.writer.get(key);
-    entriesRead.set(key, entry);
+    entriesRead.set(key, entry ?? ABSENT);
     return entry;
   }
 
@@ -134,6 +129,10 @@ export class Draft {
     return LEASE_ID.test(lease) && this.writer.hasLease(lease);
   }
 }
+
+/** The entries that a transaction has read, by key. */
+type EntriesRead = Map<string, StoredEntry | typeof ABSENT>;
+const ABSENT = 'absent';
 
 /** Form of the ids of {@link Draft.grantLease}. */
 const LEASE_ID = /^lease-[1-9]\d{0,15}$/u;
