@@ -103,12 +103,8 @@ export class StepQueue {
       blueprint = createBlueprint(pass, version, this.now.wallTimeMs);
       this.blueprints.set(version, blueprint);
     }
-    // A spread keeps the order of the properties, and lists and messages of records are shared.
-    const replica: ReplicaRecord = {
-      ...blueprint,
-      id: replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence)),
-      ...{ sequence, slot, onlyNodeId: nodeId },
-    };
+    const id = replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence));
+    const replica = copyReplica(blueprint, { id, sequence, slot, onlyNodeId: nodeId });
     transaction.createReplica(replica);
     return replica;
   }
