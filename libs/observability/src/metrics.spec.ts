@@ -75,6 +75,29 @@ describe('createMetrics', () => {
     expect(await metrics.expose()).not.toContain('cloudless_metrics_dropped_total{');
   });
 
+  it('exposes everything that was added to a counter, once, whatever the labels', async () => {
+    const metrics = createMetrics();
+    const counter = metrics.counter({ name: 'cloudless_c_total', help: 'C.', labels: ['a', 'b'] });
+    for (let round = 0; round < 3; round += 1) {
+      counter.add(2, { a: 'x', b: 'y' });
+      counter.add(1, { b: 'y', a: 'x' });
+      counter.add(10, { a: 'x' });
+      counter.add(0, { b: 'y' });
+    }
+    for (let reads = 0; reads < 2; reads += 1) {
+      const text = await metrics.expose();
+      expect(text).toContain('cloudless_c_total{a="x",b="y"} 9\n');
+      expect(text).toContain('cloudless_c_total{a="x"} 30\n');
+      expect(text).toContain('cloudless_c_total{b="y"} 0\n');
+    }
+    counter.add(0.5, { a: 'x' });
+    expect(await metrics.expose()).toContain('cloudless_c_total{a="x"} 30.5\n');
+    expect(() => counter.add(1, { a: 'x', b: 'y', c: 'z' })).toThrow('c');
+    expect(() => counter.add(-1, { a: 'x' })).toThrow('decrease');
+    expect(() => counter.add(Infinity, { a: 'x' })).toThrow('not a valid number');
+    expect(await metrics.expose()).toContain('cloudless_c_total{a="x"} 30.5\n');
+  });
+
   it('calls collectors each time metrics are exposed', async () => {
     const metrics = createMetrics();
     let value = 0;

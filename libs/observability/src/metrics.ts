@@ -1,5 +1,6 @@
 import * as prom from 'prom-client';
-import { assert, type Labels, type Meter, type MetricSpec } from '@cloudless/base';
+import { assert, type Counter, type Labels, type Meter, type MetricSpec } from '@cloudless/base';
+import { SeriesTable } from './series.js';
 
 /** Metrics of one process or, in tests, of one component. */
 export interface Metrics extends Meter {
@@ -71,38 +72,27 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     specs.push({ kind, name: spec.name, help: spec.help, labels: spec.labels ?? [] });
     return metric;
   };
-  const createSeriesLimit = (name: string) => {
-    const labelSets = new Set<string>();
-    const toKey = (labels: Labels): string =>
-      JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
+  const createSeriesLimit = ({ name, labels: names = [] }: MetricSpec): SeriesLimit => {
+    const labelSets = new SeriesTable<true>(names);
     const accept = (labels: Labels): boolean => {
-      const key = toKey(labels);
-      const isAccepted = labelSets.has(key) || labelSets.size < MAX_SERIES;
-      if (isAccepted) labelSets.add(key);
+      if (labelSets.get(labels) === true) return true;
+      if (labelSets.size < MAX_SERIES) labelSets.set(labels, true);
       else droppedSamples.inc({ metric: name });
-      return isAccepted;
+      return labelSets.get(labels) === true;
     };
-    return { fits: accept, forget: (labels: Labels) => void labelSets.delete(toKey(labels)) };
+    return { fits: accept, forget: (labels) => labelSets.delete(labels) };
   };
 
   return {
     counter: (spec) =>
       getOrCreate('counter', spec, () => {
         assert(spec.name.endsWith('_total'), `counter ${spec.name} ends in _total`);
-        const metric = new prom.Counter({ ...toConfig(spec), registers: [registry] });
-        const { fits, forget } = createSeriesLimit(spec.name);
-        return {
-          add: (amount = 1, labels = {}) => (fits(labels) ? metric.inc(labels, amount) : undefined),
-          remove: (labels) => {
-            forget(labels);
-            metric.remove(labels);
-          },
-        };
+        return createCounter(spec, registry, createSeriesLimit(spec));
       }),
     gauge: (spec) =>
       getOrCreate('gauge', spec, () => {
         const metric = new prom.Gauge({ ...toConfig(spec), registers: [registry] });
-        const { fits, forget } = createSeriesLimit(spec.name);
+        const { fits, forget } = createSeriesLimit(spec);
         return {
           set: (value, labels = {}) => (fits(labels) ? metric.set(labels, value) : undefined),
           remove: (labels) => {
@@ -118,7 +108,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           buckets: [...spec.buckets],
           registers: [registry],
         });
-        const { fits } = createSeriesLimit(spec.name);
+        const { fits } = createSeriesLimit(spec);
         return {
           observe: (value, labels = {}) =>
             fits(labels) ? metric.observe(labels, value) : undefined,
@@ -136,6 +126,51 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     },
     listRegistered: () => [...specs],
   };
+}
+
+/** What was added to a series of a counter since the metrics were last exposed. */
+interface PendingAmount {
+  readonly labels: Labels;
+  amount: number;
+}
+
+/** Creates a counter that adds to each series itself, and to prom-client when exposed. */
+function createCounter(spec: MetricSpec, registry: prom.Registry, limit: SeriesLimit): Counter {
+  const pending = new SeriesTable<PendingAmount>(spec.labels ?? []);
+  const metric = new prom.Counter({
+    ...toConfig(spec),
+    registers: [registry],
+    collect: () => {
+      for (const series of pending.values()) {
+        if (series.amount > 0) metric.inc(series.labels, series.amount);
+        series.amount = 0;
+      }
+    },
+  });
+  return {
+    add: (amount = 1, labels = {}) => {
+      const series = pending.get(labels);
+      if (series !== undefined && amount >= 0 && amount < Infinity) {
+        series.amount += amount;
+        return;
+      }
+      if (!limit.fits(labels)) return;
+      metric.inc(labels, amount); // throws for amounts and labels that are not allowed
+      if (series === undefined) pending.set(labels, { labels, amount: 0 });
+    },
+    remove: (labels) => {
+      limit.forget(labels);
+      pending.delete(labels);
+      metric.remove(labels);
+    },
+  };
+}
+
+/** Bounds the label sets of one metric. */
+interface SeriesLimit {
+  /** Returns false for a new label set beyond the limit. */
+  fits(labels: Labels): boolean;
+  forget(labels: Labels): void;
 }
 
 function toConfig({ name, help, labels = [] }: MetricSpec) {
