@@ -80,6 +80,49 @@ describe('WorkQueue', () => {
     expect(passTimes).toEqual([0, 10]);
   });
 
+  it('runs a key within the time that it is asked for, and earlier only for an earlier request', async () => {
+    const passTimes: number[] = [];
+    const { queue, clock } = aQueue(async () => {
+      passTimes.push(clock.now());
+      return passTimes.length === 2 ? { kind: 'after', delayMs: 500 } : { kind: 'done' };
+    });
+    queue.wakeWithin('a', 100);
+    queue.wakeWithin('a', 200);
+    await clock.advance(50);
+    queue.wakeWithin('a', 100);
+    await clock.advance(150);
+    expect(passTimes).toEqual([100]);
+    queue.wakeWithin('a', 0);
+    await clock.advance(100);
+    expect(passTimes).toEqual([100, 200]);
+    queue.wakeWithin('a', 300);
+    queue.wakeWithin('a', 600);
+    await clock.advance(1_000);
+    expect(passTimes).toEqual([100, 200, 600]);
+    expect(queue.size).toBe(0);
+  });
+
+  it('runs a key again that is asked for while it runs', async () => {
+    const releases: (() => void)[] = [];
+    const { queue, clock } = aQueue(async () => {
+      await new Promise<void>((resolve) => releases.push(resolve));
+      return { kind: 'done' };
+    });
+    queue.wake('a');
+    queue.wakeWithin('a', 1_000);
+    releases[0]?.();
+    await settle();
+    expect(releases).toHaveLength(2);
+    releases[1]?.();
+    await clock.advance(2_000);
+    expect(releases).toHaveLength(2);
+    const stopped = queue.stop();
+    queue.wakeWithin('a', 10);
+    await clock.advance(100);
+    await stopped;
+    expect({ passes: releases.length, size: queue.size }).toEqual({ passes: 2, size: 0 });
+  });
+
   it('waits for running keys and starts no others when it is stopped', async () => {
     let release = (): void => undefined;
     let passes = 0;

@@ -34,7 +34,7 @@ export class WorkQueue<Key extends string> {
   private readonly waiting = new Map<Key, number>();
   private readonly running = new Set<Key>();
   private readonly wokenWhileRunning = new Set<Key>();
-  private readonly timers = new Map<Key, Timer>();
+  private readonly timers = new Map<Key, DelayedPass>();
   private readonly failures = new Map<Key, number>();
   private stopped = false;
   private idleWaiters: (() => void)[] = [];
@@ -65,8 +65,7 @@ export class WorkQueue<Key extends string> {
    */
   wake(key: Key): void {
     if (this.stopped) return;
-    this.timers.get(key)?.cancel();
-    this.timers.delete(key);
+    this.cancelTimer(key);
     if (this.running.has(key)) {
       this.wokenWhileRunning.add(key);
       return;
@@ -75,11 +74,28 @@ export class WorkQueue<Key extends string> {
     this.startPasses();
   }
 
+  /**
+   * Requests a pass over `key` within some time, for a key whose passes pause. Cheap when a pass is
+   * due by then, however often events arrive.
+   * @param delayMs - 0 or less: as {@link wake}.
+   */
+  wakeWithin(key: Key, delayMs: number): void {
+    if (delayMs <= 0 || this.running.has(key)) {
+      this.wake(key);
+      return;
+    }
+    if (this.stopped || this.waiting.has(key)) return;
+    const dueMs = this.timers.get(key)?.dueMs;
+    if (dueMs !== undefined && dueMs <= this.options.clock.now() + delayMs) return;
+    this.cancelTimer(key);
+    this.scheduleWake(key, delayMs);
+  }
+
   /** Starts no more passes. Resolves when the running passes have ended. */
   async stop(): Promise<void> {
     this.stopped = true;
     this.metrics?.close();
-    for (const timer of this.timers.values()) timer.cancel();
+    for (const { timer } of this.timers.values()) timer.cancel();
     this.timers.clear();
     this.waiting.clear();
     if (this.running.size > 0) await new Promise<void>((resolve) => this.idleWaiters.push(resolve));
@@ -133,12 +149,25 @@ export class WorkQueue<Key extends string> {
   }
 
   private scheduleWake(key: Key, delayMs: number): void {
-    const timer = this.options.clock.setTimer(delayMs, () => {
-      if (this.timers.get(key) === timer) this.timers.delete(key);
+    const { clock } = this.options;
+    const timer = clock.setTimer(delayMs, () => {
+      if (this.timers.get(key)?.timer === timer) this.timers.delete(key);
       this.wake(key);
     });
-    this.timers.set(key, timer);
+    this.timers.set(key, { timer, dueMs: clock.now() + delayMs });
   }
+
+  private cancelTimer(key: Key): void {
+    this.timers.get(key)?.timer.cancel();
+    this.timers.delete(key);
+  }
+}
+
+/** A pass that a timer starts. */
+interface DelayedPass {
+  readonly timer: Timer;
+  /** Time of the pass on the monotonic clock. */
+  readonly dueMs: number;
 }
 
 interface LoopMetrics {

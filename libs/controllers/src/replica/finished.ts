@@ -41,11 +41,11 @@ function isFinishedOfVersion(
   version: number,
   replica: ReplicaRecord,
 ): boolean {
+  const { phase } = replica;
+  if (phase !== Phase.SUCCEEDED && phase !== Phase.FAILED) return false;
   const neverRestarts = spec?.restart?.policy === RestartMode.NEVER;
-  const hasFinished =
-    replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && neverRestarts);
   return (
-    hasFinished &&
+    (phase === Phase.SUCCEEDED || neverRestarts) &&
     !replica.lost &&
     toCanonicalVersion(view, uid, replica.version) === toCanonicalVersion(view, uid, version)
   );
@@ -61,8 +61,8 @@ export function countStillWanted(
   replicas: readonly ReplicaRecord[],
   wanted: number,
 ): number {
-  const finished = replicas.filter(
-    (replica) => replica.desiredRunning && isFinished(view, workload, replica),
-  );
-  return Math.max(0, wanted - finished.length);
+  let finished = 0;
+  for (const replica of replicas)
+    if (replica.desiredRunning && isFinished(view, workload, replica)) finished += 1;
+  return Math.max(0, wanted - finished);
 }

@@ -117,13 +117,14 @@ function explainCreates(
   { want, version, maxSurge, replicas }: RolloutObserved,
   createdBefore: number,
 ): string {
-  const staying = replicas.filter((replica) => replica.desired === 'running' && !replica.lost);
-  const ofVersion = staying.filter(
-    (replica) => replica.version === version && !replica.draining,
-  ).length;
+  let [staying, ofVersion] = [0, 0];
+  for (const replica of replicas) {
+    if (replica.desired !== 'running' || replica.lost) continue;
+    staying += 1;
+    if (replica.version === version && !replica.draining) ofVersion += 1;
+  }
   const current = ofVersion + createdBefore;
-  const surge =
-    staying.length > ofVersion && maxSurge > 0 ? `, at most ${want + maxSurge} live` : '';
+  const surge = staying > ofVersion && maxSurge > 0 ? `, at most ${want + maxSurge} live` : '';
   return `version ${version}: ${want} wanted, ${current} present${surge}`;
 }
 

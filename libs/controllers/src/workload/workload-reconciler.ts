@@ -186,7 +186,7 @@ export class WorkloadReconciler {
     after: ReplicaRecord | undefined,
   ): void {
     const uid = (after ?? before)?.uid ?? '';
-    if (this.starting.applyChange(uid, before, after)) this.queue.wake(uid);
+    if (this.starting.applyChange(uid, before, after)) this.wake(uid);
   }
 
   private wakeNow(uid: string): void {
@@ -197,7 +197,7 @@ export class WorkloadReconciler {
   /** Wakes a pass that is not put off. */
   private wake(uid: string): void {
     this.starting.delete(uid);
-    this.queue.wake(uid);
+    this.queue.wakeWithin(uid, this.pacing.getWaitMs(uid));
   }
 
   private wakeAll(): void {
