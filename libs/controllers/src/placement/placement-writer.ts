@@ -164,7 +164,10 @@ export class PlacementWriter {
     if (isFull || this.separately || this.hasOtherNodes(part)) this.commitWaiting();
     this.waiting.push(part);
     this.waitingCount += part.changes.length;
-    for (const [id, revision] of listNodes(part)) this.waitingNodes.set(id, revision);
+    for (const { outcome } of part.changes) {
+      const node = findNode(part, outcome);
+      if (node !== undefined) this.waitingNodes.set(node.value.id, node.revision);
+    }
   }
 
   /**
@@ -173,8 +176,11 @@ export class PlacementWriter {
    */
   private hasOtherNodes(part: PlacementPart): boolean {
     if (this.waiting.length === 0) return false;
-    for (const [id, revision] of listNodes(part))
-      if ((this.waitingNodes.get(id) ?? revision) !== revision) return true;
+    for (const { outcome } of part.changes) {
+      const node = findNode(part, outcome);
+      if (node === undefined) continue;
+      if ((this.waitingNodes.get(node.value.id) ?? node.revision) !== node.revision) return true;
+    }
     return false;
   }
 
@@ -281,12 +287,12 @@ interface PartCounts {
   readonly unplaced: number;
 }
 
-/** Yields the chosen nodes of a decision with their revisions, each as often as it is chosen. */
-function* listNodes({ context, changes }: PlacementPart): Generator<readonly [string, bigint]> {
-  for (const { outcome } of changes) {
-    const node = 'reason' in outcome ? undefined : context.nodes.get(outcome.nodeId);
-    if (node !== undefined) yield [node.value.id, node.revision];
-  }
+/** Returns the chosen node as of the decision; undefined for a refusal. */
+function findNode(
+  { context }: PlacementPart,
+  outcome: ReplicaDecision['outcome'],
+): Stored<NodeRecord> | undefined {
+  return 'reason' in outcome ? undefined : context.nodes.get(outcome.nodeId);
 }
 
 /**

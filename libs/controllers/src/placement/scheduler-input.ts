@@ -14,15 +14,16 @@ import {
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { definedFields, toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
 import { toEffectiveNode, type NodeLiveStatus } from '@cloudless/cluster-state';
-import type {
-  LabelRequirement,
-  NodeTerm,
-  PlacementRequest,
-  Reservation,
-  ResourceAmounts,
-  SchedulerNode,
-  Toleration,
-  WorkloadTerm,
+import {
+  DEFAULT_PRIORITY,
+  type LabelRequirement,
+  type NodeTerm,
+  type PlacementRequest,
+  type Reservation,
+  type ResourceAmounts,
+  type SchedulerNode,
+  type Toleration,
+  type WorkloadTerm,
 } from '@cloudless/scheduler';
 import { isSupportedTaint, toTaint, toToleration } from './taints.js';
 
@@ -130,27 +131,35 @@ export type ReservingReplica = Pick<
   'id' | 'uid' | 'nodeId' | 'nominatedNodeId' | 'desiredRunning'
 >;
 
-type TemplateReservation = Omit<
-  Reservation,
-  'replicaId' | 'nodeId' | 'workloadId' | 'namespace' | 'leaving'
+type TemplateReservation = Required<
+  Omit<Reservation, 'replicaId' | 'nodeId' | 'workloadId' | 'namespace' | 'leaving'>
 >;
 
 /** What all reservations of a template share. A stored template does not change. */
 const ofTemplates = new WeakMap<WorkloadSpec, TemplateReservation>();
 
-/** Creates the reservation of a replica that has a node, or waits for one by a nomination. */
+/**
+ * Creates the reservation of a replica that has a node, or waits for one by a nomination. One object
+ * literal, without a spread: this runs for every placement.
+ */
 export function toReservation(
   workload: { readonly namespace: string },
   { id, uid, nodeId, nominatedNodeId, desiredRunning }: ReservingReplica,
   template: WorkloadSpec,
 ): Reservation {
+  const { labels, priority, resources, hostPorts, workloadAntiAffinity } =
+    getTemplateReservation(template);
   return {
-    ...getTemplateReservation(template),
     replicaId: toReplicaId(id),
     nodeId: toNodeId(nodeId === '' ? nominatedNodeId : nodeId),
     workloadId: toWorkloadId(uid),
     namespace: workload.namespace,
     leaving: !desiredRunning,
+    labels,
+    priority,
+    resources,
+    hostPorts,
+    workloadAntiAffinity,
   };
 }
 
@@ -159,7 +168,7 @@ function getTemplateReservation(template: WorkloadSpec): TemplateReservation {
   if (known !== undefined) return known;
   const created: TemplateReservation = {
     labels: template.labels,
-    ...definedFields({ priority: template.priority }),
+    priority: template.priority ?? DEFAULT_PRIORITY,
     resources: toRequests(template),
     hostPorts: listHostPorts(template),
     workloadAntiAffinity: (template.placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
