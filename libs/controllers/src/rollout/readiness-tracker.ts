@@ -58,8 +58,6 @@ export class ReadinessTracker {
     if (id === undefined) return;
     if (after === undefined) this.lastReadyMs.delete(id);
     if (after === undefined || !after.ready) {
-      // Most replicas that are not ready were not ready before either.
-      if (before?.ready !== true) return;
       const since = this.readySince.get(id);
       if (since !== undefined && after !== undefined)
         this.lastReadyMs.set(id, this.clock.now() - since);
