@@ -12,6 +12,7 @@ import {
   type StoreHead,
 } from '@cloudless/state-store';
 import { LmdbWriter } from './lmdb-writer.js';
+import { EntryCache } from './entry-cache.js';
 import { isOutOfSpace, mayHaveSpace, diskFullError } from './lmdb-errors.js';
 import {
   decodeEntry,
@@ -43,6 +44,7 @@ export class LmdbStorage implements Storage, StorageReader {
    * one of these.
    */
   private expectedHeads: readonly HeadRecord[];
+  private readonly cache = new EntryCache();
   private isWriting = false;
   private overwriteFault: StorageFault | undefined;
 
@@ -68,7 +70,7 @@ export class LmdbStorage implements Storage, StorageReader {
   async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
     if (this.diskFullCause !== undefined && !(await mayHaveSpace(this.file)))
       throw diskFullError(this.file, this.diskFullCause);
-    const writer = new LmdbWriter(this.tables, this.historyWindow);
+    const writer = new LmdbWriter(this.tables, this.historyWindow, this.cache);
     this.isWriting = true;
     try {
       const result = await this.tables.root.childTransaction(() => {
@@ -83,6 +85,7 @@ export class LmdbStorage implements Storage, StorageReader {
       this.diskFullCause = undefined;
       return result;
     } catch (reason) {
+      this.cache.clear(); // it may have been read in a transaction that never was
       if (!(await isOutOfSpace(reason, this.file))) throw reason;
       this.diskFullCause = reason;
       throw diskFullError(this.file, reason);

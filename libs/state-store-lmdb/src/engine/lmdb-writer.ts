@@ -21,6 +21,7 @@ import {
   sealRecord,
   startRecord,
 } from './records.js';
+import type { EntryCache } from './entry-cache.js';
 import { encodeLeasedKey } from './leased-key.js';
 import { HEAD_KEY, ReadEntry, readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Table, type Tables } from './tables.js';
@@ -41,23 +42,37 @@ export class LmdbWriter implements StorageWriter {
   private dropped: readonly HistorySegment[] = [];
   /** Change of the sum of all record hashes. */
   private hashSumChange = 0;
+  /** What this group has written, by key; undefined for a deleted entry. */
+  private readonly written = new Map<string, ReadEntry | undefined>();
 
+  /** @param cache - Entries of the last commit, which the writer reads and updates. */
   constructor(
     private readonly tables: Tables,
     private readonly historyWindow: HistoryWindow,
+    private readonly cache: EntryCache,
   ) {}
 
-  /** Updates the history window. Must run once, after the writes are durable. */
+  /** Updates the history window and the cache. Must run once, after the writes are durable. */
   onCommitted(): void {
     this.historyWindow.advance(this.added, this.dropped);
+    for (const [key, entry] of this.written)
+      if (entry === undefined) this.cache.delete(key);
+      else this.cache.set(entry);
   }
 
   head(): StoreHead {
     return readHead(this.tables);
   }
 
-  get(key: string): StoredEntry | undefined {
-    return readEntry(this.tables, key);
+  get(key: string): ReadEntry | undefined {
+    const written = this.written.get(key);
+    if (written !== undefined || this.written.has(key)) return written;
+    const cached = this.cache.get(key);
+    if (cached !== undefined) return cached;
+    const entry = readEntry(this.tables, key);
+    // This group has not written the entry, so the last commit left it like this.
+    if (entry !== undefined) this.cache.set(entry);
+    return entry;
   }
 
   put(entry: StoredEntry, before: StoredEntry | undefined): void {
@@ -68,14 +83,20 @@ export class LmdbWriter implements StorageWriter {
     }
     const key = this.subtractEntry(before) ?? Buffer.from(entry.key);
     const record = encodeEntry(entry);
-    this.hashSumChange = addHashes(this.hashSumChange, hashRecord(key, record));
+    const hash = hashRecord(key, record);
+    this.hashSumChange = addHashes(this.hashSumChange, hash);
     void this.tables.entries.put(key, record);
+    this.written.set(
+      entry.key,
+      new ReadEntry(entry.key, entry.modRevision, entry.lease, entry.value, key, hash),
+    );
   }
 
   delete(before: StoredEntry): void {
     this.detachFromLease(before);
     const key = this.subtractEntry(before);
     if (key !== undefined) void this.tables.entries.remove(key);
+    this.written.set(before.key, undefined);
   }
 
   hasLease(lease: LeaseId): boolean {
