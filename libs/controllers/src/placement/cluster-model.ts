@@ -91,16 +91,21 @@ export function refreshReservation(
   cluster.reserve(toReservation(workload.value, replica, template));
 }
 
-/** Returns false for a change of the status alone, as most changes of replicas are. */
+/**
+ * Returns false for a change of the status alone, as most changes of replicas are, and for replicas
+ * that wait: what the placer reserves for them, the placer gives back.
+ */
 function changesReservation(
   before: ReplicaRecord | undefined,
   after: ReplicaRecord | undefined,
 ): boolean {
+  const wasReserved = before !== undefined && isReserved(before);
+  const isNowReserved = after !== undefined && isReserved(after);
+  if (!wasReserved || !isNowReserved) return wasReserved !== isNowReserved;
   return (
-    before?.nodeId !== after?.nodeId ||
-    before?.nominatedNodeId !== after?.nominatedNodeId ||
-    before?.desiredRunning !== after?.desiredRunning ||
-    (before !== undefined && isReserved(before)) !== (after !== undefined && isReserved(after))
+    before.nodeId !== after.nodeId ||
+    before.nominatedNodeId !== after.nominatedNodeId ||
+    before.desiredRunning !== after.desiredRunning
   );
 }
 
