@@ -1,5 +1,6 @@
 import { ScalarType, type DescField, type DescMessage } from '@bufbuild/protobuf';
 import { isWrapperDesc } from '@bufbuild/protobuf/wkt';
+import { createMessageConstructor, type MessageConstructor } from './message-constructor.js';
 
 /** Form of a value on the wire. Enums are `int32`. */
 export type ValueKind =
@@ -27,6 +28,8 @@ export interface FieldPlan {
   readonly oneof: string;
   /** True: text that is not UTF-8 is refused. */
   readonly validatesUtf8: boolean;
+  /** True: other messages often have the same text, so that equal strings are worth sharing. */
+  readonly sharesText: boolean;
   /** Kind of the keys of a map; `string` for other fields. */
   readonly mapKey: 'string' | 'int32';
   /** Plan of the messages in this field. */
@@ -49,12 +52,18 @@ export interface MessagePlan {
   /** Field by tag; absent for tags that the fast path does not read. */
   readonly byTag: (FieldPlan | undefined)[];
   readonly zeros: ZeroPlan[];
+  /** Creates the object of a message. */
+  readonly Message: MessageConstructor;
+  /** True: equal messages are one object. They are read-only, as all that is decoded. */
+  readonly isShared: boolean;
 }
 
 /** Largest tag that the fast path reads: two bytes on the wire. */
 export const MAX_TAG = 0x3fff;
 
 const EDITION_PROTO3 = 999;
+/** What one transaction or report changes has one time. */
+const TIMESTAMP = 'google.protobuf.Timestamp';
 const VARINT = 0;
 const BIT64 = 1;
 const LENGTH_DELIMITED = 2;
@@ -86,8 +95,13 @@ function planMessage(schema: DescMessage, plans: Map<string, MessagePlan>): bool
   if (plans.has(schema.typeName)) return true;
   if ((schema.file.edition as number) !== EDITION_PROTO3 || isWrapperDesc(schema)) return false;
   if (schema.typeName === 'google.protobuf.Struct') return false;
-  const plan: MessagePlan = { typeName: schema.typeName, fields: [], byTag: [], zeros: [] };
-  plans.set(schema.typeName, plan);
+  const { typeName } = schema;
+  const plan: MessagePlan = {
+    ...{ typeName, fields: [], byTag: [], zeros: [] },
+    Message: createMessageConstructor(),
+    isShared: typeName === TIMESTAMP,
+  };
+  plans.set(typeName, plan);
   for (const field of schema.fields) {
     if (field.message !== undefined && !planMessage(field.message, plans)) return false;
     const fieldPlan = planField(field, plans);
@@ -119,6 +133,7 @@ function planField(field: DescField, plans: Map<string, MessagePlan>): FieldPlan
     tag,
     oneof: field.oneof?.localName ?? '',
     mapKey,
+    sharesText: field.localName !== 'id',
     validatesUtf8: 'utf8Validation' in field && field.utf8Validation === true,
     message: field.message === undefined ? undefined : plans.get(field.message.typeName),
   };

@@ -2,8 +2,8 @@
 const MAX_KEPT_BYTES = 40;
 /** Longest text that is decoded here, bytes. */
 const MAX_BYTES = 256;
-/** Number of kept texts; a power of 2. */
-const SLOTS = 4_096;
+/** Number of kept texts; a power of 2, more than there are nodes in a large cluster. */
+const SLOTS = 16_384;
 
 /**
  * Decodes short ASCII text and shares equal strings: the ids of nodes and workloads are in thousands
@@ -12,8 +12,11 @@ const SLOTS = 4_096;
 export class TextCache {
   private readonly slots: string[] = new Array<string>(SLOTS).fill('');
 
-  /** @returns Undefined when the text is long or not ASCII. */
-  get(bytes: Uint8Array, start: number, size: number): string | undefined {
+  /**
+   * @param isShared - False for a text that no other message has: it does not replace others.
+   * @returns Undefined when the text is long or not ASCII.
+   */
+  get(bytes: Uint8Array, start: number, size: number, isShared: boolean): string | undefined {
     if (size > MAX_BYTES) return undefined;
     let hash = size;
     for (let index = start; index < start + size; index += 1) {
@@ -21,7 +24,7 @@ export class TextCache {
       if (byte > 0x7f) return undefined;
       hash = (Math.imul(hash, 31) + byte) | 0;
     }
-    if (size > MAX_KEPT_BYTES) return decodeAscii(bytes, start, size);
+    if (size > MAX_KEPT_BYTES || !isShared) return decodeAscii(bytes, start, size);
     const slot = (hash ^ (hash >>> 15)) & (SLOTS - 1);
     const kept = this.slots[slot] ?? '';
     if (isSame(kept, bytes, start, size)) return kept;

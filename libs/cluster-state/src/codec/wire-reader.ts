@@ -1,11 +1,14 @@
 import { getTextEncoding } from '@bufbuild/protobuf/wire';
+import { BigintCache } from './bigint-cache.js';
 import { toWireType, type FieldPlan, type MessagePlan } from './message-plan.js';
 import { TextCache } from './text-cache.js';
+import { TimeCache } from './time-cache.js';
 
 /** Thrown for bytes that the fast path does not read exactly as protobuf-es does. */
 export const CANNOT_READ = new Error('the bytes need the general decoder');
 
 type Fields = Record<string, unknown>;
+type Time = Parameters<TimeCache['share']>[0];
 
 const TWO_TO_32 = 2 ** 32;
 const MAX_DEPTH = 100;
@@ -22,18 +25,24 @@ export class WireReader {
   /** Upper half of the last number that `readVarint` read, unsigned. */
   private high = 0;
   private readonly texts = new TextCache();
+  private readonly bigints = new BigintCache();
+  private readonly times = new TimeCache();
 
-  read(plan: MessagePlan, bytes: Uint8Array): object {
+  /**
+   * Reads one message.
+   * @param createEmpty - Creates the message, without what the bytes say. Default: by the plan.
+   */
+  read(plan: MessagePlan, bytes: Uint8Array, createEmpty?: () => object): object {
     this.bytes = bytes;
     this.at = 0;
-    const message = this.readMessage(plan, bytes.length, 1);
+    const empty = createEmpty === undefined ? createMessage(plan) : (createEmpty() as Fields);
+    const message = this.readFields(plan, empty, bytes.length, 1);
     this.bytes = EMPTY; // does not keep the bytes in memory
     return message;
   }
 
-  private readMessage(plan: MessagePlan, end: number, depth: number): Fields {
+  private readFields(plan: MessagePlan, message: Fields, end: number, depth: number): Fields {
     if (depth > MAX_DEPTH) throw CANNOT_READ;
-    const message = createMessage(plan);
     while (this.at < end) {
       const field = plan.byTag[this.readTag()];
       if (field === undefined) throw CANNOT_READ;
@@ -50,10 +59,10 @@ export class WireReader {
           message[field.oneof] = this.readMember(field, message[field.oneof], end, depth);
           break;
         case 'list':
-          (message[field.name] as unknown[]).push(this.readItem(field, end, depth));
+          addItem(message, field.name, this.readItem(field, end, depth));
           break;
         case 'packed':
-          this.readPacked(field, message[field.name] as unknown[], end);
+          this.readPacked(field, message, end);
           break;
         case 'map':
           this.readEntry(field, message[field.name] as Fields, end, depth);
@@ -76,13 +85,14 @@ export class WireReader {
 
   private readNested(plan: MessagePlan, end: number, depth: number): Fields {
     const size = this.readLength(end);
-    return this.readMessage(plan, this.at + size, depth + 1);
+    const message = this.readFields(plan, createMessage(plan), this.at + size, depth + 1);
+    return plan.isShared ? this.times.share(message as Fields & Time) : message;
   }
 
-  private readPacked(field: FieldPlan, values: unknown[], end: number): void {
+  private readPacked(field: FieldPlan, message: Fields, end: number): void {
     const size = this.readLength(end);
     const last = this.at + size;
-    while (this.at < last) values.push(this.readValue(field, last));
+    while (this.at < last) addItem(message, field.name, this.readValue(field, last));
     if (this.at !== last) throw CANNOT_READ;
   }
 
@@ -93,7 +103,7 @@ export class WireReader {
     const key =
       field.mapKey === 'int32'
         ? String(this.readVarint(last) | 0)
-        : this.readText(last, field.validatesUtf8);
+        : this.readText(last, field.validatesUtf8, true);
     // Assignment creates no property of this name.
     if (key === '__proto__') throw CANNOT_READ;
     if (this.readTag() !== (MAP_VALUE_TAG | toWireType(field.kind))) throw CANNOT_READ;
@@ -101,10 +111,10 @@ export class WireReader {
     if (this.at !== last) throw CANNOT_READ;
   }
 
-  private readValue({ kind, validatesUtf8 }: FieldPlan, end: number): unknown {
+  private readValue({ kind, validatesUtf8, sharesText }: FieldPlan, end: number): unknown {
     switch (kind) {
       case 'string':
-        return this.readText(end, validatesUtf8);
+        return this.readText(end, validatesUtf8, sharesText);
       case 'bool':
         return this.readVarint(end) !== 0 || this.high !== 0;
       case 'int32':
@@ -112,9 +122,9 @@ export class WireReader {
       case 'uint32':
         return this.readVarint(end);
       case 'int64':
-        return toInt64(this.readVarint(end), this.high);
+        return this.readBigint(end, true);
       case 'uint64':
-        return toUint64(this.readVarint(end), this.high);
+        return this.readBigint(end, false);
       case 'double':
         return this.readDouble(end);
       case 'bytes': {
@@ -177,6 +187,14 @@ export class WireReader {
     throw CANNOT_READ;
   }
 
+  private readBigint(end: number, isSigned: boolean): bigint {
+    const low = this.readVarint(end);
+    const { high } = this;
+    if (high < 0x20_0000) return this.bigints.get(high * TWO_TO_32 + low, low);
+    const unsigned = (BigInt(high) << 32n) | BigInt(low);
+    return isSigned ? BigInt.asIntN(64, unsigned) : unsigned;
+  }
+
   private readDouble(end: number): number {
     if (this.at + 8 > end) throw CANNOT_READ;
     const { bytes } = this;
@@ -186,12 +204,12 @@ export class WireReader {
     return this.view.getFloat64(this.at - 8, true);
   }
 
-  private readText(end: number, validatesUtf8: boolean): string {
+  private readText(end: number, validatesUtf8: boolean, sharesText: boolean): string {
     const size = this.readLength(end);
     const start = this.at;
     this.at += size;
     if (size === 0) return '';
-    const cached = this.texts.get(this.bytes, start, size);
+    const cached = this.texts.get(this.bytes, start, size, sharesText);
     if (cached !== undefined) return cached;
     try {
       return getTextEncoding().decodeUtf8(this.bytes.subarray(start, this.at), validatesUtf8);
@@ -207,8 +225,8 @@ const MAP_KEY_TAG = 1 << 3;
 const MAP_VALUE_TAG = 2 << 3;
 
 /** Creates the message that protobuf-es creates before it sets fields, in the same order. */
-function createMessage({ typeName, zeros }: MessagePlan): Fields {
-  const message: Fields = { $typeName: typeName };
+function createMessage({ typeName, Message, zeros }: MessagePlan): Fields {
+  const message = new Message(typeName);
   for (const { name, kind, constant } of zeros) {
     switch (kind) {
       case 'constant':
@@ -230,14 +248,10 @@ function createMessage({ typeName, zeros }: MessagePlan): Fields {
   return message;
 }
 
-function toInt64(low: number, high: number): bigint {
-  return high < 0x20_0000 ? BigInt(high * TWO_TO_32 + low) : BigInt.asIntN(64, join(low, high));
-}
-
-function toUint64(low: number, high: number): bigint {
-  return high < 0x20_0000 ? BigInt(high * TWO_TO_32 + low) : join(low, high);
-}
-
-function join(low: number, high: number): bigint {
-  return (BigInt(high) << 32n) | BigInt(low);
+/** Adds to a list of a message. A list without items may be shared with other messages. */
+function addItem(message: Fields, name: string, item: unknown): void {
+  const items = message[name] as unknown[];
+  // Most lists have one item; `push` would reserve space for sixteen more.
+  if (items.length === 0) message[name] = [item];
+  else items.push(item);
 }

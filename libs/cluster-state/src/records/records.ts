@@ -43,6 +43,7 @@ import {
   type EncodedMessage,
   type MessageCodec,
 } from '../codec/message-codec.js';
+import { createEmptyReplica } from './replicas.js';
 
 /** The kinds of records with their schemas. The key of a record is `/<kind>/<id>`. */
 export const recordSchemas = {
@@ -162,7 +163,13 @@ export function parseViewKey(key: string): ReturnType<typeof parseKey> {
 }
 
 const codecs = Object.fromEntries(
-  RECORD_KINDS.map((kind) => [kind, createMessageCodec(recordSchemas[kind] as DescMessage)]),
+  RECORD_KINDS.map((kind) => [
+    kind,
+    createMessageCodec(
+      recordSchemas[kind] as DescMessage,
+      kind === 'replica' ? createEmptyReplica : undefined,
+    ),
+  ]),
 ) as Readonly<Record<RecordKind, MessageCodec<DescMessage>>>;
 
 /** @throws Error for a record with a value that its field cannot have. */
