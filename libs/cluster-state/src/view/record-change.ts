@@ -9,6 +9,16 @@ export interface Stored<Value> {
   readonly bytes?: number;
 }
 
+/** Records of one kind by the ids in their keys; the part of a map that views use. */
+export interface RecordMap<Value> extends Iterable<[string, Value]> {
+  readonly size: number;
+  get(id: string): Value | undefined;
+  set(id: string, value: Value): unknown;
+  delete(id: string): boolean;
+  keys(): Iterable<string>;
+  values(): Iterable<Value>;
+}
+
 /**
  * One changed record, a union over the kinds: a check of `kind` narrows `before` and `after`.
  * `before` is absent when the change created the record, `after` when the change deleted it.

@@ -39,12 +39,14 @@ import {
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
-import type { Stored } from './record-change.js';
+import type { RecordMap, Stored } from './record-change.js';
+import { ReplicaTable } from './replica-table.js';
 
 /** The records of a view by their kinds, and the reads that need no other index. */
 export abstract class RecordMaps {
+  protected readonly replicaTable = new ReplicaTable();
   protected readonly byKind: {
-    readonly [Kind in RecordKind]: Map<string, Stored<RecordOf<Kind>>>;
+    readonly [Kind in RecordKind]: RecordMap<Stored<RecordOf<Kind>>>;
   } = {
     meta: new Map(),
     leader: new Map(),
@@ -54,7 +56,7 @@ export abstract class RecordMaps {
     name: new Map(),
     version: new Map(),
     control: new Map(),
-    replica: new Map(),
+    replica: this.replicaTable,
     node: new Map(),
     event: new Map(),
     request: new Map(),

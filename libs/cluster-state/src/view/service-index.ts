@@ -2,13 +2,13 @@ import type { EndpointRecord, ServiceRecord, WorkloadRecord } from '@cloudless/a
 import { selectsWorkload } from '../network/service-endpoints.js';
 import { toServiceKeyId } from '../records/records.js';
 import { SortedKeys } from './sorted-keys.js';
-import type { Stored } from './record-change.js';
+import type { RecordMap, Stored } from './record-change.js';
 
 /** Reads of the view that the index needs. */
 export interface ServiceSources {
-  readonly services: ReadonlyMap<string, Stored<ServiceRecord>>;
-  readonly workloads: ReadonlyMap<string, Stored<WorkloadRecord>>;
-  readonly endpoints: ReadonlyMap<string, Stored<EndpointRecord>>;
+  readonly services: Pick<RecordMap<Stored<ServiceRecord>>, 'get'>;
+  readonly workloads: Pick<RecordMap<Stored<WorkloadRecord>>, 'get'>;
+  readonly endpoints: Pick<RecordMap<Stored<EndpointRecord>>, 'get'>;
 }
 
 /**

@@ -49,7 +49,7 @@ interface DecodedChange {
 interface Snapshot {
   /** The records that the view does not show. */
   readonly changed: readonly DecodedChange[];
-  /** All keys; empty when the view is empty. */
+  /** All keys. */
   readonly keys: ReadonlySet<string>;
   readonly revision: Revision;
 }
@@ -95,11 +95,12 @@ export class ViewFollower {
   }
 
   /**
-   * Reads the whole store and follows it from there on.
+   * Reads the whole store and follows it from there on. Listeners that subscribed before are called
+   * once, without the records that were read.
    * @throws kind `internal` naming a record that cannot be read.
    */
   async start(): Promise<void> {
-    await this.load();
+    if (!(await this.loadFirst())) await this.load();
     this.following = this.follow();
   }
 
@@ -236,11 +237,37 @@ export class ViewFollower {
     this.publish(decoded, revision, false);
   }
 
+  /**
+   * Reads the first snapshot straight into the view, which nobody reads yet: the list of all changes
+   * would double the memory of a start.
+   * @returns False when the store compacted the revision during the read.
+   */
+  private async loadFirst(): Promise<boolean> {
+    try {
+      let page = await this.store.range({ prefix: KEY_PREFIX });
+      const { revision } = page;
+      for (;;) {
+        for (const entry of page.entries) {
+          const decoded = this.decodeEntry(entry);
+          if (decoded !== undefined) this.view.apply(decoded.kind, decoded.id, decoded.after);
+        }
+        if (page.next === undefined) break;
+        page = await this.store.range({ prefix: KEY_PREFIX, after: page.next, revision });
+      }
+      this.view.revision = revision;
+      for (const listener of this.listeners) listener([], revision);
+      this.notify({ changes: [], revision, bytes: 0, isSnapshot: true });
+      return true;
+    } catch (reason) {
+      if (errorKindOf(reason) !== 'compacted') throw reason;
+      return false;
+    }
+  }
+
   /** Applies a snapshot: its records are set, and records that it lacks are deleted. */
   private async load(): Promise<void> {
     const { changed, keys, revision } = await this.readSnapshot();
-    const deleted = this.view.revision === 0n ? [] : this.listDeleted(keys);
-    this.publish([...changed, ...deleted], revision, true);
+    this.publish([...changed, ...this.listDeleted(keys)], revision, true);
   }
 
   /** Returns the deletions of the records whose keys are not in a snapshot. */
@@ -270,15 +297,14 @@ export class ViewFollower {
 
   /** Decodes page by page, so that only one page of entries is in memory. */
   private async readPages(): Promise<Snapshot> {
-    const isFirst = this.view.revision === 0n;
     const changed: DecodedChange[] = [];
     const keys = new Set<string>();
     let page = await this.store.range({ prefix: KEY_PREFIX });
     const { revision } = page;
     for (;;) {
       for (const entry of page.entries) {
-        if (!isFirst) keys.add(entry.key);
-        const change = isFirst || this.isChanged(entry) ? this.decodeEntry(entry) : undefined;
+        keys.add(entry.key);
+        const change = this.isChanged(entry) ? this.decodeEntry(entry) : undefined;
         if (change !== undefined) changed.push(change);
       }
       if (page.next === undefined) return { changed, keys, revision };
@@ -312,8 +338,13 @@ export class ViewFollower {
       return this.view.apply(kind, id, after);
     });
     this.view.revision = revision;
+    this.notify({ changes, revision, bytes, isSnapshot });
+  }
+
+  private notify(batch: ViewBatch): void {
+    const { changes, revision } = batch;
     if (changes.length > 0) for (const listener of this.listeners) listener(changes, revision);
-    for (const listener of this.batchListeners) listener({ changes, revision, bytes, isSnapshot });
+    for (const listener of this.batchListeners) listener(batch);
     this.waiters.resolveUpTo(revision);
   }
 

@@ -53,6 +53,25 @@ const arbReplica: fc.Arbitrary<Write> = fc
         ...fields,
       }),
   }));
+/** Records whose keys or ids do not follow from workload and sequence number. */
+const arbOddReplica: fc.Arbitrary<Write> = fc
+  .tuple(uid, small, fc.constantFrom('/', '/0', '/x', ''), orDeleted(fc.boolean()))
+  .map(([owner, sequence, separator, hasOddId]) => ({
+    kind: 'replica',
+    id:
+      separator === ''
+        ? toReplicaKeyId(owner, BigInt(sequence))
+        : `${owner}${separator}${sequence}`,
+    value:
+      hasOddId === undefined
+        ? undefined
+        : create(ReplicaRecordSchema, {
+            id: hasOddId ? `${owner}-0${sequence}` : `odd${separator}-${owner}-${sequence}`,
+            uid: owner,
+            sequence: BigInt(sequence),
+            nodeId: 'n2',
+          }),
+  }));
 const arbVersion: fc.Arbitrary<Write> = fc
   .tuple(uid, small, orDeleted(fc.constant({})))
   .map(([owner, version, fields]) => ({
@@ -101,7 +120,16 @@ const arbOther: fc.Arbitrary<Write> = fc.oneof(
   })),
 );
 const arbWrites = fc.array(
-  fc.oneof(arbReplica, arbReplica, arbReplica, arbVersion, arbEvent, arbName, arbOther),
+  fc.oneof(
+    arbReplica,
+    arbReplica,
+    arbReplica,
+    arbOddReplica,
+    arbVersion,
+    arbEvent,
+    arbName,
+    arbOther,
+  ),
   {
     maxLength: 60,
   },
@@ -183,8 +211,13 @@ function expectSameAsScan(
     ({ value }) => value.nodeId === '' && value.desiredRunning && value.phase === Phase.PENDING,
   );
   expect(idsOf(view.unplaced())).toEqual(idsOf(waiting));
-  for (const { value, revision } of replicas)
-    expect(view.replica(value.id)).toEqual({ value, revision });
+  for (const { value } of replicas) expect(view.replica(value.id)?.value.id).toBe(value.id);
+  const keys = [...model.keys()].filter((key) => key.startsWith('replica '));
+  expect([...view.listIds('replica')].map((id) => `replica ${id}`).sort()).toEqual(keys.sort());
+  for (const key of keys)
+    expect(view.get('replica', key.slice('replica '.length))).toBe(model.get(key));
+  const entries = [...view.entries()].map(([kind, id, stored]) => [`${kind} ${id}`, stored]);
+  expect(new Map(entries as [string, unknown][])).toEqual(model);
   expect(view.replica('u9-9')).toBeUndefined();
   const names = model.get(`name ${toNameKeyId('default', 'web')}`)?.value as
     RecordOf<'name'> | undefined;

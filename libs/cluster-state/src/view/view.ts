@@ -28,8 +28,6 @@ type ReplicaGroups = Map<string, Map<string, Stored<ReplicaRecord>>>;
 /** The indexed view that `ClusterState` maintains. */
 export class IndexedView extends RecordMaps implements ClusterView {
   revision: Revision = 0n;
-  private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
-  private readonly replicasByWorkload: ReplicaGroups = new Map();
   private readonly replicasByNode: ReplicaGroups = new Map();
   private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
   private readonly drainingById = new Map<string, Stored<NodeRecord>>();
@@ -69,15 +67,15 @@ export class IndexedView extends RecordMaps implements ClusterView {
   }
 
   replica(id: string): Stored<ReplicaRecord> | undefined {
-    return this.replicasById.get(id);
+    return this.replicaTable.getById(id);
   }
 
   replicas(): Iterable<Stored<ReplicaRecord>> {
-    return this.replicasById.values();
+    return this.replicaTable.values();
   }
 
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>> {
-    return this.replicasByWorkload.get(uid)?.values() ?? [];
+    return this.replicaTable.ofWorkload(uid);
   }
 
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {
@@ -185,7 +183,12 @@ export class IndexedView extends RecordMaps implements ClusterView {
     };
     if (before !== undefined) change.before = before.value;
     if (after !== undefined) change.after = after.value;
-    this.updateIndexes(change as RecordChange);
+    if (kind === 'replica')
+      this.indexReplica(
+        (before as Stored<ReplicaRecord> | undefined)?.value,
+        after as Stored<ReplicaRecord> | undefined,
+      );
+    else this.updateIndexes(change as RecordChange);
     return change as RecordChange;
   }
 
@@ -204,7 +207,6 @@ export class IndexedView extends RecordMaps implements ClusterView {
     else if (kind === 'secret') this.sortedSecretKeys[after === undefined ? 'delete' : 'add'](id);
     else if (kind === 'accesstoken') this.indexAccessToken(id, before);
     else if (kind === 'version') this.indexVersion(id, after);
-    else if (kind === 'replica') this.indexReplica(before, this.byKind.replica.get(id));
   }
 
   /**
@@ -274,8 +276,8 @@ export class IndexedView extends RecordMaps implements ClusterView {
   }
 
   /**
-   * Records of a changed replica are replaced in place, so that an iteration over replicas keeps the
-   * order of their creation.
+   * Records of a changed replica are replaced in place, so that an iteration over the replicas of a
+   * node keeps the order of their placement.
    */
   private indexReplica(
     before: ReplicaRecord | undefined,
@@ -283,10 +285,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
   ): void {
     const value = after?.value;
     if (before !== undefined) {
-      if (value?.id !== before.id) this.replicasById.delete(before.id);
       if (before.nodeId === '') this.unplacedReplicas.delete(before.id);
-      if (value?.uid !== before.uid || value.id !== before.id)
-        removeFromGroup(this.replicasByWorkload, before.uid, before.id);
       if (before.nodeId !== '' && (value?.nodeId !== before.nodeId || value.id !== before.id))
         removeFromGroup(this.replicasByNode, before.nodeId, before.id);
     }
@@ -294,8 +293,6 @@ export class IndexedView extends RecordMaps implements ClusterView {
       if (before !== undefined) this.eventIndex.forgetReplica(before.id);
       return;
     }
-    this.replicasById.set(after.value.id, after);
-    addToGroup(this.replicasByWorkload, after.value.uid, after);
     if (after.value.nodeId !== '') addToGroup(this.replicasByNode, after.value.nodeId, after);
     else if (waitsForNode(after.value)) this.unplacedReplicas.set(after.value.id, after);
   }

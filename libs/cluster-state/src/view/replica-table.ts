@@ -1,0 +1,162 @@
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { RecordMap, Stored } from './record-change.js';
+
+type Replicas = Map<number, Stored<ReplicaRecord>>;
+
+/** Digits of a sequence number in a key, see `toReplicaKeyId`. */
+const KEY_DIGITS = 10;
+
+/**
+ * The records of replicas by key, by id, and by workload, in one index: key (`<uid>/<sequence>`) and
+ * id (`<uid>-<sequence>`) both follow from workload and sequence number. A map for each of them would
+ * take a third of the memory of a replica. Records are grouped by workload; those of one workload
+ * are in the order of their creation.
+ */
+export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
+  /** By uid of the workload, then by sequence number. */
+  private readonly groups = new Map<string, Replicas>();
+  /** Records whose key or id does not follow from uid and sequence number, by key. */
+  private readonly others = new Map<string, Stored<ReplicaRecord>>();
+  /** The group that was read last: neighbours in the store have the same workload. */
+  private lastUid: string | undefined;
+  private lastGroup: Replicas | undefined;
+  private count = 0;
+
+  get size(): number {
+    return this.count;
+  }
+
+  /** @param key - Id in the key of the record, `<uid>/<sequence>`. */
+  get(key: string): Stored<ReplicaRecord> | undefined {
+    const at = key.lastIndexOf('/');
+    const sequence = parseKeySequence(key, at + 1);
+    const found = sequence < 0 ? undefined : this.findGroup(key, at)?.get(sequence);
+    return found ?? (this.others.size === 0 ? undefined : this.others.get(key));
+  }
+
+  /** Returns the record of a replica by the id of the replica. */
+  getById(replicaId: string): Stored<ReplicaRecord> | undefined {
+    const at = replicaId.lastIndexOf('-');
+    const sequence = parseSequence(replicaId, at + 1);
+    const found = sequence < 0 ? undefined : this.findGroup(replicaId, at)?.get(sequence);
+    if (found?.value.id === replicaId) return found;
+    for (const other of this.others.values()) if (other.value.id === replicaId) return other;
+    return undefined;
+  }
+
+  /** Returns the records of the replicas of a workload, oldest first. */
+  ofWorkload(uid: string): Iterable<Stored<ReplicaRecord>> {
+    const regular = this.groups.get(uid)?.values() ?? [];
+    if (this.others.size === 0) return regular;
+    const others = [...this.others.values()].filter(({ value }) => value.uid === uid);
+    return [...regular, ...others];
+  }
+
+  /** Adds a record; replaces the record of the same key in place. */
+  set(key: string, stored: Stored<ReplicaRecord>): this {
+    const at = key.lastIndexOf('/');
+    const sequence = parseKeySequence(key, at + 1);
+    if (sequence < 0 || !isRegular(stored.value, key, at, sequence)) {
+      this.delete(key);
+      this.others.set(key, stored);
+      this.count += 1;
+      return this;
+    }
+    if (this.others.size > 0 && this.others.delete(key)) this.count -= 1;
+    const group = this.findGroup(key, at) ?? this.addGroup(stored.value.uid);
+    const { size } = group;
+    group.set(sequence, stored);
+    this.count += group.size - size;
+    return this;
+  }
+
+  delete(key: string): boolean {
+    const at = key.lastIndexOf('/');
+    const sequence = parseKeySequence(key, at + 1);
+    const group = sequence < 0 ? undefined : this.findGroup(key, at);
+    const isDeleted = group?.delete(sequence) === true || this.others.delete(key);
+    if (!isDeleted) return false;
+    this.count -= 1;
+    if (group?.size === 0) this.removeGroup(key.slice(0, at));
+    return true;
+  }
+
+  *keys(): Generator<string, void> {
+    for (const [key] of this) yield key;
+  }
+
+  *values(): Generator<Stored<ReplicaRecord>, void> {
+    for (const group of this.groups.values()) for (const stored of group.values()) yield stored;
+    for (const stored of this.others.values()) yield stored;
+  }
+
+  *[Symbol.iterator](): Generator<[string, Stored<ReplicaRecord>], void> {
+    for (const [uid, group] of this.groups)
+      for (const [sequence, stored] of group)
+        yield [`${uid}/${String(sequence).padStart(KEY_DIGITS, '0')}`, stored];
+    for (const [key, stored] of this.others) yield [key, stored];
+  }
+
+  /** Returns the group of the workload whose uid is the beginning of `text`, up to `end`. */
+  private findGroup(text: string, end: number): Replicas | undefined {
+    const { lastUid } = this;
+    if (lastUid?.length === end && text.startsWith(lastUid)) return this.lastGroup;
+    const uid = text.slice(0, end);
+    const group = this.groups.get(uid);
+    if (group !== undefined) [this.lastUid, this.lastGroup] = [uid, group];
+    return group;
+  }
+
+  private addGroup(uid: string): Replicas {
+    const group: Replicas = new Map();
+    this.groups.set(uid, group);
+    [this.lastUid, this.lastGroup] = [uid, group];
+    return group;
+  }
+
+  private removeGroup(uid: string): void {
+    this.groups.delete(uid);
+    [this.lastUid, this.lastGroup] = [undefined, undefined];
+  }
+}
+
+/** Returns true when key and id of a replica follow from its workload and sequence number. */
+function isRegular(
+  { id, uid, sequence }: ReplicaRecord,
+  key: string,
+  uidEnd: number,
+  keySequence: number,
+): boolean {
+  return (
+    uid.length === uidEnd &&
+    key.startsWith(uid) &&
+    sequence === BigInt(keySequence) &&
+    id.startsWith(uid) &&
+    id[uidEnd] === '-' &&
+    parseSequence(id, uidEnd + 1) === keySequence
+  );
+}
+
+/** Reads the padded number at the end of a key; -1 for any other text. */
+function parseKeySequence(key: string, start: number): number {
+  const digits = key.length - start;
+  const isPadded = digits === KEY_DIGITS || (digits > KEY_DIGITS && key[start] !== '0');
+  return isPadded && start > 0 ? parseDigits(key, start) : -1;
+}
+
+/** Reads the number at the end of an id; -1 for any other text. */
+function parseSequence(id: string, start: number): number {
+  const digits = id.length - start;
+  const isNumber = digits > 0 && start > 0 && (digits === 1 || id[start] !== '0');
+  return isNumber ? parseDigits(id, start) : -1;
+}
+
+function parseDigits(text: string, start: number): number {
+  let value = 0;
+  for (let index = start; index < text.length; index += 1) {
+    const digit = text.charCodeAt(index) - 0x30;
+    if (digit < 0 || digit > 9) return -1;
+    value = 10 * value + digit;
+  }
+  return Number.isSafeInteger(value) ? value : -1;
+}
