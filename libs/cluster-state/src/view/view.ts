@@ -23,7 +23,11 @@ import { SortedKeys } from './sorted-keys.js';
 
 export type { ClusterView, RecordChange, Stored };
 
-type ReplicaGroups = Map<string, Map<string, Stored<ReplicaRecord>>>;
+/**
+ * Replicas by node. Lists, because a node has a few hundred replicas: a map for each node would take
+ * five times the memory and the time to fill.
+ */
+type ReplicaGroups = Map<string, Stored<ReplicaRecord>[]>;
 
 /** The indexed view that `ClusterState` maintains. */
 export class IndexedView extends RecordMaps implements ClusterView {
@@ -79,7 +83,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
   }
 
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {
-    return this.replicasByNode.get(nodeId)?.values() ?? [];
+    return this.replicasByNode.get(nodeId) ?? [];
   }
 
   unplaced(): Iterable<Stored<ReplicaRecord>> {
@@ -185,7 +189,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
     if (after !== undefined) change.after = after.value;
     if (kind === 'replica')
       this.indexReplica(
-        (before as Stored<ReplicaRecord> | undefined)?.value,
+        before as Stored<ReplicaRecord> | undefined,
         after as Stored<ReplicaRecord> | undefined,
       );
     else this.updateIndexes(change as RecordChange);
@@ -276,36 +280,44 @@ export class IndexedView extends RecordMaps implements ClusterView {
   }
 
   /**
-   * Records of a changed replica are replaced in place, so that an iteration over the replicas of a
-   * node keeps the order of their placement.
+   * The record of a changed replica is replaced in place, so that the replicas of a node keep the
+   * order of their placement.
    */
   private indexReplica(
-    before: ReplicaRecord | undefined,
+    before: Stored<ReplicaRecord> | undefined,
     after: Stored<ReplicaRecord> | undefined,
   ): void {
-    const value = after?.value;
-    if (before !== undefined) {
-      if (before.nodeId === '') this.unplacedReplicas.delete(before.id);
-      if (before.nodeId !== '' && (value?.nodeId !== before.nodeId || value.id !== before.id))
-        removeFromGroup(this.replicasByNode, before.nodeId, before.id);
-    }
-    if (after === undefined) {
-      if (before !== undefined) this.eventIndex.forgetReplica(before.id);
-      return;
-    }
-    if (after.value.nodeId !== '') addToGroup(this.replicasByNode, after.value.nodeId, after);
-    else if (waitsForNode(after.value)) this.unplacedReplicas.set(after.value.id, after);
+    const nodeBefore = before?.value.nodeId ?? '';
+    const node = after?.value.nodeId ?? '';
+    if (before !== undefined && nodeBefore !== '')
+      replaceInGroup(this.replicasByNode, before, node === nodeBefore ? after : undefined);
+    if (after !== undefined && node !== '' && node !== nodeBefore)
+      addToGroup(this.replicasByNode, after);
+    if (before !== undefined && nodeBefore === '') this.unplacedReplicas.delete(before.value.id);
+    if (after !== undefined && waitsForNode(after.value))
+      this.unplacedReplicas.set(after.value.id, after);
+    if (before !== undefined && after === undefined) this.eventIndex.forgetReplica(before.value.id);
   }
 }
 
-function addToGroup(group: ReplicaGroups, key: string, replica: Stored<ReplicaRecord>): void {
-  const members = group.get(key);
-  if (members === undefined) group.set(key, new Map([[replica.value.id, replica]]));
-  else members.set(replica.value.id, replica);
+function addToGroup(groups: ReplicaGroups, replica: Stored<ReplicaRecord>): void {
+  const { nodeId } = replica.value;
+  const group = groups.get(nodeId);
+  if (group === undefined) groups.set(nodeId, [replica]);
+  else group.push(replica);
 }
 
-function removeFromGroup(group: ReplicaGroups, key: string, replicaId: string): void {
-  const members = group.get(key);
-  members?.delete(replicaId);
-  if (members?.size === 0) group.delete(key);
+/** @param after - Undefined removes the replica from the group. */
+function replaceInGroup(
+  groups: ReplicaGroups,
+  before: Stored<ReplicaRecord>,
+  after: Stored<ReplicaRecord> | undefined,
+): void {
+  const { nodeId } = before.value;
+  const group = groups.get(nodeId);
+  const index = group?.indexOf(before) ?? -1;
+  if (group === undefined || index < 0) return;
+  if (after !== undefined) group[index] = after;
+  else if (group.length === 1) groups.delete(nodeId);
+  else group.splice(index, 1);
 }

@@ -35,7 +35,7 @@ export class ClusterModel {
   constructor(private readonly deps: ClusterModelDeps) {
     const view = deps.state.view();
     for (const node of view.nodes()) this.upsertNode(node.value);
-    for (const replica of view.replicas()) refreshReservation(deps.cluster, view, replica.value.id);
+    for (const { value } of view.replicas()) addReservation(deps.cluster, view, value);
     this.unsubscribes = [
       deps.state.subscribe((changes) => this.apply(changes)),
       deps.nodes.subscribe((nodeId) => this.refreshNode(nodeId)),
@@ -84,7 +84,16 @@ export function refreshReservation(
 ): void {
   const replica = view.replica(replicaId)?.value;
   cluster.release(toReplicaId(replicaId));
-  if (replica === undefined || !isReserved(replica)) return;
+  if (replica !== undefined) addReservation(cluster, view, replica);
+}
+
+/** Adds the reservation of a replica that has none, if its record says that it holds resources. */
+function addReservation(
+  cluster: Pick<Cluster, 'reserve'>,
+  view: Pick<ClusterView, 'workload' | 'version'>,
+  replica: ReplicaRecord,
+): void {
+  if (!isReserved(replica)) return;
   const workload = view.workload(replica.uid);
   const template = view.version(replica.uid, replica.version)?.template;
   if (workload === undefined || template === undefined) return;

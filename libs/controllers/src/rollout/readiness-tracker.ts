@@ -9,8 +9,12 @@ import type { NodeDirectory } from '../node/node-directory.js';
  * voluntary stops.
  */
 export class ReadinessTracker {
-  /** Time at which each ready replica became ready, by replica id. */
-  private readonly readySince = new Map<string, number>();
+  /**
+   * Time at which each ready replica became ready, by uid of the workload and by sequence number: a
+   * pass over a workload then reads one small map. Whole milliseconds, rounded up: other numbers take
+   * 16 bytes more in a map.
+   */
+  private readonly readySince = new Map<string, Map<number, number>>();
   /** Duration of the last readiness of replicas that are not ready, by replica id. */
   private readonly lastReadyMs = new Map<string, number>();
   private readonly unsubscribe: () => void;
@@ -20,7 +24,8 @@ export class ReadinessTracker {
     private readonly nodes: NodeDirectory,
     private readonly clock: Clock,
   ) {
-    for (const { value } of state.view().replicas()) this.track(undefined, value);
+    const now = Math.ceil(this.clock.now());
+    for (const { value } of state.view().replicas()) if (value.ready) this.setSince(value, now);
     this.unsubscribe = state.subscribe((changes) => this.apply(changes));
   }
 
@@ -33,10 +38,10 @@ export class ReadinessTracker {
    * ready or is ordered to stop, or its node has no live session.
    */
   readyForMs(replica: ReplicaRecord): number | undefined {
-    const since = this.readySince.get(replica.id);
+    const since = this.readySince.get(replica.uid)?.get(Number(replica.sequence));
     if (since === undefined || !replica.desiredRunning || !this.nodes.isAlive(replica.nodeId))
       return undefined;
-    return this.clock.now() - since;
+    return Math.max(0, this.clock.now() - since);
   }
 
   /**
@@ -54,18 +59,26 @@ export class ReadinessTracker {
   }
 
   private track(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
-    const id = (after ?? before)?.id;
-    if (id === undefined) return;
+    const replica = after ?? before;
+    if (replica === undefined) return;
+    const { id, uid, sequence } = replica;
+    const times = this.readySince.get(uid);
+    const since = times?.get(Number(sequence));
     if (after === undefined) this.lastReadyMs.delete(id);
     if (after === undefined || !after.ready) {
-      const since = this.readySince.get(id);
-      if (since !== undefined && after !== undefined)
-        this.lastReadyMs.set(id, this.clock.now() - since);
-      this.readySince.delete(id);
+      if (since === undefined) return;
+      if (after !== undefined) this.lastReadyMs.set(id, Math.max(0, this.clock.now() - since));
+      times?.delete(Number(sequence));
+      if (times?.size === 0) this.readySince.delete(uid);
       return;
     }
     const sameContainer = before?.ready === true && before.containerId === after.containerId;
-    if (!sameContainer || !this.readySince.has(after.id))
-      this.readySince.set(after.id, this.clock.now());
+    if (!sameContainer || since === undefined) this.setSince(after, Math.ceil(this.clock.now()));
+  }
+
+  private setSince({ uid, sequence }: ReplicaRecord, nowMs: number): void {
+    const times = this.readySince.get(uid);
+    if (times === undefined) this.readySince.set(uid, new Map([[Number(sequence), nowMs]]));
+    else times.set(Number(sequence), nowMs);
   }
 }
