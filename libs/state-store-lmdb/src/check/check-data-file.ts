@@ -1,4 +1,5 @@
 import { TABLE_NAMES } from '../engine/tables.js';
+import { EntrySums } from './entry-sums.js';
 import { DATABASE_BYTES, PAGE_HEADER_BYTES, TreeCheck } from './check-tree.js';
 import { PageFile } from './page-file.js';
 
@@ -20,6 +21,12 @@ export interface FileUse {
   readonly freeBytes: number;
 }
 
+/** What a check of a data file has found. */
+export interface CheckedFile extends FileUse {
+  /** What `checkRecords` compares with the counters of the store. */
+  readonly sums: EntrySums;
+}
+
 /** Content of a meta page. */
 interface Meta {
   readonly pageBytes: number;
@@ -36,27 +43,33 @@ interface Meta {
  * LMDB may crash on a truncated or corrupt file, overwrites pages that a corrupt free list
  * contains, and treats an empty file as a new one. Each page must be in its place, used or free
  * exactly once, and not newer than the page that refers to it; the keys of a page must be in order;
- * and each table must have the stated number of pages. `checkRecords` checks the content of
- * records. Reads each page once: about a second per GiB when the file is cached. Blocks the event
- * loop.
- * @returns Used and free space of the file.
+ * and each table must have the stated number of pages. Sums up entries and leases on the way;
+ * `checkRecords` checks what follows from the sums. Reads each page once: a few seconds per GiB when
+ * the file is cached. Blocks the event loop.
+ * @returns Used and free space of the file, and the sums.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
-export function checkDataFile(file: string): FileUse {
+export function checkDataFile(file: string): CheckedFile {
   return PageFile.check(file, (pages) => {
     const newest = readNewestMeta(pages);
     pages.expectPages(newest.lastPage);
     const [free, main] = newest.databases;
-    const { rootTransaction, tables } = TreeCheck.run(pages, main, newest.transaction);
+    const sums = new EntrySums();
+    const { visitors } = sums;
+    const { rootTransaction, tables } = TreeCheck.run(pages, main, newest.transaction, {
+      visitors,
+    });
     const usedBytes = pages.accountedPages * pages.pageBytes;
-    const freeLists = TreeCheck.run(pages, free, newest.transaction, true); // lists free pages
+    const freeLists = TreeCheck.run(pages, free, newest.transaction, {
+      listsFreePages: true,
+    });
     if (tables.join() !== TABLE_NAMES.toSorted().join())
       pages.refuse(`its tables are ${tables.join(', ') || 'none'}`);
     // every transaction rewrites at least one root; otherwise the meta page belongs to another
     // state
     if (rootTransaction !== newest.transaction && freeLists.rootTransaction !== newest.transaction)
       pages.refuse(`transaction ${newest.transaction} has written nothing`);
-    return { bytes: pages.bytes, freeBytes: Math.max(0, pages.bytes - usedBytes) };
+    return { bytes: pages.bytes, freeBytes: Math.max(0, pages.bytes - usedBytes), sums };
   });
 }
 

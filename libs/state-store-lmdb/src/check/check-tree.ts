@@ -27,6 +27,22 @@ interface Totals {
   records: bigint;
 }
 
+/** Called with every record of a table, in key order. The buffers are read-only. */
+export type RecordVisitor = (key: Buffer, record: Buffer) => void;
+
+/** What a check does besides the checks of pages. */
+export interface TreeCheckOptions {
+  /**
+   * True for the database of free pages: its records are lists of free pages, keyed by transaction
+   * number.
+   */
+  readonly listsFreePages?: boolean;
+  /** By name of a nested database. Only records of these databases are read as a whole. */
+  readonly visitors?: ReadonlyMap<string, RecordVisitor>;
+  /** Visitor of the database itself. */
+  readonly visit?: RecordVisitor | undefined;
+}
+
 /** Result of {@link TreeCheck.run}. */
 export interface TreeResult {
   /** Transaction that wrote the root page; 0 for an empty tree. */
@@ -47,27 +63,29 @@ export class TreeCheck {
   /** Lower bound of the next key, from the branch page above. */
   private lowerBound: Buffer | undefined;
 
+  private readonly listsFreePages: boolean;
+
   private constructor(
     private readonly pages: PageFile,
-    private readonly listsFreePages: boolean,
-  ) {}
+    private readonly options: TreeCheckOptions,
+  ) {
+    this.listsFreePages = options.listsFreePages === true;
+  }
 
   /**
    * Checks one database.
    * @param database - Record of the database.
    * @param transaction - Newest transaction that may have written a page.
-   * @param listsFreePages - True for the database of free pages: its records are lists of free
-   *   pages, keyed by transaction number.
    * @throws kind `precondition` with the message that the data file is damaged.
    */
   static run(
     pages: PageFile,
     database: Buffer,
     transaction: bigint,
-    listsFreePages = false,
+    options: TreeCheckOptions = {},
   ): TreeResult {
     const root = database.readBigUInt64LE(40);
-    const check = new TreeCheck(pages, listsFreePages);
+    const check = new TreeCheck(pages, options);
     const rootTransaction = root === NO_PAGE ? 0n : check.walk(root, transaction, 1);
     const stated: Totals = {
       branch: database.readBigUInt64LE(8),
@@ -80,7 +98,7 @@ export class TreeCheck {
         pages.refuse(
           `a table has ${check.found[key]} ${key} pages or records instead of ${stated[key]}`,
         );
-    if (!listsFreePages && database.readUInt16LE(4) !== 0)
+    if (options.listsFreePages !== true && database.readUInt16LE(4) !== 0)
       pages.refuse('a table has unexpected flags');
     return { rootTransaction, tables: check.tables };
   }
@@ -186,15 +204,16 @@ export class TreeCheck {
     if (end > this.pages.pageBytes || (flags & ~(NODE_BIG_DATA | NODE_DATABASE)) !== 0)
       this.pages.refuse(`page ${number} holds a record that is too long`);
     const inlineData = page.subarray(start, end);
-    // the Node.js binding stores table names with the terminating NUL of C
-    if (flags & NODE_DATABASE) this.tables.push(key.toString('latin1').replace(/\0$/, ''));
-    if (flags & NODE_DATABASE) this.checkDatabase(inlineData, flags, transaction, depth, number);
+    if (flags & NODE_DATABASE)
+      this.checkDatabase(key, inlineData, flags, transaction, depth, number);
     const data =
       flags & NODE_BIG_DATA ? this.readOverflow(inlineData, bytes, transaction) : inlineData;
     if (this.listsFreePages) this.accountFreePages(data);
+    this.options.visit?.(key, data);
   }
 
   private checkDatabase(
+    key: Buffer,
     record: Buffer,
     flags: number,
     transaction: bigint,
@@ -203,13 +222,16 @@ export class TreeCheck {
   ): void {
     if (flags !== NODE_DATABASE || record.length !== DATABASE_BYTES || depth > MAX_DEPTH)
       this.pages.refuse(`page ${number} holds a corrupt table`);
-    TreeCheck.run(this.pages, record, transaction);
+    // the Node.js binding stores table names with the terminating NUL of C
+    const name = key.toString('latin1').replace(/\0$/, '');
+    this.tables.push(name);
+    TreeCheck.run(this.pages, record, transaction, { visit: this.options.visitors?.get(name) });
   }
 
   /**
    * Checks the overflow pages of a large value.
    * @param bytes - Length of the value.
-   * @returns The value in the database of free pages; otherwise an empty buffer, to save time.
+   * @returns The value; an empty buffer where nobody needs the value, to save time.
    */
   private readOverflow(reference: Buffer, bytes: number, newest: bigint): Buffer {
     const first = reference.readBigUInt64LE(0);
@@ -228,8 +250,9 @@ export class TreeCheck {
       (header.readUInt16LE(18) & PAGE_KINDS) === PAGE_OVERFLOW &&
       BigInt(header.readUInt32LE(20)) === count;
     if (!isExpected) this.pages.refuse(`page ${first} is not the one expected`);
-    const neededBytes = this.listsFreePages ? bytes : 0;
-    if (!this.listsFreePages)
+    const isRead = this.listsFreePages || this.options.visit !== undefined;
+    const neededBytes = isRead ? bytes : 0;
+    if (!isRead)
       this.pages.read(position + PAGE_HEADER_BYTES + bytes, 0, `the end of page ${first}`);
     return this.pages.read(position + PAGE_HEADER_BYTES, neededBytes, `page ${first}`);
   }

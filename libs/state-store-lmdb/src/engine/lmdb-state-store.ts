@@ -12,6 +12,7 @@ import {
 } from '@cloudless/state-store';
 import { checkDataFile, type FileUse } from '../check/check-data-file.js';
 import { checkRecords } from '../check/check-records.js';
+import type { EntrySums } from '../check/entry-sums.js';
 import { compactDataFile } from '../file/compact-data-file.js';
 import { createDataFile, DATA_FILE, FORMAT_KEY, encodeFormat } from '../file/create-data-file.js';
 import { prepareDataDirectory } from '../file/data-directory.js';
@@ -88,11 +89,10 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
     if (!(await fileExists(file))) await createDataFile(directory.path, async () => undefined);
     let checkFiles = createFileCheck(file, lock);
     const use = checkDataFile(file);
-    let tables = await openChecked(file, sync);
+    let tables = await openChecked(file, use.sums, sync);
     if (await compactIfWorthwhile(tables, file, use, log ?? silentLog)) {
       checkFiles = createFileCheck(file, lock); // the copy has another inode
-      checkDataFile(file);
-      tables = await openChecked(file, sync);
+      tables = await openChecked(file, checkDataFile(file).sums, sync);
     }
     const window = new HistoryWindow(
       { changes: historyLimit, bytes: historyBytes },
@@ -140,11 +140,11 @@ async function compactIfWorthwhile(
 }
 
 /** Opens a data file whose pages were checked, and checks format and records. */
-async function openChecked(file: string, sync: boolean): Promise<Tables> {
+async function openChecked(file: string, sums: EntrySums, sync: boolean): Promise<Tables> {
   const tables = await openTables(file, sync);
   try {
     checkFormat(tables, file);
-    checkRecords(tables, file);
+    checkRecords(tables, sums, file);
     return tables;
   } catch (reason) {
     await tables.root.close();

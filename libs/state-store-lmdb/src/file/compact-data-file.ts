@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import { errorFields, type Log } from '@cloudless/base';
 import type { FileUse } from '../check/check-data-file.js';
 import { checkRecords } from '../check/check-records.js';
+import { EntrySums } from '../check/entry-sums.js';
 import type { Table, Tables } from '../engine/tables.js';
 import { createDataFile, FORMAT_KEY } from './create-data-file.js';
 
@@ -34,7 +35,7 @@ export async function compactDataFile(
   try {
     await createDataFile(dirname(file), async (draft, copy) => {
       await copyTables(tables, copy);
-      checkRecords(copy, draft);
+      checkRecords(copy, EntrySums.read(copy), draft);
     });
   } catch (reason) {
     // the file was replaced: writes to the old file would be lost
