@@ -43,6 +43,7 @@ export { listReplicaIds } from './view/event-index.js';
 export type { EventSubject } from './view/event-index.js';
 export {
   copyReplica,
+  createReplicaRecord,
   holdsResources,
   isLive,
   isTombstone,

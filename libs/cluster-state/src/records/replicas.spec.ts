@@ -3,7 +3,7 @@ import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import fc from 'fast-check';
 import { EndpointSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
-import { copyReplica, holdsResources, isLive } from '../index.js';
+import { copyReplica, createReplicaRecord, holdsResources, isLive } from '../index.js';
 
 describe('copyReplica', () => {
   const replica = create(ReplicaRecordSchema, {
@@ -47,6 +47,7 @@ describe('copyReplica', () => {
           ...withoutType(clone(ReplicaRecordSchema, original)),
           ...changes,
         } as never);
+        expect(createReplicaRecord(fields as never)).toStrictEqual(original);
         const copy = copyReplica(original, changes as never);
         expect(copy).toStrictEqual(expected);
         expect(isMessage(copy, ReplicaRecordSchema)).toBe(true);

@@ -76,6 +76,13 @@ export function copyReplica(
   return copy as unknown as ReplicaRecord;
 }
 
+/** Creates a replica as `create` does, in the compact layout of {@link copyReplica}. */
+export function createReplicaRecord(
+  fields: Partial<MessageInitShape<typeof ReplicaRecordSchema>>,
+): ReplicaRecord {
+  return copyReplica(EMPTY_REPLICA, fields);
+}
+
 /** Converts plain objects in the new value of a field to messages. */
 function toMessages(name: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value ?? undefined;

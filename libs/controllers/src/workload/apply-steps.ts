@@ -1,9 +1,14 @@
-import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { ReplicaStatus_Phase as Phase, resolveDisconnectTimes } from '@cloudless/api';
-import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import type { ReplicaRecord } from '@cloudless/api/store';
 import { replicaIdOf, toWorkloadId } from '@cloudless/base';
-import { toCanonicalVersion, copyReplica, isLive, type Stored } from '@cloudless/cluster-state';
+import {
+  copyReplica,
+  createReplicaRecord,
+  isLive,
+  toCanonicalVersion,
+  type Stored,
+} from '@cloudless/cluster-state';
 import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
 import { isFinished } from '../replica/finished.js';
@@ -155,7 +160,7 @@ function findStopped(
 /** Creates what the new replicas of one version share; the other fields follow for each replica. */
 function createBlueprint(pass: WorkloadPass, version: number, wallTimeMs: number): ReplicaRecord {
   const { uid, spec } = pass.workload.value;
-  return create(ReplicaRecordSchema, {
+  return createReplicaRecord({
     uid,
     version: selectRecordedVersion(pass, version),
     desiredRunning: true,
