@@ -1,7 +1,7 @@
 import { create, equals, fromBinary, toBinary, type DescMessage } from '@bufbuild/protobuf';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import fc from 'fast-check';
-import { ReplicaRecordSchema } from '@cloudless/api/store';
+import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import {
   RECORD_KINDS,
   decodeRecord,
@@ -110,5 +110,26 @@ describe('record codecs', () => {
     expect(() => decodeRecord('node', 'edge-1', Uint8Array.of(10, 200))).toThrow(
       'the record at /node/edge-1 cannot be read',
     );
+  });
+});
+
+describe('decoded replicas', () => {
+  it('share equal times and empty lists, so that a replica takes little memory', () => {
+    const decode = (sequence: bigint): ReplicaRecord => {
+      const { bytes } = encodeRecord(
+        'replica',
+        create(ReplicaRecordSchema, {
+          id: `u-${sequence}`,
+          uid: 'u',
+          sequence,
+          createdAt: { seconds: 1_700_000_000n, nanos: 5 },
+        }),
+      );
+      return decodeRecord('replica', `u/${sequence}`, bytes);
+    };
+    const [first, second] = [decode(1n), decode(2n)];
+    expect(first.createdAt).toBe(second.createdAt);
+    expect(first.lastLines).toBe(second.lastLines);
+    expect(() => first.lastLines.push('')).toThrow(TypeError);
   });
 });
