@@ -16,7 +16,7 @@ import {
   toClassSignature,
   toLabelSignature,
   toSignature,
-  toSpecSignature,
+  withoutWorkload,
 } from '../signatures/signature.js';
 import { Ranking } from '../trees/ranking.js';
 import { SpreadCeiling } from '../trees/spread-ceiling.js';
@@ -257,7 +257,8 @@ export class PlacementEngine {
     const counts = this.ledger.countsOf(request.workloadId);
     if (counts === undefined) throw new Error('the workload of a held group has counts');
     const plan = this.createPlan(request);
-    const twin = counts.isEmpty && plan.terms.isEmpty ? this.findTwin(request) : undefined;
+    const { slots } = this.getShape(request.spread?.topology);
+    const twin = plan.terms.decideNothing(slots) ? this.findTwin(request) : undefined;
     const tree = this.buildTree(plan, counts, twin);
     this.treesOf.set(request.workloadId, (this.treesOf.get(request.workloadId) ?? 0) + 1);
     const kept = { tree, group };
@@ -266,13 +267,13 @@ export class PlacementEngine {
   }
 
   /**
-   * Returns a tree of a workload without replicas, for requests that differ in the workload alone:
-   * a copy of such a tree saves the scores of all nodes. The first request with a specification
+   * Returns a tree of a workload without replicas and terms, for requests that differ in these
+   * alone: a copy of such a tree saves the scores of all nodes. The first request with a specification
    * builds its own tree, as there may be no second one.
    */
   private findTwin(request: FullRequest): WinnerTree | undefined {
-    const spec = toSpecSignature(request);
-    if (spec === undefined) return undefined;
+    const ofAny = withoutWorkload(request);
+    const spec = toSignature(ofAny);
     const known = this.twins.get(spec);
     if (known !== undefined) {
       this.catchUp(known);
@@ -282,7 +283,8 @@ export class PlacementEngine {
       this.seen.set(spec, true);
       return undefined;
     }
-    const plan = this.createPlan(request);
+    const plan = this.createPlan(ofAny);
+    if (!plan.terms.isEmpty) return undefined;
     const twin = this.buildTree(plan, this.emptyCounts(), undefined);
     this.twins.set(spec, twin);
     return twin;

@@ -42,6 +42,29 @@ export class RequestTerms {
   /** True when no term decides anything. */
   isEmpty = true;
 
+  /** True when a preferred term may change scores. */
+  get hasPreferences(): boolean {
+    return [...this.affinity, ...this.antiAffinity].some(({ weight }) => weight > 0);
+  }
+
+  /**
+   * Returns true when the terms decide nothing yet, on any node: nothing that they match, and that
+   * matches them, is reserved, and every required affinity may start anywhere.
+   */
+  decideNothing(slots: readonly Slot[]): boolean {
+    return (
+      this.repelledBy.every(({ occupied }) => occupied === 0) &&
+      this.antiAffinity.every(({ counts }) => counts.occupied === 0) &&
+      this.affinity.every(
+        ({ counts, weight, matchesOwnWorkload }) =>
+          counts.occupied === 0 &&
+          (weight > 0 ||
+            (matchesOwnWorkload &&
+              slots.every((slot) => counts.column.valueOf[slot] !== NO_VALUE))),
+      )
+    );
+  }
+
   /** The counts that decide the result. */
   get allCounts(): readonly DomainCounts[] {
     return [

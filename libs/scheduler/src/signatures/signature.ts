@@ -31,13 +31,19 @@ export function toSignature(request: FullRequest): string {
 }
 
 /**
- * Returns a text that is equal only for requests with equal scores on every node, whatever their
- * workloads; undefined for a request whose scores depend on other replicas.
+ * Returns a request without what depends on other replicas: the workload and its workload terms.
+ * Requests whose results have equal signatures have equal scores on every node, as long as no
+ * workload term decides anything.
  */
-export function toSpecSignature(request: FullRequest): string | undefined {
-  const { workloadAffinity, workloadAntiAffinity } = request;
-  if (workloadAffinity.length + workloadAntiAffinity.length > 0) return undefined;
-  return toSignature({ ...request, workloadId: toWorkloadId('any'), namespace: '', labels: {} });
+export function withoutWorkload(request: FullRequest): FullRequest {
+  return {
+    ...request,
+    workloadId: toWorkloadId('any'),
+    namespace: '',
+    labels: {},
+    workloadAffinity: [],
+    workloadAntiAffinity: [],
+  };
 }
 
 /** The part of a signature that decides the filters and scores of a class of nodes. */

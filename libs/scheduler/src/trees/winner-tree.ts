@@ -36,8 +36,13 @@ export class WinnerTree {
   private readonly seen = new Map<DomainCounts, number>();
   /** Number of affinity terms that allow every node because nothing matches them yet. */
   private openStarts = 0;
+  /** Revision of the nodes that {@link ceiling} knows; reservations do not change its nodes. */
+  private ceilingRevision = -1;
 
-  /** @param twin - A tree with equal scores and counts, up to date; the new tree is a copy. */
+  /**
+   * @param twin - A tree with equal scores, up to date, of a workload without replicas; the new tree
+   *   is a copy in which only the winners beside the workload's replicas are decided anew.
+   */
   constructor(
     readonly plan: RequestPlan,
     private readonly table: NodeTable,
@@ -58,7 +63,7 @@ export class WinnerTree {
     this.winners = new Int32Array(shape.innerCount);
     this.refreshed = new Uint8Array(shape.capacity);
     if (twin === undefined) this.rebuild();
-    else this.copyLeaves(twin);
+    else this.copyLeaves(twin, counts);
     this.ceiling?.recount();
   }
 
@@ -75,6 +80,7 @@ export class WinnerTree {
     if (changed === undefined || isRepelledAnew) this.rebuild();
     else {
       this.refreshLeaves(tried.length === 0 ? changed : [...tried, ...changed]);
+      this.ceilingRevision = this.table.nodeRevision;
       this.followCounts();
     }
     this.ceiling?.recount();
@@ -108,18 +114,34 @@ export class WinnerTree {
     return this.scores.byteLength + this.winners.byteLength + this.refreshed.byteLength;
   }
 
-  private copyLeaves(twin: WinnerTree): void {
+  private copyLeaves(twin: WinnerTree, counts: WorkloadCounts): void {
     this.scores.set(twin.scores);
     this.winners.set(twin.winners);
     if (twin.ceiling !== undefined) this.ceiling?.copyFrom(twin.ceiling);
+    this.ceilingRevision = twin.ceilingRevision;
+    if (!counts.isEmpty) {
+      // Domains and zones with replicas are those of the nodes with replicas.
+      const occupied = this.shape.slots.filter((slot) => (counts.onNode[slot] ?? 0) > 0);
+      if (occupied.length * PATHS_PER_SWEEP > this.shape.innerCount) this.refreshAllWinners();
+      else for (const slot of occupied) this.refreshWinnersFrom(slot);
+    }
+    this.followAnew();
   }
 
   private rebuild(): void {
     const { slots } = this.shape;
     this.plan.scoreAll(slots, this.scores);
     this.work.leavesUpdated += slots.length;
-    for (const slot of this.ceiling === undefined ? [] : slots) this.ceiling?.refreshNode(slot);
+    const { ceiling } = this;
+    if (ceiling !== undefined && this.ceilingRevision !== this.table.nodeRevision)
+      for (const slot of slots) ceiling.refreshNode(slot);
+    this.ceilingRevision = this.table.nodeRevision;
     this.refreshAllWinners();
+    this.followAnew();
+  }
+
+  /** Takes the counts of the terms as they are now for those that the leaves rest on. */
+  private followAnew(): void {
     for (const counts of this.plan.terms.allCounts) this.seen.set(counts, counts.changes.position);
     this.openStarts = this.countOpenStarts();
   }
@@ -147,9 +169,13 @@ export class WinnerTree {
   private followCounts(): void {
     const { terms } = this.plan;
     if (terms.isEmpty) return;
-    if (this.openStarts !== this.countOpenStarts()) {
-      this.rebuild();
-      return;
+    const openStarts = this.countOpenStarts();
+    if (openStarts !== this.openStarts) {
+      if (openStarts > this.openStarts || terms.hasPreferences) {
+        this.rebuild();
+        return;
+      }
+      this.closeStarts();
     }
     for (const [counts, position] of this.seen) {
       if (counts.changes.position === position) continue;
@@ -165,6 +191,22 @@ export class WinnerTree {
     }
   }
 
+  /**
+   * Excludes the nodes far from the first replicas of the workload. The scores of all others stay,
+   * as no preference counts replicas.
+   */
+  private closeStarts(): void {
+    const { scores } = this;
+    const { terms } = this.plan;
+    for (const slot of this.shape.slots)
+      if (scores[slot] !== EXCLUDED && !terms.allow(slot)) scores[slot] = EXCLUDED;
+    // The only such term was open for all nodes; among several, the changed domains tell the rest.
+    const [only, ...others] = terms.mayStartAnywhere;
+    if (only !== undefined && others.length === 0) this.seen.set(only, only.changes.position);
+    this.openStarts = this.countOpenStarts();
+    this.refreshAllWinners();
+  }
+
   private countOpenStarts(): number {
     let open = 0;
     for (const { occupied } of this.plan.terms.mayStartAnywhere) if (occupied === 0) open += 1;
@@ -174,7 +216,8 @@ export class WinnerTree {
   private refreshScore(slot: Slot): void {
     this.work.leavesUpdated += 1;
     this.scores[slot] = this.plan.score(slot);
-    this.ceiling?.refreshNode(slot);
+    if (this.ceiling !== undefined && this.ceilingRevision !== this.table.nodeRevision)
+      this.ceiling.refreshNode(slot);
   }
 
   private refreshAllWinners(): void {
