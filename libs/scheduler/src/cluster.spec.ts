@@ -352,4 +352,24 @@ describe('Cluster input validation', () => {
     ).toEqual(['replicaId', 'resources.cpuMillis']);
     expect(cluster.usage(n1)).toMatchObject({ replicas: 0 });
   });
+
+  it('adds none of several reservations when one of them is invalid', () => {
+    const cluster = aCluster([aNode('n1')]);
+    const replicas = ['web-1', ''].map((id) => aReservation(id));
+    expect(findInvalidFields(() => cluster.reserveAll(aReservation('web-1'), replicas))).toEqual([
+      'replicaId',
+    ]);
+    expect(cluster.usage(n1)).toMatchObject({ replicas: 0 });
+  });
+
+  it('replaces the older reservations of replicas that are reserved together', () => {
+    const cluster = aCluster([aNode('n1'), aNode('n2')], [aReservation('web-1')]);
+    const n2 = toNodeId('n2');
+    cluster.reserveAll(
+      aReservation('web-1'),
+      ['web-1', 'web-2'].map((id) => aReservation(id, { nodeId: n2 })),
+    );
+    expect(cluster.usage(n1)).toMatchObject({ replicas: 0 });
+    expect(cluster.usage(n2)).toMatchObject({ replicas: 2 });
+  });
 });

@@ -23,7 +23,13 @@ import type { Slot } from './columns/value-column.js';
 import { Problems } from './input/problems.js';
 import type { Placement } from './placement/placement.js';
 import { toFullRequest, type FullRequest, type PlacementRequest } from './input/request.js';
-import { checkReservation, type HeldReservation, type Reservation } from './input/reservation.js';
+import {
+  checkReservations,
+  type HeldReservation,
+  type ReplicaOnNode,
+  type Reservation,
+  type ReservationTemplate,
+} from './input/reservation.js';
 import { clampToZero, subtractResources, type Resources } from './input/resources.js';
 import { RequestTerms } from './signatures/request-terms.js';
 import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreWeights } from './scoring/score.js';
@@ -79,6 +85,13 @@ export interface Cluster {
    * @throws InvalidInputError
    */
   reserve(reservation: Reservation): void;
+  /**
+   * Adds the reservations of several equal replicas, as {@link reserve} does for each of them, in
+   * less time.
+   * @param template - What all of them have in common.
+   * @throws InvalidInputError before anything is added.
+   */
+  reserveAll(template: ReservationTemplate, replicas: readonly ReplicaOnNode[]): void;
   /** Removes the reservation of a replica. Does nothing when there is none. */
   release(replicaId: ReplicaId): void;
   /** Returns the node of a replica's reservation; undefined without a reservation. */
@@ -216,10 +229,19 @@ class IncrementalCluster implements Cluster {
   }
 
   reserve(reservation: Reservation): void {
-    checkReservation(reservation);
-    this.release(reservation.replicaId);
-    this.engine.noteChange(this.ledger.add(reservation));
-    this.preemption?.touchReservations(reservation.nodeId);
+    this.reserveAll(reservation, [reservation]);
+  }
+
+  reserveAll(template: ReservationTemplate, replicas: readonly ReplicaOnNode[]): void {
+    checkReservations(template, replicas);
+    if (replicas.length === 0) return;
+    const batch = this.ledger.startBatch(template);
+    for (const { replicaId, nodeId } of replicas) {
+      this.release(replicaId);
+      this.engine.noteChange(this.ledger.addToBatch(batch, replicaId, nodeId));
+      this.preemption?.touchReservations(nodeId);
+    }
+    this.ledger.dropGroup(batch.group);
   }
 
   reservedOn(replicaId: ReplicaId): NodeId | undefined {

@@ -18,7 +18,12 @@ export type {
   WorkloadTerm,
 } from './input/request.js';
 export { DEFAULT_PRIORITY } from './input/reservation.js';
-export type { HeldReservation, Reservation } from './input/reservation.js';
+export type {
+  HeldReservation,
+  ReplicaOnNode,
+  Reservation,
+  ReservationTemplate,
+} from './input/reservation.js';
 export type { CustomAmounts } from './input/custom-resources.js';
 export { NO_RESOURCES, addResources, subtractResources, toResources } from './input/resources.js';
 export type { ResourceAmounts, Resources } from './input/resources.js';

@@ -37,6 +37,12 @@ export interface Reservation {
   readonly priority?: number;
 }
 
+/** What the reservations of equal replicas have in common. */
+export type ReservationTemplate = Omit<Reservation, 'replicaId' | 'nodeId'>;
+
+/** A replica and its node. */
+export type ReplicaOnNode = Pick<Reservation, 'replicaId' | 'nodeId'>;
+
 /** A reservation with all defaults filled in, as the cluster holds it. */
 export interface HeldReservation {
   readonly replicaId: ReplicaId;
@@ -55,17 +61,22 @@ export interface HeldReservation {
 export const DEFAULT_PRIORITY = 50;
 
 /**
- * Checks a reservation.
+ * Checks reservations of equal replicas.
  * @throws InvalidInputError naming every invalid field.
  */
-export function checkReservation(reservation: Reservation): void {
+export function checkReservations(
+  template: ReservationTemplate,
+  replicas: readonly ReplicaOnNode[],
+): void {
   const problems = new Problems();
-  problems.requireNotEmpty('replicaId', reservation.replicaId);
-  problems.requireNotEmpty('nodeId', reservation.nodeId);
-  problems.requireNotEmpty('workloadId', reservation.workloadId);
-  checkAmounts(problems, 'resources', reservation.resources);
-  checkHostPorts(problems, 'hostPorts', reservation.hostPorts ?? []);
-  problems.requireWholeNumber('priority', reservation.priority ?? DEFAULT_PRIORITY, 0, 1000);
-  checkWorkloadTerms(problems, 'workloadAntiAffinity', reservation.workloadAntiAffinity ?? []);
+  for (const { replicaId, nodeId } of replicas) {
+    problems.requireNotEmpty('replicaId', replicaId);
+    problems.requireNotEmpty('nodeId', nodeId);
+  }
+  problems.requireNotEmpty('workloadId', template.workloadId);
+  checkAmounts(problems, 'resources', template.resources);
+  checkHostPorts(problems, 'hostPorts', template.hostPorts ?? []);
+  problems.requireWholeNumber('priority', template.priority ?? DEFAULT_PRIORITY, 0, 1000);
+  checkWorkloadTerms(problems, 'workloadAntiAffinity', template.workloadAntiAffinity ?? []);
   problems.throwIfAny();
 }

@@ -2,7 +2,7 @@ import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
 import type { NodeTable } from '../columns/node-table.js';
 import type { Slot } from '../columns/value-column.js';
 import type { SchedulerHostPort } from '../input/host-ports.js';
-import type { HeldReservation, Reservation } from '../input/reservation.js';
+import type { HeldReservation, Reservation, ReservationTemplate } from '../input/reservation.js';
 import { NO_RESOURCES, type Resources } from '../input/resources.js';
 import { isClaimOf, toClaim, type Claim } from './claim.js';
 import { EntryColumns, type Entry } from './entry-columns.js';
@@ -16,6 +16,13 @@ import {
 } from './replica-group.js';
 import { TermIndex } from './term-index.js';
 import { WorkloadCounts } from './workload-counts.js';
+
+/** What the reservations of equal replicas share while they are added. */
+export interface ReservationBatch {
+  readonly group: LedgerGroup;
+  readonly claim: Claim;
+  readonly leaving: boolean;
+}
 
 /** Reservations of one node. */
 export interface NodeBookings {
@@ -53,17 +60,36 @@ export class Ledger {
   }
 
   /**
-   * Adds a reservation, or replaces the older reservation of the same replica.
+   * Adds the reservation of a replica without one.
    * @returns The slot of the node.
    */
   add(reservation: Reservation): Slot {
-    const { replicaId, nodeId, leaving = false } = reservation;
-    const group = this.holdGroup(reservation);
-    const claim = isClaimOf(group.claim, reservation) ? group.claim : toClaim(reservation);
+    const batch = this.startBatch(reservation);
+    const slot = this.addToBatch(batch, reservation.replicaId, reservation.nodeId);
+    this.dropGroup(batch.group);
+    return slot;
+  }
+
+  /** Prepares reservations of equal replicas. The caller ends the batch with {@link dropGroup}. */
+  startBatch(template: ReservationTemplate): ReservationBatch {
+    const group = this.holdGroup(template);
+    const claim = isClaimOf(group.claim, template) ? group.claim : toClaim(template);
     group.claim = claim;
+    return { group, claim, leaving: template.leaving ?? false };
+  }
+
+  /**
+   * Adds a reservation of a batch, for a replica without one.
+   * @returns The slot of the node.
+   */
+  addToBatch(
+    { group, claim, leaving }: ReservationBatch,
+    replicaId: ReplicaId,
+    nodeId: NodeId,
+  ): Slot {
+    group.holders += 1;
     const slot = this.table.slotFor(nodeId);
-    const entry = this.addEntry(replicaId, slot, group, claim, leaving);
-    this.entryOf.set(replicaId, entry);
+    this.entryOf.set(replicaId, this.addEntry(replicaId, slot, group, claim, leaving));
     return slot;
   }
 

@@ -46,11 +46,20 @@ export class TwinClusters {
     first?.reservations.forEach((reservation) => this.reserve(reservation));
   }
 
-  /** Each request twice: for its own workload, and for one that has no replicas at first. */
+  /**
+   * Each request for its own workload, for two that have no replicas at first, and for one that gets
+   * new labels with each round, so that its next tree begins with replicas.
+   */
   get requests(): readonly PlacementRequest[] {
     const requests = this.pools[0]?.requests ?? [];
-    const ofOther = { workloadId: toWorkloadId('other'), labels: { app: 'other' } };
-    return [...requests, ...requests.map((request) => ({ ...request, ...ofOther }))];
+    const others = ['other', 'third', `changing-${this.nextReplica % 4}`].map((app) => ({
+      workloadId: toWorkloadId(app.replace(/-.*/, '')),
+      labels: { app },
+    }));
+    return [
+      requests,
+      ...others.map((other) => requests.map((one) => ({ ...one, ...other }))),
+    ].flat();
   }
 
   /** Takes one step on both sides. Returns the placements of both sides, of a step that places. */
@@ -114,12 +123,25 @@ export class TwinClusters {
     if (request === undefined) return undefined;
     const actual = this.cluster.place(request, count);
     const expected = this.reference.place(request, count);
+    const kept: Reservation[] = [];
     for (const placement of isKept ? expected : []) {
       if (!placement.placed) break;
       const id = `new-${(this.nextReplica += 1)}`;
-      this.reserve(reservationFor(request, id, placement.nodeId));
+      kept.push(reservationFor(request, id, placement.nodeId));
     }
+    this.reserveAll(kept);
     return { actual, expected };
+  }
+
+  /** Adds reservations that differ in the replica and the node alone. */
+  private reserveAll(reservations: readonly Reservation[]): void {
+    const [first] = reservations;
+    if (first === undefined) return;
+    for (const reservation of reservations) {
+      this.reservations.set(reservation.replicaId, reservation);
+      this.reference.reserve(reservation);
+    }
+    this.cluster.reserveAll(first, reservations);
   }
 
   private upsertNode(node: SchedulerNode): void {

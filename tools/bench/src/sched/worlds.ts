@@ -3,6 +3,8 @@ import {
   createCluster,
   type Cluster,
   type PlacementRequest,
+  type ReplicaOnNode,
+  type ReservationTemplate,
   type SchedulerNode,
 } from '@cloudless/scheduler';
 
@@ -84,22 +86,20 @@ export function placeAndReserve(
   count: number,
   prefix: string,
 ): string[] {
-  const { workloadId, namespace, resources } = request;
-  const nodeIds: string[] = [];
+  const { workloadId, namespace, resources, labels, workloadAntiAffinity } = request;
+  const replicas: ReplicaOnNode[] = [];
   for (const placement of cluster.place(request, count)) {
     if (!placement.placed) continue;
-    cluster.reserve({
-      replicaId: toReplicaId(`${prefix}-${nodeIds.length}`),
-      nodeId: placement.nodeId,
-      workloadId,
-      namespace,
-      resources,
-      ...(request.labels === undefined ? {} : { labels: request.labels }),
-      ...(request.workloadAntiAffinity === undefined
-        ? {}
-        : { workloadAntiAffinity: request.workloadAntiAffinity }),
-    });
-    nodeIds.push(placement.nodeId);
+    const replicaId = toReplicaId(`${prefix}-${replicas.length}`);
+    replicas.push({ replicaId, nodeId: placement.nodeId });
   }
-  return nodeIds;
+  const template: ReservationTemplate = {
+    workloadId,
+    namespace,
+    resources,
+    ...(labels === undefined ? {} : { labels }),
+    ...(workloadAntiAffinity === undefined ? {} : { workloadAntiAffinity }),
+  };
+  cluster.reserveAll(template, replicas);
+  return replicas.map(({ nodeId }) => nodeId);
 }
