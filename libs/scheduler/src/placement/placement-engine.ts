@@ -64,6 +64,9 @@ const MAX_SEEN = 4_096;
 /** Changed slots remembered for trees that catch up. */
 const MAX_CHANGED = 65_536;
 
+/** A part of the nodes after whose changes a copy of a twin takes less time than catching up. */
+const CHANGES_PER_COPY = 8;
+
 /** A tree, and the group of the replicas of its request, held while the tree is kept. */
 interface KeptTree {
   readonly tree: WinnerTree;
@@ -182,7 +185,7 @@ export class PlacementEngine {
       this.seen.set(signature, true);
       return [this.decideByScan(request) ?? this.refuse(signature, refuse)];
     }
-    if (known !== undefined) this.catchUp(known.tree);
+    if (known !== undefined && !this.catchUpByTwin(known.tree)) this.catchUp(known.tree);
     const kept = known ?? this.createTree(request, signature);
     return this.decideByTree(kept, count, (placed) =>
       placed === 0 ? this.refuse(signature, refuse) : refuse(),
@@ -191,6 +194,25 @@ export class PlacementEngine {
 
   private catchUp(tree: WinnerTree): void {
     tree.catchUp(this.changed.since(tree.position), this.changed.position);
+  }
+
+  /**
+   * Brings a tree that is far behind up to date by a twin, which other workloads have kept near.
+   * @returns False when the tree is near, or has no twin.
+   */
+  private catchUpByTwin(tree: WinnerTree): boolean {
+    const { plan } = tree;
+    const { slots } = this.getShape(plan.request.spread?.topology);
+    if ((this.changed.position - tree.position) * CHANGES_PER_COPY < slots.length) return false;
+    tree.findRepels();
+    if (!plan.terms.decideNothing(slots)) return false;
+    const twin = this.twins.get(toSignature(withoutWorkload(plan.request)));
+    if (twin === undefined) return false;
+    this.catchUp(twin);
+    if (!twin.plan.terms.isEmpty) return false;
+    tree.catchUpFrom(twin, this.changed.position);
+    this.work.treesCopied += 1;
+    return true;
   }
 
   private decideByTree(

@@ -44,6 +44,14 @@ export class WorkloadCounts {
     return this.total === 0;
   }
 
+  /** Lists the slots with replicas. */
+  listNodes(): Slot[] {
+    const listed: Slot[] = [];
+    const { onNode } = this;
+    for (let slot = 0; slot < onNode.length; slot += 1) if (onNode[slot] !== 0) listed.push(slot);
+    return listed;
+  }
+
   /** Returns the counts by domain of a topology; {@link NO_DOMAIN_COUNT} for nodes in none. */
   inDomains(topology: string, column: ValueColumn): Int32Array {
     const known = this.spreads.get(topology);

@@ -30,6 +30,7 @@ export class SpreadCeiling {
   /** Takes over which nodes make their domains eligible. */
   copyFrom(other: SpreadCeiling): void {
     this.eligible.set(other.eligible);
+    this.eligibleNodes.clear();
     for (const [domain, nodes] of other.eligibleNodes) this.eligibleNodes.set(domain, nodes);
   }
 

@@ -36,6 +36,8 @@ export class WinnerTree {
   private readonly seen = new Map<DomainCounts, number>();
   /** Number of affinity terms that allow every node because nothing matches them yet. */
   private openStarts = 0;
+  /** Replicas with terms that concern the request are newer than the leaves. */
+  private isRepelledAnew = false;
   /** Revision of the nodes that {@link ceiling} knows; reservations do not change its nodes. */
   private ceilingRevision = -1;
 
@@ -47,7 +49,7 @@ export class WinnerTree {
     readonly plan: RequestPlan,
     private readonly table: NodeTable,
     private readonly shape: TreeShape,
-    counts: WorkloadCounts,
+    private readonly counts: WorkloadCounts,
     private readonly work: TreeWork,
     position: number,
     twin?: WinnerTree,
@@ -63,7 +65,7 @@ export class WinnerTree {
     this.winners = new Int32Array(shape.innerCount);
     this.refreshed = new Uint8Array(shape.capacity);
     if (twin === undefined) this.rebuild();
-    else this.copyLeaves(twin, counts);
+    else this.copyLeaves(twin);
     this.ceiling?.recount();
   }
 
@@ -76,13 +78,27 @@ export class WinnerTree {
     this.plan.refresh();
     const { tried } = this;
     this.tried = [];
-    const isRepelledAnew = this.plan.terms.findRepels();
-    if (changed === undefined || isRepelledAnew) this.rebuild();
+    this.findRepels();
+    if (changed === undefined || this.isRepelledAnew) this.rebuild();
     else {
       this.refreshLeaves(tried.length === 0 ? changed : [...tried, ...changed]);
       this.ceilingRevision = this.table.nodeRevision;
       this.followCounts();
     }
+    this.ceiling?.recount();
+  }
+
+  /** Looks at the terms of replicas that are new, which {@link catchUp} heeds. */
+  findRepels(): void {
+    if (this.plan.terms.findRepels()) this.isRepelledAnew = true;
+  }
+
+  /** Brings the tree up to date as a copy of a twin, like a new tree: faster after many changes. */
+  catchUpFrom(twin: WinnerTree, position: number): void {
+    this.position = position;
+    this.plan.refresh();
+    this.tried = [];
+    this.copyLeaves(twin);
     this.ceiling?.recount();
   }
 
@@ -114,14 +130,14 @@ export class WinnerTree {
     return this.scores.byteLength + this.winners.byteLength + this.refreshed.byteLength;
   }
 
-  private copyLeaves(twin: WinnerTree, counts: WorkloadCounts): void {
+  private copyLeaves(twin: WinnerTree): void {
     this.scores.set(twin.scores);
     this.winners.set(twin.winners);
     if (twin.ceiling !== undefined) this.ceiling?.copyFrom(twin.ceiling);
     this.ceilingRevision = twin.ceilingRevision;
-    if (!counts.isEmpty) {
+    if (!this.counts.isEmpty) {
       // Domains and zones with replicas are those of the nodes with replicas.
-      const occupied = this.shape.slots.filter((slot) => (counts.onNode[slot] ?? 0) > 0);
+      const occupied = this.counts.listNodes();
       if (occupied.length * PATHS_PER_SWEEP > this.shape.innerCount) this.refreshAllWinners();
       else for (const slot of occupied) this.refreshWinnersFrom(slot);
     }
@@ -142,6 +158,7 @@ export class WinnerTree {
 
   /** Takes the counts of the terms as they are now for those that the leaves rest on. */
   private followAnew(): void {
+    this.isRepelledAnew = false;
     for (const counts of this.plan.terms.allCounts) this.seen.set(counts, counts.changes.position);
     this.openStarts = this.countOpenStarts();
   }
