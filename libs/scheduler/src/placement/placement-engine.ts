@@ -179,11 +179,13 @@ export class PlacementEngine {
     const isFull = this.ledger.terms.isFull || this.table.columns.topologyCount > MAX_TOPOLOGIES;
     if (this.isStale || isFull || this.classes !== this.table.classes) this.reset();
     if (count === 0) return [];
-    const signature = toSignature(request);
+    const ofClass = toClassSignature(request);
+    const ofLabels = toLabelSignature(request);
+    const signature = toSignature(request, ofClass, ofLabels);
     const known = this.trees.get(signature);
     if (known === undefined && count === 1 && this.seen.get(signature) === undefined) {
       this.seen.set(signature, true);
-      return [this.decideByScan(request) ?? this.refuse(signature, refuse)];
+      return [this.decideByScan(request, ofClass, ofLabels) ?? this.refuse(signature, refuse)];
     }
     if (known !== undefined && !this.catchUpByTwin(known.tree)) this.catchUp(known.tree);
     const kept = known ?? this.createTree(request, signature);
@@ -252,8 +254,12 @@ export class PlacementEngine {
     return placement;
   }
 
-  private decideByScan(request: FullRequest): Placement | undefined {
-    const plan = this.createPlan(request);
+  private decideByScan(
+    request: FullRequest,
+    ofClass: string,
+    ofLabels: string,
+  ): Placement | undefined {
+    const plan = this.createPlan(request, ofClass, ofLabels);
     const ranking = new Ranking(this.table, this.countsFor(request.workloadId), request);
     this.work.scans += 1;
     const best = scanForBest(plan, this.table, ranking);
@@ -353,9 +359,12 @@ export class PlacementEngine {
     if (!this.treesOf.has(workloadId)) this.ledger.forgetCounts(workloadId);
   }
 
-  private createPlan(request: FullRequest): RequestPlan {
-    const ofClass = toClassSignature(request);
-    const match = this.matches.getOrCreate(`${ofClass}\n${toLabelSignature(request)}`, () => {
+  private createPlan(
+    request: FullRequest,
+    ofClass: string = toClassSignature(request),
+    ofLabels: string = toLabelSignature(request),
+  ): RequestPlan {
+    const match = this.matches.getOrCreate(`${ofClass}\n${ofLabels}`, () => {
       const classScores = this.classScores.getOrCreate(
         ofClass,
         () => new ClassScores(request, this.weights, this.table.classes),

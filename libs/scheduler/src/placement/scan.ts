@@ -49,7 +49,19 @@ function scanSimple(plan: RequestPlan, table: NodeTable, ranking: Ranking): Scan
   const { match } = plan;
   const isIndexed = ranking.isFlat && match.count >= MIN_INDEXED_NODES;
   const index = isIndexed ? table.byUse : undefined;
-  if (index === undefined) scan.look(match.slots, match.count);
+  const zones = ranking.leadingZones;
+  if (zones !== undefined) {
+    // A zone with more replicas than the zone of the best node has no better node.
+    const byZone = match.slotsByZone(zones.of, zones.counts.length);
+    const countOf = (zone: number): number => zones.counts[zone] ?? 0;
+    const order = Array.from(byZone.keys()).sort((a, b) => countOf(a) - countOf(b));
+    for (const zone of order) {
+      const slots = byZone[zone] ?? match.slots;
+      const isBest =
+        scan.bestScore !== EXCLUDED && countOf(zones.of[scan.best] ?? 0) < countOf(zone);
+      if (!isBest) scan.look(slots, slots.length);
+    }
+  } else if (index === undefined) scan.look(match.slots, match.count);
   else {
     const { cpuMillis, memoryBytes } = plan.request.resources;
     for (const [size, capacity] of table.sizes.capacities.entries()) {

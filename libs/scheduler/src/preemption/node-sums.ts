@@ -343,8 +343,10 @@ export class NodeSums {
     leaving.fill(0, at, at + DIMENSIONS);
     held.fill(0, atBands, endOfBands);
     largest.fill(0, atBands * LARGEST, endOfBands * LARGEST);
+    const occupied: number[] = [];
     for (const reservation of reservations) {
       const atBand = atBands + bands.of(reservation.priority) * DIMENSIONS;
+      if (!occupied.includes(atBand)) occupied.push(atBand);
       for (let dimension = 0; dimension < DIMENSIONS; dimension += 1) {
         const amount = amountOf(reservation.resources, dimension);
         if (reservation.leaving) {
@@ -358,8 +360,9 @@ export class NodeSums {
     }
     for (let each = atBands + DIMENSIONS; each < endOfBands; each += 1)
       held[each] = (held[each] ?? 0) + (held[each - DIMENSIONS] ?? 0);
-    for (let each = atBands * LARGEST; each < endOfBands * LARGEST; each += 1)
-      if (each % LARGEST > 0) largest[each] = (largest[each] ?? 0) + (largest[each - 1] ?? 0);
+    for (const atBand of occupied)
+      for (let each = atBand * LARGEST; each < (atBand + DIMENSIONS) * LARGEST; each += 1)
+        if (each % LARGEST > 0) largest[each] = (largest[each] ?? 0) + (largest[each - 1] ?? 0);
     return index;
   }
 

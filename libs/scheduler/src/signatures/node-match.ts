@@ -20,6 +20,13 @@ export class NodeMatch {
   /** The slot that the last scan over the match has chosen. A hint: any slot is correct. */
   lastBest: Slot = 0;
   private revision = -1;
+  /** The allowed slots by zone, and what they were listed from. */
+  private zones: { readonly slots: Int32Array; readonly zoneOf: Int32Array; byZone: Int32Array[] } =
+    {
+      slots: this.slots,
+      zoneOf: this.slots,
+      byZone: [],
+    };
   private buffer = new Int32Array(0);
 
   constructor(
@@ -38,6 +45,30 @@ export class NodeMatch {
     this.listSlots();
   }
 
+  /**
+   * Returns the allowed slots by zone, in the order of the table.
+   * @param zoneOf - Zone by slot, of the same nodes as the match.
+   * @param zones - Number of zones.
+   */
+  slotsByZone(zoneOf: Int32Array, zones: number): readonly Int32Array[] {
+    const { slots, count } = this;
+    if (this.zones.slots === slots && this.zones.zoneOf === zoneOf) return this.zones.byZone;
+    const lengths = new Int32Array(zones);
+    const listed = slots.subarray(0, count);
+    for (const slot of listed) lengths[zoneOf[slot] ?? 0] = (lengths[zoneOf[slot] ?? 0] ?? 0) + 1;
+    const byZone = Array.from(lengths, (length) => new Int32Array(length));
+    lengths.fill(0);
+    for (const slot of listed) {
+      const zone = zoneOf[slot] ?? 0;
+      const position = lengths[zone] ?? 0;
+      const members = byZone[zone];
+      if (members !== undefined) members[position] = slot;
+      lengths[zone] = position + 1;
+    }
+    this.zones = { slots, zoneOf, byZone };
+    return byZone;
+  }
+
   /** Returns an array with room for all slots, whose content the next call may change. */
   borrowBuffer(): Int32Array {
     if (this.buffer.length < this.table.capacity) this.buffer = new Int32Array(this.table.capacity);
@@ -50,7 +81,7 @@ export class NodeMatch {
     const weights = [nodeAffinity, nodeAntiAffinity].filter((terms) =>
       terms.some(({ mode }) => mode === 'preferred'),
     );
-    return this.table.capacity * (1 + 4 + 4 + 4 * weights.length);
+    return this.table.capacity * (1 + 4 + 4 + 4 + 4 * weights.length);
   }
 
   private matchClasses(): void {

@@ -8,7 +8,11 @@ const NONE = '';
  * Returns a text that is equal only for requests with equal feasibility and ranking on every node.
  * Requests that differ in the order of a list may differ in the text.
  */
-export function toSignature(request: FullRequest): string {
+export function toSignature(
+  request: FullRequest,
+  ofClass: string = toClassSignature(request),
+  ofLabels: string = toLabelSignature(request),
+): string {
   const { workloadId, namespace, labels, spread, resources } = request;
   const { workloadAffinity, workloadAntiAffinity, hostPorts } = request;
   return JSON.stringify([
@@ -25,8 +29,8 @@ export function toSignature(request: FullRequest): string {
     toText(workloadAffinity),
     toText(workloadAntiAffinity),
     toText(hostPorts),
-    toClassSignature(request),
-    toLabelSignature(request),
+    ofClass,
+    ofLabels,
   ]);
 }
 

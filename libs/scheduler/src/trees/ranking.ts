@@ -51,6 +51,13 @@ export class Ranking {
     return this.spreadDomainOf === undefined ? NO_VALUE : (this.spreadDomainOf[slot] ?? NO_VALUE);
   }
 
+  /** Zones and their counts, when they are the first criterion that differs; or undefined. */
+  get leadingZones(): { readonly of: Int32Array; readonly counts: Int32Array } | undefined {
+    return this.spreadDomainOf === undefined && !this.isFlat
+      ? { of: this.zoneOf, counts: this.zoneCounts }
+      : undefined;
+  }
+
   /** Compares the ids of two nodes, the last criterion of the ranking. */
   hasSmallerId(a: Slot, b: Slot): boolean {
     return (this.rankOf[a] ?? 0) < (this.rankOf[b] ?? 0);
