@@ -1,13 +1,21 @@
 import { ReplicaStatus_Phase as Phase, type WorkloadSpec } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { errorKindOf, noTracer, type Counter, type Log, type Tracer } from '@cloudless/base';
+import {
+  errorKindOf,
+  noTracer,
+  toNodeId,
+  toReplicaId,
+  type Counter,
+  type Log,
+  type Tracer,
+} from '@cloudless/base';
 import {
   copyReplica,
   type ClusterState,
   type ClusterView,
   type Stored,
 } from '@cloudless/cluster-state';
-import type { Cluster } from '@cloudless/scheduler';
+import type { Cluster, ReplicaOnNode, Reservation } from '@cloudless/scheduler';
 import { isFinalRefusal } from '../common/commit.js';
 import { refreshReservation } from './cluster-model.js';
 import type { PendingBatch, PendingBatches } from './pending-batches.js';
@@ -123,12 +131,21 @@ export class PlacementWriter {
       batch,
       changes.map(({ replica }) => replica.value),
     );
+    let reservation: Reservation | undefined;
+    const placed: ReplicaOnNode[] = [];
     for (const { replica, outcome } of changes) {
       if ('reason' in outcome) continue;
       const { id, uid, desiredRunning } = replica.value;
-      const placed = { id, uid, desiredRunning, nominatedNodeId: '', nodeId: outcome.nodeId };
-      cluster.reserve(toReservation(context.workload, placed, template));
+      const { nodeId } = outcome;
+      // The reservations of a part differ in the replica and the node alone.
+      reservation ??= toReservation(
+        context.workload,
+        { id, uid, desiredRunning, nominatedNodeId: '', nodeId },
+        template,
+      );
+      placed.push({ replicaId: toReplicaId(id), nodeId: toNodeId(nodeId) });
     }
+    if (reservation !== undefined) cluster.reserveAll(reservation, placed);
     for (let from = 0; from < changes.length; from += MAX_PLACED_PER_COMMIT)
       this.enqueue({ ...part, changes: changes.slice(from, from + MAX_PLACED_PER_COMMIT) });
   }
