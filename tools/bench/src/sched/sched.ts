@@ -53,8 +53,8 @@ const options: SchedOptions = {
   violations,
 };
 const { run, name } = BENCHMARKS[chosen];
-// The compiler of Node.js has seen the code before the measured run.
-run({ ...options, nodes: Math.min(500, options.nodes), divisor: 50, budgetSeconds: 2 });
+// The compiler of Node.js has seen the code often before the measured run.
+run({ ...options, nodes: Math.min(1_000, options.nodes), budgetSeconds: 5 });
 const cases = run(options);
 const peer = values['peer-command'];
 
