@@ -43,6 +43,14 @@ describe('Work of a decision', () => {
     expect(cluster.figures()).toMatchObject({ scans: 1, nodesExamined: NODES / 5 });
   });
 
+  it('leaves out zones with more replicas of the workload than the zone of the best node', () => {
+    const cluster = aLargeCluster();
+    for (const index of [0, 1, 2, 3])
+      cluster.reserve(reservationFor(aRequest(), `r${index}`, `n${index}`));
+    cluster.place(aUniqueRequest(1), 1);
+    expect(cluster.figures()).toMatchObject({ scans: 1, nodesExamined: NODES / 5 });
+  });
+
   it('is one score per replica of a batch, after one per node', () => {
     const cluster = aLargeCluster();
     cluster.place(aRequest(), 50);

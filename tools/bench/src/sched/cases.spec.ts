@@ -24,9 +24,9 @@ describe('benchmarks of the scheduler', () => {
     { name: 'a required zone spread', run: runConstraints, of: 'requiredZoneSpread', max: 8 },
     { name: 'a preferred rack spread', run: runConstraints, of: 'preferredRackSpread', max: 8 },
     { name: 'node affinity', run: runConstraints, of: 'nodeAffinity', max: 8 },
-    { name: 'workload affinity', run: runConstraints, of: 'workloadAffinity', max: 12 },
+    { name: 'workload affinity', run: runConstraints, of: 'workloadAffinity', max: 8 },
     { name: 'workload anti-affinity', run: runConstraints, of: 'antiAffinity', max: 8 },
-    { name: 'replicas of lost nodes', run: runStorm, of: 'replicasReplaced', max: 60 },
+    { name: 'replicas of lost nodes', run: runStorm, of: 'replicasReplaced', max: 8 },
   ])('compute at most $max scores for each placement of $name', ({ run, of, max }) => {
     const violations = new Violations();
     const figures = run(optionsOf(violations))[of] as CaseFigures;
