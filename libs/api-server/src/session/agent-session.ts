@@ -4,6 +4,7 @@ import {
   EndpointsGoneSchema,
   ReplicaFilesChangedSchema,
   type CoordinatorMessage,
+  type DirectSender,
   type Hello,
   type OpenTunnel,
   type Order,
@@ -15,7 +16,7 @@ import type { ApiCaller } from '../access/caller.js';
 import type { ApiServerDeps } from '../ports.js';
 import { createCoordinatorsMessage } from './known-coordinators.js';
 import { negotiateProtocol } from './node-admission.js';
-import { createOrderMessage } from './order-encoder.js';
+import { createOrderMessage, encodeOrder } from './order-encoder.js';
 import type { OrderMetrics } from './order-metrics.js';
 import { OrderTracker } from './order-tracker.js';
 import {
@@ -69,13 +70,24 @@ export class AgentSession {
   /** Replicas of the agent that no record assigns to its node. */
   private readonly orphans: OrphanTracker;
   private isAdmitted = false;
+  /** Sends orders without the pipeline of the call; undefined when the call has none. */
+  private readonly directSender: DirectSender | undefined;
   private readonly caller: ApiCaller;
 
   constructor(
     private readonly deps: AgentSessionDeps,
     private readonly metrics: OrderMetrics,
-    { hello, caller }: { readonly hello: Hello; readonly caller: ApiCaller },
+    {
+      hello,
+      caller,
+      directSender,
+    }: {
+      readonly hello: Hello;
+      readonly caller: ApiCaller;
+      readonly directSender?: DirectSender | undefined;
+    },
   ) {
+    this.directSender = directSender;
     this.caller = caller;
     this.nodeId = hello.nodeId;
     this.id = randomHex(deps.random, 16);
@@ -244,14 +256,27 @@ export class AgentSession {
 
   private pushOrder(order: Order): void {
     this.metrics.recordSent(this, order);
-    this.outbox.push(
-      `order/${order.replicaId}`,
-      create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
-    );
+    if (!this.outbox.sendDirectly(() => this.sendEncoded(order)))
+      this.outbox.push(`order/${order.replicaId}`, {
+        $typeName: CoordinatorMessageSchema.typeName,
+        message: { case: 'order', value: order },
+      });
     const { replicaId, order: content } = order;
     // The order is sent again, or to a new session, after the proxies have applied the removal.
     if (content.case === 'stop' && content.value.awaitEndpointsGone !== undefined)
       if (this.deps.network.isGone(replicaId)) this.sendEndpointsGone(replicaId);
+  }
+
+  /** @returns False when the order has to wait in the outbox, or may not be sent. */
+  private sendEncoded(order: Order): boolean {
+    if (this.directSender === undefined || !maySendOrders(this.deps.state)) return false;
+    let bytes: Uint8Array;
+    try {
+      bytes = encodeOrder(order);
+    } catch {
+      return false; // the call fails when it sends the order, as with any message
+    }
+    return this.directSender.send(bytes);
   }
 
   /** Notifies the agent that files of a replica have a new version. */

@@ -20,11 +20,16 @@ const writer = new MessageWriter();
 /** The encoded templates of the versions in use. A stored template does not change. */
 const templates = new WeakMap<WorkloadSpec, Uint8Array>();
 
+/** Creates the message of an order for a binary call, with the bytes of {@link encodeOrder}. */
+export function createOrderMessage(order: Order): CoordinatorMessage {
+  return createEncodedMessage(CoordinatorMessageSchema, encodeOrder(order));
+}
+
 /**
  * Encodes a message with an order, to the same bytes as the generic encoder, which takes ten times as
  * long. The replicas of a version have the same template, so each template is encoded once.
  */
-export function createOrderMessage(order: Order): CoordinatorMessage {
+export function encodeOrder(order: Order): Uint8Array {
   // Before anything is written: an error leaves no part of a message in the writer.
   if (order.order.case === 'start' && order.order.value.spec !== undefined)
     encodeTemplate(order.order.value.spec);
@@ -36,7 +41,7 @@ export function createOrderMessage(order: Order): CoordinatorMessage {
   writeContent(order);
   writer.unknown(order.$unknown);
   writer.end(start);
-  return createEncodedMessage(CoordinatorMessageSchema, writer.finish());
+  return writer.finish();
 }
 
 function writeContent({ order }: Order): void {

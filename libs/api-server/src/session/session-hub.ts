@@ -7,9 +7,11 @@ import {
   NodeStatus_Phase as NodePhase,
   RenewLeaseResponseSchema,
   WelcomeSchema,
+  directSenderKey,
   isBinaryCall,
   type AgentMessage,
   type CoordinatorMessage,
+  type DirectSender,
   type HeartbeatRequest,
   type HeartbeatResponse,
   type Goodbye,
@@ -136,7 +138,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     await admitNode(this.deps, hello.value);
     if (this.isClosed) throw createClosingError();
     this.rollbackDetector.checkHello(hello.value);
-    const session = this.openSession(hello.value, caller);
+    const session = this.openSession(hello.value, caller, context.values.get(directSenderKey));
     nodes.updateStatus(session.nodeId, hello.value.conditions);
     const connection = this.deps.getConnection(context);
     const unsubscribes = [
@@ -219,11 +221,15 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   }
 
   /** Opens a session, which ends an older session of the same node. */
-  private openSession(hello: Hello, caller: ApiCaller): AgentSession {
+  private openSession(
+    hello: Hello,
+    caller: ApiCaller,
+    directSender: DirectSender | undefined,
+  ): AgentSession {
     const older = this.sessions.get(hello.nodeId);
     if (older !== undefined) this.endSession(older);
     const deps = { ...this.deps, runningTimeMs: () => this.deps.clock.now() - this.lateMs };
-    const session = new AgentSession(deps, this.orderMetrics, { hello, caller });
+    const session = new AgentSession(deps, this.orderMetrics, { hello, caller, directSender });
     this.sessions.set(session.nodeId, session);
     return session;
   }

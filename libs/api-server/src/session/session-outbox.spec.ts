@@ -26,4 +26,33 @@ describe('SessionOutbox', () => {
     outbox.push('e', 'after close');
     expect({ read, size: outbox.size }).toEqual({ read: ['b1', 'a2', 'd1'], size: 0 });
   });
+
+  it('sends directly only while the reader waits, so that no message overtakes another', async () => {
+    const clock = new ManualClock();
+    const outbox = new SessionOutbox<string>();
+    const read: string[] = [];
+    const trySend = (text: string): boolean =>
+      outbox.sendDirectly(() => {
+        read.push(text);
+        return true;
+      });
+    const signal = new AbortController();
+    const before = trySend('before the reader');
+    const reading = (async () => {
+      for await (const message of outbox.drain(signal.signal)) read.push(message);
+    })();
+    await clock.advance(0);
+    const waiting = trySend('direct');
+    outbox.push('a', 'pushed');
+    const behindPushed = trySend('would overtake');
+    await clock.advance(0);
+    const again = trySend('direct again');
+    signal.abort();
+    const aborted = trySend('after the abort');
+    await reading;
+    expect({ before, waiting, behindPushed, again, aborted }).toEqual({
+      ...{ before: false, waiting: true, behindPushed: false, again: true, aborted: false },
+    });
+    expect(read).toEqual(['direct', 'pushed', 'direct again']);
+  });
 });

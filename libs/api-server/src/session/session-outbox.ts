@@ -17,12 +17,29 @@ export class SessionOutbox<Message> {
   /** Ends the wait of {@link drain}; undefined while nothing waits. */
   private wake: (() => void) | undefined;
   private closed = false;
+  /** See {@link sendDirectly}. */
+  private isReaderWaiting = false;
 
   /** Adds a message. Without effect after {@link close}. */
   push(key: string, message: Message): void {
     if (this.closed) return;
     this.waiting.delete(key);
     this.waiting.set(key, message);
+    this.wakeReader();
+  }
+
+  /**
+   * Sends a message without {@link drain}, when its reader has passed on all earlier messages and
+   * waits for the next one.
+   * @param send - Returns false when the message was not sent.
+   * @returns False when the message was not sent: it has to be pushed.
+   */
+  sendDirectly(send: () => boolean): boolean {
+    return this.isReaderWaiting && send();
+  }
+
+  private wakeReader(): void {
+    this.isReaderWaiting = false;
     this.wake?.();
   }
 
@@ -39,7 +56,7 @@ export class SessionOutbox<Message> {
   /** Ends {@link drain}. Waiting messages are not sent. */
   close(): void {
     this.closed = true;
-    this.wake?.();
+    this.wakeReader();
   }
 
   /**
@@ -47,7 +64,7 @@ export class SessionOutbox<Message> {
    * signal is aborted.
    */
   async *drain(signal: StopSignal): AsyncGenerator<Message> {
-    const onAbort = (): void => this.wake?.();
+    const onAbort = (): void => this.wakeReader();
     signal.addEventListener('abort', onAbort);
     try {
       while (!this.closed && !signal.aborted) {
@@ -59,6 +76,7 @@ export class SessionOutbox<Message> {
         if (this.waiting.size === 0)
           await new Promise<void>((resolve) => {
             this.wake = resolve;
+            this.isReaderWaiting = true;
           });
         this.wake = undefined;
       }

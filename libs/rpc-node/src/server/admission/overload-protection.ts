@@ -12,6 +12,7 @@ import { CallAdmission } from './call-admission.js';
 import { OverloadDetector } from './overload-detector.js';
 import { ResponsePacer, resetCall } from './response-pacing.js';
 import { readAhead } from './read-ahead.js';
+import type { DirectWrites } from './direct-writes.js';
 import { toPeerKey } from './peer-key.js';
 import { StreamLimiter } from './stream-limiter.js';
 import { EventLoopQuota } from './event-loop-quota.js';
@@ -38,6 +39,7 @@ export interface IncomingCall {
   readonly signal: AbortSignal;
   /** Ends the call with an error that the client receives. */
   readonly control: CallCanceller;
+  readonly directWrites: DirectWrites;
   /** Undefined when the server has no `authorize`, and for a call that is refused. */
   readonly caller?: Caller | undefined;
 }
@@ -197,6 +199,8 @@ export class OverloadProtection {
    */
   paceResponse(body: AsyncIterable<Uint8Array>, call: IncomingCall): AsyncIterable<Uint8Array> {
     const { handler, connection } = call;
+    // Each message of an interleaved stream waits for its quota.
+    const { interleaved } = this.classify(handler.method);
     const unread = this.unreadResponses.track(this.getPrincipal(call), () => {
       call.control.cancel(
         createError('SLOW_READER', 'too many responses are unread on the server; read them faster'),
@@ -208,6 +212,7 @@ export class OverloadProtection {
       rpc: handler.method.name,
       connectionId: connection?.id,
       unread,
+      directWrites: interleaved ? undefined : call.directWrites,
     });
   }
 

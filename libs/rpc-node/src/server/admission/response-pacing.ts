@@ -3,6 +3,7 @@ import type { Clock, Log, Timer } from '@cloudless/base';
 import type { CallCanceller } from '../transport/call-lifetimes.js';
 import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
 import type { TrackedBytes } from './byte-budget.js';
+import type { DirectWrites } from './direct-writes.js';
 import { createError } from './retryable-error.js';
 
 export interface ResponsePacerSettings {
@@ -27,6 +28,8 @@ export interface PacedCall {
   readonly control: CallCanceller;
   /** Counts the bytes that wait for the client. */
   readonly unread: TrackedBytes;
+  /** Opened while the body waits for its next chunk; absent: the body alone is written. */
+  readonly directWrites?: DirectWrites | undefined;
 }
 
 /**
@@ -47,26 +50,38 @@ export class ResponsePacer {
 
   /** Passes a response body on in pieces, at the speed of its reader. */
   async *pace(body: AsyncIterable<Uint8Array>, call: PacedCall): AsyncIterable<Uint8Array> {
-    const { unread } = call;
+    const { unread, directWrites } = call;
     let timer: Timer | undefined;
     call.response.once('close', () => {
       timer?.cancel();
       unread.release();
+      directWrites?.close();
     });
     const startTimeout = (): void => {
       timer?.cancel();
       if (!isClosed(call)) timer = this.setSlowReaderTimer(call, (next) => (timer = next));
     };
     let heldBytes = 0;
+    const hold = (bytes: number): void => {
+      unread.add(bytes - heldBytes); // the previous chunk has been read
+      heldBytes = bytes;
+    };
+    const writeDirectly = (bytes: Uint8Array): boolean => {
+      if (!hasRoom(call, bytes.byteLength)) return false;
+      hold(bytes.byteLength); // may end this call
+      return !isClosed(call) && writeToStream(call, bytes);
+    };
     for await (const chunk of body) {
-      unread.add(chunk.byteLength - heldBytes); // the previous chunk has been read
-      heldBytes = chunk.byteLength;
+      directWrites?.close();
+      hold(chunk.byteLength);
       for (let from = 0; from < chunk.byteLength; from += PIECE_BYTES) {
         startTimeout();
         yield chunk.subarray(from, from + PIECE_BYTES);
         timer?.cancel();
       }
+      directWrites?.open(writeDirectly);
     }
+    directWrites?.close();
     // Node holds the last bytes until the client reads them, so the timeout runs on
     startTimeout();
   }
@@ -100,6 +115,26 @@ export function resetCall({ request, response }: Pick<PacedCall, 'request' | 're
   if ('stream' in request) request.stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   else request.socket.destroy();
   response.destroy();
+}
+
+/**
+ * Returns true when the stream takes the bytes without a wait for the client: a write of the body
+ * would return at once, and its slow-reader timeout would be cancelled at once.
+ */
+function hasRoom({ request }: PacedCall, bytes: number): boolean {
+  if (!('stream' in request)) return false;
+  const { stream } = request;
+  return (
+    stream.writable &&
+    !stream.closed &&
+    !stream.writableNeedDrain &&
+    stream.writableLength + bytes < stream.writableHighWaterMark
+  );
+}
+
+function writeToStream({ request }: PacedCall, bytes: Uint8Array): boolean {
+  if ('stream' in request) request.stream.write(bytes);
+  return 'stream' in request;
 }
 
 function isClosed({ request, response }: PacedCall): boolean {

@@ -5,6 +5,7 @@ import {
   AgentMessageSchema,
   CoordinatorMessageSchema,
   CoordinatorService,
+  directSenderKey,
   type AgentMessage,
   type CoordinatorMessage,
 } from '@cloudless/api';
@@ -146,5 +147,67 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
     }
     await call(once, [hello('a')], headers);
     expect(signal?.aborted).toBe(true);
+  });
+});
+
+describe('a message that a handler sends directly', () => {
+  const encode = (text: string): Uint8Array => toBinary(CoordinatorMessageSchema, welcome(text));
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+  it('arrives between the messages that the handler yields before and after', async () => {
+    const sent: (boolean | undefined)[] = [];
+    async function* mixed(
+      _messages: AsyncIterable<AgentMessage>,
+      { values }: HandlerContext,
+    ): AsyncGenerator<CoordinatorMessage> {
+      const sender = values.get(directSenderKey);
+      sent.push(sender?.send(encode('too early')));
+      yield welcome('a');
+      await turn();
+      sent.push(sender?.send(encode('b')), sender?.send(encode('c')));
+      yield welcome('d');
+    }
+    const { fields, texts } = await call(mixed, [hello('x')]);
+    expect({ sent, texts }).toEqual({ sent: [false, true, true], texts: ['a', 'b', 'c', 'd'] });
+    expect(fields['grpc-status']).toBe('0');
+  });
+
+  it('is not sent while the client does not read, nor after the end of the call', async () => {
+    let results: readonly boolean[] = [];
+    let sendLate = (): boolean | undefined => undefined;
+    async function* flood(
+      _messages: AsyncIterable<AgentMessage>,
+      { values }: HandlerContext,
+    ): AsyncGenerator<CoordinatorMessage> {
+      const sender = values.get(directSenderKey);
+      sendLate = () => sender?.send(encode('late'));
+      yield welcome('a');
+      await turn();
+      results = Array.from(
+        { length: 1_000 },
+        () => sender?.send(encode('x'.repeat(1_000))) ?? false,
+      );
+      yield welcome('z');
+    }
+    const { texts } = await call(flood, [hello('x')]);
+    const accepted = results.indexOf(false);
+    // Node holds at most the high-water mark of a stream, 16 or 64 KiB.
+    expect(accepted).toBeGreaterThan(10);
+    expect(accepted).toBeLessThan(66);
+    expect(results.slice(accepted)).not.toContain(true);
+    expect([texts.length, texts.at(-1), sendLate()]).toEqual([accepted + 2, 'z', false]);
+  });
+
+  it('has no sender in a call that Connect serves', async () => {
+    let sender: unknown = 'none';
+    async function* probe(
+      _messages: AsyncIterable<AgentMessage>,
+      { values }: HandlerContext,
+    ): AsyncGenerator<CoordinatorMessage> {
+      sender = values.get(directSenderKey);
+      yield welcome('a');
+    }
+    await call(probe, [hello('x')], { 'grpc-timeout': '30S' });
+    expect(sender).toBeUndefined();
   });
 });

@@ -24,7 +24,9 @@ import {
   type UniversalServerResponse,
 } from '@connectrpc/connect/protocol';
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc';
+import { directSenderKey } from '@cloudless/api';
 import { definedFields } from '@cloudless/base';
+import { directWritesKey } from '../admission/direct-writes.js';
 import { ENVELOPE_HEAD_BYTES } from './error-responses.js';
 
 /** An implementation of a stream in both directions. */
@@ -125,6 +127,11 @@ async function serveStream(
     ...definedFields({ contextValues: request.contextValues }),
   });
   const { responseHeader: header, responseTrailer: trailer } = context;
+  const directWrites = context.values.get(directWritesKey);
+  if (directWrites !== undefined)
+    context.values.set(directSenderKey, {
+      send: (bytes) => directWrites.write(encodeEnvelope(bytes)),
+    });
   const invoke = async (incoming: UnaryRequest | StreamRequest): Promise<StreamResponse> => ({
     ...{ stream: true, method: method as DescMethodBiDiStreaming, service, header, trailer },
     message: implement(incoming.message as AsyncIterable<Message>, {
@@ -262,7 +269,11 @@ function readLength(envelope: Uint8Array): number {
 
 /** @param message - May be an object with some fields of a message, as Connect allows. */
 function encodeMessage(schema: DescMessage, message: Message): Uint8Array {
-  const bytes = toBinary(schema, create(schema, message));
+  return encodeEnvelope(toBinary(schema, create(schema, message)));
+}
+
+/** Returns a copy of an encoded message behind its flags and its length. */
+function encodeEnvelope(bytes: Uint8Array): Uint8Array {
   const envelope = Buffer.allocUnsafe(ENVELOPE_HEAD_BYTES + bytes.byteLength);
   envelope[0] = 0;
   envelope.writeUInt32BE(bytes.byteLength, 1);

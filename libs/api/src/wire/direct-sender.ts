@@ -1,0 +1,26 @@
+import { createContextKey, type ContextKey } from '@connectrpc/connect';
+
+/**
+ * Sends messages of a response stream at once, while the client reads as fast as the server sends.
+ * A message that the handler of a stream yields passes the generators and promises of every
+ * interceptor, which costs more than its encoding.
+ */
+export interface DirectSender {
+  /**
+   * Sends one message after all messages that the handler has yielded so far. May only be called
+   * while the reader of the handler waits for its next message: otherwise a message that was
+   * yielded and not yet written would come after this one.
+   * @param bytes - The message in the binary format.
+   * @returns False when the message was not sent, because the stream has ended or has unread bytes:
+   *   the handler has to yield the message, and so waits for the client.
+   */
+  send(bytes: Uint8Array): boolean;
+}
+
+/**
+ * Context value of a stream in both directions whose messages may be sent directly. Undefined in
+ * all other calls.
+ */
+export const directSenderKey: ContextKey<DirectSender | undefined> = createContextKey<
+  DirectSender | undefined
+>(undefined, { description: 'direct sender of the call' });

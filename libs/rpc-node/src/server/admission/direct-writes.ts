@@ -1,0 +1,28 @@
+import { createContextKey, type ContextKey } from '@connectrpc/connect';
+
+/**
+ * Writes bytes to a response beside its body, while the body waits for its next chunk and the client
+ * has few unread bytes. Closed until the first chunk of the body has been written.
+ */
+export class DirectWrites {
+  private target: ((bytes: Uint8Array) => boolean) | undefined;
+
+  /** Allows writes until {@link close}: all chunks of the body so far are written. */
+  open(target: (bytes: Uint8Array) => boolean): void {
+    this.target = target;
+  }
+
+  close(): void {
+    this.target = undefined;
+  }
+
+  /** @returns False when nothing was written. */
+  write(bytes: Uint8Array): boolean {
+    return this.target?.(bytes) ?? false;
+  }
+}
+
+/** Context value of each call of a server. */
+export const directWritesKey: ContextKey<DirectWrites | undefined> = createContextKey<
+  DirectWrites | undefined
+>(undefined, { description: 'direct writes of the call' });
