@@ -35,7 +35,7 @@ import { SessionOutbox } from './session-outbox.js';
  */
 export const RESEND_MS = 1_000;
 
-/** Dependencies of a session; its other input is the Hello. */
+/** Dependencies of a session; its other input is {@link AgentSessionInit}. */
 export interface AgentSessionDeps extends Pick<
   ApiServerDeps,
   'state' | 'clock' | 'log' | 'random' | 'network'
@@ -45,6 +45,14 @@ export interface AgentSessionDeps extends Pick<
    * sent meanwhile has not been read yet.
    */
   readonly runningTimeMs: () => number;
+}
+
+/** What begins a session. */
+export interface AgentSessionInit {
+  readonly hello: Hello;
+  readonly caller: ApiCaller;
+  /** Undefined when the call cannot send directly. */
+  readonly directSender: DirectSender | undefined;
 }
 
 /** State of the session of one connected agent: its inventory, orders and outgoing messages. */
@@ -77,15 +85,7 @@ export class AgentSession {
   constructor(
     private readonly deps: AgentSessionDeps,
     private readonly metrics: OrderMetrics,
-    {
-      hello,
-      caller,
-      directSender,
-    }: {
-      readonly hello: Hello;
-      readonly caller: ApiCaller;
-      readonly directSender?: DirectSender | undefined;
-    },
+    { hello, caller, directSender }: AgentSessionInit,
   ) {
     this.directSender = directSender;
     this.caller = caller;

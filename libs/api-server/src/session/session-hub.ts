@@ -11,7 +11,6 @@ import {
   isBinaryCall,
   type AgentMessage,
   type CoordinatorMessage,
-  type DirectSender,
   type HeartbeatRequest,
   type HeartbeatResponse,
   type Goodbye,
@@ -27,10 +26,9 @@ import { CloudlessError, errorFields, type Timer } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { FilesChangedSender } from '../files/file-changes.js';
 import { CallAccess } from '../access/call-access.js';
-import type { ApiCaller } from '../access/caller.js';
 import { RenewalRequests } from '../identity/renewal-requests.js';
 import type { ApiServerDeps } from '../ports.js';
-import { AgentSession, RESEND_MS } from './agent-session.js';
+import { AgentSession, RESEND_MS, type AgentSessionInit } from './agent-session.js';
 import { admitNode, createClosingError, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
 import { announcesCoordinator } from './known-coordinators.js';
@@ -138,7 +136,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     await admitNode(this.deps, hello.value);
     if (this.isClosed) throw createClosingError();
     this.rollbackDetector.checkHello(hello.value);
-    const session = this.openSession(hello.value, caller, context.values.get(directSenderKey));
+    const directSender = context.values.get(directSenderKey);
+    const session = this.openSession({ hello: hello.value, caller, directSender });
     nodes.updateStatus(session.nodeId, hello.value.conditions);
     const connection = this.deps.getConnection(context);
     const unsubscribes = [
@@ -221,15 +220,11 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   }
 
   /** Opens a session, which ends an older session of the same node. */
-  private openSession(
-    hello: Hello,
-    caller: ApiCaller,
-    directSender: DirectSender | undefined,
-  ): AgentSession {
-    const older = this.sessions.get(hello.nodeId);
+  private openSession(init: AgentSessionInit): AgentSession {
+    const older = this.sessions.get(init.hello.nodeId);
     if (older !== undefined) this.endSession(older);
     const deps = { ...this.deps, runningTimeMs: () => this.deps.clock.now() - this.lateMs };
-    const session = new AgentSession(deps, this.orderMetrics, { hello, caller, directSender });
+    const session = new AgentSession(deps, this.orderMetrics, init);
     this.sessions.set(session.nodeId, session);
     return session;
   }

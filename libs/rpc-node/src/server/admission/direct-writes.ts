@@ -1,5 +1,3 @@
-import { createContextKey, type ContextKey } from '@connectrpc/connect';
-
 /**
  * Writes bytes to a response beside its body, while the body waits for its next chunk and the client
  * has few unread bytes. Closed until the first chunk of the body has been written.
@@ -21,8 +19,3 @@ export class DirectWrites {
     return this.target?.(bytes) ?? false;
   }
 }
-
-/** Context value of each call of a server. */
-export const directWritesKey: ContextKey<DirectWrites | undefined> = createContextKey<
-  DirectWrites | undefined
->(undefined, { description: 'direct writes of the call' });

@@ -12,7 +12,6 @@ import { CallAdmission } from './call-admission.js';
 import { OverloadDetector } from './overload-detector.js';
 import { ResponsePacer, resetCall } from './response-pacing.js';
 import { readAhead } from './read-ahead.js';
-import type { DirectWrites } from './direct-writes.js';
 import { toPeerKey } from './peer-key.js';
 import { StreamLimiter } from './stream-limiter.js';
 import { EventLoopQuota } from './event-loop-quota.js';
@@ -39,7 +38,6 @@ export interface IncomingCall {
   readonly signal: AbortSignal;
   /** Ends the call with an error that the client receives. */
   readonly control: CallCanceller;
-  readonly directWrites: DirectWrites;
   /** Undefined when the server has no `authorize`, and for a call that is refused. */
   readonly caller?: Caller | undefined;
 }
@@ -212,7 +210,7 @@ export class OverloadProtection {
       rpc: handler.method.name,
       connectionId: connection?.id,
       unread,
-      directWrites: interleaved ? undefined : call.directWrites,
+      directWrites: interleaved ? undefined : call.control.directWrites,
     });
   }
 

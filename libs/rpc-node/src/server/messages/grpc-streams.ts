@@ -26,7 +26,7 @@ import {
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc';
 import { directSenderKey } from '@cloudless/api';
 import { definedFields } from '@cloudless/base';
-import { directWritesKey } from '../admission/direct-writes.js';
+import { callCancellerKey } from '../transport/call-lifetimes.js';
 import { ENVELOPE_HEAD_BYTES } from './error-responses.js';
 
 /** An implementation of a stream in both directions. */
@@ -127,7 +127,7 @@ async function serveStream(
     ...definedFields({ contextValues: request.contextValues }),
   });
   const { responseHeader: header, responseTrailer: trailer } = context;
-  const directWrites = context.values.get(directWritesKey);
+  const directWrites = context.values.get(callCancellerKey)?.directWrites;
   if (directWrites !== undefined)
     context.values.set(directSenderKey, {
       send: (bytes) => directWrites.write(encodeEnvelope(bytes)),

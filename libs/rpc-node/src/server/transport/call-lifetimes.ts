@@ -6,6 +6,7 @@ import {
 } from '@connectrpc/connect';
 import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import { toConnectError } from '@cloudless/api';
+import { DirectWrites } from '../admission/direct-writes.js';
 import { createError } from '../admission/retryable-error.js';
 import { AbortableCall } from './abortable-call.js';
 import { callerKey, type Caller } from './call-authorization.js';
@@ -17,8 +18,9 @@ export interface CallLifetimesSettings {
   readonly unaryDeadlineMs: number;
 }
 
-/** Aborts a call from outside of its handler. */
+/** Aborts a call from outside of its handler, or writes to its response. */
 export class CallCanceller {
+  readonly directWrites = new DirectWrites();
   private reason: ConnectError | undefined;
   private listener: ((reason: ConnectError) => void) | undefined;
 

@@ -12,7 +12,6 @@ import type {
   OverloadProtection,
   IncomingCall,
 } from '../admission/overload-protection.js';
-import { DirectWrites, directWritesKey } from '../admission/direct-writes.js';
 import { withInputErrors } from '../messages/input-errors.js';
 import { inspectBody } from '../messages/inspect-body.js';
 import { allowsGet, toPostRequest, type PostRequest } from '../messages/plain-requests.js';
@@ -73,10 +72,8 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
   ) => {
     enforceBodyTimeout(settings, handler, request, response);
     const control = new CallCanceller();
-    const directWrites = new DirectWrites();
     const contextValues = createContextValues()
       .set(connectionKey, connection)
-      .set(directWritesKey, directWrites)
       .set(callCancellerKey, control);
     try {
       const universal = universalRequestFromNodeRequest(
@@ -103,7 +100,6 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         header,
         signal,
         control,
-        directWrites,
         caller: authorization.caller,
       };
       if (authorization.refusal !== undefined && !isCall(call, post)) {
