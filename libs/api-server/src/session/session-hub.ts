@@ -302,7 +302,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
         // Messages of a replaced session are dropped: those of the newer session are more recent.
         if (!this.isCurrent(session)) break;
         this.renewLease(session);
-        await this.handleMessage(session, item.value);
+        const handled = this.handleMessage(session, item.value);
+        if (handled !== undefined) await handled;
       }
     } catch (reason) {
       this.deps.log.debug('session ended', { nodeId: session.nodeId, ...errorFields(reason) });
@@ -311,19 +312,19 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     incoming.return?.().catch(() => undefined);
   }
 
-  private async handleMessage(session: AgentSession, { message }: AgentMessage): Promise<void> {
-    const { nodeId } = session;
+  /** @returns Undefined when the message is handled already. */
+  private handleMessage(session: AgentSession, received: AgentMessage): Promise<void> | undefined {
+    const [{ nodeId }, { message }] = [session, received];
     switch (message.case) {
       case 'inventory':
         for (const report of message.value.replicas) {
           session.inventory?.set(report.replicaId, report);
           this.handleReport(session, report);
         }
-        if (message.value.last) await this.completeInventory(session);
-        return;
+        return message.value.last ? this.completeInventory(session) : undefined;
       case 'report':
         this.handleReport(session, message.value);
-        return;
+        return undefined;
       case 'usage':
         this.deps.nodes.updateStatus(nodeId, message.value.conditions, message.value);
         return;

@@ -7,6 +7,7 @@ import { AdminService } from '../gen/cloudless/api/admin_pb.js';
 import { AgentService } from '../gen/cloudless/api/agent_service_pb.js';
 import { CoordinatorService } from '../gen/cloudless/api/coordinator_service_pb.js';
 import { dropUnusedRules } from './unused-rules.js';
+import { mapStream } from './map-stream.js';
 import { describeViolation } from './violation-text.js';
 import { findMalformedTimes } from './well-formed-times.js';
 
@@ -95,12 +96,12 @@ export function createValidationInterceptor(services: readonly DescService[] = [
 }
 
 /** Passes the messages of a stream on, and fails at the first invalid message. */
-async function* validateEach<Item extends Message>(
+function validateEach<Item extends Message>(
   schema: DescMessage,
   items: AsyncIterable<Item>,
-): AsyncGenerator<Item> {
-  for await (const item of items) {
+): AsyncIterable<Item> {
+  return mapStream(items, (item) => {
     validateMessage(schema, item);
-    yield item;
-  }
+    return item;
+  });
 }

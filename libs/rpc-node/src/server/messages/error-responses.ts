@@ -17,6 +17,12 @@ const GRPC_WEB_TRAILER = 0b1000_0000;
 /** 1 byte of flags and 4 bytes of length. */
 export const ENVELOPE_HEAD_BYTES = 5;
 
+/** Returns the length of the message that the head of an envelope names. */
+export function readEnvelopeLength(head: Uint8Array): number {
+  const [second, third, fourth] = [head[2] ?? 0, head[3] ?? 0, head[4] ?? 0];
+  return (head[1] ?? 0) * 0x1000000 + ((second << 16) | (third << 8) | fourth);
+}
+
 /**
  * Corrects the error of a response of Connect, in the encoding of its protocol. A stream of Connect
  * whose end is compressed is not corrected. Encodes `grpc-message` by {@link setGrpcStatus}.

@@ -24,10 +24,10 @@ import {
   type UniversalServerResponse,
 } from '@connectrpc/connect/protocol';
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc';
-import { directSenderKey } from '@cloudless/api';
+import { directSenderKey, mapStream } from '@cloudless/api';
 import { definedFields } from '@cloudless/base';
 import { callCancellerKey } from '../transport/call-lifetimes.js';
-import { ENVELOPE_HEAD_BYTES } from './error-responses.js';
+import { ENVELOPE_HEAD_BYTES, readEnvelopeLength } from './error-responses.js';
 
 /** An implementation of a stream in both directions. */
 type StreamImplementation = (
@@ -243,28 +243,22 @@ class EncodedOutput implements AsyncIterator<Uint8Array> {
 }
 
 /** Parses a body of which every chunk is one message without compression, as `inspectBody` yields. */
-async function* parseMessages(
+function parseMessages(
   schema: DescMessage,
   chunks: AsyncIterable<Uint8Array>,
-): AsyncGenerator<Message> {
-  for await (const chunk of chunks) {
-    const bytes = chunk.subarray(ENVELOPE_HEAD_BYTES);
-    if (chunk.byteLength < ENVELOPE_HEAD_BYTES || readLength(chunk) !== bytes.byteLength)
+): AsyncIterable<Message> {
+  return mapStream(chunks, (chunk) => {
+    const length = chunk.byteLength - ENVELOPE_HEAD_BYTES;
+    if (length < 0 || readEnvelopeLength(chunk) !== length)
       throw new ConnectError('protocol error: incomplete envelope', Code.InvalidArgument);
-    let message: Message;
     try {
-      message = fromBinary(schema, bytes);
+      return fromBinary(schema, chunk.subarray(ENVELOPE_HEAD_BYTES));
     } catch (reason) {
       // As Connect: `inputErrorInterceptor` explains the error.
       const text = reason instanceof Error ? reason.message : String(reason);
       throw new ConnectError(`parse binary: ${text}`, Code.Internal);
     }
-    yield message;
-  }
-}
-
-function readLength(envelope: Uint8Array): number {
-  return new DataView(envelope.buffer, envelope.byteOffset).getUint32(1);
+  });
 }
 
 /** @param message - May be an object with some fields of a message, as Connect allows. */

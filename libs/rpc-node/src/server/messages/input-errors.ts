@@ -1,7 +1,7 @@
 import type { DescMessage } from '@bufbuild/protobuf';
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
 import type { UniversalHandler, UniversalHandlerFn } from '@connectrpc/connect/protocol';
-import { toConnectError, toErrorKind } from '@cloudless/api';
+import { mapStream, toConnectError, toErrorKind } from '@cloudless/api';
 import { CloudlessError, type ErrorKind, type ErrorReason } from '@cloudless/base';
 import { explainEnumError } from './enum-errors.js';
 import { correctErrorOf } from './error-responses.js';
@@ -28,15 +28,16 @@ export const inputErrorInterceptor: Interceptor = (next) => (request) => {
   return next({ ...request, message: withParseErrors(request.message, input) });
 };
 
-async function* withParseErrors<Item>(
+function withParseErrors<Item>(
   messages: AsyncIterable<Item>,
   input: DescMessage,
-): AsyncGenerator<Item> {
-  try {
-    yield* messages;
-  } catch (reason) {
-    throw (reason instanceof ConnectError ? correctInputError(input, reason) : undefined) ?? reason;
-  }
+): AsyncIterable<Item> {
+  return mapStream(
+    messages,
+    (message) => message,
+    (reason) =>
+      (reason instanceof ConnectError ? correctInputError(input, reason) : undefined) ?? reason,
+  );
 }
 
 /** Returns the corrected error; undefined for an error that needs no correction. */

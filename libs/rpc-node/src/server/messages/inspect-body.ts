@@ -2,6 +2,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { createError } from '../admission/retryable-error.js';
 import { COMPRESSIONS } from './compressions.js';
+import { ENVELOPE_HEAD_BYTES, readEnvelopeLength } from './error-responses.js';
 import { countBinaryParts, countJsonParts } from './message-parts.js';
 
 /** Limits of one request message. */
@@ -110,8 +111,6 @@ async function* inspectMessage(
     yield await inspect(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks));
 }
 
-/** 1 byte of flags and 4 bytes of length. */
-const ENVELOPE_HEAD_BYTES = 5;
 /** Flag of a compressed message. */
 const COMPRESSED = 0b1;
 
@@ -123,7 +122,7 @@ interface StreamEncoding {
 }
 
 /** Inspects a body of enveloped messages: flags, length, data. Decompresses the messages. */
-async function* inspectEnvelopes(
+function inspectEnvelopes(
   source: AsyncIterable<Uint8Array>,
   streamEncoding: StreamEncoding,
   limits: MessageLimits,
@@ -131,29 +130,97 @@ async function* inspectEnvelopes(
 ): AsyncIterable<Uint8Array> {
   const { encoding } = streamEncoding;
   const compression = COMPRESSIONS.find(({ name }) => name === encoding);
-  const pending = new PendingBytes();
-  for await (const chunk of source) {
-    pending.push(chunk);
-    for (;;) {
-      if (pending.length < ENVELOPE_HEAD_BYTES) break;
-      const head = pending.peek(ENVELOPE_HEAD_BYTES);
-      const flags = head.readUInt8(0);
-      checkFlags(flags, streamEncoding);
-      const length = head.readUInt32BE(1);
-      if (length > limits.readMaxBytes) throw createTooLargeError(limits.readMaxBytes, length);
-      if (pending.length < ENVELOPE_HEAD_BYTES + length) break;
-      pending.shift(ENVELOPE_HEAD_BYTES);
-      const data = pending.shift(length);
-      if ((flags & COMPRESSED) === 0) yield encodeEnvelope(flags, check(data));
-      else if (compression === undefined) yield encodeEnvelope(flags, data);
-      else
-        yield encodeEnvelope(
-          flags & ~COMPRESSED,
-          check(await decompress(compression, data, limits)),
-        );
+  const inspect = (envelope: Uint8Array): Uint8Array | Promise<Uint8Array> => {
+    const [flags = 0] = envelope;
+    const data = envelope.subarray(ENVELOPE_HEAD_BYTES);
+    if ((flags & COMPRESSED) === 0) check(data);
+    else if (compression !== undefined)
+      return decompress(compression, data, limits).then((plain) =>
+        encodeEnvelope(flags & ~COMPRESSED, check(plain)),
+      );
+    return envelope;
+  };
+  return {
+    [Symbol.asyncIterator]: () =>
+      new EnvelopeIterator(
+        source[Symbol.asyncIterator](),
+        (pending) => takeEnvelope(pending, streamEncoding, limits),
+        inspect,
+      ),
+  };
+}
+
+/**
+ * Removes and returns the first envelope; undefined when it is not complete.
+ * @throws ConnectError as soon as its head shows that it is refused.
+ */
+function takeEnvelope(
+  pending: PendingBytes,
+  streamEncoding: StreamEncoding,
+  { readMaxBytes }: MessageLimits,
+): Uint8Array | undefined {
+  if (pending.length < ENVELOPE_HEAD_BYTES) return undefined;
+  const head = pending.peek(ENVELOPE_HEAD_BYTES);
+  checkFlags(head[0] ?? 0, streamEncoding);
+  const length = readEnvelopeLength(head);
+  if (length > readMaxBytes) throw createTooLargeError(readMaxBytes, length);
+  const whole = ENVELOPE_HEAD_BYTES + length;
+  return pending.length < whole ? undefined : pending.shift(whole);
+}
+
+const END: IteratorReturnResult<undefined> = { done: true, value: undefined };
+
+/**
+ * The inspected envelopes of a body, then the bytes of an incomplete one. For one reader that awaits
+ * each envelope before the next. Written without an asynchronous generator, whose promises cost
+ * more than the inspection of a small message.
+ */
+class EnvelopeIterator implements AsyncIterator<Uint8Array> {
+  private readonly pending = new PendingBytes();
+  private hasEnded = false;
+
+  constructor(
+    private readonly source: AsyncIterator<Uint8Array>,
+    private readonly take: (pending: PendingBytes) => Uint8Array | undefined,
+    private readonly inspect: (envelope: Uint8Array) => Uint8Array | Promise<Uint8Array>,
+  ) {}
+
+  async next(): Promise<IteratorResult<Uint8Array>> {
+    let isReading = false;
+    try {
+      while (!this.hasEnded) {
+        const envelope = this.take(this.pending);
+        if (envelope !== undefined) {
+          const inspected = this.inspect(envelope);
+          return {
+            done: false,
+            value: inspected instanceof Uint8Array ? inspected : await inspected,
+          };
+        }
+        isReading = true;
+        const chunk = await this.source.next();
+        isReading = false;
+        if (chunk.done !== true) {
+          this.pending.push(chunk.value);
+          continue;
+        }
+        this.hasEnded = true;
+        const { length } = this.pending;
+        if (length > 0) return { done: false, value: this.pending.shift(length) };
+      }
+      return END;
+    } catch (reason) {
+      this.hasEnded = true;
+      if (!isReading) await this.source.return?.();
+      throw reason;
     }
   }
-  if (pending.length > 0) yield pending.shift(pending.length);
+
+  async return(): Promise<IteratorResult<Uint8Array>> {
+    this.hasEnded = true;
+    await this.source.return?.();
+    return END;
+  }
 }
 
 /**
