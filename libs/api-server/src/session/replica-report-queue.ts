@@ -1,6 +1,5 @@
-import { equals } from '@bufbuild/protobuf';
 import type { ReplicaReport } from '@cloudless/api';
-import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import type { ReplicaRecord } from '@cloudless/api/store';
 import {
   CloudlessError,
   type Counter,
@@ -19,7 +18,7 @@ import {
 } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 import { EventThrottle } from './event-throttle.js';
-import { createMissingReports, mergeReport } from './merge-report.js';
+import { createMissingReports, isSameRecord, mergeReport } from './merge-report.js';
 import { ReadyEvents } from './ready-events.js';
 import { ReportBacklog, type QueuedReport } from './report-backlog.js';
 import { createReportEvents, findCause } from './report-events.js';
@@ -271,7 +270,7 @@ export class ReplicaReportQueue {
     const hasNewestOrder =
       report.orderRevision >= state.toOrderRevision(stored.value.orderRevision);
     const next = mergeReport(stored.value, report, clock.wallTime(), hasNewestOrder);
-    if (equals(ReplicaRecordSchema, stored.value, next)) return undefined;
+    if (isSameRecord(stored.value, next)) return undefined;
     transaction.updateReplica(stored, next);
     this.addEvents(commit, stored.value, next);
     return toReplicaKeyId(next.uid, next.sequence);
