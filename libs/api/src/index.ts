@@ -71,6 +71,7 @@ export { matchesLabels, parseLabelSelector } from './list/label-selector.js';
 export type { LabelCondition, LabelSelector } from './list/label-selector.js';
 export { iterateAfter, iterateBefore, paginate, paginateIndex } from './list/paging.js';
 export { MessageWriter } from './wire/message-writer.js';
+export { decodeMessage } from './wire/report-decoder.js';
 export { mapStream } from './wire/map-stream.js';
 export { directSenderKey } from './wire/direct-sender.js';
 export type { DirectSender } from './wire/direct-sender.js';

@@ -1,6 +1,5 @@
 import {
   create,
-  fromBinary,
   toBinary,
   type DescMessage,
   type DescMethodBiDiStreaming,
@@ -24,7 +23,7 @@ import {
   type UniversalServerResponse,
 } from '@connectrpc/connect/protocol';
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc';
-import { directSenderKey, mapStream } from '@cloudless/api';
+import { decodeMessage, directSenderKey, mapStream } from '@cloudless/api';
 import { definedFields } from '@cloudless/base';
 import { callCancellerKey } from '../transport/call-lifetimes.js';
 import { ENVELOPE_HEAD_BYTES, readEnvelopeLength } from './error-responses.js';
@@ -252,7 +251,7 @@ function parseMessages(
     if (length < 0 || readEnvelopeLength(chunk) !== length)
       throw new ConnectError('protocol error: incomplete envelope', Code.InvalidArgument);
     try {
-      return fromBinary(schema, chunk.subarray(ENVELOPE_HEAD_BYTES));
+      return decodeMessage(schema, chunk.subarray(ENVELOPE_HEAD_BYTES));
     } catch (reason) {
       // As Connect: `inputErrorInterceptor` explains the error.
       const text = reason instanceof Error ? reason.message : String(reason);

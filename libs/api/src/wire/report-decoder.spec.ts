@@ -1,0 +1,100 @@
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { TimestampSchema } from '@bufbuild/protobuf/wkt';
+import fc from 'fast-check';
+import { AgentMessageSchema } from '../gen/cloudless/api/session_pb.js';
+import { decodeMessage } from './report-decoder.js';
+
+const arbText = fc.string({ unit: 'binary', maxLength: 40 });
+const arbInt = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 });
+const arbInt64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+const arbTime = fc
+  .record({ seconds: arbInt64, nanos: arbInt })
+  .map((init) => create(TimestampSchema, init));
+const arbReport = fc.record(
+  {
+    replicaId: arbText,
+    workloadUid: arbText,
+    orderRevision: arbInt64,
+    phase: fc.integer({ min: 0, max: 40 }),
+    ready: fc.boolean(),
+    reason: arbText,
+    containerId: arbText,
+    restarts: arbInt,
+    endpoints: fc.array(fc.record({ portName: arbText, ip: arbText, port: arbInt }), {
+      maxLength: 3,
+    }),
+    lastExitCode: arbInt,
+    startedAt: arbTime,
+    earlierContainerIds: fc.array(arbText, { maxLength: 3 }),
+    lastEndReason: arbText,
+    forgotten: fc.boolean(),
+    lastLines: fc.array(arbText, { maxLength: 3 }),
+    imagePull: fc.record({ image: arbText, reason: arbText, startedAt: arbTime }),
+    container: fc.record({ pid: arbInt, ip: arbText, startedAt: arbTime }),
+  },
+  { requiredKeys: [] },
+);
+const encode = (value: object): Uint8Array =>
+  toBinary(
+    AgentMessageSchema,
+    create(AgentMessageSchema, { message: { case: 'report', value: value as never } }),
+  );
+
+/** Returns the message or the text of the error. */
+function attempt(decode: () => unknown): unknown {
+  try {
+    return decode();
+  } catch (reason) {
+    return String(reason);
+  }
+}
+const expectAlike = (bytes: Uint8Array): void =>
+  expect(attempt(() => decodeMessage(AgentMessageSchema, bytes))).toEqual(
+    attempt(() => fromBinary(AgentMessageSchema, bytes)),
+  );
+
+describe('decodeMessage', () => {
+  it('decodes every report as the generic decoder does', () => {
+    fc.assert(fc.property(arbReport, (report) => expectAlike(encode(report))));
+  });
+
+  it('decodes a report that is cut off, changed or followed by more bytes as the generic decoder does', () => {
+    fc.assert(
+      fc.property(
+        arbReport,
+        fc.nat(),
+        fc.integer({ min: 0, max: 255 }),
+        fc.uint8Array({ maxLength: 6 }),
+        (report, position, byte, more) => {
+          const bytes = encode(report);
+          const at = position % (bytes.length + 1);
+          expectAlike(bytes.subarray(0, at));
+          expectAlike(Uint8Array.from([...bytes.subarray(0, at), byte, ...bytes.subarray(at + 1)]));
+          expectAlike(Uint8Array.from([...bytes, ...more]));
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  it.each([
+    { name: 'an unknown field', fields: [0xa0, 0x06, 0x01] },
+    { name: 'a field of another wire type', fields: [0x08, 0x01] },
+    { name: 'two times that are merged', fields: [0x5a, 2, 0x08, 5, 0x5a, 2, 0x10, 7] },
+    { name: 'a time with an unknown field', fields: [0x5a, 2, 0x18, 5] },
+    { name: 'two pulls that are merged', fields: [0x82, 1, 2, 0x08, 1, 0x82, 1, 2, 0x10, 1] },
+    { name: 'a text that is not UTF-8', fields: [0x0a, 1, 0xff] },
+    { name: 'a tag of too many bytes', fields: [0x8a, 0x80, 0x80, 0x80, 0x80, 0x00, 0x00] },
+  ])('decodes a report with $name as the generic decoder does', ({ fields }) => {
+    expectAlike(Uint8Array.from([0x1a, fields.length, ...fields]));
+  });
+
+  it('decodes other messages', () => {
+    const goodbye = create(AgentMessageSchema, {
+      message: { case: 'goodbye', value: { reason: 'upgrade' } },
+    });
+    expect(decodeMessage(AgentMessageSchema, toBinary(AgentMessageSchema, goodbye))).toEqual(
+      goodbye,
+    );
+  });
+});
