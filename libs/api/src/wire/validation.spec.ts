@@ -398,6 +398,20 @@ describe('validateMessage for specs of workloads', () => {
     expect(problemsOfSpec(spec)).toEqual(expected);
   });
 
+  it.each([
+    { name: 'of a replica', value: { startedAt: { seconds: 10n ** 15n } }, path: 'started_at' },
+    {
+      name: 'of a container',
+      value: { startedAt: { seconds: 1n }, container: { startedAt: { nanos: -1 } } },
+      path: 'container.started_at',
+    },
+  ])('reports a time $name that JSON cannot express in a report', ({ value, path }) => {
+    const message = create(AgentMessageSchema, { message: { case: 'report', value } });
+    expect(() => validateMessage(AgentMessageSchema, message)).toThrow(
+      `report.${path}: must be a time of the years 1 to 9999`,
+    );
+  });
+
   it.each<{ name: string; spec: SpecInit }>([
     { name: 'an empty spec, which checkSpec rejects', spec: {} },
     {

@@ -19,7 +19,54 @@ export function* findMalformedTimes(
   message: Message,
   prefix = '',
 ): Generator<Violation> {
-  if (containsTime(schema)) yield* findMalformedIn(reflect(schema, message, false), prefix);
+  if (hasOnlyValidTimes(schema, message)) return;
+  yield* findMalformedIn(reflect(schema, message, false), prefix);
+}
+
+/**
+ * Returns true when the message contains no malformed time: most messages, whose fields are read
+ * here without reflection.
+ */
+function hasOnlyValidTimes(schema: DescMessage, message: Message): boolean {
+  if (isTime(schema)) return isWellFormed(schema, message);
+  const values = message as unknown as Readonly<Record<string, unknown>>;
+  return listTimeFields(schema).every((field) => {
+    const value = readValue(field, values);
+    if (value === undefined) return true;
+    const isValid = (item: unknown): boolean => hasOnlyValidTimes(field.message, item as Message);
+    if (field.fieldKind === 'message') return isValid(value);
+    const items = field.fieldKind === 'list' ? value : Object.values(value as object);
+    return (items as readonly unknown[]).every(isValid);
+  });
+}
+
+/** A field that holds messages. */
+type MessageField = DescField & { readonly message: DescMessage };
+
+/** Returns the value of a field, or of a member of a oneof; undefined when it is not set. */
+function readValue(
+  { localName, oneof }: MessageField,
+  values: Readonly<Record<string, unknown>>,
+): unknown {
+  if (oneof === undefined) return values[localName];
+  const chosen = values[oneof.localName] as
+    { readonly case?: string; readonly value?: unknown } | undefined;
+  return chosen?.case === localName ? chosen.value : undefined;
+}
+
+/** Results of {@link listTimeFields}. */
+const timeFieldsBySchema = new Map<DescMessage, readonly MessageField[]>();
+
+/** Returns the fields that can contain a duration or timestamp at any depth. */
+function listTimeFields(schema: DescMessage): readonly MessageField[] {
+  const known = timeFieldsBySchema.get(schema);
+  if (known !== undefined) return known;
+  const fields = schema.fields.filter((field): field is MessageField => {
+    const inner = getMessageType(field);
+    return inner !== undefined && containsTime(inner);
+  });
+  timeFieldsBySchema.set(schema, fields);
+  return fields;
 }
 
 function* findMalformedIn(message: ReflectMessage, prefix: string): Generator<Violation> {
@@ -52,7 +99,13 @@ function* checkItem(
   } else if (schema.typeName === TimestampSchema.typeName) {
     if (!isTimestamp(message as Timestamp))
       yield { field: path, message: 'must be a time of the years 1 to 9999' };
-  } else yield* findMalformedTimes(schema, message, `${path}.`);
+  } else yield* findMalformedIn(reflect(schema, message, false), `${path}.`);
+}
+
+function isWellFormed({ typeName }: DescMessage, time: Message): boolean {
+  return typeName === DurationSchema.typeName
+    ? isDuration(time as Duration)
+    : isTimestamp(time as Timestamp);
 }
 
 function isDuration({ seconds, nanos }: Duration): boolean {
