@@ -132,8 +132,11 @@ function inspectEnvelopes(
   const compression = COMPRESSIONS.find(({ name }) => name === encoding);
   const inspect = (envelope: Uint8Array): Uint8Array | Promise<Uint8Array> => {
     const [flags = 0] = envelope;
+    const isCompressed = (flags & COMPRESSED) !== 0;
+    // A small message needs no check, and so no view of its data.
+    if (!isCompressed && envelope.byteLength <= limits.maxMessageParts) return envelope;
     const data = envelope.subarray(ENVELOPE_HEAD_BYTES);
-    if ((flags & COMPRESSED) === 0) check(data);
+    if (!isCompressed) check(data);
     else if (compression !== undefined)
       return decompress(compression, data, limits).then((plain) =>
         encodeEnvelope(flags & ~COMPRESSED, check(plain)),
@@ -254,14 +257,14 @@ class PendingBytes {
     this.length += chunk.byteLength;
   }
 
-  /** Returns the next bytes without removing them. */
-  peek(count: number): Buffer {
+  /** Returns the next bytes, at least `count`, without removing them. */
+  peek(count: number): Uint8Array {
     let first = this.chunks[0] ?? new Uint8Array();
     while (first.byteLength < count) {
       const [next = new Uint8Array()] = this.chunks.splice(1, 1);
       first = this.chunks[0] = Buffer.concat([first, next]);
     }
-    return Buffer.from(first.buffer, first.byteOffset, count);
+    return first;
   }
 
   /** Removes and returns the next bytes. At least `count` must be pending, as in `peek`. */
@@ -269,9 +272,12 @@ class PendingBytes {
     const first = this.chunks[0] ?? new Uint8Array();
     const whole = first.byteLength >= count ? first : Buffer.concat(this.chunks);
     this.chunks = first.byteLength >= count ? this.chunks : [whole];
-    if (whole.byteLength === count) this.chunks.shift();
-    else this.chunks[0] = whole.subarray(count);
     this.length -= count;
+    if (whole.byteLength === count) {
+      this.chunks.shift();
+      return whole;
+    }
+    this.chunks[0] = whole.subarray(count);
     return whole.subarray(0, count);
   }
 }
