@@ -109,8 +109,8 @@ export function startControllers(options: ControllersOptions): Controllers {
       ),
   );
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
-  const placing = new Set<ReplicaRecord>();
-  const model = new ClusterModel({ state, nodes, cluster, placing });
+  const recordsBeingPlaced = new Set<ReplicaRecord>();
+  const model = new ClusterModel({ state, nodes, cluster, recordsBeingPlaced });
   const allocations = new NodeAllocations(state);
   const gates = new RolloutGates({ view: () => state.view(), nodes, clock });
   const network = new NetworkFeed({
@@ -136,7 +136,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     log: log.child({ component: 'workloads' }),
   });
   const scheduling = { ...common, cluster, log: log.child({ component: 'scheduler' }) };
-  const placer = new Placer({ ...scheduling, placing });
+  const placer = new Placer({ ...scheduling, recordsBeingPlaced });
   const preemption = new PreemptionReconciler({ ...scheduling, readiness });
   const nodeReconciler = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({

@@ -156,7 +156,7 @@ function createCounter(spec: MetricSpec, registry: prom.Registry, limit: SeriesL
       }
       if (!limit.fits(labels)) return;
       metric.inc(labels, amount); // throws for amounts and labels that are not allowed
-      if (series === undefined) pending.set(labels, { labels, amount: 0 });
+      if (series === undefined) pending.set(labels, { labels: { ...labels }, amount: 0 });
     },
     remove: (labels) => {
       limit.forget(labels);

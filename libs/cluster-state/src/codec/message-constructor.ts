@@ -6,7 +6,7 @@ export type MessageConstructor = new (typeName: string) => Record<string, unknow
  * objects and only the property `$typeName`; the caller adds the others.
  *
  * V8 reserves space for the properties of an object by counting the assignments to `this` in its
- * constructor, and keeps what the first objects use. Without this space, a message of more than
+ * constructor; after a few objects, V8 reduces the space to what these objects have used. Without this space, a message of more than
  * twelve fields becomes a hash table, which takes 1.6 KB for a replica instead of 0.25 KB, and is
  * slow to create and to read. Each type needs a constructor of its own, because the space belongs to
  * the constructor.

@@ -62,7 +62,7 @@ export interface MessagePlan {
 export const MAX_TAG = 0x3fff;
 
 const EDITION_PROTO3 = 999;
-/** What one transaction or report changes has one time. */
+/** Type of times. All changes of one transaction, and of one report, have the same time. */
 const TIMESTAMP = 'google.protobuf.Timestamp';
 const VARINT = 0;
 const BIT64 = 1;

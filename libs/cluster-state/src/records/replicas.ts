@@ -1,5 +1,6 @@
 import { create, isMessage, type DescField, type MessageInitShape } from '@bufbuild/protobuf';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { assert } from '@cloudless/base';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 
 type Properties = Record<string, unknown>;
@@ -42,6 +43,10 @@ const EMPTY_REPLICA = copyInitialFields({
   ...create(ReplicaRecordSchema),
   ...{ endpoints: NO_ITEMS, earlierContainerIds: NO_ITEMS, lastLines: NO_ITEMS },
 });
+assert(
+  ReplicaRecordSchema.fields.every(({ fieldKind }) => fieldKind !== 'map'),
+  'all replicas would share one map: the reader adds entries to the map of the empty replica',
+);
 /** The fields that a new replica does not have. */
 const absentFields = ReplicaRecordSchema.fields
   .map(({ localName }) => localName)

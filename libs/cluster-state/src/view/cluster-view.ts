@@ -62,6 +62,7 @@ export interface ClusterView {
   replica(id: string): Stored<ReplicaRecord> | undefined;
   replicas(): Iterable<Stored<ReplicaRecord>>;
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
+  /** The replicas with a node. Copy them before an `await`: the iteration follows later changes. */
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
   /** Replicas that wait for a node: in phase PENDING, without a node, and not ordered to stop. */
   unplaced(): Iterable<Stored<ReplicaRecord>>;

@@ -16,7 +16,7 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
   /** By uid of the workload, then by sequence number. */
   private readonly groups = new Map<string, Replicas>();
   /** Records whose key or id does not follow from uid and sequence number, by key. */
-  private readonly others = new Map<string, Stored<ReplicaRecord>>();
+  private readonly irregular = new Map<string, Stored<ReplicaRecord>>();
   /** The group that was read last: neighbours in the store have the same workload. */
   private lastUid: string | undefined;
   private lastGroup: Replicas | undefined;
@@ -31,7 +31,7 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     const at = key.lastIndexOf('/');
     const sequence = parseKeySequence(key, at + 1);
     const found = sequence < 0 ? undefined : this.findGroup(key, at)?.get(sequence);
-    return found ?? (this.others.size === 0 ? undefined : this.others.get(key));
+    return found ?? (this.irregular.size === 0 ? undefined : this.irregular.get(key));
   }
 
   /** Returns the record of a replica by the id of the replica. */
@@ -40,15 +40,15 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     const sequence = parseSequence(replicaId, at + 1);
     const found = sequence < 0 ? undefined : this.findGroup(replicaId, at)?.get(sequence);
     if (found?.value.id === replicaId) return found;
-    for (const other of this.others.values()) if (other.value.id === replicaId) return other;
+    for (const other of this.irregular.values()) if (other.value.id === replicaId) return other;
     return undefined;
   }
 
   /** Returns the records of the replicas of a workload, oldest first. */
   ofWorkload(uid: string): Iterable<Stored<ReplicaRecord>> {
     const regular = this.groups.get(uid)?.values() ?? [];
-    if (this.others.size === 0) return regular;
-    const others = [...this.others.values()].filter(({ value }) => value.uid === uid);
+    if (this.irregular.size === 0) return regular;
+    const others = [...this.irregular.values()].filter(({ value }) => value.uid === uid);
     return [...regular, ...others];
   }
 
@@ -58,11 +58,11 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     const sequence = parseKeySequence(key, at + 1);
     if (sequence < 0 || !isRegular(stored.value, key, at, sequence)) {
       this.delete(key);
-      this.others.set(key, stored);
+      this.irregular.set(key, stored);
       this.count += 1;
       return this;
     }
-    if (this.others.size > 0 && this.others.delete(key)) this.count -= 1;
+    if (this.irregular.size > 0 && this.irregular.delete(key)) this.count -= 1;
     const group = this.findGroup(key, at) ?? this.addGroup(stored.value.uid);
     const { size } = group;
     group.set(sequence, stored);
@@ -74,7 +74,7 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     const at = key.lastIndexOf('/');
     const sequence = parseKeySequence(key, at + 1);
     const group = sequence < 0 ? undefined : this.findGroup(key, at);
-    const isDeleted = group?.delete(sequence) === true || this.others.delete(key);
+    const isDeleted = group?.delete(sequence) === true || this.irregular.delete(key);
     if (!isDeleted) return false;
     this.count -= 1;
     if (group?.size === 0) this.removeGroup(key.slice(0, at));
@@ -87,14 +87,14 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
 
   *values(): Generator<Stored<ReplicaRecord>, void> {
     for (const group of this.groups.values()) for (const stored of group.values()) yield stored;
-    for (const stored of this.others.values()) yield stored;
+    for (const stored of this.irregular.values()) yield stored;
   }
 
   *[Symbol.iterator](): Generator<[string, Stored<ReplicaRecord>], void> {
     for (const [uid, group] of this.groups)
       for (const [sequence, stored] of group)
         yield [`${uid}/${String(sequence).padStart(KEY_DIGITS, '0')}`, stored];
-    for (const [key, stored] of this.others) yield [key, stored];
+    for (const [key, stored] of this.irregular) yield [key, stored];
   }
 
   /** Returns the group of the workload whose uid is the beginning of `text`, up to `end`. */

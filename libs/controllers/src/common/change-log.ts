@@ -5,8 +5,8 @@ const MAX_KEYS = 65_536;
 export class ChangeLog {
   private changes = 0;
   private readonly changedAt = new Map<string, number>();
-  /** Changes up to this one are forgotten. */
-  private forgotten = 0;
+  /** Number of the newest change that is forgotten, with all changes before. */
+  private forgottenUpTo = 0;
 
   /** Number of changes so far. */
   get count(): number {
@@ -18,7 +18,7 @@ export class ChangeLog {
     this.changedAt.set(key, this.changes);
     if (this.changedAt.size <= MAX_KEYS) return;
     this.changedAt.clear();
-    this.forgotten = this.changes;
+    this.forgottenUpTo = this.changes;
   }
 
   /**
@@ -27,6 +27,6 @@ export class ChangeLog {
    */
   isUnchangedSince(key: string, count: number): boolean {
     if (count === this.changes) return true;
-    return count >= this.forgotten && (this.changedAt.get(key) ?? 0) <= count;
+    return count >= this.forgottenUpTo && (this.changedAt.get(key) ?? 0) <= count;
   }
 }

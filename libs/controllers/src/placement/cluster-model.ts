@@ -22,7 +22,7 @@ export interface ClusterModelDeps {
   /**
    * Records that the placer is about to commit, and whose placements it has reserved. Default: none.
    */
-  readonly placing?: ReadonlySet<ReplicaRecord>;
+  readonly recordsBeingPlaced?: ReadonlySet<ReplicaRecord>;
 }
 
 /**
@@ -60,7 +60,7 @@ export class ClusterModel {
   }
 
   private isReservedAlready(after: ReplicaRecord | undefined): boolean {
-    return after !== undefined && this.deps.placing?.has(after) === true;
+    return after !== undefined && this.deps.recordsBeingPlaced?.has(after) === true;
   }
 
   private refreshNode(nodeId: string): void {
@@ -102,7 +102,7 @@ function addReservation(
 
 /**
  * Returns false for a change of the status alone, as most changes of replicas are, and for replicas
- * that wait: what the placer reserves for them, the placer gives back.
+ * that wait for a node: `PlacementWriter` gives back what was reserved for them and not committed.
  */
 function changesReservation(
   before: ReplicaRecord | undefined,
@@ -110,7 +110,9 @@ function changesReservation(
 ): boolean {
   const wasReserved = before !== undefined && isReserved(before);
   const isNowReserved = after !== undefined && isReserved(after);
-  if (!wasReserved || !isNowReserved) return wasReserved !== isNowReserved;
+  // Also a replica that has ended with a node that the view did not show before releases the node.
+  if (!wasReserved || !isNowReserved)
+    return wasReserved !== isNowReserved || (before?.nodeId ?? '') !== (after?.nodeId ?? '');
   return (
     before.nodeId !== after.nodeId ||
     before.nominatedNodeId !== after.nominatedNodeId ||

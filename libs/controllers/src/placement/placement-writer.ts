@@ -85,7 +85,7 @@ export interface PlacementWriterDeps {
   readonly pending: PendingBatches;
   readonly placements: Counter;
   /** The placed replicas of the commits in progress, which are reserved. Default: not recorded. */
-  readonly placing?: Set<ReplicaRecord>;
+  readonly recordsBeingPlaced?: Set<ReplicaRecord>;
 }
 
 /**
@@ -246,12 +246,12 @@ export class PlacementWriter {
 
   /** Never rejects. */
   private async commit(parts: readonly PlacementPart[]): Promise<void> {
-    const { state, pending, placing } = this.deps;
+    const { state, pending, recordsBeingPlaced } = this.deps;
     const placed: ReplicaRecord[] = [];
     try {
       const transaction = state.transaction();
       const counts = parts.map((part) => addPart(transaction, part, placed));
-      for (const record of placed) placing?.add(record);
+      for (const record of placed) recordsBeingPlaced?.add(record);
       await state.commit(transaction);
       for (const part of parts) pending.endCommit(part.changes.map(({ replica }) => replica.value));
       for (const count of counts) this.record(count);
@@ -265,7 +265,7 @@ export class PlacementWriter {
         this.failure ??= { reason };
       }
     } finally {
-      for (const record of placed) placing?.delete(record);
+      for (const record of placed) recordsBeingPlaced?.delete(record);
     }
   }
 

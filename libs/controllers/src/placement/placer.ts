@@ -43,7 +43,7 @@ export interface PlacerDeps {
   readonly meter?: Meter;
   readonly tracer?: Tracer;
   /** Shared with the model of the scheduler, see `ClusterModelDeps`. Default: not shared. */
-  readonly placing?: Set<ReplicaRecord>;
+  readonly recordsBeingPlaced?: Set<ReplicaRecord>;
 }
 
 /** Most replicas without a refusal in one decision; the rest of the batch follows in the next. */

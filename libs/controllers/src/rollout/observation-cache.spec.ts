@@ -43,7 +43,7 @@ class TestWorld {
   observe(replicas: readonly ReplicaRecord[], uid = 'w', minReadyMs = 0): RolloutReplica[] {
     return this.cache.observe(uid, minReadyMs, replicas, (replica) => {
       this.observed += 1;
-      return { observed: this.look(replica), isSettled: replica.reason === '' };
+      return { observed: this.look(replica), changesOnlyByRecord: replica.reason === '' };
     });
   }
 }

@@ -56,7 +56,7 @@ export class ObservationCache {
 
   /**
    * Observes replicas of a workload, in ascending order of their sequence numbers.
-   * @param observe - Observes one replica. `isSettled`: only a change of the record or of the node
+   * @param observe - Observes one replica. `changesOnlyByRecord`: only a change of the record or of the node
    *   of the replica changes the observation.
    */
   observe(
@@ -65,7 +65,7 @@ export class ObservationCache {
     replicas: readonly ReplicaRecord[],
     observe: (replica: ReplicaRecord) => {
       readonly observed: RolloutReplica;
-      readonly isSettled: boolean;
+      readonly changesOnlyByRecord: boolean;
     },
   ): RolloutReplica[] {
     const former = this.byWorkload.get(uid);
@@ -84,9 +84,9 @@ export class ObservationCache {
         observations.push(known);
         continue;
       }
-      const { observed, isSettled } = observe(replica);
+      const { observed, changesOnlyByRecord } = observe(replica);
       result.push(observed);
-      observations.push(isSettled ? observed : undefined);
+      observations.push(changesOnlyByRecord ? observed : undefined);
     }
     this.keep(uid, { minReadyMs, records: replicas, observations });
     return result;

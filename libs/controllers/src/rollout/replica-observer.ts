@@ -18,7 +18,7 @@ export interface ReplicaSources {
 interface Observation {
   readonly observed: RolloutReplica;
   /** True when only a change of the record or of the node of the replica changes `observed`. */
-  readonly isSettled: boolean;
+  readonly changesOnlyByRecord: boolean;
 }
 
 /**
@@ -100,7 +100,7 @@ export class ReplicaObserver {
     const mayChange = eviction.draining || eviction.changesInMs !== undefined;
     return {
       observed: isUnplaceable(replica) ? { ...observed, unplaced: replica.reason } : observed,
-      isSettled: !isWaiting && !mayChange && !isRequested,
+      changesOnlyByRecord: !isWaiting && !mayChange && !isRequested,
     };
   }
 

@@ -63,7 +63,7 @@ export class TestBed {
   readonly random: Random = createSeededRandom(1);
   readonly log = silentLog;
   readonly cluster = createCluster();
-  readonly placing = new Set<ReplicaRecord>();
+  readonly recordsBeingPlaced = new Set<ReplicaRecord>();
   readonly nodes: NodeDirectory;
   readonly readiness: ReadinessTracker;
   private readonly closers: (() => unknown)[] = [];

@@ -32,4 +32,13 @@ describe('EntryCache', () => {
     cache.set(anEntry('a', 2n, 2_000));
     expect(cache.get('a')).toBeUndefined();
   });
+
+  it('keeps no larger buffer that a value is a part of', () => {
+    const cache = new EntryCache();
+    const value = new Uint8Array(32_768).fill(7).subarray(100, 300);
+    cache.set(new ReadEntry('a', 1n, undefined, value, Buffer.from('a'), 0));
+    const kept = cache.get('a')?.value;
+    expect(kept).toEqual(value);
+    expect(kept?.buffer.byteLength).toBe(200);
+  });
 });

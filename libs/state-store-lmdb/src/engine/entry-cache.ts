@@ -1,21 +1,23 @@
-import type { ReadEntry } from './table-reads.js';
+import { ReadEntry } from './table-reads.js';
 
-/** Most entries of one generation. The cache holds two generations. */
+/** Most entries of one half. The cache has two halves: the newer one, and the one before. */
 const MAX_ENTRIES = 8_192;
 /** Longest value that is kept, bytes: all records that change often. */
 const MAX_VALUE_BYTES = 1_024;
 
 /**
  * The entries that were written or read last, as the last commit left them. Most writes replace an
- * entry that was written a moment before: a replica is created, placed and ready within seconds.
+ * entry that was written a moment before: a replica is created, placed and ready within seconds. An
+ * entry of the cache is not read from the data file again, so damage of its record that happens
+ * meanwhile is overwritten without being noticed.
  */
 export class EntryCache {
-  private young = new Map<string, ReadEntry>();
-  private old = new Map<string, ReadEntry>();
+  private newer = new Map<string, ReadEntry>();
+  private older = new Map<string, ReadEntry>();
 
   /** Returns an entry as the last commit left it; undefined when the entry is not kept. */
   get(key: string): ReadEntry | undefined {
-    return this.young.get(key) ?? this.old.get(key);
+    return this.newer.get(key) ?? this.older.get(key);
   }
 
   /** Keeps an entry that is a part of the last commit. */
@@ -24,20 +26,27 @@ export class EntryCache {
       this.delete(entry.key);
       return;
     }
-    if (this.young.size >= MAX_ENTRIES && !this.young.has(entry.key)) {
-      this.old = this.young;
-      this.young = new Map();
+    if (this.newer.size >= MAX_ENTRIES && !this.newer.has(entry.key)) {
+      this.older = this.newer;
+      this.newer = new Map();
     }
-    this.young.set(entry.key, entry);
+    this.newer.set(entry.key, withOwnValue(entry));
   }
 
   delete(key: string): void {
-    this.young.delete(key);
-    this.old.delete(key);
+    this.newer.delete(key);
+    this.older.delete(key);
   }
 
   clear(): void {
-    this.young.clear();
-    this.old.clear();
+    this.newer.clear();
+    this.older.clear();
   }
+}
+
+/** Copies a value that is a part of a larger buffer, which the cache would keep in memory. */
+function withOwnValue(entry: ReadEntry): ReadEntry {
+  const { key, modRevision, lease, value, keyBytes, hash } = entry;
+  if (value.buffer.byteLength === value.byteLength) return entry;
+  return new ReadEntry(key, modRevision, lease, new Uint8Array(value), keyBytes, hash);
 }
