@@ -312,7 +312,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     incoming.return?.().catch(() => undefined);
   }
 
-  /** @returns Undefined when the message is handled already. */
+  /** @returns A promise only when the handling of the message has to wait. */
   private handleMessage(session: AgentSession, received: AgentMessage): Promise<void> | undefined {
     const [{ nodeId }, { message }] = [session, received];
     switch (message.case) {

@@ -8,8 +8,8 @@ import { createContextKey, type ContextKey } from '@connectrpc/connect';
 export interface DirectSender {
   /**
    * Sends one message after all messages that the handler has yielded so far. May only be called
-   * while the reader of the handler waits for its next message: otherwise a message that was
-   * yielded and not yet written would come after this one.
+   * while the handler itself waits, so that everything that it has yielded is written: otherwise a
+   * message that was yielded and not yet written would come after this one.
    * @param bytes - The message in the binary format.
    * @returns False when the message was not sent, because the stream has ended or has unread bytes:
    *   the handler has to yield the message, and so waits for the client.

@@ -58,7 +58,8 @@ class MappedItems<Item, Mapped> implements AsyncIterator<Mapped> {
 
   private async leave(reason: unknown): Promise<never> {
     this.hasEnded = true;
-    await this.items?.return?.();
+    // The first error counts, as in a `for await` loop.
+    await this.items?.return?.().catch(() => undefined);
     throw reason;
   }
 }

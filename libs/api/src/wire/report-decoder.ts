@@ -19,7 +19,9 @@ import {
  */
 export function decodeMessage(schema: DescMessage, bytes: Uint8Array): Message {
   const report = schema === AgentMessageSchema ? decodeReportMessage(bytes) : undefined;
-  return report ?? fromBinary(schema, bytes);
+  // Unknown fields are views of the bytes that a message was decoded from. These must not be a part
+  // of a larger buffer, which a stored message would keep in memory.
+  return report ?? fromBinary(schema, new Uint8Array(bytes));
 }
 
 /** Field `report` of AgentMessage, length-delimited. */
@@ -97,9 +99,11 @@ function readField(report: ReplicaReport, reader: BinaryReader, tag: number): bo
     case (8 << 3) | VARINT:
       report.restarts = reader.int32();
       return true;
-    case (9 << 3) | DELIMITED:
-      report.endpoints.push(fromBinary(EndpointSchema, reader.bytes()));
-      return true;
+    case (9 << 3) | DELIMITED: {
+      const endpoint = fromBinary(EndpointSchema, reader.bytes());
+      report.endpoints.push(endpoint);
+      return endpoint.$unknown === undefined;
+    }
     case (10 << 3) | VARINT:
       report.lastExitCode = reader.int32();
       return true;
@@ -123,11 +127,11 @@ function readField(report: ReplicaReport, reader: BinaryReader, tag: number): bo
     case (16 << 3) | DELIMITED:
       if (report.imagePull !== undefined) return false;
       report.imagePull = fromBinary(ImagePullStatusSchema, reader.bytes());
-      return true;
+      return report.imagePull.$unknown === undefined;
     case (30 << 3) | DELIMITED:
       if (report.container !== undefined) return false;
       report.container = fromBinary(ContainerFactsSchema, reader.bytes());
-      return true;
+      return report.container.$unknown === undefined;
     default:
       return false;
   }

@@ -64,8 +64,8 @@ const MAX_SEEN = 4_096;
 /** Changed slots remembered for trees that catch up. */
 const MAX_CHANGED = 65_536;
 
-/** A part of the nodes after whose changes a copy of a twin takes less time than catching up. */
-const CHANGES_PER_COPY = 8;
+/** From one change for so many nodes on, a copy of a twin takes less time than catching up. */
+const NODES_PER_CHANGE = 8;
 
 /** A tree, and the group of the replicas of its request, held while the tree is kept. */
 interface KeptTree {
@@ -205,9 +205,9 @@ export class PlacementEngine {
   private catchUpByTwin(tree: WinnerTree): boolean {
     const { plan } = tree;
     const { slots } = this.getShape(plan.request.spread?.topology);
-    if ((this.changed.position - tree.position) * CHANGES_PER_COPY < slots.length) return false;
+    if ((this.changed.position - tree.position) * NODES_PER_CHANGE < slots.length) return false;
     tree.findRepels();
-    if (!plan.terms.decideNothing(slots)) return false;
+    if (!plan.terms.haveNoEffect(slots)) return false;
     const twin = this.twins.get(toSignature(withoutWorkload(plan.request)));
     if (twin === undefined) return false;
     this.catchUp(twin);
@@ -286,7 +286,7 @@ export class PlacementEngine {
     if (counts === undefined) throw new Error('the workload of a held group has counts');
     const plan = this.createPlan(request);
     const { slots } = this.getShape(request.spread?.topology);
-    const twin = plan.terms.decideNothing(slots) ? this.findTwin(request) : undefined;
+    const twin = plan.terms.haveNoEffect(slots) ? this.findTwin(request) : undefined;
     const tree = this.buildTree(plan, counts, twin);
     this.treesOf.set(request.workloadId, (this.treesOf.get(request.workloadId) ?? 0) + 1);
     const kept = { tree, group };

@@ -57,9 +57,9 @@ function scanSimple(plan: RequestPlan, table: NodeTable, ranking: Ranking): Scan
     const order = Array.from(byZone.keys()).sort((a, b) => countOf(a) - countOf(b));
     for (const zone of order) {
       const slots = byZone[zone] ?? match.slots;
-      const isBest =
+      const canSkip =
         scan.bestScore !== EXCLUDED && countOf(zones.of[scan.best] ?? 0) < countOf(zone);
-      if (!isBest) scan.look(slots, slots.length);
+      if (!canSkip) scan.look(slots, slots.length);
     }
   } else if (index === undefined) scan.look(match.slots, match.count);
   else {

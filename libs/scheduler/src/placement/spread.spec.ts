@@ -1,4 +1,4 @@
-import { definedFields, toNodeId } from '@cloudless/base';
+import { definedFields, toNodeId, toWorkloadId } from '@cloudless/base';
 import { describeReasons, type PlacementRequest, type SchedulerNode } from '../index.js';
 import { aCluster, aNode, aRequest, aReservation, GIB, placedOn } from '../testing/builders.js';
 
@@ -126,6 +126,25 @@ describe('Cluster with a required spread', () => {
     expect(
       placedOn(cluster, aRequest(spread('zone', 2)), 9).filter((id) => id !== undefined),
     ).toHaveLength(7);
+  });
+
+  it('places the next replica after a workload with the same spec came when there were more slots', () => {
+    const nodes = nodesInZones(Array.from({ length: 16 }, () => 'a').join(' '));
+    const request = (name: string): PlacementRequest =>
+      aRequest({ ...spread('zone'), workloadId: toWorkloadId(name) });
+    const ghost = aReservation('ghost-1', { nodeId: toNodeId('ghost') });
+    const others = [1, 2, 3, 4].map((index) =>
+      aReservation(`other-${index}`, { ...onNode(index), workloadId: toWorkloadId('other') }),
+    );
+    const cluster = aCluster(nodes);
+    cluster.place(request('web'), 2);
+    // A reservation on a node that is not known takes the 17th slot.
+    cluster.reserve(ghost);
+    cluster.place(request('shop'), 2);
+    for (const reservation of others) cluster.reserve(reservation);
+    expect(cluster.place(request('web'), 3)).toEqual(
+      aCluster(nodes, [ghost, ...others]).place(request('web'), 3),
+    );
   });
 
   it('explains how far a domain is above the emptiest one', () => {

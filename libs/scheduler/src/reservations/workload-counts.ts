@@ -45,7 +45,7 @@ export class WorkloadCounts {
   }
 
   /** Lists the slots with replicas. */
-  listNodes(): Slot[] {
+  listOccupiedSlots(): Slot[] {
     const listed: Slot[] = [];
     const { onNode } = this;
     for (let slot = 0; slot < onNode.length; slot += 1) if (onNode[slot] !== 0) listed.push(slot);

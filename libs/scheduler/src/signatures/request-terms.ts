@@ -21,7 +21,7 @@ export class RequestTerms {
   /** Terms of existing replicas that keep the request away. */
   private readonly repelledBy: DomainCounts[] = [];
   /** Counts of affinity terms that allow every node until the workload's own first replica. */
-  readonly mayStartAnywhere: readonly DomainCounts[];
+  readonly openingCounts: readonly DomainCounts[];
   private readonly labels: LabelMap;
   private seenRepels: number;
 
@@ -32,7 +32,7 @@ export class RequestTerms {
     this.labels = toLabelMap(request.labels);
     this.affinity = request.workloadAffinity.map((term) => this.toTerm(term, 'staying'));
     this.antiAffinity = request.workloadAntiAffinity.map((term) => this.toTerm(term, 'all'));
-    this.mayStartAnywhere = this.affinity.flatMap(({ counts, matchesOwnWorkload, weight }) =>
+    this.openingCounts = this.affinity.flatMap(({ counts, matchesOwnWorkload, weight }) =>
       matchesOwnWorkload && weight === 0 ? [counts] : [],
     );
     this.seenRepels = index.repels.length;
@@ -51,7 +51,7 @@ export class RequestTerms {
    * Returns true when the terms decide nothing yet, on any node: nothing that they match, and that
    * matches them, is reserved, and every required affinity may start anywhere.
    */
-  decideNothing(slots: readonly Slot[]): boolean {
+  haveNoEffect(slots: readonly Slot[]): boolean {
     return (
       this.repelledBy.every(({ occupied }) => occupied === 0) &&
       this.antiAffinity.every(({ counts }) => counts.occupied === 0) &&

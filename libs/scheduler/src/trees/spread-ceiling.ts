@@ -13,7 +13,7 @@ export class SpreadCeiling {
   /** Number of eligible nodes by domain. */
   private readonly eligibleNodes = new Map<number, number>();
   /** 1 for each slot whose node makes its domain eligible. */
-  private readonly eligible: Uint8Array;
+  private eligible: Uint8Array;
   private emptiest = Infinity;
   /** Eligible domains whose count is `emptiest`. */
   private emptiestDomains = 0;
@@ -29,7 +29,8 @@ export class SpreadCeiling {
 
   /** Takes over which nodes make their domains eligible. */
   copyFrom(other: SpreadCeiling): void {
-    this.eligible.set(other.eligible);
+    // The other ceiling may be newer, of a table with more slots.
+    this.eligible = other.eligible.slice();
     this.eligibleNodes.clear();
     for (const [domain, nodes] of other.eligibleNodes) this.eligibleNodes.set(domain, nodes);
   }

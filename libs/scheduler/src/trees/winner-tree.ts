@@ -43,7 +43,8 @@ export class WinnerTree {
 
   /**
    * @param twin - A tree with equal scores, up to date, of a workload without replicas; the new tree
-   *   is a copy in which only the winners beside the workload's replicas are decided anew.
+   *   is a copy in which only the winners on the paths to the root from the nodes with replicas of
+   *   the workload are decided anew.
    */
   constructor(
     readonly plan: RequestPlan,
@@ -65,7 +66,7 @@ export class WinnerTree {
     this.winners = new Int32Array(shape.innerCount);
     this.refreshed = new Uint8Array(shape.capacity);
     if (twin === undefined) this.rebuild();
-    else this.copyLeaves(twin);
+    else this.copyFrom(twin);
     this.ceiling?.recount();
   }
 
@@ -98,7 +99,7 @@ export class WinnerTree {
     this.position = position;
     this.plan.refresh();
     this.tried = [];
-    this.copyLeaves(twin);
+    this.copyFrom(twin);
     this.ceiling?.recount();
   }
 
@@ -130,14 +131,14 @@ export class WinnerTree {
     return this.scores.byteLength + this.winners.byteLength + this.refreshed.byteLength;
   }
 
-  private copyLeaves(twin: WinnerTree): void {
+  private copyFrom(twin: WinnerTree): void {
     this.scores.set(twin.scores);
     this.winners.set(twin.winners);
     if (twin.ceiling !== undefined) this.ceiling?.copyFrom(twin.ceiling);
     this.ceilingRevision = twin.ceilingRevision;
     if (!this.counts.isEmpty) {
       // Domains and zones with replicas are those of the nodes with replicas.
-      const occupied = this.counts.listNodes();
+      const occupied = this.counts.listOccupiedSlots();
       if (occupied.length * PATHS_PER_SWEEP > this.shape.innerCount) this.refreshAllWinners();
       else for (const slot of occupied) this.refreshWinnersFrom(slot);
     }
@@ -218,7 +219,7 @@ export class WinnerTree {
     for (const slot of this.shape.slots)
       if (scores[slot] !== EXCLUDED && !terms.allow(slot)) scores[slot] = EXCLUDED;
     // The only such term was open for all nodes; among several, the changed domains tell the rest.
-    const [only, ...others] = terms.mayStartAnywhere;
+    const [only, ...others] = terms.openingCounts;
     if (only !== undefined && others.length === 0) this.seen.set(only, only.changes.position);
     this.openStarts = this.countOpenStarts();
     this.refreshAllWinners();
@@ -226,7 +227,7 @@ export class WinnerTree {
 
   private countOpenStarts(): number {
     let open = 0;
-    for (const { occupied } of this.plan.terms.mayStartAnywhere) if (occupied === 0) open += 1;
+    for (const { occupied } of this.plan.terms.openingCounts) if (occupied === 0) open += 1;
     return open;
   }
 

@@ -62,18 +62,18 @@ export class ResponsePacer {
       if (!isClosed(call)) timer = this.setSlowReaderTimer(call, (next) => (timer = next));
     };
     let heldBytes = 0;
-    const hold = (bytes: number): void => {
-      unread.add(bytes - heldBytes); // the previous chunk has been read
+    const countUnread = (bytes: number): void => {
+      unread.add(bytes - heldBytes); // replaces the previous chunk, which the stream has taken
       heldBytes = bytes;
     };
     const writeDirectly = (bytes: Uint8Array): boolean => {
       if (!hasRoom(call, bytes.byteLength)) return false;
-      hold(bytes.byteLength); // may end this call
+      countUnread(bytes.byteLength); // may end this call
       return !isClosed(call) && writeToStream(call, bytes);
     };
     for await (const chunk of body) {
       directWrites?.close();
-      hold(chunk.byteLength);
+      countUnread(chunk.byteLength);
       for (let from = 0; from < chunk.byteLength; from += PIECE_BYTES) {
         startTimeout();
         yield chunk.subarray(from, from + PIECE_BYTES);

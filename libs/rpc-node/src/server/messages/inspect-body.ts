@@ -214,7 +214,8 @@ class EnvelopeIterator implements AsyncIterator<Uint8Array> {
       return END;
     } catch (reason) {
       this.hasEnded = true;
-      if (!isReading) await this.source.return?.();
+      // The first error counts, as in a `for await` loop.
+      if (!isReading) await this.source.return?.().catch(() => undefined);
       throw reason;
     }
   }
