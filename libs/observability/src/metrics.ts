@@ -128,7 +128,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   };
 }
 
-/** What was added to a series of a counter since the metrics were last exposed. */
+/** Amount by which a series of a counter has grown since the metrics were last exposed. */
 interface PendingAmount {
   readonly labels: Labels;
   amount: number;

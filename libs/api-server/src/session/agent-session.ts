@@ -47,7 +47,7 @@ export interface AgentSessionDeps extends Pick<
   readonly runningTimeMs: () => number;
 }
 
-/** What begins a session. */
+/** Input of a new session: the first message of the agent, and the caller. */
 export interface AgentSessionInit {
   readonly hello: Hello;
   readonly caller: ApiCaller;

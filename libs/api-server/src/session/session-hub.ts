@@ -324,7 +324,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
         return message.value.last ? this.completeInventory(session) : undefined;
       case 'report':
         this.handleReport(session, message.value);
-        return undefined;
+        return;
       case 'usage':
         this.deps.nodes.updateStatus(nodeId, message.value.conditions, message.value);
         return;

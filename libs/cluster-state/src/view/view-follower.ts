@@ -238,8 +238,8 @@ export class ViewFollower {
   }
 
   /**
-   * Reads the first snapshot straight into the view, which nobody reads yet: the list of all changes
-   * would double the memory of a start.
+   * Reads the first snapshot straight into the view. No reader uses the view yet, and a list of all
+   * changes would double the memory of a start.
    * @returns False when the store compacted the revision during the read.
    */
   private async loadFirst(): Promise<boolean> {

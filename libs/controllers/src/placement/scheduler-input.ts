@@ -135,7 +135,7 @@ type TemplateReservation = Required<
   Omit<Reservation, 'replicaId' | 'nodeId' | 'workloadId' | 'namespace' | 'leaving'>
 >;
 
-/** What all reservations of a template share. A stored template does not change. */
+/** Common part of the reservations of each template. A stored template does not change. */
 const ofTemplates = new WeakMap<WorkloadSpec, TemplateReservation>();
 
 /**

@@ -33,7 +33,7 @@ export class StepQueue {
   private readonly byId: ReadonlyMap<string, Stored<ReplicaRecord>>;
   private readonly slotOfNode: ReadonlyMap<string, number>;
   private readonly slots: FreeSlots;
-  /** What the new replicas of each version share. */
+  /** Common fields of the new replicas, by version. */
   private readonly blueprints = new Map<number, ReplicaRecord>();
   private next = 0;
 

@@ -37,7 +37,7 @@ export interface Reservation {
   readonly priority?: number;
 }
 
-/** What the reservations of equal replicas have in common. */
+/** Common part of the reservations of equal replicas. */
 export type ReservationTemplate = Omit<Reservation, 'replicaId' | 'nodeId'>;
 
 /** A replica and its node. */

@@ -17,7 +17,7 @@ import {
 import { TermIndex } from './term-index.js';
 import { WorkloadCounts } from './workload-counts.js';
 
-/** What the reservations of equal replicas share while they are added. */
+/** Common part of the reservations of equal replicas while they are added. */
 export interface ReservationBatch {
   readonly group: LedgerGroup;
   readonly claim: Claim;

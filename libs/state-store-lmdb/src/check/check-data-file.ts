@@ -21,9 +21,9 @@ export interface FileUse {
   readonly freeBytes: number;
 }
 
-/** What a check of a data file has found. */
+/** Result of the check of a data file. */
 export interface CheckedFile extends FileUse {
-  /** What `checkRecords` compares with the counters of the store. */
+  /** Sums of the entries, which `checkRecords` compares with the counters of the store. */
   readonly sums: EntrySums;
 }
 

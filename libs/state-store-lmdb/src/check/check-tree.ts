@@ -30,7 +30,7 @@ interface Totals {
 /** Called with every record of a table, in key order. The buffers are read-only. */
 export type RecordVisitor = (key: Buffer, record: Buffer) => void;
 
-/** What a check does besides the checks of pages. */
+/** Work of a check beside that on pages. */
 export interface TreeCheckOptions {
   /**
    * True for the database of free pages: its records are lists of free pages, keyed by transaction

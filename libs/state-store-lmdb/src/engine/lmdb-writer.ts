@@ -42,7 +42,7 @@ export class LmdbWriter implements StorageWriter {
   private dropped: readonly HistorySegment[] = [];
   /** Change of the sum of all record hashes. */
   private hashSumChange = 0;
-  /** What this group has written, by key; undefined for a deleted entry. */
+  /** Entries that this group has written, by key; undefined for a deleted entry. */
   private readonly written = new Map<string, ReadEntry | undefined>();
 
   /** @param cache - Entries of the last commit, which the writer reads and updates. */
